@@ -1,0 +1,2 @@
+//! Procedural macros of egret.
+#![forbid(unsafe_code)]

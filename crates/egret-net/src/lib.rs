@@ -1,0 +1,3 @@
+//! Regions, pools and buffers with owners; the virtual interface; its fabrics.
+
+pub mod rt;

@@ -1,0 +1,102 @@
+//! Moments and deadlines.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// How long a call may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deadline {
+    /// At most this long, counted from the call.
+    In(Duration),
+    /// As long as whoever is waited for lives.
+    UntilDead,
+}
+
+impl Deadline {
+    /// What calls use that are not told otherwise.
+    pub const DEFAULT: Self = Self::In(Duration::from_secs(30));
+    /// Not at all: whatever is there now.
+    pub const NOW: Self = Self::In(Duration::ZERO);
+
+    /// The moment it passes, counted from now; `None` if it never does.
+    #[must_use]
+    pub fn until(self) -> Option<Instant> {
+        match self {
+            Self::In(duration) => super::now().checked_add(duration),
+            Self::UntilDead => None,
+        }
+    }
+}
+
+impl From<Duration> for Deadline {
+    fn from(duration: Duration) -> Self {
+        Self::In(duration)
+    }
+}
+
+/// A moment, in nanoseconds since the start of its world.
+///
+/// Moments of different worlds must not be compared; nothing on the wire
+/// carries one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The moment `nanos` nanoseconds after its world began.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since its world began.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// `self + duration`, or `None` if that is more than 584 years away.
+    #[must_use]
+    pub fn checked_add(self, duration: Duration) -> Option<Self> {
+        let nanos = u64::try_from(duration.as_nanos()).ok()?;
+        self.0.checked_add(nanos).map(Self)
+    }
+
+    /// The time from `earlier` to `self`, zero if `earlier` is later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        self.checked_add(duration).expect("a moment within 584 years")
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", Duration::from_nanos(self.0))
+    }
+}
+
+/// The machine's monotonic clock, counted from the first time it was asked.
+pub(super) fn monotonic() -> Instant {
+    static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    let present = std::time::Instant::now();
+    let since = present.saturating_duration_since(*ORIGIN.get_or_init(|| present));
+    Instant(u64::try_from(since.as_nanos()).expect("an uptime within 584 years"))
+}

@@ -1,0 +1,51 @@
+//! Threads of the real world.
+
+use std::io;
+
+use super::{Instant, in_world};
+
+/// A thread that can be unparked.
+#[derive(Debug, Clone)]
+pub struct Thread(std::thread::Thread);
+
+impl Thread {
+    /// Ends its present or next [`park`](super::park).
+    pub fn unpark(&self) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a spawned thread; made by [`spawn`].
+pub type JoinHandle<T> = std::thread::JoinHandle<T>;
+
+/// The calling thread.
+#[must_use]
+pub fn current() -> Thread {
+    Thread(std::thread::current())
+}
+
+/// Starts a thread.
+///
+/// # Errors
+///
+/// If the operating system has no thread to give, or the caller is in a
+/// simulated world: the simulator's first level runs without threads.
+pub fn spawn<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    if in_world() {
+        let why = "a simulated world runs all its nodes on one thread";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    std::thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+pub(super) fn park(until: Option<Instant>) {
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    match until {
+        None => std::thread::park(),
+        Some(until) => std::thread::park_timeout(until - super::now()),
+    }
+}

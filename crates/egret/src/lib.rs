@@ -1,0 +1,10 @@
+//! What a program imports: egret's layers under one name.
+//!
+//! ```
+//! use egret::net::rt::Deadline;
+//! assert!(matches!(Deadline::DEFAULT, Deadline::In(_)));
+//! ```
+#![forbid(unsafe_code)]
+
+pub use egret_net as net;
+pub use egret_node as node;
