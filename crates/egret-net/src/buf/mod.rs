@@ -1,0 +1,5 @@
+//! Buffers with owners.
+
+mod plain;
+
+pub use plain::{FINGERPRINT_SEED, Kind, Plain, fingerprint};
