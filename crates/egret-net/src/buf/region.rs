@@ -127,6 +127,11 @@ impl Region {
     pub(super) fn base(&self) -> NonNull<u8> {
         self.0.base
     }
+
+    #[cfg(test)]
+    pub(super) fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
 }
 
 impl RegionBuilder {

@@ -1,1 +1,9 @@
-//! Tests.
+//! What holds for buffers whatever happens to them, and that the checks for it
+//! can fail.
+
+mod model;
+mod planted;
+mod pool;
+mod protocol;
+mod region;
+mod states;
