@@ -2,3 +2,9 @@
 
 pub mod buf;
 pub mod rt;
+
+/// What the code written by this crate's macros refers to. Not for use.
+#[doc(hidden)]
+pub mod __private {
+    pub use bytemuck;
+}

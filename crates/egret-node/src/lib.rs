@@ -1,4 +1,4 @@
-//! Nodes, links and ports (layers 4 and 5). Filled by the issues that follow the foundation.
+//! Nodes, links and ports (layers 4 and 5). Empty so far.
 #![forbid(unsafe_code)]
 
 pub use egret_stream as stream;

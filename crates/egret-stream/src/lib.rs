@@ -1,4 +1,4 @@
-//! Objects in streams and in place (layer 3). Filled by the issues that follow the foundation.
+//! Objects in streams and in place (layer 3). Empty so far.
 #![forbid(unsafe_code)]
 
 pub use egret_net as net;

@@ -10,6 +10,93 @@ use bytemuck::Pod;
 ///
 /// Implemented for the primitive numbers, arrays of them, and by
 /// `#[derive(Plain)]` for `#[repr(C)]` structs of plain fields without holes.
+///
+/// ```
+/// use egret_net::buf::Plain;
+///
+/// #[derive(Clone, Copy, Plain)]
+/// #[repr(C)]
+/// struct Sample {
+///     at: f64,
+///     value: [f32; 2],
+/// }
+/// assert_eq!(Sample::NAME, "Sample");
+/// ```
+///
+/// A hole between two fields does not compile (reordered, or with the hole
+/// named as a `[u8; 4]` field, it does):
+///
+/// ```compile_fail,E0080
+/// # use egret_net::buf::Plain;
+/// #[derive(Clone, Copy, Plain)]
+/// #[repr(C)]
+/// struct Sample {
+///     count: u32,
+///     at: f64, // padding in `Sample` before field `at`
+/// }
+/// ```
+///
+/// Nor does one after the last field:
+///
+/// ```compile_fail,E0080
+/// # use egret_net::buf::Plain;
+/// #[derive(Clone, Copy, Plain)]
+/// #[repr(C)]
+/// struct Sample {
+///     at: f64,
+///     count: u32, // padding in `Sample` after its last field `count`
+/// }
+/// ```
+///
+/// Nor a struct whose layout is the compiler's choice:
+///
+/// ```compile_fail
+/// # use egret_net::buf::Plain;
+/// #[derive(Clone, Copy, Plain)]
+/// struct Sample {
+///     at: f64,
+/// }
+/// ```
+///
+/// Nor an enum, most of whose bytes are no value of it:
+///
+/// ```compile_fail
+/// # use egret_net::buf::Plain;
+/// #[derive(Clone, Copy, Plain)]
+/// #[repr(u8)]
+/// enum Switch {
+///     Off,
+///     On,
+/// }
+/// ```
+///
+/// Nor a field that is not plain itself:
+///
+/// ```compile_fail,E0277
+/// # use egret_net::buf::Plain;
+/// #[derive(Clone, Copy, Plain)]
+/// #[repr(C)]
+/// struct Sample {
+///     valid: bool,
+/// }
+/// ```
+///
+/// Nor a struct that is not `Copy`:
+///
+/// ```compile_fail,E0277
+/// # use egret_net::buf::Plain;
+/// #[derive(Plain)]
+/// #[repr(C)]
+/// struct Sample {
+///     at: f64,
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not plain: not all bytes of its size are a value of it, the same everywhere",
+    label = "not plain",
+    note = "plain are the numbers of fixed width, arrays of plain types, and `#[repr(C)]` structs \
+            that derive `Plain`; `bool`, `char`, `usize`, enums, references and `Vec` are not"
+)]
 pub trait Plain: Pod + Send + Sync {
     /// Names the type in errors.
     const NAME: &'static str;

@@ -1,0 +1,114 @@
+//! Unsafe code is forbidden but in `egret-net`, and there it stands in files
+//! that are listed here with the reason.
+
+use crate::repo::{Finding, Repo};
+use crate::source::Source;
+
+pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
+    let mut findings = roots(repo);
+    findings.extend(files(repo, LISTED));
+    findings
+}
+
+/// Every file with unsafe code, and why it needs it. Sorted; keep it short.
+const LISTED: &[(&str, &str)] = &[(
+    "crates/egret-derive/src/plain.rs",
+    "quotes the impls that its output proves; the crate itself forbids unsafe code",
+)];
+
+/// The crates that say in their own text where their unsafe code is.
+const EXEMPT: &[&str] = &["egret-net"];
+
+fn roots(repo: &Repo) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in repo.ending(".rs") {
+        let Some(name) = crate_of_root(path).filter(|name| !EXEMPT.contains(name)) else {
+            continue;
+        };
+        let tokens: String = Source::split(text).tokens().iter().map(|token| token.text).collect();
+        if !tokens.contains("#![forbid(unsafe_code)]") {
+            let what = format!("the root of `{name}` must forbid unsafe code");
+            findings.push(Finding::new(path, 0, what));
+        }
+    }
+    findings
+}
+
+/// The crate that `path` is the root file of.
+fn crate_of_root(path: &str) -> Option<&str> {
+    let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
+    let is_root = matches!(file, "lib.rs" | "main.rs") || file.starts_with("bin/");
+    is_root.then_some(name)
+}
+
+fn files(repo: &Repo, listed: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in repo.ending(".rs") {
+        let source = Source::split(text);
+        let unsafe_at = source.tokens().iter().find(|token| token.text == "unsafe").map(|t| t.line);
+        let is_listed = listed.iter().any(|(file, _)| *file == path);
+        match unsafe_at {
+            Some(line) if !is_listed => {
+                let what = "unsafe code in a file that is not on the list";
+                findings.push(Finding::new(path, line, what));
+            }
+            None if is_listed => {
+                findings.push(Finding::new(path, 0, "listed, but without unsafe code"));
+            }
+            _ => (),
+        }
+    }
+    findings.extend(list_itself(repo, listed));
+    findings
+}
+
+fn list_itself(repo: &Repo, listed: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !listed.is_sorted() {
+        findings.push(Finding::new("the list of files with unsafe code", 0, "not sorted"));
+    }
+    for (file, _) in listed.iter().filter(|(file, _)| repo.text(file).is_none()) {
+        findings.push(Finding::new(file, 0, "listed, but not there"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repo::told;
+
+    #[test]
+    fn a_root_that_allows_unsafe_code_is_found() {
+        let repo = Repo::of(&[
+            ("crates/egret-net/src/lib.rs", "//! Exempt.\n"),
+            ("crates/egret-node/src/lib.rs", "//! Good.\n#![forbid(unsafe_code)]\n"),
+            ("crates/egret-node/src/node.rs", "//! No root.\n"),
+            ("crates/egret/src/lib.rs", "//! Bad.\n// #![forbid(unsafe_code)]\n"),
+            ("crates/egret-cli/src/bin/tool.rs", "#![deny(unsafe_code)]\n"),
+        ]);
+        let expected = [
+            "crates/egret-cli/src/bin/tool.rs: the root of `egret-cli` must forbid unsafe code",
+            "crates/egret/src/lib.rs: the root of `egret` must forbid unsafe code",
+        ];
+        assert_eq!(told(&roots(&repo)), expected);
+    }
+
+    #[test]
+    fn the_list_and_the_files_must_agree() {
+        let repo = Repo::of(&[
+            ("a.rs", "fn f() { unsafe { g() } }\n"),
+            ("b.rs", "// unsafe\n#![deny(unsafe_op_in_unsafe_fn)]\n"),
+            ("c.rs", "//! x\nunsafe impl Send for S {}\n"),
+        ]);
+        let listed = [("b.rs", "why"), ("a.rs", "why"), ("d.rs", "why")];
+        let expected = [
+            "b.rs: listed, but without unsafe code",
+            "c.rs:2: unsafe code in a file that is not on the list",
+            "the list of files with unsafe code: not sorted",
+            "d.rs: listed, but not there",
+        ];
+        assert_eq!(told(&files(&repo, &listed)), expected);
+        assert_eq!(files(&Repo::of(&[("a.rs", "unsafe {}\n")]), &[("a.rs", "why")]), []);
+    }
+}

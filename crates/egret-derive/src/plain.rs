@@ -1,0 +1,264 @@
+//! `#[derive(Plain)]`: what a struct must be, and the proof of it in the output.
+//!
+//! The output holds two `unsafe impl`s, so everything they promise is proved
+//! beside them: all fields are plain (their fingerprints are asked for), they
+//! are the fields this macro saw (a destructuring that names each with its
+//! type), and they follow one another without holes (constant assertions over
+//! their offsets). If one of these fails, the crate does not compile.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Attribute, Data, DeriveInput, Error, Fields, Ident, Member, Path, Result, Type};
+
+/// The implementations for `input`, with their proof; or why it cannot be plain.
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let plain = Struct::read(input)?;
+    let Struct { name, net, .. } = &plain;
+    let label = name.unraw().to_string();
+    let fingerprint = plain.fingerprint();
+    let holes = plain.no_holes();
+    let fields = plain.same_fields();
+    Ok(quote! {
+        #holes
+        #fields
+        #[automatically_derived]
+        unsafe impl #net::__private::bytemuck::Zeroable for #name {}
+        #[automatically_derived]
+        unsafe impl #net::__private::bytemuck::Pod for #name {}
+        #[automatically_derived]
+        impl #net::buf::Plain for #name {
+            const NAME: &'static str = #label;
+            const FINGERPRINT: u64 = #fingerprint;
+        }
+    })
+}
+
+/// A struct that may be plain, as far as its text says.
+struct Struct<'a> {
+    name: &'a Ident,
+    /// The path of `egret_net` where the output is compiled.
+    net: TokenStream,
+    fields: Vec<Field<'a>>,
+}
+
+struct Field<'a> {
+    member: Member,
+    /// As it enters the fingerprint and stands in messages.
+    label: String,
+    ty: &'a Type,
+}
+
+impl<'a> Struct<'a> {
+    fn read(input: &'a DeriveInput) -> Result<Self> {
+        let name = &input.ident;
+        let fields = match &input.data {
+            Data::Struct(data) => Field::all(&data.fields),
+            Data::Enum(_) => return Err(Error::new(name.span(), no_enum(name))),
+            Data::Union(_) => return Err(Error::new(name.span(), no_union(name))),
+        };
+        if !input.generics.params.is_empty() || input.generics.where_clause.is_some() {
+            return Err(Error::new(name.span(), no_generics(name)));
+        }
+        if fields.is_empty() {
+            return Err(Error::new(name.span(), no_fields(name)));
+        }
+        if !has_fixed_layout(&input.attrs)? {
+            return Err(Error::new(name.span(), no_repr(name)));
+        }
+        Ok(Self { name, net: path_of_net(&input.attrs)?, fields })
+    }
+
+    /// Constant assertions that each field begins where the one before ends.
+    fn no_holes(&self) -> TokenStream {
+        let name = self.name;
+        let mut end = quote!(0);
+        let mut checks = TokenStream::new();
+        for Field { member, label, ty } in &self.fields {
+            let message =
+                format!("padding in `{name}` before field `{label}`: a plain struct has no holes");
+            let span = here(member.span());
+            checks.extend(quote_spanned! {span=>
+                ::core::assert!(::core::mem::offset_of!(#name, #member) == #end, #message);
+            });
+            end = quote! {
+                ::core::mem::offset_of!(#name, #member) + ::core::mem::size_of::<#ty>()
+            };
+        }
+        let last = &self.fields[self.fields.len() - 1].label;
+        let message =
+            format!("padding in `{name}` after its last field `{last}`: a plain struct has none");
+        let empty = format!("`{name}` has no bytes, so there is nothing to send");
+        let span = here(name.span());
+        quote_spanned! {span=>
+            const _: () = {
+                #checks
+                ::core::assert!(::core::mem::size_of::<#name>() == #end, #message);
+                ::core::assert!(::core::mem::size_of::<#name>() != 0, #empty);
+            };
+        }
+    }
+
+    /// Fails to compile if another macro changed the fields after this one saw them.
+    fn same_fields(&self) -> TokenStream {
+        let name = self.name;
+        let members = self.fields.iter().map(|field| &field.member);
+        let types: Vec<_> = self.fields.iter().map(|field| field.ty).collect();
+        let values: Vec<_> = (0..types.len()).map(|i| format_ident!("field_{i}")).collect();
+        quote! {
+            const _: fn(#name) -> (#(#types,)*) =
+                |#name { #(#members: #values,)* }| (#(#values,)*);
+        }
+    }
+
+    /// The hash of the struct's name, and each field's name and fingerprint in order.
+    fn fingerprint(&self) -> TokenStream {
+        let net = &self.net;
+        let opening = format!("struct {} {{", self.name.unraw());
+        let start = quote!(#net::buf::FINGERPRINT_SEED);
+        let mut hash = quote!(#net::buf::fingerprint(#start, #opening.as_bytes()));
+        for Field { label, ty, .. } in &self.fields {
+            let label = format!("{label}:");
+            let span = here(ty.span());
+            let of_field = quote_spanned!(span=> <#ty as #net::buf::Plain>::FINGERPRINT);
+            hash = quote!(#net::buf::fingerprint(#hash, #label.as_bytes()));
+            hash = quote!(#net::buf::fingerprint(#hash, &#of_field.to_le_bytes()));
+        }
+        quote!(#net::buf::fingerprint(#hash, b"}"))
+    }
+}
+
+impl<'a> Field<'a> {
+    fn all(fields: &'a Fields) -> Vec<Self> {
+        fields
+            .iter()
+            .zip(fields.members())
+            .map(|(field, member)| {
+                let label = match &member {
+                    Member::Named(name) => name.unraw().to_string(),
+                    Member::Unnamed(index) => index.index.to_string(),
+                };
+                Self { member, label, ty: &field.ty }
+            })
+            .collect()
+    }
+}
+
+/// Whether a `repr` fixes the order of the fields.
+fn has_fixed_layout(attrs: &[Attribute]) -> Result<bool> {
+    let mut fixed = false;
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("repr")) {
+        attr.parse_nested_meta(|meta| {
+            fixed |= meta.path.is_ident("C") || meta.path.is_ident("transparent");
+            if meta.input.peek(syn::token::Paren) {
+                let argument;
+                syn::parenthesized!(argument in meta.input);
+                argument.parse::<TokenStream>()?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(fixed)
+}
+
+/// What `#[plain(crate = path)]` says, or `::egret_net`.
+fn path_of_net(attrs: &[Attribute]) -> Result<TokenStream> {
+    let mut net = quote!(::egret_net);
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("plain")) {
+        attr.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("crate") {
+                return Err(meta.error("the only setting is `crate = path::to::egret_net`"));
+            }
+            net = meta.value()?.parse::<Path>()?.to_token_stream();
+            Ok(())
+        })?;
+    }
+    Ok(net)
+}
+
+/// The macro's own names, at a place in the user's text: errors point there.
+fn here(span: Span) -> Span {
+    Span::call_site().located_at(span)
+}
+
+fn no_enum(name: &Ident) -> String {
+    format!(
+        "`{name}` cannot be plain: an enum has bytes that are no value of it; \
+         send its number as a `u32` and convert it with a check on arrival"
+    )
+}
+
+fn no_union(name: &Ident) -> String {
+    format!(
+        "`{name}` cannot be plain: which field of a union is meant, and whether its bytes are \
+         all written, is not in its type; use a struct"
+    )
+}
+
+fn no_generics(name: &Ident) -> String {
+    format!(
+        "`{name}` cannot derive `Plain` with generics: holes are looked for in one layout; \
+         write the types out"
+    )
+}
+
+fn no_fields(name: &Ident) -> String {
+    format!("`{name}` has no fields, so there is nothing to send")
+}
+
+fn no_repr(name: &Ident) -> String {
+    format!(
+        "`{name}` needs `#[repr(C)]` (or `#[repr(transparent)]`) to be plain: \
+         otherwise the compiler orders its fields as it likes"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn derive(text: &str) -> Result<String> {
+        expand(&syn::parse_str(text)?).map(|tokens| tokens.to_string())
+    }
+
+    #[test]
+    fn a_refusal_names_the_type_and_the_reason() {
+        let refusals = [
+            ("struct S { a: u8 }", "`S` needs `#[repr(C)]`"),
+            ("#[repr(align(8))] struct S { a: u8 }", "`S` needs `#[repr(C)]`"),
+            ("#[repr(u8)] enum E { A }", "`E` cannot be plain: an enum"),
+            ("#[repr(C)] union U { a: u8 }", "`U` cannot be plain: which field of a union"),
+            ("#[repr(C)] struct G<T> { a: T }", "`G` cannot derive `Plain` with generics"),
+            ("#[repr(C)] struct L<'a> { a: &'a u8 }", "`L` cannot derive `Plain` with generics"),
+            ("#[repr(C)] struct Z;", "`Z` has no fields"),
+            ("#[repr(C)] #[plain(path = x)] struct S { a: u8 }", "the only setting is `crate"),
+        ];
+        for (text, expected) in refusals {
+            let refusal = derive(text).expect_err(text).to_string();
+            assert!(refusal.starts_with(expected), "{text}: {refusal}");
+        }
+    }
+
+    #[test]
+    fn the_layout_may_be_c_or_transparent_with_more_said() {
+        for repr in ["C", "transparent", "C, packed", "C, align(16)", "packed(2), C"] {
+            derive(&format!("#[repr({repr})] struct S {{ a: u8 }}")).expect(repr);
+        }
+    }
+
+    #[test]
+    fn the_path_of_the_crate_can_be_set() {
+        let usual = derive("#[repr(C)] struct S(u8);").unwrap();
+        assert!(usual.contains(":: egret_net :: buf :: Plain for S"), "{usual}");
+        let set = derive("#[repr(C)] #[plain(crate = egret::net)] struct S(u8);").unwrap();
+        assert!(set.contains("impl egret :: net :: buf :: Plain for S"), "{set}");
+        assert!(!set.contains("egret_net"), "{set}");
+    }
+
+    #[test]
+    fn a_raw_name_is_hashed_as_it_is_spoken() {
+        let raw = derive("#[repr(C)] struct S { r#type: u8 }").unwrap();
+        assert!(raw.contains("\"type:\""), "{raw}");
+    }
+}
