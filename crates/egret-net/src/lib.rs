@@ -1,7 +1,9 @@
 //! Regions, pools and buffers with owners; the virtual interface; its fabrics.
 
 pub mod buf;
+pub mod fabric;
 pub mod rt;
+pub mod vi;
 
 /// What the code written by this crate's macros refers to. Not for use.
 #[doc(hidden)]

@@ -52,8 +52,8 @@ mod waiters;
 
 pub use buffer::{Buf, CastError, CastReason};
 pub use builder::{PoolBuilder, PoolError};
-pub use held::Held;
 pub use egret_derive::Plain;
+pub use held::Held;
 pub use plain::{FINGERPRINT_SEED, Kind, Plain, fingerprint};
 pub use pool::{Pool, TakeError};
 pub use region::{Pinned, Region, RegionBuilder};

@@ -122,6 +122,11 @@ impl Region {
         *self.0.pins() > 0
     }
 
+    /// Tells it from every other region that lives.
+    pub(crate) fn id(&self) -> usize {
+        self.0.base.addr().get()
+    }
+
     /// Its first byte, valid for reads and writes of [`len`](Self::len) bytes
     /// while any handle lives.
     pub(super) fn base(&self) -> NonNull<u8> {

@@ -23,8 +23,14 @@ impl Deadline {
     /// The moment it passes, counted from now; `None` if it never does.
     #[must_use]
     pub fn until(self) -> Option<Instant> {
+        self.until_from(super::now())
+    }
+
+    /// The moment it passes, counted from `now`; `None` if it never does.
+    #[must_use]
+    pub fn until_from(self, now: Instant) -> Option<Instant> {
         match self {
-            Self::In(duration) => super::now().checked_add(duration),
+            Self::In(duration) => now.checked_add(duration),
             Self::UntilDead => None,
         }
     }

@@ -1,0 +1,208 @@
+//! One end of a simulated connection: post and arrive, without clock or I/O.
+//!
+//! The world calls in with the present moment and carries out what [`Out`]
+//! collects. What makes it reliable over a lossy link: items are numbered and
+//! kept until the peer's counts say they are taken; a timer sends the oldest
+//! again, or asks for the counts when the peer owes something. A peer that
+//! answers nothing for [`DEAD_AFTER`] is dead.
+
+use std::time::Duration;
+
+use super::planted::Planted;
+use super::recv::Receiver;
+use super::send::Sender;
+use super::wire::{Body, Counts, Datagram, Item};
+use crate::fabric::Unposted;
+use crate::rt::Instant;
+use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Reliability, Ticket, ViError};
+
+/// What an end wants done.
+#[derive(Debug)]
+pub(super) struct Out<'a> {
+    pub now: Instant,
+    pub keys: &'a Keys,
+    pub notices: &'a mut Notices,
+    pub planted: Option<Planted>,
+    /// Items for the peer; the counts are added when they leave.
+    pub items: Vec<(u64, Item)>,
+    /// Other frames for the peer.
+    pub frames: Vec<Body>,
+    /// How many whole messages are to be placed a little later.
+    pub placing: usize,
+}
+
+impl Out<'_> {
+    pub(super) fn has(&self, planted: Planted) -> bool {
+        planted.is_in(self.planted)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Conn {
+    reliability: Reliability,
+    depth: u32,
+    sender: Sender,
+    receiver: Receiver,
+    /// How long an answer may take before it is asked for.
+    patience: Duration,
+    /// Since when the peer has been asked and has not answered.
+    asking_since: Option<Instant>,
+    pub timer_armed: bool,
+    datagrams: u64,
+}
+
+/// The shortest time after which an item is sent again.
+const PATIENCE_MIN: Duration = Duration::from_millis(2);
+const PATIENCE_MAX: Duration = Duration::from_millis(500);
+/// How often an end that only waits to receive asks whether the peer lives.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+/// How long a peer may owe an answer.
+pub(super) const DEAD_AFTER: Duration = Duration::from_secs(5);
+
+impl Conn {
+    pub(super) fn new(reliability: Reliability, depth: u32) -> Self {
+        Self {
+            reliability,
+            depth,
+            sender: Sender::new(reliability),
+            receiver: Receiver::default(),
+            patience: PATIENCE_MIN,
+            asking_since: None,
+            timer_armed: false,
+            datagrams: 0,
+        }
+    }
+
+    /// What every frame carries.
+    pub(super) const fn counts(&self) -> Counts {
+        let Receiver { taken, receives, placed, .. } = self.receiver;
+        Counts { taken, receives, placed }
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        Counters {
+            sent: self.sender.completed + self.datagrams,
+            received: self.receiver.received,
+            dropped: self.receiver.dropped,
+        }
+    }
+
+    pub(super) fn post(&mut self, posted: Posted, out: &mut Out<'_>) -> Result<(), Unposted> {
+        let receiving = matches!(posted.op(), Op::Recv);
+        let outstanding =
+            if receiving { self.receiver.outstanding() } else { self.sender.outstanding() };
+        if outstanding >= self.depth as usize {
+            return Err(Unposted::new(Refused::Full { depth: self.depth }, posted));
+        }
+        match (receiving, self.reliability) {
+            (false, Reliability::Unreliable) => self.post_datagram(posted, out),
+            (false, _) => self.sender.push(posted, out),
+            (true, Reliability::Unreliable) => self.receiver.push(posted),
+            (true, _) => {
+                self.receiver.push(posted);
+                out.frames.push(Body::Ack(self.counts()));
+            }
+        }
+        Ok(())
+    }
+
+    fn post_datagram(&mut self, posted: Posted, out: &mut Out<'_>) {
+        let descriptor = posted.descriptor();
+        let (len, tag) = (descriptor.len(), descriptor.tag());
+        let mut bytes = vec![0; usize::try_from(len).expect("it lies in memory")];
+        descriptor.gather(0, &mut bytes);
+        let kind = descriptor.kind().cloned();
+        out.frames.push(Body::Datagram(Datagram { tag, kind, bytes: bytes.into() }));
+        self.datagrams += 1;
+        posted.complete(len, tag, out.notices);
+    }
+
+    /// A receive was posted: what waited for one can go on.
+    pub(super) fn resume(&mut self, out: &mut Out<'_>) -> Result<(), ViError> {
+        self.receiver.take(&mut self.sender, out)?;
+        self.sender.pump(out);
+        Ok(())
+    }
+
+    /// A frame of the peer arrived. An error is the end of the connection.
+    pub(super) fn arrive(&mut self, body: Body, out: &mut Out<'_>) -> Result<(), ViError> {
+        self.asking_since = None;
+        self.patience = PATIENCE_MIN;
+        match body {
+            Body::Item(counts, number, item) => {
+                self.receiver.arrive(number, item, out.has(Planted::Overtakes));
+                self.receiver.take(&mut self.sender, out)?;
+                self.sender.hear(counts, out);
+                if out.items.is_empty() && out.placing == 0 {
+                    out.frames.push(Body::Ack(self.counts()));
+                }
+            }
+            Body::Ack(counts) => self.sender.hear(counts, out),
+            Body::Ping(counts) => {
+                self.sender.hear(counts, out);
+                out.frames.push(Body::Ack(self.counts()));
+            }
+            Body::Datagram(datagram) => self.receiver.datagram(&datagram, out),
+            Body::Connect(_) | Body::Accept | Body::Refuse(_) | Body::Gone(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Hands one whole message to the program and tells the peer.
+    pub(super) fn place(&mut self, out: &mut Out<'_>) {
+        self.receiver.place(out);
+        out.frames.push(Body::Ack(self.counts()));
+    }
+
+    /// When the timer is to ring next; `None` if there is nothing to wait for.
+    pub(super) fn timer(&self, now: Instant) -> Option<Instant> {
+        if self.sender.expects() {
+            Some(now + self.patience)
+        } else {
+            let waits = self.receiver.outstanding() > 0;
+            waits.then(|| now + if self.asking_since.is_some() { self.patience } else { KEEPALIVE })
+        }
+    }
+
+    /// The timer rang: repeat, ask, or give up.
+    pub(super) fn ring(&mut self, out: &mut Out<'_>) -> Result<(), ViError> {
+        if !self.sender.expects() && self.receiver.outstanding() == 0 {
+            return Ok(());
+        }
+        let asking_since = *self.asking_since.get_or_insert(out.now);
+        if out.now - asking_since >= DEAD_AFTER && !out.has(Planted::NeverDies) {
+            return Err(ViError::PeerDied { why: "it has not answered for 5 s" });
+        }
+        let long_ago = Instant::from_nanos(out.now.as_nanos().saturating_sub(nanos(PATIENCE_MIN)));
+        if !self.sender.retransmit(long_ago, out) {
+            out.frames.push(Body::Ping(self.counts()));
+        }
+        self.patience = (self.patience * 2).min(PATIENCE_MAX);
+        Ok(())
+    }
+
+    pub(super) fn cancel(&mut self, ticket: Ticket, out: &mut Out<'_>) -> bool {
+        let taken = self.receiver.cancel(ticket).or_else(|| self.sender.cancel(ticket));
+        let found = taken.is_some();
+        if let Some(posted) = taken {
+            posted.fail(ViError::Cancelled, out.notices);
+        }
+        found
+    }
+
+    /// Everything outstanding comes back with the reason.
+    pub(super) fn fail(&mut self, why: &ViError, out: &mut Out<'_>) {
+        let all = self.sender.drain().into_iter().chain(self.receiver.drain());
+        for posted in all {
+            if out.has(Planted::ForgetsBuffers) {
+                std::mem::forget(posted);
+            } else {
+                posted.fail(why.clone(), out.notices);
+            }
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("a few seconds")
+}

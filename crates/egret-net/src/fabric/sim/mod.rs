@@ -1,0 +1,346 @@
+//! `sim`: a seeded network in virtual time, without threads.
+//!
+//! Nodes, links and faults live in one [`Sim`]. Its clock stands still while
+//! the program runs and moves when the program waits: a wait on any nic
+//! carries out the next event. The same seed gives the same run, and
+//! [`check`] runs a scenario over many seeds and reports the one that fails,
+//! with the last things that happened.
+//!
+//! ```
+//! use std::time::Duration;
+//! use egret_net::fabric::sim::Sim;
+//! use egret_net::rt::Deadline;
+//! use egret_net::vi::{Address, ConnectError, ViOptions};
+//!
+//! let sim = Sim::new(42);
+//! let (a, b) = (sim.nic("a"), sim.nic("b"));
+//! sim.link("a", "b").latency(Duration::from_millis(3)).loss(0.02);
+//! sim.at(Duration::from_secs(1), |sim| sim.crash("b"));
+//!
+//! let to = Address::new("b", "nobody home", 0);
+//! let options = ViOptions::default();
+//! let refused = a.wait_connect(&to, &options, Deadline::In(Duration::from_secs(2))).unwrap_err();
+//! assert!(matches!(refused, ConnectError::NotListening { .. }), "{refused}");
+//! assert_eq!(sim.elapsed(), Duration::from_secs(2));
+//! ```
+
+mod after;
+mod datapath;
+mod nic;
+mod node;
+mod planted;
+mod recv;
+mod rng;
+mod rules;
+mod seeds;
+mod send;
+mod trace;
+mod vi;
+mod wire;
+mod world;
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use after::Plan;
+use nic::SimNic;
+pub use planted::Planted;
+pub use rules::Link;
+pub use seeds::{check, seed_from_env};
+use world::{Event, World};
+
+use crate::fabric::{Fabric, OpenError};
+use crate::rt::{self, Instant};
+use crate::vi::Nic;
+
+/// A simulated network that the calling thread is inside of: [`rt::now`] and
+/// its like answer for it until this is dropped.
+#[derive(Debug)]
+pub struct Sim {
+    fabric: SimFabric,
+    _entered: rt::Entered,
+}
+
+impl Sim {
+    /// A world with nothing in it. Everything random in it comes from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let fabric = SimFabric(Arc::new(Mutex::new(World::new(seed))));
+        let _entered = rt::enter(Arc::new(fabric.clone()));
+        Self { fabric, _entered }
+    }
+}
+
+impl Deref for Sim {
+    type Target = SimFabric;
+
+    fn deref(&self) -> &SimFabric {
+        &self.fabric
+    }
+}
+
+/// A simulated network. Clones are handles to the same one.
+#[derive(Debug, Clone)]
+pub struct SimFabric(Arc<Mutex<World>>);
+
+impl Default for SimFabric {
+    /// Seeded by `EGRET_SEED`, or at random.
+    fn default() -> Self {
+        let seed = seed_from_env().unwrap_or_else(rt::random);
+        Self(Arc::new(Mutex::new(World::new(seed))))
+    }
+}
+
+impl Fabric for SimFabric {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn open(&self, host: &str) -> Result<Nic, OpenError> {
+        let taken = self.with(|world| {
+            let node = world.node(host);
+            world.nodes[node].up
+        });
+        if taken { Err(OpenError::Taken { host: host.to_owned() }) } else { Ok(self.nic(host)) }
+    }
+}
+
+impl rt::World for SimFabric {
+    fn now(&self) -> Instant {
+        self.with(|world| world.now)
+    }
+
+    fn park(&self, until: Option<Instant>) {
+        self.step(until);
+    }
+
+    fn random(&self) -> u64 {
+        self.with(|world| world.rng.next())
+    }
+}
+
+impl SimFabric {
+    /// The nic of a node; the node comes up if it is not.
+    #[must_use]
+    pub fn nic(&self, name: &str) -> Nic {
+        let ops = self.with(|world| {
+            let node = world.node(name);
+            world.nodes[node].up = true;
+            SimNic::new(self, world, node)
+        });
+        Nic::new(Arc::new(ops))
+    }
+
+    /// The rules of the link between two nodes, both ways.
+    pub fn link(&self, a: &str, b: &str) -> Rule<'_> {
+        Rule {
+            fabric: self,
+            links: vec![(a.to_owned(), b.to_owned()), (b.to_owned(), a.to_owned())],
+        }
+    }
+
+    /// The rules of one direction of a link.
+    pub fn one_way(&self, from: &str, to: &str) -> Rule<'_> {
+        Rule { fabric: self, links: vec![(from.to_owned(), to.to_owned())] }
+    }
+
+    /// The rules of all links.
+    pub const fn links(&self) -> Rule<'_> {
+        Rule { fabric: self, links: Vec::new() }
+    }
+
+    /// How long a whole message lies in the receiver's fabric before it lies in
+    /// the posted memory: what tells reliable delivery from reliable reception.
+    pub fn placement(&self, duration: Duration) {
+        self.with(|world| world.placement = duration);
+    }
+
+    /// Nothing gets from one node to the other, this way only.
+    pub fn cut(&self, from: &str, to: &str) {
+        self.with(|world| {
+            let (from, to) = (world.node(from), world.node(to));
+            world.rules.cut(from, to);
+        });
+    }
+
+    /// Nothing gets from one side to the other, either way.
+    pub fn partition(&self, one: &[&str], other: &[&str]) {
+        for (a, b) in one.iter().flat_map(|a| other.iter().map(move |b| (a, b))) {
+            self.cut(a, b);
+            self.cut(b, a);
+        }
+    }
+
+    /// All cuts and partitions end.
+    pub fn heal(&self) {
+        self.with(|world| world.rules.heal());
+    }
+
+    /// The node is gone at once: its own descriptors come back as failed, its
+    /// peers find out for themselves.
+    pub fn crash(&self, name: &str) {
+        self.with(|world| {
+            let node = world.node(name);
+            world.crash(node);
+        });
+    }
+
+    /// A crashed node comes up again, knowing nothing; [`nic`](Self::nic) opens it.
+    pub fn restart(&self, name: &str) {
+        self.with(|world| {
+            let node = world.node(name);
+            world.nodes[node].up = true;
+        });
+    }
+
+    /// Does something when this much time has passed since the world began.
+    pub fn at(&self, elapsed: Duration, action: impl FnOnce(&Self) + Send + 'static) {
+        let at = Instant::default() + elapsed;
+        self.with(|world| world.schedule(at, Event::Plan(Plan(Box::new(action)))));
+    }
+
+    /// Does something right before event number `event`; see [`events`](Self::events).
+    pub fn at_event(&self, event: u64, action: impl FnOnce(&Self) + Send + 'static) {
+        self.with(|world| world.plan_at_event(event, Plan(Box::new(action))));
+    }
+
+    /// Plants a fault; see [`Planted`].
+    pub fn plant(&self, fault: Planted) {
+        self.with(|world| world.planted = Some(fault));
+    }
+
+    /// Events carried out so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.with(|world| world.events)
+    }
+
+    /// Virtual time since the world began.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.now() - Instant::default()
+    }
+
+    /// Lets the world go on until this much time has passed since it began.
+    pub fn run_until(&self, elapsed: Duration) {
+        let until = Instant::default() + elapsed;
+        while self.now() < until {
+            self.step(Some(until));
+        }
+    }
+
+    /// A number over everything that happened: equal for equal runs.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.with(|world| world.trace.digest())
+    }
+
+    /// The seed, the clock, and what happened last.
+    #[must_use]
+    pub fn report(&self) -> String {
+        self.with(|world| {
+            let World { seed, now, events, .. } = world;
+            let trace = world.trace.print(|node| world.nodes[node].name.to_string());
+            format!("seed {seed}, {now:?} passed, {events} events; the last of them:\n{trace}")
+        })
+    }
+
+    fn now(&self) -> Instant {
+        self.with(|world| world.now)
+    }
+
+    /// Works on the world under its lock, then runs what that set free.
+    fn with<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
+        let mut world = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = work(&mut world);
+        let after = std::mem::take(&mut world.after);
+        drop(world);
+        after.run(self);
+        result
+    }
+
+    /// Carries out the next event due by `until`, or moves the clock there.
+    fn step(&self, until: Option<Instant>) {
+        let stalled = self.with(|world| {
+            if world.step(until) {
+                return world.is_stalled();
+            }
+            until.is_none_or(|until| {
+                world.now = world.now.max(until);
+                false
+            })
+        });
+        if stalled {
+            let report = self.report();
+            panic!("everybody waits and nothing will happen; {report}");
+        }
+    }
+
+    /// Looking takes time: carries out what is due now, or moves the clock a little.
+    fn look(&self) {
+        self.with(|world| {
+            let now = world.now;
+            if !world.step(Some(now)) {
+                let next = now + LOOK;
+                world.now = world.next_at().map_or(next, |at| next.min(at));
+            }
+        });
+    }
+}
+
+/// What one poll of a nic takes.
+const LOOK: Duration = Duration::from_nanos(100);
+
+/// The rules of some links. Each call takes effect at once.
+#[derive(Debug)]
+pub struct Rule<'a> {
+    fabric: &'a SimFabric,
+    /// Empty: all.
+    links: Vec<(String, String)>,
+}
+
+impl Rule<'_> {
+    /// See [`Link::latency`].
+    pub fn latency(self, latency: Duration) -> Self {
+        self.set(|link| link.latency = latency)
+    }
+
+    /// See [`Link::bandwidth`].
+    pub fn bandwidth(self, bytes_per_second: u64) -> Self {
+        self.set(|link| link.bandwidth = bytes_per_second)
+    }
+
+    /// See [`Link::loss`].
+    pub fn loss(self, chance: f64) -> Self {
+        self.set(|link| link.loss = chance)
+    }
+
+    /// See [`Link::duplicate`].
+    pub fn duplicate(self, chance: f64) -> Self {
+        self.set(|link| link.duplicate = chance)
+    }
+
+    /// See [`Link::reorder`].
+    pub fn reorder(self, chance: f64) -> Self {
+        self.set(|link| link.reorder = chance)
+    }
+
+    /// See [`Link::corrupt`].
+    pub fn corrupt(self, chance: f64) -> Self {
+        self.set(|link| link.corrupt = chance)
+    }
+
+    fn set(self, change: impl Fn(&mut Link)) -> Self {
+        self.fabric.with(|world| {
+            if self.links.is_empty() {
+                world.rules.set_default(&change);
+            }
+            for (from, to) in &self.links {
+                let (from, to) = (world.node(from), world.node(to));
+                world.rules.set(from, to, &change);
+            }
+        });
+        self
+    }
+}

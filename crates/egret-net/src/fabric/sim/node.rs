@@ -1,0 +1,292 @@
+//! Nodes of a simulated world, and how they connect, crash and restart.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::after::{Made, Settled};
+use super::datapath::{Conn, DEAD_AFTER};
+use super::wire::{Body, EndId, Farewell, Frame, NodeId, Refusal};
+use super::world::{Event, World};
+use crate::fabric::{ConnectRequest, Promise, ViOps, ViSpec};
+use crate::rt::Instant;
+use crate::vi::{Address, ConnectError, Counters, Hello, Keys, Reliability, ViError};
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub name: Arc<str>,
+    pub up: bool,
+    /// How often it went down; what an earlier life sent or owned is void.
+    pub life: u32,
+    /// Handles to its present life.
+    pub handles: usize,
+    pub keys: Arc<Keys>,
+    pub ends: BTreeMap<EndId, End>,
+    pub listeners: BTreeMap<(String, u64), Listening>,
+    /// Who was accepted, and as which end: a repeated knock gets the same answer.
+    accepted: BTreeMap<Caller, EndId>,
+    next_end: EndId,
+}
+
+#[derive(Debug)]
+pub(super) enum End {
+    /// Asked for, not answered yet.
+    Knocking(Box<Knock>),
+    Open {
+        conn: Box<Conn>,
+        peer: NodeId,
+        peer_end: EndId,
+    },
+    /// In the error state, for good.
+    Gone {
+        why: ViError,
+        farewell: Farewell,
+        counters: Counters,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Knock {
+    to: Address,
+    peer: NodeId,
+    hello: Vec<u8>,
+    spec: ViSpec,
+    since: Instant,
+    until: Option<Instant>,
+    again_after: Duration,
+    /// Whether the host said that nobody listens.
+    nobody_listens: bool,
+    promise: Promise<Result<Box<dyn ViOps>, ConnectError>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Listening {
+    pub reliability: Reliability,
+    pub wakers: Vec<Waker>,
+    backlog: VecDeque<Caller>,
+}
+
+/// An end that knocked: node, its life, and the end there.
+type Caller = (NodeId, u32, EndId);
+
+/// Knocks that a listener keeps; more are ignored, and repeated by their callers.
+const BACKLOG: usize = 128;
+const KNOCK_MIN: Duration = Duration::from_millis(1);
+const KNOCK_MAX: Duration = Duration::from_millis(100);
+
+impl Node {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: Arc::from(name),
+            up: false,
+            life: 0,
+            handles: 0,
+            keys: Arc::default(),
+            ends: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+            next_end: 1,
+        }
+    }
+
+    fn add_end(&mut self, end: End) -> EndId {
+        let id = self.next_end;
+        self.next_end += 1;
+        self.ends.insert(id, end);
+        id
+    }
+}
+
+impl Listening {
+    pub(super) const fn new(reliability: Reliability) -> Self {
+        Self { reliability, wakers: Vec::new(), backlog: VecDeque::new() }
+    }
+}
+
+impl World {
+    /// Begins to connect.
+    pub(super) fn connect(&mut self, node: NodeId, request: ConnectRequest) {
+        let ConnectRequest { to, spec, until, promise } = request;
+        let peer = self.node(&to.host);
+        let hello =
+            Hello { reliability: spec.reliability, service: to.service.clone(), tag: to.tag };
+        let knock = Knock {
+            hello: hello.encode(),
+            peer,
+            to,
+            spec,
+            since: self.now,
+            until,
+            again_after: KNOCK_MIN,
+            nobody_listens: false,
+            promise,
+        };
+        let end = self.nodes[node].add_end(End::Knocking(Box::new(knock)));
+        self.knock(node, end);
+    }
+
+    /// Knocks, and again later; or gives up.
+    pub(super) fn knock(&mut self, node: NodeId, end: EndId) {
+        let now = self.now;
+        let Some(End::Knocking(knock)) = self.nodes[node].ends.get_mut(&end) else { return };
+        let silent = !knock.nobody_listens && now - knock.since >= DEAD_AFTER;
+        let time_is_up = knock.until.map_or(silent, |until| now >= until);
+        if time_is_up || knock.promise.is_abandoned() {
+            let (to, waited) = (knock.to.clone(), now - knock.since);
+            let (peer, nobody_listens) = (knock.peer, knock.nobody_listens);
+            let why = match (nobody_listens, self.nodes[peer].is_known()) {
+                (true, _) => ConnectError::NotListening { to, waited },
+                (false, true) => ConnectError::NotAccepted { to, waited },
+                (false, false) => ConnectError::UnknownHost { host: to.host },
+            };
+            self.stop_knocking(node, end, Err(why));
+            return;
+        }
+        let next = now + knock.again_after;
+        knock.again_after = (knock.again_after * 2).min(KNOCK_MAX);
+        let next = knock.until.map_or(next, |until| next.min(until));
+        let (peer, hello) = (knock.peer, knock.hello.clone());
+        self.send(node, end, peer, None, Body::Connect(hello));
+        self.schedule(next, Event::Knock { node, end });
+    }
+
+    /// Settles what was promised to a connector that fails.
+    fn stop_knocking(&mut self, node: NodeId, end: EndId, result: Result<Made, ConnectError>) {
+        let why = ViError::Closed;
+        let gone = End::Gone { why, farewell: Farewell::Unknown, counters: Counters::default() };
+        if let Some(End::Knocking(knock)) = self.nodes[node].ends.insert(end, gone) {
+            self.after.settled.push(Settled { promise: knock.promise, result });
+        }
+    }
+
+    /// Somebody knocks.
+    pub(super) fn connect_arrives(&mut self, frame: &Frame) {
+        let Body::Connect(bytes) = &frame.body else { return };
+        let caller = (frame.from, frame.from_life, frame.from_end);
+        let node = &mut self.nodes[frame.to];
+        let answer = if let Some(end) = node.accepted.get(&caller) {
+            match node.ends.get(end) {
+                Some(End::Gone { farewell, .. }) => Some((*end, Body::Gone(farewell.clone()))),
+                _ => Some((*end, Body::Accept)),
+            }
+        } else {
+            match Hello::decode(bytes) {
+                Err(why) => Some((0, Body::Refuse(Refusal::Hello(why)))),
+                Ok(hello) => node.listening(hello, caller, &mut self.after.wakers),
+            }
+        };
+        if let Some((end, body)) = answer {
+            self.send(frame.to, end, frame.from, Some(frame.from_end), body);
+        }
+    }
+
+    /// The oldest caller of a listener is accepted.
+    pub(super) fn accept(
+        &mut self,
+        node: NodeId,
+        key: &(String, u64),
+        spec: ViSpec,
+    ) -> Option<Made> {
+        let listening = self.nodes[node].listeners.get_mut(key)?;
+        let caller @ (peer, _, peer_end) = listening.backlog.pop_front()?;
+        let conn = Box::new(Conn::new(spec.reliability, spec.depth));
+        let end = self.nodes[node].add_end(End::Open { conn, peer, peer_end });
+        self.nodes[node].accepted.insert(caller, end);
+        self.send(node, end, peer, Some(peer_end), Body::Accept);
+        Some(self.made(node, end, peer, spec))
+    }
+
+    fn made(&self, node: NodeId, end: EndId, peer: NodeId, spec: ViSpec) -> Made {
+        let life = self.nodes[node].life;
+        let peer = Arc::clone(&self.nodes[peer].name);
+        Made { node, life, end, peer, reliability: spec.reliability }
+    }
+
+    /// A knock was answered.
+    pub(super) fn connect_answered(&mut self, end: EndId, frame: &Frame) {
+        let node = frame.to;
+        let spec = match self.nodes[node].ends.get_mut(&end) {
+            Some(End::Knocking(knock)) => match &frame.body {
+                Body::Refuse(Refusal::NotListening) => {
+                    knock.nobody_listens = true;
+                    return;
+                }
+                Body::Refuse(refusal) => {
+                    let why = refusal.clone().into_error(knock.spec.reliability);
+                    return self.stop_knocking(node, end, Err(why));
+                }
+                _ => knock.spec,
+            },
+            Some(End::Open { .. }) => return,
+            Some(End::Gone { farewell, .. }) => {
+                let farewell = Body::Gone(farewell.clone());
+                return self.send(node, end, frame.from, Some(frame.from_end), farewell);
+            }
+            None => return,
+        };
+        let made = self.made(node, end, frame.from, spec);
+        self.stop_knocking(node, end, Ok(made));
+        let conn = Box::new(Conn::new(spec.reliability, spec.depth));
+        let open = End::Open { conn, peer: frame.from, peer_end: frame.from_end };
+        self.nodes[node].ends.insert(end, open);
+    }
+
+    /// The node is gone at once, without a word to anyone.
+    pub(super) fn crash(&mut self, node: NodeId) {
+        // Dead first: what its ends say to their peers as they fail goes nowhere.
+        self.nodes[node].up = false;
+        let ends: Vec<EndId> = self.nodes[node].ends.keys().copied().collect();
+        for end in ends {
+            if let Some(End::Knocking(_)) = self.nodes[node].ends.get(&end) {
+                self.stop_knocking(node, end, Err(ConnectError::NicDown));
+            }
+            self.end_with(node, end, ViError::NicDown, Farewell::Unknown);
+        }
+        let node = &mut self.nodes[node];
+        let listeners = std::mem::take(&mut node.listeners);
+        self.after.wakers.extend(listeners.into_values().flat_map(|listening| listening.wakers));
+        node.ends.clear();
+        node.accepted.clear();
+        node.keys = Arc::default();
+        node.life += 1;
+        node.handles = 0;
+    }
+}
+
+impl Node {
+    /// Whether a nic of this name was ever open.
+    const fn is_known(&self) -> bool {
+        self.up || self.life > 0
+    }
+
+    /// Queues a caller, or says why not.
+    fn listening(
+        &mut self,
+        hello: Hello,
+        caller: Caller,
+        wakers: &mut Vec<Waker>,
+    ) -> Option<(EndId, Body)> {
+        let Some(listening) = self.listeners.get_mut(&(hello.service, hello.tag)) else {
+            return Some((0, Body::Refuse(Refusal::NotListening)));
+        };
+        if listening.reliability != hello.reliability {
+            return Some((0, Body::Refuse(Refusal::Reliability(listening.reliability))));
+        }
+        if !listening.backlog.contains(&caller) && listening.backlog.len() < BACKLOG {
+            listening.backlog.push_back(caller);
+            wakers.append(&mut listening.wakers);
+        }
+        None
+    }
+}
+
+impl Refusal {
+    fn into_error(self, ours: Reliability) -> ConnectError {
+        match self {
+            Self::NotListening => unreachable!("not a final answer"),
+            Self::Reliability(theirs) => ConnectError::ReliabilityMismatch { ours, theirs },
+            Self::Hello(why) => ConnectError::Hello(why),
+        }
+    }
+}

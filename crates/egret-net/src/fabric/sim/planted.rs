@@ -1,0 +1,43 @@
+//! Faults put into the simulator on purpose, to show that the conformance
+//! suite finds them. Without the `conformance` feature none can be switched on.
+
+/// A fault to plant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Planted {
+    /// The last byte of each chunk stays behind.
+    LosesLastByte,
+    /// Items are taken as they come, whatever their turn.
+    Overtakes,
+    /// A send does not wait for a posted receive; without one the message is gone.
+    IgnoresReceives,
+    /// A send completes when it leaves, at every level.
+    CompletesEarly,
+    /// A tag has 32 bits.
+    ShortTag,
+    /// A write outside the exposed memory is answered as if it had been done.
+    IgnoresBounds,
+    /// Closing forgets the descriptors that are still inside.
+    ForgetsBuffers,
+    /// A silent peer is never given up.
+    NeverDies,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::LosesLastByte,
+        Self::Overtakes,
+        Self::IgnoresReceives,
+        Self::CompletesEarly,
+        Self::ShortTag,
+        Self::IgnoresBounds,
+        Self::ForgetsBuffers,
+        Self::NeverDies,
+    ];
+
+    /// Whether `self` is the fault that was planted.
+    pub(super) fn is_in(self, planted: Option<Self>) -> bool {
+        cfg!(any(test, feature = "conformance")) && planted == Some(self)
+    }
+}

@@ -1,0 +1,237 @@
+//! The receiving half of one end: items in, completions out.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::datapath::Out;
+use super::planted::Planted;
+use super::send::{Answer, Sender};
+use super::wire::{Datagram, Item};
+use crate::buf::Kind;
+use crate::vi::{AccessError, Posted, RemoteSlice, Ticket, ViError};
+
+#[derive(Debug, Default)]
+pub(super) struct Receiver {
+    posted: VecDeque<Posted>,
+    /// Receives posted, ever.
+    pub receives: u64,
+    /// Items taken, in order.
+    pub taken: u64,
+    /// Messages placed, ever.
+    pub placed: u64,
+    /// Items that came before their turn, or found no receive posted.
+    early: BTreeMap<u64, Item>,
+    incoming: Option<Incoming>,
+    /// Messages that have reached the fabric, and not yet the program.
+    placing: VecDeque<Incoming>,
+    write: Option<Writing>,
+    pub received: u64,
+    pub dropped: u64,
+}
+
+#[derive(Debug)]
+struct Incoming {
+    posted: Posted,
+    len: u64,
+    tag: u64,
+    got: u64,
+}
+
+/// A peer's write that is under way.
+#[derive(Debug)]
+struct Writing {
+    to: RemoteSlice,
+    result: Result<(), AccessError>,
+}
+
+/// How far ahead of its turn an item is kept.
+const EARLY_MAX: u64 = 256;
+
+impl Receiver {
+    pub(super) fn outstanding(&self) -> usize {
+        self.posted.len() + usize::from(self.incoming.is_some()) + self.placing.len()
+    }
+
+    pub(super) fn push(&mut self, posted: Posted) {
+        self.posted.push_back(posted);
+        self.receives += 1;
+    }
+
+    /// An item arrived. Out of turn it is kept, twice it is ignored.
+    pub(super) fn arrive(&mut self, number: u64, item: Item, planted_overtaking: bool) {
+        let number = if planted_overtaking { self.taken } else { number };
+        if (self.taken..self.taken + EARLY_MAX).contains(&number) {
+            self.early.entry(number).or_insert(item);
+        }
+    }
+
+    /// Takes the items whose turn it is, up to one that needs a receive and
+    /// finds none.
+    pub(super) fn take(&mut self, sender: &mut Sender, out: &mut Out<'_>) -> Result<(), ViError> {
+        while let Some(item) = self.early.get(&self.taken) {
+            let needs_receive =
+                matches!(item, Item::Begin { .. } | Item::WriteEnd { notify: Some(_), .. });
+            if needs_receive && self.posted.is_empty() {
+                if !out.has(Planted::IgnoresReceives) {
+                    return Ok(());
+                }
+                self.early.remove(&self.taken);
+                self.taken += 1;
+                continue;
+            }
+            let Some(item) = self.early.remove(&self.taken) else { return Ok(()) };
+            self.taken += 1;
+            self.apply(item, sender, out)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, item: Item, sender: &mut Sender, out: &mut Out<'_>) -> Result<(), ViError> {
+        match item {
+            Item::Begin { len, tag, kind, bytes } => {
+                self.begin(len, tag, kind.as_ref(), &bytes, out)
+            }
+            Item::Chunk { bytes } => self.chunk(&bytes, out),
+            Item::Read { id, from, len } => {
+                sender.answer(match out.keys.check(&from, len, false) {
+                    Ok(()) => Answer::Read { id, from, len, offset: 0 },
+                    Err(why) => Answer::ReadEnd { id, result: Err(why) },
+                });
+                Ok(())
+            }
+            Item::ReadChunk { id, offset, bytes } => sender.read_chunk(id, offset, &bytes),
+            Item::ReadEnd { id, result } | Item::Written { id, result } => {
+                sender.answered(id, result, out)
+            }
+            Item::Write { to, len } => {
+                let result = match out.keys.check(&to, len, true) {
+                    Err(AccessError::OutOfBounds { .. }) if out.has(Planted::IgnoresBounds) => {
+                        Ok(())
+                    }
+                    result => result,
+                };
+                self.write = Some(Writing { to, result });
+                Ok(())
+            }
+            Item::WriteChunk { offset, bytes } => self.write_chunk(offset, &bytes, out),
+            Item::WriteEnd { id, notify } => self.write_end((id, notify), sender, out),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        len: u64,
+        tag: u64,
+        kind: Option<&Kind>,
+        bytes: &[u8],
+        out: &mut Out<'_>,
+    ) -> Result<(), ViError> {
+        if self.incoming.is_some() {
+            return Err(ViError::Protocol("a message inside a message"));
+        }
+        let mut posted =
+            self.posted.pop_front().expect("there is one, or it would not be its turn");
+        if let Err(why) = posted.admits(len, kind) {
+            posted.fail(why.clone(), out.notices);
+            return Err(why);
+        }
+        posted.descriptor_mut().make(usize::try_from(len).expect("it fits the memory posted"));
+        self.incoming = Some(Incoming { posted, len, tag, got: 0 });
+        self.chunk(bytes, out)
+    }
+
+    fn chunk(&mut self, bytes: &[u8], out: &mut Out<'_>) -> Result<(), ViError> {
+        let stray = ViError::Protocol("bytes of no message");
+        let mut incoming = self.incoming.take().ok_or(stray)?;
+        let left = incoming.len - incoming.got;
+        if bytes.len() as u64 > left {
+            return Err(ViError::Protocol("more bytes than the message announced"));
+        }
+        let kept = bytes.len() - usize::from(out.has(Planted::LosesLastByte) && bytes.len() > 1);
+        incoming.posted.descriptor_mut().scatter(incoming.got, &bytes[..kept]);
+        incoming.got += bytes.len() as u64;
+        if incoming.got < incoming.len {
+            self.incoming = Some(incoming);
+        } else {
+            self.placing.push_back(incoming);
+            out.placing += 1;
+        }
+        Ok(())
+    }
+
+    fn write_chunk(&mut self, offset: u64, bytes: &[u8], out: &Out<'_>) -> Result<(), ViError> {
+        let stray = ViError::Protocol("bytes of no write");
+        let Writing { to, result } = self.write.as_mut().ok_or(stray)?;
+        if result.is_ok() {
+            let place = to.key.at(to.offset.saturating_add(offset));
+            match out.keys.write(&place, bytes) {
+                Err(AccessError::OutOfBounds { .. }) if out.has(Planted::IgnoresBounds) => {}
+                written => *result = written,
+            }
+        }
+        Ok(())
+    }
+
+    fn write_end(
+        &mut self,
+        (id, notify): (u64, Option<u64>),
+        sender: &mut Sender,
+        out: &mut Out<'_>,
+    ) -> Result<(), ViError> {
+        let stray = ViError::Protocol("the end of no write");
+        let Writing { result, .. } = self.write.take().ok_or(stray)?;
+        sender.answer(Answer::Written { id, result });
+        match notify {
+            Some(tag) if result.is_ok() => {
+                let posted =
+                    self.posted.pop_front().expect("there is one, or it would not be its turn");
+                self.placing.push_back(Incoming { posted, len: 0, tag, got: 0 });
+                out.placing += 1;
+            }
+            Some(_) => {
+                // The receive it was to consume is still there, for another message.
+                self.receives += 1;
+                self.placed += 1;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Hands the oldest whole message to the program.
+    pub(super) fn place(&mut self, out: &mut Out<'_>) {
+        if let Some(Incoming { posted, len, tag, .. }) = self.placing.pop_front() {
+            self.placed += 1;
+            self.received += 1;
+            posted.complete(len, tag, out.notices);
+        }
+    }
+
+    /// A message of the unreliable level.
+    pub(super) fn datagram(&mut self, datagram: &Datagram, out: &mut Out<'_>) {
+        let Some(mut posted) = self.posted.pop_front() else {
+            self.dropped += 1;
+            return;
+        };
+        let len = datagram.bytes.len() as u64;
+        if let Err(why) = posted.admits(len, datagram.kind.as_ref()) {
+            posted.fail(why, out.notices);
+            return;
+        }
+        posted.descriptor_mut().make(datagram.bytes.len());
+        posted.descriptor_mut().scatter(0, &datagram.bytes);
+        self.received += 1;
+        posted.complete(len, datagram.tag, out.notices);
+    }
+
+    /// Takes back a receive that no message has begun to fill.
+    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
+        let at = self.posted.iter().position(|posted| posted.ticket() == ticket)?;
+        self.posted.remove(at)
+    }
+
+    /// Everything that is not back, in the order it was posted.
+    pub(super) fn drain(&mut self) -> Vec<Posted> {
+        let begun = self.placing.drain(..).chain(self.incoming.take());
+        begun.map(|incoming| incoming.posted).chain(self.posted.drain(..)).collect()
+    }
+}

@@ -1,0 +1,145 @@
+//! What a simulated network does to frames: rules of a line or two.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::rng::Rng;
+use super::wire::NodeId;
+use crate::rt::Instant;
+
+/// How one direction of a link behaves. Chances are between 0 and 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Link {
+    /// From leaving to arriving.
+    pub latency: Duration,
+    /// Bytes per second; frames queue behind one another.
+    pub bandwidth: u64,
+    /// The chance that a frame is lost.
+    pub loss: f64,
+    /// The chance that a frame arrives twice.
+    pub duplicate: f64,
+    /// The chance that a frame is held back, by up to ten latencies, so that
+    /// later ones overtake it.
+    pub reorder: f64,
+    /// The chance that a frame is damaged. Reliable connections have a
+    /// checksum and drop it; an unreliable message arrives with a wrong bit.
+    pub corrupt: f64,
+}
+
+impl Default for Link {
+    /// A good local network: 10 µs, 1.25 GB/s, no faults.
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_micros(10),
+            bandwidth: 1_250_000_000,
+            loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            corrupt: 0.0,
+        }
+    }
+}
+
+/// What becomes of one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fate {
+    pub arrives: Instant,
+    /// When its double arrives, if it has one.
+    pub again: Option<Instant>,
+    pub damaged: bool,
+}
+
+/// The links of a world, and which of them are cut.
+#[derive(Debug, Default)]
+pub(super) struct Rules {
+    default: Link,
+    links: BTreeMap<(NodeId, NodeId), Link>,
+    /// When a link's last frame will have left.
+    busy: BTreeMap<(NodeId, NodeId), Instant>,
+    cuts: BTreeSet<(NodeId, NodeId)>,
+}
+
+impl Rules {
+    pub(super) fn set_default(&mut self, change: impl Fn(&mut Link)) {
+        change(&mut self.default);
+        self.links.values_mut().for_each(change);
+    }
+
+    pub(super) fn set(&mut self, from: NodeId, to: NodeId, change: impl Fn(&mut Link)) {
+        let default = self.default;
+        change(self.links.entry((from, to)).or_insert(default));
+    }
+
+    pub(super) fn cut(&mut self, from: NodeId, to: NodeId) {
+        self.cuts.insert((from, to));
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.cuts.clear();
+    }
+
+    /// Decides what becomes of a frame that leaves now. `None`: it is lost.
+    pub(super) fn fate(
+        &mut self,
+        (from, to): (NodeId, NodeId),
+        bytes: u64,
+        now: Instant,
+        rng: &mut Rng,
+    ) -> Option<Fate> {
+        let link = *self.links.get(&(from, to)).unwrap_or(&self.default);
+        let busy = self.busy.entry((from, to)).or_default();
+        let left = (*busy).max(now) + sending_time(bytes, link.bandwidth);
+        *busy = left;
+        if self.cuts.contains(&(from, to)) || rng.chance(link.loss) {
+            return None;
+        }
+        let held = |rng: &mut Rng| {
+            if rng.chance(link.reorder) {
+                link.latency.mul_f64(rng.fraction() * 10.0)
+            } else {
+                Duration::ZERO
+            }
+        };
+        let arrives = left + link.latency + held(rng);
+        let again =
+            rng.chance(link.duplicate).then(|| arrives + link.latency.mul_f64(rng.fraction()));
+        Some(Fate { arrives, again, damaged: rng.chance(link.corrupt) })
+    }
+}
+
+fn sending_time(bytes: u64, bandwidth: u64) -> Duration {
+    Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / bandwidth.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_queue_behind_one_another() {
+        let mut rules = Rules::default();
+        let mut rng = Rng::new(1);
+        let start = Instant::from_nanos(0);
+        let first = rules.fate((0, 1), 1_250_000, start, &mut rng).unwrap();
+        let second = rules.fate((0, 1), 0, start, &mut rng).unwrap();
+        assert_eq!(first.arrives - start, Duration::from_micros(1_010));
+        assert_eq!(second.arrives, first.arrives, "in order");
+        assert_eq!(rules.fate((1, 0), 0, start, &mut rng).unwrap().arrives.as_nanos(), 10_000);
+    }
+
+    #[test]
+    fn chances_are_kept_and_cuts_are_one_way() {
+        let mut rules = Rules::default();
+        rules.set(0, 1, |link| link.loss = 0.3);
+        let mut rng = Rng::new(7);
+        let lost = (0..10_000)
+            .filter(|_| rules.fate((0, 1), 0, Instant::from_nanos(0), &mut rng).is_none())
+            .count();
+        assert!((2_800..3_200).contains(&lost), "{lost} of 10,000 lost");
+        rules.cut(1, 0);
+        assert_eq!(rules.fate((1, 0), 0, Instant::from_nanos(0), &mut rng), None);
+        rules.heal();
+        assert!(rules.fate((1, 0), 0, Instant::from_nanos(0), &mut rng).is_some());
+    }
+}

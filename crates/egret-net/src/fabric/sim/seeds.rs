@@ -1,0 +1,67 @@
+//! Running a scenario over many seeds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::Sim;
+
+/// Runs `scenario` in a new world for each seed. The first that panics is
+/// reported with its seed and trace; `EGRET_SEED` runs that seed alone.
+///
+/// # Panics
+///
+/// If the scenario does, with the seed, the command that repeats it, and what
+/// happened last.
+pub fn check(seeds: impl IntoIterator<Item = u64>, scenario: impl Fn(&Sim)) {
+    if let Some(seed) = seed_from_env() {
+        return run(seed, &scenario);
+    }
+    for seed in seeds {
+        run(seed, &scenario);
+    }
+}
+
+/// The seed in `EGRET_SEED`.
+///
+/// # Panics
+///
+/// If it is set and not a number: a seed that is ignored repeats nothing.
+#[must_use]
+pub fn seed_from_env() -> Option<u64> {
+    let seed = std::env::var("EGRET_SEED").ok()?;
+    Some(seed.parse().unwrap_or_else(|_| panic!("EGRET_SEED={seed} is not a number")))
+}
+
+fn run(seed: u64, scenario: impl Fn(&Sim)) {
+    let sim = Sim::new(seed);
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| scenario(&sim))) else { return };
+    let said = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("(no message)");
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("NAME");
+    panic!("{said}\nrepeat with: EGRET_SEED={seed} cargo test {test}\n{}", sim.report());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rt;
+
+    #[test]
+    fn the_failing_seed_is_named() {
+        let found = catch_unwind(|| {
+            check(0..100, |sim| {
+                sim.run_until(Duration::from_secs(1));
+                assert!(!rt::random().is_multiple_of(7), "a seventh of all seeds");
+            });
+        });
+        let said = *found.unwrap_err().downcast::<String>().unwrap();
+        assert!(said.contains("a seventh of all seeds"), "{said}");
+        assert!(said.contains("EGRET_SEED="), "{said}");
+        assert!(said.contains("the_failing_seed_is_named"), "{said}");
+    }
+}

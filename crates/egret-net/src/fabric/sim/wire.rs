@@ -1,0 +1,180 @@
+//! What travels between simulated nodes.
+//!
+//! Every frame of a connection carries the same header of counts. They only
+//! grow, so a lost, doubled or late frame needs no repair of its own: the next
+//! one says all that it said.
+
+use std::sync::Arc;
+
+use crate::buf::Kind;
+use crate::vi::{AccessError, HelloError, Reliability, RemoteSlice, ViError};
+
+/// Index of a node in its world.
+pub(super) type NodeId = usize;
+/// One end of a connection, on its node. Never used twice.
+pub(super) type EndId = u64;
+
+#[derive(Debug, Clone)]
+pub(super) struct Frame {
+    pub from: NodeId,
+    /// Which life of the sender sent it: a restart does not answer for the dead.
+    pub from_life: u32,
+    pub from_end: EndId,
+    pub to: NodeId,
+    /// `None` while the connector does not know it.
+    pub to_end: Option<EndId>,
+    pub body: Body,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Body {
+    /// The bytes of a [`Hello`](crate::vi::Hello).
+    Connect(Vec<u8>),
+    Accept,
+    Refuse(Refusal),
+    /// A message of the unreliable level.
+    Datagram(Datagram),
+    /// The next item of the reliable stream.
+    Item(Counts, u64, Item),
+    /// Nothing but the counts.
+    Ack(Counts),
+    /// Asks for an [`Ack`](Self::Ack).
+    Ping(Counts),
+    /// The end that sends this takes part in the connection no more.
+    Gone(Farewell),
+}
+
+/// What one end of a connection has seen and allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Counts {
+    /// Items of the peer's stream taken, in order.
+    pub taken: u64,
+    /// Receives posted, ever.
+    pub receives: u64,
+    /// Messages placed in posted memory, ever.
+    pub placed: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Datagram {
+    pub tag: u64,
+    pub kind: Option<Kind>,
+    pub bytes: Arc<[u8]>,
+}
+
+/// The reliable stream: messages in chunks, and remote reads and writes.
+#[derive(Debug, Clone)]
+pub(super) enum Item {
+    /// A message begins, with its first bytes; chunks follow if there are more.
+    Begin { len: u64, tag: u64, kind: Option<Kind>, bytes: Arc<[u8]> },
+    /// More bytes of the message that began last.
+    Chunk { bytes: Arc<[u8]> },
+    /// Asks for bytes of exposed memory.
+    Read { id: u64, from: RemoteSlice, len: u64 },
+    /// Some bytes that were asked for.
+    ReadChunk { id: u64, offset: u64, bytes: Arc<[u8]> },
+    /// A read is over.
+    ReadEnd { id: u64, result: Result<(), AccessError> },
+    /// A write to exposed memory begins; its chunks follow.
+    Write { to: RemoteSlice, len: u64 },
+    /// Some bytes of the write that began last.
+    WriteChunk { offset: u64, bytes: Arc<[u8]> },
+    /// The write is over; asks how it went, and may deliver a tag.
+    WriteEnd { id: u64, notify: Option<u64> },
+    /// How a write went.
+    Written { id: u64, result: Result<(), AccessError> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Refusal {
+    NotListening,
+    Reliability(Reliability),
+    Hello(HelloError),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Farewell {
+    /// It was closed.
+    Closed,
+    /// It failed, and this is why.
+    Failed(ViError),
+    /// It was never heard of here: this node has restarted, or the connector gave up.
+    Unknown,
+}
+
+impl Farewell {
+    /// What the other end is to make of it.
+    pub(super) fn into_error(self) -> ViError {
+        match self {
+            Self::Closed => ViError::ClosedByPeer,
+            Self::Failed(why) => why,
+            Self::Unknown => ViError::PeerDied { why: "it no longer knows the connection" },
+        }
+    }
+}
+
+/// Bytes that a header costs on a simulated link.
+const HEADER: u64 = 64;
+
+impl Body {
+    /// Bytes on the link, for the time they take.
+    pub(super) fn wire_len(&self) -> u64 {
+        HEADER + self.payload().map_or(0, |bytes| bytes.len() as u64)
+    }
+
+    /// One word for the trace.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Connect(_) => "connect",
+            Self::Accept => "accept",
+            Self::Refuse(_) => "refuse",
+            Self::Datagram(_) => "datagram",
+            Self::Item(_, _, item) => item.name(),
+            Self::Ack(_) => "ack",
+            Self::Ping(_) => "ping",
+            Self::Gone(_) => "gone",
+        }
+    }
+
+    /// The number that tells frames of one kind apart in the trace.
+    pub(super) fn number(&self) -> u64 {
+        match self {
+            Self::Item(_, number, _) => *number,
+            Self::Ack(counts) | Self::Ping(counts) => counts.taken,
+            Self::Datagram(datagram) => datagram.tag,
+            _ => 0,
+        }
+    }
+
+    fn payload(&self) -> Option<&[u8]> {
+        match self {
+            Self::Connect(bytes) => Some(bytes),
+            Self::Datagram(datagram) => Some(&datagram.bytes),
+            Self::Item(
+                _,
+                _,
+                Item::Begin { bytes, .. }
+                | Item::Chunk { bytes }
+                | Item::ReadChunk { bytes, .. }
+                | Item::WriteChunk { bytes, .. },
+            ) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+impl Item {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Begin { .. } => "begin",
+            Self::Chunk { .. } => "chunk",
+            Self::Read { .. } => "read",
+            Self::ReadChunk { .. } => "read-chunk",
+            Self::ReadEnd { .. } => "read-end",
+            Self::Write { .. } => "write",
+            Self::WriteChunk { .. } => "write-chunk",
+            Self::WriteEnd { .. } => "write-end",
+            Self::Written { .. } => "written",
+        }
+    }
+}

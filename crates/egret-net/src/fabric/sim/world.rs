@@ -1,0 +1,322 @@
+//! The simulated world: its nodes, its clock, and the events to come.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::after::{After, Plan};
+use super::datapath::{Conn, Out};
+use super::node::{End, Node};
+use super::planted::Planted;
+use super::rng::Rng;
+use super::rules::Rules;
+use super::trace::{Entry, Trace};
+use super::wire::{Body, EndId, Farewell, Frame, NodeId};
+use crate::rt::Instant;
+use crate::vi::ViError;
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub seed: u64,
+    pub now: Instant,
+    pub rng: Rng,
+    pub nodes: Vec<Node>,
+    pub rules: Rules,
+    pub trace: Trace,
+    pub after: After,
+    pub planted: Option<Planted>,
+    /// How long a whole message lies in the fabric before the program has it.
+    pub placement: Duration,
+    /// Events carried out so far.
+    pub events: u64,
+    plans: BTreeMap<u64, Vec<Plan>>,
+    queue: BinaryHeap<Reverse<Scheduled>>,
+    scheduled: u64,
+    /// When the program last saw something happen.
+    seen: Instant,
+}
+
+const STALLED_AFTER: Duration = Duration::from_secs(3600);
+
+/// Something that will happen.
+#[derive(Debug)]
+pub(super) enum Event {
+    Arrive {
+        frame: Frame,
+        life: u32,
+        damaged: bool,
+    },
+    /// Timer of an end.
+    Ring {
+        node: NodeId,
+        end: EndId,
+    },
+    /// A message moves from the fabric to the program.
+    Place {
+        node: NodeId,
+        end: EndId,
+    },
+    /// A connector asks again, or gives up.
+    Knock {
+        node: NodeId,
+        end: EndId,
+    },
+    Plan(Plan),
+}
+
+/// Ordered by time, then by the order in which it was scheduled.
+#[derive(Debug)]
+struct Scheduled {
+    at: Instant,
+    order: u64,
+    event: Event,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            now: Instant::default(),
+            rng: Rng::new(seed),
+            nodes: Vec::new(),
+            rules: Rules::default(),
+            trace: Trace::default(),
+            after: After::default(),
+            planted: None,
+            placement: Duration::ZERO,
+            events: 0,
+            plans: BTreeMap::new(),
+            queue: BinaryHeap::new(),
+            scheduled: 0,
+            seen: Instant::default(),
+        }
+    }
+
+    /// The node's index; a name never heard of gets one, and is not up.
+    pub(super) fn node(&mut self, name: &str) -> NodeId {
+        self.nodes.iter().position(|node| &*node.name == name).unwrap_or_else(|| {
+            self.nodes.push(Node::new(name));
+            self.nodes.len() - 1
+        })
+    }
+
+    pub(super) fn schedule(&mut self, at: Instant, event: Event) {
+        self.scheduled += 1;
+        self.queue.push(Reverse(Scheduled { at, order: self.scheduled, event }));
+    }
+
+    /// Has `plan` carried out right before event number `event`.
+    pub(super) fn plan_at_event(&mut self, event: u64, plan: Plan) {
+        self.plans.entry(event).or_default().push(plan);
+    }
+
+    /// Whether the world only keeps itself alive: nothing the program could
+    /// see has happened for an hour.
+    pub(super) fn is_stalled(&mut self) -> bool {
+        if !self.after.is_empty() {
+            self.seen = self.now;
+        }
+        self.now - self.seen > STALLED_AFTER
+    }
+
+    /// When the next event is due.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        self.queue.peek().map(|Reverse(next)| next.at)
+    }
+
+    /// Carries out the next event, if it is due by `until`.
+    pub(super) fn step(&mut self, until: Option<Instant>) -> bool {
+        let due = self.next_at().is_some_and(|at| until.is_none_or(|until| at <= until));
+        if !due {
+            return false;
+        }
+        self.events += 1;
+        if let Some(plans) = self.plans.remove(&self.events) {
+            // The plans come first; the event keeps its place for the next step.
+            self.after.plans.extend(plans);
+            return true;
+        }
+        let Some(Reverse(Scheduled { at, event, .. })) = self.queue.pop() else { return false };
+        self.now = self.now.max(at);
+        match event {
+            Event::Arrive { frame, life, damaged } => self.arrive(frame, life, damaged),
+            Event::Ring { node, end } => {
+                self.with_end(node, end, |conn, out| {
+                    conn.timer_armed = false;
+                    conn.ring(out)
+                });
+            }
+            Event::Place { node, end } => {
+                self.with_end(node, end, |conn, out| {
+                    conn.place(out);
+                    Ok(())
+                });
+            }
+            Event::Knock { node, end } => self.knock(node, end),
+            Event::Plan(plan) => self.after.plans.push(plan),
+        }
+        true
+    }
+
+    fn arrive(&mut self, frame: Frame, life: u32, damaged: bool) {
+        let (from, to, number) = (frame.from, frame.to, frame.body.number());
+        let node = &self.nodes[to];
+        let what = match () {
+            () if !node.up || node.life != life => "to a dead node",
+            () if damaged => "damaged",
+            () => frame.body.name(),
+        };
+        self.trace.add(Entry { at: self.now, from, to, what, number });
+        if !node.up || node.life != life || damaged {
+            return;
+        }
+        match (&frame.body, frame.to_end) {
+            (Body::Connect(_), _) => self.connect_arrives(&frame),
+            (Body::Accept | Body::Refuse(_), Some(end)) => self.connect_answered(end, &frame),
+            (Body::Gone(farewell), Some(end)) => {
+                self.end_with(to, end, farewell.clone().into_error(), farewell.clone());
+            }
+            (_, Some(end)) => self.body_arrives(to, end, frame),
+            (_, None) => {}
+        }
+    }
+
+    fn body_arrives(&mut self, node: NodeId, end: EndId, frame: Frame) {
+        let known = self.nodes[node].ends.get(&end);
+        let farewell = match known {
+            Some(End::Open { .. }) => {
+                self.with_end(node, end, |conn, out| conn.arrive(frame.body, out));
+                return;
+            }
+            // The acceptor may talk before its acceptance arrives: it will repeat itself.
+            Some(End::Knocking(_)) => return,
+            Some(End::Gone { farewell, .. }) => farewell.clone(),
+            None => Farewell::Unknown,
+        };
+        self.send(node, end, frame.from, Some(frame.from_end), Body::Gone(farewell));
+    }
+
+    /// Calls into an end's state machine and carries out what it wants. An end
+    /// that is gone is left alone.
+    pub(super) fn with_end<R>(
+        &mut self,
+        node: NodeId,
+        end: EndId,
+        call: impl FnOnce(&mut Conn, &mut Out<'_>) -> Result<R, ViError>,
+    ) -> Option<R> {
+        let Node { ends, keys, .. } = &mut self.nodes[node];
+        let Some(End::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return None };
+        let (peer, peer_end) = (*peer, *peer_end);
+        let mut out = Out {
+            now: self.now,
+            keys,
+            notices: &mut self.after.notices,
+            planted: self.planted,
+            items: Vec::new(),
+            frames: Vec::new(),
+            placing: 0,
+        };
+        let result = call(conn, &mut out);
+        let counts = conn.counts();
+        let timer = if conn.timer_armed { None } else { conn.timer(self.now) };
+        conn.timer_armed |= timer.is_some();
+        let Out { items, frames, placing, .. } = out;
+        for (number, item) in items {
+            self.send(node, end, peer, Some(peer_end), Body::Item(counts, number, item));
+        }
+        for frame in frames {
+            self.send(node, end, peer, Some(peer_end), frame);
+        }
+        for _ in 0..placing {
+            self.schedule(self.now + self.placement, Event::Place { node, end });
+        }
+        if let Some(at) = timer {
+            self.schedule(at, Event::Ring { node, end });
+        }
+        result.map_err(|why| self.end_with(node, end, why.clone(), Farewell::Failed(why))).ok()
+    }
+
+    /// Puts an end into the error state for good, and tells the peer.
+    pub(super) fn end_with(&mut self, node: NodeId, end: EndId, why: ViError, farewell: Farewell) {
+        let Node { ends, keys, .. } = &mut self.nodes[node];
+        let Some(End::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return };
+        let (peer, peer_end) = (*peer, *peer_end);
+        let mut out = Out {
+            now: self.now,
+            keys,
+            notices: &mut self.after.notices,
+            planted: self.planted,
+            items: Vec::new(),
+            frames: Vec::new(),
+            placing: 0,
+        };
+        conn.fail(&why, &mut out);
+        let counters = conn.counters();
+        ends.insert(end, End::Gone { why, farewell: farewell.clone(), counters });
+        self.send(node, end, peer, Some(peer_end), Body::Gone(farewell));
+    }
+
+    /// Puts a frame on its link.
+    pub(super) fn send(
+        &mut self,
+        from: NodeId,
+        from_end: EndId,
+        to: NodeId,
+        to_end: Option<EndId>,
+        body: Body,
+    ) {
+        if !self.nodes[from].up {
+            return;
+        }
+        let fate = self.rules.fate((from, to), body.wire_len(), self.now, &mut self.rng);
+        let Some(fate) = fate else {
+            let (what, number) = ("lost", body.number());
+            self.trace.add(Entry { at: self.now, from, to, what, number });
+            return;
+        };
+        let from_life = self.nodes[from].life;
+        let life = self.nodes[to].life;
+        let mut frame = Frame { from, from_life, from_end, to, to_end, body };
+        if let Some(again) = fate.again {
+            let frame = frame.clone();
+            self.schedule(again, Event::Arrive { frame, life, damaged: fate.damaged });
+        }
+        let damaged = fate.damaged && !self.damage(&mut frame.body);
+        self.schedule(fate.arrives, Event::Arrive { frame, life, damaged });
+    }
+
+    /// Flips a bit of an unreliable message. `false`: it has a checksum, which
+    /// will tell.
+    fn damage(&mut self, body: &mut Body) -> bool {
+        let Body::Datagram(datagram) = body else { return false };
+        let mut bytes = datagram.bytes.to_vec();
+        let bit = 1 << self.rng.below(8);
+        match self.rng.below(bytes.len() + 1) {
+            0 => datagram.tag ^= bit,
+            at => bytes[at - 1] ^= u8::try_from(bit).expect("one of eight bits"),
+        }
+        datagram.bytes = Arc::from(bytes);
+        true
+    }
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}

@@ -1,0 +1,265 @@
+//! What is posted: memory, a tag, and perhaps a type.
+
+use super::Segment;
+use crate::buf::{Kind, Plain, Shared, Typed};
+
+/// The memory of one transfer, gathered from or scattered into its segments in
+/// order, with a 64-bit tag.
+///
+/// Posting takes it, the completion returns it. Most have one segment, which
+/// costs no allocation.
+///
+/// ```
+/// use egret_net::buf::Pool;
+/// use egret_net::vi::Descriptor;
+///
+/// let pool = Pool::new(4096, 8)?;
+/// let header = pool.take_typed::<u32>(4)?;
+/// let body = vec![1.0_f64; 100];
+/// let descriptor = Descriptor::new(header).and(body).with_tag(7);
+/// assert_eq!(descriptor.len(), 16 + 800);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Descriptor {
+    first: Option<Segment>,
+    rest: Vec<Segment>,
+    tag: u64,
+    kind: Option<Kind>,
+}
+
+impl Descriptor {
+    /// A descriptor of one segment.
+    #[must_use]
+    pub fn new(segment: impl Into<Segment>) -> Self {
+        Self { first: Some(segment.into()), ..Self::default() }
+    }
+
+    /// A descriptor of no bytes: a message that is only its tag, or a receive
+    /// for such.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// A receive into memory made on arrival, of at most `max` bytes, which
+    /// completes as a `Vec<u8>`.
+    #[must_use]
+    pub fn fresh(max: u64) -> Self {
+        Self::new(Segment::fresh::<u8>(max))
+    }
+
+    /// Memory that also says what its elements are: a send carries the
+    /// fingerprint, and a receive takes nothing else.
+    #[must_use]
+    pub fn typed<T: Plain>(typed: Typed<T>) -> Self {
+        Self::new(typed).of_kind(T::kind())
+    }
+
+    /// Like [`typed`](Self::typed), for memory that is shared.
+    #[must_use]
+    pub fn shared<T: Plain>(shared: Shared<T>) -> Self {
+        Self::new(shared).of_kind(T::kind())
+    }
+
+    /// Adds a segment at the end.
+    #[must_use]
+    pub fn and(mut self, segment: impl Into<Segment>) -> Self {
+        match self.first {
+            None => self.first = Some(segment.into()),
+            Some(_) => self.rest.push(segment.into()),
+        }
+        self
+    }
+
+    /// Sets the tag that goes with a send.
+    #[must_use]
+    pub const fn with_tag(mut self, tag: u64) -> Self {
+        self.tag = tag;
+        self
+    }
+
+    /// Says what the elements are.
+    #[must_use]
+    pub fn of_kind(mut self, kind: Kind) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// The tag.
+    #[must_use]
+    pub const fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    /// What the elements are, if it says so.
+    #[must_use]
+    pub const fn kind(&self) -> Option<&Kind> {
+        self.kind.as_ref()
+    }
+
+    /// Bytes of all segments together.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.segments().fold(0, |sum, segment| sum.saturating_add(segment.len()))
+    }
+
+    /// Whether there is nothing to transfer but the tag.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The segments in order.
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.first.iter().chain(&self.rest)
+    }
+
+    /// How many segments there are.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    /// Takes it apart.
+    pub fn into_segments(self) -> impl Iterator<Item = Segment> {
+        self.first.into_iter().chain(self.rest)
+    }
+
+    /// Copies bytes from `offset` on into `to`; a fabric's view of a send.
+    ///
+    /// # Panics
+    ///
+    /// If `offset + to.len()` is past the end.
+    pub fn gather(&self, offset: u64, to: &mut [u8]) {
+        let mut skip = offset;
+        let mut to = to;
+        for segment in self.segments() {
+            let bytes = segment.bytes();
+            let Some(bytes) = tail(bytes, &mut skip) else { continue };
+            let n = bytes.len().min(to.len());
+            let (now, later) = to.split_at_mut(n);
+            now.copy_from_slice(&bytes[..n]);
+            to = later;
+        }
+        assert!(to.is_empty(), "{} bytes past the end of the descriptor", to.len());
+    }
+
+    /// Copies `from` to `offset`; a fabric's view of a receive.
+    ///
+    /// # Panics
+    ///
+    /// If that is past the end, or a segment is not writable: a fabric calls
+    /// [`make`](Self::make) first, and posting refuses what cannot be written.
+    pub fn scatter(&mut self, offset: u64, from: &[u8]) {
+        let mut skip = offset;
+        let mut from = from;
+        for segment in self.first.iter_mut().chain(&mut self.rest) {
+            let bytes = segment.bytes_mut().expect("posting refused what cannot be written");
+            let Some(bytes) = tail_mut(bytes, &mut skip) else { continue };
+            let (now, later) = from.split_at(bytes.len().min(from.len()));
+            bytes[..now.len()].copy_from_slice(now);
+            from = later;
+        }
+        assert!(from.is_empty(), "{} bytes past the end of the descriptor", from.len());
+    }
+
+    /// Makes fresh memory for a message of `len` bytes that is about to arrive.
+    pub fn make(&mut self, len: usize) {
+        if let Some(first) = &mut self.first {
+            first.make(len);
+        }
+    }
+
+    /// Whether it asks for memory made on arrival.
+    pub(super) fn has_fresh(&self) -> bool {
+        self.segments().any(Segment::is_fresh)
+    }
+
+    /// Whether everything can be received into.
+    pub(super) fn is_writable(&mut self) -> bool {
+        let mut segments = self.first.iter_mut().chain(&mut self.rest);
+        segments.all(|segment| segment.is_fresh() || segment.bytes_mut().is_some())
+    }
+}
+
+/// What of `bytes` lies behind `skip`, which shrinks by what was passed over.
+fn tail<'a>(bytes: &'a [u8], skip: &mut u64) -> Option<&'a [u8]> {
+    let start = passed(bytes.len(), skip)?;
+    Some(&bytes[start..])
+}
+
+fn tail_mut<'a>(bytes: &'a mut [u8], skip: &mut u64) -> Option<&'a mut [u8]> {
+    let start = passed(bytes.len(), skip)?;
+    Some(&mut bytes[start..])
+}
+
+fn passed(len: usize, skip: &mut u64) -> Option<usize> {
+    match usize::try_from(*skip) {
+        Ok(start) if start < len => {
+            *skip = 0;
+            Some(start)
+        }
+        _ => {
+            *skip -= len as u64;
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn heap_memory_comes_back_as_what_it_was() {
+        let arc: Arc<[u16]> = Arc::from([1, 2, 3]);
+        let descriptor = Descriptor::new(vec![1.5_f32; 3]).and(Arc::clone(&arc));
+        let mut segments = descriptor.into_segments();
+        let first = segments.next().unwrap().into_vec::<u32>().unwrap_err();
+        assert_eq!(first.into_vec::<f32>().unwrap(), [1.5; 3]);
+        assert_eq!(segments.next().unwrap().into_arc::<u16>().unwrap(), arc);
+    }
+
+    #[test]
+    fn shared_memory_is_not_writable_and_fresh_memory_is() {
+        assert!(!Descriptor::new(Arc::<[u8]>::from([1])).is_writable());
+        assert!(Descriptor::new(vec![0_u8]).is_writable());
+        let mut fresh = Descriptor::fresh(10);
+        assert!(fresh.is_writable() && fresh.len() == 10);
+        fresh.make(3);
+        assert_eq!(fresh.len(), 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "past the end")]
+    fn gathering_past_the_end_is_a_programming_error() {
+        Descriptor::new(vec![0_u8; 4]).gather(2, &mut [0; 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn gather_undoes_scatter(
+            lens in proptest::collection::vec(0..9_usize, 1..17),
+            from in 0..80_usize,
+            len in 0..80_usize,
+        ) {
+            let total: usize = lens.iter().sum();
+            let (from, len) = (from.min(total), len.min(total - from.min(total)));
+            let mut descriptor = Descriptor::empty();
+            for len in &lens {
+                descriptor = descriptor.and(vec![0xee_u8; *len]);
+            }
+            let sent: Vec<u8> = (0..len).map(|i| u8::try_from(i).unwrap()).collect();
+            descriptor.scatter(from as u64, &sent);
+            let mut whole = vec![0; total];
+            descriptor.gather(0, &mut whole);
+            prop_assert_eq!(&whole[from..from + len], &sent);
+            prop_assert!(whole[..from].iter().chain(&whole[from + len..]).all(|b| *b == 0xee));
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Memory that peers may read or write by a key.
+//!
+//! The buffer under a live key belongs to the [`Keys`] table. Remote accesses
+//! are executed here, by the target's own fabric, under a lock; the program
+//! reaches the bytes only by copying through [`Exposed`], and gets a slice of
+//! them again when it has [revoked](Exposed::revoke) the key.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{BitOr, Range};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{AccessError, Registration};
+use crate::buf::Buf;
+use crate::rt;
+
+/// What a key grants to whoever holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Access {
+    /// Remote reads.
+    pub read: bool,
+    /// Remote writes.
+    pub write: bool,
+}
+
+impl Access {
+    /// Remote reads only.
+    pub const READ: Self = Self { read: true, write: false };
+    /// Remote writes only.
+    pub const WRITE: Self = Self { read: false, write: true };
+}
+
+impl BitOr for Access {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self { read: self.read | other.read, write: self.write | other.write }
+    }
+}
+
+/// Names exposed memory to a peer. Carries what it grants; cannot be guessed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RemoteKey {
+    secret: u64,
+    len: u64,
+    access: Access,
+}
+
+impl RemoteKey {
+    /// How [`to_bytes`](Self::to_bytes) writes it.
+    pub const BYTES: usize = 17;
+
+    /// Bytes exposed under it.
+    #[must_use]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing is exposed under it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What it grants.
+    #[must_use]
+    pub const fn access(&self) -> Access {
+        self.access
+    }
+
+    /// A part of the exposed memory. Bounds are checked by the target.
+    #[must_use]
+    pub const fn at(self, offset: u64) -> RemoteSlice {
+        RemoteSlice { key: self, offset }
+    }
+
+    /// To send it to a peer inside a message.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&self.secret.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
+        bytes[16] = u8::from(self.access.read) | u8::from(self.access.write) << 1;
+        bytes
+    }
+
+    /// Reads what a peer sent. Every byte string is some key; a wrong one is
+    /// refused by the target.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let [s0, s1, s2, s3, s4, s5, s6, s7, len @ .., access] = *bytes;
+        Self {
+            secret: u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]),
+            len: u64::from_le_bytes(len),
+            access: Access { read: access & 1 != 0, write: access & 2 != 0 },
+        }
+    }
+}
+
+impl fmt::Debug for RemoteKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteKey({} bytes, {:?})", self.len, self.access)
+    }
+}
+
+/// A place in a peer's exposed memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RemoteSlice {
+    /// The memory.
+    pub key: RemoteKey,
+    /// The first byte in it.
+    pub offset: u64,
+}
+
+/// A buffer under a live key; made by [`Nic::expose`](super::Nic::expose).
+///
+/// Peers may change the bytes at any moment, so there is no slice of them:
+///
+/// ```compile_fail
+/// fn first(exposed: &egret_net::vi::Exposed) -> &[u8] {
+///     exposed.bytes() // there is no such method; `revoke` first
+/// }
+/// ```
+///
+/// Dropping it revokes the key and returns the buffer to its pool.
+#[derive(Debug)]
+pub struct Exposed {
+    key: RemoteKey,
+    keys: Arc<Keys>,
+    _registration: Registration,
+}
+
+impl Exposed {
+    pub(super) fn new(keys: Arc<Keys>, key: RemoteKey, registration: Registration) -> Self {
+        Self { key, keys, _registration: registration }
+    }
+
+    /// The key to give to peers.
+    #[must_use]
+    pub const fn key(&self) -> RemoteKey {
+        self.key
+    }
+
+    /// Copies bytes out.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the buffer.
+    pub fn read_at(&self, offset: usize, to: &mut [u8]) {
+        let table = self.keys.lock();
+        let memory = table.get(&self.key.secret).expect("revoked only by consuming this");
+        to.copy_from_slice(&memory.buf.bytes()[offset..offset + to.len()]);
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not inside the buffer.
+    pub fn write_at(&self, offset: usize, from: &[u8]) {
+        let mut table = self.keys.lock();
+        let memory = table.get_mut(&self.key.secret).expect("revoked only by consuming this");
+        memory.buf.bytes_mut()[offset..offset + from.len()].copy_from_slice(from);
+    }
+
+    /// Takes the key back. When this returns no access is under way and none
+    /// will follow; peers that try are refused.
+    ///
+    /// # Panics
+    ///
+    /// Never: only this object takes the memory out of the table.
+    #[must_use]
+    pub fn revoke(self) -> Buf {
+        self.keys.remove(self.key).expect("revoked only by consuming this")
+    }
+}
+
+impl Drop for Exposed {
+    fn drop(&mut self) {
+        drop(self.keys.remove(self.key));
+    }
+}
+
+/// The memory that one nic exposes. A fabric executes its peers' remote reads
+/// and writes through this, with nothing but numbers taken from the wire.
+#[derive(Debug, Default)]
+pub struct Keys {
+    table: Mutex<BTreeMap<u64, Memory>>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    buf: Buf,
+    access: Access,
+}
+
+impl Keys {
+    pub(super) fn insert(&self, buf: Buf, access: Access) -> RemoteKey {
+        let mut table = self.lock();
+        let len = buf.len() as u64;
+        let mut secret = rt::random();
+        while table.contains_key(&secret) {
+            secret = rt::random();
+        }
+        table.insert(secret, Memory { buf, access });
+        RemoteKey { secret, len, access }
+    }
+
+    fn remove(&self, key: RemoteKey) -> Option<Buf> {
+        self.lock().remove(&key.secret).map(|memory| memory.buf)
+    }
+
+    /// Whether a peer may read, or write, these bytes: asked before memory is
+    /// taken for them.
+    ///
+    /// # Errors
+    ///
+    /// What the peer is to be told.
+    pub fn check(&self, place: &RemoteSlice, len: u64, write: bool) -> Result<(), AccessError> {
+        self.lock().get(&place.key.secret).ok_or(AccessError::Revoked)?.range(place, len, write)?;
+        Ok(())
+    }
+
+    /// Executes a peer's read.
+    ///
+    /// # Errors
+    ///
+    /// What the peer is to be told. Nothing is copied then.
+    pub fn read(&self, from: &RemoteSlice, to: &mut [u8]) -> Result<(), AccessError> {
+        let table = self.lock();
+        let memory = table.get(&from.key.secret).ok_or(AccessError::Revoked)?;
+        let range = memory.range(from, to.len() as u64, false)?;
+        to.copy_from_slice(&memory.buf.bytes()[range]);
+        Ok(())
+    }
+
+    /// Executes a peer's write.
+    ///
+    /// # Errors
+    ///
+    /// What the peer is to be told. Nothing is written then.
+    pub fn write(&self, to: &RemoteSlice, from: &[u8]) -> Result<(), AccessError> {
+        let mut table = self.lock();
+        let memory = table.get_mut(&to.key.secret).ok_or(AccessError::Revoked)?;
+        let range = memory.range(to, from.len() as u64, true)?;
+        memory.buf.bytes_mut()[range].copy_from_slice(from);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Memory>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Memory {
+    /// The bytes of the buffer that `place` and `len` mean, if the key grants them.
+    fn range(
+        &self,
+        place: &RemoteSlice,
+        len: u64,
+        write: bool,
+    ) -> Result<Range<usize>, AccessError> {
+        let (asked, granted) =
+            if write { ("write", self.access.write) } else { ("read", self.access.read) };
+        if !granted {
+            return Err(AccessError::Forbidden { asked });
+        }
+        let (offset, size) = (place.offset, self.buf.len() as u64);
+        let end = offset.checked_add(len).filter(|end| *end <= size);
+        let end = end.ok_or(AccessError::OutOfBounds { offset, len, size })?;
+        let index = |at| usize::try_from(at).expect("inside the buffer");
+        Ok(index(offset)..index(end))
+    }
+}

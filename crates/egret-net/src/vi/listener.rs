@@ -1,0 +1,71 @@
+//! Accepting connections.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use super::{ListenError, Nic, Vi, ViOptions};
+use crate::fabric::ListenerOps;
+use crate::rt::Deadline;
+
+/// Listens for connections to one service and tag; made by [`Nic::listen`].
+/// Dropping it stops listening and refuses whoever is waiting.
+#[derive(Debug)]
+pub struct Listener {
+    nic: Nic,
+    ops: Box<dyn ListenerOps>,
+    options: ViOptions,
+}
+
+impl Listener {
+    pub(super) fn new(nic: Nic, ops: Box<dyn ListenerOps>, options: ViOptions) -> Self {
+        Self { nic, ops, options }
+    }
+
+    /// Accepts a connection if one is waiting. Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// If the nic is down.
+    pub fn poll_accept(&self) -> Result<Option<Vi>, ListenError> {
+        self.nic.poll();
+        let accepted = self.ops.try_accept(self.options.spec(&self.nic))?;
+        Ok(accepted.map(|ops| Vi::new(self.nic.clone(), ops, &self.options)))
+    }
+
+    /// Accepts the next connection.
+    ///
+    /// # Errors
+    ///
+    /// If the nic is down.
+    pub async fn accept(&self) -> Result<Vi, ListenError> {
+        poll_fn(|context| match self.poll_accept() {
+            Ok(None) => {
+                self.ops.wake_on_arrival(context.waker());
+                Poll::Pending
+            }
+            Ok(Some(vi)) => Poll::Ready(Ok(vi)),
+            Err(why) => Poll::Ready(Err(why)),
+        })
+        .await
+    }
+
+    /// Waits for the next connection and accepts it.
+    ///
+    /// # Errors
+    ///
+    /// If the deadline passes, or the nic is down.
+    pub fn wait_accept(&self, deadline: Deadline) -> Result<Vi, ListenError> {
+        let started = self.nic.now();
+        let until = deadline.until_from(started);
+        loop {
+            if let Some(vi) = self.poll_accept()? {
+                return Ok(vi);
+            }
+            let now = self.nic.now();
+            if until.is_some_and(|until| now >= until) {
+                return Err(ListenError::TimedOut { waited: now - started });
+            }
+            self.nic.ops().wait(until);
+        }
+    }
+}

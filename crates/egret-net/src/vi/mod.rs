@@ -1,0 +1,75 @@
+//! The virtual interface: descriptors, queues, completions, registered memory.
+//!
+//! A [`Fabric`](crate::fabric::Fabric) opens a [`Nic`]; a `Nic` listens and
+//! connects; a connection is a [`Vi`] with a send and a receive queue. What is
+//! posted belongs to the fabric until a [`CompletionQueue`] returns it.
+//!
+//! ```
+//! use egret_net::buf::Pool;
+//! use egret_net::fabric::sim::Sim;
+//! use egret_net::rt::Deadline;
+//! use egret_net::vi::{Address, Descriptor, ViOptions};
+//!
+//! let sim = Sim::new(1);
+//! let (ping, pong) = (sim.nic("ping"), sim.nic("pong"));
+//! let options = ViOptions::default();
+//! let listener = pong.listen("echo", 0, &options)?;
+//! let connecting = ping.connect(&Address::new("pong", "echo", 0), &options, Deadline::DEFAULT);
+//! let there = listener.wait_accept(Deadline::DEFAULT)?;
+//! let here = ping.block_on(connecting)?;
+//!
+//! let pool = Pool::new(1024, 2)?;
+//! there.post_recv(Descriptor::new(pool.take(1024)?))?;
+//! let mut message = pool.take(5)?;
+//! message.bytes_mut().copy_from_slice(b"hello");
+//! here.post_send(Descriptor::new(message).with_tag(7))?;
+//!
+//! let received = there.recv_queue().wait(Deadline::DEFAULT)?.ok()?;
+//! assert_eq!(received.tag, 7);
+//! assert_eq!(received.into_buf().bytes(), b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A buffer that is posted is gone until it comes back:
+//!
+//! ```compile_fail,E0382
+//! # fn f(vi: &egret_net::vi::Vi, buf: egret_net::buf::Buf) {
+//! # use egret_net::vi::Descriptor;
+//! vi.post_send(Descriptor::new(buf)).unwrap();
+//! buf.bytes(); // use after posting
+//! # }
+//! ```
+
+mod completion;
+mod connection;
+mod descriptor;
+mod error;
+mod expose;
+mod hello;
+mod lend;
+mod limits;
+mod listener;
+mod nic;
+mod operation;
+mod queue;
+mod register;
+mod segment;
+mod slices;
+
+pub use completion::{Completion, Op, OpKind, Posted, Ticket, ViId};
+pub use connection::{Counters, Vi};
+pub use descriptor::Descriptor;
+pub use error::{
+    AccessError, ConnectError, ExposeError, ListenError, PostError, Refused, RegisterError,
+    TransferError, ViError, WaitError,
+};
+pub use expose::{Access, Exposed, Keys, RemoteKey, RemoteSlice};
+pub use hello::{Hello, HelloError, PROTOCOL_VERSION};
+pub use limits::{Limits, Reliability};
+pub use listener::Listener;
+pub use nic::{Address, Connecting, Nic, ViOptions};
+pub use operation::Operation;
+pub use queue::{CompletionQueue, Next, Notices};
+pub use register::Registration;
+pub use segment::Segment;
+pub use slices::Received;

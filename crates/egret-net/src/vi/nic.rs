@@ -1,0 +1,244 @@
+//! The network interface a program opens.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::register::Registrar;
+use super::{
+    Access, CompletionQueue, ConnectError, ExposeError, Exposed, Limits, ListenError, Listener,
+    RegisterError, Registration, Reliability, Vi, hello,
+};
+use crate::buf::{Buf, Region};
+use crate::fabric::{ConnectRequest, NicOps, Pending, ViOps, ViSpec, pending};
+use crate::rt::{Deadline, Instant};
+
+/// A network interface, opened by a [`Fabric`](crate::fabric::Fabric).
+/// Clones are handles to the same one.
+#[derive(Debug, Clone)]
+pub struct Nic {
+    ops: Arc<dyn NicOps>,
+    registrar: Arc<Registrar>,
+}
+
+impl Nic {
+    /// Wraps what a fabric implements; for fabrics.
+    #[must_use]
+    pub fn new(ops: Arc<dyn NicOps>) -> Self {
+        let registrar = Arc::new(Registrar::new(ops.limits().registrable_max));
+        Self { ops, registrar }
+    }
+
+    pub(super) const fn ops(&self) -> &Arc<dyn NicOps> {
+        &self.ops
+    }
+
+    /// The name peers connect to.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.ops.host()
+    }
+
+    /// What it allows.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.ops.limits()
+    }
+
+    /// The present moment in the world this nic lives in.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.ops.now()
+    }
+
+    /// A completion queue for up to `capacity` descriptors, outstanding ones included.
+    #[must_use]
+    pub fn completion_queue(&self, capacity: usize) -> CompletionQueue {
+        CompletionQueue::new(Arc::clone(&self.ops), capacity)
+    }
+
+    /// Waits for connections to `service` with `tag`.
+    ///
+    /// # Errors
+    ///
+    /// If someone does already, the name does not fit, or the fabric has no
+    /// such reliability.
+    pub fn listen(
+        &self,
+        service: &str,
+        tag: u64,
+        options: &ViOptions,
+    ) -> Result<Listener, ListenError> {
+        if !hello::service_fits(service) {
+            return Err(ListenError::NameTooLong { bytes: service.len() });
+        }
+        if !self.limits().offers(options.reliability) {
+            return Err(ListenError::Unsupported(options.reliability));
+        }
+        let ops = self.ops.listen(service, tag, options.reliability)?;
+        Ok(Listener::new(self.clone(), ops, options.clone()))
+    }
+
+    /// Begins to connect. The answer is a future; [`wait_connect`](Self::wait_connect) blocks.
+    pub fn connect(&self, to: &Address, options: &ViOptions, deadline: Deadline) -> Connecting {
+        let (promise, answer) = pending();
+        let spec = options.spec(self);
+        if self.limits().offers(options.reliability) && hello::service_fits(&to.service) {
+            let until = deadline.until_from(self.now());
+            self.ops.connect(ConnectRequest { to: to.clone(), spec, until, promise });
+        } else {
+            let refused = Err(ConnectError::Unsupported(options.reliability));
+            let _ = promise.fulfil(refused);
+        }
+        Connecting { answer, nic: self.clone(), options: options.clone() }
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// If nobody accepts within the deadline, or whatever else [`ConnectError`] names.
+    pub fn wait_connect(
+        &self,
+        to: &Address,
+        options: &ViOptions,
+        deadline: Deadline,
+    ) -> Result<Vi, ConnectError> {
+        self.block_on(self.connect(to, options, deadline))
+    }
+
+    /// Registers memory with the nic: it stays pinned until the last
+    /// registration of its region is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than the nic takes, or than may be locked.
+    pub fn register(&self, region: &Region) -> Result<Registration, RegisterError> {
+        self.registrar.register(region)
+    }
+
+    /// Bytes registered at the moment, each region once.
+    #[must_use]
+    pub fn registered(&self) -> u64 {
+        self.registrar.registered()
+    }
+
+    /// Lets peers read or write a buffer by a key. Its region is registered meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As for [`register`](Self::register), with the buffer inside.
+    pub fn expose(&self, buf: Buf, access: Access) -> Result<Exposed, ExposeError> {
+        if !access.read && !access.write {
+            return Err(ExposeError { reason: RegisterError::NoAccess, buf });
+        }
+        match self.register(buf.region()) {
+            Err(reason) => Err(ExposeError { reason, buf }),
+            Ok(registration) => {
+                let keys = self.ops.keys();
+                let key = keys.insert(buf, access);
+                Ok(Exposed::new(Arc::clone(keys), key, registration))
+            }
+        }
+    }
+
+    /// Lets the fabric make progress without blocking.
+    pub fn poll(&self) {
+        self.ops.progress();
+    }
+
+    /// Runs a future to its end on this thread, driving the nic while it is
+    /// pending. This is all the runtime that egret's futures need.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let waker = Waker::from(Arc::new(Nobody));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return output;
+            }
+            self.ops.wait(None);
+        }
+    }
+}
+
+/// Where to connect.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address {
+    /// A nic of the same fabric, by the name it was opened with.
+    pub host: String,
+    /// What a listener there listens for.
+    pub service: String,
+    /// Must be the listener's too.
+    pub tag: u64,
+}
+
+impl Address {
+    /// `service` with `tag` at `host`.
+    #[must_use]
+    pub fn new(host: &str, service: &str, tag: u64) -> Self {
+        Self { host: host.to_owned(), service: service.to_owned(), tag }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}#{}", self.host, self.service, self.tag)
+    }
+}
+
+/// How a connection is to be.
+#[derive(Debug, Clone, Default)]
+pub struct ViOptions {
+    /// Both sides must ask for the same.
+    pub reliability: Reliability,
+    /// Where sends, reads and writes complete; a queue of its own if `None`.
+    pub send_queue: Option<CompletionQueue>,
+    /// Where receives complete; a queue of its own if `None`.
+    pub recv_queue: Option<CompletionQueue>,
+}
+
+impl ViOptions {
+    /// Of this reliability, with completion queues of its own.
+    #[must_use]
+    pub fn of(reliability: Reliability) -> Self {
+        Self { reliability, ..Self::default() }
+    }
+
+    pub(super) fn spec(&self, nic: &Nic) -> ViSpec {
+        ViSpec { reliability: self.reliability, depth: nic.limits().queue_depth }
+    }
+}
+
+/// A connection being made; made by [`Nic::connect`]. Dropping it gives up.
+#[derive(Debug)]
+#[must_use = "the connection is made when this is awaited"]
+pub struct Connecting {
+    answer: Pending<Result<Box<dyn ViOps>, ConnectError>>,
+    nic: Nic,
+    options: ViOptions,
+}
+
+impl Future for Connecting {
+    type Output = Result<Vi, ConnectError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut answer = self.answer.poll(context);
+        if answer.is_pending() {
+            self.nic.poll();
+            answer = self.answer.poll(context);
+        }
+        let answer = std::task::ready!(answer);
+        let made = answer.unwrap_or(Err(ConnectError::NicDown));
+        Poll::Ready(made.map(|ops| Vi::new(self.nic.clone(), ops, &self.options)))
+    }
+}
+
+/// A waker that wakes nobody: `block_on` drives the nic and looks again itself.
+struct Nobody;
+
+impl Wake for Nobody {
+    fn wake(self: Arc<Self>) {}
+}

@@ -1,0 +1,86 @@
+//! One operation as a future.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::queue::Inbox;
+use super::{Completion, Descriptor, Nic, Op, PostError, RemoteSlice, Vi};
+
+/// The completion of one posted descriptor, as a future that is tied to no
+/// runtime.
+///
+/// It has a completion queue of one place of its own. Dropping the future
+/// leaves the descriptor with the fabric until the operation ends, and then
+/// drops the buffers, which returns them to their pools.
+#[derive(Debug)]
+#[must_use = "a dropped future still transfers, and then drops the buffers"]
+pub struct Operation {
+    inbox: Arc<Inbox>,
+    nic: Nic,
+}
+
+impl Future for Operation {
+    type Output = Completion;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
+        if let Some(completion) = self.inbox.pop() {
+            return Poll::Ready(completion);
+        }
+        self.nic.poll();
+        self.inbox.poll_pop(context)
+    }
+}
+
+impl Vi {
+    /// Posts a send whose completion is the future's.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_send`](Self::post_send).
+    pub fn async_send(&self, descriptor: Descriptor) -> Result<Operation, PostError> {
+        self.start(Op::Send, descriptor)
+    }
+
+    /// Posts a receive whose completion is the future's.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_recv`](Self::post_recv).
+    pub fn async_recv(&self, descriptor: Descriptor) -> Result<Operation, PostError> {
+        self.start(Op::Recv, descriptor)
+    }
+
+    /// Posts a remote read whose completion is the future's.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_read`](Self::post_read).
+    pub fn async_read(
+        &self,
+        descriptor: Descriptor,
+        from: RemoteSlice,
+    ) -> Result<Operation, PostError> {
+        self.start(Op::Read(from), descriptor)
+    }
+
+    /// Posts a remote write whose completion is the future's.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_write`](Self::post_write).
+    pub fn async_write(
+        &self,
+        descriptor: Descriptor,
+        to: RemoteSlice,
+    ) -> Result<Operation, PostError> {
+        self.start(Op::Write { to, notify: false }, descriptor)
+    }
+
+    fn start(&self, op: Op, descriptor: Descriptor) -> Result<Operation, PostError> {
+        let inbox = Arc::new(Inbox::new(1));
+        self.post(op, descriptor, &inbox)?;
+        Ok(Operation { inbox, nic: self.nic().clone() })
+    }
+}

@@ -1,0 +1,220 @@
+//! One piece of memory that a descriptor names.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use bytemuck::{cast_slice, cast_slice_mut};
+
+use super::lend::Lent;
+use crate::buf::{Buf, Plain, Shared, Typed};
+
+/// Memory owned by a [`Descriptor`](super::Descriptor): a pool buffer, a
+/// shared one, or memory of the heap.
+///
+/// Whatever it was made of comes out of the completion again.
+#[derive(Debug)]
+pub struct Segment(Memory);
+
+#[derive(Debug)]
+enum Memory {
+    Buf(Buf),
+    Shared(Shared<u8>),
+    Heap(Box<dyn Heap>),
+    /// Memory made when the message arrives and its length is known.
+    Fresh {
+        max: u64,
+        make: fn(usize) -> Box<dyn Heap>,
+    },
+    /// Memory a blocking call lends for as long as it blocks.
+    Lent(Lent),
+}
+
+impl Segment {
+    /// Memory that is made on arrival, for the message's length, at most `max`
+    /// bytes; it completes as a `Vec<T>`.
+    #[must_use]
+    pub fn fresh<T: Plain>(max: u64) -> Self {
+        let make = |len: usize| -> Box<dyn Heap> {
+            Box::new(vec![T::zeroed(); len.div_ceil(size_of::<T>().max(1))])
+        };
+        Self(Memory::Fresh { max, make })
+    }
+
+    pub(super) const fn lent(lent: Lent) -> Self {
+        Self(Memory::Lent(lent))
+    }
+
+    /// How many bytes it holds or can take.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            Memory::Fresh { max, .. } => *max,
+            _ => self.bytes().len() as u64,
+        }
+    }
+
+    /// Whether it holds no bytes and can take none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes to send. Empty for memory not made yet.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Buf(buf) => buf.bytes(),
+            Memory::Shared(shared) => shared,
+            Memory::Heap(heap) => heap.bytes(),
+            Memory::Fresh { .. } => &[],
+            Memory::Lent(lent) => lent.bytes(),
+        }
+    }
+
+    /// The bytes to receive into, or `None` if others may be reading them.
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.0 {
+            Memory::Buf(buf) => Some(buf.bytes_mut()),
+            Memory::Heap(heap) => heap.bytes_mut(),
+            Memory::Lent(lent) => lent.bytes_mut(),
+            Memory::Shared(_) | Memory::Fresh { .. } => None,
+        }
+    }
+
+    pub(super) const fn is_fresh(&self) -> bool {
+        matches!(self.0, Memory::Fresh { .. })
+    }
+
+    /// Makes fresh memory for a message of `len` bytes; others stay as they are.
+    pub(super) fn make(&mut self, len: usize) {
+        if let Memory::Fresh { make, .. } = self.0 {
+            self.0 = Memory::Heap(make(len));
+        }
+    }
+
+    /// The pool buffer, if that is what it is.
+    ///
+    /// # Errors
+    ///
+    /// The segment, if it is something else.
+    pub fn into_buf(self) -> Result<Buf, Self> {
+        match self.0 {
+            Memory::Buf(buf) => Ok(buf),
+            other => Err(Self(other)),
+        }
+    }
+
+    /// The shared buffer, if that is what it is.
+    ///
+    /// # Errors
+    ///
+    /// The segment, if it is something else.
+    pub fn into_shared(self) -> Result<Shared<u8>, Self> {
+        match self.0 {
+            Memory::Shared(shared) => Ok(shared),
+            other => Err(Self(other)),
+        }
+    }
+
+    /// The vector, if it was made of a `Vec<T>` (or fresh, for `u8`).
+    ///
+    /// # Errors
+    ///
+    /// The segment, if it is something else.
+    pub fn into_vec<T: Plain>(self) -> Result<Vec<T>, Self> {
+        self.into_heap::<Vec<T>>()
+    }
+
+    /// The slice, if it was made of an `Arc<[T]>`.
+    ///
+    /// # Errors
+    ///
+    /// The segment, if it is something else.
+    pub fn into_arc<T: Plain>(self) -> Result<Arc<[T]>, Self> {
+        self.into_heap::<Arc<[T]>>()
+    }
+
+    fn into_heap<H: Heap>(self) -> Result<H, Self> {
+        match self.0 {
+            Memory::Heap(heap) if heap.as_any().is::<H>() => {
+                Ok(*heap.into_any().downcast::<H>().expect("checked just now"))
+            }
+            other => Err(Self(other)),
+        }
+    }
+}
+
+impl From<Buf> for Segment {
+    fn from(buf: Buf) -> Self {
+        Self(Memory::Buf(buf))
+    }
+}
+
+impl<T: Plain> From<Typed<T>> for Segment {
+    fn from(typed: Typed<T>) -> Self {
+        Self(Memory::Buf(typed.into_buf()))
+    }
+}
+
+impl<T: Plain> From<Shared<T>> for Segment {
+    fn from(shared: Shared<T>) -> Self {
+        Self(Memory::Shared(shared.erase()))
+    }
+}
+
+impl<T: Plain> From<Vec<T>> for Segment {
+    fn from(vec: Vec<T>) -> Self {
+        Self(Memory::Heap(Box::new(vec)))
+    }
+}
+
+impl<T: Plain> From<Arc<[T]>> for Segment {
+    fn from(arc: Arc<[T]>) -> Self {
+        Self(Memory::Heap(Box::new(arc)))
+    }
+}
+
+/// Memory of the heap whose element type is forgotten until it comes back.
+trait Heap: Send + Sync + 'static {
+    fn bytes(&self) -> &[u8];
+    fn bytes_mut(&mut self) -> Option<&mut [u8]>;
+    fn as_any(&self) -> &dyn Any;
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl<T: Plain> Heap for Vec<T> {
+    fn bytes(&self) -> &[u8] {
+        cast_slice(self)
+    }
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Some(cast_slice_mut(self))
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl<T: Plain> Heap for Arc<[T]> {
+    fn bytes(&self) -> &[u8] {
+        cast_slice(self)
+    }
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        None
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl fmt::Debug for dyn Heap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.bytes().len())
+    }
+}

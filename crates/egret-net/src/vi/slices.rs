@@ -1,0 +1,189 @@
+//! Blocking sends and receives of slices: the paper's Javia-I.
+//!
+//! A slice is borrowed for as long as the call blocks. It goes out from a copy
+//! or from where it lies; [`send`](Vi::send) chooses by the fabric's measured
+//! threshold. If the deadline passes, a transfer that has not begun is taken
+//! back, and one that has begun takes the connection with it: the call never
+//! returns while the fabric may touch the slice.
+
+use std::sync::Arc;
+
+use bytemuck::{cast_slice, cast_slice_mut};
+
+use super::lend::Lender;
+use super::queue::Inbox;
+use super::{Completion, Descriptor, Op, Segment, Ticket, TransferError, Vi};
+use crate::buf::Plain;
+use crate::rt::{Deadline, Instant};
+
+/// What a blocking receive got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Whole elements received.
+    pub len: usize,
+    /// The sender's tag.
+    pub tag: u64,
+}
+
+impl Vi {
+    /// Sends a slice and waits until it is complete.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransferError`].
+    pub fn send<T: Plain>(
+        &self,
+        data: &[T],
+        tag: u64,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
+        if (size_of_val(data) as u64) < self.nic().limits().pin_threshold {
+            self.send_copy(data, tag, deadline)
+        } else {
+            self.send_pinned(data, tag, deadline)
+        }
+    }
+
+    /// Like [`send`](Self::send), always from a copy.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransferError`].
+    pub fn send_copy<T: Plain>(
+        &self,
+        data: &[T],
+        tag: u64,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
+        let descriptor = Descriptor::new(data.to_vec()).with_tag(tag).of_kind(T::kind());
+        drop(self.transfer(Op::Send, descriptor, deadline)?.ok()?);
+        Ok(())
+    }
+
+    /// Like [`send`](Self::send), always from where the slice lies.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransferError`].
+    pub fn send_pinned<T: Plain>(
+        &self,
+        data: &[T],
+        tag: u64,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
+        let (lender, lent) = Lender::read(cast_slice(data));
+        let descriptor = Descriptor::new(Segment::lent(lent)).with_tag(tag).of_kind(T::kind());
+        self.transfer_lent(Op::Send, descriptor, lender, deadline)?;
+        Ok(())
+    }
+
+    /// Receives the next message into a slice.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransferError`].
+    pub fn recv_into<T: Plain>(
+        &self,
+        into: &mut [T],
+        deadline: Deadline,
+    ) -> Result<Received, TransferError> {
+        let (lender, lent) = Lender::write(cast_slice_mut(into));
+        let descriptor = Descriptor::new(Segment::lent(lent)).of_kind(T::kind());
+        self.transfer_lent(Op::Recv, descriptor, lender, deadline)
+            .map(|(len, tag)| Received { len: elements::<T>(len), tag })
+    }
+
+    /// Receives the next message into a fresh vector of at most `max` elements.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransferError`].
+    pub fn recv<T: Plain>(
+        &self,
+        max: usize,
+        deadline: Deadline,
+    ) -> Result<(Vec<T>, u64), TransferError> {
+        let bytes = (max as u64).saturating_mul(size_of::<T>() as u64);
+        let descriptor = Descriptor::new(Segment::fresh::<T>(bytes)).of_kind(T::kind());
+        let completion = self.transfer(Op::Recv, descriptor, deadline)?.ok()?;
+        let tag = completion.tag;
+        Ok((completion.into_vec(), tag))
+    }
+
+    /// Posts lent memory and does not return before it is back.
+    fn transfer_lent(
+        &self,
+        op: Op,
+        descriptor: Descriptor,
+        lender: Lender<'_>,
+        deadline: Deadline,
+    ) -> Result<(u64, u64), TransferError> {
+        // Dropped last, after every completion below: then the memory is home.
+        let _home = Home { vi: self, lender };
+        let completion = self.transfer(op, descriptor, deadline)?.ok()?;
+        Ok((completion.len, completion.tag))
+    }
+
+    fn transfer(
+        &self,
+        op: Op,
+        descriptor: Descriptor,
+        deadline: Deadline,
+    ) -> Result<Completion, TransferError> {
+        let inbox = Arc::new(Inbox::new(1));
+        let started = self.nic().now();
+        let ticket = self.post(op, descriptor, &inbox).map_err(|refused| refused.reason)?;
+        let until = deadline.until_from(started);
+        loop {
+            self.nic().poll();
+            if let Some(completion) = inbox.pop() {
+                return Ok(completion);
+            }
+            if until.is_some_and(|until| self.nic().now() >= until) {
+                return self.give_up(ticket, &inbox, started);
+            }
+            self.nic().ops().wait(until);
+        }
+    }
+
+    /// Ends a transfer whose deadline has passed. It may be done after all.
+    fn give_up(
+        &self,
+        ticket: Ticket,
+        inbox: &Inbox,
+        started: Instant,
+    ) -> Result<Completion, TransferError> {
+        let taken_back = self.cancel(ticket);
+        if !taken_back {
+            if let Some(completion) = inbox.pop() {
+                return Ok(completion);
+            }
+            self.disconnect();
+        }
+        let waited = self.nic().now() - started;
+        Err(TransferError::TimedOut { waited, broken: !taken_back })
+    }
+}
+
+/// Waits for lent memory to come home, also when the wait above unwinds.
+struct Home<'a> {
+    vi: &'a Vi,
+    lender: Lender<'a>,
+}
+
+impl Drop for Home<'_> {
+    fn drop(&mut self) {
+        if !self.lender.is_returned() {
+            // Everything outstanding completes before this returns; the
+            // completion in the dropped inbox takes the memory with it.
+            self.vi.disconnect();
+        }
+    }
+}
+
+const fn elements<T>(bytes: u64) -> usize {
+    let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
+    #[expect(clippy::cast_possible_truncation, reason = "it fitted a slice of this process")]
+    let bytes = bytes as usize;
+    bytes / size
+}
