@@ -149,6 +149,12 @@ impl Nic {
         self.ops.progress();
     }
 
+    /// Drives the nic until something may have happened, at the latest `until`.
+    /// May return early. For programs with a loop of their own.
+    pub fn wait(&self, until: Option<Instant>) {
+        self.ops.wait(until);
+    }
+
     /// Runs a future to its end on this thread, driving the nic while it is
     /// pending. This is all the runtime that egret's futures need.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
