@@ -8,3 +8,8 @@
 
 pub use egret_net as net;
 pub use egret_node as node;
+
+/// Runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
