@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::buffer::Buf;
-use super::free_list::{FreeList, Given, Leaving};
+use super::counts::Leaving;
+use super::free_list::{FreeList, Given};
 use super::region::Region;
 use super::slot::Slot;
 use super::stats::Counters;

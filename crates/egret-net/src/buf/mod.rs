@@ -34,6 +34,7 @@ mod atomics;
 mod buffer;
 mod builder;
 mod class;
+mod counts;
 mod fault;
 mod free_list;
 mod held;

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::atomics::Word;
 use super::buffer::Buf;
 use super::class::{Class, Core, Reclaim};
+use super::counts::{RECLAIMED, let_go};
 use super::fault::{Fault, planted};
-use super::free_list::{RECLAIMED, let_go};
 use super::plain::Plain;
 use super::region::Region;
 

@@ -10,7 +10,8 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 
 use crate::buf::atomics::{Atomics, Lock, word};
-use crate::buf::free_list::{FreeList, Given, Leaving, let_go};
+use crate::buf::counts::{Leaving, let_go};
+use crate::buf::free_list::{FreeList, Given};
 use crate::buf::waiters::Waiters;
 use crate::rt::Instant;
 
