@@ -6,6 +6,28 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::atomics::{Atomics, StdAtomics, Word};
 use super::fault::{Fault, planted};
 
+/// Counts the handle that a split makes. Only for the owner of the handle that
+/// is split: with a count of 1 it is alone, and no other can appear meanwhile.
+#[inline]
+pub(crate) fn count_split<W: Word>(handles: &W) {
+    if handles.load(Acquire) == 1 {
+        handles.store(2, Relaxed);
+    } else {
+        handles.fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts off the handle that a join ends. Only for the owner of both: with a
+/// count of 2 they are alone.
+#[inline]
+pub(crate) fn count_join<W: Word>(handles: &W) {
+    if handles.load(Acquire) == 2 {
+        handles.store(1, Relaxed);
+    } else {
+        handles.fetch_sub(1, Relaxed);
+    }
+}
+
 /// Lets go of one handle, given the count of all; `Some` if it was the last,
 /// with the flag bits the count had. The count is then 1 again.
 #[inline]

@@ -116,6 +116,23 @@ fn waiters_get_what_comes_home() {
     assert_eq!(pool.available(1), 2);
 }
 
+/// The giver that owes a wake may find the pool gone: it needs nothing of it.
+#[test]
+fn a_wake_may_come_after_the_pool_is_gone() {
+    for _ in 0..300 {
+        let pool = Pool::new(64, 1).unwrap();
+        let region = pool.region().clone();
+        let buf = pool.take(1).unwrap();
+        let waiter = rt::spawn("waiter", move || {
+            pool.wait_take(64, Duration::from_micros(50).into()).is_ok()
+        });
+        let giver = rt::spawn("giver", move || drop(buf));
+        waiter.unwrap().join().unwrap();
+        giver.unwrap().join().unwrap();
+        assert_eq!(region.handles(), 1);
+    }
+}
+
 /// Threads that take, fill, pass on, check and return; each byte is written
 /// by one holder at a time or the checks below see it.
 #[test]

@@ -10,7 +10,7 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 
 use crate::buf::atomics::{Atomics, Lock, word};
-use crate::buf::counts::{Leaving, let_go};
+use crate::buf::counts::{Leaving, count_join, count_split, let_go};
 use crate::buf::free_list::{FreeList, Given};
 use crate::buf::waiters::Waiters;
 use crate::rt::Instant;
@@ -113,6 +113,26 @@ pub(super) fn last_reader() {
     other.join().unwrap();
     assert_eq!(slots.list.available(), 1, "somebody was last");
     assert_eq!(slots.list.handles(slot).load(Relaxed), 1);
+}
+
+#[test]
+fn parts_can_be_split_and_joined_on_two_threads() {
+    check(|| {
+        let slots = Slots::new(1);
+        let slot = slots.take().unwrap();
+        count_split(slots.list.handles(slot));
+        let other = slots.spawn(move |slots| {
+            count_split(slots.list.handles(slot));
+            count_join(slots.list.handles(slot));
+            slots.stop_reading(slot);
+        });
+        count_split(slots.list.handles(slot));
+        slots.stop_reading(slot);
+        slots.stop_reading(slot);
+        other.join().unwrap();
+        assert_eq!(slots.list.available(), 1);
+        assert_eq!(slots.list.handles(slot).load(Relaxed), 1);
+    });
 }
 
 #[test]
