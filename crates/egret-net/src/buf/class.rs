@@ -25,7 +25,7 @@ pub(super) struct Core {
 
 /// The slots of one size. What a take and a return touch is in its first line.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(super) struct Class {
     pub(super) list: FreeList,
     base: NonNull<u8>,
