@@ -89,18 +89,21 @@ impl Buf {
     }
 
     /// The bytes in use.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.slot.len
     }
 
     /// Whether no byte is in use.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The bytes it could use.
+    #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.slot.capacity
@@ -112,18 +115,21 @@ impl Buf {
     /// # Panics
     ///
     /// If `len` is more than the [capacity](Self::capacity).
+    #[inline]
     pub fn resize(&mut self, len: usize) {
         assert!(len <= self.capacity(), "resize to {len} of {} bytes", self.capacity());
         self.slot.len = len;
     }
 
     /// The bytes in use.
+    #[inline]
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.slot.bytes()
     }
 
     /// The bytes in use, to be written.
+    #[inline]
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: a `Buf` is the only handle to its bytes.
@@ -136,6 +142,7 @@ impl Buf {
     /// # Panics
     ///
     /// If `mid` is more than the [length](Self::len).
+    #[inline]
     #[must_use]
     pub fn split_at(self, mid: usize) -> (Self, Self) {
         let (head, rest) = self.slot.split(mid);
@@ -157,6 +164,7 @@ impl Buf {
     /// assert_eq!(Buf::join(head, rest).unwrap().len(), 64);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn join(head: Self, rest: Self) -> Result<Self, (Self, Self)> {
         let joined = head.slot.join(rest.slot);
         joined.map(Self::new).map_err(|(head, rest)| (Self::new(head), Self::new(rest)))
@@ -168,6 +176,7 @@ impl Buf {
     ///
     /// Gives it back if it does not start at a multiple of the element's
     /// alignment, or is not a whole number of elements long.
+    #[inline]
     pub fn typed<T: Plain>(self) -> Result<Typed<T>, CastError> {
         if self.slot.fits::<T>() {
             return Ok(Typed::new(self));
@@ -256,6 +265,14 @@ pub struct CastError {
 }
 
 /// Why a buffer does not fit a type; see [`CastError`].
+///
+/// ```
+/// # use egret_net::buf::{CastReason, Pool};
+/// let (_head, rest) = Pool::new(64, 1)?.take(36)?.split_at(4);
+/// let reason = rest.typed::<u64>().unwrap_err().reason;
+/// assert!(matches!(reason, CastReason::Misaligned { align: 8, .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CastReason {

@@ -29,11 +29,17 @@
 //! [`wait_take`](Pool::wait_take). Three cache lines are touched: the class, the
 //! slot's link and count (16 bytes, side by side), and the link of the slot
 //! under it. The bytes of the buffer are not touched at all.
+//!
+//! Measured where a compare-and-swap takes 14 ns: 30 ns for a take and a return
+//! of any size, against 35 to 47 ns for `malloc` and `free` of 4096 bytes, and
+//! 13 to 16 ns of 64 bytes, which the allocator serves from a cache of the
+//! thread without any atomic. `docs/buffers.md` has the rest of the table.
 
 mod atomics;
 mod buffer;
 mod builder;
 mod class;
+mod counts;
 mod fault;
 mod free_list;
 mod held;

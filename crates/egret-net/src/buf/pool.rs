@@ -113,8 +113,9 @@ impl Pool {
     /// ```
     pub fn take_typed<T: Plain>(&self, count: usize) -> Result<Typed<T>, TakeError> {
         const { assert!(align_of::<T>() <= SLOT_ALIGN, "slots are aligned to 64 bytes") };
-        let buf = self.take(count.saturating_mul(size_of::<T>()))?;
-        Ok(buf.typed().expect("a whole slot is aligned and the length is whole"))
+        const { assert!(size_of::<T>() > 0, "an element of a buffer has at least one byte") };
+        // A whole slot is aligned, and the length is whole: it fits.
+        self.take(count.saturating_mul(size_of::<T>())).map(Typed::new)
     }
 
     /// How many buffers for `len` bytes are free; while others take and return,

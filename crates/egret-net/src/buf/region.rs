@@ -95,7 +95,9 @@ impl Region {
     }
 
     /// The file behind a [shareable](RegionBuilder::shareable) region, sealed
-    /// against growing and shrinking.
+    /// against growing and shrinking. Whoever hands it to another process first
+    /// seals it against future writes too, or trusts that process like itself:
+    /// buffers are Rust memory.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.0.fd.as_ref().map(AsFd::as_fd)

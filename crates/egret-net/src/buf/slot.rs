@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::atomics::Word;
 use super::buffer::Buf;
 use super::class::{Class, Core, Reclaim};
+use super::counts::{RECLAIMED, count_join, count_split, let_go};
 use super::fault::{Fault, planted};
-use super::free_list::{RECLAIMED, let_go};
 use super::plain::Plain;
 use super::region::Region;
 
@@ -98,7 +98,7 @@ impl Slot {
     pub(super) fn split(self, mid: usize) -> (Self, Self) {
         assert!(mid <= self.len, "split at byte {mid} of {}", self.len);
         if !planted(Fault::SplitForgotten) {
-            self.handles().fetch_add(1, Relaxed);
+            count_split(self.handles());
         }
         let whole = ManuallyDrop::new(self);
         let head = Self { len: mid, capacity: mid, ..*whole };
@@ -119,7 +119,7 @@ impl Slot {
         self.capacity += rest.capacity;
         let rest = ManuallyDrop::new(rest);
         if !planted(Fault::JoinForgotten) {
-            rest.handles().fetch_sub(1, Relaxed);
+            count_join(rest.handles());
         }
         Ok(self)
     }

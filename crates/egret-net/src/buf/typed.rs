@@ -72,6 +72,7 @@ impl<T: Plain> Typed<T> {
     }
 
     /// Takes the type away.
+    #[inline]
     #[must_use]
     pub fn into_buf(self) -> Buf {
         self.buf
@@ -82,6 +83,7 @@ impl<T: Plain> Typed<T> {
     /// # Panics
     ///
     /// If it has fewer elements.
+    #[inline]
     #[must_use]
     pub fn split_at(self, count: usize) -> (Self, Buf) {
         assert!(count <= self.len(), "split at element {count} of {}", self.len());
@@ -91,6 +93,7 @@ impl<T: Plain> Typed<T> {
 
     /// Ends the writing: from now on it can be cloned and read, also by posts
     /// for sending. When the last clone goes it returns to its pool.
+    #[inline]
     #[must_use]
     pub fn share(self) -> Shared<T> {
         Shared::new(self.buf, None)

@@ -6,12 +6,14 @@
 //! ran that had to.
 
 use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 
-use crate::buf::{Buf, Held, Pool, Shared, Typed};
+use super::entry::{Entry, Handle, Step};
+use crate::buf::{Buf, Pool, Typed};
 
 #[test]
 fn histories_agree_with_the_model() {
@@ -22,32 +24,15 @@ pub(super) fn random_histories() {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     let histories = prop::collection::vec(step(), 1..60);
     let outcome = TestRunner::new(config).run(&histories, |steps| {
-        let mut world = World::new();
-        let lived = world.live(&steps);
-        if lived.is_err() {
-            std::mem::forget(world);
-        }
-        lived
+        // A world in disorder cannot be taken down in order.
+        let mut world = ManuallyDrop::new(World::new());
+        world.live(&steps)?;
+        drop(ManuallyDrop::into_inner(world));
+        Ok(())
     });
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Step {
-    Take { len: usize },
-    Drop,
-    Write { mark: u8 },
-    Resize { len: usize, mark: u8 },
-    Split { at: usize },
-    Join { other: usize },
-    Retype,
-    Share { callback: bool },
-    Clone,
-    Unique,
-    Hold,
-    Evacuate,
 }
 
 /// A step and the handle it is for.
@@ -76,21 +61,6 @@ struct World {
     ran: Arc<Mutex<Vec<usize>>>,
     due: Vec<usize>,
     pool: Pool,
-}
-
-/// A handle, and what the model knows about it.
-struct Entry {
-    handle: Handle,
-    bytes: Vec<u8>,
-    /// Where its slot starts, for a slot that starts with it.
-    slot: usize,
-}
-
-enum Handle {
-    Buf(Buf),
-    Words(Typed<u32>),
-    Shared { data: Shared<u8>, group: usize, callback: bool },
-    Held(Held<u8>),
 }
 
 type Verdict = Result<(), TestCaseError>;
@@ -215,101 +185,5 @@ impl World {
         prop_assert_eq!(slots.len() + free, 5, "slots out and free");
         prop_assert_eq!(&*self.ran.lock().unwrap(), &self.due);
         Ok(())
-    }
-}
-
-impl Entry {
-    /// Start and end in the region, and whose clone it is.
-    fn place(&self) -> Option<(usize, usize, Option<usize>)> {
-        let (start, len) = match &self.handle {
-            Handle::Buf(buf) => (buf.offset_in_region(), buf.capacity()),
-            Handle::Words(words) => (words.offset_in_region(), words.len() * 4),
-            Handle::Shared { data, .. } => (data.offset_in_region(), data.len()),
-            Handle::Held(_) => return None,
-        };
-        (len > 0).then_some((start, start + len, self.group()))
-    }
-
-    fn group(&self) -> Option<usize> {
-        match self.handle {
-            Handle::Shared { group, .. } => Some(group),
-            _ => None,
-        }
-    }
-
-    fn split(self, at: usize) -> Vec<Self> {
-        let Self { handle, mut bytes, slot } = self;
-        let (head, rest, at) = match handle {
-            Handle::Buf(buf) => {
-                let at = at % (buf.len() + 1);
-                let (head, rest) = buf.split_at(at);
-                (Handle::Buf(head), rest, at)
-            }
-            Handle::Words(words) => {
-                let at = at % (words.len() + 1);
-                let (head, rest) = words.split_at(at);
-                (Handle::Words(head), rest, at * 4)
-            }
-            handle => return vec![Self { handle, bytes, slot }],
-        };
-        let tail = bytes.split_off(at);
-        let rest = Self { handle: Handle::Buf(rest), bytes: tail, slot };
-        vec![Self { handle: head, bytes, slot }, rest]
-    }
-
-    fn duplicate(self) -> Vec<Self> {
-        let Handle::Shared { data, group, callback } = &self.handle else { return vec![self] };
-        let (data, group, callback) = (data.clone(), *group, *callback);
-        let handle = Handle::Shared { data, group, callback };
-        let clone = Self { handle, bytes: self.bytes.clone(), slot: self.slot };
-        vec![self, clone]
-    }
-
-    fn change(mut self, step: Step) -> Self {
-        self.handle = match (step, self.handle) {
-            (Step::Write { mark }, Handle::Buf(mut buf)) => {
-                buf.bytes_mut().fill(mark);
-                self.bytes.fill(mark);
-                Handle::Buf(buf)
-            }
-            (Step::Write { mark }, Handle::Words(mut words)) => {
-                words.fill(u32::from_ne_bytes([mark; 4]));
-                self.bytes.fill(mark);
-                Handle::Words(words)
-            }
-            (Step::Resize { len, mark }, Handle::Buf(mut buf)) => {
-                buf.resize(len % (buf.capacity() + 1));
-                buf.bytes_mut().fill(mark);
-                self.bytes = vec![mark; buf.len()];
-                Handle::Buf(buf)
-            }
-            (Step::Retype, Handle::Buf(buf)) => match buf.typed() {
-                Ok(words) => Handle::Words(words),
-                Err(error) => Handle::Buf(error.buf),
-            },
-            (Step::Retype, Handle::Words(words)) => Handle::Buf(words.into()),
-            (Step::Hold, Handle::Buf(buf)) => Handle::Held(buf.hold()),
-            (Step::Evacuate, Handle::Held(mut held)) => {
-                held.evacuate();
-                Handle::Held(held)
-            }
-            (_, handle) => handle,
-        };
-        self
-    }
-}
-
-impl Handle {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Buf(buf) => buf.bytes(),
-            Self::Words(words) => bytemuck::cast_slice(words),
-            Self::Shared { data, .. } => data,
-            Self::Held(held) => held,
-        }
-    }
-
-    fn is_resident(&self) -> bool {
-        !matches!(self, Self::Held(held) if !held.is_resident())
     }
 }

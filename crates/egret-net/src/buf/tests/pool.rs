@@ -116,6 +116,23 @@ fn waiters_get_what_comes_home() {
     assert_eq!(pool.available(1), 2);
 }
 
+/// Whoever of the two is last, the pool goes once.
+#[test]
+fn a_waiter_that_gives_up_and_a_giver_race_to_free_the_pool() {
+    for _ in 0..300 {
+        let pool = Pool::new(64, 1).unwrap();
+        let region = pool.region().clone();
+        let buf = pool.take(1).unwrap();
+        let waiter = rt::spawn("waiter", move || {
+            pool.wait_take(64, Duration::from_micros(50).into()).is_ok()
+        });
+        let giver = rt::spawn("giver", move || drop(buf));
+        waiter.unwrap().join().unwrap();
+        giver.unwrap().join().unwrap();
+        assert_eq!(region.handles(), 1);
+    }
+}
+
 /// Threads that take, fill, pass on, check and return; each byte is written
 /// by one holder at a time or the checks below see it.
 #[test]
