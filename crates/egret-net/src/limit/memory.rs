@@ -20,7 +20,7 @@ impl Copying {
     }
 
     /// Copies `count` times.
-    pub fn copy(&mut self, count: u64) -> Duration {
+    pub fn copy(&mut self, count: usize) -> Duration {
         timed(|| {
             for _ in 0..count {
                 self.to.copy_from_slice(black_box(&self.from));
