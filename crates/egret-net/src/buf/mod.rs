@@ -1,5 +1,63 @@
-//! Buffers with owners.
+//! Buffers with owners: regions, pools, and the states of a buffer.
+//!
+//! A buffer is a slot of a [`Pool`], which is cut from a [`Region`] mapped once.
+//! Which state it is in is its type, so what may be done with it is checked
+//! when the program is compiled:
+//!
+//! ```text
+//!            take                typed                 share
+//!   Pool ───────────▶ Buf ◀──────────────▶ Typed<T> ──────────▶ Shared<T> ⟲ clone
+//!    ▲                 │ ⟲ split, join        │  ▲                │  │
+//!    │                 │ hold                 │  └── try_unique ──┘  │ last clone
+//!    │ drop            ▼          hold        │                      ▼
+//!    └──────────── Held<T> ◀──────────────────┘            callback(Buf), or Pool
+//! ```
+//!
+//! | type | holders | may |
+//! |---|---|---|
+//! | [`Buf`] | one | get a type, be split and joined, be posted, be dropped |
+//! | [`Typed<T>`](Typed) | one | be used as `&mut [T]`, become a `Buf`, be split into a `Typed<T>` and a `Buf` |
+//! | [`Shared<T>`](Shared) | many | be read, cloned, posted for sending; the last may become a `Typed<T>` |
+//! | [`Held<T>`](Held) | one | be kept; it is on the heap if the pool was low |
+//!
+//! # Costs
+//!
+//! A take is a load of the list's head, a load of the top slot's link, and one
+//! compare-and-swap; a return is a load of the slot's count, the same two loads,
+//! a store and one compare-and-swap. No reference count of the pool, no lock, no
+//! counter, and no system call unless a thread sleeps in
+//! [`wait_take`](Pool::wait_take). Three cache lines are touched: the class, the
+//! slot's link and count (16 bytes, side by side), and the link of the slot
+//! under it. The bytes of the buffer are not touched at all.
 
+mod atomics;
+mod buffer;
+mod builder;
+mod class;
+mod counts;
+mod fault;
+mod free_list;
+mod held;
+mod mapping;
 mod plain;
+mod pool;
+mod region;
+mod region_error;
+mod shared;
+mod slot;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod typed;
+mod waiters;
 
+pub use buffer::{Buf, CastError, CastReason};
+pub use builder::{PoolBuilder, PoolError};
+pub use held::Held;
 pub use plain::{FINGERPRINT_SEED, Kind, Plain, fingerprint};
+pub use pool::{Pool, TakeError};
+pub use region::{Pinned, Region, RegionBuilder};
+pub use region_error::RegionError;
+pub use shared::Shared;
+pub use stats::PoolStats;
+pub use typed::Typed;

@@ -1,0 +1,176 @@
+//! How a pool is cut from its region.
+
+use thiserror::Error;
+
+use super::class::{Core, Layout};
+use super::free_list::FreeList;
+use super::pool::{Pool, SLOT_ALIGN};
+use super::region::{Region, RegionBuilder};
+use super::region_error::RegionError;
+
+/// What a pool is to be made of; see [`Pool::builder`].
+///
+/// ```
+/// use egret_net::buf::Pool;
+///
+/// let pool = Pool::builder()
+///     .class(64, 1024) // control messages
+///     .class(4096, 256) // a page each
+///     .low_water(16)
+///     .shareable()
+///     .build()?;
+/// assert!(pool.region().fd().is_some());
+/// assert_eq!(pool.take(4096)?.offset_in_region() % 4096, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct PoolBuilder {
+    classes: Vec<(usize, usize)>,
+    low_water: Option<usize>,
+    huge_pages: bool,
+    locked: bool,
+    shareable: bool,
+}
+
+impl PoolBuilder {
+    /// Adds `count` buffers of `bytes_each`. Each starts at a multiple of 64
+    /// bytes, and at a page if it is as large as one.
+    pub fn class(mut self, bytes_each: usize, count: usize) -> Self {
+        self.classes.push((bytes_each, count));
+        self
+    }
+
+    /// How many buffers of each class [`hold`](super::Typed::hold) leaves free:
+    /// with fewer free it copies. 0 never copies. Without this it is a quarter
+    /// of the class, rounded down.
+    pub fn low_water(mut self, buffers: usize) -> Self {
+        self.low_water = Some(buffers);
+        self
+    }
+
+    /// As [`RegionBuilder::huge_pages`].
+    pub fn huge_pages(mut self) -> Self {
+        self.huge_pages = true;
+        self
+    }
+
+    /// As [`RegionBuilder::locked`].
+    pub fn locked(mut self) -> Self {
+        self.locked = true;
+        self
+    }
+
+    /// As [`RegionBuilder::shareable`].
+    pub fn shareable(mut self) -> Self {
+        self.shareable = true;
+        self
+    }
+
+    /// Maps the memory and cuts it.
+    ///
+    /// # Errors
+    ///
+    /// If the classes make no sense or the memory cannot be had.
+    pub fn build(mut self) -> Result<Pool, PoolError> {
+        self.classes.sort_unstable();
+        self.check()?;
+        let (layouts, bytes) = self.layouts().ok_or(RegionError::TooLarge { bytes: usize::MAX })?;
+        let region = self.region(bytes).map()?;
+        Ok(Pool::from_core(Core::new(region, &layouts)))
+    }
+
+    fn check(&self) -> Result<(), PoolError> {
+        if self.classes.is_empty() {
+            return Err(PoolError::NoClass);
+        }
+        for &(bytes, count) in &self.classes {
+            if bytes == 0 || count == 0 {
+                return Err(PoolError::EmptyClass { bytes, count });
+            }
+            if count > COUNT_MAX {
+                return Err(PoolError::TooMany { bytes, count, most: COUNT_MAX });
+            }
+        }
+        match self.classes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            Some(twice) => Err(PoolError::SameClass { bytes: twice[0].0 }),
+            None => Ok(()),
+        }
+    }
+
+    /// One class after the other; `None` if that is more than can be counted.
+    fn layouts(&self) -> Option<(Vec<Layout>, usize)> {
+        let mut end: usize = 0;
+        let mut layouts = Vec::with_capacity(self.classes.len());
+        for &(bytes, count) in &self.classes {
+            let align = if bytes >= PAGE { PAGE } else { SLOT_ALIGN };
+            let stride = bytes.checked_next_multiple_of(align)?;
+            let offset = end.checked_next_multiple_of(align)?;
+            end = offset.checked_add(stride.checked_mul(count)?)?;
+            let low_water = self.low_water.unwrap_or(count / 4);
+            let count = u32::try_from(count).ok()?;
+            layouts.push(Layout { bytes, stride, offset, count, low_water });
+        }
+        Some((layouts, end))
+    }
+
+    fn region(&self, bytes: usize) -> RegionBuilder {
+        let mut region = Region::builder(bytes);
+        if self.huge_pages {
+            region = region.huge_pages();
+        }
+        if self.locked {
+            region = region.locked();
+        }
+        if self.shareable {
+            region = region.shareable();
+        }
+        region
+    }
+}
+
+/// Why a pool could not be built.
+///
+/// ```
+/// use egret_net::buf::{Pool, PoolError};
+///
+/// assert!(matches!(Pool::builder().build(), Err(PoolError::NoClass)));
+/// assert!(matches!(Pool::new(64, 0), Err(PoolError::EmptyClass { .. })));
+/// ```
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// It was given no class.
+    #[error("a pool needs at least one class of buffers: `.class(bytes_each, count)`")]
+    NoClass,
+    /// A class without buffers, or with buffers without bytes.
+    #[error("a class of {count} buffers of {bytes} bytes: both must be at least 1")]
+    EmptyClass {
+        /// The size of the class.
+        bytes: usize,
+        /// How many buffers it was to have.
+        count: usize,
+    },
+    /// Two classes of the same size: the second would never be used.
+    #[error("two classes of {bytes} bytes: put their buffers into one")]
+    SameClass {
+        /// The size of both.
+        bytes: usize,
+    },
+    /// More buffers than a class can number.
+    #[error("{count} buffers of {bytes} bytes are more than the {most} a class can have")]
+    TooMany {
+        /// The size of the class.
+        bytes: usize,
+        /// How many buffers it was to have.
+        count: usize,
+        /// How many it can have.
+        most: usize,
+    },
+    /// The memory could not be had.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+}
+
+const COUNT_MAX: usize = <FreeList>::COUNT_MAX;
+const PAGE: usize = 4096;

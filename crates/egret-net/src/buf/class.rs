@@ -1,0 +1,200 @@
+//! What a pool is inside: size classes over one region, freed by whoever is last.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::buffer::Buf;
+use super::counts::Leaving;
+use super::free_list::{FreeList, Given};
+use super::region::Region;
+use super::slot::Slot;
+use super::stats::Counters;
+use super::waiters::Waiters;
+
+/// The inside of a pool. It is freed when the pool's handles are gone *and*
+/// every buffer is home, by whoever notices that last.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) region: Region,
+    /// From the smallest to the largest.
+    pub(super) classes: Box<[Class]>,
+    pub(super) counters: Counters,
+    leaving: Leaving,
+}
+
+/// The slots of one size. What a take and a return touch is in its first line.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Class {
+    pub(super) list: FreeList,
+    base: NonNull<u8>,
+    stride: usize,
+    pub(super) bytes: usize,
+    pub(super) low_water: usize,
+    /// Its own owner, so that a wake needs nothing of the pool any more.
+    pub(super) waiters: Arc<Waiters>,
+    core: AtomicPtr<Core>,
+    reclaims: Box<[Mutex<Option<Reclaim>>]>,
+}
+
+/// What runs when the last reader of a shared buffer is gone.
+pub(super) struct Reclaim(pub(super) Box<dyn FnOnce(Buf) + Send>);
+
+/// Where the slots of a class lie.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) bytes: usize,
+    pub(super) stride: usize,
+    pub(super) offset: usize,
+    pub(super) count: u32,
+    pub(super) low_water: usize,
+}
+
+impl Core {
+    /// Cuts `region` into classes. The caller has seen to it that the layouts
+    /// lie in it and do not overlap.
+    pub(super) fn new(region: Region, layouts: &[Layout]) -> NonNull<Self> {
+        let base = region.base();
+        let classes = layouts.iter().map(|layout| Class::new(base, *layout)).collect();
+        let counters = Counters::default();
+        let core = Box::new(Self { region, classes, counters, leaving: Leaving::new() });
+        let core = NonNull::from(Box::leak(core));
+        // SAFETY: just made, and not freed before it is closed.
+        for class in &unsafe { core.as_ref() }.classes {
+            class.core.store(core.as_ptr(), Ordering::Relaxed);
+        }
+        core
+    }
+
+    /// Ends the taking of buffers; the pool is freed when the last is home.
+    ///
+    /// # Safety
+    ///
+    /// Called once, by the last handle, which does not use `core` afterwards.
+    pub(super) unsafe fn close(core: NonNull<Self>) {
+        // SAFETY: freed only after the balance below is zero.
+        let this = unsafe { core.as_ref() };
+        let out: usize = this.classes.iter().map(|class| class.list.close()).sum();
+        if this.leaving.closed(out as u64) {
+            // SAFETY: no handle, and every buffer is home.
+            unsafe { Self::free(core) };
+        }
+    }
+
+    /// A buffer came home to a closed class.
+    ///
+    /// # Safety
+    ///
+    /// Called once per such buffer, by its last handle, which does not use
+    /// `core` afterwards.
+    unsafe fn came_home(core: NonNull<Self>) {
+        // SAFETY: freed only after this buffer is accounted for.
+        let leaving = unsafe { &(*core.as_ptr()).leaving };
+        if leaving.came_home() {
+            // SAFETY: no handle, and this was the last buffer.
+            unsafe { Self::free(core) };
+        }
+    }
+
+    unsafe fn free(core: NonNull<Self>) {
+        // SAFETY: made by `Box::leak` in `new`, and the balance of the leaving
+        // reaches zero once.
+        drop(unsafe { Box::from_raw(core.as_ptr()) });
+    }
+}
+
+impl Class {
+    fn new(region: NonNull<u8>, layout: Layout) -> Self {
+        // SAFETY: the layout lies in the region, as the caller of `Core::new`
+        // has seen to.
+        let base = unsafe { region.add(layout.offset) };
+        Self {
+            list: FreeList::new(layout.count),
+            base,
+            stride: layout.stride,
+            bytes: layout.bytes,
+            low_water: layout.low_water,
+            waiters: Arc::new(Waiters::new()),
+            core: AtomicPtr::new(std::ptr::null_mut()),
+            reclaims: (0..layout.count).map(|_| Mutex::new(None)).collect(),
+        }
+    }
+
+    /// Takes a buffer of `len` bytes, at most [`bytes`](Self::bytes).
+    #[inline]
+    pub(super) fn take(&self, len: usize) -> Option<Slot> {
+        self.list.take().map(|number| self.slot(number, len))
+    }
+
+    /// The only handle to a slot that was just taken off the list.
+    #[inline]
+    pub(super) fn slot(&self, number: u32, len: usize) -> Slot {
+        debug_assert!(len <= self.bytes, "the class was chosen to fit");
+        // SAFETY: the list numbers as many slots as the layout has.
+        let start = unsafe { self.base.add(number as usize * self.stride) };
+        Slot { class: NonNull::from(self), start, len, capacity: self.bytes, number }
+    }
+
+    /// Gives a slot back.
+    ///
+    /// # Safety
+    ///
+    /// The caller was the last handle of the slot, and uses neither the slot
+    /// nor the class afterwards: the pool may be gone.
+    #[inline]
+    pub(super) unsafe fn give(class: NonNull<Self>, number: u32) {
+        // SAFETY: the pool lives while one of its slots is out.
+        let list = NonNull::from(unsafe { &(*class.as_ptr()).list });
+        // SAFETY: the caller holds the slot.
+        let given = unsafe { FreeList::give(list, number) };
+        if given.is_err() {
+            // SAFETY: as the caller promised; the slot was not given.
+            unsafe { Self::give_flagged(class, number) };
+        }
+    }
+
+    #[cold]
+    unsafe fn give_flagged(class: NonNull<Self>, number: u32) {
+        // SAFETY: the pool lives while one of its slots is out.
+        let this = unsafe { class.as_ref() };
+        let waiters = Arc::clone(&this.waiters);
+        let core = this.core();
+        let list = NonNull::from(&this.list);
+        // SAFETY: the caller holds the slot.
+        match unsafe { FreeList::give_flagged(list, number) } {
+            Given::Free => {}
+            Given::FreeAndAwaited => waiters.wake_all(),
+            // SAFETY: this slot's last handle says so once.
+            Given::Closed => unsafe { Core::came_home(core) },
+        }
+    }
+
+    /// Whether received data should rather be copied than stay.
+    pub(super) fn is_low(&self) -> bool {
+        self.list.available() < self.low_water
+    }
+
+    /// The pool it belongs to.
+    pub(super) fn core(&self) -> NonNull<Core> {
+        NonNull::new(self.core.load(Ordering::Relaxed)).expect("set before the pool is handed out")
+    }
+
+    /// Puts down, or takes away, what runs when a shared slot is free.
+    pub(super) fn swap_reclaim(&self, number: u32, reclaim: Option<Reclaim>) -> Option<Reclaim> {
+        let place = &self.reclaims[number as usize];
+        std::mem::replace(&mut *place.lock().unwrap_or_else(PoisonError::into_inner), reclaim)
+    }
+}
+
+// SAFETY: the pointer to the region's memory is only ever handed out slot by
+// slot, each to one holder at a time; the free list keeps that.
+unsafe impl Send for Class {}
+// SAFETY: as for `Send`; everything that changes is atomic or behind a lock.
+unsafe impl Sync for Class {}
+
+impl std::fmt::Debug for Reclaim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reclaim")
+    }
+}

@@ -1,0 +1,92 @@
+//! The two counts that decide who is last: the handles to a slot, and the slots
+//! of a closed pool that are still out.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::atomics::{Atomics, StdAtomics, Word};
+use super::fault::{Fault, planted};
+
+/// Counts the handle that a split makes. Only for the owner of the handle that
+/// is split: with a count of 1 it is alone, and no other can appear meanwhile.
+#[inline]
+pub(crate) fn count_split<W: Word>(handles: &W) {
+    if handles.load(Acquire) == 1 {
+        handles.store(2, Relaxed);
+    } else {
+        handles.fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts off the handle that a join ends. Only for the owner of both: with a
+/// count of 2 they are alone.
+#[inline]
+pub(crate) fn count_join<W: Word>(handles: &W) {
+    if handles.load(Acquire) == 2 {
+        handles.store(1, Relaxed);
+    } else {
+        handles.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Lets go of one handle, given the count of all; `Some` if it was the last,
+/// with the flag bits the count had. The count is then 1 again.
+#[inline]
+pub(crate) fn let_go<W: Word>(handles: &W) -> Option<u64> {
+    // The only handle there is: nobody can make another, so nothing is written.
+    // Acquire pairs with the release of those let go before.
+    if handles.load(Acquire) == 1 {
+        return Some(0);
+    }
+    let_go_counted(handles)
+}
+
+#[cold]
+fn let_go_counted<W: Word>(handles: &W) -> Option<u64> {
+    let before = if planted(Fault::LetGoTorn) {
+        let before = handles.load(Acquire);
+        handles.store(before - 1, Release);
+        before
+    } else if planted(Fault::LetGoRelaxed) {
+        handles.fetch_sub(1, Relaxed)
+    } else {
+        handles.fetch_sub(1, AcqRel)
+    };
+    if before & !RECLAIMED != 1 {
+        return None;
+    }
+    if !planted(Fault::CountNotRestored) {
+        handles.store(1, Relaxed);
+    }
+    Some(before & RECLAIMED)
+}
+
+/// Set in the count of the handles while the slot has a reclaim callback.
+pub(crate) const RECLAIMED: u64 = 1 << 63;
+
+/// The slots of a closed pool that are still on their way home.
+///
+/// The closer learns only list by list how many are out, while some of them
+/// come home. Until it has added the total the balance is below zero (modulo
+/// 2^64), so it reaches zero exactly once: when the last one is accounted for.
+#[derive(Debug)]
+pub(crate) struct Leaving<A: Atomics = StdAtomics> {
+    balance: A::Word,
+}
+
+impl<A: Atomics> Leaving<A> {
+    pub(crate) fn new() -> Self {
+        Self { balance: A::Word::new(0) }
+    }
+
+    /// All lists are closed with `out` slots out; `true` if all are home.
+    #[must_use = "whoever accounts for the last slot frees the pool"]
+    pub(crate) fn closed(&self, out: u64) -> bool {
+        self.balance.fetch_add(out, AcqRel).wrapping_add(out) == 0
+    }
+
+    /// A slot came home to a closed list; `true` if it was the last.
+    #[must_use = "whoever accounts for the last slot frees the pool"]
+    pub(crate) fn came_home(&self) -> bool {
+        self.balance.fetch_sub(1, AcqRel) == 1
+    }
+}

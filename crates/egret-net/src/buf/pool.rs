@@ -1,0 +1,262 @@
+//! Pools: where buffers come from and return to.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::buffer::Buf;
+use super::builder::{PoolBuilder, PoolError};
+use super::class::{Class, Core};
+use super::plain::Plain;
+use super::region::Region;
+use super::stats::PoolStats;
+use super::typed::Typed;
+use crate::rt::{self, Deadline};
+
+/// Buffers of one or several sizes, cut once from one [`Region`].
+///
+/// A take is served by the smallest class whose buffers are large enough, and
+/// by no other: what a program does with small buffers never uses up the large
+/// ones, so a class can be sized by counting who takes from it.
+///
+/// The handle is cheap to clone. Buffers may outlive it: the memory is unmapped
+/// when the last handle is dropped and the last buffer is home.
+///
+/// ```
+/// use egret_net::buf::{Pool, TakeError};
+///
+/// let pool = Pool::builder().class(256, 64).class(65536, 8).build()?;
+/// let small = pool.take(100)?;
+/// let large = pool.take(257)?;
+/// assert_eq!((small.capacity(), large.capacity()), (256, 65536));
+/// assert_eq!((pool.available(256), pool.available(65536)), (63, 7));
+/// assert!(matches!(pool.take(65537), Err(TakeError::TooLarge { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Pool {
+    core: NonNull<Core>,
+    /// Closes the pool with the last handle; a take does not touch it.
+    closer: Arc<Closer>,
+}
+
+#[derive(Debug)]
+struct Closer(NonNull<Core>);
+
+impl Pool {
+    /// A pool of `count` buffers of `bytes_each`.
+    ///
+    /// # Errors
+    ///
+    /// If the memory cannot be had; see [`PoolError`].
+    pub fn new(bytes_each: usize, count: usize) -> Result<Self, PoolError> {
+        Self::builder().class(bytes_each, count).build()
+    }
+
+    /// Starts a pool; it needs one [class](PoolBuilder::class) at least.
+    pub fn builder() -> PoolBuilder {
+        PoolBuilder::default()
+    }
+
+    pub(super) fn from_core(core: NonNull<Core>) -> Self {
+        Self { core, closer: Arc::new(Closer(core)) }
+    }
+
+    /// Takes a buffer of `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`TakeError::Exhausted`] if all buffers of the class that fits are out:
+    /// the normal course of things in a busy pool. [`TakeError::TooLarge`] if
+    /// no class fits.
+    #[inline]
+    pub fn take(&self, len: usize) -> Result<Buf, TakeError> {
+        let class = self.class(len).ok_or_else(|| self.too_large(len))?;
+        match class.take(len) {
+            Some(slot) => Ok(Buf::new(slot)),
+            None => Err(self.exhausted(class)),
+        }
+    }
+
+    /// Takes a buffer of `len` bytes, asleep until there is one.
+    ///
+    /// Buffers go to whoever comes first, not to whoever waited longest.
+    ///
+    /// # Errors
+    ///
+    /// [`TakeError::TimedOut`] if there was none by the deadline (`UntilDead`
+    /// never ends, for the one waited for is this process itself), or
+    /// [`TakeError::TooLarge`].
+    pub fn wait_take(&self, len: usize, deadline: Deadline) -> Result<Buf, TakeError> {
+        let class = self.class(len).ok_or_else(|| self.too_large(len))?;
+        match class.take(len) {
+            Some(slot) => Ok(Buf::new(slot)),
+            None => self.wait(class, len, deadline),
+        }
+    }
+
+    /// Takes a buffer of `count` elements of `T`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take`](Self::take).
+    ///
+    /// ```
+    /// # use egret_net::buf::Pool;
+    /// let mut row = Pool::new(4096, 2)?.take_typed::<f64>(512)?;
+    /// row.fill(1.5);
+    /// assert_eq!(row.iter().sum::<f64>(), 768.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn take_typed<T: Plain>(&self, count: usize) -> Result<Typed<T>, TakeError> {
+        const { assert!(align_of::<T>() <= SLOT_ALIGN, "slots are aligned to 64 bytes") };
+        const { assert!(size_of::<T>() > 0, "an element of a buffer has at least one byte") };
+        // A whole slot is aligned, and the length is whole: it fits.
+        self.take(count.saturating_mul(size_of::<T>())).map(Typed::new)
+    }
+
+    /// How many buffers for `len` bytes are free; while others take and return,
+    /// how many were a moment ago. 0 if no class fits.
+    #[must_use]
+    pub fn available(&self, len: usize) -> usize {
+        self.class(len).map_or(0, |class| class.list.available())
+    }
+
+    /// How many buffers for `len` bytes there are, free or not. 0 if no class
+    /// fits.
+    #[must_use]
+    pub fn capacity(&self, len: usize) -> usize {
+        self.class(len).map_or(0, |class| class.list.count())
+    }
+
+    /// The size of its largest buffers.
+    #[must_use]
+    pub fn largest(&self) -> usize {
+        self.core().classes.last().map_or(0, |class| class.bytes)
+    }
+
+    /// The memory all its buffers lie in.
+    #[must_use]
+    pub fn region(&self) -> &Region {
+        &self.core().region
+    }
+
+    /// What it counted so far.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        self.core().counters.read()
+    }
+
+    #[inline]
+    fn core(&self) -> &Core {
+        // SAFETY: freed only after the last handle has closed it.
+        unsafe { self.core.as_ref() }
+    }
+
+    #[inline]
+    fn class(&self, len: usize) -> Option<&Class> {
+        self.core().classes.iter().find(|class| class.bytes >= len)
+    }
+
+    #[cold]
+    fn wait(&self, class: &Class, len: usize, deadline: Deadline) -> Result<Buf, TakeError> {
+        self.core().counters.exhausted.add_one();
+        let (begun, until) = (rt::now(), deadline.until());
+        let number = class.waiters.wait_take(&class.list, until);
+        let buf = number.map(|number| Buf::new(class.slot(number, len)));
+        buf.ok_or_else(|| TakeError::TimedOut {
+            class: class.bytes,
+            count: class.list.count(),
+            waited: rt::now() - begun,
+        })
+    }
+
+    #[cold]
+    fn exhausted(&self, class: &Class) -> TakeError {
+        self.core().counters.exhausted.add_one();
+        TakeError::Exhausted { class: class.bytes, count: class.list.count() }
+    }
+
+    #[cold]
+    fn too_large(&self, asked: usize) -> TakeError {
+        TakeError::TooLarge { asked, largest: self.largest() }
+    }
+}
+
+// SAFETY: the core is `Sync`: everything in it that changes is atomic or locked.
+unsafe impl Send for Pool {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Pool {}
+// SAFETY: it only closes the core, once, from whichever thread is last.
+unsafe impl Send for Closer {}
+// SAFETY: through `&Closer` nothing can be done.
+unsafe impl Sync for Closer {}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        // SAFETY: all handles share this one, so it runs once, after the last.
+        unsafe { Core::close(self.0) };
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |class: &Class| (class.bytes, class.list.available(), class.list.count());
+        let classes: Vec<_> = self.core().classes.iter().map(of).collect();
+        f.debug_struct("Pool")
+            .field("classes (bytes, available, count)", &classes)
+            .field("handles", &Arc::strong_count(&self.closer))
+            .finish()
+    }
+}
+
+/// Why there is no buffer.
+///
+/// ```
+/// # use egret_net::buf::{Pool, TakeError};
+/// let pool = Pool::new(64, 1)?;
+/// let only = pool.take(1)?;
+/// assert!(matches!(pool.take(1), Err(TakeError::Exhausted { class: 64, count: 1 })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TakeError {
+    /// All buffers of the class that fits are out.
+    #[error(
+        "all {count} buffers of {class} bytes are out: return some, or build the pool with more"
+    )]
+    Exhausted {
+        /// The size of the class.
+        class: usize,
+        /// How many buffers the class has.
+        count: usize,
+    },
+    /// No class has buffers that large.
+    #[error("asked for {asked} bytes, and the pool's largest buffers have {largest}")]
+    TooLarge {
+        /// What was asked for.
+        asked: usize,
+        /// The size of the largest class.
+        largest: usize,
+    },
+    /// All buffers of the class that fits stayed out until the deadline.
+    #[error(
+        "waited {waited:?} for one of {count} buffers of {class} bytes and none came back: return \
+         some, or build the pool with more"
+    )]
+    TimedOut {
+        /// The size of the class.
+        class: usize,
+        /// How many buffers the class has.
+        count: usize,
+        /// How long the call waited.
+        waited: Duration,
+    },
+}
+
+/// What every slot is aligned to, at least.
+pub(super) const SLOT_ALIGN: usize = 64;

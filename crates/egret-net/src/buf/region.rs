@@ -1,0 +1,216 @@
+//! Memory mapped once, out of which pools are cut.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::mm;
+
+use super::mapping::{self, Kind};
+use super::region_error::RegionError;
+
+/// A piece of memory, mapped once and unmapped when the last handle to it and
+/// the last buffer in it are gone.
+///
+/// The handle is cheap to clone. The kernel hands the memory over zeroed, so
+/// every byte is initialised from the start. Nothing can be read or written
+/// through a region: memory is reached through the buffers of a
+/// [`Pool`](super::Pool), each of which has one owner.
+///
+/// ```
+/// use egret_net::buf::Region;
+///
+/// let region = Region::builder(10_000).map()?;
+/// assert_eq!(region.len() % 4096, 0, "whole pages");
+/// assert!(!region.is_pinned());
+/// let pinned = region.pin()?;
+/// assert!(region.is_pinned());
+/// drop(pinned);
+/// assert!(!region.is_pinned());
+/// # Ok::<(), egret_net::buf::RegionError>(())
+/// ```
+#[derive(Clone)]
+pub struct Region(Arc<Mapping>);
+
+/// What a region is to be made of; see [`Region::builder`].
+///
+/// ```
+/// use egret_net::buf::Region;
+///
+/// // To be mapped by other processes too, through its file descriptor.
+/// let region = Region::builder(1 << 20).shareable().map()?;
+/// assert!(region.fd().is_some());
+/// # Ok::<(), egret_net::buf::RegionError>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `map`"]
+pub struct RegionBuilder {
+    bytes: usize,
+    kind: Kind,
+    locked: bool,
+}
+
+/// Keeps a region in physical memory until it is dropped; made by
+/// [`Region::pin`]. Pins are counted.
+///
+/// ```
+/// # use egret_net::buf::Region;
+/// let region = Region::builder(4096).map()?;
+/// let (first, second) = (region.pin()?, region.pin()?);
+/// drop(first);
+/// assert!(region.is_pinned());
+/// drop(second);
+/// assert!(!region.is_pinned());
+/// # Ok::<(), egret_net::buf::RegionError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the region is unpinned when this is dropped"]
+pub struct Pinned(Region);
+
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    fd: Option<OwnedFd>,
+    /// How many pins there are; `.locked()` is one that never goes.
+    pins: Mutex<usize>,
+}
+
+impl Region {
+    /// Starts a region of at least `bytes` bytes, rounded up to whole pages.
+    pub fn builder(bytes: usize) -> RegionBuilder {
+        RegionBuilder { bytes, kind: Kind::default(), locked: false }
+    }
+
+    /// Its size in bytes: whole pages.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Never: a region has at least one page.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The file behind a [shareable](RegionBuilder::shareable) region, sealed
+    /// against growing and shrinking. Whoever hands it to another process first
+    /// seals it against future writes too, or trusts that process like itself:
+    /// buffers are Rust memory.
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Keeps the region in physical memory while the answer lives. The first
+    /// pin locks the pages, the last one dropped unlocks them.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError::LockLimit`] if the process may not lock that much.
+    pub fn pin(&self) -> Result<Pinned, RegionError> {
+        let mut pins = self.0.pins();
+        if *pins == 0 {
+            mapping::lock(self.0.base, self.0.len)?;
+        }
+        *pins += 1;
+        Ok(Pinned(self.clone()))
+    }
+
+    /// Whether the region is kept in physical memory now.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        *self.0.pins() > 0
+    }
+
+    /// Its first byte, valid for reads and writes of [`len`](Self::len) bytes
+    /// while any handle lives.
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.0.base
+    }
+
+    #[cfg(test)]
+    pub(super) fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+}
+
+impl RegionBuilder {
+    /// Asks for pages of 2 MiB out of the machine's reserve
+    /// (`vm.nr_hugepages`): fewer address translations to miss.
+    pub fn huge_pages(mut self) -> Self {
+        self.kind.huge = true;
+        self
+    }
+
+    /// Keeps the region in physical memory all its life.
+    pub fn locked(mut self) -> Self {
+        self.locked = true;
+        self
+    }
+
+    /// Puts the region into a memory file that other processes can map.
+    pub fn shareable(mut self) -> Self {
+        self.kind.shareable = true;
+        self
+    }
+
+    /// Maps the region.
+    ///
+    /// # Errors
+    ///
+    /// Each names the limit that was met and the setting that raises it; see
+    /// [`RegionError`].
+    pub fn map(self) -> Result<Region, RegionError> {
+        let (base, len, fd) = self.kind.map(self.bytes)?;
+        let mapping = Mapping { base, len, fd, pins: Mutex::new(0) };
+        if self.locked {
+            mapping::lock(base, len)?;
+            *mapping.pins() = 1;
+        }
+        Ok(Region(Arc::new(mapping)))
+    }
+}
+
+impl Mapping {
+    fn pins(&self) -> MutexGuard<'_, usize> {
+        self.pins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the pages are this mapping's own, and it is unmapped by its
+        // last owner: buffers keep their pool, and the pool its region, alive.
+        let unmapped = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "the pages were mapped by this mapping");
+    }
+}
+
+// SAFETY: `Mapping` only names the memory; who may touch which byte of it is
+// decided by the free lists, which hand out each slot once.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`; the count of pins is behind its lock.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let mapping = &self.0.0;
+        let mut pins = mapping.pins();
+        *pins -= 1;
+        if *pins == 0 {
+            mapping::unlock(mapping.base, mapping.len);
+        }
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("len", &self.len())
+            .field("shareable", &self.fd().is_some())
+            .field("pinned", &self.is_pinned())
+            .finish()
+    }
+}

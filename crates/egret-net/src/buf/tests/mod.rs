@@ -1,0 +1,10 @@
+//! What holds for buffers whatever happens to them, and that the checks for it
+//! can fail.
+
+mod entry;
+mod model;
+mod planted;
+mod pool;
+mod protocol;
+mod region;
+mod states;

@@ -1,0 +1,297 @@
+//! Every interleaving of the lock-free part, by the model checker.
+//!
+//! A slot has a cell that its holder writes, so the checker notices two holders
+//! at once, and a holder that does not see what the one before it did.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{self, Relaxed};
+
+use loom::cell::UnsafeCell;
+use loom::thread;
+
+use crate::buf::atomics::{Atomics, Lock, word};
+use crate::buf::counts::{Leaving, count_join, count_split, let_go};
+use crate::buf::free_list::{FreeList, Given};
+use crate::buf::waiters::Waiters;
+use crate::rt::Instant;
+
+#[test]
+fn a_slot_has_one_holder() {
+    check(one_holder);
+}
+
+pub(super) fn one_holder() {
+    let slots = Slots::new(2);
+    let other = slots.spawn(|slots| {
+        slots.give(slots.take().expect("two slots for two"));
+        slots.take().expect("two slots for two")
+    });
+    let mine = slots.take().expect("two slots for two");
+    slots.write(mine);
+    let theirs = other.join().unwrap();
+    assert_ne!(mine, theirs);
+    assert_eq!(slots.list.available(), 0);
+}
+
+#[test]
+fn a_head_that_came_back_is_not_the_same() {
+    check(head_came_back);
+}
+
+pub(super) fn head_came_back() {
+    let slots = Slots::new(3);
+    let other = slots.spawn(|slots| {
+        let (first, second) = (slots.take().unwrap(), slots.take().unwrap());
+        slots.give(first);
+        second
+    });
+    let mine = slots.take().unwrap();
+    let theirs = other.join().unwrap();
+    let mut all: Vec<u32> = std::iter::from_fn(|| slots.take()).collect();
+    all.extend([mine, theirs]);
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2]);
+}
+
+#[test]
+fn gives_at_once_lose_nothing() {
+    check(gives_at_once);
+}
+
+pub(super) fn gives_at_once() {
+    let slots = Slots::new(3);
+    let (a, b) = (slots.take().unwrap(), slots.take().unwrap());
+    let other = slots.spawn(move |slots| slots.give(b));
+    slots.give(a);
+    let taken = slots.take().unwrap();
+    other.join().unwrap();
+    assert_eq!(slots.list.available(), 2);
+    slots.give(taken);
+    assert_eq!(slots.list.available(), 3);
+    assert_eq!(std::iter::from_fn(|| slots.take()).count(), 3);
+}
+
+#[test]
+fn a_waiter_is_woken() {
+    check(waiter_woken);
+}
+
+pub(super) fn waiter_woken() {
+    let slots = Slots::new(1);
+    let slot = slots.take().unwrap();
+    let waiter = slots.spawn(|slots| slots.wait_take());
+    slots.give(slot);
+    assert_eq!(waiter.join().unwrap(), slot);
+}
+
+#[test]
+fn several_waiters_get_their_turn() {
+    check(|| {
+        let slots = Slots::new(1);
+        let slot = slots.take().unwrap();
+        let turn = |slots: &Slots| slots.give(slots.wait_take());
+        let waiters = [slots.spawn(turn), slots.spawn(turn)];
+        slots.give(slot);
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+        assert_eq!(slots.list.available(), 1);
+    });
+}
+
+#[test]
+fn the_last_reader_sees_all_readers_gone() {
+    check(last_reader);
+}
+
+pub(super) fn last_reader() {
+    let slots = Slots::new(1);
+    let slot = slots.take().unwrap();
+    slots.list.handles(slot).fetch_add(1, Relaxed);
+    let other = slots.spawn(move |slots| slots.stop_reading(slot));
+    slots.stop_reading(slot);
+    other.join().unwrap();
+    assert_eq!(slots.list.available(), 1, "somebody was last");
+    assert_eq!(slots.list.handles(slot).load(Relaxed), 1);
+}
+
+#[test]
+fn parts_can_be_split_and_joined_on_two_threads() {
+    check(|| {
+        let slots = Slots::new(1);
+        let slot = slots.take().unwrap();
+        count_split(slots.list.handles(slot));
+        let other = slots.spawn(move |slots| {
+            count_split(slots.list.handles(slot));
+            count_join(slots.list.handles(slot));
+            slots.stop_reading(slot);
+        });
+        count_split(slots.list.handles(slot));
+        slots.stop_reading(slot);
+        slots.stop_reading(slot);
+        other.join().unwrap();
+        assert_eq!(slots.list.available(), 1);
+        assert_eq!(slots.list.handles(slot).load(Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_closed_pool_is_freed_once_by_the_last() {
+    check(closed_pool);
+}
+
+pub(super) fn closed_pool() {
+    let slots = Slots::new(2);
+    let (a, b) = (slots.take().unwrap(), slots.take().unwrap());
+    let other = slots.spawn(move |slots| slots.give(a));
+    slots.close();
+    slots.give(b);
+    other.join().unwrap();
+    slots.freed.with(|freed| {
+        // SAFETY: the checker sees to it that nobody writes it now.
+        let freed = unsafe { *freed };
+        assert!(freed, "all are home and nobody freed it");
+    });
+}
+
+#[test]
+fn a_pool_closed_after_a_return_waits_for_nobody() {
+    check(|| {
+        let slots = Slots::new(2);
+        let slot = slots.take().unwrap();
+        let other = slots.spawn(move |slots| slots.give(slot));
+        slots.close();
+        other.join().unwrap();
+        assert_eq!(slots.list.take(), None, "closed");
+    });
+}
+
+/// A pool without its memory: the lists and cells of one class.
+pub(super) struct Slots {
+    list: FreeList<LoomAtomics>,
+    waiters: Waiters<LoomAtomics>,
+    leaving: Leaving<LoomAtomics>,
+    cells: Vec<UnsafeCell<u32>>,
+    freed: UnsafeCell<bool>,
+}
+
+impl Slots {
+    /// Leaked: the checker cannot end a run in mid-air, as it does when all
+    /// threads wait for ever, if things are dropped on the way out.
+    fn new(count: u32) -> &'static Self {
+        Box::leak(Box::new(Self {
+            list: FreeList::new(count),
+            waiters: Waiters::new(),
+            leaving: Leaving::new(),
+            cells: (0..count).map(UnsafeCell::new).collect(),
+            freed: UnsafeCell::new(false),
+        }))
+    }
+
+    fn spawn<T: 'static>(
+        &'static self,
+        body: impl FnOnce(&Self) -> T + 'static,
+    ) -> thread::JoinHandle<T> {
+        thread::spawn(move || body(self))
+    }
+
+    fn take(&self) -> Option<u32> {
+        self.list.take().inspect(|&slot| self.write(slot))
+    }
+
+    fn wait_take(&self) -> u32 {
+        let slot = self.waiters.wait_take(&self.list, None).expect("no deadline");
+        self.write(slot);
+        slot
+    }
+
+    /// As `Class::give`, which it stands for.
+    fn give(&self, slot: u32) {
+        self.write(slot);
+        self.alive();
+        let list = NonNull::from(&self.list);
+        // SAFETY: the list lives as long as the model.
+        if unsafe { FreeList::give(list, slot) }.is_ok() {
+            return;
+        }
+        // SAFETY: the list lives as long as the model.
+        match unsafe { FreeList::give_flagged(list, slot) } {
+            Given::Free => {}
+            Given::FreeAndAwaited => self.waiters.wake_all(),
+            Given::Closed => self.free_if(self.leaving.came_home()),
+        }
+    }
+
+    /// As `Core::close`.
+    fn close(&self) {
+        self.alive();
+        let out = self.list.close();
+        self.free_if(self.leaving.closed(out as u64));
+    }
+
+    fn stop_reading(&self, slot: u32) {
+        // SAFETY: the checker sees to it that nobody writes meanwhile.
+        self.cells[slot as usize].with(|cell| assert_eq!(unsafe { *cell }, slot));
+        if let_go(self.list.handles(slot)).is_some() {
+            self.give(slot);
+        }
+    }
+
+    fn write(&self, slot: u32) {
+        // SAFETY: the checker sees to it that nobody else has it meanwhile.
+        self.cells[slot as usize].with_mut(|cell| unsafe { *cell = slot });
+    }
+
+    fn alive(&self) {
+        // SAFETY: the checker sees to it that nobody frees meanwhile.
+        self.freed.with(|freed| assert!(!unsafe { *freed }, "used after it was freed"));
+    }
+
+    fn free_if(&self, last: bool) {
+        if last {
+            self.alive();
+            // SAFETY: the checker sees to it that nobody uses it meanwhile.
+            self.freed.with_mut(|freed| unsafe { *freed = true });
+        }
+    }
+}
+
+/// Tries all interleavings of `body` with at most three preemptions.
+pub(super) fn check(body: fn()) {
+    let mut checker = loom::model::Builder::new();
+    checker.preemption_bound = Some(3);
+    checker.check(body);
+}
+
+#[derive(Debug)]
+pub(super) struct LoomAtomics;
+
+impl Atomics for LoomAtomics {
+    type Word = loom::sync::atomic::AtomicU64;
+    type Lock<T: Send> = loom::sync::Mutex<T>;
+    type Thread = thread::Thread;
+
+    fn current() -> thread::Thread {
+        thread::current()
+    }
+
+    fn park(_until: Option<Instant>) {
+        thread::park();
+    }
+
+    fn unpark(thread: &thread::Thread) {
+        thread.unpark();
+    }
+}
+
+impl<T: Send> Lock<T> for loom::sync::Mutex<T> {
+    fn new(value: T) -> Self {
+        Self::new(value)
+    }
+
+    fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        body(&mut self.lock().unwrap())
+    }
+}
+
+word!(loom::sync::atomic::AtomicU64);

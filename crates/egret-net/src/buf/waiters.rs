@@ -1,0 +1,91 @@
+//! Threads that wait for a slot to come home.
+
+use super::atomics::{Atomics, Lock, StdAtomics};
+use super::fault::{Fault, planted};
+use super::free_list::FreeList;
+use crate::rt::{self, Instant};
+
+/// Who waits for a slot of one class.
+///
+/// A waiter stands in the queue *before* it raises the list's waiting bit, and
+/// a giver that cleared the bit empties the queue *after* that, so whoever is in
+/// the queue when it sleeps is woken. All are woken: one slot came home, those
+/// who do not get it raise the bit again.
+pub(crate) struct Waiters<A: Atomics = StdAtomics> {
+    queue: A::Lock<Queue<A::Thread>>,
+}
+
+struct Queue<T> {
+    next_ticket: u64,
+    sleepers: Vec<(u64, T)>,
+}
+
+impl<A: Atomics> Waiters<A> {
+    pub(crate) fn new() -> Self {
+        Self { queue: A::Lock::new(Queue { next_ticket: 0, sleepers: Vec::new() }) }
+    }
+
+    /// Takes a slot of `list`, asleep until there is one; `None` if there was
+    /// none by `until`.
+    #[cold]
+    pub(crate) fn wait_take(&self, list: &FreeList<A>, until: Option<Instant>) -> Option<u32> {
+        let ticket = self.queue.with(|queue| {
+            queue.next_ticket += 1;
+            queue.next_ticket
+        });
+        loop {
+            if let Some(slot) = list.take() {
+                self.leave(ticket);
+                return Some(slot);
+            }
+            if until.is_some_and(|until| rt::now() >= until) {
+                self.leave(ticket);
+                return None;
+            }
+            if self.enqueue_and_raise(ticket, list) {
+                A::park(until);
+            }
+        }
+    }
+
+    /// Wakes everyone; owed by whoever cleared the waiting bit.
+    #[cold]
+    pub(crate) fn wake_all(&self) {
+        if planted(Fault::WakeForgotten) {
+            return;
+        }
+        let sleepers = self.queue.with(|queue| std::mem::take(&mut queue.sleepers));
+        for (_, thread) in &sleepers {
+            A::unpark(thread);
+        }
+    }
+
+    fn enqueue_and_raise(&self, ticket: u64, list: &FreeList<A>) -> bool {
+        if planted(Fault::RaiseBeforeQueue) {
+            let raised = list.raise_waiting();
+            self.enqueue(ticket);
+            return raised;
+        }
+        self.enqueue(ticket);
+        list.raise_waiting()
+    }
+
+    fn enqueue(&self, ticket: u64) {
+        self.queue.with(|queue| {
+            if !queue.sleepers.iter().any(|(other, _)| *other == ticket) {
+                queue.sleepers.push((ticket, A::current()));
+            }
+        });
+    }
+
+    fn leave(&self, ticket: u64) {
+        self.queue.with(|queue| queue.sleepers.retain(|(other, _)| *other != ticket));
+    }
+}
+
+impl<A: Atomics> std::fmt::Debug for Waiters<A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let waiting = self.queue.with(|queue| queue.sleepers.len());
+        f.debug_struct("Waiters").field("waiting", &waiting).finish()
+    }
+}
