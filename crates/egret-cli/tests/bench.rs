@@ -54,6 +54,27 @@ fn limits_report_every_field_of_the_contract() {
 }
 
 #[test]
+fn pool_holds_every_operation_against_the_allocator() {
+    let lines = lines(&["bench", "pool", "--quick", "--json"]);
+    for line in &lines {
+        assert_eq!(line["bench"], "pool");
+        let ratio = figure(line, "p50_ns") / figure(line, "limit_ns");
+        assert!((figure(line, "ratio") - ratio).abs() <= 0.01 * ratio + 0.001, "{line}");
+        figure(line, "spread");
+        let limit = match line["op"].as_str().unwrap() {
+            "take" => "malloc",
+            "return" => "free",
+            _ => "malloc+free",
+        };
+        assert_eq!(line["limit"], limit);
+    }
+    let of = |op: &str| lines.iter().filter(|line| line["op"] == op).count();
+    let ops = ["take", "return", "take+return", "typed view", "share+reclaim", "is_resident"];
+    assert_eq!(ops.map(of), [4; 6]);
+    assert_eq!((of("evacuate"), lines.len()), (4, 28));
+}
+
+#[test]
 fn sizes_and_filters_choose_the_lines() {
     let args = ["bench", "limits", "--quick", "--json", "--reps", "1", "--sizes", "8,2K"];
     let shm = lines(&[&args[..], &["--fabric", "shm", "--wait", "spin"]].concat());
@@ -170,4 +191,4 @@ fn state(process: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-const BENCHES: [&str; 1] = ["limits"];
+const BENCHES: [&str; 2] = ["limits", "pool"];

@@ -13,6 +13,7 @@ mod limits;
 mod machine;
 mod measure;
 mod peer;
+mod pool;
 mod probe;
 mod progress;
 mod report;
@@ -44,6 +45,7 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "Examples:
   egret bench limits                      what this machine can do
   egret bench limits --fabric shm --sizes 4,1K,64K
+  egret bench pool                        what a buffer costs beside malloc
   egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -51,18 +53,21 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Debug, Subcommand)]
 enum Name {
     Limits(limits::Args),
+    Pool(pool::Args),
 }
 
 impl Name {
     fn common(&self) -> &Common {
         match self {
             Self::Limits(args) => &args.common,
+            Self::Pool(args) => &args.common,
         }
     }
 
     fn suite(&self) -> Result<Suite> {
         match self {
             Self::Limits(args) => limits::suite(args),
+            Self::Pool(args) => pool::suite(args),
         }
     }
 }

@@ -96,6 +96,7 @@ pub(crate) struct Column {
 
 impl Column {
     pub(crate) const LIMIT: Self = Self::new("Limit", 14, |line| line.limit.to_owned());
+    pub(crate) const OP: Self = Self::new("Op", 15, |line| line.op.unwrap_or_default().to_owned());
     pub(crate) const WAIT: Self =
         Self::new("Wait", 7, |line| line.wait.unwrap_or_default().to_owned());
     pub(crate) const SIZE: Self = Self::new("Size", 9, |line| line.bytes.to_string());
@@ -103,6 +104,8 @@ impl Column {
     pub(crate) const P99: Self = Self::new("p99 ns", 13, |line| figure(line.subject.p99_ns));
     pub(crate) const MB_S: Self = Self::new("MB/s", 11, |line| figure(line.subject.mb_s));
     pub(crate) const MSG_S: Self = Self::new("msg/s", 13, |line| figure(line.subject.msg_s));
+    pub(crate) const LIMIT_NS: Self = Self::new("limit ns", 11, |line| figure(line.limit_ns));
+    pub(crate) const RATIO: Self = Self::new("Ratio", 8, |line| figure(line.ratio));
     pub(crate) const SPREAD: Self = Self::new("Spread", 8, |line| {
         let flag = if line.noisy { '!' } else { ' ' };
         format!("{:.2}{flag}", line.spread.unwrap_or_default())
