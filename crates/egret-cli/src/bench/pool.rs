@@ -18,9 +18,9 @@ use super::report::{Column, Line};
 /// What a buffer of a pool costs, beside malloc and free.
 ///
 /// A thousand buffers are taken in one loop and returned in another ("take",
-/// "return"), or each at once ("take+return"). A "typed view" is given and
-/// taken away; "share+reclaim" ends with the return; "evacuate" copies to the
-/// heap.
+/// "return"), or each at once ("take+return"). A "typed view" is given to each
+/// of a thousand; "share+reclaim" ends with the return; "evacuate" copies to
+/// the heap and returns.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -154,13 +154,12 @@ impl Buffers {
         })
     }
 
-    /// A view and back, again and again.
     fn view(&self, count: usize) -> Duration {
-        let mut buf = self.one();
-        timed(move || {
-            for _ in 0..count {
-                buf = black_box(typed(black_box(buf))).into_buf();
-            }
+        let (_, mut bufs) = self.take(count);
+        let mut views = Vec::with_capacity(count);
+        timed(|| {
+            views.extend(black_box(&mut bufs).drain(..).map(typed));
+            black_box(&mut views);
         })
     }
 
