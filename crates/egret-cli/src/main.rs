@@ -1,14 +1,29 @@
 //! The `egret` command.
 #![forbid(unsafe_code)]
 
-use clap::Parser;
+mod bench;
+
+use clap::{Parser, Subcommand};
 
 /// Safe, zero-copy cluster communication for Rust.
 #[derive(Debug, Parser)]
 #[command(name = "egret", version, arg_required_else_help = true)]
-struct Cli {}
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Bench(bench::Args),
+    /// The second process of a benchmark.
+    #[command(hide = true)]
+    BenchPeer(bench::PeerArgs),
+}
 
 fn main() -> anyhow::Result<()> {
-    let Cli {} = Cli::parse();
-    Ok(())
+    match Cli::parse().command {
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchPeer(args) => bench::serve(&args),
+    }
 }

@@ -2,6 +2,8 @@
 
 pub mod buf;
 pub mod fabric;
+#[cfg(feature = "limits")]
+pub mod limit;
 pub mod rt;
 pub mod vi;
 

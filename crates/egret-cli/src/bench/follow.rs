@@ -1,0 +1,82 @@
+//! The second process itself.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Result};
+use egret::net::limit::{End, Limit};
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::channel::Channel;
+use super::machine;
+use super::peer::{Opening, Order, PATIENCE, Reply};
+
+/// How `egret bench` starts its second process.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PeerArgs {
+    /// The core to stay on
+    #[arg(long)]
+    core: Option<usize>,
+}
+
+/// Does what it is told until the first process is gone.
+pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
+    // A first process that is killed while this one spins takes it along. If it died before
+    // this call, the channel is closed and the loop below ends at once.
+    set_parent_process_death_signal(Some(Signal::KILL)).context("tying the processes together")?;
+    if let Some(core) = args.core {
+        machine::pin(core)?;
+    }
+    let channel = Channel::inherited()?;
+    let mut stations = Stations::default();
+    let strange = "bench-peer is started by `egret bench`, not by hand";
+    while let Some((order, fds)) = channel.receive().context(strange)? {
+        match stations.obey(order, fds) {
+            Ok(false) => {}
+            Ok(true) => channel.send(&Reply::Done, &[])?,
+            Err(error) => channel.send(&Reply::Failed(format!("{error:#}")), &[])?,
+        }
+    }
+    Ok(())
+}
+
+/// The follower's half of what is measured.
+trait Follower {
+    fn follow(&mut self, rounds: u64) -> Result<()>;
+}
+
+impl Follower for End {
+    fn follow(&mut self, rounds: u64) -> Result<()> {
+        Ok(Self::follow(self, rounds, PATIENCE)?)
+    }
+}
+
+/// Everything that is open, by number.
+#[derive(Default)]
+struct Stations(BTreeMap<u32, Box<dyn Follower>>);
+
+impl Stations {
+    /// Whether the order is one to be answered.
+    fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<bool> {
+        match order {
+            Order::Open { station, opening } => {
+                self.0.insert(station, follower(opening, fds)?);
+            }
+            Order::Run { station, rounds } => {
+                let follower = self.0.get_mut(&station).context("nothing is open there")?;
+                follower.follow(rounds)?;
+            }
+            Order::Close { station } => {
+                self.0.remove(&station);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
+    Ok(match opening {
+        Opening::Limit { key, bytes } => Box::new(key.parse::<Limit>()?.join(bytes, fds)?),
+    })
+}

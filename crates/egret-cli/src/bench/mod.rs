@@ -1,0 +1,111 @@
+//! `egret bench`: how fast egret is, and how fast it could be.
+//!
+//! A benchmark is one file that turns its arguments into a [`Suite`]: a list of
+//! [cases](measure::Case), each a thing to measure with the limit to hold it
+//! against. The rest is here once: [`measure`] repeats, interleaves and takes
+//! medians, [`report`] prints, [`peer`] starts the second process and
+//! [`follow`] is what it does, [`machine`] pins both.
+
+mod args;
+mod channel;
+mod follow;
+mod limits;
+mod machine;
+mod measure;
+mod peer;
+mod pool;
+mod probe;
+mod progress;
+mod report;
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use args::Common;
+pub(crate) use follow::{PeerArgs, serve};
+use measure::{Case, Plan};
+use progress::Progress;
+use report::Column;
+
+/// Measure egret beside the limits of this machine.
+///
+/// Every benchmark measures the least its work can cost (the limit) in turn
+/// with egret itself and prints the ratio of the two: 1.00 is the limit,
+/// smaller is better. A line whose limit moved by more than 15 % between
+/// repetitions ends in "!": the machine was not quiet, measure again.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true, after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    name: Name,
+}
+
+const EXAMPLES: &str = "Examples:
+  egret bench limits                      what this machine can do
+  egret bench limits --fabric shm --sizes 4,1K,64K
+  egret bench pool                        what a buffer costs beside malloc
+  egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(Debug, Subcommand)]
+enum Name {
+    Limits(limits::Args),
+    Pool(pool::Args),
+}
+
+impl Name {
+    fn common(&self) -> &Common {
+        match self {
+            Self::Limits(args) => &args.common,
+            Self::Pool(args) => &args.common,
+        }
+    }
+
+    fn suite(&self) -> Result<Suite> {
+        match self {
+            Self::Limits(args) => limits::suite(args),
+            Self::Pool(args) => pool::suite(args),
+        }
+    }
+}
+
+/// What a benchmark is made of.
+pub(crate) struct Suite {
+    /// Its name on the command line and in every line of its report.
+    name: &'static str,
+    /// What its report shows when people read it.
+    columns: &'static [Column],
+    /// What it measures; a case is made when its turn comes.
+    cases: Box<dyn ExactSizeIterator<Item = Result<Case>>>,
+}
+
+/// Runs the benchmark that `args` name and prints its report.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let common = args.name.common();
+    // Before the suite pins this process to one of the cores.
+    let facts = machine::facts();
+    let suite = args.name.suite()?;
+    let plan = Plan::new(common);
+    let mut out = std::io::stdout().lock();
+    if !common.json {
+        writeln!(
+            out,
+            "# egret {VERSION} bench {}: {facts}, {} repetitions",
+            suite.name, plan.reps
+        )?;
+        writeln!(out, "{}", report::titles(suite.columns))?;
+    }
+    let progress = Progress::new(suite.cases.len() as u64 * u64::from(plan.reps));
+    for case in suite.cases {
+        let line = case?.measure(&plan, &progress)?;
+        let text = match common.json {
+            true => serde_json::to_string(&line)?,
+            false => report::row(suite.columns, &line),
+        };
+        progress.aside(|| writeln!(out, "{text}").and_then(|()| out.flush()))?;
+    }
+    Ok(())
+}

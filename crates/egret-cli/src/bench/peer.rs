@@ -1,0 +1,124 @@
+//! The second process, seen from the first.
+
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::channel::Channel;
+use super::machine::{self, Cores};
+
+/// A process started from this executable, which follows where this one leads.
+///
+/// It dies with its owner: by the drop of this value, and if the whole process
+/// is killed by the signal that the follower asked the kernel for.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    child: Child,
+    channel: Channel,
+    stations: Cell<u32>,
+}
+
+/// What the follower is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Get ready for runs under this number.
+    Open { station: u32, opening: Opening },
+    /// Follow this many rounds.
+    Run { station: u32, rounds: u64 },
+    /// Forget this number.
+    Close { station: u32 },
+}
+
+/// What the follower is to take part in.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Opening {
+    /// A limit, by its key; its descriptors come along.
+    Limit { key: String, bytes: usize },
+}
+
+/// What the follower says to an order, except to `Close`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    Done,
+    Failed(String),
+}
+
+/// Something the follower is ready for.
+#[derive(Debug)]
+pub(crate) struct Station {
+    peer: Rc<Peer>,
+    number: u32,
+}
+
+impl Peer {
+    /// Starts the follower, and pins it and this process if there are cores
+    /// for both.
+    pub(crate) fn start() -> Result<Self> {
+        let (channel, theirs) = Channel::pair(2 * PATIENCE)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("bench-peer").stdin(theirs).stdout(Stdio::null());
+        match Cores::choose()? {
+            Some(cores) => {
+                machine::pin(cores.leader)?;
+                command.arg("--core").arg(cores.follower.to_string());
+            }
+            None => machine::warn("one core for two processes; the figures mean little"),
+        }
+        let child = command.spawn().context("starting the second process")?;
+        Ok(Self { child, channel, stations: Cell::new(0) })
+    }
+
+    /// Makes the follower ready for `opening`.
+    pub(crate) fn open(self: &Rc<Self>, opening: Opening, fds: &[OwnedFd]) -> Result<Station> {
+        let number = self.stations.get();
+        self.stations.set(number + 1);
+        self.channel.send(&Order::Open { station: number, opening }, fds)?;
+        self.settled()?;
+        Ok(Station { peer: Rc::clone(self), number })
+    }
+
+    /// Waits until the follower has done what it was told.
+    fn settled(&self) -> Result<()> {
+        match self.channel.receive().context("waiting for the second process")? {
+            Some((Reply::Done, _)) => Ok(()),
+            Some((Reply::Failed(why), _)) => bail!("the second process failed: {why}"),
+            None => bail!("the second process died"),
+        }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Station {
+    /// Lets the follower follow `rounds` rounds while `lead` leads them.
+    pub(crate) fn run<T, E>(&self, rounds: u64, lead: impl FnOnce() -> Result<T, E>) -> Result<T>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        self.peer.channel.send(&Order::Run { station: self.number, rounds }, &[])?;
+        let led = lead();
+        // If both sides failed, the follower's reason is the cause more often than not.
+        self.peer.settled()?;
+        Ok(led?)
+    }
+}
+
+impl Drop for Station {
+    fn drop(&mut self) {
+        // A follower that is gone has forgotten it already.
+        let _ = self.peer.channel.send(&Order::Close { station: self.number }, &[]);
+    }
+}
+
+/// How long either side follows or leads one run before it gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

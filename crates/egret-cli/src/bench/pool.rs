@@ -1,0 +1,229 @@
+//! `egret bench pool`: what a buffer costs beside one from the allocator.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use anyhow::Result;
+use egret::net::buf::{Buf, Held, Pool, Typed};
+use egret::net::limit::Heap;
+use egret::net::rt;
+
+use super::Suite;
+use super::args::Common;
+use super::machine::{self, Cores};
+use super::measure::{Case, Probe, Unit};
+use super::probe::Batches;
+use super::report::{Column, Line};
+
+/// What a buffer of a pool costs, beside malloc and free.
+///
+/// A thousand buffers are taken in one loop and returned in another ("take",
+/// "return"), or each at once ("take+return"). A "typed view" is given to each
+/// of a thousand; "share+reclaim" ends with the return; "evacuate" copies to
+/// the heap and returns.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Op {
+    Take,
+    Return,
+    TakeReturn,
+    TypedView,
+    ShareReclaim,
+    IsResident,
+    Evacuate,
+}
+
+pub(crate) fn suite(args: &Args) -> Result<Suite> {
+    if let Some(cores) = Cores::choose()? {
+        machine::pin(cores.leader)?;
+    }
+    let sizes = args.common.sizes_or(&SIZES);
+    let plan: Vec<(Op, usize)> =
+        OPS.into_iter().flat_map(|op| sizes.iter().map(move |&bytes| (op, bytes))).collect();
+    let cases = plan.into_iter().map(|(op, bytes)| case(op, bytes));
+    Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
+}
+
+fn case(op: Op, bytes: usize) -> Result<Case> {
+    let count = (BATCH_BYTES / bytes).clamp(1, BATCH);
+    // Whole elements for the typed view, and a mark that `hold` never reaches.
+    let each = bytes.next_multiple_of(size_of::<f64>());
+    let pool = Pool::builder().class(each, count).low_water(0).build()?;
+    let (limit, least) = least(op, bytes, count);
+    let line = Line { bench: NAME, op: Some(op.name()), bytes, limit, ..Line::default() };
+    Ok(Case {
+        line,
+        unit: Unit::Nanos,
+        subject: subject(op, pool, each, count),
+        limit: Some(least),
+    })
+}
+
+impl Op {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Take => "take",
+            Self::Return => "return",
+            Self::TakeReturn => "take+return",
+            Self::TypedView => "typed view",
+            Self::ShareReclaim => "share+reclaim",
+            Self::IsResident => "is_resident",
+            Self::Evacuate => "evacuate",
+        }
+    }
+}
+
+/// The allocator's part of the same work.
+fn least(op: Op, bytes: usize, count: usize) -> (&'static str, Box<dyn Probe>) {
+    let mut heap = Heap::new(bytes);
+    match op {
+        Op::Take => {
+            let malloc = move |count| {
+                let time = heap.malloc(count);
+                heap.free();
+                time
+            };
+            ("malloc", batches(count, malloc))
+        }
+        Op::Return => {
+            let free = move |count| {
+                heap.malloc(count);
+                heap.free()
+            };
+            ("free", batches(count, free))
+        }
+        _ => ("malloc+free", batches(count, move |count| heap.malloc_free(count))),
+    }
+}
+
+fn subject(op: Op, pool: Pool, bytes: usize, count: usize) -> Box<dyn Probe> {
+    let buffers = Buffers { pool, bytes };
+    match op {
+        Op::Take => batches(count, move |count| buffers.take(count).0),
+        Op::Return => batches(count, move |count| {
+            let (_, mut bufs) = buffers.take(count);
+            timed(|| bufs.clear())
+        }),
+        Op::TakeReturn => batches(count, move |count| buffers.take_return(count)),
+        Op::TypedView => batches(count, move |count| buffers.view(count)),
+        Op::ShareReclaim => batches(count, move |count| buffers.share(count)),
+        Op::IsResident => {
+            let held = buffers.hold(count);
+            batches(count, move |_| ask(&held))
+        }
+        Op::Evacuate => batches(count, move |count| buffers.evacuate(count)),
+    }
+}
+
+fn batches(count: usize, work: impl FnMut(usize) -> Duration + 'static) -> Box<dyn Probe> {
+    Box::new(Batches::new(count, work))
+}
+
+/// A pool with room for a batch, and what is done with its buffers.
+struct Buffers {
+    pool: Pool,
+    bytes: usize,
+}
+
+impl Buffers {
+    #[inline]
+    fn one(&self) -> Buf {
+        self.pool.take(self.bytes).expect("the pool has room for a batch")
+    }
+
+    fn take(&self, count: usize) -> (Duration, Vec<Buf>) {
+        let mut bufs = Vec::with_capacity(count);
+        let time = timed(|| {
+            for _ in 0..count {
+                bufs.push(self.one());
+            }
+        });
+        (time, bufs)
+    }
+
+    fn take_return(&self, count: usize) -> Duration {
+        timed(|| {
+            for _ in 0..count {
+                drop(black_box(self.one()));
+            }
+        })
+    }
+
+    fn view(&self, count: usize) -> Duration {
+        let (_, mut bufs) = self.take(count);
+        let mut views = Vec::with_capacity(count);
+        timed(|| {
+            views.extend(black_box(&mut bufs).drain(..).map(typed));
+            black_box(&mut views);
+        })
+    }
+
+    fn share(&self, count: usize) -> Duration {
+        let mut views: Vec<Typed<f64>> = self.take(count).1.into_iter().map(typed).collect();
+        timed(|| {
+            for view in views.drain(..) {
+                drop(black_box(view.share()));
+            }
+        })
+    }
+
+    fn hold(&self, count: usize) -> Vec<Held<u8>> {
+        let held: Vec<Held<u8>> = self.take(count).1.into_iter().map(Buf::hold).collect();
+        assert!(held.iter().all(Held::is_resident), "the pool is never low");
+        held
+    }
+
+    fn evacuate(&self, count: usize) -> Duration {
+        let mut held = self.hold(count);
+        timed(|| held.iter_mut().for_each(Held::evacuate))
+    }
+}
+
+#[inline]
+fn typed(buf: Buf) -> Typed<f64> {
+    buf.typed().expect("a whole number of elements")
+}
+
+fn ask(held: &[Held<u8>]) -> Duration {
+    timed(|| {
+        for held in held {
+            black_box(black_box(held).is_resident());
+        }
+    })
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = rt::now();
+    work();
+    rt::now() - start
+}
+
+const NAME: &str = "pool";
+const SIZES: [usize; 4] = [64, 1 << 10, 4 << 10, 64 << 10];
+const OPS: [Op; 7] = [
+    Op::Take,
+    Op::Return,
+    Op::TakeReturn,
+    Op::TypedView,
+    Op::ShareReclaim,
+    Op::IsResident,
+    Op::Evacuate,
+];
+const COLUMNS: &[Column] = &[
+    Column::OP,
+    Column::SIZE,
+    Column::P50,
+    Column::P99,
+    Column::LIMIT,
+    Column::LIMIT_NS,
+    Column::RATIO,
+    Column::SPREAD,
+];
+/// Buffers in a loop, and the memory they may have together.
+const BATCH: usize = 1000;
+const BATCH_BYTES: usize = 64 << 20;

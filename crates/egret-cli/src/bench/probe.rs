@@ -1,0 +1,56 @@
+//! The limits as things to measure.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use egret::net::limit::{End, Limit, Measured};
+
+use super::measure::{Probe, Sample};
+use super::peer::{Opening, PATIENCE, Peer, Station};
+
+/// A limit between this process and the other.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    end: End,
+    station: Station,
+}
+
+impl Linked {
+    pub(crate) fn new(peer: &Rc<Peer>, limit: Limit, bytes: usize) -> Result<Self> {
+        let (end, fds) = limit.prepare(bytes)?;
+        let opening = Opening::Limit { key: limit.to_string(), bytes };
+        Ok(Self { end, station: peer.open(opening, &fds)? })
+    }
+}
+
+impl Probe for Linked {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        let measured = self.station.run(rounds, || self.end.lead(rounds, PATIENCE))?;
+        Ok(match measured {
+            Measured::RoundTrips(times) => Sample::Times(times),
+            Measured::OneWay(total) => Sample::Total(total),
+        })
+    }
+}
+
+/// Work of one process that is too short to time alone: a round is a batch,
+/// and its time that of the batch over its size.
+pub(crate) struct Batches<F> {
+    size: usize,
+    work: F,
+}
+
+impl<F: FnMut(usize) -> Duration> Batches<F> {
+    /// `work` does what is measured as often as it is told, and takes the time.
+    pub(crate) fn new(size: usize, work: F) -> Self {
+        Self { size, work }
+    }
+}
+
+impl<F: FnMut(usize) -> Duration> Probe for Batches<F> {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        let batch = |_| (self.work)(self.size).as_nanos() as f64 / self.size as f64;
+        Ok(Sample::Times((0..rounds).map(batch).collect()))
+    }
+}

@@ -1,0 +1,195 @@
+//! What a benchmark prints.
+
+use serde::{Serialize, Serializer};
+
+use super::measure::Unit;
+
+/// One line of a report. The field names are a contract: fields are added,
+/// never renamed, and stand in this order in JSON.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Line {
+    pub(crate) bench: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) wait: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) op: Option<&'static str>,
+    pub(crate) bytes: usize,
+    #[serde(flatten)]
+    pub(crate) subject: Figures,
+    pub(crate) limit: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) limit_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) limit_mb_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) limit_msg_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) ratio: Option<f64>,
+    #[serde(serialize_with = "rounded")]
+    pub(crate) spread: Option<f64>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub(crate) noisy: bool,
+}
+
+/// The figures of what was measured; those of its unit are there.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Figures {
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) p50_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) p99_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) mb_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) msg_s: Option<f64>,
+}
+
+/// What one run, or the median of several, came to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Figure {
+    pub(crate) middle: f64,
+    pub(crate) p99: Option<f64>,
+}
+
+impl Line {
+    pub(crate) fn set_subject(&mut self, unit: Unit, figure: Figure) {
+        let subject = &mut self.subject;
+        match unit {
+            Unit::Nanos => (subject.p50_ns, subject.p99_ns) = (Some(figure.middle), figure.p99),
+            Unit::Megabytes => subject.mb_s = Some(figure.middle),
+            Unit::Messages => subject.msg_s = Some(figure.middle),
+        }
+    }
+
+    /// The limit's figure, and with the subject's the ratio: above one is
+    /// worse than the limit, for times and for rates.
+    pub(crate) fn set_limit(&mut self, unit: Unit, figure: Figure) {
+        let limit = figure.middle;
+        let over = |subject: Option<f64>| subject.map(|subject| subject / limit);
+        match unit {
+            Unit::Nanos => {
+                (self.limit_ns, self.ratio) = (Some(limit), over(self.subject.p50_ns));
+            }
+            Unit::Megabytes => {
+                let ratio = over(self.subject.mb_s).map(f64::recip);
+                (self.limit_mb_s, self.ratio) = (Some(limit), ratio);
+            }
+            Unit::Messages => {
+                let ratio = over(self.subject.msg_s).map(f64::recip);
+                (self.limit_msg_s, self.ratio) = (Some(limit), ratio);
+            }
+        }
+    }
+
+    pub(crate) fn set_spread(&mut self, spread: f64) {
+        self.spread = Some(spread);
+        self.noisy = spread > SPREAD_QUIET;
+    }
+}
+
+/// A column for people.
+pub(crate) struct Column {
+    title: &'static str,
+    width: usize,
+    text: fn(&Line) -> String,
+}
+
+impl Column {
+    pub(crate) const LIMIT: Self = Self::new("Limit", 14, |line| line.limit.to_owned());
+    pub(crate) const OP: Self = Self::new("Op", 15, |line| line.op.unwrap_or_default().to_owned());
+    pub(crate) const WAIT: Self =
+        Self::new("Wait", 7, |line| line.wait.unwrap_or_default().to_owned());
+    pub(crate) const SIZE: Self = Self::new("Size", 9, |line| line.bytes.to_string());
+    pub(crate) const P50: Self = Self::new("p50 ns", 13, |line| figure(line.subject.p50_ns));
+    pub(crate) const P99: Self = Self::new("p99 ns", 13, |line| figure(line.subject.p99_ns));
+    pub(crate) const MB_S: Self = Self::new("MB/s", 11, |line| figure(line.subject.mb_s));
+    pub(crate) const MSG_S: Self = Self::new("msg/s", 13, |line| figure(line.subject.msg_s));
+    pub(crate) const LIMIT_NS: Self = Self::new("limit ns", 11, |line| figure(line.limit_ns));
+    pub(crate) const RATIO: Self = Self::new("Ratio", 8, |line| figure(line.ratio));
+    pub(crate) const SPREAD: Self = Self::new("Spread", 8, |line| {
+        let flag = if line.noisy { '!' } else { ' ' };
+        format!("{:.2}{flag}", line.spread.unwrap_or_default())
+    });
+
+    const fn new(title: &'static str, width: usize, text: fn(&Line) -> String) -> Self {
+        Self { title, width, text }
+    }
+}
+
+/// The line above the columns.
+pub(crate) fn titles(columns: &[Column]) -> String {
+    let marked = |at| if at == 0 { "# " } else { "" };
+    joined(columns, |at, column| format!("{}{}", marked(at), column.title))
+}
+
+/// `line` in columns.
+pub(crate) fn row(columns: &[Column], line: &Line) -> String {
+    joined(columns, |_, column| (column.text)(line))
+}
+
+/// The name to the left, figures to the right of their columns.
+fn joined(columns: &[Column], text: impl Fn(usize, &Column) -> String) -> String {
+    let cells = columns.iter().enumerate().map(|(at, column)| match at {
+        0 => format!("{:<width$}", text(at, column), width = column.width),
+        _ => format!("{:>width$}", text(at, column), width = column.width),
+    });
+    cells.collect::<String>().trim_end().to_owned()
+}
+
+/// Four digits are more than a machine repeats.
+fn figure(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value < 100.0 => format!("{value:.2}"),
+        Some(value) => format!("{value:.0}"),
+    }
+}
+
+fn rounded<S: Serializer>(value: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+    value.map(|value| (value * 1e3).round() / 1e3).serialize(to)
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// A limit that moves by more than this between repetitions says that the
+/// machine was busy with something else.
+const SPREAD_QUIET: f64 = 0.15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(unit: Unit, subject: f64, limit: f64, spread: f64) -> String {
+        let mut line = Line { bench: "b", bytes: 8, limit: "l", ..Line::default() };
+        line.set_subject(unit, Figure { middle: subject, p99: None });
+        line.set_limit(unit, Figure { middle: limit, p99: None });
+        line.set_spread(spread);
+        serde_json::to_string(&line).unwrap()
+    }
+
+    #[test]
+    fn a_time_is_over_its_limit_and_a_limit_over_its_rate() {
+        assert_eq!(
+            line(Unit::Nanos, 30.0, 20.0, 0.1),
+            r#"{"bench":"b","bytes":8,"p50_ns":30.0,"limit":"l","limit_ns":20.0,"ratio":1.5,"spread":0.1}"#
+        );
+        assert_eq!(
+            line(Unit::Megabytes, 20.0, 30.0, 0.16),
+            r#"{"bench":"b","bytes":8,"mb_s":20.0,"limit":"l","limit_mb_s":30.0,"ratio":1.5,"spread":0.16,"noisy":true}"#
+        );
+        assert!(
+            line(Unit::Messages, 20.0, 30.0, 0.0).contains(r#""limit_msg_s":30.0,"ratio":1.5"#)
+        );
+    }
+
+    #[test]
+    fn titles_stand_above_their_figures() {
+        let columns = [Column::LIMIT, Column::SIZE, Column::SPREAD];
+        let mut line = Line { bytes: 4096, limit: "shm-slot", ..Line::default() };
+        line.set_spread(0.2);
+        assert_eq!(titles(&columns), "# Limit            Size  Spread");
+        assert_eq!(row(&columns, &line), "shm-slot           4096   0.20!");
+    }
+}

@@ -1,0 +1,194 @@
+//! `egret bench` as its users run it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use egret::net::rt;
+use serde_json::Value;
+
+const EGRET: &str = env!("CARGO_BIN_EXE_egret");
+
+fn egret(args: &[&str]) -> Output {
+    Command::new(EGRET).args(args).output().expect("egret starts")
+}
+
+fn stdout(output: &Output) -> &str {
+    assert!(output.status.success(), "{output:?}");
+    std::str::from_utf8(&output.stdout).expect("text")
+}
+
+fn lines(args: &[&str]) -> Vec<Value> {
+    let output = egret(args);
+    let parse = |line| serde_json::from_str(line).expect("one object a line");
+    stdout(&output).lines().map(parse).collect()
+}
+
+/// The figure of this name, which must be there and make sense.
+fn figure(line: &Value, name: &str) -> f64 {
+    let figure = line[name].as_f64().unwrap_or_else(|| panic!("{name} in {line}"));
+    assert!(figure.is_finite() && figure >= 0.0, "{name} in {line}");
+    figure
+}
+
+#[test]
+fn limits_report_every_field_of_the_contract() {
+    let lines = lines(&["bench", "limits", "--quick", "--json"]);
+    for line in &lines {
+        assert_eq!(line["bench"], "limits");
+        assert!(figure(line, "bytes") >= 4.0, "{line}");
+        assert_eq!(line["noisy"] == true, figure(line, "spread") > 0.15, "{line}");
+        match line["limit"].as_str().unwrap() {
+            "shm-ring" => assert!(figure(line, "mb_s") > 0.0),
+            "line-ring" => assert!(figure(line, "msg_s") > 0.0),
+            "tcp-raw" if line["p50_ns"].is_null() => assert!(figure(line, "mb_s") > 0.0),
+            _ => assert!(figure(line, "p99_ns") >= figure(line, "p50_ns"), "{line}"),
+        }
+    }
+    let of = |name: &str| lines.iter().filter(|line| line["limit"] == name).count();
+    let counts = ["shm-slot", "shm-ring", "line-ring", "eventfd", "tcp-raw"].map(of);
+    assert_eq!(counts, [4, 4, 1, 1, 12]);
+    assert_eq!(["memcpy", "malloc+free", "clone"].map(of), [4, 4, 4]);
+}
+
+#[test]
+fn pool_holds_every_operation_against_the_allocator() {
+    let lines = lines(&["bench", "pool", "--quick", "--json"]);
+    for line in &lines {
+        assert_eq!(line["bench"], "pool");
+        let ratio = figure(line, "p50_ns") / figure(line, "limit_ns");
+        assert!((figure(line, "ratio") - ratio).abs() <= 0.01 * ratio + 0.001, "{line}");
+        figure(line, "spread");
+        let limit = match line["op"].as_str().unwrap() {
+            "take" => "malloc",
+            "return" => "free",
+            _ => "malloc+free",
+        };
+        assert_eq!(line["limit"], limit);
+    }
+    let of = |op: &str| lines.iter().filter(|line| line["op"] == op).count();
+    let ops = ["take", "return", "take+return", "typed view", "share+reclaim", "is_resident"];
+    assert_eq!(ops.map(of), [4; 6]);
+    assert_eq!((of("evacuate"), lines.len()), (4, 28));
+}
+
+#[test]
+fn sizes_and_filters_choose_the_lines() {
+    let args = ["bench", "limits", "--quick", "--json", "--reps", "1", "--sizes", "8,2K"];
+    let shm = lines(&[&args[..], &["--fabric", "shm", "--wait", "spin"]].concat());
+    let found: Vec<_> =
+        shm.iter().map(|line| (line["limit"].as_str().unwrap(), figure(line, "bytes"))).collect();
+    let slots = [("shm-slot", 8.0), ("shm-slot", 2048.0), ("shm-ring", 8.0), ("shm-ring", 2048.0)];
+    assert_eq!(found[..4], slots);
+    assert_eq!(found[4..], [("line-ring", 8.0)]);
+    assert!(shm.iter().all(|line| line["wait"] == "spin" && line["spread"] == 0.0));
+}
+
+#[test]
+fn people_get_columns() {
+    let output = egret(&["bench", "limits", "--quick", "--wait", "frugal", "--sizes", "1K"]);
+    let text: Vec<&str> = stdout(&output).lines().collect();
+    assert!(text[0].starts_with("# egret "), "{text:?}");
+    assert!(text[1].starts_with("# Limit"), "{text:?}");
+    assert_eq!(text[2].split_whitespace().count(), 8, "{text:?}");
+    assert_eq!(text.len(), 2 + 3, "eventfd, and tcp-raw's round trip and bandwidth");
+    assert!(!text.concat().contains('\x1b'), "colour in a pipe");
+}
+
+#[test]
+fn bad_arguments_are_usage_errors() {
+    let bad: [&[&str]; 7] = [
+        &["bench"],
+        &["bench", "nonesuch"],
+        &["bench", "limits", "--sizes", "0"],
+        &["bench", "limits", "--sizes", "4,,8"],
+        &["bench", "limits", "--sizes", "1T"],
+        &["bench", "limits", "--wait", "never"],
+        &["bench", "limits", "--reps", "0"],
+    ];
+    for args in bad {
+        let output = egret(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn help_names_every_benchmark_and_not_the_machinery() {
+    let output = egret(&["bench", "--help"]);
+    for bench in BENCHES {
+        assert!(stdout(&output).contains(&format!("  {bench} ")), "{bench}");
+        assert!(egret(&["bench", bench, "--help"]).status.success(), "{bench}");
+    }
+    assert!(stdout(&output).contains("Examples:"));
+    assert!(!stdout(&egret(&["--help"])).contains("bench-peer"));
+}
+
+#[test]
+fn the_second_process_refuses_to_be_started_by_hand() {
+    let output = Command::new(EGRET).arg("bench-peer").stdin(Stdio::null()).output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("not by hand"));
+}
+
+#[test]
+fn no_process_outlives_a_run() {
+    let mut child = Command::new(EGRET)
+        .args(["bench", "limits", "--quick", "--json", "--fabric", "shm", "--reps", "20"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    let peer = only_child_of(child.id());
+    std::io::copy(&mut out, &mut std::io::sink()).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(!Path::new(&format!("/proc/{peer}")).exists(), "process {peer} is still there");
+}
+
+#[test]
+fn a_killed_run_leaves_no_process_behind() {
+    let mut child = Command::new(EGRET)
+        .args(["bench", "limits", "--json", "--fabric", "shm", "--reps", "1000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while children_of(child.id()).is_empty() {
+        rt::sleep(Duration::from_millis(5));
+    }
+    let peer = only_child_of(child.id());
+    rt::sleep(Duration::from_millis(200));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let gone = || state(peer).is_none_or(|state| state == 'Z');
+    for _ in 0..200 {
+        if gone() {
+            return;
+        }
+        rt::sleep(Duration::from_millis(10));
+    }
+    panic!("process {peer} is still there: {:?}", state(peer));
+}
+
+fn only_child_of(process: u32) -> u32 {
+    let children = children_of(process);
+    assert_eq!(children.len(), 1, "{children:?}");
+    children[0]
+}
+
+fn children_of(process: u32) -> Vec<u32> {
+    let path = format!("/proc/{process}/task/{process}/children");
+    let children = fs::read_to_string(path).expect("the process is there");
+    children.split_whitespace().map(|child| child.parse().expect("a number")).collect()
+}
+
+/// The letter that the kernel has for what a process does; `Z` is one that
+/// ended and nobody has asked about.
+fn state(process: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+const BENCHES: [&str; 2] = ["limits", "pool"];

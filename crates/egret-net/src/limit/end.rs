@@ -1,0 +1,198 @@
+//! Limits by name, and the two ends of one.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::LimitError;
+use super::event::Events;
+use super::line::Lines;
+use super::ring::Ring;
+use super::slot::Slot;
+use super::tcp::{Flow, Tcp};
+use super::wait::Patience;
+
+/// A limit between two processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// One slot each way in shared memory; both sides spin.
+    ShmSlot,
+    /// Sixteen slots one way; both sides spin.
+    ShmRing,
+    /// 1,024 cache lines one way, eight bytes of payload in each.
+    LineRing,
+    /// An eventfd each way; both sides sleep in epoll.
+    Eventfd,
+    /// A round trip over loopback TCP; both sides spin on a non-blocking read.
+    TcpSpin,
+    /// A round trip over loopback TCP; both sides sleep in read.
+    TcpFrugal,
+    /// One way over loopback TCP, blocking.
+    TcpBandwidth,
+}
+
+impl Limit {
+    /// Every limit between two processes.
+    pub const ALL: [Self; 7] = [
+        Self::ShmSlot,
+        Self::ShmRing,
+        Self::LineRing,
+        Self::Eventfd,
+        Self::TcpSpin,
+        Self::TcpFrugal,
+        Self::TcpBandwidth,
+    ];
+
+    /// Its name in reports; the three over TCP share theirs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ShmSlot => "shm-slot",
+            Self::ShmRing => "shm-ring",
+            Self::LineRing => "line-ring",
+            Self::Eventfd => "eventfd",
+            Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth => "tcp-raw",
+        }
+    }
+
+    /// Its name among all limits: what `to_string` gives and `parse` takes.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::TcpSpin => "tcp-raw/spin",
+            Self::TcpFrugal => "tcp-raw/frugal",
+            Self::TcpBandwidth => "tcp-raw/bandwidth",
+            _ => self.name(),
+        }
+    }
+
+    /// The payload it has whatever is asked for, if it is not free to choose.
+    #[must_use]
+    pub const fn fixed_bytes(self) -> Option<usize> {
+        match self {
+            Self::LineRing | Self::Eventfd => Some(8),
+            _ => None,
+        }
+    }
+
+    /// Makes the link for payloads of `bytes` and the leader's end of it. The
+    /// descriptors are for [`join`](Self::join) in the other process.
+    ///
+    /// # Errors
+    ///
+    /// [`LimitError::System`] if memory or descriptors cannot be had.
+    pub fn prepare(self, bytes: usize) -> Result<(End, Vec<OwnedFd>), LimitError> {
+        match self {
+            Self::ShmSlot => Slot::prepare(bytes).map(End::leading),
+            Self::ShmRing => Ring::prepare(bytes).map(End::leading),
+            Self::LineRing => Lines::prepare().map(End::leading),
+            Self::Eventfd => Events::prepare().map(End::leading),
+            Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth => {
+                Tcp::prepare(self.flow(), bytes).map(End::leading)
+            }
+        }
+    }
+
+    /// The follower's end of a link, from the descriptors that
+    /// [`prepare`](Self::prepare) gave for the same limit and `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// [`LimitError::Descriptors`] or [`LimitError::TooSmall`] if they are not
+    /// the descriptors of such a link.
+    pub fn join(self, bytes: usize, fds: Vec<OwnedFd>) -> Result<End, LimitError> {
+        Ok(match self {
+            Self::ShmSlot => End::new(Slot::join(bytes, &self.one(fds)?)?),
+            Self::ShmRing => End::new(Ring::join(bytes, &self.one(fds)?)?),
+            Self::LineRing => End::new(Lines::join(&self.one(fds)?)?),
+            Self::Eventfd => End::new(Events::join(self.exactly(fds)?)?),
+            Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth => {
+                End::new(Tcp::join(self.flow(), bytes, self.one(fds)?)?)
+            }
+        })
+    }
+
+    fn flow(self) -> Flow {
+        match self {
+            Self::TcpSpin => Flow::Spin,
+            Self::TcpFrugal => Flow::Frugal,
+            _ => Flow::Bandwidth,
+        }
+    }
+
+    fn one(self, fds: Vec<OwnedFd>) -> Result<OwnedFd, LimitError> {
+        self.exactly(fds).map(|[fd]| fd)
+    }
+
+    fn exactly<const N: usize>(self, fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], LimitError> {
+        let given = fds.len();
+        fds.try_into().map_err(|_| LimitError::Descriptors { limit: self, given, needed: N })
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key())
+    }
+}
+
+impl FromStr for Limit {
+    type Err = LimitError;
+
+    fn from_str(key: &str) -> Result<Self, LimitError> {
+        let found = Self::ALL.into_iter().find(|limit| limit.key() == key);
+        found.ok_or_else(|| LimitError::Unknown(key.to_owned()))
+    }
+}
+
+/// One end of a link between two processes.
+#[derive(Debug)]
+pub struct End(Box<dyn Link>);
+
+impl End {
+    /// Runs `rounds` rounds as the leader and takes their time.
+    ///
+    /// # Errors
+    ///
+    /// [`LimitError::Stalled`] after `timeout`, [`LimitError::Corrupt`] if an
+    /// answer is not what was sent. The link is of no use after an error.
+    pub fn lead(&mut self, rounds: u64, timeout: Duration) -> Result<Measured, LimitError> {
+        self.0.lead(rounds, Patience::new(timeout))
+    }
+
+    /// Runs `rounds` rounds as the follower.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lead`](Self::lead).
+    pub fn follow(&mut self, rounds: u64, timeout: Duration) -> Result<(), LimitError> {
+        self.0.follow(rounds, Patience::new(timeout))
+    }
+
+    fn new(link: impl Link + 'static) -> Self {
+        Self(Box::new(link))
+    }
+
+    fn leading<F: IntoIterator<Item = OwnedFd>>(
+        (link, fds): (impl Link + 'static, F),
+    ) -> (Self, Vec<OwnedFd>) {
+        (Self::new(link), fds.into_iter().collect())
+    }
+}
+
+/// What the leader's clock says about a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Measured {
+    /// The time of each round trip, in nanoseconds.
+    RoundTrips(Vec<f64>),
+    /// The time from the first send until the last message was consumed.
+    OneWay(Duration),
+}
+
+/// What each mechanism does for its two ends.
+pub(super) trait Link: fmt::Debug {
+    fn lead(&mut self, rounds: u64, patience: Patience) -> Result<Measured, LimitError>;
+    fn follow(&mut self, rounds: u64, patience: Patience) -> Result<(), LimitError>;
+}

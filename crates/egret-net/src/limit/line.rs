@@ -1,0 +1,90 @@
+//! `line-ring`: small messages, one cache line each.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::LimitError;
+use super::end::{Link, Measured};
+use super::shared::Shared;
+use super::wait::Patience;
+use crate::rt;
+
+/// Lines from the leader to the follower, each a sequence word and a payload
+/// word; behind them the consumed counter, written once a batch.
+#[derive(Debug)]
+pub(super) struct Lines {
+    shared: Shared,
+    next: u64,
+}
+
+impl Lines {
+    pub(super) fn prepare() -> Result<(Self, [OwnedFd; 1]), LimitError> {
+        let (shared, fd) = Shared::create(LEN)?;
+        Ok((Self { shared, next: 1 }, [fd]))
+    }
+
+    pub(super) fn join(fd: &OwnedFd) -> Result<Self, LimitError> {
+        Ok(Self { shared: Shared::open(fd, LEN)?, next: 1 })
+    }
+
+    fn consumed(&self) -> &AtomicU64 {
+        &self.shared.words()[LINES * LINE_WORDS]
+    }
+
+    #[inline]
+    fn line(&self, sequence: u64) -> &[AtomicU64] {
+        #[expect(clippy::cast_possible_truncation, reason = "below LINES")]
+        let at = (sequence % LINES as u64) as usize * LINE_WORDS;
+        &self.shared.words()[at..at + 2]
+    }
+}
+
+impl Link for Lines {
+    fn lead(&mut self, rounds: u64, patience: Patience) -> Result<Measured, LimitError> {
+        let start = rt::now();
+        let end = self.next + rounds;
+        let mut consumed = self.next - 1;
+        for sequence in self.next..end {
+            if sequence - consumed > LINES as u64 {
+                patience.spin(|| {
+                    consumed = self.consumed().load(Acquire);
+                    sequence - consumed <= LINES as u64
+                })?;
+            }
+            let line = self.line(sequence);
+            line[1].store(content(sequence), Relaxed);
+            line[0].store(sequence, Release);
+        }
+        patience.spin(|| self.consumed().load(Acquire) == end - 1)?;
+        self.next = end;
+        Ok(Measured::OneWay(rt::now() - start))
+    }
+
+    fn follow(&mut self, rounds: u64, patience: Patience) -> Result<(), LimitError> {
+        let end = self.next + rounds;
+        for sequence in self.next..end {
+            let line = self.line(sequence);
+            patience.spin(|| line[0].load(Acquire) == sequence)?;
+            if line[1].load(Relaxed) != content(sequence) {
+                return Err(LimitError::Corrupt(sequence));
+            }
+            if sequence % BATCH == 0 || sequence == end - 1 {
+                self.consumed().store(sequence, Release);
+            }
+        }
+        self.next = end;
+        Ok(())
+    }
+}
+
+/// The payload of message `sequence`.
+#[inline]
+fn content(sequence: u64) -> u64 {
+    !sequence
+}
+
+const LINES: usize = 1024;
+const LINE_WORDS: usize = 8;
+const BATCH: u64 = 128;
+const LEN: usize = (LINES + 1) * LINE_WORDS * size_of::<u64>();

@@ -1,0 +1,198 @@
+//! `tcp-raw`: one connection over loopback.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+use super::end::{Link, Measured};
+use super::ticks::Stopwatch;
+use super::wait::Patience;
+use super::{LimitError, payload, system};
+use crate::rt;
+
+/// One end of a connection, and how it is used.
+#[derive(Debug)]
+pub(super) struct Tcp {
+    flow: Flow,
+    stream: TcpStream,
+    private: Vec<u8>,
+    next: u64,
+}
+
+/// How bytes flow over the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// There and back, spinning on non-blocking calls.
+    Spin,
+    /// There and back, blocking.
+    Frugal,
+    /// One way, blocking.
+    Bandwidth,
+}
+
+impl Tcp {
+    pub(super) fn prepare(flow: Flow, bytes: usize) -> Result<(Self, [OwnedFd; 1]), LimitError> {
+        let (mine, theirs) = pair().map_err(system("a loopback connection"))?;
+        Ok((Self::over(flow, bytes, mine)?, [theirs.into()]))
+    }
+
+    pub(super) fn join(flow: Flow, bytes: usize, fd: OwnedFd) -> Result<Self, LimitError> {
+        Self::over(flow, bytes, fd.into())
+    }
+
+    fn over(flow: Flow, bytes: usize, stream: TcpStream) -> Result<Self, LimitError> {
+        stream.set_nodelay(true).map_err(system("TCP_NODELAY"))?;
+        stream.set_nonblocking(flow == Flow::Spin).map_err(system("O_NONBLOCK"))?;
+        Ok(Self { flow, stream, private: vec![0; bytes], next: 1 })
+    }
+
+    /// The numbers of the next `rounds` messages.
+    fn numbers(&mut self, rounds: u64) -> Range<u64> {
+        let start = self.next;
+        self.next += rounds;
+        start..self.next
+    }
+}
+
+impl Link for Tcp {
+    fn lead(&mut self, rounds: u64, patience: Patience) -> Result<Measured, LimitError> {
+        let numbers = self.numbers(rounds);
+        let wire = Wire::new(&self.stream, self.flow, &patience)?;
+        match self.flow {
+            Flow::Spin | Flow::Frugal => wire.round_trips(&mut self.private, numbers),
+            Flow::Bandwidth => wire.one_way(&mut self.private, numbers),
+        }
+    }
+
+    fn follow(&mut self, rounds: u64, patience: Patience) -> Result<(), LimitError> {
+        let numbers = self.numbers(rounds);
+        let wire = Wire::new(&self.stream, self.flow, &patience)?;
+        match self.flow {
+            Flow::Spin | Flow::Frugal => wire.echo(&mut self.private, numbers),
+            Flow::Bandwidth => wire.receive(&mut self.private, numbers),
+        }
+    }
+}
+
+/// Both ends of a connection over loopback.
+fn pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, peer) = listener.accept()?;
+    if peer != near.local_addr()? {
+        return Err(io::Error::other("a stranger connected first"));
+    }
+    Ok((near, far))
+}
+
+/// Whole messages over a stream, as long as there is patience.
+#[derive(Debug, Clone, Copy)]
+struct Wire<'a> {
+    stream: &'a TcpStream,
+    patience: &'a Patience,
+    /// Refused calls between looks at the clock.
+    refusals: u32,
+}
+
+impl<'a> Wire<'a> {
+    fn new(stream: &'a TcpStream, flow: Flow, patience: &'a Patience) -> Result<Self, LimitError> {
+        let left = Some(patience.left()?);
+        stream.set_read_timeout(left).map_err(system("SO_RCVTIMEO"))?;
+        stream.set_write_timeout(left).map_err(system("SO_SNDTIMEO"))?;
+        let refusals = if flow == Flow::Spin { SPIN_REFUSALS } else { 1 };
+        Ok(Self { stream, patience, refusals })
+    }
+
+    fn round_trips(self, private: &mut [u8], numbers: Range<u64>) -> Result<Measured, LimitError> {
+        let mut times = Vec::new();
+        for sequence in numbers {
+            payload::rewrite(private, sequence);
+            let start = Stopwatch::start();
+            self.write(private)?;
+            self.read(private)?;
+            times.push(start.nanos());
+            if !payload::is_whole(private, sequence) {
+                return Err(LimitError::Corrupt(sequence));
+            }
+        }
+        Ok(Measured::RoundTrips(times))
+    }
+
+    fn echo(self, private: &mut [u8], numbers: Range<u64>) -> Result<(), LimitError> {
+        for _ in numbers {
+            self.read(private)?;
+            self.write(private)?;
+        }
+        Ok(())
+    }
+
+    /// All messages of a run are the same: what is asked of the limit is the
+    /// writes alone.
+    fn one_way(self, private: &mut [u8], numbers: Range<u64>) -> Result<Measured, LimitError> {
+        payload::rewrite(private, numbers.start);
+        let start = rt::now();
+        for _ in numbers {
+            self.write(private)?;
+        }
+        self.read(&mut [0])?;
+        Ok(Measured::OneWay(rt::now() - start))
+    }
+
+    fn receive(self, private: &mut [u8], numbers: Range<u64>) -> Result<(), LimitError> {
+        for sequence in numbers.clone() {
+            self.read(private)?;
+            if !payload::has_ends(private, numbers.start) {
+                return Err(LimitError::Corrupt(sequence));
+            }
+        }
+        self.write(&[0])
+    }
+
+    #[inline]
+    fn write(mut self, mut from: &[u8]) -> Result<(), LimitError> {
+        let mut refused = 0;
+        while !from.is_empty() {
+            match self.stream.write(from) {
+                Ok(count) => from = &from[count..],
+                Err(error) => self.again(&error, "write", &mut refused)?,
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn read(mut self, into: &mut [u8]) -> Result<(), LimitError> {
+        let (mut refused, mut filled) = (0, 0);
+        while filled < into.len() {
+            match self.stream.read(&mut into[filled..]) {
+                Ok(0) => return Err(LimitError::Gone),
+                Ok(count) => filled += count,
+                Err(error) => self.again(&error, "read", &mut refused)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a refused call is to be tried again: not ready, and time left.
+    #[inline]
+    fn again(
+        self,
+        error: &io::Error,
+        doing: &'static str,
+        refused: &mut u32,
+    ) -> Result<(), LimitError> {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, Interrupted, WouldBlock};
+        match error.kind() {
+            WouldBlock | Interrupted => {
+                *refused = refused.wrapping_add(1);
+                if refused.is_multiple_of(self.refusals) { self.patience.check() } else { Ok(()) }
+            }
+            BrokenPipe | ConnectionReset => Err(LimitError::Gone),
+            kind => Err(system(doing)(io::Error::from(kind))),
+        }
+    }
+}
+
+/// System calls are slow enough that looking at the clock this often is free.
+const SPIN_REFUSALS: u32 = 256;

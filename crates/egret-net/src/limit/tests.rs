@@ -1,0 +1,82 @@
+//! Both ends in one process, on two threads.
+
+use super::*;
+use crate::rt;
+
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Runs `rounds` rounds twice and returns what the second run measured.
+fn run(limit: Limit, bytes: usize, rounds: u64) -> Measured {
+    let (mut end, fds) = limit.prepare(bytes).unwrap();
+    let follower = rt::spawn("follower", move || {
+        let mut end = limit.join(bytes, fds).unwrap();
+        end.follow(rounds, TIMEOUT).and_then(|()| end.follow(rounds, TIMEOUT))
+    });
+    end.lead(rounds, TIMEOUT).unwrap();
+    let measured = end.lead(rounds, TIMEOUT).unwrap();
+    follower.unwrap().join().unwrap().unwrap();
+    measured
+}
+
+#[test]
+fn every_limit_runs_at_every_size() {
+    for limit in Limit::ALL {
+        for bytes in [1, 4, 56, 57, 4096, 100_000] {
+            let rounds = if limit == Limit::LineRing { 3000 } else { 40 };
+            match run(limit, bytes, rounds) {
+                Measured::RoundTrips(times) => {
+                    assert_eq!(times.len() as u64, rounds, "{limit}");
+                    assert!(times.iter().all(|&nanos| nanos > 0.0), "{limit}");
+                }
+                Measured::OneWay(time) => assert!(time > Duration::ZERO, "{limit}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_follower_that_never_comes_is_an_error() {
+    for limit in Limit::ALL {
+        let (mut end, _fds) = limit.prepare(64).unwrap();
+        let error = end.lead(100, Duration::from_millis(30)).unwrap_err();
+        assert!(matches!(error, LimitError::Stalled(_)), "{limit}: {error}");
+    }
+}
+
+#[test]
+fn a_closed_connection_is_noticed_at_once() {
+    for limit in [Limit::TcpSpin, Limit::TcpFrugal] {
+        let (mut end, fds) = limit.prepare(64).unwrap();
+        drop(fds);
+        let error = end.lead(100, TIMEOUT).unwrap_err();
+        assert!(matches!(error, LimitError::Gone), "{limit}: {error}");
+    }
+}
+
+#[test]
+fn descriptors_of_another_limit_are_refused() {
+    let (_end, fds) = Limit::Eventfd.prepare(8).unwrap();
+    let error = Limit::ShmSlot.join(8, fds).unwrap_err();
+    assert_eq!(error.to_string(), "2 descriptors for shm-slot, which has 1");
+    let (_end, fds) = Limit::ShmSlot.prepare(8).unwrap();
+    let error = Limit::ShmSlot.join(1 << 20, fds).unwrap_err();
+    assert!(matches!(error, LimitError::TooSmall { .. }), "{error}");
+}
+
+#[test]
+fn keys_name_every_limit() {
+    for limit in Limit::ALL {
+        assert_eq!(limit.to_string().parse::<Limit>().unwrap(), limit);
+    }
+    assert!("shm".parse::<Limit>().is_err());
+}
+
+#[test]
+fn memory_takes_time_and_is_given_back() {
+    let mut heap = Heap::new(4096);
+    assert!(heap.malloc(100) > Duration::ZERO);
+    assert!(heap.free() > Duration::ZERO);
+    assert!(heap.malloc_free(100) > Duration::ZERO);
+    assert!(Copying::new(1 << 16).copy(100) > Duration::ZERO);
+    assert!(clone_of(&vec![0_u8; 1000], 100, 16) > Duration::ZERO);
+}
