@@ -3,6 +3,8 @@
 
 mod bench;
 
+use std::io;
+
 use clap::{Parser, Subcommand};
 
 /// Safe, zero-copy cluster communication for Rust.
@@ -22,8 +24,13 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+    let done = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
         Command::BenchPeer(args) => bench::serve(&args),
-    }
+    };
+    // Whoever reads, as in `egret bench … | head`, has seen enough.
+    done.or_else(|error| match error.downcast_ref::<io::Error>() {
+        Some(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    })
 }

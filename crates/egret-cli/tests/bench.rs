@@ -98,6 +98,19 @@ fn people_get_columns() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let mut child = Command::new(EGRET)
+        .args(["bench", "limits", "--quick", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
 fn bad_arguments_are_usage_errors() {
     let bad: [&[&str]; 7] = [
         &["bench"],

@@ -15,7 +15,8 @@ use super::machine::{self, Cores};
 /// A process started from this executable, which follows where this one leads.
 ///
 /// It dies with its owner: by the drop of this value, and if the whole process
-/// is killed by the signal that the follower asked the kernel for.
+/// is killed by the signal that the follower asked the kernel for. That signal
+/// comes when the thread that started it ends, which here is the main thread.
 #[derive(Debug)]
 pub(crate) struct Peer {
     child: Child,

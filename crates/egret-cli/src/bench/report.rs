@@ -108,7 +108,7 @@ impl Column {
     pub(crate) const RATIO: Self = Self::new("Ratio", 8, |line| figure(line.ratio));
     pub(crate) const SPREAD: Self = Self::new("Spread", 8, |line| {
         let flag = if line.noisy { '!' } else { ' ' };
-        format!("{:.2}{flag}", line.spread.unwrap_or_default())
+        format!("{}{flag}", figure(line.spread))
     });
 
     const fn new(title: &'static str, width: usize, text: fn(&Line) -> String) -> Self {
@@ -136,7 +136,7 @@ fn joined(columns: &[Column], text: impl Fn(usize, &Column) -> String) -> String
     cells.collect::<String>().trim_end().to_owned()
 }
 
-/// Four digits are more than a machine repeats.
+/// Two digits after the point where they are more than noise.
 fn figure(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
@@ -145,8 +145,10 @@ fn figure(value: Option<f64>) -> String {
     }
 }
 
+/// To six digits, which is more than a machine repeats, whatever the size.
 fn rounded<S: Serializer>(value: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
-    value.map(|value| (value * 1e3).round() / 1e3).serialize(to)
+    let digits = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
+    value.map(digits).serialize(to)
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -182,6 +184,13 @@ mod tests {
         assert!(
             line(Unit::Messages, 20.0, 30.0, 0.0).contains(r#""limit_msg_s":30.0,"ratio":1.5"#)
         );
+    }
+
+    #[test]
+    fn figures_keep_six_digits_at_any_size() {
+        let text = line(Unit::Nanos, 1_234_567.891, 0.000_123_456_78, 0.0);
+        assert!(text.contains(r#""p50_ns":1234570.0"#), "{text}");
+        assert!(text.contains(r#""limit_ns":0.000123457"#), "{text}");
     }
 
     #[test]
