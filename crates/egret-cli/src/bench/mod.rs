@@ -17,6 +17,8 @@ mod pool;
 mod probe;
 mod progress;
 mod report;
+mod side;
+mod vi;
 
 use std::io::Write;
 
@@ -28,6 +30,7 @@ pub(crate) use follow::{PeerArgs, serve};
 use measure::{Case, Plan};
 use progress::Progress;
 use report::Column;
+use vi::What;
 
 /// Measure egret beside the limits of this machine.
 ///
@@ -54,6 +57,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 enum Name {
     Limits(limits::Args),
     Pool(pool::Args),
+    /// Time of a message there and one back
+    Latency(vi::Args),
+    /// Bytes a second one way
+    Bandwidth(vi::Args),
+    /// Messages a second one way
+    MessageRate(vi::Args),
 }
 
 impl Name {
@@ -61,6 +70,7 @@ impl Name {
         match self {
             Self::Limits(args) => &args.common,
             Self::Pool(args) => &args.common,
+            Self::Latency(args) | Self::Bandwidth(args) | Self::MessageRate(args) => &args.common,
         }
     }
 
@@ -68,6 +78,9 @@ impl Name {
         match self {
             Self::Limits(args) => limits::suite(args),
             Self::Pool(args) => pool::suite(args),
+            Self::Latency(args) => vi::suite(What::Latency, args),
+            Self::Bandwidth(args) => vi::suite(What::Bandwidth, args),
+            Self::MessageRate(args) => vi::suite(What::Rate, args),
         }
     }
 }

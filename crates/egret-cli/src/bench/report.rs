@@ -10,7 +10,13 @@ use super::measure::Unit;
 pub(crate) struct Line {
     pub(crate) bench: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fabric: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wait: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trust: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) op: Option<&'static str>,
     pub(crate) bytes: usize,
@@ -99,12 +105,17 @@ impl Column {
     pub(crate) const OP: Self = Self::new("Op", 15, |line| line.op.unwrap_or_default().to_owned());
     pub(crate) const WAIT: Self =
         Self::new("Wait", 7, |line| line.wait.unwrap_or_default().to_owned());
+    pub(crate) const MODE: Self =
+        Self::new("Mode", 8, |line| line.mode.unwrap_or_default().to_owned());
     pub(crate) const SIZE: Self = Self::new("Size", 9, |line| line.bytes.to_string());
     pub(crate) const P50: Self = Self::new("p50 ns", 13, |line| figure(line.subject.p50_ns));
     pub(crate) const P99: Self = Self::new("p99 ns", 13, |line| figure(line.subject.p99_ns));
     pub(crate) const MB_S: Self = Self::new("MB/s", 11, |line| figure(line.subject.mb_s));
     pub(crate) const MSG_S: Self = Self::new("msg/s", 13, |line| figure(line.subject.msg_s));
     pub(crate) const LIMIT_NS: Self = Self::new("limit ns", 11, |line| figure(line.limit_ns));
+    pub(crate) const LIMIT_MB_S: Self = Self::new("limit MB/s", 12, |line| figure(line.limit_mb_s));
+    pub(crate) const LIMIT_MSG_S: Self =
+        Self::new("limit msg/s", 13, |line| figure(line.limit_msg_s));
     pub(crate) const RATIO: Self = Self::new("Ratio", 8, |line| figure(line.ratio));
     pub(crate) const SPREAD: Self = Self::new("Spread", 8, |line| {
         let flag = if line.noisy { '!' } else { ' ' };

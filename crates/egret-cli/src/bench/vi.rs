@@ -1,0 +1,231 @@
+//! `egret bench latency`, `bandwidth` and `message-rate`: the virtual interface.
+
+use std::rc::Rc;
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+use egret::net::fabric::Fabrics;
+use egret::net::limit::Limit;
+use egret::net::rt;
+
+use super::Suite;
+use super::args::Common;
+use super::measure::{Case, Probe, Sample, Unit};
+use super::peer::Peer;
+use super::probe::Linked;
+use super::report::{Column, Line};
+use super::side::{Mode, Side, connected};
+
+/// Options of the benchmarks that send messages.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What carries the messages
+    #[arg(long, value_name = "NAME", default_value = "sim")]
+    fabric: String,
+    /// How memory is sent and received
+    #[arg(long, default_value = "posted")]
+    mode: Mode,
+    /// How to wait for the other side
+    #[arg(long, default_value = "spin")]
+    wait: Wait,
+    /// Who may write whose memory
+    #[arg(long, default_value = "isolated")]
+    trust: Trust,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Wait {
+    /// Look again and again
+    Spin,
+    /// Look for a while, then sleep
+    Balanced,
+    /// Sleep until woken
+    Frugal,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Trust {
+    /// Each its own
+    Isolated,
+    /// Both each other's
+    Cooperating,
+}
+
+/// What is measured about messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A message there and one back.
+    Latency,
+    /// Messages one way, by their bytes.
+    Bandwidth,
+    /// Messages one way, by their number.
+    Rate,
+}
+
+pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
+    // The simulator runs both nodes on one thread: nobody waits, and there is
+    // no second process to trust.
+    ensure!(args.fabric != "sim" || args.wait == Wait::Spin, "sim never sleeps: --wait spin only");
+    ensure!(
+        args.fabric != "sim" || args.trust == Trust::Isolated,
+        "sim has no second process to cooperate with: --trust isolated only"
+    );
+    let fabric = Fabrics::default().names().find(|name| *name == args.fabric);
+    let known = Fabrics::default().names().collect::<Vec<_>>().join(", ");
+    let Some(fabric) = fabric else {
+        anyhow::bail!("no fabric {:?}; there are: {known}", args.fabric)
+    };
+    let peer = Rc::new(Peer::start()?);
+    let mode = args.mode;
+    let cases = args.common.sizes_or(what.sizes()).into_iter().map(move |bytes| {
+        let (here, there) = connected(fabric, mode, bytes)?;
+        let line = Line {
+            bench: what.name(),
+            fabric: Some(fabric),
+            mode: Some(mode.name()),
+            wait: Some("spin"),
+            trust: Some("isolated"),
+            bytes,
+            limit: what.limit().name(),
+            ..Line::default()
+        };
+        let subject: Box<dyn Probe> = match what {
+            What::Latency => Box::new(RoundTrips { here, there, round: 0 }),
+            What::Bandwidth | What::Rate => Box::new(OneWay { here, there, round: 0 }),
+        };
+        let limit: Box<dyn Probe> = Box::new(Linked::new(&peer, what.limit(), bytes)?);
+        Ok(Case { line, unit: what.unit(), subject, limit: Some(limit) })
+    });
+    Ok(Suite { name: what.name(), columns: what.columns(), cases: Box::new(cases) })
+}
+
+impl What {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Bandwidth => "bandwidth",
+            Self::Rate => "message-rate",
+        }
+    }
+
+    const fn sizes(self) -> &'static [usize] {
+        match self {
+            Self::Latency => &[4, 1 << 10, 64 << 10, 1 << 20],
+            Self::Bandwidth => &[4 << 10, 64 << 10, 1 << 20],
+            Self::Rate => &[8],
+        }
+    }
+
+    const fn limit(self) -> Limit {
+        match self {
+            Self::Latency => Limit::ShmSlot,
+            Self::Bandwidth => Limit::ShmRing,
+            Self::Rate => Limit::LineRing,
+        }
+    }
+
+    const fn unit(self) -> Unit {
+        match self {
+            Self::Latency => Unit::Nanos,
+            Self::Bandwidth => Unit::Megabytes,
+            Self::Rate => Unit::Messages,
+        }
+    }
+
+    const fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Latency => &[
+                Column::SIZE,
+                Column::MODE,
+                Column::P50,
+                Column::P99,
+                Column::LIMIT,
+                Column::LIMIT_NS,
+                Column::RATIO,
+                Column::SPREAD,
+            ],
+            Self::Bandwidth => &[
+                Column::SIZE,
+                Column::MODE,
+                Column::MB_S,
+                Column::LIMIT,
+                Column::LIMIT_MB_S,
+                Column::RATIO,
+                Column::SPREAD,
+            ],
+            Self::Rate => &[
+                Column::SIZE,
+                Column::MODE,
+                Column::MSG_S,
+                Column::LIMIT,
+                Column::LIMIT_MSG_S,
+                Column::RATIO,
+                Column::SPREAD,
+            ],
+        }
+    }
+}
+
+/// There and back, one at a time; the payload is rewritten before the clock starts.
+struct RoundTrips {
+    here: Side,
+    there: Side,
+    round: u64,
+}
+
+impl Probe for RoundTrips {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        let mut times = Vec::with_capacity(usize::try_from(rounds)?);
+        for _ in 0..rounds {
+            self.round += 1;
+            writer(&mut self.here, &mut self.there).rewrite(self.round)?;
+            let start = rt::now();
+            self.here.send(self.round)?;
+            if self.here.needs_answer() {
+                self.there.receive(self.round)?;
+                self.there.rewrite(self.round)?;
+                self.there.send(self.round)?;
+                self.here.receive(self.round)?;
+            }
+            times.push((rt::now() - start).as_nanos() as f64);
+        }
+        Ok(Sample::Times(times))
+    }
+}
+
+/// Whose memory the next transfer comes from.
+fn writer<'a>(here: &'a mut Side, there: &'a mut Side) -> &'a mut Side {
+    if here.needs_answer() { here } else { there }
+}
+
+/// One way, as many at once as the window allows, rewritten before each send.
+struct OneWay {
+    here: Side,
+    there: Side,
+    round: u64,
+}
+
+impl Probe for OneWay {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        let start = rt::now();
+        let (mut sent, mut received) = (self.round, self.round);
+        self.round += rounds;
+        while received < self.round {
+            while sent < self.round && sent - received < self.here.window() {
+                sent += 1;
+                writer(&mut self.here, &mut self.there).rewrite(sent)?;
+                self.here.send(sent)?;
+                if !self.here.needs_answer() {
+                    received = sent;
+                }
+            }
+            if self.here.needs_answer() {
+                received += 1;
+                self.there.receive(received)?;
+            }
+        }
+        Ok(Sample::Total(rt::now() - start))
+    }
+}
