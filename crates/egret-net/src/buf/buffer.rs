@@ -265,6 +265,14 @@ pub struct CastError {
 }
 
 /// Why a buffer does not fit a type; see [`CastError`].
+///
+/// ```
+/// # use egret_net::buf::{CastReason, Pool};
+/// let (_head, rest) = Pool::new(64, 1)?.take(36)?.split_at(4);
+/// let reason = rest.typed::<u64>().unwrap_err().reason;
+/// assert!(matches!(reason, CastReason::Misaligned { align: 8, .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CastReason {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::buffer::Buf;
 use super::counts::Leaving;
-use super::free_list::{FreeList, Given};
+use super::free_list::FreeList;
 use super::region::Region;
 use super::slot::Slot;
 use super::stats::Counters;
@@ -25,7 +25,7 @@ pub(super) struct Core {
 
 /// The slots of one size. What a take and a return touch is in its first line.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(super) struct Class {
     pub(super) list: FreeList,
     base: NonNull<u8>,
@@ -158,15 +158,13 @@ impl Class {
     unsafe fn give_flagged(class: NonNull<Self>, number: u32) {
         // SAFETY: the pool lives while one of its slots is out.
         let this = unsafe { class.as_ref() };
-        let waiters = Arc::clone(&this.waiters);
-        let core = this.core();
-        let list = NonNull::from(&this.list);
+        let (core, list) = (this.core(), NonNull::from(&this.list));
+        // SAFETY: called before the slot is back; the pool lives until then.
+        let queue = move || Arc::clone(unsafe { &(*class.as_ptr()).waiters });
         // SAFETY: the caller holds the slot.
-        match unsafe { FreeList::give_flagged(list, number) } {
-            Given::Free => {}
-            Given::FreeAndAwaited => waiters.wake_all(),
+        if unsafe { Waiters::give(queue, list, number) } {
             // SAFETY: this slot's last handle says so once.
-            Given::Closed => unsafe { Core::came_home(core) },
+            unsafe { Core::came_home(core) };
         }
     }
 

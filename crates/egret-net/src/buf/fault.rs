@@ -14,6 +14,8 @@ pub(crate) enum Fault {
     WakeForgotten,
     /// A waiter raises the waiting bit before it stands in the queue.
     RaiseBeforeQueue,
+    /// A give looks for the queue in a pool that its slot no longer keeps.
+    QueueAfterGive,
     /// A handle is let go without releasing what it did with the slot.
     LetGoRelaxed,
     /// A handle is let go by a load and a store.

@@ -1,8 +1,11 @@
 //! Threads that wait for a slot to come home.
 
+use std::ptr::NonNull;
+use std::sync::Arc;
+
 use super::atomics::{Atomics, Lock, StdAtomics};
 use super::fault::{Fault, planted};
-use super::free_list::FreeList;
+use super::free_list::{FreeList, Given};
 use crate::rt::{self, Instant};
 
 /// Who waits for a slot of one class.
@@ -49,8 +52,7 @@ impl<A: Atomics> Waiters<A> {
     }
 
     /// Wakes everyone; owed by whoever cleared the waiting bit.
-    #[cold]
-    pub(crate) fn wake_all(&self) {
+    fn wake_all(&self) {
         if planted(Fault::WakeForgotten) {
             return;
         }
@@ -58,6 +60,29 @@ impl<A: Atomics> Waiters<A> {
         for (_, thread) in &sleepers {
             A::unpark(thread);
         }
+    }
+
+    /// Gives a slot back to a list that is closed or awaited, and pays the wake.
+    /// The giver gets hold of the `queue` first: once the slot is back the pool
+    /// may be gone. `true` if the list was closed, and the slot is gone.
+    ///
+    /// # Safety
+    ///
+    /// As for [`FreeList::give`].
+    #[cold]
+    pub(crate) unsafe fn give(
+        queue: impl Fn() -> Arc<Self>,
+        list: NonNull<FreeList<A>>,
+        slot: u32,
+    ) -> bool {
+        let waiters = queue();
+        // SAFETY: as the caller promised.
+        let given = unsafe { FreeList::give_flagged(list, slot) };
+        if given == Given::FreeAndAwaited {
+            let waiters = if planted(Fault::QueueAfterGive) { queue() } else { waiters };
+            waiters.wake_all();
+        }
+        given == Given::Closed
     }
 
     fn enqueue_and_raise(&self, ticket: u64, list: &FreeList<A>) -> bool {

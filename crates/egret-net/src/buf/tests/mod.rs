@@ -1,6 +1,7 @@
 //! What holds for buffers whatever happens to them, and that the checks for it
 //! can fail.
 
+mod checker;
 mod entry;
 mod model;
 mod planted;

@@ -1,23 +1,25 @@
 //! A check that cannot fail is no check: each fault planted in the protocol is
 //! found by the one named here.
 
+use super::checker::check;
 use super::{model, protocol};
 use crate::buf::fault::{Fault, caught};
 
 #[test]
 fn the_model_checker_finds_planted_faults() {
-    let faults: [(Fault, fn()); 7] = [
+    let faults: [(Fault, fn()); 8] = [
         (Fault::NoTag, protocol::head_came_back),
         (Fault::LinkAfterSwap, protocol::gives_at_once),
         (Fault::WakeForgotten, protocol::waiter_woken),
         (Fault::RaiseBeforeQueue, protocol::waiter_woken),
+        (Fault::QueueAfterGive, protocol::wake_after_close),
         (Fault::LetGoRelaxed, protocol::last_reader),
         (Fault::LetGoTorn, protocol::last_reader),
         (Fault::CloseMiscounts, protocol::closed_pool),
     ];
     for (fault, scene) in faults {
-        assert!(caught(fault, || protocol::check(scene)), "{fault:?} was not found");
-        protocol::check(scene);
+        assert!(caught(fault, || check(scene)), "{fault:?} was not found");
+        check(scene);
     }
 }
 

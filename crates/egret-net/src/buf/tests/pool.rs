@@ -116,9 +116,9 @@ fn waiters_get_what_comes_home() {
     assert_eq!(pool.available(1), 2);
 }
 
-/// The giver that owes a wake may find the pool gone: it needs nothing of it.
+/// Whoever of the two is last, the pool goes once.
 #[test]
-fn a_wake_may_come_after_the_pool_is_gone() {
+fn a_waiter_that_gives_up_and_a_giver_race_to_free_the_pool() {
     for _ in 0..300 {
         let pool = Pool::new(64, 1).unwrap();
         let region = pool.region().clone();

@@ -4,16 +4,16 @@
 //! at once, and a holder that does not see what the one before it did.
 
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use crate::buf::atomics::{Atomics, Lock, word};
+use super::checker::{LoomAtomics, check};
 use crate::buf::counts::{Leaving, count_join, count_split, let_go};
-use crate::buf::free_list::{FreeList, Given};
+use crate::buf::free_list::FreeList;
 use crate::buf::waiters::Waiters;
-use crate::rt::Instant;
 
 #[test]
 fn a_slot_has_one_holder() {
@@ -155,6 +155,23 @@ pub(super) fn closed_pool() {
 }
 
 #[test]
+fn a_wake_needs_nothing_of_the_pool() {
+    check(wake_after_close);
+}
+
+pub(super) fn wake_after_close() {
+    let slots = Slots::new(1);
+    let slot = slots.take().unwrap();
+    let waiter = slots.spawn(|slots| {
+        // One that waited, gave up, and was the pool's last user.
+        slots.list.raise_waiting();
+        slots.close();
+    });
+    slots.give(slot);
+    waiter.join().unwrap();
+}
+
+#[test]
 fn a_pool_closed_after_a_return_waits_for_nobody() {
     check(|| {
         let slots = Slots::new(2);
@@ -169,7 +186,7 @@ fn a_pool_closed_after_a_return_waits_for_nobody() {
 /// A pool without its memory: the lists and cells of one class.
 pub(super) struct Slots {
     list: FreeList<LoomAtomics>,
-    waiters: Waiters<LoomAtomics>,
+    waiters: Arc<Waiters<LoomAtomics>>,
     leaving: Leaving<LoomAtomics>,
     cells: Vec<UnsafeCell<u32>>,
     freed: UnsafeCell<bool>,
@@ -181,7 +198,7 @@ impl Slots {
     fn new(count: u32) -> &'static Self {
         Box::leak(Box::new(Self {
             list: FreeList::new(count),
-            waiters: Waiters::new(),
+            waiters: Arc::new(Waiters::new()),
             leaving: Leaving::new(),
             cells: (0..count).map(UnsafeCell::new).collect(),
             freed: UnsafeCell::new(false),
@@ -214,11 +231,13 @@ impl Slots {
         if unsafe { FreeList::give(list, slot) }.is_ok() {
             return;
         }
+        let queue = || {
+            self.alive();
+            Arc::clone(&self.waiters)
+        };
         // SAFETY: the list lives as long as the model.
-        match unsafe { FreeList::give_flagged(list, slot) } {
-            Given::Free => {}
-            Given::FreeAndAwaited => self.waiters.wake_all(),
-            Given::Closed => self.free_if(self.leaving.came_home()),
+        if unsafe { Waiters::give(queue, list, slot) } {
+            self.free_if(self.leaving.came_home());
         }
     }
 
@@ -255,43 +274,3 @@ impl Slots {
         }
     }
 }
-
-/// Tries all interleavings of `body` with at most three preemptions.
-pub(super) fn check(body: fn()) {
-    let mut checker = loom::model::Builder::new();
-    checker.preemption_bound = Some(3);
-    checker.check(body);
-}
-
-#[derive(Debug)]
-pub(super) struct LoomAtomics;
-
-impl Atomics for LoomAtomics {
-    type Word = loom::sync::atomic::AtomicU64;
-    type Lock<T: Send> = loom::sync::Mutex<T>;
-    type Thread = thread::Thread;
-
-    fn current() -> thread::Thread {
-        thread::current()
-    }
-
-    fn park(_until: Option<Instant>) {
-        thread::park();
-    }
-
-    fn unpark(thread: &thread::Thread) {
-        thread.unpark();
-    }
-}
-
-impl<T: Send> Lock<T> for loom::sync::Mutex<T> {
-    fn new(value: T) -> Self {
-        Self::new(value)
-    }
-
-    fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        body(&mut self.lock().unwrap())
-    }
-}
-
-word!(loom::sync::atomic::AtomicU64);
