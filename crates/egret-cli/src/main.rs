@@ -3,9 +3,11 @@
 
 mod bench;
 
-use std::io;
+use std::io::{self, Write};
+use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Safe, zero-copy cluster communication for Rust.
 #[derive(Debug, Parser)]
@@ -23,14 +25,20 @@ enum Command {
     BenchPeer(bench::PeerArgs),
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(args) => bench::run(&args),
         Command::BenchPeer(args) => bench::serve(&args),
     };
+    let Err(error) = done else { return ExitCode::SUCCESS };
+    if let Some(usage) = error.downcast_ref::<bench::Usage>() {
+        Cli::command().error(ErrorKind::ValueValidation, usage).exit();
+    }
     // Whoever reads, as in `egret bench … | head`, has seen enough.
-    done.or_else(|error| match error.downcast_ref::<io::Error>() {
-        Some(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        _ => Err(error),
-    })
+    let broken_pipe = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    if error.downcast_ref::<io::Error>().is_some_and(broken_pipe) {
+        return ExitCode::SUCCESS;
+    }
+    let _ = writeln!(io::stderr(), "egret: {error:#}");
+    ExitCode::FAILURE
 }

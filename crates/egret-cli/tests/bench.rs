@@ -75,6 +75,47 @@ fn pool_holds_every_operation_against_the_allocator() {
 }
 
 #[test]
+fn messages_are_measured_in_every_mode() {
+    for mode in ["posted", "copy", "pinned", "fresh", "read", "write"] {
+        let args = ["--mode", mode, "--quick", "--json", "--reps", "1", "--sizes", "1,70K"];
+        let of = |name| lines(&[&["bench", name, "--fabric", "sim"], &args[..]].concat());
+        for line in of("latency") {
+            assert_eq!(line["mode"], mode);
+            assert_eq!(line["limit"], "shm-slot");
+            assert_eq!(
+                [&line["fabric"], &line["wait"], &line["trust"]],
+                ["sim", "spin", "isolated"]
+            );
+            let ratio = figure(&line, "p50_ns") / figure(&line, "limit_ns");
+            assert!((figure(&line, "ratio") - ratio).abs() <= 0.01 * ratio + 0.001, "{line}");
+        }
+        for line in of("bandwidth") {
+            let ratio = figure(&line, "limit_mb_s") / figure(&line, "mb_s");
+            assert_eq!(line["limit"], "shm-ring");
+            assert!((figure(&line, "ratio") - ratio).abs() <= 0.01 * ratio + 0.001, "{line}");
+        }
+    }
+    let rate = lines(&["bench", "message-rate", "--quick", "--json"]);
+    assert_eq!(rate.len(), 1);
+    assert_eq!([&rate[0]["limit"], &rate[0]["bytes"]], [&"line-ring".into(), &Value::from(8)]);
+    assert!(figure(&rate[0], "msg_s") > 0.0);
+}
+
+#[test]
+fn what_a_fabric_cannot_do_is_a_usage_error() {
+    for (args, said) in [
+        (["--fabric", "smi"], "there are: sim"),
+        (["--wait", "frugal"], "never sleeps"),
+        (["--trust", "cooperating"], "no second process"),
+    ] {
+        let output = egret(&[&["bench", "latency"], &args[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(said), "{stderr}");
+    }
+}
+
+#[test]
 fn sizes_and_filters_choose_the_lines() {
     let args = ["bench", "limits", "--quick", "--json", "--reps", "1", "--sizes", "8,2K"];
     let shm = lines(&[&args[..], &["--fabric", "shm", "--wait", "spin"]].concat());

@@ -1,5 +1,7 @@
 //! What every benchmark can be told.
 
+use std::fmt;
+
 /// Options of every benchmark.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Common {
@@ -17,6 +19,19 @@ pub(crate) struct Common {
     #[arg(long)]
     pub(crate) quick: bool,
 }
+
+/// Arguments that make no sense together; ends with exit code 2, like those
+/// that make none alone.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
 
 impl Common {
     /// The sizes asked for, or else `default`.

@@ -26,6 +26,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use args::Common;
+pub(crate) use args::Usage;
 pub(crate) use follow::{PeerArgs, serve};
 use measure::{Case, Plan};
 use progress::Progress;
@@ -49,6 +50,7 @@ const EXAMPLES: &str = "Examples:
   egret bench limits                      what this machine can do
   egret bench limits --fabric shm --sizes 4,1K,64K
   egret bench pool                        what a buffer costs beside malloc
+  egret bench latency --mode copy         messages sent from a copy, there and back
   egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");

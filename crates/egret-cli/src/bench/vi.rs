@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::ValueEnum;
 use egret::net::fabric::Fabrics;
 use egret::net::limit::Limit;
 use egret::net::rt;
 
 use super::Suite;
-use super::args::Common;
+use super::args::{Common, Usage};
 use super::measure::{Case, Probe, Sample, Unit};
 use super::peer::Peer;
 use super::probe::Linked;
@@ -53,6 +53,27 @@ enum Trust {
     Cooperating,
 }
 
+impl Args {
+    /// The fabric, if there is one of that name that can do what is asked.
+    fn fabric(&self) -> Result<&'static str, Usage> {
+        let fabrics = Fabrics::default();
+        let fabric = fabrics.names().find(|name| *name == self.fabric).ok_or_else(|| {
+            let known = fabrics.names().collect::<Vec<_>>().join(", ");
+            Usage(format!("no fabric {:?}; there are: {known}", self.fabric))
+        })?;
+        // The simulator runs both nodes on one thread: nobody waits, and there
+        // is no second process to trust.
+        if self.wait != Wait::Spin {
+            return Err(Usage(format!("{fabric} never sleeps: --wait spin only")));
+        }
+        if self.trust != Trust::Isolated {
+            let why = "has no second process to cooperate with: --trust isolated only";
+            return Err(Usage(format!("{fabric} {why}")));
+        }
+        Ok(fabric)
+    }
+}
+
 /// What is measured about messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
@@ -65,18 +86,7 @@ pub(crate) enum What {
 }
 
 pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
-    // The simulator runs both nodes on one thread: nobody waits, and there is
-    // no second process to trust.
-    ensure!(args.fabric != "sim" || args.wait == Wait::Spin, "sim never sleeps: --wait spin only");
-    ensure!(
-        args.fabric != "sim" || args.trust == Trust::Isolated,
-        "sim has no second process to cooperate with: --trust isolated only"
-    );
-    let fabric = Fabrics::default().names().find(|name| *name == args.fabric);
-    let known = Fabrics::default().names().collect::<Vec<_>>().join(", ");
-    let Some(fabric) = fabric else {
-        anyhow::bail!("no fabric {:?}; there are: {known}", args.fabric)
-    };
+    let fabric = args.fabric()?;
     let peer = Rc::new(Peer::start()?);
     let mode = args.mode;
     let cases = args.common.sizes_or(what.sizes()).into_iter().map(move |bytes| {
