@@ -72,6 +72,8 @@ pub trait NicOps: Send + Sync + fmt::Debug {
     /// Waits until something may have happened, at the latest `until`. May
     /// return early.
     fn wait(&self, until: Option<Instant>);
+    /// Ends a [`wait`](Self::wait) of another thread, or else the next one.
+    fn wake(&self);
     /// The present moment in the world this nic lives in.
     fn now(&self) -> Instant {
         rt::now()

@@ -172,6 +172,12 @@ pub enum ConnectError {
     /// The fabric does not offer this level.
     #[error("the fabric does not offer {0}")]
     Unsupported(Reliability),
+    /// A service name is at most 255 bytes.
+    #[error("a service name of {bytes} bytes; at most 255 fit")]
+    NameTooLong {
+        /// Its length.
+        bytes: usize,
+    },
     /// The other side's greeting cannot be understood.
     #[error("the greeting was refused: {0}")]
     Hello(#[from] super::HelloError),

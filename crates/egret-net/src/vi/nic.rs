@@ -84,13 +84,18 @@ impl Nic {
     /// Begins to connect. The answer is a future; [`wait_connect`](Self::wait_connect) blocks.
     pub fn connect(&self, to: &Address, options: &ViOptions, deadline: Deadline) -> Connecting {
         let (promise, answer) = pending();
-        let spec = options.spec(self);
-        if self.limits().offers(options.reliability) && hello::service_fits(&to.service) {
-            let until = deadline.until_from(self.now());
-            self.ops.connect(ConnectRequest { to: to.clone(), spec, until, promise });
+        let refused = if !self.limits().offers(options.reliability) {
+            Some(ConnectError::Unsupported(options.reliability))
+        } else if !hello::service_fits(&to.service) {
+            Some(ConnectError::NameTooLong { bytes: to.service.len() })
         } else {
-            let refused = Err(ConnectError::Unsupported(options.reliability));
-            let _ = promise.fulfil(refused);
+            None
+        };
+        if let Some(why) = refused {
+            drop(promise.fulfil(Err(why)));
+        } else {
+            let (spec, until) = (options.spec(self), deadline.until_from(self.now()));
+            self.ops.connect(ConnectRequest { to: to.clone(), spec, until, promise });
         }
         Connecting { answer, nic: self.clone(), options: options.clone() }
     }
@@ -159,7 +164,7 @@ impl Nic {
     /// pending. This is all the runtime that egret's futures need.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
-        let waker = Waker::from(Arc::new(Nobody));
+        let waker = Waker::from(Arc::new(Interrupt(Arc::clone(&self.ops))));
         let mut context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
@@ -242,9 +247,11 @@ impl Future for Connecting {
     }
 }
 
-/// A waker that wakes nobody: `block_on` drives the nic and looks again itself.
-struct Nobody;
+/// Wakes a thread that drives its nic in `block_on`.
+struct Interrupt(Arc<dyn NicOps>);
 
-impl Wake for Nobody {
-    fn wake(self: Arc<Self>) {}
+impl Wake for Interrupt {
+    fn wake(self: Arc<Self>) {
+        self.0.wake();
+    }
 }

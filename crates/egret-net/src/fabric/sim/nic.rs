@@ -50,6 +50,8 @@ impl NicOps for SimNic {
         limits.transfer_max = 1 << 40;
         limits.segments_max = 64;
         limits.registrable_max = 1 << 34;
+        // Measured: a copy is 4 % faster at 4 KiB and 3 % slower at 8 KiB.
+        limits.pin_threshold = 8 << 10;
         limits
     }
 
@@ -99,6 +101,9 @@ impl NicOps for SimNic {
     fn wait(&self, until: Option<Instant>) {
         self.fabric.step(until);
     }
+
+    /// Nobody sleeps here: a wait carries out one event and returns.
+    fn wake(&self) {}
 
     fn now(&self) -> Instant {
         self.fabric.now()
