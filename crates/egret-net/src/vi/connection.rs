@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::ops::{Unposted, ViOps};
 use super::queue::Inbox;
 use super::{
     CompletionQueue, Descriptor, Nic, Op, OpKind, PostError, Posted, Refused, Reliability,
     RemoteSlice, Ticket, ViError, ViId, ViOptions,
 };
-use crate::fabric::{Unposted, ViOps};
 
 /// One end of a connection.
 ///

@@ -3,8 +3,8 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use super::ops::ListenerOps;
 use super::{ListenError, Nic, Vi, ViOptions};
-use crate::fabric::ListenerOps;
 use crate::rt::Deadline;
 
 /// Listens for connections to one service and tag; made by [`Nic::listen`].

@@ -51,6 +51,8 @@ mod limits;
 mod listener;
 mod nic;
 mod operation;
+pub mod ops;
+mod promise;
 mod queue;
 mod register;
 mod segment;

@@ -6,13 +6,13 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
+use super::ops::{ConnectRequest, NicOps, Pending, ViOps, ViSpec, pending};
 use super::register::Registrar;
 use super::{
     Access, CompletionQueue, ConnectError, ExposeError, Exposed, Limits, ListenError, Listener,
     RegisterError, Registration, Reliability, Vi, hello,
 };
 use crate::buf::{Buf, Region};
-use crate::fabric::{ConnectRequest, NicOps, Pending, ViOps, ViSpec, pending};
 use crate::rt::{Deadline, Instant};
 
 /// A network interface, opened by a [`Fabric`](crate::fabric::Fabric).

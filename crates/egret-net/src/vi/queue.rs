@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use super::ops::NicOps;
 use super::{Completion, WaitError};
-use crate::fabric::NicOps;
 use crate::rt::Deadline;
 
 /// A queue of [`Completion`]s. Any number of connections of one nic may share

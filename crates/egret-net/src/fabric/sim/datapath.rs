@@ -31,7 +31,16 @@ pub(super) struct Out<'a> {
     pub placing: usize,
 }
 
-impl Out<'_> {
+impl<'a> Out<'a> {
+    pub(super) const fn new(
+        now: Instant,
+        keys: &'a Keys,
+        notices: &'a mut Notices,
+        planted: Option<Planted>,
+    ) -> Self {
+        Self { now, keys, notices, planted, items: Vec::new(), frames: Vec::new(), placing: 0 }
+    }
+
     pub(super) fn has(&self, planted: Planted) -> bool {
         planted.is_in(self.planted)
     }

@@ -208,15 +208,7 @@ impl World {
         let Node { ends, keys, .. } = &mut self.nodes[node];
         let Some(End::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return None };
         let (peer, peer_end) = (*peer, *peer_end);
-        let mut out = Out {
-            now: self.now,
-            keys,
-            notices: &mut self.after.notices,
-            planted: self.planted,
-            items: Vec::new(),
-            frames: Vec::new(),
-            placing: 0,
-        };
+        let mut out = Out::new(self.now, keys, &mut self.after.notices, self.planted);
         let result = call(conn, &mut out);
         let counts = conn.counts();
         let timer = if conn.timer_armed { None } else { conn.timer(self.now) };
@@ -242,15 +234,7 @@ impl World {
         let Node { ends, keys, .. } = &mut self.nodes[node];
         let Some(End::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return };
         let (peer, peer_end) = (*peer, *peer_end);
-        let mut out = Out {
-            now: self.now,
-            keys,
-            notices: &mut self.after.notices,
-            planted: self.planted,
-            items: Vec::new(),
-            frames: Vec::new(),
-            placing: 0,
-        };
+        let mut out = Out::new(self.now, keys, &mut self.after.notices, self.planted);
         conn.fail(&why, &mut out);
         let counters = conn.counters();
         ends.insert(end, End::Gone { why, farewell: farewell.clone(), counters });
