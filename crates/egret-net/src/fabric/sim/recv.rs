@@ -131,7 +131,8 @@ impl Receiver {
         let mut posted =
             self.posted.pop_front().expect("there is one, or it would not be its turn");
         if let Err(why) = posted.admits(len, kind) {
-            posted.fail(why.clone(), out.notices);
+            // It fails with the connection, after what arrived before it.
+            self.posted.push_front(posted);
             return Err(why);
         }
         posted.descriptor_mut().make(usize::try_from(len).expect("it fits the memory posted"));
@@ -203,6 +204,13 @@ impl Receiver {
             self.placed += 1;
             self.received += 1;
             posted.complete(len, tag, out.notices);
+        }
+    }
+
+    /// Hands over all whole messages, because there is no later.
+    pub(super) fn place_all(&mut self, out: &mut Out<'_>) {
+        while !self.placing.is_empty() {
+            self.place(out);
         }
     }
 
