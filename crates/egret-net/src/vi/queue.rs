@@ -200,7 +200,10 @@ impl Inbox {
     }
 
     pub(super) fn pop(&self) -> Option<Completion> {
-        let mut state = self.lock();
+        self.take(&mut self.lock())
+    }
+
+    fn take(&self, state: &mut State) -> Option<Completion> {
         let completion = state.ready.pop_front()?;
         state.reserved -= 1;
         if state.ready.is_empty() {
@@ -212,8 +215,7 @@ impl Inbox {
     /// Takes a completion, or leaves word with the waker.
     pub(super) fn poll_pop(&self, context: &mut Context<'_>) -> Poll<Completion> {
         let mut state = self.lock();
-        if let Some(completion) = state.ready.pop_front() {
-            state.reserved -= 1;
+        if let Some(completion) = self.take(&mut state) {
             return Poll::Ready(completion);
         }
         if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
