@@ -1,6 +1,8 @@
 //! Regions, pools and buffers with owners; the virtual interface; its fabrics.
 
 pub mod buf;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod fabric;
 #[cfg(feature = "limits")]
 pub mod limit;

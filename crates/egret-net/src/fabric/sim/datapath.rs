@@ -199,8 +199,10 @@ impl Conn {
         found
     }
 
-    /// Everything outstanding comes back with the reason.
+    /// Everything outstanding comes back with the reason; messages that had
+    /// reached the fabric whole are the program's, and come back as received.
     pub(super) fn fail(&mut self, why: &ViError, out: &mut Out<'_>) {
+        self.receiver.place_all(out);
         let all = self.sender.drain().into_iter().chain(self.receiver.drain());
         for posted in all {
             if out.has(Planted::ForgetsBuffers) {

@@ -165,19 +165,25 @@ impl World {
         let Body::Connect(bytes) = &frame.body else { return };
         let caller = (frame.from, frame.from_life, frame.from_end);
         let node = &mut self.nodes[frame.to];
-        let answer = if let Some(end) = node.accepted.get(&caller) {
-            match node.ends.get(end) {
-                Some(End::Gone { farewell, .. }) => Some((*end, Body::Gone(farewell.clone()))),
-                _ => Some((*end, Body::Accept)),
+        if let Some(&end) = node.accepted.get(&caller) {
+            let farewell = match node.ends.get(&end) {
+                Some(End::Gone { farewell, .. }) => Some(farewell.clone()),
+                _ => None,
+            };
+            // It was accepted even if it is over: the caller hears both.
+            self.send(frame.to, end, frame.from, Some(frame.from_end), Body::Accept);
+            if let Some(farewell) = farewell {
+                let farewell = Body::Gone(farewell);
+                self.send(frame.to, end, frame.from, Some(frame.from_end), farewell);
             }
-        } else {
-            match Hello::decode(bytes) {
-                Err(why) => Some((0, Body::Refuse(Refusal::Hello(why)))),
-                Ok(hello) => node.listening(hello, caller, &mut self.after.wakers),
-            }
+            return;
+        }
+        let answer = match Hello::decode(bytes) {
+            Err(why) => Some(Refusal::Hello(why)),
+            Ok(hello) => node.listening(hello, caller, &mut self.after.wakers),
         };
-        if let Some((end, body)) = answer {
-            self.send(frame.to, end, frame.from, Some(frame.from_end), body);
+        if let Some(refusal) = answer {
+            self.send(frame.to, 0, frame.from, Some(frame.from_end), Body::Refuse(refusal));
         }
     }
 
@@ -266,12 +272,12 @@ impl Node {
         hello: Hello,
         caller: Caller,
         wakers: &mut Vec<Waker>,
-    ) -> Option<(EndId, Body)> {
+    ) -> Option<Refusal> {
         let Some(listening) = self.listeners.get_mut(&(hello.service, hello.tag)) else {
-            return Some((0, Body::Refuse(Refusal::NotListening)));
+            return Some(Refusal::NotListening);
         };
         if listening.reliability != hello.reliability {
-            return Some((0, Body::Refuse(Refusal::Reliability(listening.reliability))));
+            return Some(Refusal::Reliability(listening.reliability));
         }
         if !listening.backlog.contains(&caller) && listening.backlog.len() < BACKLOG {
             listening.backlog.push_back(caller);

@@ -21,8 +21,9 @@ pub(super) struct Receiver {
     /// Items that came before their turn, or found no receive posted.
     early: BTreeMap<u64, Item>,
     incoming: Option<Incoming>,
-    /// Messages that have reached the fabric, and not yet the program.
-    placing: VecDeque<Incoming>,
+    /// Messages that have reached the fabric, and not yet the program. `None`
+    /// stands for a refused notice: there is nothing to place in its turn.
+    placing: VecDeque<Option<Incoming>>,
     write: Option<Writing>,
     pub received: u64,
     pub dropped: u64,
@@ -48,7 +49,9 @@ const EARLY_MAX: u64 = 256;
 
 impl Receiver {
     pub(super) fn outstanding(&self) -> usize {
-        self.posted.len() + usize::from(self.incoming.is_some()) + self.placing.len()
+        self.posted.len()
+            + usize::from(self.incoming.is_some())
+            + self.placing.iter().flatten().count()
     }
 
     pub(super) fn push(&mut self, posted: Posted) {
@@ -131,7 +134,8 @@ impl Receiver {
         let mut posted =
             self.posted.pop_front().expect("there is one, or it would not be its turn");
         if let Err(why) = posted.admits(len, kind) {
-            posted.fail(why.clone(), out.notices);
+            // It fails with the connection, after what arrived before it.
+            self.posted.push_front(posted);
             return Err(why);
         }
         posted.descriptor_mut().make(usize::try_from(len).expect("it fits the memory posted"));
@@ -152,7 +156,7 @@ impl Receiver {
         if incoming.got < incoming.len {
             self.incoming = Some(incoming);
         } else {
-            self.placing.push_back(incoming);
+            self.placing.push_back(Some(incoming));
             out.placing += 1;
         }
         Ok(())
@@ -184,13 +188,14 @@ impl Receiver {
             Some(tag) if result.is_ok() => {
                 let posted =
                     self.posted.pop_front().expect("there is one, or it would not be its turn");
-                self.placing.push_back(Incoming { posted, len: 0, tag, got: 0 });
+                self.placing.push_back(Some(Incoming { posted, len: 0, tag, got: 0 }));
                 out.placing += 1;
             }
             Some(_) => {
                 // The receive it was to consume is still there, for another message.
                 self.receives += 1;
-                self.placed += 1;
+                self.placing.push_back(None);
+                out.placing += 1;
             }
             None => {}
         }
@@ -199,10 +204,18 @@ impl Receiver {
 
     /// Hands the oldest whole message to the program.
     pub(super) fn place(&mut self, out: &mut Out<'_>) {
-        if let Some(Incoming { posted, len, tag, .. }) = self.placing.pop_front() {
-            self.placed += 1;
+        let Some(next) = self.placing.pop_front() else { return };
+        self.placed += 1;
+        if let Some(Incoming { posted, len, tag, .. }) = next {
             self.received += 1;
             posted.complete(len, tag, out.notices);
+        }
+    }
+
+    /// Hands over all whole messages, because there is no later.
+    pub(super) fn place_all(&mut self, out: &mut Out<'_>) {
+        while !self.placing.is_empty() {
+            self.place(out);
         }
     }
 
@@ -231,7 +244,7 @@ impl Receiver {
 
     /// Everything that is not back, in the order it was posted.
     pub(super) fn drain(&mut self) -> Vec<Posted> {
-        let begun = self.placing.drain(..).chain(self.incoming.take());
+        let begun = self.placing.drain(..).flatten().chain(self.incoming.take());
         begun.map(|incoming| incoming.posted).chain(self.posted.drain(..)).collect()
     }
 }

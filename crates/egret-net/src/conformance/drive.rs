@@ -1,0 +1,62 @@
+//! Running the sides of a case on one thread.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::check::Wrong;
+use super::side::{Alarm, Side};
+use super::{Case, Failure, Party, Profile, Role};
+
+/// Runs the given sides of a case to their ends: both, or the one of this process.
+///
+/// # Errors
+///
+/// What the first side that failed has found wrong.
+///
+/// # Panics
+///
+/// If no side is given.
+pub fn run(case: &Case, profile: &Profile, parties: Vec<Party>) -> Result<(), Failure> {
+    let alarm = Alarm::default();
+    let failure = |role, wrong: Wrong| wrong.into_failure(case.to_string(), role);
+    let mut sides = Vec::new();
+    for party in parties {
+        let role = party.role;
+        let side = Side::new(party, *case, profile, Rc::clone(&alarm));
+        sides.push(side.map_err(|wrong| failure(role, wrong))?);
+    }
+    drive(case, &sides, &alarm).map_err(|(role, wrong)| failure(role, wrong))?;
+    for side in sides.iter().filter(|side| matters(case, side)) {
+        side.settled().map_err(|wrong| failure(side.role, wrong))?;
+    }
+    Ok(())
+}
+
+/// Whoever is killed has nothing to say.
+fn matters(case: &Case, side: &Side) -> bool {
+    side.role == Role::Caller || !case.kills_answerer
+}
+
+/// Polls the scripts in turn, and lets the nic wait in between. Ends when all
+/// that matter have ended, or one of them has failed.
+fn drive(case: &Case, sides: &[Side], alarm: &Alarm) -> Result<(), (Role, Wrong)> {
+    let nic = &sides.first().expect("at least one side").nic;
+    let mut context = Context::from_waker(Waker::noop());
+    let mut scripts: Vec<_> = sides.iter().map(|side| (side, Some((case.script)(side)))).collect();
+    loop {
+        alarm.set(None);
+        for (side, script) in &mut scripts {
+            let Some(running) = script else { continue };
+            if let Poll::Ready(outcome) = running.as_mut().poll(&mut context) {
+                *script = None;
+                if matters(case, side) {
+                    outcome.map_err(|wrong| (side.role, wrong))?;
+                }
+            }
+        }
+        if !scripts.iter().any(|(side, script)| script.is_some() && matters(case, side)) {
+            return Ok(());
+        }
+        nic.wait(alarm.get());
+    }
+}

@@ -1,0 +1,125 @@
+//! The suite on the simulator: clean, under faults, and with faults planted.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use super::{Case, Failure, Party, Profile, Role, cases, meeting, run};
+use crate::fabric::sim::{Planted, Sim, check};
+use crate::rt;
+
+/// Runs both sides of a case in a simulated world.
+fn run_in(sim: &Sim, case: &Case, profile: &Profile) -> Result<(), Failure> {
+    let (here, there) = meeting();
+    let fabric = (**sim).clone();
+    let caller = Party::new(sim.nic("caller"), "answerer", Role::Caller, here)
+        .with_kill(move || fabric.crash("answerer"));
+    let answerer = Party::new(sim.nic("answerer"), "caller", Role::Answerer, there);
+    run(case, profile, vec![caller, answerer])
+}
+
+fn all(profile: &Profile) -> Vec<Case> {
+    cases(&Sim::new(0).nic("probe").limits(), profile)
+}
+
+#[test]
+fn conformance_on_sim() {
+    let profile = Profile::default();
+    let failures: Vec<String> = all(&profile)
+        .iter()
+        .filter_map(|case| run_in(&Sim::new(1), case, &profile).err())
+        .map(|failure| failure.to_string())
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn conformance_where_placing_takes_time() {
+    let profile = Profile { largest: 1 << 20, messages: 50, ..Profile::default() };
+    for case in all(&profile) {
+        let sim = Sim::new(2);
+        sim.placement(Duration::from_millis(1));
+        run_in(&sim, &case, &profile).unwrap();
+    }
+}
+
+/// What the links do to frames, at random: nothing much, or a lot.
+fn spoil(sim: &Sim) {
+    let below = |most: f64| {
+        let thousandths = u32::try_from(rt::random() % 1_000).unwrap();
+        most * f64::from(thousandths) / 1_000.0
+    };
+    let latency = Duration::from_micros(1 + rt::random() % 5_000);
+    let links = sim.links().latency(latency).loss(below(0.05)).duplicate(below(0.05));
+    links.reorder(below(0.1)).corrupt(below(0.02));
+}
+
+fn under_faults() -> Profile {
+    Profile {
+        lossy: true,
+        largest: 200_000,
+        messages: 60,
+        patience: Duration::from_secs(120),
+        quiet: Duration::from_millis(60),
+        ..Profile::default()
+    }
+}
+
+const SEEDS: u64 = 1_000;
+const CASES_PER_SEED: usize = 10;
+
+#[test]
+fn conformance_under_faults() {
+    let profile = under_faults();
+    let all = all(&profile);
+    let ran = Cell::new(0_u64);
+    check(0..SEEDS, |sim| {
+        spoil(sim);
+        let first = usize::try_from(rt::random() % all.len() as u64).unwrap();
+        for case in (first..first + CASES_PER_SEED).map(|at| &all[at % all.len()]) {
+            run_in(sim, case, &profile).unwrap_or_else(|failure| panic!("{failure}"));
+            ran.set(ran.get() + 1);
+        }
+    });
+    println!("{} runs of {} cases under faults", ran.get(), all.len());
+}
+
+/// The first case that notices the fault, on clean links or on spoiled ones.
+fn first_to_notice(fault: Option<Planted>) -> Option<Failure> {
+    let patience = Duration::from_secs(15);
+    let clean = Profile { largest: 1 << 20, messages: 100, patience, ..Profile::default() };
+    let faulty = Profile { patience, ..under_faults() };
+    for (profile, spoiled) in [(&clean, false), (&faulty, true)] {
+        for case in all(profile) {
+            let sim = Sim::new(3);
+            if spoiled {
+                spoil(&sim);
+            }
+            if let Some(fault) = fault {
+                sim.plant(fault);
+            }
+            if let Err(failure) = run_in(&sim, &case, profile) {
+                return Some(failure);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn planted_faults_are_found() {
+    let found = first_to_notice(None);
+    assert!(found.is_none(), "without a fault: {}", found.unwrap());
+    for fault in Planted::ALL {
+        let found = first_to_notice(Some(fault));
+        let found = found.unwrap_or_else(|| panic!("{fault:?} was not noticed by any case"));
+        println!("{fault:?} is noticed by {found}");
+    }
+}
+
+#[test]
+fn every_case_is_described() {
+    let page = include_str!("../../../../docs/conformance.md");
+    for case in all(&Profile::default()) {
+        assert!(page.contains(&format!("| `{}` |", case.name)), "{} is missing", case.name);
+    }
+}
