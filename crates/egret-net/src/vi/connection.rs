@@ -29,8 +29,9 @@ pub struct Vi {
 impl Vi {
     pub(super) fn new(nic: Nic, ops: Box<dyn ViOps>, options: &ViOptions) -> Self {
         let own = |queue: &Option<CompletionQueue>| {
-            let depth = nic.limits().queue_depth as usize;
-            queue.clone().unwrap_or_else(|| nic.completion_queue(depth))
+            // Room for a full queue, and for as many completions not yet taken.
+            let capacity = 2 * nic.limits().queue_depth as usize;
+            queue.clone().unwrap_or_else(|| nic.completion_queue(capacity))
         };
         Self {
             id: ViId::unused(),

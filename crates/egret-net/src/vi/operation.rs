@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::queue::Inbox;
-use super::{Completion, Descriptor, Nic, Op, PostError, RemoteSlice, Vi};
+use super::{Completion, Descriptor, Nic, Op, PostError, RemoteSlice, Ticket, Vi};
 
 /// The completion of one posted descriptor, as a future that is tied to no
 /// runtime.
@@ -19,6 +19,15 @@ use super::{Completion, Descriptor, Nic, Op, PostError, RemoteSlice, Vi};
 pub struct Operation {
     inbox: Arc<Inbox>,
     nic: Nic,
+    ticket: Ticket,
+}
+
+impl Operation {
+    /// Its number on its connection, to [cancel](Vi::cancel) it with.
+    #[must_use]
+    pub const fn ticket(&self) -> Ticket {
+        self.ticket
+    }
 }
 
 impl Future for Operation {
@@ -80,7 +89,7 @@ impl Vi {
 
     fn start(&self, op: Op, descriptor: Descriptor) -> Result<Operation, PostError> {
         let inbox = Arc::new(Inbox::new(1));
-        self.post(op, descriptor, &inbox)?;
-        Ok(Operation { inbox, nic: self.nic().clone() })
+        let ticket = self.post(op, descriptor, &inbox)?;
+        Ok(Operation { inbox, nic: self.nic().clone(), ticket })
     }
 }

@@ -80,7 +80,8 @@ impl CompletionQueue {
     }
 
     /// Calls `handler` with each completion from now on, instead of queueing
-    /// it, on the thread that drives the nic. The handler may post.
+    /// it, on the thread that drives the nic. The handler may post; it should
+    /// hold its connection weakly, for the connection holds this queue.
     pub fn notify(&self, handler: impl FnMut(Completion) + Send + 'static) {
         self.inbox.lock().handler = Some(Box::new(handler));
         self.inbox.give_notice();

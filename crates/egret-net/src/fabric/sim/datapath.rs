@@ -56,7 +56,8 @@ pub(super) struct Conn {
     patience: Duration,
     /// Since when the peer has been asked and has not answered.
     asking_since: Option<Instant>,
-    pub timer_armed: bool,
+    /// When the timer rings; what rings at another time was overtaken.
+    pub timer_at: Option<Instant>,
     datagrams: u64,
 }
 
@@ -77,7 +78,7 @@ impl Conn {
             receiver: Receiver::default(),
             patience: PATIENCE_MIN,
             asking_since: None,
-            timer_armed: false,
+            timer_at: None,
             datagrams: 0,
         }
     }
@@ -152,7 +153,7 @@ impl Conn {
                 out.frames.push(Body::Ack(self.counts()));
             }
             Body::Datagram(datagram) => self.receiver.datagram(&datagram, out),
-            Body::Connect(_) | Body::Accept | Body::Refuse(_) | Body::Gone(_) => {}
+            Body::Connect(_) | Body::Accept | Body::Refuse(_) | Body::Queued | Body::Gone(_) => {}
         }
         Ok(())
     }

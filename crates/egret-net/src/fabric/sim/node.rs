@@ -55,8 +55,8 @@ pub(super) struct Knock {
     since: Instant,
     until: Option<Instant>,
     again_after: Duration,
-    /// Whether the host said that nobody listens.
-    nobody_listens: bool,
+    /// What the host said last: whether somebody listens.
+    somebody_listens: Option<bool>,
     promise: Promise<Result<Box<dyn ViOps>, ConnectError>>,
 }
 
@@ -119,7 +119,7 @@ impl World {
             since: self.now,
             until,
             again_after: KNOCK_MIN,
-            nobody_listens: false,
+            somebody_listens: None,
             promise,
         };
         let end = self.nodes[node].add_end(End::Knocking(Box::new(knock)));
@@ -130,15 +130,15 @@ impl World {
     pub(super) fn knock(&mut self, node: NodeId, end: EndId) {
         let now = self.now;
         let Some(End::Knocking(knock)) = self.nodes[node].ends.get_mut(&end) else { return };
-        let silent = !knock.nobody_listens && now - knock.since >= DEAD_AFTER;
+        let silent = knock.somebody_listens.is_none() && now - knock.since >= DEAD_AFTER;
         let time_is_up = knock.until.map_or(silent, |until| now >= until);
         if time_is_up || knock.promise.is_abandoned() {
             let (to, waited) = (knock.to.clone(), now - knock.since);
-            let (peer, nobody_listens) = (knock.peer, knock.nobody_listens);
-            let why = match (nobody_listens, self.nodes[peer].is_known()) {
-                (true, _) => ConnectError::NotListening { to, waited },
-                (false, true) => ConnectError::NotAccepted { to, waited },
-                (false, false) => ConnectError::UnknownHost { host: to.host },
+            let (peer, somebody_listens) = (knock.peer, knock.somebody_listens);
+            let why = match (somebody_listens, self.nodes[peer].is_known()) {
+                (Some(false), _) => ConnectError::NotListening { to, waited },
+                (_, true) => ConnectError::NotAccepted { to, waited },
+                (_, false) => ConnectError::UnknownHost { host: to.host },
             };
             self.stop_knocking(node, end, Err(why));
             return;
@@ -182,9 +182,8 @@ impl World {
             Err(why) => Some(Refusal::Hello(why)),
             Ok(hello) => node.listening(hello, caller, &mut self.after.wakers),
         };
-        if let Some(refusal) = answer {
-            self.send(frame.to, 0, frame.from, Some(frame.from_end), Body::Refuse(refusal));
-        }
+        let answer = answer.map_or(Body::Queued, Body::Refuse);
+        self.send(frame.to, 0, frame.from, Some(frame.from_end), answer);
     }
 
     /// The oldest caller of a listener is accepted.
@@ -215,7 +214,11 @@ impl World {
         let spec = match self.nodes[node].ends.get_mut(&end) {
             Some(End::Knocking(knock)) => match &frame.body {
                 Body::Refuse(Refusal::NotListening) => {
-                    knock.nobody_listens = true;
+                    knock.somebody_listens = Some(false);
+                    return;
+                }
+                Body::Queued => {
+                    knock.somebody_listens = Some(true);
                     return;
                 }
                 Body::Refuse(refusal) => {
@@ -279,7 +282,8 @@ impl Node {
         if listening.reliability != hello.reliability {
             return Some(Refusal::Reliability(listening.reliability));
         }
-        if !listening.backlog.contains(&caller) && listening.backlog.len() < BACKLOG {
+        let is_queued = listening.backlog.contains(&caller);
+        if !is_queued && listening.backlog.len() < BACKLOG {
             listening.backlog.push_back(caller);
             wakers.append(&mut listening.wakers);
         }

@@ -12,8 +12,11 @@ use crate::vi::{AccessError, Posted, RemoteSlice, Ticket, ViError};
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
     posted: VecDeque<Posted>,
-    /// Receives posted, ever.
+    /// Receives the peer may count on, ever.
     pub receives: u64,
+    /// Receives the peer counts on that were taken back: those posted next
+    /// take their place.
+    owed: u64,
     /// Items taken, in order.
     pub taken: u64,
     /// Messages placed, ever.
@@ -56,7 +59,10 @@ impl Receiver {
 
     pub(super) fn push(&mut self, posted: Posted) {
         self.posted.push_back(posted);
-        self.receives += 1;
+        match self.owed {
+            0 => self.receives += 1,
+            _ => self.owed -= 1,
+        }
     }
 
     /// An item arrived. Out of turn it is kept, twice it is ignored.
@@ -239,6 +245,7 @@ impl Receiver {
     /// Takes back a receive that no message has begun to fill.
     pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
         let at = self.posted.iter().position(|posted| posted.ticket() == ticket)?;
+        self.owed += 1;
         self.posted.remove(at)
     }
 

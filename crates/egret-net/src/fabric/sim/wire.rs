@@ -32,6 +32,8 @@ pub(super) enum Body {
     Connect(Vec<u8>),
     Accept,
     Refuse(Refusal),
+    /// Somebody listens, and has not accepted yet.
+    Queued,
     /// A message of the unreliable level.
     Datagram(Datagram),
     /// The next item of the reliable stream.
@@ -128,6 +130,7 @@ impl Body {
             Self::Connect(_) => "connect",
             Self::Accept => "accept",
             Self::Refuse(_) => "refuse",
+            Self::Queued => "queued",
             Self::Datagram(_) => "datagram",
             Self::Item(_, _, item) => item.name(),
             Self::Ack(_) => "ack",

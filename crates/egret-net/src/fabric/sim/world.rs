@@ -143,7 +143,10 @@ impl World {
             Event::Arrive { frame, life, damaged } => self.arrive(frame, life, damaged),
             Event::Ring { node, end } => {
                 self.with_end(node, end, |conn, out| {
-                    conn.timer_armed = false;
+                    if conn.timer_at != Some(out.now) {
+                        return Ok(());
+                    }
+                    conn.timer_at = None;
                     conn.ring(out)
                 });
             }
@@ -173,7 +176,9 @@ impl World {
         }
         match (&frame.body, frame.to_end) {
             (Body::Connect(_), _) => self.connect_arrives(&frame),
-            (Body::Accept | Body::Refuse(_), Some(end)) => self.connect_answered(end, &frame),
+            (Body::Accept | Body::Refuse(_) | Body::Queued, Some(end)) => {
+                self.connect_answered(end, &frame);
+            }
             (Body::Gone(farewell), Some(end)) => {
                 self.end_with(to, end, farewell.clone().into_error(), farewell.clone());
             }
@@ -211,8 +216,9 @@ impl World {
         let mut out = Out::new(self.now, keys, &mut self.after.notices, self.planted);
         let result = call(conn, &mut out);
         let counts = conn.counts();
-        let timer = if conn.timer_armed { None } else { conn.timer(self.now) };
-        conn.timer_armed |= timer.is_some();
+        let sooner = |at: &Instant| conn.timer_at.is_none_or(|armed| *at < armed);
+        let timer = conn.timer(self.now).filter(sooner);
+        conn.timer_at = timer.or(conn.timer_at);
         let Out { items, frames, placing, .. } = out;
         for (number, item) in items {
             self.send(node, end, peer, Some(peer_end), Body::Item(counts, number, item));
