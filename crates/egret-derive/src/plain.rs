@@ -20,9 +20,19 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let fingerprint = plain.fingerprint();
     let holes = plain.no_holes();
     let fields = plain.same_fields();
+    let types = plain.fields.iter().map(|field| field.ty);
+    // The fields prove the very traits that are emitted, by the same path: whatever
+    // `crate = …` names, it cannot prove one thing and emit another.
+    let bounds = quote! {
+        const _: fn() = || {
+            fn plain<T: #net::__private::bytemuck::Zeroable + #net::__private::bytemuck::Pod>() {}
+            #(plain::<#types>();)*
+        };
+    };
     Ok(quote! {
         #holes
         #fields
+        #bounds
         #[automatically_derived]
         unsafe impl #net::__private::bytemuck::Zeroable for #name {}
         #[automatically_derived]

@@ -25,7 +25,9 @@ impl Kind {
         let len = self.round_up(bytes)?;
         let (base, fd) = if self.shareable {
             let fd = self.file(len)?;
-            (self.map_file(&fd, len)?, Some(fd))
+            let base = self.map_file(&fd, len)?;
+            self.keep_to_ourselves(base, len, &fd)?;
+            (base, Some(fd))
         } else {
             (self.map_anonymous(len)?, None)
         };
@@ -63,6 +65,20 @@ impl Kind {
         // lives there. The file is ours and sealed, so it cannot shrink.
         let base = unsafe { mm::mmap(null_mut(), len, READ_WRITE, MapFlags::SHARED, fd, 0) };
         base.map(<*mut _>::cast).map_err(|errno| self.refused("mmap", errno, len))
+    }
+
+    /// Makes the mapping at `base` the only one that can ever write the file:
+    /// whoever gets the descriptor, also inside this process, can only read, and
+    /// a forked child has neither. Unmaps it if that is refused.
+    fn keep_to_ourselves(self, base: *mut u8, len: usize, fd: &OwnedFd) -> Result<(), RegionError> {
+        // SAFETY: the advice is about children; nothing changes in this process.
+        let unforked = unsafe { mm::madvise(base.cast(), len, mm::Advice::LinuxDontFork) };
+        let sealed = fs::fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL);
+        unforked.and(sealed).map_err(|errno| {
+            // SAFETY: mapped just now, and nobody was told of it.
+            let _ = unsafe { mm::munmap(base.cast(), len) };
+            self.refused("fcntl(F_ADD_SEALS)", errno, len)
+        })
     }
 
     fn map_anonymous(self, len: usize) -> Result<*mut u8, RegionError> {

@@ -94,10 +94,8 @@ impl Region {
         false
     }
 
-    /// The file behind a [shareable](RegionBuilder::shareable) region, sealed
-    /// against growing and shrinking. Whoever hands it to another process first
-    /// seals it against future writes too, or trusts that process like itself:
-    /// buffers are Rust memory.
+    /// The file behind a [shareable](RegionBuilder::shareable) region. It is
+    /// sealed: its size is final, and whoever gets the descriptor can only read.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.0.fd.as_ref().map(AsFd::as_fd)

@@ -44,6 +44,7 @@ fn drive(case: &Case, sides: &[Side], alarm: &Alarm) -> Result<(), (Role, Wrong)
     let mut context = Context::from_waker(Waker::noop());
     let mut scripts: Vec<_> = sides.iter().map(|side| (side, Some((case.script)(side)))).collect();
     loop {
+        let seen = nic.poll();
         alarm.set(None);
         for (side, script) in &mut scripts {
             let Some(running) = script else { continue };
@@ -57,6 +58,6 @@ fn drive(case: &Case, sides: &[Side], alarm: &Alarm) -> Result<(), (Role, Wrong)
         if !scripts.iter().any(|(side, script)| script.is_some() && matters(case, side)) {
             return Ok(());
         }
-        nic.wait(alarm.get());
+        nic.wait(seen, alarm.get());
     }
 }

@@ -110,7 +110,7 @@ async fn kinds_of_memory(side: &Side) -> Outcome {
         let back = side.done(vi.send_queue()).await?.descriptor.into_segments().next();
         let back = back.and_then(|segment| segment.into_arc::<u16>().ok());
         check!(back.is_some_and(|back| Arc::ptr_eq(&back, &shorts)), "another slice came back");
-        let words = side.done(vi.send_queue()).await?.into_typed::<u32>();
+        let words = side.done(vi.send_queue()).await?.into_typed::<u32>()?;
         check_eq!(words.len(), 100, "a typed buffer");
         return side.meet().await;
     }
@@ -121,7 +121,7 @@ async fn kinds_of_memory(side: &Side) -> Outcome {
     check_eq!(side.done(vi.recv_queue()).await?.into_vec::<f64>(), floats, "a vector");
     let got = side.done(vi.recv_queue()).await?.into_vec::<u16>();
     check_eq!(got[..], shorts[..], "a vector for a slice");
-    let words = side.done(vi.recv_queue()).await?.into_typed::<u32>();
+    let words = side.done(vi.recv_queue()).await?.into_typed::<u32>()?;
     check_eq!(words[..], [0xabcd_0123; 100], "a typed buffer");
     side.meet().await
 }

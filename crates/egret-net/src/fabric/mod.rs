@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use crate::vi::Nic;
 pub use crate::vi::ops::{
-    ConnectRequest, ListenerOps, NicOps, Pending, Promise, Unposted, ViOps, ViSpec, pending,
+    ConnectRequest, ListenerOps, NicOps, Pending, Promise, Seen, Unposted, ViOps, ViSpec, pending,
 };
 
 /// A kind of network, opened by name at run time.

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
-use rustix::io::{read, write};
+use rustix::io::{Errno, read, write};
 
 use super::end::{Link, Measured};
 use super::ticks::Stopwatch;
@@ -44,10 +44,10 @@ impl Events {
     fn sleep(&self, patience: &Patience, timeout: &Timespec) -> Result<(), LimitError> {
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 1];
         loop {
-            let (woken, _) = epoll::wait(&self.epoll, &mut events, Some(timeout))
-                .map_err(system("epoll_wait"))?;
-            if !woken.is_empty() {
-                break;
+            match epoll::wait(&self.epoll, &mut events, Some(timeout)) {
+                Ok((woken, _)) if !woken.is_empty() => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(system("epoll_wait")(errno)),
             }
             patience.check()?;
         }

@@ -42,7 +42,7 @@ impl Lines {
 
 impl Link for Lines {
     fn lead(&mut self, rounds: u64, patience: Patience) -> Result<Measured, LimitError> {
-        let start = rt::now();
+        let start = rt::machine_now();
         let end = self.next + rounds;
         let mut consumed = self.next - 1;
         for sequence in self.next..end {
@@ -58,7 +58,7 @@ impl Link for Lines {
         }
         patience.spin(|| self.consumed().load(Acquire) == end - 1)?;
         self.next = end;
-        Ok(Measured::OneWay(rt::now() - start))
+        Ok(Measured::OneWay(rt::machine_now() - start))
     }
 
     fn follow(&mut self, rounds: u64, patience: Patience) -> Result<(), LimitError> {

@@ -88,7 +88,7 @@ pub fn clone_of<T: Clone>(value: &T, count: usize, held: usize) -> Duration {
 }
 
 fn timed(work: impl FnOnce()) -> Duration {
-    let start = rt::now();
+    let start = rt::machine_now();
     work();
-    rt::now() - start
+    rt::machine_now() - start
 }

@@ -41,7 +41,7 @@ impl Ring {
 
 impl Link for Ring {
     fn lead(&mut self, rounds: u64, patience: Patience) -> Result<Measured, LimitError> {
-        let start = rt::now();
+        let start = rt::machine_now();
         let end = self.next + rounds;
         for sequence in self.next..end {
             payload::rewrite(&mut self.private, sequence);
@@ -51,7 +51,7 @@ impl Link for Ring {
         }
         patience.spin(|| self.consumed().load(Acquire) == end - 1)?;
         self.next = end;
-        Ok(Measured::OneWay(rt::now() - start))
+        Ok(Measured::OneWay(rt::machine_now() - start))
     }
 
     fn follow(&mut self, rounds: u64, patience: Patience) -> Result<(), LimitError> {

@@ -131,12 +131,12 @@ impl<'a> Wire<'a> {
     /// writes alone.
     fn one_way(self, private: &mut [u8], numbers: Range<u64>) -> Result<Measured, LimitError> {
         payload::rewrite(private, numbers.start);
-        let start = rt::now();
+        let start = rt::machine_now();
         for _ in numbers {
             self.write(private)?;
         }
         self.read(&mut [0])?;
-        Ok(Measured::OneWay(rt::now() - start))
+        Ok(Measured::OneWay(rt::machine_now() - start))
     }
 
     fn receive(self, private: &mut [u8], numbers: Range<u64>) -> Result<(), LimitError> {

@@ -8,7 +8,7 @@ use crate::rt;
 ///
 /// On x86-64 it reads the processor's time-stamp counter, at half the price of
 /// the operating system's clock, which is a tenth of a round trip through
-/// shared memory. Elsewhere it is [`rt::now`].
+/// shared memory. Elsewhere it is the machine's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopwatch {
     ticks: u64,
@@ -43,9 +43,9 @@ fn nanos_per_tick() -> f64 {
 }
 
 fn calibrate() -> f64 {
-    let (start, first) = (rt::now(), ticks());
-    while (rt::now() - start).as_micros() < CALIBRATION_US {}
-    let (end, last) = (rt::now(), ticks());
+    let (start, first) = (rt::machine_now(), ticks());
+    while (rt::machine_now() - start).as_micros() < CALIBRATION_US {}
+    let (end, last) = (rt::machine_now(), ticks());
     (end - start).as_nanos() as f64 / last.saturating_sub(first) as f64
 }
 
@@ -67,7 +67,7 @@ fn fence() {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn ticks() -> u64 {
-    rt::now().as_nanos()
+    rt::machine_now().as_nanos()
 }
 
 #[cfg(not(target_arch = "x86_64"))]

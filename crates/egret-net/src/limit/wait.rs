@@ -14,7 +14,7 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn new(timeout: Duration) -> Self {
-        Self { timeout, until: rt::now() + timeout }
+        Self { timeout, until: rt::machine_now() + timeout }
     }
 
     /// Spins with pause until `ready`.
@@ -34,13 +34,13 @@ impl Patience {
     /// An error if the time is over.
     #[cold]
     pub(super) fn check(&self) -> Result<(), LimitError> {
-        if rt::now() < self.until { Ok(()) } else { Err(LimitError::Stalled(self.timeout)) }
+        if rt::machine_now() < self.until { Ok(()) } else { Err(LimitError::Stalled(self.timeout)) }
     }
 
     /// What is left, or the error if that is nothing.
     pub(super) fn left(&self) -> Result<Duration, LimitError> {
         self.check()?;
-        Ok((self.until - rt::now()).max(Duration::from_millis(1)))
+        Ok((self.until - rt::machine_now()).max(Duration::from_millis(1)))
     }
 }
 

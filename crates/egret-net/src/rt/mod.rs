@@ -32,6 +32,7 @@ mod deadline;
 mod thread;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,19 +55,29 @@ pub trait World: Send + Sync {
 /// Entries nest; the innermost world answers.
 #[must_use]
 pub fn enter(world: Arc<dyn World>) -> Entered {
+    let kept = Arc::clone(&world);
     WORLDS.with_borrow_mut(|worlds| worlds.push(world));
-    Entered { _thread_bound: std::marker::PhantomData }
+    Entered { world: kept, _thread_bound: std::marker::PhantomData }
 }
 
 /// Keeps its thread in a [`World`]; made by [`enter`].
-#[derive(Debug)]
 pub struct Entered {
+    world: Arc<dyn World>,
     _thread_bound: std::marker::PhantomData<*const ()>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        WORLDS.with_borrow_mut(|worlds| worlds.pop());
+        WORLDS.with_borrow_mut(|worlds| {
+            let own = worlds.iter().rposition(|world| Arc::ptr_eq(world, &self.world));
+            own.map(|at| worlds.remove(at))
+        });
+    }
+}
+
+impl fmt::Debug for Entered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entered")
     }
 }
 
@@ -77,6 +88,13 @@ pub fn now() -> Instant {
         None => deadline::monotonic(),
         Some(world) => world.now(),
     }
+}
+
+/// The machine's clock, whatever world the calling thread is in: for what is
+/// measured, not simulated.
+#[cfg(feature = "limits")]
+pub(crate) fn machine_now() -> Instant {
+    deadline::monotonic()
 }
 
 /// Sleeps until [unparked](Thread::unpark) or until `until`; may return early.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::queue::{Inbox, Notices};
 use super::{Descriptor, RemoteSlice, Segment, ViError};
-use crate::buf::{Buf, Kind, Plain, Typed};
+use crate::buf::{Buf, CastError, Kind, Plain, Typed};
 
 /// A descriptor that came back from the fabric.
 #[derive(Debug)]
@@ -55,14 +55,17 @@ impl Completion {
         buf
     }
 
-    /// The typed buffer that was posted, its length set to what was transferred.
+    /// The buffer that was posted as elements, as many as were transferred.
+    ///
+    /// # Errors
+    ///
+    /// If a message without a type came that is not whole `T`s; the buffer is inside.
     ///
     /// # Panics
     ///
-    /// If something other than one buffer was posted, or it is not whole `T`s.
-    #[must_use]
-    pub fn into_typed<T: Plain>(self) -> Typed<T> {
-        self.into_buf().typed().expect("a buffer of whole elements")
+    /// If something other than one buffer was posted.
+    pub fn into_typed<T: Plain>(self) -> Result<Typed<T>, CastError> {
+        self.into_buf().typed()
     }
 
     /// The vector that was posted or made on arrival, cut to what was transferred.
@@ -99,9 +102,18 @@ impl ViId {
     }
 }
 
-/// Tells descriptors of one connection apart; counts up with each post.
+/// Tells descriptors apart; those of one connection count up with each post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub(super) u64);
+pub struct Ticket {
+    vi: ViId,
+    number: u64,
+}
+
+impl Ticket {
+    pub(super) const fn new(vi: ViId, number: u64) -> Self {
+        Self { vi, number }
+    }
+}
 
 /// What a descriptor was posted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,10 +164,11 @@ impl Op {
 ///
 /// It can only leave through [`complete`](Self::complete) or
 /// [`fail`](Self::fail), and a `Posted` that is merely dropped fails with
-/// [`ViError::Closed`]: whatever a fabric does, the buffers come back.
+/// [`ViError::Closed`]: whatever a fabric does, the buffers come back. Nobody
+/// knows which locks are held then, so futures are woken at once, and a
+/// handler hears of it with the queue's next notice or poll.
 #[derive(Debug)]
 pub struct Posted {
-    vi: ViId,
     ticket: Ticket,
     op: Op,
     /// `None` only once it has left.
@@ -164,13 +177,8 @@ pub struct Posted {
 }
 
 impl Posted {
-    pub(super) fn new(
-        (vi, ticket): (ViId, Ticket),
-        op: Op,
-        descriptor: Descriptor,
-        inbox: Arc<Inbox>,
-    ) -> Self {
-        Self { vi, ticket, op, descriptor: Some(descriptor), inbox }
+    pub(super) fn new(ticket: Ticket, op: Op, descriptor: Descriptor, inbox: Arc<Inbox>) -> Self {
+        Self { ticket, op, descriptor: Some(descriptor), inbox }
     }
 
     /// Its number on its connection.
@@ -239,8 +247,8 @@ impl Posted {
 
     fn leave(&mut self, status: Result<(), ViError>, len: u64, tag: u64) {
         let descriptor = self.descriptor.take().expect("present until it leaves");
-        let (vi, ticket, op) = (self.vi, self.ticket, self.op.kind());
-        self.inbox.push(Completion { vi, ticket, op, status, len, tag, descriptor });
+        let (ticket, op) = (self.ticket, self.op.kind());
+        self.inbox.push(Completion { vi: ticket.vi, ticket, op, status, len, tag, descriptor });
     }
 }
 
@@ -249,9 +257,7 @@ impl Drop for Posted {
         if self.descriptor.is_some() {
             let tag = self.descriptor().tag();
             self.leave(Err(ViError::Closed), 0, tag);
-            let mut notices = Notices::default();
-            notices.add(&self.inbox);
-            notices.give();
+            self.inbox.give_quiet_notice();
         }
     }
 }

@@ -172,8 +172,8 @@ impl Vi {
             let reason = Refused::CompletionsFull { capacity: inbox.capacity() };
             return Err(PostError { reason, descriptor: Box::new(descriptor) });
         }
-        let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
-        let posted = Posted::new((self.id, ticket), op, descriptor, Arc::clone(inbox));
+        let ticket = Ticket::new(self.id, self.next_ticket.fetch_add(1, Ordering::Relaxed));
+        let posted = Posted::new(ticket, op, descriptor, Arc::clone(inbox));
         match self.ops.post(posted) {
             Ok(()) => Ok(ticket),
             Err(Unposted { reason, posted }) => {

@@ -178,6 +178,9 @@ pub enum ConnectError {
         /// Its length.
         bytes: usize,
     },
+    /// A completion queue of another nic would wait for this one in vain.
+    #[error("a completion queue of another nic")]
+    OtherNic,
     /// The other side's greeting cannot be understood.
     #[error("the greeting was refused: {0}")]
     Hello(#[from] super::HelloError),
@@ -213,6 +216,9 @@ pub enum ListenError {
     /// The fabric does not offer this level.
     #[error("the fabric does not offer {0}")]
     Unsupported(Reliability),
+    /// A completion queue of another nic would wait for this one in vain.
+    #[error("a completion queue of another nic")]
+    OtherNic,
     /// The nic is gone.
     #[error("the nic is down")]
     NicDown,
@@ -246,6 +252,14 @@ pub enum TransferError {
     /// It was posted and failed.
     #[error(transparent)]
     Failed(#[from] ViError),
+    /// The message came without a type, and is not whole elements of this one.
+    #[error("{bytes} bytes are not whole elements of {element}")]
+    Partial {
+        /// Bytes received.
+        bytes: u64,
+        /// Bytes of one element.
+        element: u64,
+    },
     /// The deadline passed. If the transfer had begun, the connection is in
     /// the error state now: half a message cannot be taken back.
     #[error("not done within {waited:?}; the connection {}", if *.broken { "was given up" } else { "goes on" })]

@@ -6,6 +6,7 @@
 //! them again when it has [revoked](Exposed::revoke) the key.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::ops::{BitOr, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -183,9 +184,16 @@ impl Drop for Exposed {
 
 /// The memory that one nic exposes. A fabric executes its peers' remote reads
 /// and writes through this, with nothing but numbers taken from the wire.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Keys {
     table: Mutex<BTreeMap<u64, Memory>>,
+}
+
+/// Without the secrets.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} keys", self.lock().len())
+    }
 }
 
 #[derive(Debug)]
@@ -196,14 +204,14 @@ struct Memory {
 
 impl Keys {
     pub(super) fn insert(&self, buf: Buf, access: Access) -> RemoteKey {
-        let mut table = self.lock();
         let len = buf.len() as u64;
-        let mut secret = rt::random();
-        while table.contains_key(&secret) {
-            secret = rt::random();
+        loop {
+            let secret = rt::random();
+            if let Entry::Vacant(place) = self.lock().entry(secret) {
+                place.insert(Memory { buf, access });
+                return RemoteKey { secret, len, access };
+            }
         }
-        table.insert(secret, Memory { buf, access });
-        RemoteKey { secret, len, access }
     }
 
     fn remove(&self, key: RemoteKey) -> Option<Buf> {

@@ -38,13 +38,10 @@ impl Listener {
     ///
     /// If the nic is down.
     pub async fn accept(&self) -> Result<Vi, ListenError> {
-        poll_fn(|context| match self.poll_accept() {
-            Ok(None) => {
-                self.ops.wake_on_arrival(context.waker());
-                Poll::Pending
-            }
-            Ok(Some(vi)) => Poll::Ready(Ok(vi)),
-            Err(why) => Poll::Ready(Err(why)),
+        poll_fn(|context| {
+            // Registered first: who arrives after the look wakes.
+            self.ops.wake_on_arrival(context.waker());
+            self.poll_accept().transpose().map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
@@ -58,6 +55,7 @@ impl Listener {
         let started = self.nic.now();
         let until = deadline.until_from(started);
         loop {
+            let seen = self.nic.poll();
             if let Some(vi) = self.poll_accept()? {
                 return Ok(vi);
             }
@@ -65,7 +63,7 @@ impl Listener {
             if until.is_some_and(|until| now >= until) {
                 return Err(ListenError::TimedOut { waited: now - started });
             }
-            self.nic.ops().wait(until);
+            self.nic.wait(seen, until);
         }
     }
 }

@@ -71,6 +71,7 @@ pub use limits::{Limits, Reliability};
 pub use listener::Listener;
 pub use nic::{Address, Connecting, Nic, ViOptions};
 pub use operation::Operation;
+pub use ops::Seen;
 pub use queue::{CompletionQueue, Next, Notices};
 pub use register::Registration;
 pub use segment::Segment;

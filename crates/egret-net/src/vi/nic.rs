@@ -3,10 +3,10 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::ops::{ConnectRequest, NicOps, Pending, ViOps, ViSpec, pending};
+use super::ops::{ConnectRequest, NicOps, Pending, Seen, ViOps, ViSpec, pending};
 use super::register::Registrar;
 use super::{
     Access, CompletionQueue, ConnectError, ExposeError, Exposed, Limits, ListenError, Listener,
@@ -21,6 +21,8 @@ use crate::rt::{Deadline, Instant};
 pub struct Nic {
     ops: Arc<dyn NicOps>,
     registrar: Arc<Registrar>,
+    /// Ends the waits of threads in [`block_on`](Self::block_on).
+    waker: Waker,
 }
 
 impl Nic {
@@ -28,11 +30,8 @@ impl Nic {
     #[must_use]
     pub fn new(ops: Arc<dyn NicOps>) -> Self {
         let registrar = Arc::new(Registrar::new(ops.limits().registrable_max));
-        Self { ops, registrar }
-    }
-
-    pub(super) const fn ops(&self) -> &Arc<dyn NicOps> {
-        &self.ops
+        let waker = Waker::from(Arc::new(Interrupt(Arc::downgrade(&ops))));
+        Self { ops, registrar, waker }
     }
 
     /// The name peers connect to.
@@ -77,6 +76,9 @@ impl Nic {
         if !self.limits().offers(options.reliability) {
             return Err(ListenError::Unsupported(options.reliability));
         }
+        if !options.is_for(self) {
+            return Err(ListenError::OtherNic);
+        }
         let ops = self.ops.listen(service, tag, options.reliability)?;
         Ok(Listener::new(self.clone(), ops, options.clone()))
     }
@@ -88,6 +90,8 @@ impl Nic {
             Some(ConnectError::Unsupported(options.reliability))
         } else if !hello::service_fits(&to.service) {
             Some(ConnectError::NameTooLong { bytes: to.service.len() })
+        } else if !options.is_for(self) {
+            Some(ConnectError::OtherNic)
         } else {
             None
         };
@@ -150,27 +154,28 @@ impl Nic {
     }
 
     /// Lets the fabric make progress without blocking.
-    pub fn poll(&self) {
-        self.ops.progress();
+    pub fn poll(&self) -> Seen {
+        self.ops.progress()
     }
 
-    /// Drives the nic until something may have happened, at the latest `until`.
-    /// May return early. For programs with a loop of their own.
-    pub fn wait(&self, until: Option<Instant>) {
-        self.ops.wait(until);
+    /// Drives the nic until more has happened than `seen`, at the latest
+    /// `until`. May return early. For programs with a loop of their own, which
+    /// polls, looks whether what it wants has come, and waits if not.
+    pub fn wait(&self, seen: Seen, until: Option<Instant>) {
+        self.ops.wait(seen, until);
     }
 
     /// Runs a future to its end on this thread, driving the nic while it is
     /// pending. This is all the runtime that egret's futures need.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
-        let waker = Waker::from(Arc::new(Interrupt(Arc::clone(&self.ops))));
-        let mut context = Context::from_waker(&waker);
+        let mut context = Context::from_waker(&self.waker);
         loop {
+            let seen = self.ops.progress();
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            self.ops.wait(None);
+            self.ops.wait(seen, None);
         }
     }
 }
@@ -218,6 +223,12 @@ impl ViOptions {
         Self { reliability, ..Self::default() }
     }
 
+    /// Whether its queues are this nic's.
+    fn is_for(&self, nic: &Nic) -> bool {
+        let mut queues = self.send_queue.iter().chain(&self.recv_queue);
+        queues.all(|queue| queue.is_of(&nic.ops))
+    }
+
     pub(super) fn spec(&self, nic: &Nic) -> ViSpec {
         ViSpec { reliability: self.reliability, depth: nic.limits().queue_depth }
     }
@@ -248,10 +259,12 @@ impl Future for Connecting {
 }
 
 /// Wakes a thread that drives its nic in `block_on`.
-struct Interrupt(Arc<dyn NicOps>);
+struct Interrupt(Weak<dyn NicOps>);
 
 impl Wake for Interrupt {
     fn wake(self: Arc<Self>) {
-        self.0.wake();
+        if let Some(nic) = self.0.upgrade() {
+            nic.wake();
+        }
     }
 }

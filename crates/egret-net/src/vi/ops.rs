@@ -46,18 +46,23 @@ pub trait NicOps: Send + Sync + fmt::Debug {
     /// Begins to connect, and fulfils the promise when that is decided, at the
     /// latest when the request's time is up.
     fn connect(&self, request: ConnectRequest);
-    /// Does what can be done without waiting.
-    fn progress(&self);
-    /// Waits until something may have happened, at the latest `until`. May
-    /// return early.
-    fn wait(&self, until: Option<Instant>);
-    /// Ends a [`wait`](Self::wait) of another thread, or else the next one.
+    /// Does what can be done without waiting. Answers how much has happened so far.
+    fn progress(&self) -> Seen;
+    /// Waits until more has happened than was `seen`, by this thread or another,
+    /// or [`wake`](Self::wake) was called since; at the latest `until`. May return
+    /// early. Whoever looks between `progress` and this misses nothing.
+    fn wait(&self, seen: Seen, until: Option<Instant>);
+    /// Ends all waits for what was seen before.
     fn wake(&self);
     /// The present moment in the world this nic lives in.
     fn now(&self) -> Instant {
         rt::now()
     }
 }
+
+/// How much has happened on a nic: something to wait for more than.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen(pub u64);
 
 /// What a fabric's listener does. Dropping it stops listening.
 pub trait ListenerOps: Send + Sync + fmt::Debug {

@@ -70,11 +70,15 @@ impl<T> Drop for Promise<T> {
 impl<T> Pending<T> {
     /// The value once it is there; `None` if the promise was broken.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
+        // Wakers are cloned and dropped outside the lock.
+        let waker = context.waker().clone();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut state.value, Value::Gone) {
             Value::Owed => {
                 state.value = Value::Owed;
-                state.waker = Some(context.waker().clone());
+                let old = state.waker.replace(waker);
+                drop(state);
+                drop(old);
                 Poll::Pending
             }
             Value::Kept(value) => Poll::Ready(Some(value)),

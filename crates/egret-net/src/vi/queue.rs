@@ -37,11 +37,16 @@ impl CompletionQueue {
     /// Takes a completion if one is there. Never blocks; lets the fabric make progress.
     #[must_use]
     pub fn poll(&self) -> Option<Completion> {
+        self.inbox.give_late_notice();
         if let Some(completion) = self.inbox.pop() {
             return Some(completion);
         }
         self.nic.progress();
         self.inbox.pop()
+    }
+
+    pub(super) fn is_of(&self, nic: &Arc<dyn NicOps>) -> bool {
+        Arc::ptr_eq(&self.nic, nic)
     }
 
     /// Waits for a completion.
@@ -54,18 +59,23 @@ impl CompletionQueue {
         let started = self.nic.now();
         let until = deadline.until_from(started);
         loop {
-            if let Some(completion) = self.poll() {
+            self.inbox.give_late_notice();
+            if let Some(completion) = self.inbox.pop() {
                 return Ok(completion);
             }
-            let outstanding = self.outstanding();
-            if until.is_none() && outstanding == 0 {
+            let seen = self.nic.progress();
+            if let Some(completion) = self.inbox.pop() {
+                return Ok(completion);
+            }
+            if until.is_none() && self.inbox.lock().reserved == 0 {
                 return Err(WaitError::NothingPosted);
             }
             let now = self.nic.now();
             if until.is_some_and(|until| now >= until) {
+                let outstanding = self.outstanding();
                 return Err(WaitError::TimedOut { waited: now - started, outstanding });
             }
-            self.nic.wait(until);
+            self.nic.wait(seen, until);
         }
     }
 
@@ -83,8 +93,21 @@ impl CompletionQueue {
     /// it, on the thread that drives the nic. The handler may post; it should
     /// hold its connection weakly, for the connection holds this queue.
     pub fn notify(&self, handler: impl FnMut(Completion) + Send + 'static) {
-        self.inbox.lock().handler = Some(Box::new(handler));
+        let mut state = self.inbox.lock();
+        state.epoch += 1;
+        let old = state.handler.replace(Box::new(handler));
+        drop(state);
+        drop(old);
         self.inbox.give_notice();
+    }
+
+    /// Takes the handler back out; completions are queued again.
+    pub fn unnotify(&self) {
+        let mut state = self.inbox.lock();
+        state.epoch += 1;
+        let old = state.handler.take();
+        drop(state);
+        drop(old);
     }
 
     /// A descriptor that is readable while completions are waiting.
@@ -127,9 +150,16 @@ impl Future for Next<'_> {
     }
 }
 
-/// Completion queues that got something, to be told once no lock is held.
+/// Completion queues that got something, to be told once no lock is held, at
+/// the latest when this is dropped.
 #[derive(Debug, Default)]
 pub struct Notices(Vec<Arc<Inbox>>);
+
+impl Drop for Notices {
+    fn drop(&mut self) {
+        self.give_all();
+    }
+}
 
 impl Notices {
     pub(super) fn add(&mut self, inbox: &Arc<Inbox>) {
@@ -146,8 +176,13 @@ impl Notices {
 
     /// Wakes futures, runs handlers, makes file descriptors readable. Call it
     /// with no lock of the fabric held: a handler may post.
-    pub fn give(self) {
-        for inbox in self.0 {
+    pub fn give(mut self) {
+        self.give_all();
+    }
+
+    /// If a handler panics, those behind it are told by the drop.
+    fn give_all(&mut self) {
+        while let Some(inbox) = self.0.pop() {
             inbox.give_notice();
         }
     }
@@ -161,13 +196,19 @@ pub(super) struct Inbox {
     event: OnceLock<OwnedFd>,
 }
 
+type Handler = Box<dyn FnMut(Completion) + Send>;
+
 #[derive(Default)]
 struct State {
     ready: VecDeque<Completion>,
     /// Places promised: what is ready and what is outstanding.
     reserved: usize,
     wakers: Vec<Waker>,
-    handler: Option<Box<dyn FnMut(Completion) + Send>>,
+    handler: Option<Handler>,
+    /// Whether the handler has not heard of what is ready.
+    late: bool,
+    /// Counts the handlers set: one that was replaced while it ran stays out.
+    epoch: u64,
 }
 
 impl Inbox {
@@ -215,12 +256,14 @@ impl Inbox {
 
     /// Takes a completion, or leaves word with the waker.
     pub(super) fn poll_pop(&self, context: &mut Context<'_>) -> Poll<Completion> {
+        // Cloned and, if it is known already, dropped outside the lock.
+        let waker = context.waker().clone();
         let mut state = self.lock();
         if let Some(completion) = self.pop_locked(&mut state) {
             return Poll::Ready(completion);
         }
-        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            state.wakers.push(context.waker().clone());
+        if !state.wakers.iter().any(|known| known.will_wake(&waker)) {
+            state.wakers.push(waker);
         }
         Poll::Pending
     }
@@ -256,34 +299,75 @@ impl Inbox {
     }
 
     fn give_notice(&self) {
+        self.give_quiet_notice();
+        let mut state = self.lock();
+        state.late = false;
+        let epoch = state.epoch;
+        let handler = if state.ready.is_empty() { None } else { state.handler.take() };
+        drop(state);
+        if handler.is_some() {
+            Running { inbox: self, handler, epoch }.run();
+        }
+    }
+
+    /// Wakes futures and raises the descriptor, and leaves the handler for later.
+    pub(super) fn give_quiet_notice(&self) {
         let mut state = self.lock();
         if state.ready.is_empty() {
             return;
         }
         self.raise();
+        state.late = true;
         let wakers = std::mem::take(&mut state.wakers);
-        let handler = state.handler.take();
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
-        if let Some(handler) = handler {
-            self.run(handler);
-        }
     }
 
-    /// Runs the handler over what is ready. While it runs it is not in its
-    /// place, so a notice from inside it leaves the completion to this loop.
-    fn run(&self, mut handler: Box<dyn FnMut(Completion) + Send>) {
-        loop {
-            while let Some(completion) = self.pop() {
+    /// What a quiet notice left to do.
+    fn give_late_notice(&self) {
+        let is_late = {
+            let state = self.lock();
+            state.late && state.handler.is_some()
+        };
+        if is_late {
+            self.give_notice();
+        }
+    }
+}
+
+/// A handler that runs over what is ready. While it runs it is not in its
+/// place, so a notice from inside it leaves the completion to this loop; it
+/// goes back also if it panics, unless it was replaced meanwhile.
+struct Running<'a> {
+    inbox: &'a Inbox,
+    handler: Option<Handler>,
+    epoch: u64,
+}
+
+impl Running<'_> {
+    fn run(&mut self) {
+        while let Some(handler) = &mut self.handler {
+            while let Some(completion) = self.inbox.pop() {
                 handler(completion);
             }
-            let mut state = self.lock();
-            if state.ready.is_empty() {
-                // A handler that set another in its place has the last word.
-                state.handler.get_or_insert(handler);
+            let mut state = self.inbox.lock();
+            if state.epoch != self.epoch {
                 return;
             }
+            if state.ready.is_empty() {
+                state.handler = self.handler.take();
+            }
         }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let mut state = self.inbox.lock();
+        if state.epoch == self.epoch && self.handler.is_some() {
+            state.handler = self.handler.take();
+        }
+        drop(state);
     }
 }
 

@@ -35,8 +35,9 @@ impl Segment {
     /// bytes; it completes as a `Vec<T>`.
     #[must_use]
     pub fn fresh<T: Plain>(max: u64) -> Self {
+        const { assert!(size_of::<T>() > 0, "elements without size hold no bytes") };
         let make = |len: usize| -> Box<dyn Heap> {
-            Box::new(vec![T::zeroed(); len.div_ceil(size_of::<T>().max(1))])
+            Box::new(vec![T::zeroed(); len.div_ceil(size_of::<T>())])
         };
         Self(Memory::Fresh { max, make })
     }

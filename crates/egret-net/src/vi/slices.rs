@@ -89,8 +89,8 @@ impl Vi {
     ) -> Result<Received, TransferError> {
         let (lender, lent) = Lender::write(cast_slice_mut(into));
         let descriptor = Descriptor::new(Segment::lent(lent)).of_kind(T::kind());
-        self.transfer_lent(Op::Recv, descriptor, lender, deadline)
-            .map(|(len, tag)| Received { len: elements::<T>(len), tag })
+        let (bytes, tag) = self.transfer_lent(Op::Recv, descriptor, lender, deadline)?;
+        Ok(Received { len: elements::<T>(bytes)?, tag })
     }
 
     /// Receives the next message into a fresh vector of at most `max` elements.
@@ -106,7 +106,7 @@ impl Vi {
         let bytes = (max as u64).saturating_mul(size_of::<T>() as u64);
         let descriptor = Descriptor::new(Segment::fresh::<T>(bytes)).of_kind(T::kind());
         let completion = self.transfer(Op::Recv, descriptor, deadline)?.ok()?;
-        let tag = completion.tag;
+        let (tag, _) = (completion.tag, elements::<T>(completion.len)?);
         Ok((completion.into_vec(), tag))
     }
 
@@ -118,9 +118,10 @@ impl Vi {
         lender: Lender<'_>,
         deadline: Deadline,
     ) -> Result<(u64, u64), TransferError> {
+        let inbox = Arc::new(Inbox::new(1));
         // Dropped last, after every completion below: then the memory is home.
-        let _home = Home { vi: self, lender };
-        let completion = self.transfer(op, descriptor, deadline)?.ok()?;
+        let _home = Home { vi: self, inbox: Arc::clone(&inbox), lender };
+        let completion = self.transfer_in(&inbox, op, descriptor, deadline)?.ok()?;
         Ok((completion.len, completion.tag))
     }
 
@@ -130,19 +131,28 @@ impl Vi {
         descriptor: Descriptor,
         deadline: Deadline,
     ) -> Result<Completion, TransferError> {
-        let inbox = Arc::new(Inbox::new(1));
+        self.transfer_in(&Arc::new(Inbox::new(1)), op, descriptor, deadline)
+    }
+
+    fn transfer_in(
+        &self,
+        inbox: &Arc<Inbox>,
+        op: Op,
+        descriptor: Descriptor,
+        deadline: Deadline,
+    ) -> Result<Completion, TransferError> {
         let started = self.nic().now();
-        let ticket = self.post(op, descriptor, &inbox).map_err(|refused| refused.reason)?;
+        let ticket = self.post(op, descriptor, inbox).map_err(|refused| refused.reason)?;
         let until = deadline.until_from(started);
         loop {
-            self.nic().poll();
+            let seen = self.nic().poll();
             if let Some(completion) = inbox.pop() {
                 return Ok(completion);
             }
             if until.is_some_and(|until| self.nic().now() >= until) {
-                return self.give_up(ticket, &inbox, started);
+                return self.give_up(ticket, inbox, started);
             }
-            self.nic().ops().wait(until);
+            self.nic().wait(seen, until);
         }
     }
 
@@ -155,10 +165,11 @@ impl Vi {
     ) -> Result<Completion, TransferError> {
         let taken_back = self.cancel(ticket);
         if !taken_back {
-            if let Some(completion) = inbox.pop() {
-                return Ok(completion);
-            }
             self.disconnect();
+        }
+        // What was done before either took effect is done.
+        if let Some(completion) = inbox.pop().filter(|completion| completion.status.is_ok()) {
+            return Ok(completion);
         }
         let waited = self.nic().now() - started;
         Err(TransferError::TimedOut { waited, broken: !taken_back })
@@ -168,22 +179,29 @@ impl Vi {
 /// Waits for lent memory to come home, also when the wait above unwinds.
 struct Home<'a> {
     vi: &'a Vi,
+    inbox: Arc<Inbox>,
     lender: Lender<'a>,
 }
 
 impl Drop for Home<'_> {
     fn drop(&mut self) {
+        // A completion that nobody took holds the memory.
+        drop(self.inbox.pop());
         if !self.lender.is_returned() {
-            // Everything outstanding completes before this returns; the
-            // completion in the dropped inbox takes the memory with it.
+            // Everything outstanding completes before this returns.
             self.vi.disconnect();
+            drop(self.inbox.pop());
         }
     }
 }
 
-const fn elements<T>(bytes: u64) -> usize {
-    let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
-    #[expect(clippy::cast_possible_truncation, reason = "it fitted a slice of this process")]
-    let bytes = bytes as usize;
-    bytes / size
+/// How many elements a message is. One without a type may end inside one.
+fn elements<T: Plain>(bytes: u64) -> Result<usize, TransferError> {
+    const { assert!(size_of::<T>() > 0, "elements without size cannot be counted") };
+    let element = size_of::<T>() as u64;
+    if bytes.is_multiple_of(element) {
+        Ok(usize::try_from(bytes / element).expect("it fitted memory of this process"))
+    } else {
+        Err(TransferError::Partial { bytes, element })
+    }
 }

@@ -14,13 +14,14 @@ fn a_region_is_whole_pages() {
 }
 
 #[test]
-fn a_shareable_region_cannot_change_its_size() {
+fn a_shareable_region_has_one_writer_and_one_size() {
     let region = Region::builder(5000).shareable().map().unwrap();
     let fd = region.fd().unwrap();
     let seals = fcntl_get_seals(fd).unwrap();
     assert!(seals.contains(SealFlags::SHRINK | SealFlags::GROW));
-    assert!(!seals.contains(SealFlags::SEAL), "whoever shares it may add more");
+    assert!(seals.contains(SealFlags::FUTURE_WRITE | SealFlags::SEAL));
     assert!(rustix::fs::ftruncate(fd, 1).is_err());
+    assert!(rustix::io::pwrite(fd, b"boo", 0).is_err(), "a second way to write it");
     let size = rustix::fs::fstat(fd).unwrap().st_size;
     assert_eq!(usize::try_from(size).unwrap(), region.len());
 }

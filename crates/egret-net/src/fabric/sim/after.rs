@@ -11,7 +11,8 @@ use super::wire::{EndId, NodeId};
 use crate::fabric::{Promise, ViOps};
 use crate::vi::{ConnectError, Notices, Reliability};
 
-/// Done outside the lock, in this order.
+/// Done outside the lock. Handlers and plans come last: they are the
+/// program's, and may panic.
 #[derive(Debug, Default)]
 pub(super) struct After {
     pub settled: Vec<Settled>,
@@ -53,8 +54,8 @@ impl After {
             // A connector that gave up drops the end here, which closes it.
             drop(promise.fulfil(result));
         }
-        self.notices.give();
         self.wakers.into_iter().for_each(Waker::wake);
+        self.notices.give();
         for Plan(plan) in self.plans {
             plan(fabric);
         }

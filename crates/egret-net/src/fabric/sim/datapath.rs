@@ -54,6 +54,8 @@ pub(super) struct Conn {
     receiver: Receiver,
     /// How long an answer may take before it is asked for.
     patience: Duration,
+    /// When the peer last said anything.
+    heard: Instant,
     /// Since when the peer has been asked and has not answered.
     asking_since: Option<Instant>,
     /// When the timer rings; what rings at another time was overtaken.
@@ -77,6 +79,7 @@ impl Conn {
             sender: Sender::new(reliability),
             receiver: Receiver::default(),
             patience: PATIENCE_MIN,
+            heard: Instant::default(),
             asking_since: None,
             timer_at: None,
             datagrams: 0,
@@ -137,6 +140,7 @@ impl Conn {
     /// A frame of the peer arrived. An error is the end of the connection.
     pub(super) fn arrive(&mut self, body: Body, out: &mut Out<'_>) -> Result<(), ViError> {
         self.asking_since = None;
+        self.heard = out.now;
         self.patience = PATIENCE_MIN;
         match body {
             Body::Item(counts, number, item) => {
@@ -170,13 +174,18 @@ impl Conn {
             Some(now + self.patience)
         } else {
             let waits = self.receiver.outstanding() > 0;
-            waits.then(|| now + if self.asking_since.is_some() { self.patience } else { KEEPALIVE })
+            waits.then(|| match self.asking_since {
+                Some(_) => now + self.patience,
+                None => (self.heard + KEEPALIVE).max(now + PATIENCE_MIN),
+            })
         }
     }
 
     /// The timer rang: repeat, ask, or give up.
     pub(super) fn ring(&mut self, out: &mut Out<'_>) -> Result<(), ViError> {
-        if !self.sender.expects() && self.receiver.outstanding() == 0 {
+        let only_receives = !self.sender.expects();
+        let heard_lately = self.asking_since.is_none() && out.now < self.heard + KEEPALIVE;
+        if only_receives && (heard_lately || self.receiver.outstanding() == 0) {
             return Ok(());
         }
         let asking_since = *self.asking_since.get_or_insert(out.now);

@@ -50,7 +50,7 @@ pub use rules::Link;
 pub use seeds::{check, seed_from_env};
 use world::{Event, World};
 
-use crate::fabric::{Fabric, OpenError};
+use crate::fabric::{Fabric, OpenError, Seen};
 use crate::rt::{self, Instant};
 use crate::vi::Nic;
 
@@ -98,11 +98,13 @@ impl Fabric for SimFabric {
     }
 
     fn open(&self, host: &str) -> Result<Nic, OpenError> {
-        let taken = self.with(|world| {
+        let ops = self.with(|world| {
             let node = world.node(host);
-            world.nodes[node].up
+            let is_taken = std::mem::replace(&mut world.nodes[node].up, true);
+            (!is_taken).then(|| SimNic::new(self, world, node))
         });
-        if taken { Err(OpenError::Taken { host: host.to_owned() }) } else { Ok(self.nic(host)) }
+        let taken = || OpenError::Taken { host: host.to_owned() };
+        ops.map(|ops| Nic::new(Arc::new(ops))).ok_or_else(taken)
     }
 }
 
@@ -112,7 +114,7 @@ impl rt::World for SimFabric {
     }
 
     fn park(&self, until: Option<Instant>) {
-        self.step(until);
+        self.step(None, until);
     }
 
     fn random(&self) -> u64 {
@@ -226,7 +228,7 @@ impl SimFabric {
     pub fn run_until(&self, elapsed: Duration) {
         let until = Instant::default() + elapsed;
         while self.now() < until {
-            self.step(Some(until));
+            self.step(None, Some(until));
         }
     }
 
@@ -254,22 +256,31 @@ impl SimFabric {
     fn with<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
         let mut world = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let result = work(&mut world);
+        world.happened += u64::from(!world.after.is_empty());
         let after = std::mem::take(&mut world.after);
         drop(world);
         after.run(self);
         result
     }
 
-    /// Carries out the next event due by `until`, or moves the clock there.
-    fn step(&self, until: Option<Instant>) {
+    /// Carries out the next event due by `until`, or moves the clock there;
+    /// nothing if more has happened than was seen.
+    fn step(&self, seen: Option<Seen>, until: Option<Instant>) {
         let stalled = self.with(|world| {
-            if world.step(until) {
-                return world.is_stalled();
+            if seen.is_some_and(|Seen(seen)| seen != world.happened) {
+                return false;
             }
-            until.is_none_or(|until| {
-                world.now = world.now.max(until);
-                false
-            })
+            let stepped = world.step(until);
+            match until {
+                None => !stepped || world.is_stalled(),
+                Some(until) => {
+                    if !stepped {
+                        world.now = world.now.max(until);
+                    }
+                    world.seen = world.now;
+                    false
+                }
+            }
         });
         if stalled {
             let report = self.report();
@@ -278,7 +289,7 @@ impl SimFabric {
     }
 
     /// Looking takes time: carries out what is due now, or moves the clock a little.
-    fn look(&self) {
+    fn look(&self) -> Seen {
         self.with(|world| {
             let now = world.now;
             if !world.step(Some(now)) {
@@ -286,6 +297,7 @@ impl SimFabric {
                 world.now = world.next_at().map_or(next, |at| next.min(at));
             }
         });
+        self.with(|world| Seen(world.happened))
     }
 }
 

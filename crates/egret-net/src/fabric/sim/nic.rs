@@ -8,7 +8,7 @@ use super::node::Listening;
 use super::vi::SimVi;
 use super::wire::NodeId;
 use super::world::World;
-use crate::fabric::{ConnectRequest, ListenerOps, NicOps, ViOps, ViSpec};
+use crate::fabric::{ConnectRequest, ListenerOps, NicOps, Seen, ViOps, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{ConnectError, Keys, Limits, ListenError, Reliability};
 
@@ -94,16 +94,17 @@ impl NicOps for SimNic {
         }
     }
 
-    fn progress(&self) {
-        self.fabric.look();
+    fn progress(&self) -> Seen {
+        self.fabric.look()
     }
 
-    fn wait(&self, until: Option<Instant>) {
-        self.fabric.step(until);
+    fn wait(&self, seen: Seen, until: Option<Instant>) {
+        self.fabric.step(Some(seen), until);
     }
 
-    /// Nobody sleeps here: a wait carries out one event and returns.
-    fn wake(&self) {}
+    fn wake(&self) {
+        self.fabric.with(|world| world.happened += 1);
+    }
 
     fn now(&self) -> Instant {
         self.fabric.now()
@@ -150,20 +151,30 @@ impl ListenerOps for SimListener {
     }
 
     fn wake_on_arrival(&self, waker: &Waker) {
-        self.fabric.with(|world| {
-            if let Some(listening) = world.nodes[self.node].listeners.get_mut(&self.key) {
-                listening.wakers.push(waker.clone());
+        // Cloned and, if it is not kept, dropped outside the lock.
+        let waker = waker.clone();
+        let left = self.fabric.with(|world| {
+            let listening = world.nodes[self.node].listeners.get_mut(&self.key);
+            let unknown = |listening: &&mut Listening| {
+                !listening.wakers.iter().any(|known| known.will_wake(&waker))
+            };
+            match listening.filter(unknown) {
+                Some(listening) => {
+                    listening.wakers.push(waker);
+                    None
+                }
+                None => Some(waker),
             }
         });
+        drop(left);
     }
 }
 
 impl Drop for SimListener {
     fn drop(&mut self) {
-        self.fabric.with(|world| {
-            if self.is_up(world) {
-                world.nodes[self.node].listeners.remove(&self.key);
-            }
-        });
+        // Its wakers are dropped outside the lock: one may be the last to hold a nic.
+        drop(self.fabric.with(|world| {
+            self.is_up(world).then(|| world.nodes[self.node].listeners.remove(&self.key))
+        }));
     }
 }

@@ -108,6 +108,7 @@ impl World {
     /// Begins to connect.
     pub(super) fn connect(&mut self, node: NodeId, request: ConnectRequest) {
         let ConnectRequest { to, spec, until, promise } = request;
+        self.seen = self.now;
         let peer = self.node(&to.host);
         let hello =
             Hello { reliability: spec.reliability, service: to.service.clone(), tag: to.tag };

@@ -81,7 +81,7 @@ impl Receiver {
                 matches!(item, Item::Begin { .. } | Item::WriteEnd { notify: Some(_), .. });
             if needs_receive && self.posted.is_empty() {
                 if !out.has(Planted::IgnoresReceives) {
-                    return Ok(());
+                    return self.overtake(sender, out);
                 }
                 self.early.remove(&self.taken);
                 self.taken += 1;
@@ -90,6 +90,27 @@ impl Receiver {
             let Some(item) = self.early.remove(&self.taken) else { return Ok(()) };
             self.taken += 1;
             self.apply(item, sender, out)?;
+        }
+        Ok(())
+    }
+
+    /// A message waits for a receive. What belongs to remote reads and writes
+    /// does not wait with it: this side may be waiting for just that.
+    fn overtake(&mut self, sender: &mut Sender, out: &mut Out<'_>) -> Result<(), ViError> {
+        let mut number = self.taken + 1;
+        while let Some(item) = self.early.get_mut(&number) {
+            let overtakes = matches!(
+                item,
+                Item::Read { .. }
+                    | Item::ReadChunk { .. }
+                    | Item::ReadEnd { .. }
+                    | Item::Written { .. }
+            );
+            if overtakes {
+                let item = std::mem::replace(item, Item::Overtook);
+                self.apply(item, sender, out)?;
+            }
+            number += 1;
         }
         Ok(())
     }
@@ -121,6 +142,7 @@ impl Receiver {
                 self.write = Some(Writing { to, result });
                 Ok(())
             }
+            Item::Overtook => Ok(()),
             Item::WriteChunk { offset, bytes } => self.write_chunk(offset, &bytes, out),
             Item::WriteEnd { id, notify } => self.write_end((id, notify), sender, out),
         }
@@ -151,7 +173,7 @@ impl Receiver {
 
     fn chunk(&mut self, bytes: &[u8], out: &mut Out<'_>) -> Result<(), ViError> {
         let stray = ViError::Protocol("bytes of no message");
-        let mut incoming = self.incoming.take().ok_or(stray)?;
+        let incoming = self.incoming.as_mut().ok_or(stray)?;
         let left = incoming.len - incoming.got;
         if bytes.len() as u64 > left {
             return Err(ViError::Protocol("more bytes than the message announced"));
@@ -159,10 +181,8 @@ impl Receiver {
         let kept = bytes.len() - usize::from(out.has(Planted::LosesLastByte) && bytes.len() > 1);
         incoming.posted.descriptor_mut().scatter(incoming.got, &bytes[..kept]);
         incoming.got += bytes.len() as u64;
-        if incoming.got < incoming.len {
-            self.incoming = Some(incoming);
-        } else {
-            self.placing.push_back(Some(incoming));
+        if incoming.got == incoming.len {
+            self.placing.push_back(self.incoming.take());
             out.placing += 1;
         }
         Ok(())

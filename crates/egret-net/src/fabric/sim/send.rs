@@ -112,8 +112,7 @@ impl Sender {
 
     /// Emits what the window and the peer's receives allow.
     pub(super) fn pump(&mut self, out: &mut Out<'_>) {
-        while self.unacked.len() < WINDOW {
-            let Some(item) = self.next(out) else { return };
+        while let Some(item) = self.next(out) {
             let number = self.next_item;
             self.next_item += 1;
             self.unacked.push_back(Unacked { number, item: item.clone(), since: out.now });
@@ -122,11 +121,19 @@ impl Sender {
     }
 
     fn next(&mut self, out: &mut Out<'_>) -> Option<Item> {
+        // Reads and answers have places of their own: they overtake a message
+        // that waits for a receive with all its chunks under way.
+        if self.unacked.len() >= 2 * WINDOW {
+            return None;
+        }
         if let Some(answer) = self.answers.pop_front() {
             return Some(self.next_of_answer(answer, out.keys));
         }
         if let Some(read) = self.reads.pop_front() {
             return Some(self.begin_read(read));
+        }
+        if self.unacked.len() >= WINDOW {
+            return None;
         }
         if let Some(current) = self.current.take() {
             return Some(self.next_of(current, out));

@@ -58,6 +58,7 @@ impl ViOps for SimVi {
             if let Some(why) = self.error_in(world) {
                 return Err(Unposted::new(Refused::Broken(why), posted));
             }
+            world.seen = world.now;
             let (node, end) = (self.node, self.end);
             let result = world.with_end(node, end, |conn, out| Ok(conn.post(posted, out)));
             world.with_end(node, end, |conn, out| conn.resume(out));

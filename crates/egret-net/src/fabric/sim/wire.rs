@@ -85,6 +85,8 @@ pub(super) enum Item {
     WriteEnd { id: u64, notify: Option<u64> },
     /// How a write went.
     Written { id: u64, result: Result<(), AccessError> },
+    /// Stands where an item was that has been taken before its turn; never sent.
+    Overtook,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,6 +180,7 @@ impl Item {
             Self::WriteChunk { .. } => "write-chunk",
             Self::WriteEnd { .. } => "write-end",
             Self::Written { .. } => "written",
+            Self::Overtook => "overtook",
         }
     }
 }

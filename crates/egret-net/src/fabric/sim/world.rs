@@ -33,8 +33,10 @@ pub(super) struct World {
     plans: BTreeMap<u64, Vec<Plan>>,
     queue: BinaryHeap<Reverse<Scheduled>>,
     scheduled: u64,
-    /// When the program last saw something happen.
-    seen: Instant,
+    /// When the program last did something, or saw something happen.
+    pub seen: Instant,
+    /// Counts what happened, for those who wait for more.
+    pub happened: u64,
 }
 
 const STALLED_AFTER: Duration = Duration::from_secs(3600);
@@ -90,6 +92,7 @@ impl World {
             queue: BinaryHeap::new(),
             scheduled: 0,
             seen: Instant::default(),
+            happened: 0,
         }
     }
 
