@@ -44,9 +44,16 @@ use super::fault::{Fault, planted};
 /// A stack of free slots, known by their numbers.
 #[derive(Debug)]
 pub(crate) struct FreeList<A: Atomics = StdAtomics> {
-    head: A::Word,
+    /// Elsewhere, so that who only reads the list's surroundings does not wait
+    /// for those who change its head.
+    head: Box<Apart<A::Word>>,
     nodes: Box<[Node<A>]>,
 }
+
+/// A value with its cache lines to itself; two, for they are fetched in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
 
 /// What became of a slot that was given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +89,7 @@ impl<A: Atomics> FreeList<A> {
             Node { link: A::Word::new(link), handles: A::Word::new(1) }
         };
         let top = if count == 0 { NONE } else { 0 };
-        Self { head: A::Word::new(top), nodes: (0..count).map(node).collect() }
+        Self { head: Box::new(Apart(A::Word::new(top))), nodes: (0..count).map(node).collect() }
     }
 
     /// The slots it was made with.
@@ -93,24 +100,53 @@ impl<A: Atomics> FreeList<A> {
     /// How many slots are free; while others take and give, how many were a
     /// moment ago.
     pub(crate) fn available(&self) -> usize {
-        let depth = self.depth(self.head.load(Acquire) & INDEX);
+        let depth = self.depth(self.head().load(Acquire) & INDEX);
         usize::try_from(depth).expect("a depth has 32 bits").min(self.count())
     }
 
     /// Takes a free slot; `None` if there is none.
     #[inline]
     pub(crate) fn take(&self) -> Option<u32> {
-        let mut head = self.head.load(Acquire);
+        let mut head = self.head().load(Acquire);
         loop {
             let top = head & INDEX;
             if top == NONE {
                 return None;
             }
-            let under = self.link(number(top)).load(Relaxed) & INDEX;
-            let tag = if planted(Fault::NoTag) { 0 } else { TAG };
-            let new = (head & !INDEX).wrapping_add(tag) | under;
-            match self.head.compare_exchange_weak(head, new, Acquire, Acquire) {
+            let new = without(head, self.under(top));
+            match self.head().compare_exchange_weak(head, new, Acquire, Acquire) {
                 Ok(_) => return Some(number(top)),
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
+    /// Takes up to `most` slots at once, but not more than every second that is
+    /// free, and hands them to `each`, the top first.
+    pub(crate) fn take_many(&self, most: u64, mut each: impl FnMut(u32)) {
+        let (mut slot, end) = self.cut(most);
+        while slot != end {
+            let under = self.under(slot);
+            each(number(slot));
+            slot = under;
+        }
+    }
+
+    /// Takes slots off the top; the first, and the one that the last was on.
+    ///
+    /// The links it follows may change under it. Then the tag has changed too,
+    /// or the top, and the exchange fails: a slot leaves the list only by a take.
+    fn cut(&self, most: u64) -> (u64, u64) {
+        let mut head = self.head().load(Acquire);
+        loop {
+            let top = head & INDEX;
+            let count = most.min(self.depth(top).div_ceil(2));
+            let end = (0..count).fold(top, |slot, _| self.under(slot));
+            if top == end {
+                return (top, end);
+            }
+            match self.head().compare_exchange_weak(head, without(head, end), Acquire, Acquire) {
+                Ok(_) => return (top, end),
                 Err(seen) => head = seen,
             }
         }
@@ -130,7 +166,7 @@ impl<A: Atomics> FreeList<A> {
     pub(crate) unsafe fn give(list: NonNull<Self>, slot: u32) -> Result<(), Flagged> {
         // SAFETY: alive until the slot is back, as the caller promised.
         let list = unsafe { list.as_ref() };
-        let (word, link) = (&list.head, list.link(slot));
+        let (word, link) = (list.head(), list.link(slot));
         let mut head = word.load(Acquire);
         loop {
             if head & FLAGS != 0 {
@@ -153,7 +189,7 @@ impl<A: Atomics> FreeList<A> {
     pub(crate) unsafe fn give_flagged(list: NonNull<Self>, slot: u32) -> Given {
         // SAFETY: alive until the slot is back, as the caller promised.
         let list = unsafe { list.as_ref() };
-        let (word, link) = (&list.head, list.link(slot));
+        let (word, link) = (list.head(), list.link(slot));
         let mut head = word.load(Acquire);
         loop {
             if head & CLOSED != 0 {
@@ -168,10 +204,29 @@ impl<A: Atomics> FreeList<A> {
         }
     }
 
+    /// Gives slots back at once, the last on top. Only while no flag can be
+    /// set, and for who keeps the list alive otherwise than by these slots.
+    pub(crate) fn give_many(&self, slots: &[A::Word]) {
+        let mut head = self.head().load(Acquire);
+        while !slots.is_empty() {
+            let (mut top, mut depth) = (head & INDEX, self.depth(head & INDEX));
+            for slot in slots.iter().map(|slot| slot.load(Relaxed)) {
+                depth += 1;
+                self.link(number(slot)).store(linked(top, depth), Relaxed);
+                top = slot;
+            }
+            let new = (head & !INDEX) | top;
+            match self.head().compare_exchange_weak(head, new, Release, Acquire) {
+                Ok(_) => return,
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
     /// Raises the waiting bit. `false` if there is something to take instead.
     #[cold]
     pub(crate) fn raise_waiting(&self) -> bool {
-        let mut head = self.head.load(Acquire);
+        let mut head = self.head().load(Acquire);
         loop {
             if head & INDEX != NONE {
                 return false;
@@ -179,7 +234,7 @@ impl<A: Atomics> FreeList<A> {
             if head & WAITING != 0 {
                 return true;
             }
-            match self.head.compare_exchange_weak(head, head | WAITING, AcqRel, Acquire) {
+            match self.head().compare_exchange_weak(head, head | WAITING, AcqRel, Acquire) {
                 Ok(_) => return true,
                 Err(seen) => head = seen,
             }
@@ -189,7 +244,7 @@ impl<A: Atomics> FreeList<A> {
     /// Closes the list for ever and returns how many slots are still out.
     #[cold]
     pub(crate) fn close(&self) -> usize {
-        let head = self.head.swap(NONE | CLOSED, AcqRel);
+        let head = self.head().swap(NONE | CLOSED, AcqRel);
         let free = usize::try_from(self.depth(head & INDEX)).expect("a depth has 32 bits");
         let out = self.count() - free;
         if planted(Fault::CloseMiscounts) { out.saturating_sub(1) } else { out }
@@ -204,6 +259,17 @@ impl<A: Atomics> FreeList<A> {
     #[inline]
     fn link(&self, slot: u32) -> &A::Word {
         &self.nodes[slot as usize].link
+    }
+
+    #[inline]
+    fn head(&self) -> &A::Word {
+        &self.head.0
+    }
+
+    /// The slot under `slot`, if that is in the list; if not, some slot or none.
+    #[inline]
+    fn under(&self, slot: u64) -> u64 {
+        if slot == NONE { NONE } else { self.link(number(slot)).load(Relaxed) & INDEX }
     }
 
     #[inline]
@@ -225,6 +291,13 @@ fn push<W: Word>(word: &W, link: &W, head: u64, depth: u64, slot: u32) -> Result
         link.store(under, Relaxed);
     }
     Ok(())
+}
+
+/// The head after a take that leaves `top` on top.
+#[inline]
+fn without(head: u64, top: u64) -> u64 {
+    let tag = if planted(Fault::NoTag) { 0 } else { TAG };
+    (head & !INDEX).wrapping_add(tag) | top
 }
 
 #[inline]

@@ -36,6 +36,7 @@
 //! thread without any atomic. `docs/buffers.md` has the rest of the table.
 
 mod atomics;
+mod biased;
 mod buffer;
 mod builder;
 mod class;
@@ -50,6 +51,7 @@ mod region;
 mod region_error;
 mod shared;
 mod slot;
+mod stash;
 mod stats;
 #[cfg(test)]
 mod tests;
