@@ -13,6 +13,8 @@ pub(crate) struct Line {
     pub(crate) wait: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) op: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<u32>,
     pub(crate) bytes: usize,
     #[serde(flatten)]
     pub(crate) subject: Figures,
@@ -96,7 +98,7 @@ pub(crate) struct Column {
 
 impl Column {
     pub(crate) const LIMIT: Self = Self::new("Limit", 14, |line| line.limit.to_owned());
-    pub(crate) const OP: Self = Self::new("Op", 15, |line| line.op.unwrap_or_default().to_owned());
+    pub(crate) const OP: Self = Self::new("Op", 19, |line| line.op.unwrap_or_default().to_owned());
     pub(crate) const WAIT: Self =
         Self::new("Wait", 7, |line| line.wait.unwrap_or_default().to_owned());
     pub(crate) const SIZE: Self = Self::new("Size", 9, |line| line.bytes.to_string());

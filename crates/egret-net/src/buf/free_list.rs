@@ -1,4 +1,5 @@
-//! The free slots of one size class, as a lock-free stack.
+//! The free slots of one size class, as a lock-free stack; all of them, or all
+//! but those in a thread's [stash](super::biased).
 //!
 //! # The head
 //!
@@ -44,16 +45,20 @@ use super::fault::{Fault, planted};
 /// A stack of free slots, known by their numbers.
 #[derive(Debug)]
 pub(crate) struct FreeList<A: Atomics = StdAtomics> {
-    /// Elsewhere, so that who only reads the list's surroundings does not wait
-    /// for those who change its head.
-    head: Box<Apart<A::Word>>,
-    nodes: Box<[Node<A>]>,
+    stack: Box<Stack<A>>,
+    /// Apart from the links: a thread with a stash reads the counts of its
+    /// slots and need not wait for those who write the links of others.
+    handles: Box<[A::Word]>,
 }
 
-/// A value with its cache lines to itself; two, for they are fetched in pairs.
+/// What takes and gives write. It has its cache lines to itself (two, for they
+/// are fetched in pairs), for the same reason.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
+struct Stack<A: Atomics> {
+    head: A::Word,
+    links: Box<[A::Word]>,
+}
 
 /// What became of a slot that was given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,12 +75,6 @@ pub(crate) enum Given {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flagged;
 
-#[derive(Debug)]
-struct Node<A: Atomics> {
-    link: A::Word,
-    handles: A::Word,
-}
-
 impl<A: Atomics> FreeList<A> {
     /// The most slots a list can have.
     pub(crate) const COUNT_MAX: usize = number(NONE) as usize;
@@ -83,18 +82,18 @@ impl<A: Atomics> FreeList<A> {
     /// A list of `count` free slots, the lowest on top.
     pub(crate) fn new(count: u32) -> Self {
         assert!(count as usize <= Self::COUNT_MAX, "a class has at most 2^24 - 1 slots");
-        let node = |slot: u32| {
+        let link = |slot: u32| {
             let under = if slot + 1 == count { NONE } else { u64::from(slot + 1) };
-            let link = linked(under, u64::from(count - slot));
-            Node { link: A::Word::new(link), handles: A::Word::new(1) }
+            A::Word::new(linked(under, u64::from(count - slot)))
         };
-        let top = if count == 0 { NONE } else { 0 };
-        Self { head: Box::new(Apart(A::Word::new(top))), nodes: (0..count).map(node).collect() }
+        let head = A::Word::new(if count == 0 { NONE } else { 0 });
+        let stack = Box::new(Stack { head, links: (0..count).map(link).collect() });
+        Self { stack, handles: (0..count).map(|_| A::Word::new(1)).collect() }
     }
 
     /// The slots it was made with.
     pub(crate) fn count(&self) -> usize {
-        self.nodes.len()
+        self.handles.len()
     }
 
     /// How many slots are free; while others take and give, how many were a
@@ -253,17 +252,17 @@ impl<A: Atomics> FreeList<A> {
     /// The count of the handles to a slot that is out.
     #[inline]
     pub(crate) fn handles(&self, slot: u32) -> &A::Word {
-        &self.nodes[slot as usize].handles
+        &self.handles[slot as usize]
     }
 
     #[inline]
     fn link(&self, slot: u32) -> &A::Word {
-        &self.nodes[slot as usize].link
+        &self.stack.links[slot as usize]
     }
 
     #[inline]
     fn head(&self) -> &A::Word {
-        &self.head.0
+        &self.stack.head
     }
 
     /// The slot under `slot`, if that is in the list; if not, some slot or none.
