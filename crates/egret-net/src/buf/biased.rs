@@ -38,6 +38,10 @@
 //! owner reads `REVOKING`. Where the kernel has no such call a class is born
 //! revoked.
 //!
+//! A revocation waits for a thread, which may have been preempted while busy:
+//! for a few instructions as a rule, for a time slice at worst, and once in the
+//! life of a class. All else is lock-free.
+//!
 //! It follows, for the parts of the pool that were there before:
 //!
 //! * While the owner is busy with its stash the list has no flag: they are set

@@ -22,6 +22,9 @@ use crate::rt::{self, Deadline};
 /// by no other: what a program does with small buffers never uses up the large
 /// ones, so a class can be sized by counting who takes from it.
 ///
+/// The first thread that takes from a class is served fastest, for as long as no
+/// other finds the class empty: let the one that uses it most be the first.
+///
 /// The handle is cheap to clone. Buffers may outlive it: the memory is unmapped
 /// when the last handle is dropped and the last buffer is home.
 ///
