@@ -61,7 +61,9 @@ fn pool_holds_every_operation_against_the_allocator() {
         let ratio = figure(line, "p50_ns") / figure(line, "limit_ns");
         assert!((figure(line, "ratio") - ratio).abs() <= 0.01 * ratio + 0.001, "{line}");
         figure(line, "spread");
-        let limit = match line["op"].as_str().unwrap() {
+        let op = line["op"].as_str().unwrap();
+        assert_eq!(line["threads"], if op == "take+return alone" { 1 } else { 2 });
+        let limit = match op {
             "take" => "malloc",
             "return" => "free",
             _ => "malloc+free",
@@ -71,7 +73,9 @@ fn pool_holds_every_operation_against_the_allocator() {
     let of = |op: &str| lines.iter().filter(|line| line["op"] == op).count();
     let ops = ["take", "return", "take+return", "typed view", "share+reclaim", "is_resident"];
     assert_eq!(ops.map(of), [4; 6]);
-    assert_eq!((of("evacuate"), lines.len()), (4, 28));
+    assert_eq!(["take+return alone", "take+return other", "evacuate"].map(of), [4; 3]);
+    assert_eq!(lines.len(), 36);
+    assert_eq!(lines[0]["threads"], 1, "later the process has two threads");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `egret bench pool`: what a buffer costs beside one from the allocator.
 
 use std::hint::black_box;
+use std::io;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -21,6 +22,12 @@ use super::report::{Column, Line};
 /// "return"), or each at once ("take+return"). A "typed view" is given to each
 /// of a thousand; "share+reclaim" ends with the return; "evacuate" copies to
 /// the heap and returns.
+///
+/// The allocator is faster in a process that never had a second thread, as no
+/// process with a network is. "take+return alone" is measured in such a one,
+/// and everything else after a second thread has been started, which sleeps.
+/// The thread that takes first from a pool is served best; "take+return other"
+/// is measured on one that was not the first.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -32,6 +39,8 @@ enum Op {
     Take,
     Return,
     TakeReturn,
+    TakeReturnAlone,
+    TakeReturnOther,
     TypedView,
     ShareReclaim,
     IsResident,
@@ -45,7 +54,13 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     let sizes = args.common.sizes_or(&SIZES);
     let plan: Vec<(Op, usize)> =
         OPS.into_iter().flat_map(|op| sizes.iter().map(move |&bytes| (op, bytes))).collect();
-    let cases = plan.into_iter().map(|(op, bytes)| case(op, bytes));
+    let mut company = None;
+    let cases = plan.into_iter().map(move |(op, bytes)| {
+        if op.threads() > 1 && company.is_none() {
+            company = Some(keep_company()?);
+        }
+        case(op, bytes)
+    });
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
 
@@ -54,8 +69,12 @@ fn case(op: Op, bytes: usize) -> Result<Case> {
     // Whole elements for the typed view, and a mark that `hold` never reaches.
     let each = bytes.next_multiple_of(size_of::<f64>());
     let pool = Pool::builder().class(each, count).low_water(0).build()?;
+    if matches!(op, Op::TakeReturnOther) {
+        leave_to_another(&pool, each)?;
+    }
     let (limit, least) = least(op, bytes, count);
-    let line = Line { bench: NAME, op: Some(op.name()), bytes, limit, ..Line::default() };
+    let (name, threads) = (Some(op.name()), Some(op.threads()));
+    let line = Line { bench: NAME, op: name, threads, bytes, limit, ..Line::default() };
     Ok(Case {
         line,
         unit: Unit::Nanos,
@@ -64,17 +83,40 @@ fn case(op: Op, bytes: usize) -> Result<Case> {
     })
 }
 
+/// Starts a thread that sleeps for as long as the process lives.
+fn keep_company() -> io::Result<rt::JoinHandle<()>> {
+    rt::spawn("company", || {
+        loop {
+            rt::park(None);
+        }
+    })
+}
+
+/// Lets another thread be the first that takes from `pool`.
+fn leave_to_another(pool: &Pool, bytes: usize) -> Result<()> {
+    let pool = pool.clone();
+    let first = rt::spawn("first", move || pool.take(bytes).map(drop))?;
+    Ok(first.join().expect("a take does not panic")?)
+}
+
 impl Op {
     fn name(self) -> &'static str {
         match self {
             Self::Take => "take",
             Self::Return => "return",
             Self::TakeReturn => "take+return",
+            Self::TakeReturnAlone => "take+return alone",
+            Self::TakeReturnOther => "take+return other",
             Self::TypedView => "typed view",
             Self::ShareReclaim => "share+reclaim",
             Self::IsResident => "is_resident",
             Self::Evacuate => "evacuate",
         }
+    }
+
+    /// How many threads the process has.
+    fn threads(self) -> u32 {
+        if matches!(self, Self::TakeReturnAlone) { 1 } else { 2 }
     }
 }
 
@@ -109,7 +151,9 @@ fn subject(op: Op, pool: Pool, bytes: usize, count: usize) -> Box<dyn Probe> {
             let (_, mut bufs) = buffers.take(count);
             timed(|| bufs.clear())
         }),
-        Op::TakeReturn => batches(count, move |count| buffers.take_return(count)),
+        Op::TakeReturn | Op::TakeReturnAlone | Op::TakeReturnOther => {
+            batches(count, move |count| buffers.take_return(count))
+        }
         Op::TypedView => batches(count, move |count| buffers.view(count)),
         Op::ShareReclaim => batches(count, move |count| buffers.share(count)),
         Op::IsResident => {
@@ -205,10 +249,13 @@ fn timed(work: impl FnOnce()) -> Duration {
 
 const NAME: &str = "pool";
 const SIZES: [usize; 4] = [64, 1 << 10, 4 << 10, 64 << 10];
-const OPS: [Op; 7] = [
+/// The one without company comes first: company does not leave.
+const OPS: [Op; 9] = [
+    Op::TakeReturnAlone,
     Op::Take,
     Op::Return,
     Op::TakeReturn,
+    Op::TakeReturnOther,
     Op::TypedView,
     Op::ShareReclaim,
     Op::IsResident,

@@ -19,6 +19,8 @@ pub(crate) struct Line {
     pub(crate) trust: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) op: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) threads: Option<u32>,
     pub(crate) bytes: usize,
     #[serde(flatten)]
     pub(crate) subject: Figures,
@@ -102,7 +104,7 @@ pub(crate) struct Column {
 
 impl Column {
     pub(crate) const LIMIT: Self = Self::new("Limit", 14, |line| line.limit.to_owned());
-    pub(crate) const OP: Self = Self::new("Op", 15, |line| line.op.unwrap_or_default().to_owned());
+    pub(crate) const OP: Self = Self::new("Op", 19, |line| line.op.unwrap_or_default().to_owned());
     pub(crate) const WAIT: Self =
         Self::new("Wait", 7, |line| line.wait.unwrap_or_default().to_owned());
     pub(crate) const MODE: Self =

@@ -1,9 +1,12 @@
 //! What the lock-free part of the pool stands on, so that the model checker can
 //! put its own underneath.
 
+use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::rt::{self, Instant};
 
@@ -16,10 +19,29 @@ pub(crate) trait Atomics: fmt::Debug + 'static {
     type Lock<T: Send>: Lock<T>;
     /// A thread that can be woken.
     type Thread: Send;
+    /// The places of a [stash](super::stash).
+    type Places: AsRef<[Self::Word]> + Send + Sync;
 
     fn current() -> Self::Thread;
     fn park(until: Option<Instant>);
     fn unpark(thread: &Self::Thread);
+
+    fn places() -> Self::Places;
+    /// The number of the calling thread, which no other thread ever had or will
+    /// have; 0 if it has [none](Self::number_me) yet.
+    fn me() -> u64;
+    /// Gives the calling thread its number.
+    fn number_me() -> u64;
+    /// Whether there is a [`heavy_fence`](Self::heavy_fence).
+    fn has_heavy_fence() -> bool;
+    /// The cheap half of a pair of fences: between the two halves, one on each
+    /// of two threads, holds what holds between two sequentially consistent
+    /// fences. Between two light ones nothing does.
+    fn light_fence();
+    /// The dear half: a system call.
+    fn heavy_fence();
+    /// Passes the time of a short wait that has gone on for so many `turns`.
+    fn relax(turns: u32);
 }
 
 /// An atomic 64-bit word.
@@ -50,9 +72,10 @@ pub(crate) trait Lock<T>: Send + Sync {
 pub(crate) struct StdAtomics;
 
 impl Atomics for StdAtomics {
-    type Word = std::sync::atomic::AtomicU64;
+    type Word = AtomicU64;
     type Lock<T: Send> = Mutex<T>;
     type Thread = rt::Thread;
+    type Places = [AtomicU64; 32];
 
     fn current() -> rt::Thread {
         rt::current()
@@ -65,7 +88,57 @@ impl Atomics for StdAtomics {
     fn unpark(thread: &rt::Thread) {
         thread.unpark();
     }
+
+    fn places() -> Self::Places {
+        std::array::from_fn(|_| AtomicU64::new(0))
+    }
+
+    #[inline]
+    fn me() -> u64 {
+        NUMBER.get()
+    }
+
+    #[cold]
+    fn number_me() -> u64 {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        if NUMBER.get() == 0 {
+            NUMBER.set(LAST.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        NUMBER.get()
+    }
+
+    /// Registers the process with the kernel, once.
+    fn has_heavy_fence() -> bool {
+        static REGISTERED: OnceLock<bool> = OnceLock::new();
+        let register = || membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok();
+        *REGISTERED.get_or_init(register)
+    }
+
+    /// Nothing for the processor: the heavy half makes it fence when it has to.
+    #[inline(always)]
+    fn light_fence() {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Every processor that runs a thread of this process passes a full fence
+    /// before this returns.
+    fn heavy_fence() {
+        membarrier(MembarrierCommand::PrivateExpedited)
+            .expect("the kernel granted membarrier before; a filter set since must allow it");
+    }
+
+    fn relax(turns: u32) {
+        if turns < SPINS { std::hint::spin_loop() } else { rt::yield_now() }
+    }
 }
+
+thread_local! {
+    /// Without a destructor: buffers may be dropped while a thread ends.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Longer than a take or a return that is not interrupted.
+const SPINS: u32 = 200;
 
 impl<T: Send> Lock<T> for Mutex<T> {
     fn new(value: T) -> Self {
@@ -122,4 +195,4 @@ macro_rules! word {
 #[cfg(test)]
 pub(crate) use word;
 
-word!(std::sync::atomic::AtomicU64);
+word!(AtomicU64);

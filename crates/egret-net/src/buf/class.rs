@@ -4,9 +4,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::biased::Biased;
 use super::buffer::Buf;
 use super::counts::Leaving;
-use super::free_list::FreeList;
 use super::region::Region;
 use super::slot::Slot;
 use super::stats::Counters;
@@ -23,11 +23,12 @@ pub(super) struct Core {
     leaving: Leaving,
 }
 
-/// The slots of one size. What a take and a return touch is in its first line.
+/// The slots of one size. What a take and a return read of it is in its first
+/// line, and what they write is elsewhere.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Class {
-    pub(super) list: FreeList,
+    pub(super) slots: Biased,
     base: NonNull<u8>,
     stride: usize,
     pub(super) bytes: usize,
@@ -75,7 +76,7 @@ impl Core {
     pub(super) unsafe fn close(core: NonNull<Self>) {
         // SAFETY: freed only after the balance below is zero.
         let this = unsafe { core.as_ref() };
-        let out: usize = this.classes.iter().map(|class| class.list.close()).sum();
+        let out: usize = this.classes.iter().map(|class| class.slots.close()).sum();
         if this.leaving.closed(out as u64) {
             // SAFETY: no handle, and every buffer is home.
             unsafe { Self::free(core) };
@@ -110,7 +111,7 @@ impl Class {
         // has seen to.
         let base = unsafe { region.add(layout.offset) };
         Self {
-            list: FreeList::new(layout.count),
+            slots: Biased::new(layout.count),
             base,
             stride: layout.stride,
             bytes: layout.bytes,
@@ -124,7 +125,7 @@ impl Class {
     /// Takes a buffer of `len` bytes, at most [`bytes`](Self::bytes).
     #[inline]
     pub(super) fn take(&self, len: usize) -> Option<Slot> {
-        self.list.take().map(|number| self.slot(number, len))
+        self.slots.take().map(|number| self.slot(number, len))
     }
 
     /// The only handle to a slot that was just taken off the list.
@@ -145,9 +146,9 @@ impl Class {
     #[inline]
     pub(super) unsafe fn give(class: NonNull<Self>, number: u32) {
         // SAFETY: the pool lives while one of its slots is out.
-        let list = NonNull::from(unsafe { &(*class.as_ptr()).list });
+        let slots = NonNull::from(unsafe { &(*class.as_ptr()).slots });
         // SAFETY: the caller holds the slot.
-        let given = unsafe { FreeList::give(list, number) };
+        let given = unsafe { Biased::give(slots, number) };
         if given.is_err() {
             // SAFETY: as the caller promised; the slot was not given.
             unsafe { Self::give_flagged(class, number) };
@@ -158,7 +159,7 @@ impl Class {
     unsafe fn give_flagged(class: NonNull<Self>, number: u32) {
         // SAFETY: the pool lives while one of its slots is out.
         let this = unsafe { class.as_ref() };
-        let (core, list) = (this.core(), NonNull::from(&this.list));
+        let (core, list) = (this.core(), NonNull::from(this.slots.list()));
         // SAFETY: called before the slot is back; the pool lives until then.
         let queue = move || Arc::clone(unsafe { &(*class.as_ptr()).waiters });
         // SAFETY: the caller holds the slot.
@@ -170,7 +171,7 @@ impl Class {
 
     /// Whether received data should rather be copied than stay.
     pub(super) fn is_low(&self) -> bool {
-        self.list.available() < self.low_water
+        self.slots.available() < self.low_water
     }
 
     /// The pool it belongs to.

@@ -26,6 +26,22 @@ pub(crate) enum Fault {
     CountNotRestored,
     /// A split makes a second handle that is not counted.
     SplitForgotten,
+    /// The owner of a stash looks whether it still is before it says it is busy.
+    CheckBeforeBusy,
+    /// The owner of a stash says it is busy and looks without a fence between.
+    NoLightFence,
+    /// The owner of a stash says it is done without releasing what it did.
+    BusyRelaxed,
+    /// A revoker does not wait for an owner that is busy.
+    RevokeUnawaited,
+    /// A revoker says that it is done before it is, and another believes it.
+    RevokedEarly,
+    /// A revoker leaves in the stash what is there.
+    StashForgotten,
+    /// A waiter sleeps while another thread may have a stash.
+    SleepUnrevoked,
+    /// The closer counts without looking for a stash.
+    CloseUnrevoked,
     /// A join forgets a handle that stays counted.
     JoinForgotten,
 }

@@ -1,4 +1,5 @@
-//! The free slots of one size class, as a lock-free stack.
+//! The free slots of one size class, as a lock-free stack; all of them, or all
+//! but those in a thread's [stash](super::biased).
 //!
 //! # The head
 //!
@@ -44,8 +45,19 @@ use super::fault::{Fault, planted};
 /// A stack of free slots, known by their numbers.
 #[derive(Debug)]
 pub(crate) struct FreeList<A: Atomics = StdAtomics> {
+    stack: Box<Stack<A>>,
+    /// Apart from the links: a thread with a stash reads the counts of its
+    /// slots and need not wait for those who write the links of others.
+    handles: Box<[A::Word]>,
+}
+
+/// What takes and gives write. It has its cache lines to itself (two, for they
+/// are fetched in pairs), for the same reason.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Stack<A: Atomics> {
     head: A::Word,
-    nodes: Box<[Node<A>]>,
+    links: Box<[A::Word]>,
 }
 
 /// What became of a slot that was given back.
@@ -63,12 +75,6 @@ pub(crate) enum Given {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Flagged;
 
-#[derive(Debug)]
-struct Node<A: Atomics> {
-    link: A::Word,
-    handles: A::Word,
-}
-
 impl<A: Atomics> FreeList<A> {
     /// The most slots a list can have.
     pub(crate) const COUNT_MAX: usize = number(NONE) as usize;
@@ -76,41 +82,70 @@ impl<A: Atomics> FreeList<A> {
     /// A list of `count` free slots, the lowest on top.
     pub(crate) fn new(count: u32) -> Self {
         assert!(count as usize <= Self::COUNT_MAX, "a class has at most 2^24 - 1 slots");
-        let node = |slot: u32| {
+        let link = |slot: u32| {
             let under = if slot + 1 == count { NONE } else { u64::from(slot + 1) };
-            let link = linked(under, u64::from(count - slot));
-            Node { link: A::Word::new(link), handles: A::Word::new(1) }
+            A::Word::new(linked(under, u64::from(count - slot)))
         };
-        let top = if count == 0 { NONE } else { 0 };
-        Self { head: A::Word::new(top), nodes: (0..count).map(node).collect() }
+        let head = A::Word::new(if count == 0 { NONE } else { 0 });
+        let stack = Box::new(Stack { head, links: (0..count).map(link).collect() });
+        Self { stack, handles: (0..count).map(|_| A::Word::new(1)).collect() }
     }
 
     /// The slots it was made with.
     pub(crate) fn count(&self) -> usize {
-        self.nodes.len()
+        self.handles.len()
     }
 
     /// How many slots are free; while others take and give, how many were a
     /// moment ago.
     pub(crate) fn available(&self) -> usize {
-        let depth = self.depth(self.head.load(Acquire) & INDEX);
+        let depth = self.depth(self.head().load(Acquire) & INDEX);
         usize::try_from(depth).expect("a depth has 32 bits").min(self.count())
     }
 
     /// Takes a free slot; `None` if there is none.
     #[inline]
     pub(crate) fn take(&self) -> Option<u32> {
-        let mut head = self.head.load(Acquire);
+        let mut head = self.head().load(Acquire);
         loop {
             let top = head & INDEX;
             if top == NONE {
                 return None;
             }
-            let under = self.link(number(top)).load(Relaxed) & INDEX;
-            let tag = if planted(Fault::NoTag) { 0 } else { TAG };
-            let new = (head & !INDEX).wrapping_add(tag) | under;
-            match self.head.compare_exchange_weak(head, new, Acquire, Acquire) {
+            let new = without(head, self.under(top));
+            match self.head().compare_exchange_weak(head, new, Acquire, Acquire) {
                 Ok(_) => return Some(number(top)),
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
+    /// Takes up to `most` slots at once, but not more than every second that is
+    /// free, and hands them to `each`, the top first.
+    pub(crate) fn take_many(&self, most: u64, mut each: impl FnMut(u32)) {
+        let (mut slot, end) = self.cut(most);
+        while slot != end {
+            let under = self.under(slot);
+            each(number(slot));
+            slot = under;
+        }
+    }
+
+    /// Takes slots off the top; the first, and the one that the last was on.
+    ///
+    /// The links it follows may change under it. Then the tag has changed too,
+    /// or the top, and the exchange fails: a slot leaves the list only by a take.
+    fn cut(&self, most: u64) -> (u64, u64) {
+        let mut head = self.head().load(Acquire);
+        loop {
+            let top = head & INDEX;
+            let count = most.min(self.depth(top).div_ceil(2));
+            let end = (0..count).fold(top, |slot, _| self.under(slot));
+            if top == end {
+                return (top, end);
+            }
+            match self.head().compare_exchange_weak(head, without(head, end), Acquire, Acquire) {
+                Ok(_) => return (top, end),
                 Err(seen) => head = seen,
             }
         }
@@ -130,7 +165,7 @@ impl<A: Atomics> FreeList<A> {
     pub(crate) unsafe fn give(list: NonNull<Self>, slot: u32) -> Result<(), Flagged> {
         // SAFETY: alive until the slot is back, as the caller promised.
         let list = unsafe { list.as_ref() };
-        let (word, link) = (&list.head, list.link(slot));
+        let (word, link) = (list.head(), list.link(slot));
         let mut head = word.load(Acquire);
         loop {
             if head & FLAGS != 0 {
@@ -153,7 +188,7 @@ impl<A: Atomics> FreeList<A> {
     pub(crate) unsafe fn give_flagged(list: NonNull<Self>, slot: u32) -> Given {
         // SAFETY: alive until the slot is back, as the caller promised.
         let list = unsafe { list.as_ref() };
-        let (word, link) = (&list.head, list.link(slot));
+        let (word, link) = (list.head(), list.link(slot));
         let mut head = word.load(Acquire);
         loop {
             if head & CLOSED != 0 {
@@ -168,10 +203,29 @@ impl<A: Atomics> FreeList<A> {
         }
     }
 
+    /// Gives slots back at once, the last on top. Only while no flag can be
+    /// set, and for who keeps the list alive otherwise than by these slots.
+    pub(crate) fn give_many(&self, slots: &[A::Word]) {
+        let mut head = self.head().load(Acquire);
+        while !slots.is_empty() {
+            let (mut top, mut depth) = (head & INDEX, self.depth(head & INDEX));
+            for slot in slots.iter().map(|slot| slot.load(Relaxed)) {
+                depth += 1;
+                self.link(number(slot)).store(linked(top, depth), Relaxed);
+                top = slot;
+            }
+            let new = (head & !INDEX) | top;
+            match self.head().compare_exchange_weak(head, new, Release, Acquire) {
+                Ok(_) => return,
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
     /// Raises the waiting bit. `false` if there is something to take instead.
     #[cold]
     pub(crate) fn raise_waiting(&self) -> bool {
-        let mut head = self.head.load(Acquire);
+        let mut head = self.head().load(Acquire);
         loop {
             if head & INDEX != NONE {
                 return false;
@@ -179,7 +233,7 @@ impl<A: Atomics> FreeList<A> {
             if head & WAITING != 0 {
                 return true;
             }
-            match self.head.compare_exchange_weak(head, head | WAITING, AcqRel, Acquire) {
+            match self.head().compare_exchange_weak(head, head | WAITING, AcqRel, Acquire) {
                 Ok(_) => return true,
                 Err(seen) => head = seen,
             }
@@ -189,7 +243,7 @@ impl<A: Atomics> FreeList<A> {
     /// Closes the list for ever and returns how many slots are still out.
     #[cold]
     pub(crate) fn close(&self) -> usize {
-        let head = self.head.swap(NONE | CLOSED, AcqRel);
+        let head = self.head().swap(NONE | CLOSED, AcqRel);
         let free = usize::try_from(self.depth(head & INDEX)).expect("a depth has 32 bits");
         let out = self.count() - free;
         if planted(Fault::CloseMiscounts) { out.saturating_sub(1) } else { out }
@@ -198,12 +252,23 @@ impl<A: Atomics> FreeList<A> {
     /// The count of the handles to a slot that is out.
     #[inline]
     pub(crate) fn handles(&self, slot: u32) -> &A::Word {
-        &self.nodes[slot as usize].handles
+        &self.handles[slot as usize]
     }
 
     #[inline]
     fn link(&self, slot: u32) -> &A::Word {
-        &self.nodes[slot as usize].link
+        &self.stack.links[slot as usize]
+    }
+
+    #[inline]
+    fn head(&self) -> &A::Word {
+        &self.stack.head
+    }
+
+    /// The slot under `slot`, if that is in the list; if not, some slot or none.
+    #[inline]
+    fn under(&self, slot: u64) -> u64 {
+        if slot == NONE { NONE } else { self.link(number(slot)).load(Relaxed) & INDEX }
     }
 
     #[inline]
@@ -225,6 +290,13 @@ fn push<W: Word>(word: &W, link: &W, head: u64, depth: u64, slot: u32) -> Result
         link.store(under, Relaxed);
     }
     Ok(())
+}
+
+/// The head after a take that leaves `top` on top.
+#[inline]
+fn without(head: u64, top: u64) -> u64 {
+    let tag = if planted(Fault::NoTag) { 0 } else { TAG };
+    (head & !INDEX).wrapping_add(tag) | top
 }
 
 #[inline]

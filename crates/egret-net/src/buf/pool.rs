@@ -22,6 +22,9 @@ use crate::rt::{self, Deadline};
 /// by no other: what a program does with small buffers never uses up the large
 /// ones, so a class can be sized by counting who takes from it.
 ///
+/// The first thread that takes from a class is served fastest, for as long as no
+/// other finds the class empty: let the one that uses it most be the first.
+///
 /// The handle is cheap to clone. Buffers may outlive it: the memory is unmapped
 /// when the last handle is dropped and the last buffer is home.
 ///
@@ -122,14 +125,14 @@ impl Pool {
     /// how many were a moment ago. 0 if no class fits.
     #[must_use]
     pub fn available(&self, len: usize) -> usize {
-        self.class(len).map_or(0, |class| class.list.available())
+        self.class(len).map_or(0, |class| class.slots.available())
     }
 
     /// How many buffers for `len` bytes there are, free or not. 0 if no class
     /// fits.
     #[must_use]
     pub fn capacity(&self, len: usize) -> usize {
-        self.class(len).map_or(0, |class| class.list.count())
+        self.class(len).map_or(0, |class| class.slots.list().count())
     }
 
     /// The size of its largest buffers.
@@ -165,11 +168,11 @@ impl Pool {
     fn wait(&self, class: &Class, len: usize, deadline: Deadline) -> Result<Buf, TakeError> {
         self.core().counters.exhausted.add_one();
         let (begun, until) = (rt::now(), deadline.until());
-        let number = class.waiters.wait_take(&class.list, until);
+        let number = class.waiters.wait_take(&class.slots, until);
         let buf = number.map(|number| Buf::new(class.slot(number, len)));
         buf.ok_or_else(|| TakeError::TimedOut {
             class: class.bytes,
-            count: class.list.count(),
+            count: class.slots.list().count(),
             waited: rt::now() - begun,
         })
     }
@@ -177,7 +180,7 @@ impl Pool {
     #[cold]
     fn exhausted(&self, class: &Class) -> TakeError {
         self.core().counters.exhausted.add_one();
-        TakeError::Exhausted { class: class.bytes, count: class.list.count() }
+        TakeError::Exhausted { class: class.bytes, count: class.slots.list().count() }
     }
 
     #[cold]
@@ -204,7 +207,7 @@ impl Drop for Closer {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = |class: &Class| (class.bytes, class.list.available(), class.list.count());
+        let of = |class: &Class| (class.bytes, class.slots.available(), class.slots.list().count());
         let classes: Vec<_> = self.core().classes.iter().map(of).collect();
         f.debug_struct("Pool")
             .field("classes (bytes, available, count)", &classes)

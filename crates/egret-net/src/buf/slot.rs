@@ -155,7 +155,7 @@ impl Slot {
 
     #[inline]
     fn handles(&self) -> &impl Word {
-        self.class().list.handles(self.number)
+        self.class().slots.list().handles(self.number)
     }
 
     /// The same handle once more; the caller sees to the count.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// What happened in a pool since it was built; made by
 /// [`Pool::stats`](super::Pool::stats).
 ///
-/// Takes and returns are not counted: a counter would cost them as much as they
+/// Takes and returns are not counted: a counter would cost them more than they
 /// cost now.
 ///
 /// ```

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::atomics::{Atomics, Lock, StdAtomics};
+use super::biased::Biased;
 use super::fault::{Fault, planted};
 use super::free_list::{FreeList, Given};
 use crate::rt::{self, Instant};
@@ -28,16 +29,18 @@ impl<A: Atomics> Waiters<A> {
         Self { queue: A::Lock::new(Queue { next_ticket: 0, sleepers: Vec::new() }) }
     }
 
-    /// Takes a slot of `list`, asleep until there is one; `None` if there was
-    /// none by `until`.
+    /// Takes a slot of `slots`, asleep until there is one; `None` if there was
+    /// none by `until`. For who has tried a [take](Biased::take) already.
+    ///
+    /// It revokes before it sleeps, so a slot that comes home comes to the list.
     #[cold]
-    pub(crate) fn wait_take(&self, list: &FreeList<A>, until: Option<Instant>) -> Option<u32> {
+    pub(crate) fn wait_take(&self, slots: &Biased<A>, until: Option<Instant>) -> Option<u32> {
         let ticket = self.queue.with(|queue| {
             queue.next_ticket += 1;
             queue.next_ticket
         });
         loop {
-            if let Some(slot) = list.take() {
+            if let Some(slot) = slots.list().take() {
                 self.leave(ticket);
                 return Some(slot);
             }
@@ -45,7 +48,10 @@ impl<A: Atomics> Waiters<A> {
                 self.leave(ticket);
                 return None;
             }
-            if self.enqueue_and_raise(ticket, list) {
+            if !planted(Fault::SleepUnrevoked) {
+                slots.revoke();
+            }
+            if self.enqueue_and_raise(ticket, slots.list()) {
                 A::park(until);
             }
         }

@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use deadline::{Deadline, Instant};
+pub(crate) use thread::yield_now;
 pub use thread::{JoinHandle, Thread, current, spawn};
 
 /// A source of time, sleep and randomness for the threads that entered it.

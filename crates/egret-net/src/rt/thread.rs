@@ -42,6 +42,13 @@ pub fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
+/// Lets another thread of the machine run: for a wait of a few instructions
+/// that lasts only if the other was preempted in them.
+pub(crate) fn yield_now() {
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    std::thread::yield_now();
+}
+
 pub(super) fn park(until: Option<Instant>) {
     #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     match until {

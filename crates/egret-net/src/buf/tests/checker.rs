@@ -1,7 +1,8 @@
 //! The model checker's atomics, locks and threads underneath our protocol.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use loom::sync::atomic::fence;
 use loom::thread;
 
 use crate::buf::atomics::{Atomics, Lock, word};
@@ -21,6 +22,7 @@ impl Atomics for LoomAtomics {
     type Word = loom::sync::atomic::AtomicU64;
     type Lock<T: Send> = loom::sync::Mutex<T>;
     type Thread = thread::Thread;
+    type Places = [loom::sync::atomic::AtomicU64; 2];
 
     fn current() -> thread::Thread {
         thread::current()
@@ -33,6 +35,44 @@ impl Atomics for LoomAtomics {
     fn unpark(thread: &thread::Thread) {
         thread.unpark();
     }
+
+    fn places() -> Self::Places {
+        std::array::from_fn(|_| loom::sync::atomic::AtomicU64::new(0))
+    }
+
+    fn me() -> u64 {
+        NUMBER.with(|number| *number)
+    }
+
+    fn number_me() -> u64 {
+        Self::me()
+    }
+
+    fn has_heavy_fence() -> bool {
+        true
+    }
+
+    fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    fn heavy_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    fn relax(_turns: u32) {
+        thread::yield_now();
+    }
+}
+
+/// The checker's threads are its own, and new in every run.
+fn next_number() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+loom::thread_local! {
+    static NUMBER: u64 = next_number();
 }
 
 impl<T: Send> Lock<T> for loom::sync::Mutex<T> {

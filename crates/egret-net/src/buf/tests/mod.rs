@@ -1,6 +1,7 @@
 //! What holds for buffers whatever happens to them, and that the checks for it
 //! can fail.
 
+mod bias;
 mod checker;
 mod entry;
 mod model;
@@ -8,4 +9,5 @@ mod planted;
 mod pool;
 mod protocol;
 mod region;
+mod slots;
 mod states;

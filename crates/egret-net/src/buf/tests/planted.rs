@@ -2,7 +2,7 @@
 //! found by the one named here.
 
 use super::checker::check;
-use super::{model, protocol};
+use super::{bias, model, protocol};
 use crate::buf::fault::{Fault, caught};
 
 #[test]
@@ -20,6 +20,23 @@ fn the_model_checker_finds_planted_faults() {
     for (fault, scene) in faults {
         assert!(caught(fault, || check(scene)), "{fault:?} was not found");
         check(scene);
+    }
+}
+
+#[test]
+fn the_model_checker_finds_faults_of_the_stash() {
+    let faults: [(Fault, fn()); 8] = [
+        (Fault::CheckBeforeBusy, bias::one_holder_of_a_stash),
+        (Fault::NoLightFence, bias::one_holder_of_a_stash),
+        (Fault::RevokeUnawaited, bias::one_holder_of_a_stash),
+        (Fault::BusyRelaxed, bias::taker_revokes),
+        (Fault::RevokedEarly, bias::two_revokers),
+        (Fault::StashForgotten, bias::taker_revokes),
+        (Fault::SleepUnrevoked, bias::owner_wakes),
+        (Fault::CloseUnrevoked, bias::closed_over_a_stash),
+    ];
+    for (fault, scene) in faults {
+        assert!(caught(fault, || check(scene)), "{fault:?} was not found");
     }
 }
 

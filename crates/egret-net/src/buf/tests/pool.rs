@@ -158,6 +158,66 @@ fn many_threads_keep_out_of_each_others_buffers() {
     assert_eq!((pool.available(64), pool.available(256)), (3, 2));
 }
 
+/// One thread has the stash and uses it all the time; the other takes whatever
+/// is left, which revokes, and finds all but the one that the first may hold.
+#[test]
+fn a_stash_in_use_is_revoked_exactly() {
+    const COUNT: usize = 9;
+    for round in 0..ROUNDS_OF_REVOKING {
+        let pool = Pool::new(64, COUNT).unwrap();
+        drop((0..round % COUNT).map(|_| pool.take(64).unwrap()).collect::<Vec<_>>());
+        let other = pool.clone();
+        let taker = rt::spawn("taker", move || {
+            let taken: Vec<Buf> = (0..COUNT - 1).map(|_| other.take(64).unwrap()).collect();
+            for (i, buf) in taken.into_iter().enumerate() {
+                assert!(buf.bytes()[..32].iter().all(|byte| *byte == 0), "buffer {i} is in use");
+            }
+        });
+        let taker = taker.unwrap();
+        while !taker.is_finished() {
+            // Whoever has it next finds zeroes, unless it was in use by two.
+            let Ok(mut buf) = pool.take(64) else { continue };
+            buf.bytes_mut().fill(1);
+            buf.bytes_mut().fill(0);
+        }
+        taker.join().unwrap();
+        assert_eq!(pool.available(64), COUNT);
+    }
+}
+
+/// The handle goes on one thread while the owner of the stash returns its last
+/// buffers: whoever is last frees the pool, once.
+#[test]
+fn a_pool_is_closed_while_the_owner_of_its_stash_returns() {
+    for round in 0..ROUNDS_OF_REVOKING {
+        let pool = Pool::new(64, 8).unwrap();
+        let region = pool.region().clone();
+        let mut bufs: Vec<Buf> = (0..8).map(|_| pool.take(64).unwrap()).collect();
+        bufs.truncate(1 + round % 8);
+        let closer = rt::spawn("closer", move || drop(pool)).unwrap();
+        drop(bufs);
+        closer.join().unwrap();
+        assert_eq!(region.handles(), 1, "the pool is gone");
+    }
+}
+
+#[test]
+fn a_stash_outlives_its_thread() {
+    let pool = Pool::new(64, 8).unwrap();
+    let other = pool.clone();
+    let owner = rt::spawn("owner", move || {
+        drop((0..8).map(|_| other.take(64).unwrap()).collect::<Vec<_>>());
+    });
+    owner.unwrap().join().unwrap();
+    assert_eq!(pool.available(64), 8);
+    let all: Vec<Buf> = (0..8).map(|_| pool.take(64).unwrap()).collect();
+    assert!(pool.take(64).is_err());
+    drop(all);
+    assert_eq!(pool.available(64), 8);
+}
+
+const ROUNDS_OF_REVOKING: usize = 200;
+
 fn round_of_a_holder(pool: &Pool, thread: usize, round: usize) {
     let len = if round.is_multiple_of(2) { 64 } else { 256 };
     let mut buf = pool.wait_take(len, Deadline::DEFAULT).unwrap();

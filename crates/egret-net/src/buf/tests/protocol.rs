@@ -1,19 +1,12 @@
 //! Every interleaving of the lock-free part, by the model checker.
 //!
-//! A slot has a cell that its holder writes, so the checker notices two holders
-//! at once, and a holder that does not see what the one before it did.
+//! Here nobody has a stash; `bias.rs` has the scenes in which somebody does.
 
-use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use loom::cell::UnsafeCell;
-use loom::thread;
-
-use super::checker::{LoomAtomics, check};
-use crate::buf::counts::{Leaving, count_join, count_split, let_go};
-use crate::buf::free_list::FreeList;
-use crate::buf::waiters::Waiters;
+use super::checker::check;
+use super::slots::Slots;
+use crate::buf::counts::{count_join, count_split};
 
 #[test]
 fn a_slot_has_one_holder() {
@@ -30,7 +23,7 @@ pub(super) fn one_holder() {
     slots.write(mine);
     let theirs = other.join().unwrap();
     assert_ne!(mine, theirs);
-    assert_eq!(slots.list.available(), 0);
+    assert_eq!(slots.available(), 0);
 }
 
 #[test]
@@ -65,9 +58,9 @@ pub(super) fn gives_at_once() {
     slots.give(a);
     let taken = slots.take().unwrap();
     other.join().unwrap();
-    assert_eq!(slots.list.available(), 2);
+    assert_eq!(slots.available(), 2);
     slots.give(taken);
-    assert_eq!(slots.list.available(), 3);
+    assert_eq!(slots.available(), 3);
     assert_eq!(std::iter::from_fn(|| slots.take()).count(), 3);
 }
 
@@ -95,7 +88,7 @@ fn several_waiters_get_their_turn() {
         for waiter in waiters {
             waiter.join().unwrap();
         }
-        assert_eq!(slots.list.available(), 1);
+        assert_eq!(slots.available(), 1);
     });
 }
 
@@ -107,12 +100,12 @@ fn the_last_reader_sees_all_readers_gone() {
 pub(super) fn last_reader() {
     let slots = Slots::new(1);
     let slot = slots.take().unwrap();
-    slots.list.handles(slot).fetch_add(1, Relaxed);
+    slots.list().handles(slot).fetch_add(1, Relaxed);
     let other = slots.spawn(move |slots| slots.stop_reading(slot));
     slots.stop_reading(slot);
     other.join().unwrap();
-    assert_eq!(slots.list.available(), 1, "somebody was last");
-    assert_eq!(slots.list.handles(slot).load(Relaxed), 1);
+    assert_eq!(slots.available(), 1, "somebody was last");
+    assert_eq!(slots.list().handles(slot).load(Relaxed), 1);
 }
 
 #[test]
@@ -120,18 +113,18 @@ fn parts_can_be_split_and_joined_on_two_threads() {
     check(|| {
         let slots = Slots::new(1);
         let slot = slots.take().unwrap();
-        count_split(slots.list.handles(slot));
+        count_split(slots.list().handles(slot));
         let other = slots.spawn(move |slots| {
-            count_split(slots.list.handles(slot));
-            count_join(slots.list.handles(slot));
+            count_split(slots.list().handles(slot));
+            count_join(slots.list().handles(slot));
             slots.stop_reading(slot);
         });
-        count_split(slots.list.handles(slot));
+        count_split(slots.list().handles(slot));
         slots.stop_reading(slot);
         slots.stop_reading(slot);
         other.join().unwrap();
-        assert_eq!(slots.list.available(), 1);
-        assert_eq!(slots.list.handles(slot).load(Relaxed), 1);
+        assert_eq!(slots.available(), 1);
+        assert_eq!(slots.list().handles(slot).load(Relaxed), 1);
     });
 }
 
@@ -147,11 +140,7 @@ pub(super) fn closed_pool() {
     slots.close();
     slots.give(b);
     other.join().unwrap();
-    slots.freed.with(|freed| {
-        // SAFETY: the checker sees to it that nobody writes it now.
-        let freed = unsafe { *freed };
-        assert!(freed, "all are home and nobody freed it");
-    });
+    assert!(slots.is_freed(), "all are home and nobody freed it");
 }
 
 #[test]
@@ -164,7 +153,7 @@ pub(super) fn wake_after_close() {
     let slot = slots.take().unwrap();
     let waiter = slots.spawn(|slots| {
         // One that waited, gave up, and was the pool's last user.
-        slots.list.raise_waiting();
+        slots.list().raise_waiting();
         slots.close();
     });
     slots.give(slot);
@@ -179,98 +168,6 @@ fn a_pool_closed_after_a_return_waits_for_nobody() {
         let other = slots.spawn(move |slots| slots.give(slot));
         slots.close();
         other.join().unwrap();
-        assert_eq!(slots.list.take(), None, "closed");
+        assert_eq!(slots.list().take(), None, "closed");
     });
-}
-
-/// A pool without its memory: the lists and cells of one class.
-pub(super) struct Slots {
-    list: FreeList<LoomAtomics>,
-    waiters: Arc<Waiters<LoomAtomics>>,
-    leaving: Leaving<LoomAtomics>,
-    cells: Vec<UnsafeCell<u32>>,
-    freed: UnsafeCell<bool>,
-}
-
-impl Slots {
-    /// Leaked: the checker cannot end a run in mid-air, as it does when all
-    /// threads wait for ever, if things are dropped on the way out.
-    fn new(count: u32) -> &'static Self {
-        Box::leak(Box::new(Self {
-            list: FreeList::new(count),
-            waiters: Arc::new(Waiters::new()),
-            leaving: Leaving::new(),
-            cells: (0..count).map(UnsafeCell::new).collect(),
-            freed: UnsafeCell::new(false),
-        }))
-    }
-
-    fn spawn<T: 'static>(
-        &'static self,
-        body: impl FnOnce(&Self) -> T + 'static,
-    ) -> thread::JoinHandle<T> {
-        thread::spawn(move || body(self))
-    }
-
-    fn take(&self) -> Option<u32> {
-        self.list.take().inspect(|&slot| self.write(slot))
-    }
-
-    fn wait_take(&self) -> u32 {
-        let slot = self.waiters.wait_take(&self.list, None).expect("no deadline");
-        self.write(slot);
-        slot
-    }
-
-    /// As `Class::give`, which it stands for.
-    fn give(&self, slot: u32) {
-        self.write(slot);
-        self.alive();
-        let list = NonNull::from(&self.list);
-        // SAFETY: the list lives as long as the model.
-        if unsafe { FreeList::give(list, slot) }.is_ok() {
-            return;
-        }
-        let queue = || {
-            self.alive();
-            Arc::clone(&self.waiters)
-        };
-        // SAFETY: the list lives as long as the model.
-        if unsafe { Waiters::give(queue, list, slot) } {
-            self.free_if(self.leaving.came_home());
-        }
-    }
-
-    /// As `Core::close`.
-    fn close(&self) {
-        self.alive();
-        let out = self.list.close();
-        self.free_if(self.leaving.closed(out as u64));
-    }
-
-    fn stop_reading(&self, slot: u32) {
-        // SAFETY: the checker sees to it that nobody writes meanwhile.
-        self.cells[slot as usize].with(|cell| assert_eq!(unsafe { *cell }, slot));
-        if let_go(self.list.handles(slot)).is_some() {
-            self.give(slot);
-        }
-    }
-
-    fn write(&self, slot: u32) {
-        // SAFETY: the checker sees to it that nobody else has it meanwhile.
-        self.cells[slot as usize].with_mut(|cell| unsafe { *cell = slot });
-    }
-
-    fn alive(&self) {
-        // SAFETY: the checker sees to it that nobody frees meanwhile.
-        self.freed.with(|freed| assert!(!unsafe { *freed }, "used after it was freed"));
-    }
-
-    fn free_if(&self, last: bool) {
-        if last {
-            self.alive();
-            // SAFETY: the checker sees to it that nobody uses it meanwhile.
-            self.freed.with_mut(|freed| unsafe { *freed = true });
-        }
-    }
 }
