@@ -100,7 +100,7 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// [`LimitError::Descriptors`] or [`LimitError::TooSmall`] if they are not
+    /// [`LimitError::Descriptors`] or [`LimitError::OtherSize`] if they are not
     /// the descriptors of such a link.
     pub fn join(self, bytes: usize, fds: Vec<OwnedFd>) -> Result<End, LimitError> {
         Ok(match self {

@@ -4,10 +4,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::{LimitError, system};
+use crate::race;
 
 /// A mapping of a memory file, zeroed when made, whose length is fixed.
 #[derive(Debug)]
@@ -29,8 +32,12 @@ impl Shared {
     /// The memory behind a descriptor that [`create`](Self::create) gave.
     pub(super) fn open(fd: impl AsFd, len: usize) -> Result<Self, LimitError> {
         let given = fstat(&fd).map_err(system("fstat"))?.st_size.cast_unsigned();
-        if given < len as u64 {
-            return Err(LimitError::TooSmall { given, needed: len });
+        if given != len as u64 {
+            return Err(LimitError::OtherSize { given, needed: len });
+        }
+        let seals = fcntl_get_seals(&fd).map_err(system("asking for the seals"))?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(LimitError::Unsealed);
         }
         Self::map(&fd, len)
     }
@@ -49,36 +56,26 @@ impl Shared {
     pub(super) fn words(&self) -> &[AtomicU64] {
         let (base, len) = (self.base.cast().as_ptr(), self.len / size_of::<AtomicU64>());
         // SAFETY: the mapping is page-aligned, of at least this length (its file is sealed
-        // against shrinking) and lives as long as `self`; any bytes are a word, and atomics
-        // leave the memory open to `write`, whose caller keeps the others away.
+        // against shrinking, which `open` has verified) and lives as long as `self`; any bytes
+        // are a word, and everybody reaches them by atomics or by copies that may race.
         unsafe { std::slice::from_raw_parts(base, len) }
     }
 
-    /// Copies `from` to offset `at`.
-    ///
-    /// # Safety
-    ///
-    /// Until it returns, nobody else reads or writes these bytes, in this
-    /// process or the other.
+    /// Copies `from` to offset `at`. Whoever reads meanwhile gets a mixture.
     #[inline]
-    pub(super) unsafe fn write(&self, at: usize, from: &[u8]) {
+    pub(super) fn write(&self, at: usize, from: &[u8]) {
         let to = self.place(at, from.len());
-        // SAFETY: `place` checked the range, private memory does not overlap a mapping of our
-        // own, and the caller keeps everybody else away.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        // SAFETY: `place` checked the range; the words around its ends are in the mapping, whose
+        // length is a multiple of them, and are reached by atomics and these copies alone.
+        unsafe { race::copy_in(from, to) };
     }
 
-    /// Copies from offset `at` to `into`.
-    ///
-    /// # Safety
-    ///
-    /// Until it returns, nobody writes these bytes, in this process or the
-    /// other.
+    /// Copies from offset `at` to `into`. If somebody writes meanwhile it is a mixture.
     #[inline]
-    pub(super) unsafe fn read(&self, at: usize, into: &mut [u8]) {
+    pub(super) fn read(&self, at: usize, into: &mut [u8]) {
         let from = self.place(at, into.len());
         // SAFETY: as in `write`.
-        unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        unsafe { race::copy_out(from, into) };
     }
 
     #[inline]

@@ -60,7 +60,7 @@ fn descriptors_of_another_limit_are_refused() {
     assert_eq!(error.to_string(), "2 descriptors for shm-slot, which has 1");
     let (_end, fds) = Limit::ShmSlot.prepare(8).unwrap();
     let error = Limit::ShmSlot.join(1 << 20, fds).unwrap_err();
-    assert!(matches!(error, LimitError::TooSmall { .. }), "{error}");
+    assert!(matches!(error, LimitError::OtherSize { .. }), "{error}");
 }
 
 #[test]
