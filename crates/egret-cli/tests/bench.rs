@@ -249,4 +249,4 @@ fn state(process: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-const BENCHES: [&str; 2] = ["limits", "pool"];
+const BENCHES: [&str; 5] = ["limits", "pool", "latency", "bandwidth", "message-rate"];

@@ -196,3 +196,41 @@ fn long_waits_with_an_end_are_no_stall() {
     there.post_send(Descriptor::empty()).unwrap();
     drop(here.recv_queue().wait(Deadline::UntilDead).unwrap().ok().unwrap());
 }
+
+#[test]
+fn a_message_is_not_taken_for_elements_of_another_type() {
+    let sim = Sim::new(13);
+    let (_a, _b, here, there) = pair(&sim);
+    let pool = Pool::new(64, 4).unwrap();
+    there.post_recv(Descriptor::new(pool.take(64).unwrap())).unwrap();
+    here.post_send(Descriptor::typed(pool.take_typed::<f64>(3).unwrap())).unwrap();
+    let got = there.recv_queue().wait(Deadline::DEFAULT).unwrap().ok().unwrap();
+    let refused = got.into_typed::<u32>().unwrap_err();
+    let said = refused.reason.to_string();
+    assert!(said.contains("f64") && said.contains("u32"), "{said}");
+    assert_eq!(refused.buf.len(), 24);
+}
+
+#[test]
+fn a_second_thread_cannot_wait_in_a_simulated_world() {
+    let sim = Sim::new(14);
+    let (_a, _b, here, _there) = pair(&sim);
+    let waited = std::thread::Builder::new();
+    #[expect(clippy::disallowed_methods, reason = "what a program could do")]
+    let waited = waited.spawn(move || here.recv_queue().wait(Deadline::DEFAULT).is_err());
+    let said = *waited.unwrap().join().unwrap_err().downcast::<&str>().unwrap();
+    assert!(said.contains("one thread"), "{said}");
+}
+
+#[test]
+fn faults_of_nodes_that_do_not_exist_are_mistakes() {
+    let sim = Sim::new(15);
+    let _a = sim.nic("a");
+    for mistake in [
+        || Sim::new(16).crash("b"),
+        || Sim::new(16).partition(&["a"], &["b"]),
+        || drop(Sim::new(16).links().loss(5.0)),
+    ] {
+        assert!(catch_unwind(mistake).is_err());
+    }
+}

@@ -124,6 +124,20 @@ fn a_one_way_cut_is_found_and_a_healed_partition_is_forgotten() {
     assert_eq!(pool.available(8), 4, "every buffer came back");
 }
 
+#[test]
+fn delivery_is_done_before_the_message_is_placed_and_reception_after() {
+    for (level, placed_first) in [(Reliability::Delivery, false), (Reliability::Reception, true)] {
+        let sim = Sim::new(10);
+        let (a, b) = (sim.nic("a"), sim.nic("b"));
+        let (here, there) = connect(&a, &b, &ViOptions::of(level));
+        sim.placement(Duration::from_millis(1));
+        there.post_recv(Descriptor::fresh(8)).unwrap();
+        here.post_send(Descriptor::new(vec![1_u8; 8])).unwrap();
+        here.send_queue().wait(Deadline::DEFAULT).unwrap().done().unwrap();
+        assert_eq!(there.recv_queue().poll().is_some(), placed_first, "{level}");
+    }
+}
+
 /// What a node does over and over: connect, exchange, be told what happened.
 fn exchange(a: &Nic, b: &Nic, pool: &Pool) -> Result<(), ViError> {
     let options = ViOptions::default();

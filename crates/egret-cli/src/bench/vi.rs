@@ -19,7 +19,7 @@ use super::side::{Mode, Side, connected};
 /// Options of the benchmarks that send messages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What carries the messages
+    /// What carries the messages; sim takes its seed from EGRET_SEED
     #[arg(long, value_name = "NAME", default_value = "sim")]
     fabric: String,
     /// How memory is sent and received
@@ -56,6 +56,9 @@ enum Trust {
 impl Args {
     /// The fabric, if there is one of that name that can do what is asked.
     fn fabric(&self) -> Result<&'static str, Usage> {
+        if let Some(seed) = std::env::var("EGRET_SEED").ok().filter(|s| s.parse::<u64>().is_err()) {
+            return Err(Usage(format!("EGRET_SEED={seed} is not a number")));
+        }
         let fabrics = Fabrics::default();
         let fabric = fabrics.names().find(|name| *name == self.fabric).ok_or_else(|| {
             let known = fabrics.names().collect::<Vec<_>>().join(", ");
@@ -86,6 +89,10 @@ pub(crate) enum What {
 }
 
 pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
+    if what == What::Rate && args.common.sizes.iter().any(|bytes| *bytes != 8) {
+        let why = "message-rate is held against a ring of 8-byte messages: no other --sizes";
+        return Err(Usage(why.to_owned()).into());
+    }
     let fabric = args.fabric()?;
     let peer = Rc::new(Peer::start()?);
     let mode = args.mode;

@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use super::held::Held;
-use super::plain::Plain;
+use super::plain::{Kind, Plain};
 use super::region::Region;
 use super::shared::Shared;
 use super::slot::Slot;
@@ -273,9 +273,17 @@ pub struct CastError {
 /// assert!(matches!(reason, CastReason::Misaligned { align: 8, .. }));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CastReason {
+    /// A message of other elements.
+    #[error("elements of {sent} were sent, {asked} were asked for")]
+    OtherType {
+        /// What was sent.
+        sent: Kind,
+        /// What was asked for.
+        asked: Kind,
+    },
     /// It starts between two places where an element can be.
     #[error(
         "the buffer starts at byte {offset} of its region, and the type wants a multiple of \

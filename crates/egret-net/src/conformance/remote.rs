@@ -80,8 +80,12 @@ async fn reads(side: &Side) -> Outcome {
     if !side.is_caller() {
         let memory = exposed(side, &side.another_pool(4096, 1)?, 1, 4_000, Access::READ)?;
         memory.write_at(3_990, &[9; 10]);
+        let unread = vi.post_recv(Descriptor::empty())?;
         give(side, &vi, &[memory.key()]).await?;
         side.meet().await?;
+        check!(vi.recv_queue().poll().is_none(), "a read consumed a receive");
+        check!(vi.cancel(unread), "a read touched a receive");
+        drop(vi.recv_queue().poll());
         drop(memory);
         return Ok(());
     }

@@ -99,7 +99,7 @@ async fn timed_out_receives(side: &Side) -> Outcome {
     let timed_out = vi.recv_into(&mut into, Deadline::In(SHORT));
     check_is!(
         timed_out,
-        Err(TransferError::TimedOut { waited, broken: false }) if *waited >= SHORT,
+        Err(TransferError::TimedOut { waited, broken: false, .. }) if *waited >= SHORT,
         "a receive of nothing"
     );
     check_eq!(into, [0xee; 100], "the slice of a receive that timed out");
@@ -122,7 +122,7 @@ async fn timed_out_sends(side: &Side) -> Outcome {
             let timed_out = vi.send_pinned(&data, 1, Deadline::In(SHORT));
             check_is!(
                 timed_out,
-                Err(TransferError::TimedOut { waited, broken: false }) if *waited >= SHORT,
+                Err(TransferError::TimedOut { waited, broken: false, .. }) if *waited >= SHORT,
                 "a send that nobody receives"
             );
         }

@@ -15,7 +15,7 @@ pub enum Deadline {
 }
 
 impl Deadline {
-    /// What calls use that are not told otherwise.
+    /// Half a minute: for calls that have no reason to wait shorter or longer.
     pub const DEFAULT: Self = Self::In(Duration::from_secs(30));
     /// Not at all: whatever is there now.
     pub const NOW: Self = Self::In(Duration::ZERO);

@@ -3,8 +3,8 @@
 //! Everything above this module asks it for time, sleep, threads and
 //! randomness, and clippy bans the originals elsewhere. A thread that has
 //! [entered](enter) a [`World`] gets its answers from there: the simulator is a
-//! world whose clock moves only when every node waits, so the same code runs
-//! in virtual time without knowing it.
+//! world whose clock moves when its thread waits, so the same code runs in
+//! virtual time without knowing it.
 //!
 //! # Deadlines
 //!

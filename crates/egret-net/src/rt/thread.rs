@@ -13,6 +13,18 @@ impl Thread {
     pub fn unpark(&self) {
         self.0.unpark();
     }
+
+    /// Tells it from every other thread.
+    #[must_use]
+    pub fn id(&self) -> std::thread::ThreadId {
+        self.0.id()
+    }
+
+    /// What it was named when it was started; of a test, the test's name.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.name()
+    }
 }
 
 /// Waits for a spawned thread; made by [`spawn`].
@@ -21,6 +33,7 @@ pub type JoinHandle<T> = std::thread::JoinHandle<T>;
 /// The calling thread.
 #[must_use]
 pub fn current() -> Thread {
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
     Thread(std::thread::current())
 }
 

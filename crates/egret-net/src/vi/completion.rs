@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::queue::{Inbox, Notices};
 use super::{Descriptor, RemoteSlice, Segment, ViError};
-use crate::buf::{Buf, CastError, Kind, Plain, Typed};
+use crate::buf::{Buf, CastError, CastReason, Kind, Plain, Typed};
 
 /// A descriptor that came back from the fabric.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct Completion {
     pub len: u64,
     /// The message's tag: the sender's for a receive, its own otherwise.
     pub tag: u64,
+    /// What the elements are, if the sender said so.
+    pub kind: Option<Kind>,
     /// The memory, as it was posted.
     pub descriptor: Descriptor,
 }
@@ -40,14 +42,25 @@ impl Completion {
         }
     }
 
-    /// The pool buffer that was posted, its length set to what was transferred.
+    /// Whether it succeeded, for whoever does not need the memory again: it is
+    /// dropped, which returns buffers to their pools.
+    ///
+    /// # Errors
+    ///
+    /// Its status.
+    pub fn done(self) -> Result<(), ViError> {
+        self.status
+    }
+
+    /// The pool buffer that was posted. Of a receive, its length is what was
+    /// received: nothing, if it failed.
     ///
     /// # Panics
     ///
     /// If something other than one pool buffer was posted.
     #[must_use]
     pub fn into_buf(self) -> Buf {
-        let received = (self.op == OpKind::Recv && self.status.is_ok()).then_some(self.len);
+        let received = (self.op == OpKind::Recv).then_some(self.len);
         let mut buf = self.into_segment().into_buf().expect("a pool buffer was posted");
         if let Some(len) = received {
             buf.resize(usize::try_from(len).expect("it fitted the buffer"));
@@ -59,23 +72,31 @@ impl Completion {
     ///
     /// # Errors
     ///
-    /// If a message without a type came that is not whole `T`s; the buffer is inside.
+    /// If elements of another type were sent, or a message without a type that
+    /// is not whole `T`s; the buffer is inside.
     ///
     /// # Panics
     ///
     /// If something other than one buffer was posted.
-    pub fn into_typed<T: Plain>(self) -> Result<Typed<T>, CastError> {
-        self.into_buf().typed()
+    pub fn into_typed<T: Plain>(mut self) -> Result<Typed<T>, CastError> {
+        match self.kind.take() {
+            Some(sent) if sent != T::kind() => {
+                let reason = CastReason::OtherType { sent, asked: T::kind() };
+                Err(CastError { reason, buf: self.into_buf() })
+            }
+            _ => self.into_buf().typed(),
+        }
     }
 
-    /// The vector that was posted or made on arrival, cut to what was transferred.
+    /// The vector that was posted, or was made on arrival (of bytes, by
+    /// [`Descriptor::fresh`]). Of a receive it is cut to what was received.
     ///
     /// # Panics
     ///
     /// If something other than one `Vec<T>` was posted.
     #[must_use]
     pub fn into_vec<T: Plain>(self) -> Vec<T> {
-        let received = (self.op == OpKind::Recv && self.status.is_ok()).then_some(self.len);
+        let received = (self.op == OpKind::Recv).then_some(self.len);
         let mut vec = self.into_segment().into_vec::<T>().expect("a vector was posted");
         if let Some(len) = received {
             vec.truncate(usize::try_from(len).expect("it fitted") / size_of::<T>().max(1));
@@ -171,6 +192,8 @@ impl Op {
 pub struct Posted {
     ticket: Ticket,
     op: Op,
+    /// What the sender said the elements are.
+    kind: Option<Kind>,
     /// `None` only once it has left.
     descriptor: Option<Descriptor>,
     inbox: Arc<Inbox>,
@@ -178,7 +201,8 @@ pub struct Posted {
 
 impl Posted {
     pub(super) fn new(ticket: Ticket, op: Op, descriptor: Descriptor, inbox: Arc<Inbox>) -> Self {
-        Self { ticket, op, descriptor: Some(descriptor), inbox }
+        let kind = descriptor.kind().filter(|_| op != Op::Recv).cloned();
+        Self { ticket, op, kind, descriptor: Some(descriptor), inbox }
     }
 
     /// Its number on its connection.
@@ -206,12 +230,13 @@ impl Posted {
     }
 
     /// Whether a message of `len` bytes and elements of `kind` may be received
-    /// into it.
+    /// into it; the completion will say what they are.
     ///
     /// # Errors
     ///
     /// What both sides are to be told.
-    pub fn admits(&self, len: u64, kind: Option<&Kind>) -> Result<(), ViError> {
+    pub fn admits(&mut self, len: u64, kind: Option<&Kind>) -> Result<(), ViError> {
+        self.kind = kind.cloned();
         let posted = self.descriptor().len();
         if len > posted {
             return Err(ViError::TooLong { sent: len, posted });
@@ -248,7 +273,8 @@ impl Posted {
     fn leave(&mut self, status: Result<(), ViError>, len: u64, tag: u64) {
         let descriptor = self.descriptor.take().expect("present until it leaves");
         let (ticket, op) = (self.ticket, self.op.kind());
-        self.inbox.push(Completion { vi: ticket.vi, ticket, op, status, len, tag, descriptor });
+        let (vi, kind) = (ticket.vi, self.kind.take());
+        self.inbox.push(Completion { vi, ticket, op, status, len, tag, kind, descriptor });
     }
 }
 

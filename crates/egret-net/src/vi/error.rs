@@ -202,8 +202,12 @@ pub enum ListenError {
         tag: u64,
     },
     /// Nobody connected in time.
-    #[error("nobody connected within {waited:?}")]
+    #[error("nobody connected to {service:?} with tag {tag} within {waited:?}")]
     TimedOut {
+        /// What was listened for.
+        service: String,
+        /// Its tag.
+        tag: u64,
         /// How long.
         waited: Duration,
     },
@@ -262,8 +266,12 @@ pub enum TransferError {
     },
     /// The deadline passed. If the transfer had begun, the connection is in
     /// the error state now: half a message cannot be taken back.
-    #[error("not done within {waited:?}; the connection {}", if *.broken { "was given up" } else { "goes on" })]
+    #[error("{doing} {peer} was not done within {waited:?}; the connection {}", if *.broken { "was given up" } else { "goes on" })]
     TimedOut {
+        /// `"sending to"` or `"receiving from"`.
+        doing: &'static str,
+        /// The peer's host.
+        peer: String,
         /// How long.
         waited: Duration,
         /// Whether the transfer had begun.

@@ -29,6 +29,8 @@ impl Access {
     pub const READ: Self = Self { read: true, write: false };
     /// Remote writes only.
     pub const WRITE: Self = Self { read: false, write: true };
+    /// Both.
+    pub const READ_WRITE: Self = Self { read: true, write: true };
 }
 
 impl BitOr for Access {
@@ -117,7 +119,7 @@ pub struct RemoteSlice {
 ///
 /// Peers may change the bytes at any moment, so there is no slice of them:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0599
 /// fn first(exposed: &egret_net::vi::Exposed) -> &[u8] {
 ///     exposed.bytes() // there is no such method; `revoke` first
 /// }
@@ -278,5 +280,20 @@ impl Memory {
         let end = end.ok_or(AccessError::OutOfBounds { offset, len, size })?;
         let index = |at| usize::try_from(at).expect("inside the buffer");
         Ok(index(offset)..index(end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_these_bytes() {
+        let access = Access::READ | Access::WRITE;
+        let key = RemoteKey { secret: 0x0102_0304_0506_0708, len: 4096, access };
+        let bytes = *b"\x08\x07\x06\x05\x04\x03\x02\x01\x00\x10\0\0\0\0\0\0\x03";
+        assert_eq!(key.to_bytes(), bytes);
+        assert_eq!(RemoteKey::from_bytes(&bytes), key);
+        assert!(!format!("{key:?}").contains("0102"), "the secret stays secret");
     }
 }

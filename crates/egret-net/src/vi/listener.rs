@@ -14,11 +14,17 @@ pub struct Listener {
     nic: Nic,
     ops: Box<dyn ListenerOps>,
     options: ViOptions,
+    name: (String, u64),
 }
 
 impl Listener {
-    pub(super) fn new(nic: Nic, ops: Box<dyn ListenerOps>, options: ViOptions) -> Self {
-        Self { nic, ops, options }
+    pub(super) fn new(
+        nic: Nic,
+        ops: Box<dyn ListenerOps>,
+        options: ViOptions,
+        name: (String, u64),
+    ) -> Self {
+        Self { nic, ops, options, name }
     }
 
     /// Accepts a connection if one is waiting. Never blocks.
@@ -61,7 +67,8 @@ impl Listener {
             }
             let now = self.nic.now();
             if until.is_some_and(|until| now >= until) {
-                return Err(ListenError::TimedOut { waited: now - started });
+                let (service, tag) = self.name.clone();
+                return Err(ListenError::TimedOut { service, tag, waited: now - started });
             }
             self.nic.wait(seen, until);
         }

@@ -80,7 +80,7 @@ impl Nic {
             return Err(ListenError::OtherNic);
         }
         let ops = self.ops.listen(service, tag, options.reliability)?;
-        Ok(Listener::new(self.clone(), ops, options.clone()))
+        Ok(Listener::new(self.clone(), ops, options.clone(), (service.to_owned(), tag)))
     }
 
     /// Begins to connect. The answer is a future; [`wait_connect`](Self::wait_connect) blocks.

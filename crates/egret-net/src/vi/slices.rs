@@ -1,8 +1,9 @@
 //! Blocking sends and receives of slices: the paper's Javia-I.
 //!
 //! A slice is borrowed for as long as the call blocks. It goes out from a copy
-//! or from where it lies; [`send`](Vi::send) chooses by the fabric's measured
-//! threshold. If the deadline passes, a transfer that has not begun is taken
+//! or from where it lies ("pinned": the paper stopped the collector meanwhile,
+//! here the borrow keeps it in place; a fabric with a card would register the
+//! pages too); [`send`](Vi::send) chooses by the fabric's measured threshold. If the deadline passes, a transfer that has not begun is taken
 //! back, and one that has begun takes the connection with it: the call never
 //! returns while the fabric may touch the slice.
 
@@ -142,6 +143,7 @@ impl Vi {
         deadline: Deadline,
     ) -> Result<Completion, TransferError> {
         let started = self.nic().now();
+        let doing = if op == Op::Send { "sending to" } else { "receiving from" };
         let ticket = self.post(op, descriptor, inbox).map_err(|refused| refused.reason)?;
         let until = deadline.until_from(started);
         loop {
@@ -150,7 +152,7 @@ impl Vi {
                 return Ok(completion);
             }
             if until.is_some_and(|until| self.nic().now() >= until) {
-                return self.give_up(ticket, inbox, started);
+                return self.give_up(ticket, inbox, (doing, started));
             }
             self.nic().wait(seen, until);
         }
@@ -161,7 +163,7 @@ impl Vi {
         &self,
         ticket: Ticket,
         inbox: &Inbox,
-        started: Instant,
+        (doing, started): (&'static str, Instant),
     ) -> Result<Completion, TransferError> {
         let taken_back = self.cancel(ticket);
         if !taken_back {
@@ -172,7 +174,8 @@ impl Vi {
             return Ok(completion);
         }
         let waited = self.nic().now() - started;
-        Err(TransferError::TimedOut { waited, broken: !taken_back })
+        let peer = self.peer().to_owned();
+        Err(TransferError::TimedOut { doing, peer, waited, broken: !taken_back })
     }
 }
 

@@ -147,7 +147,10 @@ impl Conn {
                 self.receiver.arrive(number, item, out.has(Planted::Overtakes));
                 self.receiver.take(&mut self.sender, out)?;
                 self.sender.hear(counts, out);
-                if out.items.is_empty() && out.placing == 0 {
+                // A message that is to be placed is answered for then, unless the sender only
+                // wants to know that it has come this far.
+                let answered_later = out.placing > 0 && self.reliability == Reliability::Reception;
+                if out.items.is_empty() && !answered_later {
                     out.frames.push(Body::Ack(self.counts()));
                 }
             }

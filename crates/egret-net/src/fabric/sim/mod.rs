@@ -6,6 +6,12 @@
 //! [`check`] runs a scenario over many seeds and reports the one that fails,
 //! with the last things that happened.
 //!
+//! All nodes run on one thread: start what waits for the other side first (a
+//! posted receive, [`Nic::connect`](crate::vi::Nic::connect)) and wait for it
+//! later, or write each side as a future and drive both. A wait on a second
+//! thread panics. So does a wait without end for something that nothing under
+//! way can bring, with the seed and the trace: that would be a hang.
+//!
 //! ```
 //! use std::time::Duration;
 //! use egret_net::fabric::sim::Sim;
@@ -39,6 +45,7 @@ mod vi;
 mod wire;
 mod world;
 
+use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -69,6 +76,15 @@ impl Sim {
         let fabric = SimFabric(Arc::new(Mutex::new(World::new(seed))));
         let _entered = rt::enter(Arc::new(fabric.clone()));
         Self { fabric, _entered }
+    }
+}
+
+/// Whatever panics inside a world leaves word of its seed and of what happened.
+impl Drop for Sim {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = writeln!(io::stderr(), "{}", self.report());
+        }
     }
 }
 
@@ -123,7 +139,8 @@ impl rt::World for SimFabric {
 }
 
 impl SimFabric {
-    /// The nic of a node; the node comes up if it is not.
+    /// The nic of a node; the node comes up if it is not, and goes down with
+    /// the last handle to its nic.
     #[must_use]
     pub fn nic(&self, name: &str) -> Nic {
         let ops = self.with(|world| {
@@ -161,7 +178,8 @@ impl SimFabric {
     /// Nothing gets from one node to the other, this way only.
     pub fn cut(&self, from: &str, to: &str) {
         self.with(|world| {
-            let (from, to) = (world.node(from), world.node(to));
+            let (from, to) = (world.known(from), world.known(to));
+            world.note("cut", from, to);
             world.rules.cut(from, to);
         });
     }
@@ -176,22 +194,28 @@ impl SimFabric {
 
     /// All cuts and partitions end.
     pub fn heal(&self) {
-        self.with(|world| world.rules.heal());
+        self.with(|world| {
+            world.note("heal", 0, 0);
+            world.rules.heal();
+        });
     }
 
     /// The node is gone at once: its own descriptors come back as failed, its
     /// peers find out for themselves.
     pub fn crash(&self, name: &str) {
         self.with(|world| {
-            let node = world.node(name);
+            let node = world.known(name);
+            world.note("crash", node, node);
             world.crash(node);
         });
     }
 
-    /// A crashed node comes up again, knowing nothing; [`nic`](Self::nic) opens it.
+    /// A crashed node comes up again, knowing nothing, before anybody has
+    /// opened a nic there: peers are refused instead of left without an answer.
     pub fn restart(&self, name: &str) {
         self.with(|world| {
-            let node = world.node(name);
+            let node = world.known(name);
+            world.note("restart", node, node);
             world.nodes[node].up = true;
         });
     }
@@ -208,6 +232,7 @@ impl SimFabric {
     }
 
     /// Plants a fault; see [`Planted`].
+    #[cfg(any(test, feature = "conformance"))]
     pub fn plant(&self, fault: Planted) {
         self.with(|world| world.planted = Some(fault));
     }
@@ -266,6 +291,9 @@ impl SimFabric {
     /// Carries out the next event due by `until`, or moves the clock there;
     /// nothing if more has happened than was seen.
     fn step(&self, seen: Option<Seen>, until: Option<Instant>) {
+        let me = rt::current().id();
+        let driver = self.with(|world| *world.thread.get_or_insert(me));
+        assert!(driver == me, "a simulated world runs all its nodes on one thread");
         let stalled = self.with(|world| {
             if seen.is_some_and(|Seen(seen)| seen != world.happened) {
                 return false;
@@ -344,6 +372,11 @@ impl Rule<'_> {
     }
 
     fn set(self, change: impl Fn(&mut Link)) -> Self {
+        let mut changed = Link::default();
+        change(&mut changed);
+        let Link { loss, duplicate, reorder, corrupt, .. } = changed;
+        let chances = [loss, duplicate, reorder, corrupt];
+        assert!(chances.iter().all(|chance| (0.0..=1.0).contains(chance)), "a chance is 0 to 1");
         self.fabric.with(|world| {
             if self.links.is_empty() {
                 world.rules.set_default(&change);

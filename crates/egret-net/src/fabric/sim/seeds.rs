@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Sim;
+use crate::rt;
 
 /// Runs `scenario` in a new world for each seed. The first that panics is
 /// reported with its seed and trace; `EGRET_SEED` runs that seed alone.
@@ -39,9 +40,10 @@ fn run(seed: u64, scenario: impl Fn(&Sim)) {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("(no message)");
-    let thread = std::thread::current();
+    let (report, thread) = (sim.report(), rt::current());
+    drop(sim);
     let test = thread.name().unwrap_or("NAME");
-    panic!("{said}\nrepeat with: EGRET_SEED={seed} cargo test {test}\n{}", sim.report());
+    panic!("{said}\nrepeat with: EGRET_SEED={seed} cargo test {test}\n{report}");
 }
 
 #[cfg(test)]
@@ -49,7 +51,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::rt;
 
     #[test]
     fn the_failing_seed_is_named() {

@@ -216,7 +216,7 @@ impl Sender {
         id
     }
 
-    /// The next item of an answer; what is left of it goes back to the front.
+    /// The next item of an answer; what is left of it waits for its turn.
     fn next_of_answer(&mut self, answer: Answer, keys: &Keys) -> Item {
         match answer {
             Answer::Read { id, len, offset, .. } if offset == len => {
@@ -230,8 +230,9 @@ impl Sender {
                 if let Err(why) = keys.read(&place, &mut bytes) {
                     return Item::ReadEnd { id, result: Err(why) };
                 }
+                // Last in the queue: reads take turns, so a short one overtakes a long one.
                 let left = Answer::Read { id, from, len, offset: offset + n as u64 };
-                self.answers.push_front(left);
+                self.answers.push_back(left);
                 Item::ReadChunk { id, offset, bytes: bytes.into() }
             }
             Answer::ReadEnd { id, result } => Item::ReadEnd { id, result },

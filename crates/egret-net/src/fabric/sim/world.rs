@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use super::after::{After, Plan};
@@ -35,6 +36,8 @@ pub(super) struct World {
     scheduled: u64,
     /// When the program last did something, or saw something happen.
     pub seen: Instant,
+    /// Whose waits move the clock.
+    pub thread: Option<ThreadId>,
     /// Counts what happened, for those who wait for more.
     pub happened: u64,
 }
@@ -93,6 +96,7 @@ impl World {
             scheduled: 0,
             seen: Instant::default(),
             happened: 0,
+            thread: None,
         }
     }
 
@@ -102,6 +106,21 @@ impl World {
             self.nodes.push(Node::new(name));
             self.nodes.len() - 1
         })
+    }
+
+    /// The index of a node that a nic or a rule has named.
+    ///
+    /// # Panics
+    ///
+    /// If none has: a fault for a node that is not there tests nothing.
+    pub(super) fn known(&self, name: &str) -> NodeId {
+        let found = self.nodes.iter().position(|node| &*node.name == name);
+        found.unwrap_or_else(|| panic!("no node is called {name:?}"))
+    }
+
+    /// Puts something into the trace that is not a frame.
+    pub(super) fn note(&mut self, what: &'static str, from: NodeId, to: NodeId) {
+        self.trace.add(Entry { at: self.now, from, to, what, number: 0 });
     }
 
     pub(super) fn schedule(&mut self, at: Instant, event: Event) {
