@@ -6,8 +6,6 @@ pub mod conformance;
 pub mod fabric;
 #[cfg(feature = "limits")]
 pub mod limit;
-#[cfg(feature = "limits")]
-mod race;
 pub mod rt;
 pub mod vi;
 

@@ -43,11 +43,10 @@ const LISTED: &[(&str, &str)] = &[
     ),
     ("crates/egret-net/src/buf/typed.rs", "the elements of a checked cast"),
     ("crates/egret-net/src/buf/waiters.rs", "a wake may find the pool gone"),
+    ("crates/egret-net/src/limit/ring.rs", "copies in and out of memory that two processes map"),
     ("crates/egret-net/src/limit/shared.rs", "maps a file that another process maps too"),
+    ("crates/egret-net/src/limit/slot.rs", "copies in and out of memory that two processes map"),
     ("crates/egret-net/src/limit/ticks.rs", "reads the processor's clock"),
-    ("crates/egret-net/src/race/block.rs", "the copy that the compiler cannot see into"),
-    ("crates/egret-net/src/race/mod.rs", "copies of memory that another process may be writing"),
-    ("crates/egret-net/src/race/tests.rs", "calls those copies"),
     ("crates/egret-net/src/vi/lend.rs", "a borrow without its lifetime, kept by blocking"),
 ];
 

@@ -149,7 +149,11 @@ impl FromStr for Limit {
 
 /// One end of a link between two processes.
 #[derive(Debug)]
-pub struct End(Box<dyn Link>);
+pub struct End {
+    link: Box<dyn Link>,
+    leads: bool,
+    broken: bool,
+}
 
 impl End {
     /// Runs `rounds` rounds as the leader and takes their time.
@@ -157,9 +161,10 @@ impl End {
     /// # Errors
     ///
     /// [`LimitError::Stalled`] after `timeout`, [`LimitError::Corrupt`] if an
-    /// answer is not what was sent. The link is of no use after an error.
+    /// answer is not what was sent, and after any error [`LimitError::Broken`].
+    /// [`LimitError::Taken`] if this is the follower's end.
     pub fn lead(&mut self, rounds: u64, timeout: Duration) -> Result<Measured, LimitError> {
-        self.0.lead(rounds, Patience::new(timeout))
+        self.run(true, |link| link.lead(rounds, Patience::new(timeout)))
     }
 
     /// Runs `rounds` rounds as the follower.
@@ -168,17 +173,34 @@ impl End {
     ///
     /// Those of [`lead`](Self::lead).
     pub fn follow(&mut self, rounds: u64, timeout: Duration) -> Result<(), LimitError> {
-        self.0.follow(rounds, Patience::new(timeout))
+        self.run(false, |link| link.follow(rounds, Patience::new(timeout)))
+    }
+
+    fn run<T>(
+        &mut self,
+        leads: bool,
+        run: impl FnOnce(&mut dyn Link) -> Result<T, LimitError>,
+    ) -> Result<T, LimitError> {
+        if leads != self.leads {
+            return Err(LimitError::Taken);
+        }
+        // Until it has gone well, also if it unwinds.
+        if std::mem::replace(&mut self.broken, true) {
+            return Err(LimitError::Broken);
+        }
+        let result = run(self.link.as_mut())?;
+        self.broken = false;
+        Ok(result)
     }
 
     fn new(link: impl Link + 'static) -> Self {
-        Self(Box::new(link))
+        Self { link: Box::new(link), leads: false, broken: false }
     }
 
     fn leading<F: IntoIterator<Item = OwnedFd>>(
         (link, fds): (impl Link + 'static, F),
     ) -> (Self, Vec<OwnedFd>) {
-        (Self::new(link), fds.into_iter().collect())
+        (Self { leads: true, ..Self::new(link) }, fds.into_iter().collect())
     }
 }
 

@@ -14,14 +14,15 @@
 //!
 //! # Why the shared memory is sound
 //!
-//! Both ends are meant to be this module, and both follow the sequence protocol
-//! of their link: payload bytes belong to the sender until it stores their
-//! sequence number with release, then to the receiver, which has loaded that
-//! number with acquire, until it gives them back by an answer or by the consumed
-//! counter. Whoever does otherwise, say by joining twice, gets a mixture of
-//! bytes and nothing worse: words are atomics, and payloads are copied by what
-//! may race. In cache that costs what a plain copy costs from 4 KiB on, and a few
-//! nanoseconds more below.
+//! Both ends are this module, started from one executable, and both follow the
+//! sequence protocol of their link: payload bytes belong to the sender until it
+//! stores their sequence number with release, then to the receiver, which has
+//! loaded that number with acquire, until it gives them back by an answer or by
+//! the consumed counter. So no byte is ever written while the other side looks
+//! at it. In one process nobody can be the same side of a link twice, and an end
+//! that has failed runs no more: it no longer knows whose the bytes are. The words that both sides touch at any time are atomics. A link to a
+//! process that might do otherwise needs more than this, and gets it in the
+//! fabrics.
 //!
 //! # Waiting
 //!
@@ -70,6 +71,12 @@ pub enum LimitError {
         /// How many it has.
         needed: usize,
     },
+    /// This side of the link is somebody else's in this process.
+    #[error("this side of the link is taken")]
+    Taken,
+    /// An earlier run failed, and left it open whose the shared bytes are.
+    #[error("an earlier run over this link failed")]
+    Broken,
     /// The shared memory is sealed against nothing, so it might shrink.
     #[error("shared memory that is not sealed against shrinking")]
     Unsealed,

@@ -46,7 +46,8 @@ impl Link for Ring {
         for sequence in self.next..end {
             payload::rewrite(&mut self.private, sequence);
             patience.spin(|| sequence - self.consumed().load(Acquire) <= SLOTS as u64)?;
-            self.slots.put(index(sequence), sequence, &self.private);
+            // SAFETY: the message that was in this slot, `SLOTS` before, has been consumed.
+            unsafe { self.slots.put(index(sequence), sequence, &self.private) };
         }
         patience.spin(|| self.consumed().load(Acquire) == end - 1)?;
         self.next = end;
@@ -56,7 +57,9 @@ impl Link for Ring {
     fn follow(&mut self, rounds: u64, patience: Patience) -> Result<(), LimitError> {
         for sequence in self.next..self.next + rounds {
             let (slots, into) = (&self.slots, &mut self.private);
-            slots.take(index(sequence), sequence, into, &patience)?;
+            // SAFETY: the leader waits for the consumed counter below before it uses the slot
+            // again.
+            unsafe { slots.take(index(sequence), sequence, into, &patience) }?;
             self.consumed().store(sequence, Release);
             if !payload::has_ends(&self.private, sequence) {
                 return Err(LimitError::Corrupt(sequence));

@@ -1,8 +1,10 @@
 //! Memory that two processes see.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
@@ -10,13 +12,41 @@ use rustix::fs::{
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::{LimitError, system};
-use crate::race;
 
 /// A mapping of a memory file, zeroed when made, whose length is fixed.
 #[derive(Debug)]
 pub(super) struct Shared {
     base: NonNull<u8>,
     len: usize,
+    _claim: Claim,
+}
+
+/// Which side of a link somebody is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    Leader,
+    Follower,
+}
+
+/// The right to be one side of a link: one in this process at a time. Two who
+/// follow on one link would write the same bytes at once.
+#[derive(Debug)]
+struct Claim(u64, Role);
+
+static CLAIMS: Mutex<BTreeSet<(u64, Role)>> = Mutex::new(BTreeSet::new());
+
+impl Claim {
+    fn new(fd: impl AsFd, role: Role) -> Result<Self, LimitError> {
+        let file = fstat(fd).map_err(system("fstat"))?.st_ino;
+        let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+        if claims.insert((file, role)) { Ok(Self(file, role)) } else { Err(LimitError::Taken) }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        CLAIMS.lock().unwrap_or_else(PoisonError::into_inner).remove(&(self.0, self.1));
+    }
 }
 
 impl Shared {
@@ -26,7 +56,7 @@ impl Shared {
         let fd = memfd_create("egret-limit", flags).map_err(system("memfd_create"))?;
         ftruncate(&fd, len as u64).map_err(system("ftruncate"))?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::SEAL).map_err(system("seal"))?;
-        Ok((Self::map(&fd, len)?, fd))
+        Ok((Self::map(&fd, len, Role::Leader)?, fd))
     }
 
     /// The memory behind a descriptor that [`create`](Self::create) gave.
@@ -39,16 +69,17 @@ impl Shared {
         if !seals.contains(SealFlags::SHRINK) {
             return Err(LimitError::Unsealed);
         }
-        Self::map(&fd, len)
+        Self::map(&fd, len, Role::Follower)
     }
 
-    fn map(fd: impl AsFd, len: usize) -> Result<Self, LimitError> {
+    fn map(fd: impl AsFd, len: usize, role: Role) -> Result<Self, LimitError> {
+        let claim = Claim::new(&fd, role)?;
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: a new mapping at an address the kernel chooses aliases nothing; `Drop` ends it.
         let base = unsafe { mmap(ptr::null_mut(), len, prot, flags | MapFlags::POPULATE, fd, 0) }
             .map_err(system("mmap"))?;
         let base = NonNull::new(base.cast()).expect("a mapping is not at address zero");
-        Ok(Self { base, len })
+        Ok(Self { base, len, _claim: claim })
     }
 
     /// All of it, as words that both processes may load and store at any time.
@@ -56,26 +87,36 @@ impl Shared {
     pub(super) fn words(&self) -> &[AtomicU64] {
         let (base, len) = (self.base.cast().as_ptr(), self.len / size_of::<AtomicU64>());
         // SAFETY: the mapping is page-aligned, of at least this length (its file is sealed
-        // against shrinking, which `open` has verified) and lives as long as `self`; any bytes
-        // are a word, and everybody reaches them by atomics or by copies that may race.
+        // against shrinking) and lives as long as `self`; any bytes are a word, and atomics
+        // leave the memory open to `write`, whose caller keeps the others away.
         unsafe { std::slice::from_raw_parts(base, len) }
     }
 
-    /// Copies `from` to offset `at`. Whoever reads meanwhile gets a mixture.
+    /// Copies `from` to offset `at`.
+    ///
+    /// # Safety
+    ///
+    /// Until it returns, nobody else reads or writes these bytes, in this
+    /// process or the other.
     #[inline]
-    pub(super) fn write(&self, at: usize, from: &[u8]) {
+    pub(super) unsafe fn write(&self, at: usize, from: &[u8]) {
         let to = self.place(at, from.len());
-        // SAFETY: `place` checked the range; the words around its ends are in the mapping, whose
-        // length is a multiple of them, and are reached by atomics and these copies alone.
-        unsafe { race::copy_in(from, to) };
+        // SAFETY: `place` checked the range, private memory does not overlap a mapping of our
+        // own, and the caller keeps everybody else away.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
     }
 
-    /// Copies from offset `at` to `into`. If somebody writes meanwhile it is a mixture.
+    /// Copies from offset `at` to `into`.
+    ///
+    /// # Safety
+    ///
+    /// Until it returns, nobody writes these bytes, in this process or the
+    /// other.
     #[inline]
-    pub(super) fn read(&self, at: usize, into: &mut [u8]) {
+    pub(super) unsafe fn read(&self, at: usize, into: &mut [u8]) {
         let from = self.place(at, into.len());
         // SAFETY: as in `write`.
-        unsafe { race::copy_out(from, into) };
+        unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
     }
 
     #[inline]

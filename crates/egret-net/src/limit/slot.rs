@@ -34,8 +34,10 @@ impl Slot {
     #[inline]
     fn round_trip(&mut self, sequence: u64, patience: &Patience) -> Result<f64, LimitError> {
         let start = Stopwatch::start();
-        self.slots.put(THERE, sequence, &self.private);
-        self.slots.take(BACK, sequence, &mut self.private, patience)?;
+        // SAFETY: the answer to the message before says that the follower has copied it out.
+        unsafe { self.slots.put(THERE, sequence, &self.private) };
+        // SAFETY: the follower writes its slot again only for the next message of `lead`.
+        unsafe { self.slots.take(BACK, sequence, &mut self.private, patience) }?;
         Ok(start.nanos())
     }
 }
@@ -56,8 +58,10 @@ impl Link for Slot {
 
     fn follow(&mut self, rounds: u64, patience: Patience) -> Result<(), LimitError> {
         for sequence in self.next..self.next + rounds {
-            self.slots.take(THERE, sequence, &mut self.private, &patience)?;
-            self.slots.put(BACK, sequence, &self.private);
+            // SAFETY: the leader writes its slot again only after the answer below.
+            unsafe { self.slots.take(THERE, sequence, &mut self.private, &patience) }?;
+            // SAFETY: the leader sent this message after it had copied out the last answer.
+            unsafe { self.slots.put(BACK, sequence, &self.private) };
         }
         self.next += rounds;
         Ok(())
@@ -79,18 +83,28 @@ impl Slots {
         LINES + count * Self::stride(bytes)
     }
 
-    /// Copies `payload` into slot `index`, which the receiver has given back
-    /// since the last time, and says so by its sequence word.
+    /// Copies `payload` into slot `index` and says so by its sequence word.
+    ///
+    /// # Safety
+    ///
+    /// The receiver has given the slot back since the last `put`.
     #[inline]
-    pub(super) fn put(&self, index: usize, sequence: u64, payload: &[u8]) {
+    pub(super) unsafe fn put(&self, index: usize, sequence: u64, payload: &[u8]) {
         let at = self.at(index);
-        self.shared.write(at + WORD, payload);
+        // SAFETY: the caller says that the receiver is done with these bytes, and it will not
+        // read them before it sees the new sequence number.
+        unsafe { self.shared.write(at + WORD, payload) };
         self.shared.words()[at / WORD].store(sequence, Release);
     }
 
     /// Waits for message `sequence` in slot `index` and copies it out.
+    ///
+    /// # Safety
+    ///
+    /// The sender puts nothing into the slot after `sequence` until the caller
+    /// has given it back.
     #[inline]
-    pub(super) fn take(
+    pub(super) unsafe fn take(
         &self,
         index: usize,
         sequence: u64,
@@ -100,7 +114,9 @@ impl Slots {
         let at = self.at(index);
         let word = &self.shared.words()[at / WORD];
         patience.spin(|| word.load(Acquire) == sequence)?;
-        self.shared.read(at + WORD, into);
+        // SAFETY: the sender wrote these bytes before the number just acquired, and the caller
+        // says that it does not touch them until told.
+        unsafe { self.shared.read(at + WORD, into) };
         Ok(())
     }
 

@@ -80,3 +80,15 @@ fn memory_takes_time_and_is_given_back() {
     assert!(Copying::new(1 << 16).copy(100) > Duration::ZERO);
     assert!(clone_of(&vec![0_u8; 1000], 100, 16) > Duration::ZERO);
 }
+
+#[test]
+fn nobody_is_one_side_twice_and_a_broken_end_stays_broken() {
+    let (mut leader, fds) = Limit::ShmSlot.prepare(8).unwrap();
+    let again = vec![fds[0].try_clone().unwrap()];
+    let mut follower = Limit::ShmSlot.join(8, fds).unwrap();
+    assert!(matches!(Limit::ShmSlot.join(8, again), Err(LimitError::Taken)));
+    let short = std::time::Duration::from_millis(1);
+    assert!(matches!(follower.lead(1, short), Err(LimitError::Taken)));
+    assert!(matches!(leader.lead(1, short), Err(LimitError::Stalled(_))));
+    assert!(matches!(leader.lead(1, short), Err(LimitError::Broken)));
+}
