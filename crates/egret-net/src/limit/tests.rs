@@ -87,7 +87,7 @@ fn nobody_is_one_side_twice_and_a_broken_end_stays_broken() {
     let again = vec![fds[0].try_clone().unwrap()];
     let mut follower = Limit::ShmSlot.join(8, fds).unwrap();
     assert!(matches!(Limit::ShmSlot.join(8, again), Err(LimitError::Taken)));
-    let short = std::time::Duration::from_millis(1);
+    let short = Duration::from_millis(1);
     assert!(matches!(follower.lead(1, short), Err(LimitError::Taken)));
     assert!(matches!(leader.lead(1, short), Err(LimitError::Stalled(_))));
     assert!(matches!(leader.lead(1, short), Err(LimitError::Broken)));
