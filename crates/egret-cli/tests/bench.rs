@@ -106,11 +106,34 @@ fn messages_are_measured_in_every_mode() {
 }
 
 #[test]
+fn messages_between_processes_are_measured() {
+    let args = ["--fabric", "shm", "--quick", "--json", "--reps", "1"];
+    for (name, mode, wait, bytes) in [
+        ("latency", "posted", "spin", "4,70K"),
+        ("latency", "copy", "balanced", "4,70K"),
+        ("latency", "write", "frugal", "4"),
+        ("bandwidth", "posted", "balanced", "70K"),
+        ("bandwidth", "pinned", "balanced", "70K"),
+        ("message-rate", "fresh", "balanced", "8"),
+    ] {
+        let how = ["bench", name, "--mode", mode, "--wait", wait, "--sizes", bytes];
+        for line in lines(&[&how[..], &args[..]].concat()) {
+            assert_eq!([&line["fabric"], &line["wait"], &line["mode"]], ["shm", wait, mode]);
+            assert!(figure(&line, "ratio") > 0.0);
+        }
+    }
+    for (name, mode) in [("latency", "read"), ("bandwidth", "write")] {
+        let output = egret(&[&["bench", name, "--mode", mode], &args[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}
+
+#[test]
 fn what_a_fabric_cannot_do_is_a_usage_error() {
     for (args, said) in [
-        (["--fabric", "smi"], "there are: sim"),
+        (["--fabric", "smi"], "there are: sim, shm"),
         (["--wait", "frugal"], "never sleeps"),
-        (["--trust", "cooperating"], "no second process"),
+        (["--trust", "cooperating"], "no processes that cooperate"),
     ] {
         let output = egret(&[&["bench", "latency"], &args[..]].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");

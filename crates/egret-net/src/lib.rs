@@ -1,5 +1,6 @@
 //! Regions, pools and buffers with owners; the virtual interface; its fabrics.
 
+mod atomics;
 pub mod buf;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;

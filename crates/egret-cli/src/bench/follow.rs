@@ -8,6 +8,7 @@ use egret::net::limit::{End, Limit};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::channel::Channel;
+use super::duo::Followed;
 use super::machine;
 use super::peer::{Opening, Order, PATIENCE, Reply};
 
@@ -51,6 +52,12 @@ impl Follower for End {
     }
 }
 
+impl Follower for Followed {
+    fn follow(&mut self, rounds: u64) -> Result<()> {
+        Self::follow(self, rounds)
+    }
+}
+
 /// Everything that is open, by number.
 #[derive(Default)]
 struct Stations(BTreeMap<u32, Box<dyn Follower>>);
@@ -77,6 +84,7 @@ impl Stations {
 
 fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
     Ok(match opening {
+        Opening::Vi(plan) => Box::new(Followed::new(plan)?),
         Opening::Limit { key, bytes } => Box::new(key.parse::<Limit>()?.join(bytes, fds)?),
     })
 }

@@ -8,6 +8,7 @@
 
 mod args;
 mod channel;
+mod duo;
 mod follow;
 mod limits;
 mod machine;

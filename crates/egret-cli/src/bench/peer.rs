@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::channel::Channel;
+use super::duo::Plan;
 use super::machine::{self, Cores};
 
 /// A process started from this executable, which follows where this one leads.
@@ -40,6 +41,8 @@ pub(crate) enum Order {
 pub(crate) enum Opening {
     /// A limit, by its key; its descriptors come along.
     Limit { key: String, bytes: usize },
+    /// Messages over a fabric.
+    Vi(Plan),
 }
 
 /// What the follower says to an order, except to `Close`.
@@ -104,13 +107,13 @@ impl Station {
     /// Lets the follower follow `rounds` rounds while `lead` leads them.
     pub(crate) fn run<T, E>(&self, rounds: u64, lead: impl FnOnce() -> Result<T, E>) -> Result<T>
     where
-        E: std::error::Error + Send + Sync + 'static,
+        E: Into<anyhow::Error>,
     {
         self.peer.channel.send(&Order::Run { station: self.number, rounds }, &[])?;
         let led = lead();
         // If both sides failed, the follower's reason is the cause more often than not.
         self.peer.settled()?;
-        Ok(led?)
+        led.map_err(Into::into)
     }
 }
 

@@ -6,9 +6,10 @@ use egret::net::buf::{Buf, Pool};
 use egret::net::fabric::Fabrics;
 use egret::net::rt::Deadline;
 use egret::net::vi::{Access, Address, Completion, Descriptor, Exposed, RemoteKey, Vi, ViOptions};
+use serde::{Deserialize, Serialize};
 
 /// How memory is sent and received: the thesis's variants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Mode {
     /// Pool buffers posted on both sides (Javia-II)
     Posted,
@@ -77,6 +78,28 @@ pub(crate) fn connected(fabric: &str, mode: Mode, bytes: usize) -> Result<(Side,
 }
 
 impl Side {
+    /// One side of a connection whose other side does the same elsewhere: they
+    /// tell each other their keys.
+    pub(crate) fn met(vi: Vi, mode: Mode, pool: &Pool) -> Result<Self> {
+        let bytes = pool.largest();
+        let exposed = vi.nic().expose(pool.take(bytes)?, Access::READ | Access::WRITE)?;
+        vi.post_recv(Descriptor::new(vec![0_u8; RemoteKey::BYTES]))?;
+        vi.post_send(Descriptor::new(exposed.key().to_bytes().to_vec()))?;
+        let theirs = vi.recv_queue().wait(PATIENCE)?.ok()?.into_vec::<u8>();
+        drop(vi.send_queue().wait(PATIENCE)?.ok()?);
+        let remote = RemoteKey::from_bytes(theirs.as_slice().try_into()?);
+        Self::new(vi, mode, pool, exposed, remote)
+    }
+
+    /// Waits until everything sent has arrived.
+    pub(crate) fn settle(&mut self) -> Result<()> {
+        while self.vi.send_queue().outstanding() > 0 {
+            let sent = self.vi.send_queue().wait(PATIENCE)?.ok()?;
+            self.spare.push(sent.into_buf());
+        }
+        Ok(())
+    }
+
     fn new(vi: Vi, mode: Mode, pool: &Pool, exposed: Exposed, remote: RemoteKey) -> Result<Self> {
         let bytes = usize::try_from(remote.len())?;
         for _ in 0..WINDOW {
@@ -207,5 +230,5 @@ const fn mark(round: u64) -> u8 {
 }
 
 /// Messages under way, and receives posted, on each side.
-const WINDOW: usize = 16;
-const PATIENCE: Deadline = Deadline::In(std::time::Duration::from_secs(10));
+pub(crate) const WINDOW: usize = 16;
+pub(crate) const PATIENCE: Deadline = Deadline::In(std::time::Duration::from_secs(10));

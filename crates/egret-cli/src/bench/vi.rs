@@ -10,6 +10,7 @@ use egret::net::rt;
 
 use super::Suite;
 use super::args::{Common, Usage};
+use super::duo::{Led, Plan, Waiting};
 use super::measure::{Case, Probe, Sample, Unit};
 use super::peer::Peer;
 use super::probe::Linked;
@@ -27,22 +28,12 @@ pub(crate) struct Args {
     mode: Mode,
     /// How to wait for the other side
     #[arg(long, default_value = "spin")]
-    wait: Wait,
+    wait: Waiting,
     /// Who may write whose memory
     #[arg(long, default_value = "isolated")]
     trust: Trust,
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Wait {
-    /// Look again and again
-    Spin,
-    /// Look for a while, then sleep
-    Balanced,
-    /// Sleep until woken
-    Frugal,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,7 +46,7 @@ enum Trust {
 
 impl Args {
     /// The fabric, if there is one of that name that can do what is asked.
-    fn fabric(&self) -> Result<&'static str, Usage> {
+    fn fabric(&self, what: What) -> Result<&'static str, Usage> {
         if let Some(seed) = std::env::var("EGRET_SEED").ok().filter(|s| s.parse::<u64>().is_err()) {
             return Err(Usage(format!("EGRET_SEED={seed} is not a number")));
         }
@@ -64,16 +55,19 @@ impl Args {
             let known = fabrics.names().collect::<Vec<_>>().join(", ");
             Usage(format!("no fabric {:?}; there are: {known}", self.fabric))
         })?;
-        // The simulator runs both nodes on one thread: nobody waits, and there
-        // is no second process to trust.
-        if self.wait != Wait::Spin {
-            return Err(Usage(format!("{fabric} never sleeps: --wait spin only")));
-        }
         if self.trust != Trust::Isolated {
-            let why = "has no second process to cooperate with: --trust isolated only";
+            let why = "has no processes that cooperate: --trust isolated only";
             return Err(Usage(format!("{fabric} {why}")));
         }
-        Ok(fabric)
+        let refused = match (fabric == SIM, self.mode) {
+            // The simulator runs both nodes on one thread: nobody waits.
+            (true, _) if self.wait != Waiting::Spin => "never sleeps: --wait spin only",
+            // The side that is read or written has to say when, and is another process.
+            (false, Mode::Read) => "has no --mode read: its target would take part unmeasured",
+            (false, Mode::Write) if what != What::Latency => "has --mode write for latency only",
+            _ => return Ok(fabric),
+        };
+        Err(Usage(format!("{fabric} {refused}")))
     }
 }
 
@@ -93,24 +87,28 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
         let why = "message-rate is held against a ring of 8-byte messages: no other --sizes";
         return Err(Usage(why.to_owned()).into());
     }
-    let fabric = args.fabric()?;
+    let fabric = args.fabric(what)?;
     let peer = Rc::new(Peer::start()?);
-    let mode = args.mode;
+    let (mode, wait) = (args.mode, args.wait);
     let cases = args.common.sizes_or(what.sizes()).into_iter().map(move |bytes| {
-        let (here, there) = connected(fabric, mode, bytes)?;
         let line = Line {
             bench: what.name(),
             fabric: Some(fabric),
             mode: Some(mode.name()),
-            wait: Some("spin"),
+            wait: Some(wait.name()),
             trust: Some("isolated"),
             bytes,
             limit: what.limit().name(),
             ..Line::default()
         };
-        let subject: Box<dyn Probe> = match what {
-            What::Latency => Box::new(RoundTrips { here, there, round: 0 }),
-            What::Bandwidth | What::Rate => Box::new(OneWay { here, there, round: 0 }),
+        let subject = match fabric {
+            SIM => what.on_one_thread(fabric, mode, bytes)?,
+            fabric => {
+                let (fabric, host) = (fabric.to_owned(), format!("bench-{}", std::process::id()));
+                let round_trips = what == What::Latency;
+                let plan = Plan { fabric, mode, bytes, wait, round_trips, host };
+                Box::new(Led::new(&peer, plan)?)
+            }
         };
         let limit: Box<dyn Probe> = Box::new(Linked::new(&peer, what.limit(), bytes)?);
         Ok(Case { line, unit: what.unit(), subject, limit: Some(limit) })
@@ -118,7 +116,18 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
     Ok(Suite { name: what.name(), columns: what.columns(), cases: Box::new(cases) })
 }
 
+const SIM: &str = "sim";
+
 impl What {
+    /// Both sides in this process.
+    fn on_one_thread(self, fabric: &str, mode: Mode, bytes: usize) -> Result<Box<dyn Probe>> {
+        let (here, there) = connected(fabric, mode, bytes)?;
+        Ok(match self {
+            Self::Latency => Box::new(RoundTrips { here, there, round: 0 }),
+            Self::Bandwidth | Self::Rate => Box::new(OneWay { here, there, round: 0 }),
+        })
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Latency => "latency",

@@ -43,6 +43,17 @@ const LISTED: &[(&str, &str)] = &[
     ),
     ("crates/egret-net/src/buf/typed.rs", "the elements of a checked cast"),
     ("crates/egret-net/src/buf/waiters.rs", "a wake may find the pool gone"),
+    (
+        "crates/egret-net/src/fabric/shm/block.rs",
+        "copies in assembly, which the compiler cannot take for private memory",
+    ),
+    (
+        "crates/egret-net/src/fabric/shm/copy.rs",
+        "copies in and out of memory that another process may write, as atomics",
+    ),
+    ("crates/egret-net/src/fabric/shm/foreign.rs", "maps a peer's file, to be read as atomics"),
+    ("crates/egret-net/src/fabric/shm/memory.rs", "reaches memory that peers map, as atomics"),
+    ("crates/egret-net/src/fabric/shm/tests/copy.rs", "calls those copies on memory of its own"),
     ("crates/egret-net/src/limit/ring.rs", "copies in and out of memory that two processes map"),
     ("crates/egret-net/src/limit/shared.rs", "maps a file that another process maps too"),
     ("crates/egret-net/src/limit/slot.rs", "copies in and out of memory that two processes map"),

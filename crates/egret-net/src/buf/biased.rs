@@ -60,10 +60,10 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::atomics::{Atomics, Lock, StdAtomics, Word};
 use super::fault::{Fault, planted};
 use super::free_list::{Flagged, FreeList};
 use super::stash::Stash;
+use crate::atomics::{Atomics, Lock, StdAtomics, Word};
 
 /// The free slots of a class, known by their numbers.
 pub(crate) struct Biased<A: Atomics = StdAtomics> {

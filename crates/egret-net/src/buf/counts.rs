@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::atomics::{Atomics, StdAtomics, Word};
 use super::fault::{Fault, planted};
+use crate::atomics::{Atomics, StdAtomics, Word};
 
 /// Counts the handle that a split makes. Only for the owner of the handle that
 /// is split: with a count of 1 it is alone, and no other can appear meanwhile.

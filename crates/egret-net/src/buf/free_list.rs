@@ -39,8 +39,8 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::atomics::{Atomics, StdAtomics, Word};
 use super::fault::{Fault, planted};
+use crate::atomics::{Atomics, StdAtomics, Word};
 
 /// A stack of free slots, known by their numbers.
 #[derive(Debug)]

@@ -48,7 +48,6 @@
 //! process that never had a second thread. `docs/buffers.md` has the rest of the
 //! table.
 
-mod atomics;
 mod biased;
 mod buffer;
 mod builder;

@@ -129,7 +129,7 @@ impl Region {
 
     /// Its first byte, valid for reads and writes of [`len`](Self::len) bytes
     /// while any handle lives.
-    pub(super) fn base(&self) -> NonNull<u8> {
+    pub(crate) fn base(&self) -> NonNull<u8> {
         self.0.base
     }
 

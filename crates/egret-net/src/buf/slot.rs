@@ -7,13 +7,13 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::atomics::Word;
 use super::buffer::Buf;
 use super::class::{Class, Core, Reclaim};
 use super::counts::{RECLAIMED, count_join, count_split, let_go};
 use super::fault::{Fault, planted};
 use super::plain::Plain;
 use super::region::Region;
+use crate::atomics::Word;
 
 /// A counted handle to `capacity` bytes of a slot, of which `len` are in use.
 ///

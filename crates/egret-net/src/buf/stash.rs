@@ -8,8 +8,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::atomics::{Atomics, Lock, StdAtomics, Word};
 use super::free_list::FreeList;
+use crate::atomics::{Atomics, Lock, StdAtomics, Word};
 
 /// A stack of a few slot numbers, in cache lines that other threads do not
 /// touch in the normal course.

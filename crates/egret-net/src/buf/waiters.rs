@@ -3,10 +3,10 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::atomics::{Atomics, Lock, StdAtomics};
 use super::biased::Biased;
 use super::fault::{Fault, planted};
 use super::free_list::{FreeList, Given};
+use crate::atomics::{Atomics, Lock, StdAtomics};
 use crate::rt::{self, Instant};
 
 /// Who waits for a slot of one class.

@@ -55,6 +55,8 @@ pub struct Profile {
     pub death: Duration,
     /// Whether the harness can kill the answerer.
     pub kills: bool,
+    /// Whether the buffers lie in memory that other processes can read.
+    pub shareable: bool,
 }
 
 impl Default for Profile {
@@ -68,6 +70,7 @@ impl Default for Profile {
             quiet: Duration::from_millis(30),
             death: Duration::from_secs(10),
             kills: true,
+            shareable: false,
         }
     }
 }

@@ -107,20 +107,19 @@ async fn nobody_accepts(side: &Side) -> Outcome {
 async fn before_the_listener(side: &Side) -> Outcome {
     let (to, options) = (side.address("late", 0), side.options());
     let patience = Deadline::In(side.profile.patience);
-    if side.is_caller() {
+    let vi = if side.is_caller() {
         let connecting = side.nic.connect(&to, &options, patience);
         side.meet().await?;
-        let vi = side.must("a connection", connecting).await??;
-        side.meet().await?;
-        check_eq!(vi.error(), None, "a new connection's error");
+        side.must("a connection", connecting).await??
     } else {
         side.meet().await?;
         side.pause(Duration::from_millis(50)).await;
         let listener = side.listen(&to, &options)?;
-        let vi = side.accept(&listener).await?;
-        side.meet().await?;
-        check_eq!(vi.peer(), side.peer, "the caller's name");
-    }
+        side.accept(&listener).await?
+    };
+    side.meet().await?;
+    check_eq!(vi.peer(), side.peer, "the peer's name");
+    check_eq!(vi.error(), None, "a new connection's error");
     side.meet().await
 }
 

@@ -52,6 +52,7 @@ impl Side {
         let builder = CLASSES
             .iter()
             .fold(Pool::builder(), |builder, (bytes, count)| builder.class(*bytes, *count));
+        let builder = if profile.shareable { builder.shareable() } else { builder };
         let pool = builder.build()?;
         let pools = CLASSES.iter().map(|(bytes, _)| (pool.clone(), *bytes)).collect();
         Ok(Self {

@@ -7,6 +7,9 @@
 //!
 //! The rules they keep stand with the traits, in [`vi::ops`](crate::vi::ops).
 
+// A 64-bit load is a plain load only where words have 64 bits.
+#[cfg(target_pointer_width = "64")]
+pub mod shm;
 pub mod sim;
 
 use std::fmt;
@@ -14,21 +17,21 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::vi::Nic;
 pub use crate::vi::ops::{
     ConnectRequest, ListenerOps, NicOps, Pending, Promise, Seen, Unposted, ViOps, ViSpec, pending,
 };
+use crate::vi::{Nic, NicOptions};
 
 /// A kind of network, opened by name at run time.
 pub trait Fabric: Send + Sync + fmt::Debug {
     /// The name it is opened by.
     fn name(&self) -> &'static str;
-    /// Opens a nic that peers reach as `host`.
+    /// Opens a nic.
     ///
     /// # Errors
     ///
     /// If the name is taken or the fabric is not to be had on this machine.
-    fn open(&self, host: &str) -> Result<Nic, OpenError>;
+    fn open(&self, options: &NicOptions) -> Result<Nic, OpenError>;
 }
 
 /// Why a nic was not opened.
@@ -49,6 +52,14 @@ pub enum OpenError {
         /// The name.
         host: String,
     },
+    /// The fabric is not to be had under this name on this machine.
+    #[error("no nic named {host:?}: {why}")]
+    Refused {
+        /// The name.
+        host: String,
+        /// What is in the way.
+        why: String,
+    },
 }
 
 /// The fabrics a program can open by name.
@@ -60,7 +71,7 @@ pub enum OpenError {
 /// let nic = fabrics.open("sim", "a")?;
 /// assert_eq!(nic.host(), "a");
 /// let error = fabrics.open("smi", "b").unwrap_err();
-/// assert_eq!(error.to_string(), r#"no fabric "smi"; there are: sim"#);
+/// assert_eq!(error.to_string(), r#"no fabric "smi"; there are: sim, shm"#);
 /// # Ok::<(), egret_net::fabric::OpenError>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -69,7 +80,11 @@ pub struct Fabrics(Vec<Arc<dyn Fabric>>);
 impl Default for Fabrics {
     /// The fabrics of this crate.
     fn default() -> Self {
-        Self(vec![Arc::new(sim::SimFabric::default())])
+        Self(vec![
+            Arc::new(sim::SimFabric::default()),
+            #[cfg(target_pointer_width = "64")]
+            Arc::new(shm::ShmFabric),
+        ])
     }
 }
 
@@ -90,12 +105,12 @@ impl Fabrics {
     /// # Errors
     ///
     /// If there is no such fabric, or it has no such nic to give.
-    pub fn open(&self, name: &str, host: &str) -> Result<Nic, OpenError> {
+    pub fn open(&self, name: &str, options: impl Into<NicOptions>) -> Result<Nic, OpenError> {
         let unknown = || OpenError::UnknownFabric {
             name: name.to_owned(),
             known: self.names().collect::<Vec<_>>().join(", "),
         };
         let fabric = self.0.iter().find(|fabric| fabric.name() == name).ok_or_else(unknown)?;
-        fabric.open(host)
+        fabric.open(&options.into())
     }
 }

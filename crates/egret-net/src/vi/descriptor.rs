@@ -149,19 +149,36 @@ impl Descriptor {
     ///
     /// # Panics
     ///
+    /// As [`fill`](Self::fill).
+    pub fn scatter(&mut self, offset: u64, from: &[u8]) {
+        let mut from = from;
+        self.fill(offset, from.len(), |bytes| {
+            let (now, later) = from.split_at(bytes.len());
+            bytes.copy_from_slice(now);
+            from = later;
+        });
+    }
+
+    /// Has `len` bytes from `offset` on filled, piece by piece in order; a
+    /// fabric's view of a receive.
+    ///
+    /// # Panics
+    ///
     /// If that is past the end, or a segment is not writable: a fabric calls
     /// [`make`](Self::make) first, and posting refuses what cannot be written.
-    pub fn scatter(&mut self, offset: u64, from: &[u8]) {
-        let mut skip = offset;
-        let mut from = from;
+    pub fn fill(&mut self, offset: u64, len: usize, mut fill: impl FnMut(&mut [u8])) {
+        let (mut skip, mut left) = (offset, len);
         for segment in self.first.iter_mut().chain(&mut self.rest) {
             let bytes = segment.bytes_mut().expect("posting refused what cannot be written");
             let Some(bytes) = tail_mut(bytes, &mut skip) else { continue };
-            let (now, later) = from.split_at(bytes.len().min(from.len()));
-            bytes[..now.len()].copy_from_slice(now);
-            from = later;
+            let now = bytes.len().min(left);
+            fill(&mut bytes[..now]);
+            left -= now;
+            if left == 0 {
+                return;
+            }
         }
-        assert!(from.is_empty(), "{} bytes past the end of the descriptor", from.len());
+        assert!(left == 0, "{left} bytes past the end of the descriptor");
     }
 
     /// Makes fresh memory for a message of `len` bytes that is about to arrive.

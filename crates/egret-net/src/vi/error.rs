@@ -184,6 +184,14 @@ pub enum ConnectError {
     /// The other side's greeting cannot be understood.
     #[error("the greeting was refused: {0}")]
     Hello(#[from] super::HelloError),
+    /// The host is a process of another user of this machine.
+    #[error("the host belongs to user {theirs}, this process to user {ours}; they share no memory")]
+    OtherUser {
+        /// The user of the connecting process.
+        ours: u32,
+        /// The user of the host.
+        theirs: u32,
+    },
     /// This nic, or the peer's, went down meanwhile.
     #[error("the nic went down")]
     NicDown,

@@ -53,6 +53,15 @@ impl RemoteKey {
     /// How [`to_bytes`](Self::to_bytes) writes it.
     pub const BYTES: usize = 17;
 
+    /// The key as its target knows it: by the secret alone.
+    pub(crate) const fn of(secret: u64) -> Self {
+        Self { secret, len: 0, access: Access { read: false, write: false } }
+    }
+
+    pub(crate) const fn secret(&self) -> u64 {
+        self.secret
+    }
+
     /// Bytes exposed under it.
     #[must_use]
     pub const fn len(&self) -> u64 {
@@ -250,10 +259,24 @@ impl Keys {
     ///
     /// What the peer is to be told. Nothing is written then.
     pub fn write(&self, to: &RemoteSlice, from: &[u8]) -> Result<(), AccessError> {
+        self.fill(to, from.len() as u64, |bytes| bytes.copy_from_slice(from))
+    }
+
+    /// Executes a peer's write of bytes that `fill` brings.
+    ///
+    /// # Errors
+    ///
+    /// What the peer is to be told. `fill` is not called then.
+    pub fn fill(
+        &self,
+        to: &RemoteSlice,
+        len: u64,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), AccessError> {
         let mut table = self.lock();
         let memory = table.get_mut(&to.key.secret).ok_or(AccessError::Revoked)?;
-        let range = memory.range(to, from.len() as u64, true)?;
-        memory.buf.bytes_mut()[range].copy_from_slice(from);
+        let range = memory.range(to, len, true)?;
+        fill(&mut memory.buf.bytes_mut()[range]);
         Ok(())
     }
 

@@ -69,7 +69,7 @@ pub use expose::{Access, Exposed, Keys, RemoteKey, RemoteSlice};
 pub use hello::{Hello, HelloError, PROTOCOL_VERSION};
 pub use limits::{Limits, Reliability};
 pub use listener::Listener;
-pub use nic::{Address, Connecting, Nic, ViOptions};
+pub use nic::{Address, Connecting, Nic, NicOptions, ViOptions, Wait};
 pub use operation::Operation;
 pub use ops::Seen;
 pub use queue::{CompletionQueue, Next, Notices};

@@ -180,6 +180,50 @@ impl Nic {
     }
 }
 
+/// How a nic is to be opened. A name alone will do: `"a".into()`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NicOptions {
+    /// The name peers connect to.
+    pub host: String,
+    /// How its waits spend their time.
+    pub wait: Wait,
+}
+
+impl NicOptions {
+    /// A nic of this name, with everything else as it is best for most.
+    #[must_use]
+    pub fn new(host: &str) -> Self {
+        Self { host: host.to_owned(), wait: Wait::default() }
+    }
+
+    /// Waits like this.
+    #[must_use]
+    pub const fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+}
+
+impl From<&str> for NicOptions {
+    fn from(host: &str) -> Self {
+        Self::new(host)
+    }
+}
+
+/// How a nic waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Wait {
+    /// Looks again and again: the shortest answer, at the price of a core.
+    Spin,
+    /// Looks for about two round trips, gives way to others for a while, then
+    /// sleeps.
+    #[default]
+    Balanced,
+    /// Sleeps at once.
+    Frugal,
+}
+
 /// Where to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytemuck::{cast_slice, cast_slice_mut};
 
 use super::lend::Lent;
-use crate::buf::{Buf, Plain, Shared, Typed};
+use crate::buf::{Buf, Plain, Region, Shared, Typed};
 
 /// Memory owned by a [`Descriptor`](super::Descriptor): a pool buffer, a
 /// shared one, or memory of the heap.
@@ -80,6 +80,16 @@ impl Segment {
             Memory::Heap(heap) => heap.bytes_mut(),
             Memory::Lent(lent) => lent.bytes_mut(),
             Memory::Shared(_) | Memory::Fresh { .. } => None,
+        }
+    }
+
+    /// The region it lies in, and where, if it is memory of a pool.
+    #[must_use]
+    pub fn place(&self) -> Option<(&Region, usize)> {
+        match &self.0 {
+            Memory::Buf(buf) => Some((buf.region(), buf.offset_in_region())),
+            Memory::Shared(shared) => Some((shared.region(), shared.offset_in_region())),
+            Memory::Heap(_) | Memory::Fresh { .. } | Memory::Lent(_) => None,
         }
     }
 

@@ -1,8 +1,8 @@
 //! Every interleaving of a thread with a stash and one that revokes it, by the
 //! model checker. The stash of the scenes has two places at most.
 
-use super::checker::check;
 use super::slots::Slots;
+use crate::atomics::checker::check;
 
 #[test]
 fn a_stashed_slot_is_found_by_another_thread() {

@@ -2,7 +2,6 @@
 //! can fail.
 
 mod bias;
-mod checker;
 mod entry;
 mod model;
 mod planted;

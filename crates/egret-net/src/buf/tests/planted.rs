@@ -1,8 +1,8 @@
 //! A check that cannot fail is no check: each fault planted in the protocol is
 //! found by the one named here.
 
-use super::checker::check;
 use super::{bias, model, protocol};
+use crate::atomics::checker::check;
 use crate::buf::fault::{Fault, caught};
 
 #[test]

@@ -4,8 +4,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::checker::check;
 use super::slots::Slots;
+use crate::atomics::checker::check;
 use crate::buf::counts::{count_join, count_split};
 
 #[test]

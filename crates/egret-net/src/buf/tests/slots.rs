@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use super::checker::LoomAtomics;
+use crate::atomics::checker::LoomAtomics;
 use crate::buf::biased::Biased;
 use crate::buf::counts::{Leaving, let_go};
 use crate::buf::free_list::FreeList;

@@ -59,7 +59,7 @@ use world::{Event, World};
 
 use crate::fabric::{Fabric, OpenError, Seen};
 use crate::rt::{self, Instant};
-use crate::vi::Nic;
+use crate::vi::{Nic, NicOptions};
 
 /// A simulated network that the calling thread is inside of: [`rt::now`] and
 /// its like answer for it until this is dropped.
@@ -113,7 +113,8 @@ impl Fabric for SimFabric {
         "sim"
     }
 
-    fn open(&self, host: &str) -> Result<Nic, OpenError> {
+    fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
+        let host = &options.host;
         let ops = self.with(|world| {
             let node = world.node(host);
             let is_taken = std::mem::replace(&mut world.nodes[node].up, true);

@@ -5,24 +5,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::atomic::fence;
 use loom::thread;
 
-use crate::buf::atomics::{Atomics, Lock, word};
+use super::{Atomics, Lock, word};
 use crate::rt::Instant;
 
 /// Tries all interleavings of `body` with at most three preemptions.
-pub(super) fn check(body: fn()) {
+pub(crate) fn check(body: fn()) {
     let mut checker = loom::model::Builder::new();
     checker.preemption_bound = Some(3);
     checker.check(body);
 }
 
 #[derive(Debug)]
-pub(super) struct LoomAtomics;
+pub(crate) struct LoomAtomics;
 
 impl Atomics for LoomAtomics {
     type Word = loom::sync::atomic::AtomicU64;
     type Lock<T: Send> = loom::sync::Mutex<T>;
     type Thread = thread::Thread;
     type Places = [loom::sync::atomic::AtomicU64; 2];
+
+    fn fence(order: Ordering) {
+        fence(order);
+    }
 
     fn current() -> thread::Thread {
         thread::current()

@@ -1,5 +1,8 @@
-//! What the lock-free part of the pool stands on, so that the model checker can
-//! put its own underneath.
+//! What lock-free code stands on, so that the model checker can put its own
+//! underneath.
+
+#[cfg(test)]
+pub(crate) mod checker;
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,9 +22,11 @@ pub(crate) trait Atomics: fmt::Debug + 'static {
     type Lock<T: Send>: Lock<T>;
     /// A thread that can be woken.
     type Thread: Send;
-    /// The places of a [stash](super::stash).
+    /// The places of a [stash](crate::buf).
     type Places: AsRef<[Self::Word]> + Send + Sync;
 
+    /// Orders words of this and of other threads; see [`std::sync::atomic::fence`].
+    fn fence(order: Ordering);
     fn current() -> Self::Thread;
     fn park(until: Option<Instant>);
     fn unpark(thread: &Self::Thread);
@@ -76,6 +81,11 @@ impl Atomics for StdAtomics {
     type Lock<T: Send> = Mutex<T>;
     type Thread = rt::Thread;
     type Places = [AtomicU64; 32];
+
+    #[inline]
+    fn fence(order: Ordering) {
+        std::sync::atomic::fence(order);
+    }
 
     fn current() -> rt::Thread {
         rt::current()
@@ -153,7 +163,7 @@ impl<T: Send> Lock<T> for Mutex<T> {
 /// The two kinds of words have the same methods and no trait in common.
 macro_rules! word {
     ($word:ty) => {
-        impl $crate::buf::atomics::Word for $word {
+        impl $crate::atomics::Word for $word {
             #[inline]
             fn new(value: u64) -> Self {
                 Self::new(value)

@@ -1,0 +1,226 @@
+//! A connection that this nic is making.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use super::bell::Ringer;
+use super::cord::{Cord, Handle};
+use super::datapath::{Conn, Parts};
+use super::driver::Fixed;
+use super::foreign::Foreign;
+use super::layout::{BELL, BELL_BYTES, BYTES};
+use super::memory::Own;
+use super::rendezvous::{
+    Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Refusal, Started, Terms,
+    Trust,
+};
+use super::token::Token;
+use crate::fabric::{ConnectRequest, ViSpec};
+use crate::rt::Instant;
+use crate::vi::{ConnectError, Hello, HelloError};
+
+/// What this side gives to a connection.
+#[derive(Debug)]
+pub(super) struct Ground {
+    own: Own,
+    cord: Cord,
+    handle: OwnedFd,
+}
+
+/// Why a peer's part of a connection cannot be used.
+const UNFIT: HelloError = HelloError::Malformed("memory or a bell that cannot be used safely");
+/// More than pages of any size make of a peer's part.
+const MEMORY_MAX: u64 = 1 << 20;
+/// How soon to knock again, at first and at last.
+const KNOCK_MIN: Duration = Duration::from_millis(1);
+const KNOCK_MAX: Duration = Duration::from_millis(100);
+/// How long a host may be unknown to somebody who would wait for ever.
+const UNKNOWN_MAX: Duration = Duration::from_secs(5);
+
+impl Ground {
+    /// `None` if the system has no memory or no descriptors to give.
+    pub(super) fn new() -> Option<Self> {
+        let own = Own::new(BYTES).ok()?;
+        let (cord, handle) = Cord::pair().ok()?;
+        Some(Self { own, cord, handle })
+    }
+
+    pub(super) fn handles<'a>(&'a self, bell_page: &'a Own) -> Handles<BorrowedFd<'a>> {
+        let (control, bell) = (self.own.fd(), self.handle.as_fd());
+        Handles { control, bell_page: bell_page.fd(), bell }
+    }
+
+    /// Puts the two sides' parts together.
+    pub(super) fn join(self, spec: ViSpec, control: Control, peer: Met) -> Option<Conn> {
+        let Met { foreign, ringer } = peer;
+        Conn::new(spec, Parts { own: self.own, foreign, control, cord: self.cord, ringer })
+    }
+}
+
+/// What a peer gives to a connection, checked.
+#[derive(Debug)]
+pub(super) struct Met {
+    foreign: Foreign,
+    ringer: Ringer,
+}
+
+impl Met {
+    pub(super) fn new(terms: &Terms, handles: Handles<OwnedFd>) -> Result<Self, HelloError> {
+        if terms.trust != Trust::Isolated {
+            return Err(HelloError::Malformed("another trust than isolated"));
+        }
+        let foreign = Foreign::map(handles.control, MEMORY_MAX).map_err(|_| UNFIT)?;
+        let bell = Foreign::map(handles.bell_page, MEMORY_MAX).map_err(|_| UNFIT)?;
+        let handle = Handle::new(handles.bell).map_err(|_| UNFIT)?;
+        let ringer = Ringer::new(bell, BELL as u64, handle).ok_or(UNFIT)?;
+        if foreign.len() < BYTES {
+            return Err(UNFIT);
+        }
+        Ok(Self { foreign, ringer })
+    }
+}
+
+pub(super) fn terms(depth: u32) -> Terms {
+    let (control_bytes, bell_bytes) = (BYTES as u64, BELL_BYTES as u64);
+    Terms { trust: Trust::Isolated, depth, control_bytes, bell_bytes }
+}
+
+/// Somebody who knocks until there is an answer or the time is up.
+#[derive(Debug)]
+pub(super) struct Knocking {
+    pub request: ConnectRequest,
+    since: Instant,
+    next: Instant,
+    again_after: Duration,
+    ground: Option<Ground>,
+    knock: Option<(Knock, Instant)>,
+    /// Whether the host was ever there.
+    known: bool,
+    /// What the host said last: whether somebody listens.
+    somebody_listens: Option<bool>,
+}
+
+/// How it stands with a connection that is being made.
+pub(super) enum Outcome {
+    /// It goes on.
+    Knocking,
+    Made(Box<Conn>),
+    Failed(ConnectError),
+}
+
+impl Knocking {
+    pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
+        Self {
+            request,
+            since: now,
+            next: now,
+            again_after: KNOCK_MIN,
+            ground: None,
+            knock: None,
+            known: false,
+            somebody_listens: None,
+        }
+    }
+
+    /// When to look at it again at the latest.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let next = self.knock.is_none().then_some(self.next);
+        self.request.until.into_iter().chain(next).min()
+    }
+
+    /// Knocks if it is time to, or gives up.
+    pub(super) fn tick(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome {
+        let hopeless = !self.known && now - self.since >= UNKNOWN_MAX;
+        if self.request.until.map_or(hopeless, |until| now >= until) {
+            return Outcome::Failed(self.too_late(now));
+        }
+        if self.knock.is_some() || now < self.next {
+            return Outcome::Knocking;
+        }
+        self.next = now + self.again_after;
+        self.again_after = (self.again_after * 2).min(KNOCK_MAX);
+        match self.start(&fixed.host, &fixed.bell_page) {
+            Ok(Some(knock)) => {
+                // Without a place in the set the answer is seen at the next tick.
+                let _ = Token::Knock(id).watch(&fixed.epoll, knock.fd());
+                self.knock = Some((knock, now));
+            }
+            Ok(None) => {}
+            Err(why) => return self.failed(why),
+        }
+        Outcome::Knocking
+    }
+
+    fn start(&mut self, host: &str, bell_page: &Own) -> Result<Option<Knock>, KnockError> {
+        let ConnectRequest { to, spec, .. } = &self.request;
+        let hello =
+            Hello { reliability: spec.reliability, service: to.service.clone(), tag: to.tag };
+        let greeting = Greeting { hello, host: host.to_owned(), terms: terms(spec.depth) };
+        if self.ground.is_none() {
+            self.ground = Ground::new();
+        }
+        let Some(ground) = &self.ground else { return Ok(None) };
+        let started = Knock::start(&to.host, &greeting, ground.handles(bell_page))?;
+        self.known |= !matches!(started, Started::Nobody);
+        Ok(match started {
+            Started::Knocking(knock) => Some(knock),
+            Started::Nobody | Started::Busy => None,
+        })
+    }
+
+    /// Looks whether there is an answer.
+    pub(super) fn poll(&mut self) -> Outcome {
+        let Some((knock, started)) = self.knock.take() else { return Outcome::Knocking };
+        match knock.poll() {
+            Ok(Answered::NotYet(knock)) => {
+                self.knock = Some((knock, started));
+                Outcome::Knocking
+            }
+            Ok(Answered::Accepted(accepted)) => self.accepted(accepted),
+            Err(why) => self.failed(why),
+        }
+    }
+
+    fn accepted(&mut self, accepted: Accepted) -> Outcome {
+        let Accepted { terms, handles, control } = accepted;
+        let ground = self.ground.take().expect("it was sent with the greeting");
+        let met = Met::new(&terms, handles);
+        let conn = met.and_then(|met| ground.join(self.request.spec, control, met).ok_or(UNFIT));
+        match conn {
+            Ok(conn) => Outcome::Made(Box::new(conn)),
+            Err(why) => Outcome::Failed(why.into()),
+        }
+    }
+
+    /// Sorts the failures that another knock may mend from the others.
+    fn failed(&mut self, why: KnockError) -> Outcome {
+        let user = rustix::process::geteuid().as_raw();
+        let level = self.request.spec.reliability;
+        let final_error = match why {
+            KnockError::Gone { .. } | KnockError::System(_) => None,
+            KnockError::Refused(refusal) => {
+                self.somebody_listens = Some(refusal != Refusal::NotListening);
+                refusal.into_error(level, user)
+            }
+            KnockError::Name(_) => {
+                Some(ConnectError::UnknownHost { host: self.request.to.host.clone() })
+            }
+            KnockError::OtherUser(other) => {
+                Some(ConnectError::OtherUser { ours: other.ours, theirs: other.theirs })
+            }
+            KnockError::Hello(why) => Some(why.into()),
+        };
+        final_error.map_or(Outcome::Knocking, Outcome::Failed)
+    }
+
+    fn too_late(&self, now: Instant) -> ConnectError {
+        let (to, waited) = (self.request.to.clone(), now - self.since);
+        // A door that nobody listens behind says so quickly.
+        let is_let_in = self.knock.as_ref().is_some_and(|(_, since)| now - *since >= KNOCK_MAX);
+        match self.somebody_listens {
+            Some(false) if !is_let_in => ConnectError::NotListening { to, waited },
+            _ if self.known => ConnectError::NotAccepted { to, waited },
+            _ => ConnectError::UnknownHost { host: to.host },
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Memory that this process writes and its peers read.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::copy;
+use crate::atomics::{Atomics, StdAtomics};
+use crate::buf::{Region, RegionError};
+
+/// A memory file that only this process can write; the kernel sees to that.
+///
+/// Peers map its [`fd`](Self::fd) as [`Foreign`](super::foreign::Foreign) memory
+/// and read whenever they like. All the same nothing here is a plain reference:
+/// the threads of this process reach it at once, each through its own ring or
+/// word, so everything is an atomic word or a [`copy`] that behaves like
+/// many. The handle is cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Own(Region);
+
+/// Cache lines that this side may store to.
+pub(super) trait Writable {
+    type Atomics: Atomics;
+
+    fn lines(&self) -> &[Line<<Self::Atomics as Atomics>::Word>];
+}
+
+/// Cache lines that somebody else may store to at any time.
+pub(super) trait Readable {
+    type Atomics: Atomics;
+    type Word: Peek;
+
+    fn lines(&self) -> &[Line<Self::Word>];
+}
+
+/// A word that can only be looked at.
+pub(super) trait Peek {
+    /// A relaxed load: on memory that is mapped read-only no other is promised
+    /// to be one. Who needs more adds a fence.
+    fn peek(&self) -> u64;
+}
+
+/// The words of one cache line.
+pub(super) type Line<W> = [W; LINE_WORDS];
+
+pub(super) const LINE_WORDS: usize = 8;
+pub(super) const LINE: usize = LINE_WORDS * WORD;
+pub(super) const WORD: usize = size_of::<u64>();
+
+impl Own {
+    /// Zeroed memory of at least `bytes` bytes, in whole pages, all of them
+    /// there: neither this process nor a peer will have to wait for one.
+    pub(super) fn new(bytes: usize) -> Result<Self, RegionError> {
+        let region = Region::builder(bytes).shareable().map()?;
+        let own = Self(region);
+        own.lines().iter().step_by(rustix::param::page_size() / LINE).for_each(touch);
+        Ok(own)
+    }
+
+    /// The file to hand out.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd().expect("it was built shareable")
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The word at byte `offset`.
+    ///
+    /// # Panics
+    ///
+    /// If it lies outside or across two words.
+    #[inline]
+    pub(super) fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(WORD), "a word at {offset} is not aligned");
+        &self.lines().as_flattened()[offset / WORD]
+    }
+
+    /// Copies `from` to byte `offset`. Peers, and threads of this process that
+    /// load words there, see some of the new bytes and some of the old until
+    /// they are told otherwise, by a word stored with release.
+    ///
+    /// # Panics
+    ///
+    /// If the range lies outside.
+    #[inline]
+    pub(super) fn copy_in(&self, offset: usize, from: &[u8]) {
+        let (bytes, len) = (from.len(), self.len());
+        assert!(offset <= len && bytes <= len - offset, "{bytes} bytes at {offset} of {len}");
+        let to = self.0.base().as_ptr().wrapping_add(offset);
+        // SAFETY: the range is inside the mapping, which has whole words and lives as long as
+        // `self`; nobody reaches it but through `lines` and this function.
+        unsafe { copy::copy_in(from, to) };
+    }
+}
+
+impl Writable for Own {
+    type Atomics = StdAtomics;
+
+    #[inline]
+    fn lines(&self) -> &[Line<AtomicU64>] {
+        let (base, lines) = (self.0.base().as_ptr().cast(), self.len() / LINE);
+        // SAFETY: the mapping is of whole pages, initialised, and lives as long as `self`. Its
+        // region is nobody else's, so that no pool was cut from it: this process reaches it
+        // only by atomics and by copies that behave like them.
+        unsafe { std::slice::from_raw_parts(base, lines) }
+    }
+}
+
+/// Has the kernel find the page now.
+fn touch(line: &Line<AtomicU64>) {
+    line[0].store(0, Relaxed);
+}

@@ -1,0 +1,114 @@
+//! Shared memory between processes that do not trust each other.
+//!
+//! Processes of one user on one machine find each other by name, hand each other
+//! the memory they write, and read each other's. A message of up to 32 bytes
+//! travels in a slot of a ring; one that lies in a
+//! [shareable](crate::buf::PoolBuilder::shareable) pool stays there until the
+//! receiver copies it to where it is wanted; others pass through a bounce area in
+//! pieces. Remote reads and writes are executed by their target.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `nic.rs`, `driver.rs`, `knocking.rs` | listening, connecting, and who has left |
+//! | `sleep.rs`, `bell.rs`, `cord.rs` | waiting, and waking who sleeps |
+//! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
+//! | `datapath.rs`, `send.rs`, `recv.rs` | post and poll |
+//! | `wire.rs`, `layout.rs`, `ring.rs` | what lies where, and how it is written |
+//! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
+//! | `rendezvous/` | how two processes meet |
+//!
+//! # Who writes what
+//!
+//! Each memory file has exactly one writing process, and the kernel sees to it:
+//! it is sealed against new writers, against another size and against other
+//! seals before its descriptor is sent, and the receiver verifies that before it
+//! maps the file, read-only.
+//!
+//! | memory | written by | read by | reached through |
+//! |---|---|---|---|
+//! | a ring's slots | its producer | its consumer | `Producer` in `Own`, `Consumer` in `Foreign` |
+//! | how far a consumer is | that consumer | the producer | a word of `Own`, `Foreign::load` |
+//! | whether a nic sleeps | that nic | all its peers | `Sleeper` in `Own`, `Ringer` in `Foreign` |
+//! | a sender's small data | the sender | the receiver | `Own::copy_in`, `Foreign::copy_out` |
+//! | a pool's buffers | the process with the pool | its peers | buffers there, if it is shareable; `Foreign::copy_out` here |
+//!
+//! So each direction of a connection has its own file, and flow control runs
+//! against the data, in the other one.
+//!
+//! # Rules
+//!
+//! * There is no `&[u8]` and no `&T` into memory of a peer: words are loaded,
+//!   bytes are copied into private memory, and checked there.
+//! * Offsets, lengths and counts of a peer are checked at each use; a bad one is
+//!   an error, not a panic. Our own are asserted.
+//! * Loads from memory that is mapped read-only are relaxed: no others are
+//!   promised to be mere loads. What acquires is a fence behind them.
+//! * A place is a byte offset from the start of its file. Rings and bells begin
+//!   at a cache line (64 bytes), words at a multiple of 8.
+//! * New memory is zero, and zero means nothing: no message, not asleep.
+//! * Words are in the order of the machine's bytes: both sides are on it.
+//!
+//! What a hostile peer can still do is to send nonsense, which the layer above
+//! takes as such and ends the connection, and to keep this process awake by
+//! ringing.
+//!
+//! # The end of a peer
+//!
+//! The control socket of a connection closes with its process, whatever ended
+//! it; what the peer had put into its rings before still counts. A process that
+//! is merely stopped is not dead. An end that leaves says so in a word of its
+//! memory before its buffers are used again, and who reads a message out of
+//! them looks at it after the copy.
+
+mod bell;
+mod block;
+mod copy;
+mod cord;
+mod datapath;
+mod driver;
+mod fault;
+mod foreign;
+mod knocking;
+mod layout;
+mod link;
+mod memory;
+mod nic;
+mod recv;
+mod rendezvous;
+mod ring;
+mod send;
+mod sleep;
+#[cfg(test)]
+mod tests;
+mod token;
+mod vi;
+mod wire;
+
+use std::sync::Arc;
+
+use super::{Fabric, OpenError};
+use crate::vi::{Nic, NicOptions};
+
+/// Opens nics whose peers are processes of the same user on this machine.
+///
+/// ```
+/// use egret_net::fabric::Fabric;
+/// use egret_net::fabric::shm::ShmFabric;
+///
+/// let host = format!("doc-{}", std::process::id());
+/// let nic = ShmFabric.open(&host.as_str().into())?;
+/// assert!(ShmFabric.open(&host.as_str().into()).is_err(), "the name is taken");
+/// # Ok::<(), egret_net::fabric::OpenError>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ShmFabric;
+
+impl Fabric for ShmFabric {
+    fn name(&self) -> &'static str {
+        "shm"
+    }
+
+    fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
+        Ok(Nic::new(Arc::new(nic::ShmNic::open(options)?)))
+    }
+}

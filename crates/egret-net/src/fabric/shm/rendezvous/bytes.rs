@@ -1,0 +1,130 @@
+//! Reading and writing the fields of packets. Numbers are little-endian.
+
+use thiserror::Error;
+
+use super::fault::{Fault, planted};
+
+/// A packet that is not what it should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub(crate) struct Malformed(pub &'static str);
+
+/// What is left of a packet.
+#[derive(Debug)]
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        match self.0.split_first_chunk() {
+            Some((taken, rest)) => {
+                self.0 = rest;
+                Ok(*taken)
+            }
+            None if planted(Fault::TruncatedAccepted) => Ok([0; N]),
+            None => Err(Malformed(TOO_SHORT)),
+        }
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, Malformed> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(Malformed(TOO_SHORT))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// Text of at most 255 bytes, after its length.
+    pub(super) fn text(&mut self) -> Result<&'a str, Malformed> {
+        let len = self.u8()?;
+        str::from_utf8(self.bytes(len.into())?).map_err(|_| Malformed(NOT_TEXT))
+    }
+
+    /// Nothing may be left.
+    pub(super) fn end(self) -> Result<(), Malformed> {
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed(TOO_LONG)) }
+    }
+}
+
+/// Appends `text`, as much of it as fits in 255 bytes, after its length.
+pub(super) fn push_text(bytes: &mut Vec<u8>, text: &str) {
+    let fits = (0..=TEXT_MAX.min(text.len())).rev().find(|len| text.is_char_boundary(*len));
+    let text = &text[..fits.unwrap_or(0)];
+    bytes.push(u8::try_from(text.len()).expect("at most 255 bytes"));
+    bytes.extend(text.as_bytes());
+}
+
+/// Bytes of a text on the wire.
+pub(super) const TEXT_MAX: usize = 255;
+
+/// The text among [`TEXTS`] that a peer sent. One that this version does not
+/// know is replaced: errors keep their texts as constants.
+pub(super) fn known(text: &str) -> &'static str {
+    TEXTS.iter().find(|known| **known == text).copied().unwrap_or(UNKNOWN)
+}
+
+pub(super) const TOO_SHORT: &str = "too short";
+pub(super) const TOO_LONG: &str = "bytes after its end";
+pub(super) const NOT_TEXT: &str = "a text that is not UTF-8";
+pub(super) const PACKET_TOO_LONG: &str = "a packet of more than 4096 bytes";
+pub(super) const UNKNOWN_PACKET: &str = "an unknown kind of packet";
+pub(super) const FLAGS: &str = "unknown flags";
+pub(super) const ROLES: &str = "roles of descriptors, each of which must stand once";
+pub(super) const MISSING: &str = "fewer descriptors than declared";
+pub(super) const REASON: &str = "an unknown reason";
+const UNKNOWN: &str = "for a reason that this version has no words for";
+
+/// What is said about packets between processes, in [`Hello`](crate::vi::Hello)
+/// and here. What the fabric above says of its rings belongs here too.
+const TEXTS: &[&str] = &[
+    "reliability level",
+    "length of the service name",
+    "service name",
+    TOO_SHORT,
+    TOO_LONG,
+    NOT_TEXT,
+    PACKET_TOO_LONG,
+    UNKNOWN_PACKET,
+    FLAGS,
+    ROLES,
+    MISSING,
+    REASON,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        let mut bytes = Vec::new();
+        push_text(&mut bytes, &"é".repeat(200));
+        assert_eq!((bytes.len(), bytes[0]), (255, 254));
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(reader.text(), Ok("é".repeat(127).as_str()));
+        assert_eq!(reader.end(), Ok(()));
+    }
+
+    #[test]
+    fn only_texts_of_this_version_are_repeated() {
+        assert_eq!(known("too short"), TOO_SHORT);
+        assert_eq!(known("anything"), UNKNOWN);
+    }
+}

@@ -1,0 +1,299 @@
+//! The listening side of a rendezvous.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{SocketFlags, accept_with, bind, listen};
+use thiserror::Error;
+
+use super::answer::{Answer, Refusal};
+use super::control::{Control, ControlError};
+use super::greeting::{Greeting, Handles, Terms};
+use super::knock::seqpacket;
+use super::name::{NameTooLong, address};
+use super::peer::{OtherUser, Peer, own_user};
+use super::socket::{Received, Sent, Socket};
+use crate::rt::Instant;
+use crate::vi::HelloError;
+
+/// Where a nic is found by its name. Closed by being dropped, with whoever has
+/// not finished greeting.
+#[derive(Debug)]
+pub(crate) struct Door {
+    listener: OwnedFd,
+    /// Watches the listener and the visitors that have not greeted.
+    epoll: OwnedFd,
+    greeting: BTreeMap<u64, Guest>,
+    next: u64,
+    /// Until when nobody is let in, after the system had no descriptor to give.
+    resting: Option<Instant>,
+}
+
+/// Somebody who connected and has not greeted.
+#[derive(Debug)]
+struct Guest {
+    control: Control,
+    until: Instant,
+}
+
+/// Somebody who greeted, and waits for an answer.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    /// What it said.
+    pub greeting: Greeting,
+    /// Its descriptors, unchecked.
+    pub handles: Handles<OwnedFd>,
+    control: Control,
+}
+
+/// Why a door does not open.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub(crate) enum DoorError {
+    /// No socket can be called so.
+    #[error(transparent)]
+    Name(#[from] NameTooLong),
+    /// Another socket has the name: most likely a nic of this user.
+    #[error("a nic named {host:?} is open already (`grep egret/ /proc/net/unix` shows the names)")]
+    Taken {
+        /// The name.
+        host: String,
+    },
+    /// The operating system would not.
+    #[error("no door for the nic: {0}")]
+    System(#[from] Errno),
+}
+
+/// Somebody was not let in. For the log; the door stays open.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("process {pid} was turned away: {why}")]
+pub(crate) struct TurnedAway {
+    /// The process; zero if it is not known.
+    pub pid: i32,
+    /// Why.
+    pub why: Turned,
+}
+
+/// Why somebody was not let in.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub(crate) enum Turned {
+    /// Another user's process.
+    #[error("{0}")]
+    OtherUser(#[from] OtherUser),
+    /// As many as are waited for have not greeted yet.
+    #[error("{CROWD_MAX} others have not greeted yet")]
+    Crowded,
+    /// It said nothing in time.
+    #[error("it did not greet in time")]
+    Silent,
+    /// It left before it said anything.
+    #[error("it left without a greeting")]
+    Left,
+    /// What it said was not a greeting.
+    #[error("{0}")]
+    Hello(#[from] HelloError),
+    /// The operating system would not.
+    #[error("{0}; too many open files are a matter of `ulimit -n`")]
+    System(#[from] Errno),
+}
+
+/// How many may be connected without having greeted.
+pub(crate) const CROWD_MAX: usize = 64;
+
+impl Door {
+    /// Takes the name `host`, for this user.
+    ///
+    /// # Errors
+    ///
+    /// If the name is taken or too long.
+    pub(crate) fn open(host: &str) -> Result<Self, DoorError> {
+        let address = address(host)?;
+        let listener = seqpacket()?;
+        bind(&listener, &address).map_err(|errno| match errno {
+            Errno::ADDRINUSE => DoorError::Taken { host: host.to_owned() },
+            errno => DoorError::System(errno),
+        })?;
+        listen(&listener, BACKLOG)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        watch(&epoll, &listener, LISTENER)?;
+        Ok(Self { listener, epoll, greeting: BTreeMap::new(), next: LISTENER + 1, resting: None })
+    }
+
+    /// Readable when [`poll_visitor`](Self::poll_visitor) has something to tell.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// When to call [`poll_visitor`](Self::poll_visitor) even if nothing is readable.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.greeting.values().map(|guest| guest.until).chain(self.resting).min()
+    }
+
+    /// The next visitor, who finished greeting, if there is one. Call it until
+    /// there is none. Whoever connects now must have greeted by `until`.
+    ///
+    /// # Errors
+    ///
+    /// If somebody was turned away. The door goes on.
+    pub(crate) fn poll_visitor(
+        &mut self,
+        now: Instant,
+        until: Instant,
+    ) -> Result<Option<Visitor>, TurnedAway> {
+        self.rested(now);
+        self.dismiss_silent(now)?;
+        // Each round ends the call or fills a place among those who greet.
+        while let Some(ready) = self.ready() {
+            if ready == LISTENER {
+                self.let_in(now, until)?;
+            } else if let Some(guest) = self.greeting.remove(&ready) {
+                return self.hear(guest.control).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Who has something to say.
+    fn ready(&self) -> Option<u64> {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(LISTENER),
+        }];
+        let found = retry_on_intr(|| {
+            epoll::wait(&self.epoll, events.as_mut_slice(), Some(&Timespec::default()))
+        });
+        found.is_ok_and(|count| count == 1).then(|| events[0].data.u64())
+    }
+
+    /// Lets one more in, if the kernel lets us, it is of this user and there is room.
+    fn let_in(&mut self, now: Instant, until: Instant) -> Result<(), TurnedAway> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd = match accept_with(&self.listener, flags) {
+            Ok(fd) => fd,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
+            Err(errno) => {
+                self.rest(now);
+                return Err(TurnedAway { pid: 0, why: errno.into() });
+            }
+        };
+        let socket = Socket::new(fd);
+        let peer = Peer::of(&socket).map_err(|errno| TurnedAway { pid: 0, why: errno.into() })?;
+        let pid = peer.pid;
+        let strange = peer.check_user();
+        let control = Control::new(socket, peer);
+        if let Err(why) = strange {
+            refuse(&control, &Refusal::OtherUser { uid: own_user() });
+            return Err(TurnedAway { pid, why: why.into() });
+        }
+        if self.greeting.len() >= CROWD_MAX {
+            refuse(&control, &Refusal::Crowded);
+            return Err(TurnedAway { pid, why: Turned::Crowded });
+        }
+        let number = self.next;
+        watch(&self.epoll, &control.fd(), number)
+            .map_err(|errno| TurnedAway { pid, why: errno.into() })?;
+        self.next += 1;
+        self.greeting.insert(number, Guest { control, until });
+        Ok(())
+    }
+
+    /// Reads a greeting.
+    fn hear(&self, control: Control) -> Result<Visitor, TurnedAway> {
+        let pid = control.peer().pid;
+        let away = |why| Err(TurnedAway { pid, why });
+        // The visitor keeps its socket; a door has nothing more to watch for there.
+        if let Err(errno) = epoll::delete(&self.epoll, control.fd()) {
+            return away(errno.into());
+        }
+        let packet = match control.receive() {
+            Ok(Received::Packet(packet)) => packet,
+            // It was readable: whoever says nothing then has nothing to say.
+            Ok(Received::Gone | Received::Nothing) => return away(Turned::Left),
+            Err(errno) => return away(errno.into()),
+        };
+        match Greeting::decode(packet) {
+            Ok((greeting, handles)) => Ok(Visitor { greeting, handles, control }),
+            Err(why) => {
+                refuse(&control, &Refusal::Hello(why.clone()));
+                away(why.into())
+            }
+        }
+    }
+
+    /// Sends one away whose time is up, if there is one.
+    fn dismiss_silent(&mut self, now: Instant) -> Result<(), TurnedAway> {
+        let late = self.greeting.iter().find(|(_, guest)| guest.until <= now);
+        let Some(number) = late.map(|(number, _)| *number) else { return Ok(()) };
+        let guest = self.greeting.remove(&number).expect("just found");
+        Err(TurnedAway { pid: guest.control.peer().pid, why: Turned::Silent })
+    }
+
+    /// Lets nobody in for a moment: without descriptors the listener would stay
+    /// readable and keep its nic busy with nothing.
+    fn rest(&mut self, now: Instant) {
+        self.resting = now.checked_add(REST);
+        _ = epoll::delete(&self.epoll, &self.listener);
+    }
+
+    fn rested(&mut self, now: Instant) {
+        if self.resting.is_some_and(|until| until <= now) {
+            let watched = watch(&self.epoll, &self.listener, LISTENER);
+            self.resting = if watched.is_ok() { None } else { now.checked_add(REST) };
+        }
+    }
+}
+
+impl Visitor {
+    /// Makes the connection.
+    ///
+    /// # Errors
+    ///
+    /// If the visitor is gone.
+    pub(crate) fn accept(
+        self,
+        terms: &Terms,
+        handles: Handles<BorrowedFd<'_>>,
+    ) -> Result<(Control, Handles<OwnedFd>), ControlError> {
+        let pid = self.control.peer().pid;
+        match self.control.send_bytes(&Answer::accept(terms), &handles.borrowed())? {
+            Sent::Sent => Ok((self.control, self.handles)),
+            // The first packet always fits; only descriptors under way can be too many.
+            Sent::Full => Err(ControlError::System { pid, errno: Errno::TOOMANYREFS }),
+        }
+    }
+
+    /// Says why not. Nothing is waited for.
+    pub(crate) fn refuse(self, refusal: &Refusal) {
+        refuse(&self.control, refusal);
+    }
+
+    /// Whether it left meanwhile.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.control.is_gone()
+    }
+
+    /// Who it is.
+    #[cfg(test)]
+    pub(crate) const fn peer(&self) -> &Peer {
+        self.control.peer()
+    }
+}
+
+/// Best effort: whoever does not get it sees the connection end.
+fn refuse(control: &Control, refusal: &Refusal) {
+    _ = control.send_bytes(&Answer::refuse(refusal), &[]);
+}
+
+fn watch(epoll: &OwnedFd, fd: &impl AsFd, number: u64) -> Result<(), Errno> {
+    epoll::add(epoll, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN)
+}
+
+/// Connections that the kernel keeps for a door that is not looking.
+const BACKLOG: i32 = 128;
+const REST: Duration = Duration::from_millis(10);
+/// The listener's number; visitors have higher ones.
+const LISTENER: u64 = 0;

@@ -1,0 +1,177 @@
+//! The first packet of a connection, and what it carries: who asks for what,
+//! and the descriptors of the memory to meet in.
+//!
+//! The bytes stand in `docs/shm-wire.md`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::bytes::{FLAGS, MISSING, Malformed, PACKET_TOO_LONG, ROLES, Reader, push_text};
+use super::fault::{Fault, planted};
+use super::socket::Packet;
+use crate::vi::{Hello, HelloError, PROTOCOL_VERSION};
+
+/// What a connecting side says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    /// The service, tag and level it asks for.
+    pub hello: Hello,
+    /// The name of its own nic, at most 255 bytes.
+    pub host: String,
+    /// How it wants to share memory.
+    pub terms: Terms,
+}
+
+/// How one end wants to share memory. The sizes are what it says of its
+/// descriptors; whoever maps one asks the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// How far the ends trust each other.
+    pub trust: Trust,
+    /// Descriptors that may be outstanding on each of its queues.
+    pub depth: u32,
+    /// Size of its control region.
+    pub control_bytes: u64,
+    /// Size of its bell page.
+    pub bell_bytes: u64,
+}
+
+/// How far two processes trust each other with their memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Trust {
+    /// Each region has one writer.
+    Isolated = 0,
+    /// Regions are mutually writable.
+    Cooperating = 1,
+}
+
+/// The descriptors that go with a greeting and with its acceptance: borrowed
+/// to be sent, owned when received.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Handles<F> {
+    /// The control region of this connection.
+    pub control: F,
+    /// The page that says whether the sender's nic sleeps.
+    pub bell_page: F,
+    /// The handle of the cord that wakes it.
+    pub bell: F,
+}
+
+impl Greeting {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.hello.encode();
+        self.terms.push(&mut bytes);
+        push_text(&mut bytes, &self.host);
+        bytes
+    }
+
+    /// Reads what anybody may have sent.
+    pub(super) fn decode(mut packet: Packet) -> Result<(Self, Handles<OwnedFd>), HelloError> {
+        let bytes = std::mem::take(&mut packet.bytes);
+        let (hello, rest) = split_hello(&bytes);
+        let hello = decode_hello(hello)?;
+        if packet.cut_off {
+            return Err(HelloError::Malformed(PACKET_TOO_LONG));
+        }
+        let mut reader = Reader::new(rest);
+        let (terms, handles) = Terms::read(&mut reader, &mut packet)?;
+        let host = reader.text()?.to_owned();
+        reader.end()?;
+        Ok((Self { hello, host, terms }, handles))
+    }
+}
+
+/// The bytes of the hello, which tell their number, and what follows them.
+fn split_hello(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let service_len = bytes.get(HELLO_SERVICE_LEN).copied().unwrap_or_default();
+    bytes.split_at_checked(HELLO_FIXED + usize::from(service_len)).unwrap_or((bytes, &[]))
+}
+
+fn decode_hello(bytes: &[u8]) -> Result<Hello, HelloError> {
+    if planted(Fault::VersionIgnored) && bytes.len() >= HELLO_FIXED {
+        let mut bytes = bytes.to_vec();
+        bytes[6..8].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+        return Hello::decode(&bytes);
+    }
+    Hello::decode(bytes)
+}
+
+impl Terms {
+    pub(super) fn push(&self, bytes: &mut Vec<u8>) {
+        bytes.push(self.trust as u8);
+        bytes.push(u8::try_from(Role::ALL.len()).expect("three"));
+        bytes.extend([0; 2]);
+        bytes.extend(self.depth.to_le_bytes());
+        bytes.extend(self.control_bytes.to_le_bytes());
+        bytes.extend(self.bell_bytes.to_le_bytes());
+        bytes.extend(Role::ALL.map(|role| role as u8));
+    }
+
+    pub(super) fn read(
+        reader: &mut Reader<'_>,
+        packet: &mut Packet,
+    ) -> Result<(Self, Handles<OwnedFd>), Malformed> {
+        let trust = match reader.u8()? {
+            0 => Trust::Isolated,
+            1 => Trust::Cooperating,
+            _ => return Err(Malformed(FLAGS)),
+        };
+        let declared = usize::from(reader.u8()?);
+        if reader.u16()? != 0 {
+            return Err(Malformed(FLAGS));
+        }
+        let depth = reader.u32()?;
+        let (control_bytes, bell_bytes) = (reader.u64()?, reader.u64()?);
+        let roles = reader.bytes(declared)?;
+        let fds = packet.take_fds(declared).ok_or(Malformed(MISSING))?;
+        let handles = Handles::by_role(roles, fds)?;
+        Ok((Self { trust, depth, control_bytes, bell_bytes }, handles))
+    }
+}
+
+/// What a descriptor is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum Role {
+    Control = 1,
+    BellPage = 2,
+    Bell = 3,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::Control, Self::BellPage, Self::Bell];
+}
+
+impl<F: AsFd> Handles<F> {
+    /// In the order of [`Role::ALL`].
+    pub(super) fn borrowed(&self) -> [BorrowedFd<'_>; 3] {
+        [self.control.as_fd(), self.bell_page.as_fd(), self.bell.as_fd()]
+    }
+}
+
+impl Handles<OwnedFd> {
+    fn by_role(roles: &[u8], fds: Vec<OwnedFd>) -> Result<Self, Malformed> {
+        let mut slots = [None, None, None];
+        for (role, fd) in roles.iter().zip(fds) {
+            let place = Role::ALL.iter().position(|known| *known as u8 == *role);
+            let slot = place.map(|place| &mut slots[place]).ok_or(Malformed(ROLES))?;
+            if slot.replace(fd).is_some() {
+                return Err(Malformed(ROLES));
+            }
+        }
+        let [Some(control), Some(bell_page), Some(bell)] = slots else {
+            return Err(Malformed(ROLES));
+        };
+        Ok(Self { control, bell_page, bell })
+    }
+}
+
+impl From<Malformed> for HelloError {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self::Malformed(what)
+    }
+}
+
+/// Bytes of a hello before its service name, and the one that tells its length.
+const HELLO_FIXED: usize = 18;
+const HELLO_SERVICE_LEN: usize = 9;

@@ -1,0 +1,156 @@
+//! The connecting side of a rendezvous.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use thiserror::Error;
+
+use super::answer::{Answer, Refusal};
+use super::control::{Control, ControlError};
+use super::greeting::{Greeting, Handles, Terms};
+use super::name::{NameTooLong, address};
+use super::peer::{OtherUser, Peer};
+use super::socket::{Received, Sent, Socket};
+use crate::vi::HelloError;
+
+/// A greeting that was sent and is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Knock(Control);
+
+/// What came of knocking.
+#[derive(Debug)]
+pub(crate) enum Started {
+    /// The greeting is under way.
+    Knocking(Knock),
+    /// This user has no nic of that name, now.
+    Nobody,
+    /// So many knock there that one more must wait and try again.
+    Busy,
+}
+
+/// Whether a greeting is answered.
+#[derive(Debug)]
+pub(crate) enum Answered {
+    /// Not yet.
+    NotYet(Knock),
+    /// With a connection.
+    Accepted(Accepted),
+}
+
+/// A connection, from the connecting side.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    /// What the other end says of its side.
+    pub terms: Terms,
+    /// Its descriptors, unchecked.
+    pub handles: Handles<OwnedFd>,
+    /// The socket, to be kept.
+    pub control: Control,
+}
+
+/// Why knocking failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub(crate) enum KnockError {
+    /// No socket can be called so.
+    #[error(transparent)]
+    Name(#[from] NameTooLong),
+    /// Someone else took the name.
+    #[error("the host's name is taken by another user: {0}")]
+    OtherUser(#[from] OtherUser),
+    /// The other side says no.
+    #[error("refused: {0}")]
+    Refused(Refusal),
+    /// The answer was not understood.
+    #[error("the answer was not understood: {0}")]
+    Hello(#[from] HelloError),
+    /// The other side left without an answer. The next to have its name may
+    /// have one.
+    #[error("process {pid} left without an answer")]
+    Gone {
+        /// The process.
+        pid: i32,
+    },
+    /// The operating system would not.
+    #[error("no socket to knock with: {0}")]
+    System(#[from] Errno),
+}
+
+impl Knock {
+    /// Knocks at the door of this user's nic `host`.
+    ///
+    /// # Errors
+    ///
+    /// If the door is another user's, or the system has no socket to give.
+    pub(crate) fn start(
+        host: &str,
+        greeting: &Greeting,
+        handles: Handles<BorrowedFd<'_>>,
+    ) -> Result<Started, KnockError> {
+        Self::start_at(&address(host)?, &greeting.encode(), &handles.borrowed())
+    }
+
+    pub(super) fn start_at(
+        address: &SocketAddrUnix,
+        greeting: &[u8],
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Started, KnockError> {
+        let fd = seqpacket()?;
+        match connect(&fd, address) {
+            Ok(()) => {}
+            Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(Started::Nobody),
+            Err(Errno::AGAIN) => return Ok(Started::Busy),
+            Err(errno) => return Err(errno.into()),
+        }
+        let socket = Socket::new(fd);
+        let peer = Peer::of(&socket)?;
+        peer.check_user()?;
+        let knock = Self(Control::new(socket, peer));
+        match knock.0.send_bytes(greeting, fds) {
+            // Gone already, maybe with an answer: it is polled for as ever.
+            Ok(Sent::Sent) | Err(ControlError::PeerGone { .. }) => Ok(Started::Knocking(knock)),
+            Ok(Sent::Full) => Ok(Started::Busy),
+            Err(ControlError::System { errno, .. }) => Err(errno.into()),
+            Err(ControlError::Protocol { .. }) => unreachable!("nothing was received"),
+        }
+    }
+
+    /// The answer, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// If it is a refusal, or none will come.
+    pub(crate) fn poll(self) -> Result<Answered, KnockError> {
+        let packet = match self.0.receive()? {
+            Received::Nothing => return Ok(Answered::NotYet(self)),
+            Received::Gone => return Err(KnockError::Gone { pid: self.0.peer().pid }),
+            Received::Packet(packet) => packet,
+        };
+        match Answer::decode(packet)? {
+            Answer::Refuse(refusal) => Err(KnockError::Refused(refusal)),
+            Answer::Accept(terms, handles) => {
+                Ok(Answered::Accepted(Accepted { terms, handles, control: self.0 }))
+            }
+        }
+    }
+
+    /// Readable when [`poll`](Self::poll) has something to tell.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.fd()
+    }
+}
+
+/// A socket that never blocks and does not outlive an `exec`.
+pub(super) fn seqpacket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+#[cfg(test)]
+impl Knock {
+    /// One whose greeting was sent by other means.
+    pub(super) const fn adopt(control: Control) -> Self {
+        Self(control)
+    }
+}

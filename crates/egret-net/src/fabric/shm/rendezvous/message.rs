@@ -1,0 +1,91 @@
+//! What the ends of a connection tell each other beside its rings.
+//!
+//! The bytes stand in `docs/shm-wire.md`.
+
+use std::borrow::Cow;
+use std::os::fd::OwnedFd;
+
+use super::bytes::{MISSING, Malformed, PACKET_TOO_LONG, Reader, UNKNOWN_PACKET, push_text};
+use super::farewell::Farewell;
+use super::socket::Packet;
+use crate::buf::Kind;
+
+/// A message of a connection that was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// The descriptor beside it is the sender's region of this number. Sent
+    /// before anything in the rings refers to it.
+    Region {
+        /// Counted by the sender.
+        number: u32,
+    },
+    /// What elements of this fingerprint are called, for the errors of the
+    /// receiver. Names are cut to 255 bytes.
+    Kind(Kind),
+    /// The sender takes part in the connection no more.
+    Goodbye(Farewell),
+}
+
+impl Message {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![self.number(), self.descriptors()];
+        match self {
+            Self::Region { number } => bytes.extend(number.to_le_bytes()),
+            Self::Kind(kind) => push_kind(&mut bytes, kind),
+            Self::Goodbye(farewell) => farewell.push(&mut bytes),
+        }
+        bytes
+    }
+
+    /// Reads what a peer sent, and takes the descriptors that belong to it.
+    pub(super) fn decode(mut packet: Packet) -> Result<(Self, Vec<OwnedFd>), Malformed> {
+        if packet.cut_off {
+            return Err(Malformed(PACKET_TOO_LONG));
+        }
+        let bytes = std::mem::take(&mut packet.bytes);
+        let mut reader = Reader::new(&bytes);
+        let (number, declared) = (reader.u8()?, reader.u8()?);
+        let message = match number {
+            REGION => Self::Region { number: reader.u32()? },
+            KIND => Self::Kind(read_kind(&mut reader)?),
+            GOODBYE => Self::Goodbye(Farewell::read(&mut reader)?),
+            _ => return Err(Malformed(UNKNOWN_PACKET)),
+        };
+        reader.end()?;
+        if declared != message.descriptors() {
+            return Err(Malformed(MISSING));
+        }
+        let fds = packet.take_fds(declared.into()).ok_or(Malformed(MISSING))?;
+        Ok((message, fds))
+    }
+
+    const fn number(&self) -> u8 {
+        match self {
+            Self::Region { .. } => REGION,
+            Self::Kind(_) => KIND,
+            Self::Goodbye(_) => GOODBYE,
+        }
+    }
+
+    /// How many descriptors go beside it.
+    pub(super) const fn descriptors(&self) -> u8 {
+        match self {
+            Self::Region { .. } => 1,
+            Self::Kind(_) | Self::Goodbye(_) => 0,
+        }
+    }
+}
+
+pub(super) fn push_kind(bytes: &mut Vec<u8>, kind: &Kind) {
+    bytes.extend(kind.fingerprint.to_le_bytes());
+    push_text(bytes, &kind.name);
+}
+
+pub(super) fn read_kind(reader: &mut Reader<'_>) -> Result<Kind, Malformed> {
+    let fingerprint = reader.u64()?;
+    Ok(Kind { fingerprint, name: Cow::Owned(reader.text()?.to_owned()) })
+}
+
+const REGION: u8 = 1;
+const KIND: u8 = 2;
+const GOODBYE: u8 = 3;

@@ -1,0 +1,61 @@
+//! How two processes of one machine meet: they find each other by name, prove
+//! who they are, exchange descriptors, and learn of each other's death.
+//!
+//! A nic opens a [`Door`], a socket whose name is its user and its host. A
+//! connecting nic [knocks](Knock): it sends a [`Greeting`] with the descriptors
+//! of the memory to meet in. The door makes a [`Visitor`] of it, to be accepted
+//! with descriptors of its own, or refused. From then on both have a
+//! [`Control`], the same socket, kept for the life of the connection: regions
+//! and names travel over it, a farewell if there is time for one, and if there
+//! is none the kernel closes it, which the other end sees at once.
+//!
+//! ```text
+//!   connecting nic                                     listening nic
+//!   Knock::start ── Greeting, control, bell page, bell ──▶ Door::poll_visitor
+//!   Knock::poll  ◀── Accept, control, bell page, bell ──── Visitor::accept
+//!                ◀── Refuse, why ───────────────────────── Visitor::refuse
+//!   Control      ◀── Region + memfd · Kind · Goodbye ────▶ Control
+//! ```
+//!
+//! What always holds here:
+//!
+//! * Nothing blocks, and nothing raises a signal.
+//! * Both ends belong to one user, as the kernel says. The names have no
+//!   permissions, so anyone can take one; nobody is talked to because of it.
+//! * Whatever arrives costs at most a packet of memory, and every descriptor in
+//!   it is used or closed. At most [`CROWD_MAX`](door::CROWD_MAX) visitors are waited for, each
+//!   until a moment that the caller names.
+//! * Nothing stays in a file system; a name is gone with its process.
+
+mod answer;
+mod bytes;
+mod control;
+mod door;
+mod farewell;
+mod fault;
+mod greeting;
+mod knock;
+mod message;
+mod name;
+mod peer;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::{
+    answer::Refusal,
+    bytes::Malformed,
+    control::{Control, ControlError},
+    door::{Door, DoorError, Visitor},
+    farewell::Farewell,
+    greeting::{Greeting, Handles, Terms, Trust},
+    knock::{Accepted, Answered, Knock, KnockError, Started},
+    message::Message,
+    socket::Sent,
+};
+#[cfg(test)]
+use self::{
+    door::{CROWD_MAX, Turned, TurnedAway},
+    name::NameTooLong,
+    peer::{OtherUser, Peer},
+};

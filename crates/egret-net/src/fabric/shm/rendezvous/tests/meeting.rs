@@ -1,0 +1,218 @@
+//! Both sides of a rendezvous in one process, step by step.
+
+use super::*;
+use crate::buf::{Kind, Plain};
+use crate::rt;
+use crate::vi::{ConnectError, HelloError, ViError};
+
+#[test]
+fn a_knock_is_accepted_and_both_have_the_others_memory() {
+    let host = unique("accepted");
+    let mut door = Door::open(&host).unwrap();
+    assert!(door.poll_visitor(at(0), at(1)).unwrap().is_none());
+    let (near, far) = (handles("near"), handles("far"));
+    let knocking = knock(&host, &near);
+    let Answered::NotYet(knocking) = knocking.poll().unwrap() else { panic!("too early") };
+    assert!(becomes(&door.fd(), PollFlags::IN, LONG));
+    let visitor = door.poll_visitor(at(0), at(1)).unwrap().unwrap();
+    assert_eq!(visitor.greeting, greeting("caller"));
+    assert_eq!(visitor.peer().pid.unsigned_abs(), std::process::id());
+    assert!(visitor.peer().pidfd().is_some() && !visitor.is_gone());
+    assert_eq!(text_of(&visitor.handles.control), "near");
+
+    let answer = Terms { trust: Trust::Cooperating, ..terms() };
+    let (control, theirs) = visitor.accept(&answer, lend(&far)).unwrap();
+    assert_eq!(text_of(&theirs.bell_page), "near");
+    assert!(becomes(&knocking.fd(), PollFlags::IN, LONG));
+    let Answered::Accepted(accepted) = knocking.poll().unwrap() else { panic!("not accepted") };
+    assert_eq!((accepted.terms, text_of(&accepted.handles.control)), (answer, "far".into()));
+    rustix::io::write(&accepted.handles.bell, &1_u64.to_ne_bytes()).unwrap();
+    assert!(becomes(&far.bell, PollFlags::IN, LONG), "the bell rings");
+    assert!(accepted.control.poll().unwrap().is_none());
+    drop(control);
+    assert!(matches!(accepted.control.poll(), Err(ControlError::PeerGone { .. })));
+}
+
+#[test]
+fn a_name_is_taken_once_and_free_again() {
+    let host = unique("taken");
+    let Started::Nobody = Knock::start(&host, &greeting("caller"), lend(&handles(""))).unwrap()
+    else {
+        panic!("nobody is there")
+    };
+    let door = Door::open(&host).unwrap();
+    let error = Door::open(&host).unwrap_err();
+    assert_eq!(error, DoorError::Taken { host: host.clone() });
+    assert!(error.to_string().contains("is open already"), "{error}");
+    drop(door);
+    Door::open(&host).unwrap();
+    let long = "h".repeat(120);
+    assert!(matches!(Door::open(&long), Err(DoorError::Name(NameTooLong { .. }))));
+    let knocked = Knock::start(&long, &greeting("caller"), lend(&handles("")));
+    assert!(matches!(knocked, Err(KnockError::Name(NameTooLong { .. }))));
+}
+
+#[test]
+fn a_refusal_says_why_and_who_may_try_again() {
+    let host = unique("refused");
+    let mut door = Door::open(&host).unwrap();
+    let version = HelloError::Version { theirs: 1, ours: 2 };
+    let swapped = HelloError::Version { theirs: 2, ours: 1 };
+    let (ours, theirs) = (Reliability::Delivery, Reliability::Reception);
+    let cases = [
+        (Refusal::NotListening, Refusal::NotListening, None),
+        (Refusal::Crowded, Refusal::Crowded, None),
+        (
+            Refusal::Reliability(theirs),
+            Refusal::Reliability(theirs),
+            Some(ConnectError::ReliabilityMismatch { ours, theirs }),
+        ),
+        (
+            Refusal::Hello(version),
+            Refusal::Hello(swapped.clone()),
+            Some(ConnectError::Hello(swapped)),
+        ),
+        (
+            Refusal::OtherUser { uid: 5 },
+            Refusal::OtherUser { uid: 5 },
+            Some(ConnectError::OtherUser { ours: 6, theirs: 5 }),
+        ),
+    ];
+    for (said, heard, error) in cases {
+        let knocking = knock(&host, &handles(""));
+        door.poll_visitor(at(0), at(1)).unwrap().unwrap().refuse(&said);
+        let Err(KnockError::Refused(refusal)) = knocking.poll() else { panic!("{said:?}") };
+        assert_eq!(refusal, heard);
+        assert_eq!(refusal.into_error(ours, 6), error);
+    }
+}
+
+#[test]
+fn a_door_that_closes_is_left() {
+    let host = unique("closes");
+    let mut door = Door::open(&host).unwrap();
+    let waits_outside = knock(&host, &handles(""));
+    let waits_inside = knock(&host, &handles(""));
+    let visitor = door.poll_visitor(at(0), at(1)).unwrap().unwrap();
+    drop(door);
+    drop(visitor);
+    for knocking in [waits_outside, waits_inside] {
+        assert!(matches!(knocking.poll(), Err(KnockError::Gone { .. })));
+    }
+}
+
+#[test]
+fn messages_arrive_in_order_with_their_regions() {
+    let (near, far) = pair();
+    let region = handles("a region");
+    let kind = Message::Kind(f64::kind());
+    assert_eq!(
+        near.send(&Message::Region { number: 3 }, &[region.control.as_fd()]),
+        Ok(Sent::Sent)
+    );
+    assert_eq!(near.send(&kind, &[]), Ok(Sent::Sent));
+    assert!(becomes(&far.fd(), PollFlags::IN, LONG));
+    let (message, fds) = far.poll().unwrap().unwrap();
+    assert_eq!((message, fds.len()), (Message::Region { number: 3 }, 1));
+    assert_eq!(text_of(&fds[0]), "a region");
+    let flags = rustix::io::fcntl_getfd(&fds[0]).unwrap();
+    assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    let (Message::Kind(Kind { name, .. }), _) = far.poll().unwrap().unwrap() else {
+        panic!("not a kind")
+    };
+    assert_eq!(name, "f64");
+    assert!(far.poll().unwrap().is_none());
+}
+
+#[test]
+fn a_full_socket_is_an_outcome() {
+    let (near, far) = pair();
+    let message = Message::Kind(f64::kind());
+    let mut sent = 0_u32;
+    while near.send(&message, &[]).unwrap() == Sent::Sent {
+        sent += 1;
+        assert!(sent < 100_000, "a bound that the kernel keeps");
+    }
+    assert!(sent > 8, "{sent}");
+    for _ in 0..sent {
+        assert_eq!(far.poll().unwrap().unwrap().0, message);
+    }
+    assert_eq!(near.send(&message, &[]), Ok(Sent::Sent));
+}
+
+/// One end that left in this order: it was told something, said `why` and went
+/// without having read what it was told.
+fn left_with(why: &ViError) -> Control {
+    let (near, far) = pair();
+    assert_eq!(near.send(&Message::Kind(f64::kind()), &[]), Ok(Sent::Sent));
+    let goodbye = Message::Goodbye(Farewell::of(why.clone()));
+    assert_eq!(far.send(&goodbye, &[]), Ok(Sent::Sent));
+    near
+}
+
+/// Whoever leaves without reading everything has still said what it said.
+pub(super) fn last_words_are_heard() {
+    let why = ViError::TooLong { sent: 9, posted: 8 };
+    let near = left_with(&why);
+    assert!(near.is_gone());
+    let (Message::Goodbye(farewell), _) = near.poll().unwrap().expect("its last words") else {
+        panic!("not a farewell")
+    };
+    assert_eq!(farewell.into_error(), why);
+    assert!(matches!(near.poll(), Err(ControlError::PeerGone { .. })));
+}
+
+#[test]
+fn last_words_are_heard_after_a_reset() {
+    last_words_are_heard();
+}
+
+#[test]
+fn a_send_to_nobody_leaves_the_last_words() {
+    let near = left_with(&ViError::Closed);
+    for _ in 0..2 {
+        let gone = near.send(&Message::Region { number: 0 }, &[near.fd()]).unwrap_err();
+        assert!(matches!(gone, ControlError::PeerGone { .. }), "{gone}");
+    }
+    let heard = near.poll().unwrap().map(|(message, _)| message);
+    assert_eq!(heard, Some(Message::Goodbye(Farewell::Closed)));
+}
+
+/// The end of a connection is seen, and is not silence.
+pub(super) fn the_end_is_seen() {
+    let (near, far) = pair();
+    assert!(near.poll().unwrap().is_none());
+    drop(far);
+    for _ in 0..2 {
+        assert!(matches!(near.poll(), Err(ControlError::PeerGone { .. })));
+    }
+}
+
+#[test]
+fn the_end_of_a_connection_is_seen() {
+    the_end_is_seen();
+}
+
+/// Whatever the two trust each other with.
+pub(super) fn a_stranger_is_refused() {
+    let error = Peer::stranger().check_user().unwrap_err();
+    assert_eq!(error.theirs, error.ours + 1);
+    let said = error.to_string();
+    assert!(said.contains("only processes of one user"), "{said}");
+}
+
+#[test]
+fn a_process_of_another_user_is_a_stranger() {
+    a_stranger_is_refused();
+    let (near, _far) = pair();
+    assert_eq!(near.peer().check_user(), Ok(()));
+}
+
+#[test]
+fn a_door_needs_no_clock_but_the_callers() {
+    let host = unique("clock");
+    let mut door = Door::open(&host).unwrap();
+    let now = rt::now();
+    assert!(door.poll_visitor(now, now).unwrap().is_none());
+    assert_eq!(door.next_deadline(), None);
+}

@@ -1,0 +1,21 @@
+//! A check that cannot fail is no check: each fault planted in the rendezvous
+//! is found by the one named here.
+
+use super::super::fault::{Fault, caught};
+use super::{meeting, wire};
+
+#[test]
+fn planted_faults_are_found() {
+    let faults: [(Fault, fn()); 6] = [
+        (Fault::UserUnchecked, meeting::a_stranger_is_refused),
+        (Fault::SurplusLeaked, wire::surplus_descriptors_are_closed),
+        (Fault::TruncatedAccepted, wire::a_greeting_is_whole),
+        (Fault::VersionIgnored, wire::another_version_is_refused),
+        (Fault::EndIsSilence, meeting::the_end_is_seen),
+        (Fault::ResetIsEnd, meeting::last_words_are_heard),
+    ];
+    for (fault, scene) in faults {
+        assert!(caught(fault, scene), "{fault:?} was not found");
+        scene();
+    }
+}

@@ -1,0 +1,74 @@
+//! Shared memory and cords of the model checker.
+
+use loom::sync::atomic::AtomicU64;
+use loom::sync::{Condvar, Mutex};
+
+use crate::atomics::checker::LoomAtomics;
+use crate::fabric::shm::bell::Pull;
+use crate::fabric::shm::cord::CordError;
+use crate::fabric::shm::memory::{LINE_WORDS, Line, Peek, Readable, Writable};
+
+/// Some lines. Leaked, as all the checker's things here: it cannot end a run in
+/// which all threads wait for ever if things are dropped on the way out.
+pub(super) type Memory = &'static [Line<AtomicU64>];
+
+pub(super) fn memory(lines: usize) -> Memory {
+    let line = || std::array::from_fn::<_, LINE_WORDS, _>(|_| AtomicU64::new(0));
+    Box::leak((0..lines).map(|_| line()).collect())
+}
+
+impl Writable for Memory {
+    type Atomics = LoomAtomics;
+
+    fn lines(&self) -> &[Line<AtomicU64>] {
+        self
+    }
+}
+
+impl Readable for Memory {
+    type Atomics = LoomAtomics;
+    type Word = AtomicU64;
+
+    fn lines(&self) -> &[Line<AtomicU64>] {
+        self
+    }
+}
+
+impl Peek for AtomicU64 {
+    fn peek(&self) -> u64 {
+        self.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// A cord without a kernel: pulled or not.
+#[derive(Debug)]
+pub(super) struct Cord {
+    pulled: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Cord {
+    pub(super) fn new() -> &'static Self {
+        Box::leak(Box::new(Self { pulled: Mutex::new(false), changed: Condvar::new() }))
+    }
+
+    /// As a level-triggered wait: it takes nothing away.
+    pub(super) fn sleep(&self) {
+        let mut pulled = self.pulled.lock().unwrap();
+        while !*pulled {
+            pulled = self.changed.wait(pulled).unwrap();
+        }
+    }
+
+    pub(super) fn drain(&self) {
+        *self.pulled.lock().unwrap() = false;
+    }
+}
+
+impl Pull for &'static Cord {
+    fn pull(&self) -> Result<(), CordError> {
+        *self.pulled.lock().unwrap() = true;
+        self.changed.notify_one();
+        Ok(())
+    }
+}

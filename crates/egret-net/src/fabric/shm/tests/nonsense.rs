@@ -1,0 +1,79 @@
+//! A peer that puts anything at all into its ring.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::super::bell::{Habit, Sleeper};
+use super::super::cord::Cord;
+use super::super::knocking::terms;
+use super::super::layout::{BELL, BELL_BYTES, BYTES, RING, SLOTS};
+use super::super::rendezvous::{Answered, Greeting, Handles, Knock, Started};
+use super::super::ring::Producer;
+use super::*;
+use crate::buf::Pool;
+use crate::fabric::Fabric;
+use crate::fabric::shm::ShmFabric;
+use crate::rt::{self, Deadline};
+use crate::vi::{Access, Descriptor, Hello, Nic, Reliability, Vi, ViOptions};
+
+/// A connection of `nic` whose other end is only memory and a socket.
+fn connected(nic: &Nic, reliability: Reliability) -> (Vi, Producer, Answered) {
+    let listener = nic.listen("open", 0, &ViOptions::of(reliability)).unwrap();
+    let (own, page) = (Own::new(BYTES).unwrap(), Own::new(BELL_BYTES).unwrap());
+    drop(Sleeper::new(page.clone(), BELL, Habit::Spins));
+    let (_cord, handle) = Cord::pair().unwrap();
+    let hello = Hello { reliability, service: "open".to_owned(), tag: 0 };
+    let greeting = Greeting { hello, host: "liar".to_owned(), terms: terms(8) };
+    let handles = Handles { control: own.fd(), bell_page: page.fd(), bell: handle.as_fd() };
+    let Started::Knocking(knock) = Knock::start(nic.host(), &greeting, handles).unwrap() else {
+        panic!("the nic is open")
+    };
+    let vi = listener.wait_accept(Deadline::In(Duration::from_secs(10))).unwrap();
+    (vi, Producer::new(own, RING, SLOTS), knock.poll().unwrap())
+}
+
+fn words() -> impl Strategy<Value = u64> {
+    prop_oneof![0..5_u64, Just(RING as u64), Just(40_000), any::<u64>()]
+}
+
+fn slots() -> impl Strategy<Value = (u32, [u64; 7])> {
+    let head = (0..11_u32, 0..5_u32, 0..40_u32, 0..8_u32)
+        .prop_map(|(op, place, len, flags)| op | place << 8 | len << 16 | flags << 24);
+    (head, proptest::array::uniform7(words()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// It is an error of the connection, or nothing; and all buffers come back.
+    #[test]
+    fn nonsense_ends_at_most_the_connection(
+        said in proptest::collection::vec(slots(), 1..300),
+        level in 0..3_u8,
+        take_back: bool,
+    ) {
+        let nic = ShmFabric.open(&format!("nonsense-{}", rt::random()).as_str().into()).unwrap();
+        let (vi, mut ring, _peer) = connected(&nic, Reliability::from_wire(level).unwrap());
+        let pool = Pool::new(64, 8).unwrap();
+        let _exposed = nic.expose(Pool::new(64, 1).unwrap().take(64).unwrap(), Access::READ);
+        for _ in 0..4 {
+            let receive = vi.post_recv(Descriptor::new(pool.take(64).unwrap())).unwrap();
+            vi.post_send(Descriptor::new(pool.take(64).unwrap())).unwrap();
+            if take_back {
+                prop_assert!(vi.cancel(receive));
+            }
+        }
+        for (head, words) in &said {
+            ring.put(*head, words);
+            nic.poll();
+        }
+        let queues = [vi.recv_queue().clone(), vi.send_queue().clone()];
+        drop(vi);
+        for queue in queues {
+            while queue.poll().is_some() {}
+        }
+        prop_assert_eq!(pool.available(64), 8);
+    }
+}

@@ -1,0 +1,37 @@
+//! A check that cannot fail is no check: each fault planted here is found by the
+//! one named here.
+
+use super::{bell, copy, cord, memory, ring};
+use crate::atomics::checker::check;
+use crate::fabric::shm::fault::{Fault, caught};
+use crate::fabric::shm::ring::tests::around_the_numbers;
+
+#[test]
+fn loom_finds_planted_faults() {
+    let faults: [(Fault, fn()); 7] = [
+        (Fault::PutRelaxed, ring::around_a_ring),
+        (Fault::PutEarly, ring::around_a_ring),
+        (Fault::PollRelaxed, ring::around_a_ring),
+        (Fault::RingUnfenced, bell::no_lost_wake_up),
+        (Fault::ArmUnfenced, bell::no_lost_wake_up),
+        (Fault::LookBeforeArm, bell::no_lost_wake_up),
+        (Fault::DrainAfterArm, bell::no_lost_wake_up),
+    ];
+    for (fault, scene) in faults {
+        assert!(caught(fault, || check(scene)), "{fault:?} was not found");
+    }
+}
+
+#[test]
+fn other_checks_find_planted_faults() {
+    let faults: [(Fault, fn()); 5] = [
+        (Fault::SequenceStops, around_the_numbers),
+        (Fault::TailForgotten, copy::every_place_and_length),
+        (Fault::BoundsOffByOne, memory::ends_are_ends),
+        (Fault::SealsIgnored, memory::unsealed_is_refused),
+        (Fault::NotDrained, cord::drained),
+    ];
+    for (fault, scene) in faults {
+        assert!(caught(fault, scene), "{fault:?} was not found");
+    }
+}
