@@ -112,19 +112,59 @@ fn messages_between_processes_are_measured() {
         ("latency", "posted", "spin", "4,70K"),
         ("latency", "copy", "balanced", "4,70K"),
         ("latency", "write", "frugal", "4"),
+        ("latency", "read", "balanced", "1,70K"),
         ("bandwidth", "posted", "balanced", "70K"),
+        ("bandwidth", "read", "spin", "1,70K"),
+        ("bandwidth", "write", "balanced", "1,70K"),
         ("bandwidth", "pinned", "balanced", "70K"),
         ("message-rate", "fresh", "balanced", "8"),
+        ("message-rate", "write", "spin", "8"),
     ] {
         let how = ["bench", name, "--mode", mode, "--wait", wait, "--sizes", bytes];
         for line in lines(&[&how[..], &args[..]].concat()) {
             assert_eq!([&line["fabric"], &line["wait"], &line["mode"]], ["shm", wait, mode]);
             assert!(figure(&line, "ratio") > 0.0);
+            let limit = match (name, wait) {
+                ("latency", "frugal") => "eventfd",
+                ("latency", _) => "shm-slot",
+                ("bandwidth", _) => "shm-ring",
+                _ => "line-ring",
+            };
+            assert_eq!(line["limit"], limit);
         }
     }
-    for (name, mode) in [("latency", "read"), ("bandwidth", "write")] {
-        let output = egret(&[&["bench", name, "--mode", mode], &args[..]].concat());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn pairs_are_held_against_one_alone() {
+    let args = ["--quick", "--json", "--reps", "1", "--pairs", "3", "--wait", "frugal"];
+    let lines = lines(&[&["bench", "pairs", "--rounds", "30"], &args[..]].concat());
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!([&line["bench"], &line["wait"], &line["limit"]], ["pairs", "frugal", "one-pair"]);
+    assert_eq!([&line["pairs"], &line["rounds"], &line["bytes"]], [3, 30, 4]);
+    assert!(figure(line, "cores") >= 1.0);
+    let ratio = figure(line, "run_ns") / figure(line, "limit_ns");
+    assert!((figure(line, "ratio") - ratio).abs() <= 0.01 * ratio, "{line}");
+}
+
+#[test]
+fn silence_is_held_against_what_it_may_cost() {
+    let args = ["--quick", "--json", "--reps", "1", "--connections", "3"];
+    let lines = lines(&[&["bench", "idle"], &args[..]].concat());
+    let found: Vec<_> = lines.iter().map(|line| [&line["op"], &line["wait"]]).collect();
+    let ops = ["opened", "opened both", "used", "used both"].map(|op| [op, "balanced"]);
+    assert_eq!(found[..4], ops);
+    assert_eq!(found[4..], [["waiting", "balanced"], ["waiting", "frugal"]]);
+    for line in &lines[..4] {
+        assert_eq!(line["connections"], 3);
+        assert_eq!(figure(line, "limit_bytes"), 262_144.0);
+        assert!(figure(line, "memory_bytes") >= 4096.0, "a page at least: {line}");
+    }
+    assert!(figure(&lines[2], "memory_bytes") > figure(&lines[0], "memory_bytes"));
+    for line in &lines[4..] {
+        assert_eq!(figure(line, "limit_cpu"), 0.01);
+        let cpu = figure(line, "cpu");
+        assert!(cpu > 0.0 && cpu < 0.5, "who waits sleeps: {line}");
     }
 }
 
@@ -139,6 +179,7 @@ fn what_a_fabric_cannot_do_is_a_usage_error() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.contains(said), "{stderr}");
+        assert!(stderr.contains("Usage: egret bench latency [OPTIONS]\n"), "{stderr}");
     }
 }
 
@@ -180,7 +221,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[test]
 fn bad_arguments_are_usage_errors() {
-    let bad: [&[&str]; 7] = [
+    let bad: [&[&str]; 10] = [
         &["bench"],
         &["bench", "nonesuch"],
         &["bench", "limits", "--sizes", "0"],
@@ -188,6 +229,9 @@ fn bad_arguments_are_usage_errors() {
         &["bench", "limits", "--sizes", "1T"],
         &["bench", "limits", "--wait", "never"],
         &["bench", "limits", "--reps", "0"],
+        &["bench", "pairs", "--pairs", "0"],
+        &["bench", "pairs", "--sizes", "8"],
+        &["bench", "idle", "--sizes", "8"],
     ];
     for args in bad {
         let output = egret(args);
@@ -272,4 +316,5 @@ fn state(process: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-const BENCHES: [&str; 5] = ["limits", "pool", "latency", "bandwidth", "message-rate"];
+const BENCHES: [&str; 7] =
+    ["limits", "pool", "latency", "bandwidth", "message-rate", "pairs", "idle"];

@@ -20,19 +20,9 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let fingerprint = plain.fingerprint();
     let holes = plain.no_holes();
     let fields = plain.same_fields();
-    let types = plain.fields.iter().map(|field| field.ty);
-    // The fields prove the very traits that are emitted, by the same path: whatever
-    // `crate = …` names, it cannot prove one thing and emit another.
-    let bounds = quote! {
-        const _: fn() = || {
-            fn plain<T: #net::__private::bytemuck::Zeroable + #net::__private::bytemuck::Pod>() {}
-            #(plain::<#types>();)*
-        };
-    };
     Ok(quote! {
         #holes
         #fields
-        #bounds
         #[automatically_derived]
         unsafe impl #net::__private::bytemuck::Zeroable for #name {}
         #[automatically_derived]
@@ -123,6 +113,11 @@ impl<'a> Struct<'a> {
     }
 
     /// The hash of the struct's name, and each field's name and fingerprint in order.
+    ///
+    /// A field is asked for its fingerprint by a function that also wants of it the
+    /// very traits that are emitted, by the same path: whatever `crate = …` names,
+    /// it cannot prove one thing and emit another. It is asked once, so that a
+    /// field that is not plain is one error.
     fn fingerprint(&self) -> TokenStream {
         let net = &self.net;
         let opening = format!("struct {} {{", self.name.unraw());
@@ -131,11 +126,21 @@ impl<'a> Struct<'a> {
         for Field { label, ty, .. } in &self.fields {
             let label = format!("{label}:");
             let span = here(ty.span());
-            let of_field = quote_spanned!(span=> <#ty as #net::buf::Plain>::FINGERPRINT);
+            let of_field = quote_spanned!(span=> of_field::<#ty>());
             hash = quote!(#net::buf::fingerprint(#hash, #label.as_bytes()));
             hash = quote!(#net::buf::fingerprint(#hash, &#of_field.to_le_bytes()));
         }
-        quote!(#net::buf::fingerprint(#hash, b"}"))
+        quote! {{
+            const fn of_field<T>() -> u64
+            where
+                T: #net::buf::Plain
+                    + #net::__private::bytemuck::Zeroable
+                    + #net::__private::bytemuck::Pod,
+            {
+                <T as #net::buf::Plain>::FINGERPRINT
+            }
+            #net::buf::fingerprint(#hash, b"}")
+        }}
     }
 }
 
@@ -264,6 +269,17 @@ mod tests {
         let set = derive("#[repr(C)] #[plain(crate = egret::net)] struct S(u8);").unwrap();
         assert!(set.contains("impl egret :: net :: buf :: Plain for S"), "{set}");
         assert!(!set.contains("egret_net"), "{set}");
+    }
+
+    #[test]
+    fn a_field_proves_everything_at_once() {
+        let text = derive("#[repr(C)] #[plain(crate = n)] struct S { a: Odd, b: u8 }").unwrap();
+        let asked = |what: &str| text.matches(what).count();
+        assert_eq!(asked("of_field :: < Odd >"), 1, "{text}");
+        assert_eq!(asked("Odd as"), 0, "a second question is a second error: {text}");
+        let wanted = "T : n :: buf :: Plain + n :: __private :: bytemuck :: Zeroable \
+                      + n :: __private :: bytemuck :: Pod";
+        assert_eq!(asked(wanted), 1, "{text}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod buf;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod fabric;
+mod fault;
 #[cfg(feature = "limits")]
 pub mod limit;
 pub mod rt;

@@ -35,7 +35,7 @@ fn a_handler_that_owns_its_connection_can_be_replaced() {
     let (_a, _b, here, _there) = pair(&sim);
     let queue = here.recv_queue().clone();
     here.post_recv(Descriptor::fresh(8)).unwrap();
-    queue.notify(move |done| drop(here.post_recv(done.descriptor)));
+    queue.notify(move |done| drop(here.post_recv(done.into_descriptor())));
     let told = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&told);
     queue.notify(move |done| {

@@ -236,7 +236,7 @@ fn a_thousand_nodes_and_a_million_messages() {
             let Ok(got) = got.ok() else { return };
             count.fetch_add(1, Ordering::Relaxed);
             let vi = vi.upgrade().expect("kept below");
-            vi.post_recv(got.descriptor).expect("its place is free");
+            vi.post_recv(got.into_descriptor()).expect("its place is free");
         });
         let vi = Arc::downgrade(&here);
         here.send_queue().notify(move |sent| {
@@ -244,7 +244,7 @@ fn a_thousand_nodes_and_a_million_messages() {
             let next = sent.tag + 1;
             if next < per_node {
                 let vi = vi.upgrade().expect("kept below");
-                vi.post_send(sent.descriptor.with_tag(next)).expect("its place is free");
+                vi.post_send(sent.into_descriptor().with_tag(next)).expect("its place is free");
             }
         });
         there.post_recv(Descriptor::new(vec![0_u8; 64])).unwrap();

@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Outside the grid nothing happens, and only the one who asked is told.
     here.post_write(Descriptor::new(vec![0_u8; 64]), key.at(100))?;
     let refused = here.send_queue().wait(Deadline::DEFAULT)?;
-    let why = refused.status.expect_err("the grid has 128 bytes");
+    let why = refused.done().expect_err("the grid has 128 bytes");
 
     // A slice of the grid needs the key back.
     let grid = exposed.revoke().typed::<Cell>()?;

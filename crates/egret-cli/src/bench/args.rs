@@ -38,6 +38,14 @@ impl Common {
     pub(crate) fn sizes_or(&self, default: &[usize]) -> Vec<usize> {
         if self.sizes.is_empty() { default.to_vec() } else { self.sizes.clone() }
     }
+
+    /// For a benchmark whose payload is given.
+    pub(crate) fn no_sizes(&self, bench: &str) -> Result<(), Usage> {
+        if self.sizes.is_empty() {
+            return Ok(());
+        }
+        Err(Usage(format!("{bench} has no --sizes")))
+    }
 }
 
 /// Reads `4`, `1K`, `64K`, `1M`.

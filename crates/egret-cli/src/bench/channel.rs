@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -56,6 +56,7 @@ impl Channel {
         let mut parts = [IoSliceMut::new(&mut text)];
         let got = match recvmsg(&self.0, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+            Err(rustix::io::Errno::AGAIN) => bail!("no answer for too long"),
             got => got?,
         };
         ensure!(!got.flags.contains(ReturnFlags::TRUNC), "a message was cut off");
@@ -95,6 +96,7 @@ mod tests {
     #[test]
     fn silence_ends() {
         let (near, _far) = Channel::pair(Duration::from_millis(20)).unwrap();
-        assert!(near.receive::<String>().is_err());
+        let error = near.receive::<String>().unwrap_err();
+        assert_eq!(error.to_string(), "no answer for too long");
     }
 }

@@ -2,16 +2,18 @@
 
 use std::rc::Rc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use egret::net::buf::Pool;
 use egret::net::fabric::Fabrics;
+use egret::net::limit::Stopwatch;
 use egret::net::rt;
-use egret::net::vi::{Address, Listener, Nic, NicOptions, ViOptions, Wait};
+use egret::net::vi::{Address, Listener, Nic, NicOptions, Trust, Vi, ViOptions, Wait};
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Probe, Sample};
 use super::peer::{Opening, Peer, Station};
-use super::side::{Mode, PATIENCE, Side, WINDOW};
+use super::pull;
+use super::side::{BUFFERS, Mode, PATIENCE, Side};
 
 /// What the two measure, and how.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -20,6 +22,7 @@ pub(crate) struct Plan {
     pub mode: Mode,
     pub bytes: usize,
     pub wait: Waiting,
+    pub trust: Trusting,
     /// Whether each message is answered.
     pub round_trips: bool,
     /// The follower's host.
@@ -46,7 +49,7 @@ impl Waiting {
         }
     }
 
-    const fn of_nic(self) -> Wait {
+    pub(crate) const fn of_nic(self) -> Wait {
         match self {
             Self::Spin => Wait::Spin,
             Self::Balanced => Wait::Balanced,
@@ -55,49 +58,105 @@ impl Waiting {
     }
 }
 
+/// Who may write whose memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(crate) enum Trusting {
+    /// Each its own
+    Isolated,
+    /// Both each other's
+    Cooperating,
+}
+
+impl Trusting {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Isolated => "isolated",
+            Self::Cooperating => "cooperating",
+        }
+    }
+
+    const fn of_nic(self) -> Trust {
+        match self {
+            Self::Isolated => Trust::Isolated,
+            Self::Cooperating => Trust::Cooperating,
+        }
+    }
+}
+
 impl Plan {
     fn nic(&self, host: &str) -> Result<Nic> {
-        let options = NicOptions::new(host).wait(self.wait.of_nic());
+        let options = NicOptions::new(host).wait(self.wait.of_nic()).trust(self.trust.of_nic());
         Ok(Fabrics::default().open(&self.fabric, options)?)
     }
 
-    /// Where the peer can read it, or where it cannot: a slice is the program's.
-    fn pool(&self) -> Result<Pool> {
-        Ok(Pool::builder().class(self.bytes, 2 * WINDOW + 1).shareable().build()?)
+    /// Buffers lie where the peer can read them; a slice is the program's.
+    fn side(&self, vi: Vi) -> Result<Side> {
+        if let Some(why) = vi.why_isolated() {
+            bail!("the two processes do not cooperate: {why}");
+        }
+        let pool = Pool::builder().class(self.bytes, BUFFERS);
+        let pool = match self.mode {
+            Mode::Handover => pool.cooperating().build()?,
+            _ => pool.shareable().build()?,
+        };
+        Side::met(vi, self.mode, &pool, self.bytes)
     }
 }
 
 /// The leader's half.
 #[derive(Debug)]
-pub(crate) struct Led {
+pub(crate) struct Leader {
     plan: Plan,
-    side: Side,
-    station: Station,
+    nic: Nic,
+    side: Option<Side>,
     round: u64,
+}
+
+impl Leader {
+    pub(crate) fn new(plan: Plan) -> Result<Self> {
+        let nic = plan.nic(&format!("{}-leader", plan.host))?;
+        Ok(Self { plan, nic, side: None, round: 0 })
+    }
+
+    /// Leads `rounds` rounds; the first run is for meeting.
+    pub(crate) fn lead(&mut self, rounds: u64) -> Result<Sample> {
+        let Plan { mode, round_trips, .. } = self.plan;
+        if self.side.is_none() {
+            let to = Address::new(&self.plan.host, SERVICE, 0);
+            let vi = self.nic.wait_connect(&to, &ViOptions::default(), PATIENCE)?;
+            self.side = Some(self.plan.side(vi)?);
+        }
+        let side = self.side.as_mut().context("met just now")?;
+        let (first, last) = (self.round + 1, self.round + rounds);
+        self.round = last;
+        match (mode.is_pulled(), round_trips) {
+            (true, true) => pull::one_by_one(side, first..=last),
+            (true, false) => pull::streamed(side, first, last),
+            (false, true) => there_and_back(side, first..=last),
+            (false, false) => one_way(side, first..=last),
+        }
+    }
+}
+
+/// A leader in this process, and the station of its follower.
+#[derive(Debug)]
+pub(crate) struct Led {
+    leader: Leader,
+    station: Station,
 }
 
 impl Led {
     pub(crate) fn new(peer: &Rc<Peer>, plan: Plan) -> Result<Self> {
         let station = peer.open(Opening::Vi(plan.clone()), &[])?;
-        let nic = plan.nic(&format!("{}-leader", plan.host))?;
-        let to = Address::new(&plan.host, SERVICE, 0);
-        let side = station.run(0, || -> Result<Side> {
-            let vi = nic.wait_connect(&to, &ViOptions::default(), PATIENCE)?;
-            Side::met(vi, plan.mode, &plan.pool()?)
-        })?;
-        Ok(Self { plan, side, station, round: 0 })
+        let mut leader = Leader::new(plan)?;
+        station.run(0, || leader.lead(0))?;
+        Ok(Self { leader, station })
     }
 }
 
 impl Probe for Led {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
-        let (side, first) = (&mut self.side, self.round + 1);
-        self.round += rounds;
-        let all = first..=self.round;
-        self.station.run(rounds, || match self.plan.round_trips {
-            true => there_and_back(side, all),
-            false => one_way(side, all),
-        })
+        self.station.run(rounds, || self.leader.lead(rounds))
     }
 }
 
@@ -106,11 +165,12 @@ fn there_and_back(side: &mut Side, rounds: impl Iterator<Item = u64>) -> Result<
     let mut times = Vec::new();
     for round in rounds {
         side.rewrite(round)?;
-        let start = rt::now();
+        let start = Stopwatch::start();
         side.send(round)?;
         side.receive(round)?;
-        times.push((rt::now() - start).as_nanos() as f64);
+        times.push(start.nanos());
     }
+    side.part()?;
     Ok(Sample::Times(times))
 }
 
@@ -123,7 +183,9 @@ fn one_way(side: &mut Side, rounds: impl Iterator<Item = u64>) -> Result<Sample>
         side.send(round)?;
     }
     side.settle()?;
-    Ok(Sample::Total(rt::now() - start))
+    let took = rt::now() - start;
+    side.part()?;
+    Ok(Sample::Total(took))
 }
 
 /// The follower's half.
@@ -145,18 +207,22 @@ impl Followed {
     pub(crate) fn follow(&mut self, rounds: u64) -> Result<()> {
         if self.side.is_none() {
             let vi = self.listener.wait_accept(PATIENCE)?;
-            self.side = Some(Side::met(vi, self.plan.mode, &self.plan.pool()?)?);
+            self.side = Some(self.plan.side(vi)?);
         }
         let side = self.side.as_mut().context("met just now")?;
-        for round in self.round + 1..=self.round + rounds {
+        let all = self.round + 1..=self.round + rounds;
+        self.round += rounds;
+        if self.plan.mode.is_pulled() {
+            return pull::have_ready(side, all);
+        }
+        for round in all {
             side.receive(round)?;
             if self.plan.round_trips {
-                side.rewrite(round)?;
+                side.answer(round)?;
                 side.send(round)?;
             }
         }
-        self.round += rounds;
-        side.settle()
+        side.part()
     }
 }
 

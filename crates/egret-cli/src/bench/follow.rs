@@ -8,9 +8,10 @@ use egret::net::limit::{End, Limit};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::channel::Channel;
-use super::duo::Followed;
+use super::duo::{Followed, Leader};
+use super::idle::Still;
 use super::machine;
-use super::peer::{Opening, Order, PATIENCE, Reply};
+use super::peer::{Opening, Order, PATIENCE, Reply, Told};
 
 /// How `egret bench` starts its second process.
 #[derive(Debug, clap::Args)]
@@ -33,8 +34,8 @@ pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
     let strange = "bench-peer is started by `egret bench`, not by hand";
     while let Some((order, fds)) = channel.receive().context(strange)? {
         match stations.obey(order, fds) {
-            Ok(false) => {}
-            Ok(true) => channel.send(&Reply::Done, &[])?,
+            Ok(None) => {}
+            Ok(Some(told)) => channel.send(&Reply::Done(told), &[])?,
             Err(error) => channel.send(&Reply::Failed(format!("{error:#}")), &[])?,
         }
     }
@@ -43,17 +44,32 @@ pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
 
 /// The follower's half of what is measured.
 trait Follower {
-    fn follow(&mut self, rounds: u64) -> Result<()>;
+    fn follow(&mut self, rounds: u64) -> Result<Told>;
 }
 
 impl Follower for End {
-    fn follow(&mut self, rounds: u64) -> Result<()> {
-        Ok(Self::follow(self, rounds, PATIENCE)?)
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        Self::follow(self, rounds, PATIENCE)?;
+        Ok(Told::new())
     }
 }
 
 impl Follower for Followed {
-    fn follow(&mut self, rounds: u64) -> Result<()> {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        Self::follow(self, rounds)?;
+        Ok(Told::new())
+    }
+}
+
+impl Follower for Leader {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        self.lead(rounds)?;
+        Ok(Told::new())
+    }
+}
+
+impl Follower for Still {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds)
     }
 }
@@ -63,28 +79,30 @@ impl Follower for Followed {
 struct Stations(BTreeMap<u32, Box<dyn Follower>>);
 
 impl Stations {
-    /// Whether the order is one to be answered.
-    fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<bool> {
+    /// What to answer, if the order is one to be answered.
+    fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<Option<Told>> {
         match order {
             Order::Open { station, opening } => {
                 self.0.insert(station, follower(opening, fds)?);
             }
             Order::Run { station, rounds } => {
                 let follower = self.0.get_mut(&station).context("nothing is open there")?;
-                follower.follow(rounds)?;
+                return follower.follow(rounds).map(Some);
             }
             Order::Close { station } => {
                 self.0.remove(&station);
-                return Ok(false);
+                return Ok(None);
             }
         }
-        Ok(true)
+        Ok(Some(Told::new()))
     }
 }
 
 fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
     Ok(match opening {
         Opening::Vi(plan) => Box::new(Followed::new(plan)?),
+        Opening::Leader(plan) => Box::new(Leader::new(plan)?),
+        Opening::Idle(stillness) => Box::new(Still::new(stillness)?),
         Opening::Limit { key, bytes } => Box::new(key.parse::<Limit>()?.join(bytes, fds)?),
     })
 }

@@ -8,7 +8,7 @@ use egret::net::limit::{Copying, Heap, Limit, clone_of};
 
 use super::Suite;
 use super::args::Common;
-use super::measure::{Case, Probe, Unit};
+use super::measure::{Against, Case, Probe, Unit};
 use super::peer::Peer;
 use super::probe::{Batches, Linked};
 use super::report::{Column, Line};
@@ -108,7 +108,7 @@ fn case(peer: &Rc<Peer>, kind: Kind, bytes: usize) -> Result<Case> {
         }
     };
     let line = Line { bench: NAME, wait, bytes, limit, ..Line::default() };
-    Ok(Case { line, unit, subject, limit: None })
+    Ok(Case { line, unit, subject, against: Against::Nothing, rounds: None })
 }
 
 /// As many operations on `bytes` as make a batch worth timing.

@@ -37,6 +37,19 @@ pub(crate) fn warn(what: &str) {
     let _ = writeln!(io::stderr(), "egret bench: warning: {what}");
 }
 
+/// Says so if other processes want the cores just now.
+pub(crate) fn warn_of_others() {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    if let Some(others) = running(&load).map(|all| all.saturating_sub(1)).filter(|n| *n > 0) {
+        warn(&format!("{others} other threads want the cores; the figures mean little"));
+    }
+}
+
+/// Reads the 2 in `0.20 0.18 0.12 2/80 11206`.
+fn running(load: &str) -> Option<u32> {
+    load.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
+}
+
 /// What this machine is, for the first line of a report.
 pub(crate) fn facts() -> String {
     let cores = allowed().map_or(0, |cores| cores.len());
@@ -48,7 +61,8 @@ pub(crate) fn facts() -> String {
     format!("{}, {cores} core{plural}, {kernel} {release}{build}", processor())
 }
 
-fn allowed() -> Result<Vec<usize>> {
+/// The cores this process may use.
+pub(crate) fn allowed() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("asking for the cores")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect())
 }
@@ -68,7 +82,8 @@ fn parse_cores(list: &str) -> Vec<usize> {
     list.trim().split(',').filter_map(range).flatten().collect()
 }
 
-fn processor() -> String {
+/// The processor's name.
+pub(crate) fn processor() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.to_owned())
@@ -77,6 +92,12 @@ fn processor() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_runs_is_read() {
+        assert_eq!(running("0.20 0.18 0.12 12/80 11206\n"), Some(12));
+        assert_eq!(running("nothing"), None);
+    }
 
     #[test]
     fn lists_of_cores_are_read() {

@@ -18,8 +18,20 @@ pub(crate) struct Case {
     pub(crate) unit: Unit,
     /// Egret's side of it, or the limit itself where that is all there is.
     pub(crate) subject: Box<dyn Probe>,
-    /// The least it could cost.
-    pub(crate) limit: Option<Box<dyn Probe>>,
+    /// What it is held against.
+    pub(crate) against: Against,
+    /// How many rounds a run has; as many as fill the time if it is not said.
+    pub(crate) rounds: Option<u64>,
+}
+
+/// What a subject is held against.
+pub(crate) enum Against {
+    /// It is a limit itself.
+    Nothing,
+    /// The least it could cost, measured in turn with it.
+    Limit(Box<dyn Probe>),
+    /// What it may cost.
+    Allowance(f64),
 }
 
 /// Something that can be done again and again while a clock runs.
@@ -34,6 +46,8 @@ pub(crate) enum Sample {
     Times(Vec<f64>),
     /// The whole run.
     Total(Duration),
+    /// Something that is no time, in its unit.
+    Value(f64),
 }
 
 /// What is reported about a run.
@@ -45,6 +59,12 @@ pub(crate) enum Unit {
     Megabytes,
     /// Messages a second: more is better.
     Messages,
+    /// Nanoseconds of a whole run: less is better.
+    Run,
+    /// Bytes of memory: less is better.
+    Bytes,
+    /// Part of the time of one core: less is better.
+    Cpu,
 }
 
 /// How often and how long.
@@ -66,12 +86,18 @@ impl Plan {
 impl Case {
     /// Warms up, then limit, subject, limit, subject, … and the medians.
     pub(crate) fn measure(mut self, plan: &Plan, progress: &Progress) -> Result<Line> {
-        let subject_rounds = warm_up(self.subject.as_mut(), plan)?;
-        let limit_rounds = self.limit.as_mut().map(|limit| warm_up(limit.as_mut(), plan));
-        let limit_rounds = limit_rounds.transpose()?.unwrap_or_default();
+        let warm = |probe: &mut dyn Probe| match self.rounds {
+            None => warm_up(probe, plan),
+            Some(rounds) => Ok(rounds),
+        };
+        let subject_rounds = warm(self.subject.as_mut())?;
+        let limit_rounds = match &mut self.against {
+            Against::Limit(limit) => warm(limit.as_mut())?,
+            Against::Nothing | Against::Allowance(_) => 0,
+        };
         let (mut subjects, mut limits) = (Vec::new(), Vec::new());
         for _ in 0..plan.reps {
-            if let Some(limit) = &mut self.limit {
+            if let Against::Limit(limit) = &mut self.against {
                 let sample = limit.run(limit_rounds)?;
                 limits.push(self.unit.figure(&sample, limit_rounds, &self.line)?);
             }
@@ -81,12 +107,12 @@ impl Case {
         }
         let mut line = self.line;
         line.set_subject(self.unit, median(&subjects));
-        if limits.is_empty() {
-            line.set_spread(spread(&subjects));
-        } else {
-            line.set_limit(self.unit, median(&limits));
-            line.set_spread(spread(&limits));
+        match self.against {
+            Against::Nothing => {}
+            Against::Limit(_) => line.set_limit(self.unit, median(&limits)),
+            Against::Allowance(middle) => line.set_limit(self.unit, Figure { middle, p99: None }),
         }
+        line.set_spread(spread(if limits.is_empty() { &subjects } else { &limits }));
         Ok(line)
     }
 }
@@ -98,7 +124,9 @@ fn warm_up(probe: &mut dyn Probe, plan: &Plan) -> Result<u64> {
         let start = rt::now();
         probe.run(rounds)?;
         let took = (rt::now() - start).max(Duration::from_nanos(1));
-        if took * 3 >= plan.budget || rounds >= MOST_ROUNDS {
+        // Of a few rounds one that was interrupted is no measure for the others.
+        let is_measure = rounds >= WARM_ROUNDS || took >= 2 * plan.budget * plan.reps;
+        if took * 3 >= plan.budget && is_measure || rounds >= MOST_ROUNDS {
             let fill = rounds as f64 * plan.budget.as_secs_f64() / took.as_secs_f64();
             #[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
             return Ok((fill as u64).clamp(FEWEST_ROUNDS, MOST_ROUNDS));
@@ -115,11 +143,13 @@ impl Unit {
             Sample::Times(times) if self == Self::Nanos => return percentiles(times),
             Sample::Times(times) => times.iter().sum(),
             Sample::Total(total) => total.as_nanos() as f64,
+            Sample::Value(middle) => return Ok(Figure { middle: *middle, p99: None }),
         };
         let middle = match self {
             Self::Nanos => nanos / rounds,
             Self::Megabytes => line.bytes as f64 * rounds * 1e3 / nanos,
             Self::Messages => rounds * 1e9 / nanos,
+            Self::Run | Self::Bytes | Self::Cpu => nanos,
         };
         Ok(Figure { middle, p99: None })
     }
@@ -155,12 +185,14 @@ fn spread(figures: &[Figure]) -> f64 {
     let values: Vec<f64> = figures.iter().map(|figure| figure.middle).collect();
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
-    (most - least) / middle(values)
+    let middle = middle(values);
+    if middle == 0.0 { 0.0 } else { (most - least) / middle }
 }
 
 /// A histogram counts whole numbers, and some operations take a few nanoseconds.
 const PICOS: f64 = 1e3;
 const FEWEST_ROUNDS: u64 = 2;
+const WARM_ROUNDS: u64 = 128;
 const MOST_ROUNDS: u64 = 1 << 24;
 
 #[cfg(test)]

@@ -10,13 +10,16 @@ mod args;
 mod channel;
 mod duo;
 mod follow;
+mod idle;
 mod limits;
-mod machine;
+pub(crate) mod machine;
 mod measure;
+mod pairs;
 mod peer;
 mod pool;
 mod probe;
 mod progress;
+mod pull;
 mod report;
 mod side;
 mod vi;
@@ -52,6 +55,7 @@ const EXAMPLES: &str = "Examples:
   egret bench limits --fabric shm --sizes 4,1K,64K
   egret bench pool                        what a buffer costs beside malloc
   egret bench latency --mode copy         messages sent from a copy, there and back
+  egret bench pairs --wait balanced       more processes than cores
   egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -66,6 +70,8 @@ enum Name {
     Bandwidth(vi::Args),
     /// Messages a second one way
     MessageRate(vi::Args),
+    Pairs(pairs::Args),
+    Idle(idle::Args),
 }
 
 impl Name {
@@ -74,6 +80,8 @@ impl Name {
             Self::Limits(args) => &args.common,
             Self::Pool(args) => &args.common,
             Self::Latency(args) | Self::Bandwidth(args) | Self::MessageRate(args) => &args.common,
+            Self::Pairs(args) => &args.common,
+            Self::Idle(args) => &args.common,
         }
     }
 
@@ -84,6 +92,8 @@ impl Name {
             Self::Latency(args) => vi::suite(What::Latency, args),
             Self::Bandwidth(args) => vi::suite(What::Bandwidth, args),
             Self::MessageRate(args) => vi::suite(What::Rate, args),
+            Self::Pairs(args) => pairs::suite(args),
+            Self::Idle(args) => idle::suite(args),
         }
     }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::channel::Channel;
 use super::duo::Plan;
+use super::idle::Stillness;
 use super::machine::{self, Cores};
 
 /// A process started from this executable, which follows where this one leads.
@@ -43,14 +44,21 @@ pub(crate) enum Opening {
     Limit { key: String, bytes: usize },
     /// Messages over a fabric.
     Vi(Plan),
+    /// The same, as the one who leads.
+    Leader(Plan),
+    /// Connections over which nothing goes.
+    Idle(Stillness),
 }
 
 /// What the follower says to an order, except to `Close`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    Done,
+    Done(Told),
     Failed(String),
 }
+
+/// Figures that a follower has to tell after a run.
+pub(crate) type Told = Vec<f64>;
 
 /// Something the follower is ready for.
 #[derive(Debug)]
@@ -63,16 +71,24 @@ impl Peer {
     /// Starts the follower, and pins it and this process if there are cores
     /// for both.
     pub(crate) fn start() -> Result<Self> {
-        let (channel, theirs) = Channel::pair(2 * PATIENCE)?;
+        let Some(cores) = Cores::choose()? else {
+            machine::warn("one core for two processes; the figures mean little");
+            return Self::start_anywhere();
+        };
+        machine::pin(cores.leader)?;
+        Self::spawn(&["--core", &cores.follower.to_string()], 2 * PATIENCE)
+    }
+
+    /// Starts a follower that runs where the kernel puts it, maybe on the core
+    /// of the one it waits for.
+    pub(crate) fn start_anywhere() -> Result<Self> {
+        Self::spawn(&[], 6 * PATIENCE)
+    }
+
+    fn spawn(args: &[&str], patience: Duration) -> Result<Self> {
+        let (channel, theirs) = Channel::pair(patience)?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg("bench-peer").stdin(theirs).stdout(Stdio::null());
-        match Cores::choose()? {
-            Some(cores) => {
-                machine::pin(cores.leader)?;
-                command.arg("--core").arg(cores.follower.to_string());
-            }
-            None => machine::warn("one core for two processes; the figures mean little"),
-        }
+        command.arg("bench-peer").args(args).stdin(theirs).stdout(Stdio::null());
         let child = command.spawn().context("starting the second process")?;
         Ok(Self { child, channel, stations: Cell::new(0) })
     }
@@ -87,9 +103,9 @@ impl Peer {
     }
 
     /// Waits until the follower has done what it was told.
-    fn settled(&self) -> Result<()> {
+    fn settled(&self) -> Result<Told> {
         match self.channel.receive().context("waiting for the second process")? {
-            Some((Reply::Done, _)) => Ok(()),
+            Some((Reply::Done(told), _)) => Ok(told),
             Some((Reply::Failed(why), _)) => bail!("the second process failed: {why}"),
             None => bail!("the second process died"),
         }
@@ -109,11 +125,21 @@ impl Station {
     where
         E: Into<anyhow::Error>,
     {
-        self.peer.channel.send(&Order::Run { station: self.number, rounds }, &[])?;
+        self.begin(rounds)?;
         let led = lead();
         // If both sides failed, the follower's reason is the cause more often than not.
-        self.peer.settled()?;
+        self.end()?;
         led.map_err(Into::into)
+    }
+
+    /// Lets the follower begin a run of `rounds` rounds.
+    pub(crate) fn begin(&self, rounds: u64) -> Result<()> {
+        self.peer.channel.send(&Order::Run { station: self.number, rounds }, &[])
+    }
+
+    /// Waits for the end of the run, and hears about it.
+    pub(crate) fn end(&self) -> Result<Told> {
+        self.peer.settled()
     }
 }
 

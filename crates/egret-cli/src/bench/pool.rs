@@ -12,7 +12,7 @@ use egret::net::rt;
 use super::Suite;
 use super::args::Common;
 use super::machine::{self, Cores};
-use super::measure::{Case, Probe, Unit};
+use super::measure::{Against, Case, Probe, Unit};
 use super::probe::Batches;
 use super::report::{Column, Line};
 
@@ -79,7 +79,8 @@ fn case(op: Op, bytes: usize) -> Result<Case> {
         line,
         unit: Unit::Nanos,
         subject: subject(op, pool, each, count),
-        limit: Some(least),
+        against: Against::Limit(least),
+        rounds: None,
     })
 }
 

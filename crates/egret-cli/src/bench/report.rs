@@ -21,6 +21,15 @@ pub(crate) struct Line {
     pub(crate) op: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pairs: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cores: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rounds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) connections: Option<u32>,
+    #[serde(skip_serializing_if = "is_zero")]
     pub(crate) bytes: usize,
     #[serde(flatten)]
     pub(crate) subject: Figures,
@@ -31,6 +40,10 @@ pub(crate) struct Line {
     pub(crate) limit_mb_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
     pub(crate) limit_msg_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) limit_bytes: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) limit_cpu: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
     pub(crate) ratio: Option<f64>,
     #[serde(serialize_with = "rounded")]
@@ -50,6 +63,12 @@ pub(crate) struct Figures {
     pub(crate) mb_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
     pub(crate) msg_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) run_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) memory_bytes: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) cpu: Option<f64>,
 }
 
 /// What one run, or the median of several, came to.
@@ -66,6 +85,9 @@ impl Line {
             Unit::Nanos => (subject.p50_ns, subject.p99_ns) = (Some(figure.middle), figure.p99),
             Unit::Megabytes => subject.mb_s = Some(figure.middle),
             Unit::Messages => subject.msg_s = Some(figure.middle),
+            Unit::Run => subject.run_ns = Some(figure.middle),
+            Unit::Bytes => subject.memory_bytes = Some(figure.middle),
+            Unit::Cpu => subject.cpu = Some(figure.middle),
         }
     }
 
@@ -86,6 +108,11 @@ impl Line {
                 let ratio = over(self.subject.msg_s).map(f64::recip);
                 (self.limit_msg_s, self.ratio) = (Some(limit), ratio);
             }
+            Unit::Run => (self.limit_ns, self.ratio) = (Some(limit), over(self.subject.run_ns)),
+            Unit::Bytes => {
+                (self.limit_bytes, self.ratio) = (Some(limit), over(self.subject.memory_bytes));
+            }
+            Unit::Cpu => (self.limit_cpu, self.ratio) = (Some(limit), over(self.subject.cpu)),
         }
     }
 
@@ -106,7 +133,7 @@ impl Column {
     pub(crate) const LIMIT: Self = Self::new("Limit", 14, |line| line.limit.to_owned());
     pub(crate) const OP: Self = Self::new("Op", 19, |line| line.op.unwrap_or_default().to_owned());
     pub(crate) const WAIT: Self =
-        Self::new("Wait", 7, |line| line.wait.unwrap_or_default().to_owned());
+        Self::new("Wait", 10, |line| line.wait.unwrap_or_default().to_owned());
     pub(crate) const MODE: Self =
         Self::new("Mode", 8, |line| line.mode.unwrap_or_default().to_owned());
     pub(crate) const SIZE: Self = Self::new("Size", 9, |line| line.bytes.to_string());
@@ -118,6 +145,17 @@ impl Column {
     pub(crate) const LIMIT_MB_S: Self = Self::new("limit MB/s", 12, |line| figure(line.limit_mb_s));
     pub(crate) const LIMIT_MSG_S: Self =
         Self::new("limit msg/s", 13, |line| figure(line.limit_msg_s));
+    pub(crate) const PAIRS: Self = Self::new("Pairs", 7, |line| count(line.pairs));
+    pub(crate) const ROUNDS: Self = Self::new("Rounds", 9, |line| count(line.rounds));
+    pub(crate) const CONNECTIONS: Self =
+        Self::new("Connections", 13, |line| count(line.connections));
+    pub(crate) const RUN_MS: Self = Self::new("run ms", 10, |line| millis(line.subject.run_ns));
+    pub(crate) const LIMIT_MS: Self = Self::new("limit ms", 10, |line| millis(line.limit_ns));
+    pub(crate) const KIB: Self =
+        Self::new("KiB", 9, |line| figure(line.subject.memory_bytes.map(|bytes| bytes / 1024.0)));
+    pub(crate) const CPU: Self = Self::new("CPU %", 9, |line| {
+        line.subject.cpu.map_or_else(|| "-".to_owned(), |cpu| format!("{:.3}", cpu * 100.0))
+    });
     pub(crate) const RATIO: Self = Self::new("Ratio", 8, |line| figure(line.ratio));
     pub(crate) const SPREAD: Self = Self::new("Spread", 8, |line| {
         let flag = if line.noisy { '!' } else { ' ' };
@@ -158,10 +196,23 @@ fn figure(value: Option<f64>) -> String {
     }
 }
 
+fn millis(nanos: Option<f64>) -> String {
+    figure(nanos.map(|nanos| nanos / 1e6))
+}
+
+fn count<T: ToString>(number: Option<T>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
 /// To six digits, which is more than a machine repeats, whatever the size.
 fn rounded<S: Serializer>(value: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
     let digits = |value: f64| format!("{value:.5e}").parse().unwrap_or(value);
     value.map(digits).serialize(to)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde calls it with")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 fn is_false(flag: &bool) -> bool {

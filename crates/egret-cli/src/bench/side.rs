@@ -1,14 +1,22 @@
 //! One side of a connection under measurement.
 
-use anyhow::{Result, ensure};
+use std::collections::VecDeque;
+
+use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
-use egret::net::buf::{Buf, Pool};
+use egret::net::buf::Pool;
 use egret::net::fabric::Fabrics;
 use egret::net::rt::Deadline;
-use egret::net::vi::{Access, Address, Completion, Descriptor, Exposed, RemoteKey, Vi, ViOptions};
+use egret::net::vi::{
+    Access, Address, Completion, Descriptor, Exposed, Handed, RemoteKey, RemoteSlice, Vi, ViOptions,
+};
 use serde::{Deserialize, Serialize};
 
 /// How memory is sent and received: the thesis's variants.
+///
+/// What a mode is stands in the matches of this file; the rest of the
+/// benchmarks asks about it through [`is_remote`](Self::is_remote) and
+/// [`is_pulled`](Self::is_pulled).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Mode {
     /// Pool buffers posted on both sides (Javia-II)
@@ -23,6 +31,8 @@ pub(crate) enum Mode {
     Read,
     /// Written into the peer's exposed memory, which hears of it
     Write,
+    /// A pool buffer given to the peer, which gives it back
+    Handover,
 }
 
 impl Mode {
@@ -34,6 +44,25 @@ impl Mode {
             Self::Fresh => "fresh",
             Self::Read => "read",
             Self::Write => "write",
+            Self::Handover => "handover",
+        }
+    }
+
+    /// Whether it goes by keys, to or from exposed memory.
+    const fn is_remote(self) -> bool {
+        matches!(self, Self::Read | Self::Write)
+    }
+
+    /// Whether the side that measures fetches, and the other only has it ready.
+    pub(crate) const fn is_pulled(self) -> bool {
+        matches!(self, Self::Read)
+    }
+
+    /// Messages that may be under way at once; a blocking call has one.
+    const fn window(self) -> u64 {
+        match self {
+            Self::Copy | Self::Pinned | Self::Handover => 1,
+            Self::Posted | Self::Fresh | Self::Read | Self::Write => WINDOW as u64,
         }
     }
 }
@@ -41,20 +70,23 @@ impl Mode {
 /// A connection with what one side needs to send and receive in its mode.
 #[derive(Debug)]
 pub(crate) struct Side {
-    vi: Vi,
+    pub(super) vi: Vi,
     mode: Mode,
     bytes: usize,
-    /// Buffers to send, those that are under way not among them.
-    spare: Vec<Buf>,
-    /// The buffer of the next send.
-    ready: Option<Buf>,
+    /// What to send with, those that are under way not among them.
+    pub(super) spare: Vec<Descriptor>,
+    /// The next send.
+    ready: Option<Descriptor>,
     /// What a slice send borrows.
     slice: Vec<u8>,
-    /// What the peer may read and write.
-    exposed: Exposed,
+    /// What the peer may read and write, taken in turn.
+    exposed: Vec<Exposed>,
     /// The same of the peer.
-    remote: RemoteKey,
-    window: u64,
+    remote: Vec<RemoteKey>,
+    /// What was read out of the peer's memory, and not yet looked at.
+    pub(super) fetched: VecDeque<Descriptor>,
+    /// The buffer that goes from hand to hand, if it is here.
+    held: Option<Handed>,
 }
 
 /// Two connected sides on one fabric of this process.
@@ -66,68 +98,113 @@ pub(crate) fn connected(fabric: &str, mode: Mode, bytes: usize) -> Result<(Side,
     let connecting = a.connect(&Address::new("there", "bench", 0), &options, PATIENCE);
     let there = listener.wait_accept(PATIENCE)?;
     let here = a.block_on(connecting)?;
-    let pool = Pool::new(bytes, 2 * (2 * WINDOW + 1))?;
-    let expose = |vi: &Vi| {
-        vi.nic().expose(pool.take(bytes)?, Access::READ | Access::WRITE).map_err(anyhow::Error::new)
-    };
-    let (mine, theirs) = (expose(&here)?, expose(&there)?);
-    let (to_mine, to_theirs) = (mine.key(), theirs.key());
-    let here = Side::new(here, mode, &pool, mine, to_theirs)?;
-    let there = Side::new(there, mode, &pool, theirs, to_mine)?;
+    let pool = Pool::new(bytes, 2 * BUFFERS)?;
+    let mut here = Side::new(here, mode, &pool, bytes)?;
+    let mut there = Side::new(there, mode, &pool, bytes)?;
+    (here.remote, there.remote) = (there.keys().collect(), here.keys().collect());
+    here.post_receives(&pool)?;
+    there.post_receives(&pool)?;
     Ok((here, there))
 }
 
 impl Side {
     /// One side of a connection whose other side does the same elsewhere: they
     /// tell each other their keys.
-    pub(crate) fn met(vi: Vi, mode: Mode, pool: &Pool) -> Result<Self> {
-        let bytes = pool.largest();
-        let exposed = vi.nic().expose(pool.take(bytes)?, Access::READ | Access::WRITE)?;
-        vi.post_recv(Descriptor::new(vec![0_u8; RemoteKey::BYTES]))?;
-        vi.post_send(Descriptor::new(exposed.key().to_bytes().to_vec()))?;
-        let theirs = vi.recv_queue().wait(PATIENCE)?.ok()?.into_vec::<u8>();
-        drop(vi.send_queue().wait(PATIENCE)?.ok()?);
-        let remote = RemoteKey::from_bytes(theirs.as_slice().try_into()?);
-        Self::new(vi, mode, pool, exposed, remote)
+    pub(crate) fn met(vi: Vi, mode: Mode, pool: &Pool, bytes: usize) -> Result<Self> {
+        let mut side = Self::new(vi, mode, pool, bytes)?;
+        if mode.is_remote() {
+            let mine: Vec<u8> = side.keys().flat_map(RemoteKey::to_bytes).collect();
+            side.vi.post_recv(Descriptor::new(vec![0_u8; mine.len()]))?;
+            side.vi.post_send(Descriptor::new(mine))?;
+            let theirs = side.vi.recv_queue().wait(PATIENCE)?.ok()?.into_vec::<u8>();
+            drop(side.vi.send_queue().wait(PATIENCE)?.ok()?);
+            let keys = theirs.as_chunks::<{ RemoteKey::BYTES }>().0;
+            side.remote = keys.iter().map(RemoteKey::from_bytes).collect();
+        }
+        side.post_receives(pool)?;
+        Ok(side)
     }
 
-    /// Waits until everything sent has arrived.
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        while self.vi.send_queue().outstanding() > 0 {
-            let sent = self.vi.send_queue().wait(PATIENCE)?.ok()?;
-            self.spare.push(sent.into_buf());
+    fn new(vi: Vi, mode: Mode, pool: &Pool, bytes: usize) -> Result<Self> {
+        let expose = |_| -> Result<Exposed> {
+            Ok(vi.nic().expose(pool.take(bytes)?, Access::READ | Access::WRITE)?)
+        };
+        let slots = if mode.is_remote() { SLOTS } else { 0 };
+        let exposed = (0..slots).map(expose).collect::<Result<_>>()?;
+        let spare = (0..WINDOW).map(|_| Ok(Descriptor::new(pool.take(bytes)?)));
+        let spare = spare.collect::<Result<_>>()?;
+        let (slice, fetched) = (vec![0; bytes], VecDeque::new());
+        let remote = Vec::new();
+        let (ready, held) = (None, None);
+        Ok(Self { vi, mode, bytes, spare, ready, slice, exposed, remote, fetched, held })
+    }
+
+    fn keys(&self) -> impl Iterator<Item = RemoteKey> {
+        self.exposed.iter().map(Exposed::key)
+    }
+
+    fn post_receives(&self, pool: &Pool) -> Result<()> {
+        for _ in 0..WINDOW {
+            let receive = match self.mode {
+                Mode::Fresh => Descriptor::fresh(self.bytes as u64),
+                Mode::Handover => Descriptor::handed(self.bytes as u64),
+                Mode::Write | Mode::Read => Descriptor::empty(),
+                Mode::Posted | Mode::Copy | Mode::Pinned => Descriptor::new(pool.take(self.bytes)?),
+            };
+            self.vi.post_recv(receive)?;
         }
         Ok(())
     }
 
-    fn new(vi: Vi, mode: Mode, pool: &Pool, exposed: Exposed, remote: RemoteKey) -> Result<Self> {
-        let bytes = usize::try_from(remote.len())?;
-        for _ in 0..WINDOW {
-            let receive = match mode {
-                Mode::Fresh => Descriptor::fresh(bytes as u64),
-                Mode::Write => Descriptor::empty(),
-                _ => Descriptor::new(pool.take(bytes)?),
-            };
-            vi.post_recv(receive)?;
+    /// Waits until everything sent has arrived.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        while self.vi.send_queue().outstanding() > 0 {
+            let sent = self.vi.send_queue().wait(PATIENCE)?.ok()?;
+            self.keep(sent);
         }
-        let spare = (0..WINDOW).map(|_| pool.take(bytes)).collect::<Result<_, _>>()?;
-        let window = match mode {
-            // A blocking call has one message under way.
-            Mode::Copy | Mode::Pinned | Mode::Read | Mode::Write => 1,
-            Mode::Posted | Mode::Fresh => WINDOW as u64,
-        };
-        let slice = vec![0; bytes];
-        Ok(Self { vi, mode, bytes, spare, ready: None, slice, exposed, remote, window })
+        Ok(())
+    }
+
+    /// Ends a run: both sides have everything that they sent to the other.
+    ///
+    /// A remote write is complete when its target says so, and the target says it
+    /// while it drives its nic. So neither side leaves before the other is done.
+    pub(crate) fn part(&mut self) -> Result<()> {
+        self.settle()?;
+        if self.mode.is_remote() {
+            self.tell(END)?;
+            self.receive(END)?;
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what was sent, if it had memory.
+    pub(super) fn keep(&mut self, sent: Completion) {
+        if !sent.descriptor().is_empty() {
+            self.spare.push(sent.into_descriptor());
+        }
     }
 
     /// Messages that may be under way at once.
     pub(crate) const fn window(&self) -> u64 {
-        self.window
+        self.mode.window()
     }
 
     /// Whether the peer takes part: a remote read is over without it.
     pub(crate) const fn needs_answer(&self) -> bool {
-        !matches!(self.mode, Mode::Read)
+        !self.mode.is_pulled()
+    }
+
+    /// Where a round's bytes lie in the exposed memory of either side.
+    const fn slot(round: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "less than the slots")]
+        let slot = (round % SLOTS as u64) as usize;
+        slot
+    }
+
+    pub(super) fn remote(&self, round: u64) -> RemoteSlice {
+        self.remote[Self::slot(round)].at(0)
     }
 
     /// Writes every byte of the next message, or of what the peer will read.
@@ -136,26 +213,50 @@ impl Side {
             Mode::Copy | Mode::Pinned => fill(&mut self.slice, round),
             Mode::Read => {
                 fill(&mut self.slice, round);
-                self.exposed.write_at(0, &self.slice);
+                self.exposed[Self::slot(round)].write_at(0, &self.slice);
+            }
+            Mode::Handover => {
+                if self.held.is_none() {
+                    let spare = self.spare.pop().expect("one for the first round");
+                    let only = spare.into_segments().next().expect("a pool buffer");
+                    self.held = Some(Handed::Buffer(only.into_buf().expect("a pool buffer")));
+                }
+                fill(self.held.as_mut().expect("set just now"), round);
             }
             Mode::Posted | Mode::Fresh | Mode::Write => {
-                let mut buf = self.spare_buf()?;
-                fill(buf.bytes_mut(), round);
-                self.ready = Some(buf);
+                let mut descriptor = self.take_spare()?;
+                fill(descriptor.bytes_mut().expect("memory of a pool"), round);
+                self.ready = Some(descriptor);
             }
         }
         Ok(())
     }
 
-    /// A buffer that is not under way, waiting for one to come back if need be.
-    fn spare_buf(&mut self) -> Result<Buf> {
-        while let Some(sent) = self.vi.send_queue().poll() {
-            self.spare.push(sent.ok()?.into_buf());
+    /// Makes the answer to a message. What is handed back is not written anew, but
+    /// for its ends.
+    pub(crate) fn answer(&mut self, round: u64) -> Result<()> {
+        match &mut self.held {
+            Some(held) if self.mode == Mode::Handover => {
+                let last = held.len() - 1;
+                (held[0], held[last]) = (mark(round + 1), mark(round + 1));
+                Ok(())
+            }
+            _ => self.rewrite(round),
         }
-        if self.spare.is_empty() {
-            self.spare.push(self.vi.send_queue().wait(PATIENCE)?.ok()?.into_buf());
+    }
+
+    /// Something that is not under way, waiting for it to come back if need be:
+    /// what is hottest in the cache, the one that came back last.
+    pub(super) fn take_spare(&mut self) -> Result<Descriptor> {
+        while self.spare.is_empty() {
+            // A message that has no memory leaves none.
+            let sent = self.vi.send_queue().wait(PATIENCE)?.ok()?;
+            self.keep(sent);
+            while let Some(sent) = self.vi.send_queue().poll() {
+                self.keep(sent.ok()?);
+            }
         }
-        Ok(self.spare.swap_remove(0))
+        Ok(self.spare.pop().expect("one at least"))
     }
 
     /// Sends what was rewritten.
@@ -169,50 +270,73 @@ impl Side {
             }
             Mode::Write => {
                 let descriptor = self.descriptor().with_tag(round);
-                self.vi.post_write_notify(descriptor, self.remote.at(0))?;
+                self.vi.post_write_notify(descriptor, self.remote(round))?;
             }
-            Mode::Read => {
-                let descriptor = Descriptor::new(self.spare_buf()?);
-                self.vi.post_read(descriptor, self.remote.at(0))?;
-                let buf = self.vi.send_queue().wait(PATIENCE)?.ok()?.into_buf();
-                self.check(buf.bytes(), round)?;
-                self.spare.push(buf);
+            Mode::Read => self.fetch(round)?,
+            Mode::Handover => {
+                let held = self.held.take().expect("rewritten before it is sent");
+                let buf = held.into_buf().map_err(|_| anyhow!("it was copied"))?;
+                self.vi.hand_over(buf, round)?;
+                while let Some(sent) = self.vi.send_queue().poll() {
+                    sent.done()?;
+                }
             }
         }
         Ok(())
     }
 
     fn descriptor(&mut self) -> Descriptor {
-        Descriptor::new(self.ready.take().expect("rewritten before it is sent"))
+        self.ready.take().expect("rewritten before it is sent")
     }
 
     /// Receives a message, looks at it, and posts its memory again.
     pub(crate) fn receive(&mut self, round: u64) -> Result<()> {
-        let got = self.vi.recv_queue().wait(PATIENCE)?.ok()?;
+        let got = self.vi.recv_queue().wait(PATIENCE)?;
+        self.take_in(got, round)
+    }
+
+    /// The same if one is there; whether it was.
+    pub(super) fn try_receive(&mut self, round: u64) -> Result<bool> {
+        let got = self.vi.recv_queue().poll();
+        got.map_or(Ok(false), |got| self.take_in(got, round).map(|()| true))
+    }
+
+    fn take_in(&mut self, got: Completion, round: u64) -> Result<()> {
+        let got = got.ok()?;
         ensure!(got.tag == round, "message {} came, {round} was due", got.tag);
         let again = match self.mode {
+            Mode::Write if round == END => got.into_descriptor(),
             Mode::Write => {
-                let mut ends = [0; 2];
-                self.exposed.read_at(0, &mut ends[..1]);
-                self.exposed.read_at(self.bytes - 1, &mut ends[1..]);
+                let (exposed, mut ends) = (&self.exposed[Self::slot(round)], [0; 2]);
+                exposed.read_at(0, &mut ends[..1]);
+                exposed.read_at(self.bytes - 1, &mut ends[1..]);
                 ensure!(ends == [mark(round); 2], "a message arrived damaged");
-                got.descriptor
+                got.into_descriptor()
+            }
+            Mode::Handover => {
+                let held = got.into_handed();
+                // As the leader made it, or what the other side made of that.
+                let is_answer = held.first() == Some(&mark(round + 1));
+                self.check(&held, if is_answer { round + 1 } else { round })?;
+                self.held = Some(held);
+                Descriptor::handed(self.bytes as u64)
             }
             Mode::Fresh => {
                 self.check(&got.into_vec::<u8>(), round)?;
                 Descriptor::fresh(self.bytes as u64)
             }
-            _ => {
-                let got = Completion::into_buf(got);
+            // A word between the sides, see `pull`.
+            Mode::Read => got.into_descriptor(),
+            Mode::Posted | Mode::Copy | Mode::Pinned => {
                 self.check(got.bytes(), round)?;
-                Descriptor::new(got)
+                got.into_descriptor()
             }
         };
         self.vi.post_recv(again)?;
         Ok(())
     }
 
-    fn check(&self, bytes: &[u8], round: u64) -> Result<()> {
+    pub(super) fn check(&self, bytes: &[u8], round: u64) -> Result<()> {
         ensure!(bytes.len() == self.bytes, "{} bytes came, {} were sent", bytes.len(), self.bytes);
         let ends = [bytes.first(), bytes.last()];
         ensure!(ends == [Some(&mark(round)); 2], "a message arrived damaged");
@@ -229,6 +353,14 @@ const fn mark(round: u64) -> u8 {
     (round % 251) as u8
 }
 
+/// No round: there is nothing more to come.
+pub(super) const END: u64 = 0;
 /// Messages under way, and receives posted, on each side.
 pub(crate) const WINDOW: usize = 16;
+/// Exposed buffers of a side. A write may begin before the receive that will
+/// tell of it is posted, so the buffer it goes to is one more than those that
+/// are still to be looked at.
+const SLOTS: usize = WINDOW + 1;
+/// What a side takes from its pool: to send, and to receive or to expose.
+pub(crate) const BUFFERS: usize = WINDOW + SLOTS;
 pub(crate) const PATIENCE: Deadline = Deadline::In(std::time::Duration::from_secs(10));

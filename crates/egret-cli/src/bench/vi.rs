@@ -3,15 +3,14 @@
 use std::rc::Rc;
 
 use anyhow::Result;
-use clap::ValueEnum;
 use egret::net::fabric::Fabrics;
 use egret::net::limit::Limit;
 use egret::net::rt;
 
 use super::Suite;
 use super::args::{Common, Usage};
-use super::duo::{Led, Plan, Waiting};
-use super::measure::{Case, Probe, Sample, Unit};
+use super::duo::{Led, Plan, Trusting, Waiting};
+use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::Peer;
 use super::probe::Linked;
 use super::report::{Column, Line};
@@ -31,17 +30,9 @@ pub(crate) struct Args {
     wait: Waiting,
     /// Who may write whose memory
     #[arg(long, default_value = "isolated")]
-    trust: Trust,
+    trust: Trusting,
     #[command(flatten)]
     pub(crate) common: Common,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Trust {
-    /// Each its own
-    Isolated,
-    /// Both each other's
-    Cooperating,
 }
 
 impl Args {
@@ -55,19 +46,19 @@ impl Args {
             let known = fabrics.names().collect::<Vec<_>>().join(", ");
             Usage(format!("no fabric {:?}; there are: {known}", self.fabric))
         })?;
-        if self.trust != Trust::Isolated {
+        if self.trust != Trusting::Isolated && fabric == SIM {
             let why = "has no processes that cooperate: --trust isolated only";
             return Err(Usage(format!("{fabric} {why}")));
         }
-        let refused = match (fabric == SIM, self.mode) {
-            // The simulator runs both nodes on one thread: nobody waits.
-            (true, _) if self.wait != Waiting::Spin => "never sleeps: --wait spin only",
-            // The side that is read or written has to say when, and is another process.
-            (false, Mode::Read) => "has no --mode read: its target would take part unmeasured",
-            (false, Mode::Write) if what != What::Latency => "has --mode write for latency only",
-            _ => return Ok(fabric),
-        };
-        Err(Usage(format!("{fabric} {refused}")))
+        if self.mode == Mode::Handover && what != What::Latency {
+            let why = "--mode handover is for latency: nothing is moved that could be counted";
+            return Err(Usage(why.to_owned()));
+        }
+        // The simulator runs both nodes on one thread: nobody waits.
+        if fabric == SIM && self.wait != Waiting::Spin {
+            return Err(Usage(format!("{fabric} never sleeps: --wait spin only")));
+        }
+        Ok(fabric)
     }
 }
 
@@ -89,16 +80,16 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
     }
     let fabric = args.fabric(what)?;
     let peer = Rc::new(Peer::start()?);
-    let (mode, wait) = (args.mode, args.wait);
+    let (mode, wait, trust) = (args.mode, args.wait, args.trust);
     let cases = args.common.sizes_or(what.sizes()).into_iter().map(move |bytes| {
         let line = Line {
             bench: what.name(),
             fabric: Some(fabric),
             mode: Some(mode.name()),
             wait: Some(wait.name()),
-            trust: Some("isolated"),
+            trust: Some(trust.name()),
             bytes,
-            limit: what.limit().name(),
+            limit: what.limit(wait).name(),
             ..Line::default()
         };
         let subject = match fabric {
@@ -106,12 +97,14 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             fabric => {
                 let (fabric, host) = (fabric.to_owned(), format!("bench-{}", std::process::id()));
                 let round_trips = what == What::Latency;
-                let plan = Plan { fabric, mode, bytes, wait, round_trips, host };
+                let plan = Plan { fabric, mode, bytes, wait, trust, round_trips, host };
                 Box::new(Led::new(&peer, plan)?)
             }
         };
-        let limit: Box<dyn Probe> = Box::new(Linked::new(&peer, what.limit(), bytes)?);
-        Ok(Case { line, unit: what.unit(), subject, limit: Some(limit) })
+        let limit = what.limit(wait);
+        let of_limit = limit.fixed_bytes().unwrap_or(bytes);
+        let limit: Box<dyn Probe> = Box::new(Linked::new(&peer, limit, of_limit)?);
+        Ok(Case { line, unit: what.unit(), subject, against: Against::Limit(limit), rounds: None })
     });
     Ok(Suite { name: what.name(), columns: what.columns(), cases: Box::new(cases) })
 }
@@ -144,11 +137,13 @@ impl What {
         }
     }
 
-    const fn limit(self) -> Limit {
-        match self {
-            Self::Latency => Limit::ShmSlot,
-            Self::Bandwidth => Limit::ShmRing,
-            Self::Rate => Limit::LineRing,
+    /// Who sleeps answers no sooner than an eventfd wakes it.
+    const fn limit(self, wait: Waiting) -> Limit {
+        match (self, wait) {
+            (Self::Latency, Waiting::Frugal) => Limit::Eventfd,
+            (Self::Latency, Waiting::Spin | Waiting::Balanced) => Limit::ShmSlot,
+            (Self::Bandwidth, _) => Limit::ShmRing,
+            (Self::Rate, _) => Limit::LineRing,
         }
     }
 
@@ -211,7 +206,7 @@ impl Probe for RoundTrips {
             self.here.send(self.round)?;
             if self.here.needs_answer() {
                 self.there.receive(self.round)?;
-                self.there.rewrite(self.round)?;
+                self.there.answer(self.round)?;
                 self.there.send(self.round)?;
                 self.here.receive(self.round)?;
             }

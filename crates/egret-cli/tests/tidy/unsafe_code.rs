@@ -17,6 +17,10 @@ const LISTED: &[(&str, &str)] = &[
         "quotes the impls that its output proves; the crate itself forbids unsafe code",
     ),
     (
+        "crates/egret-net/src/atomics/lean.rs",
+        "the value of a lock: the favourite's word, or the ordinary lock, keeps it one thread's",
+    ),
+    (
         "crates/egret-net/src/buf/biased.rs",
         "a return reaches its class by a pointer; the class may go with it",
     ),
@@ -42,6 +46,7 @@ const LISTED: &[(&str, &str)] = &[
         "drives the return of the last buffer under the model checker",
     ),
     ("crates/egret-net/src/buf/typed.rs", "the elements of a checked cast"),
+    ("crates/egret-net/src/buf/visit.rs", "leaves what its buffers may still point to"),
     ("crates/egret-net/src/buf/waiters.rs", "a wake may find the pool gone"),
     (
         "crates/egret-net/src/fabric/shm/block.rs",
@@ -51,9 +56,30 @@ const LISTED: &[(&str, &str)] = &[
         "crates/egret-net/src/fabric/shm/copy.rs",
         "copies in and out of memory that another process may write, as atomics",
     ),
+    (
+        "crates/egret-net/src/fabric/shm/direct.rs",
+        "copies into a slot of a cooperating peer, while its gate is open",
+    ),
     ("crates/egret-net/src/fabric/shm/foreign.rs", "maps a peer's file, to be read as atomics"),
     ("crates/egret-net/src/fabric/shm/memory.rs", "reaches memory that peers map, as atomics"),
+    (
+        "crates/egret-net/src/fabric/shm/open.rs",
+        "copies in and out of a slot that cooperating peers write too",
+    ),
+    ("crates/egret-net/src/fabric/shm/process.rs", "has the kernel copy out of another process"),
+    (
+        "crates/egret-net/src/fabric/shm/rendezvous/pidfd.rs",
+        "asks a socket for the process at its other end",
+    ),
     ("crates/egret-net/src/fabric/shm/tests/copy.rs", "calls those copies on memory of its own"),
+    (
+        "crates/egret-net/src/fabric/shm/tests/direct/orders.rs",
+        "memory behind a gate as a cell of the model checker",
+    ),
+    (
+        "crates/egret-net/src/fabric/shm/tests/hand_over/orders.rs",
+        "a slot's bytes as a cell of the model checker",
+    ),
     ("crates/egret-net/src/limit/ring.rs", "copies in and out of memory that two processes map"),
     ("crates/egret-net/src/limit/shared.rs", "maps a file that another process maps too"),
     ("crates/egret-net/src/limit/slot.rs", "copies in and out of memory that two processes map"),

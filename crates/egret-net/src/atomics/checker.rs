@@ -23,6 +23,7 @@ impl Atomics for LoomAtomics {
     type Lock<T: Send> = loom::sync::Mutex<T>;
     type Thread = thread::Thread;
     type Places = [loom::sync::atomic::AtomicU64; 2];
+    const IN_A_ROW: u64 = 0;
 
     fn fence(order: Ordering) {
         fence(order);
@@ -80,12 +81,21 @@ loom::thread_local! {
 }
 
 impl<T: Send> Lock<T> for loom::sync::Mutex<T> {
+    type Guard<'a>
+        = loom::sync::MutexGuard<'a, T>
+    where
+        Self: 'a;
+
     fn new(value: T) -> Self {
         Self::new(value)
     }
 
-    fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        body(&mut self.lock().unwrap())
+    fn lock(&self) -> Self::Guard<'_> {
+        self.lock().unwrap()
+    }
+
+    fn try_lock(&self) -> Option<Self::Guard<'_>> {
+        self.try_lock().ok()
     }
 }
 

@@ -3,12 +3,17 @@
 
 #[cfg(test)]
 pub(crate) mod checker;
+mod lean;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 use std::fmt;
+use std::ops::DerefMut;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
+pub(crate) use lean::Lean;
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::rt::{self, Instant};
@@ -24,6 +29,8 @@ pub(crate) trait Atomics: fmt::Debug + 'static {
     type Thread: Send;
     /// The places of a [stash](crate::buf).
     type Places: AsRef<[Self::Word]> + Send + Sync;
+    /// Turns in a row that win the first favour of a [`Lean`] lock.
+    const IN_A_ROW: u64;
 
     /// Orders words of this and of other threads; see [`std::sync::atomic::fence`].
     fn fence(order: Ordering);
@@ -68,8 +75,18 @@ pub(crate) trait Word: Send + Sync {
 
 /// A mutual exclusion that a panic inside does not poison.
 pub(crate) trait Lock<T>: Send + Sync {
+    type Guard<'a>: DerefMut<Target = T>
+    where
+        Self: 'a;
+
     fn new(value: T) -> Self;
-    fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R;
+    fn lock(&self) -> Self::Guard<'_>;
+    /// `None` if somebody has it.
+    fn try_lock(&self) -> Option<Self::Guard<'_>>;
+
+    fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        body(&mut self.lock())
+    }
 }
 
 /// The machine's own.
@@ -81,6 +98,7 @@ impl Atomics for StdAtomics {
     type Lock<T: Send> = Mutex<T>;
     type Thread = rt::Thread;
     type Places = [AtomicU64; 32];
+    const IN_A_ROW: u64 = 16;
 
     #[inline]
     fn fence(order: Ordering) {
@@ -151,12 +169,25 @@ thread_local! {
 const SPINS: u32 = 200;
 
 impl<T: Send> Lock<T> for Mutex<T> {
+    type Guard<'a>
+        = MutexGuard<'a, T>
+    where
+        Self: 'a;
+
     fn new(value: T) -> Self {
         Self::new(value)
     }
 
-    fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        body(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

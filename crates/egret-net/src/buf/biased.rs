@@ -85,6 +85,12 @@ impl<A: Atomics> Biased<A> {
         Self { owner: A::Word::new(REVOKED), stash, list }
     }
 
+    /// Slots that are [away](FreeList::away).
+    pub(crate) fn away(count: u32) -> Self {
+        let (stash, list) = (Box::new(Stash::new(0)), FreeList::away(count));
+        Self { owner: A::Word::new(REVOKED), stash, list }
+    }
+
     /// The list that all share.
     #[inline]
     pub(crate) fn list(&self) -> &FreeList<A> {

@@ -31,6 +31,7 @@ pub struct PoolBuilder {
     huge_pages: bool,
     locked: bool,
     shareable: bool,
+    cooperating: bool,
 }
 
 impl PoolBuilder {
@@ -63,7 +64,22 @@ impl PoolBuilder {
 
     /// As [`RegionBuilder::shareable`].
     pub fn shareable(mut self) -> Self {
-        self.shareable = true;
+        (self.shareable, self.cooperating) = (true, false);
+        self
+    }
+
+    /// As [`RegionBuilder::cooperating`].
+    ///
+    /// ```
+    /// use egret_net::buf::Pool;
+    ///
+    /// let pool = Pool::builder().class(4096, 16).cooperating().build()?;
+    /// assert!(pool.region().is_cooperating());
+    /// assert!(pool.region().fd().is_none(), "not for everybody");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cooperating(mut self) -> Self {
+        (self.shareable, self.cooperating) = (false, true);
         self
     }
 
@@ -124,6 +140,9 @@ impl PoolBuilder {
         }
         if self.shareable {
             region = region.shareable();
+        }
+        if self.cooperating {
+            region = region.cooperating();
         }
         region
     }

@@ -1,12 +1,12 @@
 //! What a pool is inside: size classes over one region, freed by whoever is last.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::biased::Biased;
 use super::buffer::Buf;
-use super::counts::Leaving;
+use super::counts::{Leaving, depart};
 use super::region::Region;
 use super::slot::Slot;
 use super::stats::Counters;
@@ -20,7 +20,15 @@ pub(super) struct Core {
     /// From the smallest to the largest.
     pub(super) classes: Box<[Class]>,
     pub(super) counters: Counters,
+    /// Where slots go that were [lent](super::visit) to this process.
+    host: Option<Box<dyn Host>>,
     leaving: Leaving,
+}
+
+/// Takes the slots of a visit that nobody here has any more.
+pub(crate) trait Host: std::fmt::Debug + Send + Sync {
+    /// The last handle to a slot is gone. It must not panic.
+    fn dropped(&self, class: u16, number: u32);
 }
 
 /// The slots of one size. What a take and a return read of it is in its first
@@ -37,13 +45,14 @@ pub(super) struct Class {
     pub(super) waiters: Arc<Waiters>,
     core: AtomicPtr<Core>,
     reclaims: Box<[Mutex<Option<Reclaim>>]>,
+    index: u16,
 }
 
 /// What runs when the last reader of a shared buffer is gone.
 pub(super) struct Reclaim(pub(super) Box<dyn FnOnce(Buf) + Send>);
 
 /// Where the slots of a class lie.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) bytes: usize,
     pub(super) stride: usize,
@@ -56,10 +65,29 @@ impl Core {
     /// Cuts `region` into classes. The caller has seen to it that the layouts
     /// lie in it and do not overlap.
     pub(super) fn new(region: Region, layouts: &[Layout]) -> NonNull<Self> {
+        Self::build(region, layouts, None, Biased::new)
+    }
+
+    /// As [`new`](Self::new), with all slots away, at another process that has
+    /// the pool; those that come go to `host` in the end. It is left, not closed.
+    pub(super) fn visit(region: Region, layouts: &[Layout], host: Box<dyn Host>) -> NonNull<Self> {
+        Self::build(region, layouts, Some(host), Biased::away)
+    }
+
+    fn build(
+        region: Region,
+        layouts: &[Layout],
+        host: Option<Box<dyn Host>>,
+        slots: fn(u32) -> Biased,
+    ) -> NonNull<Self> {
         let base = region.base();
-        let classes = layouts.iter().map(|layout| Class::new(base, *layout)).collect();
-        let counters = Counters::default();
-        let core = Box::new(Self { region, classes, counters, leaving: Leaving::new() });
+        let cut = |(index, layout): (usize, &Layout)| {
+            let index = u16::try_from(index).unwrap_or(u16::MAX);
+            Class::new(base, *layout, index, slots(layout.count))
+        };
+        let classes = layouts.iter().enumerate().map(cut).collect();
+        let (counters, leaving) = (Counters::default(), Leaving::new());
+        let core = Box::new(Self { region, classes, counters, host, leaving });
         let core = NonNull::from(Box::leak(core));
         // SAFETY: just made, and not freed before it is closed.
         for class in &unsafe { core.as_ref() }.classes {
@@ -83,7 +111,27 @@ impl Core {
         }
     }
 
-    /// A buffer came home to a closed class.
+    /// Ends a visit to which `met` slots came that were not given back by their
+    /// holders; what is still here goes to the host when it is dropped.
+    ///
+    /// # Safety
+    ///
+    /// Called once, for a core made by [`visit`](Self::visit), by who does not
+    /// use it afterwards.
+    pub(super) unsafe fn leave(core: NonNull<Self>, met: u64) {
+        // SAFETY: freed only after the balance below is zero.
+        let leaving = unsafe { &(*core.as_ptr()).leaving };
+        if leaving.closed(met) {
+            // SAFETY: the visit is over, and nothing is here.
+            unsafe { Self::free(core) };
+        }
+    }
+
+    pub(super) fn is_visit(&self) -> bool {
+        self.host.is_some()
+    }
+
+    /// A buffer came home to a closed class, or left a visit.
     ///
     /// # Safety
     ///
@@ -106,12 +154,12 @@ impl Core {
 }
 
 impl Class {
-    fn new(region: NonNull<u8>, layout: Layout) -> Self {
+    fn new(region: NonNull<u8>, layout: Layout, index: u16, slots: Biased) -> Self {
         // SAFETY: the layout lies in the region, as the caller of `Core::new`
         // has seen to.
         let base = unsafe { region.add(layout.offset) };
         Self {
-            slots: Biased::new(layout.count),
+            slots,
             base,
             stride: layout.stride,
             bytes: layout.bytes,
@@ -119,6 +167,7 @@ impl Class {
             waiters: Arc::new(Waiters::new()),
             core: AtomicPtr::new(std::ptr::null_mut()),
             reclaims: (0..layout.count).map(|_| Mutex::new(None)).collect(),
+            index,
         }
     }
 
@@ -160,6 +209,12 @@ impl Class {
         // SAFETY: the pool lives while one of its slots is out.
         let this = unsafe { class.as_ref() };
         let (core, list) = (this.core(), NonNull::from(this.slots.list()));
+        // SAFETY: as above.
+        if let Some(host) = unsafe { &(*core.as_ptr()).host } {
+            depart(this.handles(number), || host.dropped(this.index, number));
+            // SAFETY: this slot's last handle says so once.
+            return unsafe { Core::came_home(core) };
+        }
         // SAFETY: called before the slot is back; the pool lives until then.
         let queue = move || Arc::clone(unsafe { &(*class.as_ptr()).waiters });
         // SAFETY: the caller holds the slot.
@@ -167,6 +222,25 @@ impl Class {
             // SAFETY: this slot's last handle says so once.
             unsafe { Core::came_home(core) };
         }
+    }
+
+    /// The count of the handles to a slot that is out.
+    #[inline]
+    pub(super) fn handles(&self, number: u32) -> &AtomicU64 {
+        self.slots.list().handles(number)
+    }
+
+    /// Which of the pool's classes it is, from the smallest.
+    pub(super) fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Where its slots lie, seen from the start of the region.
+    pub(super) fn layout(&self, region: &Region) -> Layout {
+        let offset = self.base.as_ptr().addr() - region.base().as_ptr().addr();
+        let count = u32::try_from(self.slots.list().count()).expect("it was made from one");
+        let (bytes, stride, low_water) = (self.bytes, self.stride, self.low_water);
+        Layout { bytes, stride, offset, count, low_water }
     }
 
     /// Whether received data should rather be copied than stay.

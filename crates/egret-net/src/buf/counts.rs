@@ -60,6 +60,30 @@ fn let_go_counted<W: Word>(handles: &W) -> Option<u64> {
     Some(before & RECLAIMED)
 }
 
+/// A slot of another process's pool comes here, and has one handle. `false` if
+/// it is here already.
+#[inline]
+#[must_use = "a slot that is here already gets no second handle"]
+pub(crate) fn arrive<W: Word>(handles: &W) -> bool {
+    if handles.load(Acquire) != 0 && !planted(Fault::ArriveTwice) {
+        return false;
+    }
+    handles.store(1, Relaxed);
+    true
+}
+
+/// The only handle to such a slot ends, and `tell` tells its home. The slot is
+/// away first: its home may send it again at once.
+#[inline]
+pub(crate) fn depart<W: Word>(handles: &W, tell: impl FnOnce()) {
+    if planted(Fault::DepartLate) {
+        tell();
+        return handles.store(0, Release);
+    }
+    handles.store(0, if planted(Fault::DepartRelaxed) { Relaxed } else { Release });
+    tell();
+}
+
 /// Set in the count of the handles while the slot has a reclaim callback.
 pub(crate) const RECLAIMED: u64 = 1 << 63;
 

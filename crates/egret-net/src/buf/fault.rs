@@ -1,7 +1,8 @@
-//! Faults that tests plant in the protocol, to show that the checks find them.
-//!
-//! Outside of tests [`planted`] is the constant `false` and nothing remains of
-//! a fault.
+//! Faults that tests plant here; see [`crate::fault`].
+
+#[cfg(test)]
+pub(crate) use crate::fault::caught;
+pub(crate) use crate::fault::planted;
 
 /// One way to get the protocol wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,30 +45,18 @@ pub(crate) enum Fault {
     CloseUnrevoked,
     /// A join forgets a handle that stays counted.
     JoinForgotten,
-}
-
-#[cfg(not(test))]
-#[inline(always)]
-pub(crate) const fn planted(_fault: Fault) -> bool {
-    false
-}
-
-#[cfg(test)]
-pub(crate) fn planted(fault: Fault) -> bool {
-    PLANTED.get() == Some(fault)
-}
-
-/// Runs `body` with `fault` planted on this thread, and says whether the checks
-/// in it noticed (by a panic).
-#[cfg(test)]
-pub(crate) fn caught(fault: Fault, body: impl FnOnce()) -> bool {
-    PLANTED.set(Some(fault));
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-    PLANTED.set(None);
-    outcome.is_err()
-}
-
-#[cfg(test)]
-thread_local! {
-    static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+    /// A peer's memory is mapped though its size may change.
+    AdoptUnsealed,
+    /// A slot that is here gets a second handle.
+    ArriveTwice,
+    /// A slot's home is told that it is away before it is.
+    DepartLate,
+    /// A slot is away without releasing what was done with it.
+    DepartRelaxed,
+    /// A part of a buffer is lent, or one of which others have parts.
+    LendParts,
+    /// A home's plan is believed.
+    PlanUnchecked,
+    /// A visit ends without those who are still here.
+    VisitMiscounts,
 }

@@ -91,6 +91,15 @@ impl<A: Atomics> FreeList<A> {
         Self { stack, handles: (0..count).map(|_| A::Word::new(1)).collect() }
     }
 
+    /// A list of `count` slots that are away, and never in it: closed from the
+    /// beginning. Their handles are counted from zero.
+    pub(crate) fn away(count: u32) -> Self {
+        assert!(count as usize <= Self::COUNT_MAX, "a class has at most 2^24 - 1 slots");
+        let zeros = || (0..count).map(|_| A::Word::new(0)).collect();
+        let stack = Stack { head: A::Word::new(NONE | CLOSED), links: zeros() };
+        Self { stack: Box::new(stack), handles: zeros() }
+    }
+
     /// The slots it was made with.
     pub(crate) fn count(&self) -> usize {
         self.handles.len()

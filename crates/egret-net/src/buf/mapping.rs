@@ -8,13 +8,25 @@ use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
-use super::region_error::RegionError;
+use super::fault::{Fault, planted};
+use super::region_error::{AdoptError, RegionError};
 
 /// What pages a region is made of.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Kind {
     pub(super) huge: bool,
-    pub(super) shareable: bool,
+    pub(super) sharing: Sharing,
+}
+
+/// Who else can have a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Sharing {
+    #[default]
+    Nobody,
+    /// Others can read it.
+    Readers,
+    /// Others can write it too.
+    Writers,
 }
 
 type Mapped = (NonNull<u8>, usize, Option<OwnedFd>);
@@ -23,13 +35,13 @@ impl Kind {
     /// Maps at least `bytes` bytes: where, how many, and the file behind them.
     pub(super) fn map(self, bytes: usize) -> Result<Mapped, RegionError> {
         let len = self.round_up(bytes)?;
-        let (base, fd) = if self.shareable {
+        let (base, fd) = if self.sharing == Sharing::Nobody {
+            (self.map_anonymous(len)?, None)
+        } else {
             let fd = self.file(len)?;
             let base = self.map_file(&fd, len)?;
-            self.keep_to_ourselves(base, len, &fd)?;
+            self.seal(base, len, &fd)?;
             (base, Some(fd))
-        } else {
-            (self.map_anonymous(len)?, None)
         };
         let base = NonNull::new(base.cast()).expect("the kernel never maps address zero unasked");
         Ok((base, len, fd))
@@ -67,14 +79,17 @@ impl Kind {
         base.map(<*mut _>::cast).map_err(|errno| self.refused("mmap", errno, len))
     }
 
-    /// Makes the mapping at `base` the only one that can ever write the file:
-    /// whoever gets the descriptor, also inside this process, can only read, and
-    /// a forked child has neither. Unmaps it if that is refused.
-    fn keep_to_ourselves(self, base: *mut u8, len: usize, fd: &OwnedFd) -> Result<(), RegionError> {
-        // SAFETY: the advice is about children; nothing changes in this process.
-        let unforked = unsafe { mm::madvise(base.cast(), len, mm::Advice::LinuxDontFork) };
-        let sealed = fs::fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL);
-        unforked.and(sealed).map_err(|errno| {
+    /// Makes the mapping at `base` the only one that can ever write the file,
+    /// unless it is for other writers too: whoever gets the descriptor, also
+    /// inside this process, can only read. A forked child has no mapping in any
+    /// case. Unmaps it if that is refused.
+    fn seal(self, base: *mut u8, len: usize, fd: &OwnedFd) -> Result<(), RegionError> {
+        let seals = match self.sharing {
+            Sharing::Writers => SealFlags::SEAL,
+            Sharing::Nobody | Sharing::Readers => SealFlags::FUTURE_WRITE | SealFlags::SEAL,
+        };
+        let sealed = fs::fcntl_add_seals(fd, seals);
+        keep_from_children(base, len).and(sealed).map_err(|errno| {
             // SAFETY: mapped just now, and nobody was told of it.
             let _ = unsafe { mm::munmap(base.cast(), len) };
             self.refused("fcntl(F_ADD_SEALS)", errno, len)
@@ -102,6 +117,40 @@ impl Kind {
             errno => RegionError::System { call, source: errno.into() },
         }
     }
+}
+
+/// Maps a file that a cooperating peer sent, to be read and written, if its size
+/// is final and at most `max` bytes in whole pages.
+pub(super) fn adopt(fd: &OwnedFd, max: u64) -> Result<(NonNull<u8>, usize), AdoptError> {
+    // First the seals: until they are there, the size can change after it was asked for.
+    let seals = fs::fcntl_get_seals(fd).map_err(refused_adoption("fcntl(F_GET_SEALS)"))?;
+    if !seals.contains(FINAL_SIZE) && !planted(Fault::AdoptUnsealed) {
+        return Err(AdoptError::Unsealed);
+    }
+    let bytes = fs::fstat(fd).map_err(refused_adoption("fstat"))?.st_size.cast_unsigned();
+    let is_whole = bytes > 0 && bytes.is_multiple_of(rustix::param::page_size() as u64);
+    let len = usize::try_from(bytes).ok().filter(|_| is_whole && bytes <= max);
+    let len = len.ok_or(AdoptError::Size { bytes, max })?;
+    // SAFETY: a new mapping at an address the kernel picks; nothing else lives there. The
+    // file cannot shrink, so its pages stay.
+    let base = unsafe { mm::mmap(null_mut(), len, READ_WRITE, MapFlags::SHARED, fd, 0) };
+    let base = base.map_err(refused_adoption("mmap"))?;
+    if let Err(errno) = keep_from_children(base.cast(), len) {
+        // SAFETY: mapped just now, and nobody was told of it.
+        let _ = unsafe { mm::munmap(base, len) };
+        return Err(refused_adoption("madvise")(errno));
+    }
+    let base = NonNull::new(base.cast()).expect("the kernel never maps address zero unasked");
+    Ok((base, len))
+}
+
+fn refused_adoption(call: &'static str) -> impl FnOnce(Errno) -> AdoptError {
+    move |errno| AdoptError::System { call, source: errno.into() }
+}
+
+fn keep_from_children(base: *mut u8, len: usize) -> Result<(), Errno> {
+    // SAFETY: the advice is about children; nothing changes in this process.
+    unsafe { mm::madvise(base.cast(), len, mm::Advice::LinuxDontFork) }
 }
 
 /// Locks pages into physical memory.
@@ -133,4 +182,5 @@ fn huge_pages_free() -> Option<usize> {
 }
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+const FINAL_SIZE: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 const HUGE_PAGE: usize = 2 << 20;

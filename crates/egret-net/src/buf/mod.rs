@@ -56,8 +56,10 @@ mod counts;
 mod fault;
 mod free_list;
 mod held;
+mod lent;
 mod mapping;
 mod plain;
+mod plan;
 mod pool;
 mod region;
 mod region_error;
@@ -68,16 +70,28 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod visit;
 mod waiters;
 
 pub use buffer::{Buf, CastError, CastReason};
 pub use builder::{PoolBuilder, PoolError};
+pub(crate) use class::Host;
+#[cfg(test)]
+pub(crate) use counts::{arrive, depart, let_go};
 pub use egret_derive::Plain;
+#[cfg(test)]
+pub(crate) use fault::{Fault as BufFault, caught as buf_caught};
 pub use held::Held;
+pub(crate) use lent::{Lent, NotLent};
 pub use plain::{FINGERPRINT_SEED, Kind, Plain, fingerprint};
+pub(crate) use plan::{Plan, PlanError};
 pub use pool::{Pool, TakeError};
 pub use region::{Pinned, Region, RegionBuilder};
+pub(crate) use region_error::AdoptError;
 pub use region_error::RegionError;
 pub use shared::Shared;
 pub use stats::PoolStats;
 pub use typed::Typed;
+#[cfg(test)]
+pub(crate) use visit::is_here;
+pub(crate) use visit::{NotHere, Visit};

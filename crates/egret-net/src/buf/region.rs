@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::mm;
 
-use super::mapping::{self, Kind};
-use super::region_error::RegionError;
+use super::mapping::{self, Kind, Sharing};
+use super::region_error::{AdoptError, RegionError};
 
 /// A piece of memory, mapped once and unmapped when the last handle to it and
 /// the last buffer in it are gone.
@@ -72,6 +72,7 @@ struct Mapping {
     base: NonNull<u8>,
     len: usize,
     fd: Option<OwnedFd>,
+    sharing: Sharing,
     /// How many pins there are; `.locked()` is one that never goes.
     pins: Mutex<usize>,
 }
@@ -98,7 +99,32 @@ impl Region {
     /// sealed: its size is final, and whoever gets the descriptor can only read.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.0.fd.as_ref().map(AsFd::as_fd)
+        self.file(Sharing::Readers)
+    }
+
+    /// Whether it was built for [cooperating](RegionBuilder::cooperating) peers.
+    #[must_use]
+    pub fn is_cooperating(&self) -> bool {
+        self.cooperating_fd().is_some()
+    }
+
+    /// The file behind a [cooperating](RegionBuilder::cooperating) region.
+    /// Whoever gets it can write memory that is someone's `&mut`, so it goes to
+    /// cooperating peers alone, and never to the program.
+    pub(crate) fn cooperating_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.file(Sharing::Writers)
+    }
+
+    fn file(&self, sharing: Sharing) -> Option<BorrowedFd<'_>> {
+        self.0.fd.as_ref().filter(|_| self.0.sharing == sharing).map(AsFd::as_fd)
+    }
+
+    /// Maps a region of a cooperating peer, of at most `max` bytes. Its file is
+    /// not kept: it cannot be sent on.
+    pub(crate) fn adopt(fd: &OwnedFd, max: u64) -> Result<Self, AdoptError> {
+        let (base, len) = mapping::adopt(fd, max)?;
+        let (sharing, pins) = (Sharing::Nobody, Mutex::new(0));
+        Ok(Self(Arc::new(Mapping { base, len, fd: None, sharing, pins })))
     }
 
     /// Keeps the region in physical memory while the answer lives. The first
@@ -153,9 +179,24 @@ impl RegionBuilder {
         self
     }
 
-    /// Puts the region into a memory file that other processes can map.
+    /// Puts the region into a memory file that other processes can map, to
+    /// read: this process stays the only one that writes it.
     pub fn shareable(mut self) -> Self {
-        self.kind.shareable = true;
+        self.kind.sharing = Sharing::Readers;
+        self
+    }
+
+    /// Puts the region into a memory file that peers map to write as well, on
+    /// connections whose [trust](crate::vi::Trust) is `Cooperating`. Nobody else
+    /// gets it: on other connections its bytes travel as those of private memory
+    /// do. Instead of [`shareable`](Self::shareable), not beside it; the last one
+    /// called counts.
+    ///
+    /// A cooperating peer is this same program. It writes only what was handed
+    /// over to it, and that is all that keeps the exclusive references of this
+    /// process exclusive: the kernel does not.
+    pub fn cooperating(mut self) -> Self {
+        self.kind.sharing = Sharing::Writers;
         self
     }
 
@@ -167,7 +208,7 @@ impl RegionBuilder {
     /// [`RegionError`].
     pub fn map(self) -> Result<Region, RegionError> {
         let (base, len, fd) = self.kind.map(self.bytes)?;
-        let mapping = Mapping { base, len, fd, pins: Mutex::new(0) };
+        let mapping = Mapping { base, len, fd, sharing: self.kind.sharing, pins: Mutex::new(0) };
         if self.locked {
             mapping::lock(base, len)?;
             *mapping.pins() = 1;
@@ -213,6 +254,7 @@ impl fmt::Debug for Region {
         f.debug_struct("Region")
             .field("len", &self.len())
             .field("shareable", &self.fd().is_some())
+            .field("cooperating", &self.is_cooperating())
             .field("pinned", &self.is_pinned())
             .finish()
     }

@@ -63,6 +63,23 @@ pub enum RegionError {
     },
 }
 
+/// Why a peer's memory was not mapped to be written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub(crate) enum AdoptError {
+    /// The peer could make it shorter under us.
+    #[error("the size of the peer's memory file is not final: it must be sealed before it is sent")]
+    Unsealed,
+    /// Not whole pages, or more than it may have us map.
+    #[error(
+        "the peer's memory file has {bytes} bytes; whole pages, and at most {max}, are allowed"
+    )]
+    Size { bytes: u64, max: u64 },
+    /// The operating system refused.
+    #[error("{call} of the peer's memory file failed: {source}")]
+    System { call: &'static str, source: io::Error },
+}
+
 fn show_limit(limit: Option<u64>) -> String {
     match limit {
         Some(bytes) => format!("{bytes} bytes"),

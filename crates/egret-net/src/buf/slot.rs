@@ -139,6 +139,11 @@ impl Slot {
         self.handles().load(Acquire) & !RECLAIMED == 1
     }
 
+    /// Whether it is all of its slot, and nobody else has a part.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_only() && self.capacity == self.class().bytes
+    }
+
     /// Leaves `reclaim` for the last handle to run. Only for the only handle.
     pub(super) fn set_reclaim(&self, reclaim: Reclaim) {
         debug_assert!(self.is_only(), "the callback is the slot's, not a part's");
@@ -155,7 +160,7 @@ impl Slot {
 
     #[inline]
     fn handles(&self) -> &impl Word {
-        self.class().slots.list().handles(self.number)
+        self.class().handles(self.number)
     }
 
     /// The same handle once more; the caller sees to the count.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::check::Outcome;
 use super::side::Side;
 use super::{
-    access, connect, death, gather, levels, messages, pressure, queues, remote, slices, teardown,
-    unreliable,
+    access, connect, death, gather, hand_over, levels, messages, pressure, queues, remote, slices,
+    teardown, unreliable,
 };
 use crate::vi::{Limits, Reliability};
 
@@ -57,6 +57,8 @@ pub struct Profile {
     pub kills: bool,
     /// Whether the buffers lie in memory that other processes can read.
     pub shareable: bool,
+    /// Whether they lie in memory that cooperating processes can write.
+    pub cooperating: bool,
 }
 
 impl Default for Profile {
@@ -71,6 +73,7 @@ impl Default for Profile {
             death: Duration::from_secs(10),
             kills: true,
             shareable: false,
+            cooperating: false,
         }
     }
 }
@@ -99,6 +102,7 @@ const THEMES: &[&[Planned]] = &[
     remote::CASES,
     access::CASES,
     slices::CASES,
+    hand_over::CASES,
     teardown::CASES,
     death::CASES,
 ];

@@ -14,7 +14,7 @@ list! { "death":
 }
 
 /// The answerer waits for its end.
-async fn be_killed(side: &Side) -> Outcome {
+pub(super) async fn be_killed(side: &Side) -> Outcome {
     side.pause(side.profile.patience).await;
     Err(Wrong::new("the answerer was not killed"))
 }

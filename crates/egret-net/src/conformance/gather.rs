@@ -61,14 +61,15 @@ async fn transfer(side: &Side, from: &[usize], to: &[usize]) -> Outcome {
         vi.post_recv(descriptor)?;
         let got = side.done(vi.recv_queue()).await?;
         check_eq!((got.len, lengths(&got)), (SUM as u64, to.to_vec()), "the pieces received");
-        let bytes: Vec<u8> = got.descriptor.segments().flat_map(Segment::bytes).copied().collect();
+        let bytes: Vec<u8> =
+            got.descriptor().segments().flat_map(Segment::bytes).copied().collect();
         check!(bytes == whole, "the pieces do not make up the message");
     }
     side.meet().await
 }
 
 fn lengths(completion: &Completion) -> Vec<usize> {
-    completion.descriptor.segments().map(|segment| segment.bytes().len()).collect()
+    completion.descriptor().segments().map(|segment| segment.bytes().len()).collect()
 }
 
 async fn shared_twice_at_once(side: &Side) -> Outcome {
@@ -107,7 +108,7 @@ async fn kinds_of_memory(side: &Side) -> Outcome {
         vi.post_send(Descriptor::new(Arc::clone(&shorts)))?;
         vi.post_send(Descriptor::typed(words))?;
         check_eq!(side.done(vi.send_queue()).await?.into_vec::<f64>(), floats, "a vector");
-        let back = side.done(vi.send_queue()).await?.descriptor.into_segments().next();
+        let back = side.done(vi.send_queue()).await?.into_descriptor().into_segments().next();
         let back = back.and_then(|segment| segment.into_arc::<u16>().ok());
         check!(back.is_some_and(|back| Arc::ptr_eq(&back, &shorts)), "another slice came back");
         let words = side.done(vi.send_queue()).await?.into_typed::<u32>()?;
@@ -139,7 +140,7 @@ async fn refused(side: &Side) -> Outcome {
     check_eq!(reason, Refused::TooManySegments { have, max }, "too many segments to send");
     let back = (descriptor.segment_count(), descriptor.len(), descriptor.tag());
     check_eq!(back, (have, len, 77), "the descriptor that came back");
-    let PostError { reason, .. } = refusal(&vi, *descriptor, false)?;
+    let PostError { reason, .. } = refusal(&vi, descriptor, false)?;
     check_eq!(reason, Refused::TooManySegments { have, max }, "too many segments to receive");
 
     let shared = side.buf(9, 50)?.share();

@@ -83,7 +83,12 @@ async fn other_type(side: &Side) -> Outcome {
 
 /// So many sends and receives fail for this reason, and the connection is in
 /// the error state.
-async fn broken(side: &Side, vi: &Vi, why: &ViError, (sends, receives): (usize, usize)) -> Outcome {
+pub(super) async fn broken(
+    side: &Side,
+    vi: &Vi,
+    why: &ViError,
+    (sends, receives): (usize, usize),
+) -> Outcome {
     for (queue, count) in [(vi.send_queue(), sends), (vi.recv_queue(), receives)] {
         for _ in 0..count {
             let failed = side.next(queue).await?;

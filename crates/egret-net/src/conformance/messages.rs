@@ -97,7 +97,7 @@ async fn one_message(side: &Side, vi: &Vi, size: usize, spare: usize) -> Outcome
     vi.post_recv(Descriptor::new(vec![UNTOUCHED; size + spare]))?;
     let got = side.done(vi.recv_queue()).await?;
     check_eq!((got.len, got.tag), (seed, seed), "a message of {size} bytes");
-    let memory = segment(got.descriptor)?;
+    let memory = segment(got.into_descriptor())?;
     check_eq!(memory.len(), size + spare, "the memory that came back");
     pattern::verify(seed, &memory[..size])?;
     check_eq!(memory[size..], [UNTOUCHED; 9][..spare], "the memory after the message");

@@ -34,6 +34,7 @@ mod connect;
 mod death;
 mod drive;
 mod gather;
+mod hand_over;
 mod levels;
 mod meeting;
 mod messages;

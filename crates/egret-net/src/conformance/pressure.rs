@@ -118,7 +118,7 @@ async fn full_completions(side: &Side) -> Outcome {
     check_eq!(refused.descriptor.len(), 10, "the descriptor that came back");
     // A completion that is ready still has its place; one that is taken has not.
     drop(side.done(&queue).await?);
-    vi.post_recv(*refused.descriptor)?;
+    vi.post_recv(refused.descriptor)?;
     for number in [1, 2] {
         check_eq!(side.done(&queue).await?.tag, number, "message {number}");
     }
@@ -167,7 +167,7 @@ async fn cancelled_receives(side: &Side) -> Outcome {
     check!(vi.cancel(first), "a receive that nothing had begun to fill was not cancelled");
     let back = side.next(vi.recv_queue()).await?;
     check_eq!((back.ticket, &back.status), (first, &Err(ViError::Cancelled)), "the cancelled one");
-    check_eq!(back.descriptor.len(), 100, "the memory of the cancelled one");
+    check_eq!(back.descriptor().len(), 100, "the memory of the cancelled one");
     side.meet().await?;
     let got = side.done(vi.recv_queue()).await?;
     check_eq!((got.ticket, got.tag), (second, 5), "the first message");

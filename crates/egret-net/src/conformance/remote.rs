@@ -100,7 +100,7 @@ async fn reads(side: &Side) -> Outcome {
     let pieces = [0, 5, 300, 0, 1].map(|len| vec![0_u8; len]);
     let scattered = pieces.into_iter().fold(Descriptor::empty(), Descriptor::and);
     vi.post_read(scattered, key.at(100))?;
-    let got = side.done(vi.send_queue()).await?.descriptor;
+    let got = side.done(vi.send_queue()).await?.into_descriptor();
     let got: Vec<u8> = got.segments().flat_map(|segment| segment.bytes().to_vec()).collect();
     check!(got == whole[100..406], "a read into pieces brought other bytes");
     side.meet().await?;

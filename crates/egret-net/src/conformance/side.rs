@@ -13,7 +13,8 @@ use super::{Case, Party, Profile, Role, pattern};
 use crate::buf::{Buf, Pool};
 use crate::rt::{Deadline, Instant};
 use crate::vi::{
-    Address, Completion, CompletionQueue, Descriptor, Listener, Nic, Reliability, Vi, ViOptions,
+    Address, Completion, CompletionQueue, Descriptor, Listener, Nic, Reliability, Report, Vi,
+    ViOptions,
 };
 
 /// When the driver has to look again at the latest: the earliest moment that
@@ -53,6 +54,7 @@ impl Side {
             .iter()
             .fold(Pool::builder(), |builder, (bytes, count)| builder.class(*bytes, *count));
         let builder = if profile.shareable { builder.shareable() } else { builder };
+        let builder = if profile.cooperating { builder.cooperating() } else { builder };
         let pool = builder.build()?;
         let pools = CLASSES.iter().map(|(bytes, _)| (pool.clone(), *bytes)).collect();
         Ok(Self {
@@ -131,8 +133,22 @@ impl Side {
 
     /// A pool that must be full again when the case is over.
     pub(super) fn another_pool(&self, bytes_each: usize, count: usize) -> Result<Pool, Wrong> {
-        let pool = Pool::new(bytes_each, count)?;
+        let builder = Pool::builder().class(bytes_each, count);
+        let builder = if self.profile.cooperating { builder.cooperating() } else { builder };
+        let pool = builder.build()?;
         self.pools.borrow_mut().push((pool.clone(), bytes_each));
+        Ok(pool)
+    }
+
+    /// A pool whose buffers can be handed over, where the fabric can do that. It
+    /// must be full again when the case is over.
+    pub(super) fn commons(&self) -> Result<Pool, Wrong> {
+        let classes = [(256, 16), (4096, 16), (72 << 10, 4), (1 << 20, 2)];
+        let builder = Pool::builder().cooperating();
+        let builder =
+            classes.iter().fold(builder, |builder, (bytes, count)| builder.class(*bytes, *count));
+        let pool = builder.build()?;
+        self.pools.borrow_mut().extend(classes.map(|(bytes, _)| (pool.clone(), bytes)));
         Ok(pool)
     }
 
@@ -192,7 +208,7 @@ impl Side {
             match too_soon.await {
                 Err(_) => Ok(()),
                 Ok(early) => {
-                    let Completion { op, tag, status, .. } = &early;
+                    let Report { op, tag, status, .. } = &*early;
                     let what = format!("completed too soon: {op:?} with tag {tag}, {status:?}");
                     Err(Wrong::seen_at(what, at))
                 }
@@ -208,8 +224,7 @@ impl Side {
             if self.party.meeting.other() >= own {
                 return Poll::Ready(());
             }
-            self.wake_at(self.nic.now() + LOOK_AGAIN);
-            Poll::Pending
+            self.look_again()
         });
         self.must("the other side", other)
     }
@@ -264,6 +279,22 @@ impl Side {
         }
     }
 
+    /// Has a future polled again soon.
+    pub(super) fn look_again<T>(&self) -> Poll<T> {
+        self.wake_at(self.nic.now() + LOOK_AGAIN);
+        Poll::Pending
+    }
+
+    /// All buffers that were lent or handed over are home within the time that
+    /// things may take.
+    pub(super) async fn home(&self) -> Result<(), Wrong> {
+        let all = poll_fn(|_| match self.lost() {
+            Ok(()) => Poll::Ready(()),
+            Err(_) => self.look_again(),
+        });
+        self.must("all buffers at home", all).await.or_else(|_| self.lost())
+    }
+
     fn wake_at(&self, moment: Instant) {
         let earliest = self.alarm.get().map_or(moment, |known| known.min(moment));
         self.alarm.set(Some(earliest));
@@ -287,6 +318,14 @@ impl Side {
                 return Err(Wrong::new(format!("{outstanding} descriptors never came back")));
             }
         }
+        self.lost()?;
+        match self.nic.registered() {
+            0 => Ok(()),
+            bytes => Err(Wrong::new(format!("{bytes} bytes are still registered"))),
+        }
+    }
+
+    fn lost(&self) -> Result<(), Wrong> {
         for (pool, class) in self.pools.borrow().iter() {
             let (free, all) = (pool.available(*class), pool.capacity(*class));
             if free != all {
@@ -294,10 +333,7 @@ impl Side {
                 return Err(Wrong::new(what));
             }
         }
-        match self.nic.registered() {
-            0 => Ok(()),
-            bytes => Err(Wrong::new(format!("{bytes} bytes are still registered"))),
-        }
+        Ok(())
     }
 }
 

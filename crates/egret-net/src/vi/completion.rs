@@ -1,16 +1,23 @@
 //! A posted descriptor's way back.
 
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::queue::{Inbox, Notices};
-use super::{Descriptor, RemoteSlice, Segment, ViError};
+use super::inbox::Inbox;
+use super::{Descriptor, Handed, Notices, RemoteSlice, Segment, ViError};
 use crate::buf::{Buf, CastError, CastReason, Kind, Plain, Typed};
 
-/// A descriptor that came back from the fabric.
-#[derive(Debug)]
+/// A descriptor that came back from the fabric, with the [`Report`] of what
+/// became of it: `completion.tag` is the report's.
 #[must_use = "it holds the buffers that were posted"]
-pub struct Completion {
+pub struct Completion(Descriptor);
+
+/// What became of a descriptor that was posted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
     /// The connection it was posted on.
     pub vi: ViId,
     /// What posting it returned.
@@ -25,8 +32,21 @@ pub struct Completion {
     pub tag: u64,
     /// What the elements are, if the sender said so.
     pub kind: Option<Kind>,
-    /// The memory, as it was posted.
-    pub descriptor: Descriptor,
+}
+
+impl Deref for Completion {
+    type Target = Report;
+
+    #[inline]
+    fn deref(&self) -> &Report {
+        &self.0.note().report
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Completion").field(&**self).field(&self.0).finish()
+    }
 }
 
 impl Completion {
@@ -35,6 +55,7 @@ impl Completion {
     /// # Errors
     ///
     /// Its status. The buffers are dropped, which returns them to their pools.
+    #[inline]
     pub fn ok(self) -> Result<Self, ViError> {
         match &self.status {
             Ok(()) => Ok(self),
@@ -49,7 +70,27 @@ impl Completion {
     ///
     /// Its status.
     pub fn done(self) -> Result<(), ViError> {
-        self.status
+        self.status.clone()
+    }
+
+    /// The memory, as it was posted.
+    #[must_use]
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.0
+    }
+
+    /// The descriptor, to be posted again.
+    #[must_use]
+    pub fn into_descriptor(self) -> Descriptor {
+        self.0
+    }
+
+    /// The bytes that were transferred, of the first segment, where they are.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let bytes = self.0.bytes();
+        let len = usize::try_from(self.len).map_or(bytes.len(), |len| len.min(bytes.len()));
+        &bytes[..len]
     }
 
     /// The pool buffer that was posted. Of a receive, its length is what was
@@ -79,12 +120,30 @@ impl Completion {
     ///
     /// If something other than one buffer was posted.
     pub fn into_typed<T: Plain>(mut self) -> Result<Typed<T>, CastError> {
-        match self.kind.take() {
+        match self.0.note_mut().report.kind.take() {
             Some(sent) if sent != T::kind() => {
                 let reason = CastReason::OtherType { sent, asked: T::kind() };
                 Err(CastError { reason, buf: self.into_buf() })
             }
             _ => self.into_buf().typed(),
+        }
+    }
+
+    /// What was handed over, received by [`Descriptor::handed`].
+    ///
+    /// # Panics
+    ///
+    /// If something else was posted, or it failed.
+    #[must_use]
+    pub fn into_handed(self) -> Handed {
+        assert!(self.status.is_ok(), "nothing was handed over: {:?}", self.status);
+        let len = usize::try_from(self.len).expect("it fitted memory of this process");
+        match self.into_segment().into_buf() {
+            Ok(mut buf) => {
+                buf.resize(len);
+                Handed::Buffer(buf)
+            }
+            Err(segment) => Handed::Copy(segment.into_vec().expect("posted for a hand-over")),
         }
     }
 
@@ -105,7 +164,7 @@ impl Completion {
     }
 
     fn into_segment(self) -> Segment {
-        let mut segments = self.descriptor.into_segments();
+        let mut segments = self.0.into_segments();
         let segment = segments.next().expect("a descriptor with memory was posted");
         assert!(segments.next().is_none(), "the descriptor has several segments");
         segment
@@ -131,8 +190,10 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(super) const fn new(vi: ViId, number: u64) -> Self {
-        Self { vi, number }
+    /// Receives and everything else are numbered apart: by the queue they
+    /// complete in.
+    pub(super) const fn new(vi: ViId, number: u64, receives: bool) -> Self {
+        Self { vi, number: number << 1 | receives as u64 }
     }
 }
 
@@ -181,6 +242,31 @@ impl Op {
     }
 }
 
+impl Note {
+    pub(super) const fn set_gives(&mut self, gives: bool) {
+        self.gives = gives;
+    }
+}
+
+/// What is noted of a descriptor from the post to the completion.
+pub(super) struct Note {
+    op: Op,
+    /// Whether the memory is given away.
+    gives: bool,
+    /// Where it completes. It stays, so that posting it again costs no count.
+    inbox: Option<Arc<Inbox>>,
+    report: Report,
+}
+
+impl Default for Note {
+    fn default() -> Self {
+        let (vi, op) = (ViId(0), OpKind::Send);
+        let ticket = Ticket { vi, number: 0 };
+        let report = Report { vi, ticket, op, status: Ok(()), len: 0, tag: 0, kind: None };
+        Self { op: Op::Send, gives: false, inbox: None, report }
+    }
+}
+
 /// A descriptor inside a fabric.
 ///
 /// It can only leave through [`complete`](Self::complete) or
@@ -190,43 +276,74 @@ impl Op {
 /// handler hears of it with the queue's next notice or poll.
 #[derive(Debug)]
 pub struct Posted {
-    ticket: Ticket,
-    op: Op,
-    /// What the sender said the elements are.
-    kind: Option<Kind>,
     /// `None` only once it has left.
     descriptor: Option<Descriptor>,
-    inbox: Arc<Inbox>,
 }
 
 impl Posted {
-    pub(super) fn new(ticket: Ticket, op: Op, descriptor: Descriptor, inbox: Arc<Inbox>) -> Self {
-        let kind = descriptor.kind().filter(|_| op != Op::Recv).cloned();
-        Self { ticket, op, kind, descriptor: Some(descriptor), inbox }
+    #[inline]
+    pub(super) fn new(
+        ticket: Ticket,
+        op: Op,
+        mut descriptor: Descriptor,
+        inbox: &Arc<Inbox>,
+    ) -> Self {
+        let kind = if op == Op::Recv { None } else { descriptor.kind().cloned() };
+        let note = descriptor.note_mut();
+        let report = &mut note.report;
+        (report.vi, report.ticket, report.op) = (ticket.vi, ticket, op.kind());
+        if report.status.is_err() {
+            report.status = Ok(());
+        }
+        if report.kind.is_some() || kind.is_some() {
+            report.kind = kind;
+        }
+        note.op = op;
+        if !note.inbox.as_ref().is_some_and(|known| Arc::ptr_eq(known, inbox)) {
+            note.inbox = Some(Arc::clone(inbox));
+        }
+        Self { descriptor: Some(descriptor) }
     }
 
     /// Its number on its connection.
     #[must_use]
-    pub const fn ticket(&self) -> Ticket {
-        self.ticket
+    #[inline]
+    pub fn ticket(&self) -> Ticket {
+        self.note().report.ticket
     }
 
     /// What it was posted for.
     #[must_use]
-    pub const fn op(&self) -> &Op {
-        &self.op
+    #[inline]
+    pub fn op(&self) -> &Op {
+        &self.note().op
+    }
+
+    /// Whether it is a hand-over: a send that gives its memory away. A fabric that
+    /// cannot hand memory over sends it like any other.
+    #[must_use]
+    #[inline]
+    pub fn gives(&self) -> bool {
+        self.note().gives
     }
 
     /// The memory.
     #[must_use]
+    #[inline]
     pub fn descriptor(&self) -> &Descriptor {
         self.descriptor.as_ref().expect("present until it leaves")
     }
 
     /// The memory, to receive into.
     #[must_use]
+    #[inline]
     pub fn descriptor_mut(&mut self) -> &mut Descriptor {
         self.descriptor.as_mut().expect("present until it leaves")
+    }
+
+    #[inline]
+    fn note(&self) -> &Note {
+        self.descriptor().note()
     }
 
     /// Whether a message of `len` bytes and elements of `kind` may be received
@@ -235,8 +352,11 @@ impl Posted {
     /// # Errors
     ///
     /// What both sides are to be told.
+    #[inline]
     pub fn admits(&mut self, len: u64, kind: Option<&Kind>) -> Result<(), ViError> {
-        self.kind = kind.cloned();
+        if kind.is_some() {
+            self.descriptor_mut().note_mut().report.kind = kind.cloned();
+        }
         let posted = self.descriptor().len();
         if len > posted {
             return Err(ViError::TooLong { sent: len, posted });
@@ -251,39 +371,71 @@ impl Posted {
 
     /// Sends it back as done. The owner of the queue hears of it when
     /// `notices` are given out, which must be after the fabric's locks are free.
+    #[inline]
     pub fn complete(mut self, len: u64, tag: u64, notices: &mut Notices) {
-        self.leave(Ok(()), len, tag);
-        notices.add(&self.inbox);
+        if let Some(mut descriptor) = self.descriptor.take() {
+            let report = &mut descriptor.note_mut().report;
+            (report.len, report.tag) = (len, tag);
+            if descriptor.note().gives {
+                descriptor.give_away();
+            }
+            notices.deliver(Completion(descriptor));
+        }
     }
 
     /// Sends it back as failed.
     pub fn fail(mut self, why: ViError, notices: &mut Notices) {
-        let tag = self.descriptor().tag();
-        self.leave(Err(why), 0, tag);
-        notices.add(&self.inbox);
+        if let Some(completion) = self.failed(why) {
+            notices.deliver(completion);
+        }
     }
 
     /// Takes the descriptor back out, as if it had never been posted.
     pub(super) fn withdraw(mut self) -> Descriptor {
         let descriptor = self.descriptor.take().expect("present until it leaves");
-        self.inbox.release();
+        Completion::inbox_of(&descriptor).release();
         descriptor
     }
 
-    fn leave(&mut self, status: Result<(), ViError>, len: u64, tag: u64) {
-        let descriptor = self.descriptor.take().expect("present until it leaves");
-        let (ticket, op) = (self.ticket, self.op.kind());
-        let (vi, kind) = (ticket.vi, self.kind.take());
-        self.inbox.push(Completion { vi, ticket, op, status, len, tag, kind, descriptor });
+    fn failed(&mut self, why: ViError) -> Option<Completion> {
+        let mut descriptor = self.descriptor.take()?;
+        let tag = descriptor.tag();
+        descriptor.note_mut().set_gives(false);
+        let report = &mut descriptor.note_mut().report;
+        (report.status, report.len, report.tag) = (Err(why), 0, tag);
+        Some(Completion(descriptor))
+    }
+}
+
+impl Posted {
+    #[cold]
+    fn forgotten(&mut self) {
+        if let Some(completion) = self.failed(ViError::Closed) {
+            let inbox = Arc::clone(completion.inbox());
+            inbox.push(completion);
+            inbox.give_quiet_notice();
+        }
+    }
+}
+
+impl Completion {
+    /// Where it goes.
+    #[inline]
+    pub(super) fn inbox(&self) -> &Arc<Inbox> {
+        Self::inbox_of(&self.0)
+    }
+
+    #[inline]
+    fn inbox_of(descriptor: &Descriptor) -> &Arc<Inbox> {
+        descriptor.note().inbox.as_ref().expect("it was posted")
     }
 }
 
 impl Drop for Posted {
+    #[inline]
     fn drop(&mut self) {
         if self.descriptor.is_some() {
-            let tag = self.descriptor().tag();
-            self.leave(Err(ViError::Closed), 0, tag);
-            self.inbox.give_quiet_notice();
+            self.forgotten();
         }
     }
 }

@@ -1,14 +1,14 @@
 //! A connection: two queues of descriptors.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::ops::{Unposted, ViOps};
-use super::queue::Inbox;
+use super::inbox::Inbox;
+use super::ops::ViOps;
 use super::{
-    CompletionQueue, Descriptor, Nic, Op, OpKind, PostError, Posted, Refused, Reliability,
-    RemoteSlice, Ticket, ViError, ViId, ViOptions,
+    CompletionQueue, Descriptor, Limits, Nic, Op, OpKind, PostError, Posted, Refused, Reliability,
+    RemoteSlice, Ticket, Trust, ViError, ViId, ViOptions, WhyIsolated,
 };
+use crate::buf::{Buf, Plain, Typed};
 
 /// One end of a connection.
 ///
@@ -23,21 +23,23 @@ pub struct Vi {
     ops: Box<dyn ViOps>,
     send_queue: CompletionQueue,
     recv_queue: CompletionQueue,
-    next_ticket: AtomicU64,
+    /// The nic's, which stay as they are.
+    limits: Limits,
 }
 
 impl Vi {
     pub(super) fn new(nic: Nic, ops: Box<dyn ViOps>, options: &ViOptions) -> Self {
+        let limits = nic.limits();
         let own = |queue: &Option<CompletionQueue>| {
             // Room for a full queue, and for as many completions not yet taken.
-            let capacity = 2 * nic.limits().queue_depth as usize;
+            let capacity = 2 * limits.queue_depth as usize;
             queue.clone().unwrap_or_else(|| nic.completion_queue(capacity))
         };
         Self {
             id: ViId::unused(),
             send_queue: own(&options.send_queue),
             recv_queue: own(&options.recv_queue),
-            next_ticket: AtomicU64::new(0),
+            limits,
             nic,
             ops,
         }
@@ -65,6 +67,21 @@ impl Vi {
     #[must_use]
     pub fn reliability(&self) -> Reliability {
         self.ops.reliability()
+    }
+
+    /// How far the two sides trust each other, for the life of the connection.
+    /// Who wants to cooperate or nothing looks here and drops the connection.
+    #[must_use]
+    pub fn trust(&self) -> Trust {
+        self.ops.trust()
+    }
+
+    /// Why the connection is isolated although its nic asked for
+    /// [`Trust::Cooperating`]. `None` if it is not, if the nic did not ask, and
+    /// on fabrics that know one level only.
+    #[must_use]
+    pub fn why_isolated(&self) -> Option<WhyIsolated> {
+        self.ops.why_isolated()
     }
 
     /// Where sends, reads and writes complete.
@@ -100,6 +117,85 @@ impl Vi {
         self.post(Op::Send, descriptor, self.send_queue.inbox())
     }
 
+    /// Sends a buffer away for good. The peer receives it by
+    /// [`Descriptor::handed`], and between processes that
+    /// [cooperate](super::Trust::Cooperating) it gets the very buffer, whatever its
+    /// size, if that is a whole one of a pool built
+    /// [`cooperating`](crate::buf::PoolBuilder::cooperating) or one that came from
+    /// the peer. Everywhere else, and for a peer that posted memory of its own, the
+    /// bytes are copied and the buffer goes back to its pool.
+    ///
+    /// The completion has no memory. One that failed has, unless the buffer was on
+    /// its way already: then it comes home by itself, at the latest when the peer's
+    /// process ends. What the peer drops is home when this side's nic next looks:
+    /// by any poll or wait, but not by [waiting](crate::buf::Pool::wait_take) for the
+    /// pool alone.
+    ///
+    /// ```
+    /// use egret_net::buf::Pool;
+    /// use egret_net::fabric::{Fabric, shm::ShmFabric};
+    /// use egret_net::rt::{self, Deadline};
+    /// use egret_net::vi::{Address, Descriptor, NicOptions, Trust, ViOptions};
+    ///
+    /// // Two nics of one process cooperate as two processes of one program do.
+    /// let names = ["a", "b"].map(|name| format!("{name}-{}", std::process::id()));
+    /// let open = |name: &str| ShmFabric.open(&NicOptions::new(name).trust(Trust::Cooperating));
+    /// let (a, b) = (open(&names[0])?, open(&names[1])?);
+    /// let listener = b.listen("work", 0, &ViOptions::default())?;
+    /// let to = Address::new(&names[1], "work", 0);
+    /// let connecting = rt::spawn("connecting", move || {
+    ///     a.wait_connect(&to, &ViOptions::default(), Deadline::DEFAULT)
+    /// })?;
+    /// let there = listener.wait_accept(Deadline::DEFAULT)?;
+    /// let here = connecting.join().expect("it does not panic")?;
+    ///
+    /// let pool = Pool::builder().class(1 << 20, 4).cooperating().build()?;
+    /// let buf = pool.take(1 << 20)?;
+    /// let place = buf.offset_in_region();
+    /// there.post_recv(Descriptor::handed(1 << 20))?;
+    /// here.hand_over(buf, 7)?;
+    /// let got = there.recv_queue().wait(Deadline::DEFAULT)?.ok()?;
+    /// assert_eq!((got.tag, got.len), (7, 1 << 20));
+    /// let buf = got.into_handed().into_buf().expect("the buffer itself, no copy");
+    /// assert_eq!((buf.offset_in_region(), pool.available(1 << 20)), (place, 3));
+    ///
+    /// drop(buf);
+    /// here.send_queue().wait(Deadline::DEFAULT)?.done()?;
+    /// assert_eq!(pool.available(1 << 20), 4, "home again");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Whatever [`Refused`] names; the buffer is inside.
+    pub fn hand_over(&self, buf: impl Into<Buf>, tag: u64) -> Result<Ticket, PostError> {
+        self.give(Descriptor::new(buf.into()).with_tag(tag))
+    }
+
+    /// Like [`hand_over`](Self::hand_over), and says what the elements are: a
+    /// receive for others does not take it.
+    ///
+    /// # Errors
+    ///
+    /// Whatever [`Refused`] names; the buffer is inside.
+    pub fn hand_over_typed<T: Plain>(
+        &self,
+        typed: Typed<T>,
+        tag: u64,
+    ) -> Result<Ticket, PostError> {
+        self.give(Descriptor::typed(typed).with_tag(tag))
+    }
+
+    fn give(&self, mut descriptor: Descriptor) -> Result<Ticket, PostError> {
+        descriptor.note_mut().set_gives(true);
+        let posted = self.post(Op::Send, descriptor, self.send_queue.inbox());
+        posted.map_err(|mut refused| {
+            // Posted again it is what it is posted as.
+            refused.descriptor.note_mut().set_gives(false);
+            refused
+        })
+    }
+
     /// Receives the next message into the descriptor's memory.
     ///
     /// # Errors
@@ -123,7 +219,10 @@ impl Vi {
         self.post(Op::Read(from), descriptor, self.send_queue.inbox())
     }
 
-    /// Copies the descriptor's bytes into the peer's memory.
+    /// Copies the descriptor's bytes into the peer's memory. A peer that
+    /// [cooperates](super::Trust::Cooperating) does not take part in that, where the
+    /// memory is of a pool built [`cooperating`](crate::buf::PoolBuilder::cooperating);
+    /// it may see the bytes before messages that were posted earlier.
     ///
     /// # Errors
     ///
@@ -159,31 +258,52 @@ impl Vi {
         self.ops.disconnect();
     }
 
+    /// Inlined, so that the kind of the operation is known to what follows.
+    #[inline(always)]
     pub(super) fn post(
         &self,
         op: Op,
         mut descriptor: Descriptor,
         inbox: &Arc<Inbox>,
     ) -> Result<Ticket, PostError> {
-        if let Err(reason) = self.check(&op, &mut descriptor) {
-            return Err(PostError { reason, descriptor: Box::new(descriptor) });
+        if !self.admits(&op, &mut descriptor) {
+            let reason = self.objection(&op, &mut descriptor);
+            return Err(PostError { reason, descriptor });
         }
-        if !inbox.reserve() {
+        let Some(number) = inbox.reserve() else {
             let reason = Refused::CompletionsFull { capacity: inbox.capacity() };
-            return Err(PostError { reason, descriptor: Box::new(descriptor) });
-        }
-        let ticket = Ticket::new(self.id, self.next_ticket.fetch_add(1, Ordering::Relaxed));
-        let posted = Posted::new(ticket, op, descriptor, Arc::clone(inbox));
-        match self.ops.post(posted) {
+            return Err(PostError { reason, descriptor });
+        };
+        let ticket = Ticket::new(self.id, number, matches!(op, Op::Recv));
+        match self.ops.post(Posted::new(ticket, op, descriptor, inbox)) {
             Ok(()) => Ok(ticket),
-            Err(Unposted { reason, posted }) => {
-                Err(PostError { reason, descriptor: Box::new(posted.withdraw()) })
+            Err(unposted) => {
+                let (reason, posted) = unposted.into_parts();
+                Err(PostError { reason, descriptor: posted.withdraw() })
             }
         }
     }
 
+    /// Whether there is nothing to object to, for what most posts are: a send or
+    /// a receive of one segment.
+    #[inline]
+    fn admits(&self, op: &Op, descriptor: &mut Descriptor) -> bool {
+        let simple = match (op, descriptor.only()) {
+            (Op::Send, Some(only)) => !only.is_fresh() && only.len() <= self.limits.transfer_max,
+            (Op::Recv, Some(only)) => only.bytes_mut().is_some(),
+            _ => false,
+        };
+        simple || self.check(op, descriptor).is_ok()
+    }
+
+    #[cold]
+    fn objection(&self, op: &Op, descriptor: &mut Descriptor) -> Refused {
+        self.check(op, descriptor).expect_err("there is one")
+    }
+
+    #[cold]
     fn check(&self, op: &Op, descriptor: &mut Descriptor) -> Result<(), Refused> {
-        let limits = self.nic.limits();
+        let limits = &self.limits;
         let (have, max) = (descriptor.segment_count(), limits.segments_max);
         if have > max as usize {
             return Err(Refused::TooManySegments { have, max });

@@ -1,13 +1,18 @@
 //! What is posted: memory, a tag, and perhaps a type.
 
+use std::fmt;
+
 use super::Segment;
-use crate::buf::{Kind, Plain, Shared, Typed};
+use super::completion::Note;
+use crate::buf::{Buf, Kind, Plain, Shared, Typed};
 
 /// The memory of one transfer, gathered from or scattered into its segments in
 /// order, with a 64-bit tag.
 ///
-/// Posting takes it, the completion returns it. Most have one segment, which
-/// costs no allocation.
+/// Posting takes it, the completion returns it, and it may be posted again. It
+/// is a place of its own in memory, so that what moves from hand to hand is a
+/// pointer: a descriptor that is [made](Self::new) costs an allocation, one that
+/// is posted again costs none.
 ///
 /// ```
 /// use egret_net::buf::Pool;
@@ -20,19 +25,23 @@ use crate::buf::{Kind, Plain, Shared, Typed};
 /// assert_eq!(descriptor.len(), 16 + 800);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Default)]
-pub struct Descriptor {
+#[derive(Default)]
+pub struct Descriptor(Box<Body>);
+
+#[derive(Default)]
+struct Body {
     first: Option<Segment>,
     rest: Vec<Segment>,
     tag: u64,
     kind: Option<Kind>,
+    note: Note,
 }
 
 impl Descriptor {
     /// A descriptor of one segment.
     #[must_use]
     pub fn new(segment: impl Into<Segment>) -> Self {
-        Self { first: Some(segment.into()), ..Self::default() }
+        Self(Box::new(Body { first: Some(segment.into()), ..Body::default() }))
     }
 
     /// A descriptor of no bytes: a message that is only its tag, or a receive
@@ -47,6 +56,14 @@ impl Descriptor {
     #[must_use]
     pub fn fresh(max: u64) -> Self {
         Self::new(Segment::fresh::<u8>(max))
+    }
+
+    /// A receive for a buffer that is [handed over](super::Vi::hand_over), or for
+    /// any other message of at most `max` bytes, which is copied into fresh memory.
+    /// It completes as [`Handed`](super::Handed).
+    #[must_use]
+    pub fn handed(max: u64) -> Self {
+        Self::new(Segment::handed(max))
     }
 
     /// Memory that also says what its elements are: a send carries the
@@ -65,43 +82,47 @@ impl Descriptor {
     /// Adds a segment at the end.
     #[must_use]
     pub fn and(mut self, segment: impl Into<Segment>) -> Self {
-        match self.first {
-            None => self.first = Some(segment.into()),
-            Some(_) => self.rest.push(segment.into()),
+        match self.0.first {
+            None => self.0.first = Some(segment.into()),
+            Some(_) => self.0.rest.push(segment.into()),
         }
         self
     }
 
     /// Sets the tag that goes with a send.
     #[must_use]
-    pub const fn with_tag(mut self, tag: u64) -> Self {
-        self.tag = tag;
+    pub fn with_tag(mut self, tag: u64) -> Self {
+        self.0.tag = tag;
         self
     }
 
     /// Says what the elements are.
     #[must_use]
     pub fn of_kind(mut self, kind: Kind) -> Self {
-        self.kind = Some(kind);
+        self.0.kind = Some(kind);
         self
     }
 
     /// The tag.
     #[must_use]
-    pub const fn tag(&self) -> u64 {
-        self.tag
+    #[inline]
+    pub fn tag(&self) -> u64 {
+        self.0.tag
     }
 
     /// What the elements are, if it says so.
     #[must_use]
-    pub const fn kind(&self) -> Option<&Kind> {
-        self.kind.as_ref()
+    #[inline]
+    pub fn kind(&self) -> Option<&Kind> {
+        self.0.kind.as_ref()
     }
 
     /// Bytes of all segments together.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> u64 {
-        self.segments().fold(0, |sum, segment| sum.saturating_add(segment.len()))
+        let first = self.0.first.as_ref().map_or(0, Segment::len);
+        self.0.rest.iter().fold(first, |sum, segment| sum.saturating_add(segment.len()))
     }
 
     /// Whether there is nothing to transfer but the tag.
@@ -112,18 +133,38 @@ impl Descriptor {
 
     /// The segments in order.
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
-        self.first.iter().chain(&self.rest)
+        self.0.first.iter().chain(&self.0.rest)
+    }
+
+    fn segments_mut(&mut self) -> impl Iterator<Item = &mut Segment> {
+        self.0.first.iter_mut().chain(&mut self.0.rest)
+    }
+
+    /// The bytes of its first segment, which most have alone, to be looked at
+    /// where they are.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.0.first.as_ref().map_or(&[], Segment::bytes)
+    }
+
+    /// The same bytes, to be written before it is posted again. `None` if others
+    /// may be reading them.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        self.0.first.as_mut().and_then(Segment::bytes_mut)
     }
 
     /// How many segments there are.
     #[must_use]
+    #[inline]
     pub fn segment_count(&self) -> usize {
-        usize::from(self.first.is_some()) + self.rest.len()
+        usize::from(self.0.first.is_some()) + self.0.rest.len()
     }
 
     /// Takes it apart.
     pub fn into_segments(self) -> impl Iterator<Item = Segment> {
-        self.first.into_iter().chain(self.rest)
+        self.0.first.into_iter().chain(self.0.rest)
     }
 
     /// Copies bytes from `offset` on into `to`; a fabric's view of a send.
@@ -168,7 +209,7 @@ impl Descriptor {
     /// [`make`](Self::make) first, and posting refuses what cannot be written.
     pub fn fill(&mut self, offset: u64, len: usize, mut fill: impl FnMut(&mut [u8])) {
         let (mut skip, mut left) = (offset, len);
-        for segment in self.first.iter_mut().chain(&mut self.rest) {
+        for segment in self.segments_mut() {
             let bytes = segment.bytes_mut().expect("posting refused what cannot be written");
             let Some(bytes) = tail_mut(bytes, &mut skip) else { continue };
             let now = bytes.len().min(left);
@@ -183,9 +224,46 @@ impl Descriptor {
 
     /// Makes fresh memory for a message of `len` bytes that is about to arrive.
     pub fn make(&mut self, len: usize) {
-        if let Some(first) = &mut self.first {
+        if let Some(first) = &mut self.0.first {
             first.make(len);
         }
+    }
+
+    /// The memory is somebody else's now.
+    #[cold]
+    pub(super) fn give_away(&mut self) {
+        self.note_mut().set_gives(false);
+        (self.0.first, self.0.rest) = (None, Vec::new());
+    }
+
+    /// Takes out the pool buffer, if that is all it is; a fabric's way to hand it
+    /// over.
+    pub(crate) fn take_buf(&mut self) -> Option<Buf> {
+        let only = self.0.first.take_if(|_| self.0.rest.is_empty())?;
+        only.into_buf().map_err(|other| self.0.first = Some(other)).ok()
+    }
+
+    /// Puts back what was taken out.
+    pub(crate) fn put_buf(&mut self, buf: Buf) {
+        self.0.first = Some(buf.into());
+    }
+
+    /// Takes a buffer that was handed over as its memory, if it is a receive for
+    /// that.
+    pub(crate) fn land(&mut self, buf: Buf) -> Result<(), Buf> {
+        match &mut self.0.first {
+            Some(first) if first.is_for_handed() => {
+                *first = buf.into();
+                Ok(())
+            }
+            _ => Err(buf),
+        }
+    }
+
+    /// Its only segment, if it has one.
+    #[inline]
+    pub(super) fn only(&mut self) -> Option<&mut Segment> {
+        if self.0.rest.is_empty() { self.0.first.as_mut() } else { None }
     }
 
     /// Whether it asks for memory made on arrival.
@@ -195,8 +273,28 @@ impl Descriptor {
 
     /// Whether everything can be received into.
     pub(super) fn is_writable(&mut self) -> bool {
-        let mut segments = self.first.iter_mut().chain(&mut self.rest);
-        segments.all(|segment| segment.is_fresh() || segment.bytes_mut().is_some())
+        self.segments_mut().all(|segment| segment.is_fresh() || segment.bytes_mut().is_some())
+    }
+
+    /// What is noted of it from the post to the completion.
+    #[inline]
+    pub(super) fn note(&self) -> &Note {
+        &self.0.note
+    }
+
+    #[inline]
+    pub(super) fn note_mut(&mut self) -> &mut Note {
+        &mut self.0.note
+    }
+}
+
+impl fmt::Debug for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Descriptor")
+            .field("segments", &self.segments().collect::<Vec<_>>())
+            .field("tag", &self.0.tag)
+            .field("kind", &self.0.kind)
+            .finish()
     }
 }
 

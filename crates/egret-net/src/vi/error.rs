@@ -85,7 +85,7 @@ pub struct PostError {
     /// Why.
     pub reason: Refused,
     /// What was to be posted, untouched.
-    pub descriptor: Box<Descriptor>,
+    pub descriptor: Descriptor,
 }
 
 /// Why a post was refused.

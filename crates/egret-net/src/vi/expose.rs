@@ -1,19 +1,17 @@
 //! Memory that peers may read or write by a key.
 //!
 //! The buffer under a live key belongs to the [`Keys`] table. Remote accesses
-//! are executed here, by the target's own fabric, under a lock; the program
-//! reaches the bytes only by copying through [`Exposed`], and gets a slice of
-//! them again when it has [revoked](Exposed::revoke) the key.
+//! are executed here, by the target's own fabric, under a lock, or by a
+//! cooperating peer itself, if the fabric has opened the memory to it; the
+//! program reaches the bytes only by copying through [`Exposed`], and gets a
+//! slice of them again when it has [revoked](Exposed::revoke) the key.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
-use std::ops::{BitOr, Range};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::BitOr;
+use std::sync::Arc;
 
-use super::{AccessError, Registration};
+use super::{Keys, Registration};
 use crate::buf::Buf;
-use crate::rt;
 
 /// What a key grants to whoever holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,6 +50,10 @@ pub struct RemoteKey {
 impl RemoteKey {
     /// How [`to_bytes`](Self::to_bytes) writes it.
     pub const BYTES: usize = 17;
+
+    pub(super) const fn new(secret: u64, len: u64, access: Access) -> Self {
+        Self { secret, len, access }
+    }
 
     /// The key as its target knows it: by the secret alone.
     pub(crate) const fn of(secret: u64) -> Self {
@@ -159,9 +161,7 @@ impl Exposed {
     ///
     /// If the range is not inside the buffer.
     pub fn read_at(&self, offset: usize, to: &mut [u8]) {
-        let table = self.keys.lock();
-        let memory = table.get(&self.key.secret).expect("revoked only by consuming this");
-        to.copy_from_slice(&memory.buf.bytes()[offset..offset + to.len()]);
+        self.keys.copy_out(self.key, offset, to);
     }
 
     /// Copies bytes in.
@@ -170,139 +170,32 @@ impl Exposed {
     ///
     /// If the range is not inside the buffer.
     pub fn write_at(&self, offset: usize, from: &[u8]) {
-        let mut table = self.keys.lock();
-        let memory = table.get_mut(&self.key.secret).expect("revoked only by consuming this");
-        memory.buf.bytes_mut()[offset..offset + from.len()].copy_from_slice(from);
+        self.keys.copy_in(self.key, offset, from);
     }
 
     /// Takes the key back. When this returns no access is under way and none
     /// will follow; peers that try are refused.
+    ///
+    /// A write that has succeeded is in the buffer. One that is under way, by a
+    /// cooperating peer that writes for itself, is waited for, but no longer than
+    /// a second: if the peer stands still in the middle of it, the answer is a
+    /// copy of what is there by then, in memory of its own, and the write fails.
+    /// The pool has the buffer back when the peer has gone on, or is gone.
     ///
     /// # Panics
     ///
     /// Never: only this object takes the memory out of the table.
     #[must_use]
     pub fn revoke(self) -> Buf {
-        self.keys.remove(self.key).expect("revoked only by consuming this")
+        self.keys.remove(self.key).expect("revoked only by consuming this").into_buf()
     }
 }
 
 impl Drop for Exposed {
     fn drop(&mut self) {
-        drop(self.keys.remove(self.key));
-    }
-}
-
-/// The memory that one nic exposes. A fabric executes its peers' remote reads
-/// and writes through this, with nothing but numbers taken from the wire.
-#[derive(Default)]
-pub struct Keys {
-    table: Mutex<BTreeMap<u64, Memory>>,
-}
-
-/// Without the secrets.
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} keys", self.lock().len())
-    }
-}
-
-#[derive(Debug)]
-struct Memory {
-    buf: Buf,
-    access: Access,
-}
-
-impl Keys {
-    pub(super) fn insert(&self, buf: Buf, access: Access) -> RemoteKey {
-        let len = buf.len() as u64;
-        loop {
-            let secret = rt::random();
-            if let Entry::Vacant(place) = self.lock().entry(secret) {
-                place.insert(Memory { buf, access });
-                return RemoteKey { secret, len, access };
-            }
+        if let Some(removed) = self.keys.remove(self.key) {
+            removed.discard();
         }
-    }
-
-    fn remove(&self, key: RemoteKey) -> Option<Buf> {
-        self.lock().remove(&key.secret).map(|memory| memory.buf)
-    }
-
-    /// Whether a peer may read, or write, these bytes: asked before memory is
-    /// taken for them.
-    ///
-    /// # Errors
-    ///
-    /// What the peer is to be told.
-    pub fn check(&self, place: &RemoteSlice, len: u64, write: bool) -> Result<(), AccessError> {
-        self.lock().get(&place.key.secret).ok_or(AccessError::Revoked)?.range(place, len, write)?;
-        Ok(())
-    }
-
-    /// Executes a peer's read.
-    ///
-    /// # Errors
-    ///
-    /// What the peer is to be told. Nothing is copied then.
-    pub fn read(&self, from: &RemoteSlice, to: &mut [u8]) -> Result<(), AccessError> {
-        let table = self.lock();
-        let memory = table.get(&from.key.secret).ok_or(AccessError::Revoked)?;
-        let range = memory.range(from, to.len() as u64, false)?;
-        to.copy_from_slice(&memory.buf.bytes()[range]);
-        Ok(())
-    }
-
-    /// Executes a peer's write.
-    ///
-    /// # Errors
-    ///
-    /// What the peer is to be told. Nothing is written then.
-    pub fn write(&self, to: &RemoteSlice, from: &[u8]) -> Result<(), AccessError> {
-        self.fill(to, from.len() as u64, |bytes| bytes.copy_from_slice(from))
-    }
-
-    /// Executes a peer's write of bytes that `fill` brings.
-    ///
-    /// # Errors
-    ///
-    /// What the peer is to be told. `fill` is not called then.
-    pub fn fill(
-        &self,
-        to: &RemoteSlice,
-        len: u64,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(), AccessError> {
-        let mut table = self.lock();
-        let memory = table.get_mut(&to.key.secret).ok_or(AccessError::Revoked)?;
-        let range = memory.range(to, len, true)?;
-        fill(&mut memory.buf.bytes_mut()[range]);
-        Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Memory>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Memory {
-    /// The bytes of the buffer that `place` and `len` mean, if the key grants them.
-    fn range(
-        &self,
-        place: &RemoteSlice,
-        len: u64,
-        write: bool,
-    ) -> Result<Range<usize>, AccessError> {
-        let (asked, granted) =
-            if write { ("write", self.access.write) } else { ("read", self.access.read) };
-        if !granted {
-            return Err(AccessError::Forbidden { asked });
-        }
-        let (offset, size) = (place.offset, self.buf.len() as u64);
-        let end = offset.checked_add(len).filter(|end| *end <= size);
-        let end = end.ok_or(AccessError::OutOfBounds { offset, len, size })?;
-        let index = |at| usize::try_from(at).expect("inside the buffer");
-        Ok(index(offset)..index(end))
     }
 }
 

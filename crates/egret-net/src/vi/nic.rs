@@ -10,7 +10,7 @@ use super::ops::{ConnectRequest, NicOps, Pending, Seen, ViOps, ViSpec, pending};
 use super::register::Registrar;
 use super::{
     Access, CompletionQueue, ConnectError, ExposeError, Exposed, Limits, ListenError, Listener,
-    RegisterError, Registration, Reliability, Vi, hello,
+    RegisterError, Registration, Reliability, Secret, Trust, Vi, hello,
 };
 use crate::buf::{Buf, Region};
 use crate::rt::{Deadline, Instant};
@@ -161,8 +161,8 @@ impl Nic {
     /// Drives the nic until more has happened than `seen`, at the latest
     /// `until`. May return early. For programs with a loop of their own, which
     /// polls, looks whether what it wants has come, and waits if not.
-    pub fn wait(&self, seen: Seen, until: Option<Instant>) {
-        self.ops.wait(seen, until);
+    pub fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
+        self.ops.wait(seen, until)
     }
 
     /// Runs a future to its end on this thread, driving the nic while it is
@@ -188,19 +188,46 @@ pub struct NicOptions {
     pub host: String,
     /// How its waits spend their time.
     pub wait: Wait,
+    /// How far it would trust its peers; its connections say what came of it.
+    pub trust: Trust,
+    /// What they must prove for that.
+    pub secret: Secret,
 }
 
 impl NicOptions {
     /// A nic of this name, with everything else as it is best for most.
     #[must_use]
     pub fn new(host: &str) -> Self {
-        Self { host: host.to_owned(), wait: Wait::default() }
+        let (wait, trust, secret) = Default::default();
+        Self { host: host.to_owned(), wait, trust, secret }
     }
 
     /// Waits like this.
     #[must_use]
     pub const fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Asks for this level of trust on every connection. One whose peer does not
+    /// ask for it, or fails a check, is made all the same and is isolated: look
+    /// at [`Vi::trust`]. A fabric without such levels does not mind.
+    ///
+    /// While a connection is being made, the nic that connects must be driven
+    /// (by a wait, a poll, or [`block_on`](Nic::block_on)): it has questions to
+    /// answer.
+    #[must_use]
+    pub const fn trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// Trusts only peers with the same secret. Without one both sides have the
+    /// empty one: then the same user and the same executable file are all that
+    /// is checked.
+    #[must_use]
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = secret;
         self
     }
 }

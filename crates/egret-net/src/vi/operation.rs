@@ -2,10 +2,9 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::queue::Inbox;
+use super::inbox::Mailbox;
 use super::{Completion, Descriptor, Nic, Op, PostError, RemoteSlice, Ticket, Vi};
 
 /// The completion of one posted descriptor, as a future that is tied to no
@@ -17,7 +16,7 @@ use super::{Completion, Descriptor, Nic, Op, PostError, RemoteSlice, Ticket, Vi}
 #[derive(Debug)]
 #[must_use = "a dropped future still transfers, and then drops the buffers"]
 pub struct Operation {
-    inbox: Arc<Inbox>,
+    mailbox: Mailbox,
     nic: Nic,
     ticket: Ticket,
 }
@@ -34,11 +33,11 @@ impl Future for Operation {
     type Output = Completion;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Completion> {
-        if let Some(completion) = self.inbox.pop() {
+        if let Some(completion) = self.mailbox.inbox().take() {
             return Poll::Ready(completion);
         }
         self.nic.poll();
-        self.inbox.poll_pop(context)
+        self.mailbox.inbox().poll_pop(context)
     }
 }
 
@@ -88,8 +87,8 @@ impl Vi {
     }
 
     fn start(&self, op: Op, descriptor: Descriptor) -> Result<Operation, PostError> {
-        let inbox = Arc::new(Inbox::new(1));
-        let ticket = self.post(op, descriptor, &inbox)?;
-        Ok(Operation { inbox, nic: self.nic().clone(), ticket })
+        let mailbox = Mailbox::single();
+        let ticket = self.post(op, descriptor, mailbox.inbox())?;
+        Ok(Operation { mailbox, nic: self.nic().clone(), ticket })
     }
 }

@@ -20,7 +20,7 @@ use super::Notices;
 pub use super::promise::{Pending, Promise, pending};
 use super::{
     Address, ConnectError, Counters, Keys, Limits, ListenError, Posted, Refused, Reliability,
-    Ticket, ViError,
+    Ticket, Trust, ViError, WhyIsolated,
 };
 use crate::rt::{self, Instant};
 
@@ -50,8 +50,9 @@ pub trait NicOps: Send + Sync + fmt::Debug {
     fn progress(&self) -> Seen;
     /// Waits until more has happened than was `seen`, by this thread or another,
     /// or [`wake`](Self::wake) was called since; at the latest `until`. May return
-    /// early. Whoever looks between `progress` and this misses nothing.
-    fn wait(&self, seen: Seen, until: Option<Instant>);
+    /// early. Whoever looks between `progress` and this misses nothing. Makes
+    /// progress, and answers like `progress`.
+    fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen;
     /// Ends all waits for what was seen before.
     fn wake(&self);
     /// The present moment in the world this nic lives in.
@@ -82,6 +83,14 @@ pub trait ViOps: Send + Sync + fmt::Debug {
     fn peer(&self) -> &str;
     /// The level both sides asked for.
     fn reliability(&self) -> Reliability;
+    /// How far the two sides trust each other.
+    fn trust(&self) -> Trust {
+        Trust::Isolated
+    }
+    /// Why it is isolated, if this side asked for more.
+    fn why_isolated(&self) -> Option<WhyIsolated> {
+        None
+    }
     /// Takes a descriptor, or gives it back with the reason.
     ///
     /// # Errors
@@ -99,20 +108,21 @@ pub trait ViOps: Send + Sync + fmt::Debug {
     fn counters(&self) -> Counters;
 }
 
-/// A descriptor that a fabric did not take.
+/// A descriptor that a fabric did not take, and why. In a box: it is the rare
+/// answer, and the common one should not move its size about.
 #[derive(Debug)]
-pub struct Unposted {
-    /// Why.
-    pub reason: Refused,
-    /// The descriptor.
-    pub posted: Box<Posted>,
-}
+pub struct Unposted(Box<(Refused, Posted)>);
 
 impl Unposted {
     /// Gives `posted` back.
+    #[cold]
     #[must_use]
     pub fn new(reason: Refused, posted: Posted) -> Self {
-        Self { reason, posted: Box::new(posted) }
+        Self(Box::new((reason, posted)))
+    }
+
+    pub(super) fn into_parts(self) -> (Refused, Posted) {
+        *self.0
     }
 }
 

@@ -25,6 +25,8 @@ enum Memory {
     Fresh {
         max: u64,
         make: fn(usize) -> Box<dyn Heap>,
+        /// Whether a buffer that is handed over may take its place.
+        handed: bool,
     },
     /// Memory a blocking call lends for as long as it blocks.
     Lent(Lent),
@@ -39,7 +41,17 @@ impl Segment {
         let make = |len: usize| -> Box<dyn Heap> {
             Box::new(vec![T::zeroed(); len.div_ceil(size_of::<T>())])
         };
-        Self(Memory::Fresh { max, make })
+        Self(Memory::Fresh { max, make, handed: false })
+    }
+
+    pub(super) fn handed(max: u64) -> Self {
+        let make = |len: usize| -> Box<dyn Heap> { Box::new(vec![0_u8; len]) };
+        Self(Memory::Fresh { max, make, handed: true })
+    }
+
+    /// Whether a buffer that is handed over may take its place.
+    pub(super) const fn is_for_handed(&self) -> bool {
+        matches!(self.0, Memory::Fresh { handed: true, .. })
     }
 
     pub(super) const fn lent(lent: Lent) -> Self {
@@ -48,6 +60,7 @@ impl Segment {
 
     /// How many bytes it holds or can take.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> u64 {
         match &self.0 {
             Memory::Fresh { max, .. } => *max,
@@ -63,6 +76,7 @@ impl Segment {
 
     /// The bytes to send. Empty for memory not made yet.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
             Memory::Buf(buf) => buf.bytes(),
@@ -74,6 +88,7 @@ impl Segment {
     }
 
     /// The bytes to receive into, or `None` if others may be reading them.
+    #[inline]
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
             Memory::Buf(buf) => Some(buf.bytes_mut()),
@@ -85,6 +100,7 @@ impl Segment {
 
     /// The region it lies in, and where, if it is memory of a pool.
     #[must_use]
+    #[inline]
     pub fn place(&self) -> Option<(&Region, usize)> {
         match &self.0 {
             Memory::Buf(buf) => Some((buf.region(), buf.offset_in_region())),
@@ -93,6 +109,7 @@ impl Segment {
         }
     }
 
+    #[inline]
     pub(super) const fn is_fresh(&self) -> bool {
         matches!(self.0, Memory::Fresh { .. })
     }

@@ -7,12 +7,10 @@
 //! back, and one that has begun takes the connection with it: the call never
 //! returns while the fabric may touch the slice.
 
-use std::sync::Arc;
-
 use bytemuck::{cast_slice, cast_slice_mut};
 
+use super::inbox::{Inbox, Mailbox};
 use super::lend::Lender;
-use super::queue::Inbox;
 use super::{Completion, Descriptor, Op, Segment, Ticket, TransferError, Vi};
 use crate::buf::Plain;
 use crate::rt::{Deadline, Instant};
@@ -119,10 +117,9 @@ impl Vi {
         lender: Lender<'_>,
         deadline: Deadline,
     ) -> Result<(u64, u64), TransferError> {
-        let inbox = Arc::new(Inbox::new(1));
         // Dropped last, after every completion below: then the memory is home.
-        let _home = Home { vi: self, inbox: Arc::clone(&inbox), lender };
-        let completion = self.transfer_in(&inbox, op, descriptor, deadline)?.ok()?;
+        let home = Home { vi: self, mailbox: Mailbox::single(), lender };
+        let completion = self.transfer_in(&home.mailbox, op, descriptor, deadline)?.ok()?;
         Ok((completion.len, completion.tag))
     }
 
@@ -132,23 +129,23 @@ impl Vi {
         descriptor: Descriptor,
         deadline: Deadline,
     ) -> Result<Completion, TransferError> {
-        self.transfer_in(&Arc::new(Inbox::new(1)), op, descriptor, deadline)
+        self.transfer_in(&Mailbox::single(), op, descriptor, deadline)
     }
 
     fn transfer_in(
         &self,
-        inbox: &Arc<Inbox>,
+        mailbox: &Mailbox,
         op: Op,
         descriptor: Descriptor,
         deadline: Deadline,
     ) -> Result<Completion, TransferError> {
-        let started = self.nic().now();
+        let (started, inbox) = (self.nic().now(), mailbox.inbox());
         let doing = if op == Op::Send { "sending to" } else { "receiving from" };
         let ticket = self.post(op, descriptor, inbox).map_err(|refused| refused.reason)?;
         let until = deadline.until_from(started);
         loop {
             let seen = self.nic().poll();
-            if let Some(completion) = inbox.pop() {
+            if let Some(completion) = inbox.take() {
                 return Ok(completion);
             }
             if until.is_some_and(|until| self.nic().now() >= until) {
@@ -182,18 +179,18 @@ impl Vi {
 /// Waits for lent memory to come home, also when the wait above unwinds.
 struct Home<'a> {
     vi: &'a Vi,
-    inbox: Arc<Inbox>,
+    mailbox: Mailbox,
     lender: Lender<'a>,
 }
 
 impl Drop for Home<'_> {
     fn drop(&mut self) {
         // A completion that nobody took holds the memory.
-        drop(self.inbox.pop());
+        drop(self.mailbox.inbox().pop());
         if !self.lender.is_returned() {
             // Everything outstanding completes before this returns.
             self.vi.disconnect();
-            drop(self.inbox.pop());
+            drop(self.mailbox.inbox().pop());
         }
     }
 }

@@ -4,6 +4,7 @@
 mod bias;
 mod entry;
 mod model;
+mod plan;
 mod planted;
 mod pool;
 mod protocol;

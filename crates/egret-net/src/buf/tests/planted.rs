@@ -1,7 +1,7 @@
 //! A check that cannot fail is no check: each fault planted in the protocol is
 //! found by the one named here.
 
-use super::{bias, model, protocol};
+use super::{bias, model, plan, protocol};
 use crate::atomics::checker::check;
 use crate::buf::fault::{Fault, caught};
 
@@ -45,4 +45,9 @@ fn random_histories_find_planted_faults() {
     for fault in [Fault::CountNotRestored, Fault::SplitForgotten, Fault::JoinForgotten] {
         assert!(caught(fault, model::random_histories), "{fault:?} was not found");
     }
+}
+
+#[test]
+fn a_plan_that_is_believed_is_found() {
+    assert!(caught(Fault::PlanUnchecked, plan::wrong_plans));
 }

@@ -27,6 +27,23 @@ fn a_shareable_region_has_one_writer_and_one_size() {
 }
 
 #[test]
+fn a_cooperating_region_has_one_size_and_more_writers() {
+    let region = Region::builder(5000).cooperating().map().unwrap();
+    assert!(region.is_cooperating() && region.fd().is_none(), "not for everybody");
+    let fd = region.cooperating_fd().unwrap();
+    let seals = fcntl_get_seals(fd).unwrap();
+    assert_eq!(seals, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
+    assert!(rustix::fs::ftruncate(fd, 1).is_err());
+    assert!(rustix::fs::ftruncate(fd, 1 << 20).is_err());
+    assert!(rustix::fs::fcntl_add_seals(fd, SealFlags::FUTURE_WRITE).is_err());
+    assert_eq!(rustix::io::pwrite(fd, b"yours", 0).unwrap(), 5);
+    let again = Region::builder(1).cooperating().shareable().map().unwrap();
+    assert!(again.fd().is_some() && !again.is_cooperating(), "the last one counts");
+    let pool = Pool::builder().class(64, 4).shareable().cooperating().build().unwrap();
+    assert!(pool.region().is_cooperating() && pool.region().fd().is_none());
+}
+
+#[test]
 fn what_is_written_to_a_shareable_pool_is_in_its_file() {
     let pool = Pool::builder().class(64, 4).shareable().build().unwrap();
     let mut buf = pool.take(5).unwrap();

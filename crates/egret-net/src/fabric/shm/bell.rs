@@ -13,7 +13,7 @@
 //! | [`arm`](Sleeper::arm): asleep ← 1, fence | puts into its ring |
 //! | looks at its rings once more | [`ring`](Ringer::ring): fence, asleep? |
 //! | sleeps until a cord is pulled | if so, pulls its cord |
-//! | [`disarm`](Sleeper::disarm): asleep ← 0; drains its cords | |
+//! | [`disarm`](Sleeper::disarm): asleep ← 0; may drain its cords | |
 //!
 //! Of two fences one comes first. Is it the sleeper's, then the ringer sees it
 //! asleep and pulls; is it the ringer's, then the sleeper sees the message in its
@@ -27,8 +27,9 @@
 //! most.
 //!
 //! A cord is drained while its owner is awake, before the next arming: after it
-//! the pull might be for the sleep to come. A cord left undrained loses nothing,
-//! but there is no more sleep: it stays readable.
+//! the pull might be for the sleep to come. A cord left undrained loses nothing:
+//! each pull ends one sleep, this one or the next, whatever is in the cord before
+//! it. But it must not fill up; see [`cord`](super::cord).
 //!
 //! A nic that never sleeps says so from the start. Its ringers ask once, when
 //! they connect, and from then on do nothing at all.
@@ -104,16 +105,25 @@ impl<M: Writable> Sleeper<M> {
         }
     }
 
-    /// From now on peers need not pull their cords. The caller drains those that
-    /// were, then looks at its rings.
+    /// From now on peers need not pull their cords. The caller looks at its rings,
+    /// and may drain the cords that were pulled. The number of the sleep that ends.
     #[inline]
-    pub(super) fn disarm(&mut self) {
+    pub(super) fn disarm(&mut self) -> u64 {
         self.word().store(self.sleeps << COUNT_SHIFT, Relaxed);
+        self.sleeps
     }
 
     #[inline]
     fn word(&self) -> &<M::Atomics as Atomics>::Word {
         &self.memory.lines()[self.line][0]
+    }
+}
+
+impl Ringer {
+    /// A second one for the same peer, for another thread.
+    pub(super) fn another(&self) -> Result<Self, CordError> {
+        let (memory, handle) = (self.memory.clone(), self.handle.another()?);
+        Ok(Self { memory, handle, line: self.line, rung: 0 })
     }
 }
 

@@ -1,18 +1,27 @@
 //! What a bell is rung by: a pair of sockets for each peer.
 //!
 //! The sleeper keeps the [`Cord`] and has its descriptor in the set it sleeps on;
-//! the peer has the [`Handle`]. An eventfd would take half the time (a write and
-//! a read 0.8 µs, a byte sent and received 1.9 µs, where an `fstat` takes 0.5),
-//! but it is one thing that both sides hold, and neither trusts the other:
+//! the peer has the [`Handle`]. Others would be cheaper (a write to an eventfd or
+//! a pipe by about half a microsecond), but what a peer holds too it can turn
+//! against us:
 //!
-//! * whether it blocks is a flag that both can change: a peer that clears it and
-//!   fills the counter has the ringer wait in `write` for ever, one that clears
-//!   it and reads the counter has the sleeper wait in `read`;
-//! * whoever can ring can also read, and takes away what another peer rang.
+//! * whether an eventfd blocks is a flag that both can change: a peer that clears
+//!   it and fills the counter has the ringer wait in `write` for ever, one that
+//!   clears it and reads the counter has the sleeper wait in `read`. And whoever
+//!   can ring can also read, and takes away what another peer rang;
+//! * a pipe has two ends, but one lock, which the kernel holds while it copies. A
+//!   peer that reads into memory whose pages never come has the ringer wait for it.
 //!
-//! A socket has two ends, and a call can say for itself that it must not block.
-//! A full one is readable, so a pull that finds it full has nothing to add. And
-//! a peer that dies closes its end, which the sleeper hears.
+//! A socket has two ends that share no lock while they copy, and a call can say
+//! for itself that it must not block. And a peer that dies closes its end, which
+//! the sleeper hears.
+//!
+//! The set says each pull once (it is edge-triggered), so that a cord need not be
+//! drained for the next sleep: one system call less for each. Now and then it is
+//! drained all the same. A pull that finds the cord full wakes nobody; it must
+//! not come to that. One sleep is good for one pull of an honest peer, so a
+//! cord that is drained when [`SLEEPS_MAX`] sleeps have passed since the last time
+//! has no more pulls in it than that. Who pulls more often fills its own cord.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,7 +38,11 @@ use super::fault::{Fault, planted};
 
 /// The sleeper's end.
 #[derive(Debug)]
-pub(super) struct Cord(OwnedFd);
+pub(super) struct Cord {
+    fd: OwnedFd,
+    /// The number of the sleep after which it was drained.
+    drained: u64,
+}
 
 /// The ringer's end.
 #[derive(Debug)]
@@ -56,24 +69,33 @@ impl Cord {
         let flags = SocketFlags::CLOEXEC;
         let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
         let (mine, theirs) = pair.map_err(|errno| refused("socketpair", errno))?;
-        Ok((Self(mine), theirs))
+        Ok((Self { fd: mine, drained: 0 }, theirs))
     }
 
     /// To sleep on: readable when it was pulled and when the peer is gone.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 
-    /// Forgets what was pulled, and says whether something was. One that is
-    /// pulled faster than it is drained stays readable.
-    pub(super) fn drain(&self) -> Result<bool, CordError> {
-        if planted(Fault::NotDrained) {
-            return Ok(true);
+    /// It was pulled, and that ended the sleep with this number. Drains it if it
+    /// was not for long.
+    pub(super) fn rung(&mut self, sleep: u64) -> Result<(), CordError> {
+        let is_due = sleep.saturating_sub(self.drained) >= SLEEPS_MAX;
+        if is_due && self.drain()? < PULLS_AT_ONCE {
+            self.drained = sleep;
         }
-        match recv(&self.0, &mut [0; PULLS_AT_ONCE][..], RecvFlags::DONTWAIT) {
+        Ok(())
+    }
+
+    /// Forgets so many pulls at most, and says how many there were.
+    pub(super) fn drain(&self) -> Result<usize, CordError> {
+        if planted(Fault::NotDrained) {
+            return Ok(0);
+        }
+        match recv(&self.fd, &mut [0; PULLS_AT_ONCE][..], RecvFlags::DONTWAIT) {
             Ok((_, 0)) => Err(CordError::Gone),
-            Ok(_) => Ok(true),
-            Err(Errno::AGAIN) => Ok(false),
+            Ok((_, pulls)) => Ok(pulls),
+            Err(Errno::AGAIN) => Ok(0),
             Err(errno) => Err(refused("recv", errno)),
         }
     }
@@ -86,12 +108,18 @@ impl Handle {
             && socket_type(&fd) == Ok(SocketType::STREAM);
         is_cord.then_some(Self(fd)).ok_or(CordError::NotACord)
     }
+
+    /// The same handle once more.
+    pub(super) fn another(&self) -> Result<Self, CordError> {
+        let copied = self.0.try_clone();
+        copied.map(Self).map_err(|source| CordError::System { call: "dup", source })
+    }
 }
 
 impl Pull for Handle {
     fn pull(&self) -> Result<(), CordError> {
         match send(&self.0, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            // Full: the peer has not drained what was pulled before.
+            // Full, by the peer's fault: it has not drained what was pulled before.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(errno) => Err(refused("send", errno)),
         }
@@ -105,4 +133,7 @@ fn refused(call: &'static str, errno: Errno) -> CordError {
     }
 }
 
-const PULLS_AT_ONCE: usize = 64;
+/// A socket takes some 270 of our pulls by default, and more than this if its
+/// memory is limited to a tenth of that.
+const SLEEPS_MAX: u64 = 16;
+const PULLS_AT_ONCE: usize = 512;

@@ -4,6 +4,12 @@
 //! post writes a slot, a poll reads one. What travels in the common case of a
 //! small message and its answer is one cache line each way: the slot carries
 //! the bytes and the counts.
+//!
+//! The counts have a line of their own too, for whoever does not answer. It is
+//! written whenever slots were taken, which costs little as long as the peer does
+//! not read it: a line that was read has to be fetched back, and a slot written
+//! after it waits for that. So it is read with [`Patience`]: soon where the last
+//! news came that way, late where they came by slots.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -11,41 +17,24 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
 use super::bell::Ringer;
+use super::commons::Commons;
 use super::cord::{Cord, CordError};
+use super::counts::Counts;
+use super::fault::{Fault, planted};
 use super::foreign::Foreign;
+use super::gate::Pass;
+use super::io::Io;
 use super::layout::{LEFT, PLACED, RECEIVES, RING, SLOTS, TAKEN};
 use super::memory::Own;
+use super::patience::Patience;
+use super::reach::Reach;
 use super::recv::Receiver;
-use super::rendezvous::{Control, ControlError, Farewell, Malformed, Message, Sent};
+use super::rendezvous::{Control, ControlError, Farewell, Malformed, Message};
 use super::ring::{Consumer, Producer};
-use super::send::{Peer, Sender};
-use super::wire::{Counts, Slot};
+use super::send::Sender;
+use super::wire::{COUNTS, Slot, Small};
 use crate::fabric::{Unposted, ViSpec};
-use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, ViError};
-
-/// What an end uses of its surroundings during one call.
-pub(super) struct Io<'a> {
-    pub keys: &'a Keys,
-    pub notices: &'a mut Notices,
-    pub own: &'a Own,
-    pub foreign: &'a Foreign,
-    control: &'a Control,
-}
-
-impl Io<'_> {
-    /// Sends a control message. `false` if the socket is full or closed: the
-    /// caller does without.
-    pub(super) fn tell(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> bool {
-        matches!(self.control.send(message, fds), Ok(Sent::Sent))
-    }
-
-    /// Whether the peer had taken its buffers back by now: then what was copied
-    /// out of them before may be anything.
-    pub(super) fn peer_left(&self) -> bool {
-        fence(Acquire);
-        self.foreign.load(LEFT as u64, Relaxed) != Some(0)
-    }
-}
+use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, Trust, ViError};
 
 /// What an end is made of.
 #[derive(Debug)]
@@ -61,6 +50,8 @@ pub(super) struct Parts {
 pub(super) struct Conn {
     depth: u32,
     parts: Parts,
+    /// There if this side can read the memory of the peer's process.
+    reach: Option<Reach>,
     ring: Consumer,
     sender: Sender,
     receiver: Receiver,
@@ -69,40 +60,60 @@ pub(super) struct Conn {
     waiting: VecDeque<Option<Slot>>,
     /// Slots taken from the peer's ring, ever, without gaps.
     taken: u64,
-    /// Polls since the ring last had something.
-    idle_polls: u32,
+    /// What the peer was told of this side's counts, by slot or by their line.
+    told: Counts,
+    patience: Patience,
+    commons: Option<Commons>,
+    /// What came of it, for those who are to be told.
+    pub notices: Notices,
 }
 
 /// Slots taken at one poll, so that no connection starves the others.
 const BATCH: u64 = 64;
-/// How often the counts are read while the ring is silent.
-const COUNTS_EVERY: u32 = 2;
 /// Largest region of a peer's that is mapped here.
 const REGION_MAX: u64 = 1 << 38;
 /// Control messages read at once.
 const HEARD_AT_ONCE: usize = 64;
+/// And for one slot: more than a socket holds, so that what was said before the
+/// slot is among them, and a peer that says something for ever is not waited for.
+const ANNOUNCED_AT_ONCE: usize = 2048;
+const NO_MEMORY: ViError = ViError::Protocol("a region without its memory");
+/// What only those who cooperate may say.
+pub(super) const ISOLATED: ViError = ViError::Protocol("another trust than cooperating");
 pub(super) const GONE: ViError = ViError::PeerDied { why: "its process is gone" };
 
 impl Conn {
-    /// `None` if the peer's memory is not as large as it must be.
-    pub(super) fn new(spec: ViSpec, parts: Parts) -> Option<Self> {
+    /// `None` if the peer's memory is not as large as it must be, or the kernel
+    /// lacks what cooperating takes.
+    pub(super) fn new(spec: ViSpec, trust: Trust, parts: Parts) -> Option<Self> {
+        let commons = match trust {
+            Trust::Cooperating => {
+                let process = parts.control.peer().pidfd()?;
+                Some(Commons::new(&parts.own, &parts.foreign, process, &parts.ringer)?)
+            }
+            Trust::Isolated => None,
+        };
         let producer = Producer::new(parts.own.clone(), RING, SLOTS);
         let ring = Consumer::new(parts.foreign.clone(), RING as u64, SLOTS as u64).ok()?;
         Some(Self {
             depth: spec.depth,
             sender: Sender::new(spec.reliability, producer),
             receiver: Receiver::new(spec.reliability),
+            reach: Reach::offer(&parts.own, &parts.foreign, parts.control.peer()),
             parts,
             ring,
             waiting: VecDeque::new(),
             taken: 0,
-            idle_polls: 0,
+            told: Counts::default(),
+            patience: Patience::default(),
+            commons,
+            notices: Notices::default(),
         })
     }
 
     pub(super) fn counters(&self) -> Counters {
         Counters {
-            sent: self.sender.completed,
+            sent: self.sender.outbox.completed,
             received: self.receiver.received,
             dropped: self.receiver.dropped,
         }
@@ -121,34 +132,54 @@ impl Conn {
         self.parts.cord.fd()
     }
 
-    /// Forgets what the peer rang. An error: it will ring no more.
-    pub(super) fn drain_cord(&self) -> Result<bool, CordError> {
-        self.parts.cord.drain()
+    /// The peer rang, which ended the sleep with this number. An error: it will
+    /// ring no more.
+    pub(super) fn rung(&mut self, sleep: u64) -> Result<(), CordError> {
+        self.parts.cord.rung(sleep)
     }
 
     /// Takes a descriptor.
-    pub(super) fn post(
-        &mut self,
-        posted: Posted,
-        keys: &Keys,
-        notices: &mut Notices,
-    ) -> Result<(), Unposted> {
+    #[inline]
+    pub(super) fn post(&mut self, posted: Posted, keys: &Keys) -> Result<(), Unposted> {
         let receiving = matches!(posted.op(), Op::Recv);
         let outstanding =
-            if receiving { self.receiver.outstanding() } else { self.sender.outstanding() };
+            if receiving { self.receiver.outstanding() } else { self.sender.outbox.outstanding() };
         if outstanding >= self.depth as usize {
             return Err(Unposted::new(Refused::Full { depth: self.depth }, posted));
         }
         if receiving {
+            // A peer that has no receive left to count on stands still.
+            let starved = self.told.receives == self.receiver.placed;
             self.receiver.push(posted);
-            self.parts.own.word(RECEIVES).store(self.receiver.receives, Release);
+            if starved {
+                self.publish();
+            }
         } else {
+            if !self.sender.may_begin(&posted) {
+                // The peer may have said more than was heard. A lie is found at the next poll.
+                let _ = self.hear_counts(keys);
+            }
             let counts = self.counts();
-            let (sender, _, mut io) = self.split(keys, notices);
-            sender.push(posted, counts, &mut io);
+            let (sender, _, mut io) = self.split(keys);
+            if sender.push(posted, counts, &mut io) {
+                self.told = counts;
+                self.ring_bell();
+            }
         }
-        self.ring_bell();
         Ok(())
+    }
+
+    /// Writes the counts' line, if it has something new to say.
+    #[inline]
+    fn publish(&mut self) {
+        let counts = self.counts();
+        if counts != self.told {
+            self.parts.own.word(PLACED).store(counts.placed, Release);
+            self.parts.own.word(RECEIVES).store(counts.receives, Release);
+            self.parts.own.word(TAKEN).store(counts.taken, Release);
+            self.told = counts;
+            self.ring_bell();
+        }
     }
 
     /// Whether a slot waits for a receive.
@@ -159,27 +190,32 @@ impl Conn {
     /// Does what can be done: takes slots, hears counts, puts slots, and wakes
     /// the peer if there is something new for it to look at. Whether there was
     /// anything to do.
-    pub(super) fn poll(
-        &mut self,
-        keys: &Keys,
-        notices: &mut Notices,
-        thorough: bool,
-    ) -> Result<bool, ViError> {
-        let took = self.take_slots(keys, notices)?;
-        self.idle_polls = if took { 0 } else { self.idle_polls.wrapping_add(1) };
-        // The counts' line travels each time it is read after the peer wrote it, and in a
-        // conversation the slots say the same: look only when the ring has been silent.
-        let is_time = thorough || self.idle_polls % COUNTS_EVERY == COUNTS_EVERY - 1;
-        if is_time && self.sender.is_waiting() {
-            self.hear_counts(keys, notices)?;
+    #[inline]
+    pub(super) fn poll(&mut self, keys: &Keys, thorough: bool) -> Result<bool, Box<ViError>> {
+        let took = self.take_slots(keys)?;
+        if took {
+            self.patience.talked();
+        } else if self.sender.outbox.is_waiting() && (thorough || self.patience.is_over()) {
+            let before = self.sender.peer;
+            self.hear_counts(keys)?;
+            self.patience.looked(self.sender.peer != before);
         }
-        let counts = self.counts();
-        let (sender, _, mut io) = self.split(keys, notices);
-        let put = sender.is_waiting() && sender.pump(counts, &mut io);
-        if took || put {
-            self.ring_bell();
+        let late = planted(Fault::ReturnsLate) && took;
+        let home = !late && self.commons.as_mut().is_some_and(Commons::poll);
+        let mut put = false;
+        if self.sender.outbox.has_more() {
+            let counts = self.counts();
+            let (sender, _, mut io) = self.split(keys);
+            put = sender.pump(counts, &mut io);
+            if put {
+                self.told = counts;
+                self.ring_bell();
+            }
         }
-        Ok(took || put)
+        if took || thorough {
+            self.publish();
+        }
+        Ok(took || put || home)
     }
 
     /// A peer that cannot be woken is gone, which its socket says too.
@@ -187,94 +223,130 @@ impl Conn {
         let _ = self.parts.ringer.ring();
     }
 
-    fn take_slots(&mut self, keys: &Keys, notices: &mut Notices) -> Result<bool, ViError> {
-        let (before, mut took) = (self.taken, 0);
-        let outcome = loop {
-            if took == BATCH || self.receiver.torn {
-                break Ok(());
-            }
-            match self.take_slot(keys, notices) {
-                Ok(true) => took += 1,
-                Ok(false) => break Ok(()),
-                Err(why) => break Err(why),
-            }
-        };
-        if took > 0 || self.taken != before {
-            self.parts.own.word(PLACED).store(self.receiver.placed, Release);
-            self.parts.own.word(RECEIVES).store(self.receiver.receives, Release);
-            self.parts.own.word(TAKEN).store(self.taken, Release);
+    #[inline]
+    fn take_slots(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
+        let mut took = 0;
+        while took < BATCH && !self.receiver.torn && self.take_slot(keys)? {
+            took += 1;
         }
-        outcome.map(|()| took > 0)
+        Ok(took > 0)
     }
 
     /// Takes the next slot: one that waited, or the ring's. `false`: there is none.
-    fn take_slot(&mut self, keys: &Keys, notices: &mut Notices) -> Result<bool, ViError> {
+    #[inline]
+    fn take_slot(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
+        if !self.waiting.is_empty() && self.take_waiting(keys)? {
+            return Ok(true);
+        }
+        let slot = match self.next_slot(keys)? {
+            Next::Nothing => return Ok(false),
+            Next::Placed => {
+                self.taken += 1;
+                return Ok(true);
+            }
+            Next::Slot(slot) => slot,
+        };
+        self.take_any(slot, keys)
+    }
+
+    fn take_any(&mut self, slot: Slot, keys: &Keys) -> Result<bool, Box<ViError>> {
+        if self.waiting.is_empty() && !self.receiver.holds_up(&slot) {
+            self.apply(slot, keys)?;
+            // Only now: a slot that ends the connection was not taken.
+            self.taken += 1;
+            return Ok(true);
+        }
+        if self.waiting.len() >= SLOTS {
+            return Err(ViError::Protocol("more slots than the ring has").into());
+        }
+        let overtakes = slot.overtakes();
+        self.waiting.push_back((!overtakes).then_some(slot));
+        if overtakes {
+            self.apply(slot, keys)?;
+        }
+        Ok(true)
+    }
+
+    /// Takes the oldest slot that waited, if it need not any more.
+    #[cold]
+    fn take_waiting(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
         while let Some(front) = self.waiting.front() {
             if front.is_some_and(|slot| self.receiver.holds_up(&slot)) {
                 break;
             }
             let front = self.waiting.pop_front().flatten();
             if let Some(slot) = front {
-                self.apply(slot, keys, notices)?;
+                self.apply(slot, keys)?;
             }
-            // Only now: a slot that ends the connection was not taken.
             self.taken += 1;
             if front.is_some() {
                 return Ok(true);
             }
         }
-        let Some(slot) = self.next_slot(keys, notices)? else { return Ok(false) };
-        if self.waiting.is_empty() && !self.receiver.holds_up(&slot) {
-            self.apply(slot, keys, notices)?;
-            self.taken += 1;
-            return Ok(true);
-        }
-        if self.waiting.len() >= SLOTS {
-            return Err(ViError::Protocol("more slots than the ring has"));
-        }
-        let overtakes = slot.overtakes();
-        self.waiting.push_back((!overtakes).then_some(slot));
-        if overtakes {
-            self.apply(slot, keys, notices)?;
-        }
-        Ok(true)
+        Ok(false)
     }
 
-    fn apply(&mut self, slot: Slot, keys: &Keys, notices: &mut Notices) -> Result<(), ViError> {
-        self.announced(&slot)?;
-        let (sender, receiver, mut io) = self.split(keys, notices);
+    #[inline]
+    fn apply(&mut self, slot: Slot, keys: &Keys) -> Result<(), Box<ViError>> {
+        if !self.knows(&slot) {
+            self.announced(&slot)?;
+        }
+        let (sender, receiver, mut io) = self.split(keys);
         receiver.take(slot, sender, &mut io)
     }
 
-    /// The next slot of the peer's ring, its counts heard.
-    fn next_slot(&mut self, keys: &Keys, notices: &mut Notices) -> Result<Option<Slot>, ViError> {
-        let Some(words) = self.ring.poll() else { return Ok(None) };
-        let nonsense = ViError::Protocol("a slot that makes no sense");
-        let (slot, counts) = Slot::decode(&words).ok_or(nonsense)?;
-        let (sender, _, mut io) = self.split(keys, notices);
-        let peer = Peer {
-            taken: sender.peer.taken,
-            receives: extend(sender.peer.receives, counts.receives),
-            placed: extend(sender.peer.placed, counts.placed),
+    /// Whether what a slot refers to was announced.
+    #[inline]
+    fn knows(&self, slot: &Slot) -> bool {
+        let knows_buffer = match (slot, &self.commons) {
+            (Slot::HandOver { handed, .. }, Some(commons)) => commons.knows(handed),
+            _ => true,
         };
-        sender.hear(peer, &mut io)?;
-        Ok(Some(slot))
+        knows_buffer && self.receiver.knows(slot)
     }
 
-    fn hear_counts(&mut self, keys: &Keys, notices: &mut Notices) -> Result<(), ViError> {
+    /// The next slot of the peer's ring, its counts heard.
+    #[inline]
+    fn next_slot(&mut self, keys: &Keys) -> Result<Next, Box<ViError>> {
+        let Some((head, words)) = self.ring.poll() else { return Ok(Next::Nothing) };
+        let can_be_small = self.waiting.is_empty();
+        let (sender, receiver, mut io) = self.split(keys);
+        sender.hear(sender.peer.advanced(words[COUNTS]), &mut io)?;
+        if let Some(small) = Small::decode(head, &words).filter(|_| can_be_small)
+            && receiver.place(&small, &mut io)
+        {
+            return Ok(Next::Placed);
+        }
+        let nonsense = ViError::Protocol("a slot that makes no sense");
+        Ok(Next::Slot(Slot::decode(&(head, words)).ok_or(nonsense)?))
+    }
+
+    fn hear_counts(&mut self, keys: &Keys) -> Result<(), Box<ViError>> {
         let load = |at: usize| {
             let word = self.parts.foreign.load(at as u64, Acquire);
             word.expect("the region has the layout's size")
         };
-        let peer = Peer { taken: load(TAKEN), receives: load(RECEIVES), placed: load(PLACED) };
-        let (sender, _, mut io) = self.split(keys, notices);
+        let (taken, receives, placed) = (load(TAKEN), load(RECEIVES), load(PLACED));
+        let (sender, _, mut io) = self.split(keys);
+        // Slots may have said more than the line does.
+        let known = sender.peer;
+        let peer = Counts {
+            taken: taken.max(known.taken),
+            receives: receives.max(known.receives),
+            placed: placed.max(known.placed),
+        };
         sender.hear(peer, &mut io)
     }
 
     /// Makes sure that what a slot refers to is known here: its announcement
     /// left before the slot did. A type may stay without its name.
-    fn announced(&mut self, slot: &Slot) -> Result<(), ViError> {
-        while !self.receiver.knows(slot) && self.hear()? {}
+    #[cold]
+    fn announced(&mut self, slot: &Slot) -> Result<(), Box<ViError>> {
+        for _ in 0..ANNOUNCED_AT_ONCE {
+            if self.knows(slot) || !self.hear()? {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -283,7 +355,7 @@ impl Conn {
     /// # Errors
     ///
     /// If one of them is the last.
-    pub(super) fn hear_all(&mut self) -> Result<(), ViError> {
+    pub(super) fn hear_all(&mut self) -> Result<(), Box<ViError>> {
         for _ in 0..HEARD_AT_ONCE {
             if !self.hear()? {
                 break;
@@ -293,7 +365,7 @@ impl Conn {
     }
 
     /// Takes one control message. `false`: there is none.
-    fn hear(&mut self) -> Result<bool, ViError> {
+    fn hear(&mut self) -> Result<bool, Box<ViError>> {
         let heard = self.parts.control.poll().map_err(|error| match error {
             ControlError::PeerGone { .. } => GONE,
             ControlError::Protocol { why: Malformed(what), .. } => ViError::Protocol(what),
@@ -302,72 +374,82 @@ impl Conn {
         let Some((message, fds)) = heard else { return Ok(false) };
         match message {
             Message::Region { number } => {
-                let missing = ViError::Protocol("a region without its memory");
-                let fd = fds.into_iter().next().ok_or(missing)?;
+                let fd = fds.into_iter().next().ok_or(NO_MEMORY)?;
                 let region = Foreign::map(fd, REGION_MAX)
                     .map_err(|_| ViError::Protocol("a region that cannot be mapped safely"))?;
                 self.receiver.add_region(number.into(), region)?;
             }
+            Message::Commons { number, plan } => {
+                let fd = fds.into_iter().next().ok_or(NO_MEMORY)?;
+                self.commons.as_mut().ok_or(ISOLATED)?.add(number, &fd, &plan)?;
+            }
+            Message::Direct { secret, gate, number, place, len } => {
+                let commons = self.commons.as_mut().ok_or(ISOLATED)?;
+                commons.learn(secret, Pass { gate, number }, (place, len))?;
+            }
             Message::Kind(kind) => self.receiver.add_kind(kind),
-            Message::Goodbye(farewell) => return Err(farewell.into_error()),
+            Message::Goodbye(farewell) => return Err(farewell.into_error().into()),
         }
         Ok(true)
     }
 
-    pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
-        let taken = self.receiver.cancel(ticket).or_else(|| self.sender.cancel(ticket));
+    pub(super) fn cancel(&mut self, ticket: Ticket) -> bool {
+        let taken = self.receiver.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
         let found = taken.is_some();
         if let Some(posted) = taken {
-            posted.fail(ViError::Cancelled, notices);
+            posted.fail(ViError::Cancelled, &mut self.notices);
         }
         found
     }
 
     /// What the peer did before it left still counts.
-    pub(super) fn last_look(&mut self, keys: &Keys, notices: &mut Notices) {
+    pub(super) fn last_look(&mut self, keys: &Keys) {
         // As much as the ring holds: a hostile peer could go on for ever.
         for _ in 0..=SLOTS as u64 / BATCH {
-            if !matches!(self.take_slots(keys, notices), Ok(true)) {
+            if !matches!(self.take_slots(keys), Ok(true)) {
                 break;
             }
         }
-        let _ = self.hear_counts(keys, notices);
+        let _ = self.hear_counts(keys);
     }
 
     /// Everything outstanding comes back with the reason, and the peer is told.
-    pub(super) fn fail(mut self, why: &ViError, notices: &mut Notices) {
+    /// Gives back whom to tell here.
+    pub(super) fn fail(mut self, why: &ViError) -> Notices {
+        // What was taken before counts for the peer, too.
+        self.publish();
         self.parts.own.word(LEFT).store(1, Relaxed);
         // Before the buffers are anybody's: pairs with the fence in `peer_left`.
         fence(Release);
         // A peer that is gone, or does not listen, sees the socket close.
         let farewell = Message::Goodbye(Farewell::of(why.clone()));
         let _ = self.parts.control.send(&farewell, &[]);
-        for posted in self.sender.drain().into_iter().chain(self.receiver.drain()) {
-            posted.fail(why.clone(), notices);
+        for posted in self.sender.outbox.drain().into_iter().chain(self.receiver.drain()) {
+            posted.fail(why.clone(), &mut self.notices);
         }
+        self.notices
     }
 
-    fn counts(&self) -> Counts {
-        #[expect(clippy::cast_possible_truncation, reason = "counts travel modulo 2³²")]
-        let low = |count: u64| count as u32;
-        Counts { receives: low(self.receiver.receives), placed: low(self.receiver.placed) }
+    /// How far this side is.
+    #[inline]
+    const fn counts(&self) -> Counts {
+        let Receiver { receives, placed, .. } = self.receiver;
+        Counts { taken: self.taken, receives, placed }
     }
 
-    fn split<'a>(
-        &'a mut self,
-        keys: &'a Keys,
-        notices: &'a mut Notices,
-    ) -> (&'a mut Sender, &'a mut Receiver, Io<'a>) {
-        let Self { sender, receiver, parts, .. } = self;
+    #[inline]
+    fn split<'a>(&'a mut self, keys: &'a Keys) -> (&'a mut Sender, &'a mut Receiver, Io<'a>) {
+        let Self { sender, receiver, parts, reach, notices, commons, .. } = self;
         let Parts { own, foreign, control, .. } = parts;
-        (sender, receiver, Io { keys, notices, own, foreign, control })
+        let (reach, commons) = (reach.as_ref(), commons.as_mut());
+        (sender, receiver, Io { keys, notices, own, foreign, control, reach, commons })
     }
 }
 
-/// A count that was `known` and of which a slot carries the low half. An older
-/// slot than what is known changes nothing.
-fn extend(known: u64, low: u32) -> u64 {
-    #[expect(clippy::cast_possible_truncation, reason = "counts travel modulo 2³²")]
-    let ahead = low.wrapping_sub(known as u32);
-    if ahead < 1 << 31 { known + u64::from(ahead) } else { known }
+/// What the peer's ring had.
+enum Next {
+    Nothing,
+    /// A small message, which is in its place already.
+    Placed,
+    Slot(Slot),
 }

@@ -1,7 +1,8 @@
-//! Faults that tests plant here, to show that the checks find them.
-//!
-//! Outside of tests [`planted`] is the constant `false` and nothing remains of
-//! a fault.
+//! Faults that tests plant here; see [`crate::fault`].
+
+#[cfg(test)]
+pub(super) use crate::fault::caught;
+pub(super) use crate::fault::planted;
 
 /// One way to get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,30 +33,94 @@ pub(super) enum Fault {
     DrainAfterArm,
     /// What the peer rang is left in the cord.
     NotDrained,
+    /// Bytes of a peer that has left count like any others.
+    LeftIgnored,
+    /// The kernel does not let this process read another's memory.
+    ReachForbidden,
+    /// Whatever is read at a peer's address is taken for the peer's.
+    MarkIgnored,
+    /// A process that has ended counts as the one that has its number now.
+    EndIgnored,
+    /// Bytes that the kernel left out count as read.
+    ShortReadEnds,
+    /// A return is counted before it is stored.
+    ReturnEarly,
+    /// A return is counted without releasing what came before.
+    ReturnRelaxed,
+    /// A return is read without acquiring what came before it.
+    ReturnsUnfenced,
+    /// A buffer that is dropped is not returned.
+    ReturnForgotten,
+    /// A visitor that leaves looks at what it holds while it drops it.
+    LeaveUnlocked,
+    /// A visitor that leaves forgets one of the buffers it holds.
+    HeldForgotten,
+    /// What is lent when a connection ends is taken home at once.
+    OrphansDropped,
+    /// What a peer has is taken home without asking the kernel about it.
+    GoneUnasked,
+    /// A buffer that comes back counts as one of the peer's.
+    BackIgnored,
+    /// A hand-over that nobody receives is not looked at.
+    UnreceivedForgotten,
+    /// Returns are looked at only while no messages come.
+    ReturnsLate,
+    /// A return wakes nobody.
+    ReturnSilent,
+    /// A hand-over says how many bytes are left where it was.
+    HandedLength,
+    /// A region is announced on isolated connections too.
+    FileForAll,
+    /// Who enters a gate looks whether it is open, and then says so.
+    GateBeforeInside,
+    /// Who enters a gate may look at it before it is seen.
+    EnterUnfenced,
+    /// Who leaves a gate may look at it before it is seen to be out.
+    LeaveUnfenced,
+    /// Who shuts a gate may look who is inside before it is seen to be shut.
+    ShutUnfenced,
+    /// Who is out of a gate is believed without acquiring what it wrote.
+    OutUnfenced,
+    /// A write goes into memory under a key while older ones are on their way.
+    WriteOvertakes,
+    /// A key ends while a peer is inside.
+    InsideIgnored,
 }
 
+/// A point at which a test may have the process killed; nothing otherwise.
 #[cfg(not(test))]
 #[inline(always)]
-pub(super) const fn planted(_fault: Fault) -> bool {
-    false
+pub(super) const fn step() {}
+
+#[cfg(test)]
+pub(super) fn step() {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use rustix::process::Signal;
+    if STEPS_LEFT.load(Relaxed) != u64::MAX && STEPS_LEFT.fetch_sub(1, Relaxed) == 0 {
+        let own = rustix::process::getpid();
+        let signal = if STOPS.load(Relaxed) { Signal::STOP } else { Signal::KILL };
+        rustix::process::kill_process(own, signal).unwrap();
+        // The kernel takes its time to stop a thread that runs.
+        crate::rt::sleep(std::time::Duration::from_secs(2));
+    }
+}
+
+/// Has the kernel kill this process at the step with this number.
+#[cfg(test)]
+pub(super) fn kill_at(number: u64) {
+    STEPS_LEFT.store(number, std::sync::atomic::Ordering::Relaxed);
 }
 
 #[cfg(test)]
-pub(super) fn planted(fault: Fault) -> bool {
-    PLANTED.get() == Some(fault)
-}
+static STEPS_LEFT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(u64::MAX);
 
-/// Runs `body` with `fault` planted on this thread, and says whether the checks
-/// in it noticed (by a panic).
+/// Has the kernel stop this process at the step with this number, once.
 #[cfg(test)]
-pub(super) fn caught(fault: Fault, body: impl FnOnce()) -> bool {
-    PLANTED.set(Some(fault));
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-    PLANTED.set(None);
-    outcome.is_err()
+pub(super) fn stop_at(number: u64) {
+    STOPS.store(true, std::sync::atomic::Ordering::Relaxed);
+    kill_at(number);
 }
 
 #[cfg(test)]
-thread_local! {
-    static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
-}
+static STOPS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);

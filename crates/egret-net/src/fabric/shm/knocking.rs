@@ -8,16 +8,16 @@ use super::cord::{Cord, Handle};
 use super::datapath::{Conn, Parts};
 use super::driver::Fixed;
 use super::foreign::Foreign;
-use super::layout::{BELL, BELL_BYTES, BYTES};
+use super::layout::{BELL, BELL_BYTES, BOUNCE, BYTES};
 use super::memory::Own;
+use super::reach;
 use super::rendezvous::{
     Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Refusal, Started, Terms,
-    Trust,
 };
 use super::token::Token;
 use crate::fabric::{ConnectRequest, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{ConnectError, Hello, HelloError};
+use crate::vi::{Agreed, ConnectError, Hello, HelloError, Trust};
 
 /// What this side gives to a connection.
 #[derive(Debug)]
@@ -40,7 +40,8 @@ const UNKNOWN_MAX: Duration = Duration::from_secs(5);
 impl Ground {
     /// `None` if the system has no memory or no descriptors to give.
     pub(super) fn new() -> Option<Self> {
-        let own = Own::new(BYTES).ok()?;
+        let own = Own::with_first(BYTES, BOUNCE).ok()?;
+        reach::mark(&own);
         let (cord, handle) = Cord::pair().ok()?;
         Some(Self { own, cord, handle })
     }
@@ -51,9 +52,15 @@ impl Ground {
     }
 
     /// Puts the two sides' parts together.
-    pub(super) fn join(self, spec: ViSpec, control: Control, peer: Met) -> Option<Conn> {
+    pub(super) fn join(
+        self,
+        spec: ViSpec,
+        trust: Trust,
+        control: Control,
+        peer: Met,
+    ) -> Option<Conn> {
         let Met { foreign, ringer } = peer;
-        Conn::new(spec, Parts { own: self.own, foreign, control, cord: self.cord, ringer })
+        Conn::new(spec, trust, Parts { own: self.own, foreign, control, cord: self.cord, ringer })
     }
 }
 
@@ -66,14 +73,11 @@ pub(super) struct Met {
 
 impl Met {
     pub(super) fn new(terms: &Terms, handles: Handles<OwnedFd>) -> Result<Self, HelloError> {
-        if terms.trust != Trust::Isolated {
-            return Err(HelloError::Malformed("another trust than isolated"));
-        }
         let foreign = Foreign::map(handles.control, MEMORY_MAX).map_err(|_| UNFIT)?;
         let bell = Foreign::map(handles.bell_page, MEMORY_MAX).map_err(|_| UNFIT)?;
         let handle = Handle::new(handles.bell).map_err(|_| UNFIT)?;
         let ringer = Ringer::new(bell, BELL as u64, handle).ok_or(UNFIT)?;
-        if foreign.len() < BYTES {
+        if foreign.len() < BYTES || (foreign.len() as u64) < terms.control_bytes {
             return Err(UNFIT);
         }
         Ok(Self { foreign, ringer })
@@ -82,7 +86,7 @@ impl Met {
 
 pub(super) fn terms(depth: u32) -> Terms {
     let (control_bytes, bell_bytes) = (BYTES as u64, BELL_BYTES as u64);
-    Terms { trust: Trust::Isolated, depth, control_bytes, bell_bytes }
+    Terms { depth, control_bytes, bell_bytes }
 }
 
 /// Somebody who knocks until there is an answer or the time is up.
@@ -104,7 +108,7 @@ pub(super) struct Knocking {
 pub(super) enum Outcome {
     /// It goes on.
     Knocking,
-    Made(Box<Conn>),
+    Made(Box<Conn>, Agreed),
     Failed(ConnectError),
 }
 
@@ -139,10 +143,10 @@ impl Knocking {
         }
         self.next = now + self.again_after;
         self.again_after = (self.again_after * 2).min(KNOCK_MAX);
-        match self.start(&fixed.host, &fixed.bell_page) {
+        match self.start(fixed) {
             Ok(Some(knock)) => {
                 // Without a place in the set the answer is seen at the next tick.
-                let _ = Token::Knock(id).watch(&fixed.epoll, knock.fd());
+                let _ = Token::Knock(id).watch(&fixed.sockets, knock.fd());
                 self.knock = Some((knock, now));
             }
             Ok(None) => {}
@@ -151,16 +155,19 @@ impl Knocking {
         Outcome::Knocking
     }
 
-    fn start(&mut self, host: &str, bell_page: &Own) -> Result<Option<Knock>, KnockError> {
+    fn start(&mut self, fixed: &Fixed) -> Result<Option<Knock>, KnockError> {
+        let Fixed { host, bell_page, stance, .. } = fixed;
         let ConnectRequest { to, spec, .. } = &self.request;
         let hello =
             Hello { reliability: spec.reliability, service: to.service.clone(), tag: to.tag };
-        let greeting = Greeting { hello, host: host.to_owned(), terms: terms(spec.depth) };
+        let (host, terms, asks) = (host.clone(), terms(spec.depth), stance.ask());
+        let greeting = Greeting { hello, host, terms, asks };
         if self.ground.is_none() {
             self.ground = Ground::new();
         }
         let Some(ground) = &self.ground else { return Ok(None) };
-        let started = Knock::start(&to.host, &greeting, ground.handles(bell_page))?;
+        let handles = ground.handles(bell_page);
+        let started = Knock::start(&to.host, &greeting, handles, &stance.secret)?;
         self.known |= !matches!(started, Started::Nobody);
         Ok(match started {
             Started::Knocking(knock) => Some(knock),
@@ -182,12 +189,14 @@ impl Knocking {
     }
 
     fn accepted(&mut self, accepted: Accepted) -> Outcome {
-        let Accepted { terms, handles, control } = accepted;
+        let Accepted { terms, agreed, handles, control } = accepted;
         let ground = self.ground.take().expect("it was sent with the greeting");
         let met = Met::new(&terms, handles);
-        let conn = met.and_then(|met| ground.join(self.request.spec, control, met).ok_or(UNFIT));
+        let conn = met.and_then(|met| {
+            ground.join(self.request.spec, agreed.trust(), control, met).ok_or(UNFIT)
+        });
         match conn {
-            Ok(conn) => Outcome::Made(Box::new(conn)),
+            Ok(conn) => Outcome::Made(Box::new(conn), agreed),
             Err(why) => Outcome::Failed(why.into()),
         }
     }

@@ -1,6 +1,12 @@
 //! Where things lie in the region that each end of a connection writes and the
 //! other reads.
 
+/// A random word, by which memory of this process is known to be just that.
+pub(super) const MARK: usize = 0;
+/// The address of that word in this process.
+pub(super) const MARK_AT: usize = 8;
+/// One if this end reads memory of the peer's process by its address.
+pub(super) const REACHES: usize = 16;
 /// Slots taken from the peer's ring.
 pub(super) const TAKEN: usize = 64;
 /// Receives posted, ever.
@@ -19,15 +25,23 @@ pub(super) const BOUNCE: usize = 20 << 10;
 pub(super) const CHUNK: usize = 16 << 10;
 /// How many pieces it has.
 pub(super) const CHUNKS: usize = 8;
-/// The whole: 148 KiB, of which an idle connection has touched two pages.
-pub(super) const BYTES: usize = BOUNCE + CHUNK * CHUNKS;
+/// The buffers of the peer that this end has dropped, on a connection that
+/// cooperates.
+pub(super) const RETURNS: usize = BOUNCE + CHUNK * CHUNKS;
+/// The gates to memory under keys of this end, and where this end is inside, on a
+/// connection that cooperates.
+pub(super) const GATES: usize = RETURNS + super::returns::bytes(super::returns::LENT_MAX);
+/// The whole: 172 KiB. The five pages of counts and ring are there from the
+/// start; those behind them come when they are used.
+pub(super) const BYTES: usize =
+    (GATES + super::gate::bytes(super::gate::GATES)).next_multiple_of(4096);
 
 /// Descriptors that may be outstanding on each queue.
 pub(super) const DEPTH: u32 = 1024;
 /// Regions that an end may have the other map.
 pub(super) const REGIONS_MAX: u32 = 64;
 
-const _: () = assert!(RING + SLOTS * 64 <= BOUNCE && BYTES.is_multiple_of(4096));
+const _: () = assert!(RING + SLOTS * 64 <= BOUNCE && GATES.is_multiple_of(64));
 
 /// The word in a nic's bell page that says whether it sleeps.
 pub(super) const BELL: usize = 0;

@@ -1,22 +1,23 @@
 //! An end of a connection as its nic and its handle share it.
 
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use rustix::event::epoll;
 use rustix::io::Errno;
 
 use super::datapath::{Conn, GONE};
+use super::driver::Fixed;
 use super::token::Token;
+use crate::atomics::Lean;
 use crate::fabric::Unposted;
-use crate::vi::{Counters, Keys, Notices, Posted, Refused, Reliability, Ticket, ViError};
+use crate::vi::{Agreed, Counters, Keys, Notices, Posted, Refused, Reliability, Ticket, ViError};
 
 #[derive(Debug)]
 pub(super) struct Link {
     pub id: u64,
     pub peer: Arc<str>,
     pub level: Reliability,
-    state: Mutex<State>,
+    pub agreed: Agreed,
+    state: Lean<State>,
 }
 
 #[derive(Debug)]
@@ -38,116 +39,144 @@ pub(super) enum Polled {
 }
 
 impl Link {
-    pub(super) fn new(id: u64, peer: &str, level: Reliability, conn: Conn) -> Self {
-        let state = Mutex::new(State::Open(Box::new(conn)));
-        Self { id, peer: Arc::from(peer), level, state }
+    pub(super) fn new(id: u64, peer: &str, level: Reliability, agreed: Agreed, conn: Conn) -> Self {
+        let state = Lean::new(State::Open(Box::new(conn)));
+        Self { id, peer: Arc::from(peer), level, agreed, state }
     }
 
-    /// Has the set wake up for it.
-    pub(super) fn watch(&self, epoll: &OwnedFd) -> Result<(), Errno> {
-        let State::Open(conn) = &*self.lock() else { return Ok(()) };
-        Token::Control(self.id).watch(epoll, conn.control_fd())?;
-        Token::Cord(self.id).watch(epoll, conn.cord_fd())?;
-        conn.process_fd().map_or(Ok(()), |fd| Token::Ended(self.id).watch(epoll, fd))
+    /// Has the sets wake up for it.
+    pub(super) fn watch(&self, fixed: &Fixed) -> Result<(), Errno> {
+        self.state.with(|state| {
+            let State::Open(conn) = state else { return Ok(()) };
+            Token::Cord(self.id).watch(&fixed.bells, conn.cord_fd())?;
+            Token::Control(self.id).watch(&fixed.sockets, conn.control_fd())?;
+            let ended = Token::Ended(self.id);
+            conn.process_fd().map_or(Ok(()), |fd| ended.watch(&fixed.sockets, fd))
+        })
     }
 
-    pub(super) fn post(
-        &self,
-        posted: Posted,
-        keys: &Keys,
-        notices: &mut Notices,
-    ) -> Result<(), Unposted> {
-        let mut state = self.lock();
+    /// Takes a descriptor. Whether to [resume](Self::resume) then.
+    #[inline]
+    pub(super) fn post(&self, posted: Posted, keys: &Keys) -> Result<bool, Unposted> {
+        let mut state = self.state.lock();
         match &mut *state {
             State::Gone { why, .. } => Err(Unposted::new(Refused::Broken(why.clone()), posted)),
             State::Open(conn) => {
-                conn.post(posted, keys, notices)?;
-                if conn.is_held_up() {
-                    state.work(notices, |conn, notices| conn.poll(keys, notices, false));
-                }
-                Ok(())
+                conn.post(posted, keys)?;
+                Ok(conn.is_held_up() || !conn.notices.is_empty())
             }
         }
     }
 
+    /// Takes slots that waited for what was posted, and says whom to tell.
+    #[cold]
+    pub(super) fn resume(&self, keys: &Keys, notices: &mut Notices) -> Polled {
+        self.work(
+            notices,
+            |conn| {
+                if conn.is_held_up() { conn.poll(keys, false) } else { Ok(false) }
+            },
+        )
+    }
+
     /// Takes what came and sends what can go; see [`Conn::poll`].
+    #[inline]
     pub(super) fn poll(&self, keys: &Keys, notices: &mut Notices, thorough: bool) -> Polled {
-        self.lock().work(notices, |conn, notices| conn.poll(keys, notices, thorough))
+        self.state.lock().work(notices, |conn| conn.poll(keys, thorough))
     }
 
     /// The peer said something over its socket, or left.
     pub(super) fn hear(&self, keys: &Keys, notices: &mut Notices) -> Polled {
-        self.lock().work(notices, |conn, notices| {
-            conn.hear_all().inspect_err(|_| conn.last_look(keys, notices))?;
+        self.work(notices, |conn| {
+            conn.hear_all().inspect_err(|_| conn.last_look(keys))?;
             Ok(true)
         })
     }
 
     /// The peer's process has ended. A child of its may hold the socket open.
     pub(super) fn ended(&self, keys: &Keys, notices: &mut Notices) -> Polled {
-        self.lock().work(notices, |conn, notices| {
-            let why = conn.hear_all().err().unwrap_or(GONE);
-            conn.last_look(keys, notices);
+        self.work(notices, |conn| {
+            let why = conn.hear_all().err().unwrap_or_else(|| GONE.into());
+            conn.last_look(keys);
             Err(why)
         })
     }
 
-    /// The peer rang.
-    pub(super) fn rung(&self, epoll: &OwnedFd) {
-        let State::Open(conn) = &*self.lock() else { return };
-        if conn.drain_cord().is_err() {
-            // It would stay readable. Whether the peer is gone its socket tells.
-            let _ = epoll::delete(epoll, conn.cord_fd());
-        }
+    /// The peer rang, which ended the sleep with this number.
+    pub(super) fn rung(&self, sleep: u64) {
+        self.state.with(|state| {
+            if let State::Open(conn) = state {
+                // Whether the peer is gone its socket tells.
+                let _ = conn.rung(sleep);
+            }
+        });
     }
 
     pub(super) fn cancel(&self, ticket: Ticket, notices: &mut Notices) -> bool {
-        match &mut *self.lock() {
-            State::Open(conn) => conn.cancel(ticket, notices),
-            State::Gone { .. } => false,
-        }
+        self.state.with(|state| {
+            let State::Open(conn) = state else { return false };
+            let cancelled = conn.cancel(ticket);
+            conn.notices.move_to(notices);
+            cancelled
+        })
     }
 
     pub(super) fn close(&self, why: ViError, notices: &mut Notices) {
-        self.lock().work(notices, |_, _| Err(why));
+        self.work(notices, |_| Err(why.into()));
     }
 
     pub(super) fn error(&self) -> Option<ViError> {
-        match &*self.lock() {
+        self.state.with(|state| match state {
             State::Open(_) => None,
             State::Gone { why, .. } => Some(why.clone()),
-        }
+        })
     }
 
     pub(super) fn counters(&self) -> Counters {
-        match &*self.lock() {
+        self.state.with(|state| match state {
             State::Open(conn) => conn.counters(),
             State::Gone { counters, .. } => *counters,
-        }
+        })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn work(
+        &self,
+        notices: &mut Notices,
+        body: impl FnOnce(&mut Conn) -> Result<bool, Box<ViError>>,
+    ) -> Polled {
+        self.state.with(|state| state.work(notices, body))
     }
 }
 
 impl State {
     /// Works on an open end; an error is the end of it.
+    #[inline]
     fn work(
         &mut self,
         notices: &mut Notices,
-        body: impl FnOnce(&mut Conn, &mut Notices) -> Result<bool, ViError>,
+        body: impl FnOnce(&mut Conn) -> Result<bool, Box<ViError>>,
     ) -> Polled {
         let Self::Open(conn) = self else { return Polled::Gone };
-        let why = match body(conn, notices) {
-            Ok(true) => return Polled::Something,
-            Ok(false) => return Polled::Nothing,
-            Err(why) => why,
-        };
+        match body(conn) {
+            Ok(busy) => {
+                if !conn.notices.is_empty() {
+                    conn.notices.move_to(notices);
+                }
+                if busy { Polled::Something } else { Polled::Nothing }
+            }
+            Err(why) => {
+                self.end(&why, notices);
+                Polled::Gone
+            }
+        }
+    }
+
+    #[cold]
+    fn end(&mut self, why: &ViError, notices: &mut Notices) {
+        let Self::Open(conn) = self else { return };
         let gone = Self::Gone { why: why.clone(), counters: conn.counters() };
         if let Self::Open(conn) = std::mem::replace(self, gone) {
-            conn.fail(&why, notices);
+            conn.fail(why).move_to(notices);
         }
-        Polled::Gone
     }
 }

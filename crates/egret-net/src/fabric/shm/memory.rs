@@ -51,9 +51,15 @@ impl Own {
     /// Zeroed memory of at least `bytes` bytes, in whole pages, all of them
     /// there: neither this process nor a peer will have to wait for one.
     pub(super) fn new(bytes: usize) -> Result<Self, RegionError> {
-        let region = Region::builder(bytes).shareable().map()?;
-        let own = Self(region);
-        own.lines().iter().step_by(rustix::param::page_size() / LINE).for_each(touch);
+        Self::with_first(bytes, bytes)
+    }
+
+    /// The same with only the pages of its `first` bytes there; the others come
+    /// when they are used.
+    pub(super) fn with_first(bytes: usize, first: usize) -> Result<Self, RegionError> {
+        let own = Self(Region::builder(bytes).shareable().map()?);
+        let lines = &own.lines()[..first.div_ceil(LINE)];
+        lines.iter().step_by(rustix::param::page_size() / LINE).for_each(touch);
         Ok(own)
     }
 

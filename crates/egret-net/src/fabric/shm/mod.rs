@@ -4,17 +4,24 @@
 //! the memory they write, and read each other's. A message of up to 32 bytes
 //! travels in a slot of a ring; one that lies in a
 //! [shareable](crate::buf::PoolBuilder::shareable) pool stays there until the
-//! receiver copies it to where it is wanted; others pass through a bounce area in
-//! pieces. Remote reads and writes are executed by their target.
+//! receiver copies it to where it is wanted, and so does a large one that lies
+//! elsewhere, if the kernel lets the receiver read it there; others pass through a
+//! bounce area in pieces. Remote reads and writes are executed by their target.
+//! Between processes that [cooperate](crate::vi::Trust::Cooperating) a buffer changes
+//! its owner instead ([`hand_over`](crate::vi::Vi::hand_over)), and writes to memory
+//! that is for that go straight there.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `nic.rs`, `driver.rs`, `knocking.rs` | listening, connecting, and who has left |
-//! | `sleep.rs`, `bell.rs`, `cord.rs` | waiting, and waking who sleeps |
+//! | `sleep.rs`, `luck.rs`, `bell.rs`, `cord.rs` | waiting, and waking who sleeps |
 //! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
-//! | `datapath.rs`, `send.rs`, `recv.rs` | post and poll |
-//! | `wire.rs`, `layout.rs`, `ring.rs` | what lies where, and how it is written |
+//! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
+//! | `wire.rs`, `counts.rs`, `layout.rs`, `ring.rs` | what lies where, and how it is written |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
+//! | `reach.rs`, `process.rs` | memory of the other side that is in no region |
+//! | `commons.rs`, `loans.rs`, `reaper.rs`, `visiting.rs`, `returns.rs` | buffers that change hands: at home, and at a peer |
+//! | `gate.rs`, `open.rs`, `direct.rs` | memory under keys that a peer writes by itself: when, there, and here |
 //! | `rendezvous/` | how two processes meet |
 //!
 //! # Who writes what
@@ -30,6 +37,7 @@
 //! | how far a consumer is | that consumer | the producer | a word of `Own`, `Foreign::load` |
 //! | whether a nic sleeps | that nic | all its peers | `Sleeper` in `Own`, `Ringer` in `Foreign` |
 //! | a sender's small data | the sender | the receiver | `Own::copy_in`, `Foreign::copy_out` |
+//! | other memory of a sender | the sender | the kernel, for the receiver | an address; `Reach::read` |
 //! | a pool's buffers | the process with the pool | its peers | buffers there, if it is shareable; `Foreign::copy_out` here |
 //!
 //! So each direction of a connection has its own file, and flow control runs
@@ -62,19 +70,37 @@
 
 mod bell;
 mod block;
+mod commons;
 mod copy;
 mod cord;
+mod counts;
 mod datapath;
+mod direct;
 mod driver;
 mod fault;
 mod foreign;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod gate;
+mod io;
 mod knocking;
 mod layout;
 mod link;
+mod loans;
+mod luck;
 mod memory;
 mod nic;
+mod open;
+mod patience;
+mod process;
+#[cfg(any(test, feature = "fuzzing"))]
+mod puppet;
+mod reach;
+mod reaper;
 mod recv;
 mod rendezvous;
+mod returns;
 mod ring;
 mod send;
 mod sleep;
@@ -82,6 +108,7 @@ mod sleep;
 mod tests;
 mod token;
 mod vi;
+mod visiting;
 mod wire;
 
 use std::sync::Arc;

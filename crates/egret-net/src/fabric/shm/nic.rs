@@ -1,124 +1,144 @@
 //! The nic and its listeners.
 
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 
 use super::bell::{Habit, Sleeper};
 use super::driver::{After, Driver, Fixed, Listening, Settled};
 use super::layout::{BELL, BELL_BYTES, DEPTH};
 use super::link::Link;
 use super::memory::Own;
-use super::rendezvous::{Door, DoorError};
+use super::rendezvous::{Door, DoorError, Stance};
 use super::sleep::Sleep;
 use super::token::Token;
 use super::vi::ShmVi;
+use crate::atomics::Lean;
 use crate::fabric::{ConnectRequest, ListenerOps, NicOps, OpenError, Seen, ViOps, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Keys, Limits, ListenError, NicOptions, Reliability, Wait};
+use crate::vi::{ConnectError, Keys, Limits, ListenError, NicOptions, Notices, Reliability, Wait};
 
 /// What a nic, its listeners and its connections share.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub fixed: Fixed,
     pub wait: Wait,
-    driver: Mutex<Driver>,
+    driver: Lean<Driver>,
     pub sleep: Sleep,
-    /// How much has happened: what waits are for.
-    pub happened: AtomicU64,
+    /// How much has happened under the driver's lock, and beside it. What waits
+    /// are for is that the sum grows.
+    happened: AtomicU64,
+    happened_beside: AtomicU64,
 }
 
 /// What the set can say at once.
 pub(super) const EVENTS: usize = 64;
 
 impl Inner {
-    /// Moves messages; now and then looks at the sockets.
+    /// Moves messages; now and then looks at the sockets. With one connection
+    /// and nothing to do it costs about 10 ns, and one load of a line that is
+    /// in the cache until the peer writes it.
     pub(super) fn progress(self: &Arc<Self>) -> Seen {
-        let seen = Seen(self.happened.load(Ordering::SeqCst));
         // Whoever has it does the same just now, and counts what happens.
-        let mut driver = match self.driver.try_lock() {
-            Ok(driver) => driver,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return seen,
-        };
-        let mut after = After::default();
-        driver.poll_links(&self.fixed, &mut after, false);
-        if driver.is_time_to_look() {
-            self.look(&mut driver, &mut after);
+        if let Some(mut driver) = self.driver.try_lock() {
+            driver.poll_quickly(&self.fixed);
+            if driver.is_time_to_look() {
+                self.look(&mut driver);
+            }
+            let wake = driver.after.is_news() && self.count(&mut driver);
+            if wake || driver.after.has_more() {
+                let after = std::mem::take(&mut driver.after);
+                drop(driver);
+                self.finish(after, wake);
+            }
         }
-        drop(driver);
-        self.finish(after);
-        Seen(self.happened.load(Ordering::SeqCst))
+        self.seen()
+    }
+
+    #[inline]
+    pub(super) fn seen(&self) -> Seen {
+        let beside = self.happened_beside.load(Ordering::SeqCst);
+        Seen(self.happened.load(Ordering::Acquire).wrapping_add(beside))
     }
 
     /// Looks at the sockets without waiting.
-    fn look(&self, driver: &mut Driver, after: &mut After) {
-        let mut events = Vec::with_capacity(EVENTS);
-        let _ = self.ready(&mut events, Some(Duration::ZERO));
-        for event in &events {
-            driver.ready(Token::decode(event.data.u64()), &self.fixed, after);
+    #[cold]
+    fn look(&self, driver: &mut Driver) {
+        let mut space = [MaybeUninit::uninit(); EVENTS];
+        let events = ready(&self.fixed.sockets, &mut space, Some(Duration::ZERO));
+        let mut after = std::mem::take(&mut driver.after);
+        for event in events {
+            driver.ready(Token::decode(event.data.u64()), &self.fixed, &mut after);
         }
-        driver.tick(rt::now(), &self.fixed, after);
+        driver.tick(rt::now(), &self.fixed, &mut after);
+        driver.after = after;
     }
 
-    /// What the set says, within so much time.
-    pub(super) fn ready(
-        &self,
-        events: &mut Vec<epoll::Event>,
-        within: Option<Duration>,
-    ) -> Result<usize, Errno> {
-        let within = within.map(|within| {
-            Timespec::try_from(within).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
-        });
-        retry_on_intr(|| {
-            epoll::wait(&self.fixed.epoll, spare_capacity(&mut *events), within.as_ref())
-        })
+    /// Something has happened; for whoever has the driver's lock, which orders it
+    /// with those who go to sleep. Whether there are any.
+    #[inline]
+    fn count(&self, driver: &mut Driver) -> bool {
+        driver.after.counted();
+        driver.happened += 1;
+        self.happened.store(driver.happened, Ordering::Release);
+        driver.sleepers > 0
     }
 
     /// Looks at everything once more before a sleep. Whether there is nothing
     /// to do, and until when that will last.
     pub(super) fn last_look(self: &Arc<Self>) -> Option<Option<Instant>> {
         let mut after = After::default();
-        let mut driver = self.driver();
-        let busy = driver.poll_links(&self.fixed, &mut after, true);
-        driver.tick(rt::now(), &self.fixed, &mut after);
-        let deadline = driver.deadline();
-        drop(driver);
-        let idle = !busy && !after.happened && after.notices.is_empty();
-        self.finish(after);
+        let (busy, deadline) = self.driver(|driver| {
+            let busy = driver.poll_links(&self.fixed, &mut after, true);
+            if after.is_news() {
+                self.count(driver);
+            }
+            (busy, driver.deadline())
+        });
+        let idle = !busy && !after.is_news();
+        // Those who wait are told when the place of the one who sleeps is free.
+        self.finish(after, false);
         idle.then_some(deadline)
     }
 
-    /// Deals with what ended a sleep. No bell is armed.
-    pub(super) fn woken(self: &Arc<Self>, events: &[epoll::Event]) {
-        let mut after = After::default();
-        let mut driver = self.driver();
-        for event in events {
-            match Token::decode(event.data.u64()) {
-                Token::Cord(id) => driver.rung(id, &self.fixed),
-                token => driver.ready(token, &self.fixed, &mut after),
+    /// Deals with what ended the sleep with this number, or a look before it if
+    /// `None`. No bell is armed.
+    pub(super) fn woken(self: &Arc<Self>, sleep: u64, events: Option<&[epoll::Event]>) {
+        let after = self.driver(|driver| {
+            driver.poll_quickly(&self.fixed);
+            let mut look = events.is_some_and(<[_]>::is_empty);
+            for event in events.unwrap_or_default() {
+                match Token::decode(event.data.u64()) {
+                    Token::Cord(id) => driver.rung(id, sleep),
+                    _ => look = true,
+                }
             }
-        }
-        driver.tick(rt::now(), &self.fixed, &mut after);
-        drop(driver);
-        self.finish(after);
+            if look || driver.is_time_to_look() {
+                self.look(driver);
+            }
+            if driver.after.is_news() {
+                self.count(driver);
+            }
+            std::mem::take(&mut driver.after)
+        });
+        self.finish(after, false);
     }
 
-    pub(super) fn driver(&self) -> MutexGuard<'_, Driver> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn driver<R>(&self, body: impl FnOnce(&mut Driver) -> R) -> R {
+        self.driver.with(body)
     }
 
-    /// Tells everyone, with no lock held.
-    pub(super) fn finish(self: &Arc<Self>, after: After) {
-        let After { notices, wakers, settled, happened } = after;
-        if happened || !notices.is_empty() {
-            self.happen();
+    /// Tells everyone, with no lock held, and wakes those who sleep if `wake`.
+    pub(super) fn finish(self: &Arc<Self>, after: After, wake: bool) {
+        let After { notices, wakers, settled, .. } = after;
+        if wake {
+            self.sleep.end();
         }
         for Settled { promise, result } in settled {
             let made = result.map(|link| -> Box<dyn ViOps> { Box::new(self.vi(link)) });
@@ -128,14 +148,36 @@ impl Inner {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Tells of what happened beside the driver.
+    #[inline]
+    pub(super) fn tell(&self, notices: Notices) {
+        if !notices.is_empty() {
+            self.happen();
+            notices.give();
+        }
+    }
+
     pub(super) fn happen(&self) {
-        self.happened.fetch_add(1, Ordering::SeqCst);
+        self.happened_beside.fetch_add(1, Ordering::SeqCst);
         self.sleep.end();
     }
 
     fn vi(self: &Arc<Self>, link: Arc<Link>) -> ShmVi {
         ShmVi::new(Arc::clone(self), link)
     }
+}
+
+/// What a set says, within so much time. An error is as if it had passed: the
+/// caller looks, and comes again.
+pub(super) fn ready<'a>(
+    set: &OwnedFd,
+    space: &'a mut [MaybeUninit<epoll::Event>; EVENTS],
+    within: Option<Duration>,
+) -> &'a [epoll::Event] {
+    let within = within.map(|within| {
+        Timespec::try_from(within).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
+    });
+    epoll::wait(set, space, within.as_ref()).map_or(&[], |(events, _)| events)
 }
 
 /// A nic of this machine's shared memory.
@@ -145,8 +187,9 @@ pub(super) struct ShmNic(Arc<Inner>);
 impl ShmNic {
     pub(super) fn open(options: &NicOptions) -> Result<Self, OpenError> {
         let host = options.host.clone();
+        let stance = Stance { trust: options.trust, secret: options.secret.clone() };
         let refused = |why: String| OpenError::Refused { host: host.clone(), why };
-        let door = Door::open(&host).map_err(|why| match why {
+        let door = Door::open(&host, stance.clone()).map_err(|why| match why {
             DoorError::Taken { host } => OpenError::Taken { host },
             why => refused(why.to_string()),
         })?;
@@ -155,15 +198,18 @@ impl ShmNic {
         let sleeper = Sleeper::new(bell_page.clone(), BELL, habit);
         let system = |errno: Errno| refused(errno.to_string());
         let sleep = Sleep::new(sleeper).map_err(system)?;
-        let epoll: OwnedFd = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system)?;
-        Token::Door.watch(&epoll, door.fd()).map_err(system)?;
-        Token::Wake.watch(&epoll, sleep.fd()).map_err(system)?;
+        let set = || epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system);
+        let (sockets, bells) = (set()?, set()?);
+        Token::Door.watch(&sockets, door.fd()).map_err(system)?;
+        Token::Sockets.watch(&bells, &sockets).map_err(system)?;
+        Token::Wake.watch(&bells, sleep.fd()).map_err(system)?;
         Ok(Self(Arc::new(Inner {
-            fixed: Fixed { host, keys: Arc::default(), epoll, bell_page },
+            fixed: Fixed { host, keys: Arc::default(), sockets, bells, bell_page, stance },
             wait: options.wait,
-            driver: Mutex::new(Driver::new(door)),
+            driver: Lean::new(Driver::new(door)),
             sleep,
             happened: AtomicU64::new(0),
+            happened_beside: AtomicU64::new(0),
         })))
     }
 }
@@ -193,40 +239,45 @@ impl NicOps for ShmNic {
         reliability: Reliability,
     ) -> Result<Box<dyn ListenerOps>, ListenError> {
         let key = (service.to_owned(), tag);
-        let mut driver = self.0.driver();
-        if !driver.is_up() {
-            return Err(ListenError::NicDown);
-        }
-        if driver.listeners.contains_key(&key) {
-            return Err(ListenError::Taken { service: key.0, tag });
-        }
-        driver.listeners.insert(key.clone(), Listening::new(reliability));
+        self.0.driver(|driver| {
+            if !driver.is_up() {
+                return Err(ListenError::NicDown);
+            }
+            if driver.listeners.contains_key(&key) {
+                return Err(ListenError::Taken { service: key.0.clone(), tag });
+            }
+            driver.listeners.insert(key.clone(), Listening::new(reliability));
+            Ok(())
+        })?;
         Ok(Box::new(ShmListener { inner: Arc::clone(&self.0), key }))
     }
 
     fn connect(&self, request: ConnectRequest) {
-        let mut driver = self.0.driver();
-        if !driver.is_up() {
-            drop(driver);
+        let (now, mut after) = (rt::now(), After::default());
+        let refused = self.0.driver(|driver| {
+            if !driver.is_up() {
+                return Some(request);
+            }
+            driver.connect(request, now);
+            driver.tick(now, &self.0.fixed, &mut after);
+            None
+        });
+        if let Some(request) = refused {
             drop(request.promise.fulfil(Err(ConnectError::NicDown)));
             return;
         }
-        let mut after = After::default();
-        let now = rt::now();
-        driver.connect(request, now);
-        driver.tick(now, &self.0.fixed, &mut after);
-        drop(driver);
         // A thread that sleeps has a new moment to wake up at.
-        after.happened = true;
-        self.0.finish(after);
+        self.0.happen();
+        self.0.finish(after, false);
     }
 
     fn progress(&self) -> Seen {
         self.0.progress()
     }
 
-    fn wait(&self, seen: Seen, until: Option<Instant>) {
+    fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
         self.0.wait(seen, until);
+        self.0.seen()
     }
 
     fn wake(&self) {
@@ -237,8 +288,9 @@ impl NicOps for ShmNic {
 impl Drop for ShmNic {
     fn drop(&mut self) {
         let mut after = After::default();
-        self.0.driver().shut(&mut after);
-        self.0.finish(after);
+        self.0.driver(|driver| driver.shut(&mut after));
+        self.0.happen();
+        self.0.finish(after, false);
     }
 }
 
@@ -250,34 +302,32 @@ struct ShmListener {
 
 impl ListenerOps for ShmListener {
     fn try_accept(&self, spec: ViSpec) -> Result<Option<Box<dyn ViOps>>, ListenError> {
-        let mut driver = self.inner.driver();
-        if !driver.is_up() {
-            return Err(ListenError::NicDown);
-        }
-        let made = driver.accept(&self.key, spec, &self.inner.fixed);
-        drop(driver);
-        Ok(made.map(|link| -> Box<dyn ViOps> { Box::new(self.inner.vi(link)) }))
+        let made = self.inner.driver(|driver| {
+            let up = driver.is_up();
+            up.then(|| driver.accept(&self.key, spec, &self.inner.fixed))
+        });
+        Ok(made
+            .ok_or(ListenError::NicDown)?
+            .map(|link| -> Box<dyn ViOps> { Box::new(self.inner.vi(link)) }))
     }
 
     fn wake_on_arrival(&self, waker: &Waker) {
         // Cloned and, if it is not kept, dropped outside the lock.
-        let waker = waker.clone();
-        let mut driver = self.inner.driver();
-        let unknown = |listening: &&mut Listening| {
-            !listening.wakers.iter().any(|known| known.will_wake(&waker))
-        };
-        if let Some(listening) = driver.listeners.get_mut(&self.key).filter(unknown) {
-            listening.wakers.push(waker);
-            return;
-        }
-        drop(driver);
+        let mut waker = Some(waker.clone());
+        self.inner.driver(|driver| {
+            let Some(listening) = driver.listeners.get_mut(&self.key) else { return };
+            let is_known = |new: &Waker| listening.wakers.iter().any(|known| known.will_wake(new));
+            if !waker.as_ref().is_some_and(is_known) {
+                listening.wakers.extend(waker.take());
+            }
+        });
         drop(waker);
     }
 }
 
 impl Drop for ShmListener {
     fn drop(&mut self) {
-        let listening = self.inner.driver().listeners.remove(&self.key);
+        let listening = self.inner.driver(|driver| driver.listeners.remove(&self.key));
         // Its wakers are dropped outside the lock: one may be the last to hold a nic.
         drop(listening.map(Listening::close));
     }

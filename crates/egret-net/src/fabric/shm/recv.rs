@@ -8,12 +8,16 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::datapath::Io;
+use super::commons::Handed;
+use super::datapath::ISOLATED;
+use super::fault::{Fault, planted};
 use super::foreign::Foreign;
+use super::io::{Io, tell};
 use super::layout::REGIONS_MAX;
-use super::send::{Answer, Sender};
-use super::wire::{Place, Slot};
-use crate::buf::Kind;
+use super::send::Sender;
+use super::wire::{Place, Slot, Small};
+use crate::buf::{Buf, Kind};
+use crate::fabric::outbox::Answer;
 use crate::vi::{AccessError, Posted, Reliability, RemoteKey, RemoteSlice, Ticket, ViError};
 
 #[derive(Debug)]
@@ -82,11 +86,13 @@ impl Receiver {
         }
     }
 
+    #[inline]
     pub(super) fn outstanding(&self) -> usize {
         let begun = matches!(self.current, Current::Message { .. });
         self.posted.len() + usize::from(begun)
     }
 
+    #[inline]
     pub(super) fn push(&mut self, posted: Posted) {
         self.posted.push_back(posted);
         match self.owed {
@@ -96,9 +102,9 @@ impl Receiver {
     }
 
     /// A region of the peer's, mapped.
-    pub(super) fn add_region(&mut self, number: u64, region: Foreign) -> Result<(), ViError> {
+    pub(super) fn add_region(&mut self, number: u64, region: Foreign) -> Result<(), Box<ViError>> {
         if self.regions.len() >= REGIONS_MAX as usize {
-            return Err(ViError::Protocol("more regions than this side maps"));
+            return Err(ViError::Protocol("more regions than this side maps").into());
         }
         self.regions.insert(number, region);
         Ok(())
@@ -114,7 +120,9 @@ impl Receiver {
     /// Whether what a slot refers to was announced.
     pub(super) fn knows(&self, slot: &Slot) -> bool {
         let kind = match slot {
-            Slot::Message { kind, .. } | Slot::Begin { kind, .. } => *kind,
+            Slot::Message { kind, .. } | Slot::Begin { kind, .. } | Slot::HandOver { kind, .. } => {
+                *kind
+            }
             _ => None,
         };
         let knows_region = match slot.place() {
@@ -129,42 +137,77 @@ impl Receiver {
         slot.needs_receive() && self.posted.is_empty() && self.level.is_reliable()
     }
 
+    /// Places a small message in the oldest receive, if that is all there is to
+    /// it: no message is half there, and the receive has room in one piece.
+    #[inline]
+    pub(super) fn place(&mut self, small: &Small, io: &mut Io<'_>) -> bool {
+        if !matches!(self.current, Current::Nothing) {
+            return false;
+        }
+        let Some(mut posted) = self.posted.pop_front() else { return false };
+        match posted.descriptor_mut().bytes_mut() {
+            Some(bytes) if bytes.len() >= small.len => small.copy_to(&mut bytes[..small.len]),
+            _ => {
+                self.posted.push_front(posted);
+                return false;
+            }
+        }
+        self.placed += 1;
+        self.received += 1;
+        posted.complete(small.len as u64, small.tag, io.notices);
+        true
+    }
+
     /// Takes one slot that need not wait.
     pub(super) fn take(
         &mut self,
         slot: Slot,
         sender: &mut Sender,
         io: &mut Io<'_>,
-    ) -> Result<(), ViError> {
+    ) -> Result<(), Box<ViError>> {
         if slot.needs_receive() && self.posted.is_empty() {
-            self.drop_message(&slot);
-            return Ok(());
+            return self.drop_message(&slot, io);
         }
         self.apply(slot, sender, io)
     }
 
-    fn drop_message(&mut self, slot: &Slot) {
+    fn drop_message(&mut self, slot: &Slot, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
         self.dropped += 1;
-        if let Slot::Begin { len, .. } = slot {
-            self.current = Current::Dropped { left: *len };
+        match slot {
+            Slot::Begin { len, .. } => self.current = Current::Dropped { left: *len },
+            // It must have arrived to go home again.
+            Slot::HandOver { handed, .. } if !planted(Fault::UnreceivedForgotten) => {
+                drop(arrived(*handed, io)?);
+            }
+            _ => {}
         }
+        Ok(())
     }
 
-    fn apply(&mut self, slot: Slot, sender: &mut Sender, io: &mut Io<'_>) -> Result<(), ViError> {
+    fn apply(
+        &mut self,
+        slot: Slot,
+        sender: &mut Sender,
+        io: &mut Io<'_>,
+    ) -> Result<(), Box<ViError>> {
         match slot {
             Slot::Message { tag, kind, bytes } => {
                 if self.begin((bytes.len(), tag, kind), io)? {
+                    self.make(bytes.len());
                     self.piece(&bytes, io)?;
                 }
                 Ok(())
             }
             Slot::Begin { tag, kind, len } => {
-                if !self.begin((len, tag, kind), io)? {
+                if self.begin((len, tag, kind), io)? {
+                    self.make(len);
+                } else {
                     self.current = Current::Dropped { left: len };
                 }
                 Ok(())
             }
             Slot::Piece { bytes } => self.piece(&bytes, io),
+            Slot::HandOver { tag, kind, handed } => self.handed((tag, kind), handed, io),
             Slot::Read { id, secret, offset, len } => {
                 let from = RemoteKey::of(secret).at(offset);
                 sender.answer(match io.keys.check(&from, len, false) {
@@ -182,14 +225,14 @@ impl Receiver {
                 Ok(())
             }
             Slot::WriteEnd { id, notify } => self.write_end(id, notify, sender, io),
-            Slot::Written { id, result } => sender.answered(id, result, io),
+            Slot::Written { id, result } => Ok(sender.outbox.answered(id, result, io.notices)?),
         }
     }
 
-    const fn idle(&self) -> Result<(), ViError> {
+    fn idle(&self) -> Result<(), Box<ViError>> {
         match self.current {
             Current::Nothing => Ok(()),
-            _ => Err(ViError::Protocol("something inside something else")),
+            _ => Err(ViError::Protocol("something inside something else").into()),
         }
     }
 
@@ -199,7 +242,7 @@ impl Receiver {
         &mut self,
         (len, tag, kind): (u64, u64, Option<u64>),
         io: &mut Io<'_>,
-    ) -> Result<bool, ViError> {
+    ) -> Result<bool, Box<ViError>> {
         self.idle()?;
         let mut posted = self.posted.pop_front().expect("there is one, or it would wait");
         let kind = kind.map(|fingerprint| {
@@ -210,21 +253,49 @@ impl Receiver {
             if self.level.is_reliable() {
                 // It fails with the connection, after what arrived before it.
                 self.posted.push_front(posted);
-                return Err(why);
+                return Err(why.into());
             }
             posted.fail(why, io.notices);
             return Ok(false);
         }
-        posted.descriptor_mut().make(usize::try_from(len).expect("it fits the memory posted"));
         self.current = Current::Message { posted, len, tag, got: 0 };
         Ok(true)
     }
 
-    fn piece(&mut self, bytes: &Place, io: &mut Io<'_>) -> Result<(), ViError> {
+    /// The memory for the message that begins, if it is made on arrival.
+    fn make(&mut self, len: u64) {
+        if let Current::Message { posted, .. } = &mut self.current {
+            posted.descriptor_mut().make(usize::try_from(len).expect("it fits the memory posted"));
+        }
+    }
+
+    /// A buffer is handed over. It stays what it is if the receive is for that,
+    /// and is copied into the receive's memory, and so dropped, if not.
+    fn handed(
+        &mut self,
+        (tag, kind): (u64, Option<u64>),
+        handed: Handed,
+        io: &mut Io<'_>,
+    ) -> Result<(), Box<ViError>> {
+        let buf = arrived(handed, io)?;
+        if !self.begin((buf.len() as u64, tag, kind), io)? {
+            return Ok(());
+        }
+        if let Current::Message { posted, .. } = &mut self.current
+            && let Err(buf) = posted.descriptor_mut().land(buf)
+        {
+            posted.descriptor_mut().make(buf.len());
+            posted.descriptor_mut().scatter(0, buf.bytes());
+        }
+        self.finish(io);
+        Ok(())
+    }
+
+    fn piece(&mut self, bytes: &Place, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
         let more = ViError::Protocol("more bytes than were announced");
         let n = bytes.len();
         match &mut self.current {
-            Current::Nothing => return Err(ViError::Protocol("bytes of nothing")),
+            Current::Nothing => return Err(ViError::Protocol("bytes of nothing").into()),
             Current::Dropped { left } => {
                 *left = left.checked_sub(n).ok_or(more)?;
                 if *left == 0 {
@@ -233,13 +304,14 @@ impl Receiver {
             }
             Current::Message { posted, len, got, .. } => {
                 let end = got.checked_add(n).filter(|end| end <= len).ok_or(more)?;
-                fetch(&self.regions, io.foreign, bytes, |n, copy| {
+                let fetched = fetch(&self.regions, io, bytes, |n, copy| {
                     posted.descriptor_mut().fill(*got, n, copy);
-                })?;
-                if matches!(bytes, Place::Region { .. }) && io.peer_left() {
+                });
+                if bytes.is_lent() && io.peer_left() {
                     self.torn = true;
                     return Ok(());
                 }
+                fetched?;
                 *got = end;
                 if end == *len {
                     self.finish(io);
@@ -247,14 +319,20 @@ impl Receiver {
             }
             Current::Write { to, len, got, result } => {
                 let end = got.checked_add(n).filter(|end| end <= len).ok_or(more)?;
+                let mut fetched = Ok(());
                 if result.is_ok() {
                     let place = to.key.at(to.offset + *got);
                     let (keys, mut written) = (io.keys, Ok(()));
-                    fetch(&self.regions, io.foreign, bytes, |n, copy| {
+                    fetched = fetch(&self.regions, io, bytes, |n, copy| {
                         written = keys.fill(&place, n as u64, copy);
-                    })?;
+                    });
                     *result = written;
                 }
+                if bytes.is_lent() && io.peer_left() {
+                    self.torn = true;
+                    return Ok(());
+                }
+                fetched?;
                 *got = end;
             }
         }
@@ -267,13 +345,13 @@ impl Receiver {
         bytes: &Place,
         sender: &mut Sender,
         io: &Io<'_>,
-    ) -> Result<(), ViError> {
+    ) -> Result<(), Box<ViError>> {
         let more = ViError::Protocol("more bytes than were asked for");
         let got = self.answered.filter(|(answered, _)| *answered == id).map_or(0, |(_, got)| got);
-        let read = sender.read_mut(id)?;
+        let read = sender.outbox.read_mut(id)?;
         let len = read.descriptor().len();
         let end = got.checked_add(bytes.len()).filter(|end| *end <= len).ok_or(more)?;
-        fetch(&self.regions, io.foreign, bytes, |n, copy| {
+        fetch(&self.regions, io, bytes, |n, copy| {
             read.descriptor_mut().fill(got, n, copy);
         })?;
         self.answered = Some((id, end));
@@ -286,13 +364,13 @@ impl Receiver {
         result: Result<(), AccessError>,
         sender: &mut Sender,
         io: &mut Io<'_>,
-    ) -> Result<(), ViError> {
+    ) -> Result<(), Box<ViError>> {
         let got = self.answered.take().filter(|(answered, _)| *answered == id);
         let got = got.map_or(0, |(_, got)| got);
-        if result.is_ok() && sender.read_mut(id)?.descriptor().len() != got {
-            return Err(ViError::Protocol("fewer bytes than were asked for"));
+        if result.is_ok() && sender.outbox.read_mut(id)?.descriptor().len() != got {
+            return Err(ViError::Protocol("fewer bytes than were asked for").into());
         }
-        sender.answered(id, result, io)
+        Ok(sender.outbox.answered(id, result, io.notices)?)
     }
 
     /// The whole message lies in the posted memory.
@@ -311,15 +389,19 @@ impl Receiver {
         notify: Option<u64>,
         sender: &mut Sender,
         io: &mut Io<'_>,
-    ) -> Result<(), ViError> {
+    ) -> Result<(), Box<ViError>> {
         let current = std::mem::replace(&mut self.current, Current::Nothing);
-        let Current::Write { len, got, result, .. } = current else {
-            return Err(ViError::Protocol("the end of no write"));
+        let Current::Write { to, len, got, result } = current else {
+            return Err(ViError::Protocol("the end of no write").into());
         };
         if got != len {
-            return Err(ViError::Protocol("fewer bytes than were announced"));
+            return Err(ViError::Protocol("fewer bytes than were announced").into());
         }
         sender.answer(Answer::Written { id, result })?;
+        if let (Some(commons), Ok(()), 1..) = (io.commons.as_deref_mut(), result, len) {
+            let control = io.control;
+            commons.open(io.keys, to.key.secret(), |said, fds| tell(control, said, fds));
+        }
         match notify {
             Some(tag) if result.is_ok() => {
                 let posted = self.posted.pop_front().expect("there is one, or it would wait");
@@ -355,14 +437,19 @@ impl Receiver {
     }
 }
 
+/// The buffer that a slot hands over.
+fn arrived(handed: Handed, io: &mut Io<'_>) -> Result<Buf, Box<ViError>> {
+    io.commons.as_deref_mut().ok_or(ISOLATED)?.take(handed)
+}
+
 /// Copies the bytes at a peer's `place` to where `fill` puts them: one copy,
-/// straight out of the peer's region, which may change meanwhile.
+/// straight out of the peer's memory, which may change meanwhile.
 fn fetch(
     regions: &BTreeMap<u64, Foreign>,
-    foreign: &Foreign,
+    io: &Io<'_>,
     place: &Place,
     fill: impl FnOnce(usize, &mut dyn FnMut(&mut [u8])),
-) -> Result<(), ViError> {
+) -> Result<(), Box<ViError>> {
     let outside = ViError::Protocol("bytes outside its memory");
     let (source, mut at, len) = match place {
         Place::Inline { bytes, len } => {
@@ -378,12 +465,21 @@ fn fetch(
             let unknown = ViError::Protocol("a region it never announced");
             (regions.get(number).ok_or(unknown)?, *offset, *len)
         }
-        Place::Bounce { offset, len } => (foreign, *offset, *len),
+        Place::Bounce { offset, len } => (io.foreign, *offset, *len),
+        Place::Process { at, len } => {
+            let len = usize::try_from(*len).map_err(|_| outside)?;
+            let (mut at, mut read) = (*at, Ok(()));
+            fill(len, &mut |to| {
+                read = std::mem::replace(&mut read, Ok(())).and_then(|()| io.reach(at, to));
+                at = at.wrapping_add(to.len() as u64);
+            });
+            return Ok(read?);
+        }
     };
     // Checked as a whole before any of it: nothing is filled by halves.
     let end = at.checked_add(len);
     if end.is_none_or(|end| end > source.len() as u64) {
-        return Err(outside);
+        return Err(outside.into());
     }
     let len = usize::try_from(len).expect("inside a mapped region");
     fill(len, &mut |to| {

@@ -2,23 +2,28 @@
 //!
 //! A send begins when the peer has a receive posted for it and the ring has
 //! room. Bytes that lie in a shareable region stay there: the slot names the
-//! place and the peer fetches them. A few bytes travel in the slot. Others go
-//! through the bounce area, a piece at a time.
+//! place and the peer fetches them, and so do many bytes that lie elsewhere, if
+//! the peer can [reach](super::reach) them. A few bytes travel in the slot. Others
+//! go through the bounce area, a piece at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::BorrowedFd;
 
-use super::datapath::Io;
+use super::commons::{Commons, Handed};
+use super::counts::Counts;
+use super::fault::{Fault, planted};
+use super::io::{Io, tell};
 use super::layout::{BOUNCE, CHUNK, CHUNKS, DEPTH, REGIONS_MAX, SLOTS};
-use super::memory::Own;
+use super::reach;
 use super::rendezvous::Message;
 use super::ring::Producer;
-use super::wire::{Counts, INLINE, Place, Slot};
+use super::wire::{INLINE, Place, Slot, Small, Words};
 use crate::buf::Region;
-use crate::vi::{AccessError, Descriptor, Op, Posted, Reliability, RemoteSlice, Ticket, ViError};
+use crate::fabric::outbox::{Answer, Outbox, Outgoing};
+use crate::vi::{Op, Posted, Reliability, ViError};
 
 #[derive(Debug)]
 pub(super) struct Sender {
-    level: Reliability,
     ring: Producer,
     /// Slots put, ever.
     slots: u64,
@@ -28,162 +33,179 @@ pub(super) struct Sender {
     /// Regions the peer was told of, with their numbers. They stay mapped, so
     /// that no other can have their place.
     regions: BTreeMap<usize, (u32, Region)>,
+    /// The region that was named last, and its number.
+    last_region: Option<(usize, u32)>,
     kinds: BTreeSet<u64>,
-    waiting: VecDeque<Posted>,
-    reads: VecDeque<Posted>,
-    current: Option<Outgoing>,
-    sent: VecDeque<Sent>,
-    asked: BTreeMap<u64, Posted>,
-    answers: VecDeque<Answer>,
-    next_id: u64,
-    /// Messages begun, ever: each uses up one of the peer's receives.
-    messages: u64,
-    pub peer: Peer,
-    pub completed: u64,
-}
-
-/// How far the peer is.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Peer {
-    pub taken: u64,
-    pub receives: u64,
-    pub placed: u64,
-}
-
-#[derive(Debug)]
-struct Outgoing {
-    posted: Posted,
-    offset: u64,
-}
-
-#[derive(Debug)]
-struct Sent {
-    posted: Posted,
-    last_slot: u64,
-    message: u64,
-}
-
-/// What the peer is owed.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Answer {
-    Read { id: u64, from: RemoteSlice, len: u64, offset: u64 },
-    ReadEnd { id: u64, result: Result<(), AccessError> },
-    Written { id: u64, result: Result<(), AccessError> },
+    pub outbox: Outbox,
+    /// Whether the peer executes the current write, and the last that it does.
+    executes: bool,
+    written: Option<u64>,
+    /// How far the peer is.
+    pub peer: Counts,
 }
 
 impl Sender {
     pub(super) fn new(level: Reliability, ring: Producer) -> Self {
         Self {
-            level,
             ring,
             slots: 0,
             bounced: VecDeque::new(),
             bounces: 0,
             regions: BTreeMap::new(),
+            last_region: None,
             kinds: BTreeSet::new(),
-            waiting: VecDeque::new(),
-            reads: VecDeque::new(),
-            current: None,
-            sent: VecDeque::new(),
-            asked: BTreeMap::new(),
-            answers: VecDeque::new(),
-            next_id: 0,
-            messages: 0,
-            peer: Peer::default(),
-            completed: 0,
+            outbox: Outbox::new(level),
+            executes: false,
+            written: None,
+            peer: Counts::default(),
         }
     }
 
-    /// Descriptors that are not back yet.
-    pub(super) fn outstanding(&self) -> usize {
-        let current = usize::from(self.current.is_some());
-        self.waiting.len() + self.reads.len() + current + self.sent.len() + self.asked.len()
-    }
-
-    /// Whether the peer's counts could set something free.
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.sent.is_empty()
-            || !self.waiting.is_empty()
-            || self.current.is_some()
-            || !self.answers.is_empty()
-            || !self.reads.is_empty()
-    }
-
-    pub(super) fn push(&mut self, posted: Posted, counts: Counts, io: &mut Io<'_>) {
-        match posted.op() {
-            Op::Read(_) => self.reads.push_back(posted),
-            _ => self.waiting.push_back(posted),
+    /// Takes a descriptor, and puts what can be put. Whether something was.
+    #[inline]
+    pub(super) fn push(&mut self, posted: Posted, counts: Counts, io: &mut Io<'_>) -> bool {
+        let is_first = !self.outbox.has_more() && self.may_begin(&posted);
+        let commons = io.commons.as_deref();
+        if is_first && !must_wait(&self.outbox, self.written, &posted, commons) {
+            if let Some((head, words)) = small(&posted, counts) {
+                self.ring.put(head, &words);
+                self.outbox.messages += 1;
+                let len = posted.descriptor().len();
+                self.went(posted, len);
+                self.slots += 1;
+                return true;
+            }
+            let Some(slot) = self.begin(posted, io) else { return false };
+            self.put(slot, counts);
+            if !self.outbox.has_more() {
+                return true;
+            }
+        } else {
+            self.outbox.push(posted);
         }
-        self.pump(counts, io);
+        self.pump(counts, io)
     }
 
-    pub(super) fn answer(&mut self, answer: Answer) -> Result<(), ViError> {
-        if self.answers.len() >= DEPTH as usize {
-            return Err(ViError::Protocol("more requests than may be outstanding"));
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.slots - self.peer.taken < SLOTS as u64
+    }
+
+    /// Whether a send or a write has all it takes to begin.
+    #[inline]
+    pub(super) fn may_begin(&self, posted: &Posted) -> bool {
+        self.has_room() && self.outbox.may_begin(posted, self.receives())
+    }
+
+    /// Receives to count on: at the unreliable level there is no waiting for one.
+    #[inline]
+    fn receives(&self) -> u64 {
+        if self.outbox.level().is_reliable() { self.peer.receives } else { u64::MAX }
+    }
+
+    #[inline]
+    fn put(&mut self, slot: Slot, counts: Counts) {
+        let (head, words) = slot.encode(counts);
+        self.ring.put(head, &words);
+        self.slots += 1;
+    }
+
+    pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Box<ViError>> {
+        if self.outbox.answers.len() >= DEPTH as usize {
+            return Err(ViError::Protocol("more requests than may be outstanding").into());
         }
-        self.answers.push_back(answer);
+        self.outbox.answers.push_back(answer);
         Ok(())
     }
 
     /// Puts what the ring, the bounce area and the peer's receives allow.
     pub(super) fn pump(&mut self, counts: Counts, io: &mut Io<'_>) -> bool {
         let before = self.slots;
-        while self.slots - self.peer.taken < SLOTS as u64 {
+        while self.has_room() {
             let Some(slot) = self.next(io) else { break };
-            let (head, words) = slot.encode(counts);
-            self.ring.put(head, &words);
-            self.slots += 1;
+            self.put(slot, counts);
         }
         self.slots != before
     }
 
     fn next(&mut self, io: &mut Io<'_>) -> Option<Slot> {
-        if let Some(answer) = self.answers.pop_front() {
+        if let Some(answer) = self.outbox.answers.pop_front() {
             return self.next_of_answer(answer, io);
         }
-        if let Some(read) = self.reads.pop_front() {
-            return Some(self.begin_read(read));
+        if let Some((id, from, len)) = self.outbox.next_read() {
+            return Some(Slot::Read { id, secret: from.key.secret(), offset: from.offset, len });
         }
-        if let Some(current) = self.current.take() {
+        if let Some(current) = self.outbox.current.take() {
             return self.next_of(current, io);
         }
-        let may_begin = match self.waiting.front()?.op() {
-            Op::Write { notify: false, .. } => true,
-            _ => self.level == Reliability::Unreliable || self.messages < self.peer.receives,
-        };
-        let posted = if may_begin { self.waiting.pop_front()? } else { return None };
-        Some(self.begin(posted, io))
+        let (receives, written) = (self.receives(), self.written);
+        loop {
+            let commons = io.commons.as_deref();
+            let posted = self.outbox.next_waiting(|outbox, next| {
+                outbox.may_begin(next, receives) && !must_wait(outbox, written, next, commons)
+            })?;
+            let slot = self.begin(posted, io);
+            if slot.is_some() {
+                return slot;
+            }
+        }
     }
 
-    fn begin(&mut self, posted: Posted, io: &mut Io<'_>) -> Slot {
+    /// Begins what was posted. `None`: it is done.
+    fn begin(&mut self, mut posted: Posted, io: &mut Io<'_>) -> Option<Slot> {
         let descriptor = posted.descriptor();
         let (len, tag) = (descriptor.len(), descriptor.tag());
-        if let Op::Write { to, notify } = posted.op() {
-            self.messages += u64::from(*notify);
-            let slot = Slot::Write { secret: to.key.secret(), offset: to.offset, len };
-            self.current = Some(Outgoing { posted, offset: 0 });
-            return slot;
+        if let Op::Write { to, notify } = *posted.op() {
+            let direct = io.commons.as_deref_mut().map(|commons| &mut commons.direct);
+            let done = direct.is_some_and(|direct| direct.write(&to, descriptor));
+            if done && !notify {
+                posted.complete(len, tag, io.notices);
+                return None;
+            }
+            self.outbox.messages += u64::from(notify);
+            self.executes = !done;
+            // What is there already needs but its notice: a write of nothing has it.
+            let (offset, len) = if done { (len, 0) } else { (0, len) };
+            self.outbox.current = Some(Outgoing { posted, offset });
+            return Some(Slot::Write { secret: to.key.secret(), offset: to.offset, len });
         }
-        self.messages += 1;
+        self.outbox.messages += 1;
         let kind = descriptor.kind().map(|kind| {
             if self.kinds.insert(kind.fingerprint) {
                 io.tell(&Message::Kind(kind.clone()), &[]);
             }
             kind.fingerprint
         });
-        let slot = match self.whole(&posted, io) {
-            Some(bytes) => Slot::Message { tag, kind, bytes },
-            None => {
-                self.current = Some(Outgoing { posted, offset: 0 });
-                return Slot::Begin { tag, kind, len };
-            }
+        let slot = match self.handed(&mut posted, io) {
+            Some(handed) => Slot::HandOver { tag, kind, handed },
+            None => match self.placed(&posted, io) {
+                Some(bytes) => Slot::Message { tag, kind, bytes },
+                None => {
+                    self.outbox.current = Some(Outgoing { posted, offset: 0 });
+                    return Some(Slot::Begin { tag, kind, len });
+                }
+            },
         };
-        self.went(posted);
-        slot
+        self.went(posted, len);
+        Some(slot)
+    }
+
+    /// The buffer of a hand-over, if it can change hands; otherwise it is sent
+    /// like any other.
+    #[inline]
+    fn handed(&mut self, posted: &mut Posted, io: &mut Io<'_>) -> Option<Handed> {
+        if !posted.gives() {
+            return None;
+        }
+        let commons = io.commons.as_deref_mut()?;
+        let buf = posted.descriptor_mut().take_buf()?;
+        let control = io.control;
+        let tell = |message: &Message, fd: BorrowedFd<'_>| tell(control, message, &[fd]);
+        commons.give(buf, tell).map_err(|buf| posted.descriptor_mut().put_buf(buf)).ok()
     }
 
     /// Where all of a message lies, if that is one place.
-    fn whole(&mut self, posted: &Posted, io: &mut Io<'_>) -> Option<Place> {
+    fn placed(&mut self, posted: &Posted, io: &mut Io<'_>) -> Option<Place> {
         let descriptor = posted.descriptor();
         if descriptor.len() <= INLINE as u64 {
             let len = usize::try_from(descriptor.len()).expect("a few bytes");
@@ -192,7 +214,8 @@ impl Sender {
         if descriptor.segment_count() > 1 {
             return None;
         }
-        self.in_region(posted, 0, io).map(|(place, _)| place)
+        let found = self.in_region(posted, 0, io).or_else(|| self.in_process(posted, 0, io));
+        found.map(|(place, _)| place)
     }
 
     /// The place of the segment at `offset` of the message, from there to its
@@ -213,9 +236,32 @@ impl Sender {
         None
     }
 
+    /// The same, if the peer can read it in this process.
+    fn in_process(&self, posted: &Posted, offset: u64, io: &Io<'_>) -> Option<(Place, u64)> {
+        let (at, len) = reach::place(posted.descriptor(), offset)?;
+        let offered = self.outbox.level().is_reliable() && reach::is_offered(io.foreign);
+        offered.then_some((Place::Process { at, len }, len))
+    }
+
     /// The number of a region, which the peer is told of before its first use.
+    #[inline]
     fn announced(&mut self, region: &Region, io: &Io<'_>) -> Option<u32> {
-        let fd = region.fd()?;
+        match self.last_region {
+            Some((id, number)) if id == region.id() => Some(number),
+            _ => {
+                let number = self.announce(region, io)?;
+                self.last_region = Some((region.id(), number));
+                Some(number)
+            }
+        }
+    }
+
+    #[cold]
+    fn announce(&mut self, region: &Region, io: &Io<'_>) -> Option<u32> {
+        let fd = match region.fd() {
+            None if planted(Fault::FileForAll) => region.cooperating_fd()?,
+            fd => fd?,
+        };
         if let Some((number, _)) = self.regions.get(&region.id()) {
             return Some(*number);
         }
@@ -234,27 +280,29 @@ impl Sender {
                 unreachable!("a send is gone by now")
             };
             let tag = posted.descriptor().tag();
-            let id = self.ask(posted);
+            let id = self.outbox.ask(posted);
+            self.written = if self.executes { Some(id) } else { self.written };
             return Some(Slot::WriteEnd { id, notify: notify.then_some(tag) });
         }
         let Some((bytes, n)) = self.piece(&posted, offset, io) else {
-            self.current = Some(Outgoing { posted, offset });
+            self.outbox.current = Some(Outgoing { posted, offset });
             return None;
         };
         if offset + n == len && matches!(posted.op(), Op::Send) {
-            self.went(posted);
+            self.went(posted, len);
         } else {
-            self.current = Some(Outgoing { posted, offset: offset + n });
+            self.outbox.current = Some(Outgoing { posted, offset: offset + n });
         }
         Some(Slot::Piece { bytes })
     }
 
     /// The next piece of a message: in place, in the slot, or by the bounce area.
     fn piece(&mut self, posted: &Posted, offset: u64, io: &mut Io<'_>) -> Option<(Place, u64)> {
-        if let Some(found) = self.in_region(posted, offset, io) {
+        let in_region = self.in_region(posted, offset, io);
+        if let Some(found) = in_region.or_else(|| self.in_process(posted, offset, io)) {
             return Some(found);
         }
-        let left = posted.descriptor().len() - offset;
+        let left = reach::run(posted.descriptor(), offset);
         if left <= INLINE as u64 {
             let len = usize::try_from(left).expect("a few bytes");
             let place = Place::inline(|to| posted.descriptor().gather(offset, to), len);
@@ -262,7 +310,7 @@ impl Sender {
         }
         let n = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
         let at = self.bounce()?;
-        gather_into(io.own, at, posted.descriptor(), offset, n);
+        io.gather(at, posted.descriptor(), offset, n);
         Some((Place::Bounce { offset: at as u64, len: n as u64 }, n as u64))
     }
 
@@ -280,24 +328,12 @@ impl Sender {
         Some(at)
     }
 
-    /// Notes that the slot about to be put is a send's last.
-    fn went(&mut self, posted: Posted) {
-        let (last_slot, message) = (self.slots, self.messages);
-        self.sent.push_back(Sent { posted, last_slot, message });
-    }
-
-    fn begin_read(&mut self, posted: Posted) -> Slot {
-        let Op::Read(from) = *posted.op() else { unreachable!("only reads are queued there") };
-        let len = posted.descriptor().len();
-        let id = self.ask(posted);
-        Slot::Read { id, secret: from.key.secret(), offset: from.offset, len }
-    }
-
-    fn ask(&mut self, posted: Posted) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.asked.insert(id, posted);
-        id
+    /// Notes that the slot about to be put is the last of a send of so many bytes,
+    /// which a hand-over has no more.
+    #[inline]
+    fn went(&mut self, posted: Posted, len: u64) {
+        let len = if planted(Fault::HandedLength) { posted.descriptor().len() } else { len };
+        self.outbox.went(posted, len, self.slots);
     }
 
     /// The next slot of an answer; what is left of it goes back to the front.
@@ -309,7 +345,7 @@ impl Sender {
             Answer::Read { id, from, len, offset } => {
                 let n = usize::try_from(len - offset).unwrap_or(CHUNK).min(CHUNK);
                 let Some(at) = self.bounce() else {
-                    self.answers.push_front(answer);
+                    self.outbox.answers.push_front(answer);
                     return None;
                 };
                 let place = from.key.at(from.offset + offset);
@@ -320,7 +356,7 @@ impl Sender {
                 }
                 io.own.copy_in(at, &bytes);
                 let offset = offset + n as u64;
-                self.answers.push_front(Answer::Read { id, from, len, offset });
+                self.outbox.answers.push_front(Answer::Read { id, from, len, offset });
                 let bytes = Place::Bounce { offset: at as u64, len: n as u64 };
                 Some(Slot::ReadPiece { id, bytes })
             }
@@ -330,83 +366,43 @@ impl Sender {
     }
 
     /// The peer says how far it is. What it cannot be is a lie.
-    pub(super) fn hear(&mut self, peer: Peer, io: &mut Io<'_>) -> Result<(), ViError> {
-        if peer.taken > self.slots || peer.placed > self.messages {
-            return Err(ViError::Protocol("it has taken what was never sent"));
+    #[inline]
+    pub(super) fn hear(&mut self, peer: Counts, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
+        if peer == self.peer {
+            return Ok(());
+        }
+        if peer.taken > self.slots || peer.placed > self.outbox.messages {
+            return Err(ViError::Protocol("it has taken what was never sent").into());
         }
         self.peer.taken = self.peer.taken.max(peer.taken);
         self.peer.receives = self.peer.receives.max(peer.receives);
         self.peer.placed = self.peer.placed.max(peer.placed);
-        while let Some(Sent { last_slot, message, .. }) = self.sent.front() {
-            let done = match self.level {
-                Reliability::Reception => *message <= self.peer.placed,
-                _ => *last_slot < self.peer.taken,
-            };
-            let Some(sent) = done.then(|| self.sent.pop_front()).flatten() else { break };
-            let (len, tag) = (sent.posted.descriptor().len(), sent.posted.descriptor().tag());
-            self.completed += 1;
-            sent.posted.complete(len, tag, io.notices);
-        }
+        self.outbox.heard(self.peer.taken, self.peer.placed, io.notices);
         Ok(())
-    }
-
-    /// The memory of a read that is being answered.
-    pub(super) fn read_mut(&mut self, id: u64) -> Result<&mut Posted, ViError> {
-        let read = self.asked.get_mut(&id).filter(|posted| matches!(posted.op(), Op::Read(_)));
-        read.ok_or(ViError::Protocol("an answer to no read"))
-    }
-
-    /// A read or write was answered.
-    pub(super) fn answered(
-        &mut self,
-        id: u64,
-        result: Result<(), AccessError>,
-        io: &mut Io<'_>,
-    ) -> Result<(), ViError> {
-        let unasked = ViError::Protocol("an answer to no request");
-        let posted = self.asked.remove(&id).ok_or(unasked)?;
-        match result {
-            Ok(()) => {
-                let (len, tag) = (posted.descriptor().len(), posted.descriptor().tag());
-                posted.complete(len, tag, io.notices);
-            }
-            Err(why) => posted.fail(why.into(), io.notices),
-        }
-        Ok(())
-    }
-
-    /// Takes back what has not begun.
-    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
-        for queue in [&mut self.waiting, &mut self.reads] {
-            if let Some(at) = queue.iter().position(|posted| posted.ticket() == ticket) {
-                return queue.remove(at);
-            }
-        }
-        None
-    }
-
-    /// Everything that is not back, in the order it was posted.
-    pub(super) fn drain(&mut self) -> Vec<Posted> {
-        let mut all: Vec<Posted> = self.sent.drain(..).map(|sent| sent.posted).collect();
-        all.extend(self.current.take().map(|current| current.posted));
-        all.extend(self.waiting.drain(..));
-        all.extend(self.reads.drain(..));
-        all.extend(std::mem::take(&mut self.asked).into_values());
-        all.sort_by_key(Posted::ticket);
-        all
     }
 }
 
-/// Copies `n` bytes of a descriptor from `offset` on to byte `at` of our memory.
-fn gather_into(own: &Own, mut at: usize, descriptor: &Descriptor, offset: u64, n: usize) {
-    let (mut skip, mut left) = (offset, n);
-    for segment in descriptor.segments() {
-        let bytes = segment.bytes();
-        let passed = usize::try_from(skip).map_or(bytes.len(), |skip| skip.min(bytes.len()));
-        skip -= passed as u64;
-        let now = (bytes.len() - passed).min(left);
-        own.copy_in(at, &bytes[passed..passed + now]);
-        (at, left) = (at + now, left - now);
-    }
-    debug_assert!(left == 0, "the descriptor has these bytes");
+/// Whether a write that needs nobody must wait for others, up to `written`, that
+/// the peer executes.
+#[inline]
+fn must_wait(
+    outbox: &Outbox,
+    written: Option<u64>,
+    posted: &Posted,
+    commons: Option<&Commons>,
+) -> bool {
+    let (Op::Write { to, .. }, Some(commons)) = (posted.op(), commons) else { return false };
+    written.is_some_and(|id| outbox.has_asked(id))
+        && commons.direct.leads_to(to, posted.descriptor().len())
+        && !planted(Fault::WriteOvertakes)
+}
+
+/// The words of a send of one small segment without a type.
+#[inline]
+fn small(posted: &Posted, counts: Counts) -> Option<Words> {
+    let descriptor = posted.descriptor();
+    let simple = matches!(posted.op(), Op::Send) && descriptor.kind().is_none() && !posted.gives();
+    let bytes = Some(descriptor.bytes()).filter(|bytes| bytes.len() <= INLINE)?;
+    let whole = simple && descriptor.segment_count() == 1;
+    whole.then(|| Small::encode(descriptor.tag(), bytes, counts))
 }

@@ -4,10 +4,12 @@
 //! wait for it: when something has happened, or it has slept enough, all look
 //! for themselves and one of those that still wait takes its place.
 //!
-//! A bell is drained by the one who sleeps, after it has said that it is awake.
-//! If somebody else drained it, a peer would believe that it had rung, and the
-//! sleeper would sleep on.
+//! The set that says which bell was rung is asked, and a bell is drained, by the
+//! one who sleeps alone, and drained after it has said that it is awake. If
+//! somebody else did, a peer would believe that it had rung, and the sleeper
+//! would sleep on.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,7 +19,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use super::bell::Sleeper;
-use super::nic::{EVENTS, Inner};
+use super::luck::{LOOKS, Luck};
+use super::nic::{EVENTS, Inner, ready};
 use crate::fabric::Seen;
 use crate::rt::{self, Instant};
 use crate::vi::Wait;
@@ -30,22 +33,27 @@ pub(super) struct Sleep {
     /// Threads that sleep, or wait for the place.
     waiting: AtomicU32,
     event: OwnedFd,
-    bell: Mutex<Sleeper>,
+    luck: Luck,
 }
 
 #[derive(Debug)]
 struct Place {
-    taken: bool,
+    /// `None` while somebody sleeps, who has it.
+    bell: Option<Sleeper>,
+    /// Whether the event was written for the one who has it.
+    told: bool,
+    /// Threads that wait for it.
+    others: u32,
 }
 
 impl Sleep {
     pub(super) fn new(bell: Sleeper) -> Result<Self, Errno> {
         Ok(Self {
-            place: Mutex::new(Place { taken: false }),
+            place: Mutex::new(Place { bell: Some(bell), told: false, others: 0 }),
             changed: Condvar::new(),
             waiting: AtomicU32::new(0),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            bell: Mutex::new(bell),
+            luck: Luck::default(),
         })
     }
 
@@ -59,13 +67,20 @@ impl Sleep {
         if self.waiting.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let place = self.place();
-        if place.taken {
-            // A full counter is readable already.
+        let mut place = self.place();
+        if place.bell.is_none() && !std::mem::replace(&mut place.told, true) {
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
+        self.tell_others(place);
+    }
+
+    /// A system call, so only if there are any.
+    fn tell_others(&self, place: MutexGuard<'_, Place>) {
+        let others = place.others;
         drop(place);
-        self.changed.notify_all();
+        if others > 0 {
+            self.changed.notify_all();
+        }
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
@@ -73,47 +88,51 @@ impl Sleep {
     }
 
     /// Takes the place of the one who sleeps, or waits until there is
-    /// something to look at. Whether it was taken.
-    fn take_place(&self, has_happened: impl Fn() -> bool, until: Option<Instant>) -> bool {
+    /// something to look at.
+    fn take_place(
+        &self,
+        has_happened: impl Fn() -> bool,
+        until: Option<Instant>,
+    ) -> Option<Sleeper> {
         let mut place = self.place();
         loop {
             if has_happened() {
-                return false;
+                return None;
             }
-            if !place.taken {
-                place.taken = true;
-                return true;
+            if let Some(bell) = place.bell.take() {
+                return Some(bell);
             }
             let left = left(until).unwrap_or(Duration::from_secs(1));
             if left.is_zero() {
-                return false;
+                return None;
             }
+            place.others += 1;
             #[expect(clippy::disallowed_methods, reason = "real processes share no virtual time")]
             let waited = self.changed.wait_timeout(place, left);
             place = waited.unwrap_or_else(PoisonError::into_inner).0;
+            place.others -= 1;
         }
     }
 
-    fn leave_place(&self) {
+    fn leave_place(&self, bell: Sleeper) {
         let mut place = self.place();
         // With the place: what is written from now on is for the next.
-        let _ = rustix::io::read(&self.event, &mut [0; 8]);
-        place.taken = false;
-        drop(place);
-        self.changed.notify_all();
-    }
-
-    fn bell(&self) -> MutexGuard<'_, Sleeper> {
-        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
+        if std::mem::take(&mut place.told) {
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
+        place.bell = Some(bell);
+        self.tell_others(place);
     }
 }
 
 impl Inner {
     pub(super) fn wait(self: &Arc<Self>, seen: Seen, until: Option<Instant>) {
         match self.wait {
-            Wait::Spin => std::hint::spin_loop(),
+            Wait::Spin => {
+                self.spin(seen, LOOKS);
+            }
             Wait::Balanced => {
-                if !self.spin(seen) {
+                if !self.spin_or_yield(seen) {
                     self.sleep(seen, until);
                 }
             }
@@ -122,47 +141,74 @@ impl Inner {
     }
 
     fn has_happened(&self, seen: Seen) -> bool {
-        self.happened.load(Ordering::SeqCst) != seen.0
+        self.seen() != seen
     }
 
-    /// Looks for a while. Whether something has happened.
-    fn spin(self: &Arc<Self>, seen: Seen) -> bool {
-        for turn in 0..SPINS + YIELDS {
-            if self.has_happened(seen) || self.progress() != seen {
+    /// Looks so many times. Whether something has happened.
+    fn spin(self: &Arc<Self>, seen: Seen, looks: u32) -> bool {
+        for _ in 0..looks {
+            if self.progress() != seen {
                 return true;
             }
-            if turn < SPINS { std::hint::spin_loop() } else { rt::yield_now() }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// Looks for a while, then gives way now and again, as long as that pays.
+    /// Whether something has happened.
+    fn spin_or_yield(self: &Arc<Self>, seen: Seen) -> bool {
+        let luck = &self.sleep.luck;
+        if self.spin(seen, luck.looks()) {
+            luck.found();
+            return true;
+        }
+        let yields = luck.missed();
+        let mut before = if yields > 0 { rt::now() } else { Instant::default() };
+        for _ in 0..yields {
+            rt::yield_now();
+            let now = rt::now();
+            let is_slow = luck.gave_way(now - before);
+            before = now;
+            if self.progress() != seen {
+                return true;
+            }
+            if is_slow {
+                break;
+            }
         }
         false
     }
 
     fn sleep(self: &Arc<Self>, seen: Seen, until: Option<Instant>) {
         self.sleep.waiting.fetch_add(1, Ordering::SeqCst);
-        if self.sleep.take_place(|| self.has_happened(seen), until) {
-            self.sleep_on_everything(seen, until);
-            self.sleep.leave_place();
+        self.driver(|driver| driver.sleepers += 1);
+        if let Some(mut bell) = self.sleep.take_place(|| self.has_happened(seen), until) {
+            self.sleep_on_everything(&mut bell, seen, until);
+            self.sleep.leave_place(bell);
         }
+        self.driver(|driver| driver.sleepers -= 1);
         self.sleep.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn sleep_on_everything(self: &Arc<Self>, seen: Seen, until: Option<Instant>) {
-        self.sleep.bell().arm();
-        let mut events = Vec::with_capacity(EVENTS);
-        if let Some(deadline) = self.last_look().filter(|_| !self.has_happened(seen)) {
+    fn sleep_on_everything(
+        self: &Arc<Self>,
+        bell: &mut Sleeper,
+        seen: Seen,
+        until: Option<Instant>,
+    ) {
+        let mut space = [MaybeUninit::uninit(); EVENTS];
+        bell.arm();
+        let idle = self.last_look().filter(|_| !self.has_happened(seen));
+        let events = idle.map(|deadline| {
             let until = until.into_iter().chain(deadline).min();
-            // An error is a short sleep: the caller looks, and comes again.
-            let _ = self.ready(&mut events, left(until));
-        }
-        self.sleep.bell().disarm();
-        self.woken(&events);
+            ready(&self.fixed.bells, &mut space, left(until))
+        });
+        let sleep = bell.disarm();
+        self.woken(sleep, events);
     }
 }
 
 fn left(until: Option<Instant>) -> Option<Duration> {
-    let now = rt::now();
-    until.map(|until| if until > now { until - now } else { Duration::ZERO })
+    until.map(|until| until.since(rt::now()))
 }
-
-/// About two round trips.
-const SPINS: u32 = 64;
-const YIELDS: u32 = 16;

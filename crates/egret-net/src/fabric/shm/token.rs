@@ -1,4 +1,4 @@
-//! What a nic's epoll set says is ready.
+//! What a nic's epoll sets say is ready.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -19,6 +19,8 @@ pub(super) enum Token {
     Ended(u64),
     /// The answer to this knock.
     Knock(u64),
+    /// Something of the set of the sockets.
+    Sockets,
 }
 
 impl Token {
@@ -26,10 +28,17 @@ impl Token {
     /// socket of a knock becomes that of a connection.
     pub(super) fn watch(self, epoll: &OwnedFd, fd: impl AsFd) -> Result<(), Errno> {
         let data = epoll::EventData::new_u64(self.encode());
-        match epoll::add(epoll, &fd, data, epoll::EventFlags::IN) {
-            Err(Errno::EXIST) => epoll::modify(epoll, &fd, data, epoll::EventFlags::IN),
+        match epoll::add(epoll, &fd, data, self.flags()) {
+            Err(Errno::EXIST) => epoll::modify(epoll, &fd, data, self.flags()),
             outcome => outcome,
         }
+    }
+
+    /// A pull is said once, though the cord is not drained.
+    fn flags(self) -> epoll::EventFlags {
+        let is_cord = matches!(self, Self::Cord(_));
+        let edge = if is_cord { epoll::EventFlags::ET } else { epoll::EventFlags::empty() };
+        epoll::EventFlags::IN | edge
     }
 
     const fn encode(self) -> u64 {
@@ -40,6 +49,7 @@ impl Token {
             Self::Cord(id) => id << KIND_BITS | CORD,
             Self::Ended(id) => id << KIND_BITS | ENDED,
             Self::Knock(id) => id << KIND_BITS | KNOCK,
+            Self::Sockets => SOCKETS,
         }
     }
 
@@ -51,7 +61,8 @@ impl Token {
             CONTROL => Self::Control(id),
             CORD => Self::Cord(id),
             ENDED => Self::Ended(id),
-            _ => Self::Knock(id),
+            KNOCK => Self::Knock(id),
+            _ => Self::Sockets,
         }
     }
 }
@@ -63,6 +74,7 @@ const CONTROL: u64 = 2;
 const CORD: u64 = 3;
 const ENDED: u64 = 4;
 const KNOCK: u64 = 5;
+const SOCKETS: u64 = 6;
 
 #[cfg(test)]
 mod tests {
@@ -70,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_token_comes_back_as_what_it_was() {
-        let few = [Token::Wake, Token::Door];
+        let few = [Token::Wake, Token::Door, Token::Sockets];
         let many = [Token::Control(1), Token::Cord(7), Token::Ended(8), Token::Knock(9)];
         for token in few.into_iter().chain(many) {
             assert_eq!(Token::decode(token.encode()), token);

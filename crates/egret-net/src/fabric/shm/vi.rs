@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use super::driver::After;
-use super::link::Link;
+use super::link::{Link, Polled};
 use super::nic::Inner;
 use crate::fabric::{Unposted, ViOps};
-use crate::vi::{Counters, Posted, Reliability, Ticket, ViError};
+use crate::vi::{Counters, Notices, Posted, Reliability, Ticket, Trust, ViError, WhyIsolated};
 
 #[derive(Debug)]
 pub(super) struct ShmVi {
@@ -29,24 +28,40 @@ impl ViOps for ShmVi {
         self.link.level
     }
 
+    fn trust(&self) -> Trust {
+        self.link.agreed.trust()
+    }
+
+    fn why_isolated(&self) -> Option<WhyIsolated> {
+        self.link.agreed.why_isolated()
+    }
+
     fn post(&self, posted: Posted) -> Result<(), Unposted> {
-        let mut after = After::default();
-        let result = self.link.post(posted, &self.inner.fixed.keys, &mut after.notices);
-        self.inner.finish(after);
-        result
+        let news = self.link.post(posted, &self.inner.fixed.keys)?;
+        if news {
+            let mut notices = Notices::default();
+            // Of slots that waited for it not all were taken, if they are many: a thread that
+            // sleeps has more to poll for.
+            if self.link.resume(&self.inner.fixed.keys, &mut notices) != Polled::Nothing {
+                self.inner.happen();
+            }
+            self.inner.tell(notices);
+        }
+        Ok(())
     }
 
     fn cancel(&self, ticket: Ticket) -> bool {
-        let mut after = After::default();
-        let cancelled = self.link.cancel(ticket, &mut after.notices);
-        self.inner.finish(after);
+        let mut notices = Notices::default();
+        let cancelled = self.link.cancel(ticket, &mut notices);
+        self.inner.tell(notices);
         cancelled
     }
 
     fn disconnect(&self) {
-        let mut after = After::default();
-        self.link.close(ViError::Closed, &mut after.notices);
-        self.inner.finish(after);
+        let mut notices = Notices::default();
+        self.link.close(ViError::Closed, &mut notices);
+        self.inner.happen();
+        notices.give();
     }
 
     fn error(&self) -> Option<ViError> {

@@ -1,28 +1,32 @@
 //! What a slot of the ring says.
 //!
 //! A slot is a head of 32 bits and seven words. The last word carries the
-//! sender's own counts (receives posted, messages placed), so that in a
-//! conversation no other cache line needs to travel.
+//! sender's own counts (slots taken, receives posted, messages placed), so that
+//! in a conversation no other cache line needs to travel.
 //!
 //! | bits of the head | |
 //! |---|---|
 //! | 0–7 | what it is |
-//! | 8–15 | where its bytes are: 0 nowhere, 1 in the slot, 2 in a region of the sender's, 3 in its bounce area |
+//! | 8–15 | where its bytes are: 0 nowhere, 1 in the slot, 2 in a region of the sender's, 3 in its bounce area, 4 in its process |
 //! | 16–23 | bytes in the slot |
-//! | 24–31 | flags: 1 typed, 2 notify, 4 refused |
+//! | 24–31 | flags: 1 typed, 2 notify, 4 refused, 8 back |
 //!
 //! | word | message, piece | read, write | answer |
 //! |---|---|---|---|
 //! | 0 | tag, or number of the read | number | number |
 //! | 1 | fingerprint of the element type | secret of the key | reason |
 //! | 2 | bytes 0–7, or number of the region | offset | offset |
-//! | 3 | bytes 8–15, or offset | length | length |
+//! | 3 | bytes 8–15, or offset, or address | length | length |
 //! | 4 | bytes 16–23, or length | | size |
 //! | 5 | bytes 24–31 | | |
 //! | 6 | counts | counts | counts |
 //!
 //! Everything read from a peer is a copy, and is checked after it was copied.
 
+use super::commons::Handed;
+use super::counts::Counts;
+use super::loans::Ticket;
+use super::returns;
 use crate::vi::AccessError;
 
 /// What a slot carries, without its counts.
@@ -34,6 +38,8 @@ pub(super) enum Slot {
     Begin { tag: u64, kind: Option<u64>, len: u64 },
     /// A piece of the message or write that began last.
     Piece { bytes: Place },
+    /// A message that is a buffer, handed over as it is.
+    HandOver { tag: u64, kind: Option<u64>, handed: Handed },
     /// Asks for bytes of exposed memory.
     Read { id: u64, secret: u64, offset: u64, len: u64 },
     /// A piece of the answer to a read; these come in order, and read by read.
@@ -57,17 +63,12 @@ pub(super) enum Place {
     Region { number: u64, offset: u64, len: u64 },
     /// In the sender's bounce area.
     Bounce { offset: u64, len: u64 },
+    /// At an address of the sender's process.
+    Process { at: u64, len: u64 },
 }
 
 /// Bytes that travel in the slot.
 pub(super) const INLINE: usize = 32;
-
-/// What every slot carries beside its own: counts that only grow, modulo 2³².
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Counts {
-    pub receives: u32,
-    pub placed: u32,
-}
 
 /// A head and seven words.
 pub(super) type Words = (u32, [u64; 7]);
@@ -81,15 +82,80 @@ const READ_END: u32 = 6;
 const WRITE: u32 = 7;
 const WRITE_END: u32 = 8;
 const WRITTEN: u32 = 9;
+const HAND_OVER: u32 = 10;
 
 const TYPED: u32 = 1 << 24;
 const NOTIFY: u32 = 2 << 24;
 const REFUSED: u32 = 4 << 24;
+const BACK: u32 = 8 << 24;
 
 const REVOKED: u64 = 1;
 const OUT_OF_BOUNDS: u64 = 2;
 const NO_READ: u64 = 3;
 const NO_WRITE: u64 = 4;
+
+/// The word of a slot that carries the counts.
+pub(super) const COUNTS: usize = 6;
+
+/// A whole message of a few bytes without a type: what most slots are. The same
+/// as [`Slot::Message`], without a detour.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Small {
+    pub tag: u64,
+    pub len: usize,
+    words: [u64; INLINE / 8],
+}
+
+impl Small {
+    const HEAD: u32 = MESSAGE | 1 << 8;
+
+    /// What is sent.
+    ///
+    /// # Panics
+    ///
+    /// If there are more bytes than fit.
+    #[inline]
+    pub(super) fn encode(tag: u64, bytes: &[u8], counts: Counts) -> Words {
+        assert!(bytes.len() <= INLINE, "{} bytes in a slot", bytes.len());
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        let mut words = [tag, 0, 0, 0, 0, 0, counts.pack()];
+        for (word, chunk) in words[2..].iter_mut().zip(chunks) {
+            *word = u64::from_le_bytes(*chunk);
+        }
+        if !rest.is_empty() {
+            words[2 + chunks.len()] =
+                rest.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "a few")]
+        let len = bytes.len() as u32;
+        (Self::HEAD | len << 16, words)
+    }
+
+    /// What came, if it is one.
+    #[inline]
+    pub(super) fn decode(head: u32, words: &[u64; 7]) -> Option<Self> {
+        let len = (head >> 16 & 0xff) as usize;
+        let is_small = head & !(0xff << 16) == Self::HEAD && len <= INLINE;
+        let [tag, _, a, b, c, d, _] = *words;
+        is_small.then_some(Self { tag, len, words: [a, b, c, d] })
+    }
+
+    /// Copies its bytes to where there is room for just them.
+    #[inline]
+    pub(super) fn copy_to(&self, to: &mut [u8]) {
+        let (chunks, rest) = to.as_chunks_mut::<8>();
+        for (chunk, word) in chunks.iter_mut().zip(&self.words) {
+            *chunk = word.to_le_bytes();
+        }
+        if !rest.is_empty() {
+            let mut word = self.words[chunks.len()];
+            for byte in rest {
+                *byte = word.to_le_bytes()[0];
+                word >>= 8;
+            }
+        }
+    }
+}
 
 impl Place {
     /// A few bytes for the slot.
@@ -106,8 +172,13 @@ impl Place {
     pub(super) const fn len(&self) -> u64 {
         match self {
             Self::Inline { len, .. } => *len as u64,
-            Self::Region { len, .. } | Self::Bounce { len, .. } => *len,
+            Self::Region { len, .. } | Self::Bounce { len, .. } | Self::Process { len, .. } => *len,
         }
+    }
+
+    /// Whether the bytes are in memory that the sender has other uses for.
+    pub(super) const fn is_lent(&self) -> bool {
+        matches!(self, Self::Region { .. } | Self::Process { .. })
     }
 
     fn encode(self, words: &mut [u64; 7]) -> u32 {
@@ -126,6 +197,10 @@ impl Place {
                 [words[3], words[4]] = [offset, len];
                 3 << 8
             }
+            Self::Process { at, len } => {
+                [words[3], words[4]] = [at, len];
+                4 << 8
+            }
         }
     }
 
@@ -141,15 +216,17 @@ impl Place {
             }
             2 => Some(Self::Region { number: words[2], offset: words[3], len: words[4] }),
             3 => Some(Self::Bounce { offset: words[3], len: words[4] }),
+            4 => Some(Self::Process { at: words[3], len: words[4] }),
             _ => None,
         }
     }
 }
 
 impl Slot {
+    #[inline]
     pub(super) fn encode(self, counts: Counts) -> Words {
         let mut words = [0; 7];
-        words[6] = u64::from(counts.receives) << 32 | u64::from(counts.placed);
+        words[6] = counts.pack();
         let head = match self {
             Self::Message { tag, kind, bytes } => {
                 [words[0], words[1]] = [tag, kind.unwrap_or(0)];
@@ -160,6 +237,11 @@ impl Slot {
                 BEGIN | typed(kind)
             }
             Self::Piece { bytes } => PIECE | bytes.encode(&mut words),
+            Self::HandOver { tag, kind, handed: Handed { ticket, back } } => {
+                [words[0], words[1]] = [tag, kind.unwrap_or(0)];
+                [words[2], words[3]] = [ticket.place.encode(), ticket.len];
+                HAND_OVER | typed(kind) | if back { BACK } else { 0 }
+            }
             Self::Read { id, secret, offset, len } => {
                 words[..4].copy_from_slice(&[id, secret, offset, len]);
                 READ
@@ -186,7 +268,10 @@ impl Slot {
     pub(super) const fn needs_receive(&self) -> bool {
         matches!(
             self,
-            Self::Message { .. } | Self::Begin { .. } | Self::WriteEnd { notify: Some(_), .. }
+            Self::Message { .. }
+                | Self::Begin { .. }
+                | Self::HandOver { .. }
+                | Self::WriteEnd { notify: Some(_), .. }
         )
     }
 
@@ -213,15 +298,20 @@ impl Slot {
         }
     }
 
-    /// What a peer's slot says; `None` if it makes no sense.
-    pub(super) fn decode((head, words): &Words) -> Option<(Self, Counts)> {
-        let (head, [w0, w1, w2, w3, w4, _, w6]) = (*head, *words);
+    /// What a peer's slot says beside the counts; `None` if it makes no sense.
+    pub(super) fn decode((head, words): &Words) -> Option<Self> {
+        let (head, [w0, w1, w2, w3, w4, ..]) = (*head, *words);
         let kind = (head & TYPED != 0).then_some(w1);
         let result = if head & REFUSED == 0 { Some(Ok(())) } else { reason(w1, w2, w3, w4) };
-        let slot = match head & 0xff {
+        Some(match head & 0xff {
             MESSAGE => Self::Message { tag: w0, kind, bytes: Place::decode(head, words)? },
             BEGIN => Self::Begin { tag: w0, kind, len: w4 },
             PIECE => Self::Piece { bytes: Place::decode(head, words)? },
+            HAND_OVER => {
+                let ticket = Ticket { place: returns::Place::decode(w2)?, len: w3 };
+                let back = head & BACK != 0;
+                Self::HandOver { tag: w0, kind, handed: Handed { ticket, back } }
+            }
             READ => Self::Read { id: w0, secret: w1, offset: w2, len: w3 },
             READ_PIECE => Self::ReadPiece { id: w0, bytes: Place::decode(head, words)? },
             READ_END => Self::ReadEnd { id: w0, result: result? },
@@ -229,10 +319,7 @@ impl Slot {
             WRITE_END => Self::WriteEnd { id: w0, notify: (head & NOTIFY != 0).then_some(w1) },
             WRITTEN => Self::Written { id: w0, result: result? },
             _ => return None,
-        };
-        #[expect(clippy::cast_possible_truncation, reason = "the two halves of the word")]
-        let counts = Counts { receives: (w6 >> 32) as u32, placed: w6 as u32 };
-        Some((slot, counts))
+        })
     }
 }
 
@@ -274,9 +361,10 @@ mod tests {
     fn a_small_message_is_these_words() {
         let bytes = Place::inline(|bytes| bytes.copy_from_slice(b"egret"), 5);
         let slot = Slot::Message { tag: 7, kind: Some(9), bytes };
-        let (head, words) = slot.encode(Counts { receives: 1, placed: 2 });
+        let (head, words) = slot.encode(Counts { taken: 3, receives: 1, placed: 2 });
         assert_eq!(head, 0x0105_0101);
-        assert_eq!(words, [7, 9, u64::from_le_bytes(*b"egret\0\0\0"), 0, 0, 0, 1 << 32 | 2]);
+        let counts = 3 << 42 | 1 << 21 | 2;
+        assert_eq!(words, [7, 9, u64::from_le_bytes(*b"egret\0\0\0"), 0, 0, 0, counts]);
     }
 
     fn places() -> impl Strategy<Value = Place> {
@@ -289,6 +377,7 @@ mod tests {
                 len
             }),
             any::<(u64, u64)>().prop_map(|(offset, len)| Place::Bounce { offset, len }),
+            any::<(u64, u64)>().prop_map(|(at, len)| Place::Process { at, len }),
         ]
     }
 
@@ -318,6 +407,13 @@ mod tests {
                 len
             }),
             places().prop_map(|bytes| Slot::Piece { bytes }),
+            any::<(u64, Option<u64>, u64, u64, bool)>().prop_filter_map(
+                "a place",
+                |(tag, kind, place, len, back)| {
+                    let ticket = Ticket { place: returns::Place::decode(place)?, len };
+                    Some(Slot::HandOver { tag, kind, handed: Handed { ticket, back } })
+                }
+            ),
             any::<(u64, u64, u64, u64)>().prop_map(|(id, secret, offset, len)| Slot::Read {
                 id,
                 secret,
@@ -338,16 +434,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(slot in slots(), receives: u32, placed: u32) {
-            let counts = Counts { receives, placed };
-            prop_assert_eq!(Slot::decode(&slot.encode(counts)), Some((slot, counts)));
+        fn what_is_written_is_read(slot in slots(), taken: u64, receives: u64, placed: u64) {
+            let counts = Counts { taken, receives, placed };
+            prop_assert_eq!(Slot::decode(&slot.encode(counts)), Some(slot));
+            prop_assert_eq!(slot.encode(counts).1[COUNTS], counts.pack());
+        }
+
+        #[test]
+        fn a_small_message_is_a_message(
+            tag: u64, taken: u64,
+            sent in proptest::collection::vec(any::<u8>(), 0..=INLINE),
+        ) {
+            let counts = Counts { taken, ..Counts::default() };
+            let (head, words) = Small::encode(tag, &sent, counts);
+            let bytes = Place::inline(|to| to.copy_from_slice(&sent), sent.len());
+            prop_assert_eq!((head, words), Slot::Message { tag, kind: None, bytes }.encode(counts));
+            let small = Small::decode(head, &words).unwrap();
+            let mut got = vec![0; small.len];
+            small.copy_to(&mut got);
+            prop_assert_eq!((small.tag, got), (tag, sent));
         }
 
         #[test]
         fn any_words_are_an_answer(head: u32, words: [u64; 7]) {
-            if let Some((slot, counts)) = Slot::decode(&(head, words)) {
-                let again = Slot::decode(&slot.encode(counts));
-                prop_assert_eq!(again, Some((slot, counts)));
+            if let Some(slot) = Slot::decode(&(head, words)) {
+                prop_assert_eq!(Slot::decode(&slot.encode(Counts::default())), Some(slot));
             }
         }
     }

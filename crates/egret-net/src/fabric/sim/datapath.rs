@@ -94,7 +94,7 @@ impl Conn {
 
     pub(super) fn counters(&self) -> Counters {
         Counters {
-            sent: self.sender.completed + self.datagrams,
+            sent: self.sender.outbox.completed + self.datagrams,
             received: self.receiver.received,
             dropped: self.receiver.dropped,
         }
@@ -103,7 +103,7 @@ impl Conn {
     pub(super) fn post(&mut self, posted: Posted, out: &mut Out<'_>) -> Result<(), Unposted> {
         let receiving = matches!(posted.op(), Op::Recv);
         let outstanding =
-            if receiving { self.receiver.outstanding() } else { self.sender.outstanding() };
+            if receiving { self.receiver.outstanding() } else { self.sender.outbox.outstanding() };
         if outstanding >= self.depth as usize {
             return Err(Unposted::new(Refused::Full { depth: self.depth }, posted));
         }
@@ -204,7 +204,7 @@ impl Conn {
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket, out: &mut Out<'_>) -> bool {
-        let taken = self.receiver.cancel(ticket).or_else(|| self.sender.cancel(ticket));
+        let taken = self.receiver.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
         let found = taken.is_some();
         if let Some(posted) = taken {
             posted.fail(ViError::Cancelled, out.notices);
@@ -216,7 +216,7 @@ impl Conn {
     /// reached the fabric whole are the program's, and come back as received.
     pub(super) fn fail(&mut self, why: &ViError, out: &mut Out<'_>) {
         self.receiver.place_all(out);
-        let all = self.sender.drain().into_iter().chain(self.receiver.drain());
+        let all = self.sender.outbox.drain().into_iter().chain(self.receiver.drain());
         for posted in all {
             if out.has(Planted::ForgetsBuffers) {
                 std::mem::forget(posted);

@@ -98,8 +98,9 @@ impl NicOps for SimNic {
         self.fabric.look()
     }
 
-    fn wait(&self, seen: Seen, until: Option<Instant>) {
+    fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
         self.fabric.step(Some(seen), until);
+        self.fabric.look()
     }
 
     fn wake(&self) {

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::datapath::Out;
 use super::planted::Planted;
-use super::send::{Answer, Sender};
+use super::send::Sender;
 use super::wire::{Datagram, Item};
 use crate::buf::Kind;
+use crate::fabric::outbox::Answer;
 use crate::vi::{AccessError, Posted, RemoteSlice, Ticket, ViError};
 
 #[derive(Debug, Default)]
@@ -130,7 +131,7 @@ impl Receiver {
             }
             Item::ReadChunk { id, offset, bytes } => sender.read_chunk(id, offset, &bytes),
             Item::ReadEnd { id, result } | Item::Written { id, result } => {
-                sender.answered(id, result, out)
+                sender.outbox.answered(id, result, out.notices)
             }
             Item::Write { to, len } => {
                 let result = match out.keys.check(&to, len, true) {

@@ -10,12 +10,15 @@ use thiserror::Error;
 use super::bytes::{Malformed, PACKET_TOO_LONG, REASON, Reader, known, push_text};
 use super::greeting::{Handles, Terms};
 use super::socket::Packet;
-use crate::vi::{ConnectError, HelloError, PROTOCOL_VERSION, Reliability};
+use super::trust::{push_agreed, read_agreed};
+use crate::vi::{Agreed, ConnectError, HelloError, Nonce, PROTOCOL_VERSION, Proof, Reliability};
 
 /// What the listening side says.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Accept(Terms, Handles<OwnedFd>),
+    Accept(Terms, Agreed, Handles<OwnedFd>),
+    /// Not an answer yet: prove it, as I do.
+    Challenge(Nonce, Proof),
     Refuse(Refusal),
 }
 
@@ -46,10 +49,15 @@ pub(crate) enum Refusal {
 
 impl Answer {
     /// An acceptance; the descriptors go beside it.
-    pub(super) fn accept(terms: &Terms) -> Vec<u8> {
+    pub(super) fn accept(terms: &Terms, agreed: Agreed) -> Vec<u8> {
         let mut bytes = head(ACCEPT);
         terms.push(&mut bytes);
+        push_agreed(&mut bytes, agreed);
         bytes
+    }
+
+    pub(super) fn challenge(nonce: &Nonce, proof: &Proof) -> Vec<u8> {
+        [head(CHALLENGE).as_slice(), &nonce.0, &proof.0].concat()
     }
 
     pub(super) fn refuse(refusal: &Refusal) -> Vec<u8> {
@@ -81,14 +89,16 @@ impl Answer {
         if packet.cut_off {
             return Err(HelloError::Malformed(PACKET_TOO_LONG));
         }
-        let answer = if outcome == ACCEPT {
-            if theirs != PROTOCOL_VERSION {
-                return Err(HelloError::Version { theirs, ours: PROTOCOL_VERSION });
+        if matches!(outcome, ACCEPT | CHALLENGE) && theirs != PROTOCOL_VERSION {
+            return Err(HelloError::Version { theirs, ours: PROTOCOL_VERSION });
+        }
+        let answer = match outcome {
+            ACCEPT => {
+                let (terms, handles) = Terms::read(&mut reader, &mut packet)?;
+                Self::Accept(terms, read_agreed(&mut reader)?, handles)
             }
-            let (terms, handles) = Terms::read(&mut reader, &mut packet)?;
-            Self::Accept(terms, handles)
-        } else {
-            Self::Refuse(Refusal::read(outcome, &mut reader)?)
+            CHALLENGE => Self::Challenge(Nonce(reader.array()?), Proof(reader.array()?)),
+            outcome => Self::Refuse(Refusal::read(outcome, &mut reader)?),
         };
         reader.end()?;
         Ok(answer)
@@ -164,3 +174,4 @@ const RELIABILITY: u8 = 2;
 const HELLO: u8 = 3;
 const OTHER_USER: u8 = 4;
 const CROWDED: u8 = 5;
+const CHALLENGE: u8 = 6;

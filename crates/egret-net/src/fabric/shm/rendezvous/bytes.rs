@@ -57,6 +57,14 @@ impl<'a> Reader<'a> {
         str::from_utf8(self.bytes(len.into())?).map_err(|_| Malformed(NOT_TEXT))
     }
 
+    /// All that is left, as words.
+    pub(super) fn words(&mut self) -> Result<Vec<u64>, Malformed> {
+        let (words, rest) = self.0.as_chunks();
+        let words = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        self.0 = rest;
+        Ok(words)
+    }
+
     /// Nothing may be left.
     pub(super) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed(TOO_LONG)) }
@@ -74,10 +82,11 @@ pub(super) fn push_text(bytes: &mut Vec<u8>, text: &str) {
 /// Bytes of a text on the wire.
 pub(super) const TEXT_MAX: usize = 255;
 
-/// The text among [`TEXTS`] that a peer sent. One that this version does not
+/// The text among [`TEXTS`] and [`DATAPATH`] that a peer sent. One that this version does not
 /// know is replaced: errors keep their texts as constants.
 pub(super) fn known(text: &str) -> &'static str {
-    TEXTS.iter().find(|known| **known == text).copied().unwrap_or(UNKNOWN)
+    let mut texts = TEXTS.iter().chain(DATAPATH);
+    texts.find(|known| **known == text).copied().unwrap_or(UNKNOWN)
 }
 
 pub(super) const TOO_SHORT: &str = "too short";
@@ -89,10 +98,11 @@ pub(super) const FLAGS: &str = "unknown flags";
 pub(super) const ROLES: &str = "roles of descriptors, each of which must stand once";
 pub(super) const MISSING: &str = "fewer descriptors than declared";
 pub(super) const REASON: &str = "an unknown reason";
+pub(super) const NOT_AGREED: &str = "a level of trust that the two did not agree on";
 const UNKNOWN: &str = "for a reason that this version has no words for";
 
 /// What is said about packets between processes, in [`Hello`](crate::vi::Hello)
-/// and here. What the fabric above says of its rings belongs here too.
+/// and here.
 const TEXTS: &[&str] = &[
     "reliability level",
     "length of the service name",
@@ -106,6 +116,36 @@ const TEXTS: &[&str] = &[
     ROLES,
     MISSING,
     REASON,
+    NOT_AGREED,
+];
+
+/// What the fabric says of its peers' memory, rings and messages. A test
+/// compares this with the sources.
+pub(super) const DATAPATH: &[&str] = &[
+    "a buffer it does not have",
+    "a region it never announced",
+    "a region that cannot be mapped safely",
+    "a region without its memory",
+    "a slot that makes no sense",
+    "an address, which this side did not ask for",
+    "an answer to no read",
+    "an answer to no request",
+    "another trust than cooperating",
+    "buffers that cannot be had safely",
+    "bytes of nothing",
+    "bytes outside its memory",
+    "fewer bytes than were announced",
+    "fewer bytes than were asked for",
+    "it has taken what was never sent",
+    "memory that may no longer be read",
+    "memory or a bell that cannot be used safely",
+    "more bytes than were announced",
+    "more bytes than were asked for",
+    "more regions than this side maps",
+    "more requests than may be outstanding",
+    "more slots than the ring has",
+    "something inside something else",
+    "the end of no write",
 ];
 
 #[cfg(test)]

@@ -15,15 +15,17 @@ use super::greeting::{Greeting, Handles, Terms};
 use super::knock::seqpacket;
 use super::name::{NameTooLong, address};
 use super::peer::{OtherUser, Peer, own_user};
-use super::socket::{Received, Sent, Socket};
+use super::socket::{Packet, Received, Sent, Socket};
+use super::trust::{Heard, Response, Stance, told};
 use crate::rt::Instant;
-use crate::vi::HelloError;
+use crate::vi::{Agreed, Challenge, HelloError};
 
 /// Where a nic is found by its name. Closed by being dropped, with whoever has
 /// not finished greeting.
 #[derive(Debug)]
 pub(crate) struct Door {
     listener: OwnedFd,
+    stance: Stance,
     /// Watches the listener and the visitors that have not greeted.
     epoll: OwnedFd,
     greeting: BTreeMap<u64, Guest>,
@@ -32,11 +34,20 @@ pub(crate) struct Door {
     resting: Option<Instant>,
 }
 
-/// Somebody who connected and has not greeted.
+/// Somebody who connected and has not finished greeting.
 #[derive(Debug)]
 struct Guest {
     control: Control,
     until: Instant,
+    challenged: Option<Challenged>,
+}
+
+/// What a guest said that must prove something before it counts.
+#[derive(Debug)]
+struct Challenged {
+    greeting: Greeting,
+    handles: Handles<OwnedFd>,
+    challenge: Challenge,
 }
 
 /// Somebody who greeted, and waits for an answer.
@@ -44,6 +55,8 @@ struct Guest {
 pub(crate) struct Visitor {
     /// What it said.
     pub greeting: Greeting,
+    /// How far the two trust each other.
+    pub agreed: Agreed,
     /// Its descriptors, unchecked.
     pub handles: Handles<OwnedFd>,
     control: Control,
@@ -105,12 +118,13 @@ pub(crate) enum Turned {
 pub(crate) const CROWD_MAX: usize = 64;
 
 impl Door {
-    /// Takes the name `host`, for this user.
+    /// Takes the name `host`, for this user. Visitors are trusted as the
+    /// `stance` says.
     ///
     /// # Errors
     ///
     /// If the name is taken or too long.
-    pub(crate) fn open(host: &str) -> Result<Self, DoorError> {
+    pub(crate) fn open(host: &str, stance: Stance) -> Result<Self, DoorError> {
         let address = address(host)?;
         let listener = seqpacket()?;
         bind(&listener, &address).map_err(|errno| match errno {
@@ -120,7 +134,8 @@ impl Door {
         listen(&listener, BACKLOG)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(&epoll, &listener, LISTENER)?;
-        Ok(Self { listener, epoll, greeting: BTreeMap::new(), next: LISTENER + 1, resting: None })
+        let (greeting, next) = (BTreeMap::new(), LISTENER + 1);
+        Ok(Self { listener, stance, epoll, greeting, next, resting: None })
     }
 
     /// Readable when [`poll_visitor`](Self::poll_visitor) has something to tell.
@@ -146,12 +161,15 @@ impl Door {
     ) -> Result<Option<Visitor>, TurnedAway> {
         self.rested(now);
         self.dismiss_silent(now)?;
-        // Each round ends the call or fills a place among those who greet.
+        // Each round ends the call, fills a place among those who greet, or brings
+        // one of them to its last word.
         while let Some(ready) = self.ready() {
             if ready == LISTENER {
                 self.let_in(now, until)?;
-            } else if let Some(guest) = self.greeting.remove(&ready) {
-                return self.hear(guest.control).map(Some);
+            } else if let Some(guest) = self.greeting.remove(&ready)
+                && let Some(visitor) = self.hear(ready, guest)?
+            {
+                return Ok(Some(visitor));
             }
         }
         Ok(None)
@@ -197,31 +215,62 @@ impl Door {
         watch(&self.epoll, &control.fd(), number)
             .map_err(|errno| TurnedAway { pid, why: errno.into() })?;
         self.next += 1;
-        self.greeting.insert(number, Guest { control, until });
+        self.greeting.insert(number, Guest { control, until, challenged: None });
         Ok(())
     }
 
-    /// Reads a greeting.
-    fn hear(&self, control: Control) -> Result<Visitor, TurnedAway> {
+    /// Reads a greeting, or the response to a challenge.
+    fn hear(&mut self, number: u64, guest: Guest) -> Result<Option<Visitor>, TurnedAway> {
+        let Guest { control, until, challenged } = guest;
         let pid = control.peer().pid;
-        let away = |why| Err(TurnedAway { pid, why });
-        // The visitor keeps its socket; a door has nothing more to watch for there.
-        if let Err(errno) = epoll::delete(&self.epoll, control.fd()) {
-            return away(errno.into());
-        }
+        let away = |why| TurnedAway { pid, why };
         let packet = match control.receive() {
             Ok(Received::Packet(packet)) => packet,
             // It was readable: whoever says nothing then has nothing to say.
-            Ok(Received::Gone | Received::Nothing) => return away(Turned::Left),
-            Err(errno) => return away(errno.into()),
+            Ok(Received::Gone | Received::Nothing) => return Err(away(Turned::Left)),
+            Err(errno) => return Err(away(errno.into())),
         };
-        match Greeting::decode(packet) {
-            Ok((greeting, handles)) => Ok(Visitor { greeting, handles, control }),
-            Err(why) => {
-                refuse(&control, &Refusal::Hello(why.clone()));
-                away(why.into())
+        let heard = match challenged {
+            None => self.greeted(&control, packet),
+            Some(challenged) => self.responded(&challenged, &packet).map(|agreed| {
+                let Challenged { greeting, handles, .. } = challenged;
+                (greeting, handles, Heard::Settled(agreed))
+            }),
+        };
+        let (greeting, handles, heard) = heard.map_err(|why| {
+            refuse(&control, &Refusal::Hello(why.clone()));
+            away(why.into())
+        })?;
+        match heard {
+            Heard::Settled(agreed) => {
+                // The visitor keeps its socket; a door has nothing more to watch for there.
+                epoll::delete(&self.epoll, control.fd()).map_err(|errno| away(errno.into()))?;
+                Ok(Some(Visitor { greeting, agreed, handles, control }))
+            }
+            Heard::Challenged(challenge) => {
+                let bytes = Answer::challenge(&challenge.listening, &self.stance.show(&challenge));
+                if !matches!(control.send_bytes(&bytes, &[]), Ok(Sent::Sent)) {
+                    return Err(away(Turned::Left));
+                }
+                let challenged = Some(Challenged { greeting, handles, challenge });
+                self.greeting.insert(number, Guest { control, until, challenged });
+                Ok(None)
             }
         }
+    }
+
+    fn greeted(
+        &self,
+        control: &Control,
+        packet: Packet,
+    ) -> Result<(Greeting, Handles<OwnedFd>, Heard), HelloError> {
+        let (greeting, handles) = Greeting::decode(packet)?;
+        let heard = self.stance.hear(greeting.asks, control.peer());
+        Ok((greeting, handles, heard))
+    }
+
+    fn responded(&self, to: &Challenged, packet: &Packet) -> Result<Agreed, HelloError> {
+        Ok(self.stance.settle(&to.challenge, Response::decode(packet)?))
     }
 
     /// Sends one away whose time is up, if there is one.
@@ -259,7 +308,8 @@ impl Visitor {
         handles: Handles<BorrowedFd<'_>>,
     ) -> Result<(Control, Handles<OwnedFd>), ControlError> {
         let pid = self.control.peer().pid;
-        match self.control.send_bytes(&Answer::accept(terms), &handles.borrowed())? {
+        let told = told(self.agreed, self.greeting.asks.is_some());
+        match self.control.send_bytes(&Answer::accept(terms, told), &handles.borrowed())? {
             Sent::Sent => Ok((self.control, self.handles)),
             // The first packet always fits; only descriptors under way can be too many.
             Sent::Full => Err(ControlError::System { pid, errno: Errno::TOOMANYREFS }),

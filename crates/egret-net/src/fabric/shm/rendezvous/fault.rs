@@ -1,7 +1,8 @@
-//! Faults that tests plant in the rendezvous, to show that the checks find them.
-//!
-//! Outside of tests [`planted`] is the constant `false` and nothing remains of
-//! a fault.
+//! Faults that tests plant here; see [`crate::fault`].
+
+#[cfg(test)]
+pub(super) use crate::fault::caught;
+pub(super) use crate::fault::planted;
 
 /// One way to get the rendezvous wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,30 +19,16 @@ pub(super) enum Fault {
     EndIsSilence,
     /// A reset hides what the peer said before it left.
     ResetIsEnd,
-}
-
-#[cfg(not(test))]
-#[inline(always)]
-pub(super) const fn planted(_fault: Fault) -> bool {
-    false
-}
-
-#[cfg(test)]
-pub(super) fn planted(fault: Fault) -> bool {
-    PLANTED.get() == Some(fault)
-}
-
-/// Runs `body` with `fault` planted on this thread, and says whether the checks
-/// in it noticed (by a panic).
-#[cfg(test)]
-pub(super) fn caught(fault: Fault, body: impl FnOnce()) -> bool {
-    PLANTED.set(Some(fault));
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-    PLANTED.set(None);
-    outcome.is_err()
-}
-
-#[cfg(test)]
-thread_local! {
-    static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
+    /// Whoever runs anything passes for one that runs the same.
+    ExecutableUnchecked,
+    /// Any proof passes.
+    SecretUnchecked,
+    /// A side's own yes passes for both sides'.
+    VerdictIgnored,
+    /// A proof does not say who shows it.
+    RoleForgotten,
+    /// Challenges are all the same.
+    NonceRepeated,
+    /// A proof is good between any two processes.
+    ProcessesForgotten,
 }

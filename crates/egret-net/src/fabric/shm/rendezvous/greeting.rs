@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::bytes::{FLAGS, MISSING, Malformed, PACKET_TOO_LONG, ROLES, Reader, push_text};
 use super::fault::{Fault, planted};
 use super::socket::Packet;
-use crate::vi::{Hello, HelloError, PROTOCOL_VERSION};
+use crate::vi::{Hello, HelloError, Nonce, PROTOCOL_VERSION};
 
 /// What a connecting side says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,32 +17,22 @@ pub(crate) struct Greeting {
     pub hello: Hello,
     /// The name of its own nic, at most 255 bytes.
     pub host: String,
-    /// How it wants to share memory.
+    /// What it says of its memory.
     pub terms: Terms,
+    /// There if it asks to cooperate.
+    pub asks: Option<Nonce>,
 }
 
-/// How one end wants to share memory. The sizes are what it says of its
+/// What one end says of its memory. The sizes are what it says of its
 /// descriptors; whoever maps one asks the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// How far the ends trust each other.
-    pub trust: Trust,
     /// Descriptors that may be outstanding on each of its queues.
     pub depth: u32,
     /// Size of its control region.
     pub control_bytes: u64,
     /// Size of its bell page.
     pub bell_bytes: u64,
-}
-
-/// How far two processes trust each other with their memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Trust {
-    /// Each region has one writer.
-    Isolated = 0,
-    /// Regions are mutually writable.
-    Cooperating = 1,
 }
 
 /// The descriptors that go with a greeting and with its acceptance: borrowed
@@ -62,6 +52,8 @@ impl Greeting {
         let mut bytes = self.hello.encode();
         self.terms.push(&mut bytes);
         push_text(&mut bytes, &self.host);
+        bytes.push(u8::from(self.asks.is_some()));
+        bytes.extend(self.asks.iter().flat_map(|nonce| nonce.0));
         bytes
     }
 
@@ -76,8 +68,13 @@ impl Greeting {
         let mut reader = Reader::new(rest);
         let (terms, handles) = Terms::read(&mut reader, &mut packet)?;
         let host = reader.text()?.to_owned();
+        let asks = match reader.u8()? {
+            ASKS_NOTHING => None,
+            ASKS_TO_COOPERATE => Some(Nonce(reader.array()?)),
+            _ => return Err(HelloError::Malformed(FLAGS)),
+        };
         reader.end()?;
-        Ok((Self { hello, host, terms }, handles))
+        Ok((Self { hello, host, terms, asks }, handles))
     }
 }
 
@@ -98,9 +95,8 @@ fn decode_hello(bytes: &[u8]) -> Result<Hello, HelloError> {
 
 impl Terms {
     pub(super) fn push(&self, bytes: &mut Vec<u8>) {
-        bytes.push(self.trust as u8);
         bytes.push(u8::try_from(Role::ALL.len()).expect("three"));
-        bytes.extend([0; 2]);
+        bytes.extend([0; 3]);
         bytes.extend(self.depth.to_le_bytes());
         bytes.extend(self.control_bytes.to_le_bytes());
         bytes.extend(self.bell_bytes.to_le_bytes());
@@ -111,13 +107,8 @@ impl Terms {
         reader: &mut Reader<'_>,
         packet: &mut Packet,
     ) -> Result<(Self, Handles<OwnedFd>), Malformed> {
-        let trust = match reader.u8()? {
-            0 => Trust::Isolated,
-            1 => Trust::Cooperating,
-            _ => return Err(Malformed(FLAGS)),
-        };
         let declared = usize::from(reader.u8()?);
-        if reader.u16()? != 0 {
+        if reader.array()? != [0; 3] {
             return Err(Malformed(FLAGS));
         }
         let depth = reader.u32()?;
@@ -125,7 +116,7 @@ impl Terms {
         let roles = reader.bytes(declared)?;
         let fds = packet.take_fds(declared).ok_or(Malformed(MISSING))?;
         let handles = Handles::by_role(roles, fds)?;
-        Ok((Self { trust, depth, control_bytes, bell_bytes }, handles))
+        Ok((Self { depth, control_bytes, bell_bytes }, handles))
     }
 }
 
@@ -175,3 +166,5 @@ impl From<Malformed> for HelloError {
 /// Bytes of a hello before its service name, and the one that tells its length.
 const HELLO_FIXED: usize = 18;
 const HELLO_SERVICE_LEN: usize = 9;
+const ASKS_NOTHING: u8 = 0;
+const ASKS_TO_COOPERATE: u8 = 1;

@@ -7,16 +7,22 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use thiserror::Error;
 
 use super::answer::{Answer, Refusal};
+use super::bytes::NOT_AGREED;
 use super::control::{Control, ControlError};
 use super::greeting::{Greeting, Handles, Terms};
 use super::name::{NameTooLong, address};
 use super::peer::{OtherUser, Peer};
 use super::socket::{Received, Sent, Socket};
-use crate::vi::HelloError;
+use super::trust::{Asking, conclude};
+use crate::vi::{Agreed, HelloError, Nonce, Proof, Secret};
 
 /// A greeting that was sent and is not answered yet.
 #[derive(Debug)]
-pub(crate) struct Knock(Control);
+pub(crate) struct Knock {
+    control: Control,
+    /// If the greeting asks to cooperate.
+    asking: Option<Asking>,
+}
 
 /// What came of knocking.
 #[derive(Debug)]
@@ -43,6 +49,8 @@ pub(crate) enum Answered {
 pub(crate) struct Accepted {
     /// What the other end says of its side.
     pub terms: Terms,
+    /// How far the two trust each other.
+    pub agreed: Agreed,
     /// Its descriptors, unchecked.
     pub handles: Handles<OwnedFd>,
     /// The socket, to be kept.
@@ -78,7 +86,8 @@ pub(crate) enum KnockError {
 }
 
 impl Knock {
-    /// Knocks at the door of this user's nic `host`.
+    /// Knocks at the door of this user's nic `host`, which must prove that it
+    /// has the `secret` if the greeting asks to cooperate.
     ///
     /// # Errors
     ///
@@ -87,8 +96,14 @@ impl Knock {
         host: &str,
         greeting: &Greeting,
         handles: Handles<BorrowedFd<'_>>,
+        secret: &Secret,
     ) -> Result<Started, KnockError> {
-        Self::start_at(&address(host)?, &greeting.encode(), &handles.borrowed())
+        let fds = handles.borrowed();
+        let mut started = Self::start_at(&address(host)?, &greeting.encode(), &fds)?;
+        if let Started::Knocking(knock) = &mut started {
+            knock.asking = greeting.asks.map(|nonce| Asking::new(nonce, secret));
+        }
+        Ok(started)
     }
 
     pub(super) fn start_at(
@@ -106,8 +121,8 @@ impl Knock {
         let socket = Socket::new(fd);
         let peer = Peer::of(&socket)?;
         peer.check_user()?;
-        let knock = Self(Control::new(socket, peer));
-        match knock.0.send_bytes(greeting, fds) {
+        let knock = Self { control: Control::new(socket, peer), asking: None };
+        match knock.control.send_bytes(greeting, fds) {
             // Gone already, maybe with an answer: it is polled for as ever.
             Ok(Sent::Sent) | Err(ControlError::PeerGone { .. }) => Ok(Started::Knocking(knock)),
             Ok(Sent::Full) => Ok(Started::Busy),
@@ -121,23 +136,43 @@ impl Knock {
     /// # Errors
     ///
     /// If it is a refusal, or none will come.
-    pub(crate) fn poll(self) -> Result<Answered, KnockError> {
-        let packet = match self.0.receive()? {
-            Received::Nothing => return Ok(Answered::NotYet(self)),
-            Received::Gone => return Err(KnockError::Gone { pid: self.0.peer().pid }),
-            Received::Packet(packet) => packet,
-        };
-        match Answer::decode(packet)? {
-            Answer::Refuse(refusal) => Err(KnockError::Refused(refusal)),
-            Answer::Accept(terms, handles) => {
-                Ok(Answered::Accepted(Accepted { terms, handles, control: self.0 }))
+    pub(crate) fn poll(mut self) -> Result<Answered, KnockError> {
+        loop {
+            let packet = match self.control.receive()? {
+                Received::Nothing => return Ok(Answered::NotYet(self)),
+                Received::Gone => return Err(KnockError::Gone { pid: self.control.peer().pid }),
+                Received::Packet(packet) => packet,
+            };
+            match Answer::decode(packet)? {
+                Answer::Refuse(refusal) => return Err(KnockError::Refused(refusal)),
+                // Once: a second one is an error.
+                Answer::Challenge(nonce, proof) => self.respond(nonce, &proof)?,
+                Answer::Accept(terms, told, handles) => {
+                    let agreed = conclude(self.asking.as_ref(), told).map_err(HelloError::from)?;
+                    let accepted = Accepted { terms, agreed, handles, control: self.control };
+                    return Ok(Answered::Accepted(accepted));
+                }
             }
+        }
+    }
+
+    fn respond(&mut self, nonce: Nonce, proof: &Proof) -> Result<(), KnockError> {
+        let asking = self.asking.as_mut().ok_or(HelloError::Malformed(NOT_AGREED))?;
+        let response = asking.respond(self.control.peer(), nonce, proof);
+        let response = response.map_err(HelloError::from)?.encode();
+        match self.control.send_bytes(&response, &[]) {
+            // Gone already, maybe with an answer.
+            Ok(Sent::Sent) | Err(ControlError::PeerGone { .. }) => Ok(()),
+            // It has not read the greeting that it challenges.
+            Ok(Sent::Full) => Err(HelloError::Malformed(NOT_AGREED).into()),
+            Err(ControlError::System { errno, .. }) => Err(errno.into()),
+            Err(ControlError::Protocol { .. }) => unreachable!("nothing was received"),
         }
     }
 
     /// Readable when [`poll`](Self::poll) has something to tell.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.fd()
+        self.control.fd()
     }
 }
 
@@ -149,8 +184,13 @@ pub(super) fn seqpacket() -> Result<OwnedFd, Errno> {
 
 #[cfg(test)]
 impl Knock {
-    /// One whose greeting was sent by other means.
+    /// One whose greeting was sent by other means, and asks to cooperate.
+    pub(super) fn adopt_asking(control: Control, nonce: Nonce, secret: &Secret) -> Self {
+        Self { control, asking: Some(Asking::new(nonce, secret)) }
+    }
+
+    /// The same for one that asks for nothing.
     pub(super) const fn adopt(control: Control) -> Self {
-        Self(control)
+        Self { control, asking: None }
     }
 }

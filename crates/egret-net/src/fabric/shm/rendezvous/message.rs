@@ -19,6 +19,28 @@ pub(crate) enum Message {
         /// Counted by the sender.
         number: u32,
     },
+    /// The descriptor beside it is a region whose buffers may be handed over, and
+    /// this is how its pool is cut. Only between processes that cooperate.
+    Commons {
+        /// Counted by the sender, apart from the others.
+        number: u16,
+        /// Some words for each class.
+        plan: Vec<u64>,
+    },
+    /// The receiver may write the memory under a key by itself, for as long as a
+    /// gate is open. Only between processes that cooperate.
+    Direct {
+        /// Of the key.
+        secret: u64,
+        /// Which gate.
+        gate: u16,
+        /// What the gate says while it is open.
+        number: u64,
+        /// The buffer under the key, in a region that was announced.
+        place: u64,
+        /// Its length.
+        len: u64,
+    },
     /// What elements of this fingerprint are called, for the errors of the
     /// receiver. Names are cut to 255 bytes.
     Kind(Kind),
@@ -31,6 +53,15 @@ impl Message {
         let mut bytes = vec![self.number(), self.descriptors()];
         match self {
             Self::Region { number } => bytes.extend(number.to_le_bytes()),
+            Self::Commons { number, plan } => {
+                bytes.extend(number.to_le_bytes());
+                bytes.extend(plan.iter().flat_map(|word| word.to_le_bytes()));
+            }
+            Self::Direct { secret, gate, number, place, len } => {
+                bytes.extend(gate.to_le_bytes());
+                bytes
+                    .extend([secret, number, place, len].into_iter().flat_map(|w| w.to_le_bytes()));
+            }
             Self::Kind(kind) => push_kind(&mut bytes, kind),
             Self::Goodbye(farewell) => farewell.push(&mut bytes),
         }
@@ -47,6 +78,14 @@ impl Message {
         let (number, declared) = (reader.u8()?, reader.u8()?);
         let message = match number {
             REGION => Self::Region { number: reader.u32()? },
+            COMMONS => Self::Commons { number: reader.u16()?, plan: reader.words()? },
+            DIRECT => Self::Direct {
+                gate: reader.u16()?,
+                secret: reader.u64()?,
+                number: reader.u64()?,
+                place: reader.u64()?,
+                len: reader.u64()?,
+            },
             KIND => Self::Kind(read_kind(&mut reader)?),
             GOODBYE => Self::Goodbye(Farewell::read(&mut reader)?),
             _ => return Err(Malformed(UNKNOWN_PACKET)),
@@ -62,6 +101,8 @@ impl Message {
     const fn number(&self) -> u8 {
         match self {
             Self::Region { .. } => REGION,
+            Self::Commons { .. } => COMMONS,
+            Self::Direct { .. } => DIRECT,
             Self::Kind(_) => KIND,
             Self::Goodbye(_) => GOODBYE,
         }
@@ -70,8 +111,8 @@ impl Message {
     /// How many descriptors go beside it.
     pub(super) const fn descriptors(&self) -> u8 {
         match self {
-            Self::Region { .. } => 1,
-            Self::Kind(_) | Self::Goodbye(_) => 0,
+            Self::Region { .. } | Self::Commons { .. } => 1,
+            Self::Direct { .. } | Self::Kind(_) | Self::Goodbye(_) => 0,
         }
     }
 }
@@ -89,3 +130,5 @@ pub(super) fn read_kind(reader: &mut Reader<'_>) -> Result<Kind, Malformed> {
 const REGION: u8 = 1;
 const KIND: u8 = 2;
 const GOODBYE: u8 = 3;
+const COMMONS: u8 = 4;
+const DIRECT: u8 = 5;

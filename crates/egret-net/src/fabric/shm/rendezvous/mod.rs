@@ -12,6 +12,8 @@
 //! ```text
 //!   connecting nic                                     listening nic
 //!   Knock::start ── Greeting, control, bell page, bell ──▶ Door::poll_visitor
+//!   Knock::poll  ◀── Challenge, if both would cooperate ── Door::poll_visitor
+//!                ── Response ────────────────────────────▶ Door::poll_visitor
 //!   Knock::poll  ◀── Accept, control, bell page, bell ──── Visitor::accept
 //!                ◀── Refuse, why ───────────────────────── Visitor::refuse
 //!   Control      ◀── Region + memfd · Kind · Goodbye ────▶ Control
@@ -22,6 +24,8 @@
 //! * Nothing blocks, and nothing raises a signal.
 //! * Both ends belong to one user, as the kernel says. The names have no
 //!   permissions, so anyone can take one; nobody is talked to because of it.
+//! * They cooperate only if both have said so, each after its own checks; see
+//!   [`trust`].
 //! * Whatever arrives costs at most a packet of memory, and every descriptor in
 //!   it is used or closed. At most [`CROWD_MAX`](door::CROWD_MAX) visitors are waited for, each
 //!   until a moment that the caller names.
@@ -33,29 +37,37 @@ mod control;
 mod door;
 mod farewell;
 mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzz;
 mod greeting;
 mod knock;
 mod message;
 mod name;
 mod peer;
+mod pidfd;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod trust;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use self::fuzz::fuzz_packet;
 pub(crate) use self::{
     answer::Refusal,
     bytes::Malformed,
     control::{Control, ControlError},
     door::{Door, DoorError, Visitor},
     farewell::Farewell,
-    greeting::{Greeting, Handles, Terms, Trust},
+    greeting::{Greeting, Handles, Terms},
     knock::{Accepted, Answered, Knock, KnockError, Started},
     message::Message,
+    peer::Peer,
     socket::Sent,
+    trust::Stance,
 };
 #[cfg(test)]
 use self::{
     door::{CROWD_MAX, Turned, TurnedAway},
     name::NameTooLong,
-    peer::{OtherUser, Peer},
+    peer::OtherUser,
 };

@@ -40,34 +40,43 @@ impl Peek for AtomicU64 {
     }
 }
 
-/// A cord without a kernel: pulled or not.
+/// A cord without a kernel, in a set that says each pull once.
 #[derive(Debug)]
 pub(super) struct Cord {
-    pulled: Mutex<bool>,
+    pulled: Mutex<Pulled>,
     changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pulled {
+    /// Whether it has something to say.
+    edge: bool,
+    /// Whether there is something to drain.
+    full: bool,
 }
 
 impl Cord {
     pub(super) fn new() -> &'static Self {
-        Box::leak(Box::new(Self { pulled: Mutex::new(false), changed: Condvar::new() }))
+        Box::leak(Box::new(Self { pulled: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// As a level-triggered wait: it takes nothing away.
+    /// As an edge-triggered wait: it takes the edge, if there is still something
+    /// to drain behind it.
     pub(super) fn sleep(&self) {
         let mut pulled = self.pulled.lock().unwrap();
-        while !*pulled {
+        while !(std::mem::take(&mut pulled.edge) && pulled.full) {
             pulled = self.changed.wait(pulled).unwrap();
         }
     }
 
     pub(super) fn drain(&self) {
-        *self.pulled.lock().unwrap() = false;
+        self.pulled.lock().unwrap().full = false;
     }
 }
 
 impl Pull for &'static Cord {
     fn pull(&self) -> Result<(), CordError> {
-        *self.pulled.lock().unwrap() = true;
+        *self.pulled.lock().unwrap() = Pulled { edge: true, full: true };
         self.changed.notify_one();
         Ok(())
     }

@@ -7,11 +7,16 @@ use crate::conformance::{Case, Failure, Meeting, Party, Profile, Role, cases, ru
 use crate::fabric::Fabric;
 use crate::fabric::shm::ShmFabric;
 use crate::rt;
-use crate::vi::{Nic, NicOptions, Wait};
+use crate::vi::{Nic, NicOptions, Trust, Wait};
 
 /// A nic of a name that no other test has.
 pub(super) fn nic(name: &str, wait: Wait) -> Nic {
     ShmFabric.open(&NicOptions::new(name).wait(wait)).unwrap()
+}
+
+/// One that asks for this level.
+pub(super) fn trusting(name: &str, trust: Trust) -> Nic {
+    ShmFabric.open(&NicOptions::new(name).trust(trust)).unwrap()
 }
 
 pub(super) fn all(profile: &Profile) -> Vec<Case> {

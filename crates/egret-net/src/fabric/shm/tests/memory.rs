@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::shared;
-use crate::buf::Pool;
+use crate::buf::{Pool, Region};
 use crate::fabric::shm::foreign::{Foreign, ForeignError, OutOfBounds};
 use crate::fabric::shm::memory::Own;
 
@@ -30,6 +30,15 @@ fn a_peer_sees_the_buffers_of_a_sealed_pool() {
     let mut seen = [0; 5];
     foreign.copy_out(buf.offset_in_region() as u64, &mut seen).unwrap();
     assert_eq!(&seen, b"egret");
+}
+
+/// What cooperating peers share is nothing to read from one that may be hostile.
+#[test]
+fn a_file_for_cooperating_peers_is_refused() {
+    let region = Region::builder(4096).cooperating().map().unwrap();
+    let fd = region.cooperating_fd().unwrap().try_clone_to_owned().unwrap();
+    let error = refused(fd, 4096);
+    assert!(matches!(&error, ForeignError::Unsealed { missing } if missing == "written by others"));
 }
 
 #[test]

@@ -1,17 +1,11 @@
 //! A peer that puts anything at all into its ring.
 
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::bell::{Habit, Sleeper};
-use super::super::cord::Cord;
-use super::super::knocking::terms;
-use super::super::layout::{BELL, BELL_BYTES, BYTES, RING, SLOTS};
-use super::super::rendezvous::{Answered, Greeting, Handles, Knock, Started};
-use super::super::ring::Producer;
-use super::*;
+use super::super::layout::RING;
+use super::super::puppet::{Greeted, Puppet};
 use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::shm::ShmFabric;
@@ -19,20 +13,15 @@ use crate::rt::{self, Deadline};
 use crate::vi::{Access, Descriptor, Hello, Nic, Reliability, Vi, ViOptions};
 
 /// A connection of `nic` whose other end is only memory and a socket.
-fn connected(nic: &Nic, reliability: Reliability) -> (Vi, Producer, Answered) {
+fn connected(nic: &Nic, reliability: Reliability) -> (Vi, Puppet) {
     let listener = nic.listen("open", 0, &ViOptions::of(reliability)).unwrap();
-    let (own, page) = (Own::new(BYTES).unwrap(), Own::new(BELL_BYTES).unwrap());
-    drop(Sleeper::new(page.clone(), BELL, Habit::Spins));
-    let (_cord, handle) = Cord::pair().unwrap();
     let hello = Hello { reliability, service: "open".to_owned(), tag: 0 };
-    let greeting = Greeting { hello, host: "liar".to_owned(), terms: terms(8) };
-    let handles = Handles { control: own.fd(), bell_page: page.fd(), bell: handle.as_fd() };
-    let Started::Knocking(knock) = Knock::start(nic.host(), &greeting, handles).unwrap() else {
-        panic!("the nic is open")
-    };
-    let vi = listener.wait_accept(Deadline::In(Duration::from_secs(10))).unwrap();
-    (vi, Producer::new(own, RING, SLOTS), knock.poll().unwrap())
+    let greeted = Greeted::new(nic.host(), hello).unwrap();
+    let vi = listener.wait_accept(Deadline::In(LONG)).unwrap();
+    (vi, greeted.wait(rt::now() + LONG).unwrap())
 }
+
+const LONG: Duration = Duration::from_secs(10);
 
 fn words() -> impl Strategy<Value = u64> {
     prop_oneof![0..5_u64, Just(RING as u64), Just(40_000), any::<u64>()]
@@ -55,7 +44,7 @@ proptest! {
         take_back: bool,
     ) {
         let nic = ShmFabric.open(&format!("nonsense-{}", rt::random()).as_str().into()).unwrap();
-        let (vi, mut ring, _peer) = connected(&nic, Reliability::from_wire(level).unwrap());
+        let (vi, mut puppet) = connected(&nic, Reliability::from_wire(level).unwrap());
         let pool = Pool::new(64, 8).unwrap();
         let _exposed = nic.expose(Pool::new(64, 1).unwrap().take(64).unwrap(), Access::READ);
         for _ in 0..4 {
@@ -66,7 +55,7 @@ proptest! {
             }
         }
         for (head, words) in &said {
-            ring.put(*head, words);
+            puppet.ring.put(*head, words);
             nic.poll();
         }
         let queues = [vi.recv_queue().clone(), vi.send_queue().clone()];

@@ -1,7 +1,7 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{bell, copy, cord, memory, ring};
+use super::{bell, copy, cord, left, memory, reach, ring};
 use crate::atomics::checker::check;
 use crate::fabric::shm::fault::{Fault, caught};
 use crate::fabric::shm::ring::tests::around_the_numbers;
@@ -24,12 +24,18 @@ fn loom_finds_planted_faults() {
 
 #[test]
 fn other_checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 5] = [
+    let faults: [(Fault, fn()); 11] = [
         (Fault::SequenceStops, around_the_numbers),
         (Fault::TailForgotten, copy::every_place_and_length),
         (Fault::BoundsOffByOne, memory::ends_are_ends),
         (Fault::SealsIgnored, memory::unsealed_is_refused),
-        (Fault::NotDrained, cord::drained),
+        (Fault::NotDrained, cord::wakes_for_ever),
+        (Fault::LeftIgnored, left::a_heap_message_is_not_torn),
+        (Fault::MarkIgnored, reach::another_program_is_not_read),
+        (Fault::EndIgnored, reach::a_number_given_away_is_not_read),
+        (Fault::ShortReadEnds, reach::bytes_that_are_not_there),
+        (Fault::LeftIgnored, left::a_message_is_not_torn),
+        (Fault::LeftIgnored, left::a_write_is_not_announced_torn),
     ];
     for (fault, scene) in faults {
         assert!(caught(fault, scene), "{fault:?} was not found");

@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use std::{env, fs};
 
-use super::conformance::{all, nic};
+use super::conformance::{all, nic, trusting};
 use crate::buf::Pool;
 use crate::conformance::{Case, Failure, Meeting, Party, Profile, Role, run};
 use crate::rt::{self, Deadline};
-use crate::vi::{Address, Descriptor, ViError, ViOptions, Wait};
+use crate::vi::{Address, Descriptor, Trust, ViError, ViOptions, Wait};
 
 /// What the child is to do, with its name and this process's behind it.
 const PART: &str = "EGRET_TEST_SHM_PART";
@@ -28,7 +28,7 @@ impl Process {
     fn start(part: &str, names: &Names, stdin: Stdio) -> Self {
         let child = Command::new("/proc/self/exe")
             .args(["--exact", "fabric::shm::tests::processes::child", "--nocapture"])
-            .env(PART, format!("{part}|{}|{}", names.caller, names.answerer))
+            .env(PART, format!("{part}|{}|{}|{}", names.caller, names.answerer, names.trust))
             .stdin(stdin)
             .stdout(Stdio::null())
             .spawn();
@@ -52,12 +52,14 @@ impl Drop for Process {
 struct Names {
     caller: String,
     answerer: String,
+    trust: Trust,
 }
 
 impl Names {
-    fn new() -> Self {
+    fn new(trust: Trust) -> Self {
         let unique = rt::random();
-        Self { caller: format!("caller-{unique}"), answerer: format!("answerer-{unique}") }
+        let (caller, answerer) = (format!("caller-{unique}"), format!("answerer-{unique}"));
+        Self { caller, answerer, trust }
     }
 }
 
@@ -93,37 +95,40 @@ impl Meeting for Bytes {
     }
 }
 
-fn profile() -> Profile {
-    Profile { shareable: true, ..Profile::default() }
+fn profile(trust: Trust) -> Profile {
+    let cooperating = trust == Trust::Cooperating;
+    Profile { shareable: !cooperating, cooperating, ..Profile::default() }
 }
 
 /// Not a test by itself: what the child does.
 #[test]
 fn child() {
     let Ok(part) = env::var(PART) else { return };
-    let [part, caller, answerer] = part.split('|').collect::<Vec<_>>()[..] else { panic!() };
+    let [part, caller, answerer, trust] = part.split('|').collect::<Vec<_>>()[..] else { panic!() };
+    let levels = [Trust::Isolated, Trust::Cooperating];
+    let trust = levels.into_iter().find(|level| level.to_string() == trust).unwrap();
     if part == SENDER {
         send_for_ever(caller, answerer);
     }
     let stdin: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let meeting = Bytes::new(UnixStream::from(stdin));
-    let cases = all(&profile());
+    let cases = all(&profile(trust));
     let case = cases.iter().find(|case| case.to_string() == part).unwrap();
-    let party = Party::new(nic(answerer, Wait::Balanced), caller, Role::Answerer, meeting);
-    run(case, &profile(), vec![party]).unwrap();
+    let party = Party::new(trusting(answerer, trust), caller, Role::Answerer, meeting);
+    run(case, &profile(trust), vec![party]).unwrap();
 }
 
 /// Runs the caller here and the answerer in another process.
-fn run_in_processes(case: &Case) -> Result<(), Failure> {
-    let names = Names::new();
+fn run_in_processes(case: &Case, trust: Trust) -> Result<(), Failure> {
+    let names = Names::new(trust);
     let (here, there) = UnixStream::pair().unwrap();
     let process = Process::start(&case.to_string(), &names, OwnedFd::from(there).into());
     let process = Rc::new(RefCell::new(process));
     let victim = Rc::clone(&process);
-    let caller = nic(&names.caller, Wait::Balanced);
+    let caller = trusting(&names.caller, trust);
     let party = Party::new(caller, &names.answerer, Role::Caller, Bytes::new(here))
         .with_kill(move || victim.borrow_mut().kill());
-    run(case, &profile(), vec![party])?;
+    run(case, &profile(trust), vec![party])?;
     if !case.kills_answerer {
         let status = process.borrow_mut().0.wait().unwrap();
         assert!(status.success(), "{case}: the answerer says what is wrong");
@@ -131,12 +136,21 @@ fn run_in_processes(case: &Case) -> Result<(), Failure> {
     Ok(())
 }
 
+fn all_in_processes(trust: Trust) {
+    let cases = all(&profile(trust));
+    let failures = cases.iter().filter_map(|case| run_in_processes(case, trust).err());
+    let failures: Vec<String> = failures.map(|failure| failure.to_string()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
 #[test]
 fn conformance_in_two_processes() {
-    let cases = all(&profile());
-    let failures: Vec<_> = cases.iter().filter_map(|case| run_in_processes(case).err()).collect();
-    let failures: Vec<String> = failures.iter().map(Failure::to_string).collect();
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    all_in_processes(Trust::Isolated);
+}
+
+#[test]
+fn conformance_in_two_processes_that_cooperate() {
+    all_in_processes(Trust::Cooperating);
 }
 
 const MESSAGE: usize = 300_000;
@@ -170,7 +184,7 @@ fn footprint() -> (usize, usize) {
 
 /// Lets a child send for a while, then kills it, and looks at what is left.
 fn survive(round: u64) {
-    let names = Names::new();
+    let names = Names::new(Trust::Isolated);
     let nic = nic(&names.caller, Wait::Balanced);
     let listener = nic.listen("dying", 0, &ViOptions::default()).unwrap();
     let mut victim = Process::start(SENDER, &names, Stdio::null());

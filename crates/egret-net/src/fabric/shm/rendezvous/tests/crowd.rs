@@ -25,7 +25,7 @@ fn refusal(of: OwnedFd) -> Result<Answered, KnockError> {
 #[test]
 fn who_says_nothing_is_sent_away_in_time() {
     let host = unique("silent");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let early = silent(&host);
     assert!(door.poll_visitor(at(0), at(5)).unwrap().is_none());
     let _late = silent(&host);
@@ -40,7 +40,7 @@ fn who_says_nothing_is_sent_away_in_time() {
 #[test]
 fn nonsense_is_answered_and_the_door_stays_open() {
     let host = unique("nonsense");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let (wire, end) = Tripwire::new();
     let guest = silent(&host);
     send_raw(&guest, b"GET / HTTP/1.1, a longer line", &[end.as_fd()]);
@@ -65,7 +65,7 @@ fn nonsense_is_answered_and_the_door_stays_open() {
 #[test]
 fn a_crowd_costs_its_places_and_no_more() {
     let host = unique("crowd");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let crowd: Vec<_> = (0..CROWD_MAX).map(|_| silent(&host)).collect();
     assert!(door.poll_visitor(at(0), at(5)).unwrap().is_none());
     let excess = [silent(&host), silent(&host)];
@@ -92,7 +92,7 @@ fn a_crowd_costs_its_places_and_no_more() {
 #[test]
 fn what_a_guest_sends_too_much_stays_with_the_kernel() {
     let host = unique("eager");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let guest = silent(&host);
     let mine = handles("");
     send_raw(&guest, &greeting("eager").encode(), &mine.borrowed());
@@ -105,7 +105,7 @@ fn what_a_guest_sends_too_much_stays_with_the_kernel() {
 #[test]
 fn a_visitor_that_left_is_not_accepted() {
     let host = unique("left");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let mine = handles("");
     let knocking = knock(&host, &mine);
     let visitor = door.poll_visitor(at(0), at(1)).unwrap().unwrap();
@@ -118,11 +118,11 @@ fn a_visitor_that_left_is_not_accepted() {
 #[test]
 fn a_busy_door_says_so() {
     let host = unique("busy");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let mine = handles("");
     let mut waiting = Vec::new();
     loop {
-        match Knock::start(&host, &greeting("caller"), lend(&mine)).unwrap() {
+        match Knock::start(&host, &greeting("caller"), lend(&mine), &Secret::default()).unwrap() {
             Started::Knocking(knock) => waiting.push(knock),
             Started::Busy => break,
             Started::Nobody => panic!("the door is open"),

@@ -8,7 +8,7 @@ use crate::vi::{ConnectError, HelloError, ViError};
 #[test]
 fn a_knock_is_accepted_and_both_have_the_others_memory() {
     let host = unique("accepted");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     assert!(door.poll_visitor(at(0), at(1)).unwrap().is_none());
     let (near, far) = (handles("near"), handles("far"));
     let knocking = knock(&host, &near);
@@ -20,7 +20,7 @@ fn a_knock_is_accepted_and_both_have_the_others_memory() {
     assert!(visitor.peer().pidfd().is_some() && !visitor.is_gone());
     assert_eq!(text_of(&visitor.handles.control), "near");
 
-    let answer = Terms { trust: Trust::Cooperating, ..terms() };
+    let answer = Terms { depth: 65, ..terms() };
     let (control, theirs) = visitor.accept(&answer, lend(&far)).unwrap();
     assert_eq!(text_of(&theirs.bell_page), "near");
     assert!(becomes(&knocking.fd(), PollFlags::IN, LONG));
@@ -36,26 +36,27 @@ fn a_knock_is_accepted_and_both_have_the_others_memory() {
 #[test]
 fn a_name_is_taken_once_and_free_again() {
     let host = unique("taken");
-    let Started::Nobody = Knock::start(&host, &greeting("caller"), lend(&handles(""))).unwrap()
+    let Started::Nobody =
+        Knock::start(&host, &greeting("caller"), lend(&handles("")), &Secret::default()).unwrap()
     else {
         panic!("nobody is there")
     };
-    let door = Door::open(&host).unwrap();
-    let error = Door::open(&host).unwrap_err();
+    let door = open(&host).unwrap();
+    let error = open(&host).unwrap_err();
     assert_eq!(error, DoorError::Taken { host: host.clone() });
     assert!(error.to_string().contains("is open already"), "{error}");
     drop(door);
-    Door::open(&host).unwrap();
+    open(&host).unwrap();
     let long = "h".repeat(120);
-    assert!(matches!(Door::open(&long), Err(DoorError::Name(NameTooLong { .. }))));
-    let knocked = Knock::start(&long, &greeting("caller"), lend(&handles("")));
+    assert!(matches!(open(&long), Err(DoorError::Name(NameTooLong { .. }))));
+    let knocked = Knock::start(&long, &greeting("caller"), lend(&handles("")), &Secret::default());
     assert!(matches!(knocked, Err(KnockError::Name(NameTooLong { .. }))));
 }
 
 #[test]
 fn a_refusal_says_why_and_who_may_try_again() {
     let host = unique("refused");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let version = HelloError::Version { theirs: 1, ours: 2 };
     let swapped = HelloError::Version { theirs: 2, ours: 1 };
     let (ours, theirs) = (Reliability::Delivery, Reliability::Reception);
@@ -90,7 +91,7 @@ fn a_refusal_says_why_and_who_may_try_again() {
 #[test]
 fn a_door_that_closes_is_left() {
     let host = unique("closes");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let waits_outside = knock(&host, &handles(""));
     let waits_inside = knock(&host, &handles(""));
     let visitor = door.poll_visitor(at(0), at(1)).unwrap().unwrap();
@@ -211,7 +212,7 @@ fn a_process_of_another_user_is_a_stranger() {
 #[test]
 fn a_door_needs_no_clock_but_the_callers() {
     let host = unique("clock");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let now = rt::now();
     assert!(door.poll_visitor(now, now).unwrap().is_none());
     assert_eq!(door.next_deadline(), None);

@@ -4,6 +4,9 @@ mod crowd;
 mod meeting;
 mod planted;
 mod processes;
+mod proxy;
+mod texts;
+mod trust;
 mod wire;
 
 use std::fs::File;
@@ -23,7 +26,7 @@ use rustix::net::{
 use super::socket::Socket;
 use super::*;
 use crate::rt::Instant;
-use crate::vi::{Hello, Reliability};
+use crate::vi::{Agreed, Hello, Reliability, Secret};
 
 /// A name that no other test has, in this process or another.
 fn unique(name: &str) -> String {
@@ -49,13 +52,18 @@ fn pair() -> (Control, Control) {
     (control_of(near), control_of(far))
 }
 
+/// A door that asks for nothing.
+fn open(host: &str) -> Result<Door, DoorError> {
+    Door::open(host, Stance::default())
+}
+
 fn terms() -> Terms {
-    Terms { trust: Trust::Isolated, depth: 64, control_bytes: 0x2_0000, bell_bytes: 4096 }
+    Terms { depth: 64, control_bytes: 0x2_0000, bell_bytes: 4096 }
 }
 
 fn greeting(host: &str) -> Greeting {
     let hello = Hello { reliability: Reliability::Delivery, service: "grid".into(), tag: 7 };
-    Greeting { hello, host: host.into(), terms: terms() }
+    Greeting { hello, host: host.into(), terms: terms(), asks: None }
 }
 
 /// Descriptors whose memory says `text`.
@@ -122,7 +130,7 @@ const fn at(seconds: u64) -> Instant {
 }
 
 fn knock(host: &str, handles: &Handles<OwnedFd>) -> Knock {
-    match Knock::start(host, &greeting("caller"), lend(handles)).unwrap() {
+    match Knock::start(host, &greeting("caller"), lend(handles), &Secret::default()).unwrap() {
         Started::Knocking(knock) => knock,
         other => panic!("{other:?}"),
     }

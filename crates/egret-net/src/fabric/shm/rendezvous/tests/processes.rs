@@ -17,12 +17,13 @@ use super::super::name::socket_name;
 use super::super::peer::own_user;
 use super::*;
 use crate::rt;
+use crate::vi::Nonce;
 
 /// A child that does not outlive its test.
-struct Process(Option<Child>);
+pub(super) struct Process(Option<Child>);
 
 impl Process {
-    fn command(role: &str, host: &str) -> Command {
+    pub(super) fn command(role: &str, host: &str) -> Command {
         let mut command = Command::new("/proc/self/exe");
         command
             .args(["--exact", "fabric::shm::rendezvous::tests::processes::child", "--nocapture"])
@@ -33,8 +34,12 @@ impl Process {
         command
     }
 
-    fn start(role: &str, host: &str) -> Self {
-        Self(Some(Self::command(role, host).spawn().unwrap()))
+    pub(super) fn start(role: &str, host: &str) -> Self {
+        Self::of(Self::command(role, host).spawn().unwrap())
+    }
+
+    pub(super) const fn of(child: Child) -> Self {
+        Self(Some(child))
     }
 
     fn pid(&self) -> Pid {
@@ -46,7 +51,7 @@ impl Process {
     }
 
     /// Waits until it has done its part, and has found everything as it should be.
-    fn join(mut self) {
+    pub(super) fn join(mut self) {
         let output = self.0.take().unwrap().wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
@@ -77,6 +82,8 @@ fn child() {
         "host" => be_host(&host),
         "stranger" => stranger(&host),
         "exhausted" => exhausted(&host),
+        "relay" => proxy::relay(&host),
+        "leave" => proxy::leave(&host),
         other => panic!("no role {other}"),
     }
 }
@@ -103,7 +110,7 @@ fn accepted(knock: Knock) -> Accepted {
 /// A child that was let in and stays, with the connection to it.
 fn one_who_stays(name: &str) -> (Process, Control) {
     let host = unique(name);
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let child = Process::start("stay", &host);
     let visitor = visitor(&mut door).unwrap();
     assert_eq!(visitor.peer().pid, child.pid().as_raw_pid());
@@ -136,7 +143,7 @@ fn guest(host: &str) {
 #[test]
 fn two_processes_meet_and_see_each_others_memory() {
     let host = unique("meet");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let child = Process::start("guest", &host);
     let visitor = visitor(&mut door).unwrap();
     assert_eq!(text_of(&visitor.handles.control), "from the guest");
@@ -182,7 +189,7 @@ fn a_stopped_process_is_not_gone() {
 }
 
 fn be_host(host: &str) {
-    let mut door = Door::open(host).unwrap();
+    let mut door = open(host).unwrap();
     // Whoever comes is left waiting.
     let _visitor = visitor(&mut door).unwrap();
     rt::sleep(Duration::from_secs(2 * LONG.unsigned_abs()));
@@ -201,7 +208,7 @@ fn a_killed_host_leaves_nothing_behind() {
     let mine = handles("");
     let mut tries = 0;
     let knocking = loop {
-        match Knock::start(&host, &greeting("caller"), lend(&mine)).unwrap() {
+        match Knock::start(&host, &greeting("caller"), lend(&mine), &Secret::default()).unwrap() {
             Started::Knocking(knocking) => break knocking,
             Started::Nobody | Started::Busy => rt::sleep(Duration::from_millis(10)),
         }
@@ -215,7 +222,7 @@ fn a_killed_host_leaves_nothing_behind() {
     assert_eq!(gone, KnockError::Gone { pid: child.pid().as_raw_pid() });
     drop(child);
     assert!(!is_named(&host));
-    Door::open(&host).unwrap();
+    open(&host).unwrap();
     assert!(!is_named(&host), "the door was closed again");
 }
 
@@ -223,7 +230,7 @@ fn a_killed_host_leaves_nothing_behind() {
 fn stranger(host: &str) {
     let address = SocketAddrUnix::new_abstract_name(host.as_bytes()).unwrap();
     let mine = handles("");
-    let bytes = greeting("stranger").encode();
+    let bytes = Greeting { asks: Some(Nonce::new()), ..greeting("stranger") }.encode();
     let error = Knock::start_at(&address, &bytes, &mine.borrowed()).unwrap_err();
     assert!(matches!(error, KnockError::OtherUser(OtherUser { theirs: 0, .. })), "{error}");
     let dishonest = || {
@@ -244,14 +251,14 @@ fn a_process_of_another_user_is_refused() {
         return;
     }
     let host = unique("strange");
-    let mut door = Door::open(&host).unwrap();
+    let mut door = open(&host).unwrap();
     let mut command = Process::command("stranger", &socket_name(0, &host));
     let child = match command.uid(NOBODY).gid(NOBODY).spawn() {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             println!("skipped: user {NOBODY} may not run this test");
             return;
         }
-        child => Process(Some(child.unwrap())),
+        child => Process::of(child.unwrap()),
     };
     for _ in 0..2 {
         let away = visitor(&mut door).unwrap_err();
@@ -264,7 +271,7 @@ fn a_process_of_another_user_is_refused() {
 
 /// A door in a process that has no descriptors left.
 fn exhausted(host: &str) {
-    let mut door = Door::open(host).unwrap();
+    let mut door = open(host).unwrap();
     let _knocking = knock(host, &handles(""));
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).unwrap();

@@ -10,12 +10,12 @@ use super::super::bytes::known;
 use super::super::socket::{Packet, Received};
 use super::*;
 use crate::buf::Kind;
-use crate::vi::{AccessError, HelloError, ViError};
+use crate::vi::{AccessError, HelloError, Nonce, ViError};
 
-const GREETING: &[u8] = b"EGRT\x02\x01\x01\x00\x01\x04\x07\0\0\0\0\0\0\0grid\
-    \x00\x03\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\0\x10\0\0\0\0\0\0\x01\x02\x03\x01a";
-const ACCEPT: &[u8] = b"EGRT\x01\0\x00\
-    \x00\x03\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\0\x10\0\0\0\0\0\0\x01\x02\x03";
+const GREETING: &[u8] = b"EGRT\x02\x01\x02\x00\x01\x04\x07\0\0\0\0\0\0\0grid\
+    \x03\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\0\x10\0\0\0\0\0\0\x01\x02\x03\x01a\x00";
+const ACCEPT: &[u8] = b"EGRT\x02\0\x00\
+    \x03\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\0\x10\0\0\0\0\0\0\x01\x02\x03\x00";
 
 /// A packet with three descriptors.
 fn packet(bytes: &[u8]) -> Packet {
@@ -28,9 +28,9 @@ fn packet(bytes: &[u8]) -> Packet {
 fn the_bytes_are_these_for_ever() {
     assert_eq!(greeting("a").encode(), GREETING);
     assert_eq!(Greeting::decode(packet(GREETING)).unwrap().0, greeting("a"));
-    assert_eq!(Answer::accept(&terms()), ACCEPT);
-    let Answer::Accept(read, _) = Answer::decode(packet(ACCEPT)).unwrap() else { panic!() };
-    assert_eq!(read, terms());
+    assert_eq!(Answer::accept(&terms(), Agreed::Isolated(None)), ACCEPT);
+    let Answer::Accept(read, agreed, _) = Answer::decode(packet(ACCEPT)).unwrap() else { panic!() };
+    assert_eq!((read, agreed), (terms(), Agreed::Isolated(None)));
     let version = HelloError::Version { theirs: 3, ours: 2 };
     for (refusal, bytes) in [
         (Refusal::NotListening, &b"\x01"[..]),
@@ -42,7 +42,7 @@ fn the_bytes_are_these_for_ever() {
         (Refusal::OtherUser { uid: 1000 }, b"\x04\xe8\x03\0\0"),
         (Refusal::Crowded, b"\x05"),
     ] {
-        assert_eq!(Answer::refuse(&refusal), [b"EGRT\x01\0", bytes].concat(), "{refusal:?}");
+        assert_eq!(Answer::refuse(&refusal), [b"EGRT\x02\0", bytes].concat(), "{refusal:?}");
     }
 }
 
@@ -54,6 +54,10 @@ fn the_bytes_of_messages_are_these_for_ever() {
     let outside = AccessError::OutOfBounds { offset: 1, len: 2, size: 3 };
     for (message, bytes) in [
         (Message::Region { number: 258 }, &b"\x01\x01\x02\x01\0\0"[..]),
+        (
+            Message::Commons { number: 258, plan: vec![3, 64] },
+            b"\x04\x01\x02\x01\x03\0\0\0\0\0\0\0\x40\0\0\0\0\0\0\0",
+        ),
         (Message::Kind(kind(0x0102, "f64")), b"\x02\0\x02\x01\0\0\0\0\0\0\x03f64"),
         (Message::Goodbye(Farewell::Closed), b"\x03\0\0"),
         (Message::Goodbye(Farewell::NicDown), b"\x03\0\x01"),
@@ -93,11 +97,11 @@ pub(super) fn another_version_is_refused() {
     let mut bytes = GREETING.to_vec();
     bytes[6] = 9;
     let read = Greeting::decode(packet(&bytes)).map(|(greeting, _)| greeting);
-    assert_eq!(read, Err(HelloError::Version { theirs: 9, ours: 1 }));
+    assert_eq!(read, Err(HelloError::Version { theirs: 9, ours: 2 }));
     let mut bytes = ACCEPT.to_vec();
     bytes[4] = 9;
     let read = Answer::decode(packet(&bytes)).unwrap_err();
-    assert_eq!(read, HelloError::Version { theirs: 9, ours: 1 });
+    assert_eq!(read, HelloError::Version { theirs: 9, ours: 2 });
 }
 
 /// Descriptors nobody asked for are closed, those within a packet's room and those beyond.
@@ -127,7 +131,7 @@ fn scenes_hold() {
 fn descriptors_must_be_there_once_each() {
     for (roles, right) in [([1, 2, 3], true), ([3, 1, 2], true), ([1, 1, 3], false)] {
         let mut bytes = GREETING.to_vec();
-        let at = GREETING.len() - 5;
+        let at = GREETING.len() - 6;
         bytes[at..at + 3].copy_from_slice(&roles);
         assert_eq!(Greeting::decode(packet(&bytes)).is_ok(), right, "{roles:?}");
     }
@@ -238,9 +242,9 @@ proptest! {
         (level, cooperating) in (0..3_u8, any::<bool>()),
     ) {
         let reliability = Reliability::from_wire(level).unwrap();
-        let trust = if cooperating { Trust::Cooperating } else { Trust::Isolated };
-        let terms = Terms { trust, depth, control_bytes, bell_bytes };
-        let greeting = Greeting { hello: Hello { reliability, service, tag }, host, terms };
+        let asks = cooperating.then(Nonce::new);
+        let terms = Terms { depth, control_bytes, bell_bytes };
+        let greeting = Greeting { hello: Hello { reliability, service, tag }, host, terms, asks };
         let read = Greeting::decode(packet(&greeting.encode())).unwrap().0;
         prop_assert_eq!(read, greeting);
     }

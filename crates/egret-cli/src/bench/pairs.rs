@@ -1,0 +1,151 @@
+//! `egret bench pairs`: more processes than cores.
+
+use std::process;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use egret::net::rt;
+
+use super::Suite;
+use super::args::Common;
+use super::duo::{Plan, Trusting, Waiting};
+use super::machine;
+use super::measure::{Against, Case, Probe, Sample, Unit};
+use super::peer::{Opening, Peer, Station};
+use super::report::{Column, Line};
+use super::side::Mode;
+
+/// Pairs of processes that play ping-pong on all cores at once.
+///
+/// Each pair sends a fixed number of 4-byte messages there and back, over shared
+/// memory, on whatever core the kernel puts it. All at once are held against
+/// one pair alone, times their number, over the cores: 1.00 would be as if
+/// nobody was in anyone's way. These are times of whole runs, so whatever else
+/// runs on the machine is in all of them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many pairs
+    #[arg(long, value_name = "N", default_value = "8")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    pairs: u32,
+    /// How both sides wait for the other
+    #[arg(long, default_value = "balanced")]
+    wait: Waiting,
+    /// Messages there and back of each pair [default: 10000, or 200 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rounds: Option<u64>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) fn suite(args: &Args) -> Result<Suite> {
+    args.common.no_sizes(NAME)?;
+    let (pairs, wait) = (args.pairs, args.wait);
+    let rounds = args.rounds.unwrap_or(if args.common.quick { 200 } else { 10_000 });
+    machine::warn_of_others();
+    let cases = std::iter::once_with(move || case(pairs, wait, rounds));
+    Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
+}
+
+fn case(pairs: u32, wait: Waiting, rounds: u64) -> Result<Case> {
+    let all = (0..pairs).map(|number| Pair::start(number, wait)).collect::<Result<Vec<_>>>()?;
+    let all = Rc::new(all);
+    let cores = machine::allowed()?.len();
+    let alone = Alone { all: Rc::clone(&all), times: f64::from(pairs) / cores as f64 };
+    let line = Line {
+        bench: NAME,
+        fabric: Some(FABRIC),
+        mode: Some(Mode::Posted.name()),
+        wait: Some(wait.name()),
+        trust: Some("isolated"),
+        pairs: Some(pairs),
+        cores: Some(cores),
+        rounds: Some(rounds),
+        bytes: BYTES,
+        limit: "one-pair",
+        ..Line::default()
+    };
+    Ok(Case {
+        line,
+        unit: Unit::Run,
+        subject: Box::new(Together(all)),
+        against: Against::Limit(Box::new(alone)),
+        rounds: Some(rounds),
+    })
+}
+
+/// Two processes that are connected.
+struct Pair {
+    leader: Station,
+    follower: Station,
+}
+
+impl Pair {
+    fn start(number: u32, wait: Waiting) -> Result<Self> {
+        let plan = Plan {
+            fabric: FABRIC.to_owned(),
+            mode: Mode::Posted,
+            bytes: BYTES,
+            wait,
+            trust: Trusting::Isolated,
+            round_trips: true,
+            host: format!("pairs-{}-{number}", process::id()),
+        };
+        let follower = Rc::new(Peer::start_anywhere()?).open(Opening::Vi(plan.clone()), &[])?;
+        let leader = Rc::new(Peer::start_anywhere()?).open(Opening::Leader(plan), &[])?;
+        let pair = Self { leader, follower };
+        run(std::slice::from_ref(&pair), WARM_UP)?;
+        Ok(pair)
+    }
+}
+
+/// From the word to the first until the last is done.
+fn run(pairs: &[Pair], rounds: u64) -> Result<Duration> {
+    let start = rt::now();
+    for pair in pairs {
+        pair.follower.begin(rounds)?;
+        pair.leader.begin(rounds)?;
+    }
+    for pair in pairs {
+        pair.leader.end()?;
+        pair.follower.end()?;
+    }
+    Ok(rt::now() - start)
+}
+
+struct Together(Rc<Vec<Pair>>);
+
+impl Probe for Together {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        Ok(Sample::Total(run(&self.0, rounds)?))
+    }
+}
+
+/// The first pair while the others sleep; its time is that of so many on so
+/// many cores.
+struct Alone {
+    all: Rc<Vec<Pair>>,
+    times: f64,
+}
+
+impl Probe for Alone {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        Ok(Sample::Total(run(&self.all[..1], rounds)?.mul_f64(self.times)))
+    }
+}
+
+const NAME: &str = "pairs";
+const FABRIC: &str = "shm";
+const BYTES: usize = 4;
+const WARM_UP: u64 = 100;
+const COLUMNS: &[Column] = &[
+    Column::PAIRS,
+    Column::WAIT,
+    Column::ROUNDS,
+    Column::RUN_MS,
+    Column::LIMIT,
+    Column::LIMIT_MS,
+    Column::RATIO,
+    Column::SPREAD,
+];

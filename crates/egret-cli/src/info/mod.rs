@@ -1,0 +1,65 @@
+//! `egret info`: what this machine and this build offer.
+//!
+//! Nothing here is looked up that can be tried: each fabric's nic is opened, and
+//! what the kernel grants is asked of it, with a second process where that takes
+//! one.
+
+mod attempt;
+mod fabrics;
+mod grants;
+mod machine;
+mod report;
+
+use std::io::Write;
+
+use anyhow::Result;
+use serde::Serialize;
+
+pub(crate) use attempt::{PeerArgs, serve};
+use fabrics::FabricInfo;
+use grants::Grant;
+use machine::Machine;
+
+/// What this machine and this build offer.
+///
+/// Opens every fabric and tries what the kernel grants, so that the answer holds
+/// for this user, this container, this moment.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// All there is to say. The names are a contract: fields are added, never renamed.
+#[derive(Debug, Serialize)]
+struct Info {
+    egret: &'static str,
+    /// Whether the build is optimized.
+    optimized: bool,
+    machine: Machine,
+    fabrics: Vec<FabricInfo>,
+    grants: Vec<Grant>,
+    /// What follows, in words.
+    means: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let (fabrics, grants) = (fabrics::all(), grants::all());
+    let means = report::means(&fabrics, &grants);
+    let info = Info {
+        egret: env!("CARGO_PKG_VERSION"),
+        optimized: !cfg!(debug_assertions),
+        machine: Machine::this(),
+        fabrics,
+        grants,
+        means,
+    };
+    let text = match args.json {
+        true => serde_json::to_string(&info)?,
+        false => report::text(&info),
+    };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(())
+}

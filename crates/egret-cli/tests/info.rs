@@ -1,0 +1,109 @@
+//! `egret info` as its users run it.
+
+use std::process::{Command, Output, Stdio};
+
+use egret::net::fabric::Fabrics;
+use serde_json::Value;
+
+const EGRET: &str = env!("CARGO_BIN_EXE_egret");
+
+fn egret(args: &[&str]) -> Output {
+    Command::new(EGRET).args(args).output().expect("egret starts")
+}
+
+fn object(output: &Output) -> Value {
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), 1, "one line");
+    serde_json::from_slice(&output.stdout).expect("one object")
+}
+
+fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
+    let list = list.as_array().expect("a list");
+    list.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name} in {list:?}"))
+}
+
+#[test]
+fn the_object_has_what_a_nic_says_and_what_the_kernel_grants() {
+    let info = object(&egret(&["info", "--json"]));
+    assert_eq!(info["egret"], env!("CARGO_PKG_VERSION"));
+    assert!(info["machine"]["cores"].as_u64().unwrap() >= 1);
+    assert!(info["machine"]["memory_bytes"].as_u64().unwrap() > 1 << 20);
+    for name in Fabrics::default().names() {
+        let fabric = named(&info["fabrics"], name);
+        assert_eq!(fabric["available"], true, "{fabric}");
+        assert_eq!(fabric["trust"][0], "isolated");
+        let host = format!("info-test-{}", std::process::id());
+        let limits = Fabrics::default().open(name, host.as_str()).unwrap().limits();
+        let said = &fabric["limits"];
+        assert_eq!(said["queue_depth"], limits.queue_depth);
+        assert_eq!(said["transfer_max"], limits.transfer_max);
+        assert_eq!(said["segments_max"], limits.segments_max);
+        assert_eq!(said["registrable_max"], limits.registrable_max);
+        assert_eq!(said["pin_threshold"], limits.pin_threshold);
+    }
+    for name in GRANTS {
+        let grant = named(&info["grants"], name);
+        assert_eq!(grant["granted"] == true, grant["why"].is_null(), "{grant}");
+    }
+    // shm opened, and does not without this.
+    assert_eq!(named(&info["grants"], "memfd-seals")["granted"], true);
+    assert!(!info["means"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_not_to_be_had_is_said_with_its_reason() {
+    // One descriptor more than stdin, stdout and stderr: to be loaded, a program needs that.
+    let script = "ulimit -n 4 && exec \"$0\" info --json";
+    let output = Command::new("sh").args(["-c", script, EGRET]).output().expect("a shell");
+    let info = object(&output);
+    assert_eq!(named(&info["fabrics"], "sim")["available"], true);
+    let shm = named(&info["fabrics"], "shm");
+    assert_eq!(shm["available"], false);
+    assert!(!shm["why"].as_str().unwrap().is_empty() && shm["limits"].is_null(), "{shm}");
+    for name in ["so-peercred", "so-peerpidfd", "process-vm-readv", "pidfd"] {
+        let grant = named(&info["grants"], name);
+        assert_eq!(grant["granted"], false, "{grant}");
+        assert!(grant["why"].as_str().unwrap().contains("open files"), "{grant}");
+    }
+    assert!(info["means"][0].as_str().unwrap().contains("not to be had"), "{info}");
+}
+
+#[test]
+fn people_get_lines_that_are_aligned() {
+    let output = egret(&["info"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (facts, means) = text.split_once("\n* ").expect("sentences at the end");
+    for line in facts.lines().filter(|line| !line.is_empty()) {
+        let (name, value) = line.split_at_checked(18).expect(line);
+        assert!(name.ends_with(' ') && !value.starts_with(' '), "{line:?}");
+        assert_eq!(line, line.trim_end());
+    }
+    assert!(means.contains("shm"), "{means}");
+    for name in GRANTS {
+        assert!(facts.contains(&format!("\n{name} ")), "{name} in {facts}");
+    }
+    assert!(!text.contains('\x1b'), "colour in a pipe");
+}
+
+#[test]
+fn nothing_is_left_behind_and_the_second_process_is_hidden() {
+    let mut child = Command::new(EGRET)
+        .args(["info", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let by_hand = egret(&["info-peer", "nobody-listens-here"]);
+    assert_eq!(by_hand.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&by_hand.stderr).contains("not by hand"));
+    let help = String::from_utf8(egret(&["--help"]).stdout).unwrap();
+    assert!(help.contains("  info ") && !help.contains("info-peer"), "{help}");
+    assert_eq!(egret(&["info", "--yaml"]).status.code(), Some(2));
+}
+
+const GRANTS: [&str; 6] =
+    ["memfd-seals", "so-peercred", "so-peerpidfd", "membarrier", "process-vm-readv", "pidfd"];

@@ -1,0 +1,114 @@
+//! A peer that is only memory and a socket: it does what it is told, also what
+//! no fabric would do. For tests and fuzzers.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+use super::bell::{Habit, Sleeper};
+use super::cord::Cord;
+use super::knocking::terms;
+use super::layout::{BELL, BELL_BYTES, BYTES, RING, SLOTS};
+use super::memory::Own;
+use super::reach;
+use super::rendezvous::{Accepted, Answered, Greeting, Handles, Knock, Started};
+use super::ring::Producer;
+use crate::rt::{self, Instant};
+use crate::vi::{Hello, Secret};
+
+/// What it gives to a connection.
+#[derive(Debug)]
+pub(super) struct Strings {
+    pub own: Own,
+    pub page: Own,
+    _cord: Cord,
+    pub handle: OwnedFd,
+}
+
+/// A greeting under way.
+#[derive(Debug)]
+pub(super) struct Greeted {
+    strings: Strings,
+    knock: Knock,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct Puppet {
+    pub strings: Strings,
+    /// Slots in their order, each with the number that it must have.
+    pub ring: Producer,
+    /// What the other end gave.
+    pub accepted: Accepted,
+}
+
+impl Strings {
+    pub(super) fn new() -> Self {
+        let own = Own::new(BYTES).expect("memory");
+        reach::mark(&own);
+        let page = Own::new(BELL_BYTES).expect("memory");
+        drop(Sleeper::new(page.clone(), BELL, Habit::Spins));
+        let (cord, handle) = Cord::pair().expect("sockets");
+        Self { own, page, _cord: cord, handle }
+    }
+
+    pub(super) fn handles(&self) -> Handles<BorrowedFd<'_>> {
+        let (control, bell_page) = (self.own.fd(), self.page.fd());
+        Handles { control, bell_page, bell: self.handle.as_fd() }
+    }
+}
+
+impl Greeted {
+    /// Greets `host`; `None` if there is nobody, or too many do.
+    pub(super) fn new(host: &str, hello: Hello) -> Option<Self> {
+        let strings = Strings::new();
+        let knock = greet(host, hello, strings.handles())?;
+        Some(Self { strings, knock })
+    }
+
+    /// Waits for the answer; `None` if it is a refusal, or none comes in time.
+    pub(super) fn wait(self, until: Instant) -> Option<Puppet> {
+        let Self { strings, knock } = self;
+        let accepted = wait_answer(knock, until)?;
+        let ring = Producer::new(strings.own.clone(), RING, SLOTS);
+        Some(Puppet { strings, ring, accepted })
+    }
+}
+
+/// Sends a greeting with any descriptors.
+pub(super) fn greet(host: &str, hello: Hello, handles: Handles<BorrowedFd<'_>>) -> Option<Knock> {
+    let greeting = Greeting { hello, host: "puppet".to_owned(), terms: terms(8), asks: None };
+    match Knock::start(host, &greeting, handles, &Secret::default()) {
+        Ok(Started::Knocking(knock)) => Some(knock),
+        _ => None,
+    }
+}
+
+pub(super) fn wait_answer(mut knock: Knock, until: Instant) -> Option<Accepted> {
+    loop {
+        knock = match knock.poll().ok()? {
+            Answered::Accepted(accepted) => return Some(accepted),
+            Answered::NotYet(_) if rt::now() >= until => return None,
+            Answered::NotYet(knock) => knock,
+        };
+        rt::sleep(Duration::from_micros(100));
+    }
+}
+
+impl Puppet {
+    /// Sends any packet.
+    pub(super) fn say(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(32))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() {
+            assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "at most 32");
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let socket = self.accepted.control.fd();
+        sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).map(drop)
+    }
+}

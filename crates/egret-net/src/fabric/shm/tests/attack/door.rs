@@ -1,0 +1,84 @@
+//! A host that is hostile to those who connect to it.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use super::super::Rng;
+use super::super::conformance::nic;
+use super::{files, start};
+use crate::fabric::shm::puppet::Strings;
+use crate::fabric::shm::rendezvous::{Door, Handles, Stance, Terms, Visitor};
+use crate::rt::{self, Deadline};
+use crate::vi::{Address, ConnectError, ViOptions, Wait};
+
+const CALLS: u32 = 60;
+
+/// Answers everyone with nonsense until it is ended.
+pub(super) fn answer_nonsense(own: &str, seed: u64) {
+    let mut rng = Rng(seed);
+    let mut door = Door::open(own, Stance::default()).unwrap();
+    let unfit = files::unfit_for_control();
+    let mut kept = Vec::new();
+    loop {
+        let now = rt::now();
+        match door.poll_visitor(now, now + Duration::from_secs(1)) {
+            Ok(Some(visitor)) => answer(visitor, &mut rng, &unfit, &mut kept),
+            _ => rt::sleep(Duration::from_micros(100)),
+        }
+    }
+}
+
+fn answer<K>(visitor: Visitor, rng: &mut Rng, unfit: &[K], kept: &mut Vec<Visitor>)
+where
+    K: AsFd,
+{
+    let strings = Strings::new();
+    let Handles { control, bell_page, bell } = strings.handles();
+    let [depth, control_bytes, bell_bytes] = [(); 3].map(|()| rng.next());
+    let depth = u32::try_from(depth >> 32).unwrap();
+    let terms = Terms { depth, control_bytes, bell_bytes };
+    let bad = unfit[rng.below(unfit.len())].as_fd();
+    let handles = match rng.below(6) {
+        0 => return kept.push(visitor),
+        1 => return drop(visitor),
+        2 => Handles { control: bad, bell_page, bell },
+        3 => Handles { control, bell_page: bad, bell },
+        4 => Handles { control, bell_page, bell: bad },
+        // Fit, and gone at once.
+        _ => Handles { control, bell_page, bell },
+    };
+    let _ = visitor.accept(&terms, handles);
+}
+
+/// Each call to such a host ends in time, with an error or with a connection
+/// that ends.
+pub(super) fn endure(seed: u64) {
+    let unique = rt::random();
+    let own = format!("hostile-door-{unique}");
+    let nic = nic(&format!("caller-{unique}"), Wait::Balanced);
+    let _program = start("door", nic.host(), &own, seed);
+    let to = Address::new(&own, "any", 0);
+    let (patience, long) = (Duration::from_millis(150), Duration::from_secs(10));
+    let mut refused = 0;
+    for call in 0..CALLS {
+        match nic.wait_connect(&to, &ViOptions::default(), Deadline::In(patience)) {
+            Err(ConnectError::Hello(_)) => refused += 1,
+            Err(ConnectError::NotAccepted { .. } | ConnectError::NotListening { .. }) => {}
+            // Before the program has opened its door.
+            Err(ConnectError::UnknownHost { .. }) => {}
+            Err(why) => panic!("call {call}: {why}"),
+            Ok(vi) => {
+                let until = rt::now() + long;
+                loop {
+                    let seen = nic.poll();
+                    if vi.error().is_some() {
+                        break;
+                    }
+                    assert!(rt::now() < until, "call {call}: it goes on with nobody");
+                    nic.wait(seen, Some(until));
+                }
+            }
+        }
+    }
+    assert!(refused > 0, "nothing that it answered was refused");
+}

@@ -1,0 +1,5 @@
+//! What a stranger sends as a greeting, an answer or a message.
+#![no_main]
+#![forbid(unsafe_code)]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| egret_net::fabric::shm::fuzzing::rendezvous(input));
