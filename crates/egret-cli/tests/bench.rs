@@ -136,6 +136,18 @@ fn messages_between_processes_are_measured() {
 }
 
 #[test]
+fn processes_that_cooperate_are_measured() {
+    let args = ["--fabric", "shm", "--trust", "cooperating", "--sizes", "4,70K", "--quick"];
+    for mode in ["handover", "write"] {
+        let how = ["bench", "latency", "--mode", mode, "--json", "--reps", "1"];
+        for line in lines(&[&how[..], &args[..]].concat()) {
+            assert_eq!([&line["mode"], &line["trust"]], [mode, "cooperating"]);
+            assert!(figure(&line, "ratio") > 0.0);
+        }
+    }
+}
+
+#[test]
 fn pairs_are_held_against_one_alone() {
     let args = ["--quick", "--json", "--reps", "1", "--pairs", "3", "--wait", "frugal"];
     let lines = lines(&[&["bench", "pairs", "--rounds", "30"], &args[..]].concat());
@@ -174,6 +186,7 @@ fn what_a_fabric_cannot_do_is_a_usage_error() {
         (["--fabric", "smi"], "there are: sim, shm"),
         (["--wait", "frugal"], "never sleeps"),
         (["--trust", "cooperating"], "no processes that cooperate"),
+        (["--mode", "handover"], "needs --trust cooperating"),
     ] {
         let output = egret(&[&["bench", "latency"], &args[..]].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -63,7 +63,7 @@ impl Waiting {
 pub(crate) enum Trusting {
     /// Each its own
     Isolated,
-    /// Both each other's
+    /// Both each other's; processes only
     Cooperating,
 }
 
@@ -97,6 +97,8 @@ impl Plan {
         let pool = Pool::builder().class(self.bytes, BUFFERS);
         let pool = match self.mode {
             Mode::Handover => pool.cooperating().build()?,
+            // Then the peer writes it by itself.
+            Mode::Write if self.trust == Trusting::Cooperating => pool.cooperating().build()?,
             _ => pool.shareable().build()?,
         };
         Side::met(vi, self.mode, &pool, self.bytes)

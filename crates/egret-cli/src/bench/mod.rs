@@ -55,6 +55,7 @@ const EXAMPLES: &str = "Examples:
   egret bench limits --fabric shm --sizes 4,1K,64K
   egret bench pool                        what a buffer costs beside malloc
   egret bench latency --mode copy         messages sent from a copy, there and back
+  egret bench latency --fabric shm --mode handover --trust cooperating
   egret bench pairs --wait balanced       more processes than cores
   egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
 

@@ -19,7 +19,7 @@ use super::side::{Mode, Side, connected};
 /// Options of the benchmarks that send messages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What carries the messages; sim takes its seed from EGRET_SEED
+    /// What carries the messages: sim in one process (seed from EGRET_SEED), shm between two
     #[arg(long, value_name = "NAME", default_value = "sim")]
     fabric: String,
     /// How memory is sent and received
@@ -49,6 +49,10 @@ impl Args {
         if self.trust != Trusting::Isolated && fabric == SIM {
             let why = "has no processes that cooperate: --trust isolated only";
             return Err(Usage(format!("{fabric} {why}")));
+        }
+        if self.mode == Mode::Handover && self.trust != Trusting::Cooperating {
+            let why = "--mode handover needs --trust cooperating: anybody else gets a copy";
+            return Err(Usage(why.to_owned()));
         }
         if self.mode == Mode::Handover && what != What::Latency {
             let why = "--mode handover is for latency: nothing is moved that could be counted";

@@ -19,6 +19,10 @@ pub(super) fn means(fabrics: &[FabricInfo], grants: &[Grant]) -> Vec<String> {
              memory with one writer, or who the peer is, cannot be proved"),
         (false, _) => say("shm: not to be had; messages stay inside one process (sim)"),
     }
+    say(match has(PIDFD) {
+        true => "shm: processes of one executable file that both ask for it may cooperate",
+        false => "shm: isolated only: nobody can tell which executable file a peer runs",
+    });
     match (has(PIDFD), has(PEERPIDFD)) {
         (true, true) => {}
         (true, false) => {
@@ -27,14 +31,14 @@ pub(super) fn means(fabrics: &[FabricInfo], grants: &[Grant]) -> Vec<String> {
         (false, _) => say("a peer's end shows by its socket alone"),
     }
     if !has(MEMBARRIER) {
-        say("taking and returning buffers fences each time: slower, and just as safe");
+        say("buffers and locks take atomic operations each time: slower, and just as safe");
     }
     say(match has(PROCESS_VM_READV) {
         true => {
-            "a process could read its peer's slices where they lie; \
-             shm takes them by way of a bounce area, in two copies"
+            "large slices outside a shareable pool are read where they lie, in one copy; \
+             others pass through a bounce area, in two"
         }
-        false => "slices outside a shareable pool take two copies",
+        false => "slices outside a shareable pool take two copies, through a bounce area",
     });
     means
 }
@@ -148,15 +152,17 @@ mod tests {
     fn what_is_missing_is_explained() {
         let all = found(true, &[]);
         assert!(all.contains("copies once") && all.contains("bounce area"), "{all}");
-        assert_eq!(all.lines().count(), 2, "{all}");
+        assert!(all.contains("may cooperate"), "{all}");
+        assert_eq!(all.lines().count(), 3, "{all}");
         assert!(found(false, &[]).contains("not to be had"));
         for (missing, said) in [
             (MEMFD_SEALS, "no connection will"),
             (PEERCRED, "no connection will"),
             (PEERPIDFD, "from its number"),
             (PIDFD, "by its socket alone"),
-            (MEMBARRIER, "fences each time"),
-            (PROCESS_VM_READV, "take two copies"),
+            (PIDFD, "isolated only"),
+            (MEMBARRIER, "atomic operations each time"),
+            (PROCESS_VM_READV, "take two copies,"),
         ] {
             assert!(found(true, &[missing]).contains(said), "{missing}");
         }

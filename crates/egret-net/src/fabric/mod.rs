@@ -7,9 +7,9 @@
 //!
 //! The rules they keep stand with the traits, in [`vi::ops`](crate::vi::ops).
 
+mod outbox;
 // A 64-bit load is a plain load only where words have 64 bits.
 #[cfg(target_pointer_width = "64")]
-mod outbox;
 pub mod shm;
 pub mod sim;
 

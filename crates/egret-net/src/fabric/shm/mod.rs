@@ -1,4 +1,4 @@
-//! Shared memory between processes that do not trust each other.
+//! Shared memory between processes, which need not trust each other.
 //!
 //! Processes of one user on one machine find each other by name, hand each other
 //! the memory they write, and read each other's. A message of up to 32 bytes
@@ -13,7 +13,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `driver.rs`, `knocking.rs` | listening, connecting, and who has left |
+//! | `nic.rs`, `driver.rs`, `knocking.rs`, `token.rs` | listening, connecting, and who has left |
 //! | `sleep.rs`, `luck.rs`, `bell.rs`, `cord.rs` | waiting, and waking who sleeps |
 //! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
@@ -26,7 +26,8 @@
 //!
 //! # Who writes what
 //!
-//! Each memory file has exactly one writing process, and the kernel sees to it:
+//! Each memory file but those of cooperating pools, whose buffers have an owner each,
+//! has exactly one writing process, and the kernel sees to it:
 //! it is sealed against new writers, against another size and against other
 //! seals before its descriptor is sent, and the receiver verifies that before it
 //! maps the file, read-only.
@@ -57,8 +58,8 @@
 //! * Words are in the order of the machine's bytes: both sides are on it.
 //!
 //! What a hostile peer can still do is to send nonsense, which the layer above
-//! takes as such and ends the connection, and to keep this process awake by
-//! ringing.
+//! takes as such and ends the connection, to keep this process awake by ringing,
+//! and to have a thread that reads in the peer's process wait for a page.
 //!
 //! # The end of a peer
 //!
