@@ -258,3 +258,26 @@ fn an_end_wakes_who_waits_for_it() {
         }
     });
 }
+
+/// What is told of a sleep is told with the sleeper's place free, so a handler that
+/// panics in it leaves the place to the next.
+#[test]
+fn a_handler_that_panics_in_a_sleep_does_not_stop_the_nic() {
+    let (here, there) = nics(Wait::Frugal);
+    let (to_handler, handled) = connect(&here, &there, &ViOptions::default());
+    let (to_waiter, waited_on) = connect(&here, &there, &ViOptions::default());
+    handled.recv_queue().notify(|completion| panic!("of tag {}", completion.tag));
+    handled.post_recv(Descriptor::empty()).unwrap();
+    waited_on.post_recv(Descriptor::empty()).unwrap();
+    let (say, hear) = std::sync::mpsc::channel();
+    let waiter = thread(move || {
+        let wait = || waited_on.recv_queue().wait(LONG);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait));
+        say.send(outcome.is_err()).unwrap();
+        wait().unwrap().ok().unwrap().tag
+    });
+    send(&to_handler, 1);
+    assert!(hear.recv().unwrap(), "the handler ran while its thread slept");
+    send(&to_waiter, 2);
+    assert_eq!(waiter.join().unwrap(), 2);
+}

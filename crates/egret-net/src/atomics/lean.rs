@@ -37,6 +37,7 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -81,7 +82,7 @@ impl<T, A: Atomics> Lean<T, A> {
     pub(crate) fn lock(&self) -> LeanGuard<'_, T, A> {
         let busy = self.favoured();
         let turn = if busy.is_some() { None } else { Some(self.turn()) };
-        LeanGuard { lock: self, _busy: busy, _turn: turn }
+        LeanGuard { lock: self, _busy: busy, _turn: turn, _value: PhantomData }
     }
 
     /// The lock, unless another thread, or this one, has it.
@@ -89,7 +90,7 @@ impl<T, A: Atomics> Lean<T, A> {
     pub(crate) fn try_lock(&self) -> Option<LeanGuard<'_, T, A>> {
         let busy = self.favoured();
         let turn = if busy.is_some() { None } else { Some(self.try_turn()?) };
-        Some(LeanGuard { lock: self, _busy: busy, _turn: turn })
+        Some(LeanGuard { lock: self, _busy: busy, _turn: turn, _value: PhantomData })
     }
 
     /// Runs `body` with the value, alone.
@@ -131,7 +132,8 @@ impl<T, A: Atomics> Lean<T, A> {
 
     #[cold]
     fn try_turn(&self) -> Option<Box<Turn<'_, A>>> {
-        if self.is_mine() {
+        let favour = self.favour.load(Relaxed);
+        if favour != NOBODY && self.busy(favour).load(Relaxed) != 0 {
             return None;
         }
         self.all.try_lock().map(|turns| self.begin_turn(turns))
@@ -192,6 +194,8 @@ pub(crate) struct LeanGuard<'a, T, A: Atomics = StdAtomics> {
     /// One of the two has it.
     _busy: Option<Busy<'a, A>>,
     _turn: Option<Box<Turn<'a, A>>>,
+    /// It is shared between threads only as the value may be.
+    _value: PhantomData<&'a mut T>,
 }
 
 impl<T, A: Atomics> Deref for LeanGuard<'_, T, A> {

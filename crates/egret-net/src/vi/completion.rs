@@ -412,8 +412,9 @@ impl Posted {
     fn forgotten(&mut self) {
         if let Some(completion) = self.failed(ViError::Closed) {
             let inbox = Arc::clone(completion.inbox());
-            inbox.push(completion);
+            let unwanted = inbox.push(completion).err();
             inbox.give_quiet_notice();
+            drop(unwanted);
         }
     }
 }

@@ -114,19 +114,19 @@ impl Inbox {
         self.state.with(|state| state.reserved - state.ready.len())
     }
 
-    /// Whether somebody is to be told.
+    /// Whether somebody is to be told. A completion that nobody will look at comes
+    /// back: to drop it may run a program's code, which is not for under a lock.
     #[inline]
-    pub(super) fn push(&self, completion: Completion) -> bool {
+    pub(super) fn push(&self, completion: Completion) -> Result<bool, Completion> {
         let mut state = self.state.lock();
         if state.closed {
             state.reserved -= 1;
-            drop(state);
-            drop(completion);
-            return false;
+            return Err(completion);
         }
         state.ready.push_back(completion);
         self.ready.store(state.ready.len(), Ordering::Release);
-        state.handler.is_some() || !state.wakers.is_empty() || self.event.get().is_some()
+        let tell = state.handler.is_some() || !state.wakers.is_empty();
+        Ok(tell || self.event.get().is_some())
     }
 
     /// Takes a completion, after a handler had its turn that did not hear of it.

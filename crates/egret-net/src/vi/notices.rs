@@ -15,6 +15,8 @@ pub struct Notices {
     /// Queues that have someone to tell: a future, a handler, a file descriptor.
     waiting: Vec<Arc<Inbox>>,
     delivered: bool,
+    /// What was delivered to queues that nobody has any more.
+    unwanted: Vec<Completion>,
     /// One for what is sent and one for what is received, as a rule.
     known: [Option<Arc<Inbox>>; 2],
 }
@@ -25,8 +27,14 @@ impl Notices {
         let at = self.place_of(completion.inbox());
         let Some(inbox) = &self.known[at] else { unreachable!("set just now") };
         self.delivered = true;
-        if inbox.push(completion) && !self.waiting.iter().any(|known| Arc::ptr_eq(known, inbox)) {
-            self.waiting.push(Arc::clone(inbox));
+        match inbox.push(completion) {
+            Ok(false) => {}
+            Ok(true) => {
+                if !self.waiting.iter().any(|known| Arc::ptr_eq(known, inbox)) {
+                    self.waiting.push(Arc::clone(inbox));
+                }
+            }
+            Err(unwanted) => self.unwanted.push(unwanted),
         }
     }
 
@@ -51,7 +59,7 @@ impl Notices {
     /// Whether nothing was delivered.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        !self.delivered && self.waiting.is_empty()
+        !self.delivered && self.waiting.is_empty() && self.unwanted.is_empty()
     }
 
     /// What was delivered is news no more; who waits for it is still to be told.
@@ -67,6 +75,9 @@ impl Notices {
         if !self.waiting.is_empty() {
             other.waiting.append(&mut self.waiting);
         }
+        if !self.unwanted.is_empty() {
+            other.unwanted.append(&mut self.unwanted);
+        }
     }
 
     /// Wakes futures, runs handlers, makes file descriptors readable. Call it
@@ -80,6 +91,7 @@ impl Notices {
         while let Some(inbox) = self.waiting.pop() {
             inbox.give_notice();
         }
+        self.unwanted.clear();
     }
 }
 

@@ -223,7 +223,11 @@ impl Driver {
         for id in ids {
             let Some(knocking) = self.knocks.get_mut(&id) else { continue };
             if knocking.request.promise.is_abandoned() {
-                self.knocks.remove(&id);
+                // Dropped with no lock held: it may have somebody to wake.
+                if let Some(Knocking { request, .. }) = self.knocks.remove(&id) {
+                    let result = Err(ConnectError::NicDown);
+                    after.settled.push(Settled { promise: request.promise, result });
+                }
                 continue;
             }
             let outcome = match knocking.poll() {

@@ -38,6 +38,8 @@ pub(super) const BYTES: usize =
 
 /// Descriptors that may be outstanding on each queue.
 pub(super) const DEPTH: u32 = 1024;
+/// Bytes of the longest message.
+pub(super) const TRANSFER_MAX: u64 = 1 << 40;
 /// Regions that an end may have the other map.
 pub(super) const REGIONS_MAX: u32 = 64;
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::bell::{Habit, Sleeper};
 use super::driver::{After, Driver, Fixed, Listening, Settled};
-use super::layout::{BELL, BELL_BYTES, DEPTH};
+use super::layout::{BELL, BELL_BYTES, DEPTH, TRANSFER_MAX};
 use super::link::Link;
 use super::memory::Own;
 use super::rendezvous::{Door, DoorError, Stance};
@@ -92,7 +92,7 @@ impl Inner {
 
     /// Looks at everything once more before a sleep. Whether there is nothing
     /// to do, and until when that will last.
-    pub(super) fn last_look(self: &Arc<Self>) -> Option<Option<Instant>> {
+    pub(super) fn last_look(&self) -> (Option<Option<Instant>>, After) {
         let mut after = After::default();
         let (busy, deadline) = self.driver(|driver| {
             let busy = driver.poll_links(&self.fixed, &mut after, true);
@@ -103,14 +103,13 @@ impl Inner {
         });
         let idle = !busy && !after.is_news();
         // Those who wait are told when the place of the one who sleeps is free.
-        self.finish(after, false);
-        idle.then_some(deadline)
+        (idle.then_some(deadline), after)
     }
 
     /// Deals with what ended the sleep with this number, or a look before it if
     /// `None`. No bell is armed.
-    pub(super) fn woken(self: &Arc<Self>, sleep: u64, events: Option<&[epoll::Event]>) {
-        let after = self.driver(|driver| {
+    pub(super) fn woken(&self, sleep: u64, events: Option<&[epoll::Event]>) -> After {
+        self.driver(|driver| {
             driver.poll_quickly(&self.fixed);
             let mut look = events.is_some_and(<[_]>::is_empty);
             for event in events.unwrap_or_default() {
@@ -126,8 +125,7 @@ impl Inner {
                 self.count(driver);
             }
             std::mem::take(&mut driver.after)
-        });
-        self.finish(after, false);
+        })
     }
 
     pub(super) fn driver<R>(&self, body: impl FnOnce(&mut Driver) -> R) -> R {
@@ -222,7 +220,7 @@ impl NicOps for ShmNic {
     fn limits(&self) -> Limits {
         let mut limits = Limits::least();
         limits.queue_depth = DEPTH;
-        limits.transfer_max = 1 << 40;
+        limits.transfer_max = TRANSFER_MAX;
         limits.segments_max = 64;
         limits.registrable_max = 1 << 34;
         limits

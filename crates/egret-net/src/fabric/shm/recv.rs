@@ -13,7 +13,7 @@ use super::datapath::ISOLATED;
 use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::io::{Io, tell};
-use super::layout::REGIONS_MAX;
+use super::layout::{REGIONS_MAX, TRANSFER_MAX};
 use super::send::Sender;
 use super::wire::{Place, Slot, Small};
 use crate::buf::{Buf, Kind};
@@ -174,7 +174,10 @@ impl Receiver {
     fn drop_message(&mut self, slot: &Slot, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
         self.dropped += 1;
         match slot {
-            Slot::Begin { len, .. } => self.current = Current::Dropped { left: *len },
+            Slot::Begin { len, .. } => {
+                self.idle()?;
+                self.current = Current::Dropped { left: *len };
+            }
             // It must have arrived to go home again.
             Slot::HandOver { handed, .. } if !planted(Fault::UnreceivedForgotten) => {
                 drop(arrived(*handed, io)?);
@@ -244,6 +247,9 @@ impl Receiver {
         io: &mut Io<'_>,
     ) -> Result<bool, Box<ViError>> {
         self.idle()?;
+        if len > TRANSFER_MAX {
+            return Err(ViError::Protocol("a message longer than any may be").into());
+        }
         let mut posted = self.posted.pop_front().expect("there is one, or it would wait");
         let kind = kind.map(|fingerprint| {
             let unnamed = || Kind { fingerprint, name: Cow::Borrowed("an unnamed type") };
@@ -390,10 +396,10 @@ impl Receiver {
         sender: &mut Sender,
         io: &mut Io<'_>,
     ) -> Result<(), Box<ViError>> {
-        let current = std::mem::replace(&mut self.current, Current::Nothing);
-        let Current::Write { to, len, got, result } = current else {
+        let Current::Write { to, len, got, result } = self.current else {
             return Err(ViError::Protocol("the end of no write").into());
         };
+        self.current = Current::Nothing;
         if got != len {
             return Err(ViError::Protocol("fewer bytes than were announced").into());
         }

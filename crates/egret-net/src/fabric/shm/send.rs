@@ -77,12 +77,12 @@ impl Sender {
             }
             let Some(slot) = self.begin(posted, io) else { return false };
             self.put(slot, counts);
-            if !self.outbox.has_more() {
-                return true;
+            if self.outbox.has_more() {
+                self.pump(counts, io);
             }
-        } else {
-            self.outbox.push(posted);
+            return true;
         }
+        self.outbox.push(posted);
         self.pump(counts, io)
     }
 
@@ -171,8 +171,9 @@ impl Sender {
         }
         self.outbox.messages += 1;
         let kind = descriptor.kind().map(|kind| {
-            if self.kinds.insert(kind.fingerprint) {
-                io.tell(&Message::Kind(kind.clone()), &[]);
+            let is_new = !self.kinds.contains(&kind.fingerprint);
+            if is_new && io.tell(&Message::Kind(kind.clone()), &[]) {
+                self.kinds.insert(kind.fingerprint);
             }
             kind.fingerprint
         });

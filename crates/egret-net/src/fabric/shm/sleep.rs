@@ -19,6 +19,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use super::bell::Sleeper;
+use super::driver::After;
 use super::luck::{LOOKS, Luck};
 use super::nic::{EVENTS, Inner, ready};
 use crate::fabric::Seen;
@@ -183,29 +184,36 @@ impl Inner {
     fn sleep(self: &Arc<Self>, seen: Seen, until: Option<Instant>) {
         self.sleep.waiting.fetch_add(1, Ordering::SeqCst);
         self.driver(|driver| driver.sleepers += 1);
-        if let Some(mut bell) = self.sleep.take_place(|| self.has_happened(seen), until) {
-            self.sleep_on_everything(&mut bell, seen, until);
+        let afters = self.sleep.take_place(|| self.has_happened(seen), until).map(|mut bell| {
+            let afters = self.sleep_on_everything(&mut bell, seen, until);
             self.sleep.leave_place(bell);
-        }
+            afters
+        });
         self.driver(|driver| driver.sleepers -= 1);
         self.sleep.waiting.fetch_sub(1, Ordering::SeqCst);
+        // Only now, with the place free: a handler may wait, or panic.
+        for after in afters.into_iter().flatten() {
+            self.finish(after, false);
+        }
     }
 
+    /// Sleeps; what is to be told of it is left to the caller.
     fn sleep_on_everything(
         self: &Arc<Self>,
         bell: &mut Sleeper,
         seen: Seen,
         until: Option<Instant>,
-    ) {
+    ) -> [After; 2] {
         let mut space = [MaybeUninit::uninit(); EVENTS];
         bell.arm();
-        let idle = self.last_look().filter(|_| !self.has_happened(seen));
+        let (idle, before) = self.last_look();
+        let idle = idle.filter(|_| !self.has_happened(seen));
         let events = idle.map(|deadline| {
             let until = until.into_iter().chain(deadline).min();
             ready(&self.fixed.bells, &mut space, left(until))
         });
         let sleep = bell.disarm();
-        self.woken(sleep, events);
+        [before, self.woken(sleep, events)]
     }
 }
 

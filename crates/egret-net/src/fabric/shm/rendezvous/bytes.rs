@@ -123,6 +123,7 @@ const TEXTS: &[&str] = &[
 /// compares this with the sources.
 pub(super) const DATAPATH: &[&str] = &[
     "a buffer it does not have",
+    "a message longer than any may be",
     "a region it never announced",
     "a region that cannot be mapped safely",
     "a region without its memory",
