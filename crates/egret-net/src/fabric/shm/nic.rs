@@ -42,7 +42,7 @@ pub(super) const EVENTS: usize = 64;
 
 impl Inner {
     /// Moves messages; now and then looks at the sockets. With one connection
-    /// and nothing to do it costs about 10 ns, and one load of a line that is
+    /// and nothing to do it costs about 25 ns, and one load of a line that is
     /// in the cache until the peer writes it.
     pub(super) fn progress(self: &Arc<Self>) -> Seen {
         // Whoever has it does the same just now, and counts what happens.
