@@ -42,7 +42,7 @@ fn limits_report_every_field_of_the_contract() {
         assert_eq!(line["noisy"] == true, figure(line, "spread") > 0.15, "{line}");
         match line["limit"].as_str().unwrap() {
             "shm-ring" => assert!(figure(line, "mb_s") > 0.0),
-            "line-ring" => assert!(figure(line, "msg_s") > 0.0),
+            "line-ring" | "tcp-write" => assert!(figure(line, "msg_s") > 0.0),
             "tcp-raw" if line["p50_ns"].is_null() => assert!(figure(line, "mb_s") > 0.0),
             _ => assert!(figure(line, "p99_ns") >= figure(line, "p50_ns"), "{line}"),
         }
@@ -50,6 +50,8 @@ fn limits_report_every_field_of_the_contract() {
     let of = |name: &str| lines.iter().filter(|line| line["limit"] == name).count();
     let counts = ["shm-slot", "shm-ring", "line-ring", "eventfd", "tcp-raw"].map(of);
     assert_eq!(counts, [4, 4, 1, 1, 12]);
+    // No datagram carries 64 KiB.
+    assert_eq!(["tcp-write", "udp-raw"].map(of), [1, 4]);
     assert_eq!(["memcpy", "malloc+free", "clone"].map(of), [4, 4, 4]);
 }
 
@@ -136,6 +138,55 @@ fn messages_between_processes_are_measured() {
 }
 
 #[test]
+fn messages_over_networks_are_measured() {
+    let args = ["--quick", "--json", "--reps", "1"];
+    for (fabric, name, mode, wait, bytes, limit) in [
+        ("tcp", "latency", "posted", "spin", "4,70K", "tcp-raw"),
+        ("tcp", "latency", "posted", "frugal", "4", "tcp-raw"),
+        ("tcp", "latency", "read", "balanced", "4,70K", "tcp-raw"),
+        ("tcp", "latency", "write", "balanced", "4", "tcp-raw"),
+        ("tcp", "bandwidth", "posted", "spin", "70K", "tcp-raw"),
+        ("tcp", "bandwidth", "copy", "balanced", "70K", "tcp-raw"),
+        ("tcp", "bandwidth", "write", "balanced", "70K", "tcp-raw"),
+        ("tcp", "message-rate", "posted", "spin", "8", "tcp-write"),
+        ("tcp", "message-rate", "fresh", "balanced", "8", "tcp-write"),
+        ("udp", "latency", "posted", "spin", "4,16K", "udp-raw"),
+        ("udp", "latency", "copy", "frugal", "1K", "udp-raw"),
+    ] {
+        let how = ["bench", name, "--mode", mode, "--wait", wait, "--sizes", bytes];
+        let lines = lines(&[&how[..], &["--fabric", fabric], &args[..]].concat());
+        assert_eq!(lines.len(), bytes.split(',').count());
+        for line in lines {
+            assert_eq!([&line["fabric"], &line["wait"], &line["mode"]], [fabric, wait, mode]);
+            assert_eq!(line["limit"], limit);
+            assert!(figure(&line, "ratio") > 0.0);
+        }
+    }
+}
+
+#[test]
+fn idle_connections_of_a_network_are_measured() {
+    for (fabric, memory) in [("tcp", &["opened", "used"][..]), ("udp", &["opened"])] {
+        let args = ["--quick", "--json", "--reps", "1", "--connections", "20"];
+        let lines = lines(&[&["bench", "idle", "--fabric", fabric], &args[..]].concat());
+        assert!(lines.iter().all(|line| line["connections"] == 20 && line["fabric"] == fabric));
+        let (memories, others) = lines.split_at(memory.len());
+        assert!(memories.iter().map(|line| &line["op"]).eq(memory), "{memories:?}");
+        assert!(memories.iter().all(|line| figure(line, "limit_bytes") == 32_768.0));
+        let [waiting @ .., spinning, sleeping] = others else { panic!("{others:?}") };
+        for (line, wait) in waiting.iter().zip(["balanced", "frugal"]) {
+            assert_eq!([&line["op"], &line["wait"]], ["waiting", wait]);
+            let cpu = figure(line, "cpu");
+            assert!(cpu > 0.0 && cpu < 0.5, "who waits sleeps: {line}");
+        }
+        for (line, wait) in [(spinning, "spin"), (sleeping, "frugal")] {
+            assert_eq!([&line["op"], &line["wait"], &line["limit"]], ["active", wait, "alone"]);
+            assert!(figure(line, "p50_ns") > 0.0 && figure(line, "ratio") > 0.0);
+        }
+    }
+}
+
+#[test]
 fn processes_that_cooperate_are_measured() {
     let args = ["--fabric", "shm", "--trust", "cooperating", "--sizes", "4,70K", "--quick"];
     for mode in ["handover", "write"] {
@@ -149,14 +200,18 @@ fn processes_that_cooperate_are_measured() {
 
 #[test]
 fn pairs_are_held_against_one_alone() {
-    let args = ["--quick", "--json", "--reps", "1", "--pairs", "3", "--wait", "frugal"];
-    let lines = lines(&[&["bench", "pairs", "--rounds", "30"], &args[..]].concat());
-    let [line] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!([&line["bench"], &line["wait"], &line["limit"]], ["pairs", "frugal", "one-pair"]);
-    assert_eq!([&line["pairs"], &line["rounds"], &line["bytes"]], [3, 30, 4]);
-    assert!(figure(line, "cores") >= 1.0);
-    let ratio = figure(line, "run_ns") / figure(line, "limit_ns");
-    assert!((figure(line, "ratio") - ratio).abs() <= 0.01 * ratio, "{line}");
+    for fabric in ["shm", "tcp", "udp"] {
+        let args = ["--quick", "--json", "--reps", "1", "--pairs", "3", "--wait", "frugal"];
+        let how = ["bench", "pairs", "--rounds", "30", "--fabric", fabric];
+        let lines = lines(&[&how[..], &args[..]].concat());
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!([&line["bench"], &line["fabric"], &line["wait"]], ["pairs", fabric, "frugal"]);
+        assert_eq!(line["limit"], "one-pair");
+        assert_eq!([&line["pairs"], &line["rounds"], &line["bytes"]], [3, 30, 4]);
+        assert!(figure(line, "cores") >= 1.0);
+        let ratio = figure(line, "run_ns") / figure(line, "limit_ns");
+        assert!((figure(line, "ratio") - ratio).abs() <= 0.01 * ratio, "{line}");
+    }
 }
 
 #[test]
@@ -183,7 +238,7 @@ fn silence_is_held_against_what_it_may_cost() {
 #[test]
 fn what_a_fabric_cannot_do_is_a_usage_error() {
     for (args, said) in [
-        (["--fabric", "smi"], "there are: sim, shm"),
+        (["--fabric", "smi"], "there are: sim, shm, tcp, udp"),
         (["--wait", "frugal"], "never sleeps"),
         (["--trust", "cooperating"], "no processes that cooperate"),
         (["--mode", "handover"], "needs --trust cooperating"),
@@ -215,7 +270,11 @@ fn people_get_columns() {
     assert!(text[0].starts_with("# egret "), "{text:?}");
     assert!(text[1].starts_with("# Limit"), "{text:?}");
     assert_eq!(text[2].split_whitespace().count(), 8, "{text:?}");
-    assert_eq!(text.len(), 2 + 3, "eventfd, and tcp-raw's round trip and bandwidth");
+    assert_eq!(
+        text.len(),
+        2 + 5,
+        "eventfd, tcp-raw's round trip and bandwidth, tcp-write, udp-raw"
+    );
     assert!(!text.concat().contains('\x1b'), "colour in a pipe");
 }
 
@@ -234,7 +293,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[test]
 fn bad_arguments_are_usage_errors() {
-    let bad: [&[&str]; 10] = [
+    let bad: [&[&str]; 16] = [
         &["bench"],
         &["bench", "nonesuch"],
         &["bench", "limits", "--sizes", "0"],
@@ -245,6 +304,12 @@ fn bad_arguments_are_usage_errors() {
         &["bench", "pairs", "--pairs", "0"],
         &["bench", "pairs", "--sizes", "8"],
         &["bench", "idle", "--sizes", "8"],
+        &["bench", "idle", "--fabric", "sim"],
+        &["bench", "idle", "--fabric", "shm", "--connections", "1000"],
+        &["bench", "latency", "--fabric", "tcp", "--trust", "cooperating"],
+        &["bench", "latency", "--fabric", "udp", "--sizes", "64K"],
+        &["bench", "latency", "--fabric", "udp", "--mode", "read"],
+        &["bench", "bandwidth", "--fabric", "udp"],
     ];
     for args in bad {
         let output = egret(args);

@@ -41,6 +41,11 @@ fn the_object_has_what_a_nic_says_and_what_the_kernel_grants() {
         assert_eq!(said["registrable_max"], limits.registrable_max);
         assert_eq!(said["pin_threshold"], limits.pin_threshold);
     }
+    let places = info["places"].as_array().unwrap();
+    assert_eq!(places.iter().map(|place| &place["host"]).collect::<Vec<_>>(), ["", "reachable"]);
+    assert_eq!([&places[0]["address"], &places[0]["interface"]], ["127.0.0.1", "lo"]);
+    assert!(places.iter().all(|place| !place["why"].as_str().unwrap().is_empty()), "{places:?}");
+    assert_ne!(places[1]["address"], "127.0.0.1");
     for name in GRANTS {
         let grant = named(&info["grants"], name);
         assert_eq!(grant["granted"] == true, grant["why"].is_null(), "{grant}");
@@ -80,6 +85,8 @@ fn people_get_lines_that_are_aligned() {
         assert_eq!(line, line.trim_end());
     }
     assert!(means.contains("shm"), "{means}");
+    assert!(facts.contains("\ntcp, udp listen   at 127.0.0.1 on lo: nothing else"), "{facts}");
+    assert!(facts.contains("\nreachable         "), "{facts}");
     for name in GRANTS {
         assert!(facts.contains(&format!("\n{name} ")), "{name} in {facts}");
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use egret::net::fabric::Fabrics;
+
 /// Options of every benchmark.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Common {
@@ -32,6 +34,28 @@ impl fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
+
+/// The fabric of this name, if there is one.
+pub(crate) fn fabric(name: &str) -> Result<&'static str, Usage> {
+    let fabrics = Fabrics::default();
+    fabrics.names().find(|known| *known == name).ok_or_else(|| {
+        let known = fabrics.names().collect::<Vec<_>>().join(", ");
+        Usage(format!("no fabric {name:?}; there are: {known}"))
+    })
+}
+
+/// The same, if it connects processes.
+pub(crate) fn between_processes(name: &str) -> Result<&'static str, Usage> {
+    match fabric(name)? {
+        SIM => Err(Usage(format!(
+            "{SIM} is one process, and this needs two: --fabric shm, tcp or udp"
+        ))),
+        fabric => Ok(fabric),
+    }
+}
+
+/// The fabric of one process.
+pub(crate) const SIM: &str = "sim";
 
 impl Common {
     /// The sizes asked for, or else `default`.

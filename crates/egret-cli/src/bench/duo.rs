@@ -7,13 +7,13 @@ use egret::net::buf::Pool;
 use egret::net::fabric::Fabrics;
 use egret::net::limit::Stopwatch;
 use egret::net::rt;
-use egret::net::vi::{Address, Listener, Nic, NicOptions, Trust, Vi, ViOptions, Wait};
+use egret::net::vi::{Address, Listener, Nic, NicOptions, Reliability, Trust, Vi, ViOptions, Wait};
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Probe, Sample};
 use super::peer::{Opening, Peer, Station};
 use super::pull;
-use super::side::{BUFFERS, Mode, PATIENCE, Side};
+use super::side::{Mode, PATIENCE, Side, buffers};
 
 /// What the two measure, and how.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,8 +25,14 @@ pub(crate) struct Plan {
     pub trust: Trusting,
     /// Whether each message is answered.
     pub round_trips: bool,
-    /// The follower's host.
+    /// Messages under way at once.
+    pub window: usize,
+    /// Connections beside it over which nothing goes.
+    pub idle: u32,
+    /// What the follower's nic is opened with.
     pub host: String,
+    /// Where it is then.
+    pub to: String,
 }
 
 /// How to wait for the other side.
@@ -89,20 +95,42 @@ impl Plan {
         Ok(Fabrics::default().open(&self.fabric, options)?)
     }
 
+    /// The connections of one side, made in turn with the other.
+    fn meet(&self, mut one: impl FnMut() -> Result<Vi>) -> Result<Met> {
+        let side = self.side(one()?)?;
+        let idle = (0..self.idle).map(|_| one()).collect::<Result<_>>()?;
+        Ok(Met { side, _idle: idle })
+    }
+
     /// Buffers lie where the peer can read them; a slice is the program's.
     fn side(&self, vi: Vi) -> Result<Side> {
         if let Some(why) = vi.why_isolated() {
             bail!("the two processes do not cooperate: {why}");
         }
-        let pool = Pool::builder().class(self.bytes, BUFFERS);
+        let pool = Pool::builder().class(self.bytes, buffers(self.window));
         let pool = match self.mode {
             Mode::Handover => pool.cooperating().build()?,
             // Then the peer writes it by itself.
             Mode::Write if self.trust == Trusting::Cooperating => pool.cooperating().build()?,
             _ => pool.shareable().build()?,
         };
-        Side::met(vi, self.mode, &pool, self.bytes)
+        Side::met(vi, self.mode, &pool, self.bytes, self.window)
     }
+}
+
+/// The most reliable that the nic offers.
+pub(crate) fn options(nic: &Nic) -> ViOptions {
+    match nic.limits().offers(Reliability::Reception) {
+        true => ViOptions::default(),
+        false => ViOptions::of(Reliability::Unreliable),
+    }
+}
+
+/// One side of the connection under measurement, and the idle ones.
+#[derive(Debug)]
+struct Met {
+    side: Side,
+    _idle: Vec<Vi>,
 }
 
 /// The leader's half.
@@ -110,25 +138,25 @@ impl Plan {
 pub(crate) struct Leader {
     plan: Plan,
     nic: Nic,
-    side: Option<Side>,
+    met: Option<Met>,
     round: u64,
 }
 
 impl Leader {
     pub(crate) fn new(plan: Plan) -> Result<Self> {
         let nic = plan.nic(&format!("{}-leader", plan.host))?;
-        Ok(Self { plan, nic, side: None, round: 0 })
+        Ok(Self { plan, nic, met: None, round: 0 })
     }
 
     /// Leads `rounds` rounds; the first run is for meeting.
     pub(crate) fn lead(&mut self, rounds: u64) -> Result<Sample> {
         let Plan { mode, round_trips, .. } = self.plan;
-        if self.side.is_none() {
-            let to = Address::new(&self.plan.host, SERVICE, 0);
-            let vi = self.nic.wait_connect(&to, &ViOptions::default(), PATIENCE)?;
-            self.side = Some(self.plan.side(vi)?);
+        if self.met.is_none() {
+            let (to, options) = (Address::new(&self.plan.to, SERVICE, 0), options(&self.nic));
+            let connect = || Ok(self.nic.wait_connect(&to, &options, PATIENCE)?);
+            self.met = Some(self.plan.meet(connect)?);
         }
-        let side = self.side.as_mut().context("met just now")?;
+        let side = &mut self.met.as_mut().context("met just now")?.side;
         let (first, last) = (self.round + 1, self.round + rounds);
         self.round = last;
         match (mode.is_pulled(), round_trips) {
@@ -148,8 +176,9 @@ pub(crate) struct Led {
 }
 
 impl Led {
-    pub(crate) fn new(peer: &Rc<Peer>, plan: Plan) -> Result<Self> {
+    pub(crate) fn new(peer: &Rc<Peer>, mut plan: Plan) -> Result<Self> {
         let station = peer.open(Opening::Vi(plan.clone()), &[])?;
+        plan.to.clone_from(&station.host);
         let mut leader = Leader::new(plan)?;
         station.run(0, || leader.lead(0))?;
         Ok(Self { leader, station })
@@ -169,8 +198,9 @@ fn there_and_back(side: &mut Side, rounds: impl Iterator<Item = u64>) -> Result<
         side.rewrite(round)?;
         let start = Stopwatch::start();
         side.send(round)?;
-        side.receive(round)?;
+        side.take(round)?;
         times.push(start.nanos());
+        side.repost()?;
     }
     side.part()?;
     Ok(Sample::Times(times))
@@ -194,35 +224,42 @@ fn one_way(side: &mut Side, rounds: impl Iterator<Item = u64>) -> Result<Sample>
 #[derive(Debug)]
 pub(crate) struct Followed {
     plan: Plan,
+    nic: Nic,
     listener: Listener,
-    side: Option<Side>,
+    met: Option<Met>,
     round: u64,
 }
 
 impl Followed {
     pub(crate) fn new(plan: Plan) -> Result<Self> {
-        let listener = plan.nic(&plan.host)?.listen(SERVICE, 0, &ViOptions::default())?;
-        Ok(Self { plan, listener, side: None, round: 0 })
+        let nic = plan.nic(&plan.host)?;
+        let listener = nic.listen(SERVICE, 0, &options(&nic))?;
+        Ok(Self { plan, nic, listener, met: None, round: 0 })
+    }
+
+    /// Where the leader finds it.
+    pub(crate) fn host(&self) -> &str {
+        self.nic.host()
     }
 
     /// Follows `rounds` rounds; the first run is for meeting.
     pub(crate) fn follow(&mut self, rounds: u64) -> Result<()> {
-        if self.side.is_none() {
-            let vi = self.listener.wait_accept(PATIENCE)?;
-            self.side = Some(self.plan.side(vi)?);
+        if self.met.is_none() {
+            self.met = Some(self.plan.meet(|| Ok(self.listener.wait_accept(PATIENCE)?))?);
         }
-        let side = self.side.as_mut().context("met just now")?;
+        let side = &mut self.met.as_mut().context("met just now")?.side;
         let all = self.round + 1..=self.round + rounds;
         self.round += rounds;
         if self.plan.mode.is_pulled() {
             return pull::have_ready(side, all);
         }
         for round in all {
-            side.receive(round)?;
+            side.take(round)?;
             if self.plan.round_trips {
                 side.answer(round)?;
                 side.send(round)?;
             }
+            side.repost()?;
         }
         side.part()
     }

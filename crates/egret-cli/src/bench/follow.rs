@@ -9,9 +9,9 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::channel::Channel;
 use super::duo::{Followed, Leader};
-use super::idle::Still;
 use super::machine;
 use super::peer::{Opening, Order, PATIENCE, Reply, Told};
+use super::still::Still;
 
 /// How `egret bench` starts its second process.
 #[derive(Debug, clap::Args)]
@@ -29,13 +29,14 @@ pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
     if let Some(core) = args.core {
         machine::pin(core)?;
     }
+    machine::open_many();
     let channel = Channel::inherited()?;
     let mut stations = Stations::default();
     let strange = "bench-peer is started by `egret bench`, not by hand";
     while let Some((order, fds)) = channel.receive().context(strange)? {
         match stations.obey(order, fds) {
             Ok(None) => {}
-            Ok(Some(told)) => channel.send(&Reply::Done(told), &[])?,
+            Ok(Some(reply)) => channel.send(&reply, &[])?,
             Err(error) => channel.send(&Reply::Failed(format!("{error:#}")), &[])?,
         }
     }
@@ -45,6 +46,11 @@ pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
 /// The follower's half of what is measured.
 trait Follower {
     fn follow(&mut self, rounds: u64) -> Result<Told>;
+
+    /// Where its nic is, if it has one.
+    fn host(&self) -> String {
+        String::new()
+    }
 }
 
 impl Follower for End {
@@ -59,6 +65,10 @@ impl Follower for Followed {
         Self::follow(self, rounds)?;
         Ok(Told::new())
     }
+
+    fn host(&self) -> String {
+        self.host().to_owned()
+    }
 }
 
 impl Follower for Leader {
@@ -72,6 +82,10 @@ impl Follower for Still {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds)
     }
+
+    fn host(&self) -> String {
+        self.host().to_owned()
+    }
 }
 
 /// Everything that is open, by number.
@@ -80,21 +94,23 @@ struct Stations(BTreeMap<u32, Box<dyn Follower>>);
 
 impl Stations {
     /// What to answer, if the order is one to be answered.
-    fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<Option<Told>> {
+    fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<Option<Reply>> {
         match order {
             Order::Open { station, opening } => {
-                self.0.insert(station, follower(opening, fds)?);
+                let follower = follower(opening, fds)?;
+                let host = follower.host();
+                self.0.insert(station, follower);
+                Ok(Some(Reply::Open(host)))
             }
             Order::Run { station, rounds } => {
                 let follower = self.0.get_mut(&station).context("nothing is open there")?;
-                return follower.follow(rounds).map(Some);
+                follower.follow(rounds).map(|told| Some(Reply::Done(told)))
             }
             Order::Close { station } => {
                 self.0.remove(&station);
-                return Ok(None);
+                Ok(None)
             }
         }
-        Ok(Some(Told::new()))
     }
 }
 

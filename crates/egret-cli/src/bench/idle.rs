@@ -1,38 +1,41 @@
 //! `egret bench idle`: what a connection costs while nothing goes over it.
 
-use std::fs;
 use std::process;
 use std::rc::Rc;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use egret::net::fabric::Fabrics;
-use egret::net::rt::{self, Deadline};
-use egret::net::vi::{Address, Descriptor, Listener, Nic, NicOptions, Vi, ViOptions, WaitError};
-use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context, Result};
+use egret::net::rt;
 
 use super::Suite;
-use super::args::Common;
-use super::duo::Waiting;
+use super::args::{Common, Usage, between_processes};
+use super::duo::{Led, Plan, Trusting, Waiting};
+use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::{Opening, Peer, Station, Told};
 use super::report::{Column, Line};
-use super::side::PATIENCE;
+use super::side::Mode;
+use super::still::{Stillness, What, kernel_memory};
 
 /// What connections cost while nothing goes over them.
 ///
-/// Memory: two processes open connections over shared memory, and each looks how
-/// much more of its memory is resident. Counted is the side that has more, all
-/// of what it shares included, or `both`, each page once; `used` connections
-/// carried messages before.
-/// CPU: a process waits for a message that does not come. Both are held against
-/// what they may cost: 256 KiB a connection, 1 % of a core.
+/// Memory: two processes open connections, and each looks how much more of its
+/// memory is resident. Over shared memory counted is the side that has more, all
+/// of what it shares included, or `both`, each page once; over a network the
+/// side that has more, and half of what the kernel has for sockets, if it can be
+/// read. `used` connections carried messages before.
+/// CPU: a process waits for a message that does not come.
+/// Slow-down, over a network: round trips of a connection beside the idle ones,
+/// held against one that is alone. Memory and CPU are held against what they may
+/// cost: 256 KiB a connection over shared memory and 32 KiB over a network, 1 %
+/// of a core.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// What carries nothing: shm, tcp or udp
+    #[arg(long, value_name = "NAME", default_value = "shm")]
+    fabric: String,
     /// How many connections to open
     #[arg(long, value_name = "N", default_value = "64")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=20_000))]
     connections: u32,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -40,35 +43,57 @@ pub(crate) struct Args {
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
-    let memory = |used, both| What::Memory { connections: args.connections, used, both };
+    let fabric = between_processes(&args.fabric)?;
+    let connections = args.connections;
+    if fabric == "shm" && connections > SHM_MAX {
+        return Err(Usage(format!("{SHM_MAX} connections at most over {fabric}")).into());
+    }
+    machine::open_many();
     let millis = if args.common.quick { 50 } else { 1000 };
-    let all = [
-        (memory(false, false), Waiting::Balanced),
-        (memory(false, true), Waiting::Balanced),
-        (memory(true, false), Waiting::Balanced),
-        (memory(true, true), Waiting::Balanced),
-        (What::Cpu { millis }, Waiting::Balanced),
-        (What::Cpu { millis }, Waiting::Frugal),
-    ];
-    let cases = all.into_iter().map(|(what, wait)| Ok(case(what, wait)));
+    let looks = looks(fabric, connections, millis);
+    // Started when it is needed: it pins this process, and whatever that starts then.
+    let mut peer: Option<Rc<Peer>> = None;
+    let cases = looks.into_iter().map(move |(look, wait)| match look {
+        Look::Still(what) => Ok(case(fabric, what, wait)),
+        Look::Beside => {
+            let started = peer.take().map_or_else(|| Peer::start().map(Rc::new), Ok)?;
+            slow_down(peer.insert(started), fabric, connections, wait)
+        }
+    });
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
 
 /// What is looked at.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-enum What {
-    /// Of the side that has more, or of both together.
-    Memory {
-        connections: u32,
-        used: bool,
-        both: bool,
-    },
-    Cpu {
-        millis: u64,
-    },
+enum Look {
+    /// Connections over which nothing goes.
+    Still(What),
+    /// One beside them.
+    Beside,
 }
 
-fn case(what: What, wait: Waiting) -> Case {
+fn looks(fabric: &str, connections: u32, millis: u64) -> Vec<(Look, Waiting)> {
+    let memory = |used, both| Look::Still(What::Memory { connections, used, both });
+    let cpu = |connections| Look::Still(What::Cpu { connections, millis });
+    let mut looks = vec![(memory(false, false), Waiting::Balanced)];
+    if fabric == SHM {
+        looks.push((memory(false, true), Waiting::Balanced));
+    }
+    // What may be lost cannot be waited for.
+    if fabric != UDP {
+        looks.push((memory(true, false), Waiting::Balanced));
+    }
+    if fabric == SHM {
+        looks.push((memory(true, true), Waiting::Balanced));
+    }
+    let waiting = if fabric == SHM { 1 } else { connections };
+    looks.extend([Waiting::Balanced, Waiting::Frugal].map(|wait| (cpu(waiting), wait)));
+    if fabric != SHM {
+        looks.extend([Waiting::Spin, Waiting::Frugal].map(|wait| (Look::Beside, wait)));
+    }
+    looks
+}
+
+fn case(fabric: &'static str, what: What, wait: Waiting) -> Case {
     let (op, connections, unit, allowed) = match what {
         What::Memory { connections, used, both } => {
             let op = match (used, both) {
@@ -77,51 +102,88 @@ fn case(what: What, wait: Waiting) -> Case {
                 (true, false) => "used",
                 (true, true) => "used both",
             };
-            (op, connections, Unit::Bytes, BYTES)
+            (op, connections, Unit::Bytes, if fabric == SHM { SHM_BYTES } else { BYTES })
         }
-        What::Cpu { .. } => ("waiting", 1, Unit::Cpu, CPU),
+        What::Cpu { connections, .. } => ("waiting", connections, Unit::Cpu, CPU),
     };
-    let line = Line {
+    let line = Line { limit: "allowed", ..line(fabric, op, connections, wait) };
+    let subject = Box::new(Watch { fabric, what, wait });
+    Case { line, unit, subject, against: Against::Allowance(allowed), rounds: Some(1) }
+}
+
+fn line(fabric: &'static str, op: &'static str, connections: u32, wait: Waiting) -> Line {
+    Line {
         bench: NAME,
-        fabric: Some(FABRIC),
+        fabric: Some(fabric),
         wait: Some(wait.name()),
         trust: Some("isolated"),
         op: Some(op),
         connections: Some(connections),
-        limit: "allowed",
         ..Line::default()
+    }
+}
+
+/// Round trips beside idle connections, and without them.
+fn slow_down(
+    peer: &Rc<Peer>,
+    fabric: &'static str,
+    connections: u32,
+    wait: Waiting,
+) -> Result<Case> {
+    let beside = |idle| {
+        let plan = Plan {
+            fabric: fabric.to_owned(),
+            mode: Mode::Posted,
+            bytes: ACTIVE_BYTES,
+            wait,
+            trust: Trusting::Isolated,
+            round_trips: true,
+            window: Mode::Posted.many(false, ACTIVE_BYTES),
+            idle,
+            host: format!("idle-{}-{}", process::id(), rt::random()),
+            to: String::new(),
+        };
+        Led::new(peer, plan)
     };
-    let subject = Box::new(Look { what, wait });
-    Case { line, unit, subject, against: Against::Allowance(allowed), rounds: Some(1) }
+    let (subject, alone) = (Box::new(beside(connections)?), Box::new(beside(0)?));
+    let line = line(fabric, "active", connections, wait);
+    let line = Line { bytes: ACTIVE_BYTES, limit: "alone", ..line };
+    Ok(Case { line, unit: Unit::Nanos, subject, against: Against::Limit(alone), rounds: None })
 }
 
 /// Looks at two processes that were started for it.
-struct Look {
+struct Watch {
+    fabric: &'static str,
     what: What,
     wait: Waiting,
 }
 
-impl Probe for Look {
+impl Probe for Watch {
     fn run(&mut self, _: u64) -> Result<Sample> {
+        let Self { fabric, what, wait } = *self;
         let host = format!("idle-{}-{}", process::id(), rt::random());
-        let side = |dials| -> Result<Station> {
-            let stillness =
-                Stillness { what: self.what, wait: self.wait, host: host.clone(), dials };
+        let side = |to: Option<&str>| -> Result<Station> {
+            let (fabric, host, to) = (fabric.to_owned(), host.clone(), to.map(str::to_owned));
+            let stillness = Stillness { fabric, what, wait, host, to };
             Rc::new(Peer::start_anywhere()?).open(Opening::Idle(stillness), &[])
         };
-        let sides = [side(false)?, side(true)?];
-        let figure = match self.what {
+        let listens = side(None)?;
+        let dials = side(Some(&listens.host))?;
+        let sides = [listens, dials];
+        let figure = match what {
             What::Memory { connections, both, .. } => {
                 // The first has the nics and whatever else there is once.
-                let before = at_once(&sides, 1)?;
+                let (before, kernel) = (at_once(&sides, 1)?, kernel_memory());
                 at_once(&sides, 1 + u64::from(connections))?;
                 let after = at_once(&sides, 1 + u64::from(connections))?;
                 let grown = after.iter().zip(before).map(|(after, before)| after - before);
                 let of_all = if both { grown.sum() } else { grown.fold(0.0, f64::max) };
-                of_all / f64::from(connections)
+                // Each end of a connection has a socket.
+                let kernel = if fabric == SHM { 0.0 } else { kernel_memory() - kernel };
+                (of_all + kernel / 2.0) / f64::from(connections)
             }
-            What::Cpu { millis } => {
-                at_once(&sides, 1)?;
+            What::Cpu { connections, millis } => {
+                at_once(&sides, connections.into())?;
                 sides[1].begin(millis)?;
                 sides[1].end()?.into_iter().sum()
             }
@@ -138,134 +200,25 @@ fn at_once(sides: &[Station], rounds: u64) -> Result<Told> {
     sides.iter().map(|side| side.end()?.into_iter().next().context("no figure")).collect()
 }
 
-/// What one of the two processes is to have open.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Stillness {
-    what: What,
-    wait: Waiting,
-    /// The host of the one who listens.
-    host: String,
-    dials: bool,
-}
-
-/// One of the two processes.
-#[derive(Debug)]
-pub(crate) struct Still {
-    plan: Stillness,
-    nic: Nic,
-    listener: Option<Listener>,
-    open: Vec<Vi>,
-}
-
-impl Still {
-    pub(crate) fn new(plan: Stillness) -> Result<Self> {
-        let host = if plan.dials { format!("{}-dials", plan.host) } else { plan.host.clone() };
-        let options = NicOptions::new(&host).wait(plan.wait.of_nic());
-        let nic = Fabrics::default().open(FABRIC, options)?;
-        let listen = |nic: &Nic| nic.listen(NAME, 0, &ViOptions::default());
-        let listener = (!plan.dials).then(|| listen(&nic)).transpose()?;
-        Ok(Self { plan, nic, listener, open: Vec::new() })
-    }
-
-    /// Memory: has so many connections open, and says what is resident.
-    /// CPU: connects, or waits so many milliseconds and says what part of them
-    /// it used.
-    pub(crate) fn follow(&mut self, number: u64) -> Result<Told> {
-        match self.plan.what {
-            What::Cpu { .. } if !self.open.is_empty() => {
-                Ok(vec![wait(&self.open[0], Duration::from_millis(number))?])
-            }
-            _ => {
-                while (self.open.len() as u64) < number {
-                    self.open_one()?;
-                }
-                let both = matches!(self.plan.what, What::Memory { both: true, .. });
-                Ok(vec![resident(if both { "Pss:" } else { "Rss:" })?])
-            }
-        }
-    }
-
-    fn open_one(&mut self) -> Result<()> {
-        let vi = match &self.listener {
-            Some(listener) => listener.wait_accept(PATIENCE)?,
-            None => {
-                let to = Address::new(&self.plan.host, NAME, 0);
-                self.nic.wait_connect(&to, &ViOptions::default(), PATIENCE)?
-            }
-        };
-        if let What::Memory { used: true, .. } = self.plan.what {
-            r#use(&vi)?;
-        }
-        if let What::Cpu { .. } = self.plan.what {
-            vi.post_recv(Descriptor::new(vec![0_u8; 1]))?;
-        }
-        self.open.push(vi);
-        Ok(())
-    }
-}
-
-/// Messages both ways, small and large: whatever is touched by use is touched.
-fn r#use(vi: &Vi) -> Result<()> {
-    for (count, len) in [(SMALL_MESSAGES, 4), (2, LARGE_BYTES)] {
-        for _ in 0..count {
-            vi.post_recv(Descriptor::new(vec![0_u8; len]))?;
-        }
-        for _ in 0..count {
-            vi.post_send(Descriptor::new(vec![1_u8; len]))?;
-        }
-        for _ in 0..count {
-            let got = vi.recv_queue().wait(PATIENCE)?.ok()?.into_vec::<u8>();
-            ensure!(got.len() == len && got.iter().all(|byte| *byte == 1), "a message was damaged");
-        }
-        for _ in 0..count {
-            vi.send_queue().wait(PATIENCE)?.done()?;
-        }
-    }
-    Ok(())
-}
-
-/// Waits in vain; the part of a core that it took.
-fn wait(vi: &Vi, time: Duration) -> Result<f64> {
-    let (start, before) = (rt::now(), cpu_time());
-    match vi.recv_queue().wait(Deadline::In(time)) {
-        Err(WaitError::TimedOut { .. }) => {}
-        other => bail!("nothing was sent, and a wait ended with {other:?}"),
-    }
-    let used = cpu_time().saturating_sub(before);
-    Ok(used.as_secs_f64() / (rt::now() - start).as_secs_f64())
-}
-
-/// Of all threads of this process.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
-/// Bytes of memory that this process has: `Rss:` counts what it shares in full,
-/// `Pss:` only its share of that.
-fn resident(name: &str) -> Result<f64> {
-    let path = "/proc/self/smaps_rollup";
-    let text = fs::read_to_string(path).context(path)?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
-    Ok(kib.with_context(|| format!("{path} has no {name}"))? * 1024.0)
-}
-
 const NAME: &str = "idle";
-const FABRIC: &str = "shm";
+const SHM: &str = "shm";
+const UDP: &str = "udp";
+/// A connection over shared memory takes more memory, and more descriptors.
+const SHM_MAX: u32 = 256;
 /// What a connection may take.
-const BYTES: f64 = 256.0 * 1024.0;
+const SHM_BYTES: f64 = 256.0 * 1024.0;
+const BYTES: f64 = 32.0 * 1024.0;
 /// What part of a core a blocked waiter may take.
 const CPU: f64 = 0.01;
-/// More than a ring has slots.
-const SMALL_MESSAGES: usize = 300;
-const LARGE_BYTES: usize = 256 << 10;
+/// Of a message beside the idle connections.
+const ACTIVE_BYTES: usize = 4;
 const COLUMNS: &[Column] = &[
     Column::OP,
     Column::WAIT,
     Column::CONNECTIONS,
     Column::KIB,
     Column::CPU,
+    Column::P50,
     Column::RATIO,
     Column::SPREAD,
 ];

@@ -16,7 +16,7 @@ use super::report::{Column, Line};
 /// What this machine can do: the limits that the other benchmarks are held against.
 ///
 /// Round trips and rates between two processes (shared memory, eventfd,
-/// loopback TCP), and in one (memcpy, malloc+free, clone of a vector).
+/// loopback TCP and UDP), and in one (memcpy, malloc+free, clone of a vector).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only the limits of this fabric
@@ -35,6 +35,8 @@ enum Fabric {
     Shm,
     /// Loopback TCP
     Tcp,
+    /// Loopback UDP
+    Udp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -78,9 +80,13 @@ fn each_size(kind: Kind, sizes: &[usize]) -> Vec<(Kind, usize)> {
         Kind::Linked(limit) => limit.fixed_bytes(),
         Kind::Memcpy | Kind::MallocFree | Kind::Clone => None,
     };
+    let max = match kind {
+        Kind::Linked(limit) => limit.bytes_max(),
+        Kind::Memcpy | Kind::MallocFree | Kind::Clone => usize::MAX,
+    };
     match fixed {
         Some(bytes) => vec![(kind, bytes)],
-        None => sizes.iter().map(|&bytes| (kind, bytes)).collect(),
+        None => sizes.iter().filter(|&&bytes| bytes <= max).map(|&bytes| (kind, bytes)).collect(),
     }
 }
 
@@ -118,14 +124,19 @@ fn batch(bytes: usize) -> usize {
 
 fn fabric_of(limit: Limit) -> Fabric {
     match limit {
-        Limit::TcpSpin | Limit::TcpFrugal | Limit::TcpBandwidth => Fabric::Tcp,
+        Limit::TcpSpin | Limit::TcpFrugal | Limit::TcpBandwidth | Limit::TcpWrite => Fabric::Tcp,
+        Limit::UdpSpin | Limit::UdpFrugal => Fabric::Udp,
         _ => Fabric::Shm,
     }
 }
 
 fn wait_of(limit: Limit) -> Wait {
     match limit {
-        Limit::Eventfd | Limit::TcpFrugal | Limit::TcpBandwidth => Wait::Frugal,
+        Limit::Eventfd
+        | Limit::TcpFrugal
+        | Limit::TcpBandwidth
+        | Limit::TcpWrite
+        | Limit::UdpFrugal => Wait::Frugal,
         _ => Wait::Spin,
     }
 }
@@ -140,7 +151,7 @@ fn wait_name(wait: Wait) -> &'static str {
 fn unit_of(limit: Limit) -> Unit {
     match limit {
         Limit::ShmRing | Limit::TcpBandwidth => Unit::Megabytes,
-        Limit::LineRing => Unit::Messages,
+        Limit::LineRing | Limit::TcpWrite => Unit::Messages,
         _ => Unit::Nanos,
     }
 }

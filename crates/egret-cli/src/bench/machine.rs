@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The cores for the two processes of a benchmark.
@@ -30,6 +31,12 @@ pub(crate) fn pin(core: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).with_context(|| format!("pinning to core {core}"))
+}
+
+/// Lets this process have as many descriptors as it may.
+pub(crate) fn open_many() {
+    let limits = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
 }
 
 /// Says on stderr what makes the figures worth less.

@@ -22,6 +22,7 @@ mod progress;
 mod pull;
 mod report;
 mod side;
+mod still;
 mod vi;
 
 use std::io::Write;
@@ -56,6 +57,8 @@ const EXAMPLES: &str = "Examples:
   egret bench pool                        what a buffer costs beside malloc
   egret bench latency --mode copy         messages sent from a copy, there and back
   egret bench latency --fabric shm --mode handover --trust cooperating
+  egret bench latency --fabric tcp --wait frugal
+  egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
   egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
 

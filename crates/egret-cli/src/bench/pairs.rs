@@ -8,7 +8,7 @@ use anyhow::Result;
 use egret::net::rt;
 
 use super::Suite;
-use super::args::Common;
+use super::args::{Common, between_processes};
 use super::duo::{Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
@@ -18,8 +18,8 @@ use super::side::Mode;
 
 /// Pairs of processes that play ping-pong on all cores at once.
 ///
-/// Each pair sends a fixed number of 4-byte messages there and back, over shared
-/// memory, on whatever core the kernel puts it. All at once are held against
+/// Each pair sends a fixed number of 4-byte messages there and back, on whatever
+/// core the kernel puts it. All at once are held against
 /// one pair alone, times their number, over the cores: 1.00 would be as if
 /// nobody was in anyone's way. These are times of whole runs, so whatever else
 /// runs on the machine is in all of them.
@@ -29,6 +29,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "8")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pairs: u32,
+    /// What carries the messages: shm, tcp or udp
+    #[arg(long, value_name = "NAME", default_value = "shm")]
+    fabric: String,
     /// How both sides wait for the other
     #[arg(long, default_value = "balanced")]
     wait: Waiting,
@@ -42,20 +45,22 @@ pub(crate) struct Args {
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
     let (pairs, wait) = (args.pairs, args.wait);
+    let fabric = between_processes(&args.fabric)?;
     let rounds = args.rounds.unwrap_or(if args.common.quick { 200 } else { 10_000 });
     machine::warn_of_others();
-    let cases = std::iter::once_with(move || case(pairs, wait, rounds));
+    let cases = std::iter::once_with(move || case(fabric, pairs, wait, rounds));
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
 
-fn case(pairs: u32, wait: Waiting, rounds: u64) -> Result<Case> {
-    let all = (0..pairs).map(|number| Pair::start(number, wait)).collect::<Result<Vec<_>>>()?;
+fn case(fabric: &'static str, pairs: u32, wait: Waiting, rounds: u64) -> Result<Case> {
+    let start = |number| Pair::start(fabric, number, wait);
+    let all = (0..pairs).map(start).collect::<Result<Vec<_>>>()?;
     let all = Rc::new(all);
     let cores = machine::allowed()?.len();
     let alone = Alone { all: Rc::clone(&all), times: f64::from(pairs) / cores as f64 };
     let line = Line {
         bench: NAME,
-        fabric: Some(FABRIC),
+        fabric: Some(fabric),
         mode: Some(Mode::Posted.name()),
         wait: Some(wait.name()),
         trust: Some("isolated"),
@@ -82,17 +87,21 @@ struct Pair {
 }
 
 impl Pair {
-    fn start(number: u32, wait: Waiting) -> Result<Self> {
-        let plan = Plan {
-            fabric: FABRIC.to_owned(),
+    fn start(fabric: &str, number: u32, wait: Waiting) -> Result<Self> {
+        let mut plan = Plan {
+            fabric: fabric.to_owned(),
             mode: Mode::Posted,
             bytes: BYTES,
             wait,
             trust: Trusting::Isolated,
             round_trips: true,
+            window: Mode::Posted.many(false, BYTES),
+            idle: 0,
             host: format!("pairs-{}-{number}", process::id()),
+            to: String::new(),
         };
         let follower = Rc::new(Peer::start_anywhere()?).open(Opening::Vi(plan.clone()), &[])?;
+        plan.to.clone_from(&follower.host);
         let leader = Rc::new(Peer::start_anywhere()?).open(Opening::Leader(plan), &[])?;
         let pair = Self { leader, follower };
         run(std::slice::from_ref(&pair), WARM_UP)?;
@@ -136,7 +145,6 @@ impl Probe for Alone {
 }
 
 const NAME: &str = "pairs";
-const FABRIC: &str = "shm";
 const BYTES: usize = 4;
 const WARM_UP: u64 = 100;
 const COLUMNS: &[Column] = &[

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::channel::Channel;
 use super::duo::Plan;
-use super::idle::Stillness;
 use super::machine::{self, Cores};
+use super::still::Stillness;
 
 /// A process started from this executable, which follows where this one leads.
 ///
@@ -53,6 +53,8 @@ pub(crate) enum Opening {
 /// What the follower says to an order, except to `Close`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
+    /// It is open, at this host if it has one.
+    Open(String),
     Done(Told),
     Failed(String),
 }
@@ -65,6 +67,8 @@ pub(crate) type Told = Vec<f64>;
 pub(crate) struct Station {
     peer: Rc<Peer>,
     number: u32,
+    /// Where its nic is, if it has one.
+    pub(crate) host: String,
 }
 
 impl Peer {
@@ -98,15 +102,24 @@ impl Peer {
         let number = self.stations.get();
         self.stations.set(number + 1);
         self.channel.send(&Order::Open { station: number, opening }, fds)?;
-        self.settled()?;
-        Ok(Station { peer: Rc::clone(self), number })
+        match self.reply()? {
+            Reply::Open(host) => Ok(Station { peer: Rc::clone(self), number, host }),
+            reply => bail!("the second process opened nothing, it said {reply:?}"),
+        }
     }
 
     /// Waits until the follower has done what it was told.
     fn settled(&self) -> Result<Told> {
+        match self.reply()? {
+            Reply::Done(told) => Ok(told),
+            reply => bail!("the second process ran nothing, it said {reply:?}"),
+        }
+    }
+
+    fn reply(&self) -> Result<Reply> {
         match self.channel.receive().context("waiting for the second process")? {
-            Some((Reply::Done(told), _)) => Ok(told),
             Some((Reply::Failed(why), _)) => bail!("the second process failed: {why}"),
+            Some((reply, _)) => Ok(reply),
             None => bail!("the second process died"),
         }
     }

@@ -1,14 +1,16 @@
 //! One side of a connection under measurement.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
 use egret::net::buf::Pool;
 use egret::net::fabric::Fabrics;
-use egret::net::rt::Deadline;
+use egret::net::rt::{self, Deadline};
 use egret::net::vi::{
-    Access, Address, Completion, Descriptor, Exposed, Handed, RemoteKey, RemoteSlice, Vi, ViOptions,
+    Access, Address, Completion, Descriptor, Exposed, Handed, Nic, RemoteKey, RemoteSlice, Vi,
+    ViOptions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -58,14 +60,29 @@ impl Mode {
         matches!(self, Self::Read)
     }
 
-    /// Messages that may be under way at once; a blocking call has one.
-    const fn window(self) -> u64 {
+    /// Messages that may be under way at once, of as many as there are buffers; a
+    /// blocking call has one.
+    const fn window(self, buffers: usize) -> u64 {
         match self {
             Self::Copy | Self::Pinned | Self::Handover => 1,
-            Self::Posted | Self::Fresh | Self::Read | Self::Write => WINDOW as u64,
+            Self::Posted | Self::Fresh | Self::Read | Self::Write => buffers as u64,
+        }
+    }
+
+    /// Buffers to send for messages of so many bytes. Where they are `counted`, not
+    /// weighed: enough to fill a write with, and the time until one comes back. Otherwise
+    /// no more than stay in a cache.
+    pub(crate) const fn many(self, counted: bool, bytes: usize) -> usize {
+        match self {
+            Self::Posted | Self::Fresh if counted => MANY,
+            _ if bytes > IN_CACHE / WINDOW => FEW,
+            _ => WINDOW,
         }
     }
 }
+
+/// Polls of a side that has nothing more to do.
+const LAST_POLLS: usize = 32;
 
 /// A connection with what one side needs to send and receive in its mode.
 #[derive(Debug)]
@@ -73,10 +90,14 @@ pub(crate) struct Side {
     pub(super) vi: Vi,
     mode: Mode,
     bytes: usize,
+    /// Messages to send, and receives posted, at once.
+    window: usize,
     /// What to send with, those that are under way not among them.
     pub(super) spare: Vec<Descriptor>,
     /// The next send.
     ready: Option<Descriptor>,
+    /// What was received into, to be posted again.
+    again: Option<Descriptor>,
     /// What a slice send borrows.
     slice: Vec<u8>,
     /// What the peer may read and write, taken in turn.
@@ -98,9 +119,9 @@ pub(crate) fn connected(fabric: &str, mode: Mode, bytes: usize) -> Result<(Side,
     let connecting = a.connect(&Address::new("there", "bench", 0), &options, PATIENCE);
     let there = listener.wait_accept(PATIENCE)?;
     let here = a.block_on(connecting)?;
-    let pool = Pool::new(bytes, 2 * BUFFERS)?;
-    let mut here = Side::new(here, mode, &pool, bytes)?;
-    let mut there = Side::new(there, mode, &pool, bytes)?;
+    let pool = Pool::new(bytes, 2 * buffers(WINDOW))?;
+    let mut here = Side::new(here, mode, &pool, bytes, WINDOW)?;
+    let mut there = Side::new(there, mode, &pool, bytes, WINDOW)?;
     (here.remote, there.remote) = (there.keys().collect(), here.keys().collect());
     here.post_receives(&pool)?;
     there.post_receives(&pool)?;
@@ -110,8 +131,14 @@ pub(crate) fn connected(fabric: &str, mode: Mode, bytes: usize) -> Result<(Side,
 impl Side {
     /// One side of a connection whose other side does the same elsewhere: they
     /// tell each other their keys.
-    pub(crate) fn met(vi: Vi, mode: Mode, pool: &Pool, bytes: usize) -> Result<Self> {
-        let mut side = Self::new(vi, mode, pool, bytes)?;
+    pub(crate) fn met(
+        vi: Vi,
+        mode: Mode,
+        pool: &Pool,
+        bytes: usize,
+        window: usize,
+    ) -> Result<Self> {
+        let mut side = Self::new(vi, mode, pool, bytes, window)?;
         if mode.is_remote() {
             let mine: Vec<u8> = side.keys().flat_map(RemoteKey::to_bytes).collect();
             side.vi.post_recv(Descriptor::new(vec![0_u8; mine.len()]))?;
@@ -125,18 +152,31 @@ impl Side {
         Ok(side)
     }
 
-    fn new(vi: Vi, mode: Mode, pool: &Pool, bytes: usize) -> Result<Self> {
+    fn new(vi: Vi, mode: Mode, pool: &Pool, bytes: usize, window: usize) -> Result<Self> {
         let expose = |_| -> Result<Exposed> {
             Ok(vi.nic().expose(pool.take(bytes)?, Access::READ | Access::WRITE)?)
         };
         let slots = if mode.is_remote() { SLOTS } else { 0 };
         let exposed = (0..slots).map(expose).collect::<Result<_>>()?;
-        let spare = (0..WINDOW).map(|_| Ok(Descriptor::new(pool.take(bytes)?)));
+        let spare = (0..window).map(|_| Ok(Descriptor::new(pool.take(bytes)?)));
         let spare = spare.collect::<Result<_>>()?;
         let (slice, fetched) = (vec![0; bytes], VecDeque::new());
         let remote = Vec::new();
-        let (ready, held) = (None, None);
-        Ok(Self { vi, mode, bytes, spare, ready, slice, exposed, remote, fetched, held })
+        let (ready, again, held) = (None, None, None);
+        Ok(Self {
+            vi,
+            mode,
+            bytes,
+            window,
+            spare,
+            ready,
+            again,
+            slice,
+            exposed,
+            remote,
+            fetched,
+            held,
+        })
     }
 
     fn keys(&self) -> impl Iterator<Item = RemoteKey> {
@@ -144,7 +184,7 @@ impl Side {
     }
 
     fn post_receives(&self, pool: &Pool) -> Result<()> {
-        for _ in 0..WINDOW {
+        for _ in 0..self.window {
             let receive = match self.mode {
                 Mode::Fresh => Descriptor::fresh(self.bytes as u64),
                 Mode::Handover => Descriptor::handed(self.bytes as u64),
@@ -162,6 +202,11 @@ impl Side {
             let sent = self.vi.send_queue().wait(PATIENCE)?.ok()?;
             self.keep(sent);
         }
+        // The other side waits to hear that what it sent is here; a network says so
+        // when its nic is driven.
+        for _ in 0..LAST_POLLS {
+            self.vi.nic().poll();
+        }
         Ok(())
     }
 
@@ -176,6 +221,7 @@ impl Side {
             self.receive(END)?;
             self.settle()?;
         }
+        have_said(self.vi.nic());
         Ok(())
     }
 
@@ -188,7 +234,7 @@ impl Side {
 
     /// Messages that may be under way at once.
     pub(crate) const fn window(&self) -> u64 {
-        self.mode.window()
+        self.mode.window(self.window)
     }
 
     /// Whether the peer takes part: a remote read is over without it.
@@ -291,14 +337,30 @@ impl Side {
 
     /// Receives a message, looks at it, and posts its memory again.
     pub(crate) fn receive(&mut self, round: u64) -> Result<()> {
+        self.take(round)?;
+        self.repost()
+    }
+
+    /// Receives a message and looks at it. Others are posted: who is waited for
+    /// answers first, and then [posts](Self::repost) its memory again.
+    pub(crate) fn take(&mut self, round: u64) -> Result<()> {
         let got = self.vi.recv_queue().wait(PATIENCE)?;
         self.take_in(got, round)
     }
 
-    /// The same if one is there; whether it was.
+    pub(crate) fn repost(&mut self) -> Result<()> {
+        if let Some(again) = self.again.take() {
+            self.vi.post_recv(again)?;
+        }
+        Ok(())
+    }
+
+    /// Receives a message if one is there; whether it was.
     pub(super) fn try_receive(&mut self, round: u64) -> Result<bool> {
-        let got = self.vi.recv_queue().poll();
-        got.map_or(Ok(false), |got| self.take_in(got, round).map(|()| true))
+        let Some(got) = self.vi.recv_queue().poll() else { return Ok(false) };
+        self.take_in(got, round)?;
+        self.repost()?;
+        Ok(true)
     }
 
     fn take_in(&mut self, got: Completion, round: u64) -> Result<()> {
@@ -332,7 +394,7 @@ impl Side {
                 got.into_descriptor()
             }
         };
-        self.vi.post_recv(again)?;
+        self.again = Some(again);
         Ok(())
     }
 
@@ -341,6 +403,17 @@ impl Side {
         let ends = [bytes.first(), bytes.last()];
         ensure!(ends == [Some(&mark(round)); 2], "a message arrived damaged");
         Ok(())
+    }
+}
+
+/// Drives the nic until it has told its peers what it has of them. A network tells
+/// that with the next message, or when there is nothing else to do.
+pub(super) fn have_said(nic: &Nic) {
+    let until = rt::now() + SAID;
+    let mut polls = 0;
+    while polls < POLLS || rt::now() < until {
+        polls += 1;
+        nic.wait(nic.poll(), Some(until));
     }
 }
 
@@ -356,11 +429,23 @@ const fn mark(round: u64) -> u8 {
 /// No round: there is nothing more to come.
 pub(super) const END: u64 = 0;
 /// Messages under way, and receives posted, on each side.
-pub(crate) const WINDOW: usize = 16;
+const WINDOW: usize = 16;
 /// Exposed buffers of a side. A write may begin before the receive that will
 /// tell of it is posted, so the buffer it goes to is one more than those that
 /// are still to be looked at.
 const SLOTS: usize = WINDOW + 1;
+/// After this, and so many looks, there was nothing else to do.
+const SAID: Duration = Duration::from_millis(1);
+const POLLS: u32 = 64;
+/// The same where messages are counted.
+const MANY: usize = 256;
+/// And where they are large.
+const FEW: usize = 4;
+const IN_CACHE: usize = 4 << 20;
+
 /// What a side takes from its pool: to send, and to receive or to expose.
-pub(crate) const BUFFERS: usize = WINDOW + SLOTS;
-pub(crate) const PATIENCE: Deadline = Deadline::In(std::time::Duration::from_secs(10));
+pub(crate) const fn buffers(window: usize) -> usize {
+    if window > SLOTS { 2 * window } else { window + SLOTS }
+}
+
+pub(crate) const PATIENCE: Deadline = Deadline::In(Duration::from_secs(10));

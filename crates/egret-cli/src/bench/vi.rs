@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use anyhow::Result;
-use egret::net::fabric::Fabrics;
 use egret::net::limit::Limit;
 use egret::net::rt;
 
 use super::Suite;
-use super::args::{Common, Usage};
+use super::args::{Common, SIM, Usage, fabric};
 use super::duo::{Led, Plan, Trusting, Waiting};
+use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::Peer;
 use super::probe::Linked;
@@ -19,7 +19,7 @@ use super::side::{Mode, Side, connected};
 /// Options of the benchmarks that send messages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What carries the messages: sim in one process (seed from EGRET_SEED), shm between two
+    /// What carries the messages: sim in one process (seed from EGRET_SEED), shm, tcp and udp between two
     #[arg(long, value_name = "NAME", default_value = "sim")]
     fabric: String,
     /// How memory is sent and received
@@ -41,12 +41,12 @@ impl Args {
         if let Some(seed) = std::env::var("EGRET_SEED").ok().filter(|s| s.parse::<u64>().is_err()) {
             return Err(Usage(format!("EGRET_SEED={seed} is not a number")));
         }
-        let fabrics = Fabrics::default();
-        let fabric = fabrics.names().find(|name| *name == self.fabric).ok_or_else(|| {
-            let known = fabrics.names().collect::<Vec<_>>().join(", ");
-            Usage(format!("no fabric {:?}; there are: {known}", self.fabric))
-        })?;
-        if self.trust != Trusting::Isolated && fabric == SIM {
+        let fabric = fabric(&self.fabric)?;
+        if self.mode == Mode::Handover && fabric != SHM {
+            let why = "--mode handover is for shm: anywhere else a hand-over is a copy";
+            return Err(Usage(why.to_owned()));
+        }
+        if self.trust != Trusting::Isolated && fabric != SHM {
             let why = "has no processes that cooperate: --trust isolated only";
             return Err(Usage(format!("{fabric} {why}")));
         }
@@ -57,6 +57,14 @@ impl Args {
         if self.mode == Mode::Handover && what != What::Latency {
             let why = "--mode handover is for latency: nothing is moved that could be counted";
             return Err(Usage(why.to_owned()));
+        }
+        if fabric == UDP && (what != What::Latency || matches!(self.mode, Mode::Read | Mode::Write))
+        {
+            let why = match what {
+                What::Latency => "has no remote memory: no --mode read or write",
+                _ => "may lose what is sent: no bandwidth or message-rate",
+            };
+            return Err(Usage(format!("{fabric} {why}")));
         }
         // The simulator runs both nodes on one thread: nobody waits.
         if fabric == SIM && self.wait != Waiting::Spin {
@@ -79,13 +87,20 @@ pub(crate) enum What {
 
 pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
     if what == What::Rate && args.common.sizes.iter().any(|bytes| *bytes != 8) {
-        let why = "message-rate is held against a ring of 8-byte messages: no other --sizes";
+        let why = "message-rate is held against 8-byte messages: no other --sizes";
         return Err(Usage(why.to_owned()).into());
     }
     let fabric = args.fabric(what)?;
+    let sizes = args.common.sizes_or(what.sizes(fabric));
+    let limit = what.limit(fabric, args.wait);
+    if let Some(bytes) = sizes.iter().find(|bytes| **bytes > limit.bytes_max()) {
+        let (name, max) = (limit.name(), limit.bytes_max());
+        return Err(Usage(format!("{bytes} bytes, and {name} carries {max} at most")).into());
+    }
+    machine::open_many();
     let peer = Rc::new(Peer::start()?);
     let (mode, wait, trust) = (args.mode, args.wait, args.trust);
-    let cases = args.common.sizes_or(what.sizes()).into_iter().map(move |bytes| {
+    let cases = sizes.into_iter().map(move |bytes| {
         let line = Line {
             bench: what.name(),
             fabric: Some(fabric),
@@ -93,7 +108,7 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             wait: Some(wait.name()),
             trust: Some(trust.name()),
             bytes,
-            limit: what.limit(wait).name(),
+            limit: limit.name(),
             ..Line::default()
         };
         let subject = match fabric {
@@ -101,11 +116,14 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             fabric => {
                 let (fabric, host) = (fabric.to_owned(), format!("bench-{}", std::process::id()));
                 let round_trips = what == What::Latency;
-                let plan = Plan { fabric, mode, bytes, wait, trust, round_trips, host };
-                Box::new(Led::new(&peer, plan)?)
+                let window = mode.many(what == What::Rate, bytes);
+                let (idle, to) = (0, String::new());
+                Box::new(Led::new(
+                    &peer,
+                    Plan { fabric, mode, bytes, wait, trust, round_trips, window, idle, host, to },
+                )?)
             }
         };
-        let limit = what.limit(wait);
         let of_limit = limit.fixed_bytes().unwrap_or(bytes);
         let limit: Box<dyn Probe> = Box::new(Linked::new(&peer, limit, of_limit)?);
         Ok(Case { line, unit: what.unit(), subject, against: Against::Limit(limit), rounds: None })
@@ -113,7 +131,9 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
     Ok(Suite { name: what.name(), columns: what.columns(), cases: Box::new(cases) })
 }
 
-const SIM: &str = "sim";
+const SHM: &str = "shm";
+const TCP: &str = "tcp";
+const UDP: &str = "udp";
 
 impl What {
     /// Both sides in this process.
@@ -133,19 +153,27 @@ impl What {
         }
     }
 
-    const fn sizes(self) -> &'static [usize] {
+    fn sizes(self, fabric: &str) -> &'static [usize] {
         match self {
+            Self::Latency if fabric == UDP => &[4, 1 << 10, 16 << 10],
             Self::Latency => &[4, 1 << 10, 64 << 10, 1 << 20],
             Self::Bandwidth => &[4 << 10, 64 << 10, 1 << 20],
             Self::Rate => &[8],
         }
     }
 
-    /// Who sleeps answers no sooner than an eventfd wakes it.
-    const fn limit(self, wait: Waiting) -> Limit {
-        match (self, wait) {
-            (Self::Latency, Waiting::Frugal) => Limit::Eventfd,
-            (Self::Latency, Waiting::Spin | Waiting::Balanced) => Limit::ShmSlot,
+    /// Who sleeps answers no sooner than the kernel wakes it.
+    fn limit(self, fabric: &str, wait: Waiting) -> Limit {
+        let sleeps = wait == Waiting::Frugal;
+        match (self, fabric) {
+            (Self::Latency, TCP) if sleeps => Limit::TcpFrugal,
+            (Self::Latency, TCP) => Limit::TcpSpin,
+            (Self::Bandwidth, TCP) => Limit::TcpBandwidth,
+            (Self::Rate, TCP) => Limit::TcpWrite,
+            (_, UDP) if sleeps => Limit::UdpFrugal,
+            (_, UDP) => Limit::UdpSpin,
+            (Self::Latency, _) if sleeps => Limit::Eventfd,
+            (Self::Latency, _) => Limit::ShmSlot,
             (Self::Bandwidth, _) => Limit::ShmRing,
             (Self::Rate, _) => Limit::LineRing,
         }

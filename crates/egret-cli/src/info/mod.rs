@@ -8,6 +8,7 @@ mod attempt;
 mod fabrics;
 mod grants;
 mod machine;
+mod places;
 mod report;
 
 use std::io::Write;
@@ -19,6 +20,7 @@ pub(crate) use attempt::{PeerArgs, serve};
 use fabrics::FabricInfo;
 use grants::Grant;
 use machine::Machine;
+use places::PlaceInfo;
 
 /// What this machine and this build offer.
 ///
@@ -39,6 +41,8 @@ struct Info {
     optimized: bool,
     machine: Machine,
     fabrics: Vec<FabricInfo>,
+    /// Where nics of networks listen.
+    places: Vec<PlaceInfo>,
     grants: Vec<Grant>,
     /// What follows, in words.
     means: Vec<String>,
@@ -52,6 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         optimized: !cfg!(debug_assertions),
         machine: Machine::this(),
         fabrics,
+        places: places::all(),
         grants,
         means,
     };

@@ -5,6 +5,7 @@ use std::fmt::{Display, Write};
 use super::Info;
 use super::fabrics::{FabricInfo, LimitsInfo};
 use super::grants::{Grant, MEMBARRIER, MEMFD_SEALS, PEERCRED, PEERPIDFD, PIDFD, PROCESS_VM_READV};
+use super::places::PlaceInfo;
 
 /// What follows from what was found.
 pub(super) fn means(fabrics: &[FabricInfo], grants: &[Grant]) -> Vec<String> {
@@ -17,8 +18,10 @@ pub(super) fn means(fabrics: &[FabricInfo], grants: &[Grant]) -> Vec<String> {
              who receives copies once, out of memory that only the sender can write"),
         (true, false) => say("shm: a nic opens, but no connection will: \
              memory with one writer, or who the peer is, cannot be proved"),
-        (false, _) => say("shm: not to be had; messages stay inside one process (sim)"),
+        (false, _) => say("shm: not to be had; processes of this machine can use tcp"),
     }
+    say("tcp, udp: on loopback unless a nic's host is an address, an interface or \
+         `reachable`; callers prove the secret, and nothing is encrypted");
     say(match has(PIDFD) {
         true => "shm: processes of one executable file that both ask for it may cooperate",
         false => "shm: isolated only: nobody can tell which executable file a peer runs",
@@ -65,6 +68,11 @@ pub(super) fn text(info: &Info) -> String {
     out.push('\n');
     fabrics(&mut out, &info.fabrics);
     out.push('\n');
+    for place in &info.places {
+        let title = if place.host.is_empty() { "tcp, udp listen" } else { place.host };
+        row(&mut out, title, &[where_and_why(place)]);
+    }
+    out.push('\n');
     for grant in &info.grants {
         row(&mut out, grant.name, &[yes_or_why(grant.granted, grant.why.as_deref())]);
     }
@@ -77,7 +85,14 @@ pub(super) fn text(info: &Info) -> String {
 
 /// A column for each fabric.
 fn fabrics(out: &mut String, fabrics: &[FabricInfo]) {
-    let each = |text: &dyn Fn(&FabricInfo) -> String| fabrics.iter().map(text).collect::<Vec<_>>();
+    // As wide as its widest cell.
+    let each = |text: &dyn Fn(&FabricInfo) -> String| -> Vec<String> {
+        let cell = |fabric: &FabricInfo| {
+            let width = fabric.trust.join(", ").len().max(12) + 2;
+            format!("{:<width$}", text(fabric))
+        };
+        fabrics.iter().map(cell).collect()
+    };
     let limit = |text: fn(&LimitsInfo) -> String| {
         each(&|fabric| fabric.limits.as_ref().map_or_else(|| "-".to_owned(), text))
     };
@@ -101,6 +116,16 @@ fn fabrics(out: &mut String, fabrics: &[FabricInfo]) {
         if let Some(why) = &fabric.why {
             let _ = writeln!(out, "{}: {why}", fabric.name);
         }
+    }
+}
+
+fn where_and_why(place: &PlaceInfo) -> String {
+    match (&place.address, &place.interface) {
+        (Some(address), Some(interface)) => {
+            format!("at {address} on {interface}: {}", place.why)
+        }
+        (Some(address), None) => format!("at {address}: {}", place.why),
+        (None, _) => format!("nowhere: {}", place.why),
     }
 }
 

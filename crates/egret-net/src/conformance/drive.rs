@@ -5,7 +5,9 @@ use std::task::{Context, Poll, Waker};
 
 use super::check::Wrong;
 use super::side::{Alarm, Side};
-use super::{Case, Failure, Party, Profile, Role};
+use super::{Case, Failure, Party, Profile, Role, meeting_of_threads};
+use crate::rt;
+use crate::vi::Nic;
 
 /// Runs the given sides of a case to their ends: both, or the one of this process.
 ///
@@ -30,6 +32,32 @@ pub fn run(case: &Case, profile: &Profile, parties: Vec<Party>) -> Result<(), Fa
         side.settled().map_err(|wrong| failure(side.role, wrong))?;
     }
     Ok(())
+}
+
+/// Runs the sides of a case on a thread each: the caller, with the first nic, on this
+/// one.
+///
+/// # Errors
+///
+/// What the first side that failed has found wrong.
+///
+/// # Panics
+///
+/// If there is no thread to be had, or the other one panics.
+pub fn run_on_threads(case: &Case, profile: &Profile, nics: [Nic; 2]) -> Result<(), Failure> {
+    let [near, far] = nics;
+    let [here, there] = meeting_of_threads();
+    let caller = Party::new(near.clone(), far.host(), Role::Caller, here);
+    let answerer = {
+        let (case, profile, near) = (*case, profile.clone(), near.host().to_owned());
+        rt::spawn("answerer", move || {
+            run(&case, &profile, vec![Party::new(far, &near, Role::Answerer, there)])
+        })
+        .expect("a thread for the answerer")
+    };
+    drop(near);
+    run(case, profile, vec![caller])?;
+    answerer.join().expect("the answerer does not panic")
 }
 
 /// Whoever is killed has nothing to say.

@@ -7,11 +7,17 @@
 //!
 //! The rules they keep stand with the traits, in [`vi::ops`](crate::vi::ops).
 
+#[doc(hidden)]
+pub mod greet;
+mod hub;
 mod outbox;
+pub mod place;
 // A 64-bit load is a plain load only where words have 64 bits.
 #[cfg(target_pointer_width = "64")]
 pub mod shm;
 pub mod sim;
+pub mod tcp;
+pub mod udp;
 
 use std::fmt;
 use std::sync::Arc;
@@ -72,7 +78,7 @@ pub enum OpenError {
 /// let nic = fabrics.open("sim", "a")?;
 /// assert_eq!(nic.host(), "a");
 /// let error = fabrics.open("smi", "b").unwrap_err();
-/// assert_eq!(error.to_string(), r#"no fabric "smi"; there are: sim, shm"#);
+/// assert_eq!(error.to_string(), r#"no fabric "smi"; there are: sim, shm, tcp, udp"#);
 /// # Ok::<(), egret_net::fabric::OpenError>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -85,6 +91,8 @@ impl Default for Fabrics {
             Arc::new(sim::SimFabric::default()),
             #[cfg(target_pointer_width = "64")]
             Arc::new(shm::ShmFabric),
+            Arc::new(tcp::TcpFabric),
+            Arc::new(udp::UdpFabric),
         ])
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::vi::{AccessError, Notices, Op, Posted, Reliability, RemoteSlice, Ticket, ViError};
+use crate::vi::{AccessError, Notices, Op, Posted, Reliability, RemoteSlice, Ticket, ViError, Way};
 
 #[derive(Debug)]
 pub(super) struct Outbox {
@@ -18,8 +18,10 @@ pub(super) struct Outbox {
     reads: VecDeque<Posted>,
     /// The send or write that is under way in pieces.
     pub current: Option<Outgoing>,
-    /// Sends that are under way as a whole.
-    sent: VecDeque<Sent>,
+    /// Sends that are under way as a whole, each with its [`Way`]. Not beside it: what is
+    /// written word by word and then moved as a whole waits for all writes before it, the
+    /// one to the peer's cache line among them, which is longer than all the rest takes.
+    sent: VecDeque<Posted>,
     /// Reads and writes the peer has not answered.
     asked: BTreeMap<u64, Posted>,
     /// What the peer is owed.
@@ -36,16 +38,6 @@ pub(super) struct Outbox {
 pub(super) struct Outgoing {
     pub posted: Posted,
     pub offset: u64,
-}
-
-#[derive(Debug)]
-struct Sent {
-    posted: Posted,
-    /// Bytes of the message; the descriptor of a hand-over has none any more.
-    len: u64,
-    /// The number of what its last bytes went with.
-    last: u64,
-    message: u64,
 }
 
 /// What the peer is owed.
@@ -149,24 +141,25 @@ impl Outbox {
 
     /// All of a send of `len` bytes is under way, the last of it with the `last`th.
     #[inline]
-    pub(super) fn went(&mut self, posted: Posted, len: u64, last: u64) {
-        let message = self.messages;
-        self.sent.push_back(Sent { posted, len, last, message });
+    pub(super) fn went(&mut self, mut posted: Posted, len: u64, last: u64) {
+        *posted.way_mut() = Way { len, last, message: self.messages };
+        self.sent.push_back(posted);
     }
 
     /// The peer has taken so much and placed so many messages: what was sent may
     /// be complete.
     #[inline]
     pub(super) fn heard(&mut self, taken: u64, placed: u64, notices: &mut Notices) {
-        while let Some(Sent { last, message, .. }) = self.sent.front() {
+        while let Some(front) = self.sent.front() {
+            let &Way { len, last, message } = front.way();
             let done = match self.level {
-                Reliability::Reception => *message <= placed,
-                _ => *last < taken,
+                Reliability::Reception => message <= placed,
+                _ => last < taken,
             };
-            let Some(sent) = done.then(|| self.sent.pop_front()).flatten() else { break };
+            let Some(posted) = done.then(|| self.sent.pop_front()).flatten() else { break };
             self.completed += 1;
-            let tag = sent.posted.descriptor().tag();
-            sent.posted.complete(sent.len, tag, notices);
+            let tag = posted.descriptor().tag();
+            posted.complete(len, tag, notices);
         }
     }
 
@@ -205,9 +198,17 @@ impl Outbox {
         None
     }
 
+    /// Gives back memory that a burst took, when there is nothing to do.
+    pub(super) fn trim(&mut self, most: usize) {
+        self.waiting.shrink_to(most);
+        self.reads.shrink_to(most);
+        self.sent.shrink_to(most);
+        self.answers.shrink_to(most);
+    }
+
     /// Everything that is not back, in the order it was posted.
     pub(super) fn drain(&mut self) -> Vec<Posted> {
-        let mut all: Vec<Posted> = self.sent.drain(..).map(|sent| sent.posted).collect();
+        let mut all: Vec<Posted> = self.sent.drain(..).collect();
         all.extend(self.current.take().map(|current| current.posted));
         all.extend(self.waiting.drain(..));
         all.extend(self.reads.drain(..));

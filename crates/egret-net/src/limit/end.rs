@@ -11,6 +11,7 @@ use super::line::Lines;
 use super::ring::Ring;
 use super::slot::Slot;
 use super::tcp::{Flow, Tcp};
+use super::udp::{self, Udp};
 use super::wait::Patience;
 
 /// A limit between two processes.
@@ -31,11 +32,17 @@ pub enum Limit {
     TcpFrugal,
     /// One way over loopback TCP, blocking.
     TcpBandwidth,
+    /// One way over loopback TCP, one write of eight bytes for each message.
+    TcpWrite,
+    /// A round trip over loopback UDP; both sides spin on a non-blocking receive.
+    UdpSpin,
+    /// A round trip over loopback UDP; both sides sleep in receive.
+    UdpFrugal,
 }
 
 impl Limit {
     /// Every limit between two processes.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::ShmSlot,
         Self::ShmRing,
         Self::LineRing,
@@ -43,9 +50,12 @@ impl Limit {
         Self::TcpSpin,
         Self::TcpFrugal,
         Self::TcpBandwidth,
+        Self::TcpWrite,
+        Self::UdpSpin,
+        Self::UdpFrugal,
     ];
 
-    /// Its name in reports; the three over TCP share theirs.
+    /// Its name in reports; those of one mechanism share theirs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,6 +64,8 @@ impl Limit {
             Self::LineRing => "line-ring",
             Self::Eventfd => "eventfd",
             Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth => "tcp-raw",
+            Self::TcpWrite => "tcp-write",
+            Self::UdpSpin | Self::UdpFrugal => "udp-raw",
         }
     }
 
@@ -64,6 +76,8 @@ impl Limit {
             Self::TcpSpin => "tcp-raw/spin",
             Self::TcpFrugal => "tcp-raw/frugal",
             Self::TcpBandwidth => "tcp-raw/bandwidth",
+            Self::UdpSpin => "udp-raw/spin",
+            Self::UdpFrugal => "udp-raw/frugal",
             _ => self.name(),
         }
     }
@@ -72,8 +86,17 @@ impl Limit {
     #[must_use]
     pub const fn fixed_bytes(self) -> Option<usize> {
         match self {
-            Self::LineRing | Self::Eventfd => Some(8),
+            Self::LineRing | Self::Eventfd | Self::TcpWrite => Some(8),
             _ => None,
+        }
+    }
+
+    /// The largest payload it can have.
+    #[must_use]
+    pub const fn bytes_max(self) -> usize {
+        match self {
+            Self::UdpSpin | Self::UdpFrugal => udp::BYTES_MAX,
+            _ => usize::MAX,
         }
     }
 
@@ -82,15 +105,19 @@ impl Limit {
     ///
     /// # Errors
     ///
-    /// [`LimitError::System`] if memory or descriptors cannot be had.
+    /// [`LimitError::System`] if memory or descriptors cannot be had,
+    /// [`LimitError::TooLong`] if it has no such payloads.
     pub fn prepare(self, bytes: usize) -> Result<(End, Vec<OwnedFd>), LimitError> {
         match self {
             Self::ShmSlot => Slot::prepare(bytes).map(End::leading),
             Self::ShmRing => Ring::prepare(bytes).map(End::leading),
             Self::LineRing => Lines::prepare().map(End::leading),
             Self::Eventfd => Events::prepare().map(End::leading),
-            Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth => {
+            Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth | Self::TcpWrite => {
                 Tcp::prepare(self.flow(), bytes).map(End::leading)
+            }
+            Self::UdpSpin | Self::UdpFrugal => {
+                Udp::prepare(self == Self::UdpSpin, bytes).map(End::leading)
             }
         }
     }
@@ -108,8 +135,11 @@ impl Limit {
             Self::ShmRing => End::new(Ring::join(bytes, &self.one(fds)?)?),
             Self::LineRing => End::new(Lines::join(&self.one(fds)?)?),
             Self::Eventfd => End::new(Events::join(self.exactly(fds)?)?),
-            Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth => {
+            Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth | Self::TcpWrite => {
                 End::new(Tcp::join(self.flow(), bytes, self.one(fds)?)?)
+            }
+            Self::UdpSpin | Self::UdpFrugal => {
+                End::new(Udp::join(self == Self::UdpSpin, bytes, self.one(fds)?)?)
             }
         })
     }
@@ -118,6 +148,7 @@ impl Limit {
         match self {
             Self::TcpSpin => Flow::Spin,
             Self::TcpFrugal => Flow::Frugal,
+            Self::TcpWrite => Flow::Rate,
             _ => Flow::Bandwidth,
         }
     }

@@ -39,6 +39,7 @@ mod shared;
 mod slot;
 mod tcp;
 mod ticks;
+mod udp;
 mod wait;
 
 use std::io;
@@ -87,6 +88,14 @@ pub enum LimitError {
         given: u64,
         /// Bytes the layout takes.
         needed: usize,
+    },
+    /// More than its mechanism sends at once.
+    #[error("a payload of {bytes} bytes, and {max} at most")]
+    TooLong {
+        /// Bytes that were asked for.
+        bytes: usize,
+        /// Bytes it can send.
+        max: usize,
     },
     /// There is no limit of this name.
     #[error("no limit is called {0:?}")]

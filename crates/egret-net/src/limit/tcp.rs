@@ -1,4 +1,4 @@
-//! `tcp-raw`: one connection over loopback.
+//! `tcp-raw` and `tcp-write`: one connection over loopback.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -29,6 +29,8 @@ pub(super) enum Flow {
     Frugal,
     /// One way, blocking.
     Bandwidth,
+    /// One way, blocking, a call for each message; who reads takes what is there.
+    Rate,
 }
 
 impl Tcp {
@@ -62,6 +64,7 @@ impl Link for Tcp {
         match self.flow {
             Flow::Spin | Flow::Frugal => wire.round_trips(&mut self.private, numbers),
             Flow::Bandwidth => wire.one_way(&mut self.private, numbers),
+            Flow::Rate => wire.one_by_one(&mut self.private, numbers),
         }
     }
 
@@ -71,6 +74,7 @@ impl Link for Tcp {
         match self.flow {
             Flow::Spin | Flow::Frugal => wire.echo(&mut self.private, numbers),
             Flow::Bandwidth => wire.receive(&mut self.private, numbers),
+            Flow::Rate => wire.receive_many(self.private.len(), numbers),
         }
     }
 }
@@ -149,6 +153,38 @@ impl<'a> Wire<'a> {
         self.write(&[0])
     }
 
+    fn one_by_one(self, private: &mut [u8], numbers: Range<u64>) -> Result<Measured, LimitError> {
+        let start = rt::machine_now();
+        for sequence in numbers {
+            payload::rewrite(private, sequence);
+            self.write(private)?;
+        }
+        self.read(&mut [0])?;
+        Ok(Measured::OneWay(rt::machine_now() - start))
+    }
+
+    fn receive_many(mut self, bytes: usize, mut numbers: Range<u64>) -> Result<(), LimitError> {
+        let mut buf = vec![0; MANY.next_multiple_of(bytes)];
+        let (mut refused, mut filled) = (0, 0);
+        while !numbers.is_empty() {
+            match self.stream.read(&mut buf[filled..]) {
+                Ok(0) => return Err(LimitError::Gone),
+                Ok(count) => filled += count,
+                Err(error) => self.again(&error, "read", &mut refused)?,
+            }
+            let whole = filled - filled % bytes;
+            for message in buf[..whole].chunks_exact(bytes) {
+                let sequence = numbers.next().ok_or(LimitError::Corrupt(0))?;
+                if !payload::has_ends(message, sequence) {
+                    return Err(LimitError::Corrupt(sequence));
+                }
+            }
+            buf.copy_within(whole..filled, 0);
+            filled -= whole;
+        }
+        self.write(&[0])
+    }
+
     #[inline]
     fn write(mut self, mut from: &[u8]) -> Result<(), LimitError> {
         let mut refused = 0;
@@ -194,5 +230,7 @@ impl<'a> Wire<'a> {
     }
 }
 
+/// Bytes that a reader of many messages asks for.
+const MANY: usize = 64 << 10;
 /// System calls are slow enough that looking at the clock this often is free.
 const SPIN_REFUSALS: u32 = 256;

@@ -21,8 +21,10 @@ fn run(limit: Limit, bytes: usize, rounds: u64) -> Measured {
 #[test]
 fn every_limit_runs_at_every_size() {
     for limit in Limit::ALL {
-        for bytes in [1, 4, 56, 57, 4096, 100_000] {
-            let rounds = if limit == Limit::LineRing { 3000 } else { 40 };
+        let sizes = [1, 4, 56, 57, 4096, 100_000];
+        for bytes in sizes.map(|bytes| bytes.min(limit.bytes_max())) {
+            let is_rate = matches!(limit, Limit::LineRing | Limit::TcpWrite);
+            let rounds = if is_rate { 3000 } else { 40 };
             match run(limit, bytes, rounds) {
                 Measured::RoundTrips(times) => {
                     assert_eq!(times.len() as u64, rounds, "{limit}");
@@ -45,7 +47,7 @@ fn a_follower_that_never_comes_is_an_error() {
 
 #[test]
 fn a_closed_connection_is_noticed_at_once() {
-    for limit in [Limit::TcpSpin, Limit::TcpFrugal] {
+    for limit in [Limit::TcpSpin, Limit::TcpFrugal, Limit::UdpSpin, Limit::UdpFrugal] {
         let (mut end, fds) = limit.prepare(64).unwrap();
         drop(fds);
         let error = end.lead(100, TIMEOUT).unwrap_err();
@@ -61,6 +63,13 @@ fn descriptors_of_another_limit_are_refused() {
     let (_end, fds) = Limit::ShmSlot.prepare(8).unwrap();
     let error = Limit::ShmSlot.join(1 << 20, fds).unwrap_err();
     assert!(matches!(error, LimitError::OtherSize { .. }), "{error}");
+}
+
+#[test]
+fn a_payload_that_no_datagram_carries_is_refused() {
+    let error = Limit::UdpSpin.prepare(65_508).unwrap_err();
+    assert_eq!(error.to_string(), "a payload of 65508 bytes, and 65507 at most");
+    run(Limit::UdpFrugal, 65_507, 3);
 }
 
 #[test]

@@ -253,6 +253,7 @@ pub(super) struct Note {
     op: Op,
     /// Whether the memory is given away.
     gives: bool,
+    way: Way,
     /// Where it completes. It stays, so that posting it again costs no count.
     inbox: Option<Arc<Inbox>>,
     report: Report,
@@ -263,8 +264,17 @@ impl Default for Note {
         let (vi, op) = (ViId(0), OpKind::Send);
         let ticket = Ticket { vi, number: 0 };
         let report = Report { vi, ticket, op, status: Ok(()), len: 0, tag: 0, kind: None };
-        Self { op: Op::Send, gives: false, inbox: None, report }
+        Self { op: Op::Send, gives: false, way: Way::default(), inbox: None, report }
     }
+}
+
+/// What a fabric keeps of a message that is under way: its bytes, the number of
+/// what the last of them went with, and which message it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Way {
+    pub len: u64,
+    pub last: u64,
+    pub message: u64,
 }
 
 /// A descriptor inside a fabric.
@@ -298,7 +308,9 @@ impl Posted {
         if report.kind.is_some() || kind.is_some() {
             report.kind = kind;
         }
-        note.op = op;
+        if note.op != op {
+            note.op = op;
+        }
         if !note.inbox.as_ref().is_some_and(|known| Arc::ptr_eq(known, inbox)) {
             note.inbox = Some(Arc::clone(inbox));
         }
@@ -344,6 +356,16 @@ impl Posted {
     #[inline]
     fn note(&self) -> &Note {
         self.descriptor().note()
+    }
+
+    #[inline]
+    pub(crate) fn way(&self) -> &Way {
+        &self.note().way
+    }
+
+    #[inline]
+    pub(crate) fn way_mut(&mut self) -> &mut Way {
+        &mut self.descriptor_mut().note_mut().way
     }
 
     /// Whether a message of `len` bytes and elements of `kind` may be received

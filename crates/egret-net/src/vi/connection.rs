@@ -57,7 +57,7 @@ impl Vi {
         &self.nic
     }
 
-    /// The other end's host.
+    /// The other end's host, as it says itself: over a network nothing proves it.
     #[must_use]
     pub fn peer(&self) -> &str {
         self.ops.peer()

@@ -184,6 +184,9 @@ pub enum ConnectError {
     /// The other side's greeting cannot be understood.
     #[error("the greeting was refused: {0}")]
     Hello(#[from] super::HelloError),
+    /// The two sides do not have the same secret.
+    #[error("the secret was refused: {0}")]
+    Secret(#[from] SecretError),
     /// The host is a process of another user of this machine.
     #[error("the host belongs to user {theirs}, this process to user {ours}; they share no memory")]
     OtherUser {
@@ -195,6 +198,21 @@ pub enum ConnectError {
     /// This nic, or the peer's, went down meanwhile.
     #[error("the nic went down")]
     NicDown,
+}
+
+/// What is wrong with the secrets of two sides. Neither has told its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// They have different ones.
+    #[error("the peer has another one")]
+    Different,
+    /// The peer has none.
+    #[error("this side has one and the peer has none")]
+    OnlyOurs,
+    /// This side has none.
+    #[error("the peer has one and this side has none")]
+    OnlyTheirs,
 }
 
 /// Why nobody can be accepted.

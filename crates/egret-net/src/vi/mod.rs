@@ -64,12 +64,13 @@ mod segment;
 mod slices;
 mod trust;
 
+pub(crate) use completion::Way;
 pub use completion::{Completion, Op, OpKind, Posted, Report, Ticket, ViId};
 pub use connection::{Counters, Vi};
 pub use descriptor::Descriptor;
 pub use error::{
     AccessError, ConnectError, ExposeError, ListenError, PostError, Refused, RegisterError,
-    TransferError, ViError, WaitError,
+    SecretError, TransferError, ViError, WaitError,
 };
 pub use expose::{Access, Exposed, RemoteKey, RemoteSlice};
 pub use handed::Handed;
@@ -85,7 +86,7 @@ pub use ops::Seen;
 pub use queue::{CompletionQueue, Next};
 pub use register::Registration;
 pub use secret::Secret;
-pub(crate) use secret::{Challenge, HASH_BYTES, Nonce, Proof, Side};
+pub(crate) use secret::{Challenge, HASH_BYTES, Nonce, Proof, SIGNATURE, Side};
 pub use segment::Segment;
 pub use slices::Received;
 pub(crate) use trust::Agreed;

@@ -184,13 +184,13 @@ impl Nic {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NicOptions {
-    /// The name peers connect to.
+    /// The name peers connect to; on a network, [where to listen](crate::fabric::place).
     pub host: String,
     /// How its waits spend their time.
     pub wait: Wait,
     /// How far it would trust its peers; its connections say what came of it.
     pub trust: Trust,
-    /// What they must prove for that.
+    /// What they must prove to be trusted, and on a network to be connected at all.
     pub secret: Secret,
 }
 
@@ -224,7 +224,8 @@ impl NicOptions {
 
     /// Trusts only peers with the same secret. Without one both sides have the
     /// empty one: then the same user and the same executable file are all that
-    /// is checked.
+    /// is checked. On a network no connection is made with a peer that has
+    /// another secret, or none.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secret = secret;
@@ -254,7 +255,8 @@ pub enum Wait {
 /// Where to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
-    /// A nic of the same fabric, by the name it was opened with.
+    /// A nic of the same fabric: what its [`Nic::host`] says. On a network that is an
+    /// address or a name, with a port.
     pub host: String,
     /// What a listener there listens for.
     pub service: String,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::inbox::{Inbox, Mailbox};
-use super::ops::NicOps;
+use super::ops::{NicOps, Seen};
 use super::{Completion, WaitError};
 use crate::rt::Deadline;
 
@@ -59,22 +59,22 @@ impl CompletionQueue {
     /// If the deadline passes, or nothing is posted that a wait without end
     /// could end with.
     pub fn wait(&self, deadline: Deadline) -> Result<Completion, WaitError> {
-        match self.poll() {
+        if let Some(completion) = self.inbox().take() {
+            return Ok(completion);
+        }
+        let seen = self.nic.progress();
+        match self.inbox().take() {
             Some(completion) => Ok(completion),
-            None => self.wait_longer(deadline),
+            None => self.wait_longer(seen, deadline),
         }
     }
 
     /// The clock is not asked for what is there already.
-    fn wait_longer(&self, deadline: Deadline) -> Result<Completion, WaitError> {
+    fn wait_longer(&self, mut seen: Seen, deadline: Deadline) -> Result<Completion, WaitError> {
         let started = self.nic.now();
         let until = deadline.until_from(started);
         let mut asked = Some(started);
-        let mut seen = self.nic.progress();
         loop {
-            if let Some(completion) = self.inbox().take() {
-                return Ok(completion);
-            }
             if until.is_none() && self.inbox().reserved() == 0 {
                 return Err(WaitError::NothingPosted);
             }
@@ -84,6 +84,9 @@ impl CompletionQueue {
                 return Err(WaitError::TimedOut { waited: now - started, outstanding });
             }
             seen = self.nic.wait(seen, until);
+            if let Some(completion) = self.inbox().take() {
+                return Ok(completion);
+            }
         }
     }
 

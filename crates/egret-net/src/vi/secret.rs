@@ -64,6 +64,9 @@ pub(crate) struct Challenge {
 pub(crate) const HASH_BYTES: usize = 32;
 /// No other use of HMAC with this secret begins so.
 const PURPOSE: &[u8] = b"egret: a side of a connection has the secret";
+const SIGNING: &[u8] = b"egret: who has the secret says this to a group";
+/// Bytes of a signature.
+pub(crate) const SIGNATURE: usize = 16;
 
 impl Secret {
     /// Made of any bytes.
@@ -80,6 +83,24 @@ impl Secret {
     /// Whether `proof` is the one that `side` must show, in constant time.
     pub(crate) fn verify(&self, challenge: &Challenge, side: Side, proof: &Proof) -> bool {
         self.mac(challenge, side).verify_slice(&proof.0).is_ok()
+    }
+
+    /// The signature of a datagram to all who have the secret.
+    pub(crate) fn sign<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> [u8; SIGNATURE] {
+        let hash = self.signing(parts).finalize().into_bytes();
+        *hash.first_chunk().expect("it is longer")
+    }
+
+    /// Whether one who has the secret signed this, in constant time.
+    pub(crate) fn has_signed(&self, bytes: &[u8], signature: &[u8; SIGNATURE]) -> bool {
+        self.signing([bytes].into_iter()).verify_truncated_left(signature).is_ok()
+    }
+
+    fn signing<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("a key of any length");
+        mac.update(SIGNING);
+        parts.for_each(|part| mac.update(part));
+        mac
     }
 
     /// What varies in length comes last, so that no two challenges read the same.
@@ -174,6 +195,18 @@ mod tests {
         for other in [swapped, elsewhere, later, to_another] {
             assert!(!secret.verify(&other, Side::Listening, &proof), "{other:?}");
         }
+    }
+
+    #[test]
+    fn what_is_signed_is_signed_as_a_whole() {
+        let secret = Secret::from("one");
+        let parts: [&[u8]; 3] = [b"to", b"", b"gether"];
+        let mut signature = secret.sign(parts.into_iter());
+        assert!(secret.has_signed(b"together", &signature));
+        assert!(!secret.has_signed(b"togethe", &signature));
+        assert!(!Secret::from("two").has_signed(b"together", &signature));
+        signature[15] ^= 1;
+        assert!(!secret.has_signed(b"together", &signature));
     }
 
     /// Made with Python's `hmac` and `hashlib`.

@@ -38,8 +38,8 @@ pub(crate) struct Flow {
 }
 
 impl Side {
-    pub(crate) fn new(host: &str) -> Self {
-        let nic = Fabrics::default().open("shm", host).unwrap();
+    pub(crate) fn new(fabric: &str, host: &str) -> Self {
+        let nic = Fabrics::default().open(fabric, host).unwrap();
         let cut = || Pool::builder().class(SMALL, COUNT).class(LARGE, COUNT);
         let pools = [cut().shareable().build().unwrap(), cut().build().unwrap()];
         let [mut known, any] = [(); 2].map(|()| pools[1].take(LARGE).unwrap());

@@ -1,11 +1,11 @@
 //! The part of the [copies](super::copy) that is assembly, by architecture.
 
 #[cfg(target_arch = "aarch64")]
-pub(super) use aarch64::{copy, store_byte};
+pub(super) use aarch64::{claim, copy, store_byte};
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(super) use portable::{copy, store_byte};
+pub(super) use portable::{claim, copy, store_byte};
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86_64::{copy, store_byte};
+pub(super) use x86_64::{claim, copy, store_byte};
 
 /// What a loop of the assembly moves at a time.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -20,6 +20,15 @@ mod x86_64 {
     /// From this many bytes on a string instruction is faster than a loop, on
     /// processors that are made for it (ERMS).
     const STRING: usize = 1024;
+
+    /// Says that the cache line at `to` will be written soon.
+    #[inline]
+    pub(in super::super) fn claim(to: *const u8) {
+        // SAFETY: a hint, which reads and writes nothing and never faults.
+        unsafe {
+            asm!("prefetchw [{}]", in(reg) to, options(nostack, preserves_flags, readonly));
+        }
+    }
 
     /// Copies the first of `len` bytes, and says how many: all, or whole blocks.
     ///
@@ -116,6 +125,15 @@ mod aarch64 {
 
     use super::BLOCK;
 
+    /// Says that the cache line at `to` will be written soon.
+    #[inline]
+    pub(in super::super) fn claim(to: *const u8) {
+        // SAFETY: a hint, which reads and writes nothing and never faults.
+        unsafe {
+            asm!("prfm pstl1keep, [{}]", in(reg) to, options(nostack, preserves_flags, readonly));
+        }
+    }
+
     /// Copies the first of `len` bytes, and says how many: whole blocks.
     ///
     /// # Safety
@@ -182,6 +200,10 @@ mod aarch64 {
 mod portable {
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
+
+    /// Says that the cache line at `to` will be written soon.
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub(in super::super) fn claim(_to: *const u8) {}
 
     /// Copies nothing: the words will do it all.
     ///

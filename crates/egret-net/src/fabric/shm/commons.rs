@@ -6,6 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use super::bell::Ringer;
+use super::block;
 use super::direct::{Direct, Way};
 use super::fault::{Fault, planted};
 use super::foreign::Foreign;
@@ -147,10 +148,14 @@ impl Commons {
     /// A buffer has arrived, or is back.
     pub(super) fn take(&mut self, handed: Handed) -> Result<Buf, Box<ViError>> {
         let nothing = ViError::Protocol("a buffer it does not have");
-        if handed.back && !planted(Fault::BackIgnored) {
-            return Ok(self.loans.came_back(handed.ticket).ok_or(nothing)?);
-        }
-        Ok(self.visiting.arrived(handed.ticket).map_err(|_| nothing)?)
+        let buf = if handed.back && !planted(Fault::BackIgnored) {
+            self.loans.came_back(handed.ticket).ok_or(nothing)?
+        } else {
+            self.visiting.arrived(handed.ticket).map_err(|_| nothing)?
+        };
+        // The peer has written it last, and the program is about to look: meanwhile it comes.
+        block::claim(buf.bytes().as_ptr());
+        Ok(buf)
     }
 
     /// Takes home what the peer has dropped. Whether that was something.

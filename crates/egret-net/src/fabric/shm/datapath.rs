@@ -19,7 +19,6 @@ use std::sync::atomic::fence;
 use super::bell::Ringer;
 use super::commons::Commons;
 use super::cord::{Cord, CordError};
-use super::counts::Counts;
 use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::gate::Pass;
@@ -29,10 +28,13 @@ use super::memory::Own;
 use super::patience::Patience;
 use super::reach::Reach;
 use super::recv::Receiver;
-use super::rendezvous::{Control, ControlError, Farewell, Malformed, Message};
+use super::rendezvous::{Control, ControlError, Message};
 use super::ring::{Consumer, Producer};
 use super::send::Sender;
 use super::wire::{COUNTS, Slot, Small};
+use crate::fabric::hub::bytes::Malformed;
+use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, Trust, ViError};
 
@@ -64,6 +66,8 @@ pub(super) struct Conn {
     told: Counts,
     patience: Patience,
     commons: Option<Commons>,
+    /// Why the peer left, read before all was that it had sent.
+    leaving: Option<Box<ViError>>,
     /// What came of it, for those who are to be told.
     pub notices: Notices,
 }
@@ -107,6 +111,7 @@ impl Conn {
             told: Counts::default(),
             patience: Patience::default(),
             commons,
+            leaving: None,
             notices: Notices::default(),
         })
     }
@@ -193,6 +198,11 @@ impl Conn {
     #[inline]
     pub(super) fn poll(&mut self, keys: &Keys, thorough: bool) -> Result<bool, Box<ViError>> {
         let took = self.take_slots(keys)?;
+        if (!took || planted(Fault::FarewellFirst))
+            && let Some(why) = self.leaving.take()
+        {
+            return Err(why);
+        }
         if took {
             self.patience.talked();
         } else if self.sender.outbox.is_waiting() && (thorough || self.patience.is_over()) {
@@ -228,6 +238,9 @@ impl Conn {
         let mut took = 0;
         while took < BATCH && !self.receiver.torn && self.take_slot(keys)? {
             took += 1;
+            if planted(Fault::FarewellFirst) && self.leaving.is_some() {
+                break;
+            }
         }
         Ok(took > 0)
     }
@@ -289,7 +302,7 @@ impl Conn {
     #[inline]
     fn apply(&mut self, slot: Slot, keys: &Keys) -> Result<(), Box<ViError>> {
         if !self.knows(&slot) {
-            self.announced(&slot)?;
+            self.announced(&slot);
         }
         let (sender, receiver, mut io) = self.split(keys);
         receiver.take(slot, sender, &mut io)
@@ -341,13 +354,18 @@ impl Conn {
     /// Makes sure that what a slot refers to is known here: its announcement
     /// left before the slot did. A type may stay without its name.
     #[cold]
-    fn announced(&mut self, slot: &Slot) -> Result<(), Box<ViError>> {
+    fn announced(&mut self, slot: &Slot) {
         for _ in 0..ANNOUNCED_AT_ONCE {
-            if self.knows(slot) || !self.hear()? {
+            if self.leaving.is_some() || self.knows(slot) {
                 break;
             }
+            match self.hear() {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Slots may have left before that.
+                Err(why) => self.leaving = Some(why),
+            }
         }
-        Ok(())
     }
 
     /// Takes the control messages that are there.
@@ -356,6 +374,9 @@ impl Conn {
     ///
     /// If one of them is the last.
     pub(super) fn hear_all(&mut self) -> Result<(), Box<ViError>> {
+        if let Some(why) = self.leaving.take() {
+            return Err(why);
+        }
         for _ in 0..HEARD_AT_ONCE {
             if !self.hear()? {
                 break;

@@ -83,6 +83,8 @@ pub(super) enum Fault {
     OutUnfenced,
     /// A write goes into memory under a key while older ones are on their way.
     WriteOvertakes,
+    /// A farewell ends the connection before what was sent before it is taken.
+    FarewellFirst,
     /// A key ends while a peer is inside.
     InsideIgnored,
 }

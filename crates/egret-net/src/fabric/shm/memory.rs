@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::copy;
+use super::{block, copy};
 use crate::atomics::{Atomics, StdAtomics};
 use crate::buf::{Region, RegionError};
 
@@ -23,6 +23,9 @@ pub(super) trait Writable {
     type Atomics: Atomics;
 
     fn lines(&self) -> &[Line<<Self::Atomics as Atomics>::Word>];
+
+    /// Says that this line will be stored to soon.
+    fn claim(&self, _line: usize) {}
 }
 
 /// Cache lines that somebody else may store to at any time.
@@ -111,6 +114,11 @@ impl Writable for Own {
         // region is nobody else's, so that no pool was cut from it: this process reaches it
         // only by atomics and by copies that behave like them.
         unsafe { std::slice::from_raw_parts(base, lines) }
+    }
+
+    #[inline]
+    fn claim(&self, line: usize) {
+        block::claim(self.lines()[line].as_ptr().cast());
     }
 }
 

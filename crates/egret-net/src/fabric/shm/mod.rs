@@ -14,10 +14,10 @@
 //! | file | what it does |
 //! |---|---|
 //! | `nic.rs`, `driver.rs`, `knocking.rs`, `token.rs` | listening, connecting, and who has left |
-//! | `sleep.rs`, `luck.rs`, `bell.rs`, `cord.rs` | waiting, and waking who sleeps |
+//! | `bell.rs`, `cord.rs`, and `hub` | waiting, and waking who sleeps |
 //! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
-//! | `wire.rs`, `counts.rs`, `layout.rs`, `ring.rs` | what lies where, and how it is written |
+//! | `wire.rs`, `layout.rs`, `ring.rs` | what lies where, and how it is written |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
 //! | `reach.rs`, `process.rs` | memory of the other side that is in no region |
 //! | `commons.rs`, `loans.rs`, `reaper.rs`, `visiting.rs`, `returns.rs` | buffers that change hands: at home, and at a peer |
@@ -74,7 +74,6 @@ mod block;
 mod commons;
 mod copy;
 mod cord;
-mod counts;
 mod datapath;
 mod direct;
 mod driver;
@@ -89,7 +88,6 @@ mod knocking;
 mod layout;
 mod link;
 mod loans;
-mod luck;
 mod memory;
 mod nic;
 mod open;
@@ -104,7 +102,6 @@ mod rendezvous;
 mod returns;
 mod ring;
 mod send;
-mod sleep;
 #[cfg(test)]
 mod tests;
 mod token;

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
 
 use super::commons::{Commons, Handed};
-use super::counts::Counts;
 use super::fault::{Fault, planted};
 use super::io::{Io, tell};
 use super::layout::{BOUNCE, CHUNK, CHUNKS, DEPTH, REGIONS_MAX, SLOTS};
@@ -19,6 +18,7 @@ use super::rendezvous::Message;
 use super::ring::Producer;
 use super::wire::{INLINE, Place, Slot, Small, Words};
 use crate::buf::Region;
+use crate::fabric::hub::counts::Counts;
 use crate::fabric::outbox::{Answer, Outbox, Outgoing};
 use crate::vi::{Op, Posted, Reliability, ViError};
 

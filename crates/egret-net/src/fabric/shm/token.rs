@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use crate::fabric::hub::set;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
     /// Somebody called `wake`.
@@ -27,11 +29,7 @@ impl Token {
     /// Has `epoll` say this when `fd` is readable, whatever it said before: the
     /// socket of a knock becomes that of a connection.
     pub(super) fn watch(self, epoll: &OwnedFd, fd: impl AsFd) -> Result<(), Errno> {
-        let data = epoll::EventData::new_u64(self.encode());
-        match epoll::add(epoll, &fd, data, self.flags()) {
-            Err(Errno::EXIST) => epoll::modify(epoll, &fd, data, self.flags()),
-            outcome => outcome,
-        }
+        set::watch(epoll, fd, self.encode(), self.flags())
     }
 
     /// A pull is said once, though the cord is not drained.

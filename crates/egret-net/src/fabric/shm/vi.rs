@@ -37,6 +37,7 @@ impl ViOps for ShmVi {
     }
 
     fn post(&self, posted: Posted) -> Result<(), Unposted> {
+        self.inner.stride.posted(&posted);
         let news = self.link.post(posted, &self.inner.fixed.keys)?;
         if news {
             let mut notices = Notices::default();

@@ -24,9 +24,9 @@
 //! Everything read from a peer is a copy, and is checked after it was copied.
 
 use super::commons::Handed;
-use super::counts::Counts;
 use super::loans::Ticket;
 use super::returns;
+use crate::fabric::hub::counts::Counts;
 use crate::vi::AccessError;
 
 /// What a slot carries, without its counts.

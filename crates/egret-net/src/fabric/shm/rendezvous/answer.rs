@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 
 use thiserror::Error;
 
-use super::bytes::{Malformed, PACKET_TOO_LONG, REASON, Reader, known, push_text};
 use super::greeting::{Handles, Terms};
 use super::socket::Packet;
 use super::trust::{push_agreed, read_agreed};
+use crate::fabric::hub::bytes::{Malformed, PACKET_TOO_LONG, REASON, Reader, known, push_text};
 use crate::vi::{Agreed, ConnectError, HelloError, Nonce, PROTOCOL_VERSION, Proof, Reliability};
 
 /// What the listening side says.

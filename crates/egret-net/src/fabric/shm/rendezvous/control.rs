@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::bytes::Malformed;
 use super::message::Message;
 use super::peer::Peer;
 use super::socket::{Received, Sent, Socket};
+use crate::fabric::hub::bytes::Malformed;
 
 /// What two nics tell each other beside the rings of a connection. Dropping it
 /// tells the peer that this end is gone.

@@ -11,8 +11,6 @@ pub(super) enum Fault {
     UserUnchecked,
     /// Descriptors beyond those declared stay open.
     SurplusLeaked,
-    /// What is missing at the end of a packet reads as zeros.
-    TruncatedAccepted,
     /// A greeting of any version is understood.
     VersionIgnored,
     /// The end of a connection looks like silence.

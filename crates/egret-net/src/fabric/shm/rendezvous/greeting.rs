@@ -5,9 +5,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::bytes::{FLAGS, MISSING, Malformed, PACKET_TOO_LONG, ROLES, Reader, push_text};
 use super::fault::{Fault, planted};
 use super::socket::Packet;
+use crate::fabric::hub::bytes::{
+    FLAGS, MISSING, Malformed, PACKET_TOO_LONG, ROLES, Reader, push_text,
+};
 use crate::vi::{Hello, HelloError, Nonce, PROTOCOL_VERSION};
 
 /// What a connecting side says.

@@ -7,13 +7,13 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use thiserror::Error;
 
 use super::answer::{Answer, Refusal};
-use super::bytes::NOT_AGREED;
 use super::control::{Control, ControlError};
 use super::greeting::{Greeting, Handles, Terms};
 use super::name::{NameTooLong, address};
 use super::peer::{OtherUser, Peer};
 use super::socket::{Received, Sent, Socket};
 use super::trust::{Asking, conclude};
+use crate::fabric::hub::bytes::NOT_AGREED;
 use crate::vi::{Agreed, HelloError, Nonce, Proof, Secret};
 
 /// A greeting that was sent and is not answered yet.

@@ -2,13 +2,14 @@
 //!
 //! The bytes stand in `docs/shm-wire.md`.
 
-use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 
-use super::bytes::{MISSING, Malformed, PACKET_TOO_LONG, Reader, UNKNOWN_PACKET, push_text};
-use super::farewell::Farewell;
 use super::socket::Packet;
 use crate::buf::Kind;
+use crate::fabric::hub::bytes::{
+    MISSING, Malformed, PACKET_TOO_LONG, Reader, UNKNOWN_PACKET, push_kind, read_kind,
+};
+use crate::fabric::hub::farewell::Farewell;
 
 /// A message of a connection that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,16 +116,6 @@ impl Message {
             Self::Direct { .. } | Self::Kind(_) | Self::Goodbye(_) => 0,
         }
     }
-}
-
-pub(super) fn push_kind(bytes: &mut Vec<u8>, kind: &Kind) {
-    bytes.extend(kind.fingerprint.to_le_bytes());
-    push_text(bytes, &kind.name);
-}
-
-pub(super) fn read_kind(reader: &mut Reader<'_>) -> Result<Kind, Malformed> {
-    let fingerprint = reader.u64()?;
-    Ok(Kind { fingerprint, name: Cow::Owned(reader.text()?.to_owned()) })
 }
 
 const REGION: u8 = 1;

@@ -32,10 +32,8 @@
 //! * Nothing stays in a file system; a name is gone with its process.
 
 mod answer;
-mod bytes;
 mod control;
 mod door;
-mod farewell;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
@@ -54,10 +52,8 @@ mod trust;
 pub(crate) use self::fuzz::fuzz_packet;
 pub(crate) use self::{
     answer::Refusal,
-    bytes::Malformed,
     control::{Control, ControlError},
     door::{Door, DoorError, Visitor},
-    farewell::Farewell,
     greeting::{Greeting, Handles, Terms},
     knock::{Accepted, Answered, Knock, KnockError, Started},
     message::Message,
@@ -65,6 +61,9 @@ pub(crate) use self::{
     socket::Sent,
     trust::Stance,
 };
+#[cfg(test)]
+use crate::fabric::hub::{bytes::Malformed, farewell::Farewell};
+
 #[cfg(test)]
 use self::{
     door::{CROWD_MAX, Turned, TurnedAway},

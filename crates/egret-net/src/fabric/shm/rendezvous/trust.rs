@@ -14,10 +14,10 @@
 //!   both said yes ◀─────────────────────────── cooperating, or why not
 //! ```
 
-use super::bytes::{Malformed, NOT_AGREED, REASON, Reader};
 use super::fault::{Fault, planted};
 use super::peer::Peer;
 use super::socket::Packet;
+use crate::fabric::hub::bytes::{Malformed, NOT_AGREED, REASON, Reader};
 use crate::vi::{Agreed, Challenge, HASH_BYTES, Nonce, Proof, Secret, Side, Trust, WhyIsolated};
 
 /// What a nic asks for, and what must be proven to it.

@@ -1,9 +1,6 @@
 //! The conformance suite: two nics in one process, and two processes.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crate::conformance::{Case, Failure, Meeting, Party, Profile, Role, cases, run};
+use crate::conformance::{Case, Failure, Profile, cases, run_on_threads};
 use crate::fabric::Fabric;
 use crate::fabric::shm::ShmFabric;
 use crate::rt;
@@ -24,51 +21,12 @@ pub(super) fn all(profile: &Profile) -> Vec<Case> {
     cases(&probe.limits(), profile)
 }
 
-/// A meeting of two threads.
-#[derive(Debug)]
-struct Threads {
-    counts: Arc<[AtomicU64; 2]>,
-    own: usize,
-}
-
-impl Meeting for Threads {
-    fn come(&self) -> u64 {
-        self.counts[self.own].fetch_add(1, Ordering::SeqCst) + 1
-    }
-
-    fn other(&self) -> u64 {
-        self.counts[1 - self.own].load(Ordering::SeqCst)
-    }
-}
-
-/// Runs each side of a case on a thread of its own.
-fn run_on_threads(case: Case, profile: &Profile, wait: Wait) -> Result<(), Failure> {
-    let unique = rt::random();
-    let (here, there) = (format!("caller-{unique}"), format!("answerer-{unique}"));
-    let counts = Arc::new([const { AtomicU64::new(0) }; 2]);
-    let answerer = {
-        let (here, there, profile) = (here.clone(), there.clone(), profile.clone());
-        let meeting = Threads { counts: Arc::clone(&counts), own: 1 };
-        rt::spawn("answerer", move || {
-            let meeting = Box::new(meeting);
-            run(
-                &case,
-                &profile,
-                vec![Party::new(nic(&there, wait), &here, Role::Answerer, meeting)],
-            )
-        })
-        .unwrap()
-    };
-    let meeting = Box::new(Threads { counts, own: 0 });
-    let caller = Party::new(nic(&here, wait), &there, Role::Caller, meeting);
-    run(&case, profile, vec![caller])?;
-    answerer.join().unwrap()
-}
-
 fn all_on_threads(profile: &Profile, wait: Wait) {
     let run = |case: Case| {
         let started = rt::now();
-        let failure = run_on_threads(case, profile, wait).err();
+        let unique = rt::random();
+        let nics = ["caller", "answerer"].map(|name| nic(&format!("{name}-{unique}"), wait));
+        let failure = run_on_threads(&case, profile, nics).err();
         // A wake-up that was lost is made up for by the deadline of what was waited for.
         let waited = rt::now() - started;
         assert!(waited < profile.patience, "{case} took {waited:?}");

@@ -4,10 +4,15 @@
 use std::time::Duration;
 
 use super::conformance::nic;
+use super::nonsense::connected;
 use crate::buf::Pool;
+use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::shm::reach::LEAST;
+use crate::fabric::shm::rendezvous::{Message, Sent};
+use crate::fabric::shm::wire::{Place, Slot};
 use crate::rt::{self, Deadline};
-use crate::vi::{Access, Address, Descriptor, Nic, Vi, ViError, ViOptions, Wait};
+use crate::vi::{Access, Address, Descriptor, Nic, Reliability, Vi, ViError, ViOptions, Wait};
 
 const LEN: usize = 4096;
 const LONG: Deadline = Deadline::In(Duration::from_secs(10));
@@ -105,4 +110,33 @@ fn a_message_of_one_who_left_is_not_delivered() {
 #[test]
 fn a_write_of_one_who_left_is_not_announced() {
     a_write_is_not_announced_torn();
+}
+
+#[test]
+fn all_that_was_sent_counts() {
+    messages_before_the_farewell();
+}
+
+/// Types without a name have the receiver look for it, and find the farewell.
+pub(super) fn messages_before_the_farewell() {
+    let nic = nic(&format!("stayer-{}", rt::random()), Wait::Balanced);
+    let (vi, mut puppet) = connected(&nic, Reliability::Delivery);
+    for tag in 1..=2 {
+        vi.post_recv(Descriptor::new(vec![0_u8; 8])).unwrap();
+        let bytes = Place::inline(|to| to.fill(7), 8);
+        let slot = Slot::Message { tag, kind: Some(99), bytes };
+        let (head, words) = slot.encode(Counts::default());
+        puppet.ring.put(head, &words);
+    }
+    let farewell = Message::Goodbye(Farewell::of(ViError::Closed));
+    assert_eq!(puppet.accepted.control.send(&farewell, &[]).unwrap(), Sent::Sent);
+    for tag in 1..=2 {
+        let got = vi.recv_queue().wait(LONG).unwrap().ok().unwrap();
+        assert_eq!((got.tag, got.bytes()), (tag, &[7; 8][..]));
+    }
+    vi.post_recv(Descriptor::empty()).ok();
+    while vi.error().is_none() {
+        nic.poll();
+    }
+    assert_eq!(vi.error(), Some(ViError::ClosedByPeer));
 }

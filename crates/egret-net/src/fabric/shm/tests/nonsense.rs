@@ -13,7 +13,7 @@ use crate::rt::{self, Deadline};
 use crate::vi::{Access, Descriptor, Hello, Nic, Reliability, Vi, ViOptions};
 
 /// A connection of `nic` whose other end is only memory and a socket.
-fn connected(nic: &Nic, reliability: Reliability) -> (Vi, Puppet) {
+pub(super) fn connected(nic: &Nic, reliability: Reliability) -> (Vi, Puppet) {
     let listener = nic.listen("open", 0, &ViOptions::of(reliability)).unwrap();
     let hello = Hello { reliability, service: "open".to_owned(), tag: 0 };
     let greeted = Greeted::new(nic.host(), hello).unwrap();

@@ -24,7 +24,7 @@ fn loom_finds_planted_faults() {
 
 #[test]
 fn other_checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 11] = [
+    let faults: [(Fault, fn()); 12] = [
         (Fault::SequenceStops, around_the_numbers),
         (Fault::TailForgotten, copy::every_place_and_length),
         (Fault::BoundsOffByOne, memory::ends_are_ends),
@@ -35,6 +35,7 @@ fn other_checks_find_planted_faults() {
         (Fault::EndIgnored, reach::a_number_given_away_is_not_read),
         (Fault::ShortReadEnds, reach::bytes_that_are_not_there),
         (Fault::LeftIgnored, left::a_message_is_not_torn),
+        (Fault::FarewellFirst, left::messages_before_the_farewell),
         (Fault::LeftIgnored, left::a_write_is_not_announced_torn),
     ];
     for (fault, scene) in faults {

@@ -1,7 +1,6 @@
 //! Two real processes: this test, started again as the answerer.
 
-use std::cell::{Cell, RefCell};
-use std::io::{ErrorKind, Read, Write};
+use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +10,7 @@ use std::{env, fs};
 
 use super::conformance::{all, nic, trusting};
 use crate::buf::Pool;
-use crate::conformance::{Case, Failure, Meeting, Party, Profile, Role, run};
+use crate::conformance::{Case, Failure, Party, Profile, Role, meeting_over, run};
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Descriptor, Trust, ViError, ViOptions, Wait};
 
@@ -63,38 +62,6 @@ impl Names {
     }
 }
 
-/// A meeting over a socket: a byte each time.
-#[derive(Debug)]
-struct Bytes {
-    socket: RefCell<UnixStream>,
-    own: Cell<u64>,
-    other: Cell<u64>,
-}
-
-impl Bytes {
-    fn new(socket: UnixStream) -> Box<Self> {
-        socket.set_nonblocking(true).unwrap();
-        Box::new(Self { socket: RefCell::new(socket), own: Cell::new(0), other: Cell::new(0) })
-    }
-}
-
-impl Meeting for Bytes {
-    fn come(&self) -> u64 {
-        // One who is gone does not come; the case says what that means.
-        _ = self.socket.borrow_mut().write(&[1]);
-        self.own.set(self.own.get() + 1);
-        self.own.get()
-    }
-
-    fn other(&self) -> u64 {
-        match self.socket.borrow_mut().read(&mut [0; 64]) {
-            Ok(came) => self.other.set(self.other.get() + came as u64),
-            Err(why) => assert_eq!(why.kind(), ErrorKind::WouldBlock),
-        }
-        self.other.get()
-    }
-}
-
 fn profile(trust: Trust) -> Profile {
     let cooperating = trust == Trust::Cooperating;
     Profile { shareable: !cooperating, cooperating, ..Profile::default() }
@@ -111,7 +78,7 @@ fn child() {
         send_for_ever(caller, answerer);
     }
     let stdin: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    let meeting = Bytes::new(UnixStream::from(stdin));
+    let meeting = meeting_over(UnixStream::from(stdin)).unwrap();
     let cases = all(&profile(trust));
     let case = cases.iter().find(|case| case.to_string() == part).unwrap();
     let party = Party::new(trusting(answerer, trust), caller, Role::Answerer, meeting);
@@ -126,7 +93,7 @@ fn run_in_processes(case: &Case, trust: Trust) -> Result<(), Failure> {
     let process = Rc::new(RefCell::new(process));
     let victim = Rc::clone(&process);
     let caller = trusting(&names.caller, trust);
-    let party = Party::new(caller, &names.answerer, Role::Caller, Bytes::new(here))
+    let party = Party::new(caller, &names.answerer, Role::Caller, meeting_over(here).unwrap())
         .with_kill(move || victim.borrow_mut().kill());
     run(case, &profile(trust), vec![party])?;
     if !case.kills_answerer {

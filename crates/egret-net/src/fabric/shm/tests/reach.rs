@@ -10,7 +10,7 @@ use super::conformance::nic;
 use super::program::{Program, part};
 use super::shared;
 use crate::buf::Pool;
-use crate::fabric::shm::counts::Counts;
+use crate::fabric::hub::counts::Counts;
 use crate::fabric::shm::fault::{Fault, caught};
 use crate::fabric::shm::layout::{BYTES, MARK, MARK_AT, REACHES};
 use crate::fabric::shm::puppet::{Greeted, Puppet};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::super::bytes::{DATAPATH, known};
 use super::super::socket::Packet;
 use super::*;
+use crate::fabric::hub::bytes::{DATAPATH, known};
 use crate::vi::ViError;
 
 /// The texts that the sources under `folder` put into errors for peers.
@@ -38,7 +38,9 @@ fn texts_of(code: &str, call: &str) -> Vec<String> {
 fn in_the_sources() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let fabric = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/fabric"));
-    texts_in(&fabric.join("shm"), &mut found);
+    for fabric in ["shm", "tcp"].map(|name| fabric.join(name)) {
+        texts_in(&fabric, &mut found);
+    }
     texts_of_file(&fabric.join("outbox.rs"), &mut found);
     assert!(found.len() > 10, "the sources look otherwise than this test thinks: {found:?}");
     found

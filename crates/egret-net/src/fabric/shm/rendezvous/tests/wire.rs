@@ -6,10 +6,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::answer::Answer;
-use super::super::bytes::known;
 use super::super::socket::{Packet, Received};
 use super::*;
 use crate::buf::Kind;
+use crate::fabric::hub::bytes::known;
 use crate::vi::{AccessError, HelloError, Nonce, ViError};
 
 const GREETING: &[u8] = b"EGRT\x02\x01\x02\x00\x01\x04\x07\0\0\0\0\0\0\0grid\

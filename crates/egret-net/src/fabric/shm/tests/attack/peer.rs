@@ -10,7 +10,7 @@ use rustix::net::{SendFlags, send};
 use super::super::Rng;
 use super::files;
 use crate::buf::Pool;
-use crate::fabric::shm::counts::Counts;
+use crate::fabric::hub::counts::Counts;
 use crate::fabric::shm::foreign::Foreign;
 use crate::fabric::shm::layout::{
     BELL, BELL_BYTES, BOUNCE, BYTES, CHUNK, LEFT, PLACED, RECEIVES, RING, SLOTS, TAKEN,

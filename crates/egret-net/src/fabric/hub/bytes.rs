@@ -1,24 +1,27 @@
 //! Reading and writing the fields of packets. Numbers are little-endian.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
 
-use super::fault::{Fault, planted};
+use crate::buf::Kind;
+use crate::fault::planted;
 
 /// A packet that is not what it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub(crate) struct Malformed(pub &'static str);
+pub(in crate::fabric) struct Malformed(pub &'static str);
 
 /// What is left of a packet.
 #[derive(Debug)]
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(in crate::fabric) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+    pub(in crate::fabric) const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub(in crate::fabric) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         match self.0.split_first_chunk() {
             Some((taken, rest)) => {
                 self.0 = rest;
@@ -29,36 +32,36 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(in crate::fabric) fn u8(&mut self) -> Result<u8, Malformed> {
         self.array().map(u8::from_le_bytes)
     }
 
-    pub(super) fn u16(&mut self) -> Result<u16, Malformed> {
+    pub(in crate::fabric) fn u16(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, Malformed> {
+    pub(in crate::fabric) fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self) -> Result<u64, Malformed> {
+    pub(in crate::fabric) fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
     }
 
-    pub(super) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+    pub(in crate::fabric) fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(Malformed(TOO_SHORT))?;
         self.0 = rest;
         Ok(taken)
     }
 
     /// Text of at most 255 bytes, after its length.
-    pub(super) fn text(&mut self) -> Result<&'a str, Malformed> {
+    pub(in crate::fabric) fn text(&mut self) -> Result<&'a str, Malformed> {
         let len = self.u8()?;
         str::from_utf8(self.bytes(len.into())?).map_err(|_| Malformed(NOT_TEXT))
     }
 
     /// All that is left, as words.
-    pub(super) fn words(&mut self) -> Result<Vec<u64>, Malformed> {
+    pub(in crate::fabric) fn words(&mut self) -> Result<Vec<u64>, Malformed> {
         let (words, rest) = self.0.as_chunks();
         let words = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         self.0 = rest;
@@ -66,39 +69,57 @@ impl<'a> Reader<'a> {
     }
 
     /// Nothing may be left.
-    pub(super) fn end(self) -> Result<(), Malformed> {
+    pub(in crate::fabric) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed(TOO_LONG)) }
     }
 }
 
 /// Appends `text`, as much of it as fits in 255 bytes, after its length.
-pub(super) fn push_text(bytes: &mut Vec<u8>, text: &str) {
+pub(in crate::fabric) fn push_text(bytes: &mut Vec<u8>, text: &str) {
     let fits = (0..=TEXT_MAX.min(text.len())).rev().find(|len| text.is_char_boundary(*len));
     let text = &text[..fits.unwrap_or(0)];
     bytes.push(u8::try_from(text.len()).expect("at most 255 bytes"));
     bytes.extend(text.as_bytes());
 }
 
+/// Appends a type: its fingerprint and its name.
+pub(in crate::fabric) fn push_kind(bytes: &mut Vec<u8>, kind: &Kind) {
+    bytes.extend(kind.fingerprint.to_le_bytes());
+    push_text(bytes, &kind.name);
+}
+
+pub(in crate::fabric) fn read_kind(reader: &mut Reader<'_>) -> Result<Kind, Malformed> {
+    let fingerprint = reader.u64()?;
+    Ok(Kind { fingerprint, name: Cow::Owned(reader.text()?.to_owned()) })
+}
+
+/// One way to get it wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::fabric) enum Fault {
+    /// What is missing at the end of a packet reads as zeros.
+    TruncatedAccepted,
+}
+
 /// Bytes of a text on the wire.
-pub(super) const TEXT_MAX: usize = 255;
+pub(in crate::fabric) const TEXT_MAX: usize = 255;
 
 /// The text among [`TEXTS`] and [`DATAPATH`] that a peer sent. One that this version does not
 /// know is replaced: errors keep their texts as constants.
-pub(super) fn known(text: &str) -> &'static str {
+pub(in crate::fabric) fn known(text: &str) -> &'static str {
     let mut texts = TEXTS.iter().chain(DATAPATH);
     texts.find(|known| **known == text).copied().unwrap_or(UNKNOWN)
 }
 
-pub(super) const TOO_SHORT: &str = "too short";
-pub(super) const TOO_LONG: &str = "bytes after its end";
-pub(super) const NOT_TEXT: &str = "a text that is not UTF-8";
-pub(super) const PACKET_TOO_LONG: &str = "a packet of more than 4096 bytes";
-pub(super) const UNKNOWN_PACKET: &str = "an unknown kind of packet";
-pub(super) const FLAGS: &str = "unknown flags";
-pub(super) const ROLES: &str = "roles of descriptors, each of which must stand once";
-pub(super) const MISSING: &str = "fewer descriptors than declared";
-pub(super) const REASON: &str = "an unknown reason";
-pub(super) const NOT_AGREED: &str = "a level of trust that the two did not agree on";
+pub(in crate::fabric) const TOO_SHORT: &str = "too short";
+pub(in crate::fabric) const TOO_LONG: &str = "bytes after its end";
+pub(in crate::fabric) const NOT_TEXT: &str = "a text that is not UTF-8";
+pub(in crate::fabric) const PACKET_TOO_LONG: &str = "a packet of more than 4096 bytes";
+pub(in crate::fabric) const UNKNOWN_PACKET: &str = "an unknown kind of packet";
+pub(in crate::fabric) const FLAGS: &str = "unknown flags";
+pub(in crate::fabric) const ROLES: &str = "roles of descriptors, each of which must stand once";
+pub(in crate::fabric) const MISSING: &str = "fewer descriptors than declared";
+pub(in crate::fabric) const REASON: &str = "an unknown reason";
+pub(in crate::fabric) const NOT_AGREED: &str = "a level of trust that the two did not agree on";
 const UNKNOWN: &str = "for a reason that this version has no words for";
 
 /// What is said about packets between processes, in [`Hello`](crate::vi::Hello)
@@ -119,11 +140,13 @@ const TEXTS: &[&str] = &[
     NOT_AGREED,
 ];
 
-/// What the fabric says of its peers' memory, rings and messages. A test
+/// What the fabrics say of their peers' memory, rings, frames and messages. A test
 /// compares this with the sources.
-pub(super) const DATAPATH: &[&str] = &[
+pub(in crate::fabric) const DATAPATH: &[&str] = &[
     "a buffer it does not have",
+    "a frame that makes no sense",
     "a message longer than any may be",
+    "a message that there is no receive for",
     "a region it never announced",
     "a region that cannot be mapped safely",
     "a region without its memory",
@@ -137,6 +160,7 @@ pub(super) const DATAPATH: &[&str] = &[
     "bytes outside its memory",
     "fewer bytes than were announced",
     "fewer bytes than were asked for",
+    "host",
     "it has taken what was never sent",
     "memory that may no longer be read",
     "memory or a bell that cannot be used safely",
@@ -145,6 +169,7 @@ pub(super) const DATAPATH: &[&str] = &[
     "more regions than this side maps",
     "more requests than may be outstanding",
     "more slots than the ring has",
+    "more than may be outstanding",
     "something inside something else",
     "the end of no write",
 ];

@@ -4,12 +4,12 @@
 //! wait for it: when something has happened, or it has slept enough, all look
 //! for themselves and one of those that still wait takes its place.
 //!
-//! The set that says which bell was rung is asked, and a bell is drained, by the
-//! one who sleeps alone, and drained after it has said that it is awake. If
-//! somebody else did, a peer would believe that it had rung, and the sleeper
-//! would sleep on.
+//! What the one who sleeps has to itself, the others cannot touch: over shared
+//! memory the bell that peers ring. The set that says which bell was rung is asked,
+//! and a bell is drained, by the one who sleeps alone, and drained after it has said
+//! that it is awake. If somebody else did, a peer would believe that it had rung, and
+//! the sleeper would sleep on.
 
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,17 +18,16 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use super::bell::Sleeper;
-use super::driver::After;
 use super::luck::{LOOKS, Luck};
-use super::nic::{EVENTS, Inner, ready};
+use super::set::{SPACE, ready};
+use super::{After, Hub, Work};
 use crate::fabric::Seen;
 use crate::rt::{self, Instant};
 use crate::vi::Wait;
 
 #[derive(Debug)]
-pub(super) struct Sleep {
-    place: Mutex<Place>,
+pub(in crate::fabric) struct Sleep<P> {
+    place: Mutex<Place<P>>,
     /// Told when the place is free or something has happened.
     changed: Condvar,
     /// Threads that sleep, or wait for the place.
@@ -38,19 +37,19 @@ pub(super) struct Sleep {
 }
 
 #[derive(Debug)]
-struct Place {
+struct Place<P> {
     /// `None` while somebody sleeps, who has it.
-    bell: Option<Sleeper>,
+    own: Option<P>,
     /// Whether the event was written for the one who has it.
     told: bool,
     /// Threads that wait for it.
     others: u32,
 }
 
-impl Sleep {
-    pub(super) fn new(bell: Sleeper) -> Result<Self, Errno> {
+impl<P> Sleep<P> {
+    pub(in crate::fabric) fn new(own: P) -> Result<Self, Errno> {
         Ok(Self {
-            place: Mutex::new(Place { bell: Some(bell), told: false, others: 0 }),
+            place: Mutex::new(Place { own: Some(own), told: false, others: 0 }),
             changed: Condvar::new(),
             waiting: AtomicU32::new(0),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -59,7 +58,7 @@ impl Sleep {
     }
 
     /// Readable when a sleep is to end.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(in crate::fabric) fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
@@ -69,14 +68,14 @@ impl Sleep {
             return;
         }
         let mut place = self.place();
-        if place.bell.is_none() && !std::mem::replace(&mut place.told, true) {
+        if place.own.is_none() && !std::mem::replace(&mut place.told, true) {
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
         self.tell_others(place);
     }
 
     /// A system call, so only if there are any.
-    fn tell_others(&self, place: MutexGuard<'_, Place>) {
+    fn tell_others(&self, place: MutexGuard<'_, Place<P>>) {
         let others = place.others;
         drop(place);
         if others > 0 {
@@ -84,24 +83,20 @@ impl Sleep {
         }
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
+    fn place(&self) -> MutexGuard<'_, Place<P>> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the place of the one who sleeps, or waits until there is
     /// something to look at.
-    fn take_place(
-        &self,
-        has_happened: impl Fn() -> bool,
-        until: Option<Instant>,
-    ) -> Option<Sleeper> {
+    fn take_place(&self, has_happened: impl Fn() -> bool, until: Option<Instant>) -> Option<P> {
         let mut place = self.place();
         loop {
             if has_happened() {
                 return None;
             }
-            if let Some(bell) = place.bell.take() {
-                return Some(bell);
+            if let Some(own) = place.own.take() {
+                return Some(own);
             }
             let left = left(until).unwrap_or(Duration::from_secs(1));
             if left.is_zero() {
@@ -115,19 +110,21 @@ impl Sleep {
         }
     }
 
-    fn leave_place(&self, bell: Sleeper) {
+    fn leave_place(&self, own: P) {
         let mut place = self.place();
         // With the place: what is written from now on is for the next.
         if std::mem::take(&mut place.told) {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
-        place.bell = Some(bell);
+        place.own = Some(own);
         self.tell_others(place);
     }
 }
 
-impl Inner {
-    pub(super) fn wait(self: &Arc<Self>, seen: Seen, until: Option<Instant>) {
+impl<W: Work> Hub<W> {
+    /// Waits until more has happened than was `seen`, at the latest `until`, in the
+    /// way that the nic waits.
+    pub(in crate::fabric) fn wait(self: &Arc<Self>, seen: Seen, until: Option<Instant>) -> Seen {
         match self.wait {
             Wait::Spin => {
                 self.spin(seen, LOOKS);
@@ -139,19 +136,26 @@ impl Inner {
             }
             Wait::Frugal => self.sleep(seen, until),
         }
+        self.seen()
     }
 
-    fn has_happened(&self, seen: Seen) -> bool {
-        self.seen() != seen
+    /// Whether a thread sleeps, or is about to: then nobody else may come by soon.
+    #[inline]
+    pub(in crate::fabric) fn has_sleepers(&self) -> bool {
+        self.sleep.waiting.load(Ordering::SeqCst) > 0
     }
 
     /// Looks so many times. Whether something has happened.
     fn spin(self: &Arc<Self>, seen: Seen, looks: u32) -> bool {
+        let pauses = self.stride.pauses();
         for _ in 0..looks {
+            for _ in 0..pauses {
+                std::hint::spin_loop();
+            }
             if self.progress() != seen {
+                self.stride.heard();
                 return true;
             }
-            std::hint::spin_loop();
         }
         false
     }
@@ -183,13 +187,13 @@ impl Inner {
 
     fn sleep(self: &Arc<Self>, seen: Seen, until: Option<Instant>) {
         self.sleep.waiting.fetch_add(1, Ordering::SeqCst);
-        self.driver(|driver| driver.sleepers += 1);
-        let afters = self.sleep.take_place(|| self.has_happened(seen), until).map(|mut bell| {
-            let afters = self.sleep_on_everything(&mut bell, seen, until);
-            self.sleep.leave_place(bell);
+        self.inside.with(|inside| inside.sleepers += 1);
+        let afters = self.sleep.take_place(|| self.has_happened(seen), until).map(|mut own| {
+            let afters = self.sleep_on_everything(&mut own, seen, until);
+            self.sleep.leave_place(own);
             afters
         });
-        self.driver(|driver| driver.sleepers -= 1);
+        self.inside.with(|inside| inside.sleepers -= 1);
         self.sleep.waiting.fetch_sub(1, Ordering::SeqCst);
         // Only now, with the place free: a handler may wait, or panic.
         for after in afters.into_iter().flatten() {
@@ -200,19 +204,19 @@ impl Inner {
     /// Sleeps; what is to be told of it is left to the caller.
     fn sleep_on_everything(
         self: &Arc<Self>,
-        bell: &mut Sleeper,
+        own: &mut W::Place,
         seen: Seen,
         until: Option<Instant>,
-    ) -> [After; 2] {
-        let mut space = [MaybeUninit::uninit(); EVENTS];
-        bell.arm();
+    ) -> [After<W>; 2] {
+        let mut space = SPACE;
+        W::arm(own);
         let (idle, before) = self.last_look();
         let idle = idle.filter(|_| !self.has_happened(seen));
         let events = idle.map(|deadline| {
             let until = until.into_iter().chain(deadline).min();
-            ready(&self.fixed.bells, &mut space, left(until))
+            ready(W::set(&self.fixed), &mut space, left(until))
         });
-        let sleep = bell.disarm();
+        let sleep = W::disarm(own);
         [before, self.woken(sleep, events)]
     }
 }

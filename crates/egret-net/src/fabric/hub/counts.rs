@@ -1,10 +1,10 @@
 //! How far an end is, in one word.
 
-/// How far an end is, ever. A slot carries these modulo 2²¹; what may lie between
+/// How far an end is, ever. The wire carries these modulo 2²¹; what may lie between
 /// two of them is less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Counts {
-    /// Slots taken from the other's ring.
+pub(in crate::fabric) struct Counts {
+    /// Slots or frames taken from the other.
     pub taken: u64,
     /// Receives that the other may count on.
     pub receives: u64,
@@ -18,7 +18,7 @@ const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 impl Counts {
     /// The low bits of all three in one word.
     #[inline]
-    pub(super) const fn pack(self) -> u64 {
+    pub(in crate::fabric) const fn pack(self) -> u64 {
         (self.taken & COUNT_MASK) << (2 * COUNT_BITS)
             | (self.receives & COUNT_MASK) << COUNT_BITS
             | self.placed & COUNT_MASK
@@ -27,7 +27,7 @@ impl Counts {
     /// What these were and `packed` says they are. A word older than what is
     /// known changes nothing.
     #[inline]
-    pub(super) const fn advanced(self, packed: u64) -> Self {
+    pub(in crate::fabric) const fn advanced(self, packed: u64) -> Self {
         Self {
             taken: advance(self.taken, packed >> (2 * COUNT_BITS)),
             receives: advance(self.receives, packed >> COUNT_BITS),

@@ -1,12 +1,11 @@
 //! The last word of a connection, and the errors that cross the wire in it.
 
-use super::bytes::{Malformed, REASON, Reader, known, push_text};
-use super::message::{push_kind, read_kind};
+use super::bytes::{Malformed, REASON, Reader, known, push_kind, push_text, read_kind};
 use crate::vi::{AccessError, ViError};
 
 /// Why an end takes part in the connection no more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Farewell {
+pub(in crate::fabric) enum Farewell {
     /// It was closed.
     Closed,
     /// Its nic went down.
@@ -17,7 +16,7 @@ pub(crate) enum Farewell {
 
 impl Farewell {
     /// What to tell the peer about the error of this end.
-    pub(crate) fn of(error: ViError) -> Self {
+    pub(in crate::fabric) fn of(error: ViError) -> Self {
         match error {
             ViError::NicDown => Self::NicDown,
             ViError::TooLong { .. }
@@ -33,7 +32,7 @@ impl Farewell {
     }
 
     /// What this end is to make of the peer's last word.
-    pub(crate) fn into_error(self) -> ViError {
+    pub(in crate::fabric) fn into_error(self) -> ViError {
         match self {
             Self::Closed => ViError::ClosedByPeer,
             Self::NicDown => ViError::PeerDied { why: "its nic went down" },
@@ -41,7 +40,7 @@ impl Farewell {
         }
     }
 
-    pub(super) fn push(&self, bytes: &mut Vec<u8>) {
+    pub(in crate::fabric) fn push(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::Closed => bytes.push(CLOSED),
             Self::NicDown => bytes.push(NIC_DOWN),
@@ -49,7 +48,7 @@ impl Farewell {
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(in crate::fabric) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let why = match reader.u8()? {
             CLOSED => return Ok(Self::Closed),
             NIC_DOWN => return Ok(Self::NicDown),

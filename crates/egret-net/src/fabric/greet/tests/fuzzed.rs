@@ -1,0 +1,55 @@
+//! What the fuzzers call, over inputs of which each run sees the same.
+
+use super::{callee, caller, said_by_caller};
+use crate::fabric::greet::fuzzing::{meddler, stranger};
+
+/// A few numbers from one.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 32
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next()).unwrap() % bound
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.next().to_le_bytes()[0]
+    }
+}
+
+#[test]
+fn whatever_a_stranger_says_is_read_or_refused() {
+    let mut caller = caller("");
+    let opening = said_by_caller(&mut caller);
+    let mut callee = callee("");
+    callee.feed(&opening).unwrap();
+    let nearly =
+        [opening, callee.outgoing().to_vec(), b"EGRT\x02\x01\x02\0\x04\0\x01\0\x05".to_vec()];
+    for seed in 0..20_000 {
+        let mut rng = Rng(seed);
+        let mut input = vec![rng.byte(), rng.byte()];
+        for _ in 0..=rng.below(3) {
+            input.extend(&nearly[rng.below(nearly.len())]);
+        }
+        for _ in 0..rng.below(4) {
+            let at = rng.below(input.len());
+            input[at] = rng.byte();
+        }
+        input.truncate(1 + rng.below(2 * input.len()));
+        assert!(std::panic::catch_unwind(|| stranger(&input)).is_ok(), "seed {seed}");
+    }
+}
+
+#[test]
+fn whatever_a_meddler_changes_is_not_believed() {
+    for seed in 0..4_000 {
+        let mut rng = Rng(seed);
+        let input: Vec<u8> = (0..4 * rng.below(4)).map(|_| rng.byte()).collect();
+        assert!(std::panic::catch_unwind(|| meddler(&input)).is_ok(), "seed {seed}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Which address others can reach.
+
+use std::net::IpAddr;
+
+use super::interface::is_link_local;
+use super::{Interface, Place, PlaceError};
+
+/// Chooses an address that others can reach, and says why.
+///
+/// Of the interfaces that are up and not loopback, and their addresses that are
+/// not good on one link only: first the one that the default route goes over (of
+/// several the one with the lowest metric), then one with a private address, then
+/// the one with the lowest number; IPv4 before IPv6.
+///
+/// # Errors
+///
+/// If there is none, with what is in the way of each interface.
+pub fn reachable(interfaces: &[Interface]) -> Result<Place, PlaceError> {
+    let candidates = interfaces
+        .iter()
+        .filter(|interface| interface.is_up && !interface.is_loopback)
+        .flat_map(|interface| interface.addresses.iter().map(move |ip| (interface, *ip)));
+    let reaching: Vec<_> = candidates.filter(|(_, ip)| reaches(ip)).collect();
+    let best = reaching.iter().min_by_key(|(interface, ip)| rank(interface, ip));
+    let Some((interface, ip)) = best else {
+        return Err(PlaceError::Unreachable { why: obstacles(interfaces) });
+    };
+    let at = interface.at(*ip);
+    let why = reason(interface, ip, &reaching);
+    Ok(Place { bind: at, told: at, interface: Some(interface.name.clone()), why })
+}
+
+const fn reaches(ip: &IpAddr) -> bool {
+    !(is_link_local(ip) || ip.is_loopback() || ip.is_unspecified() || ip.is_multicast())
+}
+
+type Rank = ((bool, u32), bool, u32, bool);
+
+/// The least is the best.
+fn rank(interface: &Interface, ip: &IpAddr) -> Rank {
+    let metric = metric(interface, ip);
+    let route = (metric.is_none(), metric.unwrap_or(0));
+    (route, !is_private(ip), interface.index, ip.is_ipv6())
+}
+
+fn metric(interface: &Interface, ip: &IpAddr) -> Option<u32> {
+    interface.default_route[usize::from(ip.is_ipv6())]
+}
+
+const fn is_private(ip: &IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private(),
+        IpAddr::V6(ip) => ip.is_unique_local(),
+    }
+}
+
+/// In the words of the rule.
+fn reason(interface: &Interface, ip: &IpAddr, reaching: &[(&Interface, IpAddr)]) -> String {
+    let others = || reaching.iter().filter(|(other, _)| other.index != interface.index);
+    if others().next().is_none() {
+        return "it is the only interface that others can reach".to_owned();
+    }
+    if let Some(own) = metric(interface, ip) {
+        let mut routes = others().filter_map(|(other, ip)| metric(other, ip));
+        return match routes.any(|other| other >= own) {
+            true => format!("the default route with the lowest metric, {own}, goes over it"),
+            false => "the default route goes over it".to_owned(),
+        };
+    }
+    match (is_private(ip), others().any(|(_, ip)| is_private(ip))) {
+        (true, false) => "no default route, and it alone has a private address".to_owned(),
+        (true, true) => "no default route, and it is the first with a private address".to_owned(),
+        (false, _) => "no default route and no private address, and it is the first".to_owned(),
+    }
+}
+
+/// Why no interface will do.
+fn obstacles(interfaces: &[Interface]) -> String {
+    let obstacle = |interface: &Interface| {
+        let what = match interface {
+            Interface { is_loopback: true, .. } => "is loopback",
+            Interface { is_up: false, .. } => "is down",
+            Interface { addresses, .. } if addresses.is_empty() => "has no address",
+            _ => "has addresses of its link only",
+        };
+        format!("{} {what}", interface.name)
+    };
+    let told: Vec<_> = interfaces.iter().map(obstacle).collect();
+    if told.is_empty() { "no interfaces".to_owned() } else { told.join(", ") }
+}

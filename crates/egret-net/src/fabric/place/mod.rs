@@ -1,0 +1,161 @@
+//! Where a nic of a network fabric listens, and where a peer is.
+//!
+//! A nic's [host](crate::vi::NicOptions::host) says where it listens:
+//!
+//! | host | listens |
+//! |---|---|
+//! | empty, `localhost`, or any plain word | on loopback |
+//! | `192.0.2.7`, `2001:db8::7`, `fe80::7%eth0` | at this address |
+//! | `eth0` | at the address of this interface |
+//! | `reachable` | at an address that others can reach, by [rule](reachable) |
+//! | `0.0.0.0`, `::` | at all addresses; peers are told the one that `reachable` chooses |
+//!
+//! Each may be followed by `:` and a port (IPv6 addresses in brackets then);
+//! without one the system chooses a port. What the nic is called afterwards,
+//! [`Nic::host`](crate::vi::Nic::host), is what peers connect to.
+//!
+//! Nobody outside the machine is listened to by accident: a word that means
+//! nothing else means loopback.
+
+mod choice;
+mod interface;
+mod netlink;
+mod peer;
+mod resolve;
+mod text;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+pub use self::choice::reachable;
+pub use self::interface::{Interface, interfaces};
+pub(crate) use self::peer::Peer;
+pub(crate) use self::resolve::{Resolved, Resolving};
+use self::text::Written;
+
+/// Where a nic listens, and why there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// What to bind to; port 0 if the system is to choose.
+    pub bind: SocketAddr,
+    /// What peers connect to. The same, unless that is all addresses.
+    pub told: SocketAddr,
+    /// The name of its interface, if it is one of this machine's.
+    pub interface: Option<String>,
+    /// Why this one, in words.
+    pub why: String,
+}
+
+/// Why a nic cannot listen where it should.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// Neither an address nor an interface.
+    #[error("{text:?} is no address and no interface of this machine, which has: {known}")]
+    Unknown {
+        /// What was given.
+        text: String,
+        /// The interfaces, with commas.
+        known: String,
+    },
+    /// The interface has no address, or only one that is not ready.
+    #[error("the interface {interface} has no address that can be used")]
+    NoAddress {
+        /// Its name.
+        interface: String,
+    },
+    /// No address by the rule.
+    #[error("no address that others can reach: {why}")]
+    Unreachable {
+        /// What is in the way of each interface.
+        why: String,
+    },
+    /// The kernel does not say which interfaces there are.
+    #[error("the interfaces of this machine cannot be listed: {0}")]
+    System(#[from] Errno),
+}
+
+impl Place {
+    /// Where a nic with this host listens.
+    ///
+    /// # Errors
+    ///
+    /// If that is nowhere on this machine.
+    pub fn of(host: &str) -> Result<Self, PlaceError> {
+        Self::among(host, interfaces)
+    }
+
+    /// The same, on a machine with these interfaces.
+    fn among(
+        host: &str,
+        interfaces: impl FnOnce() -> Result<Vec<Interface>, Errno>,
+    ) -> Result<Self, PlaceError> {
+        let Written { what, port } = Written::read(host);
+        let port_asked = port.unwrap_or(0);
+        match what {
+            "" => return Ok(Self::loopback(port_asked, "nothing else was asked for")),
+            "localhost" => return Ok(Self::loopback(port_asked, "asked for")),
+            "reachable" => return reachable(&interfaces()?).map(|place| place.with(port_asked)),
+            _ => {}
+        }
+        if let Ok(ip) = what.parse::<IpAddr>() {
+            return Self::at(SocketAddr::new(ip, port_asked), interfaces);
+        }
+        // Without the list, a word is a word.
+        let known = interfaces().or_else(|why| match port {
+            None if text::is_word(what) => Ok(Vec::new()),
+            _ => Err(why),
+        })?;
+        if let Some((ip, scope)) = text::scoped(what, &known) {
+            return Self::at(SocketAddrV6::new(ip, port_asked, 0, scope).into(), || Ok(known));
+        }
+        match known.iter().find(|interface| interface.name == what) {
+            Some(interface) => interface.place().map(|place| place.with(port_asked)),
+            None if port.is_none() && text::is_word(what) => {
+                Ok(Self::loopback(0, "a name alone means loopback"))
+            }
+            None => {
+                let names: Vec<_> = known.iter().map(|known| known.name.as_str()).collect();
+                Err(PlaceError::Unknown { text: host.to_owned(), known: names.join(", ") })
+            }
+        }
+    }
+
+    fn loopback(port: u16, why: &str) -> Self {
+        let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+        Self { bind: at, told: at, interface: Some("lo".to_owned()), why: why.to_owned() }
+    }
+
+    /// At an address that was given.
+    fn at(
+        at: SocketAddr,
+        interfaces: impl FnOnce() -> Result<Vec<Interface>, Errno>,
+    ) -> Result<Self, PlaceError> {
+        if !at.ip().is_unspecified() {
+            let known = interfaces().unwrap_or_default();
+            let owner = known.iter().find(|interface| interface.addresses.contains(&at.ip()));
+            let interface = owner.map(|interface| interface.name.clone());
+            return Ok(Self { bind: at, told: at, interface, why: "asked for".to_owned() });
+        }
+        let mut known = interfaces()?;
+        if at.is_ipv4() {
+            known.iter_mut().for_each(|interface| interface.addresses.retain(IpAddr::is_ipv4));
+        }
+        let mut place = reachable(&known)?.with(at.port());
+        place.bind = at;
+        place.why = format!("all addresses, and told is this one: {}", place.why);
+        Ok(place)
+    }
+
+    fn with(mut self, port: u16) -> Self {
+        self.bind.set_port(port);
+        self.told.set_port(port);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! Where callers come in: the listening socket, and those who have not greeted yet.
+//!
+//! Whoever connects is a stranger. Only so many are waited for, each for a while,
+//! with a bounded amount of memory.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use thiserror::Error;
+
+use super::fault::{Fault, planted};
+use super::socket::{Socket, is_later};
+use super::token::Token;
+use crate::fabric::greet::{Callee, GreetError, News, Refusal, STEP_MAX, Stance};
+use crate::fabric::hub::{self, Away, Complaints, set};
+use crate::rt::Instant;
+use crate::vi::{Hello, HelloError};
+
+#[derive(Debug)]
+pub(super) struct Door {
+    listening: OwnedFd,
+    stance: Stance,
+    greeting: BTreeMap<u64, Greeting>,
+    /// When to let somebody in again, if the system has no descriptors left.
+    paused: Option<Instant>,
+    complaints: Complaints,
+}
+
+/// Somebody who has not said what it wants.
+#[derive(Debug)]
+struct Greeting {
+    socket: Socket,
+    callee: Callee,
+    until: Instant,
+}
+
+/// Why somebody is waited for no more.
+#[derive(Debug, Error)]
+enum Lost {
+    #[error("it left, or does not listen")]
+    Left,
+    #[error("it said more than a greeting")]
+    Unfit,
+    #[error(transparent)]
+    Greeting(#[from] GreetError),
+}
+
+/// Somebody who has.
+#[derive(Debug)]
+pub(super) struct Visitor {
+    pub socket: Socket,
+    pub callee: Callee,
+    pub hello: Hello,
+    pub host: String,
+}
+
+/// Strangers that are waited for at the same time.
+pub(super) const CROWD_MAX: usize = 64;
+/// How long each may take to greet.
+pub(super) const GREETING_MAX: Duration = Duration::from_secs(2);
+/// How long to let nobody in if the system has no descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Callers let in at once, so that those who connect for ever do not stop the others.
+const AT_ONCE: usize = 16;
+/// Callers that the kernel keeps waiting.
+const BACKLOG: i32 = 512;
+const HOST_MAX: usize = 255;
+
+impl Door {
+    /// Listens; the address has the port that the system chose.
+    pub(super) fn open(at: SocketAddr, stance: Stance) -> Result<(Self, SocketAddr), Errno> {
+        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let listening = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        // A port that was asked for is free again as soon as nobody listens there.
+        sockopt::set_socket_reuseaddr(&listening, true)?;
+        rustix::net::bind(&listening, &at)?;
+        rustix::net::listen(&listening, BACKLOG)?;
+        let bound = SocketAddr::try_from(rustix::net::getsockname(&listening)?)?;
+        let (greeting, complaints) = (BTreeMap::new(), Complaints::default());
+        Ok((Self { listening, stance, greeting, paused: None, complaints }, bound))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.listening.as_fd()
+    }
+
+    /// Lets in who is waiting.
+    pub(super) fn knocked(&mut self, set: &OwnedFd, now: Instant, mut id: impl FnMut() -> u64) {
+        for _ in 0..AT_ONCE {
+            let socket = match Socket::accept(&self.listening) {
+                Ok(socket) => socket,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.pause(set, now);
+                    return;
+                }
+                Err(why) if is_later(why) => return,
+                // Of one that has left meanwhile.
+                Err(_) => continue,
+            };
+            let mut callee = Callee::new(self.stance.clone());
+            if self.greeting.len() >= CROWD_MAX {
+                callee.refuse(&Refusal::Crowded);
+                let _ = socket.send(callee.outgoing());
+                continue;
+            }
+            let id = id();
+            if Token::Visitor(id).watch(set, socket.fd(), EventFlags::IN).is_ok() {
+                self.greeting.insert(id, Greeting { socket, callee, until: now + GREETING_MAX });
+            }
+        }
+    }
+
+    /// The set would say for ever that somebody is waiting.
+    fn pause(&mut self, set: &OwnedFd, now: Instant) {
+        self.paused = Some(now + PAUSE);
+        let _ = Token::Door.watch(set, &self.listening, EventFlags::empty());
+    }
+
+    /// Somebody has said something. Whoever has said all.
+    pub(super) fn heard(&mut self, id: u64, set: &OwnedFd, now: Instant) -> Option<Visitor> {
+        let greeting = self.greeting.get_mut(&id)?;
+        match greeting.hear() {
+            Ok(None) => None,
+            Ok(Some((hello, host))) => {
+                let Greeting { socket, callee, .. } = self.greeting.remove(&id)?;
+                // Whether it leaves is looked at when it matters; the set would say it for ever.
+                let _ = set::forget(set, socket.fd());
+                Some(Visitor { socket, callee, hello, host })
+            }
+            Err(why) => {
+                if let Some(Greeting { socket, .. }) = self.greeting.remove(&id) {
+                    self.complaints.say("tcp", socket.peer(), why, now);
+                }
+                None
+            }
+        }
+    }
+
+    /// Sends those away who take too long.
+    pub(super) fn tick(&mut self, set: &OwnedFd, now: Instant) {
+        if self.paused.is_some_and(|until| until <= now) {
+            self.paused = None;
+            let _ = Token::Door.watch(set, &self.listening, EventFlags::IN);
+        }
+        if planted(Fault::LorisAwaited) {
+            return;
+        }
+        let Self { greeting, complaints, .. } = self;
+        greeting.retain(|_, Greeting { socket, until, .. }| {
+            if *until <= now {
+                complaints.say("tcp", socket.peer(), "it took too long to greet", now);
+            }
+            *until > now
+        });
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.greeting.values().map(|greeting| greeting.until).chain(self.paused).min()
+    }
+}
+
+impl Greeting {
+    /// Hears and answers. What is wanted, and by whom, once that is said; an error if
+    /// it is not worth waiting for.
+    fn hear(&mut self) -> Result<Option<(Hello, String)>, Lost> {
+        let mut bytes = [0; STEP_MAX];
+        loop {
+            let n = match self.socket.recv(&mut bytes) {
+                Ok(0) => return Err(Lost::Left),
+                Ok(n) => n,
+                Err(why) => return if is_later(why) { Ok(None) } else { Err(Lost::Left) },
+            };
+            let mut rest = &bytes[..n];
+            while !rest.is_empty() {
+                let fed = self.callee.feed(rest);
+                self.answer()?;
+                let fed = fed?;
+                if let News::Hello { hello, terms } = fed.news {
+                    return self.hello(hello, terms, &rest[fed.consumed..]);
+                }
+                if fed.consumed == 0 {
+                    return Err(Lost::Unfit);
+                }
+                rest = &rest[fed.consumed..];
+            }
+        }
+    }
+
+    fn hello(
+        &mut self,
+        hello: Hello,
+        terms: Vec<u8>,
+        behind: &[u8],
+    ) -> Result<Option<(Hello, String)>, Lost> {
+        let host = String::from_utf8(terms).ok().filter(|host| host.len() <= HOST_MAX);
+        match host {
+            Some(host) if behind.is_empty() => Ok(Some((hello, host))),
+            _ => {
+                let why = HelloError::Malformed("host");
+                self.callee.refuse(&Refusal::Hello(why));
+                self.answer()?;
+                Err(Lost::Unfit)
+            }
+        }
+    }
+
+    /// A few bytes, which a kernel that has just made the connection takes.
+    fn answer(&mut self) -> Result<(), Lost> {
+        let outgoing = self.callee.outgoing();
+        if outgoing.is_empty() {
+            return Ok(());
+        }
+        let len = outgoing.len();
+        let sent = self.socket.send(outgoing).map_err(|_| Lost::Left)?;
+        self.callee.sent(sent);
+        if sent == len { Ok(()) } else { Err(Lost::Left) }
+    }
+}
+
+impl hub::Visitor for Visitor {
+    fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    fn is_gone(&self) -> bool {
+        self.socket.is_over()
+    }
+
+    fn turn_away(mut self, why: Away) {
+        self.callee.refuse(&match why {
+            Away::NotListening => Refusal::NotListening,
+            Away::Reliability(level) => Refusal::Reliability(level),
+            Away::Crowded => Refusal::Crowded,
+        });
+        let _ = self.socket.send(self.callee.outgoing());
+    }
+}

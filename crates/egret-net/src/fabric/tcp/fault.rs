@@ -1,0 +1,28 @@
+//! Faults that tests plant here; see [`crate::fault`].
+
+#[cfg(test)]
+pub(super) use crate::fault::caught;
+pub(super) use crate::fault::planted;
+
+/// One way to get it wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A head that comes in two parts is read from its second one.
+    HeadForgotten,
+    /// What the kernel did not take of a batch is not sent any more.
+    RestForgotten,
+    /// A peer may send more bytes than it announced.
+    LengthIgnored,
+    /// A peer may send messages that no receive is there for.
+    ReceivesIgnored,
+    /// A peer may say that it has taken what was never sent.
+    CountsBelieved,
+    /// A socket is closed while the peer still sends.
+    NoLinger,
+    /// A visitor may take as long as it likes to greet.
+    LorisAwaited,
+    /// All chunks of a transfer go before anything else does.
+    ChunksInARow,
+    /// Bytes of a read's answer count for the message that began last.
+    AnswerMisplaced,
+}

@@ -1,0 +1,257 @@
+//! What a fuzzer calls: bytes that become what a peer writes. Not for use.
+//!
+//! The input of [`frames`] is a program of one-byte instructions. Where it wants a
+//! word, a byte below 128 is the word itself, one below 192 picks a word that
+//! something depends on, and any other is followed by the eight bytes.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+
+use super::TcpFabric;
+use super::wire::{CHUNK, HEAD};
+use crate::buf::Pool;
+use crate::fabric::Fabric;
+use crate::fabric::greet::{Caller, News, Stance};
+use crate::fabric::hub::counts::Counts;
+use crate::rt;
+use crate::vi::{
+    Access, Descriptor, Exposed, Hello, Listener, Nic, Reliability, Secret, Ticket, Vi, ViOptions,
+};
+
+/// A peer writes these to its connection. The other end must neither panic nor keep
+/// a buffer.
+pub fn frames(input: &[u8]) {
+    STAGE.with(|stage| stage.play(&mut Input(input)));
+}
+
+thread_local! {
+    static STAGE: Stage = Stage::new();
+}
+
+/// What plays one input after the other.
+struct Stage {
+    nic: Nic,
+    pool: Pool,
+}
+
+/// One input being played.
+struct Play<'a> {
+    stage: &'a Stage,
+    vi: Vi,
+    peer: TcpStream,
+    /// The peer writes so many bytes at a time.
+    piece: usize,
+    exposed: [Exposed; 2],
+    tickets: Vec<Ticket>,
+}
+
+struct Input<'a>(&'a [u8]);
+
+impl Stage {
+    fn new() -> Self {
+        Self {
+            nic: TcpFabric.open(&"".into()).expect("loopback"),
+            pool: Pool::new(BUFFER, BUFFERS).expect("memory"),
+        }
+    }
+
+    fn play(&self, input: &mut Input<'_>) {
+        let reliability = Reliability::from_wire(input.byte() % 3).expect("there are three");
+        let piece = usize::from(input.byte()).max(1);
+        let options = ViOptions::of(reliability);
+        let listener = self.nic.listen("fuzz", 0, &options).expect("nobody else listens");
+        let (vi, peer) = self.meet(&listener, reliability);
+        let exposed = [Access::READ, Access::READ_WRITE].map(|access| {
+            let buf = self.pool.take(BUFFER).expect("all are back");
+            self.nic.expose(buf, access).expect("it is small")
+        });
+        let mut play = Play { stage: self, vi, peer, piece, exposed, tickets: Vec::new() };
+        for _ in 0..4 {
+            play.post(0, input);
+        }
+        while !input.0.is_empty() {
+            play.step(input);
+        }
+        play.end();
+        assert_eq!(self.pool.available(BUFFER), BUFFERS, "all buffers are back");
+    }
+
+    /// A connection, and its other end without a nic.
+    fn meet(&self, listener: &Listener, reliability: Reliability) -> (Vi, TcpStream) {
+        let mut peer = TcpStream::connect(self.nic.host()).expect("it listens");
+        // So that no port waits for packets that may still be under way.
+        set_socket_linger(&peer, Some(Duration::ZERO)).expect("a connection");
+        peer.set_nonblocking(true).expect("a connection");
+        peer.set_nodelay(true).expect("a connection");
+        let hello = Hello { reliability, service: "fuzz".to_owned(), tag: 0 };
+        let mut caller = Caller::new(Stance::new("tcp", Secret::default()), hello, b"fuzz");
+        let (until, mut accepted) = (rt::now() + LONG, None);
+        loop {
+            assert!(rt::now() < until, "it was not let in");
+            peer.write_all(caller.outgoing()).expect("room for a step");
+            caller.sent(caller.outgoing().len());
+            accepted = accepted.or_else(|| listener.poll_accept().expect("the nic is up"));
+            let mut bytes = [0; 1024];
+            let len = peer.read(&mut bytes).unwrap_or(0);
+            match (caller.feed(&bytes[..len]).expect("an honest greeting").news, accepted.take()) {
+                (News::Welcome { .. }, Some(vi)) => return (vi, peer),
+                (_, still) => accepted = still,
+            }
+        }
+    }
+}
+
+impl Play<'_> {
+    fn step(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 16 {
+            0..=7 => self.frame(input),
+            8 => {
+                let len = usize::from(input.byte());
+                self.write(input.take(len));
+            }
+            9 => (0..POLLS).for_each(|_| _ = self.stage.nic.poll()),
+            10 => _ = self.peer.shutdown(Shutdown::Write),
+            11 => _ = self.peer.read(&mut [0; 4096]),
+            12 => self.post(0, input),
+            13 | 14 => self.post(input.byte() % 5, input),
+            _ => {
+                let index = usize::from(input.byte());
+                self.tickets.get(index).map(|ticket| self.vi.cancel(*ticket));
+            }
+        }
+        self.stage.nic.poll();
+    }
+
+    /// A frame of which more than a few make sense.
+    fn frame(&mut self, input: &mut Input<'_>) {
+        let [kind, flags, words, len] = input.array();
+        let (kind, flags) = (kind % 14, flags % 8);
+        // As many words as there should be, mostly.
+        let fit = match (kind, flags) {
+            (1, 1) | (2, 0) | (8, 2) => 1,
+            (2, 1) => 2,
+            (4 | 7, 0) => 3,
+            (6 | 9, 4) => 4,
+            _ => 0,
+        };
+        let words = if words < 240 { fit } else { words % 8 };
+        let payload = match len {
+            0..200 => u32::from(len % 80),
+            200..250 => 0,
+            _ => self.word(input).to_le_bytes().first_chunk().map_or(0, |b| u32::from_le_bytes(*b)),
+        };
+        let mut bytes = vec![kind, flags, words, 0];
+        bytes.extend(payload.to_le_bytes());
+        bytes.extend(self.word(input).to_le_bytes());
+        bytes.extend(self.counts(input).to_le_bytes());
+        assert_eq!(bytes.len(), HEAD);
+        for _ in 0..words {
+            bytes.extend(self.word(input).to_le_bytes());
+        }
+        let payload = usize::try_from(payload).unwrap_or(usize::MAX).min(2 * CHUNK);
+        bytes.resize(bytes.len() + payload, kind);
+        self.write(&bytes);
+    }
+
+    /// What the peer says of how far it is: a little, or anything.
+    fn counts(&self, input: &mut Input<'_>) -> u64 {
+        let [taken, receives, placed] = input.array().map(u64::from);
+        match taken {
+            255 => self.word(input),
+            _ => Counts { taken: taken % 16, receives: receives % 16, placed: placed % 8 }.pack(),
+        }
+    }
+
+    fn word(&self, input: &mut Input<'_>) -> u64 {
+        let small = input.byte();
+        match small {
+            0..128 => small.into(),
+            128..192 => {
+                let [read, both] = self.exposed.each_ref().map(|exposed| exposed.key().secret());
+                let known = [
+                    read,
+                    both,
+                    BUFFER as u64,
+                    BUFFER as u64 + 1,
+                    CHUNK as u64,
+                    CHUNK as u64 + 1,
+                    u64::MAX,
+                    u64::MAX - 7,
+                    1 << 31,
+                    u32::MAX.into(),
+                    1 << 40,
+                    (1 << 40) + 1,
+                ];
+                known[usize::from(small) % known.len()]
+            }
+            _ => u64::from_le_bytes(input.array()),
+        }
+    }
+
+    /// Who was sent away, or is not read, has written in vain.
+    fn write(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(self.piece.max(bytes.len() / 64)) {
+            if self.peer.write_all(piece).is_err() {
+                return;
+            }
+            self.stage.nic.poll();
+        }
+    }
+
+    /// Posts what may be posted; the connection may be over.
+    fn post(&mut self, what: u8, input: &mut Input<'_>) {
+        while self.vi.recv_queue().poll().is_some() || self.vi.send_queue().poll().is_some() {}
+        let Ok(buf) = self.stage.pool.take(BUFFER) else { return };
+        let descriptor = Descriptor::new(buf);
+        let theirs = self.exposed[1].key().at(u64::from(input.byte()));
+        let posted = match what {
+            0 => self.vi.post_recv(descriptor),
+            1 => self.vi.post_send(descriptor),
+            2 => self.vi.post_read(descriptor, theirs),
+            3 => self.vi.post_write(descriptor, theirs),
+            _ => self.vi.post_write_notify(descriptor, theirs),
+        };
+        self.tickets.extend(posted);
+    }
+
+    fn end(self) {
+        let queues = [self.vi.recv_queue().clone(), self.vi.send_queue().clone()];
+        let nic = &self.stage.nic;
+        drop(self);
+        nic.poll();
+        for queue in queues {
+            while queue.poll().is_some() {}
+            assert_eq!(queue.outstanding(), 0, "everything has completed");
+        }
+    }
+}
+
+impl<'a> Input<'a> {
+    /// The next byte; zero at the end.
+    fn byte(&mut self) -> u8 {
+        let [byte] = self.array();
+        byte
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut array = [0; N];
+        let taken = self.take(N);
+        array[..taken.len()].copy_from_slice(taken);
+        array
+    }
+
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+}
+
+const BUFFER: usize = 64;
+const BUFFERS: usize = 32;
+/// More than it takes the nic to look at everything.
+const POLLS: usize = 257;
+const LONG: Duration = Duration::from_secs(10);

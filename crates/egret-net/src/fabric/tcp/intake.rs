@@ -1,0 +1,315 @@
+//! The stream of a peer, taken apart: any pieces of bytes in, frames out.
+//!
+//! Between two calls it keeps at most the beginning of a head, or of a control
+//! frame. A message that waits for a receive which was taken back is kept as it
+//! came, with what follows it, except for what [overtakes](Frame::overtakes) it.
+
+use std::collections::VecDeque;
+
+use super::fault::{Fault, planted};
+use super::io::Io;
+use super::recv::{Into, Receiver};
+use super::send::{Sender, UNTAKEN_MAX};
+use super::wire::{Frame, HEAD, HEAD_MAX, Head};
+use crate::vi::{Descriptor, ViError};
+
+#[derive(Debug, Default)]
+pub(super) struct Intake {
+    /// The head that is arriving, and how much of it is here.
+    head: Vec<u8>,
+    state: State,
+    /// Frames that wait, from one that waits for a receive on.
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    /// Frames taken, ever, without gaps.
+    pub taken: u64,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// Between frames, or inside a head.
+    #[default]
+    Head,
+    /// So many bytes of this frame's payload are still to come.
+    Payload { frame: Frame, into: Into, left: usize, control: Vec<u8> },
+    /// The same of one that waits.
+    Held { raw: Vec<u8>, left: usize },
+}
+
+#[derive(Debug)]
+enum Held {
+    /// As it came.
+    Frame(Vec<u8>),
+    /// So many that were taken before their turn.
+    Overtook(u64),
+}
+
+/// More than a peer that keeps to its window can have sent.
+const HELD_MAX: usize = 32 << 20;
+
+impl Intake {
+    /// Takes bytes.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        mut bytes: &[u8],
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        io: &mut Io<'_>,
+    ) -> Result<(), Box<ViError>> {
+        while !bytes.is_empty() {
+            bytes = match self.state {
+                State::Head if self.head.is_empty() => {
+                    match self.small(bytes, sender, receiver, io)? {
+                        Some(rest) => rest,
+                        None => self.head(bytes, sender, receiver, io)?,
+                    }
+                }
+                State::Head => self.head(bytes, sender, receiver, io)?,
+                State::Payload { .. } => self.payload(bytes, sender, receiver, io)?,
+                State::Held { .. } => self.hold(bytes)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// A whole message of a few bytes without a type: what most frames are. The same
+    /// as the rest does, without a detour. What is behind it, if it is one.
+    #[inline]
+    fn small<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        io: &mut Io<'_>,
+    ) -> Result<Option<&'a [u8]>, Box<ViError>> {
+        let Some((first, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+        if !self.held.is_empty() || Head::len(first)? != HEAD {
+            return Ok(None);
+        }
+        let head = Head::decode(first)?;
+        let Frame::Message { tag, kind: None } = head.frame else { return Ok(None) };
+        let Some((payload, behind)) = rest.split_at_checked(head.payload) else { return Ok(None) };
+        if receiver.begun >= receiver.receives || !receiver.place(tag, payload, io) {
+            return Ok(None);
+        }
+        receiver.begun += 1;
+        self.taken += 1;
+        sender.hear(head.counts, io.notices)?;
+        Ok(Some(behind))
+    }
+
+    /// Takes bytes of a head, and what follows from it once it is whole.
+    fn head<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        io: &mut Io<'_>,
+    ) -> Result<&'a [u8], Box<ViError>> {
+        if planted(Fault::HeadForgotten) && bytes.len() < HEAD {
+            self.head.clear();
+        }
+        let mut bytes = bytes;
+        bytes = self.complete(HEAD, bytes);
+        let Some(first) = self.head.first_chunk::<HEAD>() else { return Ok(bytes) };
+        let len = Head::len(first)?;
+        bytes = self.complete(len, bytes);
+        if self.head.len() < len {
+            return Ok(bytes);
+        }
+        let head = Head::decode(&self.head)?;
+        sender.hear(head.counts, io.notices)?;
+        receiver.count(&head.frame)?;
+        let waits = !self.held.is_empty() || receiver.holds_up(&head.frame);
+        if waits && !head.frame.overtakes() {
+            let mut raw = Vec::with_capacity(len + head.payload);
+            raw.append(&mut self.head);
+            self.held_bytes += len + head.payload;
+            if self.held_bytes > HELD_MAX {
+                return Err(ViError::Protocol("more than may be outstanding").into());
+            }
+            self.state = State::Held { raw, left: head.payload };
+            return if head.payload == 0 { self.hold(bytes) } else { Ok(bytes) };
+        }
+        self.head.clear();
+        self.begin(head, sender, receiver, io)?;
+        Ok(bytes)
+    }
+
+    /// Takes of `bytes` what the head lacks to `len` bytes.
+    fn complete<'a>(&mut self, len: usize, bytes: &'a [u8]) -> &'a [u8] {
+        let missing = len.saturating_sub(self.head.len()).min(bytes.len());
+        let (now, later) = bytes.split_at(missing);
+        if self.head.capacity() == 0 {
+            self.head.reserve_exact(HEAD_MAX);
+        }
+        self.head.extend_from_slice(now);
+        later
+    }
+
+    fn begin(
+        &mut self,
+        head: Head,
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        io: &mut Io<'_>,
+    ) -> Result<(), Box<ViError>> {
+        let Head { frame, payload, .. } = head;
+        let into = receiver.begin(frame, payload, sender, io)?;
+        if payload == 0 {
+            return self.end(frame, &[], sender, receiver, io);
+        }
+        self.state = State::Payload { frame, into, left: payload, control: Vec::new() };
+        Ok(())
+    }
+
+    fn payload<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        io: &mut Io<'_>,
+    ) -> Result<&'a [u8], Box<ViError>> {
+        let State::Payload { frame, into, left, control } = &mut self.state else {
+            return Ok(bytes);
+        };
+        let (now, later) = bytes.split_at(bytes.len().min(*left));
+        *left -= now.len();
+        if *into == Into::Control {
+            control.extend_from_slice(now);
+        } else {
+            receiver.bytes(*into, now, sender, io)?;
+        }
+        if *left == 0 {
+            let (frame, control) = (*frame, std::mem::take(control));
+            self.end(frame, &control, sender, receiver, io)?;
+        }
+        Ok(later)
+    }
+
+    /// All of a frame is here.
+    fn end(
+        &mut self,
+        frame: Frame,
+        control: &[u8],
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        io: &mut Io<'_>,
+    ) -> Result<(), Box<ViError>> {
+        self.state = State::Head;
+        receiver.end(frame, control, sender, io)?;
+        if !frame.is_counted() {
+            return Ok(());
+        }
+        // Only now: a frame that ends the connection was not taken.
+        if self.held.is_empty() {
+            self.taken += 1;
+        } else {
+            self.overtook()?;
+        }
+        Ok(())
+    }
+
+    /// Counts a frame that was taken before its turn.
+    fn overtook(&mut self) -> Result<(), Box<ViError>> {
+        match self.held.back_mut() {
+            Some(Held::Overtook(n)) if *n >= UNTAKEN_MAX => {
+                return Err(ViError::Protocol("more than may be outstanding").into());
+            }
+            Some(Held::Overtook(n)) => *n += 1,
+            _ => self.held.push_back(Held::Overtook(1)),
+        }
+        Ok(())
+    }
+
+    /// Takes bytes of a frame that waits.
+    fn hold<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Box<ViError>> {
+        let State::Held { raw, left } = &mut self.state else { return Ok(bytes) };
+        let (now, later) = bytes.split_at(bytes.len().min(*left));
+        *left -= now.len();
+        raw.extend_from_slice(now);
+        if *left == 0 {
+            self.held.push_back(Held::Frame(std::mem::take(raw)));
+            self.state = State::Head;
+        }
+        Ok(later)
+    }
+
+    /// Whether a message waits for a receive.
+    #[inline]
+    pub(super) fn is_held_up(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Takes what waited and need not any more. Whether there was anything.
+    pub(super) fn resume(
+        &mut self,
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        io: &mut Io<'_>,
+    ) -> Result<bool, Box<ViError>> {
+        let mut some = false;
+        // Whatever is arriving goes on arriving where it was.
+        let arriving = (std::mem::take(&mut self.head), std::mem::take(&mut self.state));
+        while let Some(front) = self.held.pop_front() {
+            let raw = match front {
+                Held::Frame(raw) => raw,
+                Held::Overtook(n) => {
+                    self.taken += n;
+                    continue;
+                }
+            };
+            let first = raw.first_chunk::<HEAD>().expect("it came as a frame");
+            let len = Head::len(first)?;
+            let head = Head::decode(&raw[..len])?;
+            if receiver.holds_up(&head.frame) {
+                self.held.push_front(Held::Frame(raw));
+                break;
+            }
+            some = true;
+            self.held_bytes -= raw.len();
+            let later = std::mem::take(&mut self.held);
+            self.begin(head, sender, receiver, io)?;
+            self.payload(&raw[len..], sender, receiver, io)?;
+            self.held = later;
+        }
+        (self.head, self.state) = arriving;
+        Ok(some)
+    }
+
+    /// The memory where the payload that is arriving goes, the offset there, and how
+    /// many bytes are still to come, if they are many and need not be looked at.
+    #[inline]
+    pub(super) fn memory<'a>(
+        &mut self,
+        least: usize,
+        sender: &'a mut Sender,
+        receiver: &'a mut Receiver,
+    ) -> Option<(&'a mut Descriptor, u64, usize)> {
+        let State::Payload { into, left, .. } = &self.state else { return None };
+        if *left < least {
+            return None;
+        }
+        let (descriptor, offset) = receiver.memory(*into, *left as u64, sender)?;
+        Some((descriptor, offset, *left))
+    }
+
+    /// So many bytes of the payload were put there.
+    pub(super) fn filled(
+        &mut self,
+        n: usize,
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        io: &mut Io<'_>,
+    ) -> Result<(), Box<ViError>> {
+        let State::Payload { frame, into, left, .. } = &mut self.state else { return Ok(()) };
+        *left -= n;
+        receiver.filled(*into, n as u64);
+        if *left == 0 {
+            let frame = *frame;
+            self.end(frame, &[], sender, receiver, io)?;
+        }
+        Ok(())
+    }
+}

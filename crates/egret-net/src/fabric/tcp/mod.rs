@@ -1,0 +1,94 @@
+//! Messages over TCP, to anything with an address.
+//!
+//! Each connection is one of the system's, and all of a nic's are in one set; there
+//! are no threads. Frames go out by vectored writes straight from the memory that
+//! was posted, and once a message has begun its bytes are read straight into the
+//! memory that was posted for it. What is large goes in chunks, and what is short
+//! passes between them. Remote reads and writes are executed by their target.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `nic.rs`, `driver.rs`, `token.rs`, and `hub` | the nic, and what it does when it is driven |
+//! | `door.rs`, `knocking.rs`, and `greet`, `place` | listening and connecting |
+//! | `vi.rs`, `link.rs`, `yard.rs` | a connection's handle, and what it shares with the nic |
+//! | `datapath.rs`, `io.rs`, `send.rs`, `intake.rs`, `recv.rs` | post and poll |
+//! | `wire.rs` | what a frame says |
+//! | `socket.rs`, `leaving.rs` | the system's connections, and how they end |
+//!
+//! # Rules
+//!
+//! * Every byte of a peer is hostile. Lengths and counts are checked before memory is
+//!   taken or written; a lie is an error that ends the connection, not a panic.
+//! * A message begins only when the peer has a receive posted for it, so what arrives
+//!   has a place, and nothing is kept for who sends without being asked.
+//! * What the kernel takes of a write may be anything down to a byte; the rest is
+//!   remembered. What it gives of a read may be too.
+//! * The end of the stream without a last word is a death. A connection that is left
+//!   lingers until the peer has closed as well, so that no reset eats the last words.
+//!
+//! * A silent peer is found by the kernel: by its pulse when nothing is under way, and
+//!   after 20 s if what is under way is not taken. A peer that does not drive its nic for
+//!   so long, while it is sent more than its kernel holds, is taken for dead.
+//!
+//! The bytes stand in `docs/tcp-wire.md`, those of the greeting in `docs/greeting.md`.
+
+mod datapath;
+mod door;
+mod driver;
+mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod intake;
+mod io;
+mod knocking;
+mod leaving;
+mod link;
+mod nic;
+mod recv;
+mod send;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod token;
+mod vi;
+mod wire;
+mod yard;
+
+use std::sync::Arc;
+
+use super::{Fabric, OpenError};
+use crate::vi::{Nic, NicOptions};
+
+/// Descriptors that may be outstanding on each queue.
+const DEPTH: u32 = 1024;
+/// Bytes of the longest message.
+const TRANSFER_MAX: u64 = 1 << 40;
+/// Segments that a descriptor may have.
+const SEGMENTS_MAX: u32 = 4096;
+
+/// Opens nics whose peers are wherever TCP reaches.
+///
+/// A nic listens on loopback unless its host says otherwise; what it is called is
+/// where peers connect to.
+///
+/// ```
+/// use egret_net::fabric::Fabric;
+/// use egret_net::fabric::tcp::TcpFabric;
+///
+/// let nic = TcpFabric.open(&"".into())?;
+/// assert!(nic.host().starts_with("127.0.0.1:"), "{}", nic.host());
+/// # Ok::<(), egret_net::fabric::OpenError>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TcpFabric;
+
+impl Fabric for TcpFabric {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
+        Ok(Nic::new(Arc::new(nic::TcpNic::open(options)?)))
+    }
+}

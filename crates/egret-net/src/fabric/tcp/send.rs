@@ -1,0 +1,431 @@
+//! The sending half of one end: descriptors in, frames out.
+//!
+//! The order is the [outbox](crate::fabric::outbox)'s. Frames are made in batches
+//! when there is a chance to write them: heads and small payloads in one piece of
+//! memory, and behind them, straight from where it was posted, one large payload.
+//! Of a batch that the kernel took in part the rest is remembered.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::IoSlice;
+
+use rustix::io::Errno;
+
+use super::fault::{Fault, planted};
+use super::io::Io;
+use super::socket::{Socket, is_later};
+use super::wire::{CHUNK, Frame};
+use crate::fabric::hub::bytes::push_text;
+use crate::fabric::hub::counts::Counts;
+use crate::fabric::outbox::{Answer, Outbox, Outgoing};
+use crate::vi::{Notices, Op, Posted, Reliability, ViError};
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub outbox: Outbox,
+    /// Frames begun that count, ever.
+    frames: u64,
+    /// The numbers of the large ones that the peer has not taken.
+    large: VecDeque<u64>,
+    kinds: BTreeSet<u64>,
+    /// Whether messages have their turn before another piece of an answer.
+    turn: bool,
+    batch: Batch,
+    /// How far the peer is.
+    pub peer: Counts,
+    /// What the peer is told of this side's counts, once all is written.
+    pub told: Counts,
+    /// How much was written, ever: for tests.
+    pub written: u64,
+}
+
+/// Frames on their way into the kernel.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Heads and small payloads.
+    bytes: Vec<u8>,
+    /// How many bytes follow of what is current, from its offset on.
+    tail: usize,
+    /// How much of both the kernel has taken.
+    written: usize,
+}
+
+/// How far a flush came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flushed {
+    /// All that may leave has left.
+    All,
+    /// There is more, which would have left too.
+    More,
+    /// The kernel takes no more now.
+    Full,
+}
+
+/// Payloads of up to so many bytes are copied: that is cheaper than to name them.
+const COPY_MAX: usize = 4 << 10;
+/// A batch has not many more bytes of heads and small payloads.
+const BATCH: usize = 64 << 10;
+/// Large frames that may be under way: what the peer must keep if it has taken its
+/// receives back.
+pub(super) const LARGE_MAX: usize = 256;
+/// Frames that the peer may not have counted: fewer than the counts on the wire tell
+/// apart.
+pub(super) const UNTAKEN_MAX: u64 = 1 << 19;
+/// Requests that a peer may have outstanding.
+pub(super) const ANSWERS_MAX: usize = super::DEPTH as usize;
+/// Memory that an end keeps for its next batch.
+const KEEP: usize = 4 << 10;
+/// Slices in one call.
+const SLICES: usize = 64;
+
+impl Sender {
+    pub(super) fn new(level: Reliability) -> Self {
+        Self {
+            outbox: Outbox::new(level),
+            frames: 0,
+            large: VecDeque::new(),
+            kinds: BTreeSet::new(),
+            turn: false,
+            batch: Batch::default(),
+            peer: Counts::default(),
+            told: Counts::default(),
+            written: 0,
+        }
+    }
+
+    /// Bytes that go first, whatever they are.
+    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+        self.batch.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether nothing is on its way: what is posted now can leave at once.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.batch.is_empty() && self.outbox.outstanding() == 0 && self.outbox.answers.is_empty()
+    }
+
+    /// Whether a flush could write something.
+    #[inline]
+    pub(super) fn has_more(&self) -> bool {
+        !self.batch.is_empty() || self.outbox.has_more()
+    }
+
+    pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Box<ViError>> {
+        if self.outbox.answers.len() >= ANSWERS_MAX {
+            return Err(ViError::Protocol("more requests than may be outstanding").into());
+        }
+        self.outbox.answers.push_back(answer);
+        Ok(())
+    }
+
+    /// Writes what may leave and the kernel takes, about `most` bytes of it.
+    pub(super) fn flush(
+        &mut self,
+        socket: &Socket,
+        counts: Counts,
+        most: usize,
+        io: &mut Io<'_>,
+    ) -> Result<Flushed, Errno> {
+        let mut written = 0;
+        loop {
+            if self.batch.is_empty() && !self.fill(counts, io) {
+                return Ok(Flushed::All);
+            }
+            let n = match self.batch.write(socket, &self.outbox) {
+                Err(why) if is_later(why) => return Ok(Flushed::Full),
+                n => n?,
+            };
+            written += n;
+            self.written += n as u64;
+            if self.batch.is_written() || planted(Fault::RestForgotten) {
+                self.wrote(io.notices);
+            }
+            if written >= most {
+                return Ok(if self.has_more() { Flushed::More } else { Flushed::All });
+            }
+        }
+    }
+
+    /// Adds a frame with nothing but the counts.
+    pub(super) fn push_counts(&mut self, counts: Counts) {
+        if self.batch.is_empty() {
+            self.put(Frame::Counts, 0, counts);
+        }
+    }
+
+    /// A batch is with the kernel.
+    fn wrote(&mut self, notices: &mut Notices) {
+        let tail = self.batch.tail;
+        self.batch.clear();
+        if tail > 0
+            && let Some(Outgoing { posted, offset }) = self.outbox.current.take()
+        {
+            self.went_on(posted, offset + tail as u64);
+        }
+        if !self.outbox.level().is_reliable() {
+            // It has left, which is all that this level asks for.
+            self.outbox.heard(self.frames, 0, notices);
+        }
+    }
+
+    /// So much of a descriptor is under way.
+    fn went_on(&mut self, posted: Posted, offset: u64) {
+        let len = posted.descriptor().len();
+        if offset == len && matches!(posted.op(), Op::Send) {
+            self.outbox.went(posted, len, self.frames - 1);
+        } else {
+            self.outbox.current = Some(Outgoing { posted, offset });
+        }
+    }
+
+    /// Makes a batch. `false` if nothing may leave.
+    fn fill(&mut self, counts: Counts, io: &Io<'_>) -> bool {
+        while self.batch.bytes.len() < BATCH && self.batch.tail == 0 && self.next(counts, io) {}
+        !self.batch.is_empty()
+    }
+
+    /// Adds the next frame. `false` if none may leave.
+    fn next(&mut self, counts: Counts, io: &Io<'_>) -> bool {
+        let pieces = matches!(self.outbox.answers.front(), Some(Answer::Read { .. }));
+        if !pieces || !std::mem::take(&mut self.turn) {
+            if let Some(answer) = self.outbox.answers.pop_front() {
+                self.turn = pieces;
+                self.push_answer(answer, counts, io);
+                return true;
+            }
+        } else if self.next_of_own(counts) {
+            return true;
+        } else {
+            return self.next(counts, io);
+        }
+        self.next_of_own(counts)
+    }
+
+    /// Adds the next frame that is not an answer.
+    fn next_of_own(&mut self, counts: Counts) -> bool {
+        let in_a_row = self.outbox.current.is_some() && planted(Fault::ChunksInARow);
+        let is_reliable = self.outbox.level().is_reliable();
+        if is_reliable && self.frames - self.peer.taken >= UNTAKEN_MAX {
+            return false;
+        }
+        if !in_a_row && let Some((id, from, len)) = self.outbox.next_read() {
+            let (secret, offset) = (from.key.secret(), from.offset);
+            self.put(Frame::Read { id, secret, offset, len }, 0, counts);
+            return true;
+        }
+        if self.large.len() >= LARGE_MAX {
+            return false;
+        }
+        if let Some(current) = self.outbox.current.take() {
+            self.go_on(current, counts);
+            return true;
+        }
+        let receives = self.receives();
+        let next = self.outbox.next_waiting(|outbox, next| outbox.may_begin(next, receives));
+        let Some(posted) = next else { return false };
+        self.begin(posted, counts);
+        true
+    }
+
+    /// Receives to count on: at the unreliable level there is no waiting for one.
+    fn receives(&self) -> u64 {
+        if self.outbox.level().is_reliable() { self.peer.receives } else { u64::MAX }
+    }
+
+    fn begin(&mut self, posted: Posted, counts: Counts) {
+        let descriptor = posted.descriptor();
+        let (len, tag) = (descriptor.len(), descriptor.tag());
+        if let Op::Write { to, notify } = *posted.op() {
+            self.outbox.messages += u64::from(notify);
+            self.put(Frame::Write { secret: to.key.secret(), offset: to.offset, len }, 0, counts);
+            self.outbox.current = Some(Outgoing { posted, offset: 0 });
+            return;
+        }
+        self.outbox.messages += 1;
+        let kind = descriptor.kind().map(|kind| kind.fingerprint);
+        if let Some(kind) = descriptor.kind()
+            && self.kinds.insert(kind.fingerprint)
+        {
+            let mut name = Vec::new();
+            push_text(&mut name, &kind.name);
+            self.put(Frame::Kind { fingerprint: kind.fingerprint }, name.len(), counts);
+            self.batch.bytes.extend_from_slice(&name);
+        }
+        let frame = if len > CHUNK as u64 {
+            Frame::Begin { tag, kind, len }
+        } else {
+            Frame::Message { tag, kind }
+        };
+        self.piece(frame, Outgoing { posted, offset: 0 }, counts);
+    }
+
+    fn go_on(&mut self, current: Outgoing, counts: Counts) {
+        let Outgoing { posted, offset } = &current;
+        if *offset < posted.descriptor().len() {
+            return self.piece(Frame::Piece, current, counts);
+        }
+        let Op::Write { notify, .. } = *posted.op() else { unreachable!("a send is gone by now") };
+        let tag = posted.descriptor().tag();
+        let id = self.outbox.ask(current.posted);
+        self.put(Frame::WriteEnd { id, notify: notify.then_some(tag) }, 0, counts);
+    }
+
+    /// Adds a frame with the next bytes of a descriptor.
+    fn piece(&mut self, frame: Frame, Outgoing { posted, offset }: Outgoing, counts: Counts) {
+        let left = posted.descriptor().len() - offset;
+        let n = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+        self.put(frame, n, counts);
+        if n <= COPY_MAX {
+            let at = self.batch.bytes.len();
+            self.batch.bytes.resize(at + n, 0);
+            posted.descriptor().gather(offset, &mut self.batch.bytes[at..]);
+            self.went_on(posted, offset + n as u64);
+        } else {
+            if self.outbox.level().is_reliable() {
+                self.large.push_back(self.frames - 1);
+            }
+            self.batch.tail = n;
+            self.outbox.current = Some(Outgoing { posted, offset });
+        }
+    }
+
+    fn put(&mut self, frame: Frame, payload: usize, counts: Counts) {
+        self.frames += u64::from(frame.is_counted());
+        self.told = counts;
+        frame.push(payload, counts, &mut self.batch.bytes);
+    }
+
+    /// Adds a frame of an answer; what is left of it is the next.
+    fn push_answer(&mut self, answer: Answer, counts: Counts, io: &Io<'_>) {
+        match answer {
+            Answer::Read { id, len, offset, .. } if offset == len => {
+                self.put(Frame::ReadEnd { id, result: Ok(()) }, 0, counts);
+            }
+            Answer::Read { id, from, len, offset } => {
+                let n = usize::try_from(len - offset).unwrap_or(CHUNK).min(CHUNK);
+                let start = self.batch.bytes.len();
+                self.put(Frame::ReadPiece { id }, n, counts);
+                let at = self.batch.bytes.len();
+                self.batch.bytes.resize(at + n, 0);
+                let place = from.key.at(from.offset + offset);
+                // The key may have been revoked since the read was admitted.
+                if let Err(why) = io.keys.read(&place, &mut self.batch.bytes[at..]) {
+                    self.batch.bytes.truncate(start);
+                    self.frames -= 1;
+                    self.put(Frame::ReadEnd { id, result: Err(why) }, 0, counts);
+                    return;
+                }
+                let left = Answer::Read { id, from, len, offset: offset + n as u64 };
+                self.outbox.answers.push_front(left);
+            }
+            Answer::ReadEnd { id, result } => self.put(Frame::ReadEnd { id, result }, 0, counts),
+            Answer::Written { id, result } => self.put(Frame::Written { id, result }, 0, counts),
+        }
+    }
+
+    /// The peer says how far it is. What it cannot be is a lie.
+    #[inline]
+    pub(super) fn hear(&mut self, counts: u64, notices: &mut Notices) -> Result<(), Box<ViError>> {
+        let peer = self.peer.advanced(counts);
+        if peer == self.peer {
+            return Ok(());
+        }
+        let lies = peer.taken > self.frames || peer.placed > self.outbox.messages;
+        if lies && !planted(Fault::CountsBelieved) {
+            return Err(ViError::Protocol("it has taken what was never sent").into());
+        }
+        self.peer = peer;
+        while self.large.front().is_some_and(|frame| *frame < peer.taken) {
+            self.large.pop_front();
+        }
+        if self.outbox.level().is_reliable() {
+            self.outbox.heard(peer.taken, peer.placed, notices);
+        }
+        Ok(())
+    }
+
+    /// What must still be written for the peer to see a frame's beginning next: no
+    /// descriptor is needed for it any more.
+    fn rest(&mut self) -> Vec<u8> {
+        let Batch { bytes, tail, written } = std::mem::take(&mut self.batch);
+        if written == 0 {
+            // Nothing of it is said, so nothing has to be finished; but a greeting has.
+            return if self.frames == 0 { bytes } else { Vec::new() };
+        }
+        let mut rest = bytes;
+        if let Some(Outgoing { posted, offset }) = &self.outbox.current
+            && tail > 0
+        {
+            let at = rest.len();
+            rest.resize(at + tail, 0);
+            posted.descriptor().gather(*offset, &mut rest[at..]);
+        }
+        rest.drain(..written);
+        rest
+    }
+}
+
+impl Sender {
+    /// The last bytes of this end: the rest of what is half said, and why it leaves.
+    pub(super) fn last_words(&mut self, why: &[u8], counts: Counts) -> Vec<u8> {
+        let mut bytes = self.rest();
+        Frame::Goodbye.push(why.len(), counts, &mut bytes);
+        bytes.extend_from_slice(why);
+        bytes
+    }
+}
+
+impl Batch {
+    #[inline]
+    const fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    const fn is_written(&self) -> bool {
+        self.written == self.bytes.len() + self.tail
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP);
+        (self.tail, self.written) = (0, 0);
+    }
+
+    /// How many bytes the kernel took.
+    #[inline]
+    fn write(&mut self, socket: &Socket, outbox: &Outbox) -> Result<usize, Errno> {
+        let n = match &outbox.current {
+            Some(Outgoing { posted, offset }) if self.tail > 0 => {
+                self.write_tail(socket, posted, *offset)?
+            }
+            _ => socket.send(&self.bytes[self.written..])?,
+        };
+        self.written += n;
+        Ok(n)
+    }
+
+    fn write_tail(&self, socket: &Socket, posted: &Posted, offset: u64) -> Result<usize, Errno> {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let mut used = 0;
+        let head = self.bytes.get(self.written..).unwrap_or_default();
+        if !head.is_empty() {
+            slices[0] = IoSlice::new(head);
+            used = 1;
+        }
+        let done = self.written.saturating_sub(self.bytes.len());
+        let (mut skip, mut left) = (offset + done as u64, self.tail - done);
+        for segment in posted.descriptor().segments() {
+            let bytes = segment.bytes();
+            let passed = usize::try_from(skip).map_or(bytes.len(), |skip| skip.min(bytes.len()));
+            skip -= passed as u64;
+            let now = (bytes.len() - passed).min(left);
+            if now > 0 {
+                slices[used] = IoSlice::new(&bytes[passed..passed + now]);
+                (used, left) = (used + 1, left - now);
+            }
+            if left == 0 || used == SLICES {
+                break;
+            }
+        }
+        socket.send_all(&slices[..used])
+    }
+}

@@ -1,0 +1,59 @@
+//! The conformance suite: two nics in one process.
+
+use crate::conformance::{Case, Failure, Profile, cases, run_on_threads};
+use crate::fabric::Fabric;
+use crate::fabric::tcp::TcpFabric;
+use crate::rt;
+use crate::vi::{Nic, NicOptions, Wait};
+
+pub(super) const V4: &str = "127.0.0.1";
+pub(super) const V6: &str = "::1";
+
+pub(super) fn nic(host: &str, wait: Wait) -> Nic {
+    TcpFabric.open(&NicOptions::new(host).wait(wait)).unwrap()
+}
+
+pub(super) fn all(profile: &Profile) -> Vec<Case> {
+    cases(&nic(V4, Wait::Frugal).limits(), profile)
+}
+
+/// Whether this machine has the address.
+pub(super) fn has(host: &str) -> bool {
+    let opened = TcpFabric.open(&host.into());
+    if let Err(why) = &opened {
+        println!("skipped: {why}");
+    }
+    opened.is_ok()
+}
+
+fn all_on_threads(host: &str, wait: Wait) {
+    let profile = Profile { kills: false, ..Profile::default() };
+    let run = |case: Case| {
+        let started = rt::now();
+        let failure = run_on_threads(&case, &profile, [(); 2].map(|()| nic(host, wait))).err();
+        // A wake-up that was lost is made up for by the deadline of what was waited for.
+        let waited = rt::now() - started;
+        assert!(waited < profile.patience, "{case} took {waited:?}");
+        failure
+    };
+    let failures: Vec<_> = all(&profile).into_iter().filter_map(run).collect();
+    let failures: Vec<String> = failures.iter().map(Failure::to_string).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn conformance_on_two_threads() {
+    all_on_threads(V4, Wait::Balanced);
+}
+
+#[test]
+fn conformance_asleep() {
+    all_on_threads(V4, Wait::Frugal);
+}
+
+#[test]
+fn conformance_on_two_threads_over_ipv6() {
+    if has(V6) {
+        all_on_threads(V6, Wait::Balanced);
+    }
+}

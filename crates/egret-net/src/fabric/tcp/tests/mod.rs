@@ -1,0 +1,15 @@
+//! What holds over TCP whatever the peer does, and that the checks for it can fail.
+
+mod asleep;
+mod closing;
+mod conformance;
+mod crowd;
+mod death;
+mod fuzzed;
+mod hostile;
+mod planted;
+mod processes;
+mod raw;
+mod split;
+mod turns;
+mod wire;

@@ -1,0 +1,234 @@
+//! What becomes of a datagram: whom it is for, and whether it may be.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustix::net::SocketAddrAny;
+
+use super::driver::{After, Driver, Fixed, Member};
+use super::fault::{Fault, planted};
+use super::link::Link;
+use super::socket::TROUBLES_AT_ONCE;
+use super::wire::{Datagram, Farewell, Head, Number, Piece, SIGNATURE};
+use crate::vi::{Notices, ViError};
+
+/// Datagrams of which nothing came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Tally {
+    /// No datagrams of egret's, or not for this kind of socket.
+    pub garbage: u64,
+    /// To a number that nobody has here.
+    pub unknown: u64,
+    /// To somebody's number, from somebody else's address.
+    pub strangers: u64,
+    /// Greetings without their token.
+    pub tokenless: u64,
+    /// To a group, and not signed by a member.
+    pub unsigned: u64,
+}
+
+const FORGOTTEN: ViError = ViError::PeerDied { why: "it no longer knows the connection" };
+const NOBODY: ViError = ViError::PeerDied { why: "nobody receives at its address" };
+const NIC_DOWN: ViError = ViError::PeerDied { why: "its nic went down" };
+
+impl Driver {
+    /// A datagram arrived at the nic's socket.
+    #[inline]
+    pub(super) fn arrived(
+        &mut self,
+        bytes: &[u8],
+        from: &SocketAddrAny,
+        fixed: &Fixed,
+        after: &mut After,
+    ) {
+        match Datagram::decode(bytes) {
+            Ok(Datagram::Piece { to, piece }) => self.piece(to, &piece, from, fixed, after),
+            Ok(datagram) => match SocketAddr::try_from(from.clone()) {
+                Ok(from) => self.said(&datagram, from, fixed, after),
+                Err(_) => self.tally.garbage += 1,
+            },
+            Err(_) => self.tally.garbage += 1,
+        }
+    }
+
+    #[inline]
+    fn piece(
+        &mut self,
+        to: Number,
+        piece: &Piece<'_>,
+        from: &SocketAddrAny,
+        fixed: &Fixed,
+        after: &mut After,
+    ) {
+        if let Some((number, at, link)) = &self.last
+            && (*number, at) == (to, from)
+        {
+            link.arrive(0, piece, &mut after.notices);
+            return;
+        }
+        let Ok(at) = SocketAddr::try_from(from.clone()) else { return };
+        if let Some(link) = self.link(to, at, fixed) {
+            link.arrive(0, piece, &mut after.notices);
+            self.last = Some((to, from.clone(), link));
+        }
+    }
+
+    /// The connection with this number, if it is `from`'s.
+    fn link(&mut self, to: Number, from: SocketAddr, fixed: &Fixed) -> Option<Arc<Link>> {
+        match self.links.get(&to) {
+            Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
+                self.door.settled(link.at, link.to);
+                Some(Arc::clone(link))
+            }
+            Some(_) => {
+                self.tally.strangers += 1;
+                None
+            }
+            // Its welcome may be on the way.
+            None if self.knocks.contains_key(&to) => None,
+            None => {
+                self.tally.unknown += 1;
+                let said = match self.tombs.answer(to, from) {
+                    Some((number, why)) => Head::goodbye(number, why),
+                    None => Head::unknown(to),
+                };
+                say(fixed, from, &said);
+                None
+            }
+        }
+    }
+
+    fn said(
+        &mut self,
+        datagram: &Datagram<'_>,
+        from: SocketAddr,
+        fixed: &Fixed,
+        after: &mut After,
+    ) {
+        match *datagram {
+            Datagram::Probe { to } => {
+                if let Some(link) = self.link(to, from, fixed) {
+                    link.hear();
+                    link.say(&Head::alive(link.to));
+                }
+            }
+            Datagram::Alive { to } => {
+                if let Some(link) = self.link(to, from, fixed) {
+                    link.hear();
+                }
+            }
+            Datagram::Goodbye { to, why } => self.goodbye(to, why, from, after),
+            Datagram::Unknown { number } => self.unknown(number, from, fixed, after),
+            Datagram::Greet { token, from: theirs, stream } => {
+                self.greeted((from, theirs), (token, stream), fixed, after);
+            }
+            Datagram::Token { to, token } => {
+                if let Some(knocking) = self.knocks.get_mut(&to) {
+                    knocking.given(token, from, &fixed.socket);
+                }
+            }
+            Datagram::Answer { to, from: theirs, waits, stream } => {
+                let Some(knocking) = self.knocks.get_mut(&to) else { return };
+                let outcome = knocking.answered(from, (theirs, waits), stream, &fixed.socket);
+                self.knocked(to, outcome, fixed, after);
+            }
+            // Groups have sockets of their own.
+            Datagram::Piece { .. } | Datagram::Group { .. } => self.tally.garbage += 1,
+        }
+    }
+
+    fn goodbye(&mut self, to: Number, why: Farewell, from: SocketAddr, after: &mut After) {
+        match self.links.get(&to) {
+            Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
+                let why = match why {
+                    Farewell::Closed => ViError::ClosedByPeer,
+                    Farewell::NicDown => NIC_DOWN,
+                };
+                self.door.settled(link.at, link.to);
+                link.close(&why, &mut after.notices);
+                after.happened = true;
+            }
+            Some(_) => self.tally.strangers += 1,
+            // Nothing is answered: two sides would go on for ever.
+            None => self.door.left(from, to),
+        }
+    }
+
+    fn unknown(&mut self, number: Number, from: SocketAddr, fixed: &Fixed, after: &mut After) {
+        if let Some(link) = self.by_peer.get(&(from, number)).and_then(|own| self.links.get(own)) {
+            link.close(&FORGOTTEN, &mut after.notices);
+            after.happened = true;
+        } else if let Some(knocking) = self.knocks.get_mut(&number) {
+            knocking.forgotten(from, &fixed.socket);
+        } else {
+            self.tally.unknown += 1;
+        }
+    }
+
+    fn greeted(
+        &mut self,
+        who: (SocketAddr, Number),
+        what: (u64, &[u8]),
+        fixed: &Fixed,
+        after: &mut After,
+    ) {
+        match self.door.greeted(who, what, &fixed.stance, &fixed.socket) {
+            Ok(Some(visitor)) => {
+                after.happened |= self.listeners.arrived(visitor, &mut after.wakers);
+            }
+            Ok(None) => {}
+            Err(_) => self.tally.tokenless += 1,
+        }
+    }
+
+    /// Hears from the system who does not receive any more. What comes back of our
+    /// datagram must name the peer's number: nobody else knows it.
+    #[cold]
+    pub(super) fn hear_troubles(&mut self, fixed: &Fixed, after: &mut After) {
+        self.groups.iter().for_each(Member::hear_troubles);
+        for _ in 0..TROUBLES_AT_ONCE {
+            let Some(trouble) = fixed.socket.trouble() else { return };
+            let Some(number) = number_in(&trouble.bytes) else { continue };
+            let own = self.by_peer.get(&(trouble.to, number));
+            if let Some(link) = own.and_then(|own| self.links.get(own)) {
+                link.close(&NOBODY, &mut after.notices);
+                after.happened = true;
+            }
+        }
+    }
+}
+
+/// The number that a datagram of ours was for, if all of its beginning is there.
+fn number_in(bytes: &[u8]) -> Option<Number> {
+    let number = bytes.get(8..16)?;
+    Some(Number(u64::from_le_bytes(number.try_into().ok()?)))
+}
+
+fn say(fixed: &Fixed, to: SocketAddr, head: &Head) {
+    let _ = fixed.socket.send(&to.into(), &[IoSlice::new(head.bytes())]);
+}
+
+impl Member {
+    /// What the system says of datagrams to a group is of no use.
+    pub(super) fn hear_troubles(&self) {
+        while self.link.socket().trouble().is_some() {}
+    }
+
+    /// A datagram arrived at the group's socket.
+    pub(super) fn hear(&self, bytes: &[u8], tally: &mut Tally, notices: &mut Notices) {
+        let Ok(Datagram::Group { group, from, signature, piece }) = Datagram::decode(bytes) else {
+            tally.garbage += 1;
+            return;
+        };
+        if group != self.seal.group || from == self.seal.from {
+            return;
+        }
+        let signed = &bytes[..bytes.len() - signature.map_or(0, |_| SIGNATURE)];
+        if !self.seal.admits(signed, signature) {
+            tally.unsigned += 1;
+            return;
+        }
+        self.link.arrive(from, &piece, notices);
+    }
+}

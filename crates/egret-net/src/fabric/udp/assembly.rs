@@ -1,0 +1,254 @@
+//! Messages of which not all pieces are there.
+//!
+//! A message takes the oldest receive when its first piece comes, whichever that is,
+//! and its bytes go straight there: nothing of a message is kept elsewhere. What bounds
+//! it: [`AT_ONCE`] messages, each as long as a receive that was posted for it, a bit for
+//! each piece, and a few [beats](super::pulse) of time. Whatever is given up gives its
+//! receive back, to be the next again, with bytes in it that mean nothing.
+
+use std::collections::VecDeque;
+
+use super::fault::{Fault, planted};
+use super::window::Window;
+use super::wire::{Named, Piece, Split};
+use crate::vi::{Notices, Posted, Ticket, ViError};
+
+/// What one sender's messages come to.
+#[derive(Debug, Default)]
+pub(super) struct Assembly {
+    /// In the order they began.
+    partial: Vec<Partial>,
+    window: Window,
+}
+
+/// Receives that nothing has come for, the oldest first.
+pub(super) type Receives = VecDeque<Posted>;
+
+/// What became of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Came {
+    /// Its message is whole, and received.
+    Whole,
+    /// Its message needs others.
+    Kept,
+    /// Its message finds no receive. Said once of each.
+    NoReceive,
+    /// Its message does not fit the receive it met, which failed.
+    Unfit,
+    /// It came before, or its message is over.
+    Twice,
+    /// It says something else of its message than others did.
+    Lie,
+}
+
+#[derive(Debug)]
+struct Partial {
+    number: u64,
+    tag: u64,
+    split: Split,
+    fingerprint: Option<u64>,
+    posted: Posted,
+    /// The bytes, if the receive's memory is made on arrival: of the whole message.
+    scratch: Vec<u8>,
+    /// A bit for each piece that is there.
+    have: Box<[u64]>,
+    missing: u32,
+    /// Beats since it began, and since something new came.
+    age: u32,
+    idle: u32,
+}
+
+/// Messages of one sender that can be in pieces at the same time.
+pub(super) const AT_ONCE: usize = 16;
+/// Beats after which a message is given up: without anything new, and altogether.
+pub(super) const IDLE_MAX: u32 = 2;
+pub(super) const AGE_MAX: u32 = 10;
+
+impl Assembly {
+    /// Receives that hold a part of a message.
+    pub(super) const fn begun(&self) -> usize {
+        self.partial.len()
+    }
+
+    /// Takes a piece.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        piece: &Piece<'_>,
+        receives: &mut Receives,
+        notices: &mut Notices,
+    ) -> Came {
+        if self.window.is_over(piece.number) {
+            return Came::Twice;
+        }
+        let known = self.partial.iter().position(|partial| partial.number == piece.number);
+        match known {
+            Some(at) => self.add(at, piece, notices),
+            None => self.begin(piece, receives, notices),
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, piece: &Piece<'_>, receives: &mut Receives, notices: &mut Notices) -> Came {
+        // A message that is whole needs no place, and no receive but a free one.
+        if self.partial.len() >= AT_ONCE && !piece.split.is_whole() {
+            self.give_up(0, receives);
+        }
+        let Some(mut posted) = receives.pop_front() else {
+            self.window.end(piece.number);
+            return Came::NoReceive;
+        };
+        if !fits(piece, &posted) {
+            self.window.end(piece.number);
+            let why = admit(piece, &mut posted).expect_err("it does not fit");
+            posted.fail(why, notices);
+            return Came::Unfit;
+        }
+        if piece.split.is_whole() {
+            self.finish(piece, posted, piece.bytes, notices);
+            return Came::Whole;
+        }
+        self.partial.push(Partial::new(piece, posted));
+        self.add(self.partial.len() - 1, piece, notices)
+    }
+
+    fn add(&mut self, at: usize, piece: &Piece<'_>, notices: &mut Notices) -> Came {
+        let partial = &mut self.partial[at];
+        if !partial.agrees(piece) && !planted(Fault::LiesBelieved) {
+            return Came::Lie;
+        }
+        let (word, bit) = ((piece.index / 64) as usize, 1 << (piece.index % 64));
+        if partial.have[word] & bit != 0 && !planted(Fault::DoubleCounted) {
+            return Came::Twice;
+        }
+        partial.have[word] |= bit;
+        partial.missing -= 1;
+        partial.idle = 0;
+        partial.put(piece);
+        if partial.missing > 0 {
+            return Came::Kept;
+        }
+        let Partial { posted, scratch, .. } = self.partial.remove(at);
+        self.finish(piece, posted, &scratch, notices);
+        Came::Whole
+    }
+
+    /// The message is whole; `rest` is what of it does not lie in the receive.
+    #[inline]
+    fn finish(
+        &mut self,
+        piece: &Piece<'_>,
+        mut posted: Posted,
+        rest: &[u8],
+        notices: &mut Notices,
+    ) {
+        self.window.end(piece.number);
+        // The receive learns what it holds only now: another might have come first.
+        match admit(piece, &mut posted) {
+            Ok(()) => {
+                posted.descriptor_mut().make(piece.split.len as usize);
+                posted.descriptor_mut().scatter(0, rest);
+                posted.complete(piece.split.len.into(), piece.tag, notices);
+            }
+            Err(why) => posted.fail(why, notices),
+        }
+    }
+
+    /// Gives a message up, and its receive back.
+    fn give_up(&mut self, at: usize, receives: &mut Receives) {
+        let Partial { number, posted, .. } = self.partial.remove(at);
+        self.window.end(number);
+        if planted(Fault::GivenUpKept) {
+            std::mem::forget(posted);
+            return;
+        }
+        let later = receives.iter().position(|other| other.ticket() > posted.ticket());
+        receives.insert(later.unwrap_or(receives.len()), posted);
+    }
+
+    /// Some time has passed: gives up what has waited for too long. How many.
+    pub(super) fn beat(&mut self, receives: &mut Receives) -> u64 {
+        let mut given_up = 0;
+        for at in (0..self.partial.len()).rev() {
+            let partial = &mut self.partial[at];
+            partial.age += 1;
+            partial.idle += 1;
+            if partial.idle > IDLE_MAX || partial.age > AGE_MAX {
+                self.give_up(at, receives);
+                given_up += 1;
+            }
+        }
+        given_up
+    }
+
+    /// Gives up everything.
+    pub(super) fn abandon(&mut self, receives: &mut Receives) {
+        while !self.partial.is_empty() {
+            self.give_up(0, receives);
+        }
+    }
+
+    /// Takes back a receive that holds a part of a message, which is given up.
+    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
+        let at = self.partial.iter().position(|partial| partial.posted.ticket() == ticket)?;
+        let Partial { number, posted, .. } = self.partial.remove(at);
+        self.window.end(number);
+        Some(posted)
+    }
+
+    /// The receives that hold a part of a message.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> + '_ {
+        self.partial.drain(..).map(|partial| partial.posted)
+    }
+}
+
+impl Partial {
+    fn new(piece: &Piece<'_>, posted: Posted) -> Self {
+        let count = piece.split.count();
+        let is_made = posted.descriptor().segments().all(|it| it.bytes().len() as u64 == it.len());
+        let scratch = if is_made { Vec::new() } else { vec![0; piece.split.len as usize] };
+        Self {
+            number: piece.number,
+            tag: piece.tag,
+            split: piece.split,
+            fingerprint: piece.kind.map(|kind| kind.fingerprint),
+            posted,
+            scratch,
+            have: vec![0; count.div_ceil(64) as usize].into(),
+            missing: count,
+            age: 0,
+            idle: 0,
+        }
+    }
+
+    fn put(&mut self, piece: &Piece<'_>) {
+        let offset = piece.split.range(piece.index).0;
+        if self.scratch.is_empty() {
+            self.posted.descriptor_mut().scatter(offset.into(), piece.bytes);
+        } else {
+            self.scratch[offset as usize..][..piece.bytes.len()].copy_from_slice(piece.bytes);
+        }
+    }
+
+    /// Whether a piece says the same of the message.
+    fn agrees(&self, piece: &Piece<'_>) -> bool {
+        let fingerprint = piece.kind.map(|kind| kind.fingerprint);
+        (self.tag, self.split, self.fingerprint) == (piece.tag, piece.split, fingerprint)
+    }
+}
+
+/// Whether a message may be received there.
+#[inline]
+fn fits(piece: &Piece<'_>, posted: &Posted) -> bool {
+    let (sent, descriptor) = (piece.kind.map(|kind| kind.fingerprint), posted.descriptor());
+    let wanted = descriptor.kind().map(|kind| kind.fingerprint);
+    let is_of_kind = sent.is_none() || wanted.is_none() || sent == wanted;
+    u64::from(piece.split.len) <= descriptor.len() && is_of_kind
+}
+
+/// Notes in the receive what it holds, or says why it cannot.
+#[inline]
+fn admit(piece: &Piece<'_>, posted: &mut Posted) -> Result<(), ViError> {
+    let kind = piece.kind.map(Named::to_kind);
+    posted.admits(piece.split.len.into(), kind.as_ref())
+}

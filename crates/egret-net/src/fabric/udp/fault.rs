@@ -1,0 +1,30 @@
+//! Faults that tests plant here; see [`crate::fault`].
+
+#[cfg(test)]
+pub(super) use crate::fault::caught;
+pub(super) use crate::fault::planted;
+
+/// One way to get it wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// What a datagram says of its own length is believed.
+    LengthIgnored,
+    /// A piece that comes twice counts twice.
+    DoubleCounted,
+    /// A message that is over may begin again.
+    OverForgotten,
+    /// Pieces of one number are taken for one message, whatever they say of it.
+    LiesBelieved,
+    /// The receive of a message that is given up is not given back.
+    GivenUpKept,
+    /// Whoever knows a connection's number may use it.
+    SourceIgnored,
+    /// A greeting is heard whatever token it shows.
+    TokenIgnored,
+    /// A peer that is silent is never taken for dead.
+    SilenceIgnored,
+    /// Any member's message is heard, signed or not.
+    SignatureIgnored,
+    /// No fault: the path carries 1,400 bytes.
+    NarrowPath,
+}

@@ -1,0 +1,84 @@
+//! Datagrams over IP: the unreliable level, where loss and disorder are real.
+//!
+//! A nic has one socket. A message that fits what the path carries is one datagram, a
+//! larger one several, put together in the memory that was posted for it. What is lost,
+//! or finds no receive, is gone; nothing comes twice or in part. Ends greet each other
+//! as over [`tcp`](super::tcp), and ask now and then whether the other lives.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `nic.rs`, `driver.rs`, `arrival.rs` | the nic: whom a datagram is for |
+//! | `door.rs`, `knocking.rs` | those who greet this nic, and those it greets |
+//! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
+//! | `datapath.rs`, `send.rs`, `assembly.rs`, `window.rs` | post and arrive, without socket or clock |
+//! | `pulse.rs` | whether the peer lives |
+//! | `group.rs` | messages to all members of a group |
+//! | `wire.rs` | the bytes (`docs/udp-wire.md`) |
+//! | `socket.rs` | the socket, and what the system says of the path |
+//!
+//! # Groups
+//!
+//! Connecting to a multicast address joins the group: what is sent goes to all members,
+//! what any other member sends is received. Service and tag tell groups of one address
+//! apart. There is nobody to greet, and no end but one's own; with a
+//! [secret](crate::vi::Secret) each datagram is signed.
+//!
+//! # What a stranger can do
+//!
+//! Numbers of connections are random, and a datagram counts only from the address of the
+//! peer: who does not see the traffic can neither write to a connection nor end it. Who
+//! sees it can, as over TCP. Nothing is answered with more bytes than were sent, and
+//! whoever greets is not remembered before it has shown that it receives at its address.
+//! All else is dropped and counted.
+
+mod arrival;
+mod assembly;
+mod datapath;
+mod door;
+mod driver;
+mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod group;
+mod knocking;
+mod link;
+mod nic;
+mod pulse;
+mod send;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod vi;
+mod window;
+mod wire;
+
+use std::sync::Arc;
+
+use super::{Fabric, OpenError};
+use crate::vi::{Nic, NicOptions};
+
+/// Opens nics whose peers are anywhere on an IP network.
+///
+/// ```
+/// use egret_net::fabric::Fabric;
+/// use egret_net::fabric::udp::UdpFabric;
+/// use egret_net::vi::Reliability;
+///
+/// let nic = UdpFabric.open(&"any word means loopback".into())?;
+/// assert!(nic.host().starts_with("127.0.0.1:"));
+/// assert!(!nic.limits().offers(Reliability::Delivery), "unreliable only");
+/// # Ok::<(), egret_net::fabric::OpenError>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UdpFabric;
+
+impl Fabric for UdpFabric {
+    fn name(&self) -> &'static str {
+        "udp"
+    }
+
+    fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
+        Ok(Nic::new(Arc::new(nic::UdpNic::open(options)?)))
+    }
+}

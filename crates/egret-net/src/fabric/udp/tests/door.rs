@@ -1,0 +1,79 @@
+//! Guests of whom nothing more is expected keep nobody out.
+
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
+
+use super::nics::{LONG, Opened, answers, connect, next, options, stranger, until};
+use crate::fabric::greet::{Caller, GreetError, Refusal, Stance};
+use crate::fabric::udp::door::GUESTS_OF_ONE;
+use crate::fabric::udp::wire::{Datagram, Number, greet};
+use crate::rt::Deadline;
+use crate::vi::{Address, Descriptor, Hello, Reliability, Secret};
+
+fn guests(nic: &Opened) -> usize {
+    nic.inside(|driver| driver.door.guests())
+}
+
+#[test]
+fn a_caller_says_goodbye_to_a_greeting_that_is_refused() {
+    let (a, b) = (Opened::new(), Opened::new());
+    let to = Address::new(b.nic.host(), "nobody", 0);
+    let _connecting = a.nic.connect(&to, &options(), Deadline::In(LONG));
+    let mut attempts = BTreeSet::new();
+    until(&[&a.nic, &b.nic], || {
+        attempts.extend(a.inside(|driver| driver.knocks.keys().next().copied()));
+        (attempts.len() > 4).then_some(())
+    });
+    b.drain();
+    assert!(guests(&b) <= 1, "{} guests of one caller", guests(&b));
+}
+
+/// Greets until there is an answer to what is asked, and leaves without a word.
+fn ask(b: &Opened, socket: &UdpSocket, number: Number) -> GreetError {
+    let hello = Hello { reliability: Reliability::Unreliable, service: "nobody".into(), tag: 0 };
+    let stance = Stance::new("udp", Secret::default());
+    let mut caller = Caller::new(stance, hello, &number.0.to_le_bytes());
+    let mut token = 0;
+    for _ in 0..4 {
+        let step = caller.outgoing().to_vec();
+        socket.send_to(&greet(token, number, &step), b.at()).unwrap();
+        b.drain();
+        for bytes in answers(socket) {
+            match Datagram::decode(&bytes) {
+                Ok(Datagram::Token { token: given, .. }) => token = given,
+                Ok(Datagram::Answer { stream, .. }) => {
+                    caller.sent(step.len());
+                    if let Err(why) = caller.feed(stream) {
+                        return why;
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("{number:?} is not answered");
+}
+
+#[test]
+fn who_was_turned_away_makes_room() {
+    let b = Opened::new();
+    let socket = stranger();
+    for number in 0..GUESTS_OF_ONE as u64 + 20 {
+        let why = ask(&b, &socket, Number(number));
+        assert!(matches!(why, GreetError::Refused(Refusal::NotListening)), "{why:?}");
+    }
+    assert!((1..=GUESTS_OF_ONE).contains(&guests(&b)));
+    (0..3).for_each(|_| b.beat());
+    assert_eq!(guests(&b), 0);
+}
+
+#[test]
+fn who_uses_its_connection_is_no_guest_for_long() {
+    let (a, b) = (Opened::new(), Opened::new());
+    let (here, there) = connect(&a, &b);
+    there.post_recv(Descriptor::new(vec![0_u8; 10])).unwrap();
+    here.post_send(Descriptor::new(vec![1_u8; 10])).unwrap();
+    assert_eq!(next(&[&a.nic, &b.nic], there.recv_queue()).bytes(), [1; 10]);
+    (0..3).for_each(|_| b.beat());
+    assert_eq!((guests(&b), there.error()), (0, None));
+}

@@ -1,0 +1,288 @@
+//! Strangers: whatever they send is dropped and counted.
+
+use std::net::UdpSocket;
+
+use super::Rng;
+use super::nics::{Opened, answers, connect, next, stranger, until};
+use crate::fabric::udp::arrival::Tally;
+use crate::fabric::udp::door::{GUESTS_MAX, GUESTS_OF_ONE};
+use crate::fabric::udp::fuzzing::datagrams;
+use crate::fabric::udp::wire::{
+    Datagram, Farewell, GREETING_BYTES, HEAD_MAX, Head, Number, Piece, Split, answer, greet,
+};
+use crate::rt;
+use crate::vi::Descriptor;
+
+fn message(to: Number, number: u64, bytes: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(bytes.len()).unwrap();
+    let split = Split { len, unit: len };
+    let piece = Piece { number, tag: 7, split, index: 0, kind: None, bytes };
+    [Head::<HEAD_MAX>::of_piece(to, &piece).bytes(), bytes].concat()
+}
+
+/// A stranger who knows a connection's number and not the peer's address gets nothing
+/// through it, and does not end it.
+pub(super) fn another_source_is_no_peer() {
+    let (a, b) = (Opened::new(), Opened::new());
+    let (here, there) = connect(&a, &b);
+    there.post_recv(Descriptor::new(vec![0_u8; 100])).unwrap();
+    let number = b.inside(|driver| *driver.links.keys().next().unwrap());
+    let (socket, before) = (stranger(), b.tally());
+    let forged = [
+        message(number, 0, b"forged"),
+        Head::probe(number).bytes().to_vec(),
+        Head::alive(number).bytes().to_vec(),
+        Head::goodbye(number, Farewell::Closed).bytes().to_vec(),
+    ];
+    for bytes in &forged {
+        socket.send_to(bytes, b.at()).unwrap();
+    }
+    b.drain();
+    assert_eq!(b.tally(), Tally { strangers: 4, ..before });
+    assert!(there.recv_queue().poll().is_none() && there.error().is_none());
+    assert!(answers(&socket).is_empty(), "a stranger is answered");
+    here.post_send(Descriptor::new(b"right".to_vec())).unwrap();
+    let got = next(&[&a.nic, &b.nic], there.recv_queue());
+    assert_eq!(got.bytes(), b"right");
+}
+
+#[test]
+fn a_spoofed_source_is_dropped() {
+    another_source_is_no_peer();
+}
+
+#[test]
+fn a_wrong_number_is_answered_with_less() {
+    let b = Opened::new();
+    let socket = stranger();
+    for bytes in [message(Number(5), 0, b""), Head::probe(Number(5)).bytes().to_vec()] {
+        socket.send_to(&bytes, b.at()).unwrap();
+        b.drain();
+        let answers = answers(&socket);
+        assert_eq!(answers, [Head::unknown(Number(5)).bytes()]);
+        assert!(answers[0].len() <= bytes.len());
+    }
+    // What is an answer is not answered.
+    let answers_of_others = [
+        Head::unknown(Number(5)).bytes().to_vec(),
+        Head::goodbye(Number(5), Farewell::Closed).bytes().to_vec(),
+        Head::token(Number(5), 1).bytes().to_vec(),
+        answer(Number(5), Number(6), true, b"step"),
+    ];
+    for bytes in answers_of_others {
+        socket.send_to(&bytes, b.at()).unwrap();
+    }
+    b.drain();
+    assert!(answers(&socket).is_empty());
+}
+
+#[test]
+fn a_replay_is_dropped() {
+    let (a, b) = (Opened::new(), Opened::new());
+    let (here, there) = connect(&a, &b);
+    for _ in 0..4 {
+        there.post_recv(Descriptor::new(vec![0_u8; 100])).unwrap();
+    }
+    let number = b.inside(|driver| *driver.links.keys().next().unwrap());
+    here.post_send(Descriptor::new(b"once".to_vec()).with_tag(7)).unwrap();
+    // Somebody on the way sends it again, from the same address.
+    let again = message(number, 0, b"once");
+    for _ in 0..3 {
+        let slices = [std::io::IoSlice::new(&again)];
+        a.hub.fixed.socket.send(&b.at().into(), &slices).unwrap();
+    }
+    let got = next(&[&a.nic, &b.nic], there.recv_queue());
+    assert_eq!((got.bytes(), got.tag), (b"once".as_slice(), 7));
+    b.drain();
+    assert_eq!((there.counters().received, there.counters().dropped), (1, 0));
+    assert_eq!(there.recv_queue().outstanding(), 3);
+}
+
+/// Greetings with no token cost nothing to keep, and no answer is larger than what
+/// it answers.
+pub(super) fn floods_are_bounded() {
+    let b = Opened::new();
+    let socket = stranger();
+    let mut sent = 0;
+    for _ in 0..50 {
+        for _ in 0..100 {
+            let datagram = greet(rt::random(), Number(rt::random()), b"EGRT");
+            sent += datagram.len();
+            socket.send_to(&datagram, b.at()).unwrap();
+        }
+        b.drain();
+    }
+    assert_eq!(b.inside(|driver| driver.door.guests()), 0);
+    assert_eq!(b.tally().tokenless, 5_000);
+    let got: usize = answers(&socket).iter().map(Vec::len).sum();
+    assert!(got > 0 && got * 10 < sent, "{got} bytes for {sent}");
+}
+
+#[test]
+fn greetings_without_a_token_cost_nothing() {
+    floods_are_bounded();
+}
+
+/// The token that the nic gives to somebody.
+fn token_for(b: &Opened, socket: &UdpSocket, number: Number, step: &[u8]) -> u64 {
+    socket.send_to(&greet(0, number, step), b.at()).unwrap();
+    until(&[&b.nic], || {
+        answers(socket).iter().find_map(|bytes| match Datagram::decode(bytes) {
+            Ok(Datagram::Token { token, .. }) => Some(token),
+            _ => None,
+        })
+    })
+}
+
+/// The first step of a greeting, as a caller says it.
+fn opening() -> Vec<u8> {
+    use crate::fabric::greet::{Caller, Stance};
+    use crate::vi::{Hello, Reliability, Secret};
+    let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
+    let caller = Caller::new(Stance::new("udp", Secret::default()), hello, &[]);
+    caller.outgoing().to_vec()
+}
+
+#[test]
+fn guests_are_bounded_and_forgotten() {
+    let b = Opened::new();
+    let socket = stranger();
+    let step = opening();
+    for number in 0..GUESTS_OF_ONE as u64 + 20 {
+        let token = token_for(&b, &socket, Number(number), &step);
+        socket.send_to(&greet(token, Number(number), &step), b.at()).unwrap();
+        b.drain();
+        for bytes in answers(&socket) {
+            assert!(bytes.len() <= GREETING_BYTES);
+        }
+    }
+    assert_eq!(b.inside(|driver| driver.door.guests()), GUESTS_OF_ONE);
+    const { assert!(GUESTS_OF_ONE < GUESTS_MAX) };
+    // Others are let in meanwhile, from another address.
+    let host = crate::vi::NicOptions::new("127.0.0.2");
+    drop(connect(&Opened::with(&host), &b));
+    (0..12).for_each(|_| b.beat());
+    assert_eq!(b.inside(|driver| driver.door.guests()), 0);
+}
+
+#[test]
+fn a_guest_that_talks_nonsense_is_sent_away_and_not_accepted() {
+    let b = Opened::new();
+    let listener = b.listen("x");
+    let socket = stranger();
+    let step = opening();
+    let token = token_for(&b, &socket, Number(3), &step);
+    for nonsense in [b"nonsense".as_slice(), &step, b"", &step, &[0; 1000], b"EGRT"] {
+        socket.send_to(&greet(token, Number(3), nonsense), b.at()).unwrap();
+        b.drain();
+    }
+    assert!(listener.poll_accept().unwrap().is_none());
+    assert!(b.inside(|driver| driver.door.guests()) <= 1);
+}
+
+/// Datagrams that are nearly right, of all kinds, to a nic with a connection: nothing
+/// panics, the connection lives, and all buffers come back.
+#[test]
+fn a_seeded_run_of_nearly_right_datagrams() {
+    for seed in 0..20 {
+        let mut rng = Rng(seed);
+        let (a, b) = (Opened::new(), Opened::new());
+        let (here, there) = connect(&a, &b);
+        let _listener = b.listen("open");
+        for _ in 0..8 {
+            there.post_recv(Descriptor::new(vec![0_u8; 700])).unwrap();
+        }
+        let number = b.inside(|driver| *driver.links.keys().next().unwrap());
+        let socket = stranger();
+        let step = opening();
+        let token = token_for(&b, &socket, Number(1), &step);
+        for round in 0..500 {
+            let number = if rng.once_in(2) { number } else { Number(rng.next() % 4) };
+            let mut bytes = match rng.below(9) {
+                0 => message(number, rng.next() % 8, &[0; 20]),
+                1 => {
+                    let split = Split { len: 600, unit: 300 };
+                    let index = u32::from(rng.once_in(2));
+                    let piece = Piece {
+                        number: rng.next() % 8,
+                        tag: 0,
+                        split,
+                        index,
+                        kind: None,
+                        bytes: &[],
+                    };
+                    [Head::<HEAD_MAX>::of_piece(number, &piece).bytes(), &[1; 300]].concat()
+                }
+                2 => Head::probe(number).bytes().to_vec(),
+                3 => Head::alive(number).bytes().to_vec(),
+                4 => Head::unknown(number).bytes().to_vec(),
+                5 => Head::token(number, rng.next()).bytes().to_vec(),
+                6 => answer(number, Number(rng.next()), rng.once_in(2), &step),
+                7 => greet(token, Number(1), if rng.once_in(2) { &step } else { b"EGRT" }),
+                _ => (0..rng.below(1300)).map(|_| rng.next().to_le_bytes()[0]).collect(),
+            };
+            for _ in 0..rng.below(3) {
+                let at = rng.below(bytes.len().max(1)).min(bytes.len().saturating_sub(1));
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = rng.next().to_le_bytes()[0];
+                }
+            }
+            // From the peer's own address, or from a stranger's.
+            if rng.once_in(2) && bytes.first() != Some(&5) && bytes.first() != Some(&6) {
+                let slices = [std::io::IoSlice::new(&bytes)];
+                _ = a.hub.fixed.socket.send(&b.at().into(), &slices);
+            } else {
+                _ = socket.send_to(&bytes, b.at());
+            }
+            if round % 50 == 0 {
+                b.drain();
+                b.beat();
+                a.drain();
+                while let Some(got) = there.recv_queue().poll() {
+                    there.post_recv(got.into_descriptor()).unwrap();
+                }
+            }
+        }
+        b.drain();
+        assert_eq!((here.error(), there.error()), (None, None), "seed {seed}");
+        assert!(b.tally().strangers > 0 && b.tally().garbage > 0, "{:?}", b.tally());
+        let queue = there.recv_queue().clone();
+        drop(there);
+        while queue.poll().is_some() {}
+        assert_eq!(queue.outstanding(), 0, "seed {seed}: all buffers are back");
+    }
+}
+
+/// What the fuzzer calls, over inputs of which each run sees the same.
+#[test]
+fn whatever_arrives_the_buffers_come_back() {
+    for seed in 0..200 {
+        let mut rng = Rng(seed);
+        let mut input = Vec::new();
+        for _ in 0..rng.below(30) {
+            let mut bytes = match rng.below(8) {
+                0 | 1 => message(Number(0), rng.next() % 5, &vec![0; rng.below(800)]),
+                2 | 3 => {
+                    let split = Split { len: 600, unit: 300 };
+                    let (number, index) = (rng.next() % 5, u32::from(rng.once_in(2)));
+                    let piece = Piece { number, tag: 0, split, index, kind: None, bytes: &[] };
+                    [Head::<HEAD_MAX>::of_piece(Number(0), &piece).bytes(), &[1; 300]].concat()
+                }
+                4 => Head::probe(Number(0)).bytes().to_vec(),
+                5 => Head::goodbye(Number(0), Farewell::Closed).bytes().to_vec(),
+                6 => greet(rng.next(), Number(rng.next()), b"EGRT"),
+                _ => Head::unknown(Number(0)).bytes().to_vec(),
+            };
+            if rng.once_in(3) {
+                let at = rng.below(bytes.len());
+                bytes[at] ^= 1 << rng.below(8);
+            }
+            let what = if rng.once_in(4) { rng.next().to_le_bytes()[0] } else { 0 };
+            input.push(what);
+            input.extend(u16::try_from(bytes.len()).unwrap().to_le_bytes());
+            input.extend(bytes);
+        }
+        let outcome = std::panic::catch_unwind(|| datagrams(&input));
+        assert!(outcome.is_ok(), "seed {seed}");
+    }
+}

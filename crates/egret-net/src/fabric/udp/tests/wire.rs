@@ -1,0 +1,171 @@
+//! The bytes, for ever.
+
+use proptest::prelude::*;
+
+use crate::fabric::udp::wire::{
+    Datagram, Farewell, GREETING_BYTES, HEAD_MAX, Head, MESSAGE_MAX, Malformed, Named, Number,
+    Piece, Split, UNIT_MIN, answer, extra, greet,
+};
+
+const TO: Number = Number(0x0807_0605_0403_0201);
+
+fn piece(split: Split, index: u32, bytes: &[u8]) -> Piece<'_> {
+    Piece { number: 9, tag: 0xaabb, split, index, kind: None, bytes }
+}
+
+fn joined(head: &Head, bytes: &[u8]) -> Vec<u8> {
+    [head.bytes(), bytes].concat()
+}
+
+#[test]
+fn the_bytes_are_these_for_ever() {
+    let whole = piece(Split { len: 2, unit: 2 }, 0, b"hi");
+    let bytes = joined(&Head::<HEAD_MAX>::of_piece(TO, &whole), b"hi");
+    let expected = b"\x01\0\0\0\x02\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\
+        \x09\0\0\0\0\0\0\0\xbb\xaa\0\0\0\0\0\0hi";
+    assert_eq!(bytes, expected);
+    assert_eq!(Datagram::decode(expected), Ok(Datagram::Piece { to: TO, piece: whole }));
+
+    let rest = [7; 44];
+    let kind = Some(Named { fingerprint: 5, name: "f32" });
+    let part = Piece { kind, ..piece(Split { len: 300, unit: 256 }, 1, &rest) };
+    let bytes = joined(&Head::<HEAD_MAX>::of_piece(TO, &part), &rest);
+    let expected = b"\x02\x01\0\0\x2c\x01\0\0\x01\x02\x03\x04\x05\x06\x07\x08\
+        \x09\0\0\0\0\0\0\0\xbb\xaa\0\0\0\0\0\0\x01\0\0\0\0\x01\0\0\
+        \x05\0\0\0\0\0\0\0\x03f32";
+    assert_eq!(bytes, [expected.as_slice(), &rest].concat());
+    assert_eq!(Datagram::decode(&bytes), Ok(Datagram::Piece { to: TO, piece: part }));
+}
+
+#[test]
+fn the_bytes_of_groups_are_these_for_ever() {
+    let whole = piece(Split { len: 2, unit: 2 }, 0, b"hi");
+    let head = Head::<HEAD_MAX>::of_group(3, 4, true, &whole);
+    let bytes = joined(&head, b"hi0123456789abcdef");
+    let expected = b"\x01\x06\0\0\x02\0\0\0\x03\0\0\0\0\0\0\0\
+        \x09\0\0\0\0\0\0\0\xbb\xaa\0\0\0\0\0\0\x04\0\0\0\0\0\0\0hi0123456789abcdef";
+    assert_eq!(bytes, expected);
+    let signature = Some(b"0123456789abcdef");
+    let group = Datagram::Group { group: 3, from: 4, signature, piece: whole };
+    assert_eq!(Datagram::decode(expected), Ok(group));
+}
+
+#[test]
+fn the_bytes_of_other_kinds_are_these_for_ever() {
+    let number = b"\x01\x02\x03\x04\x05\x06\x07\x08";
+    let fixed =
+        |kind: u8, flags: u8| [&[kind, flags, 0, 0, 0, 0, 0, 0], number.as_slice()].concat();
+    let token = [fixed(8, 0), vec![5, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let all = [
+        (Head::probe(TO), fixed(3, 0), Datagram::Probe { to: TO }),
+        (Head::alive(TO), fixed(4, 0), Datagram::Alive { to: TO }),
+        (
+            Head::goodbye(TO, Farewell::NicDown),
+            fixed(5, 1),
+            Datagram::Goodbye { to: TO, why: Farewell::NicDown },
+        ),
+        (
+            Head::goodbye(TO, Farewell::Closed),
+            fixed(5, 0),
+            Datagram::Goodbye { to: TO, why: Farewell::Closed },
+        ),
+        (Head::unknown(TO), fixed(6, 0), Datagram::Unknown { number: TO }),
+        (Head::token(TO, 5), token, Datagram::Token { to: TO, token: 5 }),
+    ];
+    for (head, bytes, datagram) in all {
+        assert_eq!(head.bytes(), bytes);
+        assert_eq!(Datagram::decode(&bytes), Ok(datagram));
+    }
+}
+
+#[test]
+fn the_bytes_of_greetings_are_these_for_ever() {
+    let from = Number(2);
+    let bytes = greet(TO.0, from, b"step");
+    let expected = b"\x07\0\0\0\x04\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\x02\0\0\0\0\0\0\0step";
+    assert_eq!((&bytes[..28], bytes.len()), (expected.as_slice(), GREETING_BYTES));
+    let decoded = Datagram::decode(&bytes);
+    assert_eq!(decoded, Ok(Datagram::Greet { token: TO.0, from, stream: b"step" }));
+    assert!(Datagram::decode(&bytes[..1199]).is_err(), "a short greeting would be amplified");
+
+    let bytes = answer(TO, from, true, b"step");
+    let expected = b"\x09\x01\0\0\x04\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08\x02\0\0\0\0\0\0\0step";
+    assert_eq!(bytes, expected);
+    let decoded = Datagram::Answer { to: TO, from, waits: true, stream: b"step" };
+    assert_eq!(Datagram::decode(expected), Ok(decoded));
+}
+
+/// Every datagram whose header and bytes do not go together is none.
+pub(super) fn lengths_are_checked() {
+    let head = |split, index| Head::<HEAD_MAX>::of_piece(TO, &piece(split, index, &[]));
+    let whole = Split { len: 10, unit: 10 };
+    let cut = Split { len: 600, unit: 256 };
+    for (split, index, right) in [(whole, 0, 10), (cut, 0, 256), (cut, 1, 256), (cut, 2, 88)] {
+        for len in [0, 1, right - 1, right, right + 1, 600] {
+            let bytes = joined(&head(split, index), &vec![0; len]);
+            assert_eq!(Datagram::decode(&bytes).is_ok(), len == right, "{split:?} {index} {len}");
+        }
+    }
+    let wrong = [
+        (Split { len: 600, unit: UNIT_MIN - 1 }, 0, 255),
+        (Split { len: MESSAGE_MAX + 1, unit: 1024 }, 0, 1024),
+        (Split { len: u32::MAX, unit: u32::MAX - 1 }, 0, 0),
+        (cut, 3, 0),
+        (cut, u32::MAX, 0),
+        (Split { len: 600, unit: 0 }, 0, 0),
+    ];
+    for (split, index, len) in wrong {
+        let bytes = joined(&head(split, index), &vec![0; len]);
+        assert!(Datagram::decode(&bytes).is_err(), "{split:?} {index}");
+    }
+}
+
+#[test]
+fn a_datagram_goes_together() {
+    lengths_are_checked();
+}
+
+#[test]
+fn what_is_not_said_is_zero() {
+    let good = Head::probe(TO).bytes().to_vec();
+    for at in 1..8 {
+        let mut bytes = good.clone();
+        bytes[at] = 8;
+        assert!(Datagram::decode(&bytes).is_err(), "byte {at}");
+    }
+    assert_eq!(Datagram::decode(&good[..15]), Err(Malformed("too short")));
+    let more = [good, vec![0]].concat();
+    assert_eq!(Datagram::decode(&more), Err(Malformed("more than it says")));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_an_answer(kind in 0..12_u8, rest in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let bytes = [vec![kind], rest].concat();
+        let _ = Datagram::decode(&bytes);
+    }
+
+    #[test]
+    fn pieces_are_all_of_a_message_once(len in 0..=MESSAGE_MAX, room in 548..65_507_usize, name in 0..80_usize) {
+        let kind = (name > 0).then(|| crate::buf::Kind {
+            fingerprint: 1,
+            name: "n".repeat(name).into(),
+        });
+        let split = Split::new(len, room, extra(kind.as_ref(), false, false));
+        let mut end = 0;
+        for index in 0..split.count() {
+            let (offset, bytes) = split.range(index);
+            prop_assert_eq!(offset, end);
+            end += bytes;
+            let named = kind.as_ref().map(|kind| Named { fingerprint: 1, name: &kind.name });
+            let payload = vec![0; bytes as usize];
+            let piece = Piece { kind: named, ..piece(split, index, &payload) };
+            let datagram = joined(&Head::<HEAD_MAX>::of_piece(TO, &piece), &payload);
+            prop_assert!(datagram.len() <= room, "{} of {}", datagram.len(), room);
+            if index < 2 || index + 2 > split.count() {
+                prop_assert!(Datagram::decode(&datagram).is_ok());
+            }
+        }
+        prop_assert_eq!(end, len);
+    }
+}

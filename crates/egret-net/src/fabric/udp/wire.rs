@@ -1,0 +1,408 @@
+//! The bytes of a datagram; `docs/udp-wire.md` has them as a table.
+//!
+//! Whatever is decoded is consistent in itself: a piece of a message lies inside the
+//! message, at a multiple of its unit, and has the bytes that belong there. What does
+//! not hold that is no datagram.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+use super::fault::{Fault, planted};
+use crate::buf::Kind;
+pub(super) use crate::vi::SIGNATURE;
+
+/// The number of a connection, chosen at random by the end that receives under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Number(pub u64);
+
+/// What one datagram says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Datagram<'a> {
+    /// A message, or a part of one.
+    Piece { to: Number, piece: Piece<'a> },
+    /// Asks for a sign of life.
+    Probe { to: Number },
+    /// A sign of life.
+    Alive { to: Number },
+    /// The other end takes part in the connection no more.
+    Goodbye { to: Number, why: Farewell },
+    /// Nobody has this number here.
+    Unknown { number: Number },
+    /// The bytes of a greeting so far, by somebody who listens under `from` and has
+    /// been given a `token`, or zero.
+    Greet { token: u64, from: Number, stream: &'a [u8] },
+    /// To be shown with the next greeting.
+    Token { to: Number, token: u64 },
+    /// The answer to a greeting so far, by somebody who will listen under `from`.
+    Answer { to: Number, from: Number, waits: bool, stream: &'a [u8] },
+    /// A message to a group, or a part of one, by the member `from`.
+    Group { group: u64, from: u64, signature: Option<&'a [u8; SIGNATURE]>, piece: Piece<'a> },
+}
+
+/// A message or a part of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece<'a> {
+    /// Counts the sender's messages on its connection.
+    pub number: u64,
+    pub tag: u64,
+    pub split: Split,
+    pub index: u32,
+    pub kind: Option<Named<'a>>,
+    pub bytes: &'a [u8],
+}
+
+/// How a message is cut: into pieces of `unit` bytes, the last of what is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Split {
+    /// Bytes of the message.
+    pub len: u32,
+    pub unit: u32,
+}
+
+/// What the elements of a message are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Named<'a> {
+    pub fingerprint: u64,
+    pub name: &'a str,
+}
+
+/// Why an end takes part in the connection no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Farewell {
+    Closed = 0,
+    NicDown = 1,
+}
+
+/// What is wrong with a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("no datagram of egret's: {0}")]
+pub(super) struct Malformed(pub &'static str);
+
+/// The largest payload of a datagram over IPv4, and so of all.
+pub(super) const DATAGRAM_MAX: usize = 65_507;
+/// Bytes of a message that are copied behind its header: a slice costs the system more.
+pub(super) const SMALL: usize = 256;
+/// Bytes of a greeting, padded: no answer to one is larger.
+pub(super) const GREETING_BYTES: usize = 1200;
+/// What a greeting or its answer holds of their streams.
+pub(super) const STREAM_MAX: usize = GREETING_BYTES - GREETING;
+/// Largest message.
+pub(super) const MESSAGE_MAX: u32 = 1 << 20;
+/// Smallest piece of a message that is cut.
+pub(super) const UNIT_MIN: u32 = 256;
+/// A type's name is cut to so many bytes.
+const NAME_MAX: usize = 64;
+/// The largest header of a piece.
+pub(super) const HEAD_MAX: usize = FRAGMENT + SENDER + TYPE + NAME_MAX;
+
+const GREETING: usize = 24;
+const WHOLE: usize = 32;
+const FRAGMENT: usize = 40;
+const SENDER: usize = 8;
+const TYPE: usize = 9;
+
+const MESSAGE: u8 = 1;
+const FRAGMENTED: u8 = 2;
+const PROBE: u8 = 3;
+const ALIVE: u8 = 4;
+const GOODBYE: u8 = 5;
+const UNKNOWN: u8 = 6;
+const GREET: u8 = 7;
+const TOKEN: u8 = 8;
+const ANSWER: u8 = 9;
+
+const TYPED: u8 = 1;
+const GROUP: u8 = 2;
+const SIGNED: u8 = 4;
+const WAITS: u8 = 1;
+
+impl Split {
+    /// How a message of `len` bytes goes into datagrams of `room` bytes each, with a
+    /// header for this type.
+    pub(super) fn new(len: u32, room: usize, extra: usize) -> Self {
+        let whole = room.saturating_sub(WHOLE + extra);
+        if len as usize <= whole {
+            return Self { len, unit: len };
+        }
+        let unit = u32::try_from(room.saturating_sub(FRAGMENT + extra)).unwrap_or(u32::MAX);
+        Self { len, unit: unit.clamp(UNIT_MIN, len - 1) }
+    }
+
+    pub(super) const fn count(self) -> u32 {
+        if self.is_whole() { 1 } else { self.len.div_ceil(self.unit) }
+    }
+
+    pub(super) const fn is_whole(self) -> bool {
+        self.len <= self.unit
+    }
+
+    /// Where the piece begins, and how long it is.
+    pub(super) fn range(self, index: u32) -> (u32, u32) {
+        let offset = index * self.unit;
+        (offset, (self.len - offset).min(self.unit))
+    }
+
+    /// Whether there can be such a piece.
+    fn admits(self, index: u32, bytes: usize) -> bool {
+        let is_sane = self.len <= MESSAGE_MAX && (self.is_whole() || self.unit >= UNIT_MIN);
+        is_sane && index < self.count() && self.range(index).1 as usize == bytes
+    }
+}
+
+/// Bytes that the type of a message adds to each header, and a group's sender.
+pub(super) fn extra(kind: Option<&Kind>, group: bool, signed: bool) -> usize {
+    let typed = kind.map_or(0, |kind| TYPE + cut(&kind.name).len());
+    typed + if group { SENDER } else { 0 } + if signed { SIGNATURE } else { 0 }
+}
+
+/// As much of a type's name as goes with a message.
+pub(super) fn cut(name: &str) -> &str {
+    let mut end = name.len().min(NAME_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    &name[..end]
+}
+
+impl Named<'_> {
+    pub(super) fn to_kind(self) -> Kind {
+        Kind { fingerprint: self.fingerprint, name: Cow::Owned(self.name.to_owned()) }
+    }
+}
+
+/// A header, with room for `N` bytes; or a datagram without bytes of a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head<const N: usize = HEAD_MAX> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+/// A header with a short message behind it.
+pub(super) type Small = Head<{ HEAD_MAX + SMALL }>;
+
+impl<const N: usize> Head<N> {
+    #[inline]
+    fn new(kind: u8, flags: u8, len: u32, to: u64) -> Self {
+        let mut head = Self { bytes: [0; N], len: 0 };
+        head.put(&[kind, flags, 0, 0]);
+        head.put(&len.to_le_bytes());
+        head.put(&to.to_le_bytes());
+        head
+    }
+
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// So many bytes more, to be written.
+    #[inline]
+    pub(super) fn more(&mut self, len: usize) -> &mut [u8] {
+        let more = &mut self.bytes[self.len..self.len + len];
+        self.len += len;
+        more
+    }
+
+    /// What stands before the bytes of a piece.
+    #[inline]
+    pub(super) fn of_piece(to: Number, piece: &Piece<'_>) -> Self {
+        Self::piece(to.0, 0, None, piece)
+    }
+
+    /// The same for a group.
+    pub(super) fn of_group(group: u64, from: u64, signed: bool, piece: &Piece<'_>) -> Self {
+        let flags = GROUP | if signed { SIGNED } else { 0 };
+        Self::piece(group, flags, Some(from), piece)
+    }
+
+    #[inline]
+    fn piece(to: u64, flags: u8, from: Option<u64>, piece: &Piece<'_>) -> Self {
+        let flags = flags | if piece.kind.is_some() { TYPED } else { 0 };
+        let kind = if piece.split.is_whole() { MESSAGE } else { FRAGMENTED };
+        let mut head = Self::new(kind, flags, piece.split.len, to);
+        head.put(&piece.number.to_le_bytes());
+        head.put(&piece.tag.to_le_bytes());
+        if kind == FRAGMENTED {
+            head.put(&piece.index.to_le_bytes());
+            head.put(&piece.split.unit.to_le_bytes());
+        }
+        if let Some(from) = from {
+            head.put(&from.to_le_bytes());
+        }
+        if let Some(Named { fingerprint, name }) = piece.kind {
+            let name = cut(name).as_bytes();
+            head.put(&fingerprint.to_le_bytes());
+            head.put(&[u8::try_from(name.len()).expect("it was cut")]);
+            head.put(name);
+        }
+        head
+    }
+}
+
+impl Head {
+    pub(super) fn probe(to: Number) -> Self {
+        Self::new(PROBE, 0, 0, to.0)
+    }
+
+    pub(super) fn alive(to: Number) -> Self {
+        Self::new(ALIVE, 0, 0, to.0)
+    }
+
+    pub(super) fn goodbye(to: Number, why: Farewell) -> Self {
+        Self::new(GOODBYE, why as u8, 0, to.0)
+    }
+
+    pub(super) fn unknown(number: Number) -> Self {
+        Self::new(UNKNOWN, 0, 0, number.0)
+    }
+
+    pub(super) fn token(to: Number, token: u64) -> Self {
+        let mut head = Self::new(TOKEN, 0, 0, to.0);
+        head.put(&token.to_le_bytes());
+        head
+    }
+}
+
+/// A greeting, padded.
+pub(super) fn greet(token: u64, from: Number, stream: &[u8]) -> Vec<u8> {
+    let mut bytes = streamed(GREET, 0, token, from, stream);
+    bytes.resize(GREETING_BYTES, 0);
+    bytes
+}
+
+/// The answer to a greeting.
+pub(super) fn answer(to: Number, from: Number, waits: bool, stream: &[u8]) -> Vec<u8> {
+    streamed(ANSWER, if waits { WAITS } else { 0 }, to.0, from, stream)
+}
+
+fn streamed(kind: u8, flags: u8, to: u64, from: Number, stream: &[u8]) -> Vec<u8> {
+    assert!(stream.len() <= STREAM_MAX, "a greeting of {} bytes", stream.len());
+    let len = u32::try_from(stream.len()).expect("checked just now");
+    let mut bytes = Head::<HEAD_MAX>::new(kind, flags, len, to).bytes().to_vec();
+    bytes.extend(from.0.to_le_bytes());
+    bytes.extend(stream);
+    bytes
+}
+
+impl<'a> Datagram<'a> {
+    /// Reads what somebody sent.
+    #[inline]
+    pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        let [kind, flags, 0, 0] = reader.array()? else {
+            return Err(Malformed("reserved bytes"));
+        };
+        let (len, to) = (reader.u32()?, reader.u64()?);
+        if matches!(kind, MESSAGE | FRAGMENTED) {
+            return reader.piece(kind, flags, len, to);
+        }
+        let decoded = match kind {
+            GREET if flags == 0 && bytes.len() == GREETING_BYTES => {
+                let from = Number(reader.u64()?);
+                let stream = reader.take(len as usize)?;
+                return Ok(Self::Greet { token: to, from, stream });
+            }
+            ANSWER if flags & !WAITS == 0 => {
+                let from = Number(reader.u64()?);
+                let stream = reader.take(len as usize)?;
+                Self::Answer { to: Number(to), from, waits: flags == WAITS, stream }
+            }
+            _ if len != 0 => return Err(Malformed("a length of nothing")),
+            GOODBYE if flags == Farewell::Closed as u8 => {
+                Self::Goodbye { to: Number(to), why: Farewell::Closed }
+            }
+            GOODBYE if flags == Farewell::NicDown as u8 => {
+                Self::Goodbye { to: Number(to), why: Farewell::NicDown }
+            }
+            _ if flags != 0 => return Err(Malformed("flags")),
+            PROBE => Self::Probe { to: Number(to) },
+            ALIVE => Self::Alive { to: Number(to) },
+            UNKNOWN => Self::Unknown { number: Number(to) },
+            TOKEN => Self::Token { to: Number(to), token: reader.u64()? },
+            _ => return Err(Malformed("kind")),
+        };
+        if reader.0.is_empty() { Ok(decoded) } else { Err(Malformed("more than it says")) }
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    #[inline]
+    fn piece(&mut self, kind: u8, flags: u8, len: u32, to: u64) -> Result<Datagram<'a>, Malformed> {
+        if flags & !(TYPED | GROUP | SIGNED) != 0 || flags & (GROUP | SIGNED) == SIGNED {
+            return Err(Malformed("flags"));
+        }
+        let (number, tag) = (self.u64()?, self.u64()?);
+        let (index, unit) = match kind {
+            MESSAGE => (0, len),
+            _ => (self.u32()?, self.u32()?),
+        };
+        let split = Split { len, unit };
+        if kind == FRAGMENTED && split.is_whole() {
+            return Err(Malformed("one piece of one"));
+        }
+        let from = if flags & GROUP == 0 { None } else { Some(self.u64()?) };
+        let named = if flags & TYPED == 0 { None } else { Some(self.named()?) };
+        let signature = if flags & SIGNED == 0 { None } else { Some(self.last()?) };
+        let bytes = self.0;
+        if number == u64::MAX {
+            return Err(Malformed("a number that none comes after"));
+        }
+        if !split.admits(index, bytes.len()) && !planted(Fault::LengthIgnored) {
+            return Err(Malformed("a piece outside its message"));
+        }
+        let piece = Piece { number, tag, split, index, kind: named, bytes };
+        Ok(match from {
+            None => Datagram::Piece { to: Number(to), piece },
+            Some(from) => Datagram::Group { group: to, from, signature, piece },
+        })
+    }
+
+    fn named(&mut self) -> Result<Named<'a>, Malformed> {
+        let fingerprint = self.u64()?;
+        let [len] = self.array()?;
+        if usize::from(len) > NAME_MAX {
+            return Err(Malformed("a long name"));
+        }
+        let name = str::from_utf8(self.take(len.into())?).map_err(|_| Malformed("a name"))?;
+        Ok(Named { fingerprint, name })
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn last(&mut self) -> Result<&'a [u8; SIGNATURE], Malformed> {
+        let (rest, last) = self.0.split_last_chunk().ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(last)
+    }
+}
+
+const SHORT: Malformed = Malformed("too short");

@@ -1,0 +1,131 @@
+//! Nics of networks at the places their hosts name, found by address and by name.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use egret_net::fabric::place::Place;
+use egret_net::fabric::{Fabrics, OpenError};
+use egret_net::rt::Deadline;
+use egret_net::vi::{Address, ConnectError, Descriptor, Nic, NicOptions, Reliability, ViOptions};
+
+const LONG: Deadline = Deadline::In(Duration::from_secs(20));
+
+fn open(fabric: &str, host: &str) -> Result<Nic, OpenError> {
+    Fabrics::default().open(fabric, host)
+}
+
+fn options(nic: &Nic) -> ViOptions {
+    let is_reliable = nic.limits().offers(Reliability::Reception);
+    ViOptions::of(if is_reliable { Reliability::Reception } else { Reliability::Unreliable })
+}
+
+/// A message from another nic, which finds this one at `to`.
+fn assert_reached(fabric: &str, nic: &Nic, from: &str, to: &str) {
+    let other = open(fabric, from).unwrap();
+    let options = options(nic);
+    let listener = nic.listen("place", 7, &options).unwrap();
+    let connecting = other.connect(&Address::new(to, "place", 7), &options, LONG);
+    let connected = egret_net::rt::spawn("other", move || other.block_on(connecting)).unwrap();
+    let here = listener.wait_accept(LONG).unwrap();
+    let there = connected.join().unwrap().unwrap();
+    here.post_recv(Descriptor::new(vec![0_u8; 4])).unwrap();
+    nic.poll();
+    // Only who drives its nic learns of the receive.
+    there.nic().wait(there.nic().poll(), Some(there.nic().now() + Duration::from_millis(20)));
+    there.post_send(Descriptor::new(b"here".to_vec())).unwrap();
+    let driven = egret_net::rt::spawn("other", move || there.send_queue().wait(LONG)).unwrap();
+    let got = here.recv_queue().wait(LONG).unwrap().ok().unwrap().into_vec::<u8>();
+    assert_eq!(got, b"here");
+    nic.wait(nic.poll(), Some(nic.now() + Duration::from_millis(20)));
+    driven.join().unwrap().unwrap().done().unwrap();
+}
+
+#[test]
+fn a_nic_is_where_its_host_says() {
+    for fabric in ["tcp", "udp"] {
+        for host in ["", "a", "127.0.0.1", "localhost", "lo", "::1", "reachable", "0.0.0.0"] {
+            // Not every machine has IPv6, or a network.
+            let Ok(place) = Place::of(host) else { continue };
+            if std::net::UdpSocket::bind(place.bind).is_err() {
+                continue;
+            }
+            let nic = open(fabric, host).unwrap();
+            let at: SocketAddr = nic.host().parse().unwrap();
+            assert_eq!(at.ip(), place.told.ip(), "{fabric} at {host:?}");
+            assert_ne!(at.port(), 0);
+            let from =
+                if at.ip().is_loopback() { place.told.ip().to_string() } else { host.into() };
+            assert_reached(fabric, &nic, &from, nic.host());
+        }
+    }
+}
+
+#[test]
+fn nobody_else_is_listened_to_by_accident() {
+    for fabric in ["tcp", "udp"] {
+        for host in ["", "a", "node7", "0", "all"] {
+            let Ok(nic) = open(fabric, host) else { continue };
+            let at: SocketAddr = nic.host().parse().unwrap();
+            assert!(at.ip().is_loopback(), "{fabric} at {host:?} listens at {at}");
+        }
+        let error = open(fabric, "203.0.113.300:7").unwrap_err().to_string();
+        assert!(error.contains("no address and no interface"), "{error}");
+    }
+}
+
+/// A name that the system has to be asked for, and where it leads.
+fn own_name() -> Option<(String, IpAddr)> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().to_owned();
+    let mut all = (name.as_str(), 7).to_socket_addrs().ok()?.map(|at| at.ip());
+    let ip = all.find(|ip| ip.is_loopback())?;
+    Some((name, ip))
+}
+
+#[test]
+fn a_name_is_looked_up() {
+    for fabric in ["tcp", "udp"] {
+        let nic = open(fabric, "").unwrap();
+        let at: SocketAddr = nic.host().parse().unwrap();
+        assert_reached(fabric, &nic, "", &format!("localhost:{}", at.port()));
+        match own_name() {
+            None => println!("skipped: this machine has no name that leads to itself"),
+            Some((name, ip)) => {
+                let nic = open(fabric, &ip.to_string()).unwrap();
+                let at: SocketAddr = nic.host().parse().unwrap();
+                assert_reached(fabric, &nic, "", &format!("{name}:{}", at.port()));
+            }
+        }
+        for nobody in ["nobody", "no_such-host:7", "127.0.0.1"] {
+            let to = Address::new(nobody, "place", 7);
+            // It may come yet, so all of this passes.
+            let soon = Deadline::In(Duration::from_millis(500));
+            let error = nic.wait_connect(&to, &options(&nic), soon).unwrap_err();
+            assert_eq!(error, ConnectError::UnknownHost { host: nobody.to_owned() }, "{fabric}");
+        }
+    }
+}
+
+#[test]
+fn secrets_are_compared_before_anything() {
+    for fabric in ["tcp", "udp"] {
+        let fabrics = Fabrics::default();
+        let here = fabrics.open(fabric, NicOptions::new("").secret("one".into())).unwrap();
+        let options = options(&here);
+        let _listener = here.listen("place", 7, &options).unwrap();
+        for secret in ["two", ""] {
+            let there = NicOptions::new("").secret(secret.into());
+            let there = fabrics.open(fabric, there).unwrap();
+            let to = Address::new(here.host(), "place", 7);
+            let connecting = there.connect(&to, &options, LONG);
+            let refused = egret_net::rt::spawn("there", move || there.block_on(connecting));
+            let refused = refused.unwrap();
+            while !refused.is_finished() {
+                here.wait(here.poll(), Some(here.now() + Duration::from_millis(5)));
+            }
+            let error = refused.join().unwrap().unwrap_err();
+            assert!(matches!(error, ConnectError::Secret(_)), "{fabric}, {secret:?}: {error}");
+        }
+    }
+}

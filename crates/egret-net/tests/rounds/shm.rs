@@ -1,0 +1,105 @@
+//! A thousand rounds over shared memory.
+
+use std::time::Duration;
+
+use egret_net::rt;
+
+use super::flow::Footprint;
+use super::party::Party;
+use super::peer::Peer;
+use super::{is_alone, part, seed};
+
+const ROUNDS: u64 = 1000;
+/// Within this an end must know that the other one is gone.
+const KNOWN: Duration = Duration::from_secs(1);
+
+/// This side, and the process that has the bad luck.
+struct Rounds {
+    party: Party,
+    peer: Option<Peer>,
+    base: Footprint,
+    counts: [u64; 6],
+}
+
+impl Rounds {
+    fn new(seed: u64) -> Self {
+        let party = Party::new("shm", &format!("round-{}-here", rt::random()), KNOWN, seed);
+        let base = Footprint::now();
+        Self { party, peer: None, base, counts: [0; 6] }
+    }
+
+    fn round(&mut self) {
+        let Self { party, .. } = self;
+        let there = party.side.nic.host().replace("here", "there");
+        let mut peer = match self.peer.take() {
+            Some(peer) => peer,
+            None => Peer::start(&part("shm", &there, KNOWN, party.rng.next()), None),
+        };
+        for _ in 0..1 + party.rng.below(3) {
+            party.connect(&mut peer);
+        }
+        let messages = party.rng.below(120);
+        party.flow_on(messages);
+        let event = party.rng.below(6);
+        self.counts[event] += 1;
+        self.peer = event_of(event, party, peer);
+        assert_eq!(self.party.flows.len(), 0);
+        self.party.side.assert_all_back();
+        let peer_socket = usize::from(self.peer.is_some());
+        assert_eq!(Footprint::now(), self.base.with_descriptors(peer_socket));
+    }
+}
+
+/// The peer, if it is still there.
+fn event_of(event: usize, party: &mut Party, mut peer: Peer) -> Option<Peer> {
+    match event {
+        0 => {
+            peer.kill();
+            party.lose_flows();
+            return None;
+        }
+        // A stopped process is not dead: nothing happens, and then all goes on.
+        1 => {
+            peer.stop();
+            party.pass_time();
+            peer.go_on();
+            party.flow_on(20);
+            party.close_flows();
+        }
+        2 => {
+            peer.stop();
+            party.pass_time();
+            peer.kill();
+            party.lose_flows();
+            return None;
+        }
+        3 => {
+            party.see_off(peer);
+            return None;
+        }
+        4 => party.close_flows(),
+        _ => party.leave(),
+    }
+    Some(peer)
+}
+
+#[test]
+fn a_thousand_rounds_leave_nothing() {
+    if !is_alone("shm::a_thousand_rounds_leave_nothing") {
+        return;
+    }
+    let seed = seed();
+    let before = Footprint::now();
+    let mut rounds = Rounds::new(seed);
+    let host = rounds.party.side.nic.host().to_owned();
+    for round in 0..ROUNDS {
+        println!("EGRET_SEED={seed}, round {round}");
+        rounds.round();
+    }
+    let counts = rounds.counts;
+    drop(rounds);
+    assert_eq!(Footprint::now(), before);
+    let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+    assert!(!sockets.contains(&host), "a socket is left");
+    assert!(counts.iter().all(|count| *count > ROUNDS / 10), "{counts:?}");
+}

@@ -1,0 +1,75 @@
+//! An array sent from one machine to another, by those who know the secret.
+//!
+//! Without arguments both sides run here. Between two machines:
+//!
+//! ```sh
+//! cargo run -p egret --example over_tcp -- listen reachable     # says where it listens
+//! cargo run -p egret --example over_tcp -- send node7:40001     # or its address
+//! ```
+//!
+//! Each side waits for half a minute. The secret is the same on both; a real one is
+//! 16 random bytes or more, and comes from where others cannot read it.
+
+use std::error::Error;
+use std::io::{self, Write};
+
+use egret::net::buf::Pool;
+use egret::net::fabric::Fabrics;
+use egret::net::rt::{self, Deadline};
+use egret::net::vi::{Address, ConnectError, Descriptor, Nic, NicOptions, Secret, ViOptions};
+
+const NUMBERS: usize = 1000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => both(),
+        ["listen", host] => {
+            let nic = open(host, "swordfish")?;
+            writeln!(io::stdout(), "listening at {}", nic.host())?;
+            receive(&nic)
+        }
+        ["send", host] => send(&open("", "swordfish")?, host),
+        _ => Err("over_tcp [listen HOST | send ADDRESS:PORT]".into()),
+    }
+}
+
+/// A nic that listens at `host`: nowhere but on loopback, if that is empty.
+fn open(host: &str, secret: &str) -> Result<Nic, Box<dyn Error>> {
+    Ok(Fabrics::default().open("tcp", NicOptions::new(host).secret(Secret::new(secret)))?)
+}
+
+fn both() -> Result<(), Box<dyn Error>> {
+    let there = open("", "swordfish")?;
+    let address = there.host().to_owned();
+    let receiving = rt::spawn("receiving", move || receive(&there).map_err(|e| e.to_string()))?;
+
+    let to = Address::new(&address, "numbers", 0);
+    let stranger = open("", "guess")?.wait_connect(&to, &ViOptions::default(), Deadline::DEFAULT);
+    assert!(matches!(stranger, Err(ConnectError::Secret(_))), "{stranger:?}");
+
+    send(&open("", "swordfish")?, &address)?;
+    Ok(receiving.join().expect("it does not panic")?)
+}
+
+fn send(nic: &Nic, address: &str) -> Result<(), Box<dyn Error>> {
+    let to = Address::new(address, "numbers", 0);
+    let vi = nic.wait_connect(&to, &ViOptions::default(), Deadline::DEFAULT)?;
+    let mut numbers = Pool::new(8 * NUMBERS, 1)?.take_typed::<f64>(NUMBERS)?;
+    for (number, at) in numbers.iter_mut().zip(1_u32..) {
+        *number = f64::from(at);
+    }
+    vi.post_send(Descriptor::typed(numbers))?;
+    Ok(vi.send_queue().wait(Deadline::DEFAULT)?.done()?)
+}
+
+fn receive(nic: &Nic) -> Result<(), Box<dyn Error>> {
+    let listener = nic.listen("numbers", 0, &ViOptions::default())?;
+    let vi = listener.wait_accept(Deadline::DEFAULT)?;
+    let pool = Pool::new(8 * NUMBERS, 1)?;
+    vi.post_recv(Descriptor::typed(pool.take_typed::<f64>(NUMBERS)?))?;
+    let numbers = vi.recv_queue().wait(Deadline::DEFAULT)?.ok()?.into_typed::<f64>()?;
+    let sum: f64 = numbers.iter().sum();
+    writeln!(io::stdout(), "{} numbers, together {sum}", numbers.len())?;
+    Ok(())
+}
