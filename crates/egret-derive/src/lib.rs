@@ -5,6 +5,9 @@
 #![forbid(unsafe_code)]
 
 mod plain;
+mod wire;
+mod wire_attr;
+mod wire_body;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
@@ -22,4 +25,25 @@ use syn::{DeriveInput, parse_macro_input};
 pub fn derive_plain(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     plain::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Implements `Wire` and `FromWire` for a struct or an enum: how it is written to a
+/// stream and read from one.
+///
+/// | at the type | |
+/// |---|---|
+/// | `#[wire(plain)]` | a `Plain` struct travels as its bytes, aligned; arrays of it in one piece, and both can be read in place |
+/// | `#[wire(check = fn)]` | `fn(&T) -> bool` or `-> Result<(), impl Display>`, asked before a value is handed out |
+/// | `#[wire(bound = "T: …")]` | in place of `T: Wire` and `T: FromWire<'a>` for each parameter |
+/// | `#[wire(crate = path)]` | where the traits are |
+///
+/// | at a field | |
+/// |---|---|
+/// | `#[wire(skip)]` | does not travel; on arrival it is its type's default |
+/// | `#[wire(default = fn)]` | does not travel; on arrival it is what `fn()` gives |
+/// | `#[wire(with = module)]` | travels by the module's `write`, `read` and `describe` |
+#[proc_macro_derive(Wire, attributes(wire))]
+pub fn derive_wire(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    wire::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }

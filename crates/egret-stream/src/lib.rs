@@ -1,4 +1,62 @@
-//! Objects in streams and in place (layer 3). Empty so far.
+//! Objects in streams and in place (layer 3).
+//!
+//! A value of a type that derives [`Wire`] is written by a [`Writer`], which yields a
+//! list of memory to send: its own bytes, and large arrays where they are. A
+//! [`Reader`] makes values of what arrived: owned ones, or such that borrow from the
+//! buffer. `docs/wire.md` has the bytes.
+//!
+//! ```text
+//!   T: Wire ──write──▶ Writer ──gather──▶ [&[u8]]          blocking sends
+//!                        │ └──into_descriptor──▶ Descriptor  posts; all owned
+//!                        └ flushing: chunks, while it writes
+//!   T: Wire ──write──▶ Page ──finish──▶ Buf                 one buffer, or Full
+//!
+//!   [u8], chunks ──▶ Reader ──read──▶ T: FromWire           owned, or borrowed: &str, &[T], &T
+//!   Buf, Span<T> ──▶ Kept ──hold──▶ Held<T>                 kept in its buffer
+//! ```
+//!
+//! A program that depends on `egret` alone says where the traits are:
+//! `#[wire(crate = egret::stream)]`.
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_endian = "little"))]
+compile_error!("arrays travel as they lie in memory, and that must be little-endian");
+
+// The code that the derive writes names the crate.
+#[cfg(any(test, feature = "fuzzing"))]
+extern crate self as egret_stream;
+
+mod describe;
+pub mod dynamic;
+mod error;
+mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod impls;
+mod page;
+mod reader;
+pub mod serde;
+mod share;
+mod span;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod writer;
+
+pub use self::serde::Serde;
+pub use describe::{Describe, Schema, fingerprint};
+pub use dynamic::{Dynamic, Names};
+pub use egret_derive::Wire;
 pub use egret_net as net;
+pub use error::{Cause, Invalid, ReadError, WriteError};
+pub use impls::canonical;
+pub use page::Page;
+pub use reader::Reader;
+pub use span::{Kept, Span};
+pub use wire::{Boxed, Bulk, FromWire, InPlace, Size, Stop, Wire, Written};
+pub use writer::{IN_PLACE_BYTES, Writer};
+
+/// What the code written by this crate's macros refers to. Not for use.
+#[doc(hidden)]
+pub mod __private;

@@ -8,6 +8,7 @@
 
 pub use egret_net as net;
 pub use egret_node as node;
+pub use egret_node::stream;
 
 /// Runs the README's example.
 #[cfg(doctest)]

@@ -21,6 +21,8 @@ mod probe;
 mod progress;
 mod pull;
 mod report;
+mod serialize;
+mod serialize_values;
 mod side;
 mod still;
 mod vi;
@@ -76,6 +78,7 @@ enum Name {
     MessageRate(vi::Args),
     Pairs(pairs::Args),
     Idle(idle::Args),
+    Serialize(serialize::Args),
 }
 
 impl Name {
@@ -86,6 +89,7 @@ impl Name {
             Self::Latency(args) | Self::Bandwidth(args) | Self::MessageRate(args) => &args.common,
             Self::Pairs(args) => &args.common,
             Self::Idle(args) => &args.common,
+            Self::Serialize(args) => &args.common,
         }
     }
 
@@ -98,6 +102,7 @@ impl Name {
             Self::MessageRate(args) => vi::suite(What::Rate, args),
             Self::Pairs(args) => pairs::suite(args),
             Self::Idle(args) => idle::suite(args),
+            Self::Serialize(args) => serialize::suite(args),
         }
     }
 }

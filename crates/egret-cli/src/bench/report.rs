@@ -18,6 +18,8 @@ pub(crate) struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trust: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) payload: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) op: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<u32>,
@@ -132,6 +134,8 @@ pub(crate) struct Column {
 impl Column {
     pub(crate) const LIMIT: Self = Self::new("Limit", 14, |line| line.limit.to_owned());
     pub(crate) const OP: Self = Self::new("Op", 19, |line| line.op.unwrap_or_default().to_owned());
+    pub(crate) const PAYLOAD: Self =
+        Self::new("Payload", 13, |line| line.payload.unwrap_or_default().to_owned());
     pub(crate) const WAIT: Self =
         Self::new("Wait", 10, |line| line.wait.unwrap_or_default().to_owned());
     pub(crate) const MODE: Self =

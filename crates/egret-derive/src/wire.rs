@@ -1,0 +1,459 @@
+//! `#[derive(Wire)]`: straight code for each field, runs of numbers with one look at
+//! the room.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, GenericParam, Generics, Ident, Lifetime, Result};
+
+use crate::wire_attr::Container;
+use crate::wire_body::{Body, Variant};
+
+/// The implementations for `input`; or why it cannot travel.
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let container = Container::read(&input.attrs)?;
+    let shape = Shape::read(input)?;
+    if container.is_plain {
+        return match &container.check {
+            None => Ok(plain(input, &container)),
+            Some(check) => Err(Error::new(check.span(), NO_CHECK)),
+        };
+    }
+    let Container { stream, .. } = &container;
+    let (name, label) = (&input.ident, input.ident.unraw().to_string());
+    let size = match (shape.size(stream), &container.check) {
+        (size, None) => size,
+        // A run of numbers has nowhere to be checked.
+        (size, Some(_)) => quote!(#stream::Size::at_least((#size).min)),
+    };
+    let describe = shape.describe(stream, &label);
+    let write = shape.write(stream);
+    let give = shape.give(stream);
+    let write_fixed = shape.write_fixed(stream);
+    let read = shape.read_with_check(stream, &container, &label);
+    let read_fixed = shape.read_fixed(stream, container.check.is_some());
+    let blank = blank(input, stream);
+    let to = Bounds::new(input, &container, &quote!(#stream::Wire));
+    let from = Bounds::reading(input, &container);
+    let (to_impl, to_types, to_where) = to.split();
+    let (from_impl, _, from_where) = from.split();
+    let life = Bounds::life();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #to_impl #stream::Wire for #name #to_types #to_where {
+            const SIZE: #stream::Size = #size;
+            fn describe(d: &mut #stream::Describe) {
+                #describe
+            }
+            #[inline]
+            fn write<'__w>(&'__w self, w: &mut #stream::Writer<'__w>) -> #stream::Written {
+                #write
+            }
+            #[inline(always)]
+            fn write_fixed(&self, run: &mut &mut [u8]) {
+                #write_fixed
+            }
+            #[inline]
+            fn give(&mut self, w: &mut #stream::Writer<'static>) -> #stream::Written {
+                #give
+            }
+            #blank
+        }
+        #[automatically_derived]
+        impl #from_impl #stream::FromWire<#life> for #name #to_types #from_where {
+            #[inline]
+            fn read(
+                r: &mut #stream::Reader<#life>,
+            ) -> ::core::result::Result<Self, #stream::Stop> {
+                #read
+            }
+            #[inline(always)]
+            fn read_fixed(
+                run: &mut &[u8],
+            ) -> ::core::result::Result<Self, #stream::Invalid> {
+                #read_fixed
+            }
+        }
+    })
+}
+
+/// A plain struct: its bytes, aligned.
+fn plain(input: &DeriveInput, container: &Container) -> TokenStream {
+    let (name, stream) = (&input.ident, &container.stream);
+    quote! {
+        #[automatically_derived]
+        impl #stream::Wire for #name {
+            const SIZE: #stream::Size = #stream::Size::at_least(::core::mem::size_of::<Self>());
+            fn describe(d: &mut #stream::Describe) {
+                d.plain::<Self>();
+            }
+            #[inline]
+            fn write<'__w>(&'__w self, w: &mut #stream::Writer<'__w>) -> #stream::Written {
+                w.bulk(::core::slice::from_ref(self))
+            }
+            #[inline]
+            fn write_slice<'__w>(
+                slice: &'__w [Self],
+                w: &mut #stream::Writer<'__w>,
+            ) -> #stream::Written {
+                w.bulk(slice)
+            }
+            #[inline]
+            fn give_vec(
+                vec: &mut ::std::vec::Vec<Self>,
+                w: &mut #stream::Writer<'static>,
+            ) -> #stream::Written {
+                #stream::__private::give_vec(vec, w)
+            }
+            #[inline]
+            fn give_elements(
+                arc: &::std::sync::Arc<[Self]>,
+                w: &mut #stream::Writer<'static>,
+            ) -> #stream::Written {
+                #stream::__private::give_elements(arc, w)
+            }
+        }
+        #[automatically_derived]
+        impl<'__a> #stream::FromWire<'__a> for #name {
+            #[inline]
+            fn read(
+                r: &mut #stream::Reader<'__a>,
+            ) -> ::core::result::Result<Self, #stream::Stop> {
+                r.plain()
+            }
+            #[inline]
+            fn read_vec(
+                r: &mut #stream::Reader<'__a>,
+                len: usize,
+            ) -> ::core::result::Result<::std::vec::Vec<Self>, #stream::Stop> {
+                r.bulk(len)
+            }
+            #[inline]
+            fn read_cow(
+                r: &mut #stream::Reader<'__a>,
+                len: usize,
+            ) -> ::core::result::Result<::std::borrow::Cow<'__a, [Self]>, #stream::Stop> {
+                #stream::__private::read_cow(r, len)
+            }
+        }
+        #[automatically_derived]
+        impl #stream::Bulk for #name {}
+        #[automatically_derived]
+        impl #stream::InPlace for #name {}
+    }
+}
+
+/// A value to close cycles with, if the type has a default.
+fn blank(input: &DeriveInput, stream: &TokenStream) -> TokenStream {
+    // Whether a type with parameters has one depends on them, and cannot be asked.
+    if input.generics.type_params().next().is_some() {
+        return TokenStream::new();
+    }
+    quote! {
+        fn blank() -> ::core::option::Option<Self> {
+            // One of the two traits in there answers.
+            use #stream::__private::*;
+            (&#stream::__private::Blank::<Self>::new()).blank()
+        }
+    }
+}
+
+/// A struct or an enum, its parts read.
+enum Shape<'a> {
+    Struct(Body<'a>),
+    Enum(Vec<Variant<'a>>),
+}
+
+impl<'a> Shape<'a> {
+    fn read(input: &'a DeriveInput) -> Result<Self> {
+        match &input.data {
+            Data::Struct(data) => Ok(Self::Struct(Body::of(&data.fields)?)),
+            Data::Enum(data) => {
+                let variants = data.variants.iter().map(|variant| {
+                    Ok(Variant { name: &variant.ident, body: Body::of(&variant.fields)? })
+                });
+                Ok(Self::Enum(variants.collect::<Result<_>>()?))
+            }
+            Data::Union(_) => Err(Error::new(input.ident.span(), no_union(&input.ident))),
+        }
+    }
+
+    fn size(&self, stream: &TokenStream) -> TokenStream {
+        match self {
+            Self::Struct(body) => body.size(stream),
+            Self::Enum(variants) => {
+                let tag = tag_bytes(variants.len());
+                match variants.iter().all(|variant| variant.body.is_empty()) {
+                    true => quote!(#stream::Size::fixed(#tag)),
+                    false => quote!(#stream::Size::at_least(#tag)),
+                }
+            }
+        }
+    }
+
+    fn describe(&self, stream: &TokenStream, label: &str) -> TokenStream {
+        match self {
+            Self::Struct(body) => {
+                let fields = body.describe(stream);
+                quote!(d.named::<Self>("struct", #label, |d| { let _ = &d; #fields });)
+            }
+            Self::Enum(variants) => {
+                let variants = variants.iter().map(|Variant { name, body }| {
+                    let name = name.unraw().to_string();
+                    let fields = body.describe(stream);
+                    quote!(d.group(#name, |d| { let _ = &d; #fields });)
+                });
+                quote!(d.named::<Self>("enum", #label, |d| { let _ = &d; #(#variants)* });)
+            }
+        }
+    }
+
+    fn write(&self, stream: &TokenStream) -> TokenStream {
+        match self {
+            Self::Struct(body) => {
+                let fields = body.write(stream);
+                let bind = body.bind();
+                quote! {
+                    if const { <Self as #stream::Wire>::SIZE.is_fixed } {
+                        return w.fixed(self);
+                    }
+                    let Self #bind = self;
+                    #fields
+                    ::core::result::Result::Ok(())
+                }
+            }
+            Self::Enum(variants) => {
+                let tag_type = tag_type(variants.len());
+                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
+                    let (bind, tag) = (body.bind(), tag(at, variants.len()));
+                    let fields = body.write(stream);
+                    quote! {
+                        Self::#name #bind => {
+                            w.array(#tag_type::to_le_bytes(#tag))?;
+                            #fields
+                        }
+                    }
+                });
+                matched(variants, quote!(match self { #(#arms)* } ::core::result::Result::Ok(())))
+            }
+        }
+    }
+
+    fn give(&self, stream: &TokenStream) -> TokenStream {
+        match self {
+            Self::Struct(body) => {
+                let (bind, fields) = (body.bind(), body.give(stream));
+                quote! {
+                    if const { <Self as #stream::Wire>::SIZE.is_fixed } {
+                        return w.fixed(self);
+                    }
+                    let Self #bind = self;
+                    #fields
+                    ::core::result::Result::Ok(())
+                }
+            }
+            Self::Enum(variants) => {
+                let tag_type = tag_type(variants.len());
+                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
+                    let (bind, tag) = (body.bind(), tag(at, variants.len()));
+                    let fields = body.give(stream);
+                    quote! {
+                        Self::#name #bind => {
+                            w.array(#tag_type::to_le_bytes(#tag))?;
+                            #fields
+                        }
+                    }
+                });
+                matched(variants, quote!(match self { #(#arms)* } ::core::result::Result::Ok(())))
+            }
+        }
+    }
+
+    fn write_fixed(&self, stream: &TokenStream) -> TokenStream {
+        match self {
+            Self::Struct(body) => {
+                let (bind, fields) = (body.bind(), body.write_fixed(stream));
+                quote!(let _ = &run; let Self #bind = self; #fields)
+            }
+            Self::Enum(variants) if variants.iter().all(|variant| variant.body.is_empty()) => {
+                let tag_type = tag_type(variants.len());
+                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
+                    let (bind, tag) = (body.bind(), tag(at, variants.len()));
+                    quote!(Self::#name #bind => #tag,)
+                });
+                matched(
+                    variants,
+                    quote! {
+                        let tag: #tag_type = match self { #(#arms)* };
+                        #stream::Wire::write_fixed(&tag, run);
+                    },
+                )
+            }
+            Self::Enum(_) => quote!(let _ = run;),
+        }
+    }
+
+    fn read_with_check(
+        &self,
+        stream: &TokenStream,
+        container: &Container,
+        label: &str,
+    ) -> TokenStream {
+        let value = self.read_value(stream, container.check.is_some());
+        if container.check.is_none() {
+            return value;
+        }
+        let checked = container.checked(label, &quote!(value));
+        let life = Bounds::life();
+        quote! {
+            let read = |r: &mut #stream::Reader<#life>|
+                -> ::core::result::Result<Self, #stream::Stop> { #value };
+            let value = read(r)?;
+            #checked
+        }
+    }
+
+    fn read_value(&self, stream: &TokenStream, has_check: bool) -> TokenStream {
+        match self {
+            Self::Struct(body) => {
+                let (read, make) = (body.read(stream), body.make());
+                let fixed = (!has_check).then(|| {
+                    quote! {
+                        if const { <Self as #stream::Wire>::SIZE.is_fixed } {
+                            return r.fixed();
+                        }
+                    }
+                });
+                quote! {
+                    #fixed
+                    let _ = &r;
+                    #read
+                    ::core::result::Result::Ok(Self #make)
+                }
+            }
+            Self::Enum(variants) => {
+                let tag_type = tag_type(variants.len());
+                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
+                    let tag = tag(at, variants.len());
+                    let (read, make) = (body.read(stream), body.make());
+                    quote!(#tag => { #read ::core::result::Result::Ok(Self::#name #make) })
+                });
+                quote! {
+                    match #tag_type::from_le_bytes(r.array()?) {
+                        #(#arms)*
+                        _ => ::core::result::Result::Err(
+                            r.fail(#stream::Invalid::new("variant of an enum")),
+                        ),
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_fixed(&self, stream: &TokenStream, has_check: bool) -> TokenStream {
+        let refuse = quote! {
+            let _ = run;
+            ::core::result::Result::Err(#stream::Invalid::new("value of fixed size"))
+        };
+        match self {
+            _ if has_check => refuse,
+            Self::Struct(body) if body.has_with() => refuse,
+            Self::Struct(body) => {
+                let (read, make) = (body.read_fixed(stream), body.make());
+                quote!(let _ = &run; #read ::core::result::Result::Ok(Self #make))
+            }
+            Self::Enum(variants)
+                if !variants.is_empty()
+                    && variants.iter().all(|variant| variant.body.is_empty()) =>
+            {
+                let tag_type = tag_type(variants.len());
+                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
+                    let (tag, make, read) =
+                        (tag(at, variants.len()), body.make(), body.read(stream));
+                    quote!(#tag => { #read ::core::result::Result::Ok(Self::#name #make) })
+                });
+                quote! {
+                    match <#tag_type as #stream::FromWire<'_>>::read_fixed(run)? {
+                        #(#arms)*
+                        _ => ::core::result::Result::Err(
+                            #stream::Invalid::new("variant of an enum"),
+                        ),
+                    }
+                }
+            }
+            Self::Enum(_) => refuse,
+        }
+    }
+}
+
+/// `body`, which matches on an enum; one without variants has no values.
+fn matched(variants: &[Variant<'_>], body: TokenStream) -> TokenStream {
+    if variants.is_empty() { quote!(match *self {}) } else { body }
+}
+
+fn tag_bytes(variants: usize) -> usize {
+    if variants <= 1 << 8 { 1 } else { 4 }
+}
+
+fn tag_type(variants: usize) -> Ident {
+    format_ident!("u{}", tag_bytes(variants) * 8)
+}
+
+fn tag(at: usize, variants: usize) -> syn::LitInt {
+    syn::LitInt::new(&format!("{at}{}", tag_type(variants)), proc_macro2::Span::call_site())
+}
+
+/// The type's generics with what their parameters must do.
+struct Bounds {
+    declared: Generics,
+    used: Generics,
+}
+
+impl Bounds {
+    fn new(input: &DeriveInput, container: &Container, bound: &TokenStream) -> Self {
+        let mut declared = input.generics.clone();
+        let names: Vec<Ident> = declared.type_params().map(|param| param.ident.clone()).collect();
+        let clause = declared.make_where_clause();
+        match &container.bound {
+            Some(bounds) => clause.predicates.extend(bounds.clone()),
+            None => clause.predicates.extend(
+                names
+                    .iter()
+                    .map(|name| -> syn::WherePredicate { syn::parse_quote!(#name: #bound) }),
+            ),
+        }
+        Self { declared, used: input.generics.clone() }
+    }
+
+    /// The same for reading: what is borrowed lives as long as the stream.
+    fn reading(input: &DeriveInput, container: &Container) -> Self {
+        let (stream, life) = (&container.stream, Self::life());
+        let mut bounds = Self::new(input, container, &quote!(#stream::FromWire<#life>));
+        let lifetimes: Vec<Lifetime> =
+            bounds.declared.lifetimes().map(|param| param.lifetime.clone()).collect();
+        let param: GenericParam = match lifetimes.is_empty() {
+            true => syn::parse_quote!(#life),
+            false => syn::parse_quote!(#life: #(#lifetimes)+*),
+        };
+        bounds.declared.params.insert(0, param);
+        bounds
+    }
+
+    fn life() -> Lifetime {
+        Lifetime::new("'__a", proc_macro2::Span::call_site())
+    }
+
+    fn split(&self) -> (syn::ImplGenerics<'_>, syn::TypeGenerics<'_>, Option<&syn::WhereClause>) {
+        let (declared, _, clause) = self.declared.split_for_impl();
+        let (_, used, _) = self.used.split_for_impl();
+        (declared, used, clause)
+    }
+}
+
+const NO_CHECK: &str = "what is plain is read in place, where nobody checks it: \
+                        leave out `plain` or `check`";
+
+fn no_union(name: &Ident) -> String {
+    format!("`{name}` cannot travel: which field of a union is meant is not in its type")
+}

@@ -1,0 +1,85 @@
+//! What the code written by this crate's macros refers to.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+
+pub use inventory;
+
+use crate::error::ReadError;
+use crate::fault::{Fault, planted};
+pub use crate::impls::{give_elements, give_vec, read_cow};
+use crate::reader::Reader;
+use crate::wire::Stop;
+
+/// Asks whether a type has a default, without needing it: the method of the trait
+/// whose receiver needs fewer references is taken.
+#[derive(Debug)]
+pub struct Blank<T>(PhantomData<T>);
+
+impl<T> Blank<T> {
+    /// The question.
+    #[expect(clippy::new_without_default, reason = "made by generated code alone")]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// It has one.
+pub trait ByDefault<T> {
+    /// The default.
+    fn blank(&self) -> Option<T>;
+}
+
+impl<T: Default> ByDefault<T> for Blank<T> {
+    fn blank(&self) -> Option<T> {
+        Some(T::default())
+    }
+}
+
+/// It has none.
+pub trait ByNothing<T> {
+    /// Nothing.
+    fn blank(&self) -> Option<T>;
+}
+
+impl<T> ByNothing<T> for &Blank<T> {
+    fn blank(&self) -> Option<T> {
+        None
+    }
+}
+
+/// What a check may answer.
+pub trait Verdict {
+    /// Why not, if not.
+    fn refusal(self) -> Option<String>;
+}
+
+impl Verdict for bool {
+    fn refusal(self) -> Option<String> {
+        (!self).then(|| "it says no".to_owned())
+    }
+}
+
+impl<E: Display> Verdict for Result<(), E> {
+    fn refusal(self) -> Option<String> {
+        self.err().map(|error| error.to_string())
+    }
+}
+
+/// Hands a value out that was checked.
+///
+/// # Errors
+///
+/// The reader knows why.
+pub fn checked<T>(
+    r: &mut Reader<'_>,
+    name: &'static str,
+    value: T,
+    verdict: impl FnOnce(&T) -> Option<String>,
+) -> Result<T, Stop> {
+    match verdict(&value) {
+        Some(why) if !planted(Fault::Unchecked) => Err(r.fail(ReadError::Check { name, why })),
+        _ => Ok(value),
+    }
+}

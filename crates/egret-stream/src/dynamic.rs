@@ -1,0 +1,382 @@
+//! Values of which only a trait is known: which types there are, and their numbers.
+//!
+//! ```
+//! use egret_stream::{Dynamic, Reader, Wire, Writer, dynamic, register};
+//!
+//! trait Shape: Dynamic {
+//!     fn area(&self) -> f64;
+//! }
+//! dynamic!(Shape); // `Box`, `Rc` and `Arc<dyn Shape>` can travel
+//!
+//! #[derive(Wire)]
+//! struct Square(f64);
+//! impl Shape for Square {
+//!     fn area(&self) -> f64 {
+//!         self.0 * self.0
+//!     }
+//! }
+//! register!(Square as dyn Shape); // known wherever this program is linked
+//!
+//! let shapes: Vec<Box<dyn Shape>> = vec![Box::new(Square(2.0)), Box::new(Square(3.0))];
+//! let mut writer = Writer::new();
+//! writer.write(&shapes)?;
+//! let message = writer.to_vec();
+//! let back: Vec<Box<dyn Shape>> = Reader::new(&message).read()?;
+//! assert_eq!(back[1].area(), 9.0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::any::{Any, TypeId, type_name};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::describe::fingerprint;
+use crate::error::ReadError;
+use crate::fault::{Fault, planted};
+use crate::reader::Reader;
+use crate::wire::{Stop, Wire, Written};
+use crate::writer::Writer;
+
+/// What a trait needs as a supertrait so that its objects can travel: see
+/// [`dynamic!`](crate::dynamic!). Every type that can be written has it.
+pub trait Dynamic: Any {
+    /// Which type this is.
+    #[doc(hidden)]
+    fn wire_type(&self) -> TypeOf;
+    /// Writes the value as what it is.
+    #[doc(hidden)]
+    fn write_dyn<'w>(&'w self, w: &mut Writer<'w>) -> Written;
+}
+
+impl<T: Wire + Any> Dynamic for T {
+    fn wire_type(&self) -> TypeOf {
+        TypeOf { id: TypeId::of::<T>(), name: type_name::<T>(), fingerprint: fingerprint::<T> }
+    }
+    fn write_dyn<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        self.write(w)
+    }
+}
+
+/// The type of a value of which only a trait is known.
+#[derive(Debug, Clone, Copy)]
+pub struct TypeOf {
+    id: TypeId,
+    name: &'static str,
+    fingerprint: fn() -> u64,
+}
+
+/// A type that can be read as objects of a trait; made by [`entry!`](crate::entry!).
+#[derive(Clone, Copy)]
+pub struct Entry {
+    name: fn() -> &'static str,
+    fingerprint: fn() -> u64,
+    wanted: fn() -> TypeId,
+    ways: &'static (dyn Any + Sync),
+}
+
+/// How to read a type as objects of `D`.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Ways<D: ?Sized> {
+    /// Into a box.
+    pub boxed: fn(&mut Reader<'_>) -> Result<Box<D>, Stop>,
+    /// Into an `Rc`.
+    pub rc: fn(&mut Reader<'_>, usize) -> Result<Rc<D>, Stop>,
+    /// Into an `Arc`.
+    pub arc: fn(&mut Reader<'_>, usize) -> Result<Arc<D>, Stop>,
+}
+
+impl Entry {
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn new<T: Wire + 'static, D: ?Sized + 'static>(ways: &'static Ways<D>) -> Self {
+        Self { name: type_name::<T>, fingerprint: fingerprint::<T>, wanted: TypeId::of::<D>, ways }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("name", &(self.name)()).finish_non_exhaustive()
+    }
+}
+
+inventory::collect!(Entry);
+
+static ADDED: RwLock<Vec<Entry>> = RwLock::new(Vec::new());
+
+/// Makes a type known at run time: `add(entry!(Square as dyn Shape))`. Types that
+/// [`register!`](crate::register!) names are known from the start.
+pub fn add(entry: Entry) {
+    ADDED.write().unwrap_or_else(PoisonError::into_inner).push(entry);
+}
+
+fn find(mut is_it: impl FnMut(&Entry) -> bool) -> Option<Entry> {
+    let linked = inventory::iter::<Entry>.into_iter().copied().find(|entry| is_it(entry));
+    linked.or_else(|| {
+        let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
+        added.iter().copied().find(is_it)
+    })
+}
+
+/// The numbers that types have on one connection, in one direction.
+///
+/// A writer that has none explains each type where it is first met, so that its
+/// stream can be read by itself. One that is given those of a connection writes
+/// the number alone; the explanation crosses the connection once, ahead of the
+/// first message that needs it: [`news`](Self::news) at the sender, and
+/// [`learn`](Self::learn) at the receiver.
+#[derive(Debug, Default)]
+pub struct Names {
+    known: Vec<Known>,
+    numbers: BTreeMap<TypeId, u32>,
+    is_of_connection: bool,
+    /// How many the other side was told, or how many a finished value needs.
+    settled: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    id: Option<TypeId>,
+    name: Cow<'static, str>,
+    fingerprint: u64,
+    /// The way to read it that was looked up last.
+    entry: Option<Entry>,
+}
+
+impl Names {
+    /// No names yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What the other side must [learn](Self::learn) before it reads what was
+    /// written since the last time; `None` if nothing.
+    pub fn news(&mut self) -> Option<Vec<u8>> {
+        if !self.is_of_connection || self.settled == self.known.len() {
+            return None;
+        }
+        let fresh: Vec<(u32, u64, &str)> = (0..)
+            .zip(&self.known)
+            .skip(self.settled)
+            .map(|(number, known)| (number, known.fingerprint, known.name.as_ref()))
+            .collect();
+        let mut writer = Writer::new();
+        writer.write(&fresh).expect("numbers and names can be written");
+        let news = writer.to_vec();
+        self.settled = self.known.len();
+        Some(news)
+    }
+
+    /// Takes what the other side's [`news`](Self::news) tell.
+    ///
+    /// # Errors
+    ///
+    /// If they are not understood, or too many; nothing is learned then.
+    pub fn learn(&mut self, news: &[u8]) -> Result<(), ReadError> {
+        let fresh: Vec<(u32, u64, String)> = Reader::new(news).read_last()?;
+        let expected = self.known.len()..;
+        let in_order = fresh.iter().zip(expected).all(|((number, ..), at)| *number as usize == at);
+        if !in_order || self.known.len() + fresh.len() > TYPES_MAX {
+            return Err(ReadError::Custom("names of types that do not follow".to_owned()));
+        }
+        let known = |(_, fingerprint, name)| Known {
+            id: None,
+            name: Cow::Owned(name),
+            fingerprint,
+            entry: None,
+        };
+        self.known.extend(fresh.into_iter().map(known));
+        Ok(())
+    }
+
+    pub(crate) fn of_connection(mut self) -> Self {
+        self.is_of_connection = true;
+        self
+    }
+
+    pub(crate) const fn is_of_connection(&self) -> bool {
+        self.is_of_connection
+    }
+
+    /// A value is written: what it explained stays explained.
+    pub(crate) fn settle(&mut self) {
+        if !self.is_of_connection {
+            self.settled = self.known.len();
+        }
+    }
+
+    /// A value was not written: what it explained was not.
+    pub(crate) fn undo(&mut self) {
+        if self.is_of_connection {
+            return;
+        }
+        for known in self.known.drain(self.settled..) {
+            if let Some(id) = known.id {
+                self.numbers.remove(&id);
+            }
+        }
+    }
+
+    /// The stream begins anew.
+    pub(crate) fn clear_inline(&mut self) {
+        if !self.is_of_connection {
+            *self = Self::default();
+        }
+    }
+
+    /// The number of a type, and its fingerprint if it has to be explained here.
+    fn number(&mut self, of: &TypeOf) -> (u32, Option<u64>) {
+        if let Some(&number) = self.numbers.get(&of.id) {
+            return (number, None);
+        }
+        let number = u32::try_from(self.known.len()).expect("fewer than 2^32 types");
+        let fingerprint = (of.fingerprint)();
+        let name = Cow::Borrowed(of.name);
+        self.known.push(Known { id: Some(of.id), name, fingerprint, entry: None });
+        self.numbers.insert(of.id, number);
+        (number, (!self.is_of_connection).then_some(fingerprint))
+    }
+
+    /// How to read type `number` as `D`.
+    fn ways<D: ?Sized + 'static>(&mut self, number: u32) -> Result<&'static Ways<D>, ReadError> {
+        let known = self.known.get_mut(number as usize).ok_or(ReadError::NoSuchType(number))?;
+        let wanted = TypeId::of::<D>();
+        let is_found = |entry: &Entry| (entry.wanted)() == wanted;
+        let entry = match known.entry.filter(is_found) {
+            Some(entry) => entry,
+            None => known.look_up::<D>()?,
+        };
+        known.entry = Some(entry);
+        let ways: &'static dyn Any = entry.ways;
+        ways.downcast_ref().ok_or_else(|| known.is_no::<D>())
+    }
+}
+
+impl Known {
+    fn look_up<D: ?Sized + 'static>(&self) -> Result<Entry, ReadError> {
+        let wanted = TypeId::of::<D>();
+        let mut same_name = None;
+        let found = find(|entry| {
+            let is_named = (entry.name)() == self.name;
+            same_name = same_name.or(is_named.then_some(*entry));
+            is_named && (entry.wanted)() == wanted
+        });
+        let Some(entry) = found else {
+            return Err(match same_name {
+                Some(_) => self.is_no::<D>(),
+                None => ReadError::UnknownType(self.name.to_string()),
+            });
+        };
+        let (theirs, ours) = (self.fingerprint, (entry.fingerprint)());
+        if theirs != ours && !planted(Fault::AnyStructure) {
+            return Err(ReadError::Differs { name: self.name.to_string(), theirs, ours });
+        }
+        Ok(entry)
+    }
+
+    fn is_no<D: ?Sized>(&self) -> ReadError {
+        ReadError::NotA { name: self.name.to_string(), wanted: type_name::<D>() }
+    }
+}
+
+/// Writes which type follows.
+#[doc(hidden)]
+pub fn write_type(of: &TypeOf, w: &mut Writer<'_>) -> Written {
+    let (number, explained) = w.names().number(of);
+    w.array(number.to_le_bytes())?;
+    if let Some(fingerprint) = explained {
+        w.array(fingerprint.to_le_bytes())?;
+        w.length(of.name.len())?;
+        w.claim(of.name.len())?.copy_from_slice(of.name.as_bytes());
+    }
+    Ok(())
+}
+
+/// Reads which type follows, and how it becomes a `D`.
+#[doc(hidden)]
+pub fn read_type<D: ?Sized + 'static>(r: &mut Reader<'_>) -> Result<&'static Ways<D>, Stop> {
+    let number = u32::from_le_bytes(r.array()?);
+    let names = r.names();
+    if !names.is_of_connection && number as usize == names.known.len() {
+        explained(r)?;
+    }
+    r.names().ways(number).map_err(|why| r.fail(why))
+}
+
+/// The explanation of a new type.
+fn explained(r: &mut Reader<'_>) -> Result<(), Stop> {
+    let fingerprint = u64::from_le_bytes(r.array()?);
+    let len = r.length(1)?;
+    let name = match str::from_utf8(r.run(len)?) {
+        Ok(name) => Cow::Owned(name.to_owned()),
+        Err(_) => return Err(r.fail(ReadError::NotUtf8)),
+    };
+    r.names().known.push(Known { id: None, name, fingerprint, entry: None });
+    Ok(())
+}
+
+/// How many types a connection may announce.
+const TYPES_MAX: usize = 1 << 16;
+
+/// Lets objects of a trait travel as `Box`, `Rc` and `Arc<dyn Trait>`; the trait has
+/// [`Dynamic`] as a supertrait. See the [module](mod@crate::dynamic).
+#[macro_export]
+macro_rules! dynamic {
+    ($($name:path),+ $(,)?) => {$(
+        impl $crate::Wire for dyn $name {
+            const SIZE: $crate::Size = $crate::Size::at_least(4);
+            fn describe(d: &mut $crate::Describe) {
+                d.word(concat!("dyn ", stringify!($name)));
+            }
+            fn write<'w>(&'w self, w: &mut $crate::Writer<'w>) -> $crate::Written {
+                $crate::dynamic::write_type(&$crate::Dynamic::wire_type(self), w)?;
+                $crate::Dynamic::write_dyn(self, w)
+            }
+        }
+        impl<'a> $crate::Boxed<'a> for dyn $name {
+            fn read_box(
+                r: &mut $crate::Reader<'a>,
+            ) -> ::core::result::Result<::std::boxed::Box<Self>, $crate::Stop> {
+                ($crate::dynamic::read_type::<Self>(r)?.boxed)(r)
+            }
+            fn read_rc(
+                r: &mut $crate::Reader<'a>,
+                id: usize,
+            ) -> ::core::result::Result<::std::rc::Rc<Self>, $crate::Stop> {
+                ($crate::dynamic::read_type::<Self>(r)?.rc)(r, id)
+            }
+            fn read_arc(
+                r: &mut $crate::Reader<'a>,
+                id: usize,
+            ) -> ::core::result::Result<::std::sync::Arc<Self>, $crate::Stop> {
+                ($crate::dynamic::read_type::<Self>(r)?.arc)(r, id)
+            }
+        }
+    )+};
+}
+
+/// An [`Entry`] for a type and a trait: `entry!(Square as dyn Shape)`.
+#[macro_export]
+macro_rules! entry {
+    ($type:ty as $wanted:ty) => {{
+        static WAYS: $crate::dynamic::Ways<$wanted> = $crate::dynamic::Ways {
+            boxed: |r| Ok(<$type as $crate::Boxed<'_>>::read_box(r)?),
+            rc: |r, id| Ok(<$type as $crate::Boxed<'_>>::read_rc(r, id)?),
+            arc: |r, id| Ok(<$type as $crate::Boxed<'_>>::read_arc(r, id)?),
+        };
+        $crate::dynamic::Entry::new::<$type, $wanted>(&WAYS)
+    }};
+}
+
+/// Makes types known wherever the program is linked:
+/// `register!(Square as dyn Shape, Circle as dyn Shape);`
+#[macro_export]
+macro_rules! register {
+    ($($type:ty as $wanted:ty),+ $(,)?) => {$(
+        $crate::__private::inventory::submit! { $crate::entry!($type as $wanted) }
+    )+};
+}

@@ -1,0 +1,161 @@
+//! Why something could not be written or read.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Why a value could not be written. Nothing of it is in the stream.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The buffer has no room for it.
+    #[error("full: {needed} more bytes are needed and {left} are left")]
+    Full {
+        /// How many bytes did not fit any more, at least.
+        needed: usize,
+        /// How many were left.
+        left: usize,
+    },
+    /// It is nested deeper than the writer's bound.
+    #[error("too deep: the value is nested deeper than the bound allows, at {0}")]
+    TooDeep(&'static str),
+    /// A value holds itself by strong references, and its type cannot be filled in
+    /// later.
+    #[error(
+        "a cycle of strong references through {0}: use `Weak` on the way back, or \
+         `Rc<RefCell<T>>` with `T: Default`"
+    )]
+    StrongCycle(&'static str),
+    /// One shared value is reached as two types.
+    #[error("a shared value is reached as {first} and as {second}: a reader could not share it")]
+    TwoViews {
+        /// The first.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+    /// A cell is borrowed for writing, or a lock is taken.
+    #[error("{0} is in use elsewhere: it is borrowed for writing, or locked")]
+    InUse(&'static str),
+    /// A sequence is longer than can be told.
+    #[error("a sequence whose length is not known before its end")]
+    NoLength,
+    /// Who takes the chunks does not want more.
+    #[error("the taker of chunks refused: {0}")]
+    Refused(String),
+    /// A type's own code refused.
+    #[error("{0}")]
+    Custom(String),
+}
+
+/// Why a value could not be read. No part of it is handed out.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The stream ends within the value.
+    #[error("the stream ends: {needed} bytes are needed and {left} are left")]
+    End {
+        /// How many bytes were needed, at least.
+        needed: usize,
+        /// How many were left.
+        left: usize,
+    },
+    /// The stream goes on behind the last value.
+    #[error("{0} bytes are left behind the last value")]
+    Rest(usize),
+    /// The bytes are no value of the type.
+    #[error("no {0}")]
+    Invalid(Cause),
+    /// A string is not UTF-8.
+    #[error("a string that is not UTF-8")]
+    NotUtf8,
+    /// A key or an element is there twice.
+    #[error("the same key twice")]
+    Duplicate,
+    /// It is nested deeper than the reader's bound.
+    #[error("too deep: the value is nested deeper than the bound allows, at {0}")]
+    TooDeep(&'static str),
+    /// What is to be read in place lies in two chunks.
+    #[error("{0} lies in two chunks and cannot be read in place: read it as owned")]
+    Split(&'static str),
+    /// What is to be read in place is not aligned.
+    #[error("{0} is not aligned in this buffer and cannot be read in place: read it as owned")]
+    Misaligned(&'static str),
+    /// A reference to a shared value that was not in the stream.
+    #[error("a reference to shared value {0}, which is not there")]
+    NoSuchShared(u32),
+    /// A shared value is of another type.
+    #[error("shared value {id} is no {wanted}")]
+    SharedAsOther {
+        /// Which.
+        id: u32,
+        /// The type that was asked for.
+        wanted: &'static str,
+    },
+    /// A cycle of strong references through a type that cannot be filled in later.
+    #[error("a cycle of strong references through {0}")]
+    StrongCycle(&'static str),
+    /// A number of a type that nobody announced.
+    #[error("type number {0} was not announced")]
+    NoSuchType(u32),
+    /// A type that this program does not know.
+    #[error("type `{0}` is not registered here")]
+    UnknownType(String),
+    /// A type that is known, but not as this trait.
+    #[error("type `{name}` is not registered as `{wanted}`")]
+    NotA {
+        /// The type in the stream.
+        name: String,
+        /// The trait that was asked for.
+        wanted: &'static str,
+    },
+    /// A type whose structure is another one here.
+    #[error("type `{name}` differs: its fingerprint is {theirs:016x} there and {ours:016x} here")]
+    Differs {
+        /// The type.
+        name: String,
+        /// The sender's fingerprint.
+        theirs: u64,
+        /// This program's.
+        ours: u64,
+    },
+    /// The user's check of the value failed.
+    #[error("the check of {name} failed: {why}")]
+    Check {
+        /// The type.
+        name: &'static str,
+        /// What the check said.
+        why: String,
+    },
+    /// A type's own code refused.
+    #[error("{0}")]
+    Custom(String),
+}
+
+/// What the bytes are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cause(&'static str);
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Bytes that are no value of a type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Invalid(&'static str);
+
+impl Invalid {
+    /// They are no `what`.
+    #[must_use]
+    pub const fn new(what: &'static str) -> Self {
+        Self(what)
+    }
+}
+
+impl From<Invalid> for ReadError {
+    fn from(invalid: Invalid) -> Self {
+        Self::Invalid(Cause(invalid.0))
+    }
+}

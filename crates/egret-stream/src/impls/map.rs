@@ -1,0 +1,237 @@
+//! Maps and sets. A key that comes twice is an error.
+
+#![expect(clippy::disallowed_types, reason = "programs have such maps; nothing here makes one up")]
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, Hash};
+
+use crate::describe::Describe;
+use crate::error::ReadError;
+use crate::reader::Reader;
+use crate::wire::{FromWire, Size, Stop, Wire, Written};
+use crate::writer::Writer;
+
+/// Writes the pairs of a map, given how many there are.
+#[inline]
+pub(crate) fn write_pairs<'w, K: Wire + 'w, V: Wire + 'w>(
+    len: usize,
+    pairs: impl Iterator<Item = (&'w K, &'w V)>,
+    w: &mut Writer<'w>,
+) -> Written {
+    w.length(len)?;
+    w.nested::<(K, V), _>(0, |w| {
+        for (key, value) in pairs {
+            w.element(|w| key.write(w), K::SIZE.and(V::SIZE))?;
+            value.write(w)?;
+        }
+        Ok(())
+    })
+}
+
+/// Writes the elements of a set, given how many there are.
+#[inline]
+pub(crate) fn write_set<'w, T: Wire + 'w>(
+    len: usize,
+    elements: impl Iterator<Item = &'w T>,
+    w: &mut Writer<'w>,
+) -> Written {
+    w.length(len)?;
+    w.nested::<T, _>(0, |w| {
+        for element in elements {
+            w.element(|w| element.write(w), T::SIZE)?;
+        }
+        Ok(())
+    })
+}
+
+/// Reads pairs and gives each to `insert`, which says whether it was new.
+#[inline]
+pub(crate) fn read_pairs<'a, K: FromWire<'a>, V: FromWire<'a>, M>(
+    r: &mut Reader<'a>,
+    make: impl FnOnce(usize) -> M,
+    mut insert: impl FnMut(&mut M, K, V) -> bool,
+) -> Result<M, Stop> {
+    let len = r.length(K::SIZE.and(V::SIZE).of_element())?;
+    r.nested::<(K, V), _, _>(size_of::<(K, V)>(), |r| {
+        let mut map = make(r.capacity::<(K, V)>(len));
+        for _ in 0..len {
+            let (key, value) = r.element()?;
+            if !insert(&mut map, key, value) {
+                return Err(r.fail(ReadError::Duplicate));
+            }
+        }
+        Ok(map)
+    })
+}
+
+/// Reads elements and gives each to `insert`, which says whether it was new.
+#[inline]
+pub(crate) fn read_set<'a, T: FromWire<'a>, S>(
+    r: &mut Reader<'a>,
+    make: impl FnOnce(usize) -> S,
+    mut insert: impl FnMut(&mut S, T) -> bool,
+) -> Result<S, Stop> {
+    let len = r.length(T::SIZE.of_element())?;
+    r.nested::<T, _, _>(size_of::<T>(), |r| {
+        let mut set = make(r.capacity::<T>(len));
+        for _ in 0..len {
+            let element = r.element()?;
+            if !insert(&mut set, element) {
+                return Err(r.fail(ReadError::Duplicate));
+            }
+        }
+        Ok(set)
+    })
+}
+
+fn describe_map<K: Wire, V: Wire>(d: &mut Describe) {
+    d.group("map", |d| {
+        d.field::<K>("key");
+        d.field::<V>("value");
+    });
+}
+
+impl<K: Wire, V: Wire> Wire for BTreeMap<K, V> {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        describe_map::<K, V>(d);
+    }
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        write_pairs(self.len(), self.iter(), w)
+    }
+    fn blank() -> Option<Self> {
+        Some(Self::new())
+    }
+}
+
+impl<'a, K: FromWire<'a> + Ord, V: FromWire<'a>> FromWire<'a> for BTreeMap<K, V> {
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        read_pairs(r, |_| Self::new(), |map, key, value| map.insert(key, value).is_none())
+    }
+}
+
+impl<K: Wire, V: Wire, S> Wire for HashMap<K, V, S> {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        describe_map::<K, V>(d);
+    }
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        write_pairs(self.len(), self.iter(), w)
+    }
+}
+
+impl<'a, K, V, S> FromWire<'a> for HashMap<K, V, S>
+where
+    K: FromWire<'a> + Eq + Hash,
+    V: FromWire<'a>,
+    S: BuildHasher + Default,
+{
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        let make = |capacity| Self::with_capacity_and_hasher(capacity, S::default());
+        read_pairs(r, make, |map, key, value| map.insert(key, value).is_none())
+    }
+}
+
+impl<T: Wire> Wire for BTreeSet<T> {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        d.group("set", T::describe);
+    }
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        write_set(self.len(), self.iter(), w)
+    }
+    fn blank() -> Option<Self> {
+        Some(Self::new())
+    }
+}
+
+impl<'a, T: FromWire<'a> + Ord> FromWire<'a> for BTreeSet<T> {
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        read_set(r, |_| Self::new(), Self::insert)
+    }
+}
+
+impl<T: Wire, S> Wire for HashSet<T, S> {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        d.group("set", T::describe);
+    }
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        write_set(self.len(), self.iter(), w)
+    }
+}
+
+impl<'a, T, S> FromWire<'a> for HashSet<T, S>
+where
+    T: FromWire<'a> + Eq + Hash,
+    S: BuildHasher + Default,
+{
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        let make = |capacity| Self::with_capacity_and_hasher(capacity, S::default());
+        read_set(r, make, Self::insert)
+    }
+}
+
+/// Hash maps and sets whose bytes are the same for the same contents.
+///
+/// ```
+/// # #![allow(clippy::disallowed_types)]
+/// use std::collections::HashMap;
+///
+/// #[derive(egret_stream::Wire)]
+/// struct Prices {
+///     #[wire(with = egret_stream::canonical)]
+///     by_name: HashMap<String, f64>,
+/// }
+/// ```
+pub mod canonical {
+    use super::{BTreeMap, BTreeSet, BuildHasher, HashMap, HashSet};
+    use super::{Describe, FromWire, Hash, Reader, Stop, Wire, Writer, Written};
+
+    /// Something whose order is not its own.
+    pub trait Unordered: Wire {
+        /// Writes it in order.
+        ///
+        /// # Errors
+        ///
+        /// The writer knows why.
+        fn write_ordered<'w>(&'w self, w: &mut Writer<'w>) -> Written;
+    }
+
+    impl<K: Wire + Ord + Eq + Hash, V: Wire, S: BuildHasher> Unordered for HashMap<K, V, S> {
+        fn write_ordered<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+            let ordered: BTreeMap<&K, &V> = self.iter().collect();
+            super::write_pairs(ordered.len(), ordered.into_iter(), w)
+        }
+    }
+
+    impl<T: Wire + Ord + Eq + Hash, S: BuildHasher> Unordered for HashSet<T, S> {
+        fn write_ordered<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+            let ordered: BTreeSet<&T> = self.iter().collect();
+            super::write_set(ordered.len(), ordered.into_iter(), w)
+        }
+    }
+
+    /// Writes in order.
+    ///
+    /// # Errors
+    ///
+    /// The writer knows why.
+    pub fn write<'w, T: Unordered>(value: &'w T, w: &mut Writer<'w>) -> Written {
+        value.write_ordered(w)
+    }
+
+    /// Reads in any order.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    pub fn read<'a, T: FromWire<'a>>(r: &mut Reader<'a>) -> Result<T, Stop> {
+        T::read(r)
+    }
+
+    /// As it is without order.
+    pub fn describe<T: Wire>(d: &mut Describe) {
+        T::describe(d);
+    }
+}

@@ -1,0 +1,291 @@
+//! Arrays, slices, vectors, boxes, references.
+
+use std::borrow::{Borrow, Cow};
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use egret_net::buf::{Held, Shared, Typed};
+use egret_net::vi::Segment;
+
+use crate::describe::Describe;
+use crate::error::Invalid;
+use crate::reader::Reader;
+use crate::wire::{Boxed, Bulk, FromWire, InPlace, Size, Stop, Wire, Written};
+use crate::writer::Writer;
+
+impl<T: Wire> Wire for [T] {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        d.group("list", T::describe);
+    }
+    #[inline]
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        w.length(self.len())?;
+        w.nested::<[T], _>(0, |w| T::write_slice(self, w))
+    }
+    fn give_arc(arc: &Arc<Self>, w: &mut Writer<'static>) -> Written {
+        w.length(arc.len())?;
+        T::give_elements(arc, w)
+    }
+}
+
+impl<T: Wire> Wire for Vec<T> {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        <[T]>::describe(d);
+    }
+    #[inline]
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        self.as_slice().write(w)
+    }
+    #[inline]
+    fn give(&mut self, w: &mut Writer<'static>) -> Written {
+        w.length(self.len())?;
+        w.nested::<[T], _>(0, |w| T::give_vec(self, w))
+    }
+    fn blank() -> Option<Self> {
+        Some(Self::new())
+    }
+}
+
+impl<'a, T: FromWire<'a>> FromWire<'a> for Vec<T> {
+    #[inline]
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        let len = r.length(T::SIZE.of_element())?;
+        r.nested::<[T], _, _>(size_of::<T>(), |r| T::read_vec(r, len))
+    }
+}
+
+impl<'a: 'b, 'b, T: Bulk> FromWire<'a> for &'b [T] {
+    #[inline]
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        let len = r.length(size_of::<T>())?;
+        r.in_place(len)
+    }
+}
+
+impl<'a: 'b, 'b, T: InPlace> FromWire<'a> for &'b T {
+    #[inline]
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        match r.in_place(1)? {
+            [value] => Ok(value),
+            _ => Err(r.fail(Invalid::new("value in place"))),
+        }
+    }
+}
+
+impl<'a: 'b, 'b, T: FromWire<'a> + Clone + 'a> FromWire<'a> for Cow<'b, [T]> {
+    #[inline]
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        let len = r.length(T::SIZE.of_element())?;
+        r.nested::<[T], _, _>(size_of::<T>(), |r| T::read_cow(r, len))
+    }
+}
+
+impl<B: Wire + ToOwned + ?Sized> Wire for Cow<'_, B> {
+    const SIZE: Size = B::SIZE;
+    fn describe(d: &mut Describe) {
+        B::describe(d);
+    }
+    #[inline]
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        match self {
+            Cow::Borrowed(value) => value.write(w),
+            Cow::Owned(value) => Borrow::<B>::borrow(value).write(w),
+        }
+    }
+}
+
+impl<T: Wire + ?Sized> Wire for &T {
+    const SIZE: Size = T::SIZE;
+    fn describe(d: &mut Describe) {
+        T::describe(d);
+    }
+    #[inline]
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        (**self).write(w)
+    }
+    #[inline(always)]
+    fn write_fixed(&self, run: &mut &mut [u8]) {
+        (**self).write_fixed(run);
+    }
+}
+
+impl<T: Wire + ?Sized> Wire for Box<T> {
+    const SIZE: Size = Size::at_least(T::SIZE.min);
+    fn describe(d: &mut Describe) {
+        T::describe(d);
+    }
+    #[inline]
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        w.nested::<T, _>(size_of_val(&**self), |w| (**self).write(w))
+    }
+    #[inline]
+    fn give(&mut self, w: &mut Writer<'static>) -> Written {
+        w.nested::<T, _>(size_of_val(&**self), |w| (**self).give(w))
+    }
+}
+
+impl<'a, T: Boxed<'a> + ?Sized> FromWire<'a> for Box<T> {
+    #[inline]
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        T::read_box(r)
+    }
+}
+
+impl<'a, T: FromWire<'a>> Boxed<'a> for T {
+    #[inline]
+    fn read_box(r: &mut Reader<'a>) -> Result<Box<Self>, Stop> {
+        r.nested::<T, _, _>(size_of::<T>(), |r| T::read(r).map(Box::new))
+    }
+    fn read_rc(r: &mut Reader<'a>, id: usize) -> Result<Rc<Self>, Stop>
+    where
+        Self: 'static,
+    {
+        r.nested::<T, _, _>(size_of::<T>(), |r| T::read_shared_rc(r, id))
+    }
+    fn read_arc(r: &mut Reader<'a>, id: usize) -> Result<Arc<Self>, Stop>
+    where
+        Self: 'static,
+    {
+        r.nested::<T, _, _>(size_of::<T>(), |r| T::read_shared_arc(r, id))
+    }
+}
+
+impl<'a, T: FromWire<'a>> Boxed<'a> for [T] {
+    fn read_box(r: &mut Reader<'a>) -> Result<Box<Self>, Stop> {
+        Vec::read(r).map(Vec::into_boxed_slice)
+    }
+    fn read_rc(r: &mut Reader<'a>, _: usize) -> Result<Rc<Self>, Stop>
+    where
+        Self: 'static,
+    {
+        Vec::read(r).map(Into::into)
+    }
+    fn read_arc(r: &mut Reader<'a>, _: usize) -> Result<Arc<Self>, Stop>
+    where
+        Self: 'static,
+    {
+        Vec::read(r).map(Into::into)
+    }
+}
+
+impl<T: Wire, const N: usize> Wire for [T; N] {
+    const SIZE: Size = T::SIZE.times(N);
+    fn describe(d: &mut Describe) {
+        d.group(&format!("array of {N}"), T::describe);
+    }
+    #[inline]
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        if const { Self::SIZE.is_fixed } {
+            return w.fixed(self);
+        }
+        self.iter().try_for_each(|element| element.write(w))
+    }
+    #[inline(always)]
+    fn write_fixed(&self, run: &mut &mut [u8]) {
+        T::write_fixed_slice(self, run);
+    }
+    fn give(&mut self, w: &mut Writer<'static>) -> Written {
+        self.iter_mut().try_for_each(|element| element.give(w))
+    }
+}
+
+impl<'a, T: FromWire<'a>, const N: usize> FromWire<'a> for [T; N] {
+    #[inline]
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        if const { Self::SIZE.is_fixed } {
+            return r.fixed();
+        }
+        let mut slots = [const { None::<T> }; N];
+        for slot in &mut slots {
+            *slot = Some(T::read(r)?);
+        }
+        Ok(slots.map(|slot| slot.expect("every slot was filled")))
+    }
+    #[inline(always)]
+    fn read_fixed(run: &mut &[u8]) -> Result<Self, Invalid> {
+        T::read_fixed_array(run)
+    }
+}
+
+impl<T: Wire> Wire for VecDeque<T> {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        d.group("deque", T::describe);
+    }
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        w.length(self.len())?;
+        w.nested::<Self, _>(0, |w| {
+            self.iter().try_for_each(|element| w.element(|w| element.write(w), T::SIZE))
+        })
+    }
+    fn blank() -> Option<Self> {
+        Some(Self::new())
+    }
+}
+
+impl<'a, T: FromWire<'a>> FromWire<'a> for VecDeque<T> {
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        let len = r.length(T::SIZE.of_element())?;
+        r.nested::<Self, _, _>(size_of::<T>(), |r| r.elements(len).map(Self::from))
+    }
+}
+
+impl<T: ?Sized> Wire for PhantomData<T> {
+    const SIZE: Size = Size::fixed(0);
+    fn describe(d: &mut Describe) {
+        d.word("nothing");
+    }
+    fn write<'w>(&'w self, _: &mut Writer<'w>) -> Written {
+        Ok(())
+    }
+    fn write_fixed(&self, _: &mut &mut [u8]) {}
+}
+
+impl<'a, T: ?Sized> FromWire<'a> for PhantomData<T> {
+    fn read(_: &mut Reader<'a>) -> Result<Self, Stop> {
+        Ok(Self)
+    }
+    fn read_fixed(_: &mut &[u8]) -> Result<Self, Invalid> {
+        Ok(Self)
+    }
+}
+
+/// Buffers of a pool are written as the slices they hold.
+macro_rules! buffers {
+    ($($type:ident)*) => {$(
+        impl<T: Bulk> Wire for $type<T> {
+            const SIZE: Size = Size::at_least(4);
+            fn describe(d: &mut Describe) {
+                <[T]>::describe(d);
+            }
+            fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+                let elements: &[T] = self;
+                elements.write(w)
+            }
+        }
+    )*};
+}
+
+buffers!(Typed Held);
+
+impl<T: Bulk> Wire for Shared<T> {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        <[T]>::describe(d);
+    }
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        let elements: &[T] = self;
+        elements.write(w)
+    }
+    fn give(&mut self, w: &mut Writer<'static>) -> Written {
+        if !w.keeps(size_of_val(&self[..])) {
+            return w.copied(|w| self.write(w));
+        }
+        w.length(self.len())?;
+        w.keep::<T>(self.len(), Segment::from(self.clone()))
+    }
+}

@@ -1,0 +1,155 @@
+//! `Rc`, `Arc` and their `Weak`s: each value once, and its number where it is met
+//! again.
+
+use std::any::type_name;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::describe::Describe;
+use crate::error::WriteError;
+use crate::reader::Reader;
+use crate::share::Seen;
+use crate::wire::{Boxed, FromWire, Size, Stop, Wire, Written};
+use crate::writer::Writer;
+
+/// A number that says: nothing is there.
+const DEAD: u32 = u32::MAX;
+/// A number that says: here it comes.
+const NEW: u32 = 0;
+
+/// Writes a shared value, or its number if it was met.
+#[inline]
+fn write<'w, T: Wire + ?Sized>(
+    address: usize,
+    is_weak: bool,
+    w: &mut Writer<'w>,
+    contents: impl FnOnce(&mut Writer<'w>) -> Written,
+) -> Written {
+    match w.shared().meet(address, type_name::<T>()) {
+        Ok(Seen::New(number)) => {
+            w.array(NEW.to_le_bytes())?;
+            contents(w)?;
+            w.shared().finish(number);
+            Ok(())
+        }
+        Ok(Seen::Open(_)) if !is_weak && !T::is_fillable() => {
+            Err(w.fail(WriteError::StrongCycle(type_name::<T>())))
+        }
+        Ok(Seen::Open(number) | Seen::Done(number)) => w.array((number + 1).to_le_bytes()),
+        Err(first) => Err(w.fail(WriteError::TwoViews { first, second: type_name::<T>() })),
+    }
+}
+
+macro_rules! shared {
+    ($($name:ident $shared:ident $std:path, $read:ident $(, $give:item)?;)*) => {$(
+        pub(crate) mod $name {
+            use super::*;
+            use $std::{$shared, Weak};
+
+            /// Reads a value of which there can be weak references within itself.
+            ///
+            /// `new_cyclic` wants a value of its closure. Where reading fails there is
+            /// none, and the only way out is to unwind to here; no message is printed
+            /// and no hook runs. A program that aborts instead cannot have such
+            /// references.
+            pub(crate) fn build<'a, T: FromWire<'a> + 'static>(
+                r: &mut Reader<'a>,
+                id: usize,
+            ) -> Result<$shared<T>, Stop> {
+                if cfg!(panic = "abort") {
+                    return T::read(r).map($shared::new);
+                }
+                let read = |weak: &Weak<T>| {
+                    r.shared().set_weak(id, Box::new(weak.clone()));
+                    T::read(r).unwrap_or_else(|stop| resume_unwind(Box::new(stop)))
+                };
+                let built = catch_unwind(AssertUnwindSafe(|| $shared::new_cyclic(read)));
+                built.map_err(|other| match other.downcast::<Stop>() {
+                    Ok(stop) => *stop,
+                    Err(panic) => resume_unwind(panic),
+                })
+            }
+
+            /// Reads a value that is met first, and notes it.
+            fn first<'a, T: Boxed<'a> + ?Sized + 'static>(
+                r: &mut Reader<'a>,
+            ) -> Result<$shared<T>, Stop> {
+                let id = r.shared().open();
+                let read = |r: &mut Reader<'a>| T::$read(r, id);
+                let shared = r.nested::<T, _, _>(size_of::<&T>(), read)?;
+                r.shared().set_strong(id, $shared::clone(&shared));
+                Ok(shared)
+            }
+
+            impl<T: Wire + ?Sized> Wire for $shared<T> {
+                const SIZE: Size = Size::at_least(4);
+                fn describe(d: &mut Describe) {
+                    d.group("shared", T::describe);
+                }
+                fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+                    let address = $shared::as_ptr(self).addr();
+                    super::write::<T>(address, false, w, |w| {
+                        w.nested::<T, _>(size_of_val(&**self), |w| (**self).write(w))
+                    })
+                }
+                $($give)?
+            }
+
+            impl<'a, T: Boxed<'a> + ?Sized + 'static> FromWire<'a> for $shared<T> {
+                fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+                    match u32::from_le_bytes(r.array()?) {
+                        NEW => first(r),
+                        number => {
+                            let found = r.shared().strong::<Self>(number - 1, type_name::<T>());
+                            found.map_err(|why| r.fail(why))
+                        }
+                    }
+                }
+            }
+
+            impl<T: Wire + 'static> Wire for Weak<T> {
+                const SIZE: Size = Size::at_least(4);
+                fn describe(d: &mut Describe) {
+                    d.group("weak", T::describe);
+                }
+                fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+                    let Some(shared) = self.upgrade() else {
+                        return w.array(DEAD.to_le_bytes());
+                    };
+                    let address = $shared::as_ptr(&shared).addr();
+                    w.shared().keep(Box::new($shared::clone(&shared)));
+                    w.copied(|w| {
+                        super::write::<T>(address, true, w, |w| {
+                            w.nested::<T, _>(size_of::<T>(), |w| w.copied(|w| (*shared).write(w)))
+                        })
+                    })
+                }
+                fn blank() -> Option<Self> {
+                    Some(Self::new())
+                }
+            }
+
+            impl<'a, T: FromWire<'a> + 'static> FromWire<'a> for Weak<T> {
+                fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+                    let number = match u32::from_le_bytes(r.array()?) {
+                        DEAD => return Ok(Self::new()),
+                        NEW => return first(r).map(|shared| $shared::downgrade(&shared)),
+                        number => number - 1,
+                    };
+                    let name = type_name::<T>();
+                    let weak = r.shared().weak(number, name, $shared::<T>::downgrade);
+                    weak.map_err(|why| r.fail(why))
+                }
+            }
+        }
+    )*};
+}
+
+shared! {
+    rc Rc std::rc, read_rc;
+    arc Arc std::sync, read_arc, fn give(&mut self, w: &mut Writer<'static>) -> Written {
+        let address = Arc::as_ptr(self).addr();
+        write::<T>(address, false, w, |w| {
+            w.nested::<T, _>(size_of_val(&**self), |w| T::give_arc(self, w))
+        })
+    };
+}

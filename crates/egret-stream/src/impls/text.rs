@@ -1,0 +1,143 @@
+//! Strings and paths.
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use egret_net::vi::Segment;
+
+use crate::describe::Describe;
+use crate::error::ReadError;
+use crate::reader::Reader;
+use crate::wire::{Boxed, FromWire, Size, Stop, Wire, Written};
+use crate::writer::Writer;
+
+impl Wire for str {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        d.word("string");
+    }
+    #[inline]
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        w.length(self.len())?;
+        w.bytes(self.as_bytes())
+    }
+}
+
+impl Wire for String {
+    const SIZE: Size = Size::at_least(4);
+    fn describe(d: &mut Describe) {
+        str::describe(d);
+    }
+    #[inline]
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+        self.as_str().write(w)
+    }
+    fn give(&mut self, w: &mut Writer<'static>) -> Written {
+        if !w.keeps(self.len()) {
+            return w.copied(|w| self.as_str().write(w));
+        }
+        let bytes = std::mem::take(self).into_bytes();
+        w.length(bytes.len())?;
+        w.keep::<u8>(bytes.len(), Segment::from(bytes))
+    }
+    fn blank() -> Option<Self> {
+        Some(Self::new())
+    }
+}
+
+impl<'a> FromWire<'a> for String {
+    #[inline]
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        let len = r.length(1)?;
+        match r.whole(len)? {
+            Some(bytes) => checked(r, bytes).map(str::to_owned),
+            None => joined(r, len),
+        }
+    }
+}
+
+/// A string that lies in two chunks.
+#[cold]
+fn joined(r: &mut Reader<'_>, len: usize) -> Result<String, Stop> {
+    String::from_utf8(r.bulk(len)?).map_err(|_| r.fail(ReadError::NotUtf8))
+}
+
+#[inline]
+fn checked<'a>(r: &mut Reader<'_>, bytes: &'a [u8]) -> Result<&'a str, Stop> {
+    str::from_utf8(bytes).map_err(|_| r.fail(ReadError::NotUtf8))
+}
+
+impl<'a: 'b, 'b> FromWire<'a> for &'b str {
+    #[inline]
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        let len = r.length(1)?;
+        match r.whole(len)? {
+            Some(bytes) => checked(r, bytes),
+            None => Err(r.fail(ReadError::Split("a string"))),
+        }
+    }
+}
+
+impl<'a: 'b, 'b> FromWire<'a> for Cow<'b, str> {
+    #[inline]
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        let len = r.length(1)?;
+        match r.whole(len)? {
+            Some(bytes) => checked(r, bytes).map(Cow::Borrowed),
+            None => joined(r, len).map(Cow::Owned),
+        }
+    }
+}
+
+impl<'a> Boxed<'a> for str {
+    fn read_box(r: &mut Reader<'a>) -> Result<Box<Self>, Stop> {
+        String::read(r).map(String::into_boxed_str)
+    }
+    fn read_rc(r: &mut Reader<'a>, _: usize) -> Result<Rc<Self>, Stop> {
+        String::read(r).map(Into::into)
+    }
+    fn read_arc(r: &mut Reader<'a>, _: usize) -> Result<Arc<Self>, Stop> {
+        String::read(r).map(Into::into)
+    }
+}
+
+macro_rules! system_strings {
+    ($($owned:ident $borrowed:ident $name:literal)*) => {$(
+        impl Wire for $borrowed {
+            const SIZE: Size = Size::at_least(4);
+            fn describe(d: &mut Describe) {
+                d.word($name);
+            }
+            fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+                let system: &OsStr = self.as_ref();
+                w.length(system.len())?;
+                w.bytes(system.as_bytes())
+            }
+        }
+        impl Wire for $owned {
+            const SIZE: Size = Size::at_least(4);
+            fn describe(d: &mut Describe) {
+                d.word($name);
+            }
+            fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
+                let borrowed: &$borrowed = self.as_ref();
+                borrowed.write(w)
+            }
+            fn blank() -> Option<Self> {
+                Some(Self::default())
+            }
+        }
+        impl<'a> FromWire<'a> for $owned {
+            fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+                let len = r.length(1)?;
+                Ok(OsString::from_vec(r.bulk(len)?).into())
+            }
+        }
+    )*};
+}
+
+system_strings!(PathBuf Path "path" OsString OsStr "system string");

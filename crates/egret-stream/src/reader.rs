@@ -1,0 +1,201 @@
+//! The reader: values out of one buffer, or out of a sequence of chunks.
+
+mod parts;
+
+use std::fmt;
+
+use crate::dynamic::Names;
+use crate::error::ReadError;
+use crate::share::Found;
+use crate::wire::{FromWire, Stop};
+use crate::writer::STACK_BYTES;
+
+/// Reads values from memory of lifetime `'a`, from which they may borrow.
+///
+/// ```
+/// use egret_stream::{Reader, Writer};
+///
+/// let mut writer = Writer::new();
+/// writer.write_copy(&("name", vec![1.5; 3]))?;
+/// # use egret_net::buf::Pool;
+/// # let pool = Pool::new(64, 1)?;
+/// let mut buf = pool.take(writer.len())?;
+/// writer.copy_to(buf.bytes_mut());
+///
+/// let (name, numbers): (&str, &[f64]) = Reader::new(buf.bytes()).read()?; // nothing is copied
+/// assert_eq!((name, numbers), ("name", &[1.5; 3][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// While something borrowed from a buffer lives, the buffer cannot be written:
+///
+/// ```compile_fail,E0502
+/// # use egret_stream::Reader;
+/// # let pool = egret_net::buf::Pool::new(64, 1).unwrap();
+/// let mut buf = pool.take(64).unwrap();
+/// let text: &str = Reader::new(buf.bytes()).read().unwrap();
+/// buf.bytes_mut()[0] = 1;
+/// assert_eq!(text, "");
+/// ```
+///
+/// nor posted:
+///
+/// ```compile_fail,E0505
+/// # use egret_stream::Reader;
+/// # let pool = egret_net::buf::Pool::new(64, 1).unwrap();
+/// let buf = pool.take(64).unwrap();
+/// let text: &str = Reader::new(buf.bytes()).read().unwrap();
+/// let posted = egret_net::vi::Descriptor::new(buf);
+/// assert_eq!(text, "");
+/// ```
+///
+/// nor freed:
+///
+/// ```compile_fail,E0505
+/// # use egret_stream::Reader;
+/// # let pool = egret_net::buf::Pool::new(64, 1).unwrap();
+/// let buf = pool.take(64).unwrap();
+/// let text: &str = Reader::new(buf.bytes()).read().unwrap();
+/// drop(buf);
+/// assert_eq!(text, "");
+/// ```
+///
+/// An owned value borrows nothing:
+///
+/// ```
+/// # use egret_stream::Reader;
+/// # let pool = egret_net::buf::Pool::new(64, 1).unwrap();
+/// let mut buf = pool.take(64).unwrap();
+/// let text: String = Reader::new(buf.bytes()).read().unwrap();
+/// buf.bytes_mut()[0] = 1;
+/// drop(buf);
+/// assert_eq!(text, "");
+/// ```
+pub struct Reader<'a> {
+    /// What is left of the chunk.
+    rest: &'a [u8],
+    /// Where in the stream this chunk ends.
+    end: usize,
+    /// The chunks that follow, and their bytes.
+    more: &'a [&'a [u8]],
+    more_bytes: usize,
+    /// How much stack nested values may still take, by our estimate.
+    stack: usize,
+    /// What most streams do without.
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Default)]
+struct Rare {
+    /// What a run is put together in when it lies in two chunks.
+    joined: Vec<u8>,
+    shared: Option<Box<Found>>,
+    names: Option<Box<Names>>,
+    why: Option<ReadError>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from one buffer.
+    #[must_use]
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self {
+            rest: bytes,
+            end: bytes.len(),
+            more: &[],
+            more_bytes: 0,
+            stack: STACK_BYTES,
+            rare: None,
+        }
+    }
+
+    /// Reads from chunks, one after the other. What is read in place must lie in
+    /// one of them.
+    #[must_use]
+    pub fn chunks(chunks: &'a [&'a [u8]]) -> Self {
+        let more_bytes = chunks.iter().map(|chunk| chunk.len()).sum();
+        Self { more: chunks, more_bytes, ..Self::new(&[]) }
+    }
+
+    /// Knows the numbers of types that were announced on a connection.
+    #[must_use]
+    pub fn with_names(mut self, names: Names) -> Self {
+        self.rare().names = Some(Box::new(names.of_connection()));
+        self
+    }
+
+    /// The names given.
+    pub fn take_names(&mut self) -> Option<Names> {
+        let names = &mut self.rare().names;
+        names.take_if(|names| names.is_of_connection()).map(|names| *names)
+    }
+
+    /// Reads the next value.
+    ///
+    /// # Errors
+    ///
+    /// See [`ReadError`]. Nothing of the value is left, and the reader is of no use
+    /// any more.
+    #[inline]
+    pub fn read<T: FromWire<'a>>(&mut self) -> Result<T, ReadError> {
+        match T::read(self) {
+            Ok(value) => {
+                if let Some(rare) = &mut self.rare {
+                    rare.shared = None;
+                }
+                Ok(value)
+            }
+            Err(stop) => Err(self.stopped(stop)),
+        }
+    }
+
+    /// Reads the last value: nothing may follow it.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), and [`ReadError::Rest`].
+    pub fn read_last<T: FromWire<'a>>(&mut self) -> Result<T, ReadError> {
+        let value = self.read()?;
+        match self.left() {
+            0 => Ok(value),
+            rest => Err(ReadError::Rest(rest)),
+        }
+    }
+
+    /// How many bytes are left.
+    #[inline]
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.rest.len() + self.more_bytes
+    }
+
+    /// Where in the stream the next value begins.
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.end - self.rest.len()
+    }
+
+    #[cold]
+    fn stopped(&mut self, _: Stop) -> ReadError {
+        if let Some(mut shared) = self.rare().shared.take() {
+            shared.unravel();
+        }
+        (self.rest, self.more, self.more_bytes) = (&[], &[], 0);
+        self.stack = STACK_BYTES;
+        self.rare().why.take().unwrap_or_else(|| ReadError::Custom("stopped".to_owned()))
+    }
+}
+
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("position", &self.position())
+            .field("left", &self.left())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Memory taken for elements before they are read: this much, or so many times
+/// what is left of the stream.
+const AHEAD_BYTES: usize = 4096;
+const AHEAD_FACTOR: usize = 8;

@@ -1,0 +1,340 @@
+//! What types that read themselves use of a reader.
+
+use std::any::type_name;
+
+use super::{AHEAD_BYTES, AHEAD_FACTOR, Rare, Reader};
+use crate::dynamic::Names;
+use crate::error::{Invalid, ReadError};
+use crate::fault::{Fault, planted};
+use crate::share::Found;
+use crate::wire::{Bulk, FromWire, Stop};
+use crate::writer::{LONG, level};
+
+/// For types that read themselves.
+impl<'a> Reader<'a> {
+    /// Notes why reading stops.
+    #[cold]
+    pub fn fail(&mut self, why: impl Into<ReadError>) -> Stop {
+        let why = why.into();
+        self.rare().why.get_or_insert(why);
+        Stop::new()
+    }
+
+    /// Reads bytes as they are.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline(always)]
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
+        if let Some((head, rest)) = self.rest.split_first_chunk::<N>() {
+            self.rest = rest;
+            return Ok(*head);
+        }
+        self.array_split()
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn array_split<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.run_split(N)?);
+        Ok(array)
+    }
+
+    /// `bytes` that follow, for values of a fixed size.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline(always)]
+    pub fn run(&mut self, bytes: usize) -> Result<&[u8], Stop> {
+        if let Some((head, rest)) = self.rest.split_at_checked(bytes) {
+            self.rest = rest;
+            return Ok(head);
+        }
+        self.run_split(bytes)
+    }
+
+    /// A run over the end of a chunk, put together.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn run_split(&mut self, bytes: usize) -> Result<&[u8], Stop> {
+        self.has(bytes)?;
+        let mut joined = std::mem::take(&mut self.rare().joined);
+        joined.clear();
+        while joined.len() < bytes {
+            let part = self.part(bytes - joined.len());
+            assert!(!part.is_empty(), "what is left was counted");
+            joined.extend_from_slice(part);
+        }
+        let rare = self.rare();
+        rare.joined = joined;
+        Ok(&rare.joined)
+    }
+
+    /// The next bytes that lie together, at most `max` and at least one.
+    pub(super) fn part(&mut self, max: usize) -> &'a [u8] {
+        while self.rest.is_empty() {
+            let Some((next, more)) = self.more.split_first() else { break };
+            self.more = more;
+            self.more_bytes -= next.len();
+            self.end += next.len();
+            self.rest = next;
+            if planted(Fault::LostAtSplit) && self.position() > 0 && next.len() > 1 {
+                self.rest = &next[1..];
+            }
+        }
+        let (part, rest) = self.rest.split_at(max.min(self.rest.len()));
+        self.rest = rest;
+        part
+    }
+
+    /// Fails unless `bytes` are left.
+    #[inline]
+    pub(super) fn has(&mut self, bytes: usize) -> Result<(), Stop> {
+        let left = self.left();
+        if bytes <= left {
+            return Ok(());
+        }
+        Err(self.fail(ReadError::End { needed: bytes, left }))
+    }
+
+    /// Reads a value of a fixed size, with one look at what is left.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline(always)]
+    pub fn fixed<T: FromWire<'a>>(&mut self) -> Result<T, Stop> {
+        debug_assert!(T::SIZE.is_fixed);
+        let mut run = self.run(T::SIZE.min)?;
+        match T::read_fixed(&mut run) {
+            Ok(value) => Ok(value),
+            Err(invalid) => Err(self.fail(invalid)),
+        }
+    }
+
+    /// Reads the number of elements of a sequence, each of `each` bytes or more, and
+    /// checks it against what is left.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline(always)]
+    pub fn length(&mut self, each: usize) -> Result<usize, Stop> {
+        let short = u32::from_le_bytes(self.array()?);
+        let len = if short == LONG { self.long_length()? } else { short as usize };
+        let bytes = len.saturating_mul(each);
+        if bytes > self.left() {
+            self.has(bytes)?;
+        }
+        Ok(len)
+    }
+
+    #[cold]
+    pub(super) fn long_length(&mut self) -> Result<usize, Stop> {
+        let long = u64::from_le_bytes(self.array()?);
+        match usize::try_from(long) {
+            Ok(len) if long >= u64::from(LONG) => Ok(len),
+            _ => Err(self.fail(Invalid::new("length"))),
+        }
+    }
+
+    /// `bytes` that lie together, in place; `None` if they lie in two chunks.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    pub fn whole(&mut self, bytes: usize) -> Result<Option<&'a [u8]>, Stop> {
+        if self.rest.is_empty() && bytes > 0 {
+            self.rest = self.part(usize::MAX);
+        }
+        if let Some((head, rest)) = self.rest.split_at_checked(bytes) {
+            self.rest = rest;
+            return Ok(Some(head));
+        }
+        self.has(bytes)?;
+        Ok(None)
+    }
+
+    /// `len` elements in place.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why; [`ReadError::Split`] and [`ReadError::Misaligned`] are
+    /// only about reading in place.
+    #[inline]
+    pub fn in_place<T: Bulk>(&mut self, len: usize) -> Result<&'a [T], Stop> {
+        self.skip_padding::<T>(len)?;
+        let Some(bytes) = self.whole(len.saturating_mul(size_of::<T>()))? else {
+            return Err(self.fail(ReadError::Split(type_name::<[T]>())));
+        };
+        match bytemuck::try_cast_slice(bytes) {
+            Ok(elements) => Ok(elements),
+            Err(_) => Err(self.fail(ReadError::Misaligned(type_name::<[T]>()))),
+        }
+    }
+
+    /// `len` elements in place if they lie so.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    pub fn try_in_place<T: Bulk>(&mut self, len: usize) -> Result<Result<&'a [T], Vec<T>>, Stop> {
+        self.skip_padding::<T>(len)?;
+        let size = len.saturating_mul(size_of::<T>());
+        let whole = self.whole(size)?;
+        if let Some(Ok(elements)) = whole.map(bytemuck::try_cast_slice) {
+            return Ok(Ok(elements));
+        }
+        Ok(Err(self.copied(len, whole)))
+    }
+
+    /// `len` elements, owned.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    pub fn bulk<T: Bulk>(&mut self, len: usize) -> Result<Vec<T>, Stop> {
+        Ok(match self.try_in_place(len)? {
+            Ok(elements) => elements.to_vec(),
+            Err(elements) => elements,
+        })
+    }
+
+    /// One plain value, owned.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    pub fn plain<T: Bulk>(&mut self) -> Result<T, Stop> {
+        self.skip_padding::<T>(1)?;
+        let run = self.run(size_of::<T>())?;
+        Ok(bytemuck::pod_read_unaligned(run))
+    }
+
+    /// A copy of `len` elements that do not lie together or are not aligned; they
+    /// are there.
+    #[cold]
+    pub(super) fn copied<T: Bulk>(&mut self, len: usize, whole: Option<&[u8]>) -> Vec<T> {
+        let mut elements = vec![T::zeroed(); len];
+        let mut to: &mut [u8] = bytemuck::cast_slice_mut(&mut elements);
+        if let Some(bytes) = whole {
+            to.copy_from_slice(bytes);
+            return elements;
+        }
+        while !to.is_empty() {
+            let part = self.part(to.len());
+            assert!(!part.is_empty(), "what is left was counted");
+            let (head, rest) = to.split_at_mut(part.len());
+            head.copy_from_slice(part);
+            to = rest;
+        }
+        elements
+    }
+
+    /// Passes the zeros before an element of `T`, if there is one.
+    #[inline]
+    pub(super) fn skip_padding<T>(&mut self, len: usize) -> Result<(), Stop> {
+        if align_of::<T>() == 1 || len == 0 || planted(Fault::NoPadding) {
+            return Ok(());
+        }
+        let pad = self.position().wrapping_neg() % align_of::<T>();
+        if self.run(pad)?.iter().all(|&byte| byte == 0) {
+            return Ok(());
+        }
+        Err(self.fail(Invalid::new("padding")))
+    }
+
+    /// Reads `len` elements one after the other, of fixed size with one look at what
+    /// is left.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    pub fn elements<T: FromWire<'a>>(&mut self, len: usize) -> Result<Vec<T>, Stop> {
+        if const { T::SIZE.is_fixed && T::SIZE.min > 0 } {
+            return self.fixed_elements(len);
+        }
+        let mut elements = Vec::with_capacity(self.capacity::<T>(len));
+        for _ in 0..len {
+            elements.push(self.element()?);
+        }
+        Ok(elements)
+    }
+
+    pub(super) fn fixed_elements<T: FromWire<'a>>(&mut self, len: usize) -> Result<Vec<T>, Stop> {
+        let mut elements = Vec::with_capacity(self.capacity::<T>(len));
+        let mut run = self.run(len.saturating_mul(T::SIZE.min))?;
+        for _ in 0..len {
+            match T::read_fixed(&mut run) {
+                Ok(element) => elements.push(element),
+                Err(invalid) => return Err(self.fail(invalid)),
+            }
+        }
+        Ok(elements)
+    }
+
+    /// Reads one element of a sequence.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline(always)]
+    pub fn element<T: FromWire<'a>>(&mut self) -> Result<T, Stop> {
+        if const { T::SIZE.min == 0 } && self.array::<1>()? != [0] {
+            return Err(self.fail(Invalid::new("element without bytes")));
+        }
+        T::read(self)
+    }
+
+    /// For how many of `len` elements memory may be taken at once: a value may be
+    /// far larger than its bytes, and only those that come get memory.
+    #[must_use]
+    pub fn capacity<T>(&self, len: usize) -> usize {
+        if planted(Fault::TrustedLength) {
+            return len;
+        }
+        let affordable = self.left().saturating_mul(AHEAD_FACTOR).max(AHEAD_BYTES);
+        len.min(affordable / size_of::<T>().max(1))
+    }
+
+    /// Goes one level deeper, to a `T`.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline(always)]
+    pub fn nested<T: ?Sized, R, E: From<Stop>>(
+        &mut self,
+        size: usize,
+        read: impl FnOnce(&mut Self) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let (cost, before) = (level(size), self.stack);
+        if before < cost && !planted(Fault::Bottomless) {
+            return Err(self.fail(ReadError::TooDeep(type_name::<T>())).into());
+        }
+        self.stack = before.saturating_sub(cost);
+        let value = read(self)?;
+        self.stack = before;
+        Ok(value)
+    }
+
+    pub(crate) fn shared(&mut self) -> &mut Found {
+        self.rare().shared.get_or_insert_default()
+    }
+
+    pub(crate) fn names(&mut self) -> &mut Names {
+        self.rare().names.get_or_insert_default()
+    }
+
+    pub(super) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+}

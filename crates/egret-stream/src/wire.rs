@@ -1,0 +1,335 @@
+//! What a type must say to travel: how it is written, read and described.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use egret_net::buf::Plain;
+
+use crate::describe::Describe;
+use crate::error::Invalid;
+use crate::reader::Reader;
+use crate::writer::Writer;
+
+/// A type that can be written to a stream.
+///
+/// Derived for structs and enums; the code is generated, and nothing is looked up
+/// at run time:
+///
+/// ```
+/// use egret_stream::{Reader, Wire, Writer};
+///
+/// #[derive(Wire, Debug, PartialEq)]
+/// struct Order {
+///     item: String,
+///     prices: Vec<f64>,
+///     note: Option<Box<Order>>,
+/// }
+///
+/// let order = Order { item: "tea".into(), prices: vec![1.5, 2.0], note: None };
+/// let mut writer = Writer::new();
+/// writer.write(&order)?;
+/// let message = writer.to_vec();
+/// assert_eq!(Reader::new(&message).read::<Order>()?, order);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot travel in a stream",
+    note = "derive `Wire` for it; if it has serde's traits, wrap it in `egret_stream::Serde` or \
+            say `#[wire(with = egret_stream::serde)]` at the field"
+)]
+pub trait Wire {
+    /// How many bytes a value takes.
+    const SIZE: Size;
+
+    /// Tells the structure of the type.
+    fn describe(d: &mut Describe);
+
+    /// Writes the value. What is large and lies together may be left where it is.
+    ///
+    /// # Errors
+    ///
+    /// The writer knows why.
+    fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written;
+
+    /// Writes a value of a fixed size to the front of `run`, which has room for it.
+    #[inline(always)]
+    fn write_fixed(&self, run: &mut &mut [u8]) {
+        let _ = run;
+        debug_assert!(false, "called for fixed sizes only");
+    }
+
+    /// Writes values as [`write_fixed`](Self::write_fixed) does.
+    #[inline(always)]
+    fn write_fixed_slice(slice: &[Self], run: &mut &mut [u8])
+    where
+        Self: Sized,
+    {
+        slice.iter().for_each(|element| element.write_fixed(run));
+    }
+
+    /// Writes the value and may move arrays out of it, which stay alive in the
+    /// writer.
+    ///
+    /// # Errors
+    ///
+    /// The writer knows why.
+    #[inline]
+    fn give(&mut self, w: &mut Writer<'static>) -> Written {
+        w.copied(|w| self.write(w))
+    }
+
+    /// Writes the elements of a slice, without their number.
+    ///
+    /// # Errors
+    ///
+    /// The writer knows why.
+    #[inline]
+    fn write_slice<'w>(slice: &'w [Self], w: &mut Writer<'w>) -> Written
+    where
+        Self: Sized,
+    {
+        w.elements(slice)
+    }
+
+    /// Writes a vector's elements and may take it away, as [`give`](Self::give) does.
+    ///
+    /// # Errors
+    ///
+    /// The writer knows why.
+    #[inline]
+    fn give_vec(vec: &mut Vec<Self>, w: &mut Writer<'static>) -> Written
+    where
+        Self: Sized,
+    {
+        for element in vec {
+            w.element(|w| element.give(w), Self::SIZE)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a value that others share, and may keep it alive in the writer.
+    ///
+    /// # Errors
+    ///
+    /// The writer knows why.
+    #[inline]
+    fn give_arc(arc: &Arc<Self>, w: &mut Writer<'static>) -> Written {
+        w.copied(|w| arc.as_ref().write(w))
+    }
+
+    /// Writes elements as [`give_arc`](Self::give_arc) does, without their number.
+    ///
+    /// # Errors
+    ///
+    /// The writer knows why.
+    #[inline]
+    fn give_elements(arc: &Arc<[Self]>, w: &mut Writer<'static>) -> Written
+    where
+        Self: Sized,
+    {
+        w.copied(|w| Self::write_slice(arc, w))
+    }
+
+    /// A value to stand in for one that is being read, so that a cycle through it
+    /// can be closed.
+    #[must_use]
+    fn blank() -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Whether a cycle of strong references may go through a shared value of this
+    /// type: it can be filled in later.
+    #[must_use]
+    fn is_fillable() -> bool {
+        false
+    }
+}
+
+/// A type that can be read from a stream of lifetime `'a`, from which it may borrow.
+///
+/// Derived together with [`Wire`]. Types that borrow nothing implement it for
+/// every lifetime.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be read from a stream",
+    note = "derive `Wire` for it; `&[T]` and `&str` can be read in place, `&T` if `T` is plain"
+)]
+pub trait FromWire<'a>: Wire + Sized {
+    /// Reads a value.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop>;
+
+    /// Reads a value of a fixed size from the front of `run`, which is long enough.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no value.
+    #[inline(always)]
+    fn read_fixed(run: &mut &[u8]) -> Result<Self, Invalid> {
+        let _ = run;
+        Err(Invalid::new("a value of fixed size"))
+    }
+
+    /// Reads `N` values as [`read_fixed`](Self::read_fixed) does.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no values.
+    #[inline]
+    fn read_fixed_array<const N: usize>(run: &mut &[u8]) -> Result<[Self; N], Invalid> {
+        let mut slots = [const { None::<Self> }; N];
+        for slot in &mut slots {
+            *slot = Some(Self::read_fixed(run)?);
+        }
+        Ok(slots.map(|slot| slot.expect("every slot was filled")))
+    }
+
+    /// Reads `len` elements.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    fn read_vec(r: &mut Reader<'a>, len: usize) -> Result<Vec<Self>, Stop> {
+        r.elements(len)
+    }
+
+    /// Reads `len` elements, in place if they lie so.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    fn read_cow(r: &mut Reader<'a>, len: usize) -> Result<Cow<'a, [Self]>, Stop>
+    where
+        Self: Clone,
+    {
+        Self::read_vec(r, len).map(Cow::Owned)
+    }
+
+    /// Reads a value into shared memory; the reader's table knows it as `id`.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    fn read_shared_rc(r: &mut Reader<'a>, id: usize) -> Result<Rc<Self>, Stop>
+    where
+        Self: 'static,
+    {
+        crate::impls::rc::build(r, id)
+    }
+
+    /// As [`read_shared_rc`](Self::read_shared_rc).
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    fn read_shared_arc(r: &mut Reader<'a>, id: usize) -> Result<Arc<Self>, Stop>
+    where
+        Self: 'static,
+    {
+        crate::impls::arc::build(r, id)
+    }
+}
+
+/// What can be read behind a pointer, sized or not.
+pub trait Boxed<'a>: Wire {
+    /// Reads a value into a box.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    fn read_box(r: &mut Reader<'a>) -> Result<Box<Self>, Stop>;
+
+    /// Reads a value that is shared, the reader's `id`.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    fn read_rc(r: &mut Reader<'a>, id: usize) -> Result<Rc<Self>, Stop>
+    where
+        Self: 'static;
+
+    /// As [`read_rc`](Self::read_rc).
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    fn read_arc(r: &mut Reader<'a>, id: usize) -> Result<Arc<Self>, Stop>
+    where
+        Self: 'static;
+}
+
+/// A type whose slices travel as the bytes they are: the numbers, and plain structs
+/// that derive with `#[wire(plain)]`.
+pub trait Bulk: Plain + Wire {}
+
+/// A plain struct that travels as the bytes it is, aligned, so that a reference to
+/// it can be read: `#[wire(plain)]`.
+pub trait InPlace: Bulk {}
+
+/// How many bytes the values of a type take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// The fewest.
+    pub min: usize,
+    /// Whether it is always as many, wherever the value stands.
+    pub is_fixed: bool,
+}
+
+impl Size {
+    /// Always `bytes`.
+    #[must_use]
+    pub const fn fixed(bytes: usize) -> Self {
+        Self { min: bytes, is_fixed: true }
+    }
+
+    /// `bytes` or more.
+    #[must_use]
+    pub const fn at_least(bytes: usize) -> Self {
+        Self { min: bytes, is_fixed: false }
+    }
+
+    /// Of two values, one after the other.
+    #[must_use]
+    pub const fn and(self, next: Self) -> Self {
+        let min = self.min.saturating_add(next.min);
+        Self { min, is_fixed: self.is_fixed && next.is_fixed }
+    }
+
+    /// Of `count` values.
+    #[must_use]
+    pub const fn times(self, count: usize) -> Self {
+        Self { min: self.min.saturating_mul(count), is_fixed: self.is_fixed }
+    }
+
+    /// Of an element of a sequence. One that has no bytes takes one there, so that
+    /// a length can be checked against the bytes that are left.
+    #[must_use]
+    pub const fn of_element(self) -> usize {
+        if self.min == 0 { 1 } else { self.min }
+    }
+}
+
+/// Whether something was written.
+pub type Written = Result<(), Stop>;
+
+/// Writing or reading ended; the writer or reader knows why.
+///
+/// It has no bytes, so that results stay in registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Stop(());
+
+impl Stop {
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self(())
+    }
+}

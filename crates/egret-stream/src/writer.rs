@@ -1,0 +1,401 @@
+//! The writer: a list of bytes of its own and of memory that is left where it is.
+
+mod parts;
+
+use std::fmt;
+
+use egret_net::vi::{Descriptor, Segment};
+
+use crate::dynamic::Names;
+use crate::error::WriteError;
+use crate::fault::{Fault, planted};
+use crate::share::Addresses;
+use crate::wire::{Bulk, Stop, Wire, Written};
+
+/// Writes values and yields a gather list: its own bytes, interleaved with slices
+/// that stay where they are.
+///
+/// `'w` is how long what was written must stay: a `Writer<'static>` owns all that is
+/// in it and can be [posted](Self::into_descriptor).
+///
+/// ```
+/// use egret_stream::Writer;
+///
+/// let field = vec![1.0; 100_000];
+/// let message = (7_u32, &field);
+/// let mut writer = Writer::new();
+/// writer.write(&message)?;
+/// let gathered = writer.gather();
+/// assert_eq!(gathered.len(), 2, "a head, and the field where it is");
+/// assert_eq!(gathered[1].as_ptr(), field.as_ptr().cast());
+/// # Ok::<(), egret_stream::WriteError>(())
+/// ```
+///
+/// What was written cannot be changed while it may be sent from where it is:
+///
+/// ```compile_fail,E0506
+/// # use egret_stream::Writer;
+/// let mut field = vec![1.0; 100_000];
+/// let mut writer = Writer::new();
+/// writer.write(&field).unwrap();
+/// field = Vec::new();
+/// writer.gather();
+/// ```
+///
+/// nor freed:
+///
+/// ```compile_fail,E0505
+/// # use egret_stream::Writer;
+/// let field = vec![1.0; 100_000];
+/// let mut writer = Writer::new();
+/// writer.write(&field).unwrap();
+/// drop(field);
+/// writer.gather();
+/// ```
+///
+/// nor can the writer be written or cleared while its list is in use:
+///
+/// ```compile_fail,E0502
+/// # use egret_stream::Writer;
+/// let mut writer = Writer::new();
+/// writer.write(&1_u32).unwrap();
+/// let gathered = writer.gather();
+/// writer.clear();
+/// assert_eq!(gathered.len(), 1);
+/// ```
+pub struct Writer<'w> {
+    own: Own,
+    pieces: Vec<Piece<'w>>,
+    /// From how many bytes on a slice is left where it is.
+    threshold: usize,
+    sink: Option<Sink<'w>>,
+}
+
+/// What does not depend on how long the values stay, so that it can move to a
+/// writer of shorter life and back.
+struct Own {
+    /// Initialised memory, of which `at` bytes are written.
+    buf: Vec<u8>,
+    at: usize,
+    /// Bytes before `buf` or left in place: where the stream is, less `at`.
+    ahead: usize,
+    /// How long the stream may be.
+    limit: usize,
+    /// How much stack nested values may still take, by our estimate.
+    stack: usize,
+    /// What most values do without.
+    rare: Option<Box<Rare>>,
+    /// How much is handed over at once; 0 where nobody takes it.
+    chunk: usize,
+}
+
+#[derive(Default)]
+struct Rare {
+    /// Shared values met; made when the first is.
+    shared: Option<Box<Addresses>>,
+    names: Option<Box<Names>>,
+    why: Option<WriteError>,
+}
+
+/// Memory left where it is.
+struct Piece<'w> {
+    /// How many bytes of the writer's own stand before it.
+    own_before: usize,
+    memory: Memory<'w>,
+}
+
+enum Memory<'w> {
+    Lent(&'w [u8]),
+    Owned(Segment),
+}
+
+type Sink<'w> = Box<dyn FnMut(&[&[u8]]) -> Result<(), String> + 'w>;
+
+impl<'w> Writer<'w> {
+    /// A writer that grows.
+    #[must_use]
+    pub fn new() -> Self {
+        let own = Own {
+            buf: Vec::new(),
+            at: 0,
+            ahead: 0,
+            limit: usize::MAX,
+            stack: STACK_BYTES,
+            rare: None,
+            chunk: 0,
+        };
+        Self { own, pieces: Vec::new(), threshold: IN_PLACE_BYTES, sink: None }
+    }
+
+    /// A writer that hands what it has to `sink`, whenever it has about
+    /// `chunk_bytes`, also in the midst of a value. [`flush`](Self::flush) hands over
+    /// the rest.
+    ///
+    /// If a value cannot be written, chunks of it may already have been handed over:
+    /// the stream is then of no use.
+    #[must_use]
+    pub fn flushing(
+        chunk_bytes: usize,
+        sink: impl FnMut(&[&[u8]]) -> Result<(), String> + 'w,
+    ) -> Self {
+        let mut writer = Self::new();
+        writer.own.chunk = chunk_bytes.max(CHUNK_BYTES_MIN);
+        writer.own.buf = vec![0; writer.own.chunk];
+        writer.sink = Some(Box::new(sink));
+        writer
+    }
+
+    /// Leaves slices of at least `bytes` where they are, instead of
+    /// [`IN_PLACE_BYTES`].
+    #[must_use]
+    pub fn in_place_from(mut self, bytes: usize) -> Self {
+        self.threshold = bytes.max(1);
+        self
+    }
+
+    /// Takes the numbers of types from `names`, which belong to a connection.
+    #[must_use]
+    pub fn with_names(mut self, names: Names) -> Self {
+        self.own.rare().names = Some(Box::new(names.of_connection()));
+        self
+    }
+
+    /// The names given, with those that were added.
+    pub fn take_names(&mut self) -> Option<Names> {
+        let names = &mut self.own.rare().names;
+        names.take_if(|names| names.is_of_connection()).map(|names| *names)
+    }
+
+    /// Writes a value, which stays borrowed for as long as the writer is used.
+    ///
+    /// # Errors
+    ///
+    /// See [`WriteError`]; nothing of the value is then in the stream.
+    #[inline]
+    pub fn write<T: Wire + ?Sized>(&mut self, value: &'w T) -> Result<(), WriteError> {
+        let mark = self.mark();
+        match value.write(self) {
+            Ok(()) => self.written(),
+            Err(stop) => Err(self.undo(&mark, stop)),
+        }
+    }
+
+    /// Writes a value from a copy: nothing stays borrowed.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub fn write_copy<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WriteError> {
+        let mark = self.mark();
+        match self.copied(|w| value.write(w)) {
+            Ok(()) => self.written(),
+            Err(stop) => Err(self.undo(&mark, stop)),
+        }
+    }
+
+    /// Forgets everything written, and keeps the memory for what comes.
+    pub fn clear(&mut self) {
+        self.pieces.clear();
+        self.own.at = 0;
+        self.own.ahead = 0;
+        self.own.forget_value();
+        if let Some(names) = self.own.names() {
+            names.clear_inline();
+        }
+    }
+
+    /// How long the stream is, with what was handed over.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.own.ahead + self.own.at
+    }
+
+    /// Whether nothing was written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The stream, or what of it was not handed over yet: the writer's own bytes
+    /// and the slices left in place, in order.
+    #[must_use]
+    pub fn gather(&self) -> Vec<&[u8]> {
+        let mut list = Vec::with_capacity(2 * self.pieces.len() + 1);
+        self.for_each(|bytes| list.push(bytes));
+        list
+    }
+
+    /// The stream as one vector, copied.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.len());
+        self.for_each(|piece| bytes.extend_from_slice(piece));
+        bytes
+    }
+
+    /// Copies the stream to the front of `to`.
+    ///
+    /// # Panics
+    ///
+    /// If it is longer.
+    pub fn copy_to(&self, to: &mut [u8]) {
+        let mut at = 0;
+        self.for_each(|bytes| {
+            to[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        });
+    }
+
+    /// Hands over what is left to the sink given to [`flushing`](Self::flushing).
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::Refused`] if the sink refuses.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        match self.hand_over() {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.own.rare().why.take().unwrap_or(WriteError::NoLength)),
+        }
+    }
+
+    fn for_each<'s>(&'s self, mut each: impl FnMut(&'s [u8])) {
+        let mut from = 0;
+        for piece in &self.pieces {
+            if piece.own_before > from {
+                each(&self.own.buf[from..piece.own_before]);
+            }
+            from = piece.own_before;
+            each(piece.bytes());
+        }
+        if self.own.at > from {
+            each(&self.own.buf[from..self.own.at]);
+        }
+    }
+
+    #[inline]
+    fn written(&mut self) -> Result<(), WriteError> {
+        if let Some(names) = self.own.names() {
+            names.settle();
+        }
+        self.own.forget_value();
+        Ok(())
+    }
+
+    #[inline]
+    fn mark(&self) -> Mark {
+        Mark { at: self.own.at, ahead: self.own.ahead, pieces: self.pieces.len() }
+    }
+
+    #[cold]
+    fn undo(&mut self, mark: &Mark, _: Stop) -> WriteError {
+        if self.own.chunk == 0 && !planted(Fault::HalfWritten) {
+            self.own.at = mark.at;
+            self.own.ahead = mark.ahead;
+            self.pieces.truncate(mark.pieces);
+        }
+        if let Some(names) = self.own.names() {
+            names.undo();
+        }
+        self.own.forget_value();
+        self.own.rare().why.take().unwrap_or_else(|| WriteError::Custom("stopped".to_owned()))
+    }
+}
+
+/// Where a value began.
+struct Mark {
+    at: usize,
+    ahead: usize,
+    pieces: usize,
+}
+
+impl Writer<'static> {
+    /// Writes a value whose large arrays move into the writer: nothing is copied,
+    /// nothing stays borrowed.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write); the value is gone.
+    pub fn write_owned<T: Wire>(&mut self, mut value: T) -> Result<(), WriteError> {
+        let mark = self.mark();
+        match value.give(self) {
+            Ok(()) => self.written(),
+            Err(stop) => Err(self.undo(&mark, stop)),
+        }
+    }
+
+    /// What was written, ready to be posted: a segment for each piece of the list.
+    #[must_use]
+    pub fn into_descriptor(self) -> Descriptor {
+        let Self { mut own, pieces, .. } = self;
+        own.buf.truncate(own.at);
+        let mut descriptor = Descriptor::empty();
+        let mut from = 0;
+        for piece in pieces {
+            if piece.own_before > from {
+                descriptor = descriptor.and(own.buf[from..piece.own_before].to_vec());
+            }
+            from = piece.own_before;
+            descriptor = match piece.memory {
+                Memory::Owned(segment) => descriptor.and(segment),
+                Memory::Lent(bytes) => descriptor.and(bytes.to_vec()),
+            };
+        }
+        if own.at > from {
+            descriptor = descriptor.and(if from == 0 { own.buf } else { own.buf.split_off(from) });
+        }
+        descriptor
+    }
+
+    /// Whether so many bytes are left in the memory of who owns them.
+    pub(crate) fn keeps(&self, bytes: usize) -> bool {
+        bytes >= self.threshold
+    }
+
+    /// Writes `len` elements that `segment` owns, and keeps it.
+    pub(crate) fn keep<T: Bulk>(&mut self, len: usize, segment: Segment) -> Written {
+        self.pad_for::<T>(len)?;
+        self.leave(Memory::Owned(segment))
+    }
+}
+
+impl Piece<'_> {
+    fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Lent(bytes) => bytes,
+            Memory::Owned(segment) => segment.bytes(),
+        }
+    }
+}
+
+impl Default for Writer<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Writer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("len", &self.len())
+            .field("in_place", &self.pieces.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one level of nesting takes of the stack, of a type of `size` bytes: its
+/// frames hold the value a few times in a build without optimisation.
+#[inline(always)]
+pub(crate) const fn level(size: usize) -> usize {
+    LEVEL_BYTES.saturating_add(size.saturating_mul(LEVEL_COPIES))
+}
+
+/// Slices of so many bytes and more are left where they are.
+pub const IN_PLACE_BYTES: usize = 4096;
+/// The stack that nested values may take, by estimate. A thread has 2 MiB.
+pub(crate) const STACK_BYTES: usize = 1 << 20;
+const LEVEL_BYTES: usize = 512;
+const LEVEL_COPIES: usize = 8;
+/// In a length, says that the length follows in eight bytes.
+pub(crate) const LONG: u32 = u32::MAX;
+const GROW_BYTES_MIN: usize = 256;
+const CHUNK_BYTES_MIN: usize = 64;
