@@ -54,9 +54,9 @@ pub(super) struct Leaving {
 }
 
 /// Bytes written at once, so that no connection starves the others.
-const WRITE_MAX: usize = 256 << 10;
+const WRITE_MAX: usize = 64 << 10;
 /// And read.
-const READ_MAX: usize = 256 << 10;
+const READ_MAX: usize = 64 << 10;
 /// What was posted is written when it is so much,
 const QUEUED_BYTES: u64 = 64 << 10;
 /// or so many.

@@ -6,7 +6,7 @@ use crate::buf::Pool;
 use crate::vi::{Access, Descriptor, Nic, Reliability};
 
 const LARGE: usize = 64 << 20;
-/// At a quarter of a MiB in each turn it takes at least 256.
+/// At 64 KiB in each turn it takes at least 1024.
 const LARGE_TURNS: usize = 200;
 /// What is short passes in so many.
 const SHORT_TURNS: usize = 60;

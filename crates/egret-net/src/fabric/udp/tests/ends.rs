@@ -3,12 +3,13 @@
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::nics::{Opened, connect, next, options, try_connect, until};
 use crate::fabric::udp::fault::{Fault, caught};
 use crate::fabric::udp::pulse::{DEAD, QUIET};
-use crate::rt::Deadline;
+use crate::rt::{self, Deadline};
 use crate::vi::{Address, ConnectError, Descriptor, SecretError, Vi, ViError};
 
 /// Messages of many lengths arrive as they were sent.
@@ -206,13 +207,14 @@ fn whoever_sees_the_error_finds_everything_completed() {
         for _ in 0..RECEIVES {
             here.post_recv(Descriptor::new(vec![0_u8; 10])).unwrap();
         }
-        std::thread::scope(|scope| {
-            scope.spawn(|| here.disconnect());
-            while here.error().is_none() {
-                std::hint::spin_loop();
-            }
-            let completed = std::iter::from_fn(|| here.recv_queue().poll()).count();
-            assert_eq!(completed, RECEIVES, "round {round}");
-        });
+        let here = Arc::new(here);
+        let same = Arc::clone(&here);
+        let leaving = rt::spawn("leaving", move || same.disconnect()).unwrap();
+        while here.error().is_none() {
+            std::hint::spin_loop();
+        }
+        let completed = std::iter::from_fn(|| here.recv_queue().poll()).count();
+        assert_eq!(completed, RECEIVES, "round {round}");
+        leaving.join().unwrap();
     }
 }
