@@ -178,7 +178,8 @@ mod tests {
         let all = found(true, &[]);
         assert!(all.contains("copies once") && all.contains("bounce area"), "{all}");
         assert!(all.contains("may cooperate"), "{all}");
-        assert_eq!(all.lines().count(), 3, "{all}");
+        assert!(all.contains("nothing is encrypted"), "{all}");
+        assert_eq!(all.lines().count(), 4, "{all}");
         assert!(found(false, &[]).contains("not to be had"));
         for (missing, said) in [
             (MEMFD_SEALS, "no connection will"),
