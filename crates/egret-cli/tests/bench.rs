@@ -241,7 +241,7 @@ fn what_a_fabric_cannot_do_is_a_usage_error() {
         (["--fabric", "smi"], "there are: sim, shm, tcp, udp"),
         (["--wait", "frugal"], "never sleeps"),
         (["--trust", "cooperating"], "no processes that cooperate"),
-        (["--mode", "handover"], "needs --trust cooperating"),
+        (["--mode", "handover"], "is for shm"),
     ] {
         let output = egret(&[&["bench", "latency"], &args[..]].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
