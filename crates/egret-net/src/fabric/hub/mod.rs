@@ -7,7 +7,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `mod.rs` | the hub, and what a fabric brings |
+//! | `mod.rs`, `nic.rs` | the hub, what a fabric brings, and what a program has of it |
 //! | `sleep.rs`, `luck.rs`, `stride.rs` | how the threads of a nic wait |
 //! | `after.rs` | what is left to do once no lock is held |
 //! | `listeners.rs` | who listens, and who waits to be accepted |
@@ -24,6 +24,7 @@ pub(super) mod counts;
 pub(super) mod farewell;
 mod listeners;
 mod luck;
+mod nic;
 mod pace;
 pub(super) mod set;
 mod sleep;
@@ -40,13 +41,14 @@ use rustix::event::epoll;
 pub(super) use self::after::{After, Settled};
 pub(super) use self::complaints::Complaints;
 pub(super) use self::listeners::{Away, HubListener, Key, Listeners, Visitor};
+pub(super) use self::nic::HubNic;
 pub(super) use self::pace::Pace;
 pub(super) use self::sleep::Sleep;
 use self::stride::Stride;
 use super::{ConnectRequest, ListenerOps, Seen, ViOps, ViSpec};
 use crate::atomics::Lean;
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, ListenError, Notices, Reliability, Wait};
+use crate::vi::{ConnectError, Keys, Limits, ListenError, Notices, Reliability, Wait};
 
 /// What a fabric does under the lock of a nic: its changing part.
 pub(super) trait Work: fmt::Debug + Send + Sized + 'static {
@@ -59,6 +61,12 @@ pub(super) trait Work: fmt::Debug + Send + Sized + 'static {
     /// Somebody who wants one.
     type Visitor: Visitor;
 
+    /// The name peers connect to.
+    fn host(fixed: &Self::Fixed) -> &str;
+    /// The memory it exposes.
+    fn keys(fixed: &Self::Fixed) -> &Arc<Keys>;
+    /// What it allows.
+    fn limits() -> Limits;
     /// Does what can be done without waiting.
     fn progress(&mut self, fixed: &Self::Fixed, after: &mut After<Self>);
     /// Looks at everything once more before a sleep. Whether there is something

@@ -19,7 +19,7 @@ use crate::fabric::hub::set::{SPACE, ready};
 use crate::fabric::hub::{self, Away, Hub, Key, Listeners, Pace, Work};
 use crate::fabric::{ConnectRequest, ViOps, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Hello, Keys, ViError};
+use crate::vi::{ConnectError, Hello, Keys, Limits, ViError};
 
 /// The changing part of a nic.
 #[derive(Debug)]
@@ -62,6 +62,18 @@ impl Work for Driver {
     type Place = Sleeper;
     type Link = Arc<Link>;
     type Visitor = Visitor;
+
+    fn host(fixed: &Fixed) -> &str {
+        &fixed.host
+    }
+
+    fn keys(fixed: &Fixed) -> &Arc<Keys> {
+        &fixed.keys
+    }
+
+    fn limits() -> Limits {
+        super::nic::limits()
+    }
 
     /// Moves messages; now and then looks at the sockets. With one connection
     /// and nothing to do it costs about 25 ns, and one load of a line that is

@@ -134,6 +134,6 @@ impl Fabric for ShmFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        Ok(Nic::new(Arc::new(nic::ShmNic::open(options)?)))
+        Ok(Nic::new(Arc::new(nic::open(options)?)))
     }
 }

@@ -10,87 +10,41 @@ use super::layout::{BELL, BELL_BYTES, DEPTH, TRANSFER_MAX};
 use super::memory::Own;
 use super::rendezvous::{Door, DoorError, Stance};
 use super::token::Token;
-use crate::fabric::hub::{Hub, Sleep, set};
-use crate::fabric::{ConnectRequest, ListenerOps, NicOps, OpenError, Seen};
-use crate::rt::Instant;
-use crate::vi::{Keys, Limits, ListenError, NicOptions, Reliability, Wait};
+use crate::fabric::OpenError;
+use crate::fabric::hub::{Hub, HubNic, Sleep, set};
+use crate::vi::{Limits, NicOptions, Wait};
 
 /// What a nic, its listeners and its connections share.
 pub(super) type Inner = Hub<Driver>;
 
 /// A nic of this machine's shared memory.
-#[derive(Debug)]
-pub(super) struct ShmNic(Arc<Inner>);
-
-impl ShmNic {
-    pub(super) fn open(options: &NicOptions) -> Result<Self, OpenError> {
-        let host = options.host.clone();
-        let stance = Stance { trust: options.trust, secret: options.secret.clone() };
-        let refused = |why: String| OpenError::Refused { host: host.clone(), why };
-        let door = Door::open(&host, stance.clone()).map_err(|why| match why {
-            DoorError::Taken { host } => OpenError::Taken { host },
-            why => refused(why.to_string()),
-        })?;
-        let bell_page = Own::new(BELL_BYTES).map_err(|why| refused(why.to_string()))?;
-        let habit = if options.wait == Wait::Spin { Habit::Spins } else { Habit::Sleeps };
-        let sleeper = Sleeper::new(bell_page.clone(), BELL, habit);
-        let system = |errno: Errno| refused(errno.to_string());
-        let sleep = Sleep::new(sleeper).map_err(system)?;
-        let (sockets, bells) = (set::create().map_err(system)?, set::create().map_err(system)?);
-        Token::Door.watch(&sockets, door.fd()).map_err(system)?;
-        Token::Sockets.watch(&bells, &sockets).map_err(system)?;
-        Token::Wake.watch(&bells, sleep.fd()).map_err(system)?;
-        let fixed = Fixed { host, keys: Arc::default(), sockets, bells, bell_page, stance };
-        Ok(Self(Hub::new(fixed, options.wait, sleep, Driver::new(door))))
-    }
+pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
+    let host = options.host.clone();
+    let stance = Stance { trust: options.trust, secret: options.secret.clone() };
+    let refused = |why: String| OpenError::Refused { host: host.clone(), why };
+    let door = Door::open(&host, stance.clone()).map_err(|why| match why {
+        DoorError::Taken { host } => OpenError::Taken { host },
+        why => refused(why.to_string()),
+    })?;
+    let bell_page = Own::new(BELL_BYTES).map_err(|why| refused(why.to_string()))?;
+    let habit = if options.wait == Wait::Spin { Habit::Spins } else { Habit::Sleeps };
+    let sleeper = Sleeper::new(bell_page.clone(), BELL, habit);
+    let system = |errno: Errno| refused(errno.to_string());
+    let sleep = Sleep::new(sleeper).map_err(system)?;
+    let (sockets, bells) = (set::create().map_err(system)?, set::create().map_err(system)?);
+    Token::Door.watch(&sockets, door.fd()).map_err(system)?;
+    Token::Sockets.watch(&bells, &sockets).map_err(system)?;
+    Token::Wake.watch(&bells, sleep.fd()).map_err(system)?;
+    let fixed = Fixed { host, keys: Arc::default(), sockets, bells, bell_page, stance };
+    Ok(HubNic(Hub::new(fixed, options.wait, sleep, Driver::new(door))))
 }
 
-impl NicOps for ShmNic {
-    fn host(&self) -> &str {
-        &self.0.fixed.host
-    }
-
-    fn limits(&self) -> Limits {
-        let mut limits = Limits::least();
-        limits.queue_depth = DEPTH;
-        limits.transfer_max = TRANSFER_MAX;
-        limits.segments_max = 64;
-        limits.registrable_max = 1 << 34;
-        limits
-    }
-
-    fn keys(&self) -> &Arc<Keys> {
-        &self.0.fixed.keys
-    }
-
-    fn listen(
-        &self,
-        service: &str,
-        tag: u64,
-        reliability: Reliability,
-    ) -> Result<Box<dyn ListenerOps>, ListenError> {
-        self.0.listen(service, tag, reliability)
-    }
-
-    fn connect(&self, request: ConnectRequest) {
-        self.0.connect(request);
-    }
-
-    fn progress(&self) -> Seen {
-        self.0.progress()
-    }
-
-    fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
-        self.0.wait(seen, until)
-    }
-
-    fn wake(&self) {
-        self.0.happen();
-    }
-}
-
-impl Drop for ShmNic {
-    fn drop(&mut self) {
-        self.0.shut();
-    }
+/// What a nic allows.
+pub(super) fn limits() -> Limits {
+    let mut limits = Limits::least();
+    limits.queue_depth = DEPTH;
+    limits.transfer_max = TRANSFER_MAX;
+    limits.segments_max = 64;
+    limits.registrable_max = 1 << 34;
+    limits
 }

@@ -27,7 +27,7 @@ use crate::fabric::hub::set::{SPACE, ready};
 use crate::fabric::hub::{self, Hub, Key, Listeners, Pace, Work};
 use crate::fabric::{ConnectRequest, ViOps, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Keys, ViError, Wait};
+use crate::vi::{ConnectError, Keys, Limits, ViError, Wait};
 
 /// The changing part of a nic.
 #[derive(Debug)]
@@ -91,6 +91,18 @@ impl Work for Driver {
     type Place = ();
     type Link = Arc<Link>;
     type Visitor = Visitor;
+
+    fn host(fixed: &Fixed) -> &str {
+        &fixed.host
+    }
+
+    fn keys(fixed: &Fixed) -> &Arc<Keys> {
+        &fixed.keys
+    }
+
+    fn limits() -> Limits {
+        super::nic::limits()
+    }
 
     #[inline]
     fn progress(&mut self, fixed: &Fixed, after: &mut After) {

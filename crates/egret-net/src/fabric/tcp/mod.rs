@@ -89,6 +89,6 @@ impl Fabric for TcpFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        Ok(Nic::new(Arc::new(nic::TcpNic::open(options)?)))
+        Ok(Nic::new(Arc::new(nic::open(options)?)))
     }
 }

@@ -24,7 +24,7 @@ use crate::fabric::hub::{self, Hub, Key, Listeners, Pace, Work, set};
 use crate::fabric::place::Peer;
 use crate::fabric::{ConnectRequest, ViOps, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Keys, Secret, ViError};
+use crate::vi::{ConnectError, Keys, Limits, Secret, ViError};
 
 /// What is left to do once no lock is held.
 pub(super) type After = hub::After<Driver>;
@@ -130,6 +130,18 @@ impl Work for Driver {
     type Place = ();
     type Link = Arc<Link>;
     type Visitor = Visitor;
+
+    fn host(fixed: &Fixed) -> &str {
+        &fixed.host
+    }
+
+    fn keys(fixed: &Fixed) -> &Arc<Keys> {
+        &fixed.keys
+    }
+
+    fn limits() -> Limits {
+        super::nic::limits()
+    }
 
     /// Takes one datagram, so that its answer can leave before the next is looked for;
     /// more if they come in a row.

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::driver::Driver;
-use super::nic::UdpNic;
+use super::nic;
 use super::wire::{Datagram, Number};
 use crate::buf::Pool;
 use crate::fabric::hub::Hub;
@@ -47,7 +47,7 @@ const LONG: Duration = Duration::from_secs(10);
 impl Stage {
     fn new() -> Self {
         let open = || {
-            let nic = UdpNic::open(&NicOptions::new("").wait(Wait::Frugal)).expect("loopback");
+            let nic = nic::open(&NicOptions::new("").wait(Wait::Frugal)).expect("loopback");
             let hub = Arc::clone(&nic.0);
             (Nic::new(Arc::new(nic)), hub)
         };

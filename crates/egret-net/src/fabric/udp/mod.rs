@@ -79,6 +79,6 @@ impl Fabric for UdpFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        Ok(Nic::new(Arc::new(nic::UdpNic::open(options)?)))
+        Ok(Nic::new(Arc::new(nic::open(options)?)))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::fabric::hub::Hub;
 use crate::fabric::udp::arrival::Tally;
 use crate::fabric::udp::driver::Driver;
-use crate::fabric::udp::nic::UdpNic;
+use crate::fabric::udp::nic;
 use crate::rt::{self, Deadline};
 use crate::vi::{
     Address, Completion, CompletionQueue, ConnectError, Listener, Nic, NicOptions, Reliability,
@@ -37,7 +37,7 @@ impl Opened {
     }
 
     pub(super) fn with(options: &NicOptions) -> Self {
-        let nic = UdpNic::open(options).unwrap();
+        let nic = nic::open(options).unwrap();
         let hub = Arc::clone(&nic.0);
         Self { nic: Nic::new(Arc::new(nic)), hub }
     }

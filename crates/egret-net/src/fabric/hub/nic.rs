@@ -1,0 +1,57 @@
+//! The handle of a nic.
+
+use std::sync::Arc;
+
+use super::{Hub, Work};
+use crate::fabric::{ConnectRequest, ListenerOps, NicOps, Seen};
+use crate::rt::Instant;
+use crate::vi::{Keys, Limits, ListenError, Reliability};
+
+/// What a program has of a hub. Dropping it has the nic go down.
+#[derive(Debug)]
+pub(in crate::fabric) struct HubNic<W: Work>(pub Arc<Hub<W>>);
+
+impl<W: Work> NicOps for HubNic<W> {
+    fn host(&self) -> &str {
+        W::host(&self.0.fixed)
+    }
+
+    fn limits(&self) -> Limits {
+        W::limits()
+    }
+
+    fn keys(&self) -> &Arc<Keys> {
+        W::keys(&self.0.fixed)
+    }
+
+    fn listen(
+        &self,
+        service: &str,
+        tag: u64,
+        reliability: Reliability,
+    ) -> Result<Box<dyn ListenerOps>, ListenError> {
+        self.0.listen(service, tag, reliability)
+    }
+
+    fn connect(&self, request: ConnectRequest) {
+        self.0.connect(request);
+    }
+
+    fn progress(&self) -> Seen {
+        self.0.progress()
+    }
+
+    fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
+        self.0.wait(seen, until)
+    }
+
+    fn wake(&self) {
+        self.0.happen();
+    }
+}
+
+impl<W: Work> Drop for HubNic<W> {
+    fn drop(&mut self) {
+        self.0.shut();
+    }
+}
