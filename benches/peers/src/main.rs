@@ -2,11 +2,14 @@
 //! payload the time to write it and to read it into an owned value.
 //!
 //! `cargo run --release` in this folder prints the table; a name as an argument
-//! restricts it to payloads that contain it.
+//! restricts it to payloads that contain it. `cargo run --release -- threshold` tells from
+//! which size on an array is better left where it is.
 #![forbid(unsafe_code)]
 
+mod graph;
 mod measure;
 mod peers;
+mod threshold;
 mod values;
 
 use std::io::Write;
@@ -14,9 +17,15 @@ use std::io::Write;
 use values::{Complex, Item, Leaf, Node, items, leaves, nodes};
 
 fn main() -> std::io::Result<()> {
+    // A large block given back teaches the allocator to keep what it has: what follows
+    // is not about new pages.
+    drop(std::hint::black_box(vec![1_u8; 24 << 20]));
     let only = std::env::args().nth(1).unwrap_or_default();
     let mut out = std::io::stdout().lock();
-    let titles = ["egret", "bincode", "speedy", "postcard", "rkyv"];
+    if only == "threshold" {
+        return threshold(&mut out);
+    }
+    let titles = ["egret", "in slice", "bincode", "speedy", "postcard", "rkyv"];
     writeln!(
         out,
         "{:<12} {:<6} {}  egret/best",
@@ -24,14 +33,15 @@ fn main() -> std::io::Result<()> {
         "",
         titles.map(|t| format!("{t:>10}")).concat()
     )?;
-    let mut rows = |name: &str, table: fn() -> [[f64; 5]; 2]| -> std::io::Result<()> {
+    let mut rows = |name: &str, table: fn() -> [[f64; 6]; 2]| -> std::io::Result<()> {
         if !name.contains(&only) {
             return Ok(());
         }
         for (op, row) in ["write", "read"].iter().zip(table()) {
-            let best = row[1..].iter().copied().fold(f64::INFINITY, f64::min);
+            let least = |row: &[f64]| row.iter().copied().fold(f64::INFINITY, f64::min);
+            let (ours, best) = (least(&row[..2]), least(&row[2..]));
             let figures: String = row.iter().map(|ns| format!("{ns:>10.1}")).collect();
-            writeln!(out, "{name:<12} {op:<6} {figures}  {:>6.2}", row[0] / best)?;
+            writeln!(out, "{name:<12} {op:<6} {figures}  {:>6.2}", ours / best)?;
         }
         out.flush()
     };
@@ -48,5 +58,19 @@ fn main() -> std::io::Result<()> {
     rows("list100", || peers::compare::<Option<Box<Item<4>>>>(items(100)))?;
     rows("list1-int", || peers::compare::<Option<Box<Item<1>>>>(items(100)))?;
     rows("list40-int", || peers::compare::<Option<Box<Item<40>>>>(items(100)))?;
+    rows("graph1760", || graph::compare(1760))?;
     rows("f64-10m", || peers::compare((0..1_250_000).map(f64::from).collect::<Vec<f64>>()))
+}
+
+fn threshold(out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "{:>8} {:>10}{:>10}{:>14}{:>10}",
+        "bytes", "copied", "left", "copied, sent", "left"
+    )?;
+    for bytes in [64, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192, 16384, 65536] {
+        let [copied, left, copied_sent, left_sent] = threshold::times(bytes);
+        writeln!(out, "{bytes:>8} {copied:>10.1}{left:>10.1}{copied_sent:>14.1}{left_sent:>10.1}")?;
+    }
+    out.flush()
 }

@@ -1,5 +1,6 @@
 //! Medians of interleaved batches.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -22,16 +23,34 @@ impl<'a> Round<'a> {
     }
 }
 
-/// The median of each, measured in turn.
+impl<'a> Round<'a> {
+    /// Times `work` on the front of memory that all share: where it lies makes a
+    /// difference.
+    pub fn on<R>(memory: &'a RefCell<Vec<u8>>, mut work: impl FnMut(&mut [u8]) -> R + 'a) -> Self {
+        Self(Box::new(move |count| {
+            let mut memory = memory.borrow_mut();
+            Round::new(|| work(&mut memory)).0(count)
+        }))
+    }
+}
+
+/// The median of each. They are measured in turn, each turn in another order: what one
+/// leaves to the allocator is what the next one finds.
 pub fn medians<const N: usize>(mut rounds: [Round<'_>; N], bytes: usize) -> [f64; N] {
     let count = (400_000 / bytes.max(1)).clamp(1, 100);
     let turns = if bytes > 1_000_000 { 41 } else { 401 };
     let mut times: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
+    let mut order: [usize; N] = std::array::from_fn(|at| at);
+    let mut random = 1_u64;
     for turn in 0..turns + 20 {
-        for (round, times) in rounds.iter_mut().zip(&mut times) {
-            let time = (round.0)(count);
+        for last in (1..N).rev() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            order.swap(last, (random >> 33) as usize % (last + 1));
+        }
+        for at in order {
+            let time = (rounds[at].0)(count);
             if turn >= 20 {
-                times.push(time);
+                times[at].push(time);
             }
         }
     }

@@ -8,6 +8,7 @@ mod plain;
 mod wire;
 mod wire_attr;
 mod wire_body;
+mod wire_plain;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};

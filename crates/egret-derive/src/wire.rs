@@ -7,14 +7,16 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, GenericParam, Generics, Ident, Lifetime, Result};
 
-use crate::wire_attr::Container;
+use crate::wire_attr::{Container, How};
 use crate::wire_body::{Body, Variant};
+use crate::wire_plain::plain;
 
 /// The implementations for `input`; or why it cannot travel.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let container = Container::read(&input.attrs)?;
     let shape = Shape::read(input)?;
     if container.is_plain {
+        shape.check_plain(input)?;
         return match &container.check {
             None => Ok(plain(input, &container)),
             Some(check) => Err(Error::new(check.span(), NO_CHECK)),
@@ -28,8 +30,8 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         (size, Some(_)) => quote!(#stream::Size::at_least((#size).min)),
     };
     let describe = shape.describe(stream, &label);
-    let write = shape.write(stream);
-    let give = shape.give(stream);
+    let write = shape.write(stream, "write");
+    let give = shape.write(stream, "give");
     let write_fixed = shape.write_fixed(stream);
     let read = shape.read_with_check(stream, &container, &label);
     let read_fixed = shape.read_fixed(stream, container.check.is_some());
@@ -78,72 +80,6 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// A plain struct: its bytes, aligned.
-fn plain(input: &DeriveInput, container: &Container) -> TokenStream {
-    let (name, stream) = (&input.ident, &container.stream);
-    quote! {
-        #[automatically_derived]
-        impl #stream::Wire for #name {
-            const SIZE: #stream::Size = #stream::Size::at_least(::core::mem::size_of::<Self>());
-            fn describe(d: &mut #stream::Describe) {
-                d.plain::<Self>();
-            }
-            #[inline]
-            fn write<'__w>(&'__w self, w: &mut #stream::Writer<'__w>) -> #stream::Written {
-                w.bulk(::core::slice::from_ref(self))
-            }
-            #[inline]
-            fn write_slice<'__w>(
-                slice: &'__w [Self],
-                w: &mut #stream::Writer<'__w>,
-            ) -> #stream::Written {
-                w.bulk(slice)
-            }
-            #[inline]
-            fn give_vec(
-                vec: &mut ::std::vec::Vec<Self>,
-                w: &mut #stream::Writer<'static>,
-            ) -> #stream::Written {
-                #stream::__private::give_vec(vec, w)
-            }
-            #[inline]
-            fn give_elements(
-                arc: &::std::sync::Arc<[Self]>,
-                w: &mut #stream::Writer<'static>,
-            ) -> #stream::Written {
-                #stream::__private::give_elements(arc, w)
-            }
-        }
-        #[automatically_derived]
-        impl<'__a> #stream::FromWire<'__a> for #name {
-            #[inline]
-            fn read(
-                r: &mut #stream::Reader<'__a>,
-            ) -> ::core::result::Result<Self, #stream::Stop> {
-                r.plain()
-            }
-            #[inline]
-            fn read_vec(
-                r: &mut #stream::Reader<'__a>,
-                len: usize,
-            ) -> ::core::result::Result<::std::vec::Vec<Self>, #stream::Stop> {
-                r.bulk(len)
-            }
-            #[inline]
-            fn read_cow(
-                r: &mut #stream::Reader<'__a>,
-                len: usize,
-            ) -> ::core::result::Result<::std::borrow::Cow<'__a, [Self]>, #stream::Stop> {
-                #stream::__private::read_cow(r, len)
-            }
-        }
-        #[automatically_derived]
-        impl #stream::Bulk for #name {}
-        #[automatically_derived]
-        impl #stream::InPlace for #name {}
-    }
-}
-
 /// A value to close cycles with, if the type has a default.
 fn blank(input: &DeriveInput, stream: &TokenStream) -> TokenStream {
     // Whether a type with parameters has one depends on them, and cannot be asked.
@@ -179,12 +115,25 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// Fails unless it can be a plain struct.
+    fn check_plain(&self, input: &DeriveInput) -> Result<()> {
+        match self {
+            Self::Struct(body) if input.generics.params.is_empty() => {
+                match body.fields.iter().find(|field| !matches!(field.how, How::Itself)) {
+                    Some(field) => Err(Error::new(field.ty.span(), NO_FIELDS)),
+                    None => Ok(()),
+                }
+            }
+            _ => Err(Error::new(input.ident.span(), no_plain(&input.ident))),
+        }
+    }
+
     fn size(&self, stream: &TokenStream) -> TokenStream {
         match self {
             Self::Struct(body) => body.size(stream),
             Self::Enum(variants) => {
                 let tag = tag_bytes(variants.len());
-                match variants.iter().all(|variant| variant.body.is_empty()) {
+                match self.is_tag_alone() {
                     true => quote!(#stream::Size::fixed(#tag)),
                     false => quote!(#stream::Size::at_least(#tag)),
                 }
@@ -209,11 +158,12 @@ impl<'a> Shape<'a> {
         }
     }
 
-    fn write(&self, stream: &TokenStream) -> TokenStream {
+    /// Writes the fields by `method` of their types, `write` or `give`.
+    fn write(&self, stream: &TokenStream, method: &str) -> TokenStream {
+        let method = format_ident!("{method}");
         match self {
             Self::Struct(body) => {
-                let fields = body.write(stream);
-                let bind = body.bind();
+                let (bind, fields) = (body.bind(), body.write(stream, &method));
                 quote! {
                     if const { <Self as #stream::Wire>::SIZE.is_fixed } {
                         return w.fixed(self);
@@ -223,49 +173,14 @@ impl<'a> Shape<'a> {
                     ::core::result::Result::Ok(())
                 }
             }
+            Self::Enum(variants) if variants.is_empty() => quote!(match *self {}),
             Self::Enum(variants) => {
                 let tag_type = tag_type(variants.len());
-                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
-                    let (bind, tag) = (body.bind(), tag(at, variants.len()));
-                    let fields = body.write(stream);
-                    quote! {
-                        Self::#name #bind => {
-                            w.array(#tag_type::to_le_bytes(#tag))?;
-                            #fields
-                        }
-                    }
+                let body = matched(variants, |Variant { body, .. }, tag| {
+                    let fields = body.write(stream, &method);
+                    quote!({ w.array(#tag_type::to_le_bytes(#tag))?; #fields })
                 });
-                matched(variants, quote!(match self { #(#arms)* } ::core::result::Result::Ok(())))
-            }
-        }
-    }
-
-    fn give(&self, stream: &TokenStream) -> TokenStream {
-        match self {
-            Self::Struct(body) => {
-                let (bind, fields) = (body.bind(), body.give(stream));
-                quote! {
-                    if const { <Self as #stream::Wire>::SIZE.is_fixed } {
-                        return w.fixed(self);
-                    }
-                    let Self #bind = self;
-                    #fields
-                    ::core::result::Result::Ok(())
-                }
-            }
-            Self::Enum(variants) => {
-                let tag_type = tag_type(variants.len());
-                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
-                    let (bind, tag) = (body.bind(), tag(at, variants.len()));
-                    let fields = body.give(stream);
-                    quote! {
-                        Self::#name #bind => {
-                            w.array(#tag_type::to_le_bytes(#tag))?;
-                            #fields
-                        }
-                    }
-                });
-                matched(variants, quote!(match self { #(#arms)* } ::core::result::Result::Ok(())))
+                quote!(#body ::core::result::Result::Ok(()))
             }
         }
     }
@@ -276,22 +191,19 @@ impl<'a> Shape<'a> {
                 let (bind, fields) = (body.bind(), body.write_fixed(stream));
                 quote!(let _ = &run; let Self #bind = self; #fields)
             }
-            Self::Enum(variants) if variants.iter().all(|variant| variant.body.is_empty()) => {
+            Self::Enum(variants) if variants.is_empty() => quote!(match *self {}),
+            Self::Enum(variants) if self.is_tag_alone() => {
                 let tag_type = tag_type(variants.len());
-                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
-                    let (bind, tag) = (body.bind(), tag(at, variants.len()));
-                    quote!(Self::#name #bind => #tag,)
-                });
-                matched(
-                    variants,
-                    quote! {
-                        let tag: #tag_type = match self { #(#arms)* };
-                        #stream::Wire::write_fixed(&tag, run);
-                    },
-                )
+                let tag = matched(variants, |_, tag| quote!(#tag));
+                quote!(let tag: #tag_type = #tag; #stream::Wire::write_fixed(&tag, run);)
             }
             Self::Enum(_) => quote!(let _ = run;),
         }
+    }
+
+    /// Whether nothing of an enum travels but which variant it is.
+    fn is_tag_alone(&self) -> bool {
+        matches!(self, Self::Enum(variants) if variants.iter().all(|variant| variant.body.is_empty()))
     }
 
     fn read_with_check(
@@ -334,11 +246,7 @@ impl<'a> Shape<'a> {
             }
             Self::Enum(variants) => {
                 let tag_type = tag_type(variants.len());
-                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
-                    let tag = tag(at, variants.len());
-                    let (read, make) = (body.read(stream), body.make());
-                    quote!(#tag => { #read ::core::result::Result::Ok(Self::#name #make) })
-                });
+                let arms = made(variants, stream);
                 quote! {
                     match #tag_type::from_le_bytes(r.array()?) {
                         #(#arms)*
@@ -363,16 +271,9 @@ impl<'a> Shape<'a> {
                 let (read, make) = (body.read_fixed(stream), body.make());
                 quote!(let _ = &run; #read ::core::result::Result::Ok(Self #make))
             }
-            Self::Enum(variants)
-                if !variants.is_empty()
-                    && variants.iter().all(|variant| variant.body.is_empty()) =>
-            {
+            Self::Enum(variants) if !variants.is_empty() && self.is_tag_alone() => {
                 let tag_type = tag_type(variants.len());
-                let arms = variants.iter().enumerate().map(|(at, Variant { name, body })| {
-                    let (tag, make, read) =
-                        (tag(at, variants.len()), body.make(), body.read(stream));
-                    quote!(#tag => { #read ::core::result::Result::Ok(Self::#name #make) })
-                });
+                let arms = made(variants, stream);
                 quote! {
                     match <#tag_type as #stream::FromWire<'_>>::read_fixed(run)? {
                         #(#arms)*
@@ -387,9 +288,28 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// `body`, which matches on an enum; one without variants has no values.
-fn matched(variants: &[Variant<'_>], body: TokenStream) -> TokenStream {
-    if variants.is_empty() { quote!(match *self {}) } else { body }
+/// A match on an enum with an `arm` for each variant and its tag.
+fn matched(
+    variants: &[Variant<'_>],
+    arm: impl Fn(&Variant<'_>, syn::LitInt) -> TokenStream,
+) -> TokenStream {
+    let arms = variants.iter().enumerate().map(|(at, variant)| {
+        let (name, bind) = (variant.name, variant.body.bind());
+        let arm = arm(variant, tag(at, variants.len()));
+        quote!(Self::#name #bind => #arm,)
+    });
+    quote!(match self { #(#arms)* })
+}
+
+/// Arms that read each variant by its tag.
+fn made<'v>(
+    variants: &'v [Variant<'_>],
+    stream: &'v TokenStream,
+) -> impl Iterator<Item = TokenStream> + 'v {
+    variants.iter().enumerate().map(|(at, Variant { name, body })| {
+        let (tag, make, read) = (tag(at, variants.len()), body.make(), body.read(stream));
+        quote!(#tag => { #read ::core::result::Result::Ok(Self::#name #make) })
+    })
 }
 
 fn tag_bytes(variants: usize) -> usize {
@@ -454,6 +374,16 @@ impl Bounds {
 const NO_CHECK: &str = "what is plain is read in place, where nobody checks it: \
                         leave out `plain` or `check`";
 
+const NO_FIELDS: &str = "what is plain travels as its bytes, and all of them: \
+                         leave out `plain` or what is said at the field";
+
+fn no_plain(name: &Ident) -> String {
+    format!("`{name}` cannot be plain: only a struct without generics can")
+}
+
 fn no_union(name: &Ident) -> String {
     format!("`{name}` cannot travel: which field of a union is meant is not in its type")
 }
+
+#[cfg(test)]
+mod tests;

@@ -85,12 +85,12 @@ impl<'a> Field<'a> {
             Member::Unnamed(index) => index.index.to_string(),
         };
         let mut how = How::Itself;
+        let mut said = 0;
         for attr in field.attrs.iter().filter(|attr| attr.path().is_ident("wire")) {
             attr.parse_nested_meta(|meta| {
+                said += 1;
                 if meta.path.is_ident("skip") {
-                    if matches!(how, How::Itself) {
-                        how = How::Skipped(None);
-                    }
+                    how = How::Skipped(None);
                 } else if meta.path.is_ident("default") {
                     how = How::Skipped(Some(meta.value()?.parse()?));
                 } else if meta.path.is_ident("with") {
@@ -100,7 +100,12 @@ impl<'a> Field<'a> {
                         meta.error("a field has `skip`, `default = fn` and `with = module`")
                     );
                 }
-                Ok(())
+                match said {
+                    1 => Ok(()),
+                    _ => Err(meta.error(
+                        "a field that does not travel is made in one way, and has no `with`",
+                    )),
+                }
             })?;
         }
         Ok(Self { member, label, ty: &field.ty, how })

@@ -76,31 +76,18 @@ impl<'a> Body<'a> {
         quote!(#(#parts)*)
     }
 
-    pub(crate) fn write(&self, stream: &TokenStream) -> TokenStream {
+    /// Writes each field by `method` of its type, `write` or `give`.
+    pub(crate) fn write(&self, stream: &TokenStream, method: &Ident) -> TokenStream {
         self.in_runs(
             |at, Field { ty, how, .. }| {
                 let name = local(at);
                 match how {
-                    How::Itself => quote!(<#ty as #stream::Wire>::write(#name, w)?;),
-                    How::Skipped(_) => quote!(),
-                    How::With(path) => quote!(w.copied(|w| #path::write(#name, w))?;),
-                }
-            },
-            |run, tagged| self.write_run(stream, run, tagged, &quote!(write)),
-        )
-    }
-
-    pub(crate) fn give(&self, stream: &TokenStream) -> TokenStream {
-        self.in_runs(
-            |at, Field { ty, how, .. }| {
-                let name = local(at);
-                match how {
-                    How::Itself => quote!(<#ty as #stream::Wire>::give(#name, w)?;),
+                    How::Itself => quote!(<#ty as #stream::Wire>::#method(#name, w)?;),
                     How::Skipped(_) => quote!(),
                     How::With(path) => quote!(w.copied(|w| #path::write(&*#name, w))?;),
                 }
             },
-            |run, tagged| self.write_run(stream, run, tagged, &quote!(give)),
+            |run, tagged| self.write_run(stream, run, tagged, method),
         )
     }
 
@@ -134,7 +121,7 @@ impl<'a> Body<'a> {
         stream: &TokenStream,
         run: Range<usize>,
         tagged: bool,
-        method: &TokenStream,
+        method: &Ident,
     ) -> TokenStream {
         let option = local(run.end);
         let types: Vec<_> = self.fields[run.clone()].iter().map(|field| field.ty).collect();

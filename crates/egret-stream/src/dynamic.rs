@@ -33,7 +33,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::describe::fingerprint;
+use crate::describe::{Schema, fingerprint};
 use crate::error::ReadError;
 use crate::fault::{Fault, planted};
 use crate::reader::Reader;
@@ -53,7 +53,12 @@ pub trait Dynamic: Any {
 
 impl<T: Wire + Any> Dynamic for T {
     fn wire_type(&self) -> TypeOf {
-        TypeOf { id: TypeId::of::<T>(), name: type_name::<T>(), fingerprint: fingerprint::<T> }
+        TypeOf {
+            id: TypeId::of::<T>(),
+            name: type_name::<T>(),
+            fingerprint: fingerprint::<T>,
+            schema: Schema::of::<T>,
+        }
     }
     fn write_dyn<'w>(&'w self, w: &mut Writer<'w>) -> Written {
         self.write(w)
@@ -66,6 +71,7 @@ pub struct TypeOf {
     id: TypeId,
     name: &'static str,
     fingerprint: fn() -> u64,
+    schema: fn() -> Schema,
 }
 
 /// A type that can be read as objects of a trait; made by [`entry!`](crate::entry!).
@@ -73,6 +79,7 @@ pub struct TypeOf {
 pub struct Entry {
     name: fn() -> &'static str,
     fingerprint: fn() -> u64,
+    schema: fn() -> Schema,
     wanted: fn() -> TypeId,
     ways: &'static (dyn Any + Sync),
 }
@@ -93,7 +100,13 @@ impl Entry {
     #[doc(hidden)]
     #[must_use]
     pub const fn new<T: Wire + 'static, D: ?Sized + 'static>(ways: &'static Ways<D>) -> Self {
-        Self { name: type_name::<T>, fingerprint: fingerprint::<T>, wanted: TypeId::of::<D>, ways }
+        Self {
+            name: type_name::<T>,
+            fingerprint: fingerprint::<T>,
+            schema: Schema::of::<T>,
+            wanted: TypeId::of::<D>,
+            ways,
+        }
     }
 }
 
@@ -142,6 +155,8 @@ struct Known {
     id: Option<TypeId>,
     name: Cow<'static, str>,
     fingerprint: u64,
+    /// Its structure, from when it is to be announced or was, until that is of no use.
+    schema: Option<Schema>,
     /// The way to read it that was looked up last.
     entry: Option<Entry>,
 }
@@ -159,10 +174,15 @@ impl Names {
         if !self.is_of_connection || self.settled == self.known.len() {
             return None;
         }
-        let fresh: Vec<(u32, u64, &str)> = (0..)
+        let schemas: Vec<String> = self.known[self.settled..]
+            .iter_mut()
+            .map(|known| known.schema.take().map_or_else(String::new, |schema| schema.to_string()))
+            .collect();
+        let fresh: Vec<(u32, u64, &str, &str)> = (0..)
             .zip(&self.known)
             .skip(self.settled)
-            .map(|(number, known)| (number, known.fingerprint, known.name.as_ref()))
+            .zip(&schemas)
+            .map(|((number, known), schema)| (number, known.fingerprint, &*known.name, &**schema))
             .collect();
         let mut writer = Writer::new();
         writer.write(&fresh).expect("numbers and names can be written");
@@ -177,16 +197,17 @@ impl Names {
     ///
     /// If they are not understood, or too many; nothing is learned then.
     pub fn learn(&mut self, news: &[u8]) -> Result<(), ReadError> {
-        let fresh: Vec<(u32, u64, String)> = Reader::new(news).read_last()?;
+        let fresh: Vec<(u32, u64, String, String)> = Reader::new(news).read_last()?;
         let expected = self.known.len()..;
         let in_order = fresh.iter().zip(expected).all(|((number, ..), at)| *number as usize == at);
         if !in_order || self.known.len() + fresh.len() > TYPES_MAX {
             return Err(ReadError::Custom("names of types that do not follow".to_owned()));
         }
-        let known = |(_, fingerprint, name)| Known {
+        let known = |(_, fingerprint, name, schema): (_, _, _, String)| Known {
             id: None,
             name: Cow::Owned(name),
             fingerprint,
+            schema: Some(Schema::from_text(&schema)),
             entry: None,
         };
         self.known.extend(fresh.into_iter().map(known));
@@ -236,7 +257,8 @@ impl Names {
         let number = u32::try_from(self.known.len()).expect("fewer than 2^32 types");
         let fingerprint = (of.fingerprint)();
         let name = Cow::Borrowed(of.name);
-        self.known.push(Known { id: Some(of.id), name, fingerprint, entry: None });
+        let schema = self.is_of_connection.then(of.schema);
+        self.known.push(Known { id: Some(of.id), name, fingerprint, schema, entry: None });
         self.numbers.insert(of.id, number);
         (number, (!self.is_of_connection).then_some(fingerprint))
     }
@@ -251,6 +273,7 @@ impl Names {
             None => known.look_up::<D>()?,
         };
         known.entry = Some(entry);
+        known.schema = None;
         let ways: &'static dyn Any = entry.ways;
         ways.downcast_ref().ok_or_else(|| known.is_no::<D>())
     }
@@ -273,7 +296,11 @@ impl Known {
         };
         let (theirs, ours) = (self.fingerprint, (entry.fingerprint)());
         if theirs != ours && !planted(Fault::AnyStructure) {
-            return Err(ReadError::Differs { name: self.name.to_string(), theirs, ours });
+            let words = self.schema.as_ref().and_then(|there| (entry.schema)().difference(there));
+            let difference = words.unwrap_or_else(|| {
+                format!("its fingerprint is {theirs:016x} there and {ours:016x} here")
+            });
+            return Err(ReadError::Differs { name: self.name.to_string(), difference });
         }
         Ok(entry)
     }
@@ -315,7 +342,7 @@ fn explained(r: &mut Reader<'_>) -> Result<(), Stop> {
         Ok(name) => Cow::Owned(name.to_owned()),
         Err(_) => return Err(r.fail(ReadError::NotUtf8)),
     };
-    r.names().known.push(Known { id: None, name, fingerprint, entry: None });
+    r.names().known.push(Known { id: None, name, fingerprint, schema: None, entry: None });
     Ok(())
 }
 

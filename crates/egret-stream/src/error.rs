@@ -110,14 +110,13 @@ pub enum ReadError {
         wanted: &'static str,
     },
     /// A type whose structure is another one here.
-    #[error("type `{name}` differs: its fingerprint is {theirs:016x} there and {ours:016x} here")]
+    #[error("type `{name}` differs: {difference}")]
     Differs {
         /// The type.
         name: String,
-        /// The sender's fingerprint.
-        theirs: u64,
-        /// This program's.
-        ours: u64,
+        /// The first difference in words, if the sender's structure was announced; else
+        /// the fingerprints.
+        difference: String,
     },
     /// The user's check of the value failed.
     #[error("the check of {name} failed: {why}")]

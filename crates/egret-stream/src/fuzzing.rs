@@ -79,12 +79,22 @@ pub fn chunks(input: &[u8]) {
     }
 }
 
-/// What can be read can be written, and read again.
+/// What can be read can be written, and read again; wherever it lies, and by one value
+/// as by a reader.
 fn again<T: Wire + for<'a> FromWire<'a>>(bytes: &[u8]) {
+    let aligned = bytes.to_vec();
+    let (one, other) = (Reader::new(bytes).read_last::<T>(), crate::read::<T>(&aligned));
+    if let (Err(one), Err(other)) = (&one, &other) {
+        assert_eq!(one, other);
+    }
+    assert_eq!(one.is_ok(), other.is_ok());
     let Ok(value) = Reader::new(bytes).read::<T>() else { return };
     let first = written(&value);
     let back: T = Reader::new(&first).read_last().expect("it was written");
     assert_eq!(written(&back), first);
+    let mut slice = vec![0; first.len()];
+    assert_eq!(crate::write(&value, &mut slice), Ok(first.len()));
+    assert_eq!(slice, first);
 }
 
 /// As `again`, for values that may hold themselves: what cannot be written is let go.

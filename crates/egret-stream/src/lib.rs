@@ -26,6 +26,7 @@ compile_error!("arrays travel as they lie in memory, and that must be little-end
 #[cfg(any(test, feature = "fuzzing"))]
 extern crate self as egret_stream;
 
+mod depth;
 mod describe;
 pub mod dynamic;
 mod error;
@@ -45,6 +46,7 @@ mod wire;
 mod writer;
 
 pub use self::serde::Serde;
+pub use depth::STACK_BYTES;
 pub use describe::{Describe, Schema, fingerprint};
 pub use dynamic::{Dynamic, Names};
 pub use egret_derive::Wire;
@@ -52,10 +54,10 @@ pub use egret_net as net;
 pub use error::{Cause, Invalid, ReadError, WriteError};
 pub use impls::canonical;
 pub use page::Page;
-pub use reader::Reader;
+pub use reader::{Reader, Rest, read};
 pub use span::{Kept, Span};
 pub use wire::{Boxed, Bulk, FromWire, InPlace, Size, Stop, Wire, Written};
-pub use writer::{IN_PLACE_BYTES, Writer};
+pub use writer::{IN_PLACE_BYTES, Room, Writer, write};
 
 /// What the code written by this crate's macros refers to. Not for use.
 #[doc(hidden)]

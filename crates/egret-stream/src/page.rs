@@ -6,7 +6,7 @@ use crate::error::WriteError;
 use crate::fault::{Fault, planted};
 use crate::reader::Reader;
 use crate::wire::Wire;
-use crate::writer::Writer;
+use crate::writer::{Room, Writer};
 
 /// A buffer that values are written to.
 ///
@@ -79,6 +79,15 @@ impl Page {
     ///
     /// See [`WriteError`]; nothing of the value is then in the stream.
     pub fn write<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WriteError> {
+        let mut room = Room::behind(self.buf.bytes_mut(), self.at);
+        if value.write_short(&mut room) {
+            self.at = room.at();
+            return Ok(());
+        }
+        self.write_long(value)
+    }
+
+    fn write_long<T: Wire + ?Sized>(&mut self, value: &T) -> Result<(), WriteError> {
         let mut writer: Writer<'_> = std::mem::take(&mut self.spare);
         let done = writer.within(self.at, self.buf.len(), value);
         if done.is_ok() || planted(Fault::HalfWritten) {

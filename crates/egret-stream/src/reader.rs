@@ -1,14 +1,16 @@
 //! The reader: values out of one buffer, or out of a sequence of chunks.
 
 mod parts;
+mod rest;
 
 use std::fmt;
 
+use crate::depth::Floor;
 use crate::dynamic::Names;
 use crate::error::ReadError;
 use crate::share::Found;
 use crate::wire::{FromWire, Stop};
-use crate::writer::STACK_BYTES;
+pub use rest::{Rest, read};
 
 /// Reads values from memory of lifetime `'a`, from which they may borrow.
 ///
@@ -73,20 +75,18 @@ use crate::writer::STACK_BYTES;
 /// ```
 pub struct Reader<'a> {
     /// What is left of the chunk.
-    rest: &'a [u8],
-    /// Where in the stream this chunk ends.
-    end: usize,
-    /// The chunks that follow, and their bytes.
-    more: &'a [&'a [u8]],
-    more_bytes: usize,
-    /// How much stack nested values may still take, by our estimate.
-    stack: usize,
+    rest: Rest<'a>,
+    /// How far down nested values may go.
+    floor: Floor,
     /// What most streams do without.
-    rare: Option<Box<Rare>>,
+    rare: Option<Box<Rare<'a>>>,
 }
 
 #[derive(Default)]
-struct Rare {
+struct Rare<'a> {
+    /// The chunks that follow, and their bytes.
+    more: &'a [&'a [u8]],
+    more_bytes: usize,
     /// What a run is put together in when it lies in two chunks.
     joined: Vec<u8>,
     shared: Option<Box<Found>>,
@@ -96,24 +96,32 @@ struct Rare {
 
 impl<'a> Reader<'a> {
     /// Reads from one buffer.
+    #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            rest: bytes,
-            end: bytes.len(),
-            more: &[],
-            more_bytes: 0,
-            stack: STACK_BYTES,
-            rare: None,
-        }
+        Self { rest: Rest::new(bytes), floor: Floor::new(), rare: None }
     }
 
     /// Reads from chunks, one after the other. What is read in place must lie in
     /// one of them.
     #[must_use]
     pub fn chunks(chunks: &'a [&'a [u8]]) -> Self {
-        let more_bytes = chunks.iter().map(|chunk| chunk.len()).sum();
-        Self { more: chunks, more_bytes, ..Self::new(&[]) }
+        let Some((first, more)) = chunks.split_first() else { return Self::new(&[]) };
+        let mut reader = Self::new(first);
+        if !more.is_empty() {
+            let rare = reader.rare();
+            rare.more_bytes = more.iter().map(|chunk| chunk.len()).sum();
+            rare.more = more;
+        }
+        reader
+    }
+
+    /// Lets nested values take `bytes` of the stack, instead of
+    /// [`STACK_BYTES`](crate::STACK_BYTES).
+    #[must_use]
+    pub const fn with_stack(mut self, bytes: usize) -> Self {
+        self.floor = Floor::below(bytes);
+        self
     }
 
     /// Knows the numbers of types that were announced on a connection.
@@ -137,8 +145,17 @@ impl<'a> Reader<'a> {
     /// any more.
     #[inline]
     pub fn read<T: FromWire<'a>>(&mut self) -> Result<T, ReadError> {
+        if let Some(value) = T::read_short(&mut self.rest) {
+            return Ok(value);
+        }
+        self.read_long()
+    }
+
+    #[inline(never)]
+    fn read_long<T: FromWire<'a>>(&mut self) -> Result<T, ReadError> {
         match T::read(self) {
             Ok(value) => {
+                self.floor.forget();
                 if let Some(rare) = &mut self.rare {
                     rare.shared = None;
                 }
@@ -165,14 +182,14 @@ impl<'a> Reader<'a> {
     #[inline]
     #[must_use]
     pub fn left(&self) -> usize {
-        self.rest.len() + self.more_bytes
+        self.rest.bytes.len() + self.rare.as_ref().map_or(0, |rare| rare.more_bytes)
     }
 
     /// Where in the stream the next value begins.
     #[inline]
     #[must_use]
     pub fn position(&self) -> usize {
-        self.end - self.rest.len()
+        self.rest.end - self.rest.bytes.len()
     }
 
     #[cold]
@@ -180,9 +197,11 @@ impl<'a> Reader<'a> {
         if let Some(mut shared) = self.rare().shared.take() {
             shared.unravel();
         }
-        (self.rest, self.more, self.more_bytes) = (&[], &[], 0);
-        self.stack = STACK_BYTES;
-        self.rare().why.take().unwrap_or_else(|| ReadError::Custom("stopped".to_owned()))
+        self.rest.bytes = &[];
+        self.floor.forget();
+        let rare = self.rare();
+        (rare.more, rare.more_bytes) = (&[], 0);
+        rare.why.take().unwrap_or_else(|| ReadError::Custom("stopped".to_owned()))
     }
 }
 

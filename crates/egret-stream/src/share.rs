@@ -1,6 +1,7 @@
 //! Shared values: who was met already, on both sides.
 
 use std::any::Any;
+use std::rc::Rc;
 
 use crate::error::ReadError;
 use crate::fault::{Fault, planted};
@@ -92,88 +93,125 @@ fn hash(address: usize) -> usize {
 pub(crate) struct Found {
     all: Vec<Entry>,
     /// Those that were filled and are known as objects of a trait since.
-    hidden: Vec<(Box<dyn Any>, Unravel)>,
+    hidden: Vec<(State, Unravel)>,
 }
 
-type Unravel = fn(&dyn Any);
+/// Takes the contents out of a shared value, so that no cycle stays.
+type Unravel = fn(&State);
 
-#[derive(Default)]
 struct Entry {
-    /// The `Weak` of a value that is being read.
-    weak: Option<Box<dyn Any>>,
-    /// The `Rc` or `Arc` of one that is there.
-    strong: Option<Box<dyn Any>>,
-    /// Takes the contents out of the strong one, so that no cycle stays.
+    state: State,
     unravel: Option<Unravel>,
+}
+
+/// What there is of a shared value.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum State {
+    /// Nothing yet: it is being read.
+    Open,
+    /// The `Weak` of one that is being read.
+    Weak(Box<dyn Any>),
+    /// One that is there, if its type has a size: it needs no memory of its own.
+    Rc(Rc<dyn Any>),
+    /// The `Rc` or `Arc` of another one that is there.
+    Other(Box<dyn Any>),
+}
+
+impl State {
+    /// The value, of a type that has a size.
+    #[inline]
+    pub(crate) fn rc<T: 'static>(&self) -> Option<Rc<T>> {
+        match self {
+            Self::Rc(shared) => Rc::clone(shared).downcast().ok(),
+            _ => None,
+        }
+    }
+
+    /// The value, of another type.
+    pub(crate) fn other<S: Clone + 'static>(&self) -> Option<S> {
+        match self {
+            Self::Other(shared) => shared.downcast_ref::<S>().cloned(),
+            _ => None,
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        matches!(self, Self::Rc(_) | Self::Other(_))
+    }
 }
 
 impl Found {
     /// A number for a value that is read now.
+    #[inline]
     pub(crate) fn open(&mut self) -> usize {
-        self.all.push(Entry::default());
+        self.all.push(Entry { state: State::Open, unravel: None });
         self.all.len() - 1
     }
 
     /// Weak references to it can be made.
     pub(crate) fn set_weak(&mut self, id: usize, weak: Box<dyn Any>) {
-        self.all[id].weak = Some(weak);
+        self.all[id].state = State::Weak(weak);
     }
 
-    /// It is there, as an `S`.
-    pub(crate) fn set_strong<S: Any>(&mut self, id: usize, strong: S) {
+    /// It is there, as a `T`.
+    pub(crate) fn set_strong<T: ?Sized>(&mut self, id: usize, state: impl FnOnce() -> State) {
         let entry = &mut self.all[id];
-        entry.weak = None;
-        let is_hollow = entry.strong.as_ref().is_some_and(|known| known.is::<S>());
-        if is_hollow {
+        // What has a size and is there was hollow, and is filled.
+        if entry.state.is_there() && size_of::<&T>() == size_of::<usize>() {
             return;
         }
-        let hollow = entry.strong.replace(Box::new(strong));
-        if let (Some(strong), Some(unravel)) = (hollow, entry.unravel.take()) {
-            self.hidden.push((strong, unravel));
+        let before = std::mem::replace(&mut entry.state, state());
+        if let Some(unravel) = entry.unravel.take() {
+            self.hidden.push((before, unravel));
         }
     }
 
     /// It is there, and will be filled later.
-    pub(crate) fn set_hollow(&mut self, id: usize, strong: Box<dyn Any>, unravel: Unravel) {
-        self.all[id].strong = Some(strong);
-        self.all[id].unravel = Some(unravel);
+    #[inline]
+    pub(crate) fn set_hollow(&mut self, id: usize, state: State, unravel: Unravel) {
+        self.all[id] = Entry { state, unravel: Some(unravel) };
     }
 
-    /// The strong reference `number`, of type `S`.
-    pub(crate) fn strong<S: Clone + 'static>(
+    /// The strong reference `number`, if it is what `of` finds in it.
+    #[inline]
+    pub(crate) fn strong<S>(
         &self,
         number: u32,
         wanted: &'static str,
+        of: impl FnOnce(&State) -> Option<S>,
     ) -> Result<S, ReadError> {
         let entry = self.all.get(number as usize).ok_or(ReadError::NoSuchShared(number))?;
-        let Some(strong) = &entry.strong else { return Err(ReadError::StrongCycle(wanted)) };
-        let as_wanted = strong.downcast_ref::<S>().cloned();
-        as_wanted.ok_or(ReadError::SharedAsOther { id: number, wanted })
+        match of(&entry.state) {
+            Some(strong) => Ok(strong),
+            None if entry.state.is_there() => Err(ReadError::SharedAsOther { id: number, wanted }),
+            None => Err(ReadError::StrongCycle(wanted)),
+        }
     }
 
-    /// The weak reference `number`, of type `W`, made by `downgrade` where the value
-    /// is there.
-    pub(crate) fn weak<S: 'static, W: Clone + 'static>(
+    /// The weak reference `number`, made by `downgraded` where the value is there.
+    pub(crate) fn weak<W: Clone + 'static>(
         &self,
         number: u32,
         wanted: &'static str,
-        downgrade: impl FnOnce(&S) -> W,
+        downgraded: impl FnOnce(&State) -> Option<W>,
     ) -> Result<W, ReadError> {
         let entry = self.all.get(number as usize).ok_or(ReadError::NoSuchShared(number))?;
-        let weak = match (&entry.strong, &entry.weak) {
-            (Some(strong), _) => strong.downcast_ref::<S>().map(downgrade),
-            (None, Some(weak)) => weak.downcast_ref::<W>().cloned(),
-            (None, None) => return Err(ReadError::StrongCycle(wanted)),
+        let weak = match &entry.state {
+            State::Open => return Err(ReadError::StrongCycle(wanted)),
+            State::Weak(weak) => weak.downcast_ref::<W>().cloned(),
+            there => downgraded(there),
         };
         weak.ok_or(ReadError::SharedAsOther { id: number, wanted })
     }
 
     /// Ends every cycle that was closed, for a value that is not handed out.
     pub(crate) fn unravel(&mut self) {
-        let all = self.all.drain(..).filter_map(|entry| entry.strong.zip(entry.unravel));
-        for (strong, unravel) in all.chain(self.hidden.drain(..)) {
+        let all = self.all.drain(..);
+        let all = all.filter_map(|entry| Some((entry.state, entry.unravel?)));
+        for (state, unravel) in all.chain(self.hidden.drain(..)) {
             if !planted(Fault::Leaked) {
-                unravel(&*strong);
+                unravel(&state);
             }
         }
     }

@@ -8,8 +8,9 @@ use egret_net::buf::Plain;
 
 use crate::describe::Describe;
 use crate::error::Invalid;
-use crate::reader::Reader;
-use crate::writer::Writer;
+use crate::reader::{Reader, Rest};
+use crate::share::State;
+use crate::writer::{Room, Writer};
 
 /// A type that can be written to a stream.
 ///
@@ -68,6 +69,24 @@ pub trait Wire {
         slice.iter().for_each(|element| element.write_fixed(run));
     }
 
+    /// Writes a value that takes one look at the room, all of it or nothing: says
+    /// whether it is written.
+    #[inline(always)]
+    fn write_short(&self, room: &mut Room<'_>) -> bool {
+        room.fixed(self)
+    }
+
+    /// Writes a slice as [`write_short`](Self::write_short) does, with its number of
+    /// elements.
+    #[inline(always)]
+    fn write_short_list(slice: &[Self], room: &mut Room<'_>) -> bool
+    where
+        Self: Sized,
+    {
+        let _ = (slice, room);
+        false
+    }
+
     /// Writes the value and may move arrays out of it, which stay alive in the
     /// writer.
     ///
@@ -79,17 +98,18 @@ pub trait Wire {
         w.copied(|w| self.write(w))
     }
 
-    /// Writes the elements of a slice, without their number.
+    /// Writes a slice, with its number of elements.
     ///
     /// # Errors
     ///
     /// The writer knows why.
     #[inline]
-    fn write_slice<'w>(slice: &'w [Self], w: &mut Writer<'w>) -> Written
+    fn write_list<'w>(slice: &'w [Self], w: &mut Writer<'w>) -> Written
     where
         Self: Sized,
     {
-        w.elements(slice)
+        w.length(slice.len())?;
+        w.nested::<[Self], _>(|w| w.elements(slice))
     }
 
     /// Writes a vector's elements and may take it away, as [`give`](Self::give) does.
@@ -128,7 +148,7 @@ pub trait Wire {
     where
         Self: Sized,
     {
-        w.copied(|w| Self::write_slice(arc, w))
+        w.copied(|w| w.elements(arc))
     }
 
     /// A value to stand in for one that is being read, so that a cycle through it
@@ -165,6 +185,20 @@ pub trait FromWire<'a>: Wire + Sized {
     /// The reader knows why.
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop>;
 
+    /// Reads a value that takes one look at what is left, all of it or nothing.
+    #[inline(always)]
+    fn read_short(rest: &mut Rest<'a>) -> Option<Self> {
+        rest.fixed()
+    }
+
+    /// Reads a vector as [`read_short`](Self::read_short) does, with its number of
+    /// elements.
+    #[inline(always)]
+    fn read_short_list(rest: &mut Rest<'a>) -> Option<Vec<Self>> {
+        let _ = rest;
+        None
+    }
+
     /// Reads a value of a fixed size from the front of `run`, which is long enough.
     ///
     /// # Errors
@@ -190,27 +224,28 @@ pub trait FromWire<'a>: Wire + Sized {
         Ok(slots.map(|slot| slot.expect("every slot was filled")))
     }
 
-    /// Reads `len` elements.
+    /// Reads a vector, with its number of elements.
     ///
     /// # Errors
     ///
     /// The reader knows why.
     #[inline]
-    fn read_vec(r: &mut Reader<'a>, len: usize) -> Result<Vec<Self>, Stop> {
-        r.elements(len)
+    fn read_list(r: &mut Reader<'a>) -> Result<Vec<Self>, Stop> {
+        let len = r.length(Self::SIZE.of_element())?;
+        r.nested::<[Self], _, _>(|r| r.elements(len))
     }
 
-    /// Reads `len` elements, in place if they lie so.
+    /// Reads what [`read_list`](Self::read_list) does, in place if it lies so.
     ///
     /// # Errors
     ///
     /// The reader knows why.
     #[inline]
-    fn read_cow(r: &mut Reader<'a>, len: usize) -> Result<Cow<'a, [Self]>, Stop>
+    fn read_cow(r: &mut Reader<'a>) -> Result<Cow<'a, [Self]>, Stop>
     where
         Self: Clone,
     {
-        Self::read_vec(r, len).map(Cow::Owned)
+        Self::read_list(r).map(Cow::Owned)
     }
 
     /// Reads a value into shared memory; the reader's table knows it as `id`.
@@ -264,6 +299,42 @@ pub trait Boxed<'a>: Wire {
     fn read_arc(r: &mut Reader<'a>, id: usize) -> Result<Arc<Self>, Stop>
     where
         Self: 'static;
+
+    /// What the reader's table keeps of it.
+    #[doc(hidden)]
+    fn rc_state(shared: &Rc<Self>) -> State
+    where
+        Self: 'static,
+    {
+        State::Other(Box::new(Rc::clone(shared)))
+    }
+
+    /// It out of the reader's table.
+    #[doc(hidden)]
+    fn rc_of(state: &State) -> Option<Rc<Self>>
+    where
+        Self: 'static,
+    {
+        state.other()
+    }
+
+    /// What the reader's table keeps of it.
+    #[doc(hidden)]
+    fn arc_state(shared: &Arc<Self>) -> State
+    where
+        Self: 'static,
+    {
+        State::Other(Box::new(Arc::clone(shared)))
+    }
+
+    /// It out of the reader's table.
+    #[doc(hidden)]
+    fn arc_of(state: &State) -> Option<Arc<Self>>
+    where
+        Self: 'static,
+    {
+        state.other()
+    }
 }
 
 /// A type whose slices travel as the bytes they are: the numbers, and plain structs

@@ -1,5 +1,9 @@
 //! The values that `egret bench serialize` writes and reads.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use egret::net::buf::Plain;
 use egret::stream::Wire;
 
@@ -27,6 +31,62 @@ pub(crate) struct Leaf {
 pub(crate) struct Item<const N: usize> {
     values: [i32; N],
     next: Option<Box<Item<N>>>,
+}
+
+/// An object of a graph: two numbers, and others that it knows.
+#[derive(Debug, Default, Wire)]
+#[wire(crate = egret::stream)]
+pub(crate) struct Object {
+    values: [i32; 2],
+    known: Vec<Rc<RefCell<Object>>>,
+}
+
+/// A graph whose objects all hold each other, until it is dropped; its clone is one of
+/// the same shape.
+#[derive(Debug, Wire)]
+#[wire(crate = egret::stream)]
+pub(crate) struct Graph(Rc<RefCell<Object>>);
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let mut open = std::mem::take(&mut self.0.borrow_mut().known);
+        while let Some(object) = open.pop() {
+            open.append(&mut object.borrow_mut().known);
+        }
+    }
+}
+
+impl Clone for Graph {
+    fn clone(&self) -> Self {
+        let mut copies = BTreeMap::new();
+        let root = copied(&self.0, &mut copies);
+        Self(root)
+    }
+}
+
+type Copies = BTreeMap<*const RefCell<Object>, Rc<RefCell<Object>>>;
+
+fn copied(object: &Rc<RefCell<Object>>, copies: &mut Copies) -> Rc<RefCell<Object>> {
+    if let Some(copy) = copies.get(&Rc::as_ptr(object)) {
+        return Rc::clone(copy);
+    }
+    let copy = Rc::new(RefCell::new(Object::default()));
+    copies.insert(Rc::as_ptr(object), Rc::clone(&copy));
+    let known = object.borrow().known.iter().map(|known| copied(known, copies)).collect();
+    *copy.borrow_mut() = Object { values: object.borrow().values, known };
+    copy
+}
+
+/// A graph of `count` objects: each knows the two below it, the one above, and one
+/// of the first.
+pub(crate) fn graph(count: usize) -> Graph {
+    let objects: Vec<Rc<RefCell<Object>>> = (0..count).map(|_| Rc::default()).collect();
+    for (at, object) in objects.iter().enumerate() {
+        let known = [2 * at + 1, 2 * at + 2, at.saturating_sub(1) / 2, at / 8];
+        let known = known.iter().filter_map(|&known| objects.get(known)).map(Rc::clone).collect();
+        *object.borrow_mut() = Object { values: [1, 2], known };
+    }
+    Graph(Rc::clone(&objects[0]))
 }
 
 /// A plain struct.

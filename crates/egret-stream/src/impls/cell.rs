@@ -1,6 +1,6 @@
 //! Cells and locks: what is in them.
 
-use std::any::{Any, type_name};
+use std::any::type_name;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
@@ -9,7 +9,8 @@ use super::{arc, rc};
 use crate::describe::Describe;
 use crate::error::{Invalid, ReadError, WriteError};
 use crate::reader::Reader;
-use crate::wire::{FromWire, Size, Stop, Wire, Written};
+use crate::share::State;
+use crate::wire::{Boxed, FromWire, Size, Stop, Wire, Written};
 use crate::writer::Writer;
 
 impl<T: Wire + Copy> Wire for Cell<T> {
@@ -82,12 +83,12 @@ macro_rules! cells {
             {
                 let Some(blank) = Self::blank() else { return rc::build(r, id) };
                 let shared = Rc::new(blank);
-                let unravel = |shared: &dyn Any| {
-                    if let Some(shared) = shared.downcast_ref::<Rc<Self>>() {
-                        drop(T::blank().map(|blank| swap(&**shared, blank)));
+                let unravel = |state: &State| {
+                    if let Some(shared) = Self::rc_of(state) {
+                        drop(T::blank().map(|blank| swap(&*shared, blank)));
                     }
                 };
-                r.shared().set_hollow(id, Box::new(Rc::clone(&shared)), unravel);
+                r.shared().set_hollow(id, Self::rc_state(&shared), unravel);
                 let value = T::read(r)?;
                 filled(r, swap(&*shared, value).is_some()).map(|()| shared)
             }
@@ -97,12 +98,12 @@ macro_rules! cells {
             {
                 let Some(blank) = Self::blank() else { return arc::build(r, id) };
                 let shared = Arc::new(blank);
-                let unravel = |shared: &dyn Any| {
-                    if let Some(shared) = shared.downcast_ref::<Arc<Self>>() {
-                        drop(T::blank().map(|blank| swap(&**shared, blank)));
+                let unravel = |state: &State| {
+                    if let Some(shared) = Self::arc_of(state) {
+                        drop(T::blank().map(|blank| swap(&*shared, blank)));
                     }
                 };
-                r.shared().set_hollow(id, Box::new(Arc::clone(&shared)), unravel);
+                r.shared().set_hollow(id, Self::arc_state(&shared), unravel);
                 let value = T::read(r)?;
                 filled(r, swap(&*shared, value).is_some()).map(|()| shared)
             }

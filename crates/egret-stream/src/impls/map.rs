@@ -19,7 +19,7 @@ pub(crate) fn write_pairs<'w, K: Wire + 'w, V: Wire + 'w>(
     w: &mut Writer<'w>,
 ) -> Written {
     w.length(len)?;
-    w.nested::<(K, V), _>(0, |w| {
+    w.nested::<(K, V), _>(|w| {
         for (key, value) in pairs {
             w.element(|w| key.write(w), K::SIZE.and(V::SIZE))?;
             value.write(w)?;
@@ -36,7 +36,7 @@ pub(crate) fn write_set<'w, T: Wire + 'w>(
     w: &mut Writer<'w>,
 ) -> Written {
     w.length(len)?;
-    w.nested::<T, _>(0, |w| {
+    w.nested::<T, _>(|w| {
         for element in elements {
             w.element(|w| element.write(w), T::SIZE)?;
         }
@@ -52,7 +52,7 @@ pub(crate) fn read_pairs<'a, K: FromWire<'a>, V: FromWire<'a>, M>(
     mut insert: impl FnMut(&mut M, K, V) -> bool,
 ) -> Result<M, Stop> {
     let len = r.length(K::SIZE.and(V::SIZE).of_element())?;
-    r.nested::<(K, V), _, _>(size_of::<(K, V)>(), |r| {
+    r.nested::<(K, V), _, _>(|r| {
         let mut map = make(r.capacity::<(K, V)>(len));
         for _ in 0..len {
             let (key, value) = r.element()?;
@@ -72,7 +72,7 @@ pub(crate) fn read_set<'a, T: FromWire<'a>, S>(
     mut insert: impl FnMut(&mut S, T) -> bool,
 ) -> Result<S, Stop> {
     let len = r.length(T::SIZE.of_element())?;
-    r.nested::<T, _, _>(size_of::<T>(), |r| {
+    r.nested::<T, _, _>(|r| {
         let mut set = make(r.capacity::<T>(len));
         for _ in 0..len {
             let element = r.element()?;

@@ -9,9 +9,9 @@ use egret_net::vi::Segment;
 use super::{pick, put, through};
 use crate::describe::Describe;
 use crate::error::Invalid;
-use crate::reader::Reader;
+use crate::reader::{Reader, Rest};
 use crate::wire::{Bulk, FromWire, Size, Stop, Wire, Written};
-use crate::writer::Writer;
+use crate::writer::{Room, Writer};
 
 macro_rules! numbers {
     ($($type:ident)*) => {$(
@@ -34,9 +34,13 @@ macro_rules! numbers {
                 head.copy_from_slice(bytemuck::cast_slice(slice));
                 *run = rest;
             }
+            #[inline(always)]
+            fn write_short_list(slice: &[Self], room: &mut Room<'_>) -> bool {
+                room.list(slice)
+            }
             #[inline]
-            fn write_slice<'w>(slice: &'w [Self], w: &mut Writer<'w>) -> Written {
-                w.bulk(slice)
+            fn write_list<'w>(slice: &'w [Self], w: &mut Writer<'w>) -> Written {
+                w.list(slice)
             }
             #[inline]
             fn give_vec(vec: &mut Vec<Self>, w: &mut Writer<'static>) -> Written {
@@ -65,13 +69,17 @@ macro_rules! numbers {
                 *run = rest;
                 Ok(bytemuck::pod_read_unaligned(head))
             }
-            #[inline]
-            fn read_vec(r: &mut Reader<'a>, len: usize) -> Result<Vec<Self>, Stop> {
-                r.bulk(len)
+            #[inline(always)]
+            fn read_short_list(rest: &mut Rest<'a>) -> Option<Vec<Self>> {
+                rest.list().map(<[Self]>::to_vec)
             }
             #[inline]
-            fn read_cow(r: &mut Reader<'a>, len: usize) -> Result<Cow<'a, [Self]>, Stop> {
-                read_cow(r, len)
+            fn read_list(r: &mut Reader<'a>) -> Result<Vec<Self>, Stop> {
+                r.list()
+            }
+            #[inline]
+            fn read_cow(r: &mut Reader<'a>) -> Result<Cow<'a, [Self]>, Stop> {
+                read_cow(r)
             }
         }
         impl Bulk for $type {}
@@ -102,8 +110,8 @@ pub fn give_elements<T: Bulk>(arc: &Arc<[T]>, w: &mut Writer<'static>) -> Writte
 /// What [`FromWire::read_cow`] is for types that travel as their bytes.
 #[doc(hidden)]
 #[inline]
-pub fn read_cow<'a, T: Bulk>(r: &mut Reader<'a>, len: usize) -> Result<Cow<'a, [T]>, Stop> {
-    Ok(match r.try_in_place(len)? {
+pub fn read_cow<'a, T: Bulk>(r: &mut Reader<'a>) -> Result<Cow<'a, [T]>, Stop> {
+    Ok(match r.try_list()? {
         Ok(elements) => Cow::Borrowed(elements),
         Err(elements) => Cow::Owned(elements),
     })

@@ -11,9 +11,10 @@ use egret_net::vi::Segment;
 
 use crate::describe::Describe;
 use crate::error::Invalid;
-use crate::reader::Reader;
+use crate::reader::{Reader, Rest};
+use crate::share::State;
 use crate::wire::{Boxed, Bulk, FromWire, InPlace, Size, Stop, Wire, Written};
-use crate::writer::Writer;
+use crate::writer::{Room, Writer};
 
 impl<T: Wire> Wire for [T] {
     const SIZE: Size = Size::at_least(4);
@@ -22,8 +23,11 @@ impl<T: Wire> Wire for [T] {
     }
     #[inline]
     fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
-        w.length(self.len())?;
-        w.nested::<[T], _>(0, |w| T::write_slice(self, w))
+        T::write_list(self, w)
+    }
+    #[inline(always)]
+    fn write_short(&self, room: &mut Room<'_>) -> bool {
+        T::write_short_list(self, room)
     }
     fn give_arc(arc: &Arc<Self>, w: &mut Writer<'static>) -> Written {
         w.length(arc.len())?;
@@ -40,10 +44,14 @@ impl<T: Wire> Wire for Vec<T> {
     fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
         self.as_slice().write(w)
     }
+    #[inline(always)]
+    fn write_short(&self, room: &mut Room<'_>) -> bool {
+        T::write_short_list(self, room)
+    }
     #[inline]
     fn give(&mut self, w: &mut Writer<'static>) -> Written {
         w.length(self.len())?;
-        w.nested::<[T], _>(0, |w| T::give_vec(self, w))
+        w.nested::<[T], _>(|w| T::give_vec(self, w))
     }
     fn blank() -> Option<Self> {
         Some(Self::new())
@@ -53,16 +61,22 @@ impl<T: Wire> Wire for Vec<T> {
 impl<'a, T: FromWire<'a>> FromWire<'a> for Vec<T> {
     #[inline]
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
-        let len = r.length(T::SIZE.of_element())?;
-        r.nested::<[T], _, _>(size_of::<T>(), |r| T::read_vec(r, len))
+        T::read_list(r)
+    }
+    #[inline(always)]
+    fn read_short(rest: &mut Rest<'a>) -> Option<Self> {
+        T::read_short_list(rest)
     }
 }
 
 impl<'a: 'b, 'b, T: Bulk> FromWire<'a> for &'b [T] {
     #[inline]
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
-        let len = r.length(size_of::<T>())?;
-        r.in_place(len)
+        r.list_in_place()
+    }
+    #[inline(always)]
+    fn read_short(rest: &mut Rest<'a>) -> Option<Self> {
+        rest.list()
     }
 }
 
@@ -79,8 +93,7 @@ impl<'a: 'b, 'b, T: InPlace> FromWire<'a> for &'b T {
 impl<'a: 'b, 'b, T: FromWire<'a> + Clone + 'a> FromWire<'a> for Cow<'b, [T]> {
     #[inline]
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
-        let len = r.length(T::SIZE.of_element())?;
-        r.nested::<[T], _, _>(size_of::<T>(), |r| T::read_cow(r, len))
+        T::read_cow(r)
     }
 }
 
@@ -108,6 +121,10 @@ impl<T: Wire + ?Sized> Wire for &T {
         (**self).write(w)
     }
     #[inline(always)]
+    fn write_short(&self, room: &mut Room<'_>) -> bool {
+        (**self).write_short(room)
+    }
+    #[inline(always)]
     fn write_fixed(&self, run: &mut &mut [u8]) {
         (**self).write_fixed(run);
     }
@@ -120,37 +137,50 @@ impl<T: Wire + ?Sized> Wire for Box<T> {
     }
     #[inline]
     fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
-        w.nested::<T, _>(size_of_val(&**self), |w| (**self).write(w))
+        w.nested::<T, _>(|w| (**self).write(w))
     }
     #[inline]
     fn give(&mut self, w: &mut Writer<'static>) -> Written {
-        w.nested::<T, _>(size_of_val(&**self), |w| (**self).give(w))
+        w.nested::<T, _>(|w| (**self).give(w))
     }
 }
 
 impl<'a, T: Boxed<'a> + ?Sized> FromWire<'a> for Box<T> {
-    #[inline]
+    #[inline(always)]
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         T::read_box(r)
     }
 }
 
 impl<'a, T: FromWire<'a>> Boxed<'a> for T {
-    #[inline]
+    #[inline(always)]
     fn read_box(r: &mut Reader<'a>) -> Result<Box<Self>, Stop> {
-        r.nested::<T, _, _>(size_of::<T>(), |r| T::read(r).map(Box::new))
+        r.nested::<T, _, _>(|r| T::read(r).map(Box::new))
     }
     fn read_rc(r: &mut Reader<'a>, id: usize) -> Result<Rc<Self>, Stop>
     where
         Self: 'static,
     {
-        r.nested::<T, _, _>(size_of::<T>(), |r| T::read_shared_rc(r, id))
+        r.nested::<T, _, _>(|r| T::read_shared_rc(r, id))
     }
     fn read_arc(r: &mut Reader<'a>, id: usize) -> Result<Arc<Self>, Stop>
     where
         Self: 'static,
     {
-        r.nested::<T, _, _>(size_of::<T>(), |r| T::read_shared_arc(r, id))
+        r.nested::<T, _, _>(|r| T::read_shared_arc(r, id))
+    }
+    fn rc_state(shared: &Rc<Self>) -> State
+    where
+        Self: 'static,
+    {
+        let shared: Rc<Self> = Rc::clone(shared);
+        State::Rc(shared)
+    }
+    fn rc_of(state: &State) -> Option<Rc<Self>>
+    where
+        Self: 'static,
+    {
+        state.rc()
     }
 }
 
@@ -218,7 +248,7 @@ impl<T: Wire> Wire for VecDeque<T> {
     }
     fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
         w.length(self.len())?;
-        w.nested::<Self, _>(0, |w| {
+        w.nested::<Self, _>(|w| {
             self.iter().try_for_each(|element| w.element(|w| element.write(w), T::SIZE))
         })
     }
@@ -230,7 +260,7 @@ impl<T: Wire> Wire for VecDeque<T> {
 impl<'a, T: FromWire<'a>> FromWire<'a> for VecDeque<T> {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         let len = r.length(T::SIZE.of_element())?;
-        r.nested::<Self, _, _>(size_of::<T>(), |r| r.elements(len).map(Self::from))
+        r.nested::<Self, _, _>(|r| r.elements(len).map(Self::from))
     }
 }
 

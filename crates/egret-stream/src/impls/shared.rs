@@ -40,7 +40,8 @@ fn write<'w, T: Wire + ?Sized>(
 }
 
 macro_rules! shared {
-    ($($name:ident $shared:ident $std:path, $read:ident $(, $give:item)?;)*) => {$(
+    ($($name:ident $shared:ident $std:path, $read:ident $state:ident $of:ident
+        $(, $give:item)?;)*) => {$(
         pub(crate) mod $name {
             use super::*;
             use $std::{$shared, Weak};
@@ -74,9 +75,8 @@ macro_rules! shared {
                 r: &mut Reader<'a>,
             ) -> Result<$shared<T>, Stop> {
                 let id = r.shared().open();
-                let read = |r: &mut Reader<'a>| T::$read(r, id);
-                let shared = r.nested::<T, _, _>(size_of::<&T>(), read)?;
-                r.shared().set_strong(id, $shared::clone(&shared));
+                let shared = T::$read(r, id)?;
+                r.shared().set_strong::<T>(id, || T::$state(&shared));
                 Ok(shared)
             }
 
@@ -88,18 +88,19 @@ macro_rules! shared {
                 fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
                     let address = $shared::as_ptr(self).addr();
                     super::write::<T>(address, false, w, |w| {
-                        w.nested::<T, _>(size_of_val(&**self), |w| (**self).write(w))
+                        w.nested::<T, _>(|w| (**self).write(w))
                     })
                 }
                 $($give)?
             }
 
             impl<'a, T: Boxed<'a> + ?Sized + 'static> FromWire<'a> for $shared<T> {
+                #[inline]
                 fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
                     match u32::from_le_bytes(r.array()?) {
                         NEW => first(r),
                         number => {
-                            let found = r.shared().strong::<Self>(number - 1, type_name::<T>());
+                            let found = r.shared().strong(number - 1, type_name::<T>(), T::$of);
                             found.map_err(|why| r.fail(why))
                         }
                     }
@@ -119,7 +120,7 @@ macro_rules! shared {
                     w.shared().keep(Box::new($shared::clone(&shared)));
                     w.copied(|w| {
                         super::write::<T>(address, true, w, |w| {
-                            w.nested::<T, _>(size_of::<T>(), |w| w.copied(|w| (*shared).write(w)))
+                            w.nested::<T, _>(|w| w.copied(|w| (*shared).write(w)))
                         })
                     })
                 }
@@ -136,7 +137,9 @@ macro_rules! shared {
                         number => number - 1,
                     };
                     let name = type_name::<T>();
-                    let weak = r.shared().weak(number, name, $shared::<T>::downgrade);
+                    let weak = r.shared().weak(number, name, |state| {
+                        T::$of(state).as_ref().map($shared::downgrade)
+                    });
                     weak.map_err(|why| r.fail(why))
                 }
             }
@@ -145,11 +148,11 @@ macro_rules! shared {
 }
 
 shared! {
-    rc Rc std::rc, read_rc;
-    arc Arc std::sync, read_arc, fn give(&mut self, w: &mut Writer<'static>) -> Written {
+    rc Rc std::rc, read_rc rc_state rc_of;
+    arc Arc std::sync, read_arc arc_state arc_of, fn give(&mut self, w: &mut Writer<'static>) -> Written {
         let address = Arc::as_ptr(self).addr();
         write::<T>(address, false, w, |w| {
-            w.nested::<T, _>(size_of_val(&**self), |w| T::give_arc(self, w))
+            w.nested::<T, _>(|w| T::give_arc(self, w))
         })
     };
 }

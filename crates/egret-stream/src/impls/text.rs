@@ -13,7 +13,7 @@ use crate::describe::Describe;
 use crate::error::ReadError;
 use crate::reader::Reader;
 use crate::wire::{Boxed, FromWire, Size, Stop, Wire, Written};
-use crate::writer::Writer;
+use crate::writer::{Room, Writer};
 
 impl Wire for str {
     const SIZE: Size = Size::at_least(4);
@@ -22,8 +22,11 @@ impl Wire for str {
     }
     #[inline]
     fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
-        w.length(self.len())?;
-        w.bytes(self.as_bytes())
+        w.list(self.as_bytes())
+    }
+    #[inline(always)]
+    fn write_short(&self, room: &mut Room<'_>) -> bool {
+        room.list(self.as_bytes())
     }
 }
 
@@ -35,6 +38,10 @@ impl Wire for String {
     #[inline]
     fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
         self.as_str().write(w)
+    }
+    #[inline(always)]
+    fn write_short(&self, room: &mut Room<'_>) -> bool {
+        self.as_str().write_short(room)
     }
     fn give(&mut self, w: &mut Writer<'static>) -> Written {
         if !w.keeps(self.len()) {
@@ -114,8 +121,7 @@ macro_rules! system_strings {
             }
             fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
                 let system: &OsStr = self.as_ref();
-                w.length(system.len())?;
-                w.bytes(system.as_bytes())
+                w.list(system.as_bytes())
             }
         }
         impl Wire for $owned {

@@ -1,6 +1,6 @@
 //! Tuples, options, results, ranges.
 
-use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo};
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use crate::describe::Describe;
 use crate::error::Invalid;
@@ -72,7 +72,7 @@ impl<T: Wire> Wire for Option<T> {
     fn describe(d: &mut Describe) {
         d.group("option", T::describe);
     }
-    #[inline]
+    #[inline(always)]
     fn write<'w>(&'w self, w: &mut Writer<'w>) -> Written {
         match self {
             None => w.array([0]),
@@ -98,7 +98,7 @@ impl<T: Wire> Wire for Option<T> {
 }
 
 impl<'a, T: FromWire<'a>> FromWire<'a> for Option<T> {
-    #[inline]
+    #[inline(always)]
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         match r.array()? {
             [0] => Ok(None),
@@ -189,6 +189,7 @@ ranges! {
     RangeInclusive "range inclusive" (start, end) |range| (range.start(), range.end()), start..=end;
     RangeFrom "range from" (start) |range| (&range.start,), start..;
     RangeTo "range to" (end) |range| (&range.end,), ..end;
+    RangeToInclusive "range to inclusive" (end) |range| (&range.end,), ..=end;
 }
 
 impl Wire for RangeFull {

@@ -3,12 +3,13 @@
 use std::any::type_name;
 
 use super::{AHEAD_BYTES, AHEAD_FACTOR, Rare, Reader};
+use crate::depth;
 use crate::dynamic::Names;
 use crate::error::{Invalid, ReadError};
 use crate::fault::{Fault, planted};
 use crate::share::Found;
 use crate::wire::{Bulk, FromWire, Stop};
-use crate::writer::{LONG, level};
+use crate::writer::{LONG, padding};
 
 /// For types that read themselves.
 impl<'a> Reader<'a> {
@@ -27,8 +28,8 @@ impl<'a> Reader<'a> {
     /// The reader knows why.
     #[inline(always)]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
-        if let Some((head, rest)) = self.rest.split_first_chunk::<N>() {
-            self.rest = rest;
+        if let Some((head, rest)) = self.rest.bytes.split_first_chunk::<N>() {
+            self.rest.bytes = rest;
             return Ok(*head);
         }
         self.array_split()
@@ -49,8 +50,8 @@ impl<'a> Reader<'a> {
     /// The reader knows why.
     #[inline(always)]
     pub fn run(&mut self, bytes: usize) -> Result<&[u8], Stop> {
-        if let Some((head, rest)) = self.rest.split_at_checked(bytes) {
-            self.rest = rest;
+        if let Some((head, rest)) = self.rest.bytes.split_at_checked(bytes) {
+            self.rest.bytes = rest;
             return Ok(head);
         }
         self.run_split(bytes)
@@ -75,18 +76,19 @@ impl<'a> Reader<'a> {
 
     /// The next bytes that lie together, at most `max` and at least one.
     pub(super) fn part(&mut self, max: usize) -> &'a [u8] {
-        while self.rest.is_empty() {
-            let Some((next, more)) = self.more.split_first() else { break };
-            self.more = more;
-            self.more_bytes -= next.len();
-            self.end += next.len();
-            self.rest = next;
+        while self.rest.bytes.is_empty() {
+            let Some(rare) = &mut self.rare else { break };
+            let Some((next, more)) = rare.more.split_first() else { break };
+            rare.more = more;
+            rare.more_bytes -= next.len();
+            self.rest.end += next.len();
+            self.rest.bytes = next;
             if planted(Fault::LostAtSplit) && self.position() > 0 && next.len() > 1 {
-                self.rest = &next[1..];
+                self.rest.bytes = &next[1..];
             }
         }
-        let (part, rest) = self.rest.split_at(max.min(self.rest.len()));
-        self.rest = rest;
+        let (part, rest) = self.rest.bytes.split_at(max.min(self.rest.bytes.len()));
+        self.rest.bytes = rest;
         part
     }
 
@@ -126,7 +128,7 @@ impl<'a> Reader<'a> {
         let short = u32::from_le_bytes(self.array()?);
         let len = if short == LONG { self.long_length()? } else { short as usize };
         let bytes = len.saturating_mul(each);
-        if bytes > self.left() {
+        if bytes > self.rest.bytes.len() {
             self.has(bytes)?;
         }
         Ok(len)
@@ -148,15 +150,63 @@ impl<'a> Reader<'a> {
     /// The reader knows why.
     #[inline]
     pub fn whole(&mut self, bytes: usize) -> Result<Option<&'a [u8]>, Stop> {
-        if self.rest.is_empty() && bytes > 0 {
-            self.rest = self.part(usize::MAX);
+        if self.rest.bytes.is_empty() && bytes > 0 {
+            self.rest.bytes = self.part(usize::MAX);
         }
-        if let Some((head, rest)) = self.rest.split_at_checked(bytes) {
-            self.rest = rest;
+        if let Some((head, rest)) = self.rest.bytes.split_at_checked(bytes) {
+            self.rest.bytes = rest;
             return Ok(Some(head));
         }
         self.has(bytes)?;
         Ok(None)
+    }
+
+    /// Reads a list of elements that travel as the bytes they are, in place.
+    ///
+    /// # Errors
+    ///
+    /// As of [`in_place`](Self::in_place).
+    #[inline]
+    pub fn list_in_place<T: Bulk>(&mut self) -> Result<&'a [T], Stop> {
+        if let Some(elements) = self.rest.list() {
+            return Ok(elements);
+        }
+        let len = self.length(size_of::<T>())?;
+        self.in_place(len)
+    }
+
+    /// Reads a list of elements that travel as the bytes they are, in place if it lies
+    /// so.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    pub fn try_list<T: Bulk>(&mut self) -> Result<Result<&'a [T], Vec<T>>, Stop> {
+        if let Some(elements) = self.rest.list() {
+            return Ok(Ok(elements));
+        }
+        let len = self.length(size_of::<T>())?;
+        self.try_in_place(len)
+    }
+
+    /// Reads a list of elements that travel as the bytes they are.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why.
+    #[inline]
+    pub fn list<T: Bulk>(&mut self) -> Result<Vec<T>, Stop> {
+        if let Some(elements) = self.rest.list() {
+            return Ok(elements.to_vec());
+        }
+        self.list_in_parts()
+    }
+
+    #[inline(never)]
+    fn list_in_parts<T: Bulk>(&mut self) -> Result<Vec<T>, Stop> {
+        let len = self.length(size_of::<T>())?;
+        self.bulk(len)
     }
 
     /// `len` elements in place.
@@ -165,7 +215,6 @@ impl<'a> Reader<'a> {
     ///
     /// The reader knows why; [`ReadError::Split`] and [`ReadError::Misaligned`] are
     /// only about reading in place.
-    #[inline]
     pub fn in_place<T: Bulk>(&mut self, len: usize) -> Result<&'a [T], Stop> {
         self.skip_padding::<T>(len)?;
         let Some(bytes) = self.whole(len.saturating_mul(size_of::<T>()))? else {
@@ -241,10 +290,7 @@ impl<'a> Reader<'a> {
     /// Passes the zeros before an element of `T`, if there is one.
     #[inline]
     pub(super) fn skip_padding<T>(&mut self, len: usize) -> Result<(), Stop> {
-        if align_of::<T>() == 1 || len == 0 || planted(Fault::NoPadding) {
-            return Ok(());
-        }
-        let pad = self.position().wrapping_neg() % align_of::<T>();
+        let pad = if len == 0 { 0 } else { padding::<T>(self.position()) };
         if self.run(pad)?.iter().all(|&byte| byte == 0) {
             return Ok(());
         }
@@ -296,6 +342,7 @@ impl<'a> Reader<'a> {
 
     /// For how many of `len` elements memory may be taken at once: a value may be
     /// far larger than its bytes, and only those that come get memory.
+    #[inline]
     #[must_use]
     pub fn capacity<T>(&self, len: usize) -> usize {
         if planted(Fault::TrustedLength) {
@@ -313,19 +360,15 @@ impl<'a> Reader<'a> {
     #[inline(always)]
     pub fn nested<T: ?Sized, R, E: From<Stop>>(
         &mut self,
-        size: usize,
         read: impl FnOnce(&mut Self) -> Result<R, E>,
     ) -> Result<R, E> {
-        let (cost, before) = (level(size), self.stack);
-        if before < cost && !planted(Fault::Bottomless) {
+        if !self.floor.is_below(depth::here()) {
             return Err(self.fail(ReadError::TooDeep(type_name::<T>())).into());
         }
-        self.stack = before.saturating_sub(cost);
-        let value = read(self)?;
-        self.stack = before;
-        Ok(value)
+        read(self)
     }
 
+    #[inline]
     pub(crate) fn shared(&mut self) -> &mut Found {
         self.rare().shared.get_or_insert_default()
     }
@@ -334,7 +377,8 @@ impl<'a> Reader<'a> {
         self.rare().names.get_or_insert_default()
     }
 
-    pub(super) fn rare(&mut self) -> &mut Rare {
+    #[inline]
+    pub(super) fn rare(&mut self) -> &mut Rare<'a> {
         self.rare.get_or_insert_default()
     }
 }

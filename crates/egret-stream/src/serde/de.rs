@@ -19,8 +19,7 @@ impl<'a> De<'_, 'a> {
         visitor: V,
         visit: impl FnOnce(V, &mut Reader<'a>) -> Result<V::Value, Error>,
     ) -> Result<V::Value, Error> {
-        let size = size_of::<V::Value>();
-        self.0.nested::<V::Value, _, Error>(size, |r| visit(visitor, r))
+        self.0.nested::<V::Value, _, Error>(|r| visit(visitor, r))
     }
 
     fn parts<V: Visitor<'a>>(self, len: usize, visitor: V) -> Result<V::Value, Error> {

@@ -23,7 +23,7 @@ impl<'s, 'w> Ser<'s, 'w> {
     }
 
     fn inner<T: Serialize + ?Sized>(self, value: &T) -> Done {
-        self.0.nested::<T, Error>(size_of_val(value), |w| value.serialize(Ser(w)))
+        self.0.nested::<T, Error>(|w| value.serialize(Ser(w)))
     }
 
     fn tag(self, variant: VariantTag) -> Result<Self, Error> {

@@ -192,6 +192,22 @@ pub(super) fn another_structure_is_refused() {
     assert!(matches!(error, ReadError::Differs { .. }), "{error}");
 }
 
+/// As `Square`, from a program where it is another one.
+#[test]
+fn the_error_tells_the_first_difference() {
+    let (mut here, mut there) = connected();
+    let (news, message) = send(&mut here, &vec![Box::new(Square(2))]);
+    let mut news: Vec<(u32, u64, String, String)> = crate::read(&news.unwrap()).unwrap();
+    assert_eq!(news[0].3, "struct Square\n  0: u32\n");
+    news[0].3 = news[0].3.replace("u32", "i64");
+    news[0].1 ^= 1;
+    there.learn(&bytes_of(&news)).unwrap();
+    let error = receive(&mut there, &message).err().unwrap();
+    let expected = "type `egret_stream::tests::dynamic::Square` differs: \
+                    Square.0: here it is `u32`, there `i64`";
+    assert_eq!(error.to_string(), expected);
+}
+
 #[test]
 fn names_that_do_not_follow_are_refused() {
     let (mut here, mut there) = connected();

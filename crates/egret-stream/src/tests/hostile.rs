@@ -7,7 +7,7 @@ use std::rc::Rc;
 use egret_net::rt;
 
 use super::bytes_of;
-use crate::{FromWire, ReadError, Reader, Serde, Wire, WriteError, Writer};
+use crate::{FromWire, ReadError, Reader, STACK_BYTES, Serde, Wire, WriteError, Writer};
 
 /// A length that promises more than there is.
 const HUGE: [u8; 16] = [255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -139,26 +139,83 @@ fn a_million_levels_are_too_deep_to_read() {
     is_too_deep::<Fat>([vec![0; 4096], vec![1]].concat().repeat(1000));
 }
 
-#[test]
-fn a_million_levels_are_too_deep_to_write() {
-    let long = list(1_000_000);
-    let mut writer = Writer::new();
-    let error = writer.write_copy(&long).unwrap_err();
-    assert!(matches!(error, WriteError::TooDeep(name) if name.ends_with("List")), "{error}");
-    assert!(writer.is_empty());
-    unlink(long);
+/// Writes a list of a million on a thread of the usual stack, with `stack` of it.
+fn write_a_million(stack: usize) -> Result<usize, WriteError> {
+    let writing = rt::spawn("deep", move || {
+        let long = list(1_000_000);
+        let mut writer = Writer::new().with_stack(stack);
+        let written = writer.write_copy(&long).map(|()| writer.len());
+        assert_eq!(writer.len(), *written.as_ref().unwrap_or(&0), "all or nothing");
+        unlink(long);
+        written
+    });
+    writing.unwrap().join().expect("no overflow")
 }
 
 #[test]
-fn a_thousand_levels_are_not() {
-    let long = list(1000);
+fn a_million_levels_are_written_or_too_deep() {
+    // The last field of each is written by a jump where the compiler makes one: the
+    // stack does not grow, and nothing is too deep.
+    match write_a_million(STACK_BYTES) {
+        Ok(len) => assert_eq!(len, 1_000_000 * 9 + 1),
+        Err(WriteError::TooDeep(name)) => assert!(name.ends_with("List"), "{name}"),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_is_nested_otherwise_is_too_deep_to_write() {
+    let nest = (0..200).fold(Nest(vec![]), |inner, _| Nest(vec![inner]));
+    let mut writer = Writer::new().with_stack(1 << 10);
+    let error = writer.write_copy(&nest).unwrap_err();
+    assert!(matches!(error, WriteError::TooDeep(name) if name.contains("Nest")), "{error}");
+    assert!(writer.is_empty(), "nothing half written");
+}
+
+#[test]
+fn five_hundred_levels_are_neither() {
+    let long = list(500);
     let bytes = bytes_of(&long);
     let back: Option<Box<List>> = Reader::new(&bytes).read_last().unwrap();
     assert_eq!(bytes_of(&back), bytes);
-    let nest = (0..500).fold(Nest(vec![]), |inner, _| Nest(vec![inner]));
+    let nest = (0..250).fold(Nest(vec![]), |inner, _| Nest(vec![inner]));
     let back: Nest = Reader::new(&bytes_of(&nest)).read_last().unwrap();
     assert_eq!(bytes_of(&back), bytes_of(&nest));
-    let chain = (0..200).fold(Chain(None), |inner, _| Chain(Some(Rc::new(inner))));
+    let chain = (0..100).fold(Chain(None), |inner, _| Chain(Some(Rc::new(inner))));
     let back: Chain = Reader::new(&bytes_of(&chain)).read_last().unwrap();
     assert_eq!(bytes_of(&back), bytes_of(&chain));
+}
+
+/// Many large variants, for which a build without optimisation makes a frame that is
+/// many times the size of the value.
+#[derive(Wire, Debug)]
+enum Wide {
+    _A([u64; 32], Box<Wide>),
+    _B([u64; 33], Box<Wide>),
+    _C([u64; 34], Box<Wide>),
+    _D([u64; 35], Box<Wide>),
+    _E([u64; 36], Box<Wide>),
+    _F([u64; 37], Box<Wide>),
+    _G([u64; 38], Box<Wide>),
+    _H([u64; 39], Box<Wide>),
+    _I([u64; 40], Box<Wide>),
+}
+
+#[test]
+fn frames_count_as_they_are() {
+    is_too_deep::<Wide>([vec![8], vec![0; 320]].concat().repeat(20_000));
+}
+
+#[test]
+fn a_larger_stack_allows_more() {
+    let bytes = [million(&[0, 0, 0, 0, 0, 0, 0, 0, 1])[..9 * 4000].to_vec(), vec![0; 9]].concat();
+    let too_deep = Reader::new(&bytes).with_stack(1 << 16).read::<List>().unwrap_err();
+    assert!(matches!(too_deep, ReadError::TooDeep(_)), "{too_deep}");
+    let reading = std::thread::Builder::new().stack_size(64 << 20);
+    #[expect(clippy::disallowed_methods, reason = "a stack of its own size")]
+    let reading = reading.spawn(move || {
+        let read: List = Reader::new(&bytes).with_stack(48 << 20).read_last().unwrap();
+        unlink(read.next);
+    });
+    reading.unwrap().join().expect("no overflow");
 }

@@ -15,7 +15,7 @@ use std::fmt::Debug;
 
 use egret_net::buf::Pool;
 
-use crate::{FromWire, Page, ReadError, Reader, Wire, Writer};
+use crate::{FromWire, Page, ReadError, Reader, Wire, WriteError, Writer};
 
 /// The bytes of `value`, after it was written in every way that must give the same.
 pub(crate) fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
@@ -49,6 +49,13 @@ pub(crate) fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
     let mut page = Page::new(pool.take(bytes.len().max(1)).unwrap());
     page.write(value).unwrap();
     assert_eq!(page.finish().bytes(), bytes, "on a page");
+
+    let mut slice = vec![255; bytes.len() + 3];
+    assert_eq!(crate::write(value, &mut slice), Ok(bytes.len()));
+    assert_eq!(slice[..bytes.len()], bytes, "in a slice");
+    if let Some((_, less)) = slice[..bytes.len()].split_last_mut() {
+        assert!(matches!(crate::write(value, less), Err(WriteError::Full { .. })));
+    }
     bytes
 }
 
@@ -59,6 +66,7 @@ pub(crate) fn at_every_split<'a, T: FromWire<'a>>(
     mut check: impl FnMut(Result<T, ReadError>),
 ) {
     check(Reader::new(bytes).read_last());
+    check(crate::read(bytes));
     let leak = |chunks: Vec<&'a [u8]>| -> &'a [&'a [u8]] { Vec::leak(chunks) };
     for size in [1, 3, 8] {
         check(Reader::chunks(leak(bytes.chunks(size).collect())).read_last());

@@ -1,8 +1,14 @@
 //! Generated values of every shape, there and back.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::num::{NonZero, Wrapping};
+use std::ops::{Range, RangeFrom, RangeInclusive, RangeTo, RangeToInclusive};
+use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use proptest::collection::{btree_map, btree_set, vec, vec_deque};
 use proptest::prelude::*;
@@ -53,6 +59,52 @@ fn node() -> impl Strategy<Value = Node> {
     })
 }
 
+type Rest = (
+    (SystemTime, IpAddr, SocketAddr, PathBuf, NonZero<i32>, char),
+    (Range<u8>, RangeInclusive<i64>, RangeFrom<u16>, RangeTo<u32>, RangeToInclusive<u8>),
+    (Box<str>, Box<[u16]>, String, Vec<f64>, [Option<bool>; 3]),
+    (Cell<u32>, RefCell<Vec<u8>>, Rc<str>, Arc<[i16]>, Option<Box<i128>>, isize),
+    ((), Wrapping<u16>, Result<(), Duration>, usize),
+);
+
+fn rest() -> impl Strategy<Value = Rest> {
+    let time =
+        (any::<bool>(), 0..1_u64 << 40, 0..1_000_000_000_u32).prop_map(|(is_early, s, n)| {
+            let from = Duration::new(s, n);
+            if is_early { UNIX_EPOCH - from } else { UNIX_EPOCH + from }
+        });
+    let address = (any::<bool>(), any::<[u8; 4]>(), any::<[u8; 16]>(), any::<u16>()).prop_map(
+        |(is_old, old, new, port)| -> SocketAddr {
+            let ip: IpAddr = if is_old { old.into() } else { new.into() };
+            (ip, port).into()
+        },
+    );
+    let system = (time, address, "[a-z/]{0,9}", 1..i32::MAX, any::<char>()).prop_map(
+        |(time, address, path, number, letter)| {
+            let number = NonZero::new(number).expect("it is one at least");
+            (time, address.ip(), address, path.into(), number, letter)
+        },
+    );
+    let ranges = (any::<u8>(), any::<i64>(), any::<u16>(), any::<u32>())
+        .prop_map(|(a, b, c, d)| (a..9, b..=7, c.., ..d, ..=a));
+    let owned =
+        (".{0,5}", vec(any::<u16>(), 0..5), vec(-1.0..1.0, 0..4), any::<[Option<bool>; 3]>())
+            .prop_map(|(text, short, long, flags)| {
+                (text.clone().into(), short.into(), text, long, flags)
+            });
+    let cells = (any::<u32>(), vec(any::<u8>(), 0..5), ".{0,5}", vec(any::<i16>(), 0..5)).prop_map(
+        |(number, bytes, text, list)| {
+            let big = (number > 9).then(|| Box::new(i128::from(number) << 80));
+            (Cell::new(number), RefCell::new(bytes), text.into(), list.into(), big, -1)
+        },
+    );
+    let others = (any::<u16>(), any::<bool>()).prop_map(|(number, is_good)| {
+        let result = if is_good { Ok(()) } else { Err(Duration::from_nanos(number.into())) };
+        ((), Wrapping(number), result, usize::from(number))
+    });
+    (system, ranges, owned, cells, others)
+}
+
 type Containers = (
     Vec<Option<u32>>,
     VecDeque<String>,
@@ -101,6 +153,11 @@ proptest! {
         let complex: Vec<Complex> =
             complex.into_iter().map(|(re, im)| Complex { re, im }).collect();
         there_and_back(&(head, floats, pairs, complex, vec![(); 2]));
+    }
+
+    #[test]
+    fn the_rest_of_the_library_comes_back(value in rest()) {
+        there_and_back(&value);
     }
 
     /// Who shares with whom is the same on both sides.

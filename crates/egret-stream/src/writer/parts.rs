@@ -2,10 +2,11 @@
 
 use std::any::type_name;
 
-use super::{GROW_BYTES_MIN, LONG, Memory, Own, Piece, Rare, STACK_BYTES, Writer, level};
+use super::room::{Room, padding};
+use super::{GROW_BYTES_MIN, LONG, Memory, Own, Piece, Rare, Writer};
+use crate::depth::{self, Floor};
 use crate::dynamic::Names;
 use crate::error::WriteError;
-use crate::fault::{Fault, planted};
 use crate::share::Addresses;
 use crate::wire::{Bulk, Size, Stop, Wire, Written};
 
@@ -29,7 +30,7 @@ impl<'w> Writer<'w> {
     ) -> Result<R, Stop> {
         let own = std::mem::replace(&mut self.own, Own::nothing());
         let chunk = own.chunk;
-        let mut short = Writer { own, pieces: Vec::new(), threshold: usize::MAX, sink: None };
+        let mut short = Writer::of(own, usize::MAX);
         short.own.chunk = 0;
         let done = work(&mut short);
         debug_assert!(short.pieces.is_empty(), "everything was copied");
@@ -147,6 +148,38 @@ impl<'w> Writer<'w> {
         Ok(())
     }
 
+    /// Writes a slice of elements that travel as the bytes they are: their number, and
+    /// the [elements](Self::bulk).
+    ///
+    /// # Errors
+    ///
+    /// The writer knows why.
+    #[inline]
+    pub fn list<T: Bulk>(&mut self, elements: &'w [T]) -> Written {
+        if self.short(|room| room.list(elements)) {
+            return Ok(());
+        }
+        self.list_in_parts(elements)
+    }
+
+    /// Lets `write` have the room there is. What it writes counts if it says so.
+    #[inline(always)]
+    pub(super) fn short(&mut self, write: impl FnOnce(&mut Room<'_>) -> bool) -> bool {
+        let Own { buf, at, ahead, .. } = &mut self.own;
+        let mut room = Room { buf, at: *at, ahead: *ahead, short_max: self.short_max };
+        let is_written = write(&mut room);
+        if is_written {
+            *at = room.at;
+        }
+        is_written
+    }
+
+    #[inline(never)]
+    fn list_in_parts<T: Bulk>(&mut self, elements: &'w [T]) -> Written {
+        self.length(elements.len())?;
+        self.bulk(elements)
+    }
+
     /// Writes elements as the bytes they are, aligned, and may leave them where they
     /// are.
     ///
@@ -162,10 +195,7 @@ impl<'w> Writer<'w> {
     /// Zeros up to where an element of `T` may stand, if there is one.
     #[inline]
     pub(super) fn pad_for<T>(&mut self, len: usize) -> Written {
-        if align_of::<T>() == 1 || len == 0 || planted(Fault::NoPadding) {
-            return Ok(());
-        }
-        let pad = self.len().wrapping_neg() % align_of::<T>();
+        let pad = if len == 0 { 0 } else { padding::<T>(self.len()) };
         self.claim(pad)?.fill(0);
         Ok(())
     }
@@ -209,17 +239,12 @@ impl<'w> Writer<'w> {
     #[inline(always)]
     pub fn nested<T: ?Sized, E: From<Stop>>(
         &mut self,
-        size: usize,
         write: impl FnOnce(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (cost, before) = (level(size), self.own.stack);
-        if before < cost {
+        if !self.own.floor.is_below(depth::called()) {
             return Err(self.fail(WriteError::TooDeep(type_name::<T>())).into());
         }
-        self.own.stack = before - cost;
-        write(self)?;
-        self.own.stack = before;
-        Ok(())
+        write(self)
     }
 
     #[inline(never)]
@@ -230,6 +255,7 @@ impl<'w> Writer<'w> {
         if len > left {
             return Err(self.fail(WriteError::Full { needed: len, left }));
         }
+        self.own.rare();
         let own = &mut self.own;
         own.ahead += len;
         // What is left in place is room that the writer's own bytes cannot have.
@@ -273,7 +299,7 @@ impl<'w> Writer<'w> {
         self.pieces.clear();
         self.own.at = 0;
         let own = std::mem::replace(&mut self.own, Own::nothing());
-        Writer { own, pieces: Vec::new(), threshold: self.threshold, sink: None }
+        Writer::of(own, self.threshold)
     }
 
     pub(crate) fn shared(&mut self) -> &mut Addresses {
@@ -287,7 +313,15 @@ impl<'w> Writer<'w> {
 
 impl Own {
     pub(super) const fn nothing() -> Self {
-        Self { buf: Vec::new(), at: 0, ahead: 0, limit: 0, stack: 0, rare: None, chunk: 0 }
+        Self {
+            buf: Vec::new(),
+            at: 0,
+            ahead: 0,
+            limit: 0,
+            floor: Floor::new(),
+            rare: None,
+            chunk: 0,
+        }
     }
 
     #[inline(always)]
@@ -305,7 +339,7 @@ impl Own {
 
     #[inline]
     pub(super) fn forget_value(&mut self) {
-        self.stack = STACK_BYTES;
+        self.floor.forget();
         if let Some(rare) = &mut self.rare {
             rare.shared = None;
         }
