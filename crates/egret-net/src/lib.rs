@@ -9,6 +9,7 @@ mod fault;
 #[cfg(feature = "limits")]
 pub mod limit;
 pub mod rt;
+pub mod sync;
 pub mod vi;
 
 /// What the code written by this crate's macros refers to. Not for use.

@@ -1,6 +1,7 @@
 //! The model checker's atomics, locks and threads underneath our protocol.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use loom::sync::atomic::fence;
 use loom::thread;
@@ -21,7 +22,7 @@ pub(crate) struct LoomAtomics;
 impl Atomics for LoomAtomics {
     type Word = loom::sync::atomic::AtomicU64;
     type Lock<T: Send> = loom::sync::Mutex<T>;
-    type Thread = thread::Thread;
+    type Thread = Arc<Parker>;
     type Places = [loom::sync::atomic::AtomicU64; 2];
     const IN_A_ROW: u64 = 0;
 
@@ -29,16 +30,31 @@ impl Atomics for LoomAtomics {
         fence(order);
     }
 
-    fn current() -> thread::Thread {
-        thread::current()
+    fn current() -> Arc<Parker> {
+        PARKER.with(Arc::clone)
     }
 
     fn park(_until: Option<Instant>) {
-        thread::park();
+        let parker = Self::current();
+        if parker.is_told.swap(false, Ordering::Relaxed) {
+            parker.token.swap(0, Ordering::Acquire);
+            return;
+        }
+        while !parker.is_told.swap(false, Ordering::Relaxed) {
+            parker.is_parked.store(true, Ordering::Relaxed);
+            thread::park();
+            parker.is_parked.store(false, Ordering::Relaxed);
+        }
     }
 
-    fn unpark(thread: &thread::Thread) {
-        thread.unpark();
+    fn unpark(thread: &Arc<Parker>) {
+        if !thread.is_parked.load(Ordering::Relaxed) {
+            thread.token.store(1, Ordering::Release);
+        }
+        thread.is_told.store(true, Ordering::Relaxed);
+        if thread.is_parked.load(Ordering::Relaxed) {
+            thread.thread.unpark();
+        }
     }
 
     fn places() -> Self::Places {
@@ -70,6 +86,27 @@ impl Atomics for LoomAtomics {
     }
 }
 
+/// What a thread parks by. The checker's own `unpark` is no good for a thread that has
+/// gone on meanwhile: it also ends a wait for another thread, or for a lock.
+///
+/// The checker changes threads only at what is its own, so the two flags, which are not,
+/// are read and written at once with what stands beside them. The token orders memory
+/// for a thread that was told before it parked.
+#[derive(Debug)]
+pub(crate) struct Parker {
+    thread: thread::Thread,
+    token: loom::sync::atomic::AtomicU64,
+    is_told: AtomicBool,
+    is_parked: AtomicBool,
+}
+
+impl Parker {
+    fn new() -> Arc<Self> {
+        let (thread, token) = (thread::current(), loom::sync::atomic::AtomicU64::new(0));
+        Arc::new(Self { thread, token, is_told: false.into(), is_parked: false.into() })
+    }
+}
+
 /// The checker's threads are its own, and new in every run.
 fn next_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -78,6 +115,7 @@ fn next_number() -> u64 {
 
 loom::thread_local! {
     static NUMBER: u64 = next_number();
+    static PARKER: Arc<Parker> = Parker::new();
 }
 
 impl<T: Send> Lock<T> for loom::sync::Mutex<T> {

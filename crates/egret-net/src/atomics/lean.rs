@@ -96,7 +96,12 @@ impl<T, A: Atomics> Lean<T, A> {
     /// Runs `body` with the value, alone.
     #[inline]
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        body(&mut self.lock())
+        // A favourite needs no guard: what a guard may hold costs its drop.
+        let Some(_busy) = self.favoured() else {
+            return body(&mut self.lock());
+        };
+        // SAFETY: the lock is held as long as `_busy` lives.
+        body(unsafe { &mut *self.value.get() })
     }
 
     /// Whether the calling thread is the favourite and does not have the lock. If

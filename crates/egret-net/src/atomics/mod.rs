@@ -1,6 +1,7 @@
 //! What lock-free code stands on, so that the model checker can put its own
 //! underneath.
 
+pub(crate) mod baton;
 #[cfg(test)]
 pub(crate) mod checker;
 mod lean;
@@ -13,7 +14,9 @@ use std::ops::DerefMut;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-pub(crate) use lean::Lean;
+pub use baton::Ground;
+pub(crate) use baton::{Baton, Seat, Seated, Turn};
+pub(crate) use lean::{Lean, LeanGuard};
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::rt::{self, Instant};
@@ -26,7 +29,7 @@ pub(crate) trait Atomics: fmt::Debug + 'static {
     /// A lock; only slow paths take it.
     type Lock<T: Send>: Lock<T>;
     /// A thread that can be woken.
-    type Thread: Send;
+    type Thread: Send + Sync;
     /// The places of a [stash](crate::buf).
     type Places: AsRef<[Self::Word]> + Send + Sync;
     /// Turns in a row that win the first favour of a [`Lean`] lock.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::check::Outcome;
 use super::side::Side;
 use super::{
-    access, connect, death, gather, hand_over, levels, messages, pressure, queues, remote, slices,
-    teardown, unreliable,
+    access, connect, death, gather, hand_over, landing, levels, messages, pressure, queues, remote,
+    slices, teardown, unreliable,
 };
 use crate::vi::{Limits, Reliability};
 
@@ -103,6 +103,7 @@ const THEMES: &[&[Planned]] = &[
     access::CASES,
     slices::CASES,
     hand_over::CASES,
+    landing::CASES,
     teardown::CASES,
     death::CASES,
 ];

@@ -35,6 +35,7 @@ mod death;
 mod drive;
 mod gather;
 mod hand_over;
+mod landing;
 mod levels;
 mod meeting;
 mod messages;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::{Case, Failure, Party, Profile, Role, cases, meeting, run};
 use crate::fabric::sim::{Planted, Sim, check};
+use crate::fault::caught;
 use crate::rt;
+use crate::vi::LandingFault;
 
 /// Runs both sides of a case in a simulated world.
 fn run_in(sim: &Sim, case: &Case, profile: &Profile) -> Result<(), Failure> {
@@ -128,6 +130,27 @@ fn planted_faults_are_found() {
         let found = first_to_notice(Some(fault));
         let found = found.unwrap_or_else(|| panic!("{fault:?} was not noticed by any case"));
         println!("{fault:?} is noticed by {found}");
+    }
+}
+
+/// All cases about landings, in a simulated world.
+fn landings() {
+    let profile = Profile { patience: Duration::from_secs(15), ..Profile::default() };
+    for case in all(&profile).iter().filter(|case| case.name.starts_with("landing::")) {
+        run_in(&Sim::new(4), case, &profile).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+#[test]
+fn planted_faults_of_landings_are_found() {
+    landings();
+    for fault in [
+        LandingFault::SmallAsked,
+        LandingFault::RestUnchecked,
+        LandingFault::MostIgnored,
+        LandingFault::LandedForgotten,
+    ] {
+        assert!(caught(fault, landings), "{fault:?} was not noticed by any case");
     }
 }
 

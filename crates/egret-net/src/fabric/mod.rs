@@ -25,7 +25,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use crate::vi::ops::{
-    ConnectRequest, ListenerOps, NicOps, Pending, Promise, Seen, Unposted, ViOps, ViSpec, pending,
+    Arming, ConnectRequest, ListenerOps, NicOps, Pending, Promise, Seen, Unposted, ViOps, ViSpec,
+    pending,
 };
 use crate::vi::{Nic, NicOptions};
 

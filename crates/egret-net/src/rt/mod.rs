@@ -138,8 +138,9 @@ fn world() -> Option<Arc<dyn World>> {
     WORLDS.with_borrow(|worlds| worlds.last().cloned())
 }
 
-/// Whether the calling thread is in a world of its own.
-fn in_world() -> bool {
+/// Whether the calling thread is in a world of its own: there it is the only one.
+#[must_use]
+pub fn in_world() -> bool {
     WORLDS.with_borrow(|worlds| !worlds.is_empty())
 }
 

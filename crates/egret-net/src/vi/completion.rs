@@ -379,7 +379,7 @@ impl Posted {
         if kind.is_some() {
             self.descriptor_mut().note_mut().report.kind = kind.cloned();
         }
-        let posted = self.descriptor().len();
+        let posted = self.descriptor().room();
         if len > posted {
             return Err(ViError::TooLong { sent: len, posted });
         }
@@ -389,6 +389,19 @@ impl Posted {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A message begins to arrive: [`admits`](Self::admits) it, and has the memory for
+    /// it [made](Descriptor::make).
+    ///
+    /// # Errors
+    ///
+    /// What both sides are to be told.
+    #[inline]
+    pub fn begin(&mut self, len: u64, tag: u64, kind: Option<&Kind>) -> Result<(), ViError> {
+        self.admits(len, kind)?;
+        let len = usize::try_from(len).expect("it fits memory of this process");
+        self.descriptor_mut().make(len, tag)
     }
 
     /// Sends it back as done. The owner of the queue hears of it when

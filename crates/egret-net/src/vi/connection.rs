@@ -304,6 +304,7 @@ impl Vi {
     #[cold]
     fn check(&self, op: &Op, descriptor: &mut Descriptor) -> Result<(), Refused> {
         let limits = &self.limits;
+        descriptor.unland();
         let (have, max) = (descriptor.segment_count(), limits.segments_max);
         if have > max as usize {
             return Err(Refused::TooManySegments { have, max });
@@ -311,6 +312,9 @@ impl Vi {
         let (len, max) = (descriptor.len(), limits.transfer_max);
         if len > max && op.kind() != OpKind::Recv {
             return Err(Refused::TooLarge { len, max });
+        }
+        if descriptor.is_landing() && (have > 1 || descriptor.has_fresh()) {
+            return Err(Refused::Fresh);
         }
         if descriptor.has_fresh() && (op.kind() != OpKind::Recv || have > 1) {
             return Err(Refused::Fresh);

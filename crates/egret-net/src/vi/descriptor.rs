@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::Segment;
 use super::completion::Note;
+use super::landing::Spot;
+use super::{Segment, ViError};
 use crate::buf::{Buf, Kind, Plain, Shared, Typed};
 
 /// The memory of one transfer, gathered from or scattered into its segments in
@@ -26,15 +27,17 @@ use crate::buf::{Buf, Kind, Plain, Shared, Typed};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Default)]
-pub struct Descriptor(Box<Body>);
+pub struct Descriptor(pub(super) Box<Body>);
 
 #[derive(Default)]
-struct Body {
-    first: Option<Segment>,
-    rest: Vec<Segment>,
+pub(super) struct Body {
+    pub(super) first: Option<Segment>,
+    pub(super) rest: Vec<Segment>,
     tag: u64,
     kind: Option<Kind>,
     note: Note,
+    /// If it is a receive that asks where larger messages go.
+    pub(super) spot: Option<Box<Spot>>,
 }
 
 impl Descriptor {
@@ -101,6 +104,21 @@ impl Descriptor {
     pub fn of_kind(mut self, kind: Kind) -> Self {
         self.0.kind = Some(kind);
         self
+    }
+
+    /// Sets the tag of a descriptor that is to be posted again.
+    #[inline]
+    pub fn set_tag(&mut self, tag: u64) {
+        self.0.tag = tag;
+    }
+
+    /// Sets the length of its first segment, if that is a pool buffer of at least this
+    /// capacity: a send that is posted again may be of another length. `false` if it
+    /// is not, and then nothing has changed.
+    #[inline]
+    #[must_use = "it says whether the length is set"]
+    pub fn resize(&mut self, len: usize) -> bool {
+        self.0.first.as_mut().is_some_and(|first| first.resize(len))
     }
 
     /// The tag.
@@ -222,11 +240,18 @@ impl Descriptor {
         assert!(left == 0, "{left} bytes past the end of the descriptor");
     }
 
-    /// Makes fresh memory for a message of `len` bytes that is about to arrive.
-    pub fn make(&mut self, len: usize) {
+    /// Makes the memory for a message that is about to arrive, if that is made then:
+    /// fresh memory, or what its [`Landing`](super::Landing) supplies.
+    ///
+    /// # Errors
+    ///
+    /// What both sides are to be told, if the landing has none.
+    #[inline]
+    pub fn make(&mut self, len: usize, tag: u64) -> Result<(), ViError> {
         if let Some(first) = &mut self.0.first {
             first.make(len);
         }
+        if self.0.spot.is_some() { self.ask(len, tag) } else { Ok(()) }
     }
 
     /// The memory is somebody else's now.
@@ -346,7 +371,7 @@ mod tests {
         assert!(Descriptor::new(vec![0_u8]).is_writable());
         let mut fresh = Descriptor::fresh(10);
         assert!(fresh.is_writable() && fresh.len() == 10);
-        fresh.make(3);
+        fresh.make(3, 0).unwrap();
         assert_eq!(fresh.len(), 3);
     }
 

@@ -1,5 +1,6 @@
 //! What can go wrong on a virtual interface. The conventions stand in [`rt`](crate::rt).
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -27,6 +28,10 @@ pub enum ViError {
         /// What the receive was posted for.
         posted: Kind,
     },
+    /// The receiver has no memory for the message, or does not want it: its
+    /// [`Landing`](super::Landing) said so.
+    #[error("the receiver does not take the message: {0}")]
+    NotTaken(Cow<'static, str>),
     /// A remote read or write was refused by its target.
     #[error("remote access refused: {0}")]
     RemoteAccess(#[from] AccessError),
@@ -127,7 +132,8 @@ pub enum Refused {
     /// A receive or remote read into memory that others may be reading.
     #[error("a segment cannot be written: it is shared")]
     ReadOnly,
-    /// Memory that is made on arrival cannot be sent, and must stand alone.
+    /// Memory that is made on arrival cannot be sent, and must stand alone; so must
+    /// the own memory of a receive with a [`Landing`](super::Landing), and be there.
     #[error("a fresh segment can only be received into, alone")]
     Fresh,
     /// The connection's reliability level has no remote read and write.

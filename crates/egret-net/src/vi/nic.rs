@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
+use std::os::fd::BorrowedFd;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::ops::{ConnectRequest, NicOps, Pending, Seen, ViOps, ViSpec, pending};
+use super::ops::{Arming, ConnectRequest, NicOps, Pending, Seen, ViOps, ViSpec, pending};
 use super::register::Registrar;
 use super::{
     Access, CompletionQueue, ConnectError, ExposeError, Exposed, Limits, ListenError, Listener,
@@ -50,6 +51,11 @@ impl Nic {
     #[must_use]
     pub fn now(&self) -> Instant {
         self.ops.now()
+    }
+
+    /// Ends all waits for what was seen before it.
+    pub fn wake(&self) {
+        self.ops.wake();
     }
 
     /// A completion queue for up to `capacity` descriptors, outstanding ones included.
@@ -163,6 +169,51 @@ impl Nic {
     /// polls, looks whether what it wants has come, and waits if not.
     pub fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
         self.ops.wait(seen, until)
+    }
+
+    /// A descriptor that an event loop can poll among its others (for reading, and
+    /// level-triggered), while the nic is [armed](Self::arm). `None` on a fabric
+    /// without one, as the simulator is, and for a nic that [spins](Wait::Spin).
+    ///
+    /// ```no_run
+    /// # use egret_net::vi::{Arming, Nic};
+    /// # use std::os::fd::BorrowedFd;
+    /// # fn work() -> bool { true }
+    /// # fn sleep(_: Option<BorrowedFd<'_>>, _: Option<egret_net::rt::Instant>) {}
+    /// # fn run(nic: &Nic) {
+    /// loop {
+    ///     let seen = nic.poll();
+    ///     if work() {
+    ///         break; // What was waited for has come.
+    ///     }
+    ///     if let Arming::Armed { until } = nic.arm(seen) {
+    ///         sleep(nic.fd(), until); // poll(2), with the loop's other descriptors
+    ///         nic.disarm();
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.ops.fd()
+    }
+
+    /// Says that an event loop is about to sleep on [`fd`](Self::fd): from now on
+    /// peers ring, and whatever happens makes it readable, until it is
+    /// [disarmed](Self::disarm). Not if more has happened than was `seen`, which is
+    /// what the last poll answered: whoever looks between the two misses nothing. Armed
+    /// again it is disarmed first.
+    ///
+    /// A thread that waits for the nic meanwhile is woken only when the loop disarms.
+    #[must_use = "it says whether the loop may sleep"]
+    pub fn arm(&self, seen: Seen) -> Arming {
+        self.ops.arm(seen)
+    }
+
+    /// The event loop is awake, whatever woke it: peers need not ring any more. What
+    /// made the descriptor readable is dealt with; a poll says what came of it.
+    pub fn disarm(&self) {
+        self.ops.disarm();
     }
 
     /// Runs a future to its end on this thread, driving the nic while it is

@@ -12,6 +12,7 @@
 //! * Bytes of a peer never panic.
 
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -55,6 +56,17 @@ pub trait NicOps: Send + Sync + fmt::Debug {
     fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen;
     /// Ends all waits for what was seen before.
     fn wake(&self);
+    /// What an event loop polls while it is armed; `None` if there is no such thing.
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    /// From now on what happens makes the descriptor readable, unless more has
+    /// happened than was `seen`. Not called where there is no descriptor.
+    fn arm(&self, _seen: Seen) -> Arming {
+        Arming::Ready
+    }
+    /// The loop is awake.
+    fn disarm(&self) {}
     /// The present moment in the world this nic lives in.
     fn now(&self) -> Instant {
         rt::now()
@@ -64,6 +76,18 @@ pub trait NicOps: Send + Sync + fmt::Debug {
 /// How much has happened on a nic: something to wait for more than.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen(pub u64);
+
+/// What came of [arming](super::Nic::arm) a nic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arming {
+    /// It is not armed: something is there to look at.
+    Ready,
+    /// It is armed: its descriptor is readable when something happens.
+    Armed {
+        /// When it is to be disarmed at the latest.
+        until: Option<Instant>,
+    },
+}
 
 /// What a fabric's listener does. Dropping it stops listening.
 pub trait ListenerOps: Send + Sync + fmt::Debug {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytemuck::{cast_slice, cast_slice_mut};
 
-use super::lend::Lent;
+use super::lend::{Lender, Lent};
 use crate::buf::{Buf, Plain, Region, Shared, Typed};
 
 /// Memory owned by a [`Descriptor`](super::Descriptor): a pool buffer, a
@@ -56,6 +56,27 @@ impl Segment {
 
     pub(super) const fn lent(lent: Lent) -> Self {
         Self(Memory::Lent(lent))
+    }
+
+    /// Lends bytes to `body` as a segment that can be sent. The bytes must be back when `body`
+    /// returns or unwinds: whoever got the segment has dropped it, which the function that `body`
+    /// gets says.
+    ///
+    /// If they are not, the process is aborted, for nothing else would keep somebody from
+    /// reading memory that is gone.
+    ///
+    /// ```
+    /// use egret_net::vi::Segment;
+    ///
+    /// let sum: u32 = Segment::lend(&[1, 2, 3], |segment, is_back| {
+    ///     assert!(!is_back());
+    ///     segment.bytes().iter().map(|byte| u32::from(*byte)).sum()
+    /// });
+    /// assert_eq!(sum, 6);
+    /// ```
+    pub fn lend<R>(bytes: &[u8], body: impl FnOnce(Self, &mut dyn FnMut() -> bool) -> R) -> R {
+        let (mut lender, lent) = Lender::read(bytes);
+        body(Self::lent(lent), &mut || lender.is_returned())
     }
 
     /// How many bytes it holds or can take.
@@ -118,6 +139,18 @@ impl Segment {
     pub(super) fn make(&mut self, len: usize) {
         if let Memory::Fresh { make, .. } = self.0 {
             self.0 = Memory::Heap(make(len));
+        }
+    }
+
+    /// Sets its length, if it is a pool buffer of that capacity.
+    #[inline]
+    pub(super) fn resize(&mut self, len: usize) -> bool {
+        match &mut self.0 {
+            Memory::Buf(buf) if len <= buf.capacity() => {
+                buf.resize(len);
+                true
+            }
+            _ => false,
         }
     }
 

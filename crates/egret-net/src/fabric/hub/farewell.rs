@@ -21,6 +21,7 @@ impl Farewell {
             ViError::NicDown => Self::NicDown,
             ViError::TooLong { .. }
             | ViError::TypeMismatch { .. }
+            | ViError::NotTaken(_)
             | ViError::RemoteAccess(_)
             | ViError::Protocol(_) => Self::Failed(error),
             // Of this end alone, or the peer's own doing.
@@ -58,6 +59,7 @@ impl Farewell {
             }
             ACCESS => ViError::RemoteAccess(read_access(reader)?),
             PROTOCOL => ViError::Protocol(known(reader.text()?)),
+            NOT_TAKEN => ViError::NotTaken(reader.text()?.to_owned().into()),
             _ => return Err(Malformed(REASON)),
         };
         Ok(Self::Failed(why))
@@ -83,6 +85,10 @@ fn push_error(bytes: &mut Vec<u8>, why: &ViError) {
         ViError::Protocol(what) => {
             bytes.push(PROTOCOL);
             push_text(bytes, what);
+        }
+        ViError::NotTaken(why) => {
+            bytes.push(NOT_TAKEN);
+            push_text(bytes, why);
         }
         ViError::NicDown => bytes.push(NIC_DOWN),
         // Not made by `Farewell::of`; the peer has no use for them.
@@ -123,6 +129,7 @@ const TOO_LONG: u8 = 2;
 const TYPE_MISMATCH: u8 = 3;
 const ACCESS: u8 = 4;
 const PROTOCOL: u8 = 5;
+const NOT_TAKEN: u8 = 6;
 
 const READ: &str = "read";
 const WRITE: &str = "write";

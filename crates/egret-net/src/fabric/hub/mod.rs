@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `mod.rs`, `nic.rs` | the hub, what a fabric brings, and what a program has of it |
 //! | `sleep.rs`, `luck.rs`, `stride.rs` | how the threads of a nic wait |
+//! | `watch.rs` | sleeping without a thread, for event loops |
 //! | `after.rs` | what is left to do once no lock is held |
 //! | `listeners.rs` | who listens, and who waits to be accepted |
 //! | `pace.rs` | how often to look at what is slow to look at |
@@ -22,6 +23,7 @@ pub(super) mod bytes;
 mod complaints;
 pub(super) mod counts;
 pub(super) mod farewell;
+pub(super) mod fault;
 mod listeners;
 mod luck;
 mod nic;
@@ -29,6 +31,7 @@ mod pace;
 pub(super) mod set;
 mod sleep;
 mod stride;
+mod watch;
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -1,9 +1,10 @@
 //! The handle of a nic.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::{Hub, Work};
-use crate::fabric::{ConnectRequest, ListenerOps, NicOps, Seen};
+use crate::fabric::{Arming, ConnectRequest, ListenerOps, NicOps, Seen};
 use crate::rt::Instant;
 use crate::vi::{Keys, Limits, ListenError, Reliability};
 
@@ -47,6 +48,18 @@ impl<W: Work> NicOps for HubNic<W> {
 
     fn wake(&self) {
         self.0.happen();
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.fd()
+    }
+
+    fn arm(&self, seen: Seen) -> Arming {
+        self.0.arm(seen)
+    }
+
+    fn disarm(&self) {
+        self.0.disarm();
     }
 }
 

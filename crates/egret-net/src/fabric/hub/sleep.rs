@@ -20,6 +20,7 @@ use rustix::io::Errno;
 
 use super::luck::{LOOKS, Luck};
 use super::set::{SPACE, ready};
+use super::watch::{Loop, Watched};
 use super::{After, Hub, Work};
 use crate::fabric::Seen;
 use crate::rt::{self, Instant};
@@ -31,29 +32,38 @@ pub(in crate::fabric) struct Sleep<P> {
     /// Told when the place is free or something has happened.
     changed: Condvar,
     /// Threads that sleep, or wait for the place.
-    waiting: AtomicU32,
+    pub(super) waiting: AtomicU32,
     event: OwnedFd,
     luck: Luck,
+    pub(super) watched: Watched,
 }
 
 #[derive(Debug)]
-struct Place<P> {
+pub(super) struct Place<P> {
     /// `None` while somebody sleeps, who has it.
-    own: Option<P>,
+    pub(super) own: Option<P>,
     /// Whether the event was written for the one who has it.
     told: bool,
     /// Threads that wait for it.
     others: u32,
+    /// What an event loop is doing.
+    pub(super) looping: Loop<P>,
 }
 
 impl<P> Sleep<P> {
     pub(in crate::fabric) fn new(own: P) -> Result<Self, Errno> {
         Ok(Self {
-            place: Mutex::new(Place { own: Some(own), told: false, others: 0 }),
+            place: Mutex::new(Place {
+                own: Some(own),
+                told: false,
+                others: 0,
+                looping: Loop::Awake,
+            }),
             changed: Condvar::new(),
             waiting: AtomicU32::new(0),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             luck: Luck::default(),
+            watched: Watched::default(),
         })
     }
 
@@ -75,7 +85,8 @@ impl<P> Sleep<P> {
     }
 
     /// A system call, so only if there are any.
-    fn tell_others(&self, place: MutexGuard<'_, Place<P>>) {
+    fn tell_others(&self, mut place: MutexGuard<'_, Place<P>>) {
+        self.watched.tell(&mut place);
         let others = place.others;
         drop(place);
         if others > 0 {
@@ -83,7 +94,7 @@ impl<P> Sleep<P> {
         }
     }
 
-    fn place(&self) -> MutexGuard<'_, Place<P>> {
+    pub(super) fn place(&self) -> MutexGuard<'_, Place<P>> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,7 +121,7 @@ impl<P> Sleep<P> {
         }
     }
 
-    fn leave_place(&self, own: P) {
+    pub(super) fn leave_place(&self, own: P) {
         let mut place = self.place();
         // With the place: what is written from now on is for the next.
         if std::mem::take(&mut place.told) {

@@ -195,16 +195,13 @@ impl Receiver {
     ) -> Result<(), Box<ViError>> {
         match slot {
             Slot::Message { tag, kind, bytes } => {
-                if self.begin((bytes.len(), tag, kind), io)? {
-                    self.make(bytes.len());
+                if self.begin((bytes.len(), tag, kind), None, io)? {
                     self.piece(&bytes, io)?;
                 }
                 Ok(())
             }
             Slot::Begin { tag, kind, len } => {
-                if self.begin((len, tag, kind), io)? {
-                    self.make(len);
-                } else {
+                if !self.begin((len, tag, kind), None, io)? {
                     self.current = Current::Dropped { left: len };
                 }
                 Ok(())
@@ -239,11 +236,12 @@ impl Receiver {
         }
     }
 
-    /// A message begins in the oldest receive. `false`: it did not fit, which
-    /// the unreliable level survives.
+    /// A message begins in the oldest receive, or is the buffer that was handed over.
+    /// `false`: it did not fit, which the unreliable level survives.
     fn begin(
         &mut self,
         (len, tag, kind): (u64, u64, Option<u64>),
+        handed: Option<Buf>,
         io: &mut Io<'_>,
     ) -> Result<bool, Box<ViError>> {
         self.idle()?;
@@ -255,7 +253,11 @@ impl Receiver {
             let unnamed = || Kind { fingerprint, name: Cow::Borrowed("an unnamed type") };
             self.kinds.get(&fingerprint).cloned().unwrap_or_else(unnamed)
         });
-        if let Err(why) = posted.admits(len, kind.as_ref()) {
+        let begun = match handed {
+            Some(buf) => whole(&mut posted, tag, kind.as_ref(), buf),
+            None => posted.begin(len, tag, kind.as_ref()),
+        };
+        if let Err(why) = begun {
             if self.level.is_reliable() {
                 // It fails with the connection, after what arrived before it.
                 self.posted.push_front(posted);
@@ -268,15 +270,7 @@ impl Receiver {
         Ok(true)
     }
 
-    /// The memory for the message that begins, if it is made on arrival.
-    fn make(&mut self, len: u64) {
-        if let Current::Message { posted, .. } = &mut self.current {
-            posted.descriptor_mut().make(usize::try_from(len).expect("it fits the memory posted"));
-        }
-    }
-
-    /// A buffer is handed over. It stays what it is if the receive is for that,
-    /// and is copied into the receive's memory, and so dropped, if not.
+    /// A buffer is handed over.
     fn handed(
         &mut self,
         (tag, kind): (u64, Option<u64>),
@@ -284,16 +278,9 @@ impl Receiver {
         io: &mut Io<'_>,
     ) -> Result<(), Box<ViError>> {
         let buf = arrived(handed, io)?;
-        if !self.begin((buf.len() as u64, tag, kind), io)? {
-            return Ok(());
+        if self.begin((buf.len() as u64, tag, kind), Some(buf), io)? {
+            self.finish(io);
         }
-        if let Current::Message { posted, .. } = &mut self.current
-            && let Err(buf) = posted.descriptor_mut().land(buf)
-        {
-            posted.descriptor_mut().make(buf.len());
-            posted.descriptor_mut().scatter(0, buf.bytes());
-        }
-        self.finish(io);
         Ok(())
     }
 
@@ -441,6 +428,17 @@ impl Receiver {
         };
         begun.into_iter().chain(self.posted.drain(..)).collect()
     }
+}
+
+/// A buffer that is handed over stays what it is if the receive is for that, and is
+/// copied into the receive's memory, and so dropped, if not.
+fn whole(posted: &mut Posted, tag: u64, kind: Option<&Kind>, buf: Buf) -> Result<(), ViError> {
+    posted.admits(buf.len() as u64, kind)?;
+    if let Err(buf) = posted.descriptor_mut().land(buf) {
+        posted.descriptor_mut().make(buf.len(), tag)?;
+        posted.descriptor_mut().scatter(0, buf.bytes());
+    }
+    Ok(())
 }
 
 /// The buffer that a slot hands over.

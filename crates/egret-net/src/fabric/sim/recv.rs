@@ -162,12 +162,11 @@ impl Receiver {
         }
         let mut posted =
             self.posted.pop_front().expect("there is one, or it would not be its turn");
-        if let Err(why) = posted.admits(len, kind) {
+        if let Err(why) = posted.begin(len, tag, kind) {
             // It fails with the connection, after what arrived before it.
             self.posted.push_front(posted);
             return Err(why);
         }
-        posted.descriptor_mut().make(usize::try_from(len).expect("it fits the memory posted"));
         self.incoming = Some(Incoming { posted, len, tag, got: 0 });
         self.chunk(bytes, out)
     }
@@ -253,11 +252,10 @@ impl Receiver {
             return;
         };
         let len = datagram.bytes.len() as u64;
-        if let Err(why) = posted.admits(len, datagram.kind.as_ref()) {
+        if let Err(why) = posted.begin(len, datagram.tag, datagram.kind.as_ref()) {
             posted.fail(why, out.notices);
             return;
         }
-        posted.descriptor_mut().make(datagram.bytes.len());
         posted.descriptor_mut().scatter(0, &datagram.bytes);
         self.received += 1;
         posted.complete(len, datagram.tag, out.notices);

@@ -247,12 +247,19 @@ impl Driver {
                     continue;
                 }
             }
-            if *idle > IDLE_MAX && self.active.len() > 1 {
+            let is_quiet = *idle > IDLE_MAX;
+            if is_quiet && self.active.len() > 1 && self.is_told(at, fixed, after) {
                 self.deactivate(at, fixed);
                 continue;
             }
             at += 1;
         }
+    }
+
+    /// Tells what an active connection owes: nobody comes by one that is left to the set.
+    fn is_told(&self, at: usize, fixed: &Fixed, after: &mut After) -> bool {
+        let told = self.active[at].link.push(fixed, &mut after.notices, true);
+        matches!(told, Some(Flushed::All))
     }
 
     /// Writes what was posted beside the lock. Whether there is more that could go.
@@ -379,7 +386,10 @@ impl Driver {
 
     /// Has a connection read directly, if there is a place.
     fn activate(&mut self, id: u64, fixed: &Fixed) {
-        if self.is_active(id) {
+        // What the set said of one that is read directly counts as read: if it went for idle it
+        // would be left to the set with what it owes untold.
+        if let Some(active) = self.active.iter_mut().find(|active| active.link.id == id) {
+            active.idle = 0;
             return;
         }
         let Some(link) = self.links.get(&id) else { return };

@@ -272,7 +272,7 @@ impl Receiver {
             let unnamed = || Kind { fingerprint, name: Cow::Borrowed("an unnamed type") };
             self.kinds.get(&fingerprint).cloned().unwrap_or_else(unnamed)
         });
-        if let Err(why) = posted.admits(len, kind.as_ref()) {
+        if let Err(why) = posted.begin(len, tag, kind.as_ref()) {
             if self.level.is_reliable() {
                 // It fails with the connection, after what arrived before it.
                 self.posted.push_front(posted);
@@ -281,7 +281,6 @@ impl Receiver {
             posted.fail(why, io.notices);
             return Ok(());
         }
-        posted.descriptor_mut().make(usize::try_from(len).expect("it fits the memory posted"));
         self.current = Current::Message { posted, len, tag, got: 0 };
         Ok(())
     }

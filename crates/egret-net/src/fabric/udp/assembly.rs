@@ -105,10 +105,15 @@ impl Assembly {
             return Came::Unfit;
         }
         if piece.split.is_whole() {
-            self.finish(piece, posted, piece.bytes, notices);
-            return Came::Whole;
+            return self.finish(piece, posted, piece.bytes, notices);
         }
-        self.partial.push(Partial::new(piece, posted));
+        match Partial::new(piece, posted, notices) {
+            Some(partial) => self.partial.push(partial),
+            None => {
+                self.window.end(piece.number);
+                return Came::Unfit;
+            }
+        }
         self.add(self.partial.len() - 1, piece, notices)
     }
 
@@ -129,8 +134,7 @@ impl Assembly {
             return Came::Kept;
         }
         let Partial { posted, scratch, .. } = self.partial.remove(at);
-        self.finish(piece, posted, &scratch, notices);
-        Came::Whole
+        self.finish(piece, posted, &scratch, notices)
     }
 
     /// The message is whole; `rest` is what of it does not lie in the receive.
@@ -141,23 +145,28 @@ impl Assembly {
         mut posted: Posted,
         rest: &[u8],
         notices: &mut Notices,
-    ) {
+    ) -> Came {
         self.window.end(piece.number);
         // The receive learns what it holds only now: another might have come first.
-        match admit(piece, &mut posted) {
+        let kind = piece.kind.map(Named::to_kind);
+        match posted.begin(piece.split.len.into(), piece.tag, kind.as_ref()) {
             Ok(()) => {
-                posted.descriptor_mut().make(piece.split.len as usize);
                 posted.descriptor_mut().scatter(0, rest);
                 posted.complete(piece.split.len.into(), piece.tag, notices);
+                Came::Whole
             }
-            Err(why) => posted.fail(why, notices),
+            Err(why) => {
+                posted.fail(why, notices);
+                Came::Unfit
+            }
         }
     }
 
     /// Gives a message up, and its receive back.
     fn give_up(&mut self, at: usize, receives: &mut Receives) {
-        let Partial { number, posted, .. } = self.partial.remove(at);
+        let Partial { number, mut posted, .. } = self.partial.remove(at);
         self.window.end(number);
+        posted.descriptor_mut().unland();
         if planted(Fault::GivenUpKept) {
             std::mem::forget(posted);
             return;
@@ -203,11 +212,20 @@ impl Assembly {
 }
 
 impl Partial {
-    fn new(piece: &Piece<'_>, posted: Posted) -> Self {
+    /// The message that a piece is the first to come of. `None`: the receive's landing
+    /// does not take it, and the receive has failed.
+    fn new(piece: &Piece<'_>, mut posted: Posted, notices: &mut Notices) -> Option<Self> {
+        let (len, descriptor) = (piece.split.len as usize, posted.descriptor_mut());
+        if descriptor.is_landing()
+            && let Err(why) = descriptor.make(len, piece.tag)
+        {
+            posted.fail(why, notices);
+            return None;
+        }
         let count = piece.split.count();
         let is_made = posted.descriptor().segments().all(|it| it.bytes().len() as u64 == it.len());
-        let scratch = if is_made { Vec::new() } else { vec![0; piece.split.len as usize] };
-        Self {
+        let scratch = if is_made { Vec::new() } else { vec![0; len] };
+        Some(Self {
             number: piece.number,
             tag: piece.tag,
             split: piece.split,
@@ -218,7 +236,7 @@ impl Partial {
             missing: count,
             age: 0,
             idle: 0,
-        }
+        })
     }
 
     fn put(&mut self, piece: &Piece<'_>) {
@@ -243,7 +261,7 @@ fn fits(piece: &Piece<'_>, posted: &Posted) -> bool {
     let (sent, descriptor) = (piece.kind.map(|kind| kind.fingerprint), posted.descriptor());
     let wanted = descriptor.kind().map(|kind| kind.fingerprint);
     let is_of_kind = sent.is_none() || wanted.is_none() || sent == wanted;
-    u64::from(piece.split.len) <= descriptor.len() && is_of_kind
+    u64::from(piece.split.len) <= descriptor.room() && is_of_kind
 }
 
 /// Notes in the receive what it holds, or says why it cannot.

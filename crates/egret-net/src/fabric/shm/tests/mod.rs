@@ -21,6 +21,7 @@ mod program;
 mod reach;
 mod ring;
 mod trust;
+mod watched;
 
 use super::foreign::Foreign;
 use super::memory::Own;

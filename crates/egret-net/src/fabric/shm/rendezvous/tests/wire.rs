@@ -176,6 +176,7 @@ fn errors() -> impl Strategy<Value = ViError> {
         proptest::sample::select(asked.to_vec())
             .prop_map(|asked| ViError::RemoteAccess(AccessError::Forbidden { asked })),
         proptest::sample::select(texts.to_vec()).prop_map(ViError::Protocol),
+        "\\PC{0,60}".prop_map(|why| ViError::NotTaken(Cow::Owned(why))),
     ]
 }
 

@@ -1,0 +1,279 @@
+//! Every interleaving of threads that hand a role on, by the model checker, and what
+//! the checks say to planted faults. A role that is lost is a deadlock there.
+
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+
+use super::super::baton::{Baton, Entered, Fault, Ground, Seat, Waited};
+use super::super::checker::LoomAtomics;
+use crate::fault::caught;
+use crate::rt::{self, Instant};
+
+/// A role, and two words that only its holder may touch.
+struct Scene {
+    baton: Baton<LoomAtomics>,
+    pair: [AtomicU64; 2],
+}
+
+fn scene() -> Arc<Scene> {
+    Arc::new(Scene { baton: Baton::new(), pair: [AtomicU64::new(0), AtomicU64::new(0)] })
+}
+
+/// What a thread that wants the role gets.
+#[derive(Debug, PartialEq, Eq)]
+enum Got {
+    Role,
+    Woken,
+    TimedOut,
+}
+
+impl Scene {
+    /// What the holder of the role does.
+    fn step(&self) {
+        let [a, b] = self.pair.each_ref().map(|word| word.load(Relaxed));
+        assert_eq!(a, b, "somebody else has the role");
+        self.pair.iter().for_each(|word| word.store(a + 1, Relaxed));
+    }
+
+    fn steps(&self) -> u64 {
+        self.pair[0].load(Relaxed)
+    }
+
+    /// Takes the role, or waits for it, and steps.
+    fn go(&self, seat: &mut Seat<LoomAtomics>, until: Option<Instant>) -> Got {
+        let (turn, got) = match self.baton.sit(seat) {
+            Entered::Mine(turn) => (Some(turn), Got::Role),
+            Entered::Taken { seat, .. } => match seat.wait(until) {
+                Waited::Given(turn) => (Some(turn), Got::Role),
+                Waited::Woken => (None, Got::Woken),
+                Waited::TimedOut => (None, Got::TimedOut),
+            },
+        };
+        if turn.is_some() {
+            self.step();
+        }
+        got
+    }
+
+    /// Nobody has the role, and nobody sits.
+    fn is_free(&self) {
+        match self.baton.enter(Ground::Foreground) {
+            Entered::Mine(_) => self.step(),
+            Entered::Taken { .. } => panic!("the role was lost"),
+        }
+    }
+}
+
+fn spawn<R: 'static>(
+    scene: &Arc<Scene>,
+    body: impl FnOnce(&Scene, &mut Seat<LoomAtomics>) -> R + 'static,
+) -> thread::JoinHandle<R> {
+    let scene = Arc::clone(scene);
+    thread::spawn(move || body(&scene, &mut Seat::new(Ground::Foreground)))
+}
+
+fn check(preemptions: usize, body: fn()) {
+    let mut checker = loom::model::Builder::new();
+    checker.preemption_bound = Some(preemptions);
+    checker.check(body);
+}
+
+/// Two threads step, one after the other.
+fn both_step() {
+    let scene = scene();
+    let other = spawn(&scene, |scene, seat| scene.go(seat, None));
+    let mut seat = Seat::new(Ground::Foreground);
+    let mine = [(); 2].map(|()| scene.go(&mut seat, None));
+    assert_eq!((mine, other.join().unwrap()), ([Got::Role, Got::Role], Got::Role));
+    assert_eq!(scene.steps(), 3);
+    scene.is_free();
+}
+
+#[test]
+fn one_thread_at_a_time() {
+    check(3, both_step);
+}
+
+#[test]
+fn three_take_turns() {
+    check(1, || {
+        let scene = scene();
+        let others = [(); 2].map(|()| spawn(&scene, |scene, seat| scene.go(seat, None)));
+        scene.go(&mut Seat::new(Ground::Foreground), None);
+        for other in others {
+            assert_eq!(other.join().unwrap(), Got::Role);
+        }
+        assert_eq!(scene.steps(), 3);
+        scene.is_free();
+    });
+}
+
+/// A seat is woken while the role is given to it: it has one of the two, and the role
+/// is not lost. The threads of `behind` sit too, and wait for the role alone.
+fn woken_and_given(behind: usize) {
+    let scene = scene();
+    let Entered::Mine(turn) = scene.baton.enter(Ground::Foreground) else { panic!("it is free") };
+    let mut seat = Seat::new(Ground::Foreground);
+    let chair = Arc::clone(seat.chair());
+    let Entered::Taken { seat, .. } = scene.baton.sit(&mut seat) else { panic!("it is taken") };
+    let others: Vec<_> =
+        (0..behind).map(|_| spawn(&scene, |scene, seat| scene.go(seat, None))).collect();
+    let waker = thread::spawn(move || chair.wake());
+    drop(turn);
+    if let Waited::Given(_turn) = seat.wait(None) {
+        scene.step();
+    }
+    waker.join().unwrap();
+    for other in others {
+        assert_eq!(other.join().unwrap(), Got::Role);
+    }
+    scene.is_free();
+}
+
+#[test]
+fn who_is_woken_passes_the_role_on() {
+    check(3, || woken_and_given(0));
+}
+
+#[test]
+fn a_role_that_is_passed_on_reaches_who_waits_for_it() {
+    check(2, || woken_and_given(1));
+}
+
+/// The holder's waiter is woken from the holder's turn, as a driver does.
+fn completed_by_the_driver() {
+    let scene = scene();
+    let mut seat = Seat::new(Ground::Foreground);
+    let chair = Arc::clone(seat.chair());
+    let driver = spawn(&scene, move |scene, seat| {
+        let got = scene.go(seat, None);
+        assert_eq!(got, Got::Role);
+        chair.wake();
+    });
+    let mut waits = 0;
+    loop {
+        match scene.baton.sit(&mut seat) {
+            // Its turn comes and goes until what it waits for is there.
+            Entered::Mine(_) => {
+                scene.step();
+                break;
+            }
+            Entered::Taken { seat, .. } => match seat.wait(None) {
+                Waited::Given(_) => {
+                    scene.step();
+                    break;
+                }
+                Waited::Woken => waits += 1,
+                Waited::TimedOut => panic!("it has no deadline"),
+            },
+        }
+        assert!(waits < 2, "woken once");
+    }
+    driver.join().unwrap();
+    scene.is_free();
+}
+
+#[test]
+fn a_wake_is_not_lost() {
+    check(3, completed_by_the_driver);
+}
+
+/// A wait that is over gives up its seat, and the role if that was its.
+fn timed_out() {
+    let scene = scene();
+    let past = Some(rt::now());
+    let other = spawn(&scene, move |scene, seat| scene.go(seat, past));
+    let mine = scene.go(&mut Seat::new(Ground::Foreground), None);
+    assert_eq!(mine, Got::Role);
+    assert_ne!(other.join().unwrap(), Got::Woken);
+    scene.is_free();
+}
+
+#[test]
+fn a_wait_that_is_over_loses_no_role() {
+    check(3, timed_out);
+}
+
+#[test]
+fn a_seat_that_is_dropped_loses_no_role() {
+    check(3, || {
+        let scene = scene();
+        let other = spawn(&scene, |scene, seat| drop(scene.baton.sit(seat)));
+        assert_eq!(scene.go(&mut Seat::new(Ground::Foreground), None), Got::Role);
+        other.join().unwrap();
+        scene.is_free();
+    });
+}
+
+/// A thread in the background drives until it is asked to leave. The nic of the scene
+/// is a word, and waiting for it is to look at that until it changes.
+fn asked_to_leave() {
+    let scene = scene();
+    let woken = Arc::new(AtomicU64::new(0));
+    let Entered::Mine(turn) = scene.baton.enter(Ground::Background) else { panic!("it is free") };
+    let other = spawn(&scene, {
+        let woken = Arc::clone(&woken);
+        move |scene, seat| match scene.baton.sit(seat) {
+            Entered::Mine(_) => scene.step(),
+            Entered::Taken { seat, wake } => {
+                if wake {
+                    woken.store(1, Relaxed);
+                }
+                assert!(matches!(seat.wait(None), Waited::Given(_)), "nobody else waits");
+            }
+        }
+    });
+    scene.step();
+    while !scene.baton.wanted() && woken.load(Relaxed) == 0 {
+        thread::yield_now();
+    }
+    drop(turn);
+    other.join().unwrap();
+    assert!(!scene.baton.wanted(), "asked once");
+    scene.is_free();
+}
+
+#[test]
+fn a_background_thread_leaves_when_it_is_asked_to() {
+    check(3, asked_to_leave);
+}
+
+/// Nothing but the wake ends the wait.
+fn woken_alone() {
+    let scene = scene();
+    let Entered::Mine(turn) = scene.baton.enter(Ground::Foreground) else { panic!("it is free") };
+    // Not left where the checker finds a deadlock and unwinds.
+    let turn = ManuallyDrop::new(turn);
+    let mut seat = Seat::new(Ground::Foreground);
+    let chair = Arc::clone(seat.chair());
+    let waker = thread::spawn(move || chair.wake());
+    let Entered::Taken { seat, .. } = scene.baton.sit(&mut seat) else { panic!("it is taken") };
+    assert!(matches!(seat.wait(None), Waited::Woken), "nobody left");
+    drop(ManuallyDrop::into_inner(turn));
+    waker.join().unwrap();
+    scene.is_free();
+}
+
+#[test]
+fn a_wake_ends_a_wait() {
+    check(3, woken_alone);
+}
+
+#[test]
+fn every_planted_fault_is_found() {
+    let faults: [(Fault, usize, fn()); 6] = [
+        (Fault::RoleKept, 3, || woken_and_given(0)),
+        (Fault::GivenTwice, 3, both_step),
+        (Fault::WokenLate, 3, woken_alone),
+        (Fault::Untold, 3, both_step),
+        (Fault::SeatLeft, 3, timed_out),
+        (Fault::WishForgotten, 3, asked_to_leave),
+    ];
+    for (fault, preemptions, scene) in faults {
+        assert!(caught(fault, || check(preemptions, scene)), "{fault:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Every interleaving of threads that share a lock which leans, by the model
+//! checker, and what the checks say to planted faults.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+
+use super::super::checker::{LoomAtomics, check};
+use super::super::lean::Fault;
+use super::super::{Lean, StdAtomics};
+use crate::fault::caught;
+
+/// Two words that are equal whenever nobody has the lock.
+type Pair = [AtomicU64; 2];
+type Model = Lean<Pair, LoomAtomics>;
+
+fn model() -> Arc<Model> {
+    Arc::new(Lean::new([AtomicU64::new(0), AtomicU64::new(0)]))
+}
+
+/// Adds one, and answers how many there were.
+fn step(lock: &Model) -> u64 {
+    lock.with(|pair| {
+        let [a, b] = pair.each_ref().map(|word| word.load(Relaxed));
+        assert_eq!(a, b, "somebody else is inside");
+        pair.iter().for_each(|word| word.store(a + 1, Relaxed));
+        a
+    })
+}
+
+/// The favourite steps while another thread takes the lock.
+fn one_of_two() {
+    let lock = model();
+    step(&lock);
+    let other = thread::spawn({
+        let lock = Arc::clone(&lock);
+        move || step(&lock)
+    });
+    let mine = step(&lock);
+    let theirs = other.join().unwrap();
+    assert_eq!([mine.min(theirs), mine.max(theirs)], [1, 2]);
+    assert_eq!(step(&lock), 3);
+}
+
+#[test]
+fn one_thread_at_a_time() {
+    check(one_of_two);
+}
+
+/// A favourite of long ago wakes up while the next one is inside.
+fn one_of_three() {
+    let lock = model();
+    step(&lock);
+    let others = [(); 2].map(|()| {
+        let lock = Arc::clone(&lock);
+        thread::spawn(move || {
+            step(&lock);
+            step(&lock);
+        })
+    });
+    step(&lock);
+    for other in others {
+        other.join().unwrap();
+    }
+    assert_eq!(step(&lock), 6);
+}
+
+#[test]
+fn a_favourite_of_long_ago_harms_nobody() {
+    let mut checker = loom::model::Builder::new();
+    checker.preemption_bound = Some(2);
+    checker.check(one_of_three);
+}
+
+#[test]
+fn a_try_finds_it_taken() {
+    check(|| {
+        let lock = model();
+        step(&lock);
+        let other = thread::spawn({
+            let lock = Arc::clone(&lock);
+            move || lock.try_lock().is_some()
+        });
+        lock.with(|_| assert!(lock.try_lock().is_none(), "it is taken"));
+        other.join().unwrap();
+        assert_eq!(step(&lock), 1);
+    });
+}
+
+#[test]
+fn a_panic_inside_lets_it_go() {
+    let lock: Lean<u32, StdAtomics> = Lean::new(0);
+    for round in 0..100 {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            lock.with(|value| {
+                *value += 1;
+                panic!("round {round}");
+            })
+        }));
+        assert!(outcome.is_err());
+    }
+    assert_eq!(lock.with(|value| *value), 100);
+}
+
+#[test]
+fn real_threads_take_turns() {
+    let lock: Arc<Lean<u64>> = Arc::default();
+    let count = |times: u64| {
+        let lock = Arc::clone(&lock);
+        move || (0..times).for_each(|_| lock.with(|value| *value += 1))
+    };
+    for _ in 0..20 {
+        let threads =
+            [crate::rt::spawn("turns", count(2000)), crate::rt::spawn("turns", count(100))];
+        count(500)();
+        for thread in threads {
+            thread.unwrap().join().unwrap();
+        }
+    }
+    assert_eq!(lock.with(|value| *value), 20 * 2600);
+}
+
+#[test]
+fn every_planted_fault_is_found() {
+    for fault in [
+        Fault::FavourUnchecked,
+        Fault::FavourUnfenced,
+        Fault::FavourUnawaited,
+        Fault::FavourRelaxed,
+    ] {
+        assert!(caught(fault, || check(one_of_two)), "{fault:?}");
+    }
+    let three = || a_favourite_of_long_ago_harms_nobody();
+    assert!(caught(Fault::OneBusyWord, three), "one busy word");
+}

@@ -1,0 +1,4 @@
+//! The locks and roles of this module, by the model checker.
+
+mod baton;
+mod lean;

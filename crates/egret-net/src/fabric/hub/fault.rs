@@ -1,0 +1,16 @@
+//! Faults that tests plant here; see [`crate::fault`].
+
+#[cfg(test)]
+pub(in crate::fabric) use crate::fault::caught;
+pub(in crate::fabric) use crate::fault::planted;
+
+/// One way to get it wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::fabric) enum Fault {
+    /// A loop is armed though something has happened meanwhile.
+    ArmedLate,
+    /// Peers are not told that a loop sleeps.
+    NotArmed,
+    /// What ended the sleep of a loop stays there, and ends the next.
+    SetUnasked,
+}

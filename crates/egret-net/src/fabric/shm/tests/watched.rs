@@ -1,0 +1,72 @@
+//! The descriptor of a nic, and what the checks say to planted faults. That no wake-up
+//! is lost, `tests/watching.rs` shows.
+
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::conformance::nic;
+use crate::fabric::hub::fault::{Fault, caught};
+use crate::rt::{self, Deadline};
+use crate::vi::{Address, Arming, Descriptor, Nic, Vi, ViOptions, Wait};
+
+/// Turns a hang into a failure.
+const LONG: Duration = Duration::from_secs(5);
+
+fn readable(nic: &Nic, within: Duration) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(nic.fd().unwrap(), PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::try_from(within).unwrap())).unwrap() > 0
+}
+
+fn nics() -> [Nic; 2] {
+    ["here", "there"].map(|name| nic(&format!("{name}-{}", rt::random()), Wait::Frugal))
+}
+
+fn connect([here, there]: &[Nic; 2]) -> (Vi, Vi) {
+    let options = ViOptions::default();
+    let listener = there.listen("watched", 0, &options).unwrap();
+    let to = Address::new(there.host(), "watched", 0);
+    let connecting = here.connect(&to, &options, Deadline::In(LONG));
+    let accepted = listener.wait_accept(Deadline::In(LONG)).unwrap();
+    (here.block_on(connecting).unwrap(), accepted)
+}
+
+/// What has happened since the last poll is said.
+fn said() {
+    let [nic, _] = nics();
+    let seen = nic.poll();
+    nic.wake();
+    assert_eq!(nic.arm(seen), Arming::Ready);
+}
+
+/// A message makes the descriptor readable, until the loop has heard of it.
+fn rung() {
+    let nics = nics();
+    let (here, there) = connect(&nics);
+    let [_, nic] = &nics;
+    for tag in 0..3 {
+        there.post_recv(Descriptor::empty()).unwrap();
+        while nic.arm(nic.poll()) == Arming::Ready {}
+        assert!(!readable(nic, Duration::ZERO), "nothing has happened");
+        here.post_send(Descriptor::empty().with_tag(tag)).unwrap();
+        assert!(readable(nic, LONG), "the peer did not ring");
+        nic.disarm();
+        assert_eq!(there.recv_queue().poll().unwrap().tag, tag);
+        here.send_queue().wait(Deadline::In(LONG)).unwrap().done().unwrap();
+    }
+}
+
+#[test]
+fn a_descriptor_is_readable_when_something_happens() {
+    said();
+    rung();
+}
+
+#[test]
+fn planted_faults_are_found() {
+    let faults: [(Fault, fn()); 3] =
+        [(Fault::ArmedLate, said), (Fault::NotArmed, rung), (Fault::SetUnasked, rung)];
+    for (fault, scene) in faults {
+        assert!(caught(fault, scene), "{fault:?} was not found");
+    }
+}

@@ -1,0 +1,9 @@
+//! A lock and a role for threads that share a nic.
+
+mod baton;
+mod lean;
+
+pub use baton::{Baton, Entered, Seat, Seated, Turn, Waited};
+pub use lean::{Lean, LeanGuard};
+
+pub use crate::atomics::Ground;
