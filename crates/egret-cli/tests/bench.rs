@@ -165,12 +165,65 @@ fn messages_over_networks_are_measured() {
 }
 
 #[test]
+fn active_messages_are_held_against_the_virtual_interface() {
+    let args = ["--quick", "--json", "--reps", "1"];
+    for (fabric, wait) in [("shm", "spin"), ("shm", "frugal"), ("tcp", "balanced"), ("sim", "spin")]
+    {
+        let of = |name, more: &[&str]| {
+            let how = ["bench", name, "--fabric", fabric, "--wait", wait];
+            let lines = lines(&[&how[..], &args[..], more].concat());
+            for line in &lines {
+                assert_eq!(
+                    [&line["bench"], &line["fabric"], &line["wait"], &line["limit"]],
+                    [name, fabric, wait, "vi"]
+                );
+                assert!(figure(line, "ratio") > 0.0);
+            }
+            lines
+        };
+        let requests = of("am-latency", &["--words", "0,16"]);
+        assert!(requests.iter().map(|line| figure(line, "words")).eq([0.0, 16.0]));
+        assert_eq!(requests[1]["bytes"], 128);
+        let ratio = figure(&requests[0], "p50_ns") / figure(&requests[0], "limit_ns");
+        assert!((figure(&requests[0], "ratio") - ratio).abs() <= 0.01 * ratio + 0.001);
+        let [one_way] = &of("am-rate", &[])[..] else { panic!("one line") };
+        assert_eq!([&one_way["words"], &one_way["bytes"]], [1, 8]);
+        assert!(figure(one_way, "limit_msg_s") > 0.0);
+        let data = of("am-bandwidth", &["--sizes", "1,70K,1M"]);
+        assert!(data.iter().map(|line| figure(line, "bytes")).eq([1.0, 71_680.0, 1_048_576.0]));
+        assert!(data.iter().all(|line| line["words"].is_null() && figure(line, "mb_s") > 0.0));
+    }
+}
+
+#[test]
+fn channels_are_held_against_the_virtual_interface() {
+    for (fabric, wait) in [("shm", "spin"), ("shm", "frugal"), ("tcp", "balanced")] {
+        let how = ["bench", "channel", "--fabric", fabric, "--wait", wait];
+        let args = ["--quick", "--json", "--reps", "1", "--sizes", "1,100K"];
+        let lines = lines(&[&how[..], &args[..]].concat());
+        assert!(lines.iter().map(|line| figure(line, "bytes")).eq([1.0, 102_400.0]));
+        for line in &lines {
+            assert_eq!(
+                [&line["bench"], &line["fabric"], &line["limit"]],
+                ["channel", fabric, "vi"]
+            );
+            let ratio = figure(line, "limit_mb_s") / figure(line, "mb_s");
+            assert!((figure(line, "ratio") - ratio).abs() <= 0.01 * ratio + 0.001, "{line}");
+        }
+    }
+}
+
+#[test]
 fn idle_connections_of_a_network_are_measured() {
     for (fabric, memory) in [("tcp", &["opened", "used"][..]), ("udp", &["opened"])] {
         let args = ["--quick", "--json", "--reps", "1", "--connections", "20"];
         let lines = lines(&[&["bench", "idle", "--fabric", fabric], &args[..]].concat());
-        assert!(lines.iter().all(|line| line["connections"] == 20 && line["fabric"] == fabric));
+        assert!(lines.iter().all(|line| line["fabric"] == fabric));
+        let quiet: &[&str] = if fabric == "tcp" { &["mapped endpoint", "channel"] } else { &[] };
+        let (lines, of_links) = lines.split_at(lines.len() - quiet.len());
+        assert!(of_links.iter().map(|line| &line["op"]).eq(quiet), "{of_links:?}");
         let (memories, others) = lines.split_at(memory.len());
+        assert!(lines.iter().all(|line| line["connections"] == 20));
         assert!(memories.iter().map(|line| &line["op"]).eq(memory), "{memories:?}");
         assert!(memories.iter().all(|line| figure(line, "limit_bytes") == 32_768.0));
         let [waiting @ .., spinning, sleeping] = others else { panic!("{others:?}") };
@@ -221,14 +274,20 @@ fn silence_is_held_against_what_it_may_cost() {
     let found: Vec<_> = lines.iter().map(|line| [&line["op"], &line["wait"]]).collect();
     let ops = ["opened", "opened both", "used", "used both"].map(|op| [op, "balanced"]);
     assert_eq!(found[..4], ops);
-    assert_eq!(found[4..], [["waiting", "balanced"], ["waiting", "frugal"]]);
+    assert_eq!(found[4..6], [["waiting", "balanced"], ["waiting", "frugal"]]);
+    assert_eq!(found[6..], ["mapped endpoint", "channel"].map(|op| [op, "balanced"]));
     for line in &lines[..4] {
         assert_eq!(line["connections"], 3);
         assert_eq!(figure(line, "limit_bytes"), 262_144.0);
         assert!(figure(line, "memory_bytes") >= 4096.0, "a page at least: {line}");
     }
     assert!(figure(&lines[2], "memory_bytes") > figure(&lines[0], "memory_bytes"));
-    for line in &lines[4..] {
+    for line in &lines[6..] {
+        let figures = ["limit_bytes", "connections"].map(|name| figure(line, name));
+        assert_eq!(figures, [4096.0, 100.0]);
+        assert!(figure(line, "memory_bytes") > 0.0);
+    }
+    for line in &lines[4..6] {
         assert_eq!(figure(line, "limit_cpu"), 0.01);
         let cpu = figure(line, "cpu");
         assert!(cpu > 0.0 && cpu < 0.5, "who waits sleeps: {line}");
@@ -293,7 +352,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[test]
 fn bad_arguments_are_usage_errors() {
-    let bad: [&[&str]; 16] = [
+    let bad: [&[&str]; 23] = [
         &["bench"],
         &["bench", "nonesuch"],
         &["bench", "limits", "--sizes", "0"],
@@ -310,6 +369,13 @@ fn bad_arguments_are_usage_errors() {
         &["bench", "latency", "--fabric", "udp", "--sizes", "64K"],
         &["bench", "latency", "--fabric", "udp", "--mode", "read"],
         &["bench", "bandwidth", "--fabric", "udp"],
+        &["bench", "am-latency", "--words", "17"],
+        &["bench", "am-latency", "--sizes", "8"],
+        &["bench", "am-rate", "--sizes", "8"],
+        &["bench", "am-rate", "--fabric", "udp"],
+        &["bench", "am-bandwidth", "--fabric", "sim", "--wait", "frugal"],
+        &["bench", "channel", "--fabric", "udp"],
+        &["bench", "channel", "--fabric", "sim"],
     ];
     for args in bad {
         let output = egret(args);
@@ -394,5 +460,16 @@ fn state(process: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-const BENCHES: [&str; 7] =
-    ["limits", "pool", "latency", "bandwidth", "message-rate", "pairs", "idle"];
+const BENCHES: [&str; 11] = [
+    "limits",
+    "pool",
+    "latency",
+    "bandwidth",
+    "message-rate",
+    "pairs",
+    "idle",
+    "am-latency",
+    "am-rate",
+    "am-bandwidth",
+    "channel",
+];

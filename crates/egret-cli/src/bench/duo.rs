@@ -107,7 +107,7 @@ impl Plan {
         if let Some(why) = vi.why_isolated() {
             bail!("the two processes do not cooperate: {why}");
         }
-        let pool = Pool::builder().class(self.bytes, buffers(self.window));
+        let pool = Pool::builder().class(self.bytes.max(1), buffers(self.window));
         let pool = match self.mode {
             Mode::Handover => pool.cooperating().build()?,
             // Then the peer writes it by itself.

@@ -8,9 +8,12 @@ use egret::net::limit::{End, Limit};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::channel::Channel;
+use super::channels::Reading;
 use super::duo::{Followed, Leader};
 use super::machine;
 use super::peer::{Opening, Order, PATIENCE, Reply, Told};
+use super::quiet::Quiet;
+use super::served::Served;
 use super::still::Still;
 
 /// How `egret bench` starts its second process.
@@ -78,6 +81,38 @@ impl Follower for Leader {
     }
 }
 
+impl Follower for Served {
+    fn follow(&mut self, _: u64) -> Result<Told> {
+        self.serve()?;
+        Ok(Told::new())
+    }
+
+    fn host(&self) -> String {
+        self.host().to_owned()
+    }
+}
+
+impl Follower for Reading {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        Self::follow(self, rounds)?;
+        Ok(Told::new())
+    }
+
+    fn host(&self) -> String {
+        self.host().to_owned()
+    }
+}
+
+impl Follower for Quiet {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        Self::follow(self, rounds)
+    }
+
+    fn host(&self) -> String {
+        self.host().to_owned()
+    }
+}
+
 impl Follower for Still {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds)
@@ -119,6 +154,9 @@ fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
         Opening::Vi(plan) => Box::new(Followed::new(plan)?),
         Opening::Leader(plan) => Box::new(Leader::new(plan)?),
         Opening::Idle(stillness) => Box::new(Still::new(stillness)?),
+        Opening::Am(task) => Box::new(Served::new(&task)?),
+        Opening::Channel(stream) => Box::new(Reading::new(&stream)?),
+        Opening::Quiet(quietness) => Box::new(Quiet::new(quietness)?),
         Opening::Limit { key, bytes } => Box::new(key.parse::<Limit>()?.join(bytes, fds)?),
     })
 }

@@ -12,6 +12,7 @@ use super::duo::{Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::{Opening, Peer, Station, Told};
+use super::quiet::{Kind, Quietness};
 use super::report::{Column, Line};
 use super::side::Mode;
 use super::still::{Stillness, What, kernel_memory};
@@ -28,6 +29,8 @@ use super::still::{Stillness, What, kernel_memory};
 /// held against one that is alone. Memory and CPU are held against what they may
 /// cost: 256 KiB a connection over shared memory and 32 KiB over a network, 1 %
 /// of a core.
+/// Mapped endpoints and channels, over one link: the memory of each on the side that
+/// has more, which may be 4 KiB.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What carries nothing: shm, tcp or udp
@@ -50,11 +53,13 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     }
     machine::open_many();
     let millis = if args.common.quick { 50 } else { 1000 };
-    let looks = looks(fabric, connections, millis);
+    let many = if args.common.quick { MANY / 10 } else { MANY };
+    let looks = looks(fabric, connections, millis, many);
     // Started when it is needed: it pins this process, and whatever that starts then.
     let mut peer: Option<Rc<Peer>> = None;
     let cases = looks.into_iter().map(move |(look, wait)| match look {
         Look::Still(what) => Ok(case(fabric, what, wait)),
+        Look::Quiet(kind, many) => Ok(quiet(fabric, kind, many, wait)),
         Look::Beside => {
             let started = peer.take().map_or_else(|| Peer::start().map(Rc::new), Ok)?;
             slow_down(peer.insert(started), fabric, connections, wait)
@@ -69,9 +74,11 @@ enum Look {
     Still(What),
     /// One beside them.
     Beside,
+    /// So many of what a link carries.
+    Quiet(Kind, u32),
 }
 
-fn looks(fabric: &str, connections: u32, millis: u64) -> Vec<(Look, Waiting)> {
+fn looks(fabric: &str, connections: u32, millis: u64, many: u32) -> Vec<(Look, Waiting)> {
     let memory = |used, both| Look::Still(What::Memory { connections, used, both });
     let cpu = |connections| Look::Still(What::Cpu { connections, millis });
     let mut looks = vec![(memory(false, false), Waiting::Balanced)];
@@ -89,6 +96,10 @@ fn looks(fabric: &str, connections: u32, millis: u64) -> Vec<(Look, Waiting)> {
     looks.extend([Waiting::Balanced, Waiting::Frugal].map(|wait| (cpu(waiting), wait)));
     if fabric != SHM {
         looks.extend([Waiting::Spin, Waiting::Frugal].map(|wait| (Look::Beside, wait)));
+    }
+    if fabric != UDP {
+        let quiet = |kind| (Look::Quiet(kind, many), Waiting::Balanced);
+        looks.extend([Kind::Endpoints, Kind::Channels].map(quiet));
     }
     looks
 }
@@ -192,6 +203,45 @@ impl Probe for Watch {
     }
 }
 
+fn quiet(fabric: &'static str, kind: Kind, many: u32, wait: Waiting) -> Case {
+    let op = match kind {
+        Kind::Endpoints => "mapped endpoint",
+        Kind::Channels => "channel",
+    };
+    let line = Line { limit: "allowed", ..line(fabric, op, many, wait) };
+    let subject = Box::new(Hush { fabric, kind, many, wait });
+    let against = Against::Allowance(QUIET_BYTES);
+    Case { line, unit: Unit::Bytes, subject, against, rounds: Some(1) }
+}
+
+/// Looks at two processes that have endpoints mapped or channels open.
+struct Hush {
+    fabric: &'static str,
+    kind: Kind,
+    many: u32,
+    wait: Waiting,
+}
+
+impl Probe for Hush {
+    fn run(&mut self, _: u64) -> Result<Sample> {
+        let host = format!("idle-{}-{}", process::id(), rt::random());
+        let side = |to: Option<&str>| -> Result<Station> {
+            let (fabric, host, to) = (self.fabric.to_owned(), host.clone(), to.map(str::to_owned));
+            let (wait, kind) = (self.wait, self.kind);
+            let quietness = Quietness { fabric, wait, kind, host, to };
+            Rc::new(Peer::start_anywhere()?).open(Opening::Quiet(quietness), &[])
+        };
+        let serves = side(None)?;
+        let maps = side(Some(&serves.host))?;
+        let sides = [serves, maps];
+        // The first has the link.
+        let before = at_once(&sides, 1)?;
+        let after = at_once(&sides, 1 + u64::from(self.many))?;
+        let grown = after.iter().zip(before).map(|(after, before)| after - before);
+        Ok(Sample::Value(grown.fold(0.0, f64::max) / f64::from(self.many)))
+    }
+}
+
 /// Lets both sides do `rounds`; the figure of each.
 fn at_once(sides: &[Station], rounds: u64) -> Result<Told> {
     for side in sides {
@@ -208,6 +258,9 @@ const SHM_MAX: u32 = 256;
 /// What a connection may take.
 const SHM_BYTES: f64 = 256.0 * 1024.0;
 const BYTES: f64 = 32.0 * 1024.0;
+/// What a mapped endpoint or a channel may take, and how many are looked at.
+const QUIET_BYTES: f64 = 4096.0;
+const MANY: u32 = 1000;
 /// What part of a core a blocked waiter may take.
 const CPU: f64 = 0.01;
 /// Of a message beside the idle connections.

@@ -6,8 +6,11 @@
 //! medians, [`report`] prints, [`peer`] starts the second process and
 //! [`follow`] is what it does, [`machine`] pins both.
 
+mod am;
 mod args;
+mod asking;
 mod channel;
+mod channels;
 mod duo;
 mod follow;
 mod idle;
@@ -20,9 +23,11 @@ mod pool;
 mod probe;
 mod progress;
 mod pull;
+mod quiet;
 mod report;
 mod serialize;
 mod serialize_values;
+mod served;
 mod side;
 mod still;
 mod vi;
@@ -62,6 +67,7 @@ const EXAMPLES: &str = "Examples:
   egret bench latency --fabric tcp --wait frugal
   egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
+  egret bench am-latency --words 0,16     requests and their answers
   egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -79,6 +85,10 @@ enum Name {
     Pairs(pairs::Args),
     Idle(idle::Args),
     Serialize(serialize::Args),
+    AmLatency(am::LatencyArgs),
+    AmRate(am::RateArgs),
+    AmBandwidth(am::BandwidthArgs),
+    Channel(channels::Args),
 }
 
 impl Name {
@@ -90,6 +100,10 @@ impl Name {
             Self::Pairs(args) => &args.common,
             Self::Idle(args) => &args.common,
             Self::Serialize(args) => &args.common,
+            Self::AmLatency(args) => &args.how.common,
+            Self::AmRate(args) => &args.how.common,
+            Self::AmBandwidth(args) => &args.how.common,
+            Self::Channel(args) => &args.common,
         }
     }
 
@@ -103,6 +117,10 @@ impl Name {
             Self::Pairs(args) => pairs::suite(args),
             Self::Idle(args) => idle::suite(args),
             Self::Serialize(args) => serialize::suite(args),
+            Self::AmLatency(args) => am::latency(args),
+            Self::AmRate(args) => am::rate(args),
+            Self::AmBandwidth(args) => am::bandwidth(args),
+            Self::Channel(args) => channels::suite(args),
         }
     }
 }

@@ -9,9 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::asking::Task;
 use super::channel::Channel;
+use super::channels::Stream;
 use super::duo::Plan;
 use super::machine::{self, Cores};
+use super::quiet::Quietness;
 use super::still::Stillness;
 
 /// A process started from this executable, which follows where this one leads.
@@ -48,6 +51,12 @@ pub(crate) enum Opening {
     Leader(Plan),
     /// Connections over which nothing goes.
     Idle(Stillness),
+    /// Active messages over a fabric.
+    Am(Task),
+    /// Messages over a channel.
+    Channel(Stream),
+    /// Endpoints or channels over which nothing goes.
+    Quiet(Quietness),
 }
 
 /// What the follower says to an order, except to `Close`.
@@ -139,10 +148,13 @@ impl Station {
         E: Into<anyhow::Error>,
     {
         self.begin(rounds)?;
-        let led = lead();
-        // If both sides failed, the follower's reason is the cause more often than not.
-        self.end()?;
-        led.map_err(Into::into)
+        let led = lead().map_err(Into::into);
+        match (self.end(), led) {
+            (Ok(_), led) => led,
+            (Err(theirs), Ok(_)) => Err(theirs),
+            // The follower's reason is the cause more often than not.
+            (Err(theirs), Err(mine)) => bail!("{theirs:#}; and the first one: {mine:#}"),
+        }
     }
 
     /// Lets the follower begin a run of `rounds` rounds.

@@ -140,7 +140,7 @@ fn cpu_time() -> Duration {
 
 /// Bytes of memory that this process has: `Rss:` counts what it shares in full,
 /// `Pss:` only its share of that.
-fn resident(name: &str) -> Result<f64> {
+pub(super) fn resident(name: &str) -> Result<f64> {
     let path = "/proc/self/smaps_rollup";
     let text = fs::read_to_string(path).context(path)?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -137,7 +137,12 @@ const UDP: &str = "udp";
 
 impl What {
     /// Both sides in this process.
-    fn on_one_thread(self, fabric: &str, mode: Mode, bytes: usize) -> Result<Box<dyn Probe>> {
+    pub(super) fn on_one_thread(
+        self,
+        fabric: &str,
+        mode: Mode,
+        bytes: usize,
+    ) -> Result<Box<dyn Probe>> {
         let (here, there) = connected(fabric, mode, bytes)?;
         Ok(match self {
             Self::Latency => Box::new(RoundTrips { here, there, round: 0 }),

@@ -1,0 +1,211 @@
+//! `egret bench am-latency`, `am-rate` and `am-bandwidth`: active messages, held
+//! against the virtual interface that carries them.
+
+use std::rc::Rc;
+
+use anyhow::Result;
+use egret::net::rt;
+
+use super::Suite;
+use super::args::{self, Common, SIM, Usage};
+use super::asking::{Asker, Asking, Task, What};
+use super::duo::{Led, Plan, Trusting, Waiting};
+use super::machine;
+use super::measure::{Against, Case, Probe, Unit};
+use super::peer::Peer;
+use super::report::{Column, Line};
+use super::side::Mode;
+use super::vi;
+
+/// How active messages are measured.
+#[derive(Debug, clap::Args)]
+pub(crate) struct How {
+    /// What carries the messages: shm and tcp between two processes, sim in one
+    #[arg(long, value_name = "NAME", default_value = "shm")]
+    fabric: String,
+    /// How to wait for the other side
+    #[arg(long, default_value = "spin")]
+    wait: Waiting,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Time of a short request and its answer
+///
+/// A request of so many words that a handler in another process answers with as many,
+/// one at a time. Held against a message of as many bytes there and one back over the
+/// virtual interface.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LatencyArgs {
+    /// Words of 8 bytes of each message, 0 to 16
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,4,8,16",
+          value_parser = clap::value_parser!(u8).range(0..=16))]
+    words: Vec<u8>,
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// Short messages a second one way
+///
+/// Messages of one word that a handler in another process takes, as many under way as
+/// the window allows. Held against messages of 8 bytes over the virtual interface.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RateArgs {
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+/// Bytes a second one way, into buffers that the receiver supplied
+///
+/// Messages with data, as many under way as over the virtual interface, which they are
+/// held against. A handler in another process looks at each where it landed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BandwidthArgs {
+    #[command(flatten)]
+    pub(crate) how: How,
+}
+
+pub(crate) fn latency(args: &LatencyArgs) -> Result<Suite> {
+    args.how.common.no_sizes("am-latency")?;
+    let sizes = args.words.iter().map(|words| Size { words: (*words).into(), bytes: 0 });
+    suite("am-latency", What::Requests, &args.how, sizes.collect())
+}
+
+pub(crate) fn rate(args: &RateArgs) -> Result<Suite> {
+    args.how.common.no_sizes("am-rate")?;
+    suite("am-rate", What::OneWay, &args.how, vec![Size { words: 1, bytes: 0 }])
+}
+
+pub(crate) fn bandwidth(args: &BandwidthArgs) -> Result<Suite> {
+    let sizes = args.how.common.sizes_or(&[64 << 10, 1 << 20]);
+    let sizes = sizes.into_iter().map(|bytes| Size { words: 0, bytes });
+    suite("am-bandwidth", What::Data, &args.how, sizes.collect())
+}
+
+/// What a message has.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    words: usize,
+    bytes: usize,
+}
+
+fn suite(name: &'static str, what: What, how: &How, sizes: Vec<Size>) -> Result<Suite> {
+    let fabric = fabric(how)?;
+    let wait = how.wait;
+    machine::open_many();
+    let peer = Rc::new(Peer::start()?);
+    let cases = sizes.into_iter().map(move |size| {
+        let bytes = size.words * 8 + size.bytes;
+        let line = Line {
+            bench: name,
+            fabric: Some(fabric),
+            wait: Some(wait.name()),
+            trust: Some(Trusting::Isolated.name()),
+            words: (what != What::Data).then_some(size.words),
+            bytes,
+            limit: LIMIT,
+            ..Line::default()
+        };
+        let window = Mode::Posted.many(what == What::OneWay, bytes);
+        let (fabric, host) = (fabric.to_owned(), host("am"));
+        let (Size { words, bytes: data }, wait) = (size, wait);
+        let task = Task { fabric, wait, what, words, bytes: data, window, host };
+        let (subject, limit) = both(&peer, task, bytes)?;
+        let against = Against::Limit(limit);
+        Ok(Case { line, unit: what.unit(), subject, against, rounds: None })
+    });
+    Ok(Suite { name, columns: what.columns(), cases: Box::new(cases) })
+}
+
+/// Active messages, and the same over the virtual interface.
+fn both(peer: &Rc<Peer>, task: Task, bytes: usize) -> Result<(Box<dyn Probe>, Box<dyn Probe>)> {
+    if task.fabric == SIM {
+        let limit = task.what.of_vi().on_one_thread(SIM, Mode::Posted, bytes)?;
+        return Ok((Box::new(Asker::near(task)?), limit));
+    }
+    let limit = Led::new(peer, plan(&task, bytes))?;
+    Ok((Box::new(Asking::new(peer, task)?), Box::new(limit)))
+}
+
+/// The same over the virtual interface.
+fn plan(task: &Task, bytes: usize) -> Plan {
+    Plan {
+        fabric: task.fabric.clone(),
+        mode: Mode::Posted,
+        bytes,
+        wait: task.wait,
+        trust: Trusting::Isolated,
+        round_trips: task.what == What::Requests,
+        window: task.window,
+        idle: 0,
+        host: host("vi"),
+        to: String::new(),
+    }
+}
+
+fn host(of: &str) -> String {
+    format!("bench-{of}-{}-{:x}", std::process::id(), rt::random())
+}
+
+/// The fabric, if it is one that loses nothing.
+fn fabric(how: &How) -> Result<&'static str, Usage> {
+    match args::fabric(&how.fabric)? {
+        UDP => Err(Usage(format!("{UDP} may lose what the virtual interface sends"))),
+        SIM if how.wait != Waiting::Spin => {
+            Err(Usage(format!("{SIM} never sleeps: --wait spin only")))
+        }
+        fabric => Ok(fabric),
+    }
+}
+
+impl What {
+    const fn of_vi(self) -> vi::What {
+        match self {
+            Self::Requests => vi::What::Latency,
+            Self::OneWay => vi::What::Rate,
+            Self::Data => vi::What::Bandwidth,
+        }
+    }
+
+    const fn unit(self) -> Unit {
+        match self {
+            Self::Requests => Unit::Nanos,
+            Self::OneWay => Unit::Messages,
+            Self::Data => Unit::Megabytes,
+        }
+    }
+
+    const fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Requests => &[
+                Column::WORDS,
+                Column::P50,
+                Column::P99,
+                Column::LIMIT,
+                Column::LIMIT_NS,
+                Column::RATIO,
+                Column::SPREAD,
+            ],
+            Self::OneWay => &[
+                Column::WORDS,
+                Column::MSG_S,
+                Column::LIMIT,
+                Column::LIMIT_MSG_S,
+                Column::RATIO,
+                Column::SPREAD,
+            ],
+            Self::Data => &[
+                Column::SIZE,
+                Column::MB_S,
+                Column::LIMIT,
+                Column::LIMIT_MB_S,
+                Column::RATIO,
+                Column::SPREAD,
+            ],
+        }
+    }
+}
+
+/// The virtual interface.
+const LIMIT: &str = "vi";
+const UDP: &str = "udp";

@@ -1,0 +1,308 @@
+//! Active messages between two processes: the one that asks.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use egret::net::buf::{Buf, Pool};
+use egret::net::fabric::Fabrics;
+use egret::net::limit::Stopwatch;
+use egret::net::rt;
+use egret::net::vi::{Nic, NicOptions};
+use egret::node::am::{Call, Endpoint, EndpointName, Message, Remote, Reply, SendError, Unsent};
+use egret::node::{Links, LinksOptions};
+use serde::{Deserialize, Serialize};
+
+use super::duo::Waiting;
+use super::measure::{Probe, Sample};
+use super::peer::{Opening, Peer, Station};
+use super::served::Served;
+use super::side::{PATIENCE, fill};
+
+/// What the two do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) fabric: String,
+    pub(crate) wait: Waiting,
+    pub(crate) what: What,
+    /// Words of each message.
+    pub(crate) words: usize,
+    /// Bytes of data of each message.
+    pub(crate) bytes: usize,
+    /// Messages with data under way at once.
+    pub(crate) window: usize,
+    /// What the nic of the one that serves is opened with.
+    pub(crate) host: String,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum What {
+    /// Short requests, each answered.
+    Requests,
+    /// Short messages one way.
+    OneWay,
+    /// Data one way.
+    Data,
+}
+
+/// The one that asks, and the station of the one that serves.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    asker: Asker,
+    station: Station,
+}
+
+impl Asking {
+    pub(crate) fn new(peer: &Rc<Peer>, task: Task) -> Result<Self> {
+        let station = peer.open(Opening::Am(task.clone()), &[])?;
+        let asker = station.run(0, || Asker::far(task, &station.host))?;
+        Ok(Self { asker, station })
+    }
+}
+
+impl Probe for Asking {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        self.station.run(rounds, || self.asker.run(rounds))
+    }
+}
+
+/// The one that asks.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    task: Task,
+    remote: Remote,
+    _mine: Endpoint,
+    /// The one that serves, if it is in this process.
+    beside: Option<Beside>,
+    round: u64,
+    /// What to send, those that are under way not among them.
+    spare: Vec<Buf>,
+    calls: VecDeque<Call>,
+}
+
+impl Asker {
+    /// Asks another process, which is at `host`.
+    fn far(task: Task, host: &str) -> Result<Self> {
+        let nic = NicOptions::new(&format!("{}-asks", task.host)).wait(task.wait.of_nic());
+        let nic = Fabrics::default().open(&task.fabric, nic)?;
+        let mine = links(nic)?.bundle().endpoint(0);
+        let remote = mine.wait_map(&EndpointName::new(host, NAME, 0), PATIENCE)?;
+        let asker = Self::new(task, remote, mine, None)?;
+        asker.settle()?;
+        Ok(asker)
+    }
+
+    /// Asks this process, on one thread.
+    pub(crate) fn near(task: Task) -> Result<Self> {
+        let fabrics = Fabrics::default();
+        let nic = fabrics.open(&task.fabric, "asks")?;
+        let (here, there) = (links(nic.clone())?, links(fabrics.open(&task.fabric, "serves")?)?);
+        let mine = here.bundle().endpoint(0);
+        let to = EndpointName::new(there.host(), NAME, 0);
+        let beside = Beside { nic, here, served: Served::over(there, &task)? };
+        let remote = beside.run(mine.map(&to, &[], PATIENCE))??;
+        Self::new(task, remote, mine, Some(beside))
+    }
+
+    fn new(task: Task, remote: Remote, mine: Endpoint, beside: Option<Beside>) -> Result<Self> {
+        let mut spare = Vec::new();
+        if task.bytes > 0 {
+            let pool = Pool::builder().class(task.bytes, task.window).shareable().build()?;
+            let bufs = (0..task.window).map(|_| Ok(pool.take(task.bytes)?));
+            spare = bufs.collect::<Result<_>>()?;
+        }
+        Ok(Self { task, remote, _mine: mine, beside, round: 0, spare, calls: VecDeque::new() })
+    }
+
+    /// One at a time; the words are rewritten before the clock starts.
+    fn requests(&mut self, rounds: u64) -> Result<Sample> {
+        let mut times = Vec::with_capacity(usize::try_from(rounds)?);
+        let mut words = vec![0; self.task.words];
+        for _ in 0..rounds {
+            self.round += 1;
+            words.fill(self.round);
+            let start = Stopwatch::start();
+            let reply = self.call(Message::to(ECHO).words(&words))?;
+            ensure!(reply.words() == words, "an answer arrived damaged");
+            times.push(start.nanos());
+        }
+        self.settle()?;
+        Ok(Sample::Times(times))
+    }
+
+    /// As many as the window lets through, until the other side has them all.
+    fn one_way(&mut self, rounds: u64) -> Result<Sample> {
+        let mut words = vec![0; self.task.words];
+        let start = rt::now();
+        for _ in 0..rounds {
+            self.round += 1;
+            words.fill(self.round);
+            self.send(Message::to(TAKE).words(&words))?;
+        }
+        self.settle()?;
+        Ok(Sample::Total(rt::now() - start))
+    }
+
+    /// As many at once as there are buffers, rewritten before each send, until the
+    /// other side has them all.
+    fn data(&mut self, rounds: u64) -> Result<Sample> {
+        let start = rt::now();
+        for _ in 0..rounds {
+            let mut buf = match self.spare.pop() {
+                Some(buf) => buf,
+                None => self.wait_back()?,
+            };
+            self.round += 1;
+            fill(buf.bytes_mut(), self.round);
+            let call = self.transfer(Message::to(DATA).data(buf))?;
+            self.calls.push_back(call);
+        }
+        while !self.calls.is_empty() {
+            let buf = self.wait_back()?;
+            self.spare.push(buf);
+        }
+        let took = rt::now() - start;
+        self.settle()?;
+        Ok(Sample::Total(took))
+    }
+
+    /// Sends data. Memory is free before a handler has run, and then there may be no room.
+    fn transfer(&self, mut message: Message<'_>) -> Result<Call> {
+        loop {
+            match self.remote.try_transfer(message) {
+                Ok(call) => return Ok(call),
+                Err(Unsent { reason: SendError::Full { .. }, message: unsent }) => message = unsent,
+                Err(unsent) => return Err(unsent.reason.into()),
+            }
+            match &self.beside {
+                // Which waits for room itself.
+                None => drop(self.remote.wait_call(ROOM, PATIENCE)?),
+                Some(beside) => beside.step(),
+            }
+        }
+    }
+
+    /// Waits for the oldest message that is under way; its buffer.
+    fn wait_back(&mut self) -> Result<Buf> {
+        let call = self.calls.pop_front().context("nothing is under way")?;
+        let mut reply = match &self.beside {
+            None => call.wait(PATIENCE)?,
+            Some(beside) => beside.run(call)??,
+        };
+        let sent = reply.take_sent().context("what was sent did not come back")?;
+        sent.into_buf().map_err(|_| anyhow!("what came back is no buffer"))
+    }
+
+    /// Says that the run is over, and hears whether all of it came.
+    fn settle(&self) -> Result<()> {
+        let reply = self.call(SETTLE.into())?;
+        let [came] = reply.words() else { bail!("an answer without its number") };
+        ensure!(*came == self.round, "{came} messages came of {}", self.round);
+        self.beside.as_ref().map_or(Ok(()), |beside| beside.served.check())
+    }
+
+    #[inline]
+    fn call(&self, message: Message<'_>) -> Result<Reply> {
+        let Some(beside) = &self.beside else {
+            return Ok(self.remote.wait_call(message, PATIENCE)?);
+        };
+        let call = self.remote.try_request(message).map_err(|unsent| unsent.reason)?;
+        Ok(beside.run(call)??)
+    }
+
+    #[inline]
+    fn send(&self, message: Message<'_>) -> Result<()> {
+        let Some(beside) = &self.beside else {
+            return Ok(self.remote.wait_send(message, PATIENCE)?);
+        };
+        let mut message = message;
+        loop {
+            match self.remote.try_send(message) {
+                Ok(()) => return Ok(()),
+                Err(Unsent { reason: SendError::Full { .. }, message: unsent }) => message = unsent,
+                Err(unsent) => return Err(unsent.reason.into()),
+            }
+            beside.step();
+        }
+    }
+}
+
+impl Probe for Asker {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        match self.task.what {
+            What::Requests => self.requests(rounds),
+            What::OneWay => self.one_way(rounds),
+            What::Data => self.data(rounds),
+        }
+    }
+}
+
+/// Both on one thread, of a fabric that never sleeps.
+#[derive(Debug)]
+struct Beside {
+    nic: Nic,
+    here: Links,
+    served: Served,
+}
+
+impl Beside {
+    /// Lets both do what they can, and the network what is due.
+    fn step(&self) {
+        let seen = self.nic.poll();
+        self.here.poll();
+        self.served.links.poll();
+        let next = [self.here.next_event(), self.served.links.next_event()];
+        let soon = self.nic.now() + SOON;
+        self.nic.wait(seen, next.into_iter().flatten().chain([soon]).min());
+    }
+
+    fn run<F: Future>(&self, future: F) -> Result<F::Output> {
+        let mut future = pin!(future);
+        let until = PATIENCE.until_from(rt::now());
+        loop {
+            let context = &mut Context::from_waker(Waker::noop());
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Ok(output);
+            }
+            self.step();
+            ensure!(until.is_none_or(|until| rt::now() < until), "no answer for too long");
+        }
+    }
+}
+
+/// The links of a nic whose both sides wait: nobody else needs to drive them.
+pub(super) fn links(nic: Nic) -> Result<Links> {
+    Ok(Links::open(nic, LinksOptions::default().background(false))?)
+}
+
+/// Drives links until they have sent what they had to, and a network has told what it has.
+pub(super) fn said(links: &Links) {
+    let until = rt::now() + SAID;
+    let mut polls = 0;
+    while polls < POLLS || rt::now() < until {
+        links.poll();
+        polls += 1;
+    }
+}
+
+/// The endpoint of the one that serves.
+pub(super) const NAME: &str = "bench";
+/// Answers with as many words.
+pub(super) const ECHO: u8 = 0;
+/// Takes words.
+pub(super) const TAKE: u8 = 1;
+/// Takes data.
+pub(super) const DATA: u8 = 2;
+/// Answers.
+pub(super) const ROOM: u8 = 4;
+/// Hears that a run is over, and says how many messages came in all.
+pub(super) const SETTLE: u8 = 3;
+/// After this, and so many looks, there was nothing else to do.
+const SAID: Duration = Duration::from_millis(1);
+const POLLS: u32 = 64;
+/// How far a simulated clock goes on if nothing is due.
+const SOON: Duration = Duration::from_millis(1);

@@ -1,0 +1,136 @@
+//! Active messages between two processes: the one that serves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, ensure};
+use egret::net::buf::Pool;
+use egret::net::fabric::Fabrics;
+use egret::net::vi::NicOptions;
+use egret::node::Links;
+use egret::node::am::{Endpoint, Request};
+
+use super::asking::{DATA, ECHO, NAME, ROOM, SETTLE, TAKE, Task, links, said};
+use super::side::{PATIENCE, mark};
+
+/// The one that serves.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(super) links: Links,
+    endpoint: Endpoint,
+    tally: Arc<Tally>,
+    settled: u64,
+}
+
+/// What handlers have seen.
+#[derive(Debug, Default)]
+struct Tally {
+    came: AtomicU64,
+    damaged: AtomicU64,
+    /// How often the other side has said that it is done.
+    settled: AtomicU64,
+}
+
+impl Tally {
+    /// The number of the message that has come.
+    #[inline]
+    fn next(&self) -> u64 {
+        // Handlers of one bundle run one at a time.
+        let round = self.came.load(Ordering::Relaxed) + 1;
+        self.came.store(round, Ordering::Relaxed);
+        round
+    }
+
+    #[inline]
+    fn check(&self, is_right: bool) {
+        if !is_right {
+            self.damaged.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Served {
+    pub(crate) fn new(task: &Task) -> Result<Self> {
+        let nic = NicOptions::new(&task.host).wait(task.wait.of_nic());
+        let nic = Fabrics::default().open(&task.fabric, nic)?;
+        Self::over(links(nic)?, task)
+    }
+
+    pub(super) fn over(links: Links, task: &Task) -> Result<Self> {
+        let endpoint = links.bundle().register(NAME, 0)?;
+        let tally = Arc::new(Tally::default());
+        if task.bytes > 0 {
+            let pool = Pool::builder().class(task.bytes, SUPPLIED * task.window);
+            let pool = pool.shareable().build()?;
+            for _ in 0..SUPPLIED * task.window {
+                endpoint.supply(pool.take(task.bytes)?);
+            }
+        }
+        let served = Self { links, endpoint, tally, settled: 0 };
+        served.handle(task.words, task.bytes);
+        Ok(served)
+    }
+
+    fn handle(&self, words: usize, bytes: usize) {
+        self.on(ECHO, move |tally, request| {
+            let round = tally.next();
+            tally.check(are_right(request.words(), words, round));
+            request.reply(&[round; MOST_WORDS][..words]);
+        });
+        self.on(TAKE, move |tally, request| {
+            let round = tally.next();
+            tally.check(are_right(request.words(), words, round));
+        });
+        self.on(DATA, move |tally, request| {
+            let round = tally.next();
+            let data = request.bytes();
+            let ends = [data.first(), data.last()];
+            tally.check(data.len() == bytes && ends == [Some(&mark(round)); 2]);
+        });
+        self.on(ROOM, |_, request| request.reply(&[]));
+        self.on(SETTLE, |tally, request| {
+            tally.settled.fetch_add(1, Ordering::Relaxed);
+            request.reply(&[tally.came.load(Ordering::Relaxed)]);
+        });
+    }
+
+    fn on(&self, number: u8, handler: impl Fn(&Tally, Request<'_>) + Send + 'static) {
+        let tally = Arc::clone(&self.tally);
+        self.endpoint.on(number, move |request| handler(&tally, request));
+    }
+
+    /// Where the one that asks finds it.
+    pub(crate) fn host(&self) -> &str {
+        self.links.host()
+    }
+
+    /// Serves until the other side is done.
+    pub(crate) fn serve(&mut self) -> Result<()> {
+        self.settled += 1;
+        let is_done = || self.tally.settled.load(Ordering::Relaxed) >= self.settled;
+        ensure!(self.links.drive(PATIENCE, is_done), "nobody asked for too long");
+        said(&self.links);
+        self.check()
+    }
+
+    /// Whether everything came whole, and data in the buffers that were supplied.
+    pub(super) fn check(&self) -> Result<()> {
+        let damaged = self.tally.damaged.load(Ordering::Relaxed);
+        ensure!(damaged == 0, "{damaged} messages arrived damaged");
+        // Of those that come while this side does not run there may be more than buffers.
+        let (supplied, fresh) = self.endpoint.landed();
+        ensure!(fresh <= supplied / 10, "{fresh} messages in no buffer that was supplied");
+        Ok(())
+    }
+}
+
+#[inline]
+fn are_right(have: &[u64], words: usize, round: u64) -> bool {
+    have.len() == words && [have.first(), have.last()].iter().flatten().all(|end| **end == round)
+}
+
+/// Most words of a short message.
+const MOST_WORDS: usize = 16;
+/// Buffers that are supplied for each message under way: it is not under way any more when
+/// it has landed, and then is looked at. What was used last is used next.
+const SUPPLIED: usize = 4;

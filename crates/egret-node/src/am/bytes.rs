@@ -1,0 +1,273 @@
+//! The bytes of bulk data: what may be sent, and what is given back.
+
+use egret_net::vi::Descriptor;
+
+use super::Reason;
+use super::call::Outcome;
+use super::deliver::NOT_ANSWERED;
+use super::outgoing::Phase;
+use super::request::From;
+use crate::flow::{FlowId, cost};
+use crate::link::control::Control;
+use crate::link::lands::Flow;
+use crate::link::machine::Machine;
+use crate::link::{Head, Kind, Lane};
+use crate::links::slots::Key;
+use crate::links::state::State;
+
+impl State {
+    /// Ends a flow of data to this side.
+    pub(crate) fn close_flow(&mut self, link: Key, id: FlowId, flow: Flow) {
+        if let Some(machine) = self.machine(link) {
+            machine.lands.close(flow);
+        }
+        self.flows.remove(&id);
+        self.budget.close(id);
+        self.tell_granted();
+    }
+
+    /// Data of a mapping was used: it may send as much again, in time.
+    pub(crate) fn used_bytes(&mut self, from: From, bytes: u64) {
+        let Some(machine) = self.machine(from.link) else { return };
+        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let id = incoming.flow;
+        self.used(from.link, id, Flow::Requests(from.slot.index), bytes);
+    }
+
+    /// The data of an answer is the program's.
+    pub(crate) fn reply_bytes_used(&mut self, link: Key, number: Key, bytes: u64) {
+        let Some(machine) = self.machine(link) else { return };
+        let Some(outgoing) = machine.am.outgoing.get(number) else { return };
+        let id = outgoing.flow;
+        self.used(link, id, Flow::Replies(number.index), bytes);
+    }
+
+    fn used(&mut self, link: Key, id: FlowId, flow: Flow, bytes: u64) {
+        let Some(machine) = self.machine(link) else { return };
+        let left = machine.lands.left(flow);
+        let keen = left < 2 * cost(bytes);
+        let more = self.budget.taken(id, cost(bytes), keen);
+        self.grant(link, flow, more);
+        self.tell_granted();
+    }
+
+    /// Tells a peer that it may send more.
+    fn grant(&mut self, link: Key, flow: Flow, bytes: u64) {
+        let Ok(machine) = self.live(link) else { return };
+        if bytes == 0 {
+            return;
+        }
+        machine.lands.grant(flow, bytes);
+        let credit =
+            match flow {
+                Flow::Requests(slot) => machine.am.incoming.at(slot).map(|incoming| {
+                    Control::Credit { number: incoming.number, messages: 0, bytes }
+                }),
+                Flow::Replies(number) => machine
+                    .am
+                    .outgoing
+                    .at(number)
+                    .filter(|outgoing| outgoing.phase != Phase::Gone)
+                    .map(|outgoing| Control::ReplyCredit { slot: outgoing.slot(), bytes }),
+                Flow::Channel(_) => None,
+            };
+        if let Some(credit) = credit {
+            machine.control(&credit);
+            self.pump(link);
+        }
+    }
+
+    /// Tells those whose turn it was.
+    pub(crate) fn tell_granted(&mut self) {
+        while let Some((id, bytes)) = self.budget.poll_granted() {
+            if let Some((link, flow)) = self.flows.get(&id).copied() {
+                match flow {
+                    Flow::Channel(slot) => self.channels.granted(slot, bytes),
+                    _ => self.grant(link, flow, bytes),
+                }
+            }
+        }
+        self.flush_channels();
+    }
+
+    /// A peer wants to send data for which it lacks bytes.
+    pub(crate) fn wanted(
+        &mut self,
+        link: Key,
+        slot: u32,
+        bytes: u64,
+        lacking: u64,
+    ) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let incoming = machine.am.incoming.at(slot).ok_or("it wants what it has not mapped")?;
+        let (number, id) = (incoming.number, incoming.flow);
+        match self.budget.want(id, bytes, lacking.min(bytes)) {
+            Ok(more) => self.grant(link, Flow::Requests(slot), more),
+            Err(_) => self.control(link, &Control::TooLarge { number, bytes }),
+        }
+        self.drain_channels();
+        Ok(())
+    }
+
+    /// A peer wants to answer with data for which it lacks bytes.
+    pub(crate) fn reply_wanted(
+        &mut self,
+        link: Key,
+        number: u32,
+        bytes: u64,
+        lacking: u64,
+    ) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let outgoing = machine.am.outgoing.at(number).ok_or("it wants what is not mapped")?;
+        let (slot, id) = (outgoing.slot(), outgoing.flow);
+        match self.budget.want(id, bytes, lacking.min(bytes)) {
+            Ok(more) => self.grant(link, Flow::Replies(number), more),
+            Err(_) => self.control(link, &Control::ReplyTooLarge { slot, bytes }),
+        }
+        self.drain_channels();
+        Ok(())
+    }
+
+    fn control(&mut self, link: Key, control: &Control) {
+        if let Ok(machine) = self.live(link) {
+            machine.control(control);
+        }
+        self.pump(link);
+    }
+
+    /// The peer takes more data of answers.
+    pub(crate) fn reply_credited(
+        &mut self,
+        link: Key,
+        slot: u32,
+        bytes: u64,
+    ) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let key = machine.am.incoming.key_at(slot).ok_or("credit for no mapping")?;
+        machine.am.incoming.get(key).expect("just looked at").grant_replies(bytes);
+        self.pass_replies(link, key, false);
+        Ok(())
+    }
+
+    /// The peer will never take the next answer with data.
+    pub(crate) fn reply_too_large(
+        &mut self,
+        link: Key,
+        slot: u32,
+        _bytes: u64,
+    ) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let key = machine.am.incoming.key_at(slot).ok_or("a refusal of no mapping")?;
+        let incoming = machine.am.incoming.get(key).expect("just looked at");
+        let refused = incoming.drop_reply().ok_or("it refused what nobody sent")?;
+        incoming.answered();
+        let head = Head::from_bits(refused.tag()).expect("of this side");
+        let no_reply = Head { kind: Kind::NoReply, handler: 2, words: 0, ..head };
+        let frame = machine.frame(no_reply, &[], &[]);
+        machine.push(Lane::Talk, frame);
+        self.pass_replies(link, key, true);
+        Ok(())
+    }
+
+    /// Sends the answers with data that may be sent; asks for more if it must.
+    pub(crate) fn pass_replies(&mut self, link: Key, slot: Key, may_ask: bool) {
+        let Ok(machine) = self.live(link) else { return };
+        let mut passed = false;
+        while let Some(incoming) = machine.am.incoming.get(slot)
+            && let Some(frame) = incoming.pop_reply()
+        {
+            incoming.answered();
+            machine.push(Lane::Bulk, frame);
+            passed = true;
+        }
+        let Some(incoming) = machine.am.incoming.get(slot) else { return };
+        if let Some((bytes, lacking)) = incoming.lacks().filter(|_| may_ask || passed) {
+            let number = incoming.number;
+            machine.control(&Control::ReplyWant { number, bytes, lacking });
+        }
+        self.pump(link);
+    }
+
+    /// Credit of the peer.
+    pub(crate) fn credited(
+        &mut self,
+        link: Key,
+        number: u32,
+        messages: u32,
+        bytes: u64,
+    ) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let outgoing = machine.am.outgoing.at(number).ok_or("credit for no mapping")?;
+        outgoing.credit(messages)?;
+        machine.granted(number, bytes);
+        self.unmap_if_quiet(link, number);
+        self.pump(link);
+        Ok(())
+    }
+
+    /// A message of this side is larger than the peer will ever take.
+    pub(crate) fn too_large(
+        &mut self,
+        link: Key,
+        number: u32,
+        bytes: u64,
+    ) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let frame = machine.take_refused(number).ok_or("it refused what nobody sent")?;
+        if let Some(outgoing) = machine.am.outgoing.at(number) {
+            outgoing.credit(1)?;
+        }
+        self.data_undelivered(link, frame, Reason::TooLarge { bytes });
+        self.unmap_if_quiet(link, number);
+        self.pump(link);
+        Ok(())
+    }
+
+    /// Data was sent, and its memory is free.
+    #[cold]
+    pub(crate) fn sent_data(&mut self, link: Key, frame: Descriptor) {
+        let Some(machine) = self.machine(link) else { return };
+        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        if head.kind != Kind::Bulk {
+            return;
+        }
+        let Some(key) = machine.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
+        let call = machine.am.calls.get(key).expect("just looked at");
+        call.sent = frame.into_segments().next().map(Box::new);
+        call.awaits.memory = false;
+        machine.settle(key);
+        self.forget_if_done(link);
+    }
+}
+
+impl Machine {
+    /// The call that an answer is to, and the endpoint that asked.
+    #[inline]
+    pub(crate) fn take_answer(&mut self, head: Head) -> Result<(Key, Key), &'static str> {
+        let key = self.am.calls.key_at(head.request).ok_or("an answer to nothing")?;
+        let call = self.am.calls.get(key).expect("just looked at");
+        if !call.awaits.answer || call.number.index != head.slot {
+            return Err("an answer to what was not asked");
+        }
+        let outgoing = self.am.outgoing.get(call.number).ok_or("an answer of no mapping")?;
+        outgoing.credit(1)?;
+        Ok((key, outgoing.endpoint))
+    }
+
+    /// A call has its answer.
+    #[inline]
+    pub(crate) fn resolve(&mut self, key: Key, outcome: Outcome) {
+        let Some(call) = self.am.calls.get(key) else { return };
+        call.outcome = outcome;
+        call.awaits.answer = false;
+        self.settle(key);
+    }
+
+    /// Wakes who waits for a call, or forgets it if nobody does.
+    #[inline]
+    pub(crate) fn settle(&mut self, key: Key) {
+        if self.am.calls.get(key).is_some_and(|call| call.progress()) {
+            self.am.calls.remove(key);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! A request that waits for its answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use egret_net::rt::Deadline;
+use egret_net::vi::Segment;
+
+use super::message::Landed;
+use super::{CallError, Reason, Reply, Tables};
+use crate::link::arrived::Arrived;
+use crate::link::machine::Machine;
+use crate::link::{Fate, Kind, LinkError};
+use crate::links::core::Core;
+use crate::links::slots::Key;
+use crate::links::state::State;
+
+/// A request that was sent. Its answer can be waited for, or awaited; whoever drops it
+/// does not want it.
+#[derive(Debug)]
+#[must_use = "dropped, its answer is thrown away"]
+pub struct Call {
+    core: Arc<Core>,
+    link: Key,
+    key: Key,
+    taken: bool,
+}
+
+/// What a link knows of a request.
+#[derive(Debug)]
+pub(crate) struct CallState {
+    /// The number of its mapping.
+    pub(crate) number: Key,
+    pub(crate) awaits: Awaits,
+    pub(crate) outcome: Outcome,
+    /// The memory it sent, when that is back.
+    pub(crate) sent: Option<Box<Segment>>,
+    waker: Option<Waker>,
+    abandoned: bool,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// Nothing that anybody would want to know.
+    Empty,
+    /// An answer, as it arrived.
+    Arrived(Arrived),
+    /// What was read of a segment.
+    Read(Box<Landed>),
+    Failed(Box<CallError>),
+}
+
+/// What must happen before a call is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Awaits {
+    pub(crate) answer: bool,
+    pub(crate) memory: bool,
+}
+
+impl Awaits {
+    pub(crate) const fn answer(memory: bool) -> Self {
+        Self { answer: true, memory }
+    }
+
+    pub(crate) const fn memory() -> Self {
+        Self { answer: false, memory: true }
+    }
+
+    pub(crate) const fn nothing(self) -> bool {
+        !self.answer && !self.memory
+    }
+}
+
+impl CallState {
+    #[inline]
+    pub(crate) const fn new(number: Key, awaits: Awaits) -> Self {
+        Self { number, awaits, outcome: Outcome::Empty, sent: None, waker: None, abandoned: false }
+    }
+
+    /// Whether nobody holds it: the endpoint's error handler is told what becomes of it.
+    pub(crate) const fn is_abandoned(&self) -> bool {
+        self.abandoned
+    }
+
+    /// Something of what it awaits has come. Whether it can be forgotten.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> bool {
+        if !self.awaits.nothing() {
+            return false;
+        }
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+        self.abandoned
+    }
+
+    #[inline]
+    fn poll(&mut self, waker: Option<&Waker>) -> bool {
+        if let Some(waker) = waker
+            && !self.awaits.nothing()
+            && self.waker.as_ref().is_none_or(|known| !known.will_wake(waker))
+        {
+            self.waker = Some(waker.clone());
+        }
+        self.awaits.nothing()
+    }
+}
+
+impl Call {
+    pub(crate) const fn new(core: Arc<Core>, link: Key, key: Key) -> Self {
+        Self { core, link, key, taken: false }
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or not in time.
+    pub fn wait(mut self, deadline: Deadline) -> Result<Reply, CallError> {
+        self.taken = true;
+        Self::wait_for(&self.core, self.link, self.key, deadline)
+    }
+
+    /// The answer, if it has come.
+    pub fn poll_reply(&mut self) -> Option<Result<Reply, CallError>> {
+        self.core.poll();
+        self.take(None)
+    }
+
+    fn take(&mut self, waker: Option<&Waker>) -> Option<Result<Reply, CallError>> {
+        let mut answer = None;
+        self.core.state.with(|state| take(state, self.link, self.key, waker, &mut answer));
+        self.taken = answer.is_some();
+        answer
+    }
+
+    /// Waits for the answer to a request, without a handle to it.
+    #[inline]
+    pub(super) fn wait_for(
+        core: &Arc<Core>,
+        link: Key,
+        key: Key,
+        deadline: Deadline,
+    ) -> Result<Reply, CallError> {
+        // Written where it stays: an answer is large to move.
+        let mut answer = None;
+        let waited = core.wait(deadline, |state, waker| take(state, link, key, waker, &mut answer));
+        match (waited, answer) {
+            (Ok(()), Some(answer)) => answer,
+            (Err(stopped), _) => {
+                core.state.with(|state| state.abandon(link, key));
+                Err(stopped.into())
+            }
+            (Ok(()), None) => Err(gone()),
+        }
+    }
+}
+
+/// Takes the answer of a call, if it has come, to `answer`.
+#[inline]
+fn take(
+    state: &mut State,
+    link: Key,
+    key: Key,
+    waker: Option<&Waker>,
+    answer: &mut Option<Result<Reply, CallError>>,
+) -> Option<()> {
+    let call = state.machine(link).and_then(|machine| machine.am.calls.get(key));
+    let Some(call) = call else {
+        *answer = Some(Err(gone()));
+        return Some(());
+    };
+    if !call.poll(waker) {
+        return None;
+    }
+    let (sent, number) = (call.sent.take(), call.number);
+    match std::mem::replace(&mut call.outcome, Outcome::Empty) {
+        Outcome::Arrived(mut arrived) if arrived.head.kind != Kind::NoReply => {
+            *answer = Some(Ok(Reply::of(&mut arrived, sent)));
+            state.answer_taken(link, number, arrived);
+        }
+        Outcome::Arrived(arrived) => {
+            *answer = Some(Err(no_reply(arrived.head.handler)));
+            state.answer_taken(link, number, arrived);
+        }
+        Outcome::Read(bytes) => {
+            *answer = Some(Ok(Reply { payload: Some(bytes), sent, ..Reply::empty() }));
+        }
+        Outcome::Failed(why) => *answer = Some(Err(*why)),
+        Outcome::Empty => *answer = Some(Ok(Reply { sent, ..Reply::empty() })),
+    }
+    state.remove_call(link, key);
+    Some(())
+}
+
+#[cold]
+fn no_reply(why: u8) -> CallError {
+    match why {
+        1 => CallError::Panicked,
+        2 => CallError::ReplyTooLarge,
+        _ => CallError::NoReply,
+    }
+}
+
+#[cold]
+fn gone() -> CallError {
+    CallError::Undelivered(Reason::Link { fate: Fate::Unknown, why: LinkError::Closed })
+}
+
+impl State {
+    #[inline]
+    fn remove_call(&mut self, link: Key, key: Key) {
+        if let Some(machine) = self.machine(link) {
+            drop(machine.am.calls.remove(key));
+        }
+        self.forget_if_ended(link);
+    }
+
+    /// Gives back what an answer arrived in.
+    #[inline]
+    fn answer_taken(&mut self, link: Key, number: Key, arrived: Arrived) {
+        let head = arrived.head;
+        let bytes = arrived.data_len();
+        if let Some(machine) = self.machine(link) {
+            machine.am.held -= u32::from(arrived.is_borrowed());
+        }
+        self.release(link, arrived);
+        if head.kind == Kind::BulkReply {
+            self.reply_bytes_used(link, number, bytes);
+        }
+    }
+
+    /// Nobody waits for a call any more.
+    fn abandon(&mut self, link: Key, key: Key) {
+        let Some(machine) = self.machine(link) else { return };
+        let Some(number) = machine.am.calls.get(key).map(|call| call.number) else { return };
+        if let Some(Outcome::Arrived(arrived)) = machine.abandon(key) {
+            self.answer_taken(link, number, arrived);
+        }
+        self.forget_if_done(link);
+    }
+
+    /// An answer that nobody waits for, or that must not stay in its receive.
+    #[cold]
+    pub(super) fn answer_unheld(&mut self, link: Key, key: Key, mut arrived: Arrived) {
+        let Some(machine) = self.machine(link) else { return };
+        let Some(call) = machine.am.calls.get(key) else { return };
+        let (wanted, number) = (!call.abandoned, call.number);
+        let (lane, receive) = (arrived.head.kind.lane(), arrived.detach());
+        if wanted {
+            machine.resolve(key, Outcome::Arrived(arrived));
+        } else {
+            machine.resolve(key, Outcome::Empty);
+            drop(arrived.take_landed());
+            self.answer_taken(link, number, arrived);
+        }
+        receive.into_iter().for_each(|receive| self.give_back(link, lane, receive));
+    }
+}
+
+impl Tables {
+    /// Whether an answer may stay in its receive until it is taken: somebody waits for it,
+    /// and few do so.
+    #[inline]
+    pub(super) fn hold_answer(&mut self, key: Key, is_borrowed: bool) -> bool {
+        let wanted = self.calls.get(key).is_some_and(|call| !call.abandoned);
+        let may = wanted && self.held < HELD_MAX;
+        self.held += u32::from(may && is_borrowed);
+        may
+    }
+}
+
+impl Machine {
+    /// Nobody waits for a call any more.
+    pub(crate) fn abandon(&mut self, key: Key) -> Option<Outcome> {
+        let call = self.am.calls.get(key)?;
+        if call.awaits.nothing() {
+            return self.am.calls.remove(key).map(|call| call.outcome);
+        }
+        call.abandoned = true;
+        Some(std::mem::replace(&mut call.outcome, Outcome::Empty))
+    }
+}
+
+impl Future for Call {
+    type Output = Result<Reply, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.core.poll();
+        self.take(Some(context.waker())).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
+        self.core.state.with(|state| state.abandon(self.link, self.key));
+    }
+}
+
+/// Answers of a link that may stay in their receives until they are taken. The others are
+/// copied out, so that a program that does not take its answers holds nothing up.
+const HELD_MAX: u32 = 32;

@@ -1,0 +1,490 @@
+//! What arrives for endpoints, and what goes back.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use egret_net::vi::{Descriptor, Segment};
+
+use super::bundle::{Upcall, What};
+use super::call::Outcome;
+use super::fault::{Fault, planted};
+use super::message::Landed;
+use super::outgoing::bulk_frame;
+use super::request::{From, PLAIN};
+use super::serve::{Answer, Done};
+use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Reply, Undelivered};
+use crate::link::arrived::Arrived;
+use crate::link::control::Control;
+use crate::link::lands::Flow;
+use crate::link::{Fate, Head, Kind, Lane};
+use crate::links::slots::Key;
+use crate::links::state::State;
+
+impl State {
+    /// A message for an endpoint.
+    #[inline]
+    pub(crate) fn deliver(&mut self, link: Key, mut arrived: Arrived) -> Result<(), &'static str> {
+        let head = arrived.head;
+        let line = self.links.get(link).ok_or("no link")?;
+        let slot = line.machine.am.incoming.key_at(head.slot).ok_or("a message for no mapping")?;
+        let incoming = line.machine.am.incoming.get(slot).expect("just looked at");
+        incoming.take()?;
+        arrived.parts().ok_or("a message shorter than its words")?;
+        if head.kind == Kind::Bulk {
+            let flow = Flow::Requests(head.slot);
+            if arrived.has_landed() {
+                arrived.supplied = line.machine.lands.was_supplied(flow);
+            } else {
+                line.machine.lands.spend(flow, arrived.data_len())?;
+            }
+        }
+        let from = From { link, slot, request: request_of(head) };
+        let Some(endpoint) = self.endpoints.get(incoming.endpoint) else {
+            self.send_back(from, Why::EndpointGone, arrived);
+            return Ok(());
+        };
+        if endpoint.tag != incoming.tag {
+            self.send_back(from, Why::WrongTag, arrived);
+            return Ok(());
+        }
+        if head.handler == PLAIN {
+            let endpoint = incoming.endpoint;
+            self.access_here(from, endpoint, arrived);
+            return Ok(());
+        }
+        let what = What::Message { from, arrived };
+        let (table, of) = (endpoint.table, incoming.endpoint);
+        if let Some(parked) = &mut endpoint.parked {
+            let mut upcall = Box::new(Upcall { table, endpoint: of, what });
+            let receive = upcall.detach();
+            parked.push_back(upcall);
+            self.give_back_of(receive);
+            return Ok(());
+        }
+        if planted(Fault::Twice)
+            && let What::Message { from, arrived } = &what
+        {
+            let arrived = Arrived::from_parts(head, None, arrived.bytes().to_vec());
+            let what = What::Message { from: From { request: None, ..*from }, arrived };
+            let upcall = Box::new(Upcall { table, endpoint: of, what });
+            endpoint.under_way += 1;
+            self.upcalls.push_back((Arc::clone(&endpoint.bundle), upcall));
+        }
+        endpoint.under_way += 1;
+        let next = match self.served_last.take() {
+            Some((bundle, mut at_hand)) if Arc::ptr_eq(&bundle, &endpoint.bundle) => {
+                (at_hand.table, at_hand.endpoint, at_hand.what) = (table, of, what);
+                (bundle, at_hand)
+            }
+            _ => (Arc::clone(&endpoint.bundle), Box::new(Upcall { table, endpoint: of, what })),
+        };
+        self.upcalls.push_back(next);
+        Ok(())
+    }
+
+    /// A handler has run, or there was none.
+    #[inline]
+    pub(crate) fn done(&mut self, done: Done) {
+        self.jobs += 1;
+        if !self.servers.is_empty() {
+            self.servers.drain(..).for_each(Waker::wake);
+        }
+        match done {
+            Done::Served(from, endpoint, arrived, answer) => {
+                self.served(from, endpoint, arrived, answer);
+            }
+            Done::NoHandler(from, endpoint, arrived) => self.no_handler(from, endpoint, arrived),
+            Done::Answered { link, endpoint, number, arrived } => {
+                self.done_with(endpoint);
+                self.answer_served(link, number, arrived);
+            }
+            Done::Told(endpoint) => self.done_with(endpoint),
+        }
+        if self.role_waits {
+            self.role_waits = false;
+            self.fixed.nic.wake();
+        }
+    }
+
+    #[inline]
+    fn served(&mut self, from: From, endpoint: Key, arrived: Arrived, answer: Answer) {
+        self.done_with(endpoint);
+        match (from.request, answer) {
+            (None, _) => self.taken(from),
+            (_, Answer::Sent) => {}
+            (_, Answer::Missing) => self.no_reply(from, false),
+            (_, Answer::Panicked) => self.no_reply(from, true),
+        }
+        self.take_back_data(from, endpoint, arrived);
+    }
+
+    #[cold]
+    fn no_handler(&mut self, from: From, endpoint: Key, arrived: Arrived) {
+        self.done_with(endpoint);
+        let why =
+            if self.endpoints.get(endpoint).is_some() { Why::NoHandler } else { Why::EndpointGone };
+        self.send_back(from, why, arrived);
+    }
+
+    /// An answer that names a handler is done with.
+    fn answer_served(&mut self, link: Key, number: Key, mut arrived: Arrived) {
+        let (kind, bytes) = (arrived.head.kind, arrived.data_len());
+        drop(arrived.take_landed());
+        self.release(link, arrived);
+        if kind == Kind::BulkReply {
+            self.reply_bytes_used(link, number, bytes);
+        }
+    }
+
+    /// One less is under way to an endpoint.
+    #[inline]
+    fn done_with(&mut self, of: Key) {
+        if let Some(endpoint) = self.endpoints.get(of) {
+            endpoint.under_way -= 1;
+            if endpoint.under_way == 0 && endpoint.parked.is_some() {
+                self.wake_mover(of);
+            }
+        }
+    }
+
+    /// Nothing is under way to an endpoint that is to be moved. Who waits for that may be
+    /// who drives.
+    #[cold]
+    fn wake_mover(&mut self, endpoint: Key) {
+        match self.endpoints.get(endpoint).and_then(|endpoint| endpoint.mover.take()) {
+            Some(mover) => mover.wake(),
+            None => self.fixed.nic.wake(),
+        }
+    }
+
+    /// Gives back a message's receive, and its data: to the endpoint that supplied the
+    /// memory, and as credit to the peer.
+    #[inline]
+    pub(super) fn take_back_data(&mut self, from: From, endpoint: Key, mut arrived: Arrived) {
+        let kind = arrived.head.kind;
+        if kind == Kind::Bulk {
+            let bytes = arrived.data_len();
+            if let (Some(buf), Some(endpoint)) =
+                (arrived.take_landed(), self.endpoints.get(endpoint))
+                && arrived.supplied
+            {
+                endpoint.supply.give_back(buf);
+            }
+            self.release(from.link, arrived);
+            self.used_bytes(from, bytes);
+        } else {
+            drop(arrived.take_landed());
+            self.release(from.link, arrived);
+        }
+    }
+
+    /// A message that is not answered is done with; its credit goes back in time.
+    #[inline]
+    pub(super) fn taken(&mut self, from: From) {
+        let Some(machine) = self.machine(from.link) else { return };
+        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        if let Some(messages) = incoming.served().filter(|_| !planted(Fault::CreditKept)) {
+            let number = incoming.number;
+            machine.control(&Control::Credit { number, messages, bytes: 0 });
+            self.pump(from.link);
+        }
+    }
+
+    /// Answers a request.
+    #[inline]
+    pub(crate) fn reply(&mut self, from: From, message: Message<'_>) {
+        let (Some(request), Ok(machine)) = (from.request, self.live(from.link)) else { return };
+        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let words = u8::try_from(message.words.len()).expect("at most 16");
+        let (handler, slot) = (message.handler, incoming.number);
+        let request = if planted(Fault::OtherCall) { request ^ 1 } else { request };
+        let head = |kind| Head { kind, words, handler, slot, request };
+        let bytes = match message.payload {
+            Payload::Copied(bytes) if bytes.len() <= MEDIUM_MAX => bytes,
+            Payload::Copied(bytes) => {
+                let data = bytes.to_vec();
+                return self.reply_data(from, head(Kind::BulkReply), message.words, data.into());
+            }
+            Payload::Data(data) => {
+                return self.reply_data(from, head(Kind::BulkReply), message.words, *data);
+            }
+        };
+        incoming.answered();
+        let frame = machine.frame(head(Kind::Reply), message.words, bytes);
+        machine.push(Lane::Talk, frame);
+        self.pump(from.link);
+    }
+
+    /// Answers with data, when the peer takes it.
+    #[cold]
+    fn reply_data(&mut self, from: From, head: Head, words: &[u64], data: Segment) {
+        let Ok(machine) = self.live(from.link) else { return };
+        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let is_first = incoming.push_reply(bulk_frame(head, words, data));
+        self.pass_replies(from.link, from.slot, is_first);
+    }
+
+    /// Answers that there is no answer.
+    #[cold]
+    pub(crate) fn no_reply(&mut self, from: From, panicked: bool) {
+        let (Some(request), Ok(machine)) = (from.request, self.live(from.link)) else { return };
+        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        incoming.answered();
+        let (slot, handler) = (incoming.number, u8::from(panicked));
+        let head = Head { kind: Kind::NoReply, words: 0, handler, slot, request };
+        let frame = machine.frame(head, &[], &[]);
+        machine.push(Lane::Talk, frame);
+        self.pump(from.link);
+    }
+
+    /// Sends a message back to who sent it.
+    #[cold]
+    fn send_back(&mut self, from: From, why: Why, arrived: Arrived) {
+        let head = arrived.head;
+        if let Some(machine) = self.machine(from.link)
+            && let Some(incoming) = machine.am.incoming.get(from.slot)
+        {
+            incoming.answered();
+            let (number, request) = (incoming.number, head.request);
+            let returned = Head {
+                kind: Kind::Returned,
+                words: head.words,
+                handler: why as u8,
+                slot: number,
+                request,
+            };
+            let what = [head.kind as u8, head.handler, 0, 0, 0, 0, 0, 0];
+            let mut words = [0; Head::WORDS_MAX];
+            let count = arrived.read_words(&mut words);
+            // Data is still at the sender's.
+            let payload = arrived.parts().map_or(&[][..], |parts| parts.1);
+            let payload = if head.kind == Kind::Bulk { &[] } else { payload };
+            let bytes = [&what, payload].concat();
+            let frame = machine.frame(returned, &words[..count], &bytes);
+            machine.push(Lane::Talk, frame);
+            self.pump(from.link);
+        }
+        let incoming = self.machine(from.link).and_then(|it| it.am.incoming.get(from.slot));
+        match incoming.map(|incoming| incoming.endpoint) {
+            Some(endpoint) => self.take_back_data(from, endpoint, arrived),
+            None => self.release(from.link, arrived),
+        }
+    }
+
+    /// An answer to a request of this side.
+    #[inline]
+    pub(crate) fn answered(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
+        let head = arrived.head;
+        let line = self.links.get(link).ok_or("no link")?;
+        let (key, endpoint) = line.machine.take_answer(head)?;
+        if head.kind == Kind::BulkReply && !arrived.has_landed() {
+            line.machine.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
+        }
+        arrived.parts().ok_or("an answer shorter than its words")?;
+        let leaves = line.machine.is_leaving(head.slot);
+        if head.kind != Kind::NoReply && head.handler != PLAIN {
+            let number = line.machine.am.outgoing.key_at(head.slot).expect("just looked at");
+            line.machine.resolve(key, Outcome::Empty);
+            self.answer_upcall(link, endpoint, number, arrived);
+        } else if line.machine.am.hold_answer(key, arrived.is_borrowed()) {
+            line.machine.resolve(key, Outcome::Arrived(arrived));
+        } else {
+            self.answer_unheld(link, key, arrived);
+        }
+        if leaves {
+            self.unmap_if_quiet(link, head.slot);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn answer_upcall(&mut self, link: Key, endpoint: Key, number: Key, arrived: Arrived) {
+        if self.endpoints.get(endpoint).is_none() {
+            return self.answer_served(link, number, arrived);
+        }
+        self.enqueue(endpoint, What::Answer { link, number, arrived });
+    }
+
+    /// Puts something before the bundle of an endpoint, or aside while that moves.
+    #[cold]
+    fn enqueue(&mut self, key: Key, what: What) {
+        let Some(endpoint) = self.endpoints.get(key) else { return };
+        let mut upcall = Box::new(Upcall { table: endpoint.table, endpoint: key, what });
+        if let Some(parked) = &mut endpoint.parked {
+            let receive = upcall.detach();
+            parked.push_back(upcall);
+            return self.give_back_of(receive);
+        }
+        endpoint.under_way += 1;
+        self.upcalls.push_back((Arc::clone(&endpoint.bundle), upcall));
+    }
+
+    /// A message that could not be delivered comes back.
+    #[cold]
+    pub(crate) fn returned(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
+        let head = arrived.head;
+        let (words, payload) = arrived.parts().ok_or("a message shorter than its words")?;
+        let ([kind, handler, ..], bytes) =
+            payload.split_first_chunk::<8>().ok_or("a return without a reason")?;
+        let reason = match head.handler {
+            0 => Reason::NoHandler { handler: *handler },
+            1 => Reason::WrongTag,
+            2 => Reason::EndpointGone,
+            _ => return Err("a return for no reason"),
+        };
+        let words = words.chunks_exact(8);
+        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        let undelivered = Undelivered {
+            reason: reason.clone(),
+            handler: *handler,
+            words: words.collect(),
+            bytes: bytes.to_vec(),
+        };
+        let is_one_way = *kind == Kind::OneWay as u8 || head.request & NOT_ANSWERED != 0;
+        self.release(link, arrived);
+        let machine = &mut self.links.get(link).ok_or("no link")?.machine;
+        let number = machine.am.outgoing.at(head.slot).ok_or("a return for no mapping")?;
+        if is_one_way {
+            number.credit(1)?;
+            let endpoint = number.endpoint;
+            self.tell_undelivered(endpoint, undelivered);
+        } else {
+            let (key, _) = machine.take_answer(head)?;
+            machine.resolve(key, Outcome::Failed(Box::new(CallError::Undelivered(reason))));
+        }
+        self.unmap_if_quiet(link, head.slot);
+        Ok(())
+    }
+
+    /// Has an endpoint's error handler run.
+    pub(crate) fn tell_undelivered(&mut self, endpoint: Key, undelivered: Undelivered) {
+        if planted(Fault::Untold) {
+            return;
+        }
+        self.enqueue(endpoint, What::Undelivered(Box::new(undelivered)));
+    }
+
+    /// A frame that the peer has not acknowledged, of a link that died.
+    #[cold]
+    pub(crate) fn undelivered(&mut self, link: Key, frame: Descriptor, fate: Fate) {
+        let Some(line) = self.links.get(link) else { return };
+        let Some(why) = line.ended.clone() else { return };
+        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        if head.kind >= Kind::Part {
+            return self.channel_came_back(link, frame, Some(fate));
+        }
+        let fate = if planted(Fault::SaidLost) { Fate::NotDelivered } else { fate };
+        let reason = Reason::Link { fate, why };
+        match head.kind {
+            Kind::Bulk => self.data_undelivered(link, frame, reason),
+            Kind::Request => {
+                if let Some(key) = line.machine.am.calls.key_at(head.request) {
+                    let call = line.machine.am.calls.get(key).expect("just looked at");
+                    if call.awaits.answer {
+                        call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
+                    }
+                    call.awaits = Default::default();
+                    line.machine.settle(key);
+                }
+            }
+            Kind::OneWay => {
+                let Some(outgoing) = line.machine.am.outgoing.at(head.request) else { return };
+                let endpoint = outgoing.endpoint;
+                self.tell_undelivered(endpoint, Undelivered::of(head, &frame, reason));
+            }
+            _ => {}
+        }
+    }
+
+    /// Data that will not be delivered: whoever holds its call is told, or the endpoint.
+    #[cold]
+    pub(crate) fn data_undelivered(&mut self, link: Key, frame: Descriptor, reason: Reason) {
+        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        let Some(machine) = self.machine(link) else { return };
+        let Some(key) = machine.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
+        let call = machine.am.calls.get(key).expect("just looked at");
+        let is_told = call.is_abandoned() && request_of(head).is_none();
+        let number = call.number;
+        let told = is_told.then(|| Undelivered::of(head, &frame, reason.clone()));
+        if call.awaits.answer || matches!(call.outcome, Outcome::Empty) {
+            call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
+        }
+        call.sent = frame.into_segments().next().map(Box::new);
+        call.awaits = Default::default();
+        machine.settle(key);
+        if let (Some(told), Some(outgoing)) = (told, machine.am.outgoing.get(number)) {
+            let endpoint = outgoing.endpoint;
+            self.tell_undelivered(endpoint, told);
+        }
+    }
+
+    fn give_back_of(&mut self, receive: Option<(Key, Lane, Descriptor)>) {
+        if let Some((link, lane, receive)) = receive {
+            self.give_back(link, lane, receive);
+        }
+    }
+}
+
+impl Undelivered {
+    /// Of a frame of this side.
+    fn of(head: Head, frame: &Descriptor, reason: Reason) -> Self {
+        let mut all = vec![0; usize::try_from(frame.len()).expect("it is in memory")];
+        frame.gather(0, &mut all);
+        let words = usize::from(head.words) * 8;
+        let (words, bytes) = if head.kind.lane() == Lane::Bulk {
+            let words = all.split_off(all.len() - words);
+            (words, all)
+        } else {
+            let bytes = all.split_off(words);
+            (all, bytes)
+        };
+        let words = words.chunks_exact(8);
+        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        Self { reason, handler: head.handler, words: words.collect(), bytes }
+    }
+}
+
+/// Why a message goes back.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+enum Why {
+    NoHandler = 0,
+    WrongTag = 1,
+    EndpointGone = 2,
+}
+
+/// The request that a message is, if it is to be answered.
+#[inline]
+fn request_of(head: Head) -> Option<u32> {
+    match head.kind {
+        Kind::Request => Some(head.request),
+        Kind::Bulk if head.request & NOT_ANSWERED == 0 => Some(head.request),
+        _ => None,
+    }
+}
+
+impl Reply {
+    pub(crate) fn empty() -> Self {
+        Self { words: [0; Head::WORDS_MAX], count: 0, payload: None, sent: None }
+    }
+
+    /// Takes an answer out of what it arrived in.
+    #[inline]
+    pub(super) fn of(arrived: &mut Arrived, sent: Option<Box<Segment>>) -> Self {
+        let mut reply = Self { sent, ..Self::empty() };
+        reply.count = arrived.read_words(&mut reply.words);
+        let is_bulk = arrived.head.kind == Kind::BulkReply;
+        let at = if is_bulk { 0 } else { reply.count * 8 };
+        if let Some(buf) = arrived.take_landed() {
+            reply.payload = Some(Box::new(Landed::Buf(buf, at)));
+        } else if let Some((_, payload)) = arrived.parts()
+            && !payload.is_empty()
+        {
+            reply.payload = Some(Box::new(Landed::Copied(payload.to_vec())));
+        }
+        reply
+    }
+}
+
+/// Of a bulk message's request number: it is not answered.
+pub(crate) const NOT_ANSWERED: u32 = 1 << 23;

@@ -1,0 +1,327 @@
+//! Endpoints: who sends and receives active messages.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use egret_net::buf::Buf;
+use egret_net::rt::Deadline;
+use egret_net::vi::{Access, ExposeError, Exposed};
+
+use super::bundle::{Shared, Upcall};
+use super::serve::in_handler;
+use super::{
+    Bundle, EndpointError, MapError, Mapping, Needed, Remote, Request, Table, Undelivered,
+};
+use crate::link::control::Need;
+use crate::link::lands::Supply;
+use crate::links::core::{Core, Stopped};
+use crate::links::slots::Key;
+
+/// Who sends and receives active messages: a table of handlers, a tag that mappings must
+/// know, a table of the remote endpoints it has mapped, and perhaps a name, a segment of
+/// memory, and buffers for bulk data.
+///
+/// Dropping it closes it: its name is free, messages for it go back to who sent them.
+#[derive(Debug)]
+pub struct Endpoint {
+    core: Arc<Core>,
+    key: Key,
+}
+
+/// What the links know of an endpoint.
+#[derive(Debug)]
+pub(crate) struct EndpointState {
+    pub(crate) name: Option<String>,
+    pub(crate) tag: u64,
+    pub(crate) bundle: Arc<Shared>,
+    /// Its table there.
+    pub(crate) table: Key,
+    /// Messages that are on their way to its handlers.
+    pub(crate) under_way: u32,
+    /// While it moves, what arrives waits here.
+    pub(crate) parked: Option<VecDeque<Box<Upcall>>>,
+    /// Who waits until nothing is under way.
+    pub(crate) mover: Option<Waker>,
+    pub(crate) supply: Arc<Supply>,
+    pub(crate) segment: Option<Exposed>,
+    /// Handlers with types, and their numbers.
+    pub(crate) typed: Vec<(Need, u8)>,
+    /// Its translation table: link and number of each mapping.
+    pub(crate) remotes: Vec<Option<(Key, Key)>>,
+}
+
+/// Where an endpoint is, what it is called, and its tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointName {
+    /// The host of its links' nic.
+    pub host: String,
+    /// What it is registered as.
+    pub name: String,
+    /// Its tag.
+    pub tag: u64,
+}
+
+impl EndpointName {
+    /// The endpoint `name` with `tag` at `host`.
+    #[must_use]
+    pub fn new(host: &str, name: &str, tag: u64) -> Self {
+        Self { host: host.to_owned(), name: name.to_owned(), tag }
+    }
+}
+
+impl Endpoint {
+    pub(super) fn new(bundle: &Bundle, tag: u64) -> Self {
+        let (core, shared) = (Arc::clone(&bundle.core), Arc::clone(&bundle.shared));
+        let table = shared.insert(Table::default());
+        let state = EndpointState {
+            name: None,
+            tag,
+            bundle: shared,
+            table,
+            under_way: 0,
+            parked: None,
+            mover: None,
+            supply: Arc::default(),
+            segment: None,
+            typed: Vec::new(),
+            remotes: Vec::new(),
+        };
+        let key = core.state.with(|inside| inside.endpoints.insert(state));
+        Self { core, key }
+    }
+
+    /// Gives it a name that others can map it by.
+    ///
+    /// # Errors
+    ///
+    /// If another has the name, or it is too long.
+    pub fn register(&self, name: &str) -> Result<(), EndpointError> {
+        if name.len() > NAME_MAX {
+            return Err(EndpointError::NameTooLong { bytes: name.len() });
+        }
+        self.core.state.with(|state| {
+            if state.names.contains_key(name) {
+                return Err(EndpointError::Taken { name: name.to_owned() });
+            }
+            state.names.insert(name.to_owned(), self.key);
+            let endpoint = state.endpoints.get(self.key).expect("it is open");
+            let before = endpoint.name.replace(name.to_owned());
+            before.map(|before| state.names.remove(&before));
+            Ok(())
+        })
+    }
+
+    /// Runs `handler` for each message to number `number`, instead of what ran before.
+    ///
+    /// # Panics
+    ///
+    /// If `number` is 255.
+    pub fn on(&self, number: u8, handler: impl FnMut(Request<'_>) + Send + 'static) {
+        assert!(number < u8::MAX, "handlers have numbers below 255");
+        drop(self.change(|table| table.set(number, Some(Box::new(handler)))));
+    }
+
+    /// Has no handler of this number any more: messages for it go back.
+    pub fn off(&self, number: u8) {
+        drop(self.change(|table| table.set(number, None)));
+        self.with(|endpoint| endpoint.typed.retain(|(_, typed)| *typed != number));
+    }
+
+    /// Runs `handler` for each message that could not be delivered and that nobody waits
+    /// for.
+    pub fn on_error(&self, handler: impl FnMut(Undelivered) + Send + 'static) {
+        drop(self.change(|table| table.on_error(Box::new(handler))));
+    }
+
+    /// Gives it another tag. Messages of mappings that were made with the tag before go
+    /// back to who sent them.
+    pub fn set_tag(&self, tag: u64) {
+        self.with(|endpoint| endpoint.tag = tag);
+    }
+
+    /// Its tag.
+    #[must_use]
+    pub fn tag(&self) -> u64 {
+        self.with(|endpoint| endpoint.tag)
+    }
+
+    /// Lets bulk data of at most its length land in `buf`. Each is used once: data that
+    /// its handler does not hold is supplied again when the handler ends.
+    pub fn supply(&self, buf: Buf) {
+        self.with(|endpoint| endpoint.supply.add(buf));
+    }
+
+    /// How many bulk messages landed in supplied buffers, and how many in fresh memory.
+    #[must_use]
+    pub fn landed(&self) -> (u64, u64) {
+        self.with(|endpoint| endpoint.supply.counts())
+    }
+
+    /// Buffers that are supplied and free.
+    #[must_use]
+    pub fn supplied(&self) -> usize {
+        self.with(|endpoint| endpoint.supply.len())
+    }
+
+    /// Gives it a segment that those who map it from now on can get from and put to, as
+    /// `access` says.
+    ///
+    /// # Errors
+    ///
+    /// If the memory cannot be registered; it is inside.
+    pub fn set_segment(&self, buf: Buf, access: Access) -> Result<(), ExposeError> {
+        let exposed = self.core.nic.expose(buf, access)?;
+        let before = self.with(|endpoint| endpoint.segment.replace(exposed));
+        drop(before);
+        Ok(())
+    }
+
+    /// Takes the segment back; who gets from it or puts to it is refused.
+    #[must_use]
+    pub fn take_segment(&self) -> Option<Buf> {
+        self.with(|endpoint| endpoint.segment.take()).map(Exposed::revoke)
+    }
+
+    /// Reads from its own segment.
+    ///
+    /// # Panics
+    ///
+    /// If it has none, or that is outside.
+    pub fn read_segment(&self, offset: usize, to: &mut [u8]) {
+        self.with(|endpoint| endpoint.segment.as_ref().expect("a segment").read_at(offset, to));
+    }
+
+    /// Writes to its own segment.
+    ///
+    /// # Panics
+    ///
+    /// If it has none, or that is outside.
+    pub fn write_segment(&self, offset: usize, from: &[u8]) {
+        self.with(|endpoint| endpoint.segment.as_ref().expect("a segment").write_at(offset, from));
+    }
+
+    /// Moves it to another bundle. What arrives meanwhile waits, and is served there.
+    ///
+    /// # Errors
+    ///
+    /// If a handler of it runs for longer than the deadline, or this is one.
+    pub fn wait_move_to(&self, bundle: &Bundle, deadline: Deadline) -> Result<(), EndpointError> {
+        if in_handler() {
+            return Err(EndpointError::InHandler);
+        }
+        assert!(Arc::ptr_eq(&self.core, &bundle.core), "a bundle of other links");
+        let moves = self.with(|endpoint| endpoint.parked.replace(VecDeque::new()));
+        if let Some(parked) = moves {
+            self.with(|endpoint| endpoint.parked = Some(parked));
+            return Err(EndpointError::Moving);
+        }
+        let quiet = self.core.wait(deadline, |state, waker| {
+            let endpoint = state.endpoints.get(self.key).expect("it is open");
+            endpoint.mover = waker.cloned();
+            if endpoint.under_way == 0 {
+                return Some(());
+            }
+            state.role_waits |= waker.is_none();
+            None
+        });
+        let moved = match quiet {
+            Ok(()) => {
+                self.carry_over(bundle);
+                Ok(())
+            }
+            Err(Stopped::TimedOut { waited }) => Err(EndpointError::Busy { waited }),
+            Err(Stopped::InHandler) => Err(EndpointError::InHandler),
+        };
+        self.core.state.with(|state| state.unpark(self.key));
+        self.core.flush();
+        moved
+    }
+
+    fn carry_over(&self, bundle: &Bundle) {
+        let (before, table) = self.with(|it| (Arc::clone(&it.bundle), it.table));
+        let table = before.remove(table).unwrap_or_default();
+        let table = bundle.shared.insert(table);
+        self.with(|it| (it.bundle, it.table) = (Arc::clone(&bundle.shared), table));
+    }
+
+    /// Maps a remote endpoint, which must be registered there under this name and tag.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, or its host does not answer in time.
+    pub fn wait_map(&self, to: &EndpointName, deadline: Deadline) -> Result<Remote, MapError> {
+        self.wait_map_with(to, &[], deadline)
+    }
+
+    /// Like [`wait_map`](Self::wait_map), and checks that the handlers with these types are there.
+    ///
+    /// # Errors
+    ///
+    /// As `wait_map`, or if one is not there or has other types.
+    pub fn wait_map_with(
+        &self,
+        to: &EndpointName,
+        needs: &[Needed],
+        deadline: Deadline,
+    ) -> Result<Remote, MapError> {
+        self.map(to, needs, deadline).wait()
+    }
+
+    /// Asks for a remote endpoint; the answer is a future.
+    pub fn map(&self, to: &EndpointName, needs: &[Needed], deadline: Deadline) -> Mapping {
+        Mapping::new(&self.core, self.key, to, needs, deadline)
+    }
+
+    /// What it has mapped under this index: its translation table, filled from 0 on.
+    #[must_use]
+    pub fn remote(&self, index: usize) -> Option<Remote> {
+        let (link, number) =
+            self.with(|endpoint| endpoint.remotes.get(index).copied().flatten())?;
+        Some(Remote::known(&self.core, link, number, index))
+    }
+
+    /// Registers a handler with types; its number.
+    pub(super) fn add_typed(
+        &self,
+        need: Need,
+        handler: impl FnMut(Request<'_>) + Send + 'static,
+    ) -> Option<u8> {
+        let known = self.with(|endpoint| {
+            endpoint.typed.iter().find(|(known, _)| known.name == need.name).map(|known| known.1)
+        });
+        let number = self.change(|table| {
+            let number = known.or_else(|| table.free())?;
+            Some((number, table.set(number, Some(Box::new(handler)))))
+        })?;
+        let (number, before) = number;
+        drop(before);
+        self.with(|endpoint| {
+            endpoint.typed.retain(|(known, _)| known.name != need.name);
+            endpoint.typed.push((need, number));
+        });
+        Some(number)
+    }
+
+    fn with<R>(&self, change: impl FnOnce(&mut EndpointState) -> R) -> R {
+        self.core.state.with(|state| change(state.endpoints.get(self.key).expect("it is open")))
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Table) -> R) -> R {
+        let (bundle, table) = self.with(|it| (Arc::clone(&it.bundle), it.table));
+        bundle.change(table, change).expect("it is open")
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        let closed = self.core.state.with(|state| state.close_endpoint(self.key));
+        // Handlers are dropped without any lock: they may own what takes one.
+        if let Some(closed) = closed {
+            drop(closed.bundle.remove(closed.table));
+        }
+        self.core.flush();
+    }
+}
+
+const NAME_MAX: usize = 255;

@@ -1,0 +1,151 @@
+//! Asking for a remote endpoint.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use egret_net::rt::{Deadline, Instant};
+
+use super::outgoing::Phase;
+use super::typed::Needed;
+use super::{EndpointName, MapError, Outgoing, Remote};
+use crate::link::control::{Control, Map, NotMapped};
+use crate::link::lands::Flow;
+use crate::links::core::{Core, Stopped};
+use crate::links::slots::Key;
+use crate::links::state::{State, remember};
+
+/// A remote endpoint that was asked for; made by
+/// [`Endpoint::map`](super::Endpoint::map). Whoever drops it does not want it.
+#[derive(Debug)]
+#[must_use = "the endpoint is mapped when this is awaited"]
+pub struct Mapping {
+    core: Arc<Core>,
+    endpoint: Key,
+    to: EndpointName,
+    needs: Vec<Needed>,
+    deadline: Deadline,
+    started: Instant,
+    /// From when the link is there.
+    asked: Option<Remote>,
+}
+
+impl Mapping {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        endpoint: Key,
+        to: &EndpointName,
+        needs: &[Needed],
+        deadline: Deadline,
+    ) -> Self {
+        let (to, needs, started) = (to.clone(), needs.to_vec(), core.nic.now());
+        Self { core: Arc::clone(core), endpoint, to, needs, deadline, started, asked: None }
+    }
+
+    pub(super) fn wait(mut self) -> Result<Remote, MapError> {
+        let core = Arc::clone(&self.core);
+        let host = self.to.host.clone();
+        match core.wait(self.deadline, |state, waker| self.step(state, waker)) {
+            Ok(mapped) => mapped,
+            Err(Stopped::TimedOut { waited }) => Err(MapError::TimedOut { host, waited }),
+            Err(Stopped::InHandler) => Err(MapError::InHandler),
+        }
+    }
+
+    /// Goes on as far as it can.
+    fn step(
+        &mut self,
+        state: &mut State,
+        waker: Option<&Waker>,
+    ) -> Option<Result<Remote, MapError>> {
+        if self.asked.is_none() {
+            match state.link_to(&self.to.host, self.deadline, waker)? {
+                Ok(link) => match self.ask(state, link) {
+                    Ok(remote) => self.asked = Some(remote),
+                    Err(why) => return Some(Err(why)),
+                },
+                Err(why) => return Some(Err(MapError::Up(why))),
+            }
+        }
+        let asked = self.asked.as_mut().expect("just asked");
+        let machine = match state.live(asked.link) {
+            Ok(machine) => machine,
+            Err(why) => return Some(Err(MapError::Link(why))),
+        };
+        let outgoing = machine.am.outgoing.get(asked.number)?;
+        let handlers = match &outgoing.phase {
+            Phase::Asked => {
+                if let Some(waker) = waker {
+                    remember(&mut outgoing.wakers, waker);
+                }
+                return None;
+            }
+            Phase::Refused(why) => return Some(Err(self.explain(why.clone()))),
+            Phase::Mapped | Phase::Unmapped | Phase::Gone => outgoing.handlers.clone(),
+        };
+        asked.handlers = handlers;
+        asked.index = state.translate(self.endpoint, asked.link, asked.number);
+        self.asked.take().map(Ok)
+    }
+
+    fn ask(&self, state: &mut State, link: Key) -> Result<Remote, MapError> {
+        let flow = state.budget.open().map_err(MapError::Budget)?;
+        let bytes = state.budget.held(flow);
+        let machine = match state.live(link) {
+            Ok(machine) => machine,
+            Err(why) => {
+                state.budget.close(flow);
+                return Err(why.into());
+            }
+        };
+        let names = self.needs.iter().map(|needed| (needed.need.name.clone(), u8::MAX));
+        let handlers = names.collect();
+        let number = machine.am.outgoing.insert(Outgoing::new(self.endpoint, flow, handlers));
+        machine.lands.open(Flow::Replies(number.index), None);
+        machine.lands.grant(Flow::Replies(number.index), bytes);
+        let needs = self.needs.iter().map(|needed| needed.need.clone()).collect();
+        let (name, tag) = (self.to.name.clone(), self.to.tag);
+        machine.control(&Control::Map(Map { number: number.index, name, tag, bytes, needs }));
+        state.flows.insert(flow, (link, Flow::Replies(number.index)));
+        state.pump(link);
+        let (core, handlers) = (Arc::clone(&self.core), Vec::new());
+        Ok(Remote { core, link, number, index: usize::MAX, owned: true, handlers })
+    }
+
+    fn explain(&self, why: NotMapped) -> MapError {
+        let (host, name) = (self.to.host.clone(), self.to.name.clone());
+        match why {
+            NotMapped::NoSuchEndpoint => MapError::NoSuchEndpoint { host, name },
+            NotMapped::WrongTag => MapError::WrongTag { host, name },
+            NotMapped::NoSuchHandler { name: handler } => {
+                MapError::NoSuchHandler { endpoint: name, handler }
+            }
+            NotMapped::OtherTypes { have } => {
+                let ours = self.needs.iter().find(|needed| needed.need.name == have.name);
+                let ours = ours.map_or_else(String::new, |ours| ours.need.to_string());
+                MapError::OtherTypes { handler: have.name.clone(), ours, theirs: have.to_string() }
+            }
+            NotMapped::NoRoom { why } => MapError::NoRoom { host, why },
+        }
+    }
+}
+
+impl Future for Mapping {
+    type Output = Result<Remote, MapError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let core = Arc::clone(&self.core);
+        core.poll();
+        if let Some(mapped) = core.state.with(|state| self.step(state, Some(context.waker()))) {
+            return Poll::Ready(mapped);
+        }
+        let until = self.deadline.until_from(self.started);
+        let now = core.nic.now();
+        if until.is_some_and(|until| now >= until) {
+            let (host, waited) = (self.to.host.clone(), now - self.started);
+            return Poll::Ready(Err(MapError::TimedOut { host, waited }));
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,314 @@
+//! How mappings come and go.
+
+use std::sync::Arc;
+
+use egret_net::vi::RemoteKey;
+
+use super::call::{Awaits, Outcome};
+use super::fault::{Fault, planted};
+use super::outgoing::Phase;
+use super::{CallError, EndpointState, Incoming, Reason};
+use crate::link::control::{Control, Map, Mapped, Need, NotMapped};
+use crate::link::lands::Flow;
+use crate::link::{Fate, LinkError};
+use crate::links::slots::Key;
+use crate::links::state::State;
+
+impl State {
+    /// The peer wants to map an endpoint of this side.
+    pub(crate) fn asked_to_map(&mut self, link: Key, map: &Map) -> Result<(), &'static str> {
+        if map.number >= crate::link::Head::SLOTS {
+            return Err("a mapping that cannot be");
+        }
+        let answer = match self.consider(map) {
+            Ok((endpoint, handlers)) => self.let_map(link, map, endpoint, handlers),
+            Err(why) => Control::NotMapped { number: map.number, why },
+        };
+        if let Ok(machine) = self.live(link) {
+            machine.control(&answer);
+        }
+        self.pump(link);
+        Ok(())
+    }
+
+    /// The endpoint that is asked for, and the numbers of its handlers.
+    fn consider(&mut self, map: &Map) -> Result<(Key, Vec<u8>), NotMapped> {
+        let key = self.names.get(&map.name).copied().ok_or(NotMapped::NoSuchEndpoint)?;
+        let endpoint = self.endpoints.get(key).ok_or(NotMapped::NoSuchEndpoint)?;
+        if endpoint.tag != map.tag {
+            return Err(NotMapped::WrongTag);
+        }
+        let handlers = map.needs.iter().map(|need| endpoint.handler_for(need));
+        Ok((key, handlers.collect::<Result<_, _>>()?))
+    }
+
+    fn let_map(&mut self, link: Key, map: &Map, endpoint: Key, handlers: Vec<u8>) -> Control {
+        let number = map.number;
+        let no_room = |why: &str| NotMapped::NoRoom { why: why.to_owned() };
+        let window = self.fixed.options.window;
+        let Ok(machine) = self.live(link) else {
+            return Control::NotMapped { number, why: no_room("the link has ended") };
+        };
+        if machine.am.incoming.len() >= MAPPINGS_MAX {
+            return Control::NotMapped { number, why: no_room("too many mappings") };
+        }
+        let flow = match self.budget.open() {
+            Ok(flow) => flow,
+            Err(why) => return Control::NotMapped { number, why: no_room(&why.to_string()) },
+        };
+        let bytes = self.budget.held(flow);
+        let machine = self.live(link).expect("just looked at");
+        let slot = machine.am.incoming.insert(Incoming::new(map, endpoint, window, flow)).index;
+        let lands = Arc::clone(&machine.lands);
+        let state = self.endpoints.get(endpoint).expect("just looked at");
+        lands.open(Flow::Requests(slot), Some(Arc::clone(&state.supply)));
+        lands.grant(Flow::Requests(slot), bytes);
+        self.flows.insert(flow, (link, Flow::Requests(slot)));
+        let segment = state.segment.as_ref().map(|segment| segment.key().to_bytes());
+        Control::Mapped(Mapped { number, slot, window, bytes, handlers, segment })
+    }
+
+    /// The peer has mapped its endpoint for this side.
+    pub(crate) fn mapped(&mut self, link: Key, mapped: Mapped) -> Result<(), &'static str> {
+        let Mapped { number, slot, window, bytes, handlers, segment } = mapped;
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let outgoing = machine.am.outgoing.at(number).ok_or("it mapped what nobody asked for")?;
+        if slot >= crate::link::Head::SLOTS || window == 0 {
+            return Err("a mapping that cannot be");
+        }
+        match outgoing.phase {
+            Phase::Asked => {
+                if handlers.len() != outgoing.handlers.len() {
+                    return Err("other handlers than were asked for");
+                }
+                for ((_, number), known) in outgoing.handlers.iter_mut().zip(handlers) {
+                    *number = known;
+                }
+                outgoing.segment = segment.map(|key| RemoteKey::from_bytes(&key));
+                outgoing.mapped(slot, window, bytes);
+                outgoing.wake();
+            }
+            Phase::Unmapped => {
+                outgoing.mapped(slot, window, bytes);
+                outgoing.phase = Phase::Unmapped;
+                self.unmap_if_quiet(link, number);
+            }
+            _ => return Err("it mapped twice"),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn not_mapped(
+        &mut self,
+        link: Key,
+        number: u32,
+        why: NotMapped,
+    ) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let key = machine.am.outgoing.key_at(number).ok_or("a refusal of nothing")?;
+        let outgoing = machine.am.outgoing.get(key).expect("just looked at");
+        match outgoing.phase {
+            Phase::Asked => {
+                outgoing.phase = Phase::Refused(why);
+                outgoing.wake();
+                Ok(())
+            }
+            Phase::Unmapped => {
+                self.remove_outgoing(link, key);
+                Ok(())
+            }
+            _ => Err("it refused what it had mapped"),
+        }
+    }
+
+    /// This side gives a mapping up.
+    pub(crate) fn unmap(&mut self, link: Key, number: Key) {
+        let Some(line) = self.links.get(link) else { return };
+        let (is_dead, is_quiet) = (line.ended.is_some(), line.carrier.is_quiet());
+        let Some(outgoing) = line.machine.am.outgoing.get(number) else { return };
+        let endpoint = outgoing.endpoint;
+        if let Some(endpoint) = self.endpoints.get(endpoint) {
+            let mapping = (link, number);
+            for place in endpoint.remotes.iter_mut().filter(|place| **place == Some(mapping)) {
+                *place = None;
+            }
+        }
+        let outgoing_known = &mut self.links.get(link).expect("just looked at").machine.am.outgoing;
+        let outgoing = outgoing_known.get(number).expect("just looked at");
+        if is_dead && is_quiet || matches!(outgoing.phase, Phase::Refused(_)) {
+            self.remove_outgoing(link, number);
+            self.forget_if_done(link);
+            return;
+        }
+        let was_mapped = outgoing.phase == Phase::Mapped;
+        outgoing.phase = Phase::Unmapped;
+        if was_mapped && !is_dead {
+            self.leave(link, number);
+        }
+    }
+
+    /// A mapping ends, at once or when what is under way has come back.
+    fn leave(&mut self, link: Key, number: Key) {
+        let Ok(machine) = self.live(link) else { return };
+        let Some(outgoing) = machine.am.outgoing.get(number) else { return };
+        if outgoing.is_quiet() {
+            return self.unmap_if_quiet(link, number.index);
+        }
+        let slot = outgoing.slot();
+        machine.control(&Control::Leave { slot });
+        self.pump(link);
+    }
+
+    /// The peer will give a mapping up.
+    pub(crate) fn leaves(&mut self, link: Key, slot: u32) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let incoming = machine.am.incoming.at(slot).ok_or("it leaves what it has not mapped")?;
+        let (number, messages) = (incoming.number, incoming.leave());
+        if messages > 0 {
+            machine.control(&Control::Credit { number, messages, bytes: 0 });
+            self.pump(link);
+        }
+        Ok(())
+    }
+
+    /// Forgets the mappings of a dead link that were given up.
+    pub(crate) fn remove_unmapped(&mut self, link: Key) {
+        let Some(machine) = self.machine(link) else { return };
+        for key in machine.am.outgoing.keys() {
+            let outgoing = self.machine(link).and_then(|machine| machine.am.outgoing.get(key));
+            let given_up = [Phase::Unmapped, Phase::Gone];
+            if outgoing.is_some_and(|outgoing| given_up.contains(&outgoing.phase)) {
+                self.remove_outgoing(link, key);
+            }
+        }
+    }
+
+    /// Tells the peer that a mapping is given up, once nothing of it is under way.
+    pub(crate) fn unmap_if_quiet(&mut self, link: Key, number: u32) {
+        let Ok(machine) = self.live(link) else { return };
+        let Some(key) = machine.am.outgoing.key_at(number) else { return };
+        let outgoing = machine.am.outgoing.get(key).expect("just looked at");
+        if outgoing.phase != Phase::Unmapped || !outgoing.is_quiet() {
+            return;
+        }
+        outgoing.phase = Phase::Gone;
+        let slot = outgoing.slot();
+        if planted(Fault::NumberFree) {
+            drop(machine.am.outgoing.remove(key));
+        }
+        machine.control(&Control::Unmap { slot });
+        self.pump(link);
+    }
+
+    /// The peer knows that a mapping is given up.
+    pub(crate) fn unmap_known(&mut self, link: Key, number: u32) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let key = machine.am.outgoing.key_at(number).ok_or("it ended what was not mapped")?;
+        let outgoing = machine.am.outgoing.get(key).expect("just looked at");
+        if outgoing.phase != Phase::Gone {
+            return Err("it ended a mapping in use");
+        }
+        self.remove_outgoing(link, key);
+        Ok(())
+    }
+
+    fn remove_outgoing(&mut self, link: Key, key: Key) {
+        let Some(machine) = self.machine(link) else { return };
+        if let Some(outgoing) = machine.am.outgoing.remove(key)
+            && !planted(Fault::Leaky)
+        {
+            self.close_flow(link, outgoing.flow, Flow::Replies(key.index));
+        }
+    }
+
+    /// The peer gives a mapping up.
+    pub(crate) fn unmapped(&mut self, link: Key, slot: u32) -> Result<(), &'static str> {
+        let machine = self.live(link).map_err(|_| "no link")?;
+        let key = machine.am.incoming.key_at(slot).ok_or("it gave up what it had not mapped")?;
+        let incoming = machine.am.incoming.remove(key).expect("just looked at");
+        let (is_quiet, number) = (incoming.is_quiet(), incoming.number);
+        self.close_flow(link, incoming.flow, Flow::Requests(slot));
+        if !is_quiet {
+            return Err("it gave up a mapping with messages under way");
+        }
+        if let Ok(machine) = self.live(link) {
+            machine.control(&Control::Unmapped { number });
+        }
+        self.pump(link);
+        Ok(())
+    }
+
+    /// Puts a mapping into its endpoint's translation table.
+    pub(crate) fn translate(&mut self, endpoint: Key, link: Key, number: Key) -> usize {
+        let Some(endpoint) = self.endpoints.get(endpoint) else { return usize::MAX };
+        let free = endpoint.remotes.iter().position(Option::is_none);
+        let index = free.unwrap_or(endpoint.remotes.len());
+        if index == endpoint.remotes.len() {
+            endpoint.remotes.push(None);
+        }
+        endpoint.remotes[index] = Some((link, number));
+        index
+    }
+
+    /// Closes an endpoint.
+    pub(crate) fn close_endpoint(&mut self, key: Key) -> Option<EndpointState> {
+        let closed = self.endpoints.remove(key)?;
+        if let Some(name) = &closed.name {
+            self.names.remove(name);
+        }
+        Some(closed)
+    }
+
+    /// Serves what arrived while an endpoint moved.
+    pub(crate) fn unpark(&mut self, key: Key) {
+        let Some(endpoint) = self.endpoints.get(key) else { return };
+        let mut parked = endpoint.parked.take().unwrap_or_default();
+        if planted(Fault::MovedAround) {
+            parked.rotate_left(parked.len() / 2);
+        }
+        for mut upcall in parked {
+            upcall.table = endpoint.table;
+            endpoint.under_way += 1;
+            self.upcalls.push_back((Arc::clone(&endpoint.bundle), upcall));
+        }
+    }
+
+    /// Ends everything of active messages on a link that died.
+    pub(crate) fn end_tables(&mut self, link: Key, why: &LinkError) {
+        let Some(machine) = self.machine(link) else { return };
+        for (_, outgoing) in machine.am.outgoing.iter_mut() {
+            outgoing.wake();
+        }
+        for key in machine.am.calls.keys() {
+            let call = machine.am.calls.get(key).expect("just listed");
+            if call.awaits.answer {
+                let said_lost = planted(Fault::SaidLost);
+                let fate = if said_lost { Fate::NotDelivered } else { Fate::Unknown };
+                let reason = Reason::Link { fate, why: why.clone() };
+                call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
+                call.awaits = Awaits { answer: false, ..call.awaits };
+            }
+            machine.settle(key);
+        }
+        for key in machine.am.incoming.keys() {
+            let machine = self.machine(link).expect("just looked at");
+            let incoming = machine.am.incoming.remove(key).expect("just listed");
+            self.close_flow(link, incoming.flow, Flow::Requests(key.index));
+        }
+    }
+}
+
+impl EndpointState {
+    /// The number of the handler with these types.
+    fn handler_for(&self, need: &Need) -> Result<u8, NotMapped> {
+        let known = self.typed.iter().find(|(known, _)| known.name == need.name);
+        let name = || need.name.clone();
+        let (known, number) = known.ok_or_else(|| NotMapped::NoSuchHandler { name: name() })?;
+        let same = known.takes.fingerprint == need.takes.fingerprint
+            && known.answers.fingerprint == need.answers.fingerprint;
+        if same { Ok(*number) } else { Err(NotMapped::OtherTypes { have: known.clone() }) }
+    }
+}
+
+/// Mappings that a peer may have on one link.
+const MAPPINGS_MAX: usize = 1 << 16;

@@ -1,0 +1,202 @@
+//! What is sent, and what comes back.
+
+use std::fmt;
+
+use egret_net::buf::{Buf, Held};
+use egret_net::vi::Segment;
+
+use crate::link::Head;
+
+/// A message: the handler it is for, up to 16 words, and perhaps bytes or data.
+///
+/// ```
+/// use egret_node::am::Message;
+///
+/// let short = Message::to(3).words(&[1, 2]);
+/// let medium = Message::to(3).words(&[1]).bytes(b"copied");
+/// let bulk = Message::to(4).data(vec![1.5_f64; 1000]);
+/// ```
+#[derive(Debug)]
+#[must_use = "a message does nothing until it is sent"]
+pub struct Message<'a> {
+    pub(crate) handler: u8,
+    pub(crate) words: &'a [u64],
+    pub(crate) payload: Payload<'a>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Payload<'a> {
+    Copied(&'a [u8]),
+    Data(Box<Segment>),
+}
+
+impl<'a> Message<'a> {
+    /// For the handler of this number.
+    pub const fn to(handler: u8) -> Self {
+        Self { handler, words: &[], payload: Payload::Copied(&[]) }
+    }
+
+    /// With these words.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 16.
+    #[inline]
+    pub const fn words(mut self, words: &'a [u64]) -> Self {
+        assert!(words.len() <= Head::WORDS_MAX, "a message has at most 16 words");
+        self.words = words;
+        self
+    }
+
+    /// With these bytes, at most [`MEDIUM_MAX`], which are copied: a medium message.
+    pub fn bytes(mut self, bytes: &'a [u8]) -> Self {
+        self.payload = Payload::Copied(bytes);
+        self
+    }
+
+    /// Its bytes as data.
+    pub(crate) fn into_data(self) -> Self {
+        match self.payload {
+            Payload::Copied(bytes) => self.data(bytes.to_vec()),
+            Payload::Data(_) => self,
+        }
+    }
+
+    /// With memory that is sent from where it is, and comes back when it is: a bulk message.
+    pub fn data(mut self, data: impl Into<Segment>) -> Self {
+        self.payload = Payload::Data(Box::new(data.into()));
+        self
+    }
+}
+
+impl<'a> From<u8> for Message<'a> {
+    fn from(handler: u8) -> Self {
+        Self::to(handler)
+    }
+}
+
+impl<'a, const N: usize> From<(u8, &'a [u64; N])> for Message<'a> {
+    fn from((handler, words): (u8, &'a [u64; N])) -> Self {
+        Self::to(handler).words(words)
+    }
+}
+
+impl<'a> From<(u8, &'a [u64])> for Message<'a> {
+    fn from((handler, words): (u8, &'a [u64])) -> Self {
+        Self::to(handler).words(words)
+    }
+}
+
+/// The answer to a request.
+pub struct Reply {
+    pub(crate) words: [u64; Head::WORDS_MAX],
+    pub(crate) count: usize,
+    pub(crate) payload: Option<Box<Landed>>,
+    pub(crate) sent: Option<Box<Segment>>,
+}
+
+/// A payload that is kept.
+#[derive(Debug)]
+pub(crate) enum Landed {
+    Copied(Vec<u8>),
+    /// A buffer; the payload begins there at this byte.
+    Buf(Buf, usize),
+}
+
+impl Landed {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Copied(bytes) => bytes,
+            Self::Buf(buf, at) => &buf.bytes()[*at..],
+        }
+    }
+
+    pub(crate) fn hold(self) -> Kept {
+        match self {
+            Self::Copied(bytes) => Kept(Keeps::Copied(bytes)),
+            Self::Buf(buf, 0) => Kept(Keeps::Held(buf.hold())),
+            Self::Buf(buf, at) => Kept(Keeps::Copied(buf.bytes()[at..].to_vec())),
+        }
+    }
+}
+
+/// Data that a program keeps: where it arrived, or a copy if it was short or its pool
+/// runs low.
+#[derive(Debug)]
+pub struct Kept(Keeps);
+
+#[derive(Debug)]
+enum Keeps {
+    Copied(Vec<u8>),
+    Held(Held<u8>),
+}
+
+impl Kept {
+    /// Whether it is still in the memory it arrived in.
+    #[must_use]
+    pub fn is_resident(&self) -> bool {
+        matches!(&self.0, Keeps::Held(held) if held.is_resident())
+    }
+
+    /// Its bytes as a vector of their own.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Keeps::Copied(bytes) => bytes,
+            Keeps::Held(held) => held.into_vec(),
+        }
+    }
+}
+
+impl std::ops::Deref for Kept {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Keeps::Copied(bytes) => bytes,
+            Keeps::Held(held) => held,
+        }
+    }
+}
+
+impl Reply {
+    /// Its words.
+    #[must_use]
+    #[inline]
+    pub fn words(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
+
+    /// Its bytes or data.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.payload.as_ref().map_or(&[], |payload| payload.bytes())
+    }
+
+    /// Keeps its bytes or data.
+    #[must_use]
+    pub fn hold(self) -> Kept {
+        match self.payload {
+            Some(payload) => payload.hold(),
+            None => Landed::Copied(Vec::new()).hold(),
+        }
+    }
+
+    /// The memory that the request sent, if it sent any.
+    #[must_use]
+    pub fn take_sent(&mut self) -> Option<Segment> {
+        self.sent.take().map(|sent| *sent)
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply")
+            .field("words", &self.words())
+            .field("bytes", &self.bytes().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Most bytes of a medium message.
+pub const MEDIUM_MAX: usize = 4096;

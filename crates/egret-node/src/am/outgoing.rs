@@ -1,0 +1,284 @@
+//! A mapping as the sending side sees it.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use egret_net::vi::{Descriptor, RemoteKey, Segment};
+
+use super::call::Awaits;
+use super::deliver::NOT_ANSWERED;
+use super::fault::{Fault, planted};
+use super::{CallState, MEDIUM_MAX, Message, Payload, SendError, Unsent};
+use crate::flow::{FlowId, cost};
+use crate::link::control::{Control, NotMapped};
+use crate::link::machine::Machine;
+use crate::link::{Head, Kind, Lane};
+use crate::links::slots::Key;
+
+/// An endpoint of the peer, as an endpoint of this side has mapped it.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// Whose mapping it is.
+    pub(crate) endpoint: Key,
+    pub(crate) phase: Phase,
+    /// As the peer numbers it.
+    slot: u32,
+    window: u32,
+    /// Messages that may be sent now.
+    credits: u32,
+    /// Bytes of data that may be sent now.
+    bytes: u64,
+    /// Messages with data that wait for bytes.
+    waiting: VecDeque<Descriptor>,
+    /// By which the data of answers comes.
+    pub(crate) flow: FlowId,
+    /// Handlers with types that were asked for, and their numbers once they are known.
+    pub(crate) handlers: Vec<(String, u8)>,
+    pub(crate) segment: Option<RemoteKey>,
+    /// Who waits for any of this to change.
+    pub(crate) wakers: Vec<Waker>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Asked,
+    Mapped,
+    Refused(NotMapped),
+    /// Given up; kept until its messages have come back.
+    Unmapped,
+    /// The peer was told; kept until it has said that it will not speak of it any more.
+    Gone,
+}
+
+impl Outgoing {
+    pub(crate) fn new(endpoint: Key, flow: FlowId, handlers: Vec<(String, u8)>) -> Self {
+        Self {
+            endpoint,
+            phase: Phase::Asked,
+            slot: 0,
+            window: 0,
+            credits: 0,
+            bytes: 0,
+            waiting: VecDeque::new(),
+            flow,
+            handlers,
+            segment: None,
+            wakers: Vec::new(),
+        }
+    }
+
+    pub(crate) const fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Whether nothing of it is under way.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.credits == self.window
+    }
+
+    pub(crate) const fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// The peer has given it a slot.
+    pub(crate) fn mapped(&mut self, slot: u32, window: u32, bytes: u64) {
+        (self.slot, self.window, self.credits, self.bytes) = (slot, window, window, bytes);
+        self.phase = Phase::Mapped;
+    }
+
+    /// Messages have been taken.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than were under way.
+    #[inline]
+    pub(crate) fn credit(&mut self, messages: u32) -> Result<(), &'static str> {
+        let credits = self.credits.checked_add(messages);
+        self.credits = credits
+            .filter(|credits| *credits <= self.window)
+            .ok_or("credit for what was not sent")?;
+        if !self.wakers.is_empty() {
+            self.wake();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn wake(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+
+    #[inline]
+    fn take_credit(&mut self) -> Result<(), SendError> {
+        if self.phase != Phase::Mapped {
+            return Err(SendError::Unmapped);
+        }
+        let full = SendError::Full { window: self.window };
+        self.credits = match self.credits.checked_sub(1) {
+            Some(credits) => credits,
+            None if planted(Fault::Boundless) => 0,
+            None => return Err(full),
+        };
+        Ok(())
+    }
+}
+
+impl Machine {
+    /// Whether a mapping was given up, and is kept for what is under way.
+    #[inline]
+    pub(crate) fn is_leaving(&mut self, number: u32) -> bool {
+        self.am.outgoing.at(number).is_some_and(|outgoing| outgoing.phase == Phase::Unmapped)
+    }
+
+    /// Sends a message that is answered. The call's key, or the message back.
+    #[inline]
+    pub(crate) fn request<'a>(
+        &mut self,
+        number: u32,
+        message: Message<'a>,
+    ) -> Result<Key, Unsent<'a>> {
+        if let Err(why) = self.begin(number, &message) {
+            return Err(Unsent { reason: why, message });
+        }
+        let is_bulk = matches!(message.payload, Payload::Data(_));
+        let key = self.am.outgoing.key_at(number).expect("just looked at");
+        let call = self.am.calls.insert(CallState::new(key, Awaits::answer(is_bulk)));
+        let kind = if is_bulk { Kind::Bulk } else { Kind::Request };
+        self.transmit(number, kind, call.index, message);
+        Ok(call)
+    }
+
+    /// Sends data that is not answered. The call is done when its memory is free.
+    pub(crate) fn transfer<'a>(
+        &mut self,
+        number: u32,
+        message: Message<'a>,
+    ) -> Result<Key, Unsent<'a>> {
+        if let Err(why) = self.begin(number, &message) {
+            return Err(Unsent { reason: why, message });
+        }
+        let key = self.am.outgoing.key_at(number).expect("just looked at");
+        let call = self.am.calls.insert(CallState::new(key, Awaits::memory()));
+        self.transmit(number, Kind::Bulk, call.index | NOT_ANSWERED, message.into_data());
+        Ok(call)
+    }
+
+    /// Sends a message that is not answered.
+    #[inline]
+    pub(crate) fn one_way<'a>(
+        &mut self,
+        number: u32,
+        message: Message<'a>,
+    ) -> Result<(), Unsent<'a>> {
+        if matches!(message.payload, Payload::Data(_)) {
+            let call = self.transfer(number, message)?;
+            drop(self.abandon(call));
+            return Ok(());
+        }
+        if let Err(why) = self.begin(number, &message) {
+            return Err(Unsent { reason: why, message });
+        }
+        self.transmit(number, Kind::OneWay, number, message);
+        Ok(())
+    }
+
+    #[inline]
+    fn begin(&mut self, number: u32, message: &Message<'_>) -> Result<(), SendError> {
+        if let Payload::Copied(bytes) = message.payload
+            && bytes.len() > MEDIUM_MAX
+        {
+            return Err(SendError::TooLong { bytes: bytes.len() as u64 });
+        }
+        if let Payload::Data(data) = &message.payload
+            && data.len() > DATA_MAX
+        {
+            return Err(SendError::TooLong { bytes: data.len() });
+        }
+        self.am.outgoing.at(number).ok_or(SendError::Unmapped)?.take_credit()
+    }
+
+    #[inline]
+    fn transmit(&mut self, number: u32, kind: Kind, request: u32, message: Message<'_>) {
+        let slot = self.am.outgoing.at(number).expect("just looked at").slot;
+        let words = u8::try_from(message.words.len()).expect("at most 16");
+        let head = Head { kind, words, handler: message.handler, slot, request };
+        match message.payload {
+            Payload::Copied(bytes) => {
+                let frame = self.frame(head, message.words, bytes);
+                self.push(Lane::Talk, frame);
+            }
+            Payload::Data(data) => self.transmit_data(number, head, message.words, *data),
+        }
+    }
+
+    /// Sends data when its bytes are granted, behind those that wait already.
+    fn transmit_data(&mut self, number: u32, head: Head, words: &[u64], data: Segment) {
+        let frame = bulk_frame(head, words, data);
+        let outgoing = self.am.outgoing.at(number).expect("just looked at");
+        outgoing.waiting.push_back(frame);
+        let is_first = outgoing.waiting.len() == 1;
+        self.pass_data(number, is_first);
+    }
+
+    /// Sends what waits and is granted; asks for more if it must.
+    fn pass_data(&mut self, number: u32, may_ask: bool) {
+        let Some(outgoing) = self.am.outgoing.at(number) else { return };
+        let mut ready = Vec::new();
+        while let Some(frame) = outgoing.waiting.front() {
+            let Some(left) = outgoing.bytes.checked_sub(data_bytes(frame)) else { break };
+            outgoing.bytes = left;
+            ready.extend(outgoing.waiting.pop_front());
+        }
+        let (slot, have) = (outgoing.slot, outgoing.bytes);
+        let first = outgoing.waiting.front().map(data_bytes).filter(|_| may_ask);
+        ready.into_iter().for_each(|frame| self.push(Lane::Bulk, frame));
+        if let Some(bytes) = first {
+            self.control(&Control::Want { slot, bytes, lacking: bytes - have });
+        }
+    }
+
+    /// Bytes were granted.
+    pub(crate) fn granted(&mut self, number: u32, bytes: u64) {
+        if let Some(outgoing) = self.am.outgoing.at(number) {
+            outgoing.bytes = outgoing.bytes.saturating_add(bytes);
+            let before = outgoing.waiting.len();
+            self.pass_data(number, false);
+            let left = self.am.outgoing.at(number).map_or(0, |outgoing| outgoing.waiting.len());
+            // Who asked was the first; there is another first now.
+            if left > 0 && left < before {
+                self.pass_data(number, true);
+            }
+        }
+    }
+
+    /// The first message that waits for bytes will never get them.
+    pub(crate) fn take_refused(&mut self, number: u32) -> Option<Descriptor> {
+        let refused = self.am.outgoing.at(number)?.waiting.pop_front();
+        self.pass_data(number, true);
+        refused
+    }
+
+    /// Takes out all that waits for bytes.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Descriptor> {
+        let outgoing = self.am.outgoing.iter_mut();
+        outgoing.flat_map(|(_, outgoing)| outgoing.waiting.drain(..)).collect()
+    }
+}
+
+/// Data, and its words behind it.
+pub(crate) fn bulk_frame(head: Head, words: &[u64], data: Segment) -> Descriptor {
+    let frame = Descriptor::new(data).with_tag(head.to_bits());
+    if words.is_empty() {
+        return frame;
+    }
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    frame.and(words)
+}
+
+/// What a frame's data costs.
+pub(crate) fn data_bytes(frame: &Descriptor) -> u64 {
+    cost(frame.bytes().len() as u64)
+}
+
+/// Most bytes of data: what every fabric transfers at once, with the words behind it.
+const DATA_MAX: u64 = u32::MAX as u64 - 256;

@@ -1,0 +1,222 @@
+//! Remote endpoints, as an endpoint has mapped them.
+
+use std::sync::Arc;
+
+use egret_net::rt::Deadline;
+
+use super::{Call, CallError, Message, Reply, SendError, Unsent};
+use crate::link::machine::Machine;
+use crate::links::core::{Core, Stopped};
+use crate::links::slots::Key;
+use crate::links::state::remember;
+
+/// A remote endpoint that a local one has mapped.
+///
+/// Dropping it gives the mapping up; messages that were sent are delivered first.
+#[derive(Debug)]
+pub struct Remote {
+    pub(super) core: Arc<Core>,
+    pub(super) link: Key,
+    pub(super) number: Key,
+    pub(super) index: usize,
+    /// Whether the mapping ends with this handle.
+    pub(super) owned: bool,
+    pub(super) handlers: Vec<(String, u8)>,
+}
+
+impl Remote {
+    pub(super) fn known(core: &Arc<Core>, link: Key, number: Key, index: usize) -> Self {
+        let core = Arc::clone(core);
+        let handlers = core.state.with(|state| {
+            let outgoing = state.machine(link)?.am.outgoing.get(number)?;
+            Some(outgoing.handlers.clone())
+        });
+        let handlers = handlers.unwrap_or_default();
+        Self { core, link, number, index, owned: false, handlers }
+    }
+
+    /// Its link.
+    #[cfg(test)]
+    pub(crate) const fn link(&self) -> Key {
+        self.link
+    }
+
+    /// Its place in the endpoint's translation table.
+    #[must_use]
+    pub const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Where the remote endpoint is.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.core
+            .state
+            .with(|state| state.machine(self.link).map(|machine| machine.peer.clone()))
+            .unwrap_or_default()
+    }
+
+    /// Messages that may be under way at the same time.
+    #[must_use]
+    pub fn window(&self) -> u32 {
+        self.core
+            .state
+            .with(|state| {
+                let machine = state.machine(self.link)?;
+                machine.am.outgoing.get(self.number).map(|outgoing| outgoing.window())
+            })
+            .unwrap_or(0)
+    }
+
+    /// Sends a request, if the window has room. The answer is the call's.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
+    pub fn try_request<'a>(&self, message: impl Into<Message<'a>>) -> Result<Call, Unsent<'a>> {
+        let key = self.send_with(message.into(), Machine::request)?;
+        Ok(Call::new(Arc::clone(&self.core), self.link, key))
+    }
+
+    /// Sends a message that is not answered, if the window has room.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
+    #[inline]
+    pub fn try_send<'a>(&self, message: impl Into<Message<'a>>) -> Result<(), Unsent<'a>> {
+        self.send_with(message.into(), Machine::one_way)
+    }
+
+    /// Sends a request, and waits for the window to have room.
+    ///
+    /// # Errors
+    ///
+    /// If it has none within the deadline, or there is nobody to send it to.
+    pub fn wait_request<'a>(
+        &self,
+        message: impl Into<Message<'a>>,
+        deadline: Deadline,
+    ) -> Result<Call, SendError> {
+        let key = self.send_when_room(message.into(), deadline, Machine::request)?;
+        Ok(Call::new(Arc::clone(&self.core), self.link, key))
+    }
+
+    /// Sends a message that is not answered, and waits for the window to have room.
+    ///
+    /// # Errors
+    ///
+    /// If it has none within the deadline, or there is nobody to send it to.
+    #[inline]
+    pub fn wait_send<'a>(
+        &self,
+        message: impl Into<Message<'a>>,
+        deadline: Deadline,
+    ) -> Result<(), SendError> {
+        self.send_when_room(message.into(), deadline, Machine::one_way)
+    }
+
+    /// Sends data that is not answered, and does not wait: the call is done, with an empty
+    /// answer, when the memory is free, which is inside: AM-II's asynchronous transfer.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Full`] if the window has no room, with the message; or why there is
+    /// nobody to send it to.
+    pub fn try_transfer<'a>(&self, message: impl Into<Message<'a>>) -> Result<Call, Unsent<'a>> {
+        let key = self.send_with(message.into(), Machine::transfer)?;
+        Ok(Call::new(Arc::clone(&self.core), self.link, key))
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// # Errors
+    ///
+    /// If it was not sent, or has no answer within the deadline.
+    pub fn wait_call<'a>(
+        &self,
+        message: impl Into<Message<'a>>,
+        deadline: Deadline,
+    ) -> Result<Reply, CallError> {
+        let key = self.send_when_room(message.into(), deadline, Machine::request)?;
+        Call::wait_for(&self.core, self.link, key, deadline)
+    }
+
+    #[inline]
+    fn send_with<'a, T>(
+        &self,
+        message: Message<'a>,
+        send: impl FnOnce(&mut Machine, u32, Message<'a>) -> Result<T, Unsent<'a>>,
+    ) -> Result<T, Unsent<'a>> {
+        self.core.state.with(|state| {
+            let sent = match state.live_mapping(self.link, self.number) {
+                Ok(machine) => send(machine, self.number.index, message),
+                Err(reason) => Err(Unsent { reason, message }),
+            };
+            state.pump(self.link);
+            sent
+        })
+    }
+
+    #[inline]
+    fn send_when_room<'a, T>(
+        &self,
+        message: Message<'a>,
+        deadline: Deadline,
+        send: impl Fn(&mut Machine, u32, Message<'a>) -> Result<T, Unsent<'a>>,
+    ) -> Result<T, SendError> {
+        match self.send_with(message, &send) {
+            Ok(sent) => Ok(sent),
+            Err(Unsent { reason: SendError::Full { window }, message }) => {
+                self.wait_room(message, deadline, window, send)
+            }
+            Err(unsent) => Err(unsent.reason),
+        }
+    }
+
+    #[cold]
+    fn wait_room<'a, T>(
+        &self,
+        message: Message<'a>,
+        deadline: Deadline,
+        window: u32,
+        send: impl Fn(&mut Machine, u32, Message<'a>) -> Result<T, Unsent<'a>>,
+    ) -> Result<T, SendError> {
+        let mut message = Some(message);
+        let waited = self.core.wait(deadline, |state, waker| {
+            let machine = match state.live_mapping(self.link, self.number) {
+                Ok(machine) => machine,
+                Err(why) => return Some(Err(why)),
+            };
+            match send(machine, self.number.index, message.take()?) {
+                Ok(sent) => {
+                    state.pump(self.link);
+                    Some(Ok(sent))
+                }
+                Err(Unsent { reason: SendError::Full { .. }, message: unsent }) => {
+                    message = Some(unsent);
+                    let outgoing = machine.am.outgoing.get(self.number)?;
+                    if let Some(waker) = waker {
+                        remember(&mut outgoing.wakers, waker);
+                    }
+                    None
+                }
+                Err(unsent) => Some(Err(unsent.reason)),
+            }
+        });
+        match waited {
+            Ok(sent) => sent,
+            Err(Stopped::TimedOut { waited }) => Err(SendError::TimedOut { window, waited }),
+            Err(Stopped::InHandler) => Err(SendError::InHandler),
+        }
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if self.owned {
+            self.core.state.with(|state| state.unmap(self.link, self.number));
+            self.core.flush();
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a handler gets.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::message::Landed;
+use super::serve::Answer;
+use super::{Kept, Message};
+use crate::link::Kind;
+use crate::link::arrived::Arrived;
+use crate::links::core::Core;
+use crate::links::slots::Key;
+
+/// A message that has arrived, for its handler: which may read it, keep its data, and
+/// answer once.
+///
+/// Nothing here waits, and a handler must not: other messages wait for it.
+pub struct Request<'a> {
+    pub(crate) core: &'a Arc<Core>,
+    pub(crate) from: From,
+    pub(crate) words: &'a [u64],
+    pub(crate) arrived: &'a mut Arrived,
+    pub(crate) answer: &'a mut Answer,
+}
+
+/// Where an answer goes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct From {
+    pub(crate) link: Key,
+    pub(crate) slot: Key,
+    /// The request that it answers; none if it is not answered.
+    pub(crate) request: Option<u32>,
+}
+
+impl<'a> Request<'a> {
+    /// Its words.
+    #[must_use]
+    #[inline]
+    pub const fn words(&self) -> &'a [u64] {
+        self.words
+    }
+
+    /// Its bytes or data, where they arrived.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.arrived.parts().map_or(&[], |parts| parts.1)
+    }
+
+    /// The host of who sent it, as that says itself.
+    #[must_use]
+    pub fn host(&self) -> String {
+        let link = self.from.link;
+        self.core
+            .state
+            .with(|state| state.machine(link).map(|machine| machine.peer.clone()))
+            .unwrap_or_default()
+    }
+
+    /// Whether an answer is waited for.
+    #[must_use]
+    pub const fn wants_reply(&self) -> bool {
+        self.from.request.is_some()
+    }
+
+    /// Keeps its bytes or data. Bulk data stays in the buffer that was supplied for it,
+    /// unless its pool runs low; then, and if there is little of it, it is copied.
+    #[must_use]
+    pub fn hold(&mut self) -> Kept {
+        let at = self.arrived.parts().map_or(0, |parts| {
+            if self.arrived.head.kind == Kind::Bulk { 0 } else { parts.0.len() }
+        });
+        match self.arrived.take_landed() {
+            Some(buf) => Landed::Buf(buf, at).hold(),
+            None => Landed::Copied(self.bytes().to_vec()).hold(),
+        }
+    }
+
+    /// Answers with words. The answer to a message that wants none goes nowhere.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 16.
+    #[inline]
+    pub fn reply(self, words: &[u64]) {
+        if self.wants_reply() {
+            *self.answer = Answer::Sent;
+            self.core.state.with(|state| state.reply(self.from, Message::to(PLAIN).words(words)));
+        }
+    }
+
+    /// Answers with words and bytes or data; if the message names a handler below 255,
+    /// it runs at the endpoint that asked.
+    pub fn reply_with(self, message: Message<'_>) {
+        if self.wants_reply() {
+            *self.answer = Answer::Sent;
+            self.core.state.with(|state| state.reply(self.from, message));
+        }
+    }
+
+    /// Answers later, from any thread.
+    #[must_use = "dropped, it answers that there is no answer"]
+    pub fn later(self) -> ReplySlot {
+        *self.answer = Answer::Sent;
+        ReplySlot { core: Arc::clone(self.core), from: self.from, done: false }
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("handler", &self.arrived.head.handler)
+            .field("words", &self.words)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right to answer a request once. Dropping it answers that there is no answer.
+#[derive(Debug)]
+pub struct ReplySlot {
+    core: Arc<Core>,
+    from: From,
+    done: bool,
+}
+
+impl ReplySlot {
+    /// Answers with words.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 16.
+    pub fn reply(self, words: &[u64]) {
+        self.reply_with(Message::to(PLAIN).words(words));
+    }
+
+    /// Answers with words and bytes or data.
+    pub fn reply_with(mut self, message: Message<'_>) {
+        self.done = true;
+        self.core.state.with(|state| state.reply(self.from, message));
+    }
+}
+
+impl Drop for ReplySlot {
+    fn drop(&mut self) {
+        if !self.done {
+            self.core.state.with(|state| state.no_reply(self.from, false));
+        }
+    }
+}
+
+/// The handler of an answer that names none.
+pub(crate) const PLAIN: u8 = u8::MAX;

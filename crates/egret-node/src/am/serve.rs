@@ -1,0 +1,129 @@
+//! Running handlers.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::bundle::{Handler, Job, Run, Shared, Upcall, What};
+use super::request::{From, Request};
+use crate::link::Head;
+use crate::link::arrived::Arrived;
+use crate::links::core::Core;
+use crate::links::slots::Key;
+
+/// What a handler has done about its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Nothing yet.
+    Missing,
+    /// It panicked.
+    Panicked,
+    /// It will answer, or has.
+    Sent,
+}
+
+/// Runs a job, then what other threads have left to its bundle meanwhile, and then the
+/// other jobs that are due.
+#[inline]
+pub(crate) fn run_jobs(core: &Arc<Core>, (mut bundle, mut job): (Arc<Shared>, Job)) {
+    let mut left = JOBS_MAX;
+    loop {
+        left = left.saturating_sub(1);
+        let Job { mut upcall, run: what } = job;
+        let (ran, done) = run(core, &mut upcall, what);
+        let next = bundle.end(upcall.table, ran);
+        let next = core.state.with(|state| {
+            state.done(done);
+            match next {
+                Some(next) => Some((bundle, next)),
+                None => {
+                    state.served_last = Some((bundle, upcall));
+                    if left > 0 { state.next_job() } else { None }
+                }
+            }
+        });
+        let Some(next) = next else { return };
+        (bundle, job) = next;
+    }
+}
+
+/// What is left to do when a handler has run.
+#[derive(Debug)]
+pub(crate) enum Done {
+    Served(From, Key, Arrived, Answer),
+    NoHandler(From, Key, Arrived),
+    Answered {
+        link: Key,
+        endpoint: Key,
+        number: Key,
+        arrived: Arrived,
+    },
+    /// An error handler of this endpoint has run.
+    Told(Key),
+}
+
+/// Whether the calling thread runs a handler.
+pub(crate) fn in_handler() -> bool {
+    IN_HANDLER.get()
+}
+
+#[inline]
+fn run(core: &Arc<Core>, upcall: &mut Upcall, run: Option<Run>) -> (Option<Run>, Done) {
+    let endpoint = upcall.endpoint;
+    match (std::mem::replace(&mut upcall.what, What::Nothing), run) {
+        (What::Message { from, mut arrived }, Some(Run::Handler(number, mut handler))) => {
+            let answer = call(core, &mut handler, from, &mut arrived);
+            let done = Done::Served(from, endpoint, arrived, answer);
+            (Some(Run::Handler(number, handler)), done)
+        }
+        (What::Message { from, arrived }, other) => {
+            (other, Done::NoHandler(from, endpoint, arrived))
+        }
+        (What::Answer { link, number, mut arrived }, Some(Run::Handler(at, mut handler))) => {
+            let from = From { link, slot: endpoint, request: None };
+            call(core, &mut handler, from, &mut arrived);
+            (Some(Run::Handler(at, handler)), Done::Answered { link, endpoint, number, arrived })
+        }
+        (What::Answer { link, number, arrived }, other) => {
+            (other, Done::Answered { link, endpoint, number, arrived })
+        }
+        (What::Undelivered(undelivered), Some(Run::OnError(mut handler))) => {
+            guarded(|| handler(*undelivered));
+            (Some(Run::OnError(handler)), Done::Told(endpoint))
+        }
+        (What::Undelivered(_) | What::Nothing, other) => (other, Done::Told(endpoint)),
+    }
+}
+
+/// Calls a handler; what it answers.
+#[inline]
+fn call(core: &Arc<Core>, handler: &mut Handler, from: From, arrived: &mut Arrived) -> Answer {
+    let mut answer = Answer::Missing;
+    let mut words = [0; Head::WORDS_MAX];
+    let count = arrived.read_words(&mut words);
+    let request = Request { core, from, words: &words[..count], arrived, answer: &mut answer };
+    let ended = guarded(|| handler(request));
+    match answer {
+        Answer::Missing if !ended => Answer::Panicked,
+        answer => answer,
+    }
+}
+
+/// Runs a handler; whether it came to its end.
+#[inline]
+fn guarded(handler: impl FnOnce()) -> bool {
+    let before = IN_HANDLER.replace(true);
+    let ended = catch_unwind(AssertUnwindSafe(handler));
+    IN_HANDLER.set(before);
+    if ended.is_err() {
+        tracing::error!("a handler panicked");
+    }
+    ended.is_ok()
+}
+
+thread_local! {
+    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Handlers that a thread runs in a row before it looks at what it waits for itself.
+const JOBS_MAX: u32 = 64;

@@ -1,0 +1,32 @@
+//! Channels: ordered, one-way streams of messages over a link, any number of them.
+//!
+//! `outgoing` and `incoming` are the two ends without I/O, `table` all those of a node, and
+//! `state` what puts them among everything else that a link carries. A program has a [`Writer`],
+//! which makes [`Message`]s, or a [`Listener`], which accepts [`Reader`]s, which get
+//! [`Delivery`]s. `docs/channels.md` has the rules of credit and the bytes on the wire.
+
+mod control;
+mod delivery;
+mod error;
+pub(crate) mod fault;
+mod incoming;
+mod links;
+mod message;
+mod outgoing;
+mod reader;
+mod reading;
+mod state;
+pub(crate) mod table;
+#[cfg(test)]
+mod tests;
+mod writer;
+mod writing;
+
+pub(crate) use control::CONTROLS;
+pub use control::{ControlError, Refusal};
+pub use delivery::{Delivery, Part};
+pub use error::{ChannelError, NotWritten, ReadError, WriteError};
+pub use incoming::Lie;
+pub use message::Message;
+pub use reader::{Listener, Reader};
+pub use writer::Writer;

@@ -1,0 +1,160 @@
+//! The end of a channel that is read, and who accepts them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use egret_net::rt::Deadline;
+
+use super::delivery::Delivery;
+use super::error::{ChannelError, ReadError};
+use crate::flow::Depot;
+use crate::link::LinkError;
+use crate::links::core::{Core, Stopped};
+use crate::links::state::State;
+
+/// Accepts the channels that others open to a name; made by
+/// [`Links::listen`](crate::Links::listen).
+///
+/// Dropping it refuses those that come later, and drops those that were not accepted.
+pub struct Listener {
+    core: Arc<Core>,
+    name: String,
+}
+
+/// The end of a channel that is read; accepted by a [`Listener`].
+///
+/// Messages come one after the other, whole or while they are written. What is not read makes the
+/// writer wait. Dropping it tells the writer that nobody reads any more.
+pub struct Reader {
+    pub(super) core: Arc<Core>,
+    pub(super) slot: u32,
+    pub(super) depot: Arc<Depot>,
+}
+
+impl Listener {
+    pub(crate) fn new(core: &Arc<Core>, name: &str, backlog: usize) -> Result<Self, ChannelError> {
+        let name = name.to_owned();
+        if core.state.with(|state| state.channels.listen(&name, backlog)) {
+            Ok(Self { core: Arc::clone(core), name })
+        } else {
+            Err(ChannelError::Taken { name })
+        }
+    }
+
+    /// The name it accepts channels by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for the next channel.
+    ///
+    /// # Errors
+    ///
+    /// If none was opened in time.
+    pub fn wait_accept(&self, deadline: Deadline) -> Result<Reader, ReadError> {
+        let accepted = self.core.wait(deadline, |state, waker| self.poll(state, waker));
+        accepted.map_err(stopped)
+    }
+
+    /// The next channel.
+    pub async fn accept(&self) -> Reader {
+        self.core.step(|state, waker| self.poll(state, waker)).await
+    }
+
+    /// The next channel, if one was opened.
+    #[must_use]
+    pub fn poll_accept(&self) -> Option<Reader> {
+        self.core.look(|state, waker| self.poll(state, waker))
+    }
+
+    fn poll(&self, state: &mut State, waker: Option<&Waker>) -> Option<Reader> {
+        let slot = state.channels.poll_accept(&self.name, waker)?;
+        let depot = Arc::clone(&state.fixed.depot);
+        Some(Reader { core: Arc::clone(&self.core), slot, depot })
+    }
+}
+
+impl Reader {
+    /// Waits for the next message. `None`: the writer has ended the channel.
+    ///
+    /// # Errors
+    ///
+    /// If none has begun in time, or the link is no more and what had come was read.
+    pub fn wait_next(&mut self, deadline: Deadline) -> Result<Option<Delivery<'_>>, ReadError> {
+        let slot = self.slot;
+        let begun = self.core.wait(deadline, |state, waker| poll_begin(state, slot, waker));
+        let begun = begun.map_err(stopped)??;
+        Ok(begun.then(|| Delivery::new(self)))
+    }
+
+    /// The next message. `None`: the writer has ended the channel.
+    ///
+    /// # Errors
+    ///
+    /// If the link is no more and what had come was read.
+    pub async fn next(&mut self) -> Result<Option<Delivery<'_>>, ReadError> {
+        let slot = self.slot;
+        let begun = self.core.step(move |state, waker| poll_begin(state, slot, waker)).await?;
+        Ok(begun.then(|| Delivery::new(self)))
+    }
+
+    /// Whether there is a message to read, now; `None`: not yet.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    pub fn poll_next(&mut self) -> Result<Option<Option<Delivery<'_>>>, ReadError> {
+        let slot = self.slot;
+        match self.core.look(|state, waker| poll_begin(state, slot, waker)) {
+            None => Ok(None),
+            Some(begun) => Ok(Some(begun?.then(|| Delivery::new(self)))),
+        }
+    }
+}
+
+fn poll_begin(
+    state: &mut State,
+    slot: u32,
+    waker: Option<&Waker>,
+) -> Option<Result<bool, LinkError>> {
+    state.channels.reader(slot).poll_begin(waker)
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.core.state.with(|state| {
+            state.channels.unlisten(&self.name, &mut state.budget);
+            state.drain_channels();
+        });
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.core.state.with(|state| {
+            state.channels.drop_reader(self.slot, &mut state.budget);
+            state.drain_channels();
+        });
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("slot", &self.slot).finish_non_exhaustive()
+    }
+}
+
+pub(super) const fn stopped(stopped: Stopped) -> ReadError {
+    match stopped {
+        Stopped::TimedOut { waited } => ReadError::TimedOut { waited },
+        Stopped::InHandler => ReadError::InHandler,
+    }
+}

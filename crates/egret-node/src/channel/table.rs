@@ -1,0 +1,451 @@
+//! All channels of a node, without I/O: what a link brings goes in, and what is to go out by one
+//! comes out.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Waker;
+
+use egret_net::vi::Descriptor;
+use thiserror::Error;
+
+use super::control::{Control, ControlError, Refusal};
+use super::incoming::{Incoming, Lie, Memory};
+use super::outgoing::Outgoing;
+use super::reading::Reading;
+use super::writing::Writing;
+use crate::flow::{Budget, FlowId};
+use crate::link::{Fate, Head, Kind, LinkError};
+use crate::links::slots::Key;
+
+/// All channels of a node.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    writers: BTreeMap<u64, Writing>,
+    /// The writers of open channels, by their links and the reader's slots. A slot may be given
+    /// again before the last frames of who had it are back; those come back first.
+    routes: BTreeMap<(Key, u32), VecDeque<u64>>,
+    readers: BTreeMap<u32, Reading>,
+    /// The slots of readers, by their links and the writer's numbers.
+    numbers: BTreeMap<(Key, u64), u32>,
+    vacant: Vec<u32>,
+    listeners: BTreeMap<String, Listening>,
+    /// The number of the next channel that is written here. None is used twice.
+    next: u64,
+    out: VecDeque<(Key, Out)>,
+}
+
+/// What is to go out by a link.
+#[derive(Debug)]
+pub(crate) enum Out {
+    /// The body of a frame of control.
+    Control(Vec<u8>),
+    /// A frame of the bulk lane.
+    Bulk(Descriptor),
+    /// What the peer may send to a slot.
+    Lands(u32, Change),
+    /// A flow is closed.
+    Closed(FlowId),
+}
+
+/// What changes of what a peer may send to a slot.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// It may be sent to, by this flow.
+    Open(FlowId),
+    /// So much more.
+    Grant(u64),
+    /// So much less.
+    Revoke(u64),
+    /// Nothing any more.
+    Close,
+}
+
+/// Who accepts the channels of a name.
+#[derive(Debug)]
+struct Listening {
+    backlog: usize,
+    waiting: VecDeque<u32>,
+    wakers: Vec<Waker>,
+}
+
+/// What a peer did that no honest one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum Cheat {
+    #[error(transparent)]
+    Lie(#[from] Lie),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
+
+impl Cheat {
+    /// What the peer is told.
+    pub(crate) const fn reason(self) -> &'static str {
+        match self {
+            Self::Control(_) => "a frame of control of channels that is none",
+            Self::Lie(lie) => lie.reason(),
+        }
+    }
+}
+
+impl Channels {
+    pub(crate) const fn new() -> Self {
+        Self {
+            writers: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            vacant: Vec::new(),
+            listeners: BTreeMap::new(),
+            next: 1,
+            out: VecDeque::new(),
+        }
+    }
+
+    /// What is to go out next.
+    pub(crate) fn poll_out(&mut self) -> Option<(Key, Out)> {
+        self.out.pop_front()
+    }
+
+    fn tell(&mut self, link: Key, control: &Control<'_>) {
+        let mut bytes = Vec::new();
+        control.encode(&mut bytes);
+        self.out.push_back((link, Out::Control(bytes)));
+    }
+
+    /// Begins a channel to whoever accepts those of `name` at the other end of a link.
+    pub(crate) fn open(&mut self, link: Key, name: &str) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.writers.insert(number, Writing::new(link));
+        self.tell(link, &Control::Open { number, name });
+        number
+    }
+
+    pub(crate) fn writer(&mut self, number: u64) -> &mut Writing {
+        self.writers.get_mut(&number).expect("its handle is there")
+    }
+
+    /// Sends what the writer has and may.
+    pub(crate) fn pump_writer(&mut self, number: u64) {
+        let Some(writing) = self.writers.get_mut(&number) else { return };
+        let link = writing.link;
+        while let Some(frame) = writing.poll_frame() {
+            self.out.push_back((link, Out::Bulk(frame)));
+        }
+        while let Some(control) = self.writers.get_mut(&number).and_then(Writing::poll_control) {
+            self.tell(link, &control);
+        }
+        self.forget_writer(number);
+    }
+
+    /// The writer's handle is gone.
+    pub(crate) fn drop_writer(&mut self, number: u64) {
+        self.writer(number).abandon();
+        self.pump_writer(number);
+    }
+
+    /// Forgets a writer that is done.
+    fn forget_writer(&mut self, number: u64) {
+        if self.writers.get(&number).is_some_and(Writing::is_done) {
+            let writing = self.writers.remove(&number).expect("just looked at");
+            if let Some(slot) = writing.slot() {
+                self.unroute(writing.link, slot, number);
+            }
+        }
+    }
+
+    fn unroute(&mut self, link: Key, slot: u32, number: u64) {
+        if let Some(numbers) = self.routes.get_mut(&(link, slot)) {
+            numbers.retain(|known| *known != number);
+            if numbers.is_empty() {
+                self.routes.remove(&(link, slot));
+            }
+        }
+    }
+
+    /// Accepts channels of a name from now on. `false`: somebody does already.
+    pub(crate) fn listen(&mut self, name: &str, backlog: usize) -> bool {
+        let free = !self.listeners.contains_key(name);
+        if free {
+            let listening = Listening { backlog, waiting: VecDeque::new(), wakers: Vec::new() };
+            self.listeners.insert(name.to_owned(), listening);
+        }
+        free
+    }
+
+    /// The listener's handle is gone, and nobody will read what waits for it.
+    pub(crate) fn unlisten(&mut self, name: &str, budget: &mut Budget) {
+        let Some(listening) = self.listeners.remove(name) else { return };
+        listening.waiting.into_iter().for_each(|slot| self.drop_reader(slot, budget));
+    }
+
+    /// The next channel of a name that was opened.
+    pub(crate) fn poll_accept(&mut self, name: &str, waker: Option<&Waker>) -> Option<u32> {
+        let listening = self.listeners.get_mut(name)?;
+        let slot = listening.waiting.pop_front();
+        if slot.is_none() {
+            listening.wakers.extend(waker.cloned());
+        }
+        slot
+    }
+
+    pub(crate) fn reader(&mut self, slot: u32) -> &mut Reading {
+        self.readers.get_mut(&slot).expect("its handle is there")
+    }
+
+    /// Grants the writers what can be granted after something of a reader was taken.
+    pub(crate) fn settle_reader(&mut self, slot: u32, budget: &mut Budget) {
+        let Some(reading) = self.readers.get_mut(&slot) else { return };
+        let (link, control) = (reading.link, reading.incoming.settle(budget));
+        self.grant(link, slot, control);
+        self.forget_reader(slot, budget);
+    }
+
+    /// The reader's handle is gone.
+    pub(crate) fn drop_reader(&mut self, slot: u32, budget: &mut Budget) {
+        let reading = self.reader(slot);
+        let (link, control) = (reading.link, reading.abandon());
+        if let Some(control) = control {
+            self.tell(link, &control);
+        }
+        self.settle_reader(slot, budget);
+    }
+
+    /// Forgets a reader that is done.
+    fn forget_reader(&mut self, slot: u32, budget: &mut Budget) {
+        if self.readers.get(&slot).is_some_and(Reading::is_done) {
+            let reading = self.readers.remove(&slot).expect("just looked at");
+            self.numbers.remove(&(reading.link, reading.number));
+            let flow = reading.incoming.flow();
+            budget.close(flow);
+            self.out.push_back((reading.link, Out::Closed(flow)));
+            self.vacant.push(slot);
+        }
+    }
+
+    fn grant(&mut self, link: Key, slot: u32, control: Option<Control<'_>>) {
+        let Some(control) = control else { return };
+        if let Control::Credit { bytes, .. } = control {
+            self.out.push_back((link, Out::Lands(slot, Change::Grant(bytes))));
+        }
+        self.tell(link, &control);
+    }
+
+    /// A reader was granted something in its turn.
+    pub(crate) fn granted(&mut self, slot: u32, bytes: u64) {
+        let Some(reading) = self.readers.get_mut(&slot) else { return };
+        let (link, control) = (reading.link, reading.incoming.granted(bytes));
+        self.grant(link, slot, control);
+    }
+
+    /// Asks all writers for what they do not use.
+    pub(crate) fn recall(&mut self, budget: &Budget) {
+        let mut asked = Vec::new();
+        for reading in self.readers.values_mut().filter(|reading| reading.is_live()) {
+            asked.extend(reading.incoming.recall(budget).map(|ask| (reading.link, ask)));
+        }
+        asked.iter().for_each(|(link, control)| self.tell(*link, control));
+    }
+
+    /// A frame of the bulk lane has come.
+    pub(crate) fn hear(
+        &mut self,
+        link: Key,
+        head: Head,
+        memory: Memory,
+        budget: &mut Budget,
+    ) -> Result<(), Lie> {
+        let reading = self.readers.get_mut(&head.slot).filter(|reading| reading.is_of(link));
+        let reading = reading.ok_or(Lie::NoChannel)?;
+        reading.incoming.hear(head.kind, memory)?;
+        reading.wake();
+        if head.kind == Kind::End {
+            self.out.push_back((link, Out::Lands(head.slot, Change::Close)));
+        }
+        self.settle_reader(head.slot, budget);
+        Ok(())
+    }
+
+    /// A frame of control has come.
+    pub(crate) fn hear_control(
+        &mut self,
+        link: Key,
+        bytes: &[u8],
+        budget: &mut Budget,
+    ) -> Result<(), Cheat> {
+        match Control::decode(bytes)? {
+            Control::Open { number, name } => self.opened_here(link, number, name, budget)?,
+            Control::Opened { number, slot, credit } => {
+                self.opened_there(link, number, slot, credit)?;
+            }
+            Control::Want { number, upto, len } => {
+                self.for_reader(link, number, |incoming| incoming.want((upto, len), budget))?;
+            }
+            Control::Withdraw { number } => self.for_reader(link, number, |incoming| {
+                incoming.withdraw(budget);
+                Ok(None)
+            })?,
+            Control::Unused { number, bytes } => self.unused(link, number, bytes, budget)?,
+            Control::Refused { number, why } => {
+                self.for_writer(link, number, |writing| writing.refused(why));
+            }
+            Control::Credit { number, bytes } => {
+                self.for_writer(link, number, |writing| writing.outgoing(|o| o.credit(bytes)));
+            }
+            Control::TooLarge { number, upto, most } => {
+                let lost = |outgoing: &mut Outgoing| outgoing.too_large(upto, most);
+                self.for_writer(link, number, |writing| writing.outgoing(lost));
+            }
+            Control::Stop { number } => {
+                self.for_writer(link, number, |writing| writing.outgoing(Outgoing::stop));
+            }
+            Control::Recall { number, keep } => {
+                self.for_writer(link, number, |writing| writing.outgoing(|o| o.recall(keep)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames for who is not there any more are late, and nobody's fault.
+    fn for_writer(&mut self, link: Key, number: u64, hear: impl FnOnce(&mut Writing)) {
+        if let Some(writing) = self.writers.get_mut(&number).filter(|it| it.link == link) {
+            hear(writing);
+            writing.wake();
+            self.pump_writer(number);
+        }
+    }
+
+    fn for_reader(
+        &mut self,
+        link: Key,
+        number: u64,
+        hear: impl FnOnce(&mut Incoming) -> Result<Option<Control<'static>>, Lie>,
+    ) -> Result<(), Lie> {
+        let Some(slot) = self.numbers.get(&(link, number)).copied() else { return Ok(()) };
+        let reading = self.readers.get_mut(&slot).expect("its number is known");
+        if reading.incoming.is_ended() {
+            return Ok(());
+        }
+        let control = hear(&mut reading.incoming)?;
+        self.grant(link, slot, control);
+        Ok(())
+    }
+
+    fn unused(
+        &mut self,
+        link: Key,
+        number: u64,
+        bytes: u64,
+        budget: &mut Budget,
+    ) -> Result<(), Lie> {
+        self.for_reader(link, number, |incoming| incoming.unused(bytes, budget).map(|()| None))?;
+        if let Some(slot) = self.numbers.get(&(link, number)).copied() {
+            self.out.push_back((link, Out::Lands(slot, Change::Revoke(bytes))));
+        }
+        Ok(())
+    }
+
+    /// A peer opens a channel to be read here.
+    fn opened_here(
+        &mut self,
+        link: Key,
+        number: u64,
+        name: &str,
+        budget: &mut Budget,
+    ) -> Result<(), Lie> {
+        if self.numbers.contains_key(&(link, number)) {
+            return Err(Lie::Twice);
+        }
+        match self.admit(link, number, name, budget) {
+            Ok((slot, flow)) => {
+                let credit = budget.held(flow);
+                self.out.push_back((link, Out::Lands(slot, Change::Open(flow))));
+                self.out.push_back((link, Out::Lands(slot, Change::Grant(credit))));
+                self.tell(link, &Control::Opened { number, slot, credit });
+            }
+            Err(why) => self.tell(link, &Control::Refused { number, why }),
+        }
+        Ok(())
+    }
+
+    fn admit(
+        &mut self,
+        link: Key,
+        number: u64,
+        name: &str,
+        budget: &mut Budget,
+    ) -> Result<(u32, FlowId), Refusal> {
+        let listening = self.listeners.get_mut(name).ok_or(Refusal::NoListener)?;
+        if listening.waiting.len() >= listening.backlog {
+            return Err(Refusal::Backlog);
+        }
+        let used = u32::try_from(self.readers.len()).unwrap_or(u32::MAX);
+        let slot = self.vacant.last().copied().unwrap_or(used);
+        if slot >= Head::SLOTS {
+            return Err(Refusal::NoRoom);
+        }
+        let flow = budget.open().map_err(|_| Refusal::NoRoom)?;
+        self.vacant.pop();
+        listening.waiting.push_back(slot);
+        listening.wakers.drain(..).for_each(Waker::wake);
+        let incoming = Incoming::new(number, flow, budget);
+        self.readers.insert(slot, Reading::new(link, number, incoming));
+        self.numbers.insert((link, number), slot);
+        Ok((slot, flow))
+    }
+
+    /// A channel to be written here is open.
+    fn opened_there(&mut self, link: Key, number: u64, slot: u32, credit: u64) -> Result<(), Lie> {
+        let Some(writing) = self.writers.get_mut(&number).filter(|it| it.link == link) else {
+            return Err(Lie::NoChannel);
+        };
+        if slot >= Head::SLOTS {
+            return Err(Lie::NoChannel);
+        }
+        writing.opened(Outgoing::new(number, slot, credit), slot)?;
+        self.routes.entry((link, slot)).or_default().push_back(number);
+        self.pump_writer(number);
+        Ok(())
+    }
+
+    /// A frame is back: the peer has it, or what is known of it when its link died.
+    pub(crate) fn came_back(&mut self, link: Key, frame: Descriptor, fate: Option<Fate>) {
+        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        drop(frame);
+        let Some(numbers) = self.routes.get(&(link, head.slot)) else { return };
+        // What never left belongs to who has the slot now.
+        let newest = fate == Some(Fate::NotDelivered);
+        let number = if newest { numbers.back() } else { numbers.front() };
+        let Some(number) = number.copied() else { return };
+        if head.kind == Kind::End {
+            self.unroute(link, head.slot, number);
+        }
+        self.writer(number).came_back(head, fate);
+        self.pump_writer(number);
+    }
+
+    /// A link is no more.
+    pub(crate) fn link_ended(&mut self, link: Key, why: &LinkError, budget: &mut Budget) {
+        let of_link =
+            |(number, writing): (&u64, &Writing)| (writing.link == link).then_some(*number);
+        let writers: Vec<_> = self.writers.iter().filter_map(of_link).collect();
+        for number in writers {
+            self.writer(number).died(why);
+            self.forget_writer(number);
+        }
+        let slots: Vec<_> =
+            self.numbers.range((link, 0)..=(link, u64::MAX)).map(|it| *it.1).collect();
+        for slot in slots {
+            self.reader(slot).died(why);
+            self.settle_reader(slot, budget);
+        }
+    }
+}
+
+/// Remembers whom to wake.
+pub(super) fn remember(place: &mut Option<Waker>, waker: Option<&Waker>) {
+    if let Some(waker) = waker
+        && place.as_ref().is_none_or(|known| !known.will_wake(waker))
+    {
+        *place = Some(waker.clone());
+    }
+}

@@ -1,0 +1,106 @@
+//! A peer that lies, over a real link: it is cut off with the reason, and costs what it was granted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use egret_net::fabric::Fabric;
+use egret_net::fabric::shm::ShmFabric;
+use egret_net::rt::{self, Deadline};
+use egret_net::vi::NicOptions;
+
+use crate::channel::{ReadError, Reader, Writer};
+use crate::link::LinkError;
+use crate::{Links, LinksOptions};
+
+const LONG: Deadline = Deadline::DEFAULT;
+
+fn links() -> Links {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let host = format!("channel-lies-{}-{number}", std::process::id());
+    Links::open(ShmFabric.open(&NicOptions::new(&host)).unwrap(), LinksOptions::default()).unwrap()
+}
+
+fn channel(here: &Links, there: &Links) -> (Writer, Reader) {
+    let listener = there.listen("lies", 1).unwrap();
+    let writer = here.wait_channel(there.host(), "lies", LONG).unwrap();
+    (writer, listener.wait_accept(LONG).unwrap())
+}
+
+/// What the reader hears of a writer whose machine is made to `lie`, and what its node has mapped.
+fn heard(lie: impl FnOnce(&mut Writer)) -> (String, usize) {
+    let (here, there) = (links(), links());
+    let (mut writer, mut reader) = channel(&here, &there);
+    lie(&mut writer);
+    let why = loop {
+        match reader.wait_next(LONG) {
+            Ok(Some(mut message)) => while let Ok(Some(_)) = message.wait_next_part(LONG) {},
+            Ok(None) => panic!("a channel that ends well"),
+            Err(ReadError::Link(LinkError::CutOff { why, .. })) => break why,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    (why, reader.depot.stats().mapped_bytes)
+}
+
+/// Makes the writer believe that it was granted more.
+fn believe(writer: &Writer, bytes: u64) {
+    let (number, core) = (writer.number, &writer.core);
+    core.state.with(|state| state.channels.writer(number).machine().unwrap().credit(bytes));
+}
+
+#[test]
+fn credit_that_was_not_granted_buys_nothing() {
+    let (why, mapped) = heard(|writer| {
+        believe(writer, 1 << 40);
+        let _ = writer.wait_send(vec![1_u8; 100 << 20], LONG);
+    });
+    assert_eq!(why, "more bytes than were granted");
+    assert!(mapped < 1 << 20, "{mapped} bytes were mapped for a lie");
+}
+
+#[test]
+fn small_parts_without_credit_are_noticed() {
+    let (why, _) = heard(|writer| {
+        believe(writer, 1 << 40);
+        let soon = Duration::from_secs(2).into();
+        let mut message = writer.message();
+        // Faster than anybody reads: the reader is not asked before the flood is over.
+        for _ in 0..100_000 {
+            let sent = message.wait_write_owned(vec![1_u8; 100], soon);
+            if sent.is_err() {
+                return;
+            }
+        }
+    });
+    assert_eq!(why, "more bytes than were granted");
+}
+
+#[test]
+fn control_frames_that_lie_are_noticed() {
+    let control = |bytes: &[u8]| {
+        let bytes = bytes.to_vec();
+        heard(move |writer| {
+            let (number, core) = (writer.number, writer.core.clone());
+            core.state.with(|state| {
+                let link = state.channels.writer(number).link();
+                let mut body = vec![bytes[0]];
+                body.extend_from_slice(&number.to_le_bytes());
+                body.extend_from_slice(&bytes[1..]);
+                let machine = state.live(link).unwrap();
+                let head = crate::link::Head::of(crate::link::Kind::Control, 0);
+                let frame = machine.frame(head, &[], &body);
+                machine.push(crate::link::Lane::Control, frame);
+                state.pump(link);
+            });
+            rt::sleep(Duration::from_millis(1));
+        })
+        .0
+    };
+    assert_eq!(control(&[63]), "a frame of control of channels that is none");
+    let far = [&[36][..], &u64::MAX.to_le_bytes(), &1_u64.to_le_bytes()].concat();
+    assert_eq!(control(&far), "a channel wants what it cannot have reached");
+    let unused = [&[40][..], &u64::MAX.to_le_bytes()].concat();
+    assert_eq!(control(&unused), "a channel gives back what it does not have");
+    assert_eq!(control(&[32, b'x']), "a channel that is open is opened again");
+}

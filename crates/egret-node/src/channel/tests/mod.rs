@@ -1,0 +1,4 @@
+mod lies;
+mod model;
+mod planted;
+mod rules;

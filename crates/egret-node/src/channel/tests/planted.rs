@@ -1,0 +1,22 @@
+//! A check that cannot fail is no check: each fault planted here is found by the one named here.
+
+use super::{model, rules};
+use crate::channel::fault::{Fault, caught};
+
+#[test]
+fn checks_find_planted_faults() {
+    let faults: [(Fault, fn()); 9] = [
+        (Fault::Unchecked, rules::credit_is_checked),
+        (Fault::Spendthrift, model::any_sequence),
+        (Fault::DroppedCharged, model::any_sequence),
+        (Fault::LateAbort, model::any_sequence),
+        (Fault::AbortedSent, rules::an_abort_takes_back_what_waits),
+        (Fault::AbortedSent, model::any_sequence),
+        (Fault::WantForgotten, model::any_sequence),
+        (Fault::NotRecalled, rules::idle_credit_is_asked_for),
+        (Fault::RefusalKept, rules::a_refusal_is_for_one_message),
+    ];
+    for (fault, scene) in faults {
+        assert!(caught(fault, scene), "{fault:?} was not found");
+    }
+}

@@ -1,0 +1,198 @@
+//! What an end does with a peer that breaks the rules, and single cases worth a name.
+
+use super::model::Duct;
+use crate::channel::control::Control;
+use crate::channel::incoming::{Begin, Incoming, Lie, Memory, Next};
+use crate::channel::outgoing::{Halt, Outgoing};
+use crate::flow::{Budget, FRAME_BYTES, FlowTerms, NeverFits, cost};
+use crate::link::{Head, Kind};
+
+fn reader() -> (Incoming, Budget) {
+    let mut budget = Budget::new(FlowTerms::of(1 << 20));
+    let flow = budget.open().unwrap();
+    (Incoming::new(5, flow, &budget), budget)
+}
+
+fn small(len: usize) -> Memory {
+    Memory::Small(vec![1; len])
+}
+
+pub(super) fn credit_is_checked() {
+    let (mut incoming, _) = reader();
+    let left = incoming.left();
+    let frames = left / cost(256);
+    for _ in 0..frames {
+        incoming.hear(Kind::Part, small(256)).unwrap();
+    }
+    let left = left - frames * cost(256);
+    let lie = incoming.hear(Kind::Part, small(256));
+    assert_eq!(lie, Err(Lie::NoCredit { bytes: cost(256), left }));
+}
+
+#[test]
+fn a_part_without_credit_is_a_lie() {
+    credit_is_checked();
+}
+
+#[test]
+fn parts_without_bytes_are_not_for_free() {
+    let (mut incoming, _) = reader();
+    let frames = (0..).take_while(|_| incoming.hear(Kind::Last, small(0)).is_ok()).count();
+    assert_eq!(frames as u64, (16 << 10) / FRAME_BYTES);
+}
+
+#[test]
+fn other_lies() {
+    let (mut incoming, mut budget) = reader();
+    assert_eq!(incoming.hear(Kind::Abort, small(0)), Err(Lie::AbortOutside));
+    let (granted, left) = (16 << 10, 16 << 10);
+    let far = incoming.want((u64::MAX, 10), &mut budget);
+    assert_eq!(far, Err(Lie::WantsTooFar { start: u64::MAX - cost(10), granted }));
+    let before = incoming.want((10, 10_000), &mut budget);
+    assert_eq!(before, Err(Lie::WantsTooFar { start: 0, granted }));
+    let bytes = left + 1;
+    assert_eq!(incoming.unused(bytes, &mut budget), Err(Lie::NotUnused { bytes, left }));
+    incoming.hear(Kind::Part, small(1)).unwrap();
+    assert_eq!(incoming.hear(Kind::End, small(0)), Err(Lie::EndInside));
+    incoming.hear(Kind::Last, small(1)).unwrap();
+    incoming.hear(Kind::End, small(0)).unwrap();
+    assert_eq!(incoming.hear(Kind::Part, small(1)), Err(Lie::AfterEnd));
+}
+
+#[test]
+fn wants_beyond_measure_cost_nothing() {
+    let (mut incoming, mut budget) = reader();
+    for len in [1 << 30, u64::MAX / 2, u64::MAX - 1000] {
+        let upto = cost(len);
+        let answer = incoming.want((upto, len), &mut budget).unwrap();
+        assert_eq!(answer, Some(Control::TooLarge { number: 5, upto, most: 392 << 10 }));
+    }
+    assert_eq!(budget.free(), (1 << 20) - (16 << 10));
+}
+
+#[test]
+fn an_abort_is_an_error_for_its_message_only() {
+    let (mut incoming, mut budget) = reader();
+    for (kind, len) in
+        [(Kind::Last, 1), (Kind::Part, 2), (Kind::Part, 3), (Kind::Abort, 0), (Kind::Last, 4)]
+    {
+        incoming.hear(kind, small(len)).unwrap();
+    }
+    assert_eq!(incoming.begin(), Begin::Message);
+    assert!(matches!(incoming.next(), Next::Last(memory) if memory.len() == 1));
+    assert_eq!(incoming.begin(), Begin::Message);
+    assert!(matches!(incoming.next(), Next::Aborted), "its parts are dropped");
+    assert_eq!(incoming.begin(), Begin::Message);
+    assert!(matches!(incoming.next(), Next::Last(memory) if memory.len() == 4));
+    assert_eq!(incoming.begin(), Begin::Nothing);
+    incoming.settle(&mut budget);
+    assert_eq!(budget.held(incoming.flow()), incoming.left());
+}
+
+fn tags(outgoing: &mut Outgoing) -> Vec<(Kind, u64)> {
+    std::iter::from_fn(|| outgoing.poll_frame())
+        .map(|frame| (Head::from_bits(frame.tag()).unwrap().kind, frame.len()))
+        .collect()
+}
+
+pub(super) fn an_abort_takes_back_what_waits() {
+    let mut outgoing = Outgoing::new(1, 2, cost(10));
+    for len in [10, 20, 30] {
+        outgoing.part(vec![0_u8; len].into()).unwrap();
+    }
+    assert_eq!(tags(&mut outgoing), [(Kind::Part, 10)]);
+    let want = Control::Want { number: 1, upto: cost(10) + cost(20), len: 20 };
+    assert_eq!(outgoing.poll_control(), Some(want));
+    assert_eq!(outgoing.poll_control(), None, "it asks once");
+    outgoing.abort();
+    outgoing.begin();
+    outgoing.part(vec![0_u8; 5].into()).unwrap();
+    outgoing.abort();
+    outgoing.credit(1000);
+    outgoing.end();
+    assert_eq!(tags(&mut outgoing), [(Kind::Abort, 0), (Kind::End, 0)]);
+    assert!(outgoing.is_over());
+}
+
+#[test]
+fn what_waits_of_an_aborted_message_never_goes() {
+    an_abort_takes_back_what_waits();
+}
+
+pub(super) fn a_refusal_is_for_one_message() {
+    let mut outgoing = Outgoing::new(1, 2, 1000);
+    outgoing.part(vec![0_u8; 10].into()).unwrap();
+    outgoing.part(vec![0_u8; 100_000].into()).unwrap();
+    outgoing.part(vec![0_u8; 10].into()).unwrap();
+    assert_eq!(tags(&mut outgoing), [(Kind::Part, 10)]);
+    let upto = cost(10) + cost(100_000);
+    assert_eq!(outgoing.poll_control(), Some(Control::Want { number: 1, upto, len: 100_000 }));
+    outgoing.too_large(upto, 5000);
+    assert_eq!(tags(&mut outgoing), [(Kind::Abort, 0)]);
+    let never = NeverFits { bytes: cost(100_000), most: 5000 };
+    let (halt, memory) = outgoing.part(vec![0_u8; 3].into()).unwrap_err();
+    assert_eq!((halt, memory.len()), (Halt::Refused(never), 3), "the memory comes back");
+    outgoing.begin();
+    outgoing.last(Some(vec![0_u8; 7].into())).unwrap();
+    assert_eq!(tags(&mut outgoing), [(Kind::Last, 7)]);
+}
+
+#[test]
+fn a_part_that_never_fits_costs_its_message_and_no_other() {
+    a_refusal_is_for_one_message();
+}
+
+#[test]
+fn a_writer_that_nobody_reads_ends() {
+    let mut outgoing = Outgoing::new(1, 2, 1000);
+    outgoing.part(vec![0_u8; 10].into()).unwrap();
+    assert_eq!(tags(&mut outgoing).len(), 1);
+    outgoing.part(vec![0_u8; 10].into()).unwrap();
+    outgoing.stop();
+    outgoing.end();
+    assert_eq!(tags(&mut outgoing), [(Kind::Abort, 0), (Kind::End, 0)]);
+    assert!(matches!(outgoing.last(None), Err((Halt::Stopped, None))));
+}
+
+#[test]
+fn credit_that_is_not_used_comes_back() {
+    let (mut incoming, mut budget) = reader();
+    let more = incoming.want((cost(40_000), 40_000), &mut budget).unwrap();
+    assert_eq!(more, Some(Control::Credit { number: 5, bytes: cost(40_000) - (16 << 10) }));
+    assert_eq!(incoming.recall(&budget), None, "nobody waits for it");
+    let other = budget.open().unwrap();
+    assert_eq!(budget.want(other, 380 << 10, 380 << 10), Ok(0));
+    let keep = 16 << 10;
+    assert_eq!(incoming.recall(&budget), Some(Control::Recall { number: 5, keep }));
+    let mut outgoing = Outgoing::new(5, 0, cost(40_000));
+    outgoing.recall(keep);
+    let bytes = cost(40_000) - keep;
+    assert_eq!(outgoing.poll_control(), Some(Control::Unused { number: 5, bytes }));
+    assert_eq!(incoming.recall(&budget), None, "it is asked once");
+    incoming.unused(bytes, &mut budget).unwrap();
+    assert_eq!((budget.held(incoming.flow()), incoming.left()), (keep, keep));
+}
+
+/// Three writers are granted what they asked for and do not need it, and a fourth does.
+pub(super) fn idle_credit_is_asked_for() {
+    let mut duct = Duct::new(FlowTerms::of(1 << 20), 4);
+    for at in 1..4 {
+        duct.ends[at].outgoing.part(vec![0_u8; 120_000].into()).unwrap();
+        duct.pump(at);
+        while duct.reader_hears() {}
+        duct.ends[at].abort();
+        duct.pump(at);
+        duct.exchange();
+        assert_eq!(duct.ends[at].outgoing.left(), cost(120_000));
+    }
+    duct.ends[0].outgoing.last(Some(vec![0_u8; 250_000].into())).unwrap();
+    duct.pump(0);
+    duct.exchange();
+    assert!(duct.ends[0].outgoing.is_flushed(), "with what the others do not use it is enough");
+    duct.adds_up();
+}
+
+#[test]
+fn what_is_not_used_is_there_for_others() {
+    idle_credit_is_asked_for();
+}

@@ -1,0 +1,198 @@
+//! What a node knows of a channel that is written here.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use egret_net::vi::Descriptor;
+
+use super::control::{Control, Refusal};
+use super::incoming::Lie;
+use super::outgoing::Outgoing;
+use super::table::remember;
+use crate::link::{Fate, Head, Kind, LinkError};
+use crate::links::slots::Key;
+
+/// A channel that is written here.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    pub(super) link: Key,
+    phase: Phase,
+    /// Frames that the link has.
+    under_way: usize,
+    /// Whole messages that have gone, and those of which the link has the last frame, each with
+    /// what its head says.
+    gone: u64,
+    unsettled: VecDeque<(u32, u64)>,
+    /// Whole messages of which it is not known that they arrived, once the link is no more.
+    lost: Vec<(u64, Fate)>,
+    died: Option<LinkError>,
+    abandoned: bool,
+    waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Opening,
+    Open(Outgoing, u32),
+    Refused(Refusal),
+}
+
+/// How far the opening of a channel is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Opened {
+    Yes,
+    Refused(Refusal),
+    Died(LinkError),
+}
+
+impl Writing {
+    pub(super) const fn new(link: Key) -> Self {
+        Self {
+            link,
+            phase: Phase::Opening,
+            under_way: 0,
+            gone: 0,
+            unsettled: VecDeque::new(),
+            lost: Vec::new(),
+            died: None,
+            abandoned: false,
+            waker: None,
+        }
+    }
+
+    /// Whether it is open, once that is known.
+    pub(crate) fn poll_opened(&mut self, waker: Option<&Waker>) -> Option<Opened> {
+        match (&self.died, &self.phase) {
+            (Some(why), _) => Some(Opened::Died(why.clone())),
+            (None, Phase::Open(..)) => Some(Opened::Yes),
+            (None, Phase::Refused(why)) => Some(Opened::Refused(*why)),
+            (None, Phase::Opening) => {
+                remember(&mut self.waker, waker);
+                None
+            }
+        }
+    }
+
+    pub(super) fn opened(&mut self, mut outgoing: Outgoing, slot: u32) -> Result<(), Lie> {
+        if !matches!(self.phase, Phase::Opening) {
+            return Err(Lie::Twice);
+        }
+        if self.abandoned {
+            outgoing.end();
+        }
+        self.phase = Phase::Open(outgoing, slot);
+        self.wake();
+        Ok(())
+    }
+
+    pub(super) fn refused(&mut self, why: Refusal) {
+        if matches!(self.phase, Phase::Opening) {
+            self.phase = Phase::Refused(why);
+        }
+    }
+
+    pub(super) fn slot(&self) -> Option<u32> {
+        match &self.phase {
+            Phase::Open(_, slot) => Some(*slot),
+            _ => None,
+        }
+    }
+
+    /// The machine of a channel that is open, and why it is not of use if its link died.
+    pub(crate) fn machine(&mut self) -> Result<&mut Outgoing, LinkError> {
+        match (&self.died, &mut self.phase) {
+            (None, Phase::Open(outgoing, _)) => Ok(outgoing),
+            (Some(why), _) => Err(why.clone()),
+            (None, _) => Err(LinkError::Closed),
+        }
+    }
+
+    pub(super) fn outgoing(&mut self, hear: impl FnOnce(&mut Outgoing)) {
+        if let Ok(outgoing) = self.machine() {
+            hear(outgoing);
+        }
+    }
+
+    pub(super) fn poll_frame(&mut self) -> Option<Descriptor> {
+        if self.under_way >= UNDER_WAY_MAX {
+            return None;
+        }
+        let frame = self.machine().ok()?.poll_frame()?;
+        self.under_way += 1;
+        if let Ok(head) = Head::from_bits(frame.tag())
+            && head.kind == Kind::Last
+        {
+            self.gone += 1;
+            self.unsettled.push_back((head.request, self.gone));
+        }
+        self.wake();
+        Some(frame)
+    }
+
+    pub(super) fn poll_control(&mut self) -> Option<Control<'static>> {
+        self.machine().ok()?.poll_control()
+    }
+
+    /// A frame is back from the link: the peer has it, or what is known of it.
+    pub(super) fn came_back(&mut self, head: Head, fate: Option<Fate>) {
+        self.under_way = self.under_way.saturating_sub(1);
+        let known = |(request, _): &(u32, u64)| *request == head.request;
+        if head.kind == Kind::Last
+            && let Some(at) = self.unsettled.iter().position(known)
+            && let Some((_, message)) = self.unsettled.remove(at)
+            && let Some(fate) = fate
+        {
+            self.lost.push((message, fate));
+        }
+        self.wake();
+    }
+
+    pub(super) fn died(&mut self, why: &LinkError) {
+        self.died = Some(why.clone());
+        self.wake();
+    }
+
+    /// Its handle is gone.
+    pub(super) fn abandon(&mut self) {
+        self.abandoned = true;
+        self.outgoing(Outgoing::end);
+    }
+
+    /// Whether nobody can ask for anything of it any more.
+    pub(super) fn is_done(&self) -> bool {
+        let over = match &self.phase {
+            Phase::Opening => false,
+            Phase::Open(outgoing, _) => outgoing.is_over() && self.under_way == 0,
+            Phase::Refused(_) => true,
+        };
+        self.abandoned && (over || self.died.is_some())
+    }
+
+    /// The link it goes by.
+    pub(crate) const fn link(&self) -> Key {
+        self.link
+    }
+
+    /// Remembers whom to wake when something happens to it.
+    pub(crate) fn wait(&mut self, waker: Option<&Waker>) {
+        remember(&mut self.waker, waker);
+    }
+
+    pub(super) fn wake(&mut self) {
+        self.waker.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Whole messages that have gone, and how many of them are not known to have arrived.
+    pub(crate) fn messages(&self) -> (u64, usize) {
+        (self.gone, self.unsettled.len())
+    }
+
+    /// What became of those that are not known to have arrived, once the link is no more and has
+    /// given all of them back.
+    pub(crate) fn lost(&self) -> &[(u64, Fate)] {
+        &self.lost
+    }
+}
+
+/// Frames that a link has of one channel.
+const UNDER_WAY_MAX: usize = 64;

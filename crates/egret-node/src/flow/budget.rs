@@ -1,0 +1,370 @@
+//! Who may send this node how many bytes.
+//!
+//! What was granted and is not free again is *held* by a flow: credit that its sender has not
+//! used, bytes under way, and bytes that the reader has not taken. `held + free == total`, always.
+//!
+//! * A flow may always hold its guarantee: that much is set aside for it while it is open.
+//! * It may hold up to its window, which doubles while reader and sender are both faster than it
+//!   lets them be, but no more than a 64th of what is free then. If a hundred, one after the other,
+//!   run at full speed and then are not read any more, a fifth is still free, and whoever is read
+//!   has a window of nearly a megabyte.
+//! * Who has one piece that is larger asks for it, and is granted it when there is room: as much
+//!   again must stay, beside a quarter of everything that such pieces never get, and it holds no
+//!   more than two such pieces beyond its share. Who asked first comes first, but does not hold up
+//!   others who want less.
+
+use std::collections::VecDeque;
+
+use thiserror::Error;
+
+use crate::channel::fault::{Fault, planted};
+
+/// The bytes that a node takes from others before its program does, and who has them.
+///
+/// ```
+/// use egret_node::flow::{Budget, FlowTerms};
+///
+/// let mut budget = Budget::new(FlowTerms::of(1 << 20));
+/// let flow = budget.open()?;
+/// assert_eq!(budget.held(flow), 16 << 10);
+/// // Half of it came, and was taken: it is granted again, and more.
+/// let more = budget.taken(flow, 8 << 10, true);
+/// assert_eq!(budget.held(flow), (8 << 10) + more);
+/// budget.close(flow);
+/// assert_eq!(budget.free(), 1 << 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Budget {
+    terms: FlowTerms,
+    free: u64,
+    /// Of what is free, set aside for flows that hold less than they are guaranteed.
+    reserved: u64,
+    accounts: Vec<Option<Account>>,
+    vacant: Vec<u32>,
+    open: u64,
+    /// Who asked for more than its share, in that order.
+    waiting: VecDeque<FlowId>,
+    /// Granted in turn, and not told yet.
+    granted: VecDeque<(FlowId, u64)>,
+}
+
+/// How a [`Budget`] is shared out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowTerms {
+    /// All there is.
+    pub bytes: u64,
+    /// What a flow may always hold.
+    pub guarantee: u64,
+    /// The most a flow holds without asking.
+    pub window_max: u64,
+}
+
+/// Something that bytes come by: a channel to read, a mapping that data is sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowId(u32);
+
+/// A flow cannot be guaranteed its least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "{flows} channels and mappings hold what the node takes from others ({bytes} bytes): close \
+     some, or give it more"
+)]
+pub struct NoRoom {
+    /// How many are open.
+    pub flows: u64,
+    /// What they share.
+    pub bytes: u64,
+}
+
+/// One piece that is larger than everything it could ever be granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a piece that needs {bytes} bytes, and the receiver takes at most {most}")]
+pub struct NeverFits {
+    /// What it needs.
+    pub bytes: u64,
+    /// What the flow can have.
+    pub most: u64,
+}
+
+#[derive(Debug)]
+struct Account {
+    held: u64,
+    window: u64,
+    /// Asked for beyond its share, and not granted, for a piece that costs so much.
+    wanted: u64,
+    piece: u64,
+}
+
+impl FlowTerms {
+    /// The usual ones: 16 KiB for each flow, and never more than 4 MiB without asking.
+    #[must_use]
+    pub const fn of(bytes: u64) -> Self {
+        Self { bytes, guarantee: 16 << 10, window_max: 4 << 20 }
+    }
+}
+
+impl Default for FlowTerms {
+    fn default() -> Self {
+        Self::of(256 << 20)
+    }
+}
+
+impl Budget {
+    /// All of it free.
+    #[must_use]
+    pub fn new(terms: FlowTerms) -> Self {
+        let (accounts, vacant, open) = (Vec::new(), Vec::new(), 0);
+        let (waiting, granted) = (VecDeque::new(), VecDeque::new());
+        Self { terms, free: terms.bytes, reserved: 0, accounts, vacant, open, waiting, granted }
+    }
+
+    /// A flow that holds its guarantee: its sender may send that much.
+    ///
+    /// # Errors
+    ///
+    /// If so much is not free.
+    pub fn open(&mut self) -> Result<FlowId, NoRoom> {
+        let guarantee = self.terms.guarantee;
+        if self.spare() < guarantee {
+            return Err(NoRoom { flows: self.open, bytes: self.terms.bytes });
+        }
+        let account = Account { held: guarantee, window: guarantee, wanted: 0, piece: 0 };
+        self.free -= guarantee;
+        self.open += 1;
+        let at = self.vacant.pop().unwrap_or_else(|| {
+            self.accounts.push(None);
+            u32::try_from(self.accounts.len() - 1).expect("a guarantee is more than a byte")
+        });
+        self.accounts[at as usize] = Some(account);
+        Ok(FlowId(at))
+    }
+
+    /// `bytes` that the flow held are the program's now. Returns what its sender is to be granted,
+    /// which is nothing until it is worth a frame. `keen`: the reader has taken all there was, and
+    /// the sender had little left to send.
+    pub fn taken(&mut self, flow: FlowId, bytes: u64, keen: bool) -> u64 {
+        self.give_back(flow, bytes);
+        if keen {
+            let most = self.terms.window_max.max(self.terms.guarantee);
+            let account = self.account(flow);
+            account.window = (account.window * 2).min(most);
+        }
+        let more = self.refill(flow);
+        self.serve();
+        more
+    }
+
+    /// The flow's sender has one piece that costs `bytes`, for which it lacks `lacking`. Returns
+    /// what it is to be granted now; if that is nothing, [`poll_granted`](Self::poll_granted) will
+    /// say when it is its turn.
+    ///
+    /// # Errors
+    ///
+    /// If that is more than it can ever have.
+    pub fn want(&mut self, flow: FlowId, bytes: u64, lacking: u64) -> Result<u64, NeverFits> {
+        let most = self.most();
+        if bytes > most && !planted(Fault::Believed) {
+            return Err(NeverFits { bytes, most });
+        }
+        if lacking == 0 {
+            return Ok(0);
+        }
+        let window_max = self.terms.window_max;
+        let account = self.account(flow);
+        account.window = account.window.max(bytes.saturating_mul(2).min(window_max));
+        let waited = account.wanted > 0;
+        (account.wanted, account.piece) = (lacking, bytes);
+        if self.fits(flow) {
+            return Ok(self.grant_wanted(flow));
+        }
+        if !waited {
+            self.waiting.push_back(flow);
+        }
+        Ok(0)
+    }
+
+    /// The flow's sender does not need what it asked for any more.
+    pub fn withdraw(&mut self, flow: FlowId) {
+        self.account(flow).wanted = 0;
+        self.waiting.retain(|waits| *waits != flow);
+    }
+
+    /// The flow's sender gives back what it was granted and did not use.
+    pub fn unused(&mut self, flow: FlowId, bytes: u64) {
+        self.give_back(flow, bytes);
+        let guarantee = self.terms.guarantee;
+        let account = self.account(flow);
+        account.window = (account.window / 2).max(guarantee);
+        self.serve();
+    }
+
+    /// `bytes` that the flow held are free, and it is granted nothing any more: its sender has
+    /// nothing to send, or nobody reads it.
+    pub fn retire(&mut self, flow: FlowId, bytes: u64) {
+        let told = |(granted, bytes): &(FlowId, u64)| if *granted == flow { *bytes } else { 0 };
+        let untold: u64 = self.granted.iter().map(told).sum();
+        self.granted.retain(|(granted, _)| *granted != flow);
+        self.withdraw(flow);
+        self.give_back(flow, bytes + untold);
+        self.serve();
+    }
+
+    /// What was granted in turn, to be told to the flow's sender.
+    pub fn poll_granted(&mut self) -> Option<(FlowId, u64)> {
+        self.granted.pop_front()
+    }
+
+    /// Ends a flow. All that it held is free.
+    pub fn close(&mut self, flow: FlowId) {
+        let account = self.accounts[flow.0 as usize].take().expect("closed once");
+        self.free += if planted(Fault::Leaky) { 0 } else { account.held };
+        self.reserved -= self.terms.guarantee.saturating_sub(account.held);
+        self.open -= 1;
+        self.vacant.push(flow.0);
+        self.waiting.retain(|waits| *waits != flow);
+        self.granted.retain(|(told, _)| *told != flow);
+        self.serve();
+    }
+
+    /// What a flow holds.
+    #[must_use]
+    pub fn held(&self, flow: FlowId) -> u64 {
+        self.look(flow).held
+    }
+
+    /// What nobody holds.
+    #[must_use]
+    pub const fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// How it is shared out.
+    #[must_use]
+    pub const fn terms(&self) -> &FlowTerms {
+        &self.terms
+    }
+
+    /// How many flows there are.
+    #[must_use]
+    pub const fn flows(&self) -> u64 {
+        self.open
+    }
+
+    /// What the largest piece may cost, with as many flows as there are.
+    #[must_use]
+    pub const fn most(&self) -> u64 {
+        let guarantee = self.terms.guarantee;
+        let rest = self.terms.bytes.saturating_sub(self.floor() + self.open * guarantee);
+        guarantee + rest / 2
+    }
+
+    /// Whose turn it is, if somebody waits: time to ask the other senders for what they do not
+    /// use.
+    #[must_use]
+    pub fn first_waiting(&self) -> Option<FlowId> {
+        self.waiting.front().copied()
+    }
+
+    /// Grants what the flow may have beyond what it holds, if that is worth a frame.
+    fn refill(&mut self, flow: FlowId) -> u64 {
+        let share = if planted(Fault::Greedy) { u64::MAX } else { self.spare() / SHARE };
+        let guarantee = self.terms.guarantee;
+        let account = self.look(flow);
+        let target = account.window.min(share).max(guarantee);
+        let more = target.saturating_sub(account.held);
+        // The guarantee is set aside; what is more must be there.
+        let above = (account.held + more).saturating_sub(account.held.max(guarantee));
+        let more = more - above.saturating_sub(self.spare());
+        if more == 0 || more < target / BATCH {
+            return 0;
+        }
+        self.give(flow, more);
+        more
+    }
+
+    /// Grants the oldest of those who wait what they want, as far as there is room.
+    fn serve(&mut self) {
+        let mut at = 0;
+        while at < self.waiting.len() {
+            let flow = self.waiting[at];
+            if self.fits(flow) {
+                self.waiting.remove(at);
+                let bytes = self.grant_wanted(flow);
+                self.granted.push_back((flow, bytes));
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn fits(&self, flow: FlowId) -> bool {
+        let account = self.look(flow);
+        let set_aside = self.terms.guarantee.saturating_sub(account.held);
+        // Who is not read gets no third piece.
+        let window = account.window.min(self.spare() / SHARE).max(account.piece.saturating_mul(2));
+        if account.held.saturating_add(account.wanted) > window && !planted(Fault::Stuffed) {
+            return false;
+        }
+        let above = account.wanted.saturating_sub(set_aside);
+        above.saturating_mul(2) <= self.spare().saturating_sub(self.floor())
+            || planted(Fault::Greedy) && above <= self.spare()
+    }
+
+    /// What large pieces never get.
+    const fn floor(&self) -> u64 {
+        self.terms.bytes / FLOOR
+    }
+
+    fn grant_wanted(&mut self, flow: FlowId) -> u64 {
+        let bytes = self.look(flow).wanted;
+        self.give(flow, bytes);
+        bytes
+    }
+
+    fn give(&mut self, flow: FlowId, bytes: u64) {
+        let guarantee = self.terms.guarantee;
+        let account = self.account(flow);
+        let before = guarantee.saturating_sub(account.held);
+        account.held += bytes;
+        let waited = account.wanted > 0;
+        account.wanted = account.wanted.saturating_sub(bytes);
+        let done = waited && account.wanted == 0;
+        let after = guarantee.saturating_sub(account.held);
+        self.reserved -= before - after;
+        self.free -= bytes;
+        if done {
+            self.waiting.retain(|waits| *waits != flow);
+        }
+    }
+
+    fn give_back(&mut self, flow: FlowId, bytes: u64) {
+        let guarantee = self.terms.guarantee;
+        let account = self.account(flow);
+        let before = guarantee.saturating_sub(account.held);
+        account.held = account.held.checked_sub(bytes).expect("no more than it held");
+        let after = guarantee.saturating_sub(account.held);
+        self.reserved += if planted(Fault::Unreserved) { 0 } else { after - before };
+        self.free += bytes;
+    }
+
+    /// What is free and not set aside.
+    const fn spare(&self) -> u64 {
+        self.free.saturating_sub(self.reserved)
+    }
+
+    fn look(&self, flow: FlowId) -> &Account {
+        self.accounts[flow.0 as usize].as_ref().expect("an open flow")
+    }
+
+    fn account(&mut self, flow: FlowId) -> &mut Account {
+        self.accounts[flow.0 as usize].as_mut().expect("an open flow")
+    }
+}
+
+/// A flow holds at most this part of what is free.
+const SHARE: u64 = 64;
+/// Large pieces leave this part of everything.
+const FLOOR: u64 = 4;
+/// It is granted more when this part of its window is gone.
+const BATCH: u64 = 4;

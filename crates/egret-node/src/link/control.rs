@@ -1,0 +1,139 @@
+//! What the two machines of a link say to each other, as objects of a stream.
+
+use egret_stream::{Reader, Wire, Writer};
+
+/// One frame of the control lane.
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+pub(crate) enum Control {
+    /// The first frame of each connection, from both sides.
+    Hello(Hello),
+    /// Instead of a hello: there is another link already, or will be.
+    Crossed,
+    /// Asks for an endpoint.
+    Map(Map),
+    /// The endpoint is there.
+    Mapped(Mapped),
+    /// It is not.
+    NotMapped { number: u32, why: NotMapped },
+    /// The mapping is given up; nothing of it is under way.
+    Unmap { slot: u32 },
+    /// Messages and bytes that may be sent again by the mapping of this number.
+    Credit { number: u32, messages: u32, bytes: u64 },
+    /// Data costs so many bytes, of which so many are lacking.
+    Want { slot: u32, bytes: u64, lacking: u64 },
+    /// Data costs more than will ever be granted.
+    TooLarge { number: u32, bytes: u64 },
+    /// Bytes of answers that may be sent again to the mapping of this slot.
+    ReplyCredit { slot: u32, bytes: u64 },
+    /// The data of an answer costs so many bytes, of which so many are lacking.
+    ReplyWant { number: u32, bytes: u64, lacking: u64 },
+    /// The data of an answer costs more than will ever be granted.
+    ReplyTooLarge { slot: u32, bytes: u64 },
+    /// The mapping will be given up when its messages are given back.
+    Leave { slot: u32 },
+    /// The mapping of this number is given up: nothing more comes for it.
+    Unmapped { number: u32 },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+pub(crate) struct Hello {
+    pub(crate) version: u16,
+    /// Which of the link's connections this is.
+    pub(crate) lane: u8,
+    /// Of the link, chosen by who calls; the connections of a link have the same.
+    pub(crate) link: u64,
+    /// The life of the node that says it.
+    pub(crate) incarnation: u64,
+    /// Where it is called.
+    pub(crate) host: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+pub(crate) struct Map {
+    /// Of the mapping, at the asking side.
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) tag: u64,
+    /// Bytes of answers that may be under way.
+    pub(crate) bytes: u64,
+    /// Handlers with types that must be there.
+    pub(crate) needs: Vec<Need>,
+}
+
+/// A handler with types.
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+pub(crate) struct Need {
+    pub(crate) name: String,
+    pub(crate) takes: TypeName,
+    pub(crate) answers: TypeName,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+pub(crate) struct TypeName {
+    pub(crate) fingerprint: u64,
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+pub(crate) struct Mapped {
+    pub(crate) number: u32,
+    /// Of the mapping, at the answering side.
+    pub(crate) slot: u32,
+    /// Messages that may be under way.
+    pub(crate) window: u32,
+    /// Bytes of bulk data that may be under way.
+    pub(crate) bytes: u64,
+    /// The numbers of the handlers that were asked for.
+    pub(crate) handlers: Vec<u8>,
+    /// The key of its segment, if it has one.
+    pub(crate) segment: Option<[u8; 17]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+pub(crate) enum NotMapped {
+    NoSuchEndpoint,
+    WrongTag,
+    NoSuchHandler { name: String },
+    OtherTypes { have: Need },
+    NoRoom { why: String },
+}
+
+impl Control {
+    /// As it travels.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.write_copy(self).expect("a frame that is not deep");
+        writer.to_vec()
+    }
+
+    /// Reads it back, if that is what the bytes are.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        Reader::new(bytes).read_last().ok()
+    }
+}
+
+/// Longest frame of the control lane.
+pub(crate) const CONTROL_MAX: u64 = 4096;
+/// What this side speaks.
+pub(crate) const VERSION: u16 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_these_bytes() {
+        let frame = Control::Credit { number: 3, messages: 16, bytes: 1 << 20 };
+        assert_eq!(Control::from_bytes(&frame.to_bytes()), Some(frame));
+    }
+
+    #[test]
+    fn what_is_cut_or_too_long_is_no_frame() {
+        let hello = Hello { version: 1, lane: 1, link: 2, incarnation: 3, host: "a".into() };
+        let bytes = Control::Hello(hello).to_bytes();
+        for len in 0..bytes.len() {
+            assert_eq!(Control::from_bytes(&bytes[..len]), None);
+        }
+        assert_eq!(Control::from_bytes(&[&bytes[..], &[0]].concat()), None);
+    }
+}

@@ -1,0 +1,19 @@
+//! What links have done.
+
+/// What the links of a nic have done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct LinkCounters {
+    /// Links that were made, by either side.
+    pub made: u64,
+    /// Links that ended, for whatever reason.
+    pub ended: u64,
+    /// Peers that were cut off.
+    pub cut_off: u64,
+    /// Connections that were sent away, for they did not say hello, or not so.
+    pub turned_away: u64,
+    /// Datagrams of an older life of a peer that were dropped.
+    pub older: u64,
+    /// Datagrams that were sent again.
+    pub repeated: u64,
+}

@@ -1,0 +1,201 @@
+//! Where the large messages of a link land.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use egret_net::buf::Buf;
+use egret_net::sync::Lean;
+use egret_net::vi::Landing;
+
+use super::control::CONTROL_MAX;
+use super::{Head, Kind};
+use crate::flow::{Depot, cost};
+
+/// Chooses memory for what a peer sends. Asked by the fabric, under its locks.
+pub(crate) struct Lands {
+    depot: Arc<Depot>,
+    flows: Lean<BTreeMap<Flow, Granted>>,
+}
+
+/// What bytes are granted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Flow {
+    /// Bulk messages for an endpoint of this side, by the slot of the mapping.
+    Requests(u32),
+    /// Bulk replies to an endpoint of this side, by the number of its mapping.
+    Replies(u32),
+    /// A channel that is read here, by its slot.
+    Channel(u32),
+}
+
+struct Granted {
+    /// Bytes that the peer may still send.
+    bytes: u64,
+    supply: Option<Arc<Supply>>,
+    /// Of what has landed and was not asked about: whether in a supplied buffer.
+    origins: VecDeque<bool>,
+}
+
+/// Buffers that an endpoint supplied for what is sent to it.
+#[derive(Default)]
+pub(crate) struct Supply {
+    bufs: Lean<VecDeque<Buf>>,
+    /// Messages that landed in one of them, and that did not.
+    used: AtomicU64,
+    fresh: AtomicU64,
+}
+
+impl Lands {
+    pub(crate) fn new(depot: Arc<Depot>) -> Self {
+        Self { depot, flows: Lean::new(BTreeMap::new()) }
+    }
+
+    /// Opens a flow; nothing may be sent yet.
+    pub(crate) fn open(&self, flow: Flow, supply: Option<Arc<Supply>>) {
+        self.flows.with(|flows| {
+            flows.insert(flow, Granted { bytes: 0, supply, origins: VecDeque::new() })
+        });
+    }
+
+    /// Lets the peer send so many bytes more.
+    pub(crate) fn grant(&self, flow: Flow, bytes: u64) {
+        self.flows.with(|flows| {
+            if let Some(granted) = flows.get_mut(&flow) {
+                granted.bytes = granted.bytes.saturating_add(bytes);
+            }
+        });
+    }
+
+    /// What the peer may still send.
+    pub(crate) fn left(&self, flow: Flow) -> u64 {
+        self.flows.with(|flows| flows.get(&flow).map_or(0, |granted| granted.bytes))
+    }
+
+    /// A message that was small enough to land without asking.
+    ///
+    /// # Errors
+    ///
+    /// If the peer may not send so much.
+    pub(crate) fn spend(&self, flow: Flow, bytes: u64) -> Result<(), &'static str> {
+        self.flows.with(|flows| flows.get_mut(&flow).ok_or(NO_FLOW)?.spend(cost(bytes)))
+    }
+
+    /// Lets the peer send so many bytes less.
+    pub(crate) fn revoke(&self, flow: Flow, bytes: u64) {
+        self.flows.with(|flows| {
+            if let Some(granted) = flows.get_mut(&flow) {
+                granted.bytes = granted.bytes.saturating_sub(bytes);
+            }
+        });
+    }
+
+    pub(crate) fn close(&self, flow: Flow) {
+        self.flows.with(|flows| flows.remove(&flow));
+    }
+
+    fn bulk(&self, flow: Flow, len: u64) -> Result<Buf, &'static str> {
+        let supply = self.flows.with(|flows| {
+            let granted = flows.get_mut(&flow).ok_or(NO_FLOW)?;
+            granted.spend(cost(len)).map(|()| granted.supply.clone())
+        })?;
+        let len = usize::try_from(len).map_err(|_| TOO_LONG)?;
+        let Some(supply) = supply else { return self.fresh(len) };
+        let supplied = supply.take(len);
+        self.flows.with(|flows| {
+            if let Some(granted) = flows.get_mut(&flow) {
+                granted.origins.push_back(supplied.is_some());
+            }
+        });
+        supplied.map_or_else(|| self.fresh(len), Ok)
+    }
+
+    fn fresh(&self, len: usize) -> Result<Buf, &'static str> {
+        self.depot.take(len).map_err(|_| "there is no memory for a message")
+    }
+
+    /// Whether the next message of a flow that landed did so in a supplied buffer. Messages
+    /// of a flow are delivered in the order in which they land.
+    pub(crate) fn was_supplied(&self, flow: Flow) -> bool {
+        self.flows.with(|flows| {
+            flows.get_mut(&flow).and_then(|granted| granted.origins.pop_front()).unwrap_or(false)
+        })
+    }
+}
+
+impl Landing for Lands {
+    fn land(&self, len: u64, tag: u64) -> Result<Buf, &'static str> {
+        let head = Head::from_bits(tag).map_err(|_| "a frame of no kind")?;
+        let words = u64::from(head.words) * 8;
+        let data = len.checked_sub(words).ok_or("a frame without the words it says")?;
+        match head.kind {
+            Kind::Bulk => self.bulk(Flow::Requests(head.slot), data),
+            Kind::BulkReply => self.bulk(Flow::Replies(head.slot), data),
+            Kind::Part | Kind::Last | Kind::Abort | Kind::End => {
+                self.bulk(Flow::Channel(head.slot), data)
+            }
+            _ if len <= TALK_MAX => self.fresh(usize::try_from(len).map_err(|_| TOO_LONG)?),
+            _ => Err(TOO_LONG),
+        }
+    }
+}
+
+impl Granted {
+    fn spend(&mut self, bytes: u64) -> Result<(), &'static str> {
+        self.bytes = self.bytes.checked_sub(bytes).ok_or("more bytes than were granted")?;
+        Ok(())
+    }
+}
+
+impl Supply {
+    pub(crate) fn add(&self, buf: Buf) {
+        self.bufs.with(|bufs| bufs.push_back(buf));
+    }
+
+    /// The first that holds `len` bytes, cut to that.
+    fn take(&self, len: usize) -> Option<Buf> {
+        let buf = self.bufs.with(|bufs| {
+            let at = bufs.iter().position(|buf| buf.capacity() >= len)?;
+            bufs.remove(at)
+        });
+        let count = if buf.is_some() { &self.used } else { &self.fresh };
+        count.fetch_add(1, Ordering::Relaxed);
+        buf.map(|mut buf| {
+            buf.resize(len);
+            buf
+        })
+    }
+
+    /// A buffer that was used and not kept: the next, for it is still in the cache.
+    pub(crate) fn give_back(&self, buf: Buf) {
+        self.bufs.with(|bufs| bufs.push_front(buf));
+    }
+
+    /// Messages that landed in supplied memory, and that did not.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.used.load(Ordering::Relaxed), self.fresh.load(Ordering::Relaxed))
+    }
+
+    /// How many are left.
+    pub(crate) fn len(&self) -> usize {
+        self.bufs.with(|bufs| bufs.len())
+    }
+}
+
+impl fmt::Debug for Lands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lands").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Supply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supply").field("left", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Longest message of the talk lane, words and all.
+pub(crate) const TALK_MAX: u64 = CONTROL_MAX + 256;
+const NO_FLOW: &str = "data for nobody";
+const TOO_LONG: &str = "a message longer than any";

@@ -1,0 +1,88 @@
+//! What the links of a nic hold, for whoever checks that all is given back.
+
+use super::Links;
+use super::state::State;
+use crate::link::carrier::Carrier;
+
+/// What the links of a nic hold. Not for use but in tests.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Account {
+    /// Bytes of the budget that nobody holds.
+    pub free: u64,
+    /// All of them.
+    pub budget: u64,
+    /// Who holds some.
+    pub flows: usize,
+    /// Links that live.
+    pub links: usize,
+    /// Links that are dead and not forgotten.
+    pub dead: usize,
+    /// Mappings of endpoints here to remote ones.
+    pub outgoing: usize,
+    /// Mappings of remote ones to endpoints here.
+    pub incoming: usize,
+    /// Requests that are not done.
+    pub calls: usize,
+    /// Answers that lie in their receives.
+    pub held: u32,
+    /// Messages that wait for a handler.
+    pub upcalls: usize,
+    /// Messages that wait for an endpoint to be moved.
+    pub parked: usize,
+    /// Frames that wait to be sent.
+    pub unsent: usize,
+    /// Connections that have not said what they are for.
+    pub strangers: usize,
+    /// Bytes of buffers that are out.
+    pub out_bytes: usize,
+}
+
+impl Account {
+    /// Whether nothing is under way, and nothing mapped.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let quiet = Self { budget: self.budget, free: self.budget, ..Self::default() };
+        *self == Self { links: self.links, strangers: self.strangers, ..quiet }
+    }
+}
+
+impl Links {
+    /// What they hold.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn account(&self) -> Account {
+        self.core.state.with(State::account)
+    }
+}
+
+impl State {
+    pub(crate) fn account(&mut self) -> Account {
+        let mut account = Account {
+            free: self.budget.free(),
+            budget: self.budget.terms().bytes,
+            flows: self.flows.len(),
+            upcalls: self.upcalls.len(),
+            strangers: self.opening.strangers(),
+            out_bytes: self.fixed.depot.stats().out_bytes,
+            ..Account::default()
+        };
+        for endpoint in self.endpoints.values() {
+            account.parked += endpoint.parked.as_ref().map_or(0, |parked| parked.len());
+        }
+        for (_, line) in self.links.iter_mut() {
+            let am = &line.machine.am;
+            account.links += usize::from(line.ended.is_none());
+            account.dead += usize::from(line.ended.is_some());
+            account.outgoing += am.outgoing.len();
+            account.incoming += am.incoming.len();
+            account.calls += am.calls.len();
+            account.held += am.held;
+            account.unsent += usize::from(!line.machine.is_idle());
+            if let Carrier::Direct(_) = &line.carrier {
+                account.unsent += usize::from(!line.carrier.is_quiet());
+            }
+        }
+        account
+    }
+}

@@ -1,0 +1,38 @@
+//! The thread that drives the links when nobody waits.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use egret_net::rt;
+
+use super::core::Core;
+
+/// Starts it. It ends soon after the last handle to the links is gone.
+pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
+    let core = Arc::downgrade(core);
+    rt::spawn("egret links", move || run(&core)).map(drop)
+}
+
+fn run(core: &Weak<Core>) {
+    let mut turns = None;
+    loop {
+        let Some(core) = core.upgrade() else { return };
+        if Arc::strong_count(&core) == 1 {
+            return;
+        }
+        let before = turns.replace(core.baton.turns());
+        if before == turns {
+            core.drive_behind(core.nic.now() + LOOK);
+            core.depot.trim();
+            turns = None;
+        } else {
+            drop(core);
+            rt::park(Some(rt::now() + QUIET));
+        }
+    }
+}
+
+/// If nobody has driven for so long, nobody waits.
+const QUIET: Duration = Duration::from_millis(1);
+/// How often it looks whether there are links at all.
+const LOOK: Duration = Duration::from_secs(1);

@@ -1,0 +1,162 @@
+//! What all handles to the links of a nic share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use egret_net::buf::Pool;
+use egret_net::rt;
+use egret_net::sync::{Baton, Lean};
+use egret_net::vi::{CompletionQueue, Nic, Reliability, ViOptions};
+
+use super::opening::Opening;
+use super::options::LinksOptions;
+use super::state::State;
+use crate::am::CallError;
+use crate::flow::Depot;
+use crate::link::OpenError;
+use crate::link::carrier::OWN_BYTES;
+
+/// What all handles to the links of a nic share.
+pub(crate) struct Core {
+    pub(crate) nic: Nic,
+    pub(crate) queue: CompletionQueue,
+    pub(crate) state: Lean<State>,
+    /// Who drives.
+    pub(crate) baton: Baton,
+    pub(crate) depot: Arc<Depot>,
+}
+
+/// What stays as it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Fixed {
+    pub(crate) nic: Nic,
+    pub(crate) options: LinksOptions,
+    /// For connections.
+    pub(crate) vi: ViOptions,
+    /// For short frames.
+    pub(crate) pool: Pool,
+    pub(crate) depot: Arc<Depot>,
+    /// Which life of this node it is.
+    pub(crate) incarnation: u64,
+}
+
+impl Fixed {
+    /// Whether connections lose, so that links must not.
+    pub(crate) const fn is_lossy(&self) -> bool {
+        !self.vi.reliability.is_reliable()
+    }
+
+    /// How many connections a link is.
+    pub(crate) const fn connections(&self) -> usize {
+        if self.is_lossy() { 1 } else { 2 }
+    }
+
+    /// Receives that each connection has posted.
+    pub(crate) fn receives(&self) -> u32 {
+        RECEIVES_MAX.min(self.nic.limits().queue_depth)
+    }
+}
+
+impl Core {
+    pub(crate) fn open(nic: Nic, options: LinksOptions) -> Result<Arc<Self>, OpenError> {
+        let queue = nic.completion_queue(usize::MAX / 2);
+        let has = nic.limits().offers(options.reliability);
+        let vi = ViOptions {
+            reliability: if has { options.reliability } else { Reliability::Unreliable },
+            send_queue: Some(queue.clone()),
+            recv_queue: Some(queue.clone()),
+        };
+        let pool = Pool::new(OWN_BYTES, FRAMES)?;
+        let depot = Arc::new(Depot::default());
+        let incarnation = rt::random();
+        let memory = Arc::clone(&depot);
+        let fixed = Fixed { nic: nic.clone(), options, vi, pool, depot, incarnation };
+        let opening = Opening::new(&fixed)?;
+        let (state, baton) = (Lean::new(State::new(fixed, opening)), Baton::default());
+        Ok(Arc::new(Self { nic, queue, state, baton, depot: memory }))
+    }
+}
+
+impl Core {
+    pub(crate) fn close(self: &Arc<Self>) {
+        let bundles = self.state.with(|state| {
+            state.closed = true;
+            for stranger in state.opening.close() {
+                state.send_away(stranger);
+            }
+            for link in state.links.keys() {
+                state.close_link(link);
+            }
+            let bundles = state.endpoints.iter_mut();
+            bundles.map(|(_, it)| (Arc::clone(&it.bundle), it.table)).collect::<Vec<_>>()
+        });
+        self.flush();
+        // Without any lock: handlers may own what takes one.
+        for (bundle, table) in bundles {
+            drop(bundle.change(table, std::mem::take));
+        }
+        self.nic.wake();
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Links").field("host", &self.nic.host()).finish_non_exhaustive()
+    }
+}
+
+/// Why a wait ended without what it was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    TimedOut { waited: Duration },
+    InHandler,
+}
+
+impl From<Stopped> for CallError {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::TimedOut { waited } => Self::TimedOut { waited },
+            Stopped::InHandler => Self::InHandler,
+        }
+    }
+}
+
+/// Says that something has happened that is to be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Flag(AtomicBool);
+
+impl Flag {
+    pub(crate) fn raised() -> Arc<Self> {
+        Arc::new(Self(AtomicBool::new(true)))
+    }
+
+    pub(crate) fn waker(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::clone(self))
+    }
+
+    /// Whether it is up.
+    #[inline]
+    pub(crate) fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was raised since it was asked last.
+    #[inline]
+    pub(crate) fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+const RECEIVES_MAX: u32 = 256;
+/// Short frames that the links of a nic can have under way from memory of the pool;
+/// others go from the heap.
+const FRAMES: usize = 1024;

@@ -1,0 +1,256 @@
+//! The driver: takes what has arrived, feeds the machines, runs handlers, sends.
+//!
+//! Any thread that waits may drive; one at a time has the role. The others sit until what
+//! they wait for has come or the role is theirs. A handler runs on the thread that received
+//! its message, after it has given up the role.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline, Instant};
+use egret_net::sync::{Entered, Ground, Seat, Turn, Waited};
+use egret_net::vi::{Arming, Seen};
+
+use super::core::{Core, Stopped};
+use super::state::State;
+use crate::am::{Job, Shared, in_handler, run_jobs};
+
+impl Core {
+    /// Drives the links, or has them driven, until `ready` has something, at the latest
+    /// for the deadline. What `ready` is given a waker it is to keep, for who brings what
+    /// it waits for.
+    #[inline]
+    pub(crate) fn wait<T>(
+        self: &Arc<Self>,
+        deadline: Deadline,
+        mut ready: impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+    ) -> Result<T, Stopped> {
+        self.wait_by(Clock { deadline, started: None, until: None }, &mut ready)
+    }
+
+    /// Like [`wait`](Self::wait), until a moment.
+    #[inline]
+    pub(crate) fn wait_until<T>(
+        self: &Arc<Self>,
+        until: Option<Instant>,
+        mut ready: impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+    ) -> Result<T, Stopped> {
+        let deadline = Deadline::UntilDead;
+        self.wait_by(Clock { deadline, started: None, until }, &mut ready)
+    }
+
+    #[inline]
+    fn wait_by<T>(
+        self: &Arc<Self>,
+        mut clock: Clock,
+        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+    ) -> Result<T, Stopped> {
+        if in_handler() {
+            return self.state.with(|state| ready(state, None)).ok_or(Stopped::InHandler);
+        }
+        loop {
+            let driven = match self.baton.enter(Ground::Foreground) {
+                Entered::Mine(turn) => self.drive(turn, &mut clock, ready),
+                Entered::Taken { wake, .. } => self.sit(wake, &mut clock, ready),
+            };
+            if let Some(ended) = self.after(driven) {
+                return ended;
+            }
+        }
+    }
+
+    /// Drives, with the role, until there is something to do without it.
+    #[inline]
+    #[expect(clippy::needless_pass_by_value, reason = "the role is given up when it returns")]
+    fn drive<T>(
+        &self,
+        turn: Turn<'_>,
+        clock: &mut Clock,
+        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+    ) -> Driven<T> {
+        let mut seen = self.nic.poll();
+        loop {
+            let (found, job, next, more) = self.state.with(|state| {
+                let more = self.feed(state);
+                (ready(state, None), state.next_job(), state.next_event(), more)
+            });
+            if found.is_some() || job.is_some() {
+                return Driven::Has(found, job);
+            }
+            if !more {
+                let until = match clock.until(&self.nic) {
+                    Ok(until) => until,
+                    Err(stopped) => return Driven::Stopped(stopped),
+                };
+                seen = self.nic.wait(seen, until.into_iter().chain(next).min());
+                turn.again();
+            }
+        }
+    }
+
+    /// Feeds what has completed to the machines. Whether there may be more.
+    #[inline]
+    fn feed(&self, state: &mut State) -> bool {
+        state.role_waits = false;
+        state.receive_again();
+        let mut left = TURN;
+        while left > 0
+            && let Some(completion) = self.queue.take()
+        {
+            state.completed(completion);
+            left -= 1;
+        }
+        if state.is_busy() {
+            state.look_after();
+        }
+        left == 0
+    }
+
+    /// Waits while another thread has the role.
+    #[cold]
+    fn sit<T>(
+        &self,
+        wake: bool,
+        clock: &mut Clock,
+        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+    ) -> Driven<T> {
+        if wake {
+            self.nic.wake();
+        }
+        let mut seat = Seat::new(Ground::Foreground);
+        let waker = seat.waker();
+        let found = self.state.with(|state| ready(state, Some(&waker)));
+        if found.is_some() {
+            return Driven::Has(found, None);
+        }
+        let until = match clock.until(&self.nic) {
+            Ok(until) => until,
+            Err(stopped) => return Driven::Stopped(stopped),
+        };
+        match self.baton.sit(&mut seat) {
+            Entered::Mine(turn) => self.drive(turn, clock, ready),
+            Entered::Taken { seat, wake } => {
+                if wake {
+                    self.nic.wake();
+                }
+                match seat.wait(until) {
+                    Waited::Given(turn) => self.drive(turn, clock, ready),
+                    Waited::Woken | Waited::TimedOut => Driven::Has(None, None),
+                }
+            }
+        }
+    }
+
+    /// Without the role: runs a handler.
+    #[inline]
+    fn after<T>(self: &Arc<Self>, driven: Driven<T>) -> Option<Result<T, Stopped>> {
+        match driven {
+            Driven::Has(found, job) => {
+                job.into_iter().for_each(|job| run_jobs(self, job));
+                found.map(Ok)
+            }
+            Driven::Stopped(stopped) => Some(Err(stopped)),
+        }
+    }
+
+    /// Does what can be done without waiting.
+    pub(crate) fn poll(self: &Arc<Self>) {
+        if let Entered::Mine(turn) = self.baton.enter(Ground::Foreground) {
+            self.nic.poll();
+            while self.state.with(|state| self.feed(state)) {}
+            drop(turn);
+        }
+        self.flush();
+    }
+
+    /// Does what can be done, and has an event loop woken when there is more.
+    pub(super) fn arm(self: &Arc<Self>) -> Arming {
+        let seen = self.nic.poll();
+        let (job, next, more) = self.state.with(|state| {
+            let more = self.feed(state);
+            (state.next_job(), state.next_event(), more)
+        });
+        if let Some(job) = job {
+            run_jobs(self, job);
+            return Arming::Ready;
+        }
+        match self.nic.arm(seen) {
+            Arming::Armed { until } if !more => {
+                Arming::Armed { until: until.into_iter().chain(next).min() }
+            }
+            Arming::Armed { .. } => {
+                self.nic.disarm();
+                Arming::Ready
+            }
+            Arming::Ready => Arming::Ready,
+        }
+    }
+
+    /// Runs the handlers that are due.
+    pub(crate) fn flush(self: &Arc<Self>) {
+        if let Some(job) = self.state.with(State::next_job) {
+            run_jobs(self, job);
+        }
+    }
+
+    /// Drives while nobody else does, until it is asked to leave or `until`.
+    pub(super) fn drive_behind(self: &Arc<Self>, until: Instant) {
+        let mut seen = Seen(0);
+        let spins = self.nic.fd().is_none();
+        while let Entered::Mine(turn) = self.baton.enter(Ground::Background) {
+            if spins {
+                self.nic.poll();
+            }
+            let (job, next, more) = self.state.with(|state| {
+                let more = self.feed(state);
+                (state.next_job(), state.next_event(), more)
+            });
+            if let Some(job) = job {
+                drop(turn);
+                run_jobs(self, job);
+            } else if self.baton.wanted() || self.nic.now() >= until || Arc::strong_count(self) == 1
+            {
+                return;
+            } else if !more && !spins {
+                seen = self.nic.wait(seen, next.into_iter().chain([until]).min());
+            } else if !more {
+                // It would spin, and take a core from who works.
+                drop(turn);
+                rt::park(Some(rt::now() + GLANCE));
+            }
+        }
+    }
+}
+
+/// What came of driving.
+enum Driven<T> {
+    /// What was waited for, perhaps, and perhaps a handler to run.
+    Has(Option<T>, Option<(Arc<Shared>, Job)>),
+    Stopped(Stopped),
+}
+
+/// How long a wait may last. It asks the time when it must.
+struct Clock {
+    deadline: Deadline,
+    started: Option<Instant>,
+    /// At the latest, however long it has waited then.
+    until: Option<Instant>,
+}
+
+impl Clock {
+    fn until(&mut self, nic: &egret_net::vi::Nic) -> Result<Option<Instant>, Stopped> {
+        let now = nic.now();
+        let started = *self.started.get_or_insert(now);
+        let until = self.deadline.until_from(started).into_iter().chain(self.until).min();
+        if until.is_some_and(|until| now >= until) {
+            return Err(Stopped::TimedOut { waited: now - started });
+        }
+        Ok(until)
+    }
+}
+
+/// How often the background looks at a nic that spins.
+const GLANCE: Duration = Duration::from_micros(200);
+/// Completions that are taken before anything else is looked at.
+const TURN: usize = 64;

@@ -1,0 +1,136 @@
+//! How two sides of a link greet: what strangers say, and who gives way when both called.
+
+use egret_net::vi::{Completion, Descriptor};
+
+use super::opening::CROSSED_AGAIN;
+use super::slots::Key;
+use super::state::{Line, State};
+use crate::link::control::{Control, Hello, VERSION};
+use crate::link::{Head, Kind, Lane, LinkError};
+
+impl State {
+    /// The peer that was called has greeted.
+    pub(crate) fn greeted(&mut self, link: Key, hello: &Hello) -> Result<(), &'static str> {
+        if hello.version != VERSION {
+            return Err("another version of the protocol");
+        }
+        let line = self.links.get(link).ok_or("no link")?;
+        if line.incarnation.is_some() {
+            return Err("it greeted twice");
+        }
+        if !line.called {
+            return self.greeted_lossy(link, hello);
+        }
+        line.incarnation = Some(hello.incarnation);
+        let host = line.machine.peer.clone();
+        self.hosts.insert(host, link);
+        self.open_more();
+        Ok(())
+    }
+
+    /// The peer has called, too, and its call counts.
+    pub(crate) fn crossed(&mut self, link: Key) {
+        let Some(line) = self.links.get(link) else { return };
+        let host = line.machine.peer.clone();
+        if let Some(call) = self.opening.calls.get_mut(&host) {
+            call.link = None;
+            call.again = Some(self.fixed.nic.now() + CROSSED_AGAIN);
+        }
+        self.end(link, |peer| LinkError::Replaced { peer });
+    }
+
+    /// What a stranger says first must be a hello.
+    #[cold]
+    pub(crate) fn stranger_said(&mut self, stranger: Key, completion: Completion) {
+        if self.fixed.is_lossy() {
+            return self.stranger_sent(stranger, completion);
+        }
+        let Some(known) = self.opening.strangers.get(stranger) else { return };
+        let hello = match Head::from_bits(completion.tag) {
+            Ok(Head { kind: Kind::Control, .. }) if completion.status.is_ok() => {
+                Control::from_bytes(completion.bytes())
+            }
+            _ => None,
+        };
+        let Some(Control::Hello(hello)) = hello else { return self.send_away(stranger) };
+        if known.hello.is_some() || hello.version != VERSION || hello.host != known.vi.peer() {
+            tracing::warn!(peer = known.vi.peer(), version = hello.version, "a hello that is none");
+            return self.send_away(stranger);
+        }
+        drop(known.vi.post_recv(completion.into_descriptor()));
+        known.hello = Some(hello.clone());
+        self.pair_up(stranger, &hello);
+    }
+
+    pub(crate) fn send_away(&mut self, stranger: Key) {
+        if let Some(known) = self.opening.strangers.remove(stranger) {
+            self.set_place(known.vi.id(), None);
+            self.counters.turned_away += 1;
+            tracing::warn!(peer = known.vi.peer(), "turned away: it did not say hello");
+        }
+    }
+
+    /// Makes a link of two connections that belong together.
+    fn pair_up(&mut self, first: Key, hello: &Hello) {
+        let other = self.opening.strangers.iter_mut().find(|(key, known)| {
+            *key != first && known.hello.as_ref().is_some_and(|other| belong(other, hello))
+        });
+        let Some((second, _)) = other else { return };
+        let (talk, bulk) =
+            if hello.lane == Lane::Talk as u8 { (first, second) } else { (second, first) };
+        let talk = self.opening.strangers.remove(talk).expect("it is there");
+        let bulk = self.opening.strangers.remove(bulk).expect("it is there");
+        if self.call_counts(hello) {
+            let frame = Descriptor::new(Control::Crossed.to_bytes())
+                .with_tag(Head::of(Kind::Control, 0).to_bits());
+            drop(talk.vi.post_send(frame));
+            let until = self.fixed.nic.now() + CROSSED_AGAIN;
+            self.set_place(talk.vi.id(), None);
+            self.set_place(bulk.vi.id(), None);
+            self.opening.told.push((until, talk.vi, bulk.vi));
+            return;
+        }
+        self.replace(&hello.host);
+        let link = self.add_line(&hello.host, (talk.vi, bulk.vi), bulk.lands, false);
+        let answer = self.hello(hello.link, Lane::Talk);
+        let line = self.links.get(link).expect("just made");
+        line.incarnation = Some(hello.incarnation);
+        let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &answer);
+        line.machine.push(Lane::Control, frame);
+        line.pump();
+        self.hosts.insert(hello.host.clone(), link);
+        self.open_more();
+    }
+
+    /// Whether this side has called the host itself and its call counts.
+    pub(crate) fn call_counts(&mut self, hello: &Hello) -> bool {
+        let host = &*hello.host;
+        if self.fixed.nic.host() >= host {
+            return false;
+        }
+        let calls = self.opening.calls.get(host).is_some_and(|call| call.again.is_none());
+        let link = self.hosts.get(host).copied();
+        // A link with a former life of the peer does not.
+        let counts = |line: &mut Line| {
+            line.called && line.incarnation.is_none_or(|known| known == hello.incarnation)
+        };
+        calls || link.and_then(|link| self.links.get(link)).is_some_and(counts)
+    }
+
+    /// Ends the link to a host that has called again.
+    pub(crate) fn replace(&mut self, host: &str) {
+        if let Some(link) = self.hosts.get(host).copied() {
+            self.end(link, |peer| LinkError::Replaced { peer });
+        }
+        if let Some(call) = self.opening.calls.get_mut(host) {
+            let link = call.link.take();
+            link.into_iter().for_each(|link| self.end(link, |peer| LinkError::Replaced { peer }));
+        }
+    }
+}
+
+/// Whether two connections are of one link.
+fn belong(one: &Hello, other: &Hello) -> bool {
+    let of = |hello: &Hello| (hello.link, hello.incarnation, hello.host.clone());
+    of(one) == of(other) && one.lane != other.lane
+}

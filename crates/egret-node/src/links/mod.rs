@@ -1,0 +1,163 @@
+//! The links of one nic, and their driver.
+
+mod account;
+mod background;
+pub(crate) mod core;
+mod driver;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+mod greeting;
+mod lossy;
+mod opening;
+mod options;
+pub(crate) mod slots;
+pub(crate) mod state;
+#[cfg(test)]
+mod tests;
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+#[doc(hidden)]
+pub use account::Account;
+use egret_net::rt::{self, Deadline, Instant};
+use egret_net::vi::{Arming, Nic};
+pub use options::LinksOptions;
+
+use self::core::Core;
+use self::state::State;
+use crate::am::Bundle;
+use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
+
+/// All links of one nic. Clones are handles to the same; when the last one, and the last
+/// endpoint, is gone, the links are closed.
+#[derive(Debug, Clone)]
+pub struct Links {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Links {
+    /// Opens the links of a nic: from now on others can connect to it.
+    ///
+    /// # Errors
+    ///
+    /// If they are open already, or there is no memory.
+    pub fn open(nic: Nic, options: LinksOptions) -> Result<Self, OpenError> {
+        let background = options.background && !rt::in_world();
+        let core = Core::open(nic, options)?;
+        if background {
+            background::start(&core).map_err(OpenError::Thread)?;
+        }
+        Ok(Self { core })
+    }
+
+    /// What others call it.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.core.nic.host()
+    }
+
+    /// Makes sure that there is a link to a host. One is made at first use anyhow.
+    ///
+    /// # Errors
+    ///
+    /// If there is none within the deadline.
+    pub fn wait_connect(&self, host: &str, deadline: Deadline) -> Result<(), LinkUpError> {
+        self.core.link(host, deadline).map(drop)
+    }
+
+    /// A new bundle of endpoints.
+    #[must_use]
+    pub fn bundle(&self) -> Bundle {
+        Bundle::new(Arc::clone(&self.core))
+    }
+
+    /// Does what can be done without waiting: takes what has arrived, runs handlers,
+    /// sends.
+    pub fn poll(&self) {
+        self.core.poll();
+    }
+
+    /// Drives the links until `done` says so or the deadline passes; whether `done` did. It
+    /// is asked at the beginning and whenever a handler has run.
+    pub fn drive(&self, deadline: Deadline, mut done: impl FnMut() -> bool) -> bool {
+        let until = deadline.until_from(self.core.nic.now());
+        let mut served = self.core.state.with(|state| state.jobs);
+        while !done() {
+            match self.core.wait_until(until, |state, waker| state.has_served(served, waker)) {
+                Ok(jobs) => served = jobs,
+                Err(_) => return done(),
+            }
+        }
+        true
+    }
+
+    /// Closes all links, and takes the handlers out of all endpoints: what waits ends with
+    /// [`LinkError::Closed`](crate::link::LinkError::Closed).
+    pub fn close(&self) {
+        self.core.close();
+    }
+
+    /// What an event loop polls, among its other descriptors, while the links are
+    /// [armed](Self::arm). `None` on fabrics without one, and for a nic that spins.
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.core.nic.fd()
+    }
+
+    /// Does what can be done, and says whether the loop may sleep then: on
+    /// [`fd`](Self::fd), at the latest until the moment inside. A program that drives its
+    /// links like this opens them without a [background](LinksOptions::background).
+    ///
+    /// ```no_run
+    /// # use egret_net::vi::Arming;
+    /// # use egret_node::Links;
+    /// # use std::os::fd::BorrowedFd;
+    /// # fn poll(_: Option<BorrowedFd<'_>>, _: Option<egret_net::rt::Instant>) {}
+    /// # fn run(links: &Links, is_done: impl Fn() -> bool) {
+    /// while !is_done() {
+    ///     if let Arming::Armed { until } = links.arm() {
+    ///         poll(links.fd(), until); // and the loop's other descriptors
+    ///         links.disarm();
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    #[must_use = "it says whether the loop may sleep"]
+    pub fn arm(&self) -> Arming {
+        self.core.arm()
+    }
+
+    /// The loop is awake.
+    pub fn disarm(&self) {
+        self.core.nic.disarm();
+    }
+
+    /// What the links have done so far.
+    #[must_use]
+    pub fn counters(&self) -> LinkCounters {
+        self.core.state.with(|state| state.count())
+    }
+
+    /// Why the last peer that was cut off was.
+    #[must_use]
+    pub fn cut_off_last(&self) -> Option<LinkError> {
+        self.core.state.with(|state| state.cut_off_last.clone())
+    }
+
+    /// When [`poll`](Self::poll) has something to do at the latest; for whoever drives a
+    /// simulated world.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Instant> {
+        self.core.state.with(State::next_event)
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        // The background's, which is to look whether it is the last.
+        if Arc::strong_count(&self.core) <= 2 {
+            self.core.nic.wake();
+        }
+    }
+}

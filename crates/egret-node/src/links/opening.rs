@@ -1,0 +1,380 @@
+//! How links are made: calling, being called, and what happens when two nodes call each
+//! other at the same time.
+//!
+//! A link over a reliable fabric is two connections. Who calls makes both and says hello
+//! on each; who is called answers on the first when both are there. If two nodes call each
+//! other, the call of the one whose host comes first in the alphabet counts, and the other
+//! is told that they [crossed](Control::Crossed).
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline, Instant};
+use egret_net::vi::{Address, ConnectError, Connecting, Landing, ListenError, Listener, Vi};
+
+use super::core::{Core, Fixed, Flag, Stopped};
+use super::slots::{Key, Slots};
+use super::state::{Line, Place, State, remember};
+use crate::link::carrier::{Carrier, Direct, post_receives};
+use crate::link::control::{Control, Hello, VERSION};
+use crate::link::lands::Lands;
+use crate::link::machine::Machine;
+use crate::link::windowed::post_datagrams;
+use crate::link::{Head, Kind, Lane, LinkError, LinkUpError};
+
+/// Links that are being made.
+pub(crate) struct Opening {
+    listener: Arc<Listener>,
+    accepting: Accepting,
+    /// Raised when there is something to look at.
+    flag: Arc<Flag>,
+    pub(super) calls: BTreeMap<String, Calling>,
+    pub(super) strangers: Slots<Stranger>,
+    /// Connections that were told to give way, until when they are kept.
+    pub(super) told: Vec<(Instant, Vi, Vi)>,
+    /// Links over a lossy fabric that must be greeted by then.
+    unmet: Vec<(Instant, Key)>,
+}
+
+type Accepting = Pin<Box<dyn Future<Output = Result<Vi, ListenError>> + Send>>;
+
+/// A call that is under way.
+#[derive(Debug, Default)]
+pub(super) struct Calling {
+    connecting: Vec<Connecting>,
+    made: Vec<Vi>,
+    /// The link, from when its connections are made to when the peer has greeted.
+    pub(super) link: Option<Key>,
+    failed: Option<LinkUpError>,
+    wakers: Vec<Waker>,
+    /// When it is to be tried again.
+    pub(super) again: Option<Instant>,
+}
+
+/// A connection that somebody has made and not yet said what for.
+#[derive(Debug)]
+pub(super) struct Stranger {
+    pub(super) vi: Vi,
+    pub(super) lands: Arc<Lands>,
+    pub(super) hello: Option<Hello>,
+    until: Instant,
+}
+
+impl Opening {
+    pub(crate) fn new(fixed: &Fixed) -> Result<Self, ListenError> {
+        let listener = Arc::new(fixed.nic.listen(SERVICE, 0, &fixed.vi)?);
+        let accepting = accept(&listener);
+        let (calls, strangers, told) = (BTreeMap::new(), Slots::default(), Vec::new());
+        let (flag, unmet) = (Flag::raised(), Vec::new());
+        Ok(Self { listener, accepting, flag, calls, strangers, told, unmet })
+    }
+
+    /// Connections that have not said what they are for.
+    pub(crate) fn strangers(&self) -> usize {
+        self.strangers.len()
+    }
+
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        let calls = self.calls.values().filter_map(|call| call.again);
+        let told = self.told.iter().map(|told| told.0);
+        let strangers = self.strangers.values().map(|stranger| stranger.until);
+        let unmet = self.unmet.iter().map(|unmet| unmet.0);
+        calls.chain(told).chain(strangers).chain(unmet).min()
+    }
+
+    /// The connection that was made for a call, if it is one.
+    pub(crate) fn take_made(&mut self, host: &str) -> Option<Vi> {
+        self.calls.get_mut(host)?.made.pop()
+    }
+
+    /// The call is as far as this link.
+    pub(crate) fn set_link(&mut self, host: &str, link: Key) {
+        if let Some(call) = self.calls.get_mut(host) {
+            call.link = Some(link);
+        }
+    }
+
+    /// A link that must be greeted soon.
+    pub(crate) fn expect_hello(&mut self, link: Key, now: Instant) {
+        self.unmet.push((now + HELLO_WITHIN, link));
+    }
+
+    /// A stranger that is none any more.
+    pub(crate) fn take_stranger(&mut self, key: Key) -> Option<(Vi, Arc<Lands>)> {
+        self.strangers.remove(key).map(|known| (known.vi, known.lands))
+    }
+
+    /// Ends all that is being made.
+    pub(crate) fn close(&mut self) -> Vec<Key> {
+        for call in self.calls.values_mut() {
+            call.fail(LinkUpError::Link(LinkError::Closed));
+        }
+        self.told.clear();
+        self.strangers.keys()
+    }
+
+    /// A link to `host` that was being made is no more.
+    pub(crate) fn link_ended(&mut self, host: &str, link: Key, why: &LinkError) {
+        if let Some(call) = self.calls.get_mut(host)
+            && call.link == Some(link)
+        {
+            call.link = None;
+            call.fail(LinkUpError::Link(why.clone()));
+        }
+    }
+}
+
+impl Calling {
+    fn fail(&mut self, why: LinkUpError) {
+        self.failed = Some(why);
+        self.wakers.drain(..).for_each(Waker::wake);
+    }
+}
+
+fn accept(listener: &Arc<Listener>) -> Accepting {
+    let listener = Arc::clone(listener);
+    Box::pin(async move { listener.accept().await })
+}
+
+impl Core {
+    /// The link to a host, which is made if there is none.
+    pub(crate) fn link(
+        self: &Arc<Self>,
+        host: &str,
+        deadline: Deadline,
+    ) -> Result<Key, LinkUpError> {
+        let made = self.wait(deadline, |state, waker| state.link_to(host, deadline, waker));
+        match made {
+            Ok(made) => made,
+            Err(Stopped::InHandler) => Err(LinkUpError::InHandler),
+            Err(Stopped::TimedOut { waited }) => {
+                self.state.with(|state| state.give_up(host));
+                Err(LinkUpError::TimedOut { peer: host.to_owned(), waited })
+            }
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn link_to(
+        &mut self,
+        host: &str,
+        deadline: Deadline,
+        waker: Option<&Waker>,
+    ) -> Option<Result<Key, LinkUpError>> {
+        if let Some(link) = self.hosts.get(host) {
+            return Some(Ok(*link));
+        }
+        if self.closed {
+            return Some(Err(LinkUpError::Link(LinkError::Closed)));
+        }
+        if let Some(call) = self.opening.calls.get_mut(host) {
+            if let Some(why) = call.failed.take() {
+                self.opening.calls.remove(host);
+                return Some(Err(why));
+            }
+            if let Some(waker) = waker {
+                remember(&mut call.wakers, waker);
+            }
+            return None;
+        }
+        if host == self.fixed.nic.host() {
+            return Some(Err(LinkUpError::Oneself));
+        }
+        let (connecting, wakers) = (self.connecting(host, deadline), waker.into_iter().cloned());
+        let call = Calling { connecting, wakers: wakers.collect(), ..Calling::default() };
+        self.opening.calls.insert(host.to_owned(), call);
+        self.open_more();
+        None
+    }
+
+    /// Nobody has answered in time. Others that wait for the same call anew.
+    fn give_up(&mut self, host: &str) {
+        let Some(call) = self.opening.calls.remove(host) else { return };
+        call.wakers.into_iter().for_each(Waker::wake);
+        if let Some(link) = call.link {
+            self.end(link, |_| LinkError::Closed);
+        }
+    }
+
+    fn connecting(&self, host: &str, deadline: Deadline) -> Vec<Connecting> {
+        let to = Address::new(host, SERVICE, 0);
+        let connect = |_| self.fixed.nic.connect(&to, &self.fixed.vi, deadline);
+        (0..self.fixed.connections()).map(connect).collect()
+    }
+
+    #[inline]
+    pub(crate) fn is_busy_opening(&self) -> bool {
+        self.opening.flag.is_raised()
+            || !self.opening.calls.is_empty()
+            || self.opening.strangers.len() > 0
+            || !self.opening.told.is_empty()
+            || !self.opening.unmet.is_empty()
+    }
+
+    /// Looks after calls and strangers.
+    #[cold]
+    pub(crate) fn open_more(&mut self) {
+        self.accept_more();
+        let now = self.fixed.nic.now();
+        for stranger in self.opening.strangers.keys() {
+            if self.opening.strangers.get(stranger).is_some_and(|known| known.until <= now) {
+                self.send_away(stranger);
+            }
+        }
+        self.opening.told.retain(|(until, ..)| *until > now);
+        for (until, link) in std::mem::take(&mut self.opening.unmet) {
+            let unmet = self.links.get(link).is_some_and(|line| line.incarnation.is_none());
+            if unmet && until > now {
+                self.opening.unmet.push((until, link));
+            } else if unmet {
+                self.cut_off(link, "it has not said hello");
+            }
+        }
+        let hosts: Vec<String> = self.opening.calls.keys().cloned().collect();
+        for host in hosts {
+            if self.hosts.contains_key(&host) {
+                let call = self.opening.calls.remove(&host);
+                call.into_iter().flat_map(|call| call.wakers).for_each(Waker::wake);
+            } else {
+                self.call_more(&host, now);
+            }
+        }
+    }
+
+    fn accept_more(&mut self) {
+        if !self.opening.flag.take() {
+            return;
+        }
+        let waker = self.opening.flag.waker();
+        let mut context = Context::from_waker(&waker);
+        while let Poll::Ready(accepted) = self.opening.accepting.as_mut().poll(&mut context) {
+            let Ok(vi) = accepted else {
+                self.opening.accepting = Box::pin(std::future::pending());
+                return;
+            };
+            self.opening.accepting = accept(&self.opening.listener);
+            if self.closed {
+                continue;
+            }
+            if self.opening.strangers.len() + self.opening.unmet.len() >= STRANGERS_MAX {
+                tracing::warn!(peer = vi.peer(), "turned away: too many have not said hello");
+                continue;
+            }
+            let lands = self.lands();
+            if self.fixed.is_lossy() {
+                post_datagrams(&vi, self.fixed.receives());
+            } else {
+                self.post_receives(&vi, &lands);
+            }
+            let until = self.fixed.nic.now() + HELLO_WITHIN;
+            let id = vi.id();
+            let stranger = Stranger { vi, lands, hello: None, until };
+            let key = self.opening.strangers.insert(stranger);
+            self.set_place(id, Some(Place::Stranger(key)));
+        }
+    }
+
+    pub(crate) fn lands(&self) -> Arc<Lands> {
+        Arc::new(Lands::new(Arc::clone(&self.fixed.depot)))
+    }
+
+    fn post_receives(&self, vi: &Vi, lands: &Arc<Lands>) {
+        let landing: Arc<dyn Landing> = lands.clone();
+        post_receives(vi, self.fixed.receives(), u64::MAX, &landing);
+    }
+
+    /// Goes on with a call.
+    fn call_more(&mut self, host: &str, now: Instant) {
+        let Some(call) = self.opening.calls.get_mut(host) else { return };
+        if call.link.is_some() || call.failed.is_some() {
+            return;
+        }
+        if call.again.is_some_and(|again| again <= now) {
+            let fresh = self.connecting(host, Deadline::DEFAULT);
+            let call = self.opening.calls.get_mut(host).expect("just looked at");
+            (call.connecting, call.again) = (fresh, None);
+        }
+        let waker = self.opening.flag.waker();
+        let call = self.opening.calls.get_mut(host).expect("just looked at");
+        match call.connect_more(&waker, self.fixed.connections()) {
+            Ok(true) if self.fixed.is_lossy() => self.say_hello_lossy(host),
+            Ok(true) => self.say_hello(host),
+            Ok(false) => {}
+            Err(why) => call.fail(LinkUpError::Connect(why)),
+        }
+    }
+
+    /// Both connections are made.
+    fn say_hello(&mut self, host: &str) {
+        let Some(call) = self.opening.calls.get_mut(host) else { return };
+        let (Some(bulk), Some(talk)) = (call.made.pop(), call.made.pop()) else { return };
+        let lands = self.lands();
+        self.post_receives(&talk, &lands);
+        self.post_receives(&bulk, &lands);
+        let number = rt::random();
+        let link = self.add_line(host, (talk, bulk), lands, true);
+        for lane in [Lane::Talk, Lane::Bulk] {
+            let hello = self.hello(number, lane);
+            let line = self.links.get(link).expect("just made");
+            let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &hello);
+            line.machine.push(lane, frame);
+        }
+        self.pump(link);
+        self.opening.set_link(host, link);
+    }
+
+    pub(crate) fn hello(&self, link: u64, lane: Lane) -> Vec<u8> {
+        let (host, incarnation) = (self.fixed.nic.host().to_owned(), self.fixed.incarnation);
+        let hello = Hello { version: VERSION, lane: lane as u8, link, incarnation, host };
+        Control::Hello(hello).to_bytes()
+    }
+
+    pub(super) fn add_line(
+        &mut self,
+        host: &str,
+        vis: (Vi, Vi),
+        lands: Arc<Lands>,
+        called: bool,
+    ) -> Key {
+        let machine = Machine::new(host, self.fixed.pool.clone(), lands);
+        let carrier = Carrier::Direct(Box::new(Direct::new(vis.0, vis.1)));
+        let ids = carrier.ids();
+        let line = Line { machine, carrier, incarnation: None, called, ended: None };
+        let link = self.add_line_of(line);
+        for (id, lane) in ids.into_iter().zip([Lane::Talk, Lane::Bulk]) {
+            self.set_place(id, Some(Place::Link(link, lane)));
+        }
+        link
+    }
+
+    pub(crate) fn add_line_of(&mut self, line: Line) -> Key {
+        self.counters.made += 1;
+        self.links.insert(line)
+    }
+}
+
+impl Calling {
+    /// Whether all connections are made now.
+    fn connect_more(&mut self, waker: &Waker, connections: usize) -> Result<bool, ConnectError> {
+        let mut context = Context::from_waker(waker);
+        while let Some(first) = self.connecting.first_mut() {
+            let Poll::Ready(made) = Pin::new(first).poll(&mut context) else { return Ok(false) };
+            drop(self.connecting.remove(0));
+            self.made.push(made?);
+        }
+        Ok(self.made.len() == connections)
+    }
+}
+
+/// What links listen for.
+const SERVICE: &str = "egret.link";
+/// Connections that have not said what they are for.
+const STRANGERS_MAX: usize = 64;
+const HELLO_WITHIN: Duration = Duration::from_secs(10);
+/// When a call that crossed another is tried again, should the other not come through.
+pub(super) const CROSSED_AGAIN: Duration = Duration::from_millis(50);

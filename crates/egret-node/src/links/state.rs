@@ -1,0 +1,500 @@
+//! The tables of all links, and what happens in them when something completes.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use egret_net::rt::Instant;
+use egret_net::vi::{Completion, Descriptor, OpKind, ViId};
+
+use super::core::Fixed;
+use super::opening::Opening;
+use super::slots::{Key, Slots};
+use crate::am::fault::{Fault, planted};
+use crate::am::{Begun, EndpointState, Job, SendError, Shared, Upcall};
+use crate::channel::{self, table::Channels};
+use crate::flow::{Budget, FlowId, FlowTerms};
+use crate::link::arrived::Arrived;
+use crate::link::carrier::Carrier;
+use crate::link::control::{CONTROL_MAX, Control};
+use crate::link::lands::Flow;
+use crate::link::machine::Machine;
+use crate::link::{Fate, Head, Kind, Lane, LinkCounters, LinkError};
+
+/// Everything that the links of a nic know.
+pub(crate) struct State {
+    pub(crate) fixed: Fixed,
+    pub(crate) endpoints: Slots<EndpointState>,
+    pub(crate) names: BTreeMap<String, Key>,
+    pub(crate) links: Slots<Line>,
+    /// The link to use for each host.
+    pub(crate) hosts: BTreeMap<String, Key>,
+    vis: BTreeMap<ViId, Place>,
+    /// The connection that something completed on last.
+    last: Option<(ViId, Place)>,
+    pub(crate) upcalls: VecDeque<(Arc<Shared>, Box<Upcall>)>,
+    /// What was served last, at hand: to count the handles of a bundle costs, and so does
+    /// to make a box.
+    pub(crate) served_last: Option<(Arc<Shared>, Box<Upcall>)>,
+    /// Receives that are to be posted again, when there is time.
+    later: Vec<(Key, Lane, Descriptor)>,
+    /// Links over lossy fabrics, which want to be looked after.
+    pub(crate) windows: BTreeSet<Key>,
+    pub(crate) budget: Budget,
+    /// Who holds of it.
+    pub(crate) flows: BTreeMap<FlowId, (Key, Flow)>,
+    pub(crate) channels: Channels,
+    pub(crate) opening: Opening,
+    /// Handlers that were run.
+    pub(crate) jobs: u64,
+    /// Whether who drives waits for what another thread may do.
+    pub(crate) role_waits: bool,
+    /// Who waits for one to be run.
+    pub(crate) servers: Vec<Waker>,
+    /// Whether no links are made any more.
+    pub(crate) closed: bool,
+    pub(crate) counters: LinkCounters,
+    /// Why the last one was cut off.
+    pub(crate) cut_off_last: Option<LinkError>,
+}
+
+/// A link: its machine, and what carries its frames.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) machine: Machine,
+    pub(crate) carrier: Carrier,
+    /// Which of the peer's lives it is with, once that is known.
+    pub(crate) incarnation: Option<u64>,
+    /// Whether this side called.
+    pub(crate) called: bool,
+    /// Why it is no more, if it is not.
+    pub(crate) ended: Option<LinkError>,
+}
+
+/// What a connection belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    Link(Key, Lane),
+    Window(Key),
+    Stranger(Key),
+}
+
+impl State {
+    pub(crate) fn new(fixed: Fixed, opening: Opening) -> Self {
+        Self {
+            endpoints: Slots::default(),
+            names: BTreeMap::new(),
+            links: Slots::default(),
+            hosts: BTreeMap::new(),
+            vis: BTreeMap::new(),
+            last: None,
+            upcalls: VecDeque::new(),
+            served_last: None,
+            later: Vec::new(),
+            windows: BTreeSet::new(),
+            budget: Budget::new(FlowTerms::of(fixed.options.budget)),
+            flows: BTreeMap::new(),
+            fixed,
+            channels: Channels::new(),
+            opening,
+            jobs: 0,
+            role_waits: false,
+            servers: Vec::new(),
+            closed: false,
+            counters: LinkCounters::default(),
+            cut_off_last: None,
+        }
+    }
+
+    /// The machine of a link, dead or alive.
+    #[inline]
+    pub(crate) fn machine(&mut self, link: Key) -> Option<&mut Machine> {
+        self.links.get(link).map(|line| &mut line.machine)
+    }
+
+    /// The machine of a link that lives.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not.
+    #[inline]
+    pub(crate) fn live(&mut self, link: Key) -> Result<&mut Machine, LinkError> {
+        let line = self.links.get(link).ok_or(LinkError::Closed)?;
+        match &line.ended {
+            None => Ok(&mut line.machine),
+            Some(why) => Err(why.clone()),
+        }
+    }
+
+    /// The machine of a link that lives, and has this mapping.
+    #[inline]
+    pub(crate) fn live_mapping(
+        &mut self,
+        link: Key,
+        number: Key,
+    ) -> Result<&mut Machine, SendError> {
+        let machine = self.live(link)?;
+        match machine.am.outgoing.get(number) {
+            Some(_) => Ok(machine),
+            None => Err(SendError::Unmapped),
+        }
+    }
+
+    /// Sends what waits to be sent.
+    #[inline]
+    pub(crate) fn pump(&mut self, link: Key) {
+        if let Some(line) = self.links.get(link) {
+            line.pump();
+            if let Carrier::Windowed(windowed) = &mut line.carrier {
+                windowed.flush(self.fixed.nic.now());
+                self.windows.insert(link);
+            }
+            if line.machine.is_flooded() {
+                self.cut_off(link, "it asks, and does not listen");
+            }
+        }
+    }
+
+    /// When something is due without anything arriving.
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Instant> {
+        if self.windows.is_empty() && !self.is_busy_opening() {
+            return None;
+        }
+        self.next_timer()
+    }
+
+    /// The next upcall whose bundle nobody serves.
+    #[inline]
+    pub(crate) fn next_job(&mut self) -> Option<(Arc<Shared>, Job)> {
+        while let Some((bundle, upcall)) = self.upcalls.pop_front() {
+            match bundle.begin(upcall) {
+                Begun::Job(job) => return Some((bundle, job)),
+                Begun::Queued(None) => {}
+                Begun::Queued(Some((link, lane, receive))) => self.give_back(link, lane, receive),
+            }
+        }
+        None
+    }
+
+    /// How many handlers were run, if that is more than `before`.
+    #[inline]
+    pub(crate) fn has_served(&mut self, before: u64, waker: Option<&Waker>) -> Option<u64> {
+        if self.jobs == before {
+            match waker {
+                Some(waker) => remember(&mut self.servers, waker),
+                None => self.role_waits = true,
+            }
+            return None;
+        }
+        Some(self.jobs)
+    }
+
+    /// Closes a link on this side.
+    pub(crate) fn close_link(&mut self, link: Key) {
+        self.end(link, |_| LinkError::Closed);
+    }
+
+    /// Whether there is something to do that nothing completes for.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.windows.is_empty() || self.is_busy_opening()
+    }
+
+    #[cold]
+    pub(crate) fn look_after(&mut self) {
+        if self.is_busy_opening() {
+            self.open_more();
+        }
+        self.tick_windows();
+    }
+
+    /// Something has completed.
+    #[inline]
+    pub(crate) fn completed(&mut self, completion: Completion) {
+        match self.place(completion.vi) {
+            Some(Place::Link(link, lane)) if completion.op == OpKind::Recv => {
+                self.received(link, lane, completion);
+            }
+            Some(Place::Link(link, lane)) => self.sent(link, lane, completion),
+            Some(Place::Window(link)) => self.datagram(link, completion),
+            Some(Place::Stranger(stranger)) => self.stranger_said(stranger, completion),
+            None => {}
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, vi: ViId) -> Option<Place> {
+        if let Some((last, place)) = self.last
+            && last == vi
+        {
+            return Some(place);
+        }
+        let place = self.vis.get(&vi).copied()?;
+        self.last = Some((vi, place));
+        Some(place)
+    }
+
+    pub(crate) fn set_place(&mut self, vi: ViId, place: Option<Place>) {
+        self.last = None;
+        match place {
+            Some(place) => self.vis.insert(vi, place),
+            None => self.vis.remove(&vi),
+        };
+    }
+
+    #[inline]
+    fn received(&mut self, link: Key, lane: Lane, completion: Completion) {
+        let heard = match (&completion.status, Head::from_bits(completion.tag)) {
+            (Ok(()), Ok(head)) if (head.kind.lane() == Lane::Bulk) != (lane == Lane::Bulk) => {
+                Err("a frame on the wrong lane")
+            }
+            (Ok(()), Ok(head)) => self.hear(link, Arrived::from_completion(head, completion)),
+            (Ok(()), Err(_)) => Err("a frame of no kind"),
+            (Err(why), _) => return self.broke(link, &why.clone()),
+        };
+        if let Err(why) = heard {
+            self.cut_off(link, why);
+        }
+    }
+
+    /// A frame has arrived.
+    ///
+    /// # Errors
+    ///
+    /// What no honest peer does.
+    #[inline]
+    pub(crate) fn hear(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
+        match arrived.head.kind {
+            Kind::Request | Kind::OneWay | Kind::Bulk => self.deliver(link, arrived),
+            Kind::Reply | Kind::NoReply | Kind::BulkReply => self.answered(link, arrived),
+            Kind::Returned => self.returned(link, arrived),
+            Kind::Control => self.heard_control(link, arrived),
+            Kind::Part | Kind::Last | Kind::Abort | Kind::End => self.heard_channel(link, arrived),
+        }
+    }
+
+    fn heard_control(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
+        let bytes = arrived.bytes();
+        if bytes.len() as u64 > CONTROL_MAX {
+            return Err("a frame of control that is too long");
+        }
+        let line = self.links.get(link).ok_or("no link")?;
+        if line.incarnation.is_some()
+            && bytes.first().is_some_and(|what| channel::CONTROLS.contains(what))
+        {
+            return self.heard_channel_control(link, arrived);
+        }
+        let control = Control::from_bytes(bytes).ok_or("a frame of control that is none")?;
+        self.release(link, arrived);
+        let line = self.links.get(link).ok_or("no link")?;
+        let greets = matches!(control, Control::Hello(_) | Control::Crossed);
+        if line.incarnation.is_none() && !greets {
+            return Err("it has not said hello");
+        }
+        match control {
+            Control::Hello(hello) => self.greeted(link, &hello),
+            Control::Crossed => {
+                self.crossed(link);
+                Ok(())
+            }
+            Control::Map(map) => self.asked_to_map(link, &map),
+            Control::Mapped(mapped) => self.mapped(link, mapped),
+            Control::NotMapped { number, why } => self.not_mapped(link, number, why),
+            Control::Unmap { slot } => self.unmapped(link, slot),
+            Control::Unmapped { number } => self.unmap_known(link, number),
+            Control::Leave { slot } => self.leaves(link, slot),
+            Control::Credit { number, messages, bytes } => {
+                self.credited(link, number, messages, bytes)
+            }
+            Control::Want { slot, bytes, lacking } => self.wanted(link, slot, bytes, lacking),
+            Control::ReplyCredit { slot, bytes } => self.reply_credited(link, slot, bytes),
+            Control::ReplyWant { number, bytes, lacking } => {
+                self.reply_wanted(link, number, bytes, lacking)
+            }
+            Control::ReplyTooLarge { slot, bytes } => self.reply_too_large(link, slot, bytes),
+            Control::TooLarge { number, bytes } => self.too_large(link, number, bytes),
+        }
+    }
+
+    /// Receives again into what a frame arrived in.
+    #[inline]
+    pub(crate) fn release(&mut self, link: Key, arrived: Arrived) {
+        let lane = arrived.head.kind.lane();
+        if let Some(receive) = arrived.release() {
+            self.later.push((link, lane, receive));
+            if self.later.len() >= LATER_MAX {
+                self.receive_again();
+            }
+        }
+    }
+
+    /// Posts the receives again that were used.
+    #[inline]
+    pub(crate) fn receive_again(&mut self) {
+        while let Some((link, lane, receive)) = self.later.pop() {
+            self.give_back(link, lane, receive);
+        }
+    }
+
+    /// Receives into `receive` again.
+    #[inline]
+    pub(crate) fn give_back(&mut self, link: Key, lane: Lane, receive: Descriptor) {
+        if let Some(line) = self.links.get(link)
+            && !planted(Fault::NotPosted)
+        {
+            line.carrier.receive(lane, receive);
+        }
+    }
+
+    #[inline]
+    fn sent(&mut self, link: Key, lane: Lane, completion: Completion) {
+        let Some(line) = self.links.get(link) else { return };
+        line.carrier.sent(lane);
+        if matches!(completion.op, OpKind::Read | OpKind::Write) {
+            self.accessed(link, completion);
+            return self.forget_if_ended(link);
+        }
+        let ok = completion.status.is_ok();
+        let frame = completion.into_descriptor();
+        if ok {
+            self.acknowledged(link, frame);
+        } else {
+            self.undelivered(link, frame, Fate::Unknown);
+        }
+        if let Some(line) = self.links.get(link) {
+            if line.ended.is_some() {
+                self.forget_if_done(link);
+            } else if !line.machine.is_idle() {
+                line.pump();
+            }
+        }
+    }
+
+    /// The peer has a frame.
+    #[inline]
+    pub(crate) fn acknowledged(&mut self, link: Key, frame: Descriptor) {
+        if frame.tag() >> 60 >= Kind::Part as u64 {
+            self.channel_came_back(link, frame, None);
+        } else if frame.tag() >> 60 >= Kind::Bulk as u64 {
+            self.sent_data(link, frame);
+        } else if let Some(line) = self.links.get(link) {
+            line.machine.recycle(frame);
+        }
+    }
+
+    /// A connection failed.
+    #[cold]
+    pub(crate) fn broke(&mut self, link: Key, why: &egret_net::vi::ViError) {
+        self.end(link, |peer| LinkError::of(&peer, why));
+    }
+
+    /// The peer did what no honest one does.
+    #[cold]
+    pub(crate) fn cut_off(&mut self, link: Key, why: &str) {
+        if let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) {
+            tracing::warn!(peer = line.machine.peer, why, "cut off");
+        }
+        self.end(link, |peer| LinkError::CutOff { peer, why: why.to_owned() });
+    }
+
+    /// Ends a link, and accounts for everything that is under way.
+    #[cold]
+    pub(crate) fn end(&mut self, link: Key, why: impl FnOnce(String) -> LinkError) {
+        let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else { return };
+        let why = why(line.machine.peer.clone());
+        line.ended = Some(why.clone());
+        self.counters.ended += 1;
+        if matches!(why, LinkError::CutOff { .. }) {
+            self.counters.cut_off += 1;
+            self.cut_off_last = Some(why.clone());
+        }
+        if let Carrier::Windowed(windowed) = &line.carrier {
+            let (repeated, older) = windowed.counts();
+            self.counters.repeated += repeated;
+            self.counters.older += older;
+        }
+        let mut acknowledged = Vec::new();
+        if let Carrier::Windowed(windowed) = &mut line.carrier {
+            acknowledged.extend(std::iter::from_fn(|| windowed.poll_sent()));
+        }
+        let mut unsent = line.carrier.close();
+        let never = Fate::NotDelivered;
+        unsent.extend(line.machine.take_waiting().into_iter().map(|frame| (frame, never)));
+        for lane in Lane::ALL {
+            unsent.extend(std::iter::from_fn(|| Some((line.machine.pop(lane)?, never))));
+        }
+        let peer = line.machine.peer.clone();
+        if self.hosts.get(&peer) == Some(&link) {
+            self.hosts.remove(&peer);
+        }
+        for frame in acknowledged {
+            self.acknowledged(link, frame);
+        }
+        for (frame, fate) in unsent {
+            self.undelivered(link, frame, fate);
+        }
+        self.end_tables(link, &why);
+        self.end_channels(link, &why);
+        self.opening.link_ended(&peer, link, &why);
+        self.forget_if_done(link);
+    }
+
+    /// The same, where links seldom are dead.
+    #[inline]
+    pub(crate) fn forget_if_ended(&mut self, link: Key) {
+        if self.links.get(link).is_some_and(|line| line.ended.is_some()) {
+            self.forget_if_done(link);
+        }
+    }
+
+    /// Forgets a dead link when nobody can ask for anything of it.
+    pub(crate) fn forget_if_done(&mut self, link: Key) {
+        let Some(line) = self.links.get(link) else { return };
+        if line.ended.is_none() || !line.carrier.is_quiet() {
+            return;
+        }
+        self.remove_unmapped(link);
+        let Some(line) = self.links.get(link) else { return };
+        let am = &line.machine.am;
+        if am.calls.len() == 0
+            && am.outgoing.len() == 0
+            && let Some(line) = self.links.remove(link)
+        {
+            let ids = line.carrier.ids();
+            ids.into_iter().for_each(|id| self.set_place(id, None));
+        }
+    }
+}
+
+impl Line {
+    #[inline]
+    pub(crate) fn pump(&mut self) {
+        for lane in Lane::ALL {
+            while let Some(frame) = self.machine.pop(lane) {
+                if let Err(frame) = self.carrier.post(lane, frame) {
+                    self.machine.unpop(lane, frame);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Receives that wait to be posted again, at most: a fraction of what a connection has.
+const LATER_MAX: usize = 16;
+
+/// Keeps a waker for who brings what it waits for. If nobody does so for long, all look for
+/// themselves: who gave up waiting does not say so.
+pub(crate) fn remember(wakers: &mut Vec<Waker>, waker: &Waker) {
+    if wakers.iter().any(|known| known.will_wake(waker)) {
+        return;
+    }
+    if wakers.len() >= WAKERS_MAX {
+        wakers.drain(..).for_each(Waker::wake);
+    }
+    wakers.push(waker.clone());
+}
+
+const WAKERS_MAX: usize = 64;

@@ -1,0 +1,99 @@
+//! Two nodes that call each other at the same time have one link.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use egret_net::fabric::sim::check;
+use egret_net::rt::{self, Deadline};
+use egret_net::vi::Reliability;
+
+use super::ledger::Ledger;
+use super::moved::links;
+use super::random::Random;
+use super::world::{Node, step};
+use crate::am::{EndpointName, Remote};
+use crate::links::LinksOptions;
+
+/// Both map the other, one a little later.
+fn both(nodes: &[Node; 2], late: u64) -> [Remote; 2] {
+    let [a, b] = nodes;
+    let [one, other] = [(a, b), (b, a)].map(|(from, to)| {
+        from.endpoints[0].endpoint.map(&to.endpoints[0].name, &[], Deadline::DEFAULT)
+    });
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    let mut mapped = [None, None];
+    let mut context = Context::from_waker(Waker::noop());
+    for turn in 0..100_000 {
+        if mapped[0].is_none()
+            && let Poll::Ready(remote) = one.as_mut().poll(&mut context)
+        {
+            mapped[0] = Some(remote.unwrap());
+        }
+        if turn >= late
+            && mapped[1].is_none()
+            && let Poll::Ready(remote) = other.as_mut().poll(&mut context)
+        {
+            mapped[1] = Some(remote.unwrap());
+        }
+        if let [Some(_), Some(_)] = mapped {
+            return mapped.map(Option::unwrap);
+        }
+        step(nodes.iter());
+    }
+    panic!("they do not find each other");
+}
+
+#[test]
+fn whoever_calls_first_there_is_one_link() {
+    check(0..300, |sim| {
+        let mut random = Random(rt::random());
+        let level = [Reliability::Unreliable, Reliability::Reception][random.index(2)];
+        if level == Reliability::Unreliable {
+            sim.links().loss(0.05).duplicate(0.05).reorder(0.05).corrupt(0.05);
+        }
+        let options = LinksOptions::default().reliability(level);
+        let ledger = Ledger::default();
+        let mut hosts = ["a", "b"];
+        if random.is(50) {
+            hosts.reverse();
+        }
+        let nodes = hosts.map(|host| Node::new(sim, host, &options, &ledger));
+        let remotes = both(&nodes, random.below(30));
+        let end = sim.elapsed() + std::time::Duration::from_secs(15);
+        while sim.elapsed() < end {
+            step(nodes.iter());
+        }
+        for (node, remote) in nodes.iter().zip(&remotes) {
+            assert_eq!(node.links.account().links, 1, "{level}");
+            let live = node.links.core.state.with(|state| state.live(remote.link()).is_ok());
+            assert!(live, "{level}: the link died");
+        }
+    });
+}
+
+#[test]
+fn two_threads_that_call_each_other_have_one_link() {
+    for _ in 0..20 {
+        let sides = [links("left"), links("right")];
+        let hosts = sides.clone().map(|links| links.host().to_owned());
+        let threads = [0, 1].map(|at| {
+            let (links, host) = (sides[at].clone(), hosts[1 - at].clone());
+            let thread = rt::spawn("calls", move || {
+                let served = links.bundle().register("here", 0).unwrap();
+                served.on(0, |request| request.reply(&[3]));
+                links.wait_connect(&host, Deadline::DEFAULT).unwrap();
+                let mine = links.bundle().endpoint(0);
+                let name = EndpointName::new(&host, "here", 0);
+                let remote = super::moved::mapped(&mine, &name);
+                let reply = remote.wait_call(0, Deadline::DEFAULT).unwrap();
+                assert_eq!(reply.words(), [3]);
+                (served, mine, remote)
+            });
+            thread.unwrap()
+        });
+        let kept = threads.map(|thread| thread.join().unwrap());
+        let counts = sides.each_ref().map(|links| links.account().links);
+        assert_eq!(counts, [1, 1]);
+        drop(kept);
+    }
+}

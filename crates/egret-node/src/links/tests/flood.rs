@@ -1,0 +1,84 @@
+//! Both sides send as much as they can.
+
+use std::sync::{Arc, Mutex};
+
+use egret_net::fabric::sim::Sim;
+use egret_net::vi::Reliability;
+
+use super::hostile::run;
+use super::ledger::Ledger;
+use super::world::{Node, step};
+use crate::am::{Endpoint, EndpointName, Remote};
+use crate::links::LinksOptions;
+
+fn flood(seed: u64, window: u32, level: Reliability, count: u64) {
+    let sim = Sim::new(seed);
+    if level == Reliability::Unreliable {
+        sim.links().loss(0.05).duplicate(0.05).reorder(0.05).corrupt(0.05);
+    }
+    let options = LinksOptions::default().window(window).reliability(level);
+    let nodes = ["a", "b"].map(|host| Node::new(&sim, host, &options, &Ledger::default()));
+    let seen = [(); 2].map(|()| Arc::new(Mutex::new(Vec::new())));
+    let ends: Vec<Endpoint> = nodes
+        .iter()
+        .zip(&seen)
+        .map(|(node, seen)| {
+            let end = node.bundles[0].register("all", 1).unwrap();
+            let seen = Arc::clone(seen);
+            end.on(0, move |request| {
+                seen.lock().unwrap().push(request.words()[0]);
+                let word = request.words()[0];
+                request.reply(&[word]);
+            });
+            end
+        })
+        .collect();
+    let map = |from: usize, to: &str| -> Remote {
+        let name = EndpointName::new(to, "all", 1);
+        run(&nodes, ends[from].map(&name, &[], egret_net::rt::Deadline::DEFAULT)).unwrap()
+    };
+    let remotes = [map(0, "b"), map(1, "a")];
+    let (mut sent, mut calls, mut steps) = ([0_u64; 2], Vec::new(), 0);
+    while seen.iter().any(|seen| (seen.lock().unwrap().len() as u64) < count) {
+        for (remote, sent) in remotes.iter().zip(&mut sent) {
+            while *sent < count && give(remote, *sent, &mut calls) {
+                *sent += 1;
+            }
+        }
+        step(nodes.iter());
+        steps += 1;
+        assert!(steps < 100_000, "seed {seed}, window {window}, {level}: it stands still");
+    }
+    for seen in &seen {
+        assert_eq!(*seen.lock().unwrap(), (0..count).collect::<Vec<u64>>(), "seed {seed}");
+    }
+    for (word, call) in calls {
+        assert_eq!(run(&nodes, call).unwrap().words(), [word], "seed {seed}");
+    }
+}
+
+/// Every third is answered.
+fn give(remote: &Remote, number: u64, calls: &mut Vec<(u64, crate::am::Call)>) -> bool {
+    if number.is_multiple_of(3) {
+        let call = remote.try_request((0, &[number])).ok();
+        let is_sent = call.is_some();
+        calls.extend(call.map(|call| (number, call)));
+        return is_sent;
+    }
+    remote.try_send((0, &[number])).is_ok()
+}
+
+#[test]
+fn both_sides_flood_whatever_the_window() {
+    for seed in 0..10 {
+        for window in [1, 3, 64] {
+            flood(seed, window, Reliability::Unreliable, 300);
+            flood(seed, window, Reliability::Reception, 300);
+        }
+    }
+}
+
+#[test]
+pub(super) fn more_messages_than_receives_come_once_and_in_order() {
+    flood(1, 64, Reliability::Reception, 3000);
+}

@@ -1,0 +1,268 @@
+//! Peers that speak the protocol up to a point, and then lie: each is cut off with the
+//! reason, and nobody else notices.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use egret_net::fabric::sim::Sim;
+use egret_net::rt::Deadline;
+use egret_net::vi::{Address, Descriptor, Nic, Vi, ViOptions};
+
+use super::ledger::Ledger;
+use super::world::{Node, step};
+use crate::am::{Call, Remote, Request};
+use crate::link::control::{Control, Hello, Map, Mapped, VERSION};
+use crate::link::{Head, Kind, Lane};
+use crate::links::LinksOptions;
+
+/// An honest node and another that uses it, and one that lies.
+pub(super) struct Stage {
+    pub(super) nodes: Vec<Node>,
+    good: Remote,
+    pub(super) nic: Nic,
+}
+
+/// The connections of who lies.
+pub(super) struct Liar {
+    pub(super) talk: Vi,
+    pub(super) bulk: Vi,
+    /// Of its mapping, at the honest node.
+    slot: u32,
+}
+
+impl Stage {
+    pub(super) fn new(sim: &Sim) -> Self {
+        let options = LinksOptions::default().window(4).budget(1 << 20);
+        let open = |host| Node::new(sim, host, &options, &Ledger::default());
+        let nodes = vec![open("honest"), open("good")];
+        let later = Mutex::new(Vec::new());
+        let keep = move |request: Request<'_>| later.lock().unwrap().push(request.later());
+        nodes[0].endpoints[0].endpoint.on(KEPT, keep);
+        let mapping = {
+            let name = &nodes[0].endpoints[0].name;
+            nodes[1].endpoints[0].endpoint.map(name, &[], Deadline::DEFAULT)
+        };
+        let good = run(&nodes, mapping).unwrap();
+        Self { nodes, good, nic: sim.nic("liar") }
+    }
+
+    pub(super) fn connect(&self) -> Vi {
+        let to = Address::new("honest", "egret.link", 0);
+        let vi = run(&self.nodes, self.nic.connect(&to, &ViOptions::default(), Deadline::DEFAULT));
+        let vi = vi.unwrap();
+        for _ in 0..32 {
+            vi.post_recv(Descriptor::new(vec![0_u8; 5000])).unwrap();
+        }
+        vi
+    }
+
+    pub(super) fn steps(&self, count: u32) {
+        (0..count).for_each(|_| step(self.nodes.iter()));
+    }
+
+    /// Somebody with a link and a mapping.
+    fn liar(&self) -> Liar {
+        let (talk, bulk) = (self.connect(), self.connect());
+        say(&talk, &hello(Lane::Talk));
+        say(&bulk, &hello(Lane::Bulk));
+        self.steps(100);
+        let (number, name, tag) = (7, "e0".to_owned(), 0);
+        say(&talk, &Control::Map(Map { number, name, tag, bytes: 1000, needs: Vec::new() }));
+        self.steps(100);
+        let mut mapped = None;
+        while let Some(got) = talk.recv_queue().poll() {
+            if let Some(Control::Mapped(Mapped { slot, .. })) = Control::from_bytes(got.bytes()) {
+                mapped = Some(slot);
+            }
+        }
+        Liar { talk, bulk, slot: mapped.expect("it was let in") }
+    }
+
+    /// It was cut off for this, and everybody else goes on.
+    fn assert_cut_off(&self, liar: &Liar, why: &str) {
+        self.steps(300);
+        let honest = &self.nodes[0].links;
+        let said = honest.cut_off_last().map(|why| why.to_string()).unwrap_or_default();
+        assert!(said.contains(why), "{said:?}, and not {why:?}");
+        assert_eq!(honest.counters().cut_off, 1, "{why}");
+        assert!(liar.talk.error().is_some() || liar.bulk.error().is_some(), "{why}");
+        let account = honest.account();
+        assert_eq!((account.links, account.dead, account.incoming), (1, 0, 1), "{why}");
+        self.assert_goes_on();
+    }
+
+    pub(super) fn assert_goes_on(&self) {
+        let call = self.good.try_request((200, &[1])).unwrap();
+        let reply = run(&self.nodes, call);
+        let why = reply.unwrap_err().to_string();
+        assert!(why.contains("no handler"), "{why}");
+    }
+}
+
+pub(super) fn run<F: Future>(nodes: &[Node], future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..100_000 {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        step(nodes.iter());
+    }
+    panic!("it never ends");
+}
+
+pub(super) fn hello(lane: Lane) -> Control {
+    let host = "liar".to_owned();
+    Control::Hello(Hello { version: VERSION, lane: lane as u8, link: 5, incarnation: 6, host })
+}
+
+pub(super) fn say(vi: &Vi, control: &Control) {
+    send(vi, Head::of(Kind::Control, 0).to_bits(), control.to_bytes());
+}
+
+pub(super) fn send(vi: &Vi, head: u64, bytes: Vec<u8>) {
+    vi.post_send(Descriptor::new(bytes).with_tag(head)).unwrap();
+}
+
+fn request(slot: u32, request: u32) -> Head {
+    Head { handler: KEPT, request, ..Head::of(Kind::Request, slot) }
+}
+
+/// The handler whose messages stay under way.
+const KEPT: u8 = 6;
+
+/// What it says, and what it is cut off for.
+type Lie = (fn(&Liar), &'static str);
+
+const LIES: &[Lie] = &[
+    (|it| (0..5).for_each(|at| send(&it.talk, request(it.slot, at).to_bits(), vec![])), "window"),
+    (|it| send(&it.talk, request(99, 0).to_bits(), vec![]), "for no mapping"),
+    (
+        |it| send(&it.talk, Head { words: 16, ..request(it.slot, 0) }.to_bits(), vec![1, 2, 3]),
+        "shorter than its words",
+    ),
+    (|it| send(&it.talk, u64::MAX, vec![]), "of no kind"),
+    (|it| send(&it.talk, request(it.slot, 0).to_bits(), vec![0; 10_000]), "longer than any"),
+    (|it| send(&it.talk, Head::of(Kind::Reply, 0).to_bits(), vec![]), "an answer to nothing"),
+    (|it| send(&it.talk, Head::of(Kind::Returned, 0).to_bits(), vec![]), "without a reason"),
+    (|it| send(&it.talk, Head::of(Kind::Bulk, it.slot).to_bits(), vec![1]), "wrong lane"),
+    (|it| send(&it.bulk, request(it.slot, 0).to_bits(), vec![]), "wrong lane"),
+    (|it| send(&it.bulk, Head::of(Kind::Bulk, 99).to_bits(), vec![0; 600]), "for nobody"),
+    (
+        |it| send(&it.bulk, Head::of(Kind::Bulk, it.slot).to_bits(), vec![0; 100_000]),
+        "more bytes than were granted",
+    ),
+    (|it| say(&it.talk, &Control::Credit { number: 0, messages: 1, bytes: 0 }), "no mapping"),
+    (|it| say(&it.talk, &Control::ReplyCredit { slot: 50, bytes: 1 }), "no mapping"),
+    (|it| say(&it.talk, &Control::Want { slot: 50, bytes: 1, lacking: 1 }), "not mapped"),
+    (|it| say(&it.talk, &Control::ReplyTooLarge { slot: it.slot, bytes: 1 }), "nobody sent"),
+    (|it| say(&it.talk, &Control::Unmap { slot: 50 }), "had not mapped"),
+    (|it| say(&it.talk, &Control::Leave { slot: 50 }), "has not mapped"),
+    (|it| say(&it.talk, &Control::Unmapped { number: 3 }), "was not mapped"),
+    (
+        |it| {
+            send(&it.talk, request(it.slot, 0).to_bits(), vec![]);
+            say(&it.talk, &Control::Unmap { slot: it.slot });
+        },
+        "with messages under way",
+    ),
+    (|it| say(&it.talk, &hello(Lane::Talk)), "greeted twice"),
+    (
+        |it| {
+            let mut bytes = Control::Unmap { slot: it.slot }.to_bytes();
+            bytes.pop();
+            send(&it.talk, Head::of(Kind::Control, 0).to_bits(), bytes);
+        },
+        "control that is none",
+    ),
+];
+
+#[test]
+fn each_lie_is_cut_off_with_its_reason_and_others_go_on() {
+    for (lie, why) in LIES {
+        let sim = Sim::new(1);
+        let stage = Stage::new(&sim);
+        let liar = stage.liar();
+        lie(&liar);
+        stage.assert_cut_off(&liar, why);
+    }
+}
+
+/// The honest node has mapped an endpoint of the liar, and asks it something.
+fn asked(stage: &Stage, liar: &Liar) -> (Remote, Call, u32) {
+    let honest = &stage.nodes[0];
+    let name = crate::am::EndpointName::new("liar", "any", 0);
+    let mut mapping = pin!(honest.endpoints[0].endpoint.map(&name, &[], Deadline::DEFAULT));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(mapping.as_mut().poll(&mut context).is_pending());
+    stage.steps(50);
+    let asks = std::iter::from_fn(|| liar.talk.recv_queue().poll());
+    let number = asks.filter_map(|got| match Control::from_bytes(got.bytes()) {
+        Some(Control::Map(map)) => Some(map.number),
+        _ => None,
+    });
+    let number = number.last().expect("it asks");
+    let (slot, window, bytes) = (9, 2, 1000);
+    let (handlers, segment) = (Vec::new(), None);
+    say(&liar.talk, &Control::Mapped(Mapped { number, slot, window, bytes, handlers, segment }));
+    let remote = run(&stage.nodes, mapping).unwrap();
+    let call = remote.try_request((1, &[5])).unwrap();
+    stage.steps(20);
+    (remote, call, number)
+}
+
+#[test]
+fn who_lies_about_what_it_was_asked_is_cut_off() {
+    type Lie = (fn(&Liar, u32), &'static str);
+    let reply = |number, request| Head { request, handler: 255, ..Head::of(Kind::Reply, number) };
+    let lies: &[Lie] = &[
+        (
+            |it, at| say(&it.talk, &Control::Credit { number: at, messages: 2, bytes: 0 }),
+            "not sent",
+        ),
+        (|it, at| say(&it.talk, &Control::TooLarge { number: at, bytes: 5 }), "nobody sent"),
+        (|it, at| say(&it.talk, &Control::Unmapped { number: at }), "in use"),
+    ];
+    for (lie, why) in lies {
+        let sim = Sim::new(2);
+        let stage = Stage::new(&sim);
+        let liar = stage.liar();
+        let (remote, call, number) = asked(&stage, &liar);
+        lie(&liar, number);
+        let answer = run(&stage.nodes, call).unwrap_err();
+        assert!(answer.to_string().contains(why), "{answer} and not {why}");
+        drop(remote);
+        stage.assert_cut_off(&liar, why);
+    }
+    let sim = Sim::new(3);
+    let stage = Stage::new(&sim);
+    let liar = stage.liar();
+    let (remote, call, number) = asked(&stage, &liar);
+    for _ in 0..2 {
+        send(&liar.talk, reply(number, 0).to_bits(), vec![]);
+    }
+    assert!(run(&stage.nodes, call).unwrap().words().is_empty(), "the first is its answer");
+    drop(remote);
+    stage.assert_cut_off(&liar, "an answer to");
+}
+
+/// Who asks and asks and takes no answer costs what it may, and no more.
+#[test]
+fn who_does_not_listen_is_cut_off_before_it_costs_much() {
+    let sim = Sim::new(4);
+    let stage = Stage::new(&sim);
+    let liar = stage.liar();
+    let until = sim.elapsed() + Duration::from_secs(60);
+    while liar.talk.error().is_none() && sim.elapsed() < until {
+        let (number, name) = (1, "nobody".to_owned());
+        let map = Map { number, name, tag: 0, bytes: 0, needs: Vec::new() };
+        let frame = Descriptor::new(Control::Map(map).to_bytes());
+        drop(liar.talk.post_send(frame.with_tag(Head::of(Kind::Control, 0).to_bits())));
+        while liar.talk.send_queue().poll().is_some() {}
+        step(stage.nodes.iter());
+    }
+    stage.assert_cut_off(&liar, "does not listen");
+}

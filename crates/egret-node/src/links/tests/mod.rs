@@ -1,0 +1,13 @@
+mod acts;
+mod crossed;
+mod flood;
+mod fuzzed;
+mod hostile;
+mod ledger;
+mod moved;
+mod planted;
+mod random;
+mod seeds;
+mod strangers;
+mod trial;
+mod world;

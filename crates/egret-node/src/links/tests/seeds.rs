@@ -1,0 +1,33 @@
+//! Trials over seeds.
+
+use std::collections::BTreeMap;
+
+use egret_net::fabric::sim::check;
+use egret_net::rt;
+
+use super::random::Random;
+use super::trial::{Plan, run};
+
+/// How many seeds; `EGRET_SEEDS` says another number.
+fn seeds() -> u64 {
+    std::env::var("EGRET_SEEDS").map_or(200, |seeds| seeds.parse().unwrap())
+}
+
+pub(super) fn try_seeds(seeds: std::ops::Range<u64>) -> BTreeMap<String, usize> {
+    let total = std::sync::Mutex::new(BTreeMap::new());
+    check(seeds, |sim| {
+        let mut random = Random(rt::random());
+        let plan = Plan::of(&mut random);
+        let ledger = run(sim, plan, random);
+        for (what, count) in ledger.book().counts() {
+            *total.lock().unwrap().entry(what).or_default() += count;
+        }
+    });
+    total.into_inner().unwrap()
+}
+
+#[test]
+fn whatever_happens_each_message_is_served_once_in_order_or_somebody_is_told() {
+    let counts = try_seeds(0..seeds());
+    println!("{counts:#?}");
+}

@@ -1,0 +1,57 @@
+//! Connections that do not say what they are for.
+
+use egret_net::fabric::sim::Sim;
+
+use super::hostile::{Stage, hello, run, say, send};
+use super::world::step;
+use crate::link::control::{Control, Hello, VERSION};
+use crate::link::{Head, Kind, Lane};
+
+#[test]
+fn who_does_not_say_hello_is_sent_away() {
+    let sim = Sim::new(1);
+    let stage = Stage::new(&sim);
+    let honest = &stage.nodes[0].links;
+    let control = Head::of(Kind::Control, 0).to_bits();
+    let other = Hello { version: VERSION + 1, lane: 1, link: 1, incarnation: 1, host: "x".into() };
+    let said: Vec<(u64, Vec<u8>)> = vec![
+        (control, Vec::new()),
+        (control, vec![0xff; 4000]),
+        (control, Control::Unmap { slot: 0 }.to_bytes()),
+        (control, Control::Hello(other).to_bytes()),
+        (Head::of(Kind::Request, 0).to_bits(), Vec::new()),
+        (u64::MAX, vec![1]),
+    ];
+    for (at, (head, bytes)) in said.into_iter().enumerate() {
+        let vi = stage.connect();
+        send(&vi, head, bytes);
+        stage.steps(100);
+        assert_eq!(honest.counters().turned_away, at as u64 + 1);
+        assert!(vi.error().is_some(), "{head:x}");
+    }
+    let twice = stage.connect();
+    say(&twice, &hello(Lane::Talk));
+    say(&twice, &hello(Lane::Talk));
+    stage.steps(100);
+    assert_eq!(honest.counters().turned_away, 7);
+    assert_eq!(honest.account().strangers, 0);
+    stage.assert_goes_on();
+}
+
+/// Nobody needs to do anything for that: the time it has is waited for.
+#[test]
+fn who_says_nothing_is_sent_away_in_time() {
+    let sim = Sim::new(2);
+    let stage = Stage::new(&sim);
+    let silent: Vec<_> = (0..100).map(|_| stage.connect()).collect();
+    assert!(stage.nodes[0].links.account().strangers <= 64);
+    let due = stage.nodes[0].links.next_event().expect("there is something to wait for");
+    let end = due + std::time::Duration::from_secs(11);
+    while stage.nic.now() < end {
+        step(stage.nodes.iter());
+    }
+    assert_eq!(stage.nodes[0].links.account().strangers, 0);
+    assert!(silent.iter().all(|vi| vi.error().is_some()));
+    stage.assert_goes_on();
+    run(&stage.nodes, std::future::ready(()));
+}

@@ -1,0 +1,41 @@
+//! Links between processes, threads and network namespaces.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod peer;
+mod processes;
+mod spaces;
+mod threads;
+
+use std::time::Duration;
+
+use egret_net::fabric::Fabrics;
+use egret_net::rt::{self, Deadline};
+use egret_node::am::{Endpoint, EndpointName, Remote};
+use egret_node::{Links, LinksOptions};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Not a test by itself: the other process.
+#[test]
+fn other() {
+    let Ok(part) = std::env::var(peer::PART) else { return };
+    peer::run(&part);
+}
+
+fn open(fabric: &str, name: &str, options: LinksOptions) -> Links {
+    Links::open(Fabrics::default().open(fabric, name).unwrap(), options).unwrap()
+}
+
+/// Maps an endpoint of a host that may still have to open it.
+fn map(mine: &Endpoint, host: &str, name: &str) -> Remote {
+    let to = EndpointName::new(host, name, 0);
+    let end = rt::now() + LONG;
+    loop {
+        match mine.wait_map(&to, Deadline::In(LONG)) {
+            Ok(remote) => return remote,
+            Err(why) => assert!(rt::now() < end, "{why}"),
+        }
+        rt::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,98 @@
+//! Other processes, which are killed or flood.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline};
+use egret_node::LinksOptions;
+use egret_node::am::{CallError, Reason};
+use egret_node::link::LinkError;
+
+use super::peer::{FLOOD, Peer};
+use super::{LONG, map, open};
+
+/// A name that nobody else has, as the fabric wants it.
+fn name(fabric: &str, what: &str) -> String {
+    match fabric {
+        "shm" => format!("{what}-{}-{}", std::process::id(), rt::random()),
+        _ => "127.0.0.1".to_owned(),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "how long it took, for whoever wants to see it")]
+fn kill(fabric: &str) {
+    let here = open(fabric, &name(fabric, "here"), LinksOptions::default());
+    let start = |name: &str| Peer::start(&format!("serve|{fabric}|{name}|256|"), None);
+    let there = name(fabric, "victim");
+    let (victim, other) = (start(&there), start(&name(fabric, "other")));
+    let mine = here.bundle().endpoint(0);
+    let dying = map(&mine, &victim.host, "serve");
+    let living = map(&mine, &other.host, "serve");
+    let calls: Vec<_> =
+        (0..100).map(|_| dying.wait_request((1, &[1]), Deadline::In(LONG)).unwrap()).collect();
+    dying.wait_call((0, &[1]), Deadline::In(LONG)).unwrap();
+    victim.kill();
+    let killed = rt::now();
+    for call in calls {
+        let why = call.wait(Deadline::In(LONG)).unwrap_err();
+        let died = matches!(
+            &why,
+            CallError::Undelivered(Reason::Link { why: LinkError::PeerDied { .. }, .. })
+        );
+        assert!(died, "{why:?}");
+    }
+    println!("{fabric}: all 100 requests have failed {:?} after the kill", rt::now() - killed);
+    assert!(rt::now() - killed < Duration::from_secs(30), "it took too long");
+    assert_eq!(living.wait_call((0, &[7]), Deadline::In(LONG)).unwrap().words(), [7]);
+    drop(dying);
+    let again = start(&there);
+    let remote = map(&mine, &again.host, "serve");
+    assert_eq!(remote.wait_call((0, &[8]), Deadline::In(LONG)).unwrap().words(), [8]);
+    drop((remote, living));
+    let end = rt::now() + LONG;
+    while !here.account().is_settled() {
+        assert!(rt::now() < end, "{:?}", here.account());
+        rt::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn requests_to_a_killed_process_fail_and_others_go_on_over_shm() {
+    kill("shm");
+}
+
+#[test]
+fn requests_to_a_killed_process_fail_and_others_go_on_over_tcp() {
+    kill("tcp");
+}
+
+fn flood(fabric: &str) {
+    let here = open(fabric, &name(fabric, "one"), LinksOptions::default().window(1));
+    let served = here.bundle().register("serve", 0).unwrap();
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    served.on(0, |request| request.reply(&[1]));
+    served.on(2, move |request| {
+        assert_eq!(request.words(), [counted.fetch_add(1, Ordering::Relaxed)]);
+    });
+    let part = format!("flood|{fabric}|{}|1|{}", name(fabric, "two"), here.host());
+    let mut peer = Peer::start(&part, None);
+    let remote = map(&served, &peer.host, "serve");
+    for number in 0..FLOOD {
+        let reply = remote.wait_call((2, &[number]), Deadline::In(LONG)).unwrap();
+        assert_eq!(reply.words(), [number + 1]);
+    }
+    assert_eq!(peer.said(), "done");
+    assert_eq!(count.load(Ordering::Relaxed), FLOOD);
+}
+
+#[test]
+fn two_processes_flood_each_other_with_a_window_of_one_over_shm() {
+    flood("shm");
+}
+
+#[test]
+fn two_processes_flood_each_other_with_a_window_of_one_over_tcp() {
+    flood("tcp");
+}

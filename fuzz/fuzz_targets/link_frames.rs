@@ -1,0 +1,5 @@
+//! What a peer sends over a link that lives.
+#![no_main]
+#![forbid(unsafe_code)]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| egret_node::link::fuzzing::frames(input));
