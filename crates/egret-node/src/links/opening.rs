@@ -120,9 +120,8 @@ impl Opening {
     /// A link to `host` that was being made is no more.
     pub(crate) fn link_ended(&mut self, host: &str, link: Key, why: &LinkError) {
         if let Some(call) = self.calls.get_mut(host)
-            && call.link == Some(link)
+            && call.link.take_if(|known| *known == link).is_some()
         {
-            call.link = None;
             call.fail(LinkUpError::Link(why.clone()));
         }
     }

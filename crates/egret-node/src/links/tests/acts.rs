@@ -196,10 +196,7 @@ impl Trial<'_> {
             }
         }
         self.until("everything is known", |trial| {
-            for node in trial.nodes.iter().flatten() {
-                let later = std::mem::take(&mut *node.stash.later.lock().unwrap());
-                later.into_iter().for_each(|(id, slot)| slot.reply(&id.words()));
-            }
+            trial.answer_all();
             trial.calls.is_empty()
                 && trial.asked.is_empty()
                 && trial.ledger.book().open().is_empty()
@@ -207,9 +204,17 @@ impl Trial<'_> {
         self.ledger.book().check();
         self.flows.clear();
         self.until("all is given back", |trial| {
+            trial.answer_all();
             trial.nodes.iter().flatten().for_each(Node::forget_kept);
             trial.nodes.iter().flatten().all(|node| node.links.account().is_settled())
         });
+    }
+
+    fn answer_all(&self) {
+        for node in self.nodes.iter().flatten() {
+            let later = std::mem::take(&mut *node.stash.later.lock().unwrap());
+            later.into_iter().for_each(|(id, slot)| slot.reply(&id.words()));
+        }
     }
 
     fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
