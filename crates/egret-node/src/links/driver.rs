@@ -73,7 +73,10 @@ impl Core {
         loop {
             let (found, job, next, more) = self.state.with(|state| {
                 let more = self.feed(state);
-                (ready(state, None), state.next_job(), state.next_event(), more)
+                let (found, job) = (ready(state, None), state.next_job());
+                // It goes to sleep only without.
+                state.role_waits &= found.is_none() && job.is_none();
+                (found, job, state.next_event(), more)
             });
             if found.is_some() || job.is_some() {
                 return Driven::Has(found, job);
