@@ -7,6 +7,7 @@ mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod greeting;
+mod line;
 mod lossy;
 mod opening;
 mod options;

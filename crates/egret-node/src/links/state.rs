@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use egret_net::rt::Instant;
-use egret_net::vi::{Completion, Descriptor, OpKind, ViId};
+use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
 
 use super::core::Fixed;
+pub(crate) use super::line::Line;
 use super::opening::Opening;
 use super::slots::{Key, Slots};
 use crate::am::fault::{Fault, planted};
@@ -57,19 +58,6 @@ pub(crate) struct State {
     pub(crate) counters: LinkCounters,
     /// Why the last one was cut off.
     pub(crate) cut_off_last: Option<LinkError>,
-}
-
-/// A link: its machine, and what carries its frames.
-#[derive(Debug)]
-pub(crate) struct Line {
-    pub(crate) machine: Machine,
-    pub(crate) carrier: Carrier,
-    /// Which of the peer's lives it is with, once that is known.
-    pub(crate) incarnation: Option<u64>,
-    /// Whether this side called.
-    pub(crate) called: bool,
-    /// Why it is no more, if it is not.
-    pub(crate) ended: Option<LinkError>,
 }
 
 /// What a connection belongs to.
@@ -350,6 +338,12 @@ impl State {
 
     #[inline]
     fn sent(&mut self, link: Key, lane: Lane, completion: Completion) {
+        if let Err(why) = &completion.status
+            && !matches!(why, ViError::RemoteAccess(_))
+        {
+            // It is with the fabric until the link is known to be no more: so it is told.
+            self.broke(link, &why.clone());
+        }
         let Some(line) = self.links.get(link) else { return };
         line.carrier.sent(lane);
         if matches!(completion.op, OpKind::Read | OpKind::Write) {
@@ -386,7 +380,7 @@ impl State {
 
     /// A connection failed.
     #[cold]
-    pub(crate) fn broke(&mut self, link: Key, why: &egret_net::vi::ViError) {
+    pub(crate) fn broke(&mut self, link: Key, why: &ViError) {
         self.end(link, |peer| LinkError::of(&peer, why));
     }
 
@@ -464,20 +458,6 @@ impl State {
         {
             let ids = line.carrier.ids();
             ids.into_iter().for_each(|id| self.set_place(id, None));
-        }
-    }
-}
-
-impl Line {
-    #[inline]
-    pub(crate) fn pump(&mut self) {
-        for lane in Lane::ALL {
-            while let Some(frame) = self.machine.pop(lane) {
-                if let Err(frame) = self.carrier.post(lane, frame) {
-                    self.machine.unpop(lane, frame);
-                    break;
-                }
-            }
         }
     }
 }

@@ -124,8 +124,8 @@ impl<'a> Trial<'a> {
             165..=174 => self.abandon(),
             175..=179 => self.unmap(),
             180..=188 => self.move_endpoint(),
-            189..=190 => self.close_endpoint(),
-            191..=193 => self.retag_endpoint(),
+            189 => self.close_endpoint(),
+            190 => self.retag_endpoint(),
             194..=195 if self.plan.dies => self.crash(),
             196..=197 if self.plan.dies => self.cut(),
             _ => {}
@@ -188,6 +188,13 @@ impl<'a> Trial<'a> {
             return self.map();
         }
         let random = &mut self.random;
+        let book = self.ledger.book();
+        // What goes back is not sent for ever.
+        self.flows.retain(|flow| !book.streams[flow.stream].returns || !random.is(20));
+        drop(book);
+        if self.flows.is_empty() {
+            return;
+        }
         let flow = &self.flows[random.index(self.flows.len())];
         let way = [Way::Answered, Way::Answered, Way::Not, Way::Transfer][random.index(4)];
         let is_bulk = way == Way::Transfer || random.is(30);

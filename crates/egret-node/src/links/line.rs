@@ -1,0 +1,32 @@
+//! One link: its machine, and what carries its frames.
+
+use crate::link::carrier::Carrier;
+use crate::link::machine::Machine;
+use crate::link::{Lane, LinkError};
+
+/// A link: its machine, and what carries its frames.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) machine: Machine,
+    pub(crate) carrier: Carrier,
+    /// Which of the peer's lives it is with, once that is known.
+    pub(crate) incarnation: Option<u64>,
+    /// Whether this side called.
+    pub(crate) called: bool,
+    /// Why it is no more, if it is not.
+    pub(crate) ended: Option<LinkError>,
+}
+
+impl Line {
+    #[inline]
+    pub(crate) fn pump(&mut self) {
+        for lane in Lane::ALL {
+            while let Some(frame) = self.machine.pop(lane) {
+                if let Err(frame) = self.carrier.post(lane, frame) {
+                    self.machine.unpop(lane, frame);
+                    break;
+                }
+            }
+        }
+    }
+}
