@@ -40,3 +40,46 @@ pub(crate) fn caught<F: 'static>(fault: F, body: impl FnOnce()) -> bool {
 thread_local! {
     static PLANTED: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
+
+/// Declares the faults of a protocol of another crate: the enum, and beside it `planted` and,
+/// in tests of that crate, `caught`, as they are here.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! faults {
+    ($(#[$about:meta])* $see:vis enum $Fault:ident { $($(#[$way:meta])* $Way:ident,)+ }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        $see enum $Fault {
+            $($(#[$way])* $Way,)+
+        }
+
+        /// Whether `fault` is planted on this thread.
+        #[cfg(not(test))]
+        #[inline(always)]
+        $see const fn planted(_fault: $Fault) -> bool {
+            false
+        }
+
+        /// Whether `fault` is planted on this thread.
+        #[cfg(test)]
+        $see fn planted(fault: $Fault) -> bool {
+            PLANTED.get() == Some(fault)
+        }
+
+        /// Runs `body` with `fault` planted on this thread, and says whether the checks in it
+        /// noticed (by a panic).
+        #[cfg(test)]
+        $see fn caught(fault: $Fault, body: impl FnOnce()) -> bool {
+            PLANTED.set(Some(fault));
+            let outcome = ::std::panic::catch_unwind(::std::panic::AssertUnwindSafe(body));
+            PLANTED.set(None);
+            outcome.is_err()
+        }
+
+        #[cfg(test)]
+        thread_local! {
+            static PLANTED: ::std::cell::Cell<Option<$Fault>> =
+                const { ::std::cell::Cell::new(None) };
+        }
+    };
+}

@@ -12,6 +12,7 @@ pub mod greet;
 mod hub;
 mod outbox;
 pub mod place;
+mod receives;
 // A 64-bit load is a plain load only where words have 64 bits.
 #[cfg(target_pointer_width = "64")]
 pub mod shm;

@@ -62,6 +62,19 @@ impl<'a> Lender<'a> {
         Self::lend(NonNull::from(bytes).cast(), bytes.len(), false)
     }
 
+    /// Lends several pieces of memory to be read, which all must come back.
+    pub(super) fn read_all(pieces: &'a [&'a [u8]]) -> (Self, Vec<Lent>) {
+        let lease = Arc::new(());
+        let lent = pieces.iter().map(|piece| Lent {
+            start: NonNull::from(*piece).cast(),
+            len: piece.len(),
+            writable: false,
+            _lease: Arc::clone(&lease),
+        });
+        let lent = lent.collect();
+        (Self { lease, _borrow: PhantomData }, lent)
+    }
+
     /// Lends memory to be written.
     pub(super) fn write(bytes: &'a mut [u8]) -> (Self, Lent) {
         let len = bytes.len();
@@ -103,6 +116,17 @@ mod tests {
         assert!(lender.is_returned());
         drop(lender);
         assert_eq!(memory, [1, 9, 3]);
+    }
+
+    #[test]
+    fn pieces_are_back_when_the_last_is_dropped() {
+        let (mut lender, mut lent) = Lender::read_all(&[b"abc", b"", b"de"]);
+        assert_eq!(lent.iter().map(|lent| lent.bytes().len()).collect::<Vec<_>>(), [3, 0, 2]);
+        while let Some(last) = lent.pop() {
+            assert!(!lender.is_returned());
+            drop(last);
+        }
+        assert!(lender.is_returned());
     }
 
     #[test]

@@ -79,6 +79,16 @@ impl Segment {
         body(Self::lent(lent), &mut || lender.is_returned())
     }
 
+    /// Lends several pieces at once, each as a segment, as [`lend`](Self::lend) does one: all of
+    /// them must be back when `body` returns or unwinds.
+    pub fn lend_all<R>(
+        pieces: &[&[u8]],
+        body: impl FnOnce(Vec<Self>, &mut dyn FnMut() -> bool) -> R,
+    ) -> R {
+        let (mut lender, lent) = Lender::read_all(pieces);
+        body(lent.into_iter().map(Self::lent).collect(), &mut || lender.is_returned())
+    }
+
     /// How many bytes it holds or can take.
     #[must_use]
     #[inline]

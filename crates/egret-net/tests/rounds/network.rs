@@ -5,7 +5,7 @@ use std::time::Duration;
 use egret_net::rt;
 
 use super::flow::Footprint;
-use super::party::Party;
+use super::party::{EVENTS, Party};
 use super::peer::Peer;
 use super::relay::Relay;
 use super::{is_alone, part, seed};
@@ -24,7 +24,7 @@ struct Rounds {
     peer: Option<Peer>,
     relay: Relay,
     base: Footprint,
-    counts: [u64; 7],
+    counts: [u64; EVENTS + 1],
 }
 
 impl Rounds {
@@ -32,7 +32,7 @@ impl Rounds {
         let party = Party::new("tcp", &format!("here-{}", rt::random()), KNOWN, seed);
         let relay = Relay::start();
         let base = Footprint::now();
-        Self { party, peer: None, relay, base, counts: [0; 7] }
+        Self { party, peer: None, relay, base, counts: [0; EVENTS + 1] }
     }
 
     fn peer(&mut self) -> Peer {
@@ -42,12 +42,12 @@ impl Rounds {
 
     fn round(&mut self) {
         let mut peer = self.peer();
-        let event = self.party.rng.below(7);
+        let event = self.party.rng.below(EVENTS + 1);
         self.counts[event] += 1;
         for _ in 0..1 + self.party.rng.below(3) {
             match event {
                 // Only what goes over the relay can be reset.
-                6 => self.connect_relayed(&peer, 0),
+                EVENTS => self.connect_relayed(&peer, 0),
                 _ => self.party.connect(&mut peer),
             }
         }
@@ -57,40 +57,12 @@ impl Rounds {
         self.assert_nothing_left();
     }
 
-    fn event(&mut self, event: usize, mut peer: Peer) -> Option<Peer> {
-        let party = &mut self.party;
-        match event {
-            0 => {
-                peer.kill();
-                party.lose_flows();
-                return None;
-            }
-            // A stopped process is not dead: nothing happens, and then all goes on.
-            1 => {
-                peer.stop();
-                party.pass_time();
-                peer.go_on();
-                party.flow_on(20);
-                party.close_flows();
-            }
-            2 => {
-                peer.stop();
-                party.pass_time();
-                peer.kill();
-                party.lose_flows();
-                return None;
-            }
-            3 => {
-                party.see_off(peer);
-                return None;
-            }
-            4 => party.close_flows(),
-            5 => party.leave(),
-            _ => {
-                self.relay.reset();
-                party.lose_flows();
-            }
+    fn event(&mut self, event: usize, peer: Peer) -> Option<Peer> {
+        if event < EVENTS {
+            return self.party.event(event, peer);
         }
+        self.relay.reset();
+        self.party.lose_flows();
         Some(peer)
     }
 

@@ -22,6 +22,9 @@ pub(crate) struct Party {
     pub(crate) rng: Rng,
 }
 
+/// What can happen to a peer of any fabric.
+pub(crate) const EVENTS: usize = 6;
+
 impl Party {
     pub(crate) fn new(fabric: &'static str, name: &str, known: Duration, seed: u64) -> Self {
         let side = Side::new(fabric, name);
@@ -47,6 +50,39 @@ impl Party {
         let (to, options) = (Address::new(there, SERVICE, 0), ViOptions::default());
         let vi = self.side.nic.wait_connect(&to, &options, Deadline::In(LONG)).unwrap();
         self.flows.push(Flow::new(vi, &self.side, self.rng.next()));
+    }
+
+    /// What happens to the peer; it, if it is still there.
+    pub(crate) fn event(&mut self, event: usize, mut peer: Peer) -> Option<Peer> {
+        match event {
+            0 => {
+                peer.kill();
+                self.lose_flows();
+                return None;
+            }
+            // A stopped process is not dead: nothing happens, and then all goes on.
+            1 => {
+                peer.stop();
+                self.pass_time();
+                peer.go_on();
+                self.flow_on(20);
+                self.close_flows();
+            }
+            2 => {
+                peer.stop();
+                self.pass_time();
+                peer.kill();
+                self.lose_flows();
+                return None;
+            }
+            3 => {
+                self.see_off(peer);
+                return None;
+            }
+            4 => self.close_flows(),
+            _ => self.leave(),
+        }
+        Some(peer)
     }
 
     /// Until each connection has moved so many more, without an error.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use egret_net::rt;
 
 use super::flow::Footprint;
-use super::party::Party;
+use super::party::{EVENTS, Party};
 use super::peer::Peer;
 use super::{is_alone, part, seed};
 
@@ -18,14 +18,14 @@ struct Rounds {
     party: Party,
     peer: Option<Peer>,
     base: Footprint,
-    counts: [u64; 6],
+    counts: [u64; EVENTS],
 }
 
 impl Rounds {
     fn new(seed: u64) -> Self {
         let party = Party::new("shm", &format!("round-{}-here", rt::random()), KNOWN, seed);
         let base = Footprint::now();
-        Self { party, peer: None, base, counts: [0; 6] }
+        Self { party, peer: None, base, counts: [0; EVENTS] }
     }
 
     fn round(&mut self) {
@@ -40,47 +40,14 @@ impl Rounds {
         }
         let messages = party.rng.below(120);
         party.flow_on(messages);
-        let event = party.rng.below(6);
+        let event = party.rng.below(EVENTS);
         self.counts[event] += 1;
-        self.peer = event_of(event, party, peer);
+        self.peer = party.event(event, peer);
         assert_eq!(self.party.flows.len(), 0);
         self.party.side.assert_all_back();
         let peer_socket = usize::from(self.peer.is_some());
         assert_eq!(Footprint::now(), self.base.with_descriptors(peer_socket));
     }
-}
-
-/// The peer, if it is still there.
-fn event_of(event: usize, party: &mut Party, mut peer: Peer) -> Option<Peer> {
-    match event {
-        0 => {
-            peer.kill();
-            party.lose_flows();
-            return None;
-        }
-        // A stopped process is not dead: nothing happens, and then all goes on.
-        1 => {
-            peer.stop();
-            party.pass_time();
-            peer.go_on();
-            party.flow_on(20);
-            party.close_flows();
-        }
-        2 => {
-            peer.stop();
-            party.pass_time();
-            peer.kill();
-            party.lose_flows();
-            return None;
-        }
-        3 => {
-            party.see_off(peer);
-            return None;
-        }
-        4 => party.close_flows(),
-        _ => party.leave(),
-    }
-    Some(peer)
 }
 
 #[test]

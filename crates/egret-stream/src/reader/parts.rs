@@ -216,6 +216,10 @@ impl<'a> Reader<'a> {
     /// The reader knows why; [`ReadError::Split`] and [`ReadError::Misaligned`] are
     /// only about reading in place.
     pub fn in_place<T: Bulk>(&mut self, len: usize) -> Result<&'a [T], Stop> {
+        // None at all lie nowhere, and so never wrong.
+        if len == 0 {
+            return Ok(&[]);
+        }
         self.skip_padding::<T>(len)?;
         let Some(bytes) = self.whole(len.saturating_mul(size_of::<T>()))? else {
             return Err(self.fail(ReadError::Split(type_name::<[T]>())));

@@ -15,15 +15,21 @@
 //! | `pace.rs` | how often to look at what is slow to look at |
 //! | `complaints.rs` | what the log is told of callers that are sent away |
 //! | `set.rs` | sets of descriptors |
+//! | `end.rs`, `incoming.rs` | an end, open or gone; what arrives at it, piece by piece |
 //! | `counts.rs` | how far an end is, in one word |
+//! | `fuzzed.rs` | an end that a fuzzer's peer writes to |
 //! | `bytes.rs`, `farewell.rs` | fields of packets, and the last word of a connection |
 
 mod after;
 pub(super) mod bytes;
 mod complaints;
 pub(super) mod counts;
+pub(super) mod end;
 pub(super) mod farewell;
 pub(super) mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) mod fuzzed;
+pub(super) mod incoming;
 mod listeners;
 mod luck;
 mod nic;

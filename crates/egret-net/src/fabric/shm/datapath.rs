@@ -34,7 +34,9 @@ use super::send::Sender;
 use super::wire::{COUNTS, Slot, Small};
 use crate::fabric::hub::bytes::Malformed;
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
+use crate::fabric::receives::Receives;
 use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, Trust, ViError};
 
@@ -116,14 +118,6 @@ impl Conn {
         })
     }
 
-    pub(super) fn counters(&self) -> Counters {
-        Counters {
-            sent: self.sender.outbox.completed,
-            received: self.receiver.received,
-            dropped: self.receiver.dropped,
-        }
-    }
-
     pub(super) fn control_fd(&self) -> BorrowedFd<'_> {
         self.parts.control.fd()
     }
@@ -147,15 +141,18 @@ impl Conn {
     #[inline]
     pub(super) fn post(&mut self, posted: Posted, keys: &Keys) -> Result<(), Unposted> {
         let receiving = matches!(posted.op(), Op::Recv);
-        let outstanding =
-            if receiving { self.receiver.outstanding() } else { self.sender.outbox.outstanding() };
+        let outstanding = if receiving {
+            self.receiver.incoming.outstanding()
+        } else {
+            self.sender.outbox.outstanding()
+        };
         if outstanding >= self.depth as usize {
             return Err(Unposted::new(Refused::Full { depth: self.depth }, posted));
         }
         if receiving {
             // A peer that has no receive left to count on stands still.
-            let starved = self.told.receives == self.receiver.placed;
-            self.receiver.push(posted);
+            let starved = self.told.receives == self.receiver.incoming.receives.placed;
+            self.receiver.incoming.receives.push(posted);
             if starved {
                 self.publish();
             }
@@ -408,14 +405,15 @@ impl Conn {
                 let commons = self.commons.as_mut().ok_or(ISOLATED)?;
                 commons.learn(secret, Pass { gate, number }, (place, len))?;
             }
-            Message::Kind(kind) => self.receiver.add_kind(kind),
+            Message::Kind(kind) => self.receiver.incoming.learn(kind),
             Message::Goodbye(farewell) => return Err(farewell.into_error().into()),
         }
         Ok(true)
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket) -> bool {
-        let taken = self.receiver.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
+        let taken =
+            self.receiver.incoming.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
         let found = taken.is_some();
         if let Some(posted) = taken {
             posted.fail(ViError::Cancelled, &mut self.notices);
@@ -434,27 +432,10 @@ impl Conn {
         let _ = self.hear_counts(keys);
     }
 
-    /// Everything outstanding comes back with the reason, and the peer is told.
-    /// Gives back whom to tell here.
-    pub(super) fn fail(mut self, why: &ViError) -> Notices {
-        // What was taken before counts for the peer, too.
-        self.publish();
-        self.parts.own.word(LEFT).store(1, Relaxed);
-        // Before the buffers are anybody's: pairs with the fence in `peer_left`.
-        fence(Release);
-        // A peer that is gone, or does not listen, sees the socket close.
-        let farewell = Message::Goodbye(Farewell::of(why.clone()));
-        let _ = self.parts.control.send(&farewell, &[]);
-        for posted in self.sender.outbox.drain().into_iter().chain(self.receiver.drain()) {
-            posted.fail(why.clone(), &mut self.notices);
-        }
-        self.notices
-    }
-
     /// How far this side is.
     #[inline]
     const fn counts(&self) -> Counts {
-        let Receiver { receives, placed, .. } = self.receiver;
+        let Receives { promised: receives, placed, .. } = self.receiver.incoming.receives;
         Counts { taken: self.taken, receives, placed }
     }
 
@@ -464,6 +445,34 @@ impl Conn {
         let Parts { own, foreign, control, .. } = parts;
         let (reach, commons) = (reach.as_ref(), commons.as_mut());
         (sender, receiver, Io { keys, notices, own, foreign, control, reach, commons })
+    }
+}
+
+impl Open for Conn {
+    type Left = ();
+
+    fn counters(&self) -> Counters {
+        Counters {
+            sent: self.sender.outbox.completed,
+            received: self.receiver.incoming.receives.received,
+            dropped: self.receiver.incoming.receives.dropped,
+        }
+    }
+
+    /// The peer is told.
+    fn fail(mut self, why: &ViError, notices: &mut Notices) {
+        self.notices.move_to(notices);
+        // What was taken before counts for the peer, too.
+        self.publish();
+        self.parts.own.word(LEFT).store(1, Relaxed);
+        // Before the buffers are anybody's: pairs with the fence in `peer_left`.
+        fence(Release);
+        // A peer that is gone, or does not listen, sees the socket close.
+        let farewell = Message::Goodbye(Farewell::of(why.clone()));
+        let _ = self.parts.control.send(&farewell, &[]);
+        for posted in self.sender.outbox.drain().into_iter().chain(self.receiver.incoming.drain()) {
+            posted.fail(why.clone(), notices);
+        }
     }
 }
 

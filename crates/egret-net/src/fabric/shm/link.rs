@@ -9,7 +9,8 @@ use super::driver::Fixed;
 use super::token::Token;
 use crate::atomics::Lean;
 use crate::fabric::Unposted;
-use crate::vi::{Agreed, Counters, Keys, Notices, Posted, Refused, Reliability, Ticket, ViError};
+use crate::fabric::hub::end::End;
+use crate::vi::{Agreed, Counters, Keys, Notices, Posted, Reliability, Ticket, ViError};
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -17,17 +18,7 @@ pub(super) struct Link {
     pub peer: Arc<str>,
     pub level: Reliability,
     pub agreed: Agreed,
-    state: Lean<State>,
-}
-
-#[derive(Debug)]
-enum State {
-    Open(Box<Conn>),
-    /// In the error state, for good. Its memory and its descriptors are gone.
-    Gone {
-        why: ViError,
-        counters: Counters,
-    },
+    state: Lean<End<Conn>>,
 }
 
 /// What came of polling.
@@ -40,14 +31,14 @@ pub(super) enum Polled {
 
 impl Link {
     pub(super) fn new(id: u64, peer: &str, level: Reliability, agreed: Agreed, conn: Conn) -> Self {
-        let state = Lean::new(State::Open(Box::new(conn)));
+        let state = Lean::new(End::new(conn));
         Self { id, peer: Arc::from(peer), level, agreed, state }
     }
 
     /// Has the sets wake up for it.
     pub(super) fn watch(&self, fixed: &Fixed) -> Result<(), Errno> {
         self.state.with(|state| {
-            let State::Open(conn) = state else { return Ok(()) };
+            let Some(conn) = state.open() else { return Ok(()) };
             Token::Cord(self.id).watch(&fixed.bells, conn.cord_fd())?;
             Token::Control(self.id).watch(&fixed.sockets, conn.control_fd())?;
             let ended = Token::Ended(self.id);
@@ -59,13 +50,9 @@ impl Link {
     #[inline]
     pub(super) fn post(&self, posted: Posted, keys: &Keys) -> Result<bool, Unposted> {
         let mut state = self.state.lock();
-        match &mut *state {
-            State::Gone { why, .. } => Err(Unposted::new(Refused::Broken(why.clone()), posted)),
-            State::Open(conn) => {
-                conn.post(posted, keys)?;
-                Ok(conn.is_held_up() || !conn.notices.is_empty())
-            }
-        }
+        let (conn, posted) = state.admit(posted)?;
+        conn.post(posted, keys)?;
+        Ok(conn.is_held_up() || !conn.notices.is_empty())
     }
 
     /// Takes slots that waited for what was posted, and says whom to tell.
@@ -82,7 +69,7 @@ impl Link {
     /// Takes what came and sends what can go; see [`Conn::poll`].
     #[inline]
     pub(super) fn poll(&self, keys: &Keys, notices: &mut Notices, thorough: bool) -> Polled {
-        self.state.lock().work(notices, |conn| conn.poll(keys, thorough))
+        work(&mut self.state.lock(), notices, |conn| conn.poll(keys, thorough))
     }
 
     /// The peer said something over its socket, or left.
@@ -105,7 +92,7 @@ impl Link {
     /// The peer rang, which ended the sleep with this number.
     pub(super) fn rung(&self, sleep: u64) {
         self.state.with(|state| {
-            if let State::Open(conn) = state {
+            if let Some(conn) = state.open() {
                 // Whether the peer is gone its socket tells.
                 let _ = conn.rung(sleep);
             }
@@ -114,7 +101,7 @@ impl Link {
 
     pub(super) fn cancel(&self, ticket: Ticket, notices: &mut Notices) -> bool {
         self.state.with(|state| {
-            let State::Open(conn) = state else { return false };
+            let Some(conn) = state.open() else { return false };
             let cancelled = conn.cancel(ticket);
             conn.notices.move_to(notices);
             cancelled
@@ -126,17 +113,11 @@ impl Link {
     }
 
     pub(super) fn error(&self) -> Option<ViError> {
-        self.state.with(|state| match state {
-            State::Open(_) => None,
-            State::Gone { why, .. } => Some(why.clone()),
-        })
+        self.state.with(|state| state.error())
     }
 
     pub(super) fn counters(&self) -> Counters {
-        self.state.with(|state| match state {
-            State::Open(conn) => conn.counters(),
-            State::Gone { counters, .. } => *counters,
-        })
+        self.state.with(|state| state.counters())
     }
 
     fn work(
@@ -144,39 +125,28 @@ impl Link {
         notices: &mut Notices,
         body: impl FnOnce(&mut Conn) -> Result<bool, Box<ViError>>,
     ) -> Polled {
-        self.state.with(|state| state.work(notices, body))
+        self.state.with(|state| work(state, notices, body))
     }
 }
 
-impl State {
-    /// Works on an open end; an error is the end of it.
-    #[inline]
-    fn work(
-        &mut self,
-        notices: &mut Notices,
-        body: impl FnOnce(&mut Conn) -> Result<bool, Box<ViError>>,
-    ) -> Polled {
-        let Self::Open(conn) = self else { return Polled::Gone };
-        match body(conn) {
-            Ok(busy) => {
-                if !conn.notices.is_empty() {
-                    conn.notices.move_to(notices);
-                }
-                if busy { Polled::Something } else { Polled::Nothing }
+/// Works on an open end; an error is the end of it.
+#[inline]
+fn work(
+    end: &mut End<Conn>,
+    notices: &mut Notices,
+    body: impl FnOnce(&mut Conn) -> Result<bool, Box<ViError>>,
+) -> Polled {
+    let Some(conn) = end.open() else { return Polled::Gone };
+    match body(conn) {
+        Ok(busy) => {
+            if !conn.notices.is_empty() {
+                conn.notices.move_to(notices);
             }
-            Err(why) => {
-                self.end(&why, notices);
-                Polled::Gone
-            }
+            if busy { Polled::Something } else { Polled::Nothing }
         }
-    }
-
-    #[cold]
-    fn end(&mut self, why: &ViError, notices: &mut Notices) {
-        let Self::Open(conn) = self else { return };
-        let gone = Self::Gone { why: why.clone(), counters: conn.counters() };
-        if let Self::Open(conn) = std::mem::replace(self, gone) {
-            conn.fail(why).move_to(notices);
+        Err(why) => {
+            end.end(&why, notices);
+            Polled::Gone
         }
     }
 }

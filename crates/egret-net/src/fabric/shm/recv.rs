@@ -5,8 +5,7 @@
 //! posted or exposed here before a byte is copied; places are checked by
 //! [`Foreign`] against the region they name.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use super::commons::Handed;
 use super::datapath::ISOLATED;
@@ -17,88 +16,22 @@ use super::layout::{REGIONS_MAX, TRANSFER_MAX};
 use super::send::Sender;
 use super::wire::{Place, Slot, Small};
 use crate::buf::{Buf, Kind};
+use crate::fabric::hub::incoming::{Current, Incoming};
 use crate::fabric::outbox::Answer;
-use crate::vi::{AccessError, Posted, Reliability, RemoteKey, RemoteSlice, Ticket, ViError};
+use crate::vi::{Posted, Reliability, RemoteKey, ViError};
 
 #[derive(Debug)]
 pub(super) struct Receiver {
-    level: Reliability,
-    posted: VecDeque<Posted>,
-    /// Receives the peer may count on, ever.
-    pub receives: u64,
-    /// Receives the peer counts on that were taken back: those posted next
-    /// take their place.
-    owed: u64,
-    /// Messages placed, ever.
-    pub placed: u64,
-    current: Current,
-    /// The read that is being answered, and how much of it is here.
-    answered: Option<(u64, u64)>,
+    pub incoming: Incoming,
     /// The peer took its buffers back while we were reading them.
     pub torn: bool,
     /// The peer's regions by number.
     regions: BTreeMap<u64, Foreign>,
-    kinds: BTreeMap<u64, Kind>,
-    pub received: u64,
-    pub dropped: u64,
 }
-
-/// What the next piece belongs to.
-#[derive(Debug)]
-enum Current {
-    Nothing,
-    Message {
-        posted: Posted,
-        len: u64,
-        tag: u64,
-        got: u64,
-    },
-    /// A message that nobody wants; so many bytes are still to come.
-    Dropped {
-        left: u64,
-    },
-    Write {
-        to: RemoteSlice,
-        len: u64,
-        got: u64,
-        result: Result<(), AccessError>,
-    },
-}
-
-/// Names of types kept for a peer.
-const KINDS_MAX: usize = 1024;
 
 impl Receiver {
     pub(super) fn new(level: Reliability) -> Self {
-        Self {
-            level,
-            posted: VecDeque::new(),
-            receives: 0,
-            placed: 0,
-            owed: 0,
-            current: Current::Nothing,
-            answered: None,
-            torn: false,
-            regions: BTreeMap::new(),
-            kinds: BTreeMap::new(),
-            received: 0,
-            dropped: 0,
-        }
-    }
-
-    #[inline]
-    pub(super) fn outstanding(&self) -> usize {
-        let begun = matches!(self.current, Current::Message { .. });
-        self.posted.len() + usize::from(begun)
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, posted: Posted) {
-        self.posted.push_back(posted);
-        match self.owed {
-            0 => self.receives += 1,
-            _ => self.owed -= 1,
-        }
+        Self { incoming: Incoming::new(level), torn: false, regions: BTreeMap::new() }
     }
 
     /// A region of the peer's, mapped.
@@ -108,13 +41,6 @@ impl Receiver {
         }
         self.regions.insert(number, region);
         Ok(())
-    }
-
-    /// The name of a type the peer sends.
-    pub(super) fn add_kind(&mut self, kind: Kind) {
-        if self.kinds.len() < KINDS_MAX {
-            self.kinds.insert(kind.fingerprint, kind);
-        }
     }
 
     /// Whether what a slot refers to was announced.
@@ -129,33 +55,18 @@ impl Receiver {
             Some(Place::Region { number, .. }) => self.regions.contains_key(number),
             _ => true,
         };
-        knows_region && kind.is_none_or(|kind| self.kinds.contains_key(&kind))
+        knows_region && kind.is_none_or(|kind| self.incoming.knows(kind))
     }
 
     /// Whether a slot must wait for a receive.
     pub(super) fn holds_up(&self, slot: &Slot) -> bool {
-        slot.needs_receive() && self.posted.is_empty() && self.level.is_reliable()
+        slot.needs_receive() && self.incoming.holds_up()
     }
 
-    /// Places a small message in the oldest receive, if that is all there is to
-    /// it: no message is half there, and the receive has room in one piece.
+    /// Places a small message, if [that is all](Incoming::place) there is to it.
     #[inline]
     pub(super) fn place(&mut self, small: &Small, io: &mut Io<'_>) -> bool {
-        if !matches!(self.current, Current::Nothing) {
-            return false;
-        }
-        let Some(mut posted) = self.posted.pop_front() else { return false };
-        match posted.descriptor_mut().bytes_mut() {
-            Some(bytes) if bytes.len() >= small.len => small.copy_to(&mut bytes[..small.len]),
-            _ => {
-                self.posted.push_front(posted);
-                return false;
-            }
-        }
-        self.placed += 1;
-        self.received += 1;
-        posted.complete(small.len as u64, small.tag, io.notices);
-        true
+        self.incoming.place((small.len, small.tag), io.notices, |to| small.copy_to(to))
     }
 
     /// Takes one slot that need not wait.
@@ -165,18 +76,18 @@ impl Receiver {
         sender: &mut Sender,
         io: &mut Io<'_>,
     ) -> Result<(), Box<ViError>> {
-        if slot.needs_receive() && self.posted.is_empty() {
+        if slot.needs_receive() && self.incoming.receives.is_empty() {
             return self.drop_message(&slot, io);
         }
         self.apply(slot, sender, io)
     }
 
     fn drop_message(&mut self, slot: &Slot, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
-        self.dropped += 1;
+        self.incoming.receives.dropped += 1;
         match slot {
             Slot::Begin { len, .. } => {
-                self.idle()?;
-                self.current = Current::Dropped { left: *len };
+                self.incoming.idle()?;
+                self.incoming.current = Current::Dropped { left: *len };
             }
             // It must have arrived to go home again.
             Slot::HandOver { handed, .. } if !planted(Fault::UnreceivedForgotten) => {
@@ -202,7 +113,7 @@ impl Receiver {
             }
             Slot::Begin { tag, kind, len } => {
                 if !self.begin((len, tag, kind), None, io)? {
-                    self.current = Current::Dropped { left: len };
+                    self.incoming.current = Current::Dropped { left: len };
                 }
                 Ok(())
             }
@@ -216,23 +127,14 @@ impl Receiver {
                 })
             }
             Slot::ReadPiece { id, bytes } => self.read_piece(id, &bytes, sender, io),
-            Slot::ReadEnd { id, result } => self.read_end(id, result, sender, io),
+            Slot::ReadEnd { id, result } => {
+                self.incoming.end_read(id, result, &mut sender.outbox, io.notices)
+            }
             Slot::Write { secret, offset, len } => {
-                self.idle()?;
-                let to = RemoteKey::of(secret).at(offset);
-                let result = io.keys.check(&to, len, true);
-                self.current = Current::Write { to, len, got: 0, result };
-                Ok(())
+                self.incoming.begin_write((secret, offset, len), io.keys)
             }
             Slot::WriteEnd { id, notify } => self.write_end(id, notify, sender, io),
             Slot::Written { id, result } => Ok(sender.outbox.answered(id, result, io.notices)?),
-        }
-    }
-
-    fn idle(&self) -> Result<(), Box<ViError>> {
-        match self.current {
-            Current::Nothing => Ok(()),
-            _ => Err(ViError::Protocol("something inside something else").into()),
         }
     }
 
@@ -244,30 +146,13 @@ impl Receiver {
         handed: Option<Buf>,
         io: &mut Io<'_>,
     ) -> Result<bool, Box<ViError>> {
-        self.idle()?;
         if len > TRANSFER_MAX {
             return Err(ViError::Protocol("a message longer than any may be").into());
         }
-        let mut posted = self.posted.pop_front().expect("there is one, or it would wait");
-        let kind = kind.map(|fingerprint| {
-            let unnamed = || Kind { fingerprint, name: Cow::Borrowed("an unnamed type") };
-            self.kinds.get(&fingerprint).cloned().unwrap_or_else(unnamed)
-        });
-        let begun = match handed {
-            Some(buf) => whole(&mut posted, tag, kind.as_ref(), buf),
-            None => posted.begin(len, tag, kind.as_ref()),
-        };
-        if let Err(why) = begun {
-            if self.level.is_reliable() {
-                // It fails with the connection, after what arrived before it.
-                self.posted.push_front(posted);
-                return Err(why.into());
-            }
-            posted.fail(why, io.notices);
-            return Ok(false);
-        }
-        self.current = Current::Message { posted, len, tag, got: 0 };
-        Ok(true)
+        self.incoming.begin((len, tag, kind), io.notices, |posted, kind| match handed {
+            Some(buf) => whole(posted, tag, kind, buf),
+            None => posted.begin(len, tag, kind),
+        })
     }
 
     /// A buffer is handed over.
@@ -279,7 +164,7 @@ impl Receiver {
     ) -> Result<(), Box<ViError>> {
         let buf = arrived(handed, io)?;
         if self.begin((buf.len() as u64, tag, kind), Some(buf), io)? {
-            self.finish(io);
+            self.incoming.finish(io.notices);
         }
         Ok(())
     }
@@ -287,12 +172,12 @@ impl Receiver {
     fn piece(&mut self, bytes: &Place, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
         let more = ViError::Protocol("more bytes than were announced");
         let n = bytes.len();
-        match &mut self.current {
+        match &mut self.incoming.current {
             Current::Nothing => return Err(ViError::Protocol("bytes of nothing").into()),
             Current::Dropped { left } => {
                 *left = left.checked_sub(n).ok_or(more)?;
                 if *left == 0 {
-                    self.current = Current::Nothing;
+                    self.incoming.current = Current::Nothing;
                 }
             }
             Current::Message { posted, len, got, .. } => {
@@ -307,7 +192,7 @@ impl Receiver {
                 fetched?;
                 *got = end;
                 if end == *len {
-                    self.finish(io);
+                    self.incoming.finish(io.notices);
                 }
             }
             Current::Write { to, len, got, result } => {
@@ -340,40 +225,15 @@ impl Receiver {
         io: &Io<'_>,
     ) -> Result<(), Box<ViError>> {
         let more = ViError::Protocol("more bytes than were asked for");
-        let got = self.answered.filter(|(answered, _)| *answered == id).map_or(0, |(_, got)| got);
+        let got = self.incoming.got_of(id);
         let read = sender.outbox.read_mut(id)?;
         let len = read.descriptor().len();
         let end = got.checked_add(bytes.len()).filter(|end| *end <= len).ok_or(more)?;
         fetch(&self.regions, io, bytes, |n, copy| {
             read.descriptor_mut().fill(got, n, copy);
         })?;
-        self.answered = Some((id, end));
+        self.incoming.set_got(id, end);
         Ok(())
-    }
-
-    fn read_end(
-        &mut self,
-        id: u64,
-        result: Result<(), AccessError>,
-        sender: &mut Sender,
-        io: &mut Io<'_>,
-    ) -> Result<(), Box<ViError>> {
-        let got = self.answered.take().filter(|(answered, _)| *answered == id);
-        let got = got.map_or(0, |(_, got)| got);
-        if result.is_ok() && sender.outbox.read_mut(id)?.descriptor().len() != got {
-            return Err(ViError::Protocol("fewer bytes than were asked for").into());
-        }
-        Ok(sender.outbox.answered(id, result, io.notices)?)
-    }
-
-    /// The whole message lies in the posted memory.
-    fn finish(&mut self, io: &mut Io<'_>) {
-        let current = std::mem::replace(&mut self.current, Current::Nothing);
-        if let Current::Message { posted, len, tag, .. } = current {
-            self.placed += 1;
-            self.received += 1;
-            posted.complete(len, tag, io.notices);
-        }
     }
 
     fn write_end(
@@ -383,50 +243,13 @@ impl Receiver {
         sender: &mut Sender,
         io: &mut Io<'_>,
     ) -> Result<(), Box<ViError>> {
-        let Current::Write { to, len, got, result } = self.current else {
-            return Err(ViError::Protocol("the end of no write").into());
-        };
-        self.current = Current::Nothing;
-        if got != len {
-            return Err(ViError::Protocol("fewer bytes than were announced").into());
-        }
-        sender.answer(Answer::Written { id, result })?;
-        if let (Some(commons), Ok(()), 1..) = (io.commons.as_deref_mut(), result, len) {
+        let wrote = self.incoming.end_write()?;
+        sender.answer(Answer::Written { id, result: wrote.result })?;
+        if let (Some(commons), Ok(()), 1..) = (io.commons.as_deref_mut(), wrote.result, wrote.len) {
             let control = io.control;
-            commons.open(io.keys, to.key.secret(), |said, fds| tell(control, said, fds));
+            commons.open(io.keys, wrote.to.key.secret(), |said, fds| tell(control, said, fds));
         }
-        match notify {
-            Some(tag) if result.is_ok() => {
-                let posted = self.posted.pop_front().expect("there is one, or it would wait");
-                self.placed += 1;
-                self.received += 1;
-                posted.complete(0, tag, io.notices);
-            }
-            Some(_) => {
-                // The receive it was to consume is still there, for another message.
-                self.receives += 1;
-                self.placed += 1;
-            }
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// Takes back a receive that no message has begun to fill.
-    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
-        let at = self.posted.iter().position(|posted| posted.ticket() == ticket)?;
-        self.owed += 1;
-        self.posted.remove(at)
-    }
-
-    /// Everything that is not back, in the order it was posted.
-    pub(super) fn drain(&mut self) -> Vec<Posted> {
-        let current = std::mem::replace(&mut self.current, Current::Nothing);
-        let begun = match current {
-            Current::Message { posted, .. } => Some(posted),
-            _ => None,
-        };
-        begun.into_iter().chain(self.posted.drain(..)).collect()
+        notify.map_or(Ok(()), |tag| self.incoming.notify(tag, &wrote, io.notices))
     }
 }
 

@@ -13,6 +13,7 @@ use super::recv::Receiver;
 use super::send::Sender;
 use super::wire::{Body, Counts, Datagram, Item};
 use crate::fabric::Unposted;
+use crate::fabric::receives::Receives;
 use crate::rt::Instant;
 use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Reliability, Ticket, ViError};
 
@@ -88,15 +89,16 @@ impl Conn {
 
     /// What every frame carries.
     pub(super) const fn counts(&self) -> Counts {
-        let Receiver { taken, receives, placed, .. } = self.receiver;
+        let Receiver { taken, receives: Receives { promised: receives, placed, .. }, .. } =
+            self.receiver;
         Counts { taken, receives, placed }
     }
 
     pub(super) fn counters(&self) -> Counters {
         Counters {
             sent: self.sender.outbox.completed + self.datagrams,
-            received: self.receiver.received,
-            dropped: self.receiver.dropped,
+            received: self.receiver.receives.received,
+            dropped: self.receiver.receives.dropped,
         }
     }
 
@@ -110,9 +112,9 @@ impl Conn {
         match (receiving, self.reliability) {
             (false, Reliability::Unreliable) => self.post_datagram(posted, out),
             (false, _) => self.sender.push(posted, out),
-            (true, Reliability::Unreliable) => self.receiver.push(posted),
+            (true, Reliability::Unreliable) => self.receiver.receives.push(posted),
             (true, _) => {
-                self.receiver.push(posted);
+                self.receiver.receives.push(posted);
                 out.frames.push(Body::Ack(self.counts()));
             }
         }
@@ -204,7 +206,8 @@ impl Conn {
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket, out: &mut Out<'_>) -> bool {
-        let taken = self.receiver.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
+        let taken =
+            self.receiver.receives.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
         let found = taken.is_some();
         if let Some(posted) = taken {
             posted.fail(ViError::Cancelled, out.notices);

@@ -8,20 +8,14 @@ use super::send::Sender;
 use super::wire::{Datagram, Item};
 use crate::buf::Kind;
 use crate::fabric::outbox::Answer;
-use crate::vi::{AccessError, Posted, RemoteSlice, Ticket, ViError};
+use crate::fabric::receives::Receives;
+use crate::vi::{AccessError, Posted, RemoteSlice, ViError};
 
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
-    posted: VecDeque<Posted>,
-    /// Receives the peer may count on, ever.
-    pub receives: u64,
-    /// Receives the peer counts on that were taken back: those posted next
-    /// take their place.
-    owed: u64,
+    pub receives: Receives,
     /// Items taken, in order.
     pub taken: u64,
-    /// Messages placed, ever.
-    pub placed: u64,
     /// Items that came before their turn, or found no receive posted.
     early: BTreeMap<u64, Item>,
     incoming: Option<Incoming>,
@@ -29,8 +23,6 @@ pub(super) struct Receiver {
     /// stands for a refused notice: there is nothing to place in its turn.
     placing: VecDeque<Option<Incoming>>,
     write: Option<Writing>,
-    pub received: u64,
-    pub dropped: u64,
 }
 
 #[derive(Debug)]
@@ -53,17 +45,9 @@ const EARLY_MAX: u64 = 256;
 
 impl Receiver {
     pub(super) fn outstanding(&self) -> usize {
-        self.posted.len()
+        self.receives.len()
             + usize::from(self.incoming.is_some())
             + self.placing.iter().flatten().count()
-    }
-
-    pub(super) fn push(&mut self, posted: Posted) {
-        self.posted.push_back(posted);
-        match self.owed {
-            0 => self.receives += 1,
-            _ => self.owed -= 1,
-        }
     }
 
     /// An item arrived. Out of turn it is kept, twice it is ignored.
@@ -80,7 +64,7 @@ impl Receiver {
         while let Some(item) = self.early.get(&self.taken) {
             let needs_receive =
                 matches!(item, Item::Begin { .. } | Item::WriteEnd { notify: Some(_), .. });
-            if needs_receive && self.posted.is_empty() {
+            if needs_receive && self.receives.is_empty() {
                 if !out.has(Planted::IgnoresReceives) {
                     return self.overtake(sender, out);
                 }
@@ -160,11 +144,10 @@ impl Receiver {
         if self.incoming.is_some() {
             return Err(ViError::Protocol("a message inside a message"));
         }
-        let mut posted =
-            self.posted.pop_front().expect("there is one, or it would not be its turn");
+        let mut posted = self.receives.next().expect("there is one, or it would not be its turn");
         if let Err(why) = posted.begin(len, tag, kind) {
             // It fails with the connection, after what arrived before it.
-            self.posted.push_front(posted);
+            self.receives.put_back(posted);
             return Err(why);
         }
         self.incoming = Some(Incoming { posted, len, tag, got: 0 });
@@ -213,13 +196,12 @@ impl Receiver {
         match notify {
             Some(tag) if result.is_ok() => {
                 let posted =
-                    self.posted.pop_front().expect("there is one, or it would not be its turn");
+                    self.receives.next().expect("there is one, or it would not be its turn");
                 self.placing.push_back(Some(Incoming { posted, len: 0, tag, got: 0 }));
                 out.placing += 1;
             }
             Some(_) => {
-                // The receive it was to consume is still there, for another message.
-                self.receives += 1;
+                self.receives.keep_one();
                 self.placing.push_back(None);
                 out.placing += 1;
             }
@@ -231,10 +213,11 @@ impl Receiver {
     /// Hands the oldest whole message to the program.
     pub(super) fn place(&mut self, out: &mut Out<'_>) {
         let Some(next) = self.placing.pop_front() else { return };
-        self.placed += 1;
-        if let Some(Incoming { posted, len, tag, .. }) = next {
-            self.received += 1;
-            posted.complete(len, tag, out.notices);
+        match next {
+            Some(Incoming { posted, len, tag, .. }) => {
+                self.receives.complete(posted, len, tag, out.notices);
+            }
+            None => self.receives.placed += 1,
         }
     }
 
@@ -247,8 +230,8 @@ impl Receiver {
 
     /// A message of the unreliable level.
     pub(super) fn datagram(&mut self, datagram: &Datagram, out: &mut Out<'_>) {
-        let Some(mut posted) = self.posted.pop_front() else {
-            self.dropped += 1;
+        let Some(mut posted) = self.receives.next() else {
+            self.receives.dropped += 1;
             return;
         };
         let len = datagram.bytes.len() as u64;
@@ -257,20 +240,12 @@ impl Receiver {
             return;
         }
         posted.descriptor_mut().scatter(0, &datagram.bytes);
-        self.received += 1;
-        posted.complete(len, datagram.tag, out.notices);
-    }
-
-    /// Takes back a receive that no message has begun to fill.
-    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
-        let at = self.posted.iter().position(|posted| posted.ticket() == ticket)?;
-        self.owed += 1;
-        self.posted.remove(at)
+        self.receives.complete(posted, len, datagram.tag, out.notices);
     }
 
     /// Everything that is not back, in the order it was posted.
     pub(super) fn drain(&mut self) -> Vec<Posted> {
         let begun = self.placing.drain(..).flatten().chain(self.incoming.take());
-        begun.map(|incoming| incoming.posted).chain(self.posted.drain(..)).collect()
+        begun.map(|incoming| incoming.posted).chain(self.receives.drain()).collect()
     }
 }

@@ -18,7 +18,9 @@ use super::send::{Flushed, Sender};
 use super::socket::{Socket, is_later};
 use super::wire::HEAD;
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
+use crate::fabric::receives::Receives;
 use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, ViError};
 
@@ -102,25 +104,20 @@ impl Conn {
         }
     }
 
-    pub(super) fn counters(&self) -> Counters {
-        Counters {
-            sent: self.sender.outbox.completed,
-            received: self.receiver.received,
-            dropped: self.receiver.dropped,
-        }
-    }
-
     /// Takes a descriptor. Whether the nic has something to do.
     #[inline]
     pub(super) fn post(&mut self, posted: Posted, keys: &Keys) -> Result<bool, Unposted> {
         let receiving = matches!(posted.op(), Op::Recv);
-        let outstanding =
-            if receiving { self.receiver.outstanding() } else { self.sender.outbox.outstanding() };
+        let outstanding = if receiving {
+            self.receiver.incoming.outstanding()
+        } else {
+            self.sender.outbox.outstanding()
+        };
         if outstanding >= self.depth as usize {
             return Err(Unposted::new(Refused::Full { depth: self.depth }, posted));
         }
         if receiving {
-            self.receiver.push(posted);
+            self.receiver.incoming.receives.push(posted);
             return Ok(self.is_starving() || self.intake.is_held_up());
         }
         let is_alone = self.sender.is_idle();
@@ -187,7 +184,7 @@ impl Conn {
         }
         if thorough && self.sender.is_idle() {
             self.sender.outbox.trim(KEEP);
-            self.receiver.trim(KEEP);
+            self.receiver.incoming.receives.trim(KEEP);
         }
         Ok(if self.is_full { Flushed::Full } else { flushed })
     }
@@ -337,7 +334,8 @@ impl Conn {
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket) -> bool {
-        let taken = self.receiver.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
+        let taken =
+            self.receiver.incoming.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
         let found = taken.is_some();
         if let Some(posted) = taken {
             posted.fail(ViError::Cancelled, &mut self.notices);
@@ -345,9 +343,28 @@ impl Conn {
         found
     }
 
-    /// Everything outstanding comes back with the reason. Gives back whom to tell
-    /// here, and what is still to be told to the peer, if it listens.
-    pub(super) fn fail(mut self, why: &ViError) -> (Notices, Option<Leaving>) {
+    /// How far this side is.
+    #[inline]
+    const fn counts(&self) -> Counts {
+        let Receives { promised: receives, placed, .. } = self.receiver.incoming.receives;
+        Counts { taken: self.intake.taken, receives, placed }
+    }
+}
+
+impl Open for Conn {
+    type Left = Option<Leaving>;
+
+    fn counters(&self) -> Counters {
+        Counters {
+            sent: self.sender.outbox.completed,
+            received: self.receiver.incoming.receives.received,
+            dropped: self.receiver.incoming.receives.dropped,
+        }
+    }
+
+    /// Gives back what is still to be told to the peer, if it listens.
+    fn fail(mut self, why: &ViError, notices: &mut Notices) -> Option<Leaving> {
+        self.notices.move_to(notices);
         let is_dead = matches!(why, ViError::PeerDied { .. }) || self.is_broken;
         let leaving = if is_dead || self.receiver.is_over {
             None
@@ -357,18 +374,10 @@ impl Conn {
             let bytes = self.sender.last_words(&last, self.counts());
             Some(bytes)
         };
-        for posted in self.sender.outbox.drain().into_iter().chain(self.receiver.drain()) {
-            posted.fail(why.clone(), &mut self.notices);
+        for posted in self.sender.outbox.drain().into_iter().chain(self.receiver.incoming.drain()) {
+            posted.fail(why.clone(), notices);
         }
-        let leaving = leaving.map(|bytes| Leaving { socket: self.socket, bytes });
-        (self.notices, leaving)
-    }
-
-    /// How far this side is.
-    #[inline]
-    const fn counts(&self) -> Counts {
-        let Receiver { receives, placed, .. } = self.receiver;
-        Counts { taken: self.intake.taken, receives, placed }
+        leaving.map(|bytes| Leaving { socket: self.socket, bytes })
     }
 }
 

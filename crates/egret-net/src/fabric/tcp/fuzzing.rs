@@ -1,8 +1,6 @@
 //! What a fuzzer calls: bytes that become what a peer writes. Not for use.
 //!
-//! The input of [`frames`] is a program of one-byte instructions. Where it wants a
-//! word, a byte below 128 is the word itself, one below 192 picks a word that
-//! something depends on, and any other is followed by the eight bytes.
+//! The input of [`frames`] is a program of one-byte instructions.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -16,10 +14,9 @@ use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::greet::{Caller, News, Stance};
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::fuzzed::{self, BUFFER, Input, Victim};
 use crate::rt;
-use crate::vi::{
-    Access, Descriptor, Exposed, Hello, Listener, Nic, Reliability, Secret, Ticket, Vi, ViOptions,
-};
+use crate::vi::{Hello, Listener, Nic, Reliability, Secret, Vi, ViOptions};
 
 /// A peer writes these to its connection. The other end must neither panic nor keep
 /// a buffer.
@@ -39,23 +36,15 @@ struct Stage {
 
 /// One input being played.
 struct Play<'a> {
-    stage: &'a Stage,
-    vi: Vi,
+    victim: Victim<'a>,
     peer: TcpStream,
     /// The peer writes so many bytes at a time.
     piece: usize,
-    exposed: [Exposed; 2],
-    tickets: Vec<Ticket>,
 }
-
-struct Input<'a>(&'a [u8]);
 
 impl Stage {
     fn new() -> Self {
-        Self {
-            nic: TcpFabric.open(&"".into()).expect("loopback"),
-            pool: Pool::new(BUFFER, BUFFERS).expect("memory"),
-        }
+        Self { nic: TcpFabric.open(&"".into()).expect("loopback"), pool: fuzzed::pool() }
     }
 
     fn play(&self, input: &mut Input<'_>) {
@@ -64,19 +53,12 @@ impl Stage {
         let options = ViOptions::of(reliability);
         let listener = self.nic.listen("fuzz", 0, &options).expect("nobody else listens");
         let (vi, peer) = self.meet(&listener, reliability);
-        let exposed = [Access::READ, Access::READ_WRITE].map(|access| {
-            let buf = self.pool.take(BUFFER).expect("all are back");
-            self.nic.expose(buf, access).expect("it is small")
-        });
-        let mut play = Play { stage: self, vi, peer, piece, exposed, tickets: Vec::new() };
-        for _ in 0..4 {
-            play.post(0, input);
-        }
+        let victim = Victim::new(&self.nic, &self.pool, vi, input);
+        let mut play = Play { victim, peer, piece };
         while !input.0.is_empty() {
             play.step(input);
         }
-        play.end();
-        assert_eq!(self.pool.available(BUFFER), BUFFERS, "all buffers are back");
+        play.victim.end();
     }
 
     /// A connection, and its other end without a nic.
@@ -112,17 +94,14 @@ impl Play<'_> {
                 let len = usize::from(input.byte());
                 self.write(input.take(len));
             }
-            9 => (0..POLLS).for_each(|_| _ = self.stage.nic.poll()),
+            9 => self.victim.look(),
             10 => _ = self.peer.shutdown(Shutdown::Write),
             11 => _ = self.peer.read(&mut [0; 4096]),
-            12 => self.post(0, input),
-            13 | 14 => self.post(input.byte() % 5, input),
-            _ => {
-                let index = usize::from(input.byte());
-                self.tickets.get(index).map(|ticket| self.vi.cancel(*ticket));
-            }
+            12 => self.victim.post(0, input),
+            13 | 14 => self.victim.post(input.byte(), input),
+            _ => self.victim.cancel(input.byte()),
         }
-        self.stage.nic.poll();
+        self.victim.poll();
     }
 
     /// A frame of which more than a few make sense.
@@ -166,29 +145,19 @@ impl Play<'_> {
     }
 
     fn word(&self, input: &mut Input<'_>) -> u64 {
-        let small = input.byte();
-        match small {
-            0..128 => small.into(),
-            128..192 => {
-                let [read, both] = self.exposed.each_ref().map(|exposed| exposed.key().secret());
-                let known = [
-                    read,
-                    both,
-                    BUFFER as u64,
-                    BUFFER as u64 + 1,
-                    CHUNK as u64,
-                    CHUNK as u64 + 1,
-                    u64::MAX,
-                    u64::MAX - 7,
-                    1 << 31,
-                    u32::MAX.into(),
-                    1 << 40,
-                    (1 << 40) + 1,
-                ];
-                known[usize::from(small) % known.len()]
-            }
-            _ => u64::from_le_bytes(input.array()),
-        }
+        const KNOWN: [u64; 10] = [
+            BUFFER as u64,
+            BUFFER as u64 + 1,
+            CHUNK as u64,
+            CHUNK as u64 + 1,
+            u64::MAX,
+            u64::MAX - 7,
+            1 << 31,
+            u32::MAX as u64,
+            1 << 40,
+            (1 << 40) + 1,
+        ];
+        self.victim.word(&KNOWN, input)
     }
 
     /// Who was sent away, or is not read, has written in vain.
@@ -197,61 +166,9 @@ impl Play<'_> {
             if self.peer.write_all(piece).is_err() {
                 return;
             }
-            self.stage.nic.poll();
-        }
-    }
-
-    /// Posts what may be posted; the connection may be over.
-    fn post(&mut self, what: u8, input: &mut Input<'_>) {
-        while self.vi.recv_queue().poll().is_some() || self.vi.send_queue().poll().is_some() {}
-        let Ok(buf) = self.stage.pool.take(BUFFER) else { return };
-        let descriptor = Descriptor::new(buf);
-        let theirs = self.exposed[1].key().at(u64::from(input.byte()));
-        let posted = match what {
-            0 => self.vi.post_recv(descriptor),
-            1 => self.vi.post_send(descriptor),
-            2 => self.vi.post_read(descriptor, theirs),
-            3 => self.vi.post_write(descriptor, theirs),
-            _ => self.vi.post_write_notify(descriptor, theirs),
-        };
-        self.tickets.extend(posted);
-    }
-
-    fn end(self) {
-        let queues = [self.vi.recv_queue().clone(), self.vi.send_queue().clone()];
-        let nic = &self.stage.nic;
-        drop(self);
-        nic.poll();
-        for queue in queues {
-            while queue.poll().is_some() {}
-            assert_eq!(queue.outstanding(), 0, "everything has completed");
+            self.victim.poll();
         }
     }
 }
 
-impl<'a> Input<'a> {
-    /// The next byte; zero at the end.
-    fn byte(&mut self) -> u8 {
-        let [byte] = self.array();
-        byte
-    }
-
-    fn array<const N: usize>(&mut self) -> [u8; N] {
-        let mut array = [0; N];
-        let taken = self.take(N);
-        array[..taken.len()].copy_from_slice(taken);
-        array
-    }
-
-    fn take(&mut self, len: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        taken
-    }
-}
-
-const BUFFER: usize = 64;
-const BUFFERS: usize = 32;
-/// More than it takes the nic to look at everything.
-const POLLS: usize = 257;
 const LONG: Duration = Duration::from_secs(10);

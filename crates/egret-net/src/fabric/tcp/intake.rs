@@ -90,7 +90,9 @@ impl Intake {
         let head = Head::decode(first)?;
         let Frame::Message { tag, kind: None } = head.frame else { return Ok(None) };
         let Some((payload, behind)) = rest.split_at_checked(head.payload) else { return Ok(None) };
-        if receiver.begun >= receiver.receives || !receiver.place(tag, payload, io) {
+        if receiver.begun >= receiver.incoming.receives.promised
+            || !receiver.place(tag, payload, io)
+        {
             return Ok(None);
         }
         receiver.begun += 1;

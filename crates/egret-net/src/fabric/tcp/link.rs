@@ -10,25 +10,16 @@ use super::send::Flushed;
 use super::token::Token;
 use crate::atomics::Lean;
 use crate::fabric::Unposted;
+use crate::fabric::hub::end::End;
 use crate::fabric::hub::set;
-use crate::vi::{Counters, Notices, Posted, Refused, Reliability, Ticket, ViError};
+use crate::vi::{Counters, Notices, Posted, Reliability, Ticket, ViError};
 
 #[derive(Debug)]
 pub(super) struct Link {
     pub id: u64,
     pub peer: Arc<str>,
     pub level: Reliability,
-    state: Lean<State>,
-}
-
-#[derive(Debug)]
-enum State {
-    Open(Box<Conn>),
-    /// In the error state, for good. Its socket is gone.
-    Gone {
-        why: ViError,
-        counters: Counters,
-    },
+    state: Lean<End<Conn>>,
 }
 
 /// What came of polling.
@@ -41,14 +32,14 @@ pub(super) enum Polled {
 
 impl Link {
     pub(super) fn new(id: u64, peer: &str, level: Reliability, conn: Conn) -> Self {
-        let state = Lean::new(State::Open(Box::new(conn)));
+        let state = Lean::new(End::new(conn));
         Self { id, peer: Arc::from(peer), level, state }
     }
 
     /// Has the set say what there is to do.
     pub(super) fn watch(&self, fixed: &Fixed) -> Result<(), Errno> {
         self.state.with(|state| {
-            let State::Open(conn) = state else { return Ok(()) };
+            let Some(conn) = state.open() else { return Ok(()) };
             Token::Link(self.id).watch(&fixed.set, conn.socket.fd(), conn.flags())
         })
     }
@@ -56,7 +47,7 @@ impl Link {
     /// Has the set say nothing more.
     pub(super) fn unwatch(&self, fixed: &Fixed) {
         self.state.with(|state| {
-            if let State::Open(conn) = state {
+            if let Some(conn) = state.open() {
                 let _ = set::forget(&fixed.set, conn.socket.fd());
             }
         });
@@ -71,16 +62,12 @@ impl Link {
         notices: &mut Notices,
     ) -> Result<(bool, bool), Unposted> {
         let mut state = self.state.lock();
-        match &mut *state {
-            State::Gone { why, .. } => Err(Unposted::new(Refused::Broken(why.clone()), posted)),
-            State::Open(conn) => {
-                let dirty = conn.post(posted, &fixed.keys)?;
-                if !conn.notices.is_empty() {
-                    conn.notices.move_to(notices);
-                }
-                Ok((dirty, dirty && !std::mem::replace(&mut conn.is_dirty, true)))
-            }
+        let (conn, posted) = state.admit(posted)?;
+        let dirty = conn.post(posted, &fixed.keys)?;
+        if !conn.notices.is_empty() {
+            conn.notices.move_to(notices);
         }
+        Ok((dirty, dirty && !std::mem::replace(&mut conn.is_dirty, true)))
     }
 
     /// Takes what came and sends what can go.
@@ -121,7 +108,7 @@ impl Link {
     /// The kernel has room again.
     pub(super) fn has_room(&self) {
         self.state.with(|state| {
-            if let State::Open(conn) = state {
+            if let Some(conn) = state.open() {
                 conn.has_room();
             }
         });
@@ -130,7 +117,7 @@ impl Link {
     /// The nic has come by.
     pub(super) fn unmark(&self) {
         self.state.with(|state| {
-            if let State::Open(conn) = state {
+            if let Some(conn) = state.open() {
                 conn.is_dirty = false;
             }
         });
@@ -138,20 +125,19 @@ impl Link {
 
     /// Has the nic come by. Whether it would not have.
     pub(super) fn mark(&self) -> bool {
-        self.state.with(|state| match state {
-            State::Open(conn) => !std::mem::replace(&mut conn.is_dirty, true),
-            State::Gone { .. } => false,
+        self.state.with(|state| {
+            state.open().is_some_and(|conn| !std::mem::replace(&mut conn.is_dirty, true))
         })
     }
 
     /// Whether the kernel takes no more.
     pub(super) fn is_full(&self) -> bool {
-        self.state.with(|state| matches!(state, State::Open(conn) if conn.is_full()))
+        self.state.with(|state| state.open().is_some_and(|conn| conn.is_full()))
     }
 
     pub(super) fn cancel(&self, ticket: Ticket, notices: &mut Notices) -> bool {
         self.state.with(|state| {
-            let State::Open(conn) = state else { return false };
+            let Some(conn) = state.open() else { return false };
             let cancelled = conn.cancel(ticket);
             conn.notices.move_to(notices);
             cancelled
@@ -166,17 +152,11 @@ impl Link {
     }
 
     pub(super) fn error(&self) -> Option<ViError> {
-        self.state.with(|state| match state {
-            State::Open(_) => None,
-            State::Gone { why, .. } => Some(why.clone()),
-        })
+        self.state.with(|state| state.error())
     }
 
     pub(super) fn counters(&self) -> Counters {
-        self.state.with(|state| match state {
-            State::Open(conn) => conn.counters(),
-            State::Gone { counters, .. } => *counters,
-        })
+        self.state.with(|state| state.counters())
     }
 
     /// Works on an open end; an error is the end of it.
@@ -188,7 +168,7 @@ impl Link {
         body: impl FnOnce(&mut Conn) -> Result<R, Box<ViError>>,
     ) -> Option<R> {
         let mut state = self.state.lock();
-        let State::Open(conn) = &mut *state else { return None };
+        let conn = state.open()?;
         match body(conn) {
             Ok(result) => {
                 if !conn.notices.is_empty() {
@@ -197,22 +177,10 @@ impl Link {
                 Some(result)
             }
             Err(why) => {
-                state.end(&why, fixed, notices);
+                let left = state.end(&why, notices);
+                fixed.yard.leave(left.flatten());
                 None
             }
-        }
-    }
-}
-
-impl State {
-    #[cold]
-    fn end(&mut self, why: &ViError, fixed: &Fixed, notices: &mut Notices) {
-        let Self::Open(conn) = self else { return };
-        let gone = Self::Gone { why: why.clone(), counters: conn.counters() };
-        if let Self::Open(conn) = std::mem::replace(self, gone) {
-            let (mut told, leaving) = conn.fail(why);
-            told.move_to(notices);
-            fixed.yard.leave(leaving);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::group::{Members, Seal};
 use super::pulse::{Beat, Pulse};
 use super::send::{Port, Sender, To};
 use super::wire::{Number, Piece};
+use crate::fabric::hub::end::Open;
 use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{Counters, Notices, Op, Posted, Refused, Ticket, ViError};
 
@@ -95,10 +96,6 @@ impl Conn {
         }
     }
 
-    pub(super) const fn counters(&self) -> Counters {
-        self.inward.counters(self.sender.sent)
-    }
-
     #[cfg(test)]
     pub(super) const fn ignored(&self) -> Ignored {
         self.inward.ignored
@@ -175,9 +172,16 @@ impl Conn {
         posted.fail(ViError::Cancelled, notices);
         true
     }
+}
 
-    /// Everything outstanding comes back with the reason.
-    pub(super) fn fail(mut self, why: &ViError, notices: &mut Notices) {
+impl Open for Conn {
+    type Left = ();
+
+    fn counters(&self) -> Counters {
+        self.inward.counters(self.sender.sent)
+    }
+
+    fn fail(mut self, why: &ViError, notices: &mut Notices) {
         let mut all: Vec<Posted> = self.sender.drain().collect();
         match &mut self.peers {
             Peers::One { assembly, .. } => all.extend(assembly.drain()),

@@ -14,7 +14,8 @@ use super::socket::{Cut, Socket};
 use super::wire::{Farewell, Head, Number, Piece};
 use crate::atomics::Lean;
 use crate::fabric::Unposted;
-use crate::vi::{Counters, Notices, Posted, Refused, Ticket, ViError};
+use crate::fabric::hub::end::End;
+use crate::vi::{Counters, Notices, Posted, Ticket, ViError};
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -26,7 +27,7 @@ pub(super) struct Link {
     pub peer: String,
     gate: Gate,
     board: Arc<Board>,
-    state: Lean<State>,
+    state: Lean<End<Conn>>,
 }
 
 /// The way to a peer.
@@ -34,16 +35,6 @@ pub(super) struct Link {
 struct Gate {
     socket: Arc<Socket>,
     to: SocketAddrAny,
-}
-
-#[derive(Debug)]
-enum State {
-    Open(Box<Conn>),
-    /// In the error state, for good.
-    Gone {
-        why: ViError,
-        counters: Counters,
-    },
 }
 
 /// What the handles of connections leave for their nic to do.
@@ -108,7 +99,7 @@ impl Link {
     ) -> Self {
         let [number, to] = numbers;
         let gate = Gate { socket: Arc::clone(socket), to: at.into() };
-        let (board, state) = (Arc::clone(board), Lean::new(State::Open(Box::new(conn))));
+        let (board, state) = (Arc::clone(board), Lean::new(End::new(conn)));
         Self { number, to, at, peer: at.to_string(), gate, board, state }
     }
 
@@ -125,17 +116,13 @@ impl Link {
     #[inline]
     pub(super) fn post(&self, posted: Posted, notices: &mut Notices) -> Result<bool, Unposted> {
         let mut state = self.state.lock();
-        match &mut *state {
-            State::Gone { why, .. } => Err(Unposted::new(Refused::Broken(why.clone()), posted)),
-            State::Open(conn) => {
-                let was_stuck = conn.is_stuck();
-                let is_stuck = conn.post(posted, &mut &self.gate, notices)?;
-                if is_stuck && !was_stuck {
-                    self.board.put(Note::Stuck(self.number));
-                }
-                Ok(is_stuck && !was_stuck)
-            }
+        let (conn, posted) = state.admit(posted)?;
+        let was_stuck = conn.is_stuck();
+        let is_stuck = conn.post(posted, &mut &self.gate, notices)?;
+        if is_stuck && !was_stuck {
+            self.board.put(Note::Stuck(self.number));
         }
+        Ok(is_stuck && !was_stuck)
     }
 
     /// Goes on with what waits for room. Whether something still does.
@@ -156,7 +143,7 @@ impl Link {
         notices: &mut Notices,
     ) -> Option<Came> {
         let mut state = self.state.lock();
-        let State::Open(conn) = &mut *state else { return None };
+        let conn = state.open()?;
         conn.hear();
         Some(conn.arrive(from, piece, notices))
     }
@@ -200,16 +187,7 @@ impl Link {
             ViError::NicDown => Some(Farewell::NicDown),
             _ => None,
         };
-        let was_open = self.state.with(|state| {
-            let State::Open(conn) = state else { return false };
-            let gone = State::Gone { why: why.clone(), counters: conn.counters() };
-            // Under the lock: whoever sees the error finds everything completed.
-            if let State::Open(conn) = std::mem::replace(state, gone) {
-                conn.fail(why, notices);
-            }
-            true
-        });
-        if !was_open {
+        if self.state.with(|state| state.end(why, notices)).is_none() {
             return;
         }
         if let Some(why) = farewell.filter(|_| !self.is_member()) {
@@ -219,23 +197,14 @@ impl Link {
     }
 
     pub(super) fn error(&self) -> Option<ViError> {
-        self.state.with(|state| match state {
-            State::Open(_) => None,
-            State::Gone { why, .. } => Some(why.clone()),
-        })
+        self.state.with(|state| state.error())
     }
 
     pub(super) fn counters(&self) -> Counters {
-        self.state.with(|state| match state {
-            State::Open(conn) => conn.counters(),
-            State::Gone { counters, .. } => *counters,
-        })
+        self.state.with(|state| state.counters())
     }
 
     fn open<R>(&self, body: impl FnOnce(&mut Conn) -> R) -> Option<R> {
-        self.state.with(|state| match state {
-            State::Open(conn) => Some(body(conn)),
-            State::Gone { .. } => None,
-        })
+        self.state.with(|state| state.open().map(body))
     }
 }

@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::fabric::hub::end::Open;
 use crate::fabric::udp::assembly::Came;
 use crate::fabric::udp::datapath::{Conn, Ignored};
 use crate::fabric::udp::send::{Port, Stuck};

@@ -41,7 +41,9 @@ fn in_the_sources() -> BTreeSet<String> {
     for fabric in ["shm", "tcp"].map(|name| fabric.join(name)) {
         texts_in(&fabric, &mut found);
     }
-    texts_of_file(&fabric.join("outbox.rs"), &mut found);
+    for shared in ["outbox.rs", "hub/incoming.rs"] {
+        texts_of_file(&fabric.join(shared), &mut found);
+    }
     assert!(found.len() > 10, "the sources look otherwise than this test thinks: {found:?}");
     found
 }

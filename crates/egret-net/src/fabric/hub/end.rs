@@ -1,0 +1,80 @@
+//! An end of a connection: open, or gone for good.
+
+use crate::fabric::Unposted;
+use crate::vi::{Counters, Notices, Posted, Refused, ViError};
+
+/// What an end is while it is open.
+pub(in crate::fabric) trait Open {
+    /// What is left to do when it has ended.
+    type Left;
+
+    fn counters(&self) -> Counters;
+
+    /// Ends it: everything posted fails.
+    fn fail(self, why: &ViError, notices: &mut Notices) -> Self::Left;
+}
+
+#[derive(Debug)]
+pub(in crate::fabric) enum End<C> {
+    Open(Box<C>),
+    /// In the error state, for good. Its memory and its descriptors are gone.
+    Gone {
+        why: ViError,
+        counters: Counters,
+    },
+}
+
+impl<C: Open> End<C> {
+    pub(in crate::fabric) fn new(conn: C) -> Self {
+        Self::Open(Box::new(conn))
+    }
+
+    /// What is open, to post to; or the descriptor back, with the reason.
+    #[inline]
+    pub(in crate::fabric) fn admit(
+        &mut self,
+        posted: Posted,
+    ) -> Result<(&mut C, Posted), Unposted> {
+        match self {
+            Self::Open(conn) => Ok((conn, posted)),
+            Self::Gone { why, .. } => Err(Unposted::new(Refused::Broken(why.clone()), posted)),
+        }
+    }
+
+    #[inline]
+    pub(in crate::fabric) fn open(&mut self) -> Option<&mut C> {
+        match self {
+            Self::Open(conn) => Some(conn),
+            Self::Gone { .. } => None,
+        }
+    }
+
+    pub(in crate::fabric) fn error(&self) -> Option<ViError> {
+        match self {
+            Self::Open(_) => None,
+            Self::Gone { why, .. } => Some(why.clone()),
+        }
+    }
+
+    pub(in crate::fabric) fn counters(&self) -> Counters {
+        match self {
+            Self::Open(conn) => conn.counters(),
+            Self::Gone { counters, .. } => *counters,
+        }
+    }
+
+    /// Ends it, if it is open. Whoever sees the error finds everything completed.
+    #[cold]
+    pub(in crate::fabric) fn end(
+        &mut self,
+        why: &ViError,
+        notices: &mut Notices,
+    ) -> Option<C::Left> {
+        let Self::Open(conn) = self else { return None };
+        let gone = Self::Gone { why: why.clone(), counters: conn.counters() };
+        match std::mem::replace(self, gone) {
+            Self::Open(conn) => Some(conn.fail(why, notices)),
+            Self::Gone { .. } => None,
+        }
+    }
+}

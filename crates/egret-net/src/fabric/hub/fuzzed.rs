@@ -1,0 +1,124 @@
+//! The end of a connection that a fuzzer's peer writes to: it posts and cancels, and
+//! must neither panic nor keep a buffer.
+
+use crate::buf::Pool;
+use crate::vi::{Access, Descriptor, Exposed, Nic, Ticket, Vi};
+
+/// What is left of an input.
+pub(in crate::fabric) struct Input<'a>(pub(in crate::fabric) &'a [u8]);
+
+/// The end that is written to.
+pub(in crate::fabric) struct Victim<'a> {
+    nic: &'a Nic,
+    pool: &'a Pool,
+    vi: Vi,
+    exposed: [Exposed; 2],
+    tickets: Vec<Ticket>,
+}
+
+pub(in crate::fabric) const BUFFER: usize = 64;
+const BUFFERS: usize = 32;
+/// More than it takes a nic to look at everything.
+const POLLS: usize = 257;
+
+/// Memory for one victim after the other.
+pub(in crate::fabric) fn pool() -> Pool {
+    Pool::new(BUFFER, BUFFERS).expect("memory")
+}
+
+impl<'a> Victim<'a> {
+    pub(in crate::fabric) fn new(
+        nic: &'a Nic,
+        pool: &'a Pool,
+        vi: Vi,
+        input: &mut Input<'_>,
+    ) -> Self {
+        let exposed = [Access::READ, Access::READ_WRITE].map(|access| {
+            let buf = pool.take(BUFFER).expect("all are back");
+            nic.expose(buf, access).expect("it is small")
+        });
+        let mut victim = Self { nic, pool, vi, exposed, tickets: Vec::new() };
+        for _ in 0..4 {
+            victim.post(0, input);
+        }
+        victim
+    }
+
+    /// A word: a byte below 128 is the word itself, one below 192 picks a key or one that is
+    /// `known` to matter, and any other is followed by the eight bytes.
+    pub(in crate::fabric) fn word(&self, known: &[u64], input: &mut Input<'_>) -> u64 {
+        let small = input.byte();
+        match small {
+            0..128 => small.into(),
+            128..192 => match usize::from(small) % (2 + known.len()) {
+                key @ 0..2 => self.exposed[key].key().secret(),
+                at => known[at - 2],
+            },
+            _ => u64::from_le_bytes(input.array()),
+        }
+    }
+
+    /// Posts what may be posted; the connection may be over.
+    pub(in crate::fabric) fn post(&mut self, what: u8, input: &mut Input<'_>) {
+        while self.vi.recv_queue().poll().is_some() || self.vi.send_queue().poll().is_some() {}
+        let Ok(buf) = self.pool.take(BUFFER) else { return };
+        let descriptor = Descriptor::new(buf);
+        let theirs = self.exposed[1].key().at(u64::from(input.byte()));
+        let posted = match what % 5 {
+            0 => self.vi.post_recv(descriptor),
+            1 => self.vi.post_send(descriptor),
+            2 => self.vi.post_read(descriptor, theirs),
+            3 => self.vi.post_write(descriptor, theirs),
+            _ => self.vi.post_write_notify(descriptor, theirs),
+        };
+        self.tickets.extend(posted);
+    }
+
+    pub(in crate::fabric) fn cancel(&self, index: u8) {
+        self.tickets.get(usize::from(index)).map(|ticket| self.vi.cancel(*ticket));
+    }
+
+    pub(in crate::fabric) fn poll(&self) {
+        self.nic.poll();
+    }
+
+    /// Until it has looked at everything.
+    pub(in crate::fabric) fn look(&self) {
+        (0..POLLS).for_each(|_| self.poll());
+    }
+
+    /// Ends it: everything must be back.
+    pub(in crate::fabric) fn end(self) {
+        let Self { nic, pool, vi, exposed, .. } = self;
+        let queues = [vi.recv_queue().clone(), vi.send_queue().clone()];
+        nic.poll();
+        drop((vi, exposed));
+        nic.poll();
+        for queue in queues {
+            while queue.poll().is_some() {}
+            assert_eq!(queue.outstanding(), 0, "everything has completed");
+        }
+        assert_eq!(pool.available(BUFFER), BUFFERS, "all buffers are back");
+    }
+}
+
+impl<'a> Input<'a> {
+    /// The next byte; zero at the end.
+    pub(in crate::fabric) fn byte(&mut self) -> u8 {
+        let [byte] = self.array();
+        byte
+    }
+
+    pub(in crate::fabric) fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut array = [0; N];
+        let taken = self.take(N);
+        array[..taken.len()].copy_from_slice(taken);
+        array
+    }
+
+    pub(in crate::fabric) fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+}

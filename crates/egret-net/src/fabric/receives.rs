@@ -1,0 +1,83 @@
+//! What the receiving half of an end keeps on every fabric: receives in their order,
+//! and how far it is.
+
+use std::collections::VecDeque;
+
+use crate::vi::{Notices, Posted, Ticket};
+
+#[derive(Debug, Default)]
+pub(super) struct Receives {
+    posted: VecDeque<Posted>,
+    /// Receives the peer may count on, ever.
+    pub promised: u64,
+    /// Receives the peer counts on that were taken back: those posted next
+    /// take their place.
+    owed: u64,
+    /// Messages placed, ever.
+    pub placed: u64,
+    pub received: u64,
+    pub dropped: u64,
+}
+
+impl Receives {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.posted.len()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.posted.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, posted: Posted) {
+        self.posted.push_back(posted);
+        match self.owed {
+            0 => self.promised += 1,
+            _ => self.owed -= 1,
+        }
+    }
+
+    /// The oldest, for a message that begins.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<Posted> {
+        self.posted.pop_front()
+    }
+
+    /// Puts the oldest back: the message does not begin.
+    #[inline]
+    pub(super) fn put_back(&mut self, posted: Posted) {
+        self.posted.push_front(posted);
+    }
+
+    /// A message is whole.
+    #[inline]
+    pub(super) fn complete(&mut self, posted: Posted, len: u64, tag: u64, notices: &mut Notices) {
+        self.placed += 1;
+        self.received += 1;
+        posted.complete(len, tag, notices);
+    }
+
+    /// A refused write was to consume a receive, which is still there, for another message.
+    pub(super) fn keep_one(&mut self) {
+        self.promised += 1;
+    }
+
+    /// Takes back a receive that no message has begun to fill.
+    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
+        let at = self.posted.iter().position(|posted| posted.ticket() == ticket)?;
+        self.owed += 1;
+        self.posted.remove(at)
+    }
+
+    /// Everything that is not back, in the order it was posted.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> {
+        self.posted.drain(..)
+    }
+
+    /// Gives back memory that a burst took.
+    pub(super) fn trim(&mut self, most: usize) {
+        self.posted.shrink_to(most);
+    }
+}
