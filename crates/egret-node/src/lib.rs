@@ -1,4 +1,4 @@
-//! Links, active messages and channels (layer 4); nodes and ports (layer 5) are to come.
+//! Links, active messages and channels (layer 4); nodes and their registry (layer 5).
 #![forbid(unsafe_code)]
 
 pub mod am;
@@ -6,8 +6,13 @@ pub mod channel;
 pub mod flow;
 pub mod link;
 mod links;
+pub mod node;
+pub mod registry;
+pub mod settings;
 
 pub use egret_stream as stream;
 #[doc(hidden)]
 pub use links::Account;
 pub use links::{Links, LinksOptions};
+pub use node::{Config, Node, NodeId};
+pub use registry::Registry;

@@ -4,40 +4,40 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use egret_net::sync::Lean;
 use egret_net::vi::Descriptor;
 
 use super::request::From;
-use super::{Endpoint, EndpointError, Request, Undelivered};
+use super::serve::Done;
+use super::{Ended, Endpoint, EndpointError, Request, Undelivered};
 use crate::link::Lane;
 use crate::link::arrived::Arrived;
 use crate::links::core::Core;
 use crate::links::slots::{Key, Slots};
+use crate::links::state::State;
 
 /// Endpoints whose messages are served one at a time, each by whichever thread drives
 /// the links. Messages of different bundles may be served at the same time.
 ///
 /// Clones are handles to the same one.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Bundle {
     pub(crate) core: Arc<Core>,
-    pub(crate) shared: Arc<Shared>,
-}
-
-pub(crate) struct Shared {
-    inner: Lean<Inner>,
+    pub(crate) key: Key,
 }
 
 /// A handler: what it does with a message.
 pub(crate) type Handler = Box<dyn FnMut(Request<'_>) + Send>;
 /// What an endpoint does with messages that came back.
 pub(crate) type ErrorHandler = Box<dyn FnMut(Undelivered) + Send>;
+/// What an endpoint does when a link ends.
+pub(crate) type EndHandler = Box<dyn FnMut(Ended) + Send>;
 
 /// The handlers of an endpoint.
 #[derive(Default)]
 pub(crate) struct Table {
     handlers: Vec<Entry>,
     on_error: Option<ErrorHandler>,
+    on_end: Option<EndHandler>,
 }
 
 #[derive(Default)]
@@ -49,19 +49,20 @@ enum Entry {
     Out,
 }
 
+/// What the links know of a bundle.
 #[derive(Default)]
-struct Inner {
+pub(crate) struct BundleState {
     /// Whether a thread serves.
     serving: bool,
     waiting: VecDeque<Box<Upcall>>,
-    tables: Slots<Table>,
+    pub(crate) tables: Slots<Table>,
+    /// Handles that programs have to it.
+    handles: usize,
 }
 
 /// Something that a bundle is to serve. It is in a box, which is used again.
 #[derive(Debug)]
 pub(crate) struct Upcall {
-    /// The endpoint's table in the bundle.
-    pub(crate) table: Key,
     pub(crate) endpoint: Key,
     pub(crate) what: What,
 }
@@ -74,12 +75,19 @@ pub(crate) enum What {
     Answer { link: Key, number: Key, arrived: Arrived },
     /// A message that came back.
     Undelivered(Box<Undelivered>),
+    /// A link is no more.
+    Ended(Box<Ended>),
+    /// The links are closed, and the endpoint has no handlers any more.
+    Closed,
     /// It was served.
     Nothing,
 }
 
 /// An upcall, and what is to run.
 pub(crate) struct Job {
+    pub(crate) bundle: Key,
+    /// The endpoint's table there.
+    pub(crate) table: Key,
     pub(crate) upcall: Box<Upcall>,
     pub(crate) run: Option<Run>,
 }
@@ -87,11 +95,16 @@ pub(crate) struct Job {
 pub(crate) enum Run {
     Handler(u8, Handler),
     OnError(ErrorHandler),
+    OnEnd(EndHandler),
+    /// All are dropped.
+    Drop(Table),
 }
 
 impl Bundle {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, shared: Arc::new(Shared { inner: Lean::new(Inner::default()) }) }
+        let state = BundleState { handles: 1, ..BundleState::default() };
+        let key = core.state.with(|inside| inside.bundles.insert(state));
+        Self { core, key }
     }
 
     /// A new endpoint, which nobody can map yet unless it has a name: see
@@ -113,51 +126,125 @@ impl Bundle {
     }
 }
 
-impl Shared {
-    pub(crate) fn insert(&self, table: Table) -> Key {
-        self.inner.with(|inner| inner.tables.insert(table))
-    }
-
-    pub(crate) fn remove(&self, table: Key) -> Option<Table> {
-        self.inner.with(|inner| inner.tables.remove(table))
-    }
-
-    pub(crate) fn change<R>(&self, table: Key, change: impl FnOnce(&mut Table) -> R) -> Option<R> {
-        self.inner.with(|inner| inner.tables.get(table).map(change))
-    }
-
-    /// Begins to serve an upcall, or leaves it to the thread that serves.
-    #[inline]
-    pub(crate) fn begin(&self, upcall: Box<Upcall>) -> Begun {
-        self.inner.with(|inner| {
-            if inner.serving {
-                return inner.queue(upcall);
-            }
-            inner.serving = true;
-            Begun::Job(inner.job(upcall))
-        })
-    }
-
-    /// Puts back what has run, and gives the next job if there is one.
-    #[inline]
-    pub(crate) fn end(&self, table: Key, ran: Option<Run>) -> Option<Job> {
-        let (next, unused) = self.inner.with(|inner| {
-            let unused = inner.put_back(table, ran);
-            let next = inner.waiting.pop_front();
-            inner.serving = next.is_some();
-            (next.map(|upcall| inner.job(upcall)), unused)
+impl Clone for Bundle {
+    fn clone(&self) -> Self {
+        let (core, key) = (Arc::clone(&self.core), self.key);
+        core.state.with(|state| {
+            state.bundles.get(key).into_iter().for_each(|bundle| bundle.handles += 1);
         });
-        drop(unused);
-        next
+        Self { core, key }
     }
 }
 
-/// What becomes of an upcall.
-pub(crate) enum Begun {
-    /// The calling thread serves it.
-    Job(Job),
-    /// Another thread will; this receive was emptied for it.
-    Queued(Option<(Key, Lane, Descriptor)>),
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        self.core.state.with(|state| {
+            state.bundles.get(self.key).into_iter().for_each(|bundle| bundle.handles -= 1);
+            state.forget_bundle(self.key);
+        });
+    }
+}
+
+impl State {
+    /// Forgets a bundle that nobody has and nothing is in.
+    pub(crate) fn forget_bundle(&mut self, key: Key) {
+        let unused = |it: &mut BundleState| {
+            let is_idle = !it.serving && it.waiting.is_empty();
+            it.handles == 0 && it.tables.len() == 0 && is_idle
+        };
+        if self.bundles.get(key).is_some_and(unused) {
+            self.bundles.remove(key);
+        }
+    }
+
+    /// The next upcall whose bundle nobody serves.
+    #[inline]
+    pub(crate) fn next_job(&mut self) -> Option<Job> {
+        while let Some(upcall) = self.upcalls.pop_front() {
+            let Some(endpoint) = self.endpoints.get(upcall.endpoint) else {
+                self.unserved(*upcall);
+                continue;
+            };
+            let (bundle, table) = (endpoint.bundle, endpoint.table);
+            let state = self.bundles.get(bundle).expect("it has an endpoint");
+            if !state.serving {
+                state.serving = true;
+                return Some(state.job(bundle, table, upcall));
+            }
+            let receive = state.queue(upcall);
+            self.give_back_of(receive);
+        }
+        None
+    }
+
+    /// Puts back what has run, and gives the next job: of this bundle if there is one, else
+    /// of any if there may be. With it comes what is to be dropped without a lock.
+    #[inline]
+    pub(crate) fn end_job(
+        &mut self,
+        (key, table): (Key, Key),
+        ran: Option<Run>,
+        any: bool,
+    ) -> (Option<Job>, Option<Run>) {
+        let Some(bundle) = self.bundles.get(key) else { return (None, ran) };
+        let unused = bundle.put_back(table, ran);
+        if !bundle.waiting.is_empty()
+            && let Some(job) = self.next_waiting(key)
+        {
+            return (Some(job), unused);
+        }
+        let Some(bundle) = self.bundles.get(key) else { return (None, unused) };
+        bundle.serving = false;
+        if bundle.handles == 0 {
+            self.forget_bundle(key);
+        }
+        (if any { self.next_job() } else { None }, unused)
+    }
+
+    /// The next of those that were left to who serves a bundle.
+    #[cold]
+    fn next_waiting(&mut self, key: Key) -> Option<Job> {
+        while let Some(upcall) = self.bundles.get(key)?.waiting.pop_front() {
+            match self.endpoints.get(upcall.endpoint).map(|endpoint| endpoint.table) {
+                Some(table) => return Some(self.bundles.get(key)?.job(key, table, upcall)),
+                None => self.unserved(*upcall),
+            }
+        }
+        None
+    }
+
+    /// Something for an endpoint that was closed meanwhile.
+    #[cold]
+    fn unserved(&mut self, upcall: Upcall) {
+        let endpoint = upcall.endpoint;
+        match upcall.what {
+            What::Message { from, arrived } => self.done(Done::NoHandler(from, endpoint, arrived)),
+            What::Answer { link, number, arrived } => {
+                self.done(Done::Answered { link, endpoint, number, arrived });
+            }
+            _ => {}
+        }
+    }
+
+    /// A box for something that is to be served.
+    #[inline]
+    pub(crate) fn upcall(&mut self, endpoint: Key, what: What) -> Box<Upcall> {
+        match self.spare.pop() {
+            Some(mut upcall) => {
+                (upcall.endpoint, upcall.what) = (endpoint, what);
+                upcall
+            }
+            None => Box::new(Upcall { endpoint, what }),
+        }
+    }
+
+    /// Keeps a box for the next.
+    #[inline]
+    pub(crate) fn keep_box(&mut self, upcall: Box<Upcall>) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(upcall);
+        }
+    }
 }
 
 impl Upcall {
@@ -166,31 +253,34 @@ impl Upcall {
         let (link, arrived) = match &mut self.what {
             What::Message { from, arrived } => (from.link, arrived),
             What::Answer { link, arrived, .. } => (*link, arrived),
-            What::Undelivered(_) | What::Nothing => return None,
+            _ => return None,
         };
         Some((link, arrived.head.kind.lane(), arrived.detach()?))
     }
 }
 
-impl Inner {
+impl BundleState {
+    /// Leaves an upcall to the thread that serves; the receive that was emptied for that.
     #[cold]
-    fn queue(&mut self, mut upcall: Box<Upcall>) -> Begun {
+    fn queue(&mut self, mut upcall: Box<Upcall>) -> Option<(Key, Lane, Descriptor)> {
         let receive = upcall.detach();
         self.waiting.push_back(upcall);
-        Begun::Queued(receive)
+        receive
     }
 
     #[inline]
-    fn job(&mut self, upcall: Box<Upcall>) -> Job {
-        let run = self.tables.get(upcall.table).and_then(|table| match &upcall.what {
+    fn job(&mut self, bundle: Key, table: Key, upcall: Box<Upcall>) -> Job {
+        let run = self.tables.get(table).and_then(|table| match &upcall.what {
             What::Message { arrived, .. } | What::Answer { arrived, .. } => {
                 let number = arrived.head.handler;
                 table.take(number).map(|handler| Run::Handler(number, handler))
             }
             What::Undelivered(_) => table.on_error.take().map(Run::OnError),
+            What::Ended(_) => table.on_end.take().map(Run::OnEnd),
+            What::Closed => Some(Run::Drop(std::mem::take(table))),
             What::Nothing => None,
         });
-        Job { upcall, run }
+        Job { bundle, table, upcall, run }
     }
 
     #[inline]
@@ -208,6 +298,10 @@ impl Inner {
             }
             Some(Run::OnError(handler)) if table.on_error.is_none() => {
                 table.on_error = Some(handler);
+                None
+            }
+            Some(Run::OnEnd(handler)) if table.on_end.is_none() => {
+                table.on_end = Some(handler);
                 None
             }
             other => other,
@@ -254,10 +348,19 @@ impl Table {
     pub(crate) fn on_error(&mut self, handler: ErrorHandler) -> Option<ErrorHandler> {
         self.on_error.replace(handler)
     }
-}
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bundle").finish_non_exhaustive()
+    /// Sets what runs when a link ends; the one before, as by [`set`](Self::set).
+    #[must_use]
+    pub(crate) fn on_end(&mut self, handler: EndHandler) -> Option<EndHandler> {
+        self.on_end.replace(handler)
     }
 }
+
+impl fmt::Debug for BundleState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bundle").field("handles", &self.handles).finish_non_exhaustive()
+    }
+}
+
+/// Boxes that are kept, at most: what arrives at once.
+const SPARE_MAX: usize = 64;

@@ -2,11 +2,11 @@
 
 use egret_net::vi::Descriptor;
 
-use super::Reason;
 use super::call::Outcome;
 use super::deliver::NOT_ANSWERED;
 use super::outgoing::Phase;
 use super::request::From;
+use super::{Reason, Tables};
 use crate::flow::{FlowId, cost};
 use crate::link::control::Control;
 use crate::link::lands::Flow;
@@ -173,15 +173,13 @@ impl State {
     pub(crate) fn pass_replies(&mut self, link: Key, slot: Key, may_ask: bool) {
         let Ok(machine) = self.live(link) else { return };
         let mut passed = false;
-        while let Some(incoming) = machine.am.incoming.get(slot)
-            && let Some(frame) = incoming.pop_reply()
-        {
-            incoming.answered();
+        while let Some(frame) = machine.am.next_answer(slot) {
             machine.push(Lane::Bulk, frame);
             passed = true;
         }
         let Some(incoming) = machine.am.incoming.get(slot) else { return };
-        if let Some((bytes, lacking)) = incoming.lacks().filter(|_| may_ask || passed) {
+        let lacks = incoming.lacks().filter(|(_, lacking)| *lacking > 0);
+        if let Some((bytes, lacking)) = lacks.filter(|_| may_ask || passed) {
             let number = incoming.number;
             machine.control(&Control::ReplyWant { number, bytes, lacking });
         }
@@ -229,14 +227,52 @@ impl State {
         let Some(machine) = self.machine(link) else { return };
         let Ok(head) = Head::from_bits(frame.tag()) else { return };
         if head.kind != Kind::Bulk {
-            return;
+            return self.sent_answer(link, frame.len());
         }
         let Some(key) = machine.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
         let call = machine.am.calls.get(key).expect("just looked at");
-        call.sent = frame.into_segments().next().map(Box::new);
-        call.awaits.memory = false;
+        call.memory_is_back(frame);
         machine.settle(key);
         self.forget_if_done(link);
+    }
+
+    /// The data of an answer was sent: others may follow.
+    fn sent_answer(&mut self, link: Key, bytes: u64) {
+        let Some(machine) = self.machine(link) else { return };
+        machine.am.answers = machine.am.answers.saturating_sub(bytes);
+        while let Ok(machine) = self.live(link)
+            && let Some(slot) = machine.am.unstall()
+        {
+            self.pass_replies(link, slot, false);
+        }
+    }
+}
+
+impl Tables {
+    /// The next answer with data of a mapping that may be sent.
+    fn next_answer(&mut self, slot: Key) -> Option<Descriptor> {
+        let incoming = self.incoming.get(slot)?;
+        let (_, lacking) = incoming.lacks()?;
+        if lacking == 0 && self.answers > 0 && self.answers >= self.answers_max {
+            if !std::mem::replace(&mut incoming.stalled, true) {
+                self.stalled.push_back(slot);
+            }
+            return None;
+        }
+        let frame = incoming.pop_reply()?;
+        incoming.answered();
+        self.answers += frame.len();
+        Some(frame)
+    }
+
+    /// A mapping whose answers can go on.
+    fn unstall(&mut self) -> Option<Key> {
+        if self.answers > 0 && self.answers >= self.answers_max {
+            return None;
+        }
+        let slot = self.stalled.pop_front()?;
+        self.incoming.get(slot).into_iter().for_each(|incoming| incoming.stalled = false);
+        Some(slot)
     }
 }
 

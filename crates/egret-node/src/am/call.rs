@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use egret_net::rt::Deadline;
-use egret_net::vi::Segment;
+use egret_net::vi::{Descriptor, Segment};
 
 use super::message::Landed;
 use super::{CallError, Reason, Reply, Tables};
 use crate::link::arrived::Arrived;
 use crate::link::machine::Machine;
 use crate::link::{Fate, Kind, LinkError};
+use crate::links::behind::Sleeper;
 use crate::links::core::Core;
+use crate::links::driver::Clock;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -37,7 +39,9 @@ pub(crate) struct CallState {
     pub(crate) outcome: Outcome,
     /// The memory it sent, when that is back.
     pub(crate) sent: Option<Box<Segment>>,
-    waker: Option<Waker>,
+    /// Whether the memory it sent is to come back.
+    pub(crate) returns: bool,
+    waker: Option<Sleeper>,
     abandoned: bool,
 }
 
@@ -77,7 +81,24 @@ impl Awaits {
 impl CallState {
     #[inline]
     pub(crate) const fn new(number: Key, awaits: Awaits) -> Self {
-        Self { number, awaits, outcome: Outcome::Empty, sent: None, waker: None, abandoned: false }
+        Self {
+            number,
+            awaits,
+            outcome: Outcome::Empty,
+            sent: None,
+            returns: true,
+            waker: None,
+            abandoned: false,
+        }
+    }
+
+    /// The memory it sent is back.
+    #[cold]
+    pub(crate) fn memory_is_back(&mut self, frame: Descriptor) {
+        if self.returns {
+            self.sent = frame.into_segments().next().map(Box::new);
+        }
+        self.awaits.memory = false;
     }
 
     /// Whether nobody holds it: the endpoint's error handler is told what becomes of it.
@@ -98,12 +119,12 @@ impl CallState {
     }
 
     #[inline]
-    fn poll(&mut self, waker: Option<&Waker>) -> bool {
+    pub(super) fn poll(&mut self, waker: Option<&Waker>) -> bool {
         if let Some(waker) = waker
             && !self.awaits.nothing()
-            && self.waker.as_ref().is_none_or(|known| !known.will_wake(waker))
+            && self.waker.as_ref().is_none_or(|known| !known.is(waker))
         {
-            self.waker = Some(waker.clone());
+            self.waker = Some(Sleeper::of(waker));
         }
         self.awaits.nothing()
     }
@@ -114,18 +135,41 @@ impl Call {
         Self { core, link, key, taken: false }
     }
 
+    /// The number of the request, as [`Request::number`](super::Request::number) says at the
+    /// other side.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.key.index
+    }
+
     /// Waits for the answer.
     ///
     /// # Errors
     ///
     /// If there is none, or not in time.
     pub fn wait(mut self, deadline: Deadline) -> Result<Reply, CallError> {
+        // Of many that are under way several answers come at once.
+        if let Some(answer) = self.take(None) {
+            return answer;
+        }
         self.taken = true;
-        Self::wait_for(&self.core, self.link, self.key, deadline)
+        Self::wait_for(&self.core, self.link, self.key, &mut Clock::of(deadline))
+    }
+
+    /// Waits for the answer for a while; it may be waited for again.
+    pub(crate) fn wait_some(&mut self, deadline: Deadline) -> Option<Result<Reply, CallError>> {
+        let (link, key, mut answer) = (self.link, self.key, None);
+        let come =
+            self.core.wait(deadline, |state, waker| take(state, link, key, waker, &mut answer));
+        self.taken = come.is_ok();
+        answer.or_else(|| come.is_ok().then(|| Err(gone())))
     }
 
     /// The answer, if it has come.
     pub fn poll_reply(&mut self) -> Option<Result<Reply, CallError>> {
+        if let Some(answer) = self.take(None) {
+            return Some(answer);
+        }
         self.core.poll();
         self.take(None)
     }
@@ -143,11 +187,12 @@ impl Call {
         core: &Arc<Core>,
         link: Key,
         key: Key,
-        deadline: Deadline,
+        clock: &mut Clock,
     ) -> Result<Reply, CallError> {
         // Written where it stays: an answer is large to move.
         let mut answer = None;
-        let waited = core.wait(deadline, |state, waker| take(state, link, key, waker, &mut answer));
+        let waited =
+            core.wait_by(clock, &mut |state, waker| take(state, link, key, waker, &mut answer));
         match (waited, answer) {
             (Ok(()), Some(answer)) => answer,
             (Err(stopped), _) => {
@@ -267,7 +312,7 @@ impl Tables {
     #[inline]
     pub(super) fn hold_answer(&mut self, key: Key, is_borrowed: bool) -> bool {
         let wanted = self.calls.get(key).is_some_and(|call| !call.abandoned);
-        let may = wanted && self.held < HELD_MAX;
+        let may = wanted && self.held < self.held_max;
         self.held += u32::from(may && is_borrowed);
         may
     }
@@ -289,6 +334,9 @@ impl Future for Call {
     type Output = Result<Reply, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(answer) = self.take(None) {
+            return Poll::Ready(answer);
+        }
         self.core.poll();
         self.take(Some(context.waker())).map_or(Poll::Pending, Poll::Ready)
     }
@@ -302,7 +350,3 @@ impl Drop for Call {
         self.core.state.with(|state| state.abandon(self.link, self.key));
     }
 }
-
-/// Answers of a link that may stay in their receives until they are taken. The others are
-/// copied out, so that a program that does not take its answers holds nothing up.
-const HELD_MAX: u32 = 32;

@@ -1,15 +1,12 @@
 //! What arrives for endpoints, and what goes back.
 
-use std::sync::Arc;
-use std::task::Waker;
-
 use egret_net::vi::{Descriptor, Segment};
 
 use super::bundle::{Upcall, What};
 use super::call::Outcome;
 use super::fault::{Fault, planted};
+use super::gather::bulk_frame;
 use super::message::Landed;
-use super::outgoing::bulk_frame;
 use super::request::{From, PLAIN};
 use super::serve::{Answer, Done};
 use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Reply, Undelivered};
@@ -17,6 +14,7 @@ use crate::link::arrived::Arrived;
 use crate::link::control::Control;
 use crate::link::lands::Flow;
 use crate::link::{Fate, Head, Kind, Lane};
+use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -53,9 +51,9 @@ impl State {
             return Ok(());
         }
         let what = What::Message { from, arrived };
-        let (table, of) = (endpoint.table, incoming.endpoint);
+        let of = incoming.endpoint;
         if let Some(parked) = &mut endpoint.parked {
-            let mut upcall = Box::new(Upcall { table, endpoint: of, what });
+            let mut upcall = Box::new(Upcall { endpoint: of, what });
             let receive = upcall.detach();
             parked.push_back(upcall);
             self.give_back_of(receive);
@@ -66,19 +64,12 @@ impl State {
         {
             let arrived = Arrived::from_parts(head, None, arrived.bytes().to_vec());
             let what = What::Message { from: From { request: None, ..*from }, arrived };
-            let upcall = Box::new(Upcall { table, endpoint: of, what });
             endpoint.under_way += 1;
-            self.upcalls.push_back((Arc::clone(&endpoint.bundle), upcall));
+            self.upcalls.push_back(Box::new(Upcall { endpoint: of, what }));
         }
         endpoint.under_way += 1;
-        let next = match self.served_last.take() {
-            Some((bundle, mut at_hand)) if Arc::ptr_eq(&bundle, &endpoint.bundle) => {
-                (at_hand.table, at_hand.endpoint, at_hand.what) = (table, of, what);
-                (bundle, at_hand)
-            }
-            _ => (Arc::clone(&endpoint.bundle), Box::new(Upcall { table, endpoint: of, what })),
-        };
-        self.upcalls.push_back(next);
+        let upcall = self.upcall(of, what);
+        self.upcalls.push_back(upcall);
         Ok(())
     }
 
@@ -87,7 +78,7 @@ impl State {
     pub(crate) fn done(&mut self, done: Done) {
         self.jobs += 1;
         if !self.servers.is_empty() {
-            self.servers.drain(..).for_each(Waker::wake);
+            self.servers.drain(..).for_each(Sleeper::wake);
         }
         match done {
             Done::Served(from, endpoint, arrived, answer) => {
@@ -201,12 +192,9 @@ impl State {
         let head = |kind| Head { kind, words, handler, slot, request };
         let bytes = match message.payload {
             Payload::Copied(bytes) if bytes.len() <= MEDIUM_MAX => bytes,
-            Payload::Copied(bytes) => {
-                let data = bytes.to_vec();
-                return self.reply_data(from, head(Kind::BulkReply), message.words, data.into());
-            }
-            Payload::Data(data) => {
-                return self.reply_data(from, head(Kind::BulkReply), message.words, *data);
+            data => {
+                let (head, data) = (head(Kind::BulkReply), data.into_segments());
+                return self.reply_data(from, head, message.words, data);
             }
         };
         incoming.answered();
@@ -217,10 +205,11 @@ impl State {
 
     /// Answers with data, when the peer takes it.
     #[cold]
-    fn reply_data(&mut self, from: From, head: Head, words: &[u64], data: Segment) {
+    fn reply_data(&mut self, from: From, head: Head, words: &[u64], data: Vec<Segment>) {
         let Ok(machine) = self.live(from.link) else { return };
+        let frame = bulk_frame(head, words, data, machine.segments);
         let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
-        let is_first = incoming.push_reply(bulk_frame(head, words, data));
+        let is_first = incoming.push_reply(frame);
         self.pass_replies(from.link, from.slot, is_first);
     }
 
@@ -307,16 +296,16 @@ impl State {
 
     /// Puts something before the bundle of an endpoint, or aside while that moves.
     #[cold]
-    fn enqueue(&mut self, key: Key, what: What) {
+    pub(crate) fn enqueue(&mut self, key: Key, what: What) {
         let Some(endpoint) = self.endpoints.get(key) else { return };
-        let mut upcall = Box::new(Upcall { table: endpoint.table, endpoint: key, what });
+        let mut upcall = Box::new(Upcall { endpoint: key, what });
         if let Some(parked) = &mut endpoint.parked {
             let receive = upcall.detach();
             parked.push_back(upcall);
             return self.give_back_of(receive);
         }
         endpoint.under_way += 1;
-        self.upcalls.push_back((Arc::clone(&endpoint.bundle), upcall));
+        self.upcalls.push_back(upcall);
     }
 
     /// A message that could not be delivered comes back.
@@ -409,7 +398,7 @@ impl State {
         if call.awaits.answer || matches!(call.outcome, Outcome::Empty) {
             call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
         }
-        call.sent = frame.into_segments().next().map(Box::new);
+        call.memory_is_back(frame);
         call.awaits = Default::default();
         machine.settle(key);
         if let (Some(told), Some(outgoing)) = (told, machine.am.outgoing.get(number)) {
@@ -418,7 +407,7 @@ impl State {
         }
     }
 
-    fn give_back_of(&mut self, receive: Option<(Key, Lane, Descriptor)>) {
+    pub(crate) fn give_back_of(&mut self, receive: Option<(Key, Lane, Descriptor)>) {
         if let Some((link, lane, receive)) = receive {
             self.give_back(link, lane, receive);
         }

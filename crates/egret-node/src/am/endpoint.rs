@@ -8,10 +8,10 @@ use egret_net::buf::Buf;
 use egret_net::rt::Deadline;
 use egret_net::vi::{Access, ExposeError, Exposed};
 
-use super::bundle::{Shared, Upcall};
+use super::bundle::Upcall;
 use super::serve::in_handler;
 use super::{
-    Bundle, EndpointError, MapError, Mapping, Needed, Remote, Request, Table, Undelivered,
+    Bundle, Ended, EndpointError, MapError, Mapping, Needed, Remote, Request, Table, Undelivered,
 };
 use crate::link::control::Need;
 use crate::link::lands::Supply;
@@ -34,7 +34,7 @@ pub struct Endpoint {
 pub(crate) struct EndpointState {
     pub(crate) name: Option<String>,
     pub(crate) tag: u64,
-    pub(crate) bundle: Arc<Shared>,
+    pub(crate) bundle: Key,
     /// Its table there.
     pub(crate) table: Key,
     /// Messages that are on their way to its handlers.
@@ -47,6 +47,8 @@ pub(crate) struct EndpointState {
     pub(crate) segment: Option<Exposed>,
     /// Handlers with types, and their numbers.
     pub(crate) typed: Vec<(Need, u8)>,
+    /// Messages that may be under way by each mapping that is made of it.
+    pub(crate) window: u32,
     /// Its translation table: link and number of each mapping.
     pub(crate) remotes: Vec<Option<(Key, Key)>>,
 }
@@ -72,22 +74,25 @@ impl EndpointName {
 
 impl Endpoint {
     pub(super) fn new(bundle: &Bundle, tag: u64) -> Self {
-        let (core, shared) = (Arc::clone(&bundle.core), Arc::clone(&bundle.shared));
-        let table = shared.insert(Table::default());
-        let state = EndpointState {
-            name: None,
-            tag,
-            bundle: shared,
-            table,
-            under_way: 0,
-            parked: None,
-            mover: None,
-            supply: Arc::default(),
-            segment: None,
-            typed: Vec::new(),
-            remotes: Vec::new(),
-        };
-        let key = core.state.with(|inside| inside.endpoints.insert(state));
+        let (core, bundle) = (Arc::clone(&bundle.core), bundle.key);
+        let key = core.state.with(|inside| {
+            let home = inside.bundles.get(bundle).expect("a handle keeps it");
+            let state = EndpointState {
+                name: None,
+                tag,
+                bundle,
+                table: home.tables.insert(Table::default()),
+                under_way: 0,
+                parked: None,
+                mover: None,
+                supply: Arc::default(),
+                segment: None,
+                typed: Vec::new(),
+                window: inside.fixed.options.window,
+                remotes: Vec::new(),
+            };
+            inside.endpoints.insert(state)
+        });
         Self { core, key }
     }
 
@@ -132,6 +137,25 @@ impl Endpoint {
     /// for.
     pub fn on_error(&self, handler: impl FnMut(Undelivered) + Send + 'static) {
         drop(self.change(|table| table.on_error(Box::new(handler))));
+    }
+
+    /// Runs `handler` once for each link that ends by which this endpoint was mapped, or has
+    /// mapped another, whether it still is or not: the other process died or closed its
+    /// links, was cut off, or these links are [closed](crate::Links::close). It runs as
+    /// handlers do, behind those of everything that came by the link.
+    pub fn on_end(&self, handler: impl FnMut(Ended) + Send + 'static) {
+        drop(self.change(|table| table.on_end(Box::new(handler))));
+    }
+
+    /// Lets so many messages be under way by each mapping that is made of it from now on,
+    /// instead of what [`LinksOptions`](crate::LinksOptions) say.
+    ///
+    /// # Panics
+    ///
+    /// If that is none.
+    pub fn set_window(&self, messages: u32) {
+        assert!(messages > 0, "a window of nothing lets nothing through");
+        self.with(|endpoint| endpoint.window = messages);
     }
 
     /// Gives it another tag. Messages of mappings that were made with the tag before go
@@ -239,10 +263,15 @@ impl Endpoint {
     }
 
     fn carry_over(&self, bundle: &Bundle) {
-        let (before, table) = self.with(|it| (Arc::clone(&it.bundle), it.table));
-        let table = before.remove(table).unwrap_or_default();
-        let table = bundle.shared.insert(table);
-        self.with(|it| (it.bundle, it.table) = (Arc::clone(&bundle.shared), table));
+        self.core.state.with(|state| {
+            let endpoint = state.endpoints.get(self.key).expect("it is open");
+            let before = state.bundles.get(endpoint.bundle).expect("it has an endpoint");
+            let table = before.tables.remove(endpoint.table).unwrap_or_default();
+            let left = std::mem::replace(&mut endpoint.bundle, bundle.key);
+            let home = state.bundles.get(bundle.key).expect("a handle keeps it");
+            endpoint.table = home.tables.insert(table);
+            state.forget_bundle(left);
+        });
     }
 
     /// Maps a remote endpoint, which must be registered there under this name and tag.
@@ -308,8 +337,11 @@ impl Endpoint {
     }
 
     fn change<R>(&self, change: impl FnOnce(&mut Table) -> R) -> R {
-        let (bundle, table) = self.with(|it| (Arc::clone(&it.bundle), it.table));
-        bundle.change(table, change).expect("it is open")
+        self.core.state.with(|state| {
+            let endpoint = state.endpoints.get(self.key).expect("it is open");
+            let bundle = state.bundles.get(endpoint.bundle).expect("it has an endpoint");
+            change(bundle.tables.get(endpoint.table).expect("it is open"))
+        })
     }
 }
 
@@ -317,11 +349,10 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         let closed = self.core.state.with(|state| state.close_endpoint(self.key));
         // Handlers are dropped without any lock: they may own what takes one.
-        if let Some(closed) = closed {
-            drop(closed.bundle.remove(closed.table));
-        }
+        drop(closed);
         self.core.flush();
     }
 }
 
-const NAME_MAX: usize = 255;
+/// Longest name of an endpoint or a handler.
+pub(super) const NAME_MAX: usize = 255;

@@ -197,6 +197,14 @@ pub enum MapError {
         /// What it is.
         theirs: String,
     },
+    /// Its name and the handlers that are needed are more than can be asked for at once.
+    #[error("a name and handlers of {bytes} bytes; at most {most} can be asked for")]
+    TooLong {
+        /// Bytes of the question.
+        bytes: u64,
+        /// Most there can be.
+        most: u64,
+    },
     /// This side has no room for one more.
     #[error(transparent)]
     Budget(crate::flow::NoRoom),

@@ -28,6 +28,16 @@ pub(crate) enum Fault {
     Leaky,
     /// The number of a mapping is free before the peer knows.
     NumberFree,
+    /// An endpoint is not told that a link ended.
+    EndUntold,
+    /// An endpoint is told twice that a link ended.
+    EndTwice,
+    /// The pieces of a message are in another order.
+    PiecesSwapped,
+    /// Links are closed with a reason before the peer has what was sent.
+    Hasty,
+    /// An endpoint's own window is not what its mappings get.
+    OtherWindow,
 }
 
 /// Whether `fault` is planted on this thread.

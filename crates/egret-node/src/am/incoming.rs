@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use egret_net::vi::Descriptor;
 
-use super::outgoing::data_bytes;
+use super::gather::data_bytes;
 use crate::flow::FlowId;
 use crate::link::control::Map;
 use crate::links::slots::Key;
@@ -30,6 +30,8 @@ pub(crate) struct Incoming {
     reply_bytes: u64,
     /// Answers with data that wait for bytes.
     replies: VecDeque<Descriptor>,
+    /// Whether they wait for the link to have sent others.
+    pub(super) stalled: bool,
 }
 
 impl Incoming {
@@ -47,6 +49,7 @@ impl Incoming {
             flow,
             reply_bytes,
             replies,
+            stalled: false,
         }
     }
 
@@ -54,6 +57,11 @@ impl Incoming {
     pub(crate) fn push_reply(&mut self, frame: Descriptor) -> bool {
         self.replies.push_back(frame);
         self.replies.len() == 1
+    }
+
+    /// Whether answers with data wait for bytes.
+    pub(crate) fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
     }
 
     /// The peer takes so much more.

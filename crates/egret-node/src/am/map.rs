@@ -10,7 +10,7 @@ use egret_net::rt::{Deadline, Instant};
 use super::outgoing::Phase;
 use super::typed::Needed;
 use super::{EndpointName, MapError, Outgoing, Remote};
-use crate::link::control::{Control, Map, NotMapped};
+use crate::link::control::{CONTROL_MAX, Control, Map, Needs, NotMapped};
 use crate::link::lands::Flow;
 use crate::links::core::{Core, Stopped};
 use crate::links::slots::Key;
@@ -92,6 +92,12 @@ impl Mapping {
     fn ask(&self, state: &mut State, link: Key) -> Result<Remote, MapError> {
         let flow = state.budget.open().map_err(MapError::Budget)?;
         let bytes = state.budget.held(flow);
+        let mut map = self.question(bytes);
+        let len = Control::Map(map.clone()).to_bytes().len() as u64;
+        if len > CONTROL_MAX - 8 {
+            state.budget.close(flow);
+            return Err(MapError::TooLong { bytes: len, most: CONTROL_MAX });
+        }
         let machine = match state.live(link) {
             Ok(machine) => machine,
             Err(why) => {
@@ -104,13 +110,22 @@ impl Mapping {
         let number = machine.am.outgoing.insert(Outgoing::new(self.endpoint, flow, handlers));
         machine.lands.open(Flow::Replies(number.index), None);
         machine.lands.grant(Flow::Replies(number.index), bytes);
-        let needs = self.needs.iter().map(|needed| needed.need.clone()).collect();
-        let (name, tag) = (self.to.name.clone(), self.to.tag);
-        machine.control(&Control::Map(Map { number: number.index, name, tag, bytes, needs }));
+        map.number = number.index;
+        machine.control(&Control::Map(map));
         state.flows.insert(flow, (link, Flow::Replies(number.index)));
         state.pump(link);
         let (core, handlers) = (Arc::clone(&self.core), Vec::new());
         Ok(Remote { core, link, number, index: usize::MAX, owned: true, handlers })
+    }
+
+    /// What the peer is asked, but for the mapping's number.
+    fn question(&self, bytes: u64) -> Map {
+        let needs = self.needs.iter().map(|Needed { need }| {
+            let (takes, answers) = (need.takes.fingerprint, need.answers.fingerprint);
+            Needs { name: need.name.clone(), takes, answers }
+        });
+        let (name, tag) = (self.to.name.clone(), self.to.tag);
+        Map { number: 0, name, tag, bytes, needs: needs.collect() }
     }
 
     fn explain(&self, why: NotMapped) -> MapError {

@@ -7,8 +7,8 @@ use egret_net::vi::RemoteKey;
 use super::call::{Awaits, Outcome};
 use super::fault::{Fault, planted};
 use super::outgoing::Phase;
-use super::{CallError, EndpointState, Incoming, Reason};
-use crate::link::control::{Control, Map, Mapped, Need, NotMapped};
+use super::{CallError, EndpointState, Incoming, Reason, Table};
+use crate::link::control::{Control, Map, Mapped, Needs, NotMapped};
 use crate::link::lands::Flow;
 use crate::link::{Fate, LinkError};
 use crate::links::slots::Key;
@@ -45,7 +45,6 @@ impl State {
     fn let_map(&mut self, link: Key, map: &Map, endpoint: Key, handlers: Vec<u8>) -> Control {
         let number = map.number;
         let no_room = |why: &str| NotMapped::NoRoom { why: why.to_owned() };
-        let window = self.fixed.options.window;
         let Ok(machine) = self.live(link) else {
             return Control::NotMapped { number, why: no_room("the link has ended") };
         };
@@ -58,13 +57,17 @@ impl State {
         };
         let bytes = self.budget.held(flow);
         let machine = self.live(link).expect("just looked at");
-        let slot = machine.am.incoming.insert(Incoming::new(map, endpoint, window, flow)).index;
         let lands = Arc::clone(&machine.lands);
         let state = self.endpoints.get(endpoint).expect("just looked at");
-        lands.open(Flow::Requests(slot), Some(Arc::clone(&state.supply)));
+        let (window, supply) = (state.window, Arc::clone(&state.supply));
+        let segment = state.segment.as_ref().map(|segment| segment.key().to_bytes());
+        let window = if planted(Fault::OtherWindow) { 1 << 16 } else { window };
+        let machine = self.live(link).expect("just looked at");
+        let slot = machine.am.incoming.insert(Incoming::new(map, endpoint, window, flow)).index;
+        lands.open(Flow::Requests(slot), Some(supply));
         lands.grant(Flow::Requests(slot), bytes);
         self.flows.insert(flow, (link, Flow::Requests(slot)));
-        let segment = state.segment.as_ref().map(|segment| segment.key().to_bytes());
+        self.meets(link, endpoint);
         Control::Mapped(Mapped { number, slot, window, bytes, handlers, segment })
     }
 
@@ -87,6 +90,10 @@ impl State {
                 outgoing.segment = segment.map(|key| RemoteKey::from_bytes(&key));
                 outgoing.mapped(slot, window, bytes);
                 outgoing.wake();
+                let endpoint = outgoing.endpoint;
+                if self.endpoints.get(endpoint).is_some() {
+                    self.meets(link, endpoint);
+                }
             }
             Phase::Unmapped => {
                 outgoing.mapped(slot, window, bytes);
@@ -250,13 +257,17 @@ impl State {
         index
     }
 
-    /// Closes an endpoint.
-    pub(crate) fn close_endpoint(&mut self, key: Key) -> Option<EndpointState> {
+    /// Closes an endpoint. What is left of it is to be dropped without a lock.
+    pub(crate) fn close_endpoint(&mut self, key: Key) -> Option<(EndpointState, Option<Table>)> {
         let closed = self.endpoints.remove(key)?;
         if let Some(name) = &closed.name {
             self.names.remove(name);
         }
-        Some(closed)
+        self.meets_nobody(key);
+        let bundle = self.bundles.get(closed.bundle);
+        let table = bundle.and_then(|bundle| bundle.tables.remove(closed.table));
+        self.forget_bundle(closed.bundle);
+        Some((closed, table))
     }
 
     /// Serves what arrived while an endpoint moved.
@@ -266,10 +277,9 @@ impl State {
         if planted(Fault::MovedAround) {
             parked.rotate_left(parked.len() / 2);
         }
-        for mut upcall in parked {
-            upcall.table = endpoint.table;
+        for upcall in parked {
             endpoint.under_way += 1;
-            self.upcalls.push_back((Arc::clone(&endpoint.bundle), upcall));
+            self.upcalls.push_back(upcall);
         }
     }
 
@@ -295,18 +305,22 @@ impl State {
             let incoming = machine.am.incoming.remove(key).expect("just listed");
             self.close_flow(link, incoming.flow, Flow::Requests(key.index));
         }
+        self.tell_ended(link, why);
     }
 }
 
 impl EndpointState {
     /// The number of the handler with these types.
-    fn handler_for(&self, need: &Need) -> Result<u8, NotMapped> {
+    fn handler_for(&self, need: &Needs) -> Result<u8, NotMapped> {
         let known = self.typed.iter().find(|(known, _)| known.name == need.name);
         let name = || need.name.clone();
         let (known, number) = known.ok_or_else(|| NotMapped::NoSuchHandler { name: name() })?;
-        let same = known.takes.fingerprint == need.takes.fingerprint
-            && known.answers.fingerprint == need.answers.fingerprint;
-        if same { Ok(*number) } else { Err(NotMapped::OtherTypes { have: known.clone() }) }
+        let has = (known.takes.fingerprint, known.answers.fingerprint);
+        if has == (need.takes, need.answers) {
+            Ok(*number)
+        } else {
+            Err(NotMapped::OtherTypes { have: known.clone() })
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::link::Head;
 /// let short = Message::to(3).words(&[1, 2]);
 /// let medium = Message::to(3).words(&[1]).bytes(b"copied");
 /// let bulk = Message::to(4).data(vec![1.5_f64; 1000]);
+/// let pieces = vec![vec![1_u32; 7].into(), vec![2.5_f64; 1000].into()];
+/// let gathered = Message::to(4).gather(pieces);
 /// ```
 #[derive(Debug)]
 #[must_use = "a message does nothing until it is sent"]
@@ -27,7 +29,30 @@ pub struct Message<'a> {
 #[derive(Debug)]
 pub(crate) enum Payload<'a> {
     Copied(&'a [u8]),
+    /// The same, to be copied behind each other.
+    Pieces(&'a [&'a [u8]]),
+    /// Memory that comes back.
     Data(Box<Segment>),
+    /// Memory that is dropped when it has gone.
+    Gather(Box<[Segment]>),
+}
+
+impl Payload<'_> {
+    /// Whether it is sent from where it is.
+    #[inline]
+    pub(crate) const fn is_data(&self) -> bool {
+        matches!(self, Self::Data(_) | Self::Gather(_))
+    }
+
+    /// Its pieces, as memory of their own.
+    pub(crate) fn into_segments(self) -> Vec<Segment> {
+        match self {
+            Self::Copied(bytes) => vec![bytes.to_vec().into()],
+            Self::Pieces(pieces) => vec![pieces.concat().into()],
+            Self::Data(data) => vec![*data],
+            Self::Gather(pieces) => pieces.into_vec(),
+        }
+    }
 }
 
 impl<'a> Message<'a> {
@@ -58,7 +83,8 @@ impl<'a> Message<'a> {
     pub(crate) fn into_data(self) -> Self {
         match self.payload {
             Payload::Copied(bytes) => self.data(bytes.to_vec()),
-            Payload::Data(_) => self,
+            Payload::Pieces(pieces) => self.data(pieces.concat()),
+            Payload::Data(_) | Payload::Gather(_) => self,
         }
     }
 
@@ -66,6 +92,21 @@ impl<'a> Message<'a> {
     pub fn data(mut self, data: impl Into<Segment>) -> Self {
         self.payload = Payload::Data(Box::new(data.into()));
         self
+    }
+
+    /// With memory that is sent from where it is, several pieces of it: one bulk message, in
+    /// which they are behind each other, each as long as it is. They are dropped when they
+    /// have gone. Of more pieces than the fabric gathers the smallest are copied.
+    pub fn gather(mut self, pieces: Vec<Segment>) -> Self {
+        self.payload = Payload::Gather(pieces.into());
+        self
+    }
+
+    /// The memory of a message that was [not sent](super::Unsent); what would have been copied
+    /// is.
+    #[must_use]
+    pub fn into_segments(self) -> Vec<Segment> {
+        self.payload.into_segments()
     }
 }
 

@@ -46,9 +46,11 @@ mod bundle;
 mod bytes;
 mod call;
 mod deliver;
+mod ended;
 mod endpoint;
 mod error;
 pub(crate) mod fault;
+mod gather;
 mod incoming;
 mod map;
 mod mapping;
@@ -60,9 +62,10 @@ mod serve;
 mod typed;
 
 pub use bundle::Bundle;
-pub(crate) use bundle::{Begun, Job, Shared, Table, Upcall};
+pub(crate) use bundle::{BundleState, Job, Table, Upcall, What};
 pub use call::Call;
 pub(crate) use call::CallState;
+pub use ended::{Ended, Peer};
 pub(crate) use endpoint::EndpointState;
 pub use endpoint::{Endpoint, EndpointName};
 pub use error::{CallError, EndpointError, MapError, Reason, SendError, Undelivered, Unsent};
@@ -77,7 +80,9 @@ pub(crate) use serve::{in_handler, run_jobs};
 
 pub use typed::{Needed, Signature};
 
-use crate::links::slots::Slots;
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::links::slots::{Key, Slots};
 
 /// What a link knows of active messages.
 #[derive(Debug, Default)]
@@ -90,4 +95,16 @@ pub(crate) struct Tables {
     pub(crate) calls: Slots<CallState>,
     /// Answers that are still in their receives.
     pub(crate) held: u32,
+    /// How many may be. The others are copied out, so that a program that does not take its
+    /// answers holds nothing up.
+    pub(crate) held_max: u32,
+    /// Bytes of answers that the link has and the peer has not taken.
+    pub(crate) answers: u64,
+    /// How many there may be before the others wait, and keep their places in the windows: a
+    /// peer that asks and does not read gets no further.
+    pub(crate) answers_max: u64,
+    /// Mappings of the peer's whose answers wait for that.
+    pub(crate) stalled: VecDeque<Key>,
+    /// Endpoints of this side that have or had a mapping, of either direction.
+    pub(crate) met: BTreeSet<Key>,
 }

@@ -1,18 +1,19 @@
 //! A mapping as the sending side sees it.
 
 use std::collections::VecDeque;
-use std::task::Waker;
 
 use egret_net::vi::{Descriptor, RemoteKey, Segment};
 
 use super::call::Awaits;
 use super::deliver::NOT_ANSWERED;
 use super::fault::{Fault, planted};
-use super::{CallState, MEDIUM_MAX, Message, Payload, SendError, Unsent};
-use crate::flow::{FlowId, cost};
+use super::gather::{bulk_frame, data_bytes, total};
+use super::{CallState, Incoming, MEDIUM_MAX, Message, Payload, SendError, Unsent};
+use crate::flow::FlowId;
 use crate::link::control::{Control, NotMapped};
 use crate::link::machine::Machine;
 use crate::link::{Head, Kind, Lane};
+use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
 
 /// An endpoint of the peer, as an endpoint of this side has mapped it.
@@ -36,7 +37,7 @@ pub(crate) struct Outgoing {
     pub(crate) handlers: Vec<(String, u8)>,
     pub(crate) segment: Option<RemoteKey>,
     /// Who waits for any of this to change.
-    pub(crate) wakers: Vec<Waker>,
+    pub(crate) wakers: Vec<Sleeper>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +106,16 @@ impl Outgoing {
 
     #[cold]
     pub(crate) fn wake(&mut self) {
-        self.wakers.drain(..).for_each(Waker::wake);
+        self.wakers.drain(..).for_each(Sleeper::wake);
+    }
+
+    /// Whether a message may be sent now.
+    ///
+    /// # Errors
+    ///
+    /// If none may be any more.
+    pub(crate) fn has_room(&self) -> Result<bool, SendError> {
+        if self.phase == Phase::Mapped { Ok(self.credits > 0) } else { Err(SendError::Unmapped) }
     }
 
     #[inline]
@@ -137,12 +147,14 @@ impl Machine {
         number: u32,
         message: Message<'a>,
     ) -> Result<Key, Unsent<'a>> {
-        if let Err(why) = self.begin(number, &message) {
+        if let Err(why) = self.begin_call(number, &message) {
             return Err(Unsent { reason: why, message });
         }
-        let is_bulk = matches!(message.payload, Payload::Data(_));
+        let is_bulk = message.payload.is_data();
         let key = self.am.outgoing.key_at(number).expect("just looked at");
-        let call = self.am.calls.insert(CallState::new(key, Awaits::answer(is_bulk)));
+        let mut call = CallState::new(key, Awaits::answer(is_bulk));
+        call.returns = !matches!(message.payload, Payload::Gather(_));
+        let call = self.am.calls.insert(call);
         let kind = if is_bulk { Kind::Bulk } else { Kind::Request };
         self.transmit(number, kind, call.index, message);
         Ok(call)
@@ -154,11 +166,13 @@ impl Machine {
         number: u32,
         message: Message<'a>,
     ) -> Result<Key, Unsent<'a>> {
-        if let Err(why) = self.begin(number, &message) {
+        if let Err(why) = self.begin_call(number, &message) {
             return Err(Unsent { reason: why, message });
         }
         let key = self.am.outgoing.key_at(number).expect("just looked at");
-        let call = self.am.calls.insert(CallState::new(key, Awaits::memory()));
+        let mut call = CallState::new(key, Awaits::memory());
+        call.returns = !matches!(message.payload, Payload::Gather(_));
+        let call = self.am.calls.insert(call);
         self.transmit(number, Kind::Bulk, call.index | NOT_ANSWERED, message.into_data());
         Ok(call)
     }
@@ -170,7 +184,7 @@ impl Machine {
         number: u32,
         message: Message<'a>,
     ) -> Result<(), Unsent<'a>> {
-        if matches!(message.payload, Payload::Data(_)) {
+        if message.payload.is_data() {
             let call = self.transfer(number, message)?;
             drop(self.abandon(call));
             return Ok(());
@@ -182,17 +196,25 @@ impl Machine {
         Ok(())
     }
 
+    /// Begins what needs a number that the head can hold.
+    #[inline]
+    fn begin_call(&mut self, number: u32, message: &Message<'_>) -> Result<(), SendError> {
+        if self.am.calls.len() >= NOT_ANSWERED as usize {
+            return Err(SendError::Full { window: NOT_ANSWERED });
+        }
+        self.begin(number, message)
+    }
+
     #[inline]
     fn begin(&mut self, number: u32, message: &Message<'_>) -> Result<(), SendError> {
-        if let Payload::Copied(bytes) = message.payload
-            && bytes.len() > MEDIUM_MAX
-        {
-            return Err(SendError::TooLong { bytes: bytes.len() as u64 });
-        }
-        if let Payload::Data(data) = &message.payload
-            && data.len() > DATA_MAX
-        {
-            return Err(SendError::TooLong { bytes: data.len() });
+        let (bytes, most) = match &message.payload {
+            Payload::Copied(bytes) => (bytes.len() as u64, MEDIUM_MAX as u64),
+            Payload::Pieces(pieces) => (total(pieces) as u64, MEDIUM_MAX as u64),
+            Payload::Data(data) => (data.len(), DATA_MAX),
+            Payload::Gather(pieces) => (pieces.iter().map(Segment::len).sum(), DATA_MAX),
+        };
+        if bytes > most {
+            return Err(SendError::TooLong { bytes });
         }
         self.am.outgoing.at(number).ok_or(SendError::Unmapped)?.take_credit()
     }
@@ -207,13 +229,17 @@ impl Machine {
                 let frame = self.frame(head, message.words, bytes);
                 self.push(Lane::Talk, frame);
             }
-            Payload::Data(data) => self.transmit_data(number, head, message.words, *data),
+            Payload::Pieces(pieces) => {
+                let frame = self.frame_of(head, message.words, pieces);
+                self.push(Lane::Talk, frame);
+            }
+            data => self.transmit_data(number, head, message.words, data.into_segments()),
         }
     }
 
     /// Sends data when its bytes are granted, behind those that wait already.
-    fn transmit_data(&mut self, number: u32, head: Head, words: &[u64], data: Segment) {
-        let frame = bulk_frame(head, words, data);
+    fn transmit_data(&mut self, number: u32, head: Head, words: &[u64], data: Vec<Segment>) {
+        let frame = bulk_frame(head, words, data, self.segments);
         let outgoing = self.am.outgoing.at(number).expect("just looked at");
         outgoing.waiting.push_back(frame);
         let is_first = outgoing.waiting.len() == 1;
@@ -258,26 +284,23 @@ impl Machine {
         refused
     }
 
+    /// Whether something waits for bytes.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.am.outgoing.values().any(|outgoing| !outgoing.waiting.is_empty())
+            || self.am.incoming.values().any(Incoming::has_replies)
+    }
+
+    /// Data that is not with the fabric.
+    pub(super) fn waiting_data(&mut self) -> impl Iterator<Item = &mut Descriptor> {
+        let waiting = self.am.outgoing.iter_mut().flat_map(|(_, it)| it.waiting.iter_mut());
+        waiting.chain(self.outbox[Lane::Bulk as usize].iter_mut())
+    }
+
     /// Takes out all that waits for bytes.
     pub(crate) fn take_waiting(&mut self) -> Vec<Descriptor> {
         let outgoing = self.am.outgoing.iter_mut();
         outgoing.flat_map(|(_, outgoing)| outgoing.waiting.drain(..)).collect()
     }
-}
-
-/// Data, and its words behind it.
-pub(crate) fn bulk_frame(head: Head, words: &[u64], data: Segment) -> Descriptor {
-    let frame = Descriptor::new(data).with_tag(head.to_bits());
-    if words.is_empty() {
-        return frame;
-    }
-    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    frame.and(words)
-}
-
-/// What a frame's data costs.
-pub(crate) fn data_bytes(frame: &Descriptor) -> u64 {
-    cost(frame.bytes().len() as u64)
 }
 
 /// Most bytes of data: what every fabric transfers at once, with the words behind it.

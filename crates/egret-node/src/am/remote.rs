@@ -1,14 +1,17 @@
 //! Remote endpoints, as an endpoint has mapped them.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use egret_net::rt::Deadline;
 
+use super::serve::in_handler;
 use super::{Call, CallError, Message, Reply, SendError, Unsent};
 use crate::link::machine::Machine;
 use crate::links::core::{Core, Stopped};
+use crate::links::driver::Clock;
 use crate::links::slots::Key;
-use crate::links::state::remember;
+use crate::links::state::{State, remember};
 
 /// A remote endpoint that a local one has mapped.
 ///
@@ -45,6 +48,13 @@ impl Remote {
     #[must_use]
     pub const fn index(&self) -> usize {
         self.index
+    }
+
+    /// The number of the handler of this name, which the mapping
+    /// [needs](super::Endpoint::wait_map_with).
+    #[must_use]
+    pub fn handler(&self, name: &str) -> Option<u8> {
+        self.handlers.iter().find(|(known, _)| known == name).map(|(_, number)| *number)
     }
 
     /// Where the remote endpoint is.
@@ -98,8 +108,52 @@ impl Remote {
         message: impl Into<Message<'a>>,
         deadline: Deadline,
     ) -> Result<Call, SendError> {
-        let key = self.send_when_room(message.into(), deadline, Machine::request)?;
+        let key = self.request_when_room(message.into(), &mut Clock::of(deadline))?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
+    }
+
+    #[inline]
+    pub(super) fn request_when_room(
+        &self,
+        message: Message<'_>,
+        clock: &mut Clock,
+    ) -> Result<Key, SendError> {
+        self.send_when_room(message, clock, Machine::request)
+    }
+
+    /// Waits until the window has room, so that a message may be tried. Another thread may
+    /// take the room first.
+    ///
+    /// # Errors
+    ///
+    /// If it has none within the deadline, or there is nobody to send to.
+    pub fn wait_room(&self, deadline: Deadline) -> Result<(), SendError> {
+        let mut clock = Clock::of(deadline);
+        self.when_room(&mut clock, |state, waker| match self.has_room(state, waker) {
+            Poll::Ready(room) => Some(room),
+            Poll::Pending => None,
+        })
+    }
+
+    /// Whether the window has room, so that a message may be tried again; if not, the
+    /// context's waker is woken when that may have changed.
+    ///
+    /// # Errors
+    ///
+    /// Why there is nobody to send to.
+    pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.core.poll();
+        self.core.state.with(|state| self.has_room(state, Some(context.waker())))
+    }
+
+    fn has_room(&self, state: &mut State, waker: Option<&Waker>) -> Poll<Result<(), SendError>> {
+        let machine = state.live_mapping(self.link, self.number)?;
+        let outgoing = machine.am.outgoing.get(self.number).ok_or(SendError::Unmapped)?;
+        if outgoing.has_room()? {
+            return Poll::Ready(Ok(()));
+        }
+        waker.into_iter().for_each(|waker| remember(&mut outgoing.wakers, waker));
+        Poll::Pending
     }
 
     /// Sends a message that is not answered, and waits for the window to have room.
@@ -113,7 +167,7 @@ impl Remote {
         message: impl Into<Message<'a>>,
         deadline: Deadline,
     ) -> Result<(), SendError> {
-        self.send_when_room(message.into(), deadline, Machine::one_way)
+        self.send_when_room(message.into(), &mut Clock::of(deadline), Machine::one_way)
     }
 
     /// Sends data that is not answered, and does not wait: the call is done, with an empty
@@ -128,7 +182,8 @@ impl Remote {
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its answer, both within the deadline. Not in a handler,
+    /// where nothing is sent.
     ///
     /// # Errors
     ///
@@ -138,12 +193,16 @@ impl Remote {
         message: impl Into<Message<'a>>,
         deadline: Deadline,
     ) -> Result<Reply, CallError> {
-        let key = self.send_when_room(message.into(), deadline, Machine::request)?;
-        Call::wait_for(&self.core, self.link, key, deadline)
+        if in_handler() {
+            return Err(CallError::InHandler);
+        }
+        let mut clock = Clock::of(deadline);
+        let key = self.request_when_room(message.into(), &mut clock)?;
+        Call::wait_for(&self.core, self.link, key, &mut clock)
     }
 
     #[inline]
-    fn send_with<'a, T>(
+    pub(super) fn send_with<'a, T>(
         &self,
         message: Message<'a>,
         send: impl FnOnce(&mut Machine, u32, Message<'a>) -> Result<T, Unsent<'a>>,
@@ -162,28 +221,27 @@ impl Remote {
     fn send_when_room<'a, T>(
         &self,
         message: Message<'a>,
-        deadline: Deadline,
+        clock: &mut Clock,
         send: impl Fn(&mut Machine, u32, Message<'a>) -> Result<T, Unsent<'a>>,
     ) -> Result<T, SendError> {
         match self.send_with(message, &send) {
             Ok(sent) => Ok(sent),
-            Err(Unsent { reason: SendError::Full { window }, message }) => {
-                self.wait_room(message, deadline, window, send)
+            Err(Unsent { reason: SendError::Full { .. }, message }) => {
+                self.send_later(message, clock, send)
             }
             Err(unsent) => Err(unsent.reason),
         }
     }
 
     #[cold]
-    fn wait_room<'a, T>(
+    fn send_later<'a, T>(
         &self,
         message: Message<'a>,
-        deadline: Deadline,
-        window: u32,
+        clock: &mut Clock,
         send: impl Fn(&mut Machine, u32, Message<'a>) -> Result<T, Unsent<'a>>,
     ) -> Result<T, SendError> {
         let mut message = Some(message);
-        let waited = self.core.wait(deadline, |state, waker| {
+        self.when_room(clock, |state, waker| {
             let machine = match state.live_mapping(self.link, self.number) {
                 Ok(machine) => machine,
                 Err(why) => return Some(Err(why)),
@@ -203,10 +261,20 @@ impl Remote {
                 }
                 Err(unsent) => Some(Err(unsent.reason)),
             }
-        });
-        match waited {
-            Ok(sent) => sent,
-            Err(Stopped::TimedOut { waited }) => Err(SendError::TimedOut { window, waited }),
+        })
+    }
+
+    /// Waits for something that needs room.
+    fn when_room<T>(
+        &self,
+        clock: &mut Clock,
+        mut ready: impl FnMut(&mut State, Option<&Waker>) -> Option<Result<T, SendError>>,
+    ) -> Result<T, SendError> {
+        match self.core.wait_by(clock, &mut ready) {
+            Ok(ended) => ended,
+            Err(Stopped::TimedOut { waited }) => {
+                Err(SendError::TimedOut { window: self.window(), waited })
+            }
             Err(Stopped::InHandler) => Err(SendError::InHandler),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::message::Landed;
 use super::serve::Answer;
-use super::{Kept, Message};
+use super::{Kept, Message, Peer};
 use crate::link::Kind;
 use crate::link::arrived::Arrived;
 use crate::links::core::Core;
@@ -54,6 +54,22 @@ impl<'a> Request<'a> {
             .state
             .with(|state| state.machine(link).map(|machine| machine.peer.clone()))
             .unwrap_or_default()
+    }
+
+    /// By whose link it came.
+    #[must_use]
+    #[inline]
+    pub fn peer(&self) -> Peer {
+        Peer { links: self.core.number, link: self.from.link }
+    }
+
+    /// The number of the request, which its [`Call`](super::Call) has at the other side: no
+    /// other of this peer has it while this one is under way. None if no answer is waited
+    /// for.
+    #[must_use]
+    #[inline]
+    pub const fn number(&self) -> Option<u32> {
+        self.from.request
     }
 
     /// Whether an answer is waited for.
@@ -123,6 +139,12 @@ pub struct ReplySlot {
 }
 
 impl ReplySlot {
+    /// The number of the request, as [`Request::number`].
+    #[must_use]
+    pub const fn number(&self) -> Option<u32> {
+        self.from.request
+    }
+
     /// Answers with words.
     ///
     /// # Panics

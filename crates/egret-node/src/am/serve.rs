@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::bundle::{Handler, Job, Run, Shared, Upcall, What};
+use super::bundle::{Handler, Job, Run, Upcall, What};
 use super::request::{From, Request};
 use crate::link::Head;
 use crate::link::arrived::Arrived;
@@ -25,25 +25,23 @@ pub(crate) enum Answer {
 /// Runs a job, then what other threads have left to its bundle meanwhile, and then the
 /// other jobs that are due.
 #[inline]
-pub(crate) fn run_jobs(core: &Arc<Core>, (mut bundle, mut job): (Arc<Shared>, Job)) {
+pub(crate) fn run_jobs(core: &Arc<Core>, mut job: Job) {
     let mut left = JOBS_MAX;
     loop {
         left = left.saturating_sub(1);
-        let Job { mut upcall, run: what } = job;
+        let Job { bundle, table, mut upcall, run: what } = job;
         let (ran, done) = run(core, &mut upcall, what);
-        let next = bundle.end(upcall.table, ran);
-        let next = core.state.with(|state| {
+        let (next, unused) = core.state.with(|state| {
+            state.keep_box(upcall);
             state.done(done);
-            match next {
-                Some(next) => Some((bundle, next)),
-                None => {
-                    state.served_last = Some((bundle, upcall));
-                    if left > 0 { state.next_job() } else { None }
-                }
-            }
+            state.end_job((bundle, table), ran, left > 0)
         });
+        // Without any lock: it may own what takes one.
+        if unused.is_some() {
+            to_end(|| drop(unused));
+        }
         let Some(next) = next else { return };
-        (bundle, job) = next;
+        job = next;
     }
 }
 
@@ -58,7 +56,7 @@ pub(crate) enum Done {
         number: Key,
         arrived: Arrived,
     },
-    /// An error handler of this endpoint has run.
+    /// What this endpoint was to be told it was told.
     Told(Key),
 }
 
@@ -91,7 +89,15 @@ fn run(core: &Arc<Core>, upcall: &mut Upcall, run: Option<Run>) -> (Option<Run>,
             guarded(|| handler(*undelivered));
             (Some(Run::OnError(handler)), Done::Told(endpoint))
         }
-        (What::Undelivered(_) | What::Nothing, other) => (other, Done::Told(endpoint)),
+        (What::Ended(ended), Some(Run::OnEnd(mut handler))) => {
+            guarded(|| handler(*ended));
+            (Some(Run::OnEnd(handler)), Done::Told(endpoint))
+        }
+        (What::Closed, Some(Run::Drop(table))) => {
+            to_end(|| drop(table));
+            (None, Done::Told(endpoint))
+        }
+        (_, other) => (other, Done::Told(endpoint)),
     }
 }
 
@@ -113,8 +119,15 @@ fn call(core: &Arc<Core>, handler: &mut Handler, from: From, arrived: &mut Arriv
 #[inline]
 fn guarded(handler: impl FnOnce()) -> bool {
     let before = IN_HANDLER.replace(true);
-    let ended = catch_unwind(AssertUnwindSafe(handler));
+    let ended = to_end(handler);
     IN_HANDLER.set(before);
+    ended
+}
+
+/// Does what is the program's; whether that came to its end. Whoever drives goes on.
+#[inline]
+fn to_end(does: impl FnOnce()) -> bool {
+    let ended = catch_unwind(AssertUnwindSafe(does));
     if ended.is_err() {
         tracing::error!("a handler panicked");
     }

@@ -4,10 +4,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use egret_net::buf::{Kind, Plain};
+use egret_net::buf::Plain;
 use egret_net::rt::Deadline;
 
-use super::{CallError, Endpoint, Message, Remote};
+use super::endpoint::NAME_MAX;
+use super::{CallError, Endpoint, Message, Remote, Request};
 use crate::link::Head;
 use crate::link::control::{Need, TypeName};
 
@@ -24,10 +25,32 @@ pub struct Signature<A, R> {
     types: PhantomData<fn(A) -> R>,
 }
 
-/// A handler with types that a mapping needs; made by [`Signature::needed`].
+/// A handler with types that a mapping needs; made by [`Signature::needed`], or by a layer
+/// above with fingerprints of its own.
 #[derive(Debug, Clone)]
 pub struct Needed {
     pub(super) need: Need,
+}
+
+impl Needed {
+    /// A handler of this name; what it takes and what it answers, each by a fingerprint and
+    /// as it is to be shown if the other side has another.
+    ///
+    /// # Panics
+    ///
+    /// If the name is longer than 255 bytes.
+    #[must_use]
+    pub fn new(name: &str, takes: (u64, &str), answers: (u64, &str)) -> Self {
+        assert!(name.len() <= NAME_MAX, "a handler whose name is too long");
+        let named = |(fingerprint, name): (u64, &str)| TypeName { fingerprint, name: cut(name) };
+        Self { need: Need { name: name.to_owned(), takes: named(takes), answers: named(answers) } }
+    }
+
+    /// The handler's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.need.name
+    }
 }
 
 impl<A: Plain, R: Plain> Signature<A, R> {
@@ -43,12 +66,9 @@ impl<A: Plain, R: Plain> Signature<A, R> {
     /// For [`Endpoint::wait_map_with`].
     #[must_use]
     pub fn needed(&self) -> Needed {
-        Needed { need: self.need() }
-    }
-
-    fn need(&self) -> Need {
-        let name = |kind: Kind| TypeName { fingerprint: kind.fingerprint, name: kind.name.into() };
-        Need { name: self.name.to_owned(), takes: name(A::kind()), answers: name(R::kind()) }
+        let (takes, answers) = (A::kind(), R::kind());
+        let takes = (takes.fingerprint, takes.name.as_ref());
+        Needed::new(self.name, takes, (answers.fingerprint, answers.name.as_ref()))
     }
 }
 
@@ -63,7 +83,7 @@ impl Endpoint {
         signature: &Signature<A, R>,
         mut function: impl FnMut(A) -> R + Send + 'static,
     ) {
-        let number = self.add_typed(signature.need(), move |request| {
+        self.on_typed(&signature.needed(), move |request| {
             // A message of another length is no request of this type: it has no answer.
             if let Some(argument) = unpack::<A>(request.words()) {
                 let mut words = [0; Head::WORDS_MAX];
@@ -71,7 +91,21 @@ impl Endpoint {
                 request.reply(&words[..count]);
             }
         });
-        assert!(number.is_some(), "an endpoint has at most 255 handlers");
+    }
+
+    /// Runs `handler` for each message to the handler of this name; its number. What the
+    /// message holds is the layer's affair whose fingerprints these are.
+    ///
+    /// # Panics
+    ///
+    /// If the endpoint has 255 handlers already.
+    pub fn on_typed(
+        &self,
+        needed: &Needed,
+        handler: impl FnMut(Request<'_>) + Send + 'static,
+    ) -> u8 {
+        let number = self.add_typed(needed.need.clone(), handler);
+        number.expect("an endpoint has at most 255 handlers")
     }
 }
 
@@ -92,14 +126,23 @@ impl Remote {
         argument: A,
         deadline: Deadline,
     ) -> Result<R, CallError> {
-        let handler = self.handlers.iter().find(|(name, _)| name == signature.name);
-        let (_, handler) = handler.expect("the endpoint was mapped with this signature");
+        let handler = self.handler(signature.name);
+        let handler = handler.expect("the endpoint was mapped with this signature");
         let mut words = [0; Head::WORDS_MAX];
         let count = pack(&argument, &mut words);
-        let reply = self.wait_call(Message::to(*handler).words(&words[..count]), deadline)?;
+        let reply = self.wait_call(Message::to(handler).words(&words[..count]), deadline)?;
         let other = CallError::OtherType { have: reply.words().len() * 8, want: size_of::<R>() };
         unpack(reply.words()).ok_or(other)
     }
+}
+
+/// The name of a type, or as much of it as is worth showing.
+fn cut(name: &str) -> String {
+    let mut end = name.len().min(TYPE_NAME_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].to_owned()
 }
 
 /// Writes a value into words, and says how many.
@@ -123,3 +166,5 @@ impl fmt::Display for Need {
         write!(f, " -> {} ({:016x})", answers.name, answers.fingerprint)
     }
 }
+
+const TYPE_NAME_MAX: usize = 500;

@@ -6,6 +6,7 @@ use super::control::Control;
 use super::incoming::{Begin, Incoming, Next};
 use super::table::remember;
 use crate::link::LinkError;
+use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
 
 /// A channel that is read here.
@@ -16,7 +17,7 @@ pub(crate) struct Reading {
     pub(super) incoming: Incoming,
     died: Option<LinkError>,
     abandoned: bool,
-    waker: Option<Waker>,
+    waker: Option<Sleeper>,
 }
 
 impl Reading {
@@ -83,6 +84,6 @@ impl Reading {
     }
 
     pub(super) fn wake(&mut self) {
-        self.waker.take().into_iter().for_each(Waker::wake);
+        self.waker.take().into_iter().for_each(Sleeper::wake);
     }
 }

@@ -14,6 +14,7 @@ use super::reading::Reading;
 use super::writing::Writing;
 use crate::flow::{Budget, FlowId};
 use crate::link::{Fate, Head, Kind, LinkError};
+use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
 
 /// All channels of a node.
@@ -64,7 +65,7 @@ pub(crate) enum Change {
 struct Listening {
     backlog: usize,
     waiting: VecDeque<u32>,
-    wakers: Vec<Waker>,
+    wakers: Vec<Sleeper>,
 }
 
 /// What a peer did that no honest one does.
@@ -183,7 +184,7 @@ impl Channels {
         let listening = self.listeners.get_mut(name)?;
         let slot = listening.waiting.pop_front();
         if slot.is_none() {
-            listening.wakers.extend(waker.cloned());
+            listening.wakers.extend(waker.map(Sleeper::of));
         }
         slot
     }
@@ -386,7 +387,7 @@ impl Channels {
         let flow = budget.open().map_err(|_| Refusal::NoRoom)?;
         self.vacant.pop();
         listening.waiting.push_back(slot);
-        listening.wakers.drain(..).for_each(Waker::wake);
+        listening.wakers.drain(..).for_each(Sleeper::wake);
         let incoming = Incoming::new(number, flow, budget);
         self.readers.insert(slot, Reading::new(link, number, incoming));
         self.numbers.insert((link, number), slot);
@@ -442,10 +443,10 @@ impl Channels {
 }
 
 /// Remembers whom to wake.
-pub(super) fn remember(place: &mut Option<Waker>, waker: Option<&Waker>) {
+pub(super) fn remember(place: &mut Option<Sleeper>, waker: Option<&Waker>) {
     if let Some(waker) = waker
-        && place.as_ref().is_none_or(|known| !known.will_wake(waker))
+        && place.as_ref().is_none_or(|known| !known.is(waker))
     {
-        *place = Some(waker.clone());
+        *place = Some(Sleeper::of(waker));
     }
 }

@@ -10,6 +10,7 @@ use super::incoming::Lie;
 use super::outgoing::Outgoing;
 use super::table::remember;
 use crate::link::{Fate, Head, Kind, LinkError};
+use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
 
 /// A channel that is written here.
@@ -27,7 +28,7 @@ pub(crate) struct Writing {
     lost: Vec<(u64, Fate)>,
     died: Option<LinkError>,
     abandoned: bool,
-    waker: Option<Waker>,
+    waker: Option<Sleeper>,
 }
 
 #[derive(Debug)]
@@ -179,7 +180,7 @@ impl Writing {
     }
 
     pub(super) fn wake(&mut self) {
-        self.waker.take().into_iter().for_each(Waker::wake);
+        self.waker.take().into_iter().for_each(Sleeper::wake);
     }
 
     /// Whole messages that have gone, and how many of them are not known to have arrived.

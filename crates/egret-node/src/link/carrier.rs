@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use egret_net::vi::{Descriptor, Landing, RemoteSlice, Vi, ViId};
+use egret_net::vi::{Descriptor, Landing, RemoteSlice, Vi, ViError, ViId};
 
 use super::windowed::Windowed;
 use super::{Fate, Lane};
@@ -70,6 +70,25 @@ impl Carrier {
         }
     }
 
+    /// Whether the peer has all that was posted.
+    pub(crate) fn is_through(&self) -> bool {
+        match self {
+            Self::Direct(_) => self.is_quiet(),
+            Self::Windowed(windowed) => windowed.is_through(),
+        }
+    }
+
+    /// Why its connection is broken, if that took nothing when something was to be sent:
+    /// nothing may complete any more that would say so.
+    #[inline]
+    pub(crate) fn broken(&self) -> Option<ViError> {
+        match self {
+            Self::Direct(direct) if direct.refused => direct.error(),
+            Self::Windowed(windowed) if windowed.is_refused() => windowed.vi().error(),
+            _ => None,
+        }
+    }
+
     /// Its connections: that of the talk lane first.
     pub(crate) fn ids(&self) -> Vec<ViId> {
         match self {
@@ -101,12 +120,14 @@ pub(crate) struct Direct {
     /// Sends under way on each.
     under_way: [u32; 2],
     depth: u32,
+    /// Whether a frame was not taken.
+    refused: bool,
 }
 
 impl Direct {
     pub(crate) fn new(talk: Vi, bulk: Vi) -> Self {
         let depth = talk.nic().limits().queue_depth;
-        Self { talk, bulk, under_way: [0; 2], depth }
+        Self { talk, bulk, under_way: [0; 2], depth, refused: false }
     }
 
     #[inline]
@@ -128,8 +149,16 @@ impl Direct {
                 self.under_way[wire(lane)] = under_way + 1;
                 Ok(())
             }
-            Err(refused) => Err(refused.descriptor),
+            Err(refused) => {
+                self.refused = true;
+                Err(refused.descriptor)
+            }
         }
+    }
+
+    #[cold]
+    fn error(&self) -> Option<ViError> {
+        self.talk.error().or_else(|| self.bulk.error())
     }
 
     #[inline]

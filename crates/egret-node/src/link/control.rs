@@ -33,6 +33,8 @@ pub(crate) enum Control {
     Leave { slot: u32 },
     /// The mapping of this number is given up: nothing more comes for it.
     Unmapped { number: u32 },
+    /// The links are closed for this reason; nothing comes after it.
+    Failed { why: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
@@ -57,10 +59,18 @@ pub(crate) struct Map {
     /// Bytes of answers that may be under way.
     pub(crate) bytes: u64,
     /// Handlers with types that must be there.
-    pub(crate) needs: Vec<Need>,
+    pub(crate) needs: Vec<Needs>,
 }
 
-/// A handler with types.
+/// A handler with types that must be there, and their fingerprints.
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
+pub(crate) struct Needs {
+    pub(crate) name: String,
+    pub(crate) takes: u64,
+    pub(crate) answers: u64,
+}
+
+/// A handler with types, which have names for people.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub(crate) struct Need {
     pub(crate) name: String,
@@ -112,8 +122,11 @@ impl Control {
     }
 }
 
-/// Longest frame of the control lane.
-pub(crate) const CONTROL_MAX: u64 = 4096;
+/// Longest frame of the control lane: a mapping that needs every handler an endpoint can
+/// have, with names of 40 bytes.
+pub(crate) const CONTROL_MAX: u64 = 16 << 10;
+/// Longest reason for closing.
+pub(crate) const WHY_MAX: usize = 1024;
 /// What this side speaks.
 pub(crate) const VERSION: u16 = 1;
 

@@ -32,6 +32,15 @@ pub enum LinkError {
         /// Its host.
         peer: String,
     },
+    /// The peer closed the link, and said that it has failed; or this side knows so and
+    /// [ended](crate::Links::end_link) it.
+    #[error("{peer} failed: {why}")]
+    PeerFailed {
+        /// Its host.
+        peer: String,
+        /// What is said of it.
+        why: String,
+    },
     /// This side closed it.
     #[error("the link was closed on this side")]
     Closed,

@@ -11,6 +11,7 @@ use egret_net::vi::Landing;
 
 use super::control::CONTROL_MAX;
 use super::{Head, Kind};
+use crate::am::MEDIUM_MAX;
 use crate::flow::{Depot, cost};
 
 /// Chooses memory for what a peer sends. Asked by the fabric, under its locks.
@@ -135,8 +136,11 @@ impl Landing for Lands {
             Kind::Part | Kind::Last | Kind::Abort | Kind::End => {
                 self.bulk(Flow::Channel(head.slot), data)
             }
-            _ if len <= TALK_MAX => self.fresh(usize::try_from(len).map_err(|_| TOO_LONG)?),
-            _ => Err(TOO_LONG),
+            kind => {
+                let most = if kind == Kind::Control { CONTROL_MAX } else { TALK_MAX };
+                let len = usize::try_from(len).ok().filter(|_| len <= most);
+                self.fresh(len.ok_or(TOO_LONG)?)
+            }
         }
     }
 }
@@ -196,6 +200,6 @@ impl fmt::Debug for Supply {
 }
 
 /// Longest message of the talk lane, words and all.
-pub(crate) const TALK_MAX: u64 = CONTROL_MAX + 256;
+pub(crate) const TALK_MAX: u64 = MEDIUM_MAX as u64 + 256;
 const NO_FLOW: &str = "data for nobody";
 const TOO_LONG: &str = "a message longer than any";

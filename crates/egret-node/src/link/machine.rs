@@ -12,6 +12,7 @@ use super::control::Control;
 use super::lands::Lands;
 use super::{Head, Kind, Lane};
 use crate::am::Tables;
+use crate::links::core::Fixed;
 
 /// One side of a link.
 #[derive(Debug)]
@@ -20,34 +21,59 @@ pub(crate) struct Machine {
     pub(crate) peer: String,
     pub(crate) lands: Arc<Lands>,
     pub(crate) am: Tables,
-    outbox: [VecDeque<Descriptor>; 3],
+    /// Segments that a frame may have.
+    pub(crate) segments: usize,
+    pub(crate) outbox: [VecDeque<Descriptor>; 3],
     /// Descriptors of short frames, to be used again.
     spare: Vec<Descriptor>,
     pool: Pool,
 }
 
 impl Machine {
-    pub(crate) fn new(peer: &str, pool: Pool, lands: Arc<Lands>) -> Self {
+    pub(crate) fn new(peer: &str, fixed: &Fixed, lands: Arc<Lands>) -> Self {
+        let (pool, segments) = (fixed.pool.clone(), fixed.nic.limits().segments_max as usize);
         let (peer, outbox, spare) = (peer.to_owned(), Default::default(), Vec::new());
-        Self { peer, lands, am: Tables::default(), outbox, spare, pool }
+        let (held_max, answers_max) = (fixed.receives() / 2, fixed.options.budget);
+        let am = Tables { held_max, answers_max, ..Tables::default() };
+        Self { peer, lands, am, segments, outbox, spare, pool }
     }
 
     /// A frame of words and bytes, which are copied.
     #[inline]
     pub(crate) fn frame(&mut self, head: Head, words: &[u64], bytes: &[u8]) -> Descriptor {
-        let len = words.len() * 8 + bytes.len();
+        let (mut frame, at) = self.begin_frame(head, words, bytes.len());
+        frame.bytes_mut().expect(OWN)[at..].copy_from_slice(bytes);
+        frame
+    }
+
+    /// A frame of words and several pieces of bytes, which are copied.
+    pub(crate) fn frame_of(&mut self, head: Head, words: &[u64], pieces: &[&[u8]]) -> Descriptor {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let (mut frame, at) = self.begin_frame(head, words, len);
+        let mut to = &mut frame.bytes_mut().expect(OWN)[at..];
+        for piece in pieces {
+            let (here, behind) = to.split_at_mut(piece.len());
+            here.copy_from_slice(piece);
+            to = behind;
+        }
+        frame
+    }
+
+    /// A frame of words and room for so many bytes, and where that begins.
+    #[inline]
+    fn begin_frame(&mut self, head: Head, words: &[u64], bytes: usize) -> (Descriptor, usize) {
+        let len = words.len() * 8 + bytes;
         let mut frame = match self.spare.pop() {
             Some(frame) if len <= OWN_BYTES => frame,
             _ => self.new_frame(len),
         };
         assert!(frame.resize(len) || frame.len() == len as u64, "a frame of this length");
         frame.set_tag(head.to_bits());
-        let to = frame.bytes_mut().expect("memory of its own");
+        let to = frame.bytes_mut().expect(OWN);
         for (to, word) in to.chunks_exact_mut(8).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
         }
-        to[words.len() * 8..].copy_from_slice(bytes);
-        frame
+        (frame, words.len() * 8)
     }
 
     #[cold]
@@ -103,6 +129,7 @@ impl Machine {
     }
 }
 
+const OWN: &str = "memory of its own";
 /// Frames that may wait in a lane. What this side's program sends is bounded by its windows;
 /// what a peer is answered is bounded by this.
 const OUTBOX_MAX: usize = 1 << 16;

@@ -19,6 +19,8 @@ pub(crate) struct Windowed {
     spare: Vec<Vec<u8>>,
     under_way: u32,
     depth: u32,
+    /// Whether a datagram was not taken.
+    refused: bool,
 }
 
 impl Windowed {
@@ -26,11 +28,15 @@ impl Windowed {
     pub(crate) fn new(vi: Vi, link: u64, landing: Arc<dyn Landing>) -> Self {
         let depth = vi.nic().limits().queue_depth;
         let window = Window::new(terms(link), landing);
-        Self { vi, window, spare: Vec::new(), under_way: 0, depth }
+        Self { vi, window, spare: Vec::new(), under_way: 0, depth, refused: false }
     }
 
     pub(crate) const fn vi(&self) -> &Vi {
         &self.vi
+    }
+
+    pub(crate) const fn is_refused(&self) -> bool {
+        self.refused
     }
 
     pub(crate) fn send(&mut self, lane: Lane, frame: Descriptor) {
@@ -46,6 +52,7 @@ impl Windowed {
                 return;
             }
             if self.vi.post_send(Descriptor::new(datagram)).is_err() {
+                self.refused = true;
                 return;
             }
             self.under_way += 1;
@@ -95,6 +102,22 @@ impl Windowed {
     /// Whether the peer has not acknowledged anything for too long.
     pub(crate) fn is_silent(&self, now: Instant) -> bool {
         self.window.is_silent(now)
+    }
+
+    /// Whether the peer has acknowledged everything.
+    pub(crate) fn is_through(&self) -> bool {
+        self.window.is_through()
+    }
+
+    /// Acknowledges now what else could wait a little.
+    pub(crate) fn acknowledge(&mut self, now: Instant) {
+        self.window.acknowledge(now);
+        self.flush(now);
+    }
+
+    /// What of a lane the peer has not acknowledged, where it is sent from again.
+    pub(crate) fn unsent(&mut self, lane: Lane) -> impl Iterator<Item = &mut Descriptor> {
+        self.window.unsent(lane)
     }
 
     /// All that the peer has not acknowledged.

@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use egret_net::buf::Pool;
 use egret_net::rt;
-use egret_net::sync::{Baton, Lean};
+use egret_net::sync::Baton;
 use egret_net::vi::{CompletionQueue, Nic, Reliability, ViOptions};
 
+use super::behind::Locked;
 use super::opening::Opening;
 use super::options::LinksOptions;
 use super::state::State;
@@ -23,10 +24,12 @@ use crate::link::carrier::OWN_BYTES;
 pub(crate) struct Core {
     pub(crate) nic: Nic,
     pub(crate) queue: CompletionQueue,
-    pub(crate) state: Lean<State>,
+    pub(crate) state: Locked,
     /// Who drives.
     pub(crate) baton: Baton,
     pub(crate) depot: Arc<Depot>,
+    /// Of these links, in this process.
+    pub(crate) number: u32,
 }
 
 /// What stays as it is.
@@ -41,6 +44,8 @@ pub(crate) struct Fixed {
     pub(crate) depot: Arc<Depot>,
     /// Which life of this node it is.
     pub(crate) incarnation: u64,
+    /// Of these links, in this process.
+    pub(crate) number: u32,
 }
 
 impl Fixed {
@@ -73,32 +78,11 @@ impl Core {
         let depot = Arc::new(Depot::default());
         let incarnation = rt::random();
         let memory = Arc::clone(&depot);
-        let fixed = Fixed { nic: nic.clone(), options, vi, pool, depot, incarnation };
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let fixed = Fixed { nic: nic.clone(), options, vi, pool, depot, incarnation, number };
         let opening = Opening::new(&fixed)?;
-        let (state, baton) = (Lean::new(State::new(fixed, opening)), Baton::default());
-        Ok(Arc::new(Self { nic, queue, state, baton, depot: memory }))
-    }
-}
-
-impl Core {
-    pub(crate) fn close(self: &Arc<Self>) {
-        let bundles = self.state.with(|state| {
-            state.closed = true;
-            for stranger in state.opening.close() {
-                state.send_away(stranger);
-            }
-            for link in state.links.keys() {
-                state.close_link(link);
-            }
-            let bundles = state.endpoints.iter_mut();
-            bundles.map(|(_, it)| (Arc::clone(&it.bundle), it.table)).collect::<Vec<_>>()
-        });
-        self.flush();
-        // Without any lock: handlers may own what takes one.
-        for (bundle, table) in bundles {
-            drop(bundle.change(table, std::mem::take));
-        }
-        self.nic.wake();
+        let (state, baton) = (Locked::new(State::new(fixed, opening)), Baton::default());
+        Ok(Arc::new(Self { nic, queue, state, baton, depot: memory, number }))
     }
 }
 
@@ -156,6 +140,8 @@ impl Wake for Flag {
     }
 }
 
+/// The links that this process has opened.
+static NUMBERS: AtomicU32 = AtomicU32::new(0);
 const RECEIVES_MAX: u32 = 256;
 /// Short frames that the links of a nic can have under way from memory of the pool;
 /// others go from the heap.

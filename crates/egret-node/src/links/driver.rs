@@ -14,7 +14,7 @@ use egret_net::vi::{Arming, Seen};
 
 use super::core::{Core, Stopped};
 use super::state::State;
-use crate::am::{Job, Shared, in_handler, run_jobs};
+use crate::am::{Job, in_handler, run_jobs};
 
 impl Core {
     /// Drives the links, or has them driven, until `ready` has something, at the latest
@@ -26,7 +26,7 @@ impl Core {
         deadline: Deadline,
         mut ready: impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
     ) -> Result<T, Stopped> {
-        self.wait_by(Clock { deadline, started: None, until: None }, &mut ready)
+        self.wait_by(&mut Clock::of(deadline), &mut ready)
     }
 
     /// Like [`wait`](Self::wait), until a moment.
@@ -36,14 +36,14 @@ impl Core {
         until: Option<Instant>,
         mut ready: impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
     ) -> Result<T, Stopped> {
-        let deadline = Deadline::UntilDead;
-        self.wait_by(Clock { deadline, started: None, until }, &mut ready)
+        self.wait_by(&mut Clock { until, ..Clock::of(Deadline::UntilDead) }, &mut ready)
     }
 
+    /// Like [`wait`](Self::wait), for what is left of a clock's time.
     #[inline]
-    fn wait_by<T>(
+    pub(crate) fn wait_by<T>(
         self: &Arc<Self>,
-        mut clock: Clock,
+        clock: &mut Clock,
         ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
     ) -> Result<T, Stopped> {
         if in_handler() {
@@ -51,8 +51,8 @@ impl Core {
         }
         loop {
             let driven = match self.baton.enter(Ground::Foreground) {
-                Entered::Mine(turn) => self.drive(turn, &mut clock, ready),
-                Entered::Taken { wake, .. } => self.sit(wake, &mut clock, ready),
+                Entered::Mine(turn) => self.drive(turn, clock, ready),
+                Entered::Taken { wake, .. } => self.sit(wake, clock, ready),
             };
             if let Some(ended) = self.after(driven) {
                 return ended;
@@ -190,11 +190,12 @@ impl Core {
         }
     }
 
-    /// Runs the handlers that are due.
-    pub(crate) fn flush(self: &Arc<Self>) {
-        if let Some(job) = self.state.with(State::next_job) {
-            run_jobs(self, job);
-        }
+    /// Runs the handlers that are due, or some of them. Whether there was one.
+    pub(crate) fn flush(self: &Arc<Self>) -> bool {
+        let job = self.state.with(State::next_job);
+        let is_due = job.is_some();
+        job.into_iter().for_each(|job| run_jobs(self, job));
+        is_due
     }
 
     /// Drives while nobody else does, until it is asked to leave or `until`.
@@ -229,12 +230,12 @@ impl Core {
 /// What came of driving.
 enum Driven<T> {
     /// What was waited for, perhaps, and perhaps a handler to run.
-    Has(Option<T>, Option<(Arc<Shared>, Job)>),
+    Has(Option<T>, Option<Job>),
     Stopped(Stopped),
 }
 
-/// How long a wait may last. It asks the time when it must.
-struct Clock {
+/// How long a wait, or several behind each other, may last. It asks the time when it must.
+pub(crate) struct Clock {
     deadline: Deadline,
     started: Option<Instant>,
     /// At the latest, however long it has waited then.
@@ -242,6 +243,11 @@ struct Clock {
 }
 
 impl Clock {
+    #[inline]
+    pub(crate) const fn of(deadline: Deadline) -> Self {
+        Self { deadline, started: None, until: None }
+    }
+
     fn until(&mut self, nic: &egret_net::vi::Nic) -> Result<Option<Instant>, Stopped> {
         let now = nic.now();
         let started = *self.started.get_or_insert(now);

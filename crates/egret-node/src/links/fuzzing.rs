@@ -79,7 +79,7 @@ fn control(bytes: &[u8]) -> Control {
     let (number, slot) = (u32::from(at(1)), u32::from(at(1)));
     let amount = u64::from(at(2)) << (at(3) % 64);
     let (messages, lacking) = (u32::from(at(4)), u64::from(at(4)) << (at(5) % 64));
-    match at(0) % 10 {
+    match at(0) % 11 {
         0 => Control::Unmap { slot },
         1 => Control::Leave { slot },
         2 => Control::Unmapped { number },
@@ -89,6 +89,7 @@ fn control(bytes: &[u8]) -> Control {
         6 => Control::ReplyCredit { slot, bytes: amount },
         7 => Control::ReplyWant { number, bytes: amount, lacking },
         8 => Control::ReplyTooLarge { slot, bytes: amount },
+        9 => Control::Failed { why: "\x1bwhy".repeat(usize::from(at(2)) * 2) },
         _ => {
             let (name, tag) = ("e".to_owned(), u64::from(at(2) & 1));
             let map = crate::link::control::Map { number, name, tag, bytes: amount, needs: vec![] };

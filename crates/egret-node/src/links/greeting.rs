@@ -97,8 +97,8 @@ impl State {
         line.incarnation = Some(hello.incarnation);
         let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &answer);
         line.machine.push(Lane::Control, frame);
-        line.pump();
         self.hosts.insert(hello.host.clone(), link);
+        self.pump(link);
         self.open_more();
     }
 

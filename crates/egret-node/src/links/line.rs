@@ -13,11 +13,18 @@ pub(crate) struct Line {
     pub(crate) incarnation: Option<u64>,
     /// Whether this side called.
     pub(crate) called: bool,
+    /// Whether this side has said why it closes it.
+    pub(crate) parts: bool,
     /// Why it is no more, if it is not.
     pub(crate) ended: Option<LinkError>,
 }
 
 impl Line {
+    /// Whether the peer has everything that was sent.
+    pub(crate) fn is_through(&self) -> bool {
+        self.machine.is_idle() && !self.machine.has_waiting() && self.carrier.is_through()
+    }
+
     #[inline]
     pub(crate) fn pump(&mut self) {
         for lane in Lane::ALL {

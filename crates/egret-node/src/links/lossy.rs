@@ -59,10 +59,14 @@ impl State {
             line.pump();
             let Carrier::Windowed(windowed) = &mut line.carrier else { continue };
             windowed.flush(now);
-            if windowed.is_silent(now) {
+            let is_silent = windowed.is_silent(now);
+            let is_due = windowed.next_event().is_some();
+            if let Some(why) = line.carrier.broken() {
+                self.broke(link, &why);
+            } else if is_silent {
                 let why = "it has not acknowledged anything for too long";
                 self.end(link, |peer| LinkError::PeerDied { peer, why });
-            } else if windowed.next_event().is_some() {
+            } else if is_due {
                 self.windows.insert(link);
             }
         }
@@ -83,7 +87,7 @@ impl State {
 
     /// When something is due.
     pub(crate) fn next_timer(&mut self) -> Option<Instant> {
-        let mut next = self.opening.next_event();
+        let mut next = self.opening.next_event().into_iter().chain(self.next_parting()).min();
         for link in &self.windows {
             if let Some(Line { carrier: Carrier::Windowed(windowed), .. }) = self.links.get(*link) {
                 next = next.into_iter().chain(windowed.next_event()).min();
@@ -99,16 +103,17 @@ impl State {
         let (lands, number, id) = (self.lands(), rt::random(), vi.id());
         let landing: Arc<dyn Landing> = lands.clone();
         let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
-        let machine = Machine::new(host, self.fixed.pool.clone(), lands);
-        let line = Line { machine, carrier, incarnation: None, called: true, ended: None };
+        let machine = Machine::new(host, &self.fixed, lands);
+        let line =
+            Line { machine, carrier, incarnation: None, called: true, parts: false, ended: None };
         let link = self.add_line_of(line);
         self.set_place(id, Some(Place::Window(link)));
         let hello = self.hello(number, Lane::Talk);
         let line = self.links.get(link).expect("just made");
         let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &hello);
         line.machine.push(Lane::Control, frame);
-        self.pump(link);
         self.opening.set_link(host, link);
+        self.pump(link);
     }
 
     /// The first datagram of a stranger, with which its link begins.
@@ -124,8 +129,9 @@ impl State {
         let (id, peer) = (vi.id(), vi.peer().to_owned());
         let landing: Arc<dyn Landing> = lands.clone();
         let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
-        let machine = Machine::new(&peer, self.fixed.pool.clone(), lands);
-        let line = Line { machine, carrier, incarnation: None, called: false, ended: None };
+        let machine = Machine::new(&peer, &self.fixed, lands);
+        let line =
+            Line { machine, carrier, incarnation: None, called: false, parts: false, ended: None };
         let link = self.add_line_of(line);
         self.set_place(id, Some(Place::Window(link)));
         self.opening.expect_hello(link, self.fixed.nic.now());
@@ -155,8 +161,8 @@ impl State {
         line.incarnation = Some(hello.incarnation);
         let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &answer);
         line.machine.push(Lane::Control, frame);
-        self.pump(link);
         self.hosts.insert(hello.host.clone(), link);
+        self.pump(link);
         self.open_more();
         Ok(())
     }

@@ -2,15 +2,17 @@
 
 mod account;
 mod background;
+pub(crate) mod behind;
 pub(crate) mod core;
-mod driver;
+pub(crate) mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod greeting;
-mod line;
+pub(crate) mod line;
 mod lossy;
 mod opening;
 mod options;
+mod parting;
 pub(crate) mod slots;
 pub(crate) mod state;
 #[cfg(test)]
@@ -58,6 +60,12 @@ impl Links {
         self.core.nic.host()
     }
 
+    /// The nic that they are links of: for connections of a program's own beside them.
+    #[must_use]
+    pub fn nic(&self) -> &Nic {
+        &self.core.nic
+    }
+
     /// Makes sure that there is a link to a host. One is made at first use anyhow.
     ///
     /// # Errors
@@ -97,6 +105,21 @@ impl Links {
     /// [`LinkError::Closed`](crate::link::LinkError::Closed).
     pub fn close(&self) {
         self.core.close();
+    }
+
+    /// Closes all links, as [`close`](Self::close), and tells the peers why, in at most a KiB:
+    /// they see [`LinkError::PeerFailed`]. What was sent before still goes, and then the
+    /// reason; all of it within half a second, or not at all. Within a handler this only
+    /// begins, and whoever drives goes on.
+    pub fn close_because(&self, why: &str) {
+        self.core.close_because(why);
+    }
+
+    /// Ends the link to a host that is known to have failed, with
+    /// [`LinkError::PeerFailed`] at this side: what waits for it ends, and endpoints are told
+    /// by whoever drives. Nothing happens if there is none; one may be made again.
+    pub fn end_link(&self, host: &str, why: &str) {
+        self.core.end_link(host, why);
     }
 
     /// What an event loop polls, among its other descriptors, while the links are

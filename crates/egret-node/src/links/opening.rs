@@ -16,6 +16,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Address, ConnectError, Connecting, Landing, ListenError, Listener, Vi};
 
+use super::behind::Sleeper;
 use super::core::{Core, Fixed, Flag, Stopped};
 use super::slots::{Key, Slots};
 use super::state::{Line, Place, State, remember};
@@ -50,7 +51,7 @@ pub(super) struct Calling {
     /// The link, from when its connections are made to when the peer has greeted.
     pub(super) link: Option<Key>,
     failed: Option<LinkUpError>,
-    wakers: Vec<Waker>,
+    wakers: Vec<Sleeper>,
     /// When it is to be tried again.
     pub(super) again: Option<Instant>,
 }
@@ -125,12 +126,19 @@ impl Opening {
             call.fail(LinkUpError::Link(why.clone()));
         }
     }
+
+    /// Ends a call that is under way.
+    pub(super) fn call_failed(&mut self, host: &str, why: LinkError) {
+        if let Some(call) = self.calls.get_mut(host).filter(|call| call.failed.is_none()) {
+            call.fail(LinkUpError::Link(why));
+        }
+    }
 }
 
 impl Calling {
     fn fail(&mut self, why: LinkUpError) {
         self.failed = Some(why);
-        self.wakers.drain(..).for_each(Waker::wake);
+        self.wakers.drain(..).for_each(Sleeper::wake);
     }
 }
 
@@ -184,7 +192,8 @@ impl State {
         if host == self.fixed.nic.host() {
             return Some(Err(LinkUpError::Oneself));
         }
-        let (connecting, wakers) = (self.connecting(host, deadline), waker.into_iter().cloned());
+        let connecting = self.connecting(host, deadline);
+        let wakers = waker.into_iter().map(Sleeper::of);
         let call = Calling { connecting, wakers: wakers.collect(), ..Calling::default() };
         self.opening.calls.insert(host.to_owned(), call);
         self.open_more();
@@ -194,7 +203,7 @@ impl State {
     /// Nobody has answered in time. Others that wait for the same call anew.
     fn give_up(&mut self, host: &str) {
         let Some(call) = self.opening.calls.remove(host) else { return };
-        call.wakers.into_iter().for_each(Waker::wake);
+        call.wakers.into_iter().for_each(Sleeper::wake);
         if let Some(link) = call.link {
             self.end(link, |_| LinkError::Closed);
         }
@@ -238,7 +247,7 @@ impl State {
         for host in hosts {
             if self.hosts.contains_key(&host) {
                 let call = self.opening.calls.remove(&host);
-                call.into_iter().flat_map(|call| call.wakers).for_each(Waker::wake);
+                call.into_iter().flat_map(|call| call.wakers).for_each(Sleeper::wake);
             } else {
                 self.call_more(&host, now);
             }
@@ -323,8 +332,8 @@ impl State {
             let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &hello);
             line.machine.push(lane, frame);
         }
-        self.pump(link);
         self.opening.set_link(host, link);
+        self.pump(link);
     }
 
     pub(crate) fn hello(&self, link: u64, lane: Lane) -> Vec<u8> {
@@ -340,10 +349,10 @@ impl State {
         lands: Arc<Lands>,
         called: bool,
     ) -> Key {
-        let machine = Machine::new(host, self.fixed.pool.clone(), lands);
+        let machine = Machine::new(host, &self.fixed, lands);
         let carrier = Carrier::Direct(Box::new(Direct::new(vis.0, vis.1)));
         let ids = carrier.ids();
-        let line = Line { machine, carrier, incarnation: None, called, ended: None };
+        let line = Line { machine, carrier, incarnation: None, called, parts: false, ended: None };
         let link = self.add_line_of(line);
         for (id, lane) in ids.into_iter().zip([Lane::Talk, Lane::Bulk]) {
             self.set_place(id, Some(Place::Link(link, lane)));

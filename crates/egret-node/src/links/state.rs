@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use std::sync::Arc;
 use std::task::Waker;
 
 use egret_net::rt::Instant;
 use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
 
+use super::behind::Sleeper;
 use super::core::Fixed;
 pub(crate) use super::line::Line;
 use super::opening::Opening;
+use super::parting::Parting;
 use super::slots::{Key, Slots};
 use crate::am::fault::{Fault, planted};
-use crate::am::{Begun, EndpointState, Job, SendError, Shared, Upcall};
+use crate::am::{BundleState, EndpointState, SendError, Upcall};
 use crate::channel::{self, table::Channels};
 use crate::flow::{Budget, FlowId, FlowTerms};
 use crate::link::arrived::Arrived;
@@ -34,10 +35,11 @@ pub(crate) struct State {
     vis: BTreeMap<ViId, Place>,
     /// The connection that something completed on last.
     last: Option<(ViId, Place)>,
-    pub(crate) upcalls: VecDeque<(Arc<Shared>, Box<Upcall>)>,
-    /// What was served last, at hand: to count the handles of a bundle costs, and so does
-    /// to make a box.
-    pub(crate) served_last: Option<(Arc<Shared>, Box<Upcall>)>,
+    pub(crate) bundles: Slots<BundleState>,
+    pub(crate) upcalls: VecDeque<Box<Upcall>>,
+    /// Boxes of what was served, to be used again.
+    #[expect(clippy::vec_box, reason = "what is kept is the boxes")]
+    pub(crate) spare: Vec<Box<Upcall>>,
     /// Receives that are to be posted again, when there is time.
     later: Vec<(Key, Lane, Descriptor)>,
     /// Links over lossy fabrics, which want to be looked after.
@@ -47,12 +49,13 @@ pub(crate) struct State {
     pub(crate) flows: BTreeMap<FlowId, (Key, Flow)>,
     pub(crate) channels: Channels,
     pub(crate) opening: Opening,
+    pub(crate) parting: Option<Parting>,
     /// Handlers that were run.
     pub(crate) jobs: u64,
     /// Whether who drives waits for what another thread may do.
     pub(crate) role_waits: bool,
     /// Who waits for one to be run.
-    pub(crate) servers: Vec<Waker>,
+    pub(crate) servers: Vec<Sleeper>,
     /// Whether no links are made any more.
     pub(crate) closed: bool,
     pub(crate) counters: LinkCounters,
@@ -78,7 +81,8 @@ impl State {
             vis: BTreeMap::new(),
             last: None,
             upcalls: VecDeque::new(),
-            served_last: None,
+            bundles: Slots::default(),
+            spare: Vec::new(),
             later: Vec::new(),
             windows: BTreeSet::new(),
             budget: Budget::new(FlowTerms::of(fixed.options.budget)),
@@ -86,6 +90,7 @@ impl State {
             fixed,
             channels: Channels::new(),
             opening,
+            parting: None,
             jobs: 0,
             role_waits: false,
             servers: Vec::new(),
@@ -138,8 +143,11 @@ impl State {
                 windowed.flush(self.fixed.nic.now());
                 self.windows.insert(link);
             }
+            let broken = line.carrier.broken();
             if line.machine.is_flooded() {
                 self.cut_off(link, "it asks, and does not listen");
+            } else if let Some(why) = broken {
+                self.broke(link, &why);
             }
         }
     }
@@ -147,23 +155,10 @@ impl State {
     /// When something is due without anything arriving.
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Instant> {
-        if self.windows.is_empty() && !self.is_busy_opening() {
+        if !self.is_busy() {
             return None;
         }
         self.next_timer()
-    }
-
-    /// The next upcall whose bundle nobody serves.
-    #[inline]
-    pub(crate) fn next_job(&mut self) -> Option<(Arc<Shared>, Job)> {
-        while let Some((bundle, upcall)) = self.upcalls.pop_front() {
-            match bundle.begin(upcall) {
-                Begun::Job(job) => return Some((bundle, job)),
-                Begun::Queued(None) => {}
-                Begun::Queued(Some((link, lane, receive))) => self.give_back(link, lane, receive),
-            }
-        }
-        None
     }
 
     /// How many handlers were run, if that is more than `before`.
@@ -187,7 +182,7 @@ impl State {
     /// Whether there is something to do that nothing completes for.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        !self.windows.is_empty() || self.is_busy_opening()
+        !self.windows.is_empty() || self.is_busy_opening() || self.parting.is_some()
     }
 
     #[cold]
@@ -196,6 +191,7 @@ impl State {
             self.open_more();
         }
         self.tick_windows();
+        self.part_more();
     }
 
     /// Something has completed.
@@ -303,6 +299,7 @@ impl State {
             }
             Control::ReplyTooLarge { slot, bytes } => self.reply_too_large(link, slot, bytes),
             Control::TooLarge { number, bytes } => self.too_large(link, number, bytes),
+            Control::Failed { why } => self.peer_failed(link, &why),
         }
     }
 
@@ -361,7 +358,7 @@ impl State {
             if line.ended.is_some() {
                 self.forget_if_done(link);
             } else if !line.machine.is_idle() {
-                line.pump();
+                self.pump(link);
             }
         }
     }
@@ -397,7 +394,8 @@ impl State {
     #[cold]
     pub(crate) fn end(&mut self, link: Key, why: impl FnOnce(String) -> LinkError) {
         let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else { return };
-        let why = why(line.machine.peer.clone());
+        // Who was told so may be faster in closing it.
+        let why = if line.parts { LinkError::Closed } else { why(line.machine.peer.clone()) };
         line.ended = Some(why.clone());
         self.counters.ended += 1;
         if matches!(why, LinkError::CutOff { .. }) {
@@ -467,14 +465,14 @@ const LATER_MAX: usize = 16;
 
 /// Keeps a waker for who brings what it waits for. If nobody does so for long, all look for
 /// themselves: who gave up waiting does not say so.
-pub(crate) fn remember(wakers: &mut Vec<Waker>, waker: &Waker) {
-    if wakers.iter().any(|known| known.will_wake(waker)) {
+pub(crate) fn remember(wakers: &mut Vec<Sleeper>, waker: &Waker) {
+    if wakers.iter().any(|known| known.is(waker)) {
         return;
     }
     if wakers.len() >= WAKERS_MAX {
-        wakers.drain(..).for_each(Waker::wake);
+        wakers.drain(..).for_each(Sleeper::wake);
     }
-    wakers.push(waker.clone());
+    wakers.push(Sleeper::of(waker));
 }
 
 const WAKERS_MAX: usize = 64;

@@ -10,7 +10,7 @@ use egret_node::LinksOptions;
 
 use super::{LONG, map, open};
 
-/// What the child is to be: `serve` or `flood`, the fabric, its name, its window, and whom
+/// What the child is to be: `serve`, `fail` at its end, or `flood`, the fabric, its name, its window, and whom
 /// to flood.
 pub(crate) const PART: &str = "EGRET_TEST_LINKS_PART";
 
@@ -48,6 +48,12 @@ impl Peer {
         BufReader::with_capacity(1, &self.stream).read_line(&mut line).unwrap();
         assert!(line.ends_with('\n'), "it says nothing any more");
         line.trim_end().to_owned()
+    }
+
+    /// Has it close its links and end.
+    pub(crate) fn close(mut self) {
+        self.stream.write_all(&[0]).unwrap();
+        assert!(self.child.wait().unwrap().success());
     }
 
     pub(crate) fn kill(mut self) {
@@ -94,6 +100,10 @@ pub(crate) fn run(part: &str) {
         writeln!(stream, "done").unwrap();
     }
     _ = stream.read(&mut [0]);
+    match what {
+        "fail" => links.close_because("it was told to fail"),
+        _ => links.close(),
+    }
 }
 
 trait Owned {

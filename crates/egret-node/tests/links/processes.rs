@@ -1,7 +1,7 @@
 //! Other processes, which are killed or flood.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
@@ -27,6 +27,9 @@ fn kill(fabric: &str) -> Duration {
     let there = name(fabric, "victim");
     let (victim, other) = (start(&there), start(&name(fabric, "other")));
     let mine = here.bundle().endpoint(0);
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&ended);
+    mine.on_end(move |it| told.lock().unwrap().push(it));
     let dying = map(&mine, &victim.host, "serve");
     let living = map(&mine, &other.host, "serve");
     let calls: Vec<_> =
@@ -45,17 +48,34 @@ fn kill(fabric: &str) -> Duration {
     let took = rt::now() - killed;
     assert!(took < Duration::from_secs(30), "it took {took:?}");
     assert_eq!(living.wait_call((0, &[7]), Deadline::In(LONG)).unwrap().words(), [7]);
+    until("told", || ended.lock().unwrap().len() == 1);
     drop(dying);
     let again = start(&there);
     let remote = map(&mine, &again.host, "serve");
     assert_eq!(remote.wait_call((0, &[8]), Deadline::In(LONG)).unwrap().words(), [8]);
+    let hosts = (again.host.clone(), other.host.clone());
     drop((remote, living));
+    again.close();
+    until("told", || ended.lock().unwrap().len() == 2);
+    other.kill();
+    until("told", || ended.lock().unwrap().len() == 3);
+    until("settled", || here.account().is_settled());
+    let ended = ended.lock().unwrap();
+    let [died, closed, last] = &ended[..] else { panic!("{ended:#?}") };
+    assert!(matches!(&died.why, LinkError::PeerDied { peer, .. } if *peer == died.host));
+    assert!(matches!(closed.why, LinkError::ClosedByPeer { .. }), "{closed:?}");
+    assert!(matches!(last.why, LinkError::PeerDied { .. }), "{last:?}");
+    assert_eq!((&closed.host, &last.host), (&hosts.0, &hosts.1));
+    assert!(died.peer != closed.peer && died.incarnation != closed.incarnation, "{ended:#?}");
+    took
+}
+
+fn until(what: &str, done: impl Fn() -> bool) {
     let end = rt::now() + LONG;
-    while !here.account().is_settled() {
-        assert!(rt::now() < end, "{:?}", here.account());
+    while !done() {
+        assert!(rt::now() < end, "not {what}");
         rt::sleep(Duration::from_millis(5));
     }
-    took
 }
 
 #[test]
@@ -66,6 +86,27 @@ fn requests_to_a_killed_process_fail_and_others_go_on_over_shm() {
 #[test]
 fn requests_to_a_killed_process_fail_and_others_go_on_over_tcp() {
     println!("all requests have failed after {:?}", kill("tcp"));
+}
+
+fn fail(fabric: &str) {
+    let here = open(fabric, &name(fabric, "here"), LinksOptions::default());
+    let part = format!("fail|{fabric}|{}|256|", name(fabric, "fails"));
+    let peer = Peer::start(&part, None);
+    let mine = here.bundle().endpoint(0);
+    let remote = map(&mine, &peer.host, "serve");
+    let call = remote.try_request((1, &[])).unwrap();
+    remote.wait_call((0, &[1]), Deadline::In(LONG)).unwrap();
+    let host = peer.host.clone();
+    peer.close();
+    let failed = call.wait(Deadline::In(LONG)).unwrap_err();
+    let CallError::Undelivered(Reason::Link { why, .. }) = failed else { panic!("{failed}") };
+    let said = "it was told to fail".to_owned();
+    assert_eq!(why, LinkError::PeerFailed { peer: host, why: said });
+}
+
+#[test]
+fn a_process_says_why_it_fails() {
+    ["shm", "tcp", "udp"].into_iter().for_each(fail);
 }
 
 fn flood(fabric: &str) {

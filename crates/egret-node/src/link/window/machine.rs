@@ -172,6 +172,21 @@ impl Window {
         self.outgoing.iter().any(|lane| lane.is_silent(now))
     }
 
+    /// Whether the peer has acknowledged everything.
+    pub(crate) fn is_through(&self) -> bool {
+        self.outgoing.iter().all(Outgoing::is_through)
+    }
+
+    /// Has what came acknowledged with the next datagram, which is due now.
+    pub(crate) fn acknowledge(&mut self, now: Instant) {
+        self.acks.hurry_if_due(now);
+    }
+
+    /// What of a lane is not acknowledged. Whoever changes it leaves the bytes as they are.
+    pub(crate) fn unsent(&mut self, lane: Lane) -> impl Iterator<Item = &mut Descriptor> {
+        self.outgoing[lane as usize].unsent()
+    }
+
     /// Gives back what is not acknowledged, lane by lane in order: `NotDelivered` if no
     /// datagram of it ever left, `Unknown` otherwise. What is acknowledged still comes
     /// by [`poll_sent`](Self::poll_sent).

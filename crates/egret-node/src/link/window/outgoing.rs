@@ -73,6 +73,16 @@ impl Outgoing {
         self.messages.push_back(Message { descriptor, len, cut: 0 });
     }
 
+    /// Whether all is acknowledged.
+    pub(super) fn is_through(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// What is not acknowledged.
+    pub(super) fn unsent(&mut self) -> impl Iterator<Item = &mut Descriptor> {
+        self.messages.iter_mut().map(|message| &mut message.descriptor)
+    }
+
     /// Whether something may be sent now.
     pub(super) fn is_due(&self) -> bool {
         self.due().is_some()

@@ -5,8 +5,8 @@ use std::time::Duration;
 use egret_net::rt::Deadline;
 
 use super::ledger::{Id, NO_HANDLER, Outcome};
-use super::trial::{HOSTS, Trial};
-use super::world::{DATA, LATER, NEVER, Node, UPCALL, answer};
+use super::trial::{HOSTS, Mark, Trial};
+use super::world::{DATA, LATER, NEVER, Node, UPCALL, answer, step};
 use crate::am::{CallError, Message, Reason, Reply};
 use crate::links::state::State;
 
@@ -81,10 +81,16 @@ impl Trial<'_> {
             self.nodes[at] = Some(self.restarted(at));
             return;
         }
-        self.sim.crash(HOSTS[at]);
         self.lives[at] += 1;
+        let gone = self.nodes[at].take().expect("just looked at");
+        if self.random.is(30) {
+            gone.links.core.state.with(|state| state.part("it fails"));
+            for _ in 0..self.random.below(300) {
+                step(self.nodes.iter().flatten().chain([&gone]));
+            }
+        }
+        self.sim.crash(HOSTS[at]);
         self.mark();
-        let gone = self.nodes[at].take();
         self.calls.retain(|(_, from, _)| *from != at);
         self.flows.retain(|flow| flow.from != at);
         self.asked.retain(|asked| asked.from != at);
@@ -204,11 +210,51 @@ impl Trial<'_> {
         });
         self.ledger.book().check();
         self.flows.clear();
+        self.reach_all();
         self.until("all is given back", |trial| {
             trial.answer_all();
             trial.nodes.iter().flatten().for_each(Node::forget_kept);
             trial.nodes.iter().flatten().all(|node| node.links.account().is_settled())
         });
+        self.check_ends();
+    }
+
+    /// Whoever had a mapping on a link that ended was told.
+    fn check_ends(&self) {
+        let book = self.ledger.book();
+        for Mark { sides: [(from, life), _], ends: [(at, (end, _)), _], link, .. } in &self.marks {
+            let here = self.nodes[*from].as_ref().filter(|_| self.lives[*from] == *life);
+            let Some(here) = here.filter(|here| here.endpoints[*at].life == *end) else { continue };
+            let ended = here.links.core.state.with(|state| state.live(*link).is_err());
+            let told = book.ends.contains(&(here.endpoints[*at].number, *link));
+            assert_eq!(ended, told, "{:?}: {link:?} has ended, and that was told", self.plan);
+        }
+    }
+
+    /// Whatever has happened, everybody can map and call everybody again.
+    fn reach_all(&mut self) {
+        let pairs = (0..self.plan.nodes).flat_map(|from| [1, 2].map(|more| (from, from + more)));
+        for (from, to) in pairs {
+            let to = to % self.plan.nodes;
+            if from == to {
+                continue;
+            }
+            self.until(&format!("{} reaches {}", HOSTS[from], HOSTS[to]), |trial| {
+                if trial.flows.is_empty() && trial.asked.is_empty() {
+                    trial.ask(from, [0, 0], to);
+                }
+                !trial.flows.is_empty()
+            });
+            let call = self.flows[0].remote.try_request(NO_HANDLER).unwrap();
+            let mut call = Some(call);
+            self.until("an answer", |_| {
+                if call.as_mut().is_some_and(|call| call.poll_reply().is_some()) {
+                    call = None;
+                }
+                call.is_none()
+            });
+            self.flows.clear();
+        }
     }
 
     fn answer_all(&self) {

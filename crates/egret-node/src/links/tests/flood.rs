@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 use egret_net::fabric::sim::Sim;
 use egret_net::vi::Reliability;
 
-use super::hostile::run;
+use super::hostile::{Stage, run, say, send};
 use super::ledger::Ledger;
 use super::world::{Node, step};
-use crate::am::{Endpoint, EndpointName, Remote};
+use crate::am::{Endpoint, EndpointName, Message, Remote, Request};
+use crate::link::control::Control;
+use crate::link::{Head, Kind};
 use crate::links::LinksOptions;
 
 fn flood(seed: u64, window: u32, level: Reliability, count: u64) {
@@ -82,3 +84,48 @@ fn both_sides_flood_whatever_the_window() {
 pub(super) fn more_messages_than_receives_come_once_and_in_order() {
     flood(1, 64, Reliability::Reception, 3000);
 }
+
+/// A peer that takes any amount of answers, and does not read them.
+#[test]
+fn answers_that_nobody_reads_wait_in_their_windows() {
+    let sim = Sim::new(4);
+    let stage = Stage::new(&sim);
+    let liar = stage.liar();
+    let later = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&later);
+    let keep = move |request: Request<'_>| kept.lock().unwrap().push(request.later());
+    let honest = &stage.nodes[0];
+    honest.endpoints[0].endpoint.on(20, keep);
+    let (slot, bytes) = (liar.slot, u64::MAX);
+    say(&liar.talk, &Control::ReplyCredit { slot, bytes });
+    for request in 0..4 {
+        let head = Head { handler: 20, request, ..Head::of(Kind::Request, slot) };
+        send(&liar.talk, head.to_bits(), Vec::new());
+    }
+    stage.steps(100);
+    sim.partition(&["honest"], &["liar"]);
+    let slots = std::mem::take(&mut *later.lock().unwrap());
+    assert_eq!(slots.len(), 4);
+    for slot in slots {
+        slot.reply_with(Message::to(255).data(vec![1_u8; LARGE]));
+    }
+    stage.steps(3);
+    let waits = honest.links.core.state.with(|state| {
+        let link = state.hosts["liar"];
+        let machine = state.machine(link).unwrap();
+        (machine.am.answers, machine.has_waiting())
+    });
+    assert_eq!(waits, (LARGE as u64, true), "the others wait, and keep their places");
+    sim.heal();
+    stage.steps(300);
+    let came = std::iter::from_fn(|| liar.bulk.recv_queue().poll());
+    assert_eq!(came.filter(|got| got.len == LARGE as u64).count(), 4, "all of them come");
+    let answers = honest.links.core.state.with(|state| {
+        let link = state.hosts["liar"];
+        state.machine(link).unwrap().am.answers
+    });
+    assert_eq!(answers, 0);
+}
+
+/// More than the budget of a stage.
+const LARGE: usize = (1 << 20) + 1;

@@ -30,7 +30,7 @@ pub(super) struct Liar {
     pub(super) talk: Vi,
     pub(super) bulk: Vi,
     /// Of its mapping, at the honest node.
-    slot: u32,
+    pub(super) slot: u32,
 }
 
 impl Stage {
@@ -50,11 +50,15 @@ impl Stage {
     }
 
     pub(super) fn connect(&self) -> Vi {
+        self.connect_to_take(5000)
+    }
+
+    fn connect_to_take(&self, bytes: usize) -> Vi {
         let to = Address::new("honest", "egret.link", 0);
         let vi = run(&self.nodes, self.nic.connect(&to, &ViOptions::default(), Deadline::DEFAULT));
         let vi = vi.unwrap();
         for _ in 0..32 {
-            vi.post_recv(Descriptor::new(vec![0_u8; 5000])).unwrap();
+            vi.post_recv(Descriptor::new(vec![0_u8; bytes])).unwrap();
         }
         vi
     }
@@ -64,8 +68,8 @@ impl Stage {
     }
 
     /// Somebody with a link and a mapping.
-    fn liar(&self) -> Liar {
-        let (talk, bulk) = (self.connect(), self.connect());
+    pub(super) fn liar(&self) -> Liar {
+        let (talk, bulk) = (self.connect(), self.connect_to_take(2 << 20));
         say(&talk, &hello(Lane::Talk));
         say(&bulk, &hello(Lane::Bulk));
         self.steps(100);
@@ -170,6 +174,7 @@ const LIES: &[Lie] = &[
         "with messages under way",
     ),
     (|it| say(&it.talk, &hello(Lane::Talk)), "greeted twice"),
+    (|it| say(&it.talk, &Control::Failed { why: "w".repeat(1025) }), "too long"),
     (
         |it| {
             let mut bytes = Control::Unmap { slot: it.slot }.to_bytes();

@@ -1,10 +1,11 @@
 //! What was sent, and what became of it: every message is served once and in order, or
 //! somebody is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::link::Fate;
+use crate::links::slots::Key;
 
 /// What all nodes of a world have sent, served and been told.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +14,8 @@ pub(super) struct Ledger(Arc<Mutex<Book>>);
 #[derive(Debug, Default)]
 pub(super) struct Book {
     pub(super) streams: Vec<Stream>,
+    /// Which endpoint was told of the end of which link.
+    pub(super) ends: BTreeSet<(u64, Key)>,
     /// What is wrong, seen where nothing may panic.
     pub(super) wrong: Vec<String>,
 }
@@ -100,6 +103,14 @@ impl Ledger {
         let served = Id::of(words).ok_or_else(|| format!("words of nobody: {words:?}"));
         let served = served.and_then(|id| book.serve(handler, id, payload).map(|()| id));
         served.map_err(|why| book.wrong.push(why)).ok()
+    }
+
+    /// An endpoint was told that a link ended.
+    pub(super) fn ended(&self, endpoint: u64, link: Key) {
+        let mut book = self.book();
+        if !book.ends.insert((endpoint, link)) {
+            book.wrong.push(format!("{link:?} ended twice for {endpoint}"));
+        }
     }
 
     /// What became of a message.

@@ -1,10 +1,13 @@
 mod acts;
 mod crossed;
+mod ended;
 mod flood;
 mod fuzzed;
+mod gathered;
 mod hostile;
 mod ledger;
 mod moved;
+mod parted;
 mod planted;
 mod random;
 mod seeds;

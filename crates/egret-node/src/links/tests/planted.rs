@@ -1,7 +1,7 @@
 //! Every fault that can be planted is caught by a test that is not about it.
 
 use super::seeds::try_seeds;
-use super::{flood, moved};
+use super::{ended, flood, gathered, moved, parted};
 use crate::am::fault::{Fault, caught};
 
 /// Faults that the trials find in a few seeds.
@@ -14,6 +14,9 @@ const FOUND: &[Fault] = &[
     Fault::Untold,
     Fault::Leaky,
     Fault::NumberFree,
+    Fault::PiecesSwapped,
+    Fault::EndUntold,
+    Fault::EndTwice,
 ];
 
 #[test]
@@ -21,6 +24,31 @@ fn trials_find_what_is_planted() {
     for fault in FOUND {
         assert!(caught(*fault, || drop(try_seeds(0..40))), "{fault:?} goes unnoticed");
     }
+}
+
+#[test]
+fn an_end_that_is_not_told_once_is_found() {
+    for fault in [Fault::EndUntold, Fault::EndTwice] {
+        assert!(caught(fault, ended::who_had_a_mapping_is_told_once), "{fault:?} goes unnoticed");
+    }
+}
+
+#[test]
+fn a_reason_that_overtakes_is_found() {
+    let test = parted::what_was_sent_before_arrives_and_then_the_reason;
+    assert!(caught(Fault::Hasty, test), "it goes unnoticed");
+}
+
+#[test]
+fn pieces_in_another_order_are_found() {
+    let test = gathered::pieces_arrive_behind_each_other;
+    assert!(caught(Fault::PiecesSwapped, test), "it goes unnoticed");
+}
+
+#[test]
+fn a_window_that_is_not_the_endpoints_is_found() {
+    let test = ended::an_endpoint_has_the_window_that_it_was_given;
+    assert!(caught(Fault::OtherWindow, test), "it goes unnoticed");
 }
 
 #[test]

@@ -148,10 +148,13 @@ impl<'a> Trial<'a> {
     fn map(&mut self) {
         let (from, to) = (self.random.index(self.plan.nodes), self.random.index(self.plan.nodes));
         let ends = [self.random.index(2), self.random.index(2)];
-        let (Some(here), Some(there)) = (self.node(from), self.node(to)) else { return };
-        if from == to || self.flows.len() + self.asked.len() > 8 {
-            return;
+        if from != to && self.flows.len() + self.asked.len() <= 8 {
+            self.ask(from, ends, to);
         }
+    }
+
+    pub(super) fn ask(&mut self, from: usize, ends: [usize; 2], to: usize) {
+        let (Some(here), Some(there)) = (self.node(from), self.node(to)) else { return };
         let (mine, theirs) = (&here.endpoints[ends[0]], &there.endpoints[ends[1]]);
         let deadline = Deadline::In(Duration::from_secs(2));
         let mapping = Box::pin(mine.endpoint.map(&theirs.name, &[], deadline));
@@ -208,7 +211,15 @@ impl<'a> Trial<'a> {
         let id = Id { stream, lane, number };
         let (words, payload) = (id.words(), id.payload(len));
         let message = Message::to(handler).words(&words);
-        let message = if is_bulk { message.data(payload.clone()) } else { message.bytes(&payload) };
+        let message = match is_bulk {
+            true if random.is(50) => message.data(payload.clone()),
+            true => {
+                let piece = 1 + random.size(5000);
+                let pieces = payload.chunks(piece).map(|piece| piece.to_vec().into());
+                message.gather(pieces.collect())
+            }
+            false => message.bytes(&payload),
+        };
         let sent = match way {
             Way::Answered => flow.remote.try_request(message).map(Some),
             Way::Not => flow.remote.try_send(message).map(|()| None),

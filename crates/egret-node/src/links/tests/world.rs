@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
+use egret_net::rt;
 use egret_net::vi::Nic;
 
 use super::ledger::{Id, Ledger, NO_HANDLER, Outcome};
@@ -26,6 +27,8 @@ pub(super) struct End {
     pub(super) name: EndpointName,
     /// Which of those that had the name.
     pub(super) life: u64,
+    /// Which of all.
+    pub(super) number: u64,
 }
 
 /// What a node's handlers keep.
@@ -60,6 +63,8 @@ impl Node {
         }
         let (answers, stash) = (ledger.clone(), self.stash.clone());
         endpoint.on(ANSWER, move |request| answered(&request, &answers, &stash));
+        let (ends, number) = (ledger.clone(), rt::random());
+        endpoint.on_end(move |ended| ends.ended(number, ended.peer.link));
         let ledger = ledger.clone();
         endpoint.on_error(move |undelivered| {
             let outcome = match undelivered.reason {
@@ -71,7 +76,7 @@ impl Node {
                 None => ledger.book().wrong.push("an unknown message came back".to_owned()),
             }
         });
-        End { endpoint, name, life }
+        End { endpoint, name, life, number }
     }
 
     pub(super) fn forget_kept(&self) {

@@ -1,0 +1,121 @@
+//! Wakers that are kept under the lock of the links, and what happens to them behind it.
+//!
+//! A waker is its executor's: to wake or to drop it may run, or end, a task that uses the
+//! same links. So neither is done while this thread has the lock.
+
+use std::cell::{Cell, RefCell};
+use std::task::Waker;
+
+use egret_net::sync::Lean;
+
+use super::state::State;
+
+/// The state of the links, and its lock.
+pub(crate) struct Locked(Lean<State>);
+
+impl Locked {
+    pub(crate) fn new(state: State) -> Self {
+        Self(Lean::new(state))
+    }
+
+    /// Does something with the state, alone; then wakes who is to be woken by that.
+    #[inline]
+    pub(crate) fn with<T>(&self, body: impl FnOnce(&mut State) -> T) -> T {
+        let _behind = Behind::begin();
+        self.0.with(body)
+    }
+}
+
+/// A waker that is kept. It is woken, or dropped, when this thread has no lock.
+#[derive(Debug)]
+pub(crate) struct Sleeper(Option<Waker>);
+
+impl Sleeper {
+    #[inline]
+    pub(crate) fn of(waker: &Waker) -> Self {
+        Self(Some(waker.clone()))
+    }
+
+    /// Whether it is the same as this one.
+    #[inline]
+    pub(crate) fn is(&self, waker: &Waker) -> bool {
+        self.0.as_ref().is_some_and(|known| known.will_wake(waker))
+    }
+
+    #[inline]
+    pub(crate) fn wake(mut self) {
+        self.0.take().into_iter().for_each(|waker| leave(waker, Waker::wake));
+    }
+}
+
+impl Drop for Sleeper {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|waker| leave(waker, drop));
+    }
+}
+
+type Then = fn(Waker);
+
+/// Does something with a waker, now or behind the lock.
+#[cold]
+fn leave(waker: Waker, then: Then) {
+    if HELD.get() == Held::No {
+        return then(waker);
+    }
+    let mut waker = Some(waker);
+    let push = |left: &RefCell<Vec<_>>| {
+        left.borrow_mut().extend(waker.take().map(|waker| (waker, then)));
+        HELD.set(Held::Some);
+    };
+    // A thread that ends has no such place any more.
+    if LEFT.try_with(push).is_err() {
+        waker.into_iter().for_each(then);
+    }
+}
+
+/// The end of what is done under a lock.
+struct Behind {
+    is_last: bool,
+}
+
+impl Behind {
+    #[inline]
+    fn begin() -> Self {
+        let is_last = HELD.get() == Held::No;
+        if is_last {
+            HELD.set(Held::None);
+        }
+        Self { is_last }
+    }
+}
+
+impl Drop for Behind {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_last && HELD.replace(Held::No) == Held::Some {
+            do_left();
+        }
+    }
+}
+
+#[cold]
+fn do_left() {
+    let mut left = LEFT.try_with(RefCell::take).unwrap_or_default();
+    left.drain(..).for_each(|(waker, then)| then(waker));
+    // Nothing but its memory.
+    drop(LEFT.try_with(|again| again.replace(left)));
+}
+
+/// Whether this thread has a lock, and something left to do behind it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    No,
+    None,
+    Some,
+}
+
+thread_local! {
+    static HELD: Cell<Held> = const { Cell::new(Held::No) };
+    static LEFT: RefCell<Vec<(Waker, Then)>> = const { RefCell::new(Vec::new()) };
+}

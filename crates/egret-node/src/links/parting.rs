@@ -1,0 +1,175 @@
+//! Closing: at once, or with a reason that the peers are told.
+//!
+//! Who closes with a reason says it to each peer when everything before it has arrived, and
+//! closes the link when that has arrived, too. Both end after half a second at the latest: a
+//! peer that takes nothing is told in front of what waits for it, and is left.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use egret_net::rt::{Deadline, Instant};
+
+use super::behind::Sleeper;
+use super::core::{Core, Stopped};
+use super::slots::Key;
+use super::state::{State, remember};
+use crate::am::What;
+use crate::am::fault::{Fault, planted};
+use crate::link::LinkError;
+use crate::link::carrier::Carrier;
+use crate::link::control::{Control, WHY_MAX};
+
+/// A closing that is under way.
+#[derive(Debug)]
+pub(crate) struct Parting {
+    why: String,
+    /// When it is said, whatever waits.
+    say: Instant,
+    /// When the links are closed, whoever has not heard it.
+    end: Instant,
+    wakers: Vec<Sleeper>,
+}
+
+impl Core {
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.state.with(State::close);
+        while self.flush() {}
+        self.nic.wake();
+    }
+
+    pub(crate) fn close_because(self: &Arc<Self>, why: &str) {
+        self.state.with(|state| state.part(why));
+        self.nic.wake();
+        let most = Deadline::In(END_WITHIN * 2);
+        let parted = self.wait(most, State::has_parted);
+        // A handler cannot wait; who drives goes on with it.
+        if parted != Err(Stopped::InHandler) {
+            self.close();
+        }
+    }
+
+    pub(crate) fn end_link(&self, host: &str, why: &str) {
+        self.state.with(|state| state.end_links_to(host, why));
+        self.nic.wake();
+    }
+}
+
+impl State {
+    fn close(&mut self) {
+        self.close_opening();
+        for link in self.links.keys() {
+            self.close_link(link);
+        }
+        for endpoint in self.endpoints.keys() {
+            self.enqueue(endpoint, What::Closed);
+        }
+        let parting = self.parting.take();
+        parting.into_iter().flat_map(|it| it.wakers).for_each(Sleeper::wake);
+    }
+
+    fn close_opening(&mut self) {
+        self.closed = true;
+        for stranger in self.opening.close() {
+            self.send_away(stranger);
+        }
+    }
+
+    /// Begins to close all links, and to tell the peers why.
+    pub(crate) fn part(&mut self, why: &str) {
+        if self.parting.is_some() {
+            return;
+        }
+        self.close_opening();
+        let now = self.fixed.nic.now();
+        let (say, end) = (now + SAY_WITHIN, now + END_WITHIN);
+        let why = shorten(why).to_owned();
+        self.parting = Some(Parting { why, say, end, wakers: Vec::new() });
+        self.part_more();
+    }
+
+    /// Goes on with a closing.
+    #[cold]
+    pub(crate) fn part_more(&mut self) {
+        let Some(parting) = &self.parting else { return };
+        let (now, say, end) = (self.fixed.nic.now(), parting.say, parting.end);
+        let why = parting.why.clone();
+        let mut open = false;
+        for link in self.links.keys() {
+            let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
+                continue;
+            };
+            let is_through = line.is_through() || planted(Fault::Hasty);
+            if line.incarnation.is_none() || line.parts && is_through || now >= end {
+                self.close_link(link);
+                continue;
+            }
+            open = true;
+            if !line.parts && (is_through || now >= say) {
+                line.parts = true;
+                line.machine.control(&Control::Failed { why: why.clone() });
+                self.pump(link);
+            }
+        }
+        if !open {
+            self.close();
+        }
+    }
+
+    fn has_parted(&mut self, waker: Option<&Waker>) -> Option<()> {
+        let Some(parting) = &mut self.parting else { return Some(()) };
+        if let Some(waker) = waker {
+            remember(&mut parting.wakers, waker);
+        }
+        None
+    }
+
+    /// When a closing goes on.
+    pub(crate) fn next_parting(&self) -> Option<Instant> {
+        let parting = self.parting.as_ref()?;
+        let is_said = self.links.values().all(|line| line.parts || line.ended.is_some());
+        Some(if is_said { parting.end } else { parting.say })
+    }
+
+    /// Ends whatever there is to a host that has failed, and what is being made.
+    fn end_links_to(&mut self, host: &str, why: &str) {
+        let failed = |peer| LinkError::PeerFailed { peer, why: shorten(why).to_owned() };
+        for link in self.links.keys() {
+            if self.machine(link).is_some_and(|machine| machine.peer == host) {
+                self.end(link, failed);
+            }
+        }
+        self.opening.call_failed(host, failed(host.to_owned()));
+    }
+
+    /// The peer closes its links, and says why.
+    pub(crate) fn peer_failed(&mut self, link: Key, why: &str) -> Result<(), &'static str> {
+        if why.len() > WHY_MAX {
+            return Err("a reason that is too long");
+        }
+        let now = self.fixed.nic.now();
+        if let Some(line) = self.links.get(link)
+            && let Carrier::Windowed(windowed) = &mut line.carrier
+        {
+            windowed.acknowledge(now);
+        }
+        let why = why.chars().map(|it| if it.is_control() && it != '\n' { ' ' } else { it });
+        let why = why.collect();
+        self.end(link, |peer| LinkError::PeerFailed { peer, why });
+        Ok(())
+    }
+}
+
+/// As much of a text as is told.
+fn shorten(why: &str) -> &str {
+    let mut end = why.len().min(WHY_MAX);
+    while !why.is_char_boundary(end) {
+        end -= 1;
+    }
+    &why[..end]
+}
+
+/// How long what was sent before may take.
+const SAY_WITHIN: Duration = Duration::from_millis(400);
+/// And how long all of it may.
+const END_WITHIN: Duration = Duration::from_millis(500);

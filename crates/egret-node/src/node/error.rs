@@ -1,0 +1,259 @@
+//! What can go wrong with a node.
+
+use std::time::Duration;
+
+use egret_net::fabric::OpenError as NicError;
+use thiserror::Error;
+
+use super::{Fate, NodeId};
+use crate::am::{CallError, MapError};
+use crate::link::OpenError;
+use crate::registry::wire::Refusal;
+use crate::settings::SettingsError;
+
+/// Why a node is no member.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// A setting is missing or means nothing.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// No fabric is left.
+    #[error("no fabric is left: {why}")]
+    NoFabric {
+        /// What became of each.
+        why: String,
+    },
+    /// A nic cannot be opened.
+    #[error("{fabric}: {why}")]
+    Nic {
+        /// Of which fabric.
+        fabric: String,
+        /// Why.
+        why: NicError,
+    },
+    /// Links cannot be opened.
+    #[error(transparent)]
+    Links(#[from] OpenError),
+    /// There is no registry there.
+    #[error("no registry at {address}: {why}")]
+    NoRegistry {
+        /// Where.
+        address: String,
+        /// Why.
+        why: MapError,
+    },
+    /// The registry did not take the node.
+    #[error("the registry at {address} refuses: {why}")]
+    Refused {
+        /// Where.
+        address: String,
+        /// Why.
+        why: Refused,
+    },
+    /// The registry did not answer, or was lost.
+    #[error("the registry at {address} was lost: {why}")]
+    Lost {
+        /// Where.
+        address: String,
+        /// How.
+        why: String,
+    },
+    /// The deadline passed.
+    #[error("the registry at {address} has not answered within {waited:?}")]
+    TimedOut {
+        /// Where.
+        address: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+}
+
+/// Why the registry refuses.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// It speaks another version.
+    #[error("it speaks version {theirs} of the protocol, not {}", crate::registry::wire::VERSION)]
+    Version {
+        /// Which.
+        theirs: u64,
+    },
+    /// It could not read the question.
+    #[error("it cannot read the question")]
+    Unreadable,
+    /// It has another pool.
+    #[error("its pool is {pool:?}")]
+    OtherPool {
+        /// Its name.
+        pool: String,
+    },
+    /// The pool has another size.
+    #[error("its pool has {size} nodes")]
+    OtherSize {
+        /// How many nodes.
+        size: u32,
+    },
+    /// Somebody has the rank.
+    #[error("{by} has the rank")]
+    RankTaken {
+        /// Who.
+        by: NodeId,
+    },
+    /// The pool has no such rank.
+    #[error("its pool has the ranks below {size}")]
+    NoSuchRank {
+        /// How many nodes.
+        size: u32,
+    },
+    /// All places are taken.
+    #[error("all {size} nodes are there")]
+    PoolFull {
+        /// How many nodes.
+        size: u32,
+    },
+    /// The same links have joined before.
+    #[error("it has joined already, as {id}")]
+    JoinedAlready {
+        /// Who it is there.
+        id: NodeId,
+    },
+    /// It is no member, or has left.
+    #[error("it is no member")]
+    NotMember,
+    /// The registry has declared it dead.
+    #[error("it was declared dead: {why}")]
+    Fenced {
+        /// Why.
+        why: String,
+    },
+    /// Somebody has the name.
+    #[error("the name is {owner}'s")]
+    NameTaken {
+        /// Whose.
+        owner: NodeId,
+    },
+    /// Something is larger than the registry takes.
+    #[error("{what}: {most} at most")]
+    TooLarge {
+        /// What.
+        what: String,
+        /// How much it takes.
+        most: u64,
+    },
+}
+
+impl From<Refusal> for Refused {
+    fn from(why: Refusal) -> Self {
+        match why {
+            Refusal::Version { ours } => Self::Version { theirs: ours },
+            Refusal::Unreadable => Self::Unreadable,
+            Refusal::OtherPool { pool } => Self::OtherPool { pool },
+            Refusal::OtherSize { size } => Self::OtherSize { size },
+            Refusal::RankTaken { by } => Self::RankTaken { by },
+            Refusal::NoSuchRank { size } => Self::NoSuchRank { size },
+            Refusal::PoolFull { size } => Self::PoolFull { size },
+            Refusal::JoinedAlready { id } => Self::JoinedAlready { id },
+            Refusal::NotMember => Self::NotMember,
+            Refusal::Fenced { why } => Self::Fenced { why },
+            Refusal::NameTaken { owner } => Self::NameTaken { owner },
+            Refusal::TooLarge { what, most } => Self::TooLarge { what, most },
+        }
+    }
+}
+
+/// Why the registry has not done what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// It refuses.
+    #[error("the registry refuses: {0}")]
+    Refused(#[from] Refused),
+    /// It has not answered.
+    #[error("the registry: {0}")]
+    NoAnswer(#[from] CallError),
+    /// It is lost.
+    #[error("the registry was lost: {why}")]
+    RegistryLost {
+        /// How.
+        why: String,
+    },
+    /// It answers something else.
+    #[error("the registry answers something else")]
+    OtherAnswer,
+    /// Nobody has bound the name.
+    #[error("nobody has bound {name:?} within {waited:?}")]
+    NotBound {
+        /// The name.
+        name: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+}
+
+/// Why not everybody is there.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AbsentError {
+    /// A node is gone and has not come back.
+    #[error("{node} is gone: {fate}")]
+    Gone {
+        /// Which.
+        node: NodeId,
+        /// How.
+        fate: Fate,
+    },
+    /// The registry is lost.
+    #[error("the registry was lost: {why}")]
+    RegistryLost {
+        /// How.
+        why: String,
+    },
+    /// The deadline passed.
+    #[error("{here} of {size} nodes have joined within {waited:?}")]
+    TimedOut {
+        /// How many have joined.
+        here: u32,
+        /// How many nodes there are.
+        size: u32,
+        /// How long was waited.
+        waited: Duration,
+    },
+}
+
+/// Why there is no way to a node.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RouteError {
+    /// It is no member any more.
+    #[error("{node} is gone: {fate}")]
+    Gone {
+        /// Which.
+        node: NodeId,
+        /// How.
+        fate: Fate,
+    },
+    /// The registry has declared this node dead: it has no peers any more.
+    #[error("this node was declared dead: {why}")]
+    Fenced {
+        /// Why.
+        why: String,
+    },
+    /// Nobody has heard of it.
+    #[error("{node} has not joined")]
+    Unknown {
+        /// Which.
+        node: NodeId,
+    },
+    /// It is this one.
+    #[error("a node has no way to itself")]
+    Oneself,
+    /// The two have no fabric in common.
+    #[error("no fabric to {node}: {why}")]
+    NoFabric {
+        /// Which.
+        node: NodeId,
+        /// What is in the way of each.
+        why: String,
+    },
+}

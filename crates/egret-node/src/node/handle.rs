@@ -1,0 +1,329 @@
+//! A node, as everything above it uses it.
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use egret_net::rt::{self, Deadline, Instant};
+
+use super::event::drive;
+use super::open::Opened;
+use super::route::{candidates, explain};
+use super::view::Watch;
+use super::{
+    AbsentError, Begin, Events, Explanation, Fate, Member, NodeId, Properties, Route, RouteError,
+};
+use crate::Links;
+use crate::am::{Endpoint, Remote};
+
+/// A node, as everything above it uses it; from [`Node::handle`](super::Node::handle), which
+/// [`Node`](super::Node) is as well. Clones are handles to the same node, which they do not
+/// keep a member.
+#[derive(Clone)]
+pub struct Handle {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    id: NodeId,
+    size: u32,
+    pool: String,
+    deadline: Deadline,
+    opened: Opened,
+    watch: Arc<Watch>,
+    asks: Arc<Remote>,
+    /// What the registry tells arrives here.
+    endpoint: Mutex<Option<Endpoint>>,
+    routes: Mutex<BTreeMap<NodeId, Route>>,
+    parts: Mutex<BTreeMap<TypeId, Arc<Part>>>,
+}
+
+/// A value of one type, when it is made.
+type Part = OnceLock<Arc<dyn Any + Send + Sync>>;
+
+impl Inner {
+    pub(super) fn new(
+        opened: Opened,
+        watch: Arc<Watch>,
+        endpoint: Endpoint,
+        asks: Arc<Remote>,
+        (id, size, pool, deadline): (NodeId, u32, String, Deadline),
+    ) -> Self {
+        let endpoint = Mutex::new(Some(endpoint));
+        let (routes, parts) = (Mutex::default(), Mutex::default());
+        Self { id, size, pool, deadline, opened, watch, asks, endpoint, routes, parts }
+    }
+}
+
+/// A fabric that a node uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FabricInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is like.
+    pub properties: Properties,
+}
+
+impl Handle {
+    pub(super) fn of(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.inner.id
+    }
+
+    /// Its place in the pool.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.inner.id.rank
+    }
+
+    /// How many nodes the pool has.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.inner.size
+    }
+
+    /// The pool's name.
+    #[must_use]
+    pub fn pool(&self) -> &str {
+        &self.inner.pool
+    }
+
+    /// How long calls wait that say nothing else.
+    #[must_use]
+    pub fn deadline(&self) -> Deadline {
+        self.inner.deadline
+    }
+
+    /// The members, by rank.
+    #[must_use]
+    pub fn members(&self) -> Vec<Member> {
+        self.inner.watch.view().members.values().cloned().collect()
+    }
+
+    /// The member with this rank.
+    #[must_use]
+    pub fn member(&self, rank: u32) -> Option<Member> {
+        self.inner.watch.view().members.get(&rank).cloned()
+    }
+
+    /// Waits until every rank has joined. Who has left since counts as well; who has died
+    /// and is not back will not come.
+    ///
+    /// # Errors
+    ///
+    /// If somebody has died, the registry is lost, or the deadline passes.
+    pub fn wait_all(&self, deadline: Deadline) -> Result<(), AbsentError> {
+        let started = rt::now();
+        let mut outcome = None;
+        drive(&*self.inner.watch, deadline, &mut || {
+            outcome = self.all_here();
+            outcome.is_some()
+        });
+        let here = self.inner.watch.view().members.len();
+        let (here, waited) = (u32::try_from(here).unwrap_or(u32::MAX), rt::now() - started);
+        outcome.unwrap_or(Err(AbsentError::TimedOut { here, size: self.inner.size, waited }))
+    }
+
+    /// Whether every rank has joined, as far as that is decided.
+    #[must_use]
+    pub fn all_here(&self) -> Option<Result<(), AbsentError>> {
+        let view = self.inner.watch.view();
+        let mut all = true;
+        for rank in 0..self.inner.size {
+            match view.last(rank) {
+                Some((node, Some(fate @ Fate::Died { .. }))) => {
+                    return Some(Err(AbsentError::Gone { node, fate: fate.clone() }));
+                }
+                last => all &= last.is_some(),
+            }
+        }
+        if let Some(why) = &view.lost {
+            return Some(Err(AbsentError::RegistryLost { why: why.clone() }));
+        }
+        all.then_some(Ok(()))
+    }
+
+    /// What happens in the pool, from the beginning.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        Events::new(Arc::clone(&self.inner.watch) as _)
+    }
+
+    /// What became of a node that is no member any more.
+    #[must_use]
+    pub fn fate(&self, node: NodeId) -> Option<Fate> {
+        self.inner.watch.view().fates.get(&node).cloned()
+    }
+
+    /// Waits until a node is no member any more: when its link has ended, what the registry
+    /// knows of it is on its way.
+    #[must_use]
+    pub fn wait_fate(&self, node: NodeId, deadline: Deadline) -> Option<Fate> {
+        let mut fate = None;
+        drive(&*self.inner.watch, deadline, &mut || {
+            fate = self.fate(node);
+            fate.is_some()
+        });
+        fate
+    }
+
+    /// The fabrics that this node uses, the best first.
+    #[must_use]
+    pub fn fabrics(&self) -> Vec<FabricInfo> {
+        let Opened { fabrics, properties, .. } = &self.inner.opened;
+        let both = fabrics.iter().zip(properties);
+        both.map(|((name, _), is)| FabricInfo { name: name.clone(), properties: is.clone() })
+            .collect()
+    }
+
+    /// The links of each of its fabrics: where a layer above registers its endpoints.
+    #[must_use]
+    pub fn links(&self) -> &[(String, Links)] {
+        &self.inner.opened.fabrics
+    }
+
+    /// The way to a node, by the best fabric that both have.
+    ///
+    /// # Errors
+    ///
+    /// If it is no member, or they have none in common.
+    pub fn route(&self, node: NodeId) -> Result<Route, RouteError> {
+        if node == self.inner.id {
+            return Err(RouteError::Oneself);
+        }
+        if let Some(why) = self.fenced() {
+            return Err(RouteError::Fenced { why });
+        }
+        if let Some(fate) = self.fate(node) {
+            self.routes().remove(&node);
+            return Err(RouteError::Gone { node, fate });
+        }
+        if let Some(known) = self.routes().get(&node) {
+            return Ok(known.clone());
+        }
+        let route = self.find_route(node)?;
+        self.routes().insert(node, route.clone());
+        Ok(route)
+    }
+
+    fn find_route(&self, node: NodeId) -> Result<Route, RouteError> {
+        let unknown = RouteError::Unknown { node };
+        let there = self.member(node.rank).filter(|member| member.id == node).ok_or(unknown)?;
+        let here = self.member(self.inner.id.rank).ok_or(RouteError::Unknown { node })?;
+        let all = candidates(&here, &there);
+        let best = all.iter().find(|candidate| candidate.obstacle.is_none());
+        let found = best.and_then(|best| {
+            let (fabric, links) = self.links().iter().find(|(name, _)| name == best.name)?;
+            let host = there.offer(best.name)?.host.clone();
+            Some(Route { fabric: fabric.clone(), links: links.clone(), host })
+        });
+        found.ok_or_else(|| {
+            let why = explain(&here, &there, &self.inner.opened.skipped).to_string();
+            RouteError::NoFabric { node, why }
+        })
+    }
+
+    /// Which fabric leads to a member, and why.
+    #[must_use]
+    pub fn explain(&self, rank: u32) -> Option<Explanation> {
+        let (here, there) = (self.member(self.inner.id.rank)?, self.member(rank)?);
+        if here.id == there.id {
+            let why = "it is this node".to_owned();
+            return Some(Explanation { node: here.id, fabric: None, why, others: Vec::new() });
+        }
+        Some(explain(&here, &there, &self.inner.opened.skipped))
+    }
+
+    /// The node's one value of a type, made if there is none: what a layer above keeps with
+    /// the node. It goes with the node. `make` may ask for others, and not for its own.
+    pub fn part<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let place = Arc::clone(self.parts().entry(TypeId::of::<T>()).or_default());
+        let part = place.get_or_init(|| Arc::new(make()));
+        Arc::clone(part).downcast().expect("a part is found by its type")
+    }
+
+    /// Asks the registry without waiting: the answers are futures.
+    #[must_use]
+    pub const fn begin(&self) -> Begin<'_> {
+        Begin { handle: self }
+    }
+
+    /// Does what can be done without waiting; for a simulated world, where nobody else
+    /// does.
+    pub fn poll(&self) {
+        self.links().iter().for_each(|(_, links)| links.poll());
+        self.inner.opened.control.poll();
+        self.inner.watch.look();
+    }
+
+    /// When [`poll`](Self::poll) has something to do at the latest.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Instant> {
+        let all = self.links().iter().map(|(_, links)| links);
+        let all = all.chain([&self.inner.opened.control]);
+        all.filter_map(Links::next_event).min()
+    }
+
+    /// Why the registry has declared this node dead.
+    #[must_use]
+    pub fn fenced(&self) -> Option<String> {
+        self.inner.watch.view().fenced.clone()
+    }
+
+    /// Whether the registry is lost.
+    #[must_use]
+    pub fn has_lost_registry(&self) -> bool {
+        self.inner.watch.view().lost.is_some()
+    }
+
+    pub(super) fn watch(&self) -> &Watch {
+        &self.inner.watch
+    }
+
+    pub(super) fn asks(&self) -> &Remote {
+        &self.inner.asks
+    }
+
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<TypeId, Arc<Part>>> {
+        self.inner.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn routes(&self) -> MutexGuard<'_, BTreeMap<NodeId, Route>> {
+        self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives everything back.
+    pub(super) fn close(&self, why: Option<&str>) {
+        let parts = std::mem::take(&mut *self.parts());
+        let links = self.links().iter().map(|(_, links)| links);
+        for links in links.chain([&self.inner.opened.control]) {
+            end(links, why);
+        }
+        drop(parts);
+        let mut endpoint = self.inner.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(endpoint.take());
+        self.routes().clear();
+    }
+}
+
+/// Ends links, with the reason if there is one.
+pub(super) fn end(links: &Links, why: Option<&str>) {
+    match why {
+        Some(why) => links.close_because(why),
+        None => links.close(),
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { id, size, pool, .. } = &*self.inner;
+        f.debug_struct("Node").field("id", id).field("size", size).field("pool", pool).finish()
+    }
+}

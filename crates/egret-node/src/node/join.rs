@@ -1,0 +1,191 @@
+//! Joining a pool.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline, Instant};
+
+use super::handle::{Handle, Inner};
+use super::names::answer;
+use super::open::Opened;
+use super::view::Watch;
+use super::{AskError, Config, JoinError, Node, NodeId, Offer, Refused, panic, place};
+use crate::am::{Endpoint, EndpointName, Message, Remote};
+use crate::registry::wire::{ASK, Answer, Ask, ENDPOINT, Join, VERSION};
+use crate::settings::Key;
+use crate::{Links, settings::SettingsError};
+
+/// A node that is joining; made by [`Node::begin_join`]. Dropping it gives up.
+#[must_use = "the node joins when this is awaited"]
+pub struct Joining {
+    future: Pin<Box<dyn Future<Output = Result<Node, JoinError>> + Send>>,
+}
+
+impl Future for Joining {
+    type Output = Result<Node, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.future.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for Joining {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Joining").finish_non_exhaustive()
+    }
+}
+
+/// Joins, on the calling thread.
+pub(super) fn join(config: &Config) -> Result<Node, JoinError> {
+    let (terms, opened) = (Terms::of(config)?, Opened::of(config)?);
+    let control = opened.control.clone();
+    let mut joining = Box::pin(run(opened, terms));
+    // It looks at its deadlines whenever it is polled.
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(joined) = joining.as_mut().poll(&mut context) {
+            return joined;
+        }
+        control.drive(Deadline::In(TURN), || false);
+    }
+}
+
+pub(super) fn begin(config: &Config) -> Result<Joining, JoinError> {
+    let (terms, opened) = (Terms::of(config)?, Opened::of(config)?);
+    Ok(Joining { future: Box::pin(run(opened, terms)) })
+}
+
+/// What joining needs to know.
+struct Terms {
+    address: String,
+    deadline: Deadline,
+    until: Option<Instant>,
+    join: Join,
+    job: bool,
+}
+
+impl Terms {
+    fn of(config: &Config) -> Result<Self, SettingsError> {
+        let settings = &config.settings;
+        let deadline: Deadline = settings.needed(Key::Deadline)?;
+        let job = settings.value::<String>(Key::Job)?.is_some();
+        let join = Join {
+            pool: settings.needed(Key::Pool)?,
+            size: settings.value(Key::Size)?,
+            rank: settings.value(Key::Rank)?,
+            machine: place::machine(),
+            fabrics: Vec::new(),
+        };
+        let address = settings.needed(Key::Registry)?;
+        Ok(Self { address, deadline, until: deadline.until(), join, job })
+    }
+
+    fn lost(&self, why: impl fmt::Display) -> JoinError {
+        JoinError::Lost { address: self.address.clone(), why: why.to_string() }
+    }
+}
+
+async fn run(opened: Opened, mut terms: Terms) -> Result<Node, JoinError> {
+    let started = rt::now();
+    let offers = opened.fabrics.iter().zip(&opened.properties);
+    let offers = offers.map(|((name, links), is)| Offer::new(name, links.host(), is.clone()));
+    terms.join.fabrics = offers.collect();
+    let endpoint = opened.control.bundle().endpoint(0);
+    let watch = Watch::new(&opened.control, &endpoint);
+    let asks = Arc::new(map(&endpoint, &terms).await?);
+    let follows = map(&endpoint, &terms).await?;
+    let (id, size, heard) = welcome(&asks, &terms, started).await?;
+    watch.follow((Arc::clone(&asks), follows), id, heard, &opened.fabrics);
+    seen(&watch, &opened.control, id, &terms, started).await?;
+    panic::install(terms.job);
+    let Terms { join, deadline, .. } = terms;
+    let inner = Inner::new(opened, watch, endpoint, asks, (id, size, join.pool, deadline));
+    Ok(Node::of(Handle::of(inner)))
+}
+
+/// The registry, from the node's endpoint.
+async fn map(endpoint: &Endpoint, terms: &Terms) -> Result<Remote, JoinError> {
+    let to = EndpointName::new(&terms.address, ENDPOINT, 0);
+    let left = match terms.until {
+        Some(until) => Deadline::In(until.since(rt::now())),
+        None => Deadline::UntilDead,
+    };
+    let mapped = endpoint.map(&to, &[], left).await;
+    mapped.map_err(|why| JoinError::NoRegistry { address: terms.address.clone(), why })
+}
+
+/// Asks to be a member. A rank whose former life has just ended is asked for again: the
+/// registry may not know yet.
+async fn welcome(
+    asks: &Remote,
+    terms: &Terms,
+    started: Instant,
+) -> Result<(NodeId, u32, Duration), JoinError> {
+    let bytes = Ask::Join(terms.join.clone()).to_bytes();
+    loop {
+        let message = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
+        let mut call = asks.try_request(message).map_err(|unsent| terms.lost(unsent.reason))?;
+        let reply = poll_fn(|context| match Pin::new(&mut call).poll(context) {
+            Poll::Pending if terms.is_late() => Poll::Ready(None),
+            polled => polled.map(Some),
+        });
+        let Some(reply) = reply.await else { return Err(terms.timed_out(started)) };
+        match answer(reply) {
+            Ok(Answer::Welcome { id, size, heard_ms }) => {
+                return Ok((id, size, Duration::from_millis(heard_ms)));
+            }
+            Err(AskError::Refused(Refused::RankTaken { .. })) if rt::now() - started < GRACE => {}
+            Err(AskError::Refused(why)) => {
+                return Err(JoinError::Refused { address: terms.address.clone(), why });
+            }
+            Err(why) => return Err(terms.lost(why)),
+            Ok(_) => return Err(terms.lost(AskError::OtherAnswer)),
+        }
+        let again = rt::now() + AGAIN;
+        poll_fn(|_| if rt::now() >= again { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+}
+
+/// Until the node has seen itself join.
+async fn seen(
+    watch: &Watch,
+    control: &Links,
+    id: NodeId,
+    terms: &Terms,
+    started: Instant,
+) -> Result<(), JoinError> {
+    poll_fn(|_| {
+        control.poll();
+        let view = watch.view();
+        if let Some(why) = &view.lost {
+            return Poll::Ready(Err(terms.lost(why)));
+        }
+        if view.members.get(&id.rank).is_some_and(|member| member.id == id) {
+            return Poll::Ready(Ok(()));
+        }
+        drop(view);
+        if terms.is_late() { Poll::Ready(Err(terms.timed_out(started))) } else { Poll::Pending }
+    })
+    .await
+}
+
+impl Terms {
+    fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| rt::now() >= until)
+    }
+
+    fn timed_out(&self, started: Instant) -> JoinError {
+        JoinError::TimedOut { address: self.address.clone(), waited: rt::now() - started }
+    }
+}
+
+/// How long the links are driven before joining is looked at again.
+const TURN: Duration = Duration::from_millis(1);
+/// When a rank that is taken is asked for again.
+const AGAIN: Duration = Duration::from_millis(5);
+/// How long a rank may still seem taken after its former life.
+const GRACE: Duration = Duration::from_secs(2);

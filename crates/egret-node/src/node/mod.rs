@@ -1,0 +1,144 @@
+//! Nodes: the members of a pool, found through its [registry](crate::registry).
+//!
+//! ```
+//! use egret_node::node::{Config, Node};
+//! use egret_node::registry::{Registry, RegistryOptions};
+//!
+//! // `egret run` has a registry, and sets the environment of what it starts so that
+//! // `Node::join(Config::from_env()?)` is all that a program says. Here both are by hand:
+//! // two nodes in one process.
+//! let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
+//! let join = || {
+//!     Node::join(Config::new("doc").registry(registry.address()).secret("hush".into()))
+//! };
+//! let (a, b) = (join()?, join()?);
+//! a.wait_all(a.deadline())?;
+//! assert_eq!((a.rank(), b.rank(), a.size()), (0, 1, 2));
+//!
+//! // Names, which others look up.
+//! b.bind("greeting", b"hello")?;
+//! let found = a.wait_bound("greeting", a.deadline())?;
+//! assert_eq!((found.owner, &found.bytes[..]), (b.id(), &b"hello"[..]));
+//!
+//! // The best fabric that both have leads there; the link is made at first use.
+//! println!("{}", a.explain(1).unwrap()); // rank 1: shm, because both are on one machine; …
+//! let route = a.route(b.id())?;
+//! route.links.wait_connect(&route.host, a.deadline())?;
+//!
+//! // Who goes is seen by all, in one order.
+//! let mut events = a.events();
+//! b.leave(a.deadline())?;
+//! while let Ok(event) = events.wait_next(a.deadline()) {
+//!     println!("{event:?}");
+//!     if matches!(event, egret_node::node::Event::Left(_)) { break }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod config;
+mod error;
+mod event;
+mod handle;
+mod id;
+mod join;
+mod names;
+mod open;
+mod panic;
+mod place;
+mod properties;
+mod route;
+mod view;
+
+use std::ops::Deref;
+use std::time::Duration;
+
+pub use config::Config;
+use egret_net::rt::{self, Deadline};
+pub use error::{AbsentError, AskError, JoinError, Refused, RouteError};
+pub(crate) use event::Follow;
+pub use event::{Event, Events, Fate, NoEvent};
+pub use handle::{FabricInfo, Handle};
+pub use id::{Member, NodeId, Offer};
+pub use join::Joining;
+pub use names::{Asking, Begin, Binding};
+pub use properties::{Latency, Properties, Property};
+pub use route::{Explanation, Route};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use view::Told;
+
+use crate::registry::wire::Ask;
+
+/// A member of a pool: what a [`Handle`] can do, and the membership. Dropped, it leaves;
+/// dropped by a panic, it fails, and the others are told the panic's message.
+#[derive(Debug)]
+pub struct Node {
+    handle: Handle,
+    left: bool,
+}
+
+impl Node {
+    /// Joins a pool.
+    ///
+    /// # Errors
+    ///
+    /// If there is no registry, it refuses, or it does not answer within the
+    /// [deadline](Config::deadline).
+    #[expect(clippy::needless_pass_by_value, reason = "a configuration is made to be joined with")]
+    pub fn join(config: Config) -> Result<Self, JoinError> {
+        join::join(&config)
+    }
+
+    /// Begins to join; for who drives everything itself, as in a simulated world.
+    ///
+    /// # Errors
+    ///
+    /// If a setting means nothing, or a nic cannot be opened.
+    #[expect(clippy::needless_pass_by_value, reason = "as `join`")]
+    pub fn begin_join(config: Config) -> Result<Joining, JoinError> {
+        join::begin(&config)
+    }
+
+    fn of(handle: Handle) -> Self {
+        Self { handle, left: false }
+    }
+
+    /// A handle that others may keep: it does not keep the node a member.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Leaves the pool: the others are told, and its names and links are gone.
+    ///
+    /// # Errors
+    ///
+    /// If the registry does not answer within the deadline; the node is gone anyhow.
+    pub fn leave(mut self, deadline: Deadline) -> Result<(), AskError> {
+        self.left = true;
+        self.handle.ask(&Ask::Leave, deadline).map(drop)
+    }
+}
+
+impl Deref for Node {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let why = panic::last();
+            return self.handle.close(Some(why.as_deref().unwrap_or("it panicked")));
+        }
+        if !self.left && !rt::in_world() {
+            _ = self.handle.ask(&Ask::Leave, Deadline::In(LEAVING));
+        }
+        self.handle.close(None);
+    }
+}
+
+/// How long a node that is dropped waits for the registry.
+const LEAVING: Duration = Duration::from_secs(1);

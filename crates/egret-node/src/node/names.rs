@@ -1,0 +1,247 @@
+//! Asking the registry: names, and leaving.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline};
+
+use super::event::GLANCE;
+use super::{AskError, Handle, NodeId, Refused};
+use crate::am::{Call, CallError, Message, Reply, SendError, in_handler};
+use crate::registry::wire::{ASK, Answer, Ask, VERSION};
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Binding {
+    /// Who has bound it.
+    pub owner: NodeId,
+    /// What it stands for.
+    pub bytes: Vec<u8>,
+}
+
+/// Something that the registry was asked; made by [`Handle::begin`]. Whoever drops it does
+/// not want the answer.
+#[derive(Debug)]
+#[must_use = "the registry's answer is inside"]
+pub struct Asking<T> {
+    call: Result<Call, AskError>,
+    read: fn(Answer) -> Result<T, AskError>,
+}
+
+/// Asks the registry without waiting; made by [`Handle::begin`].
+#[derive(Debug, Clone, Copy)]
+pub struct Begin<'a> {
+    pub(super) handle: &'a Handle,
+}
+
+impl Begin<'_> {
+    /// See [`Handle::bind`].
+    pub fn bind(self, name: &str, bytes: &[u8]) -> Asking<()> {
+        let (name, bytes) = (name.to_owned(), bytes.to_vec());
+        self.ask(&Ask::Bind { name, bytes, replace: false }, Answer::done)
+    }
+
+    /// See [`Handle::rebind`].
+    pub fn rebind(self, name: &str, bytes: &[u8]) -> Asking<()> {
+        let (name, bytes) = (name.to_owned(), bytes.to_vec());
+        self.ask(&Ask::Bind { name, bytes, replace: true }, Answer::done)
+    }
+
+    /// See [`Handle::unbind`].
+    pub fn unbind(self, name: &str, bytes: &[u8]) -> Asking<bool> {
+        self.ask(&unbind(name, bytes), Answer::unbound)
+    }
+
+    /// See [`Handle::bound`]; waits so long for somebody to bind the name.
+    pub fn bound(self, name: &str, wait: Duration) -> Asking<Option<Binding>> {
+        self.ask(&Ask::Lookup { name: name.to_owned(), wait_ms: ms(wait) }, Answer::bound)
+    }
+
+    /// See [`Node::leave`](super::Node::leave).
+    pub fn leave(self) -> Asking<()> {
+        self.ask(&Ask::Leave, Answer::done)
+    }
+
+    fn ask<T>(self, ask: &Ask, read: fn(Answer) -> Result<T, AskError>) -> Asking<T> {
+        let bytes = ask.to_bytes();
+        let message = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
+        let call = self.handle.asks().try_request(message);
+        let call = call.map_err(|unsent| CallError::from(unsent.reason).into());
+        Asking { call, read }
+    }
+}
+
+impl<T> Future for Asking<T> {
+    type Output = Result<T, AskError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let read = self.read;
+        match &mut self.call {
+            Err(why) => Poll::Ready(Err(why.clone())),
+            Ok(call) => Pin::new(call).poll(context).map(|reply| answer(reply).and_then(read)),
+        }
+    }
+}
+
+impl Handle {
+    /// Gives a name to some bytes, at most 4 KiB, for as long as this node is a member.
+    ///
+    /// # Errors
+    ///
+    /// If somebody has the name.
+    pub fn bind(&self, name: &str, bytes: &[u8]) -> Result<(), AskError> {
+        let (name, bytes) = (name.to_owned(), bytes.to_vec());
+        self.ask(&Ask::Bind { name, bytes, replace: false }, self.deadline()).and_then(Answer::done)
+    }
+
+    /// As [`bind`](Self::bind), and takes the name from whoever has it.
+    ///
+    /// # Errors
+    ///
+    /// If the registry does not do so.
+    pub fn rebind(&self, name: &str, bytes: &[u8]) -> Result<(), AskError> {
+        let (name, bytes) = (name.to_owned(), bytes.to_vec());
+        self.ask(&Ask::Bind { name, bytes, replace: true }, self.deadline()).and_then(Answer::done)
+    }
+
+    /// Takes a name of this node back if it stands for these bytes; whether it did.
+    ///
+    /// # Errors
+    ///
+    /// If it is another's.
+    pub fn unbind(&self, name: &str, bytes: &[u8]) -> Result<bool, AskError> {
+        self.ask(&unbind(name, bytes), self.deadline()).and_then(Answer::unbound)
+    }
+
+    /// As [`unbind`](Self::unbind), for who cannot wait, as when something is dropped: it is
+    /// asked as soon as there is room for it.
+    pub fn unbind_soon(&self, name: &str, bytes: &[u8]) {
+        self.watch().owe(&unbind(name, bytes));
+    }
+
+    /// What a name stands for, if somebody has bound it.
+    ///
+    /// # Errors
+    ///
+    /// If the registry does not answer.
+    pub fn bound(&self, name: &str) -> Result<Option<Binding>, AskError> {
+        let ask = Ask::Lookup { name: name.to_owned(), wait_ms: 0 };
+        self.ask(&ask, self.deadline()).and_then(Answer::bound)
+    }
+
+    /// Waits until somebody has bound a name.
+    ///
+    /// # Errors
+    ///
+    /// If nobody does within the deadline.
+    pub fn wait_bound(&self, name: &str, deadline: Deadline) -> Result<Binding, AskError> {
+        let started = rt::now();
+        let wait = match deadline {
+            Deadline::In(wait) => wait,
+            Deadline::UntilDead => LONG,
+        };
+        let ask = Ask::Lookup { name: name.to_owned(), wait_ms: ms(wait) };
+        let found = match self.ask(&ask, deadline).and_then(Answer::bound) {
+            Err(AskError::NoAnswer(CallError::TimedOut { .. })) => None,
+            found => found?,
+        };
+        let waited = rt::now() - started;
+        found.ok_or_else(|| AskError::NotBound { name: name.to_owned(), waited })
+    }
+
+    pub(super) fn ask(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, AskError> {
+        let answer = answer(self.wait_reply(&ask.to_bytes(), deadline));
+        if !matches!(answer, Err(AskError::NoAnswer(_))) {
+            return answer;
+        }
+        let (fenced, lost) = (self.fenced(), self.watch().view().lost.clone());
+        match (fenced, lost) {
+            (Some(why), _) => Err(Refused::Fenced { why }.into()),
+            (None, Some(why)) => Err(AskError::RegistryLost { why }),
+            (None, None) => answer,
+        }
+    }
+
+    /// Asks and waits for the answer, and looks now and then whether there is a registry
+    /// still.
+    fn wait_reply(&self, ask: &[u8], deadline: Deadline) -> Result<Reply, CallError> {
+        let (started, until) = (rt::now(), deadline.until());
+        let mut call: Option<Call> = None;
+        loop {
+            let left = until.map_or(GLANCE, |until| GLANCE.min(until.since(rt::now())));
+            let glance = Deadline::In(left);
+            match &mut call {
+                Some(call) => {
+                    if let Some(reply) = call.wait_some(glance) {
+                        return reply;
+                    }
+                }
+                None if self.watch().pay(glance) => {
+                    let message = Message::to(ASK).words(&[VERSION]).bytes(ask);
+                    match self.asks().wait_request(message, glance) {
+                        Ok(sent) => {
+                            call = Some(sent);
+                            continue;
+                        }
+                        Err(SendError::Full { .. } | SendError::TimedOut { .. }) => {}
+                        Err(why) => return Err(why.into()),
+                    }
+                }
+                None => {}
+            }
+            if in_handler() {
+                return Err(CallError::InHandler);
+            }
+            self.watch().look();
+            let is_late = until.is_some_and(|until| rt::now() >= until);
+            if is_late || self.has_lost_registry() {
+                return Err(CallError::TimedOut { waited: rt::now() - started });
+            }
+        }
+    }
+}
+
+fn unbind(name: &str, bytes: &[u8]) -> Ask {
+    Ask::Unbind { name: name.to_owned(), bytes: bytes.to_vec() }
+}
+
+/// What the registry has answered.
+pub(super) fn answer(reply: Result<Reply, CallError>) -> Result<Answer, AskError> {
+    match Answer::from_bytes(reply?.bytes()) {
+        Some(Answer::Refused(why)) => Err(AskError::Refused(why.into())),
+        Some(answer) => Ok(answer),
+        None => Err(AskError::OtherAnswer),
+    }
+}
+
+impl Answer {
+    fn done(self) -> Result<(), AskError> {
+        if self == Self::Done { Ok(()) } else { Err(AskError::OtherAnswer) }
+    }
+
+    fn unbound(self) -> Result<bool, AskError> {
+        match self {
+            Self::Done => Ok(true),
+            Self::NotBound => Ok(false),
+            _ => Err(AskError::OtherAnswer),
+        }
+    }
+
+    fn bound(self) -> Result<Option<Binding>, AskError> {
+        match self {
+            Self::Bound { owner, bytes } => Ok(Some(Binding { owner, bytes })),
+            Self::NotBound => Ok(None),
+            _ => Err(AskError::OtherAnswer),
+        }
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.min(LONG).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// As good as for ever.
+const LONG: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -1,0 +1,157 @@
+//! Opening the fabrics of a node.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use egret_net::fabric::{Fabrics, OpenError};
+use egret_net::rt;
+use egret_net::vi::{Nic, NicOptions, Trust, Wait};
+
+use super::{Config, JoinError, Properties};
+use crate::settings::{FabricList, Key, Settings, SettingsError};
+use crate::{Links, LinksOptions};
+
+/// What a node has opened.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Over these it asks the registry.
+    pub(super) control: Links,
+    /// What others can use, the best first.
+    pub(super) fabrics: Vec<(String, Links)>,
+    pub(super) properties: Vec<Properties>,
+    /// What is not used, and why.
+    pub(super) skipped: Vec<(String, String)>,
+}
+
+impl Opened {
+    pub(super) fn of(config: &Config) -> Result<Self, JoinError> {
+        if let Some(nic) = &config.over {
+            return Self::over(config, nic);
+        }
+        let settings = &config.settings;
+        let list: FabricList = settings.needed(Key::Fabrics)?;
+        let mut opened = Vec::new();
+        let mut skipped = Vec::new();
+        let named = !list.wanted.is_empty() && settings.is_said(Key::Fabrics);
+        for name in candidates(config, &list) {
+            match open_one(config, &name, &list) {
+                Ok(found) => opened.push(found),
+                Err(Skip::Nic(why)) if named => return Err(JoinError::Nic { fabric: name, why }),
+                Err(Skip::Nic(why)) => skipped.push((name, why.to_string())),
+                Err(Skip::Settings(why)) => return Err(why.into()),
+                Err(Skip::Links(why)) => return Err(why.into()),
+                Err(Skip::Unwanted(why)) => skipped.push((name, why)),
+            }
+        }
+        let rest =
+            list.rejected.iter().filter(|name| !skipped.iter().any(|(known, _)| known == *name));
+        let rest: Vec<_> = rest.map(|name| (name.clone(), rejected(settings))).collect();
+        skipped.extend(rest);
+        if opened.is_empty() {
+            let told = skipped.iter().map(|(name, why)| format!("{name}: {why}"));
+            return Err(JoinError::NoFabric { why: told.collect::<Vec<_>>().join("; ") });
+        }
+        let tcp = opened.iter().find(|(name, ..)| name == "tcp").map(|(_, links, _)| links.clone());
+        let control = match tcp {
+            Some(links) => links,
+            None => open_control(config)?,
+        };
+        let properties = opened.iter().map(|(.., properties)| properties.clone()).collect();
+        let fabrics = opened.into_iter().map(|(name, links, _)| (name, links)).collect();
+        Ok(Self { control, fabrics, properties, skipped })
+    }
+
+    fn over(config: &Config, nic: &Nic) -> Result<Self, JoinError> {
+        let properties = Properties::of("sim", &nic.limits());
+        if let Some(why) = unwanted(config, &properties) {
+            return Err(JoinError::NoFabric { why });
+        }
+        let links = Links::open(nic.clone(), LinksOptions::default())?;
+        let (control, fabrics) = (links.clone(), vec![("sim".to_owned(), links)]);
+        Ok(Self { control, fabrics, properties: vec![properties], skipped: Vec::new() })
+    }
+}
+
+/// Why a fabric is not used.
+enum Skip {
+    Unwanted(String),
+    Nic(OpenError),
+    Links(crate::link::OpenError),
+    Settings(SettingsError),
+}
+
+/// The fabrics to look at, in order of preference.
+fn candidates(config: &Config, list: &FabricList) -> Vec<String> {
+    if !list.wanted.is_empty() {
+        return list.wanted.clone();
+    }
+    let others = config.fabrics.iter().map(|(fabric, _)| fabric.name());
+    others.chain(["shm", "tcp", "udp"]).map(str::to_owned).collect()
+}
+
+fn rejected(settings: &Settings) -> String {
+    let all = settings.all();
+    let setting = all.iter().find(|setting| setting.name == Key::Fabrics.name());
+    let origin = setting.map_or_else(String::new, |setting| setting.origin.to_string());
+    format!("rejected by {} ({origin})", Key::Fabrics.variable())
+}
+
+fn open_one(
+    config: &Config,
+    name: &str,
+    list: &FabricList,
+) -> Result<(String, Links, Properties), Skip> {
+    if list.rejected.iter().any(|rejected| rejected == name) {
+        return Err(Skip::Unwanted(rejected(&config.settings)));
+    }
+    let mut fabrics = Fabrics::default();
+    config.fabrics.iter().for_each(|(fabric, _)| fabrics.add(std::sync::Arc::clone(fabric)));
+    let options = nic_options(config, name).map_err(Skip::Settings)?;
+    let nic = fabrics.open(name, options).map_err(Skip::Nic)?;
+    let own = config.fabrics.iter().find(|(fabric, _)| fabric.name() == name);
+    let properties = match own {
+        Some((_, properties)) => properties.clone(),
+        None => Properties::of(name, &nic.limits()),
+    };
+    if let Some(why) = unwanted(config, &properties) {
+        return Err(Skip::Unwanted(why));
+    }
+    let links = Links::open(nic, LinksOptions::default()).map_err(Skip::Links)?;
+    Ok((name.to_owned(), links, properties))
+}
+
+/// What speaks against a fabric that is like this.
+fn unwanted(config: &Config, properties: &Properties) -> Option<String> {
+    let lacking = config.required.iter().find(|needed| !properties.has(needed));
+    let rejected = || config.rejected.iter().find(|unwanted| properties.has(unwanted));
+    let lacking = lacking.map(|lacking| format!("{lacking} is required"));
+    lacking.or_else(|| rejected().map(|unwanted| format!("{unwanted} is rejected")))
+}
+
+/// The registry is asked over tcp, whatever else a node uses.
+fn open_control(config: &Config) -> Result<Links, JoinError> {
+    let nic = Fabrics::default().open("tcp", nic_options(config, "tcp")?);
+    let nic = nic.map_err(|why| JoinError::Nic { fabric: "tcp".to_owned(), why })?;
+    Ok(Links::open(nic, LinksOptions::default())?)
+}
+
+fn nic_options(config: &Config, fabric: &str) -> Result<NicOptions, SettingsError> {
+    let settings = &config.settings;
+    let host = match fabric {
+        "tcp" | "udp" => listen(settings)?,
+        _ => format!("egret-{:016x}", rt::random()),
+    };
+    let wait: Wait = settings.needed(Key::Wait)?;
+    let trust: Trust = settings.needed(Key::Trust)?;
+    Ok(NicOptions::new(&host).wait(wait).trust(trust).secret(settings.secret()))
+}
+
+/// Where to listen: where it was said, and else on loopback if the registry is there.
+fn listen(settings: &Settings) -> Result<String, SettingsError> {
+    if let Some(place) = settings.value(Key::Listen)? {
+        return Ok(place);
+    }
+    let registry: String = settings.needed(Key::Registry)?;
+    let mut found = registry.to_socket_addrs().into_iter().flatten();
+    let is_here = found.any(|at: SocketAddr| at.ip().is_loopback());
+    Ok(if is_here { "" } else { "reachable" }.to_owned())
+}

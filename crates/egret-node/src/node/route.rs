@@ -1,0 +1,123 @@
+//! Which fabric leads to a node, and why.
+
+use std::fmt;
+
+use super::{Member, NodeId, Offer};
+use crate::Links;
+
+/// The way to a node: over which links, and what its nic is called there. The link itself
+/// is made at first use.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Route {
+    /// The fabric's name.
+    pub fabric: String,
+    /// This node's links over it.
+    pub links: Links,
+    /// What the other's nic is called.
+    pub host: String,
+}
+
+/// Which fabric two nodes use, and why; made by [`Handle::explain`](super::Handle::explain).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The other node.
+    pub node: NodeId,
+    /// The fabric, if there is one.
+    pub fabric: Option<String>,
+    /// Why this one.
+    pub why: String,
+    /// The others, and what is to be said of each.
+    pub others: Vec<(String, String)>,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fabric = self.fabric.as_deref().unwrap_or("no fabric");
+        write!(f, "rank {}: {fabric}, because {}", self.node.rank, self.why)?;
+        self.others.iter().try_for_each(|(name, what)| write!(f, "; {name}: {what}"))
+    }
+}
+
+/// A fabric that one of two nodes has, and what speaks against it.
+pub(super) struct Candidate<'a> {
+    pub(super) name: &'a str,
+    pub(super) obstacle: Option<String>,
+    same_machine: bool,
+}
+
+/// The fabrics of two nodes, the best first: both come to the same, as the preference of
+/// the one with the lower rank counts.
+pub(super) fn candidates<'a>(here: &'a Member, there: &'a Member) -> Vec<Candidate<'a>> {
+    let (first, second) = if here.id.rank < there.id.rank { (here, there) } else { (there, here) };
+    let only = second.fabrics.iter().filter(|offer| first.offer(&offer.fabric).is_none());
+    let all = first.fabrics.iter().chain(only);
+    all.map(|offer| candidate(offer, here, there)).collect()
+}
+
+fn candidate<'a>(offer: &'a Offer, here: &Member, there: &Member) -> Candidate<'a> {
+    let name = offer.fabric.as_str();
+    let obstacle = match (here.offer(name), there.offer(name)) {
+        (None, _) => Some("this node does not use it".to_owned()),
+        (_, None) => Some(format!("rank {} does not use it", there.id.rank)),
+        (Some(ours), Some(theirs)) => {
+            let meets = here.machine == there.machine
+                || !(ours.properties.same_machine || theirs.properties.same_machine);
+            (!meets).then(|| "it does not lead to another machine".to_owned())
+        }
+    };
+    Candidate { name, obstacle, same_machine: offer.properties.same_machine }
+}
+
+/// Why two nodes use what they do.
+pub(super) fn explain(here: &Member, there: &Member, skipped: &[(String, String)]) -> Explanation {
+    let all = candidates(here, there);
+    let chosen = all.iter().find(|candidate| candidate.obstacle.is_none());
+    let fabric = chosen.map(|chosen| chosen.name.to_owned());
+    let why = match chosen {
+        Some(chosen) if chosen.same_machine => "both are on one machine".to_owned(),
+        Some(_) if here.machine == there.machine => "it is the first that both have".to_owned(),
+        Some(_) => "it leads from one machine to another".to_owned(),
+        None => "the two have none in common".to_owned(),
+    };
+    let unused = |candidate: &&Candidate<'_>| Some(candidate.name) != fabric.as_deref();
+    let said = |candidate: &Candidate<'_>| {
+        let what = candidate.obstacle.clone().unwrap_or_else(|| "is possible".to_owned());
+        (candidate.name.to_owned(), what)
+    };
+    let mut others: Vec<_> = all.iter().filter(unused).map(said).collect();
+    for (name, why) in skipped {
+        match others.iter_mut().find(|(known, _)| known == name) {
+            Some((_, what)) => why.clone_into(what),
+            None => others.push((name.clone(), why.clone())),
+        }
+    }
+    Explanation { node: there.id, fabric, why, others }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::Properties;
+
+    fn member(rank: u32, machine: &str, fabrics: &[&str]) -> Member {
+        let is = |name: &str| Properties::network().same_machine(name == "shm");
+        let fabrics = fabrics.iter().map(|name| Offer::new(name, "host", is(name))).collect();
+        Member { id: NodeId { rank, incarnation: 1 }, machine: machine.to_owned(), fabrics }
+    }
+
+    #[test]
+    fn another_machine_is_reached_over_a_network() {
+        let (here, there) = (member(0, "a", &["shm", "tcp"]), member(1, "b", &["shm", "tcp"]));
+        let told = explain(&here, &there, &[]).to_string();
+        let why = "rank 1: tcp, because it leads from one machine to another";
+        assert_eq!(told, format!("{why}; shm: it does not lead to another machine"));
+        let near = member(1, "a", &["tcp", "shm"]);
+        assert_eq!(explain(&here, &near, &[]).fabric.as_deref(), Some("shm"));
+        assert_eq!(explain(&near, &here, &[]).fabric.as_deref(), Some("shm"), "as the other");
+        let alone = member(1, "b", &["shm"]);
+        let told = explain(&here, &alone, &[]).to_string();
+        assert!(told.starts_with("rank 1: no fabric, because "), "{told}");
+    }
+}

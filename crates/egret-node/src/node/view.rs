@@ -1,0 +1,318 @@
+//! What a node knows of its pool: what the registry has told it, in that order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline, Instant};
+
+use super::event::{Event, Fate, Follow};
+use super::{Member, NodeId, Offer, Refused};
+use crate::Links;
+use crate::am::{Endpoint, Message, Remote, Request, SendError};
+use crate::registry::limits::TOLD_MAX;
+use crate::registry::wire::{ASK, Answer, Ask, EVENTS, Entry, VERSION};
+
+/// A node's end of the talk with the registry.
+pub(crate) struct Watch {
+    pub(super) links: Links,
+    view: Mutex<View>,
+    /// Where it asks what happened.
+    follows: OnceLock<Remote>,
+    /// How often the registry says something at least.
+    heard: OnceLock<Duration>,
+    /// The node's fabrics: closed if it is declared dead, and without links to the dead.
+    fabrics: OnceLock<Vec<(String, Links)>>,
+    /// Where it asks everything else, and what it could not ask yet.
+    asks: OnceLock<Arc<Remote>>,
+    owed: Mutex<VecDeque<Vec<u8>>>,
+}
+
+/// What a node knows of its pool.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    pub(super) log: Vec<Event>,
+    /// Entries of the registry's log that it knows, and their bytes.
+    known: u64,
+    bytes: usize,
+    /// The members, by rank.
+    pub(super) members: BTreeMap<u32, Member>,
+    /// What became of nodes that are none any more.
+    pub(super) fates: BTreeMap<NodeId, Fate>,
+    /// Where nodes were that have died since this was last taken.
+    dead: Vec<(Offer, String)>,
+    /// Why there is no registry any more.
+    pub(super) lost: Option<String>,
+    /// For how long the registry has not said anything, as far as was looked.
+    quiet: Duration,
+    looked: Option<Instant>,
+    /// Who this is.
+    own: Option<NodeId>,
+    /// Why the registry has declared this node dead.
+    pub(super) fenced: Option<String>,
+}
+
+impl Watch {
+    /// Has an endpoint receive what the registry tells.
+    pub(super) fn new(links: &Links, endpoint: &Endpoint) -> Arc<Self> {
+        let watch = Arc::new(Self {
+            links: links.clone(),
+            view: Mutex::default(),
+            follows: OnceLock::new(),
+            heard: OnceLock::new(),
+            fabrics: OnceLock::new(),
+            asks: OnceLock::new(),
+            owed: Mutex::default(),
+        });
+        let (told, lost) = (Arc::clone(&watch), Arc::clone(&watch));
+        endpoint.on(EVENTS, move |request| told.told(&request));
+        endpoint.on_end(move |ended| lost.lose(&ended.why.to_string()));
+        watch
+    }
+
+    pub(super) fn view(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to follow what happens.
+    pub(super) fn follow(
+        &self,
+        (asks, follows): (Arc<Remote>, Remote),
+        own: NodeId,
+        heard: Duration,
+        fabrics: &[(String, Links)],
+    ) {
+        self.view().own = Some(own);
+        _ = self.asks.set(asks);
+        _ = self.follows.set(follows);
+        _ = self.heard.set(heard);
+        _ = self.fabrics.set(fabrics.to_vec());
+        self.ask_on();
+    }
+
+    /// A registry that has not said anything for so long is lost. Whoever waits or polls
+    /// looks now and then.
+    pub(super) fn look(&self) {
+        let Some(most) = self.heard.get() else { return };
+        let quiet = self.view().look(rt::now());
+        if quiet > *most {
+            self.lose(&format!("it has not said anything for {quiet:?}"));
+        }
+    }
+
+    /// Asks when there is room for it, and wants no answer.
+    pub(super) fn owe(&self, ask: &Ask) {
+        self.owed().push_back(ask.to_bytes());
+        self.pay(Deadline::NOW);
+    }
+
+    /// Asks what could not be asked yet; whether nothing is left of that.
+    pub(super) fn pay(&self, deadline: Deadline) -> bool {
+        let Some(remote) = self.asks.get() else { return true };
+        loop {
+            let Some(ask) = self.owed().pop_front() else { return true };
+            let message = Message::to(ASK).words(&[VERSION]).bytes(&ask);
+            let sent = match deadline {
+                // Where nobody waits, no handlers run.
+                Deadline::NOW => remote.try_request(message).map_err(|unsent| unsent.reason),
+                deadline => remote.wait_request(message, deadline),
+            };
+            match sent {
+                Ok(call) => drop(call),
+                Err(SendError::Full { .. } | SendError::TimedOut { .. } | SendError::InHandler) => {
+                    self.owed().push_front(ask);
+                    return false;
+                }
+                // There is nobody to ask any more.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn owed(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks what happened after what is known.
+    fn ask_on(&self) {
+        let Some(remote) = self.follows.get() else { return };
+        let ask = Ask::Follow { next: self.view().known }.to_bytes();
+        match remote.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
+            // Its answer names a handler.
+            Ok(call) => drop(call),
+            Err(unsent) => self.lose(&unsent.reason.to_string()),
+        }
+    }
+
+    fn told(&self, request: &Request<'_>) {
+        match Answer::from_bytes(request.bytes()) {
+            Some(Answer::Events { first, entries }) => {
+                let (learned, dead, fenced) = {
+                    let mut view = self.view();
+                    let learned = view.learn(first, entries);
+                    (learned, std::mem::take(&mut view.dead), view.fenced.clone())
+                };
+                if let Some(why) = fenced {
+                    return self.fence(&why);
+                }
+                self.part_from(&dead);
+                if let Err(why) = learned {
+                    return self.lose(why);
+                }
+            }
+            Some(Answer::Refused(why)) => return self.lose(&Refused::from(why).to_string()),
+            _ => return self.lose("it said what no registry says"),
+        }
+        self.pay(Deadline::NOW);
+        self.ask_on();
+    }
+
+    /// The registry has declared this node dead: it must not go on as if it lived.
+    fn fence(&self, why: &str) {
+        for (_, links) in self.fabrics.get().into_iter().flatten() {
+            super::handle::end(links, Some(&format!("declared dead: {why}")));
+        }
+    }
+
+    /// Whoever waits for a node that has died is told, even if its links seem well.
+    fn part_from(&self, dead: &[(Offer, String)]) {
+        for (offer, why) in dead {
+            let here = self.fabrics.get().into_iter().flatten();
+            let here = here.filter(|(fabric, _)| *fabric == offer.fabric);
+            here.for_each(|(_, links)| links.end_link(&offer.host, why));
+        }
+    }
+
+    /// There is no registry any more.
+    pub(super) fn lose(&self, why: &str) {
+        let mut view = self.view();
+        if view.lost.is_none() && view.fenced.is_none() {
+            view.lost = Some(why.to_owned());
+            view.log.push(Event::RegistryLost { why: why.to_owned() });
+        }
+    }
+}
+
+impl View {
+    /// Takes what the registry says, if it goes on where it was and is not more than a
+    /// registry remembers.
+    fn learn(&mut self, first: u64, entries: Vec<Entry>) -> Result<(), &'static str> {
+        self.quiet = Duration::ZERO;
+        if first != self.known {
+            return Err("it told what happened in another order");
+        }
+        for entry in entries {
+            self.known += 1;
+            self.bytes += entry.len();
+            if self.bytes > TOLD_MAX {
+                return Err("it told more than a registry remembers");
+            }
+            match &entry {
+                Entry::Joined(member) => {
+                    self.members.insert(member.id.rank, member.clone());
+                }
+                Entry::Left(node) => self.gone(*node, Fate::Left),
+                Entry::Died { node, why } => self.gone(*node, Fate::Died { why: why.clone() }),
+            }
+            self.log.push(Event::from(entry));
+        }
+        // Another life may be where one has ended.
+        let members = &self.members;
+        let is_there =
+            |offer: &Offer| members.values().any(|member| member.fabrics.contains(offer));
+        self.dead.retain(|(offer, _)| !is_there(offer));
+        Ok(())
+    }
+
+    fn gone(&mut self, node: NodeId, fate: Fate) {
+        if let (true, Fate::Died { why }) = (self.own == Some(node), &fate) {
+            self.fenced = Some(why.clone());
+        }
+        if self.members.get(&node.rank).is_some_and(|member| member.id == node)
+            && let Some(member) = self.members.remove(&node.rank)
+            && let Fate::Died { why } = &fate
+        {
+            self.dead.extend(member.fabrics.into_iter().map(|offer| (offer, why.clone())));
+        }
+        self.fates.insert(node, fate);
+    }
+
+    /// For how long the registry has been silent. While nobody looked this node may have been
+    /// stopped, and could not hear: that time does not count.
+    fn look(&mut self, now: Instant) -> Duration {
+        let passed = self.looked.replace(now).map_or(Duration::ZERO, |looked| now - looked);
+        self.quiet += passed.min(LOOK);
+        self.quiet
+    }
+
+    /// The last life of a rank, and what became of it if it is over.
+    pub(super) fn last(&self, rank: u32) -> Option<(NodeId, Option<&Fate>)> {
+        if let Some(member) = self.members.get(&rank) {
+            return Some((member.id, None));
+        }
+        let all = NodeId { rank, incarnation: 0 }..=NodeId { rank, incarnation: u64::MAX };
+        self.fates.range(all).next_back().map(|(node, fate)| (*node, Some(fate)))
+    }
+}
+
+impl Follow for Watch {
+    fn entry(&self, at: usize) -> Option<Event> {
+        self.view().log.get(at).cloned()
+    }
+
+    fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {
+        self.look();
+        self.links.drive(deadline, done)
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+/// What a registry tells, without links; for fuzzers.
+#[cfg(any(test, feature = "fuzzing"))]
+#[derive(Debug, Default)]
+pub(crate) struct Told(View);
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl Told {
+    pub(crate) fn learn(&mut self, first: u64, entries: Vec<Entry>) {
+        let before = self.0.log.len();
+        if self.0.learn(first, entries).is_err() {
+            assert_eq!(self.0.log.len(), before, "nothing is learned out of order");
+        }
+    }
+
+    pub(crate) fn check(&self) {
+        let View { members, fates, log, known, .. } = &self.0;
+        assert_eq!(log.len() as u64, *known);
+        assert!(members.iter().all(|(rank, member)| member.id.rank == *rank));
+        for node in fates.keys() {
+            let (last, _) = self.0.last(node.rank).expect("it has had a life");
+            assert!(members.contains_key(&node.rank) || last.incarnation >= node.incarnation);
+        }
+    }
+}
+
+/// How much time passes between two looks at most.
+const LOOK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_is_not_lost_while_the_node_was_stopped() {
+        let (mut view, start) = (View::default(), Instant::default());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(view.look(at(5)), Duration::ZERO);
+        assert_eq!(view.look(at(65)), LOOK);
+        assert_eq!(view.look(at(66)), 2 * LOOK);
+        view.learn(0, Vec::new()).unwrap();
+        assert_eq!(view.look(at(67)), LOOK);
+        assert_eq!((68..100).map(|second| view.look(at(second))).max(), Some(33 * LOOK));
+    }
+}

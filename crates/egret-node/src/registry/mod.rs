@@ -1,0 +1,116 @@
+//! The registry of a pool: who is a member, what happened in one order for all, and what
+//! names stand for. It runs in whatever starts the nodes; `egret run` has one inside.
+//!
+//! ```
+//! use egret_node::registry::{Registry, RegistryOptions};
+//!
+//! let registry = Registry::open(RegistryOptions::new("pool", 4).secret("hush".into()))?;
+//! println!("EGRET_REGISTRY={}", registry.address());
+//! # Ok::<(), egret_node::registry::RegistryError>(())
+//! ```
+//!
+//! How it works stands in `docs/registry-wire.md`.
+
+mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+pub(crate) mod limits;
+mod names;
+mod options;
+mod serve;
+mod state;
+#[cfg(test)]
+mod tests;
+pub(crate) mod wire;
+
+use std::sync::Arc;
+
+use egret_net::fabric::{Fabric, tcp::TcpFabric};
+use egret_net::rt::{self, Instant};
+use egret_net::vi::{Nic, NicOptions};
+pub use options::{RegistryError, RegistryOptions};
+
+use self::serve::Server;
+use crate::node::Events;
+use crate::{Links, LinksOptions};
+
+/// The registry of one pool. Dropped, it is closed.
+#[derive(Debug)]
+pub struct Registry {
+    server: Arc<Server>,
+}
+
+impl Registry {
+    /// Opens a registry on a nic of its own, over `tcp`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot listen there.
+    pub fn open(options: RegistryOptions) -> Result<Self, RegistryError> {
+        let nic = NicOptions::new(&options.listen).secret(options.secret.clone());
+        Self::over(TcpFabric.open(&nic)?, options)
+    }
+
+    /// Opens a registry over a nic, for instance of a simulated world: there somebody
+    /// [polls](Self::poll) it.
+    ///
+    /// # Errors
+    ///
+    /// If links are open on the nic already.
+    pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, RegistryError> {
+        let terms = options.terms()?;
+        let links = Links::open(nic, LinksOptions::default().budget(BUDGET))?;
+        let server = Server::open(links, terms)?;
+        if !rt::in_world() {
+            serve::keep_time(&server).map_err(RegistryError::Thread)?;
+        }
+        Ok(Self { server })
+    }
+
+    /// Where nodes find it.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.server.links.host()
+    }
+
+    /// Says how the process of a rank ended, which whoever started it knows: if it is a
+    /// member still it has died, and if it never was one the others need not wait for it.
+    pub fn ended(&self, rank: u32, why: &str) {
+        self.server.change(|state, now| state.process_ended(now, rank, why));
+    }
+
+    /// What happened, from the beginning.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        Events::new(Arc::clone(&self.server) as _)
+    }
+
+    /// Does what can be done without waiting; for a simulated world, where nobody else
+    /// does.
+    pub fn poll(&self) {
+        self.server.links.poll();
+        self.server.change(|state, now| state.tick(now));
+    }
+
+    /// When [`poll`](Self::poll) has something to do at the latest.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Instant> {
+        let due = self.server.next_event();
+        self.server.links.next_event().into_iter().chain(due).min()
+    }
+
+    /// Closes it: the nodes of the pool are told that they have lost it.
+    pub fn close(&self) {
+        self.server.links.close();
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Bytes of questions that are under way.
+const BUDGET: u64 = 16 << 20;

@@ -1,0 +1,104 @@
+//! How a registry is to be.
+
+use std::time::Duration;
+
+use egret_net::fabric::OpenError as NicError;
+use egret_net::vi::Secret;
+use thiserror::Error;
+
+use super::limits::{NAME_MAX, SIZE_MAX};
+use super::state::Terms;
+use crate::am::EndpointError;
+use crate::link::OpenError;
+
+/// How a registry is to be.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RegistryOptions {
+    /// The pool's name, which nodes must know.
+    pub pool: String,
+    /// How many nodes the pool has.
+    pub size: u32,
+    /// What nodes must prove to know.
+    pub secret: Secret,
+    /// [Where](egret_net::fabric::place) it listens.
+    pub listen: String,
+    /// How long a node that is asked has to answer.
+    pub patience: Duration,
+}
+
+impl RegistryOptions {
+    /// The registry of a pool of this name with so many nodes, on loopback.
+    #[must_use]
+    pub fn new(pool: &str, size: u32) -> Self {
+        let (pool, secret, listen) = (pool.to_owned(), Secret::default(), String::new());
+        Self { pool, size, secret, listen, patience: PATIENCE }
+    }
+
+    /// Nodes must have this secret.
+    #[must_use]
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = secret;
+        self
+    }
+
+    /// Listens here.
+    #[must_use]
+    pub fn listen(mut self, listen: &str) -> Self {
+        listen.clone_into(&mut self.listen);
+        self
+    }
+
+    /// Gives a silent node so long to answer.
+    #[must_use]
+    pub const fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    pub(super) fn terms(self) -> Result<Terms, RegistryError> {
+        if self.size == 0 || self.size > SIZE_MAX {
+            return Err(RegistryError::Size { size: self.size });
+        }
+        if self.pool.len() > NAME_MAX {
+            return Err(RegistryError::PoolName { bytes: self.pool.len() });
+        }
+        let (pool, size, patience) = (self.pool, self.size, self.patience);
+        Ok(Terms { pool, size, silent: SILENT, patience })
+    }
+}
+
+/// Why there is no registry.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// A pool has at least one node, and not too many.
+    #[error("a pool of {size} nodes; from 1 to {SIZE_MAX} are possible")]
+    Size {
+        /// How many were asked for.
+        size: u32,
+    },
+    /// The pool's name is too long.
+    #[error("the name of the pool has {bytes} bytes, at most {NAME_MAX} fit")]
+    PoolName {
+        /// Its length.
+        bytes: usize,
+    },
+    /// It cannot listen there.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// Its links cannot be opened.
+    #[error(transparent)]
+    Links(#[from] OpenError),
+    /// Another registry is on the same nic.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The operating system gives no thread to look after those who are silent.
+    #[error("no thread for the registry's clock: {0}")]
+    Thread(std::io::Error),
+}
+
+/// After so long a silent node is asked.
+pub(crate) const SILENT: Duration = Duration::from_secs(2);
+/// And has so long to answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(8);

@@ -1,0 +1,174 @@
+//! The registry on its links: questions come in, answers go out, time passes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use egret_net::rt::{self, Deadline, Instant, Thread};
+
+use super::options::RegistryError;
+use super::state::{LOOK, State, Terms, Ticket};
+use super::wire::{ASK, Answer, Ask, ENDPOINT, EVENTS, PLAIN, Refusal, VERSION};
+use crate::Links;
+use crate::am::{Ended, Endpoint, Message, Peer, ReplySlot, Request};
+use crate::link::LinkError;
+use crate::node::{Event, Follow};
+
+/// The registry on its links.
+pub(super) struct Server {
+    pub(super) links: Links,
+    inner: Mutex<Inner>,
+    endpoint: OnceLock<Endpoint>,
+    /// Who looks after the silent.
+    clock: OnceLock<Thread>,
+}
+
+pub(super) struct Inner {
+    pub(super) state: State<Peer>,
+    /// Where answers go, and to which handler.
+    pub(super) slots: BTreeMap<Ticket, (ReplySlot, u8)>,
+    tickets: Ticket,
+}
+
+impl Server {
+    pub(super) fn open(links: Links, terms: Terms) -> Result<Arc<Self>, RegistryError> {
+        let inner = Inner { state: State::new(terms), slots: BTreeMap::new(), tickets: 0 };
+        let endpoint = links.bundle().register(ENDPOINT, 0)?;
+        let (inner, unset) = (Mutex::new(inner), OnceLock::new());
+        let server = Arc::new(Self { links, inner, endpoint: unset, clock: OnceLock::new() });
+        let weak = Arc::downgrade(&server);
+        endpoint.on(ASK, move |request| {
+            if let Some(server) = weak.upgrade() {
+                server.asked(request);
+            }
+        });
+        let weak = Arc::downgrade(&server);
+        endpoint.on_end(move |ended| {
+            if let Some(server) = weak.upgrade() {
+                server.link_ended(&ended);
+            }
+        });
+        _ = server.endpoint.set(endpoint);
+        Ok(server)
+    }
+
+    /// Whoever's link ends without having left has died.
+    fn link_ended(&self, ended: &Ended) {
+        let why = match &ended.why {
+            // The registry is closed: nobody dies of that.
+            LinkError::Closed => return,
+            LinkError::PeerDied { why, .. } => (*why).to_owned(),
+            LinkError::PeerFailed { why, .. } => why.clone(),
+            LinkError::ClosedByPeer { .. } => "it closed its links without leaving".to_owned(),
+            LinkError::Replaced { .. } => "it has begun another life".to_owned(),
+            why => why.to_string(),
+        };
+        self.change(|state, now| state.link_ended(now, &ended.peer, &why));
+    }
+
+    fn asked(&self, request: Request<'_>) {
+        if !request.wants_reply() {
+            return;
+        }
+        let ask = match request.words() {
+            [VERSION] => Ask::from_bytes(request.bytes()).ok_or(Refusal::Unreadable),
+            _ => Err(Refusal::Version { ours: VERSION }),
+        };
+        match ask {
+            Err(why) => answer((request.later(), PLAIN), &Answer::Refused(why)),
+            Ok(ask) => {
+                let from = request.peer();
+                let handler = if matches!(ask, Ask::Follow { .. }) { EVENTS } else { PLAIN };
+                self.change_with(Some((request.later(), handler)), |state, now, ticket| {
+                    state.ask(now, &from, ticket, ask);
+                });
+            }
+        }
+    }
+
+    /// Changes the state, and sends the answers that come of it.
+    pub(super) fn change(&self, change: impl FnOnce(&mut State<Peer>, Instant)) {
+        self.change_with(None, |state, now, _| change(state, now));
+    }
+
+    fn change_with(
+        &self,
+        slot: Option<(ReplySlot, u8)>,
+        change: impl FnOnce(&mut State<Peer>, Instant, Ticket),
+    ) {
+        let now = rt::now();
+        let (answers, sooner) = {
+            let mut inner = self.inner();
+            let before = inner.state.next_event();
+            inner.tickets += 1;
+            let ticket = inner.tickets;
+            slot.map(|slot| inner.slots.insert(ticket, slot));
+            change(&mut inner.state, now, ticket);
+            let out = inner.state.take_out().into_iter();
+            let answers =
+                out.filter_map(|(ticket, said)| Some((inner.slots.remove(&ticket)?, said)));
+            let answers: Vec<_> = answers.collect();
+            let due = inner.state.next_event();
+            (answers, due.is_some_and(|due| before.is_none_or(|before| due < before)))
+        };
+        for (slot, said) in answers {
+            match said {
+                Some(said) => answer(slot, &said),
+                None => drop(slot),
+            }
+        }
+        if let Some(clock) = self.clock.get().filter(|_| sooner) {
+            clock.unpark();
+        }
+    }
+
+    pub(super) fn next_event(&self) -> Option<Instant> {
+        self.inner().state.next_event()
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn answer((slot, handler): (ReplySlot, u8), said: &Answer) {
+    let bytes = said.to_bytes();
+    slot.reply_with(Message::to(handler).bytes(&bytes));
+}
+
+/// Asks the silent and gives up on the dead, until the registry is gone.
+pub(super) fn keep_time(server: &Arc<Server>) -> std::io::Result<()> {
+    let weak = Arc::downgrade(server);
+    let clock = rt::spawn("egret registry", move || run(&weak))?;
+    drop(clock);
+    Ok(())
+}
+
+fn run(server: &Weak<Server>) {
+    loop {
+        let Some(server) = server.upgrade() else { return };
+        server.clock.get_or_init(rt::current);
+        server.change(|state, now| state.tick(now));
+        let due = server.next_event();
+        drop(server);
+        let look = rt::now() + LOOK;
+        rt::park(Some(due.map_or(look, |due| due.min(look))));
+    }
+}
+
+/// The log, as it is told.
+impl Follow for Server {
+    fn entry(&self, at: usize) -> Option<Event> {
+        self.inner().state.log.get(at).cloned().map(Event::from)
+    }
+
+    fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {
+        self.links.drive(deadline, done)
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("address", &self.links.host()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,335 @@
+//! The registry without I/O and clock: who is a member, one log of what happened, names.
+//!
+//! Nodes are known by the link they ask over, `P`. What is asked has a ticket, and each
+//! ticket is answered once, at once or later: [`take_out`](State::take_out) has the answers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use egret_net::rt::Instant;
+
+use super::fault::{Fault, planted};
+use super::limits::{self, cut_text};
+use super::names::Names;
+use super::wire::{Answer, Ask, Entry, Join, Refusal};
+use crate::node::{Member, NodeId};
+
+/// Who is a member, what happened, and what names stand for.
+#[derive(Debug)]
+pub(crate) struct State<P> {
+    pub(super) terms: Terms,
+    pub(super) log: Vec<Entry>,
+    log_bytes: usize,
+    /// The last life of each rank that had one.
+    pub(super) ranks: BTreeMap<u32, Life>,
+    /// Whom each link belongs to.
+    pub(super) seats: BTreeMap<P, Seat>,
+    pub(super) names: Names<P>,
+    incarnations: u64,
+    /// When time last passed.
+    looked: Option<Instant>,
+    out: Vec<(Ticket, Option<Answer>)>,
+}
+
+/// Which question an answer is for.
+pub(crate) type Ticket = u64;
+
+/// What stays as it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Terms {
+    pub(crate) pool: String,
+    pub(crate) size: u32,
+    /// How long a question stands until a node is asked whether it lives.
+    pub(crate) silent: Duration,
+    /// How long it has to answer then.
+    pub(crate) patience: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Life {
+    pub(super) id: NodeId,
+    pub(super) here: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Seat {
+    id: NodeId,
+    /// Why it is no member any more.
+    gone: Option<Gone>,
+    /// With a question standing: since when it does. Without, it owes one: since the last
+    /// word, its own or to it.
+    since: Instant,
+    /// Its standing question, and the entry that it waits for.
+    pub(super) follow: Option<(Ticket, u64)>,
+}
+
+#[derive(Debug)]
+enum Gone {
+    Left,
+    Fenced(String),
+}
+
+impl<P: Ord + Clone> State<P> {
+    pub(crate) const fn new(terms: Terms) -> Self {
+        Self {
+            terms,
+            log: Vec::new(),
+            log_bytes: 0,
+            ranks: BTreeMap::new(),
+            seats: BTreeMap::new(),
+            names: Names::new(),
+            incarnations: 0,
+            looked: None,
+            out: Vec::new(),
+        }
+    }
+
+    /// Somebody asks.
+    pub(crate) fn ask(&mut self, now: Instant, from: &P, ticket: Ticket, ask: Ask) {
+        let answer = match ask {
+            Ask::Join(join) => Some(self.join(now, from, join)),
+            ask => match self.seat(now, from) {
+                Ok(id) => self.member_asks(now, from, id, ticket, ask),
+                // It is told how it came to its end, as everybody is.
+                Err(Refusal::Fenced { .. }) if matches!(ask, Ask::Follow { .. }) => {
+                    self.follow(now, from, ticket, &ask);
+                    None
+                }
+                Err(why) => Some(Answer::Refused(why)),
+            },
+        };
+        self.out.extend(answer.map(|answer| (ticket, Some(answer))));
+        self.tell(now);
+    }
+
+    fn member_asks(
+        &mut self,
+        now: Instant,
+        from: &P,
+        id: NodeId,
+        ticket: Ticket,
+        ask: Ask,
+    ) -> Option<Answer> {
+        match ask {
+            Ask::Join(_) => None,
+            Ask::Follow { .. } => {
+                self.follow(now, from, ticket, &ask);
+                None
+            }
+            Ask::Bind { name, bytes, replace } => {
+                let (answer, bound) = self.names.bind(id, name, bytes, replace);
+                self.out.extend(bound.into_iter().map(|(ticket, bound)| (ticket, Some(bound))));
+                Some(answer)
+            }
+            Ask::Unbind { name, bytes } => Some(self.names.unbind(id, &name, &bytes)),
+            Ask::Lookup { name, wait_ms } => {
+                let until = now.checked_add(Duration::from_millis(wait_ms));
+                self.names.lookup(from, ticket, &name, until.filter(|_| wait_ms > 0))
+            }
+            Ask::Leave => {
+                self.leave(from, id);
+                Some(Answer::Done)
+            }
+        }
+    }
+
+    /// Who asks, who is alive since it does.
+    fn seat(&mut self, now: Instant, from: &P) -> Result<NodeId, Refusal> {
+        let seat = self.seats.get_mut(from).ok_or(Refusal::NotMember)?;
+        if seat.follow.is_none() {
+            seat.since = now;
+        }
+        match &seat.gone {
+            None => Ok(seat.id),
+            Some(_) if planted(Fault::NotFenced) => Ok(seat.id),
+            Some(Gone::Left) => Err(Refusal::NotMember),
+            Some(Gone::Fenced(why)) => Err(Refusal::Fenced { why: why.clone() }),
+        }
+    }
+
+    fn join(&mut self, now: Instant, from: &P, join: Join) -> Answer {
+        let rank = match self.may_join(from, &join) {
+            Ok(rank) => rank,
+            Err(why) => return Answer::Refused(why),
+        };
+        if !planted(Fault::SameIncarnation) || self.incarnations == 0 {
+            self.incarnations += 1;
+        }
+        let id = NodeId { rank, incarnation: self.incarnations };
+        self.ranks.insert(rank, Life { id, here: true });
+        self.seats.insert(from.clone(), Seat { id, gone: None, since: now, follow: None });
+        let Join { machine, fabrics, .. } = join;
+        self.append(Entry::Joined(Member { id, machine, fabrics }));
+        let heard = (self.terms.silent + self.terms.patience).as_millis();
+        let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);
+        Answer::Welcome { id, size: self.terms.size, heard_ms }
+    }
+
+    fn may_join(&self, from: &P, join: &Join) -> Result<u32, Refusal> {
+        let (Terms { pool, size, .. }, taken) =
+            (&self.terms, |rank: &u32| self.ranks.get(rank).is_some_and(|life| life.here));
+        if let Some(seat) = self.seats.get(from) {
+            return Err(Refusal::JoinedAlready { id: seat.id });
+        }
+        if join.pool != *pool {
+            return Err(Refusal::OtherPool { pool: pool.clone() });
+        }
+        if join.size.is_some_and(|asked| asked != *size) {
+            return Err(Refusal::OtherSize { size: *size });
+        }
+        limits::check_join(join, self.log_bytes)?;
+        match join.rank {
+            Some(rank) if rank >= *size => Err(Refusal::NoSuchRank { size: *size }),
+            Some(rank) => match self.ranks.get(&rank) {
+                Some(life) if life.here => Err(Refusal::RankTaken { by: life.id }),
+                _ => Ok(rank),
+            },
+            None => (0..*size).find(|rank| !taken(rank)).ok_or(Refusal::PoolFull { size: *size }),
+        }
+    }
+
+    /// A question stands until there is something to tell. A node has one.
+    fn follow(&mut self, now: Instant, from: &P, ticket: Ticket, ask: &Ask) {
+        let (Some(seat), Ask::Follow { next }) = (self.seats.get_mut(from), ask) else { return };
+        seat.since = now;
+        let before = seat.follow.replace((ticket, *next));
+        self.out.extend(before.map(|(before, _)| (before, None)));
+    }
+
+    fn leave(&mut self, from: &P, id: NodeId) {
+        if let Some(seat) = self.seats.get_mut(from) {
+            seat.gone = Some(Gone::Left);
+        }
+        self.gone(id, Entry::Left(id));
+    }
+
+    /// A node is no member any more.
+    fn gone(&mut self, id: NodeId, entry: Entry) {
+        if let Some(life) = self.ranks.get_mut(&id.rank).filter(|life| life.id == id) {
+            life.here = false;
+        }
+        if !planted(Fault::NamesKept) {
+            self.names.forget(id);
+        }
+        self.append(entry);
+    }
+
+    /// A link is no more, and who asked over it, unless it has left before.
+    pub(crate) fn link_ended(&mut self, now: Instant, from: &P, why: &str) {
+        let Some(seat) = self.seats.remove(from) else { return };
+        let waits = self.names.stop_waiting(from);
+        let tickets = waits.into_iter().chain(seat.follow.map(|(ticket, _)| ticket));
+        self.out.extend(tickets.map(|ticket| (ticket, None)));
+        if seat.gone.is_none() || planted(Fault::TwiceDead) {
+            self.gone(seat.id, Entry::Died { node: seat.id, why: cut_text(why) });
+        }
+        self.tell(now);
+    }
+
+    /// The process of a rank has ended, as who started it says.
+    pub(crate) fn process_ended(&mut self, now: Instant, rank: u32, why: &str) {
+        let why = cut_text(why);
+        match self.ranks.get(&rank).copied() {
+            Some(Life { id, here: true }) => self.declare_dead(id, why),
+            Some(_) => {}
+            None if rank < self.terms.size => {
+                let id = NodeId { rank, incarnation: 0 };
+                self.ranks.insert(rank, Life { id, here: false });
+                self.append(Entry::Died { node: id, why });
+            }
+            None => {}
+        }
+        self.tell(now);
+    }
+
+    fn declare_dead(&mut self, id: NodeId, why: String) {
+        if let Some(seat) = self.seats.values_mut().find(|seat| seat.id == id) {
+            seat.gone = Some(Gone::Fenced(why.clone()));
+        }
+        self.gone(id, Entry::Died { node: id, why });
+    }
+
+    /// Time passes: asks the silent, gives up on those who were asked and do not answer, and
+    /// on names that nobody has bound in time.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        self.forgive(now);
+        let (silent, patience) = (self.terms.silent, self.terms.patience);
+        let mut dead = Vec::new();
+        for seat in self.seats.values_mut().filter(|seat| seat.gone.is_none()) {
+            let quiet = now - seat.since;
+            match seat.follow {
+                None if quiet >= patience && !planted(Fault::Deaf) => dead.push(seat.id),
+                Some((ticket, first)) if quiet >= silent && !planted(Fault::Unasked) => {
+                    (seat.follow, seat.since) = (None, now);
+                    self.out.push((ticket, Some(Answer::Events { first, entries: Vec::new() })));
+                }
+                _ => {}
+            }
+        }
+        for id in dead {
+            let why = format!("it has not answered for {patience:?}");
+            self.declare_dead(id, why);
+        }
+        let late = self.names.late(now).into_iter();
+        self.out.extend(late.map(|ticket| (ticket, Some(Answer::NotBound))));
+        self.tell(now);
+    }
+
+    /// While nobody looked, the registry was stopped, or its machine had no time for it, and
+    /// nobody could be heard: that time does not count.
+    fn forgive(&mut self, now: Instant) {
+        let gap = self.looked.replace(now).map_or(Duration::ZERO, |looked| now - looked);
+        let stopped = gap.saturating_sub(2 * LOOK);
+        if stopped.is_zero() || planted(Fault::Unforgiving) {
+            return;
+        }
+        for seat in self.seats.values_mut() {
+            seat.since = (seat.since + stopped).min(now);
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do. It is to be called every
+    /// [`LOOK`] at least.
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        let Terms { silent, patience, .. } = self.terms;
+        let here = self.seats.values().filter(|seat| seat.gone.is_none());
+        let look = self.looked.map(|looked| looked + LOOK);
+        let due = here.map(|seat| {
+            let due = seat.since + if seat.follow.is_some() { silent } else { patience };
+            look.map_or(due, |look| look.min(due))
+        });
+        due.chain(self.names.next_event()).min()
+    }
+
+    fn append(&mut self, entry: Entry) {
+        self.log_bytes += entry.len();
+        self.log.push(entry);
+    }
+
+    /// Tells everybody what they wait for.
+    fn tell(&mut self, now: Instant) {
+        for seat in self.seats.values_mut() {
+            let Some((ticket, next)) = seat.follow else { continue };
+            let mut entries = limits::batch(&self.log, next);
+            if planted(Fault::Skipped) && entries.len() > 1 {
+                entries.pop();
+                entries.insert(0, self.log[0].clone());
+            }
+            if planted(Fault::Reordered) && seat.id.rank == 1 {
+                entries.reverse();
+            }
+            if !entries.is_empty() {
+                (seat.follow, seat.since) = (None, now);
+                self.out.push((ticket, Some(Answer::Events { first: next, entries })));
+            }
+        }
+    }
+
+    /// Answers, by their tickets; a ticket without one is not answered.
+    pub(crate) fn take_out(&mut self) -> Vec<(Ticket, Option<Answer>)> {
+        std::mem::take(&mut self.out)
+    }
+}
+
+/// How often time is to pass at least.
+pub(super) const LOOK: Duration = Duration::from_secs(1);

@@ -1,0 +1,81 @@
+//! The fuzzers' entrances, with seeded inputs.
+
+use super::super::fuzzing::{questions, tidings};
+use super::super::wire::{Answer, Ask, Entry};
+use crate::node::NodeId;
+
+/// Numbers that look random and repeat (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.next().to_le_bytes()[0]
+    }
+
+    /// A frame, perhaps damaged.
+    fn damaged(&mut self, mut frame: Vec<u8>) -> Vec<u8> {
+        if self.next().is_multiple_of(4) && !frame.is_empty() {
+            let at = usize::try_from(self.next() % frame.len() as u64).unwrap();
+            frame[at] = self.byte();
+            frame.truncate(usize::from(self.byte()));
+        }
+        frame
+    }
+}
+
+fn ask(random: &mut Random) -> Ask {
+    let name = format!("{}", random.next() % 3);
+    match random.next() % 5 {
+        0 => Ask::Follow { next: random.next() % 4 },
+        1 => Ask::Bind { name, bytes: vec![1], replace: random.next().is_multiple_of(2) },
+        2 => Ask::Unbind { name, bytes: vec![1] },
+        3 => Ask::Lookup { name, wait_ms: random.next() % 3 * 1000 },
+        _ => Ask::Leave,
+    }
+}
+
+#[test]
+fn whatever_is_asked_every_question_has_one_answer() {
+    for seed in 0..500 {
+        let mut random = Random(seed);
+        let mut input = Vec::new();
+        for _ in 0..60 {
+            let ask = ask(&mut random).to_bytes();
+            let piece = random.damaged(ask);
+            input.extend([random.byte(), random.byte(), u8::try_from(piece.len()).unwrap()]);
+            input.extend(piece);
+        }
+        questions(&input);
+        let noise: Vec<u8> = (0..500).map(|_| random.byte()).collect();
+        questions(&noise);
+    }
+}
+
+#[test]
+fn whatever_a_registry_tells_a_node_stays_sane() {
+    for seed in 0..500 {
+        let mut random = Random(seed);
+        let mut input = Vec::new();
+        for first in 1..40_u64 {
+            let node =
+                NodeId { rank: u32::from(random.byte() % 3), incarnation: random.next() % 5 };
+            let entries = match random.next() % 3 {
+                0 => vec![Entry::Left(node)],
+                1 => vec![Entry::Died { node, why: "x".into() }],
+                _ => Vec::new(),
+            };
+            let told = Answer::Events { first: first - random.next() % 2, entries }.to_bytes();
+            let piece = random.damaged(told);
+            input.push(u8::try_from(piece.len()).unwrap());
+            input.extend(piece);
+        }
+        tidings(&input);
+    }
+}

@@ -1,0 +1,249 @@
+//! The registry without links.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use egret_net::rt::Instant;
+
+use super::super::limits::{BOUND_MAX, NAME_MAX};
+use super::super::state::{LOOK, State, Terms};
+use super::super::wire::{Answer, Ask, Entry, Join, Refusal};
+use crate::node::{NodeId, Offer, Properties};
+
+/// A registry and whatever it has answered.
+pub(super) struct Desk {
+    state: State<u32>,
+    now: Instant,
+    tickets: u64,
+    said: BTreeMap<u64, Option<Answer>>,
+}
+
+impl Desk {
+    pub(super) fn new(size: u32) -> Self {
+        let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
+        let state = State::new(Terms { pool: "p".into(), size, silent, patience });
+        Self { state, now: Instant::default(), tickets: 0, said: BTreeMap::new() }
+    }
+
+    /// Asks; the ticket.
+    fn asks(&mut self, from: u32, ask: Ask) -> u64 {
+        self.tickets += 1;
+        self.state.ask(self.now, &from, self.tickets, ask);
+        self.said.extend(self.state.take_out());
+        self.tickets
+    }
+
+    /// Asks what is answered at once.
+    fn ask(&mut self, from: u32, ask: Ask) -> Answer {
+        let ticket = self.asks(from, ask);
+        self.said.remove(&ticket).flatten().expect("an answer at once")
+    }
+
+    /// Time passes as it does for a registry that runs.
+    fn passes(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.jumps(LOOK.min(end - self.now));
+        }
+    }
+
+    /// Time passes while the registry is stopped.
+    fn jumps(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.state.tick(self.now);
+        self.said.extend(self.state.take_out());
+    }
+
+    fn join(&mut self, from: u32) -> NodeId {
+        match self.ask(from, Ask::Join(joining())) {
+            Answer::Welcome { id, .. } => id,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn joining() -> Join {
+    let fabrics = vec![Offer::new("sim", "host", Properties::network())];
+    Join { pool: "p".into(), size: None, rank: None, machine: "m".into(), fabrics }
+}
+
+fn lookup(name: &str, wait_ms: u64) -> Ask {
+    Ask::Lookup { name: name.into(), wait_ms }
+}
+
+fn bind(name: &str, bytes: &[u8]) -> Ask {
+    Ask::Bind { name: name.into(), bytes: bytes.to_vec(), replace: false }
+}
+
+#[test]
+pub(super) fn who_waits_for_a_name_is_told_when_it_is_bound() {
+    let mut desk = Desk::new(2);
+    let (one, _) = (desk.join(1), desk.join(2));
+    let waits = desk.asks(2, lookup("name", 60_000));
+    assert_eq!(desk.ask(1, bind("name", b"x")), Answer::Done);
+    let bound = Answer::Bound { owner: one, bytes: b"x".to_vec() };
+    assert_eq!(desk.said.remove(&waits), Some(Some(bound)));
+}
+
+#[test]
+pub(super) fn a_name_that_was_bound_anew_is_not_taken_back() {
+    let mut desk = Desk::new(1);
+    let one = desk.join(1);
+    assert_eq!(desk.ask(1, bind("name", b"old")), Answer::Done);
+    let anew = Ask::Bind { name: "name".into(), bytes: b"new".to_vec(), replace: true };
+    assert_eq!(desk.ask(1, anew), Answer::Done);
+    let mut unbind = |bytes: &[u8]| {
+        let ask = Ask::Unbind { name: "name".into(), bytes: bytes.to_vec() };
+        (desk.ask(1, ask), desk.ask(1, lookup("name", 0)))
+    };
+    let bound = Answer::Bound { owner: one, bytes: b"new".to_vec() };
+    assert_eq!(unbind(b"old"), (Answer::NotBound, bound));
+    assert_eq!(unbind(b"new"), (Answer::Done, Answer::NotBound));
+}
+
+#[test]
+fn who_waits_too_long_is_told_so() {
+    let mut desk = Desk::new(1);
+    desk.join(1);
+    let waits = desk.asks(1, lookup("name", 500));
+    assert_eq!(desk.state.next_event(), Some(desk.now + Duration::from_millis(500)));
+    desk.passes(Duration::from_millis(499));
+    assert_eq!(desk.said.get(&waits), None);
+    desk.passes(Duration::from_millis(1));
+    assert_eq!(desk.said.get(&waits), Some(&Some(Answer::NotBound)));
+}
+
+#[test]
+pub(super) fn a_silent_node_is_asked_and_given_up_only_if_it_does_not_answer() {
+    let mut desk = Desk::new(1);
+    let id = desk.join(1);
+    let first = desk.asks(1, Ask::Follow { next: 0 });
+    assert!(matches!(desk.said.get(&first), Some(Some(Answer::Events { first: 0, .. }))));
+    for _ in 0..10 {
+        let standing = desk.asks(1, Ask::Follow { next: 1 });
+        desk.passes(Duration::from_millis(1999));
+        assert_eq!(desk.said.get(&standing), None);
+        desk.passes(Duration::from_millis(1));
+        let asked = Answer::Events { first: 1, entries: Vec::new() };
+        assert_eq!(desk.said.get(&standing), Some(&Some(asked)));
+        desk.passes(Duration::from_millis(7999));
+    }
+    assert_eq!(desk.state.log.len(), 1);
+    desk.passes(Duration::from_millis(1));
+    assert!(matches!(&desk.state.log[1], Entry::Died { node, .. } if *node == id));
+    let refused = desk.ask(1, bind("x", b""));
+    assert!(matches!(refused, Answer::Refused(Refusal::Fenced { .. })), "{refused:?}");
+    let told = desk.asks(1, Ask::Follow { next: 1 });
+    let Some(Some(Answer::Events { entries, .. })) = desk.said.get(&told) else { panic!() };
+    assert!(matches!(&entries[..], [Entry::Died { node, .. }] if *node == id));
+}
+
+#[test]
+fn who_asks_much_hears_of_the_registry_as_often() {
+    let mut desk = Desk::new(1);
+    desk.join(1);
+    let standing = desk.asks(1, Ask::Follow { next: 1 });
+    for number in 0..4 {
+        assert_eq!(desk.said.get(&standing), None);
+        desk.ask(1, bind(&format!("{number}"), b""));
+        desk.passes(Duration::from_millis(500));
+    }
+    let asked = Answer::Events { first: 1, entries: Vec::new() };
+    assert_eq!(desk.said.get(&standing), Some(&Some(asked)));
+}
+
+#[test]
+pub(super) fn nobody_dies_of_a_registry_that_was_stopped() {
+    let (long, asked) = (Duration::from_mins(1), Answer::Events { first: 3, entries: vec![] });
+    let mut desk = Desk::new(3);
+    let ids = [desk.join(1), desk.join(2), desk.join(3)];
+    let first = desk.asks(1, Ask::Follow { next: 3 });
+    desk.passes(LOOK);
+    let standing = [first, desk.asks(2, Ask::Follow { next: 3 })];
+    desk.passes(LOOK);
+    assert_eq!(desk.said.get(&standing[0]), Some(&Some(asked.clone())));
+    assert_eq!(desk.said.get(&standing[1]), None);
+    // One was asked before, one is, and one has yet to ask what happened.
+    desk.jumps(long);
+    assert_eq!(desk.said.get(&standing[1]), Some(&Some(asked)));
+    desk.passes(LOOK);
+    desk.asks(1, Ask::Follow { next: 3 });
+    desk.jumps(long);
+    assert_eq!(desk.state.log.len(), 3, "{:?}", desk.state.log);
+    // Who does not answer while the registry runs is dead still.
+    desk.passes(LOOK);
+    desk.asks(1, Ask::Follow { next: 4 });
+    desk.passes(4 * LOOK);
+    let died = desk.state.log[3..].iter().map(|entry| match entry {
+        Entry::Died { node, .. } => *node,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(died.collect::<Vec<_>>(), [ids[2], ids[1]]);
+}
+
+#[test]
+fn nobody_can_have_more_remembered_than_the_limits_say() {
+    let mut desk = Desk::new(3);
+    desk.join(1);
+    let large = |answer: Answer| {
+        assert!(matches!(answer, Answer::Refused(Refusal::TooLarge { .. })), "{answer:?}");
+    };
+    large(desk.ask(1, bind(&"n".repeat(NAME_MAX + 1), b"")));
+    large(desk.ask(1, bind("n", &[0; BOUND_MAX + 1])));
+    for number in 0..4096 {
+        assert_eq!(desk.ask(1, bind(&format!("{number}"), b"")), Answer::Done);
+    }
+    large(desk.ask(1, bind("one more", b"")));
+    for number in 0..1024 {
+        desk.asks(1, lookup(&format!("not {number}"), 1_000_000));
+    }
+    large(desk.ask(1, lookup("not this", 1_000_000)));
+    let mut huge = joining();
+    huge.machine = "m".repeat(20_000);
+    large(desk.ask(2, Ask::Join(huge)));
+    let mut many = joining();
+    many.fabrics = vec![many.fabrics[0].clone(); 1000];
+    large(desk.ask(2, Ask::Join(many)));
+    let one = desk.asks(1, Ask::Follow { next: u64::MAX });
+    let two = desk.asks(1, Ask::Follow { next: 99 });
+    assert_eq!(desk.said.get(&one), Some(&None), "of a node one question stands");
+    assert_eq!(desk.said.get(&two), None);
+    desk.state.link_ended(desk.now, &1, &"w".repeat(100_000));
+    let Some(Entry::Died { why, .. }) = desk.state.log.last() else { panic!() };
+    assert_eq!(why.len(), 1024);
+    desk.said.extend(desk.state.take_out());
+    assert_eq!(desk.said.values().filter(|said| said.is_none()).count(), 1026);
+    assert!(desk.state.names.bound.is_empty() && desk.state.names.waits.is_empty());
+}
+
+#[test]
+fn the_log_is_bounded_and_who_is_a_member_stays_one() {
+    let mut desk = Desk::new(2);
+    desk.join(1);
+    let mut last = joining();
+    last.machine = "m".repeat(16_000);
+    let mut lives = 0;
+    for from in 2.. {
+        match desk.ask(from, Ask::Join(last.clone())) {
+            Answer::Welcome { .. } => desk.state.link_ended(desk.now, &from, "gone"),
+            Answer::Refused(Refusal::TooLarge { .. }) => break,
+            other => panic!("{other:?}"),
+        }
+        lives += 1;
+        desk.said.clear();
+    }
+    assert!((1500..2500).contains(&lives), "{lives}");
+    assert_eq!(desk.ask(1, bind("still", b"")), Answer::Done);
+    assert_eq!(desk.ask(1, Ask::Leave), Answer::Done);
+}
+
+#[test]
+fn who_is_no_member_is_told_nothing() {
+    let mut desk = Desk::new(2);
+    for ask in [Ask::Follow { next: 0 }, bind("x", b""), lookup("x", 5), Ask::Leave] {
+        assert_eq!(desk.ask(9, ask), Answer::Refused(Refusal::NotMember));
+    }
+    desk.state.link_ended(desk.now, &9, "gone");
+    desk.state.process_ended(desk.now, 7, "no such rank");
+    assert!(desk.state.log.is_empty());
+}

@@ -1,0 +1,7 @@
+//! The registry and its nodes: by itself, and in simulated worlds.
+
+mod fuzzed;
+mod machine;
+mod planted;
+mod seeds;
+mod trial;

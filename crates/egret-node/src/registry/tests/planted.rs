@@ -1,0 +1,42 @@
+//! Every fault that can be planted is caught by a test that is not about it.
+
+use super::super::fault::{Fault, caught};
+use super::machine;
+use super::seeds::try_seeds;
+
+/// Faults that the trials find in a few seeds.
+const FOUND: &[Fault] =
+    &[Fault::SameIncarnation, Fault::NamesKept, Fault::Skipped, Fault::Reordered, Fault::TwiceDead];
+
+#[test]
+fn trials_find_what_is_planted() {
+    for fault in FOUND {
+        assert!(caught(*fault, || _ = try_seeds(0..20)), "{fault:?} goes unnoticed");
+    }
+}
+
+#[test]
+fn a_registry_that_is_too_patient_or_not_enough_is_found() {
+    let test = machine::a_silent_node_is_asked_and_given_up_only_if_it_does_not_answer;
+    for fault in [Fault::NotFenced, Fault::Deaf, Fault::Unasked] {
+        assert!(caught(fault, test), "{fault:?} goes unnoticed");
+    }
+}
+
+#[test]
+fn a_registry_that_forgives_nothing_is_found() {
+    let test = machine::nobody_dies_of_a_registry_that_was_stopped;
+    assert!(caught(Fault::Unforgiving, test), "it goes unnoticed");
+}
+
+#[test]
+fn a_registry_that_takes_back_any_name_is_found() {
+    let test = machine::a_name_that_was_bound_anew_is_not_taken_back;
+    assert!(caught(Fault::AnyUnbound, test), "it goes unnoticed");
+}
+
+#[test]
+fn a_wait_that_is_forgotten_is_found() {
+    let test = machine::who_waits_for_a_name_is_told_when_it_is_bound;
+    assert!(caught(Fault::WaitForgotten, test), "it goes unnoticed");
+}

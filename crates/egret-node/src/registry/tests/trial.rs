@@ -1,0 +1,406 @@
+//! Nodes join, leave, crash, hang, are cut off and come back, while everybody looks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use egret_net::fabric::sim::Sim;
+use egret_net::rt::{self, Deadline, Instant};
+use egret_net::vi::Nic;
+
+use super::super::wire::Entry;
+use super::super::{Registry, RegistryOptions};
+use crate::node::{AskError, Asking, Binding, Config, Event, Joining, Node, NodeId};
+
+/// Where a node may be.
+struct Place {
+    host: String,
+    /// Kept while its links say farewell.
+    nic: Nic,
+    what: What,
+    /// Until when nobody polls it.
+    hangs: Option<Instant>,
+    /// Something was done to it of which a node may die.
+    harmed: bool,
+}
+
+enum What {
+    Empty,
+    Joining(Joining),
+    Here(Box<Here>),
+}
+
+struct Here {
+    node: Node,
+    leaving: Option<Asking<()>>,
+    changes: Vec<Asking<()>>,
+    lookups: Vec<Lookup>,
+}
+
+struct Lookup {
+    /// How long the log was when it was asked.
+    asked: usize,
+    asking: Asking<Option<Binding>>,
+}
+
+pub(super) struct Trial<'a> {
+    sim: &'a Sim,
+    registry: Registry,
+    nic: Nic,
+    places: Vec<Place>,
+    found: usize,
+}
+
+/// Runs one; how many joined, left, died, and names that were found.
+pub(super) fn run(sim: &Sim) -> [usize; 4] {
+    let mut trial = Trial::new(sim);
+    for _ in 0..150 {
+        trial.turn();
+    }
+    trial.finish();
+    trial.counts()
+}
+
+fn below(below: u64) -> u64 {
+    rt::random() % below
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+impl<'a> Trial<'a> {
+    fn new(sim: &'a Sim) -> Self {
+        let size = 2 + below(4);
+        sim.links().latency(Duration::from_micros(below(20_000)));
+        let nic = sim.nic("registry");
+        let options = RegistryOptions::new("trial", u32::try_from(size).unwrap());
+        let registry = Registry::over(nic.clone(), options).unwrap();
+        let place = |at| {
+            let host = format!("n{at}");
+            let nic = sim.nic(&host);
+            Place { host, nic, what: What::Empty, hangs: None, harmed: false }
+        };
+        Self { sim, registry, nic, places: (0..size).map(place).collect(), found: 0 }
+    }
+
+    fn turn(&mut self) {
+        let at = usize::try_from(below(self.places.len() as u64)).unwrap();
+        match below(60) {
+            0..=19 => self.begin(at),
+            20..=21 => self.leave(at),
+            22 => self.drop_node(at),
+            23 => self.crash(at),
+            24 => self.hang(at),
+            25 => self.cut(at),
+            26..=27 => self.sim.heal(),
+            28 => self.say_ended(at),
+            29..=49 => self.ask(at),
+            50 => self.pass(Duration::from_millis(below(6000))),
+            _ => {}
+        }
+        self.pass(Duration::from_millis(below(60)));
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = rt::now() + time;
+        while rt::now() < end {
+            self.step();
+        }
+        self.look();
+    }
+
+    /// A new life begins at a place, with the rank that it had or any.
+    fn begin(&mut self, at: usize) {
+        let place = &mut self.places[at];
+        match &place.what {
+            What::Empty => {}
+            // Some who are no members any more try again.
+            What::Here(here) if here.node.fenced().is_some() && below(2) == 0 => {
+                place.what = What::Empty;
+            }
+            _ => return,
+        }
+        (place.nic, place.harmed) = (self.sim.nic(&place.host), false);
+        let config = Config::new("trial").registry("registry").over(place.nic.clone());
+        let config = config.deadline(Deadline::In(Duration::from_secs(10)));
+        let config = match below(2) {
+            0 => config.rank(u32::try_from(at).unwrap()),
+            _ => config,
+        };
+        place.what = What::Joining(Node::begin_join(config).unwrap());
+    }
+
+    fn leave(&mut self, at: usize) {
+        if let What::Here(here) = &mut self.places[at].what
+            && here.leaving.is_none()
+        {
+            here.leaving = Some(here.node.begin().leave());
+            self.places[at].harmed = true;
+        }
+    }
+
+    fn drop_node(&mut self, at: usize) {
+        self.places[at].what = What::Empty;
+    }
+
+    fn crash(&mut self, at: usize) {
+        self.sim.crash(&self.places[at].host);
+        self.places[at].what = What::Empty;
+    }
+
+    fn hang(&mut self, at: usize) {
+        if self.places[at].hangs.is_some() {
+            return;
+        }
+        let time = Duration::from_millis(below(20_000));
+        self.places[at].hangs = Some(rt::now() + time);
+        self.places[at].harmed |= time > Duration::from_secs(7);
+    }
+
+    fn cut(&mut self, at: usize) {
+        self.sim.partition(&["registry"], &[&self.places[at].host]);
+        self.places[at].harmed = true;
+    }
+
+    fn say_ended(&mut self, at: usize) {
+        if let What::Here(here) = &self.places[at].what {
+            self.registry.ended(here.node.rank(), "it is said to have ended");
+            let id = here.node.id();
+            let said = |entry: &Entry| matches!(entry, Entry::Died { node, .. } if *node == id);
+            self.places[at].harmed |= self.log().iter().any(said);
+            // Whoever has the rank now.
+            let rank = id.rank;
+            for place in &mut self.places {
+                if let What::Here(other) = &place.what {
+                    place.harmed |= other.node.rank() == rank;
+                } else {
+                    place.harmed = true;
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, at: usize) {
+        let asked = self.log().len();
+        let What::Here(here) = &mut self.places[at].what else { return };
+        let name = format!("name {}", below(4));
+        let begin = here.node.begin();
+        match below(4) {
+            0 => here.changes.push(begin.bind(&name, b"bound")),
+            1 => here.changes.push(begin.rebind(&name, b"bound again")),
+            _ => {
+                let wait = Duration::from_millis(below(2) * below(3000));
+                here.lookups.push(Lookup { asked, asking: begin.bound(&name, wait) });
+            }
+        }
+    }
+
+    /// One step of everybody.
+    fn step(&mut self) {
+        let (now, seen) = (rt::now(), self.nic.poll());
+        self.registry.poll();
+        let mut next = vec![now + Duration::from_millis(50)];
+        next.extend(self.registry.next_event());
+        for place in &mut self.places {
+            if place.hangs.is_some_and(|until| until > now) {
+                continue;
+            }
+            place.hangs = None;
+            place.go_on(&mut next);
+        }
+        self.take_answers();
+        self.nic.wait(seen, next.into_iter().min());
+    }
+
+    fn take_answers(&mut self) {
+        let log = self.log();
+        for place in &mut self.places {
+            let What::Here(here) = &mut place.what else { continue };
+            if place.hangs.is_some() {
+                continue;
+            }
+            here.changes.retain_mut(|change| poll(change).is_pending());
+            for mut lookup in std::mem::take(&mut here.lookups) {
+                match poll(&mut lookup.asking) {
+                    Poll::Pending => here.lookups.push(lookup),
+                    Poll::Ready(Ok(Some(found))) => {
+                        let owner = found.owner;
+                        let gone =
+                            log[..lookup.asked].iter().any(|entry| ends(entry) == Some(owner));
+                        assert!(!gone, "a name of {owner}, which was gone");
+                        self.found += 1;
+                    }
+                    Poll::Ready(_) => {}
+                }
+            }
+        }
+    }
+
+    fn log(&self) -> Vec<Entry> {
+        self.registry.server.inner().state.log.clone()
+    }
+
+    /// What must hold at all times.
+    fn look(&self) {
+        let log = self.log();
+        let told: Vec<Event> = log.iter().cloned().map(Event::from).collect();
+        check_log(&log);
+        let died: BTreeSet<NodeId> = log.iter().filter_map(dies).collect();
+        for place in &self.places {
+            let What::Here(here) = &place.what else { continue };
+            let seen = seen(&here.node);
+            assert!(told.starts_with(&seen), "{}: {seen:#?}\nof {told:#?}", here.node.id());
+            let (id, fenced) = (here.node.id(), here.node.fenced());
+            assert!(place.harmed || !died.contains(&id), "{id} lives: {fenced:?}");
+        }
+        let inner = self.registry.server.inner();
+        let here = inner.state.ranks.values().filter(|life| life.here).map(|life| life.id);
+        let here: BTreeSet<NodeId> = here.collect();
+        let owners = inner.state.names.bound.values().map(|(owner, _)| *owner);
+        owners.for_each(|owner| assert!(here.contains(&owner), "a name of {owner}"));
+    }
+
+    /// All is well again: everybody comes to know everything.
+    fn finish(&mut self) {
+        self.sim.heal();
+        self.pass(Duration::from_secs(40));
+        let log = self.log();
+        let told: Vec<Event> = log.iter().cloned().map(Event::from).collect();
+        let mut members = BTreeMap::new();
+        for entry in &log {
+            match entry {
+                Entry::Joined(member) => drop(members.insert(member.id.rank, member.clone())),
+                other => drop(ends(other).map(|id| members.remove(&id.rank))),
+            }
+        }
+        let mut here = BTreeSet::new();
+        for place in &self.places {
+            let What::Here(known) = &place.what else { continue };
+            let (node, id) = (&known.node, known.node.id());
+            assert!(known.changes.is_empty() && known.lookups.is_empty(), "{id} has no answer");
+            if members.get(&id.rank).is_some_and(|member| member.id == id) {
+                assert_eq!(seen(node), told, "{id} knows everything");
+                assert_eq!(node.members(), members.values().cloned().collect::<Vec<_>>());
+                here.insert(id);
+            } else {
+                let knows = node.fenced().is_some() || node.has_lost_registry();
+                assert!(knows, "{id} takes itself for a member");
+                assert!(place.harmed, "{id} is no member");
+            }
+        }
+        let left: BTreeSet<NodeId> = members.values().map(|member| member.id).collect();
+        assert_eq!(left, here, "who is gone is known to be");
+        // Some may just be asked whether they live.
+        let end = rt::now() + Duration::from_secs(1);
+        while self.standing() < here.len() && rt::now() < end {
+            self.step();
+        }
+        self.nothing_is_left(here.len());
+    }
+
+    /// Questions that stand.
+    fn standing(&self) -> usize {
+        let inner = self.registry.server.inner();
+        inner.state.seats.values().filter(|seat| seat.follow.is_some()).count()
+    }
+
+    /// The registry keeps a standing question of each member, and nothing else.
+    fn nothing_is_left(&self, members: usize) {
+        let standing = self.standing();
+        let inner = self.registry.server.inner();
+        assert!(inner.state.names.waits.is_empty());
+        assert_eq!(inner.slots.len(), standing);
+        assert!((members..=self.places.len()).contains(&standing), "{standing} of {members}");
+    }
+
+    fn counts(&self) -> [usize; 4] {
+        let log = self.log();
+        let count = |which: fn(&Entry) -> bool| log.iter().filter(|entry| which(entry)).count();
+        [
+            count(|entry| matches!(entry, Entry::Joined(_))),
+            count(|entry| matches!(entry, Entry::Left(_))),
+            count(|entry| matches!(entry, Entry::Died { .. })),
+            self.found,
+        ]
+    }
+}
+
+impl Place {
+    fn go_on(&mut self, next: &mut Vec<Instant>) {
+        match &mut self.what {
+            What::Empty => {}
+            What::Joining(joining) => match poll(joining) {
+                Poll::Pending => next.push(rt::now() + Duration::from_millis(5)),
+                Poll::Ready(Ok(node)) => {
+                    let (changes, lookups) = (Vec::new(), Vec::new());
+                    self.what =
+                        What::Here(Box::new(Here { node, leaving: None, changes, lookups }));
+                }
+                Poll::Ready(Err(_)) => self.what = What::Empty,
+            },
+            What::Here(here) => {
+                here.node.poll();
+                next.extend(here.node.next_event());
+                let left = here.leaving.as_mut().map(poll);
+                if let Some(Poll::Ready(
+                    Ok(()) | Err(AskError::NoAnswer(_) | AskError::Refused(_)),
+                )) = left
+                {
+                    self.what = What::Empty;
+                }
+            }
+        }
+    }
+}
+
+/// What a node has seen, but for the loss of the registry.
+fn seen(node: &Node) -> Vec<Event> {
+    let mut events = node.events();
+    let mut seen = Vec::new();
+    while let Some(event) = events.try_next() {
+        if matches!(event, Event::RegistryLost { .. }) {
+            assert_eq!(events.try_next(), None, "nothing comes after that");
+            break;
+        }
+        seen.push(event);
+    }
+    seen
+}
+
+fn ends(entry: &Entry) -> Option<NodeId> {
+    match entry {
+        Entry::Joined(_) => None,
+        Entry::Left(id) => Some(*id),
+        Entry::Died { node, .. } => Some(*node),
+    }
+}
+
+fn dies(entry: &Entry) -> Option<NodeId> {
+    if let Entry::Died { node, .. } = entry { Some(*node) } else { None }
+}
+
+/// Each life begins once and ends at most once, and a rank has one at a time.
+fn check_log(log: &[Entry]) {
+    let (mut here, mut last) = (BTreeMap::new(), 0);
+    for entry in log {
+        match entry {
+            Entry::Joined(member) => {
+                let NodeId { rank, incarnation } = member.id;
+                assert!(incarnation > last, "{} is not a new life", member.id);
+                assert_eq!(here.insert(rank, member.id), None, "the rank was taken");
+                last = incarnation;
+            }
+            other => {
+                let id = ends(other).unwrap();
+                let was = here.remove(&id.rank);
+                assert!(
+                    was == Some(id) || (was.is_none() && id.incarnation == 0),
+                    "{other:?}: {was:?}"
+                );
+            }
+        }
+    }
+}

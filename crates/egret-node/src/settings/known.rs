@@ -1,0 +1,93 @@
+//! Which settings there are.
+
+/// A setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Pool,
+    Size,
+    Rank,
+    LocalRank,
+    Registry,
+    Secret,
+    SecretFile,
+    Fabrics,
+    Trust,
+    Wait,
+    Deadline,
+    Listen,
+    Config,
+    Job,
+}
+
+impl Key {
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Pool,
+        Self::Size,
+        Self::Rank,
+        Self::LocalRank,
+        Self::Registry,
+        Self::Secret,
+        Self::SecretFile,
+        Self::Fabrics,
+        Self::Trust,
+        Self::Wait,
+        Self::Deadline,
+        Self::Listen,
+        Self::Config,
+        Self::Job,
+    ];
+
+    /// Name, variable, default, help.
+    const fn row(self) -> (&'static str, &'static str, Option<&'static str>, &'static str) {
+        match self {
+            Self::Pool => ("pool", "EGRET_POOL", Some("pool"), "the pool's name"),
+            Self::Size => ("size", "EGRET_SIZE", None, "how many nodes the pool has"),
+            Self::Rank => ("rank", "EGRET_RANK", None, "this node's place; else the lowest free"),
+            Self::LocalRank => {
+                ("local_rank", "EGRET_LOCAL_RANK", None, "which of the nodes on this machine it is")
+            }
+            Self::Registry => ("registry", "EGRET_REGISTRY", None, "where the registry is"),
+            Self::Secret => ("secret", "EGRET_SECRET", None, "what the pool's nodes prove to know"),
+            Self::SecretFile => {
+                ("secret_file", "EGRET_SECRET_FILE", None, "a file with the secret")
+            }
+            Self::Fabrics => (
+                "fabrics",
+                "EGRET_FABRICS",
+                Some("shm,tcp"),
+                "the fabrics to use, best first; ^NAME rejects one",
+            ),
+            Self::Trust => ("trust", "EGRET_TRUST", Some("isolated"), "isolated or cooperating"),
+            Self::Wait => ("wait", "EGRET_WAIT", Some("balanced"), "spin, balanced or frugal"),
+            Self::Deadline => {
+                ("deadline", "EGRET_DEADLINE", Some("30s"), "of calls: 500ms, 30s, 2m, or never")
+            }
+            Self::Listen => (
+                "listen",
+                "EGRET_LISTEN",
+                None,
+                "an address, an interface or `reachable`; else as the registry is",
+            ),
+            Self::Config => ("config", "EGRET_CONFIG", None, "the file with settings"),
+            Self::Job => {
+                ("job", "EGRET_JOB", None, "set by `egret run`: this is a process of a job")
+            }
+        }
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    pub(crate) const fn variable(self) -> &'static str {
+        self.row().1
+    }
+
+    pub(crate) const fn default(self) -> Option<&'static str> {
+        self.row().2
+    }
+
+    pub(crate) const fn help(self) -> &'static str {
+        self.row().3
+    }
+}

@@ -1,0 +1,255 @@
+//! What a program is told from outside: by variables of its environment and by a file.
+//!
+//! What the program says itself counts first, then the environment, then the file, then
+//! the default.
+//!
+//! ```
+//! use std::path::Path;
+//! use egret_node::settings::{Origin, Settings};
+//!
+//! let environment = [("EGRET_SIZE".to_owned(), "4".to_owned())];
+//! let settings = Settings::read_from(environment, Path::new("/"))?;
+//! let size = settings.all().into_iter().find(|setting| setting.name == "size").unwrap();
+//! assert_eq!((size.value.as_deref(), size.origin), (Some("4"), Origin::Environment));
+//! # Ok::<(), egret_node::settings::SettingsError>(())
+//! ```
+
+mod file;
+mod known;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use egret_net::vi::Secret;
+pub(crate) use known::Key;
+use thiserror::Error;
+pub(crate) use value::{FabricList, Value};
+
+/// What a program is told from outside, and what it says itself.
+#[derive(Clone, Default)]
+pub struct Settings {
+    said: BTreeMap<Key, (String, Origin)>,
+    /// Apart, so that it is never shown.
+    secret: Option<(Secret, Origin)>,
+    unknown: Vec<String>,
+}
+
+/// One setting, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Its name in a file.
+    pub name: &'static str,
+    /// Its variable of the environment.
+    pub variable: &'static str,
+    /// What it is; of a secret only that there is one.
+    pub value: Option<String>,
+    /// Who said so.
+    pub origin: Origin,
+    /// What it is for.
+    pub help: &'static str,
+}
+
+/// Who has said what a setting is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Nobody.
+    Default,
+    /// A file.
+    File(PathBuf),
+    /// The environment.
+    Environment,
+    /// The program.
+    Code,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment => f.write_str("environment"),
+            Self::Code => f.write_str("program"),
+        }
+    }
+}
+
+/// Why a setting cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// It means nothing.
+    #[error("{name} = {value:?} ({origin}): {why}")]
+    Bad {
+        /// Which.
+        name: &'static str,
+        /// What it was said to be.
+        value: String,
+        /// By whom.
+        origin: Origin,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no default.
+    #[error("{name} is not set; {variable} sets it, or the program")]
+    Missing {
+        /// Which.
+        name: &'static str,
+        /// Its variable.
+        variable: &'static str,
+    },
+    /// A file cannot be read.
+    #[error("{}: {why}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A line of a file is no setting.
+    #[error("{}:{line}: {why}", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Settings {
+    /// Those of this process: its environment, and the file that it names, or else
+    /// `egret.toml` in the working directory or in the user's directory of configuration.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, or says what is no setting.
+    pub fn read() -> Result<Self, SettingsError> {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::read_from(std::env::vars_os().filter_map(text), Path::new(""))
+    }
+
+    /// Those of an environment and a working directory.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read, or says what is no setting.
+    pub fn read_from(
+        environment: impl IntoIterator<Item = (String, String)>,
+        directory: &Path,
+    ) -> Result<Self, SettingsError> {
+        let environment: BTreeMap<String, String> = environment.into_iter().collect();
+        let mut settings = Self::default();
+        if let Some(path) = file::find(&environment, directory)? {
+            for (key, value) in file::read(&path)? {
+                settings.say(key, value, Origin::File(path.clone()));
+            }
+        }
+        for key in Key::ALL {
+            if let Some(value) = environment.get(key.variable()) {
+                settings.say(key, value.clone(), Origin::Environment);
+            }
+        }
+        settings.unknown = environment.into_keys().filter(|name| is_unknown(name)).collect();
+        settings.read_secret(directory)?;
+        Ok(settings)
+    }
+
+    /// All settings there are.
+    #[must_use]
+    pub fn all(&self) -> Vec<Setting> {
+        Key::ALL.into_iter().map(|key| self.setting(key)).collect()
+    }
+
+    /// Variables of the environment that look like settings and are none.
+    #[must_use]
+    pub fn unknown(&self) -> &[String] {
+        &self.unknown
+    }
+
+    fn setting(&self, key: Key) -> Setting {
+        let (value, origin) = match (key, &self.secret, self.said.get(&key)) {
+            (Key::Secret, Some((_, origin)), _) => (Some("(not shown)".to_owned()), origin.clone()),
+            (Key::Secret, None, _) => (None, Origin::Default),
+            (_, _, Some((value, origin))) => (Some(value.clone()), origin.clone()),
+            (_, _, None) => (key.default().map(str::to_owned), Origin::Default),
+        };
+        let (name, variable, help) = (key.name(), key.variable(), key.help());
+        Setting { name, variable, value, origin, help }
+    }
+
+    /// Somebody says what a setting is.
+    pub(crate) fn say(&mut self, key: Key, value: String, origin: Origin) {
+        match key {
+            Key::Secret => self.secret = Some((Secret::from(value.as_str()), origin)),
+            key => drop(self.said.insert(key, (value, origin))),
+        }
+    }
+
+    /// Whether somebody has said what a setting is.
+    pub(crate) fn is_said(&self, key: Key) -> bool {
+        self.said.contains_key(&key)
+    }
+
+    pub(crate) fn set_secret(&mut self, secret: Secret) {
+        self.secret = Some((secret, Origin::Code));
+    }
+
+    pub(crate) fn secret(&self) -> Secret {
+        self.secret.as_ref().map(|(secret, _)| secret.clone()).unwrap_or_default()
+    }
+
+    /// What a setting is; its default if nobody has said so.
+    pub(crate) fn value<T: Value>(&self, key: Key) -> Result<Option<T>, SettingsError> {
+        let Setting { name, value: Some(value), origin, .. } = self.setting(key) else {
+            return Ok(None);
+        };
+        let bad = |why| SettingsError::Bad { name, value: value.clone(), origin, why };
+        T::read(&value).map(Some).map_err(bad)
+    }
+
+    /// What a setting is, which somebody must have said.
+    pub(crate) fn needed<T: Value>(&self, key: Key) -> Result<T, SettingsError> {
+        let missing = SettingsError::Missing { name: key.name(), variable: key.variable() };
+        self.value(key)?.ok_or(missing)
+    }
+
+    /// The secret may be in a file of its own, if nobody has said it in the same place.
+    fn read_secret(&mut self, directory: &Path) -> Result<(), SettingsError> {
+        let Some((path, origin)) = self.said.get(&Key::SecretFile).cloned() else { return Ok(()) };
+        let said = self.secret.as_ref().map(|(_, origin)| origin);
+        if said == Some(&Origin::Environment) || said == Some(&origin) {
+            return Ok(());
+        }
+        let path = directory.join(path);
+        let why =
+            |why: std::io::Error| SettingsError::File { path: path.clone(), why: why.to_string() };
+        let bytes = std::fs::read(&path).map_err(why)?;
+        self.secret = Some((Secret::new(bytes.trim_ascii_end()), origin));
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = self.all().into_iter().filter(|setting| setting.origin != Origin::Default);
+        f.debug_map().entries(said.map(|setting| (setting.name, setting.value))).finish()
+    }
+}
+
+fn is_unknown(variable: &str) -> bool {
+    let is_known = Key::ALL.iter().any(|key| key.variable() == variable);
+    let is_other = OTHERS.contains(&variable) || variable.starts_with("EGRET_TEST_");
+    variable.starts_with("EGRET_") && !is_known && !is_other
+}
+
+/// Variables for simulated worlds and for tests.
+const OTHERS: [&str; 3] = ["EGRET_SEED", "EGRET_SEEDS", "EGRET_ROUNDS"];

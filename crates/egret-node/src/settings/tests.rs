@@ -1,0 +1,153 @@
+//! Who counts first, what a file may say, and what is never shown.
+
+use std::path::PathBuf;
+
+use egret_net::rt::Deadline;
+use egret_net::vi::Secret;
+
+use super::*;
+
+/// A directory that is gone with its test.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("egret-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).unwrap();
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn read(environment: &[(&str, &str)], dir: &Dir) -> Result<Settings, SettingsError> {
+    let owned = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Settings::read_from(owned, &dir.0)
+}
+
+#[test]
+fn the_program_counts_first_then_the_environment_then_the_file() {
+    let dir = Dir::new("precedence");
+    dir.write("egret.toml", "# ours\npool = \"filed\" # a pool\nsize = 2\nrank = 1\n");
+    let mut settings = read(&[("EGRET_SIZE", "3"), ("EGRET_RANK", "2")], &dir).unwrap();
+    settings.say(Key::Rank, "0".to_owned(), Origin::Code);
+    let file = Origin::File(dir.0.join("egret.toml"));
+    for (key, value, origin) in [
+        (Key::Pool, "filed", file),
+        (Key::Size, "3", Origin::Environment),
+        (Key::Rank, "0", Origin::Code),
+        (Key::Deadline, "30s", Origin::Default),
+    ] {
+        let setting = settings.setting(key);
+        assert_eq!((setting.value.as_deref(), setting.origin), (Some(value), origin));
+    }
+    assert_eq!(settings.value::<u32>(Key::Size), Ok(Some(3)));
+}
+
+#[test]
+fn a_file_is_looked_for_in_three_places() {
+    let (here, home) = (Dir::new("here"), Dir::new("home"));
+    let users = home.0.to_str().unwrap();
+    std::fs::create_dir_all(home.0.join("egret")).unwrap();
+    home.write("egret/egret.toml", "pool = \"home\"");
+    let pool = |environment: &[(&str, &str)]| {
+        read(environment, &here).unwrap().needed::<String>(Key::Pool).unwrap()
+    };
+    assert_eq!(pool(&[]), "pool");
+    assert_eq!(pool(&[("XDG_CONFIG_HOME", users)]), "home");
+    here.write("egret.toml", "pool = \"here\"");
+    assert_eq!(pool(&[("XDG_CONFIG_HOME", users)]), "here");
+    here.write("named", "pool = \"named\"");
+    assert_eq!(pool(&[("XDG_CONFIG_HOME", users), ("EGRET_CONFIG", "named")]), "named");
+    assert!(read(&[("EGRET_CONFIG", "nowhere")], &here).is_err());
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_told_with_its_line() {
+    let dir = Dir::new("lines");
+    for (text, line, said) in [
+        ("\npoool = \"a\"", 2, "no setting \"poool\""),
+        ("pool", 1, "name = value"),
+        ("pool = a", 1, "in quotes"),
+        ("pool = \"a", 1, "does not end"),
+        ("pool = \"a\" b", 1, "behind the value"),
+        ("pool = \"a\"\npool = \"b\"", 2, "twice"),
+        ("pool = \"\\x\"", 1, "is expected"),
+        ("config = \"other\"", 1, "no setting"),
+    ] {
+        dir.write("egret.toml", text);
+        let why = read(&[], &dir).unwrap_err().to_string();
+        assert!(why.contains(said) && why.contains(&format!("egret.toml:{line}:")), "{why}");
+    }
+}
+
+#[test]
+fn a_secret_is_never_shown() {
+    let dir = Dir::new("secret");
+    dir.write("hidden", "hush-file\n");
+    let from_file = read(&[("EGRET_SECRET_FILE", "hidden")], &dir).unwrap();
+    assert_eq!(from_file.secret(), Secret::from("hush-file"));
+    let both = [("EGRET_SECRET_FILE", "hidden"), ("EGRET_SECRET", "hush-said")];
+    let said = read(&both, &dir).unwrap();
+    assert_eq!(said.secret(), Secret::from("hush-said"));
+    for settings in [from_file, said] {
+        let shown = format!("{settings:?} {:?}", settings.all());
+        assert!(!shown.contains("hush"), "{shown}");
+        assert!(shown.contains("(not shown)"), "{shown}");
+    }
+    assert_eq!(read(&[], &dir).unwrap().secret(), Secret::default());
+}
+
+#[test]
+fn values_are_read_or_refused_with_their_origin() {
+    let dir = Dir::new("values");
+    let deadline = |text: &str| {
+        read(&[("EGRET_DEADLINE", text)], &dir).unwrap().needed::<Deadline>(Key::Deadline)
+    };
+    assert_eq!(deadline("250ms"), Ok(Deadline::In(std::time::Duration::from_millis(250))));
+    assert_eq!(deadline("500us"), Ok(Deadline::In(std::time::Duration::from_micros(500))));
+    assert_eq!(deadline("2m"), Ok(Deadline::In(std::time::Duration::from_secs(120))));
+    assert_eq!(deadline("7"), Ok(Deadline::In(std::time::Duration::from_secs(7))));
+    assert_eq!(deadline("never"), Ok(Deadline::UntilDead));
+    for bad in ["", "s", "-1s", "3h", "99999999999999999999s", "18446744073709551615m"] {
+        let why = deadline(bad).unwrap_err().to_string();
+        assert!(why.contains("deadline") && why.contains("environment"), "{why}");
+    }
+    let list = FabricList::read("shm, ^udp,tcp,shm").unwrap();
+    assert_eq!(list.wanted, ["shm", "tcp"]);
+    assert_eq!(list.rejected, ["udp"]);
+    assert!(FabricList::read("shm,,tcp").is_err());
+    let missing = Settings::default().needed::<u32>(Key::Size).unwrap_err().to_string();
+    assert!(missing.contains("EGRET_SIZE"), "{missing}");
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_told() {
+    let dir = Dir::new("unknown");
+    let names = ["EGRET_FABRIC", "EGRET_FABRICS", "EGRET_SEED", "EGRET_TEST_X", "FABRIC"];
+    let settings = read(&names.map(|name| (name, "1")), &dir).unwrap();
+    assert_eq!(settings.unknown(), ["EGRET_FABRIC"]);
+}
+
+#[test]
+fn a_program_may_say_any_deadline() {
+    use std::time::Duration;
+    let us = Duration::from_micros;
+    for (said, meant) in [
+        (us(500), us(500)),
+        (Duration::from_nanos(1), us(1)),
+        (Duration::from_millis(1500), Duration::from_millis(1500)),
+        (Duration::MAX, us(u64::MAX)),
+    ] {
+        let config = crate::node::Config::new("p").deadline(Deadline::In(said));
+        assert_eq!(config.settings().needed(Key::Deadline), Ok(Deadline::In(meant)));
+    }
+}

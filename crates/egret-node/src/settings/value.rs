@@ -1,0 +1,94 @@
+//! What the text of a setting means.
+
+use std::time::Duration;
+
+use egret_net::rt::Deadline;
+use egret_net::vi::{Trust, Wait};
+
+/// What can be read of a setting's text.
+pub(crate) trait Value: Sized {
+    /// Reads it, or says what is wrong.
+    fn read(text: &str) -> Result<Self, String>;
+}
+
+impl Value for String {
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Value for u32 {
+    fn read(text: &str) -> Result<Self, String> {
+        text.trim().parse().map_err(|_| "a number is expected".to_owned())
+    }
+}
+
+impl Value for Trust {
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "isolated" => Ok(Self::Isolated),
+            "cooperating" => Ok(Self::Cooperating),
+            _ => Err("isolated or cooperating is expected".to_owned()),
+        }
+    }
+}
+
+impl Value for Wait {
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "spin" => Ok(Self::Spin),
+            "balanced" => Ok(Self::Balanced),
+            "frugal" => Ok(Self::Frugal),
+            _ => Err("spin, balanced or frugal is expected".to_owned()),
+        }
+    }
+}
+
+impl Value for Deadline {
+    fn read(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if text == "never" {
+            return Ok(Self::UntilDead);
+        }
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let bad = || "a time is expected, as 500ms, 30s or 2m; or never".to_owned();
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        let unit_us = match unit {
+            "us" => 1,
+            "ms" => 1000,
+            "" | "s" => 1_000_000,
+            "m" => 60_000_000,
+            _ => return Err(bad()),
+        };
+        let us = number.checked_mul(unit_us).ok_or_else(bad)?;
+        Ok(Self::In(Duration::from_micros(us)))
+    }
+}
+
+/// Fabrics in order of preference, and such that are rejected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FabricList {
+    /// None are named: all that are not rejected.
+    pub(crate) wanted: Vec<String>,
+    pub(crate) rejected: Vec<String>,
+}
+
+impl Value for FabricList {
+    fn read(text: &str) -> Result<Self, String> {
+        let mut list = Self { wanted: Vec::new(), rejected: Vec::new() };
+        for name in text.split(',').map(str::trim) {
+            let (to, name) = match name.strip_prefix('^') {
+                Some(name) => (&mut list.rejected, name),
+                None => (&mut list.wanted, name),
+            };
+            if name.is_empty() {
+                return Err("a list of fabrics is expected, as shm,tcp or ^udp".to_owned());
+            }
+            if !to.iter().any(|known| known == name) {
+                to.push(name.to_owned());
+            }
+        }
+        Ok(list)
+    }
+}

@@ -1,0 +1,37 @@
+//! Nodes and their registry: in one process, and as processes that are killed.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod fabrics;
+mod hostile;
+mod peer;
+mod processes;
+mod together;
+
+use std::time::Duration;
+
+use egret_net::rt::Deadline;
+use egret_node::node::{Config, Node};
+use egret_node::registry::{Registry, RegistryOptions};
+
+const LONG: Duration = Duration::from_secs(60);
+const SOON: Deadline = Deadline::In(LONG);
+
+fn registry(size: u32) -> Registry {
+    Registry::open(RegistryOptions::new("test", size).secret("hush".into())).unwrap()
+}
+
+fn config(registry: &Registry) -> Config {
+    Config::new("test").registry(registry.address()).secret("hush".into())
+}
+
+fn join(registry: &Registry) -> Node {
+    Node::join(config(registry)).unwrap()
+}
+
+/// Not a test by itself: the other process.
+#[test]
+fn other() {
+    let Ok(part) = std::env::var(peer::PART) else { return };
+    peer::run(&part);
+}

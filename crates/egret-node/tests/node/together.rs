@@ -1,0 +1,182 @@
+//! Several nodes in one process.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use egret_net::rt::{self, Deadline};
+use egret_node::am::EndpointName;
+use egret_node::node::{AskError, Event, Fate, JoinError, Node, Refused, RouteError};
+
+use super::{LONG, SOON, config, join, registry};
+
+#[test]
+fn two_nodes_of_one_process_find_each_other_and_talk() {
+    let registry = registry(2);
+    let (a, b) = (join(&registry), join(&registry));
+    a.wait_all(SOON).unwrap();
+    assert_eq!((a.rank(), b.rank(), a.size(), a.pool()), (0, 1, 2, "test"));
+    let ids: Vec<_> = a.members().iter().map(|member| member.id).collect();
+    assert_eq!(ids, [a.id(), b.id()]);
+    for fabric in ["shm", "tcp"] {
+        let (_, links) = b.links().iter().find(|(name, _)| name == fabric).unwrap();
+        let served = links.bundle().register("echo", 7).unwrap();
+        served.on(0, |request| {
+            let words = request.words();
+            request.reply(words);
+        });
+        let (_, own) = a.links().iter().find(|(name, _)| name == fabric).unwrap();
+        let mine = own.bundle().endpoint(0);
+        let to = EndpointName::new(links.host(), "echo", 7);
+        let remote = mine.wait_map(&to, SOON).unwrap();
+        assert_eq!(remote.wait_call((0, &[42]), SOON).unwrap().words(), [42]);
+    }
+    let route = a.route(b.id()).unwrap();
+    assert_eq!(route.fabric, "shm");
+    route.links.wait_connect(&route.host, SOON).unwrap();
+    assert_eq!(a.route(a.id()).unwrap_err(), RouteError::Oneself);
+}
+
+#[test]
+fn names_are_bound_looked_up_waited_for_and_gone_with_their_node() {
+    let registry = registry(2);
+    let (a, b) = (join(&registry), join(&registry));
+    assert_eq!(a.bound("one").unwrap(), None);
+    b.bind("one", b"1").unwrap();
+    let found = a.bound("one").unwrap().unwrap();
+    assert_eq!((found.owner, found.bytes), (b.id(), b"1".to_vec()));
+    let taken = AskError::Refused(Refused::NameTaken { owner: b.id() });
+    assert_eq!(a.bind("one", b"2").unwrap_err(), taken);
+    assert_eq!(a.unbind("one", b"1").unwrap_err(), taken);
+    a.rebind("one", b"2").unwrap();
+    assert_eq!(b.bound("one").unwrap().unwrap().owner, a.id());
+    assert!(!a.unbind("one", b"1").unwrap());
+    assert!(a.unbind("one", b"2").unwrap());
+    assert!(!a.unbind("one", b"2").unwrap());
+    let late = a.wait_bound("never", Deadline::In(std::time::Duration::from_millis(20)));
+    assert!(matches!(late, Err(AskError::NotBound { .. })), "{late:?}");
+    let handle = b.handle();
+    let binder = rt::spawn("binder", move || handle.bind("two", b"x")).unwrap();
+    assert_eq!(a.wait_bound("two", SOON).unwrap().bytes, b"x");
+    binder.join().unwrap().unwrap();
+    b.leave(SOON).unwrap();
+    assert_eq!(a.bound("two").unwrap(), None);
+}
+
+#[test]
+fn who_leaves_is_seen_and_may_come_back_in_another_life() {
+    let registry = registry(2);
+    let (a, b) = (join(&registry), join(&registry));
+    let before = b.id();
+    b.leave(SOON).unwrap();
+    assert_eq!(a.wait_fate(before, SOON), Some(Fate::Left));
+    assert!(matches!(a.route(before), Err(RouteError::Gone { .. })));
+    let b = join(&registry);
+    assert_eq!(b.rank(), 1);
+    assert!(b.id().incarnation > before.incarnation);
+    let mut events = a.events();
+    let seen: Vec<Event> = (0..4).map(|_| events.wait_next(SOON).unwrap()).collect();
+    let mut told = registry.events();
+    let same: Vec<Event> = (0..4).map(|_| told.wait_next(SOON).unwrap()).collect();
+    assert_eq!(seen, same);
+    let ids = seen.iter().map(|event| match event {
+        Event::Joined(member) => (true, member.id),
+        Event::Left(id) => (false, *id),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(
+        ids.collect::<Vec<_>>(),
+        [(true, a.id()), (true, before), (false, before), (true, b.id())]
+    );
+    assert_eq!(events.try_next(), None);
+}
+
+#[test]
+fn the_registry_refuses_who_does_not_belong() {
+    let registry = registry(1);
+    let refused = |config| match Node::join(config) {
+        Err(JoinError::Refused { why, .. }) => why,
+        other => panic!("{other:?}"),
+    };
+    let own = || config(&registry);
+    let other = egret_node::Config::new("other").registry(registry.address());
+    assert_eq!(
+        refused(other.secret("hush".into())),
+        Refused::OtherPool { pool: "test".to_owned() }
+    );
+    assert_eq!(refused(own().size(2)), Refused::OtherSize { size: 1 });
+    assert_eq!(refused(own().rank(1)), Refused::NoSuchRank { size: 1 });
+    let node = Node::join(own().size(1).rank(0)).unwrap();
+    assert_eq!(refused(own()), Refused::PoolFull { size: 1 });
+    assert_eq!(refused(own().rank(0)), Refused::RankTaken { by: node.id() });
+    let stranger = own().secret("guess".into());
+    assert!(matches!(Node::join(stranger), Err(JoinError::NoRegistry { .. })));
+}
+
+#[test]
+fn a_part_is_made_once_and_goes_with_its_node() {
+    struct Part(Arc<AtomicU32>);
+    impl Drop for Part {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let registry = registry(1);
+    let node = join(&registry);
+    let dropped = Arc::new(AtomicU32::new(0));
+    let one = node.part(|| Part(Arc::clone(&dropped)));
+    let two = node.part(|| -> Part { unreachable!("there is one") });
+    assert!(Arc::ptr_eq(&one, &two));
+    drop((one, two));
+    let handle = node.handle();
+    assert_eq!(dropped.load(Ordering::Relaxed), 0);
+    drop(node);
+    assert_eq!(dropped.load(Ordering::Relaxed), 1, "a handle does not keep it");
+    assert!(handle.bind("x", b"").is_err());
+}
+
+#[test]
+fn a_name_is_taken_back_when_there_is_room_to_say_so() {
+    let registry = registry(2);
+    let (a, b) = (join(&registry), join(&registry));
+    a.bind("old", b"1").unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let mut asking = a.begin().bound("never", std::time::Duration::from_secs(3600));
+        let polled = Pin::new(&mut asking).poll(&mut Context::from_waker(Waker::noop()));
+        match polled {
+            Poll::Pending => waiting.push(asking),
+            Poll::Ready(Err(_)) => break,
+            Poll::Ready(other) => panic!("{other:?}"),
+        }
+    }
+    a.unbind_soon("old", b"1");
+    assert!(b.bound("old").unwrap().is_some(), "there was room after {}", waiting.len());
+    b.bind("never", b"now").unwrap();
+    let end = rt::now() + LONG;
+    while b.bound("old").unwrap().is_some() {
+        assert!(rt::now() < end, "it was forgotten");
+    }
+}
+
+#[test]
+fn a_handler_does_not_wait_for_what_happens() {
+    let registry = registry(2);
+    let (a, b) = (join(&registry), join(&registry));
+    a.wait_all(SOON).unwrap();
+    let route = b.route(a.id()).unwrap();
+    let (_, links) = a.links().iter().find(|(name, _)| *name == route.fabric).unwrap();
+    let (served, handle) = (links.bundle().register("wait", 0).unwrap(), a.handle());
+    served.on(0, move |request| {
+        let mut events = handle.events();
+        while events.wait_next(Deadline::UntilDead).is_ok() {}
+        let fate = handle.wait_fate(handle.id(), Deadline::UntilDead);
+        let asked = handle.wait_bound("nobody's", Deadline::UntilDead);
+        request.reply(&[u64::from(fate.is_none() && asked.is_err())]);
+    });
+    let mine = route.links.bundle().endpoint(0);
+    let remote = mine.wait_map(&EndpointName::new(&route.host, "wait", 0), SOON).unwrap();
+    assert_eq!(remote.wait_call((0, &[]), SOON).unwrap().words(), [1]);
+}
