@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod plain;
+mod remote;
 mod wire;
 mod wire_attr;
 mod wire_body;
@@ -47,4 +48,33 @@ pub fn derive_plain(input: TokenStream) -> TokenStream {
 pub fn derive_wire(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     wire::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes the methods of a trait callable from other nodes.
+///
+/// At a trait it adds, beside it:
+///
+/// * `GridStub`, whose methods are the trait's and return `Result<T, CallError>`, or
+///   `Result<T, CallError<E>>` for those that return `Result<T, E>`. They wait for the
+///   answer. `stub.begin()` has the same methods with owned arguments (`Vec<T>` for `&[T]`,
+///   `String` for `&str`); they do not wait, and their `Pending` is a future.
+/// * the table by which a server finds the methods.
+///
+/// The trait gets the bounds `Send + Sync + 'static`: an object is called by many threads.
+///
+/// At an implementation, `#[remote] impl Grid for Board`, it says that a `Board` is exported
+/// as a `Grid`.
+///
+/// | at a method | |
+/// |---|---|
+/// | `#[oneway]` | returns nothing, and the caller does not wait for it |
+/// | `#[nonblocking]` | is short and waits for nothing: it runs on the thread that receives the call |
+///
+/// Arguments that are `&[T]` of numbers or plain structs and `&str` are read where they
+/// arrived; of `&T` the server makes a value. Whatever travels implements `Wire`.
+///
+/// `#[remote(crate = path)]` says where `egret` is.
+#[proc_macro_attribute]
+pub fn remote(args: TokenStream, item: TokenStream) -> TokenStream {
+    remote::expand(args.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -1,0 +1,27 @@
+//! `#[remote] impl Grid for Board`: a board is exported as a grid.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::spanned::Spanned;
+use syn::{Error, ItemImpl, Result};
+
+/// The implementation as it is, and what it is exported as.
+pub(super) fn expand(root: &TokenStream, item: &ItemImpl) -> Result<TokenStream> {
+    let Some((None, interface, _)) = &item.trait_ else {
+        return Err(Error::new(item.self_ty.span(), NO_TRAIT));
+    };
+    let (generics, _, bounds) = item.generics.split_for_impl();
+    let ty = &item.self_ty;
+    Ok(quote! {
+        #item
+        #[automatically_derived]
+        impl #generics #root::rmi::Exports for #ty #bounds {
+            type Interface = dyn #interface;
+            fn boxed(self) -> ::std::boxed::Box<dyn #interface> {
+                ::std::boxed::Box::new(self)
+            }
+        }
+    })
+}
+
+const NO_TRAIT: &str = "`#[remote]` needs the trait that this implements: `impl Grid for Board`";

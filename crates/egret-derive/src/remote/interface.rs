@@ -1,0 +1,123 @@
+//! `#[remote] trait Grid`: the trait, its table of methods, its stub.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Error, ItemTrait, Result, TraitItem, parse_quote};
+
+use super::method::{ArgType, Method, Returns};
+use super::signature::text;
+use super::stub;
+
+/// The code for a trait.
+pub(super) fn expand(root: &TokenStream, mut item: ItemTrait) -> Result<TokenStream> {
+    refuse(&item)?;
+    let mut methods: Vec<Method> = Vec::new();
+    for part in &mut item.items {
+        let TraitItem::Fn(function) = part else {
+            return Err(Error::new(part.span(), "a remote trait has methods and nothing else"));
+        };
+        let method = Method::read(function)?;
+        if methods.iter().any(|known| known.name == method.name) {
+            let name = method.label();
+            return Err(Error::new(method.name.span(), format!("two methods are called `{name}`")));
+        }
+        if stub::RESERVED.contains(&&method.label()[..]) {
+            let why = format!("the stub has a method `{}` of its own", method.label());
+            return Err(Error::new(method.name.span(), why));
+        }
+        methods.push(method);
+    }
+    if methods.len() > METHODS_MAX {
+        return Err(Error::new(item.ident.span(), "a remote trait has at most 200 methods"));
+    }
+    // An object is called by many threads, for as long as it is exported.
+    item.supertraits.push(parse_quote!(::core::marker::Send));
+    item.supertraits.push(parse_quote!(::core::marker::Sync));
+    item.supertraits.push(parse_quote!('static));
+    let (table, stub) = (table(root, &item, &methods), stub::code(root, &item, &methods));
+    Ok(quote!(#item #table #stub))
+}
+
+fn refuse(item: &ItemTrait) -> Result<()> {
+    let generics = &item.generics;
+    if !generics.params.is_empty() || generics.where_clause.is_some() {
+        let why = "a remote trait cannot be generic: both sides must know its types";
+        return Err(Error::new(generics.span(), why));
+    }
+    if item.unsafety.is_some() || item.auto_token.is_some() {
+        return Err(Error::new(item.ident.span(), "a remote trait is a plain `trait`"));
+    }
+    Ok(())
+}
+
+/// What the server's side knows of the trait.
+fn table(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> TokenStream {
+    let (name, label) = (&item.ident, item.ident.unraw().to_string());
+    let rows = methods.iter().map(|method| row(root, item, method));
+    quote! {
+        #[automatically_derived]
+        impl #root::rmi::Interface for dyn #name {
+            const NAME: &'static str = #label;
+            const METHODS: &'static [#root::rmi::Method<Self>] = &[#(#rows,)*];
+        }
+    }
+}
+
+fn row(root: &TokenStream, item: &ItemTrait, method: &Method) -> TokenStream {
+    let (label, is_inline) = (method.label(), method.is_inline);
+    let read_as: Vec<_> = method.args.iter().map(|arg| arg.ty.read_as()).collect();
+    let takes = described(root, &quote!((#(#read_as,)*)));
+    let answers = described(root, &method.returns.ty());
+    let run = run(root, item, method, &read_as);
+    quote! {
+        #root::rmi::Method {
+            name: #label,
+            takes: #takes,
+            answers: #answers,
+            is_inline: #is_inline,
+            run: #run,
+        }
+    }
+}
+
+fn described(root: &TokenStream, ty: &TokenStream) -> TokenStream {
+    let name = text(ty);
+    quote! {
+        #root::rmi::Type {
+            name: #name,
+            fingerprint: || #root::stream::fingerprint::<#ty>(),
+        }
+    }
+}
+
+/// Reads the arguments, calls the method, and writes what it returns.
+fn run(
+    root: &TokenStream,
+    item: &ItemTrait,
+    method: &Method,
+    read_as: &[TokenStream],
+) -> TokenStream {
+    let (of, name) = (&item.ident, &method.name);
+    let locals: Vec<_> = (0..method.args.len()).map(|at| format_ident!("arg_{at}")).collect();
+    let passed = method.args.iter().zip(&locals).map(|(arg, local)| match arg.ty {
+        ArgType::Lent(_) => quote!(&#local),
+        _ => quote!(#local),
+    });
+    let how = if method.is_exclusive { quote!(Exclusive) } else { quote!(Shared) };
+    let answer = match method.returns {
+        Returns::Value(_) => quote!(value),
+        Returns::Outcome(..) => quote!(outcome),
+    };
+    quote! {
+        #root::rmi::Run::#how(|object, served| {
+            let (#(#locals,)*) = served.args::<(#(#read_as,)*)>()?;
+            served.#answer(<dyn #of as #of>::#name(object, #(#passed),*));
+            ::core::result::Result::Ok(())
+        })
+    }
+}
+
+/// Handlers have one byte, and some are the runtime's own.
+const METHODS_MAX: usize = 200;

@@ -1,0 +1,109 @@
+//! Arguments on their way out.
+
+use egret_net::vi::Segment;
+use egret_node::am::{MEDIUM_MAX, Message};
+use egret_stream::{Wire, WriteError, Writer};
+
+use super::CallError;
+use super::called::Aligned;
+
+/// Arguments that were given away.
+#[derive(Debug)]
+pub(crate) enum Args {
+    Bytes(Vec<u8>),
+    /// More than a medium message takes; arrays as they were given.
+    Data(Vec<Segment>),
+}
+
+impl Args {
+    /// Writes arguments; large arrays move into it.
+    pub(crate) fn give<A: Wire>(args: A) -> Result<Self, CallError> {
+        if const { A::SIZE.is_fixed } {
+            let mut bytes = vec![0; A::SIZE.min];
+            args.write_fixed(&mut &mut bytes[..]);
+            return Ok(Self::Bytes(bytes));
+        }
+        let mut writer = Writer::new();
+        writer.write_owned(args).map_err(|why| unwritten(&why))?;
+        Ok(match writer.len() {
+            0..=MEDIUM_MAX => Self::Bytes(writer.to_vec()),
+            _ => Self::Data(writer.into_descriptor().into_segments().collect()),
+        })
+    }
+
+    /// Writes a copy of arguments.
+    pub(crate) fn copy<A: Wire>(args: &A) -> Result<Self, CallError> {
+        with_pieces(args, |pieces| {
+            let bytes = pieces.concat();
+            match bytes.len() {
+                0..=MEDIUM_MAX => Self::Bytes(bytes),
+                _ => Self::Data(vec![bytes.into()]),
+            }
+        })
+    }
+
+    /// How many bytes they are.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Data(pieces) => pieces.iter().map(Segment::len).sum(),
+        }
+    }
+
+    /// Hands them over as a message for `handler`; if that gives it back they are here again.
+    pub(crate) fn send<T, E>(
+        &mut self,
+        handler: u8,
+        words: &[u64],
+        send: impl FnOnce(Message<'_>) -> Result<T, (E, Option<Vec<Segment>>)>,
+    ) -> Result<T, E> {
+        let message = Message::to(handler).words(words);
+        let sent = match self {
+            Self::Bytes(bytes) => send(message.bytes(bytes)),
+            Self::Data(pieces) => send(message.gather(std::mem::take(pieces))),
+        };
+        sent.map_err(|(why, back)| {
+            if let (Self::Data(pieces), Some(back)) = (self, back) {
+                *pieces = back;
+            }
+            why
+        })
+    }
+
+    /// In one piece, for an object of this node.
+    pub(crate) fn aligned(&self) -> Aligned {
+        match self {
+            Self::Bytes(bytes) => Aligned::copy(&[bytes]),
+            Self::Data(pieces) => {
+                Aligned::copy(&pieces.iter().map(Segment::bytes).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+/// Writes arguments and lends the pieces to `body`: large arrays where they are.
+#[inline]
+pub(crate) fn with_pieces<A: Wire, R>(
+    args: &A,
+    body: impl FnOnce(&[&[u8]]) -> R,
+) -> Result<R, CallError> {
+    if const { A::SIZE.is_fixed && A::SIZE.min == 0 } {
+        return Ok(body(&[]));
+    }
+    if const { A::SIZE.is_fixed && A::SIZE.min <= SHORT_MAX } {
+        let mut bytes = [0; SHORT_MAX];
+        let bytes = &mut bytes[..const { if A::SIZE.min <= SHORT_MAX { A::SIZE.min } else { 0 } }];
+        args.write_fixed(&mut &mut *bytes);
+        return Ok(body(&[bytes]));
+    }
+    let mut writer = Writer::new();
+    writer.write(args).map_err(|why| unwritten(&why))?;
+    Ok(body(&writer.gather()))
+}
+
+fn unwritten(why: &WriteError) -> CallError {
+    CallError::Unreadable { why: format!("the arguments: {why}") }
+}
+
+/// Arguments of a fixed size up to this are written on the stack.
+const SHORT_MAX: usize = 256;

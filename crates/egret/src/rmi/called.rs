@@ -1,0 +1,171 @@
+//! A call that waits for its turn, or runs on a worker.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use egret_net::rt::{self, Instant};
+use egret_node::am::{Kept, Peer, ReplySlot};
+
+use super::context::Frame;
+use super::fault::{Fault, planted};
+use super::load::Charge;
+use super::object::Object;
+use super::served::Answer;
+use super::spot::Spot;
+use super::words::{Code, Within};
+use super::workers::Workers;
+
+/// A call at its object. Whoever takes its [`Work`] answers it, and there is one such.
+pub(crate) struct Called {
+    pub(super) object: Arc<Object>,
+    method: usize,
+    pub(super) key: Key,
+    is_cancelled: AtomicBool,
+    work: Mutex<Option<Work>>,
+}
+
+/// What tells the calls of an object apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// Who calls; none if this node does.
+    pub(crate) peer: Option<Peer>,
+    /// What the caller calls it by; 0 if it does not.
+    pub(crate) number: u32,
+    /// The number by which it is inside of the object's gate.
+    pub(crate) inside: u64,
+}
+
+/// What a call needs until it has run.
+pub(crate) struct Work {
+    pub(crate) memory: Memory,
+    pub(crate) to: AnswerTo,
+    pub(crate) until: Option<Instant>,
+    /// The calls it is a part of.
+    pub(crate) within: Within,
+    pub(crate) charge: Charge,
+}
+
+/// Where the answer goes.
+pub(crate) enum AnswerTo {
+    Caller(ReplySlot),
+    /// A caller of this node.
+    Here(Arc<Spot>),
+}
+
+/// Where arguments lie.
+pub(crate) enum Memory {
+    /// Where they arrived, or a copy.
+    Kept(Kept),
+    Own(Aligned),
+}
+
+/// Bytes that begin where any type may.
+pub(crate) struct Aligned {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Called {
+    pub(crate) fn new(object: &Arc<Object>, method: usize, key: Key, work: Work) -> Arc<Self> {
+        let (object, work) = (Arc::clone(object), Mutex::new(Some(work)));
+        Arc::new(Self { object, method, key, is_cancelled: AtomicBool::new(false), work })
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The caller does not want it any more.
+    pub(crate) fn cancel(&self) {
+        if planted(Fault::CancelLost) {
+            return;
+        }
+        self.is_cancelled.store(true, Ordering::Relaxed);
+        self.answer_unrun(Code::Cancelled);
+    }
+
+    /// Runs it, on a worker of these if they are given, unless somebody has answered it
+    /// already.
+    pub(crate) fn run(self: &Arc<Self>, home: Option<&Arc<Workers>>) {
+        let Some(Work { memory, to, until, mut within, charge }) = self.take() else { return };
+        if until.is_some_and(|until| rt::now() >= until) && !planted(Fault::RunsExpired) {
+            drop((memory, charge));
+            return self.finish(to, Answer::code(Code::Expired));
+        }
+        if self.object.is_closed() {
+            drop((memory, charge));
+            return self.finish(to, Answer::code(Code::UnknownObject));
+        }
+        if self.object.has_gate() {
+            within.push(self.key.inside);
+        }
+        let frame = Frame::worker(until, within, self, home);
+        let answer = frame.run(|| self.object.execute(self.method, memory.bytes()));
+        // All is given back before the caller can know.
+        drop((memory, charge));
+        self.finish(to, answer);
+    }
+
+    /// Answers it, if it has not begun.
+    pub(crate) fn answer_unrun(&self, code: Code) {
+        if let Some(Work { memory, to, charge, .. }) = self.take() {
+            drop((memory, charge));
+            self.object.withdraw(self);
+            self.finish(to, Answer::code(code));
+        }
+    }
+
+    fn take(&self) -> Option<Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn finish(&self, to: AnswerTo, answer: Answer) {
+        self.object.over(self);
+        to.answer(answer);
+    }
+}
+
+impl AnswerTo {
+    fn answer(self, answer: Answer) {
+        match self {
+            Self::Caller(slot) if answer.is_short() => slot.reply(answer.words()),
+            Self::Caller(slot) => answer.send(|message| slot.reply_with(message)),
+            Self::Here(spot) => spot.put(answer),
+        }
+    }
+}
+
+impl Memory {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Kept(kept) => kept,
+            Self::Own(own) => own.bytes(),
+        }
+    }
+}
+
+impl Aligned {
+    /// A copy of some pieces, one behind the other.
+    pub(crate) fn copy(from: &[&[u8]]) -> Self {
+        let len = from.iter().map(|piece| piece.len()).sum::<usize>();
+        let mut bytes: Vec<u8> = Vec::with_capacity(len + ALIGN);
+        let at = bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
+        bytes.resize(at, 0);
+        from.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        Self { bytes, at }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+}
+
+impl fmt::Debug for Called {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Called").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// The largest alignment that a type is expected to have.
+const ALIGN: usize = 64;

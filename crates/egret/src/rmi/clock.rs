@@ -1,0 +1,119 @@
+//! Wakes futures whose deadline passes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use egret_net::rt::{self, Instant, Thread};
+
+/// The alarms of a node. A thread looks after them while there are some; in a simulated world
+/// somebody calls [`ring`](Self::ring).
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    alarms: BTreeMap<(Instant, u64), Waker>,
+    next: u64,
+    /// Whether there is a thread, and which, when it has begun.
+    is_running: bool,
+    thread: Option<Thread>,
+    is_closed: bool,
+}
+
+/// An alarm that was set; dropped, it does not ring.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    clock: Arc<Clock>,
+    key: (Instant, u64),
+}
+
+impl Clock {
+    /// Has `waker` woken at a moment.
+    pub(crate) fn set(self: &Arc<Self>, at: Instant, waker: &Waker) -> Alarm {
+        let mut inner = self.lock();
+        let key = (at, inner.next);
+        inner.next += 1;
+        let is_first = inner.alarms.keys().next().is_none_or(|first| key < *first);
+        inner.alarms.insert(key, waker.clone());
+        match &inner.thread {
+            Some(thread) if is_first => thread.unpark(),
+            Some(_) => {}
+            None if inner.is_running || inner.is_closed || rt::in_world() => {}
+            None => self.start(&mut inner),
+        }
+        Alarm { clock: Arc::clone(self), key }
+    }
+
+    /// Wakes those that are due; when the next one is.
+    pub(crate) fn ring(&self) -> Option<Instant> {
+        let now = rt::now();
+        loop {
+            let mut inner = self.lock();
+            let first = inner.alarms.first_entry()?;
+            if first.key().0 > now {
+                return Some(first.key().0);
+            }
+            let waker = first.remove();
+            drop(inner);
+            waker.wake();
+        }
+    }
+
+    /// Ends the thread.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.is_closed = true;
+        inner.thread.take().into_iter().for_each(|thread| thread.unpark());
+    }
+
+    fn start(self: &Arc<Self>, inner: &mut Inner) {
+        let clock = Arc::clone(self);
+        // Without a thread there are no alarms: those who poll find their deadlines passed.
+        inner.is_running = rt::spawn("egret-clock", move || clock.run()).is_ok();
+    }
+
+    fn run(&self) {
+        self.lock().thread = Some(rt::current());
+        loop {
+            let next = self.ring();
+            let until = next.unwrap_or_else(|| rt::now() + IDLE);
+            rt::park(Some(until));
+            let mut inner = self.lock();
+            if inner.is_closed || next.is_none() && inner.alarms.is_empty() && rt::now() >= until {
+                (inner.thread, inner.is_running) = (None, false);
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Alarm {
+    /// Wakes another instead.
+    pub(crate) fn wakes(&self, waker: &Waker) {
+        let before = {
+            let mut inner = self.clock.lock();
+            let known = inner.alarms.get_mut(&self.key).filter(|known| !known.will_wake(waker));
+            known.map(|known| std::mem::replace(known, waker.clone()))
+        };
+        // Without the lock: it may own what has an alarm.
+        drop(before);
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        let removed = self.clock.lock().alarms.remove(&self.key);
+        drop(removed);
+    }
+}
+
+/// A thread that has had nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(10);

@@ -1,0 +1,54 @@
+//! Calls that were cancelled before they came.
+//!
+//! Large arguments wait for bytes and travel in a lane of their own, so that a word to cancel
+//! a call may be there first. It may also come when the call is over; what is remembered is
+//! little, and not for long.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use egret_net::rt::{self, Instant};
+use egret_node::am::Peer;
+
+/// Numbers of calls that are not to begin.
+#[derive(Debug, Default)]
+pub(crate) struct Early {
+    numbers: Mutex<VecDeque<(Peer, u32, Instant)>>,
+    is_any: AtomicBool,
+}
+
+impl Early {
+    /// A call of this number was cancelled, and is not here.
+    pub(crate) fn put(&self, peer: Peer, number: u32) {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        if numbers.len() == MOST {
+            numbers.pop_front();
+        }
+        numbers.push_back((peer, number, rt::now()));
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    /// Whether a call that has come was cancelled before.
+    #[inline]
+    pub(crate) fn take(&self, peer: Peer, number: u32) -> bool {
+        self.is_any.load(Ordering::Acquire) && self.look(peer, number)
+    }
+
+    #[cold]
+    fn look(&self, peer: Peer, number: u32) -> bool {
+        let now = rt::now();
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.retain(|(.., since)| now - *since < LONG);
+        let before = numbers.len();
+        numbers.retain(|(known, its, _)| (*known, *its) != (peer, number));
+        self.is_any.store(!numbers.is_empty(), Ordering::Release);
+        numbers.len() < before
+    }
+}
+
+/// How many are remembered.
+const MOST: usize = 64;
+/// How long.
+const LONG: Duration = Duration::from_secs(60);

@@ -1,0 +1,154 @@
+//! What can go wrong with remote calls.
+
+use std::fmt;
+use std::time::Duration;
+
+use egret_stream::{Describe, FromWire, Invalid, Reader, Size, Stop, Wire, Writer, Written};
+use thiserror::Error;
+
+use super::NodeId;
+
+/// Why a call has no value. `E` is the method's own error.
+///
+/// What `may_have_run` says of a call without an answer: `false` if the object has certainly
+/// not seen it, `true` if it may have. Nothing is ever tried twice.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CallError<E = Never> {
+    /// The object's node is gone, or there is no way to it.
+    #[error("node {node} is gone: {why}; the call {}", ran(*may_have_run))]
+    PeerDied {
+        /// Which.
+        node: NodeId,
+        /// Why: what it panicked with, what the registry says of its end, or what the link does.
+        why: String,
+        /// Whether the call may have run there.
+        may_have_run: bool,
+    },
+    /// The deadline passed.
+    #[error("no answer within {waited:?}; the call {}", ran(*may_have_run))]
+    Deadline {
+        /// How long.
+        waited: Duration,
+        /// Whether the call may have run, or still runs.
+        may_have_run: bool,
+    },
+    /// There is no such object (any more).
+    #[error("there is no such object")]
+    UnknownObject,
+    /// The object has no such method.
+    #[error("the object has no method `{name}`")]
+    UnknownMethod {
+        /// Its name.
+        name: String,
+    },
+    /// The object's method has other types.
+    #[error("method `{method}`: this side has {ours}, the object {theirs}")]
+    TypeMismatch {
+        /// Its name.
+        method: String,
+        /// What the caller takes it for.
+        ours: String,
+        /// What it is.
+        theirs: String,
+    },
+    /// The object's node has as much to do as it takes.
+    #[error("the object's node has as many calls waiting as it takes")]
+    Busy,
+    /// The call was cancelled before it ran.
+    #[error("cancelled before it ran")]
+    Cancelled,
+    /// The method panicked.
+    #[error("the method panicked: {message}")]
+    Panicked {
+        /// With these words.
+        message: String,
+    },
+    /// The call comes back to an object that waits for it.
+    #[error("the object waits for a call that this is a part of")]
+    Reentered,
+    /// The method has run, and its answer is larger than this side takes.
+    #[error("the answer is larger than this side takes")]
+    AnswerTooLarge,
+    /// The arguments are larger than the object takes.
+    #[error("{bytes} bytes are more than is taken: at most {most}")]
+    TooLarge {
+        /// Bytes of the message.
+        bytes: u64,
+        /// Most there may be.
+        most: u64,
+    },
+    /// The arguments or the answer could not be written or read.
+    #[error("it could not be written or read: {why}")]
+    Unreadable {
+        /// Why.
+        why: String,
+    },
+    /// A method that is declared non-blocking may not wait.
+    #[error("a method that is declared non-blocking may not wait")]
+    InHandler,
+    /// The method's own error.
+    #[error("{0}")]
+    Failed(E),
+}
+
+/// The error of methods that have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Never {}
+
+impl fmt::Display for Never {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+impl std::error::Error for Never {}
+
+impl CallError {
+    /// As the error of a method that has one.
+    #[must_use]
+    pub fn widen<E>(self) -> CallError<E> {
+        match self {
+            Self::PeerDied { node, why, may_have_run } => {
+                CallError::PeerDied { node, why, may_have_run }
+            }
+            Self::Deadline { waited, may_have_run } => CallError::Deadline { waited, may_have_run },
+            Self::UnknownObject => CallError::UnknownObject,
+            Self::UnknownMethod { name } => CallError::UnknownMethod { name },
+            Self::TypeMismatch { method, ours, theirs } => {
+                CallError::TypeMismatch { method, ours, theirs }
+            }
+            Self::Busy => CallError::Busy,
+            Self::Cancelled => CallError::Cancelled,
+            Self::Panicked { message } => CallError::Panicked { message },
+            Self::Reentered => CallError::Reentered,
+            Self::TooLarge { bytes, most } => CallError::TooLarge { bytes, most },
+            Self::AnswerTooLarge => CallError::AnswerTooLarge,
+            Self::Unreadable { why } => CallError::Unreadable { why },
+            Self::InHandler => CallError::InHandler,
+            Self::Failed(never) => match never {},
+        }
+    }
+}
+
+fn ran(may_have_run: bool) -> &'static str {
+    if may_have_run { "may have run" } else { "has not run" }
+}
+
+impl Wire for Never {
+    const SIZE: Size = Size::at_least(0);
+
+    fn describe(d: &mut Describe) {
+        d.word("never");
+    }
+
+    fn write<'w>(&'w self, _: &mut Writer<'w>) -> Written {
+        match *self {}
+    }
+}
+
+impl<'a> FromWire<'a> for Never {
+    fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
+        Err(r.fail(Invalid::new("error of a method that has none")))
+    }
+}

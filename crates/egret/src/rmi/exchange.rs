@@ -1,0 +1,138 @@
+//! What remote calls keep with a node.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use egret_net::rt;
+use egret_node::Links;
+use egret_node::am::Endpoint;
+use egret_node::node::{Handle, Route};
+
+use super::clock::Clock;
+use super::load::Load;
+use super::object::Object;
+use super::words::NUMBER_END;
+use super::workers::Workers;
+
+/// The node's part: it goes with the node, and closes what is inside.
+pub(crate) struct Part {
+    pub(crate) exchange: Arc<Exchange>,
+}
+
+/// What all objects and stubs of a node share.
+pub(crate) struct Exchange {
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) load: Arc<Load>,
+    pub(crate) clock: Arc<Clock>,
+    objects: Mutex<BTreeMap<u64, Weak<Object>>>,
+    /// Where calls come from, by fabric.
+    clients: Mutex<BTreeMap<String, Arc<Endpoint>>>,
+    /// Objects whose exports were dropped by a panic.
+    behind: Mutex<Vec<(Arc<Object>, Vec<Endpoint>)>>,
+    next_object: AtomicU64,
+    next_call: AtomicU32,
+    is_closed: AtomicBool,
+}
+
+impl Exchange {
+    /// The exchange of a node.
+    pub(crate) fn of(handle: &Handle) -> Arc<Self> {
+        let part = handle.part(|| Part { exchange: Arc::new(Self::new()) });
+        Arc::clone(&part.exchange)
+    }
+
+    fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = if rt::in_world() { 0 } else { (2 * cores).max(WORKERS_LEAST) };
+        Self {
+            workers: Arc::new(Workers::new(workers)),
+            load: Arc::new(Load::new()),
+            clock: Arc::default(),
+            objects: Mutex::default(),
+            clients: Mutex::default(),
+            behind: Mutex::default(),
+            next_object: AtomicU64::new(1),
+            next_call: AtomicU32::new(1),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// A number for an object.
+    pub(crate) fn next_object(&self) -> u64 {
+        self.next_object.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number by which a call can be cancelled.
+    pub(crate) fn next_call(&self) -> u32 {
+        self.next_call.fetch_add(1, Ordering::Relaxed) % (NUMBER_END - 1) + 1
+    }
+
+    pub(crate) fn add(&self, number: u64, object: &Arc<Object>) {
+        self.objects().insert(number, Arc::downgrade(object));
+    }
+
+    pub(crate) fn remove(&self, number: u64) {
+        self.objects().remove(&number);
+    }
+
+    /// An object of this node.
+    pub(crate) fn object(&self, number: u64) -> Option<Arc<Object>> {
+        self.objects().get(&number).and_then(Weak::upgrade)
+    }
+
+    /// Objects that are exported.
+    pub(crate) fn objects_len(&self) -> usize {
+        self.objects().len()
+    }
+
+    /// Where calls by a route come from.
+    pub(crate) fn client(&self, route: &Route) -> Arc<Endpoint> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = clients.entry(route.fabric.clone());
+        Arc::clone(client.or_insert_with(|| Arc::new(client_of(&route.links))))
+    }
+
+    /// Keeps an object until the node closes, or exports another.
+    pub(crate) fn leave_behind(&self, object: Arc<Object>, endpoints: Vec<Endpoint>) {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner).push((object, endpoints));
+        if self.is_closed.load(Ordering::SeqCst) {
+            self.clear_behind();
+        }
+    }
+
+    pub(crate) fn clear_behind(&self) {
+        let behind =
+            std::mem::take(&mut *self.behind.lock().unwrap_or_else(PoisonError::into_inner));
+        for (object, endpoints) in behind {
+            drop(endpoints);
+            object.close();
+        }
+    }
+
+    fn objects(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Object>>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn client_of(links: &Links) -> Endpoint {
+    links.bundle().endpoint(0)
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.exchange.is_closed.store(true, Ordering::SeqCst);
+        let objects: Vec<_> = self.exchange.objects().values().filter_map(Weak::upgrade).collect();
+        objects.iter().for_each(|object| object.close());
+        self.exchange.clear_behind();
+        self.exchange.workers.close();
+        self.exchange.clock.close();
+        let clients = std::mem::take(
+            &mut *self.exchange.clients.lock().unwrap_or_else(PoisonError::into_inner),
+        );
+        drop(clients);
+    }
+}
+
+/// Threads that may be busy, however few cores there are: most calls that are not short wait.
+const WORKERS_LEAST: usize = 8;

@@ -1,0 +1,27 @@
+//! Faults that tests plant, to show that the checks find them.
+//!
+//! Outside of tests [`planted`] is the constant `false` and nothing remains of a fault.
+
+egret_net::faults! {
+    /// Ways to get it wrong.
+    pub(crate) enum Fault {
+        /// An exclusive call enters while others are inside.
+        TwoInside,
+        /// Who leaves an object lets nobody else in.
+        NobodyNext,
+        /// A call enters before those that wait.
+        JumpsQueue,
+        /// A call that comes back to an object that waits for it is not recognised.
+        NoChain,
+        /// A call that was cancelled runs.
+        CancelLost,
+        /// A call whose deadline has passed runs.
+        RunsExpired,
+        /// The calls of a caller that is gone go on.
+        GoneUnheard,
+        /// A call that may have run is said not to have.
+        SaidNotRun,
+        /// A call does not inherit the time that is left.
+        Timeless,
+    }
+}

@@ -1,0 +1,74 @@
+//! What the fuzzer calls: an object, and a request of a stranger.
+
+use std::sync::Arc;
+
+use egret_stream::Wire;
+
+use super::load::Load;
+use super::object::Object;
+use super::served::{Refused, open};
+use super::workers::Workers;
+use super::{CallError, Exports};
+
+#[derive(Debug, Wire)]
+struct Item {
+    name: String,
+    parts: Vec<Option<Box<Item>>>,
+}
+
+#[crate::remote]
+trait Any {
+    fn nothing(&self);
+    fn numbers(&self, a: u64, b: (u8, i128)) -> u64;
+    fn lists(&self, a: &[f64], b: &[u128], c: &[u8]) -> Vec<f64>;
+    fn texts(&mut self, a: &str, b: String) -> Result<String, String>;
+    fn items(&mut self, a: Item, b: &Item) -> usize;
+}
+
+struct It;
+
+#[crate::remote]
+impl Any for It {
+    fn nothing(&self) {}
+    fn numbers(&self, a: u64, b: (u8, i128)) -> u64 {
+        a ^ u64::from(b.0)
+    }
+    fn lists(&self, a: &[f64], b: &[u128], c: &[u8]) -> Vec<f64> {
+        [a, &vec![0.5; b.len() + c.len()]].concat()
+    }
+    fn texts(&mut self, a: &str, b: String) -> Result<String, String> {
+        if a.len() > b.len() { Ok(a.to_owned()) } else { Err(b) }
+    }
+    fn items(&mut self, a: Item, b: &Item) -> usize {
+        a.parts.len() + b.name.len()
+    }
+}
+
+/// Has a request served: the first byte is the method, the second how many words there are.
+///
+/// # Panics
+///
+/// If it is answered with what is no answer.
+pub fn request(input: &[u8]) {
+    let [method, words, rest @ ..] = input else { return };
+    let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new()));
+    let object = Arc::new(Object::new(It.boxed(), BYTES_MAX, &workers, &load));
+    let words = usize::from(*words % 18).min(rest.len() / 8);
+    let (head, bytes) = rest.split_at(words * 8);
+    let head: Vec<u64> = head.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let answer = object.serve_now(usize::from(*method % 5), &head, bytes);
+    let words = answer.words().to_vec();
+    let bytes = answer.into_bytes();
+    if let Err(Refused::Error(CallError::Panicked { message })) = open::<()>(&words, &bytes) {
+        panic!("{message}");
+    }
+    // An answer of a stranger is read as well, whatever it says.
+    let _ = open::<Item>(&head, bytes_of(input));
+    let _ = open::<Vec<f64>>(&head, bytes_of(input));
+}
+
+fn bytes_of(input: &[u8]) -> &[u8] {
+    input.get(2..).unwrap_or_default()
+}
+
+const BYTES_MAX: u64 = 4096;

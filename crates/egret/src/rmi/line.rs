@@ -1,0 +1,330 @@
+//! The connection of a stub: made at its first call, and kept.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline, Instant};
+use egret_node::am::{
+    self, Endpoint, EndpointName, MapError, Mapping, Needed, Reason, Remote, SendError,
+};
+use egret_node::node::{Handle, Route, RouteError};
+
+use super::exchange::Exchange;
+use super::export::CANCEL;
+use super::object::Object;
+use super::trouble::{PATIENCE, Trouble};
+use super::words::WORDS_MAX;
+use super::{CallError, ObjectRef};
+
+/// All stubs of one object that were made of one share it.
+pub(crate) struct Line {
+    pub(crate) handle: Handle,
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) object: ObjectRef,
+    /// What the object must have.
+    needs: fn() -> Vec<Needed>,
+    end: RwLock<Option<End>>,
+    /// Since when a node is waited for of which this one has not heard.
+    unheard: Mutex<Option<Instant>>,
+    connecting: Mutex<Making>,
+}
+
+/// The connection that is being made, if one is.
+#[derive(Default)]
+struct Making {
+    connecting: Option<Connecting>,
+    /// Somebody has taken it, to go on with it.
+    is_taken: bool,
+}
+
+/// A connection that is being made.
+struct Connecting {
+    client: Arc<Endpoint>,
+    to: EndpointName,
+    mapping: Mapping,
+    /// When calls can be sent, and cancelling is still asked for.
+    remote: Option<Remote>,
+}
+
+/// Where a line leads to.
+#[derive(Clone)]
+pub(crate) enum End {
+    There(Arc<Connected>),
+    /// An object of this node.
+    Here(Weak<Object>),
+}
+
+/// A connection.
+pub(crate) struct Connected {
+    pub(crate) remote: Remote,
+    /// The numbers of the methods.
+    pub(crate) handlers: Vec<u8>,
+    /// By which calls are cancelled: apart from them, so that there is room when they have
+    /// none.
+    cancels: Remote,
+    /// Calls to cancel for which there was none all the same.
+    uncancelled: Mutex<Vec<u64>>,
+    _client: Arc<Endpoint>,
+}
+
+impl Line {
+    pub(crate) fn new(handle: &Handle, object: &ObjectRef, needs: fn() -> Vec<Needed>) -> Self {
+        let (handle, object) = (handle.clone(), object.clone());
+        let exchange = Exchange::of(&handle);
+        let (end, unheard, connecting) = (RwLock::default(), Mutex::default(), Mutex::default());
+        Self { handle, exchange, object, needs, end, unheard, connecting }
+    }
+
+    /// Where it leads to, if that is known.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<End> {
+        self.end.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Connects, and waits for that.
+    #[cold]
+    pub(crate) fn wait_connect(&self, deadline: Deadline) -> Result<End, CallError> {
+        let trouble = self.trouble(PATIENCE);
+        if let Some(here) = self.here() {
+            return Ok(here);
+        }
+        let until = deadline.until();
+        let route = self.wait_route(deadline).map_err(|why| trouble.route(why))?;
+        let left = until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
+        let (client, to) = self.ends(&route);
+        let remote = self.wait_map(&client, &to, &(self.needs)(), left)?;
+        let cancels = self.wait_map(&client, &to, &[], left)?;
+        Ok(self.keep(remote, cancels, client))
+    }
+
+    /// Maps the object. A node that cannot be reached is asked again and again, for as long
+    /// as the registry has it for a member.
+    fn wait_map(
+        &self,
+        client: &Endpoint,
+        to: &EndpointName,
+        needs: &[Needed],
+        deadline: Deadline,
+    ) -> Result<Remote, CallError> {
+        let (started, trouble) = (rt::now(), self.trouble(PATIENCE));
+        let until = deadline.until_from(started);
+        loop {
+            let left = until.map_or(GLANCE, |until| until.since(rt::now()).min(GLANCE));
+            match client.wait_map_with(to, needs, Deadline::In(left)) {
+                Err(MapError::TimedOut { .. }) if until.is_none_or(|until| rt::now() < until) => {
+                    self.handle.route(self.object.node).map_err(|why| trouble.route(why))?;
+                }
+                Err(MapError::TimedOut { .. }) => {
+                    let waited = rt::now() - started;
+                    return Err(CallError::Deadline { waited, may_have_run: false });
+                }
+                mapped => return mapped.map_err(|why| trouble.map(why)),
+            }
+        }
+    }
+
+    /// Connects as far as that goes without waiting.
+    pub(crate) fn poll_connect(&self, context: &mut Context<'_>) -> Poll<Result<End, CallError>> {
+        if let Some(end) = self.end().or_else(|| self.here()) {
+            return Poll::Ready(Ok(end));
+        }
+        let trouble = self.trouble(Duration::ZERO);
+        let Some(connecting) = self.take_connecting() else { return Poll::Pending };
+        let route = match self.route() {
+            Ok(Some(route)) => route,
+            Ok(None) => {
+                self.put_back(connecting);
+                return Poll::Pending;
+            }
+            // Whoever is gone is not waited for, however far that was.
+            Err(why) => {
+                self.put_back(None);
+                return Poll::Ready(Err(trouble.route(why)));
+            }
+        };
+        // It has no deadline: those who wait for it have theirs.
+        let mut connecting = connecting.unwrap_or_else(|| {
+            let (client, to) = self.ends(&route);
+            let mapping = client.map(&to, &(self.needs)(), Deadline::UntilDead);
+            Connecting { client, to, mapping, remote: None }
+        });
+        // Without a lock: this may run handlers, and one may use this very stub.
+        let polled = connecting.poll(context);
+        let Poll::Ready(mapped) = polled else {
+            self.put_back(Some(connecting));
+            return Poll::Pending;
+        };
+        self.put_back(None);
+        let Connecting { client, remote, .. } = connecting;
+        Poll::Ready(match (mapped, remote) {
+            (Ok(cancels), Some(remote)) => Ok(self.keep(remote, cancels, client)),
+            (Ok(_), None) => unreachable!("it comes first"),
+            (Err(why), _) => Err(trouble.map(why)),
+        })
+    }
+
+    /// The connection that is being made, to go on with it; nothing if somebody does.
+    fn take_connecting(&self) -> Option<Option<Connecting>> {
+        let mut making = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        if making.is_taken {
+            return None;
+        }
+        making.is_taken = true;
+        Some(making.connecting.take())
+    }
+
+    fn put_back(&self, connecting: Option<Connecting>) {
+        let mut making = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        (making.connecting, making.is_taken) = (connecting, false);
+    }
+
+    /// Refuses arguments that the object does not take.
+    #[inline]
+    pub(crate) fn check_size(&self, bytes: u64) -> Result<(), CallError> {
+        let most = self.object.bytes_max;
+        if bytes > most { Err(CallError::TooLarge { bytes, most }) } else { Ok(()) }
+    }
+
+    /// A call has no answer. If that is the connection's fault, another is made.
+    #[cold]
+    pub(crate) fn failed(
+        &self,
+        there: &Arc<Connected>,
+        error: am::CallError,
+        patience: Duration,
+    ) -> CallError {
+        let is_broken = matches!(
+            error,
+            am::CallError::Undelivered(
+                Reason::Link { .. } | Reason::EndpointGone | Reason::WrongTag
+            ) | am::CallError::Send(SendError::Link(_) | SendError::Unmapped)
+        );
+        if is_broken {
+            self.forget(there);
+        }
+        self.trouble(patience).call(error)
+    }
+
+    /// A connection that is of no use any more is forgotten: the next call makes another.
+    fn forget(&self, broken: &Arc<Connected>) {
+        let mut end = self.end.write().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = end.take_if(|end| matches!(end, End::There(it) if Arc::ptr_eq(it, broken)));
+        drop(end);
+        drop(forgotten);
+    }
+
+    /// For the errors of its calls.
+    pub(crate) fn trouble(&self, patience: Duration) -> Trouble<'_> {
+        Trouble { handle: &self.handle, node: self.object.node, patience }
+    }
+
+    fn here(&self) -> Option<End> {
+        if self.object.node != self.handle.id() {
+            return None;
+        }
+        let object = self.exchange.object(self.object.number);
+        Some(End::Here(object.as_ref().map_or_else(Weak::new, Arc::downgrade)))
+    }
+
+    /// The way there. Of a node that has just joined this one may not have heard yet: then
+    /// there is none for a while.
+    fn route(&self) -> Result<Option<Route>, RouteError> {
+        let mut unheard = self.unheard.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.handle.route(self.object.node) {
+            Err(RouteError::Unknown { .. })
+                if rt::now() - *unheard.get_or_insert_with(rt::now) < UNHEARD_MAX =>
+            {
+                Ok(None)
+            }
+            route => {
+                *unheard = None;
+                route.map(Some)
+            }
+        }
+    }
+
+    fn wait_route(&self, deadline: Deadline) -> Result<Route, RouteError> {
+        let until = deadline.until();
+        loop {
+            match self.route()? {
+                Some(route) => return Ok(route),
+                None if until.is_none_or(|until| rt::now() < until) => {
+                    self.handle.poll();
+                    rt::sleep(UNHEARD);
+                }
+                None => return self.handle.route(self.object.node),
+            }
+        }
+    }
+
+    fn ends(&self, route: &Route) -> (Arc<Endpoint>, EndpointName) {
+        let to = EndpointName::new(&route.host, &self.object.endpoint(), self.object.tag);
+        (self.exchange.client(route), to)
+    }
+
+    /// Keeps a connection, unless another was made meanwhile.
+    fn keep(&self, remote: Remote, cancels: Remote, client: Arc<Endpoint>) -> End {
+        let number = |needed: &Needed| remote.handler(needed.name()).unwrap_or(NONE);
+        let handlers = (self.needs)().iter().map(number).collect();
+        let uncancelled = Mutex::default();
+        let made = Connected { remote, handlers, cancels, uncancelled, _client: client };
+        // One that is not kept is dropped without the lock: that may run handlers.
+        let made = End::There(Arc::new(made));
+        let mut end = self.end.write().unwrap_or_else(PoisonError::into_inner);
+        let kept = end.get_or_insert_with(|| made.clone()).clone();
+        drop(end);
+        drop(made);
+        kept
+    }
+}
+
+impl Connecting {
+    /// Goes on; the mapping by which calls are cancelled comes last.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Remote, MapError>> {
+        if self.remote.is_none() {
+            match Pin::new(&mut self.mapping).poll(context) {
+                Poll::Ready(Ok(remote)) => self.remote = Some(remote),
+                other => return other,
+            }
+            self.mapping = self.client.map(&self.to, &[], Deadline::UntilDead);
+        }
+        Pin::new(&mut self.mapping).poll(context)
+    }
+}
+
+impl Connected {
+    /// Cancels a call, and those that could not be cancelled before.
+    pub(crate) fn cancel(&self, number: u32) {
+        let mut numbers = self.uncancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        numbers.push(number.into());
+        let first = numbers.len().saturating_sub(WORDS_MAX);
+        if self.cancels.try_send((CANCEL, &numbers[first..])).is_ok() {
+            numbers.truncate(first);
+        }
+        // Whoever has so many has been told nothing for long.
+        if numbers.len() > UNCANCELLED_MAX {
+            numbers.clear();
+        }
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Line").field(&self.object).finish()
+    }
+}
+
+/// The handler of a method that was not asked for.
+const NONE: u8 = u8::MAX;
+/// Calls that are remembered to be cancelled.
+const UNCANCELLED_MAX: usize = 1024;
+/// How often is looked whether a node that does not answer is still a member.
+const GLANCE: Duration = Duration::from_secs(1);
+/// How often is looked whether a node is known that has just joined.
+const UNHEARD: Duration = Duration::from_millis(1);
+/// A node of which nothing is heard for so long is none.
+const UNHEARD_MAX: Duration = Duration::from_secs(5);

@@ -1,0 +1,84 @@
+//! Remote calls: objects of one node, called from others through stubs.
+//!
+//! ```
+//! use egret::node::registry::{Registry, RegistryOptions};
+//! use egret::prelude::*;
+//!
+//! #[egret::remote]
+//! trait Sums {
+//!     fn add(&mut self, numbers: &[f64]) -> f64;
+//!     fn check(&self, limit: f64) -> Result<f64, String>;
+//! }
+//!
+//! #[derive(Default)]
+//! struct Sum(f64);
+//!
+//! #[egret::remote]
+//! impl Sums for Sum {
+//!     fn add(&mut self, numbers: &[f64]) -> f64 {
+//!         self.0 += numbers.iter().sum::<f64>();
+//!         self.0
+//!     }
+//!     fn check(&self, limit: f64) -> Result<f64, String> {
+//!         if self.0 < limit { Ok(self.0) } else { Err(format!("{} is too much", self.0)) }
+//!     }
+//! }
+//!
+//! // Two nodes, here in one process; `egret run` starts each in its own.
+//! let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
+//! let join = || Node::join(Config::new("doc").registry(registry.address()).secret("hush".into()));
+//! let (server, client) = (join()?, join()?);
+//!
+//! let exported = server.export(Sum::default())?;
+//! exported.bind("sum")?;
+//!
+//! let sum: SumsStub = client.lookup("sum", Deadline::DEFAULT)?;
+//! assert_eq!(sum.add(&[1.0, 2.0])?, 3.0);
+//! let later = sum.begin().add(vec![4.0]); // a future; or:
+//! assert_eq!(later.wait()?, 7.0);
+//! assert_eq!(sum.check(5.0), Err(CallError::Failed("7 is too much".to_owned())));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `docs/rmi.md` says how a call travels, what blocks what, and what a failed call means.
+
+mod args;
+mod called;
+mod clock;
+mod context;
+mod early;
+mod error;
+mod exchange;
+mod export;
+mod fault;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod gate;
+mod interface;
+mod line;
+mod load;
+mod object;
+mod pending;
+mod remoting;
+mod served;
+mod spot;
+mod stub;
+mod target;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod words;
+mod workers;
+
+pub use context::{Current, current};
+pub use egret_node::node::NodeId;
+pub use error::{CallError, Never};
+pub use export::{Export, ExportError, Exported, ObjectRef};
+pub use interface::{Exports, Interface, Method, Proxy, Run, Type};
+pub use pending::Pending;
+#[doc(hidden)]
+pub use remoting::CallsAccount;
+pub use remoting::{LookupError, Remoting};
+pub use served::Served;
+pub use stub::Stub;

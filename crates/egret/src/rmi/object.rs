@@ -1,0 +1,341 @@
+//! An exported object: calls arrive, pass its gate, and run.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use egret_net::rt;
+use egret_node::am::{Peer, Request};
+use egret_stream::ReadError;
+
+use super::called::{Aligned, AnswerTo, Called, Key, Memory, Work};
+use super::context::Frame;
+use super::early::Early;
+use super::fault::{Fault, planted};
+use super::gate::{Gate, Verdict};
+use super::interface::Interface;
+use super::load::Load;
+use super::served::{Answer, Served};
+use super::spot::Spot;
+use super::target::{Gated, Manner, Open, Target, is_gated};
+use super::words::{Code, Head};
+use super::workers::Workers;
+
+/// An object that others call.
+pub(crate) struct Object {
+    target: Box<dyn Target>,
+    methods: Vec<Manner>,
+    /// If it has methods that take `&mut self`.
+    gate: Option<Mutex<Gate<Arc<Called>>>>,
+    /// Most bytes of arguments.
+    bytes_max: u64,
+    workers: Arc<Workers>,
+    load: Arc<Load>,
+    /// Calls that wait or run on workers.
+    calls: Mutex<BTreeMap<Key, Arc<Called>>>,
+    /// Calls that were cancelled before they came: data has a lane of its own.
+    early: Early,
+    is_closed: AtomicBool,
+}
+
+impl Object {
+    pub(crate) fn new<I: Interface + ?Sized>(
+        object: Box<I>,
+        bytes_max: u64,
+        workers: &Arc<Workers>,
+        load: &Arc<Load>,
+    ) -> Self {
+        let is_gated = is_gated::<I>();
+        let target: Box<dyn Target> = match is_gated {
+            true => Box::new(Gated(RwLock::new(object))),
+            false => Box::new(Open(object)),
+        };
+        Self {
+            target,
+            methods: I::METHODS.iter().map(super::interface::Method::manner).collect(),
+            gate: is_gated.then(Mutex::default),
+            bytes_max,
+            workers: Arc::clone(workers),
+            load: Arc::clone(load),
+            calls: Mutex::default(),
+            early: Early::default(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// A call of another node: runs it here and now, or puts it where it waits for its turn.
+    #[inline]
+    pub(crate) fn arrive(self: &Arc<Self>, method: usize, request: Request<'_>) {
+        let head = match self.admit(request.words(), request.bytes().len() as u64) {
+            Ok(head) => head,
+            Err(answer) => return reply(request, *answer),
+        };
+        if head.number > 0 && self.early.take(request.peer(), head.number) {
+            return reply(request, Answer::code(Code::Cancelled));
+        }
+        if self.methods[method].is_inline
+            && let Some(answer) = self.try_inline(method, &head, request.bytes())
+        {
+            return reply(request, answer);
+        }
+        self.take_on(method, &head, request);
+    }
+
+    /// A request, served on the calling thread whatever the method is.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn serve_now(&self, method: usize, words: &[u64], bytes: &[u8]) -> Answer {
+        match self.admit(words, bytes.len() as u64) {
+            Ok(head) => {
+                let answer = self.try_inline(method, &head, bytes);
+                answer.expect("nobody else is inside")
+            }
+            Err(answer) => *answer,
+        }
+    }
+
+    /// A call of this node, run on the calling thread if it may enter now; else it waits, if
+    /// it may, and the answer comes to the spot.
+    pub(crate) fn call_here(
+        self: &Arc<Self>,
+        method: usize,
+        head: &Head,
+        args: Aligned,
+        may_wait: bool,
+    ) -> Result<Answer, Option<Arc<Spot>>> {
+        if self.is_closed() {
+            return Ok(Answer::code(Code::UnknownObject));
+        }
+        if let Err(answer) = self.admit(&[0], args.bytes().len() as u64) {
+            return Ok(*answer);
+        }
+        let until = head.deadline.until();
+        match self.enter(method, head) {
+            (Verdict::Enter, inside) => {
+                let mut within = head.within.clone();
+                inside.into_iter().for_each(|inside| within.push(inside));
+                let frame = Frame::here(until, within);
+                let answer = frame.run(|| self.execute(method, args.bytes()));
+                inside.into_iter().for_each(|inside| self.leave(inside));
+                Ok(answer)
+            }
+            (Verdict::Reentered, _) => Ok(Answer::code(Code::Reentered)),
+            (Verdict::Wait, _) => Err(may_wait.then(|| self.begin_here(method, head, args))),
+        }
+    }
+
+    /// A call of this node that a worker runs; the answer comes to the spot.
+    pub(crate) fn begin_here(
+        self: &Arc<Self>,
+        method: usize,
+        head: &Head,
+        args: Aligned,
+    ) -> Arc<Spot> {
+        let spot = Arc::new(Spot::default());
+        let bytes = args.bytes().len() as u64;
+        let Some(charge) = self.load.take(bytes) else {
+            spot.put(Answer::code(Code::Busy));
+            return spot;
+        };
+        let key = Key { peer: None, number: head.number, inside: self.load.number() };
+        let (until, to) = (head.deadline.until(), AnswerTo::Here(Arc::clone(&spot)));
+        let memory = Memory::Own(args);
+        self.line_up(method, key, Work { memory, to, until, within: head.within.clone(), charge });
+        spot
+    }
+
+    /// What came of a caller's words, if they are those of a call.
+    fn admit(&self, words: &[u64], bytes: u64) -> Result<Head, Box<Answer>> {
+        if bytes > self.bytes_max {
+            return Err(Box::new(Answer::too_large(bytes, self.bytes_max)));
+        }
+        let head = Head::read(words);
+        head.ok_or_else(|| Box::new(Answer::text(Code::Unreadable, "the words of no call")))
+    }
+
+    /// Asks the gate, if there is one; the number by which the call is inside of it.
+    #[inline]
+    fn enter(&self, method: usize, head: &Head) -> (Verdict, Option<u64>) {
+        let Some(mut gate) = self.gate() else { return (Verdict::Enter, None) };
+        let number = self.load.number();
+        let access = self.methods[method].access;
+        (gate.try_enter(number, access, head.within.numbers()), Some(number))
+    }
+
+    /// Runs a call here, unless it has to wait.
+    #[inline]
+    fn try_inline(&self, method: usize, head: &Head, bytes: &[u8]) -> Option<Answer> {
+        let inside = match self.enter(method, head) {
+            (Verdict::Enter, inside) => inside,
+            (Verdict::Reentered, _) => return Some(Answer::code(Code::Reentered)),
+            (Verdict::Wait, _) => return None,
+        };
+        let mut within = head.within.clone();
+        inside.into_iter().for_each(|inside| within.push(inside));
+        let frame = Frame::inline(head.deadline, within);
+        let answer = frame.run(|| self.execute(method, bytes));
+        inside.into_iter().for_each(|inside| self.leave(inside));
+        Some(answer)
+    }
+
+    /// Keeps a call for a worker.
+    fn take_on(self: &Arc<Self>, method: usize, head: &Head, mut request: Request<'_>) {
+        let Some(charge) = self.load.take(request.bytes().len() as u64) else {
+            return reply(request, Answer::code(Code::Busy));
+        };
+        let until = head.deadline.until_from(rt::now());
+        let peer = Some(request.peer());
+        let key = Key { peer, number: head.number, inside: self.load.number() };
+        let memory = Memory::Kept(request.hold());
+        let to = AnswerTo::Caller(request.later());
+        self.line_up(method, key, Work { memory, to, until, within: head.within.clone(), charge });
+    }
+
+    fn line_up(self: &Arc<Self>, method: usize, key: Key, work: Work) {
+        let within = work.within.clone();
+        let called = Called::new(self, method, key, work);
+        let access = self.methods[method].access;
+        let mut gate = self.gate();
+        // While nobody can pass the gate: who cancels it finds it where it is.
+        self.calls().insert(key, Arc::clone(&called));
+        let verdict = match &mut gate {
+            None => Verdict::Enter,
+            Some(gate) => {
+                let verdict = gate.try_enter(key.inside, access, within.numbers());
+                if verdict == Verdict::Wait {
+                    gate.wait(key.inside, access, Arc::clone(&called));
+                }
+                verdict
+            }
+        };
+        drop(gate);
+        match verdict {
+            Verdict::Enter => self.hand_over(called),
+            Verdict::Wait => {}
+            Verdict::Reentered => called.answer_unrun(Code::Reentered),
+        }
+    }
+
+    /// A call has passed the gate.
+    fn hand_over(&self, called: Arc<Called>) {
+        if let Err(called) = self.workers.push(called) {
+            called.answer_unrun(Code::Busy);
+        }
+    }
+
+    /// Runs a method on arguments, which are copied if they do not lie as its types need.
+    pub(super) fn execute(&self, method: usize, bytes: &[u8]) -> Answer {
+        let done = match self.attempt(method, bytes) {
+            Err(ReadError::Misaligned(_)) => self.attempt(method, Aligned::copy(&[bytes]).bytes()),
+            done => done,
+        };
+        done.unwrap_or_else(|why| Answer::text(Code::Unreadable, &format!("the arguments: {why}")))
+    }
+
+    #[inline]
+    fn attempt(&self, method: usize, bytes: &[u8]) -> Result<Answer, ReadError> {
+        let mut served = Served::new(bytes);
+        match catch_unwind(AssertUnwindSafe(|| self.target.run(method, &mut served))) {
+            Ok(done) => done.map(|()| served.answer),
+            Err(panic) => Ok(Answer::text(Code::Panicked, message(&*panic))),
+        }
+    }
+
+    /// A call will not run.
+    pub(super) fn withdraw(&self, called: &Called) {
+        self.workers.forget(called);
+    }
+
+    /// A call is over, or will not be.
+    pub(super) fn over(&self, called: &Called) {
+        self.calls().remove(&called.key);
+        self.leave(called.key.inside);
+    }
+
+    #[inline]
+    fn leave(&self, inside: u64) {
+        let Some(mut gate) = self.gate() else { return };
+        let mut entered = Vec::new();
+        gate.leave(inside, |called| entered.push(called));
+        drop(gate);
+        entered.into_iter().for_each(|called| self.hand_over(called));
+    }
+
+    /// A caller does not want one of its calls any more.
+    pub(crate) fn cancel(&self, peer: Option<Peer>, number: u32) {
+        let ends = |inside| Key { peer, number, inside };
+        if self.cancel_all(ends(0), ends(u64::MAX)) == 0
+            && let Some(peer) = peer
+        {
+            self.early.put(peer, number);
+        }
+    }
+
+    /// A caller is gone.
+    pub(crate) fn caller_gone(&self, peer: Peer) {
+        if planted(Fault::GoneUnheard) {
+            return;
+        }
+        let ends = |number, inside| Key { peer: Some(peer), number, inside };
+        self.cancel_all(ends(0, 0), ends(u32::MAX, u64::MAX));
+    }
+
+    fn cancel_all(&self, first: Key, last: Key) -> usize {
+        let calls: Vec<_> =
+            self.calls().range(first..=last).map(|(_, called)| Arc::clone(called)).collect();
+        calls.iter().for_each(|called| called.cancel());
+        calls.len()
+    }
+
+    /// Nothing more is to begin.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let calls: Vec<_> = self.calls().values().cloned().collect();
+        calls.iter().for_each(|called| called.answer_unrun(Code::UnknownObject));
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    pub(super) const fn has_gate(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Whether a method may be run by a thread that must not wait.
+    pub(crate) fn is_inline(&self, method: usize) -> bool {
+        self.methods[method].is_inline
+    }
+
+    fn gate(&self) -> Option<MutexGuard<'_, Gate<Arc<Called>>>> {
+        Some(self.gate.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Called>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Answers a call on the thread that received it.
+#[inline]
+fn reply(request: Request<'_>, answer: Answer) {
+    if answer.is_short() {
+        request.reply(answer.words());
+    } else {
+        answer.send(|message| request.reply_with(message));
+    }
+}
+
+/// What a method panicked with.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object").field("methods", &self.methods.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,342 @@
+//! Calls that were begun.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline, Instant};
+use egret_node::am::{Call, Reply, SendError};
+use egret_stream::{FromWire, Wire};
+
+use super::args::Args;
+use super::clock::Alarm;
+use super::fault::{Fault, planted};
+use super::line::{Connected, End, Line};
+use super::object::Object;
+use super::served::Answer;
+use super::spot::Spot;
+use super::stub::{Outgoing, read};
+use super::trouble::PATIENCE;
+use super::words::{Head, WORDS_MAX};
+use super::{CallError, Never};
+
+/// A call that was begun: a future, or to be waited for. Dropped, the call is cancelled: if
+/// it has not begun to run it never will, and if it runs it can
+/// [see](super::Current::is_cancelled) that nobody wants its answer.
+///
+/// It is sent at once if its stub is connected and there is room for one more call under way;
+/// else when it is polled or waited for.
+#[must_use = "dropped, the call is cancelled"]
+pub struct Pending<T, E = Never> {
+    begun: Begun,
+    types: PhantomData<fn() -> (T, E)>,
+}
+
+/// A call that was begun, whatever its types.
+struct Begun {
+    line: Arc<Line>,
+    method: usize,
+    head: Head,
+    started: Instant,
+    until: Option<Instant>,
+    /// Whether it is over only when it is answered.
+    is_answered: bool,
+    state: State,
+    alarm: Option<Alarm>,
+    /// Looks again where nobody tells that there is something to see.
+    glance: Option<Alarm>,
+}
+
+enum State {
+    Unsent(Args),
+    Sent(Call, Arc<Connected>),
+    Here(Arc<Spot>, Weak<Object>),
+    Failed(CallError),
+    Over,
+}
+
+/// What came of a call.
+enum Came {
+    Reply(Reply),
+    Answer(Answer),
+    Sent,
+}
+
+impl<T, E> Pending<T, E> {
+    pub(crate) fn new<A: Wire>(
+        line: &Arc<Line>,
+        deadline: Deadline,
+        method: usize,
+        args: A,
+        is_answered: bool,
+    ) -> Self {
+        let inherited = Outgoing::new(line, deadline).inherited;
+        let (deadline, started) = (inherited.deadline, rt::now());
+        let state = match Args::give(args) {
+            Ok(args) => match line.check_size(args.len()) {
+                Ok(()) => State::Unsent(args),
+                Err(why) => State::Failed(why),
+            },
+            Err(why) => State::Failed(why),
+        };
+        let number = line.exchange.next_call();
+        let head = Head { deadline, number, within: inherited.within };
+        let (line, until) = (Arc::clone(line), deadline.until_from(started));
+        let (alarm, glance) = (None, None);
+        let mut begun =
+            Begun { line, method, head, started, until, is_answered, state, alarm, glance };
+        // It goes as far as it can now, and on when it is polled or waited for.
+        begun.send(&mut Context::from_waker(Waker::noop()));
+        Self { begun, types: PhantomData }
+    }
+}
+
+impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Pending<T, E> {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn wait(mut self) -> Result<T, CallError<E>> {
+        let came = self.begun.wait().map_err(CallError::widen)?;
+        came.read(self.begun.head.deadline)
+    }
+}
+
+impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Future for Pending<T, E> {
+    type Output = Result<T, CallError<E>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let deadline = self.begun.head.deadline;
+        let Poll::Ready(came) = self.begun.poll(context) else { return Poll::Pending };
+        Poll::Ready(came.map_err(CallError::widen).and_then(|came| came.read(deadline)))
+    }
+}
+
+impl Came {
+    fn read<T, E>(self, deadline: Deadline) -> Result<T, CallError<E>>
+    where
+        T: for<'a> FromWire<'a>,
+        E: for<'a> FromWire<'a>,
+    {
+        match self {
+            Self::Reply(reply) => read(reply.words(), reply.bytes(), deadline),
+            Self::Answer(answer) => {
+                let words = answer.words().to_vec();
+                read(&words, &answer.into_bytes(), deadline)
+            }
+            Self::Sent => read(&[], &[], deadline),
+        }
+    }
+}
+
+impl Begun {
+    /// Sends it, as far as that goes now.
+    fn send(&mut self, context: &mut Context<'_>) {
+        let State::Unsent(_) = &self.state else { return };
+        let end = match self.line.poll_connect(context) {
+            Poll::Ready(Ok(end)) => end,
+            Poll::Ready(Err(why)) => return self.state = State::Failed(why),
+            Poll::Pending => return self.look_again(context),
+        };
+        match end {
+            End::There(there) => self.send_there(&there, context),
+            End::Here(here) => self.send_here(here),
+        }
+    }
+
+    fn send_there(&mut self, there: &Arc<Connected>, context: &mut Context<'_>) {
+        self.head.deadline = self.left();
+        let mut words = [0; WORDS_MAX];
+        let count = self.head.write(&mut words);
+        let handler = there.handlers[self.method];
+        loop {
+            let State::Unsent(args) = &mut self.state else { return };
+            let sent = args.send(handler, &words[..count], |message| {
+                there
+                    .remote
+                    .try_request(message)
+                    .map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
+            });
+            match sent {
+                Ok(call) => return self.sent(call, there),
+                Err(SendError::Full { .. }) => match there.remote.poll_room(context) {
+                    Poll::Ready(_) => {}
+                    Poll::Pending => return,
+                },
+                Err(why) => {
+                    let why = self.line.failed(there, why.into(), Duration::ZERO);
+                    return self.state = State::Failed(why);
+                }
+            }
+        }
+    }
+
+    fn sent(&mut self, call: Call, there: &Arc<Connected>) {
+        self.state =
+            if self.is_answered { State::Sent(call, Arc::clone(there)) } else { State::Over };
+    }
+
+    fn send_here(&mut self, here: Weak<Object>) {
+        let State::Unsent(args) = &self.state else { return };
+        let Some(object) = here.upgrade() else {
+            return self.state = State::Failed(CallError::UnknownObject);
+        };
+        let spot = object.begin_here(self.method, &self.head, args.aligned());
+        self.state = if self.is_answered { State::Here(spot, here) } else { State::Over };
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Came, CallError>> {
+        self.send(context);
+        let came = match &mut self.state {
+            State::Unsent(_) => Poll::Pending,
+            State::Sent(call, there) => {
+                let there = Arc::clone(there);
+                Pin::new(call).poll(context).map(|reply| {
+                    let line = &self.line;
+                    let failed = |error| line.failed(&there, error, Duration::ZERO);
+                    reply.map(Came::Reply).map_err(failed)
+                })
+            }
+            State::Here(spot, _) => spot.poll(context).map(|answer| Ok(Came::Answer(answer))),
+            State::Failed(_) | State::Over => Poll::Ready(self.ended()),
+        };
+        if came.is_ready() {
+            self.state = State::Over;
+            (self.alarm, self.glance) = (None, None);
+            return came;
+        }
+        self.poll_deadline(context)
+    }
+
+    fn poll_deadline(&mut self, context: &Context<'_>) -> Poll<Result<Came, CallError>> {
+        let Some(until) = self.until else { return Poll::Pending };
+        let now = rt::now();
+        if now >= until {
+            let is_sent = !matches!(self.state, State::Unsent(_));
+            let may_have_run = is_sent && !planted(Fault::SaidNotRun);
+            self.cancel();
+            let waited = now - self.started;
+            return Poll::Ready(Err(CallError::Deadline { waited, may_have_run }));
+        }
+        match &self.alarm {
+            Some(alarm) => alarm.wakes(context.waker()),
+            None => self.alarm = Some(self.line.exchange.clock.set(until, context.waker())),
+        }
+        Poll::Pending
+    }
+
+    fn wait(&mut self) -> Result<Came, CallError> {
+        let line = Arc::clone(&self.line);
+        let outgoing = Outgoing::new(&line, self.head.deadline);
+        if outgoing.inherited.is_inline && !matches!(self.state, State::Failed(_) | State::Over) {
+            return Err(CallError::InHandler);
+        }
+        if let State::Unsent(_) = self.state {
+            self.wait_sent(&outgoing)?;
+        }
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Sent(mut call, there) => {
+                // Of many that are under way several are answered at once: for those nobody
+                // need ask the time.
+                let reply = call.poll_reply().unwrap_or_else(|| {
+                    let left = self.left();
+                    outgoing.away(|| call.wait(left))
+                });
+                reply.map(Came::Reply).map_err(|error| line.failed(&there, error, PATIENCE))
+            }
+            State::Here(spot, object) => {
+                let workers = &line.exchange.workers;
+                let answer = outgoing.away(|| spot.wait(self.until, workers));
+                answer.map(Came::Answer).ok_or_else(|| {
+                    self.state = State::Here(spot, object);
+                    self.cancel();
+                    CallError::Deadline { waited: rt::now() - self.started, may_have_run: true }
+                })
+            }
+            other => {
+                self.state = other;
+                self.ended()
+            }
+        }
+    }
+
+    fn wait_sent(&mut self, outgoing: &Outgoing<'_>) -> Result<(), CallError> {
+        let line = Arc::clone(&self.line);
+        let end = match line.end() {
+            Some(end) => end,
+            None => outgoing.away(|| line.wait_connect(self.left()))?,
+        };
+        let left = self.left();
+        self.head.deadline = left;
+        let there = match end {
+            End::There(there) => there,
+            End::Here(here) => {
+                self.send_here(here);
+                return Ok(());
+            }
+        };
+        let mut words = [0; WORDS_MAX];
+        let count = self.head.write(&mut words);
+        let handler = there.handlers[self.method];
+        let State::Unsent(args) = &mut self.state else { return Ok(()) };
+        let sent = args.send(handler, &words[..count], |message| {
+            let sent = outgoing.away(|| there.remote.wait_request(message, left));
+            sent.map_err(|why| (why, None))
+        });
+        match sent {
+            Ok(call) => self.sent(call, &there),
+            Err(why) => return Err(line.failed(&there, why.into(), PATIENCE)),
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self) -> Result<Came, CallError> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Failed(why) => Err(why),
+            _ if self.is_answered => panic!("a call was polled after it was over"),
+            _ => Ok(Came::Sent),
+        }
+    }
+
+    fn left(&self) -> Deadline {
+        self.until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())))
+    }
+
+    fn look_again(&mut self, context: &Context<'_>) {
+        let at = rt::now() + GLANCE;
+        self.glance = Some(self.line.exchange.clock.set(at, context.waker()));
+    }
+
+    fn cancel(&mut self) {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Sent(call, there) => {
+                there.cancel(self.head.number);
+                drop(call);
+            }
+            State::Here(_, object) => {
+                object.upgrade().into_iter().for_each(|it| it.cancel(None, self.head.number));
+            }
+            State::Unsent(_) | State::Failed(_) | State::Over => {}
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+impl<T, E> fmt::Debug for Pending<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("object", &self.begun.line.object).finish_non_exhaustive()
+    }
+}
+
+/// How often is looked where nobody tells.
+const GLANCE: Duration = Duration::from_millis(5);

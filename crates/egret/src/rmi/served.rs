@@ -1,0 +1,226 @@
+//! A call at its object: arguments in, an answer out.
+
+use std::fmt;
+
+use egret_net::vi::Segment;
+use egret_node::am::{MEDIUM_MAX, Message};
+use egret_stream::{FromWire, ReadError, Reader, Wire, WriteError, Writer};
+
+use super::CallError;
+use super::words::{Code, WORDS_MAX};
+
+/// A call that is being served, for the code that the macro writes.
+pub struct Served<'a> {
+    bytes: &'a [u8],
+    pub(crate) answer: Answer,
+}
+
+impl<'a> Served<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, answer: Answer::EMPTY }
+    }
+
+    /// The arguments, of which some may lie where they arrived.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are no such arguments.
+    #[inline]
+    pub fn args<A: FromWire<'a>>(&mut self) -> Result<A, ReadError> {
+        Reader::new(self.bytes).read_last()
+    }
+
+    /// Answers with a value.
+    #[inline]
+    pub fn value<T: Wire>(&mut self, value: T) {
+        self.answer = Answer::value(value);
+    }
+
+    /// Answers with a value, or with the method's own error.
+    pub fn outcome<T: Wire, E: Wire>(&mut self, outcome: Result<T, E>) {
+        self.answer = match outcome {
+            Ok(value) => Answer::value(value),
+            Err(error) => Answer::failed(error),
+        };
+    }
+}
+
+impl fmt::Debug for Served<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Served").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
+}
+
+/// What goes back to a caller.
+pub(crate) struct Answer {
+    words: [u64; ANSWER_WORDS],
+    count: usize,
+    payload: Payload,
+}
+
+enum Payload {
+    None,
+    Bytes(Vec<u8>),
+    /// More than a medium message takes.
+    Data(Vec<Segment>),
+}
+
+impl Answer {
+    /// Of a method that returns nothing.
+    const EMPTY: Self = Self { words: [0; ANSWER_WORDS], count: 0, payload: Payload::None };
+
+    #[inline]
+    fn value<T: Wire>(value: T) -> Self {
+        if const { T::SIZE.is_fixed && T::SIZE.min <= SHORT_BYTES } {
+            return Self::short(&value);
+        }
+        match written(value) {
+            Ok(payload) => Self { payload, ..Self::EMPTY },
+            Err(why) => Self::text(Code::Unreadable, &why.to_string()),
+        }
+    }
+
+    /// A value that fits the words.
+    #[inline]
+    fn short<T: Wire>(value: &T) -> Self {
+        let mut answer = Self::EMPTY;
+        if const { T::SIZE.min > 0 } {
+            let mut bytes = [0; SHORT_BYTES];
+            value.write_fixed(&mut &mut bytes[..const { T::SIZE.min }]);
+            let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+            answer.words[1..].iter_mut().zip(words).for_each(|(to, word)| *to = word);
+            answer.count = const { 1 + T::SIZE.min.div_ceil(8) };
+        }
+        answer
+    }
+
+    fn failed<E: Wire>(error: E) -> Self {
+        match written(error) {
+            Ok(payload) => Self { payload, ..Self::code(Code::Failed) },
+            Err(why) => Self::text(Code::Unreadable, &why.to_string()),
+        }
+    }
+
+    pub(crate) fn code(code: Code) -> Self {
+        let mut answer = Self { count: 1, ..Self::EMPTY };
+        answer.words[0] = code as u64;
+        answer
+    }
+
+    pub(crate) fn text(code: Code, text: &str) -> Self {
+        let end = (0..=text.len().min(TEXT_MAX)).rev().find(|end| text.is_char_boundary(*end));
+        let bytes = text.as_bytes()[..end.unwrap_or(0)].to_vec();
+        Self { payload: Payload::Bytes(bytes), ..Self::code(code) }
+    }
+
+    pub(crate) fn too_large(bytes: u64, most: u64) -> Self {
+        let mut answer = Self { count: 3, ..Self::code(Code::TooLarge) };
+        (answer.words[1], answer.words[2]) = (bytes, most);
+        answer
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
+
+    /// Whether it has words alone.
+    pub(crate) const fn is_short(&self) -> bool {
+        matches!(self.payload, Payload::None)
+    }
+
+    /// Hands it over as a message.
+    pub(crate) fn send(self, send: impl FnOnce(Message<'_>)) {
+        let message = Message::to(NO_HANDLER).words(&self.words[..self.count]);
+        match self.payload {
+            Payload::None => send(message),
+            Payload::Bytes(bytes) => send(message.bytes(&bytes)),
+            Payload::Data(pieces) => send(message.gather(pieces)),
+        }
+    }
+
+    /// Its payload in one piece.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        match self.payload {
+            Payload::None => Vec::new(),
+            Payload::Bytes(bytes) => bytes,
+            Payload::Data(pieces) => {
+                pieces.iter().flat_map(|piece| piece.bytes()).copied().collect()
+            }
+        }
+    }
+}
+
+/// A value as a payload; large arrays are not copied.
+fn written<T: Wire>(value: T) -> Result<Payload, WriteError> {
+    let mut writer = Writer::new();
+    writer.write_owned(value)?;
+    if writer.len() <= MEDIUM_MAX {
+        return Ok(Payload::Bytes(writer.to_vec()));
+    }
+    Ok(Payload::Data(writer.into_descriptor().into_segments().collect()))
+}
+
+/// Reads an answer.
+///
+/// # Errors
+///
+/// What it says; or that it says nothing.
+#[inline]
+pub(crate) fn open<T: for<'a> FromWire<'a>>(words: &[u64], bytes: &[u8]) -> Result<T, Refused> {
+    let read = match words {
+        [] => egret_stream::read(bytes),
+        [0, short @ ..] => open_short(short),
+        _ => return Err(refused(words, bytes)),
+    };
+    read.map_err(|why| Refused::Error(unreadable(&why)))
+}
+
+fn open_short<T: for<'a> FromWire<'a>>(words: &[u64]) -> Result<T, ReadError> {
+    let mut bytes = [0; SHORT_MAX];
+    let chunks = bytes.as_chunks_mut().0.iter_mut();
+    chunks.zip(words).for_each(|(to, word)| *to = word.to_le_bytes());
+    egret_stream::read(bytes.get(..T::SIZE.min).unwrap_or_default())
+}
+
+/// What an answer without a value says.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The method's own error is in the payload.
+    Failed,
+    /// The deadline passed before it ran.
+    Expired,
+    Error(CallError),
+}
+
+#[cold]
+fn refused(words: &[u64], bytes: &[u8]) -> Refused {
+    let text = || String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX)]).into_owned();
+    let word = |at: usize| words.get(at).copied().unwrap_or(0);
+    Refused::Error(match Code::of(word(0)) {
+        Some(Code::Failed) => return Refused::Failed,
+        Some(Code::Expired) => return Refused::Expired,
+        Some(Code::Panicked) => CallError::Panicked { message: text() },
+        Some(Code::Busy) => CallError::Busy,
+        Some(Code::Cancelled) => CallError::Cancelled,
+        Some(Code::Reentered) => CallError::Reentered,
+        Some(Code::TooLarge) => CallError::TooLarge { bytes: word(1), most: word(2) },
+        Some(Code::Unreadable) => CallError::Unreadable { why: text() },
+        Some(Code::UnknownObject) => CallError::UnknownObject,
+        None => CallError::Unreadable { why: format!("an answer that says {}", word(0)) },
+    })
+}
+
+pub(crate) fn unreadable(why: &ReadError) -> CallError {
+    CallError::Unreadable { why: format!("the answer: {why}") }
+}
+
+/// Words of an answer: all that most have to say, and little to move.
+const ANSWER_WORDS: usize = 4;
+/// Most bytes of a value that goes in them.
+const SHORT_BYTES: usize = 8 * (ANSWER_WORDS - 1);
+/// Most bytes of a value that comes in words.
+const SHORT_MAX: usize = 8 * (WORDS_MAX - 1);
+/// Most bytes of a text.
+const TEXT_MAX: usize = 1024;
+/// An answer runs no handler.
+const NO_HANDLER: u8 = u8::MAX;

@@ -1,0 +1,277 @@
+//! Calling an object: the stub that the macro's methods go through.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline};
+use egret_node::am::{self, Needed, Reply, SendError};
+use egret_node::node::Handle;
+use egret_stream::{FromWire, Wire};
+
+use super::args::{Args, with_pieces};
+use super::called::Aligned;
+use super::context::Inherited;
+use super::line::{Connected, End, Line};
+use super::object::Object;
+use super::pending::Pending;
+use super::served::{Answer, Refused, open, unreadable};
+use super::trouble::PATIENCE;
+use super::words::{Head, WORDS_MAX};
+use super::{CallError, ObjectRef};
+
+/// Calls an object by the numbers of its methods; what the macro writes gives them names.
+#[derive(Debug, Clone)]
+pub struct Stub {
+    line: Arc<Line>,
+    deadline: Deadline,
+}
+
+impl Stub {
+    pub(crate) fn new(handle: &Handle, object: &ObjectRef, needs: fn() -> Vec<Needed>) -> Self {
+        let line = Arc::new(Line::new(handle, object, needs));
+        Self { line, deadline: handle.deadline() }
+    }
+
+    /// The same, with another deadline for each call.
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Deadline) -> Self {
+        Self { line: Arc::clone(&self.line), deadline }
+    }
+
+    /// What it calls.
+    #[must_use]
+    pub fn object(&self) -> &ObjectRef {
+        &self.line.object
+    }
+
+    /// Calls a method and waits for its answer.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    #[inline]
+    pub fn call<A, T, E>(&self, method: usize, args: &A) -> Result<T, CallError<E>>
+    where
+        A: Wire,
+        T: for<'a> FromWire<'a>,
+        E: for<'a> FromWire<'a>,
+    {
+        let call = Outgoing::new(&self.line, self.deadline);
+        let (end, deadline) = call.connect().map_err(CallError::widen)?;
+        let head = Head { deadline, number: 0, within: call.inherited.within.clone() };
+        match end {
+            End::There(there) => {
+                let reply = call.ask(&there, method, &head, args).map_err(CallError::widen)?;
+                read(reply.words(), reply.bytes(), deadline)
+            }
+            End::Here(here) => {
+                let answer = call.ask_here(&here, method, &head, args).map_err(CallError::widen)?;
+                let words = answer.words().to_vec();
+                read(&words, &answer.into_bytes(), deadline)
+            }
+        }
+    }
+
+    /// Calls a method and does not wait for it.
+    ///
+    /// # Errors
+    ///
+    /// If the call could not be sent.
+    pub fn send<A: Wire>(&self, method: usize, args: &A) -> Result<(), CallError> {
+        let call = Outgoing::new(&self.line, self.deadline);
+        let (end, deadline) = call.connect()?;
+        let head = Head { deadline, number: 0, within: call.inherited.within.clone() };
+        let mut args = Args::copy(args)?;
+        self.line.check_size(args.len())?;
+        match end {
+            End::There(there) => call.post(&there, method, &head, &mut args),
+            End::Here(here) => {
+                let object = here.upgrade().ok_or(CallError::UnknownObject)?;
+                object.begin_here(method, &head, args.aligned());
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins a call.
+    pub fn begin<A: Wire, T, E>(&self, method: usize, args: A) -> Pending<T, E> {
+        Pending::new(&self.line, self.deadline, method, args, true)
+    }
+
+    /// Begins a call that nobody waits for: it is over when it is sent.
+    pub fn begin_send<A: Wire>(&self, method: usize, args: A) -> Pending<()> {
+        Pending::new(&self.line, self.deadline, method, args, false)
+    }
+}
+
+/// A call that the calling thread makes and waits for.
+pub(crate) struct Outgoing<'a> {
+    line: &'a Arc<Line>,
+    pub(crate) inherited: Inherited,
+}
+
+impl<'a> Outgoing<'a> {
+    #[inline]
+    pub(crate) fn new(line: &'a Arc<Line>, deadline: Deadline) -> Self {
+        Self { line, inherited: Inherited::by(deadline) }
+    }
+
+    /// Where the call goes, and how long it may still take.
+    #[inline]
+    fn connect(&self) -> Result<(End, Deadline), CallError> {
+        match self.line.end() {
+            Some(end) => Ok((end, self.inherited.deadline)),
+            None => self.connect_first(),
+        }
+    }
+
+    #[cold]
+    fn connect_first(&self) -> Result<(End, Deadline), CallError> {
+        if self.inherited.is_inline {
+            return Err(CallError::InHandler);
+        }
+        let started = rt::now();
+        let end = self.away(|| self.line.wait_connect(self.inherited.deadline))?;
+        let deadline = match self.inherited.deadline {
+            Deadline::In(whole) => Deadline::In(whole.saturating_sub(rt::now() - started)),
+            Deadline::UntilDead => Deadline::UntilDead,
+        };
+        Ok((end, deadline))
+    }
+
+    #[inline]
+    fn ask<A: Wire>(
+        &self,
+        there: &Arc<Connected>,
+        method: usize,
+        head: &Head,
+        args: &A,
+    ) -> Result<Reply, CallError> {
+        let asked = with_pieces(args, |pieces| {
+            self.line.check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
+            Ok::<_, CallError>(self.away(|| self.ask_with(there, method, head, pieces)))
+        })??;
+        asked.map_err(|error| self.failed(there, error))
+    }
+
+    #[inline]
+    fn ask_with(
+        &self,
+        there: &Arc<Connected>,
+        method: usize,
+        head: &Head,
+        pieces: &[&[u8]],
+    ) -> Result<Reply, am::CallError> {
+        let mut words = [0; WORDS_MAX];
+        let count = head.write(&mut words);
+        let (handler, words) = (there.handlers[method], &words[..count]);
+        match there.remote.try_call_with(handler, words, pieces, head.deadline) {
+            Err(am::CallError::Send(SendError::Full { .. })) => {
+                self.ask_when_room(there, method, head, pieces)
+            }
+            asked => asked,
+        }
+    }
+
+    /// Waits for room, and tells the object how much time is left then.
+    #[cold]
+    fn ask_when_room(
+        &self,
+        there: &Arc<Connected>,
+        method: usize,
+        head: &Head,
+        pieces: &[&[u8]],
+    ) -> Result<Reply, am::CallError> {
+        let until = head.deadline.until();
+        let left =
+            || until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
+        loop {
+            there.remote.wait_room(left())?;
+            let head = Head { deadline: left(), ..head.clone() };
+            let mut words = [0; WORDS_MAX];
+            let count = head.write(&mut words);
+            let (handler, words) = (there.handlers[method], &words[..count]);
+            match there.remote.try_call_with(handler, words, pieces, head.deadline) {
+                Err(am::CallError::Send(SendError::Full { .. })) => {}
+                asked => return asked,
+            }
+        }
+    }
+
+    fn post(
+        &self,
+        there: &Arc<Connected>,
+        method: usize,
+        head: &Head,
+        args: &mut Args,
+    ) -> Result<(), CallError> {
+        let mut words = [0; WORDS_MAX];
+        let count = head.write(&mut words);
+        let handler = there.handlers[method];
+        let sent = args.send(handler, &words[..count], |message| {
+            let sent = self.away(|| there.remote.wait_request(message, head.deadline));
+            sent.map_err(|why| (why, None))
+        });
+        // Its credit comes back when it has run, so that a caller is never far ahead.
+        sent.map(drop).map_err(|why| self.failed(there, why.into()))
+    }
+
+    fn ask_here<A: Wire>(
+        &self,
+        here: &Weak<Object>,
+        method: usize,
+        head: &Head,
+        args: &A,
+    ) -> Result<Answer, CallError> {
+        let object = here.upgrade().ok_or(CallError::UnknownObject)?;
+        if self.inherited.is_inline && !object.is_inline(method) {
+            return Err(CallError::InHandler);
+        }
+        let started = rt::now();
+        let args = with_pieces(args, Aligned::copy)?;
+        let spot = match object.call_here(method, head, args, !self.inherited.is_inline) {
+            Ok(answer) => return Ok(answer),
+            Err(spot) => spot.ok_or(CallError::InHandler)?,
+        };
+        let workers = &self.line.exchange.workers;
+        let until = head.deadline.until_from(started);
+        let answer = self.away(|| spot.wait(until, workers));
+        answer
+            .ok_or_else(|| CallError::Deadline { waited: rt::now() - started, may_have_run: true })
+    }
+
+    /// Waits for others, and lets another thread run calls meanwhile if this is a worker.
+    #[inline]
+    pub(crate) fn away<R>(&self, body: impl FnOnce() -> R) -> R {
+        match &self.inherited.home {
+            Some(home) => home.while_away(body),
+            None => body(),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, there: &Arc<Connected>, error: am::CallError) -> CallError {
+        let patience = if self.inherited.is_inline { Duration::ZERO } else { PATIENCE };
+        self.line.failed(there, error, patience)
+    }
+}
+
+/// What an answer says.
+#[inline]
+pub(crate) fn read<T, E>(words: &[u64], bytes: &[u8], deadline: Deadline) -> Result<T, CallError<E>>
+where
+    T: for<'a> FromWire<'a>,
+    E: for<'a> FromWire<'a>,
+{
+    open(words, bytes).map_err(|refused| match refused {
+        Refused::Error(error) => error.widen(),
+        Refused::Expired => CallError::Deadline {
+            waited: if let Deadline::In(waited) = deadline { waited } else { Duration::ZERO },
+            may_have_run: false,
+        },
+        Refused::Failed => match egret_stream::read(bytes) {
+            Ok(error) => CallError::Failed(error),
+            Err(why) => unreadable(&why).widen(),
+        },
+    })
+}

@@ -1,0 +1,152 @@
+//! What a stranger may send to an object: words and bytes that no stub sends, over a link.
+
+use std::time::Duration;
+
+use egret_net::fabric::sim::Sim;
+use egret_net::rt::{self, Deadline};
+use egret_net::vi::Nic;
+use egret_node::am::{EndpointName, Message, Remote, Reply};
+use egret_node::{Links, LinksOptions};
+
+use crate::rmi::fuzzing;
+use crate::rmi::interface::Interface;
+use crate::rmi::load::Load;
+use crate::rmi::object::Object;
+use crate::rmi::served::{Refused, open};
+use crate::rmi::words::Code;
+use crate::rmi::workers::Workers;
+use crate::rmi::{CallError, Exports};
+
+/// What a stranger calls.
+#[crate::remote]
+trait Target {
+    #[nonblocking]
+    fn quick(&self, x: u64) -> u64;
+    #[nonblocking]
+    fn sum(&self, all: &[f64]) -> f64;
+}
+
+struct It;
+
+#[crate::remote]
+impl Target for It {
+    fn quick(&self, x: u64) -> u64 {
+        x + 1
+    }
+    fn sum(&self, all: &[f64]) -> f64 {
+        all.iter().sum()
+    }
+}
+
+/// A stranger with an object before it.
+struct Scene {
+    nic: Nic,
+    links: [Links; 2],
+    remote: Remote,
+    _endpoints: [egret_node::am::Endpoint; 2],
+    _sim: Sim,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let sim = Sim::new(7);
+        let open = |nic: &Nic| Links::open(nic.clone(), LinksOptions::default()).unwrap();
+        let (nic, other) = (sim.nic("here"), sim.nic("there"));
+        let (here, there) = (open(&nic), open(&other));
+        let (workers, load) =
+            (std::sync::Arc::new(Workers::new(0)), std::sync::Arc::new(Load::new()));
+        let object = std::sync::Arc::new(Object::new(It.boxed(), 100, &workers, &load));
+        let served = there.bundle().register("o1", 1).unwrap();
+        for at in 0..<dyn Target>::METHODS.len() {
+            let object = std::sync::Arc::clone(&object);
+            served.on(u8::try_from(at).unwrap(), move |request| object.arrive(at, request));
+        }
+        let client = here.bundle().endpoint(0);
+        let to = EndpointName::new("there", "o1", 1);
+        let mut mapping = client.map(&to, &[], Deadline::DEFAULT);
+        let links = [here, there];
+        let remote = until(&nic, &links, &mut mapping).unwrap();
+        Self { nic, links, remote, _endpoints: [served, client], _sim: sim }
+    }
+
+    /// What the object answers to some words and bytes.
+    fn ask(&self, handler: u8, words: &[u64], bytes: &[u8]) -> Reply {
+        let message = Message::to(handler).words(words).bytes(bytes);
+        let mut call = self.remote.try_request(message).unwrap();
+        until(&self.nic, &self.links, &mut call).unwrap()
+    }
+}
+
+fn until<F: Future + Unpin>(nic: &Nic, links: &[Links; 2], future: &mut F) -> F::Output {
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+    loop {
+        let seen = nic.poll();
+        links.iter().for_each(Links::poll);
+        let polled = Pin::new(&mut *future).poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(output) = polled {
+            return output;
+        }
+        nic.wait(seen, Some(rt::now() + Duration::from_millis(10)));
+    }
+}
+
+#[test]
+fn words_and_bytes_of_a_stranger_get_errors() {
+    let scene = Scene::new();
+    let said = |reply: &Reply| open::<u64>(reply.words(), reply.bytes());
+    let good = scene.ask(0, &[1000], &41_u64.to_le_bytes());
+    assert_eq!(said(&good).unwrap(), 42);
+    let unreadable = |reply: &Reply| match said(reply) {
+        Err(Refused::Error(CallError::Unreadable { .. })) => {}
+        other => panic!("{other:?}"),
+    };
+    unreadable(&scene.ask(0, &[], &41_u64.to_le_bytes()));
+    for bytes in [&[][..], &[1; 7], &[1; 9], &[255; 100]] {
+        unreadable(&scene.ask(0, &[1000], bytes));
+        unreadable(&scene.ask(1, &[1000, 7, 8, 9], bytes));
+    }
+    // A length of four billion elements takes no memory.
+    unreadable(&scene.ask(1, &[1000], &[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0]));
+    let large = scene.ask(0, &[1000], &[0; 101]);
+    assert_eq!(large.words(), [Code::TooLarge as u64, 101, 100]);
+    // Chains and deadlines that no caller has.
+    let odd = scene.ask(0, &[u64::MAX; 16], &1_u64.to_le_bytes());
+    assert_eq!(said(&odd).unwrap(), 2);
+    // The object is as it was.
+    assert_eq!(said(&scene.ask(0, &[1], &1_u64.to_le_bytes())).unwrap(), 2);
+}
+
+#[test]
+fn any_request_is_answered() {
+    let mut random = 1_u64;
+    let mut next = |below: u64| {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    for _ in 0..20_000 {
+        let few = [2, 4, 20, 256][usize::try_from(next(4)).unwrap()];
+        let len = next(300);
+        let input: Vec<u8> = (0..len).map(|_| u8::try_from(next(few)).unwrap()).collect();
+        fuzzing::request(&input);
+    }
+}
+
+#[test]
+fn answers_of_a_stranger_get_errors() {
+    let refused = |words: &[u64], bytes: &[u8]| open::<u64>(words, bytes).unwrap_err();
+    for words in [&[10][..], &[u64::MAX], &[99, 1, 2]] {
+        assert!(matches!(refused(words, &[]), Refused::Error(CallError::Unreadable { .. })));
+    }
+    assert!(matches!(refused(&[], &[1; 7]), Refused::Error(CallError::Unreadable { .. })));
+    let panicked = refused(&[Code::Panicked as u64], &[0xff; 3000]);
+    match panicked {
+        Refused::Error(CallError::Panicked { message }) => assert!(message.len() <= 3 * 1024),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(
+        refused(&[Code::TooLarge as u64], &[]),
+        Refused::Error(CallError::TooLarge { bytes: 0, most: 0 })
+    ));
+}

@@ -1,0 +1,7 @@
+//! Calls over seeds: nodes that call each other, nest calls, cancel them, crash and come back.
+
+mod hostile;
+mod planted;
+mod seeds;
+mod thing;
+mod trial;

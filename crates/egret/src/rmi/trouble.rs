@@ -1,0 +1,118 @@
+//! What the layers below say, as the error of a call.
+
+use std::time::Duration;
+
+use egret_net::rt::Deadline;
+use egret_node::am::{self, MapError, Reason, SendError};
+use egret_node::link::{self, LinkError};
+use egret_node::node::{self, Handle, RouteError};
+
+use super::fault::{Fault, planted};
+use super::{CallError, NodeId};
+
+/// Whose call it was, and what may be done to find out more.
+pub(crate) struct Trouble<'a> {
+    pub(crate) handle: &'a Handle,
+    pub(crate) node: NodeId,
+    /// What may be waited for the registry to say what became of a node.
+    pub(crate) patience: Duration,
+}
+
+impl Trouble<'_> {
+    pub(crate) fn call(&self, error: am::CallError) -> CallError {
+        match error {
+            am::CallError::Undelivered(reason) => self.reason(reason),
+            am::CallError::NoReply => CallError::UnknownObject,
+            am::CallError::Panicked => CallError::Panicked { message: "(no message)".to_owned() },
+            am::CallError::ReplyTooLarge => CallError::AnswerTooLarge,
+            am::CallError::TimedOut { waited } => {
+                CallError::Deadline { waited, may_have_run: true }
+            }
+            am::CallError::InHandler => CallError::InHandler,
+            am::CallError::Send(error) => self.send(error),
+            other => CallError::Unreadable { why: other.to_string() },
+        }
+    }
+
+    fn reason(&self, reason: Reason) -> CallError {
+        match reason {
+            Reason::NoHandler { handler } => {
+                CallError::UnknownMethod { name: format!("number {handler}") }
+            }
+            Reason::WrongTag | Reason::EndpointGone => CallError::UnknownObject,
+            Reason::TooLarge { bytes } => {
+                CallError::TooLarge { bytes, most: bytes.saturating_sub(1) }
+            }
+            Reason::Link { fate, why } => {
+                self.died(&why, fate == link::Fate::Unknown && !planted(Fault::SaidNotRun))
+            }
+            other => CallError::Unreadable { why: other.to_string() },
+        }
+    }
+
+    pub(crate) fn send(&self, error: SendError) -> CallError {
+        match error {
+            SendError::Link(why) => self.died(&why, false),
+            SendError::TimedOut { waited, .. } => {
+                CallError::Deadline { waited, may_have_run: false }
+            }
+            SendError::TooLong { bytes } => CallError::TooLarge { bytes, most: u32::MAX.into() },
+            SendError::InHandler => CallError::InHandler,
+            SendError::Full { .. } => CallError::Busy,
+            other => self.gone(other.to_string(), false),
+        }
+    }
+
+    pub(crate) fn map(&self, error: MapError) -> CallError {
+        match error {
+            MapError::Link(why) => self.died(&why, false),
+            MapError::NoSuchEndpoint { .. } | MapError::WrongTag { .. } => CallError::UnknownObject,
+            MapError::NoSuchHandler { handler, .. } => CallError::UnknownMethod { name: handler },
+            MapError::OtherTypes { handler, ours, theirs } => {
+                CallError::TypeMismatch { method: handler, ours, theirs }
+            }
+            MapError::NoRoom { .. } | MapError::Budget(_) => CallError::Busy,
+            MapError::TimedOut { waited, .. } => {
+                CallError::Deadline { waited, may_have_run: false }
+            }
+            MapError::InHandler => CallError::InHandler,
+            MapError::TooLong { bytes, most } => CallError::TooLarge { bytes, most },
+            other => self.gone(other.to_string(), false),
+        }
+    }
+
+    pub(crate) fn route(&self, error: RouteError) -> CallError {
+        let why = match error {
+            RouteError::Gone { fate, .. } => told(fate),
+            other => other.to_string(),
+        };
+        CallError::PeerDied { node: self.node, why, may_have_run: false }
+    }
+
+    fn died(&self, why: &LinkError, may_have_run: bool) -> CallError {
+        if let LinkError::PeerFailed { why, .. } = why {
+            return CallError::PeerDied { node: self.node, why: why.clone(), may_have_run };
+        }
+        self.gone(why.to_string(), may_have_run)
+    }
+
+    /// What the registry says of the node's end explains more than what its link does.
+    fn gone(&self, link_says: String, may_have_run: bool) -> CallError {
+        let fate = self.handle.fate(self.node).or_else(|| {
+            let patience = Deadline::In(self.patience);
+            (!self.patience.is_zero()).then(|| self.handle.wait_fate(self.node, patience))?
+        });
+        let why = fate.map_or(link_says, told);
+        CallError::PeerDied { node: self.node, why, may_have_run }
+    }
+}
+
+fn told(fate: node::Fate) -> String {
+    match fate {
+        node::Fate::Left => "it has left".to_owned(),
+        node::Fate::Died { why } => why,
+    }
+}
+
+/// How long a call whose link has ended waits for the registry to say why.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(300);

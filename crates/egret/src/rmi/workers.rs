@@ -1,0 +1,182 @@
+//! The threads that run calls.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use egret_net::rt::{self, JoinHandle, Thread};
+
+use super::called::Called;
+use super::words::Code;
+
+/// A bounded number of threads that run calls, started as they are needed.
+///
+/// A worker that waits for a call of its own does not count as busy, so that calls which come
+/// back find somebody to run them.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// How many may be busy.
+    busy_max: usize,
+    queue: VecDeque<Arc<Called>>,
+    /// Threads that have nothing to do, who has been idle for the shortest time last.
+    idle: Vec<Thread>,
+    /// All threads.
+    threads: usize,
+    /// Threads that wait for calls of their own.
+    away: usize,
+    is_closed: bool,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// At most so many that are busy; with 0 somebody calls [`run_one`](Self::run_one).
+    pub(crate) fn new(busy_max: usize) -> Self {
+        Self { inner: Mutex::new(Inner { busy_max, ..Inner::default() }) }
+    }
+
+    /// From now on at most so many are busy.
+    pub(crate) fn set_busy_max(&self, busy_max: usize) {
+        self.lock().busy_max = busy_max;
+    }
+
+    /// Has a call run. Gives it back if there is nobody to run it.
+    pub(crate) fn push(self: &Arc<Self>, called: Arc<Called>) -> Result<(), Arc<Called>> {
+        let mut inner = self.lock();
+        if inner.is_closed {
+            return Err(called);
+        }
+        inner.queue.push_back(called);
+        self.employ(inner).map_err(|mut inner| {
+            // With no thread at all it would wait for ever.
+            inner.queue.pop_back().expect("just pushed")
+        })
+    }
+
+    /// Runs a call that waits, if there is one.
+    pub(crate) fn run_one(&self) -> bool {
+        let next = self.lock().queue.pop_front();
+        let found = next.is_some();
+        next.into_iter().for_each(|called| called.run(None));
+        found
+    }
+
+    /// Runs a call that waits, where nobody else does.
+    pub(crate) fn help(&self) -> bool {
+        self.lock().busy_max == 0 && self.run_one()
+    }
+
+    /// Runs `body`, in which the calling thread, one of these, waits for others.
+    pub(crate) fn while_away<R>(self: &Arc<Self>, body: impl FnOnce() -> R) -> R {
+        let mut inner = self.lock();
+        inner.away += 1;
+        let _ = self.employ(inner);
+        let _back = Back(self);
+        body()
+    }
+
+    /// A call that waits need not be run.
+    pub(crate) fn forget(&self, called: &Called) {
+        self.lock().queue.retain(|waiting| !std::ptr::eq(&raw const **waiting, called));
+    }
+
+    /// Ends all threads, when they have run what they run now. Whoever takes long for that is
+    /// not waited for.
+    pub(crate) fn close(&self) {
+        let (handles, queue) = {
+            let mut inner = self.lock();
+            inner.is_closed = true;
+            inner.idle.drain(..).for_each(|idle| idle.unpark());
+            (std::mem::take(&mut inner.handles), std::mem::take(&mut inner.queue))
+        };
+        queue.into_iter().for_each(|called| called.answer_unrun(Code::UnknownObject));
+        let (me, until) = (rt::current().id(), rt::now() + CLOSING);
+        let is_over = |handle: &JoinHandle<()>| handle.is_finished() || handle.thread().id() == me;
+        while !handles.iter().all(is_over) && rt::now() < until {
+            rt::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Sees to it that somebody comes for what waits; fails if nobody ever will.
+    fn employ<'a>(
+        self: &'a Arc<Self>,
+        mut inner: MutexGuard<'a, Inner>,
+    ) -> Result<(), MutexGuard<'a, Inner>> {
+        if inner.queue.is_empty() || inner.busy_max == 0 || inner.is_closed {
+            return Ok(());
+        }
+        if let Some(idle) = inner.idle.pop() {
+            drop(inner);
+            idle.unpark();
+            return Ok(());
+        }
+        if inner.threads - inner.away >= inner.busy_max || inner.threads >= THREADS_MAX {
+            return Ok(());
+        }
+        inner.threads += 1;
+        let workers = Arc::clone(self);
+        match rt::spawn("egret-call", move || workers.work()) {
+            Ok(handle) => {
+                inner.handles.retain(|handle| !handle.is_finished());
+                inner.handles.push(handle);
+                Ok(())
+            }
+            Err(_) => {
+                inner.threads -= 1;
+                if inner.threads > inner.away { Ok(()) } else { Err(inner) }
+            }
+        }
+    }
+
+    fn work(self: Arc<Self>) {
+        while let Some(called) = self.next() {
+            called.run(Some(&self));
+        }
+    }
+
+    /// The next call; none when the thread is to end.
+    fn next(&self) -> Option<Arc<Called>> {
+        let me = rt::current();
+        let until = rt::now() + IDLE;
+        loop {
+            let mut inner = self.lock();
+            inner.idle.retain(|idle| idle.id() != me.id());
+            // One of those that came back takes no more than its share.
+            let is_spare = inner.threads - inner.away > inner.busy_max;
+            if !is_spare && let Some(called) = inner.queue.pop_front() {
+                return Some(called);
+            }
+            if is_spare || inner.is_closed || rt::now() >= until {
+                inner.threads -= 1;
+                return None;
+            }
+            inner.idle.push(me.clone());
+            drop(inner);
+            rt::park(Some(until));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts a thread among those that are busy again.
+struct Back<'a>(&'a Workers);
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        self.0.lock().away -= 1;
+    }
+}
+
+/// Threads of a node, with those that wait for calls of their own.
+const THREADS_MAX: usize = 512;
+/// A thread that has had nothing to do for so long ends.
+const IDLE: Duration = Duration::from_secs(10);
+/// How long threads may take to end.
+const CLOSING: Duration = Duration::from_secs(5);

@@ -1,0 +1,80 @@
+//! Calls that are awaited, by an executor that polls when it is woken and not otherwise.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use egret::net::rt::{self, Deadline, Thread};
+use egret::rmi::{CallError, Export, Remoting};
+
+use crate::grid::{Board, Grid, GridStub, LONG, SOON, Tree, pair, pool};
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Fails if nobody wakes it.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(rt::current())));
+    let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+    let until = rt::now() + LONG;
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        assert!(rt::now() < until, "nobody has woken it");
+        rt::park(Some(until));
+    }
+}
+
+#[test]
+fn who_awaits_the_first_call_is_woken_by_its_answer() {
+    for fabric in ["shm", "tcp"] {
+        let pair = pair(fabric);
+        assert_eq!(block_on(pair.grid.begin().sum(Tree::of_depth(4))), Ok(15), "{fabric}");
+        block_on(pair.grid.begin().put_row(1, vec![1.5; 100_000])).unwrap();
+        assert_eq!(block_on(pair.grid.begin().row(1)).unwrap(), [1.5; 100_000]);
+    }
+}
+
+#[test]
+fn who_awaits_room_is_woken_when_there_is() {
+    for fabric in ["shm", "tcp"] {
+        let (_registry, nodes) = pool(2, fabric);
+        let object: Box<dyn Grid> = Box::new(Board::default());
+        let exported = nodes[1].export_as(object, Export::default().in_flight(1)).unwrap();
+        exported.bind("narrow").unwrap();
+        let grid: GridStub = nodes[0].lookup("narrow", SOON).unwrap();
+        grid.ping().unwrap();
+        let (first, second) = (grid.begin().sleep_ms(50), grid.begin().greet("x".into(), 1));
+        let first = rt::spawn("first", move || block_on(first)).unwrap();
+        assert_eq!(block_on(second).unwrap(), "hello x, ");
+        assert_eq!(first.join().unwrap(), Ok(true));
+    }
+}
+
+#[test]
+fn who_awaits_in_vain_is_woken_by_the_deadline() {
+    let pair = pair("tcp");
+    pair.grid.ping().unwrap();
+    let short = pair.grid.with_deadline(Deadline::In(Duration::from_millis(50)));
+    let awaited = block_on(short.begin().sleep_ms(5_000));
+    assert!(matches!(awaited, Err(CallError::Deadline { may_have_run: true, .. })), "{awaited:?}");
+}
+
+#[test]
+fn the_name_of_an_object_goes_to_the_next_and_stays_there() {
+    let pair = pair("shm");
+    let next = pair.server.export(Board::default()).unwrap();
+    next.rebind("grid").unwrap();
+    drop(pair.exported);
+    let grid: GridStub = pair.client.lookup("grid", SOON).unwrap();
+    assert_eq!(grid.best(3), Ok(0));
+    assert_eq!(pair.grid.best(3).unwrap_err(), CallError::UnknownObject);
+}

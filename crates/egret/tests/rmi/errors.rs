@@ -1,0 +1,159 @@
+//! Everything that can go wrong with a call, by its name.
+
+use std::time::Duration;
+
+use egret::net::rt::{self, Deadline};
+use egret::rmi::{CallError, Export, LookupError, Remoting};
+
+use crate::grid::{Board, Grid, GridStub, SOON, pair};
+
+mod other {
+    /// The same name, and another idea of it.
+    #[egret::remote]
+    pub(crate) trait Grid {
+        fn greet(&self, name: &str, times: u16) -> String;
+    }
+}
+
+mod newer {
+    /// One method more.
+    #[egret::remote]
+    pub(crate) trait Grid {
+        fn ping(&self);
+        fn pong(&self);
+    }
+}
+
+/// Something else.
+#[egret::remote]
+trait Tower {
+    fn ping(&self);
+}
+
+#[test]
+fn a_panic_arrives_with_its_message_and_the_object_lives() {
+    let pair = pair("shm");
+    let failed = pair.grid.fail("design").unwrap_err();
+    assert_eq!(failed, CallError::Panicked { message: "it failed by design".to_owned() });
+    let failed = pair.grid.begin().fail("design".to_owned()).wait().unwrap_err();
+    assert_eq!(failed, CallError::Panicked { message: "it failed by design".to_owned() });
+    pair.grid.ping().unwrap();
+    assert_eq!(pair.grid.best(3), Ok(0));
+}
+
+#[test]
+fn an_object_that_is_gone_is_unknown() {
+    let pair = pair("shm");
+    pair.grid.ping().unwrap();
+    drop(pair.exported);
+    assert_eq!(pair.grid.ping(), Err(CallError::UnknownObject));
+    let again: GridStub = pair.client.stub(pair.grid.object());
+    assert_eq!(again.ping(), Err(CallError::UnknownObject), "at the first call too");
+    let gone = pair.client.lookup::<GridStub>("grid", Duration::from_millis(50));
+    assert!(matches!(gone, Err(LookupError::Registry(_))), "its name is free: {gone:?}");
+}
+
+#[test]
+fn other_types_are_found_by_name_at_the_first_call() {
+    let pair = pair("shm");
+    let other: other::GridStub = pair.client.lookup("grid", SOON).unwrap();
+    match other.greet("x", 1) {
+        Err(CallError::TypeMismatch { method, ours, theirs }) => {
+            assert_eq!(method, "greet");
+            assert!(
+                ours.contains("(&str, u16)") && theirs.contains("(&str, u8)"),
+                "{ours} {theirs}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    let newer: newer::GridStub = pair.client.lookup("grid", SOON).unwrap();
+    assert_eq!(newer.ping(), Err(CallError::UnknownMethod { name: "pong".to_owned() }));
+    let pending = newer.begin().pong();
+    assert_eq!(pending.wait(), Err(CallError::UnknownMethod { name: "pong".to_owned() }));
+    assert!(matches!(
+        pair.client.lookup::<TowerStub>("grid", SOON),
+        Err(LookupError::OtherInterface { ours: "Tower", .. })
+    ));
+    pair.server.bind("stone", b"no object").unwrap();
+    assert!(matches!(
+        pair.client.lookup::<GridStub>("stone", SOON),
+        Err(LookupError::NoObject { .. })
+    ));
+}
+
+#[test]
+fn a_deadline_ends_a_call_and_a_late_one_never_runs() {
+    let pair = pair("shm");
+    pair.grid.ping().unwrap();
+    let short = pair.grid.with_deadline(Duration::from_millis(30));
+    match short.sleep_ms(60_000) {
+        Err(CallError::Deadline { waited, may_have_run: true }) => {
+            assert!(waited >= Duration::from_millis(30), "{waited:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let pending = short.begin().sleep_ms(60_000);
+    assert!(matches!(pending.wait(), Err(CallError::Deadline { may_have_run: true, .. })));
+    // With one worker, and that busy, the next has not begun when its time is up.
+    pair.server.set_workers(1);
+    let busy = pair.grid.begin().sleep_ms(300);
+    let late = short.best(1);
+    assert!(matches!(late, Err(CallError::Deadline { .. })), "{late:?}");
+    assert_eq!(busy.wait(), Ok(true));
+    assert_eq!(pair.grid.best(2), Ok(0), "the late one has not run");
+}
+
+#[test]
+fn arguments_that_are_too_large_are_not_sent() {
+    let pair = pair("shm");
+    let how = Export::default().bytes_max(10_000);
+    let small = pair.server.export_as::<dyn Grid>(Box::new(Board::default()), how).unwrap();
+    let grid: GridStub = pair.client.stub(small.object());
+    grid.put_row(0, &[0.0; 1000]).unwrap();
+    let refused = grid.put_row(0, &[0.0; 2000]);
+    assert_eq!(refused, Err(CallError::TooLarge { bytes: 16_008, most: 10_000 }));
+    let refused = grid.begin().put_row(0, vec![0.0; 2000]).wait();
+    assert_eq!(refused, Err(CallError::TooLarge { bytes: 16_008, most: 10_000 }));
+}
+
+#[test]
+fn a_client_waits_when_as_many_calls_are_under_way_as_it_may_have() {
+    let pair = pair("shm");
+    let how = Export::default().in_flight(2);
+    let narrow = pair.server.export_as::<dyn Grid>(Box::new(Board::default()), how).unwrap();
+    let grid: GridStub = pair.client.stub(narrow.object());
+    grid.ping().unwrap();
+    let (a, b) = (grid.begin().sleep_ms(200), grid.begin().sleep_ms(200));
+    let waits = grid.with_deadline(Deadline::In(Duration::from_millis(20)));
+    let refused = waits.ping();
+    assert!(
+        matches!(refused, Err(CallError::Deadline { may_have_run: false, .. })),
+        "it was not even sent: {refused:?}"
+    );
+    let third = grid.begin().sleep_ms(0);
+    assert_eq!((a.wait(), b.wait(), third.wait()), (Ok(true), Ok(true), Ok(true)));
+}
+
+#[test]
+fn dropping_a_call_cancels_it() {
+    let pair = pair("shm");
+    pair.grid.ping().unwrap();
+    // One that runs sees it.
+    let running = pair.grid.begin().sleep_ms(60_000);
+    rt::sleep(Duration::from_millis(50));
+    drop(running);
+    // One that waits for its turn never runs.
+    pair.server.set_workers(1);
+    let busy = pair.grid.begin().sleep_ms(300);
+    let waits = pair.grid.begin().best(1000);
+    rt::sleep(Duration::from_millis(50));
+    drop(waits);
+    assert_eq!(busy.wait(), Ok(true));
+    assert_eq!(pair.grid.best(3), Ok(0), "the one that was dropped has not run");
+    let until = rt::now() + Duration::from_secs(20);
+    while pair.server.calls_account().calls > 0 {
+        assert!(rt::now() < until, "the one that ran has not seen that nobody waits");
+        rt::sleep(Duration::from_millis(1));
+    }
+}

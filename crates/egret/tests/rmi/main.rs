@@ -1,0 +1,18 @@
+//! Remote calls between real nodes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+mod awaited;
+mod calls;
+mod errors;
+mod grid;
+mod nested;
+mod peer;
+mod rounds;
+
+/// The process that others of these tests start.
+#[test]
+fn other() {
+    if let Ok(part) = std::env::var(peer::PART) {
+        peer::run(&part);
+    }
+}

@@ -1,0 +1,95 @@
+//! Another process: this test, started again.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+use egret::net::rt;
+use egret::node::node::{Config, Node};
+use egret::rmi::Remoting;
+
+use crate::grid::{Board, GridStub, LONG, SOON};
+
+/// What the child is to be: `serve` or `call`, the registry's address, the fabric.
+pub(crate) const PART: &str = "EGRET_TEST_RMI_PART";
+
+/// A child that does not outlive its test.
+pub(crate) struct Peer {
+    pub(crate) child: Child,
+    stream: UnixStream,
+}
+
+impl Peer {
+    /// Starts it, and waits until it is ready.
+    pub(crate) fn start(what: &str, registry: &str, fabric: &str) -> Self {
+        let (stream, stdin) = UnixStream::pair().unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "other", "--nocapture"]);
+        command.env(PART, format!("{what}|{registry}|{fabric}"));
+        command.stdin(OwnedFd::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let mut peer = Self { child, stream };
+        assert_eq!(peer.said(), "ready");
+        peer
+    }
+
+    /// The next line it says.
+    fn said(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::with_capacity(1, &self.stream).read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Has it end: by itself, or by a panic.
+    pub(crate) fn end(mut self, panics: bool) {
+        self.stream.write_all(if panics { b"p" } else { b"q" }).unwrap();
+        assert_eq!(self.child.wait().unwrap().success(), !panics);
+    }
+
+    /// Sends it a signal, by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// What the child does until its test is gone.
+pub(crate) fn run(part: &str) {
+    let [what, registry, fabric] = part.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{part}")
+    };
+    let config = Config::new("rmi").registry(registry).secret("hush".into()).fabrics(fabric);
+    let node = Node::join(config).unwrap();
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let mut stream = UnixStream::from(stdin);
+    let mut order = [0];
+    if what == "serve" {
+        let exported = node.export(Board::default()).unwrap();
+        exported.bind("grid").unwrap();
+        stream.write_all(b"ready\n").unwrap();
+        let ordered = stream.read(&mut order).unwrap_or(0);
+        assert!(ordered == 0 || order[0] != b'p', "told to panic");
+        return;
+    }
+    let home: GridStub = node.lookup("home", SOON).unwrap();
+    home.ping().unwrap();
+    stream.write_all(b"ready\n").unwrap();
+    // One of each: waited for by a thread, begun, and in the gate's queue.
+    let (begun, waits) = (home.begin().sleep_ms(60_000), home.begin().best(1));
+    let calls = rt::spawn("calls", move || home.sleep_ms(60_000)).unwrap();
+    _ = (calls.join(), begun.wait(), waits.wait());
+}
