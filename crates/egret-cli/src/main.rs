@@ -1,8 +1,10 @@
 //! The `egret` command.
 #![forbid(unsafe_code)]
 
+mod app;
 mod bench;
 mod info;
+mod run;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,26 +22,42 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    App(app::Args),
     Bench(bench::Args),
     Info(info::Args),
+    Run(run::Args),
     /// The second process of a benchmark.
     #[command(hide = true)]
     BenchPeer(bench::PeerArgs),
     /// The second process of `egret info`.
     #[command(hide = true)]
     InfoPeer(info::PeerArgs),
+    /// The process of `egret run` that starts the others.
+    #[command(hide = true)]
+    RunLauncher(run::LauncherArgs),
+    /// The first moments of a process that `egret run` starts.
+    #[command(hide = true)]
+    RunChild(run::ChildArgs),
 }
 
 fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let done = match cli.command {
-        Command::Bench(args) => bench::run(&args),
-        Command::Info(args) => info::run(&args),
-        Command::BenchPeer(args) => bench::serve(&args),
-        Command::InfoPeer(args) => info::serve(&args),
+    let done = |()| ExitCode::SUCCESS;
+    let ended = match cli.command {
+        Command::App(args) => app::run(args),
+        Command::Bench(args) => bench::run(&args).map(done),
+        Command::Info(args) => info::run(&args).map(done),
+        Command::Run(args) => run::run(args),
+        Command::BenchPeer(args) => bench::serve(&args).map(done),
+        Command::InfoPeer(args) => info::serve(&args).map(done),
+        Command::RunLauncher(args) => run::serve(args),
+        Command::RunChild(args) => run::become_program(&args),
     };
-    let Err(error) = done else { return ExitCode::SUCCESS };
+    let error = match ended {
+        Ok(code) => return code,
+        Err(error) => error,
+    };
     if let Some(usage) = error.downcast_ref::<bench::Usage>() {
         asked(&matches).error(ErrorKind::ValueValidation, usage).exit();
     }

@@ -352,7 +352,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[test]
 fn bad_arguments_are_usage_errors() {
-    let bad: [&[&str]; 23] = [
+    let bad: [&[&str]; 28] = [
         &["bench"],
         &["bench", "nonesuch"],
         &["bench", "limits", "--sizes", "0"],
@@ -376,6 +376,11 @@ fn bad_arguments_are_usage_errors() {
         &["bench", "am-bandwidth", "--fabric", "sim", "--wait", "frugal"],
         &["bench", "channel", "--fabric", "udp"],
         &["bench", "channel", "--fabric", "sim"],
+        &["bench", "rmi", "--fabric", "udp"],
+        &["bench", "rmi", "--fabric", "sim"],
+        &["bench", "rmi", "--sizes", "8"],
+        &["bench", "rmi", "--inflight", "0"],
+        &["bench", "rmi", "--calls", "nothing"],
     ];
     for args in bad {
         let output = egret(args);
@@ -460,7 +465,7 @@ fn state(process: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-const BENCHES: [&str; 11] = [
+const BENCHES: [&str; 12] = [
     "limits",
     "pool",
     "latency",
@@ -472,4 +477,5 @@ const BENCHES: [&str; 11] = [
     "am-rate",
     "am-bandwidth",
     "channel",
+    "rmi",
 ];

@@ -114,3 +114,37 @@ fn nothing_is_left_behind_and_the_second_process_is_hidden() {
 
 const GRANTS: [&str; 6] =
     ["memfd-seals", "so-peercred", "so-peerpidfd", "membarrier", "process-vm-readv", "pidfd"];
+
+#[test]
+fn settings_are_listed_with_value_and_origin_and_the_secret_is_not_shown() {
+    let dir = std::env::temp_dir().join(format!("egret-info-env-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("egret.toml"), "pool = \"filed\"\nsize = 7\n").unwrap();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(EGRET);
+        command.args(args).current_dir(&dir).env("EGRET_SIZE", "3").env("EGRET_SECRET", "hush");
+        command
+            .env("EGRET_FABRIC", "shm")
+            .env_remove("EGRET_CONFIG")
+            .output()
+            .expect("egret starts")
+    };
+    let (json, text) = (run(&["info", "--env", "--json"]), run(&["info", "--env"]));
+    std::fs::write(dir.join("egret.toml"), "pol = 1").unwrap();
+    let bad = run(&["info", "--env"]);
+    std::fs::remove_dir_all(&dir).unwrap();
+    let all = object(&json);
+    assert_eq!(named(&all, "size")["value"], "3");
+    assert_eq!(named(&all, "size")["origin"], "environment");
+    assert_eq!(named(&all, "pool")["value"], "filed");
+    assert!(named(&all, "pool")["origin"].as_str().unwrap().ends_with("egret.toml"));
+    assert_eq!(named(&all, "deadline")["origin"], "default");
+    assert_eq!(named(&all, "secret")["origin"], "environment");
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("EGRET_SECRET") && text.contains("(not shown)"), "{text}");
+    assert!(!text.contains("hush") && !format!("{json:?}").contains("hush"), "{text}");
+    let unknown = named(&all, "EGRET_FABRIC")["help"].as_str().unwrap();
+    assert!(unknown.contains("no such setting") && text.contains("EGRET_FABRIC "), "{text}");
+    let why = String::from_utf8(bad.stderr).unwrap();
+    assert!(!bad.status.success() && why.contains("egret.toml:1:"), "{why}");
+}

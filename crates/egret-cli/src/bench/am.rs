@@ -9,7 +9,7 @@ use egret::net::rt;
 use super::Suite;
 use super::args::{self, Common, SIM, Usage};
 use super::asking::{Asker, Asking, Task, What};
-use super::duo::{Led, Plan, Trusting, Waiting};
+use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Unit};
 use super::peer::Peer;
@@ -135,7 +135,10 @@ fn plan(task: &Task, bytes: usize) -> Plan {
         bytes,
         wait: task.wait,
         trust: Trusting::Isolated,
-        round_trips: task.what == What::Requests,
+        answers: match task.what {
+            What::Requests => Answers::Each(bytes),
+            What::OneWay | What::Data => Answers::Never,
+        },
         window: task.window,
         idle: 0,
         host: host("vi"),

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::Suite;
 use super::args::{Common, Usage, between_processes};
 use super::asking::{links, said};
-use super::duo::{Led, Plan, Trusting, Waiting};
+use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::{Opening, Peer, Station};
@@ -68,7 +68,7 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
             bytes,
             wait,
             trust: Trusting::Isolated,
-            round_trips: false,
+            answers: Answers::Never,
             window,
             idle: 0,
             host: host("vi"),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::measure::{Probe, Sample};
 use super::peer::{Opening, Peer, Station};
 use super::pull;
-use super::side::{Mode, PATIENCE, Side, buffers};
+use super::side::{Mode, PATIENCE, Side, Sizes, buffers};
 
 /// What the two measure, and how.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,8 +23,7 @@ pub(crate) struct Plan {
     pub bytes: usize,
     pub wait: Waiting,
     pub trust: Trusting,
-    /// Whether each message is answered.
-    pub round_trips: bool,
+    pub answers: Answers,
     /// Messages under way at once.
     pub window: usize,
     /// Connections beside it over which nothing goes.
@@ -33,6 +32,27 @@ pub(crate) struct Plan {
     pub host: String,
     /// Where it is then.
     pub to: String,
+}
+
+/// What comes back for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answers {
+    /// Nothing.
+    Never,
+    /// So many bytes, before the next message goes.
+    Each(usize),
+    /// So many bytes; the window is full of messages meanwhile.
+    Ahead(usize),
+}
+
+impl Answers {
+    /// The bytes of an answer, or what they would be to messages of `bytes`.
+    const fn bytes_or(self, bytes: usize) -> usize {
+        match self {
+            Self::Never => bytes,
+            Self::Each(back) | Self::Ahead(back) => back,
+        }
+    }
 }
 
 /// How to wait for the other side.
@@ -96,25 +116,31 @@ impl Plan {
     }
 
     /// The connections of one side, made in turn with the other.
-    fn meet(&self, mut one: impl FnMut() -> Result<Vi>) -> Result<Met> {
-        let side = self.side(one()?)?;
+    fn meet(&self, sizes: Sizes, mut one: impl FnMut() -> Result<Vi>) -> Result<Met> {
+        let side = self.side(sizes, one()?)?;
         let idle = (0..self.idle).map(|_| one()).collect::<Result<_>>()?;
         Ok(Met { side, _idle: idle })
     }
 
     /// Buffers lie where the peer can read them; a slice is the program's.
-    fn side(&self, vi: Vi) -> Result<Side> {
+    fn side(&self, sizes: Sizes, vi: Vi) -> Result<Side> {
         if let Some(why) = vi.why_isolated() {
             bail!("the two processes do not cooperate: {why}");
         }
-        let pool = Pool::builder().class(self.bytes.max(1), buffers(self.window));
+        let bytes_max = sizes.sent.max(sizes.taken).max(1);
+        let pool = Pool::builder().class(bytes_max, buffers(self.window));
         let pool = match self.mode {
             Mode::Handover => pool.cooperating().build()?,
             // Then the peer writes it by itself.
             Mode::Write if self.trust == Trusting::Cooperating => pool.cooperating().build()?,
             _ => pool.shareable().build()?,
         };
-        Side::met(vi, self.mode, &pool, self.bytes, self.window)
+        Side::met(vi, self.mode, &pool, sizes, self.window)
+    }
+
+    /// What the leader sends and takes.
+    const fn sizes(&self) -> Sizes {
+        Sizes { sent: self.bytes, taken: self.answers.bytes_or(self.bytes) }
     }
 }
 
@@ -150,20 +176,21 @@ impl Leader {
 
     /// Leads `rounds` rounds; the first run is for meeting.
     pub(crate) fn lead(&mut self, rounds: u64) -> Result<Sample> {
-        let Plan { mode, round_trips, .. } = self.plan;
+        let Plan { mode, answers, .. } = self.plan;
         if self.met.is_none() {
             let (to, options) = (Address::new(&self.plan.to, SERVICE, 0), options(&self.nic));
             let connect = || Ok(self.nic.wait_connect(&to, &options, PATIENCE)?);
-            self.met = Some(self.plan.meet(connect)?);
+            self.met = Some(self.plan.meet(self.plan.sizes(), connect)?);
         }
         let side = &mut self.met.as_mut().context("met just now")?.side;
         let (first, last) = (self.round + 1, self.round + rounds);
         self.round = last;
-        match (mode.is_pulled(), round_trips) {
-            (true, true) => pull::one_by_one(side, first..=last),
-            (true, false) => pull::streamed(side, first, last),
-            (false, true) => there_and_back(side, first..=last),
-            (false, false) => one_way(side, first..=last),
+        match (mode.is_pulled(), answers) {
+            (true, Answers::Never) => pull::streamed(side, first, last),
+            (true, _) => pull::one_by_one(side, first..=last),
+            (false, Answers::Never) => one_way(side, first..=last),
+            (false, Answers::Each(_)) => there_and_back(side, first..=last),
+            (false, Answers::Ahead(_)) => ahead(side, first, last),
         }
     }
 }
@@ -220,6 +247,23 @@ fn one_way(side: &mut Side, rounds: impl Iterator<Item = u64>) -> Result<Sample>
     Ok(Sample::Total(took))
 }
 
+/// As many under way as there are buffers, each answered.
+fn ahead(side: &mut Side, first: u64, last: u64) -> Result<Sample> {
+    let start = rt::now();
+    let mut next = first;
+    for round in first..=last {
+        while next <= last && next - round < side.window() {
+            side.rewrite(next)?;
+            side.send(next)?;
+            next += 1;
+        }
+        side.receive(round)?;
+    }
+    let took = rt::now() - start;
+    side.part()?;
+    Ok(Sample::Total(took))
+}
+
 /// The follower's half.
 #[derive(Debug)]
 pub(crate) struct Followed {
@@ -245,7 +289,8 @@ impl Followed {
     /// Follows `rounds` rounds; the first run is for meeting.
     pub(crate) fn follow(&mut self, rounds: u64) -> Result<()> {
         if self.met.is_none() {
-            self.met = Some(self.plan.meet(|| Ok(self.listener.wait_accept(PATIENCE)?))?);
+            let accept = || Ok(self.listener.wait_accept(PATIENCE)?);
+            self.met = Some(self.plan.meet(self.plan.sizes().turned(), accept)?);
         }
         let side = &mut self.met.as_mut().context("met just now")?.side;
         let all = self.round + 1..=self.round + rounds;
@@ -255,7 +300,7 @@ impl Followed {
         }
         for round in all {
             side.take(round)?;
-            if self.plan.round_trips {
+            if self.plan.answers != Answers::Never {
                 side.answer(round)?;
                 side.send(round)?;
             }

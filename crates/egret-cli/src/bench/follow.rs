@@ -13,6 +13,7 @@ use super::duo::{Followed, Leader};
 use super::machine;
 use super::peer::{Opening, Order, PATIENCE, Reply, Told};
 use super::quiet::Quiet;
+use super::rmi_calls::CalledOn;
 use super::served::Served;
 use super::still::Still;
 
@@ -92,6 +93,13 @@ impl Follower for Served {
     }
 }
 
+impl Follower for CalledOn {
+    fn follow(&mut self, _: u64) -> Result<Told> {
+        self.serve()?;
+        Ok(Told::new())
+    }
+}
+
 impl Follower for Reading {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds)?;
@@ -155,6 +163,7 @@ fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
         Opening::Leader(plan) => Box::new(Leader::new(plan)?),
         Opening::Idle(stillness) => Box::new(Still::new(stillness)?),
         Opening::Am(task) => Box::new(Served::new(&task)?),
+        Opening::Calls(pooled) => Box::new(CalledOn::new(&pooled)?),
         Opening::Channel(stream) => Box::new(Reading::new(&stream)?),
         Opening::Quiet(quietness) => Box::new(Quiet::new(quietness)?),
         Opening::Limit { key, bytes } => Box::new(key.parse::<Limit>()?.join(bytes, fds)?),

@@ -8,7 +8,7 @@ use egret::net::rt;
 
 use super::Suite;
 use super::args::{Common, Usage, between_processes};
-use super::duo::{Led, Plan, Trusting, Waiting};
+use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::{Opening, Peer, Station, Told};
@@ -148,7 +148,7 @@ fn slow_down(
             bytes: ACTIVE_BYTES,
             wait,
             trust: Trusting::Isolated,
-            round_trips: true,
+            answers: Answers::Each(ACTIVE_BYTES),
             window: Mode::Posted.many(false, ACTIVE_BYTES),
             idle,
             host: format!("idle-{}-{}", process::id(), rt::random()),

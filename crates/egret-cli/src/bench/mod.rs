@@ -25,6 +25,10 @@ mod progress;
 mod pull;
 mod quiet;
 mod report;
+mod rmi;
+mod rmi_calls;
+mod rmi_limit;
+mod rmi_object;
 mod serialize;
 mod serialize_values;
 mod served;
@@ -68,6 +72,7 @@ const EXAMPLES: &str = "Examples:
   egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
   egret bench am-latency --words 0,16     requests and their answers
+  egret bench rmi --fabric tcp            remote calls, one at a time and 64 at once
   egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -89,6 +94,7 @@ enum Name {
     AmRate(am::RateArgs),
     AmBandwidth(am::BandwidthArgs),
     Channel(channels::Args),
+    Rmi(rmi::Args),
 }
 
 impl Name {
@@ -104,6 +110,7 @@ impl Name {
             Self::AmRate(args) => &args.how.common,
             Self::AmBandwidth(args) => &args.how.common,
             Self::Channel(args) => &args.common,
+            Self::Rmi(args) => &args.common,
         }
     }
 
@@ -121,6 +128,7 @@ impl Name {
             Self::AmRate(args) => am::rate(args),
             Self::AmBandwidth(args) => am::bandwidth(args),
             Self::Channel(args) => channels::suite(args),
+            Self::Rmi(args) => rmi::suite(args),
         }
     }
 }

@@ -9,7 +9,7 @@ use egret::net::rt;
 
 use super::Suite;
 use super::args::{Common, between_processes};
-use super::duo::{Plan, Trusting, Waiting};
+use super::duo::{Answers, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::{Opening, Peer, Station};
@@ -94,7 +94,7 @@ impl Pair {
             bytes: BYTES,
             wait,
             trust: Trusting::Isolated,
-            round_trips: true,
+            answers: Answers::Each(BYTES),
             window: Mode::Posted.many(false, BYTES),
             idle: 0,
             host: format!("pairs-{}-{number}", process::id()),

@@ -15,6 +15,7 @@ use super::channels::Stream;
 use super::duo::Plan;
 use super::machine::{self, Cores};
 use super::quiet::Quietness;
+use super::rmi_calls::Pooled;
 use super::still::Stillness;
 
 /// A process started from this executable, which follows where this one leads.
@@ -53,6 +54,8 @@ pub(crate) enum Opening {
     Idle(Stillness),
     /// Active messages over a fabric.
     Am(Task),
+    /// Remote calls.
+    Calls(Pooled),
     /// Messages over a channel.
     Channel(Stream),
     /// Endpoints or channels over which nothing goes.

@@ -20,6 +20,10 @@ pub(crate) struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) payload: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) call: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) inflight: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) op: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<u32>,
@@ -138,6 +142,12 @@ impl Column {
     pub(crate) const OP: Self = Self::new("Op", 19, |line| line.op.unwrap_or_default().to_owned());
     pub(crate) const PAYLOAD: Self =
         Self::new("Payload", 13, |line| line.payload.unwrap_or_default().to_owned());
+    pub(crate) const CALL: Self =
+        Self::new("Call", 13, |line| line.call.unwrap_or_default().to_owned());
+    pub(crate) const IN_FLIGHT: Self = Self::new("In flight", 11, |line| count(line.inflight));
+    /// Where a call is run, or what else is done.
+    pub(crate) const HOW: Self =
+        Self::new("How", 15, |line| line.mode.or(line.op).unwrap_or_default().to_owned());
     pub(crate) const WAIT: Self =
         Self::new("Wait", 10, |line| line.wait.unwrap_or_default().to_owned());
     pub(crate) const MODE: Self =

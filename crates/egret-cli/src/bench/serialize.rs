@@ -106,7 +106,7 @@ fn both<T: Wire + for<'a> FromWire<'a> + Clone>(
 }
 
 /// The value's bytes where a message would lie.
-fn aligned<T: Wire>(value: &'static T) -> &'static [u8] {
+pub(super) fn aligned<T: Wire>(value: &T) -> &'static [u8] {
     let mut writer = Writer::new();
     writer.write(value).expect("it can be written");
     let len = writer.len();
@@ -128,7 +128,7 @@ fn case(
     Case { line, unit: Unit::Nanos, subject, against: Against::Limit(least), rounds: None }
 }
 
-fn memcpy(bytes: &'static [u8]) -> (&'static str, Box<dyn Probe>) {
+pub(super) fn memcpy(bytes: &'static [u8]) -> (&'static str, Box<dyn Probe>) {
     let mut to = vec![0; bytes.len()];
     let copy = move || {
         to.copy_from_slice(black_box(bytes));
@@ -139,7 +139,10 @@ fn memcpy(bytes: &'static [u8]) -> (&'static str, Box<dyn Probe>) {
 
 /// Does what touches so many `bytes` as often as fills a batch; what comes of it is dropped when the clock has
 /// stopped.
-fn repeat<R: 'static>(bytes: usize, mut work: impl FnMut() -> R + 'static) -> Box<dyn Probe> {
+pub(super) fn repeat<R: 'static>(
+    bytes: usize,
+    mut work: impl FnMut() -> R + 'static,
+) -> Box<dyn Probe> {
     let count = (BATCH_BYTES / bytes.max(1)).clamp(1, BATCH);
     let timed = move |count| -> Duration {
         let mut made = Vec::with_capacity(count);
@@ -170,4 +173,4 @@ const COLUMNS: &[Column] = &[
 const BATCH: usize = 100;
 const BATCH_BYTES: usize = 400_000;
 /// The bytes that reading in place touches.
-const NOTHING: usize = 0;
+pub(super) const NOTHING: usize = 0;

@@ -16,6 +16,17 @@ pub(crate) struct Node {
     right: Option<Box<Node>>,
 }
 
+impl Node {
+    /// What tells one tree from another.
+    pub(crate) fn mark(&self) -> u32 {
+        self.values[0].cast_unsigned()
+    }
+
+    pub(crate) fn set_mark(&mut self, mark: u8) {
+        self.values[0] = mark.into();
+    }
+}
+
 /// A node of a tree, with one number.
 #[derive(Debug, Clone, Wire)]
 #[wire(crate = egret::stream)]
@@ -98,6 +109,9 @@ pub(crate) struct Complex {
     pub(crate) re: f64,
     pub(crate) im: f64,
 }
+
+/// Nodes of the tree of both papers' measurements.
+pub(crate) const NODES: i32 = 1023;
 
 /// A balanced tree of `count` nodes.
 pub(crate) fn nodes(count: i32) -> Option<Box<Node>> {

@@ -89,7 +89,10 @@ const LAST_POLLS: usize = 32;
 pub(crate) struct Side {
     pub(super) vi: Vi,
     mode: Mode,
+    /// Of a message that is sent.
     bytes: usize,
+    /// Of one that comes.
+    taken: usize,
     /// Messages to send, and receives posted, at once.
     window: usize,
     /// What to send with, those that are under way not among them.
@@ -110,6 +113,20 @@ pub(crate) struct Side {
     held: Option<Handed>,
 }
 
+/// Bytes of each message, seen from one side. They differ in [`Mode::Posted`] alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    pub(crate) sent: usize,
+    pub(crate) taken: usize,
+}
+
+impl Sizes {
+    /// Seen from the other side.
+    pub(crate) const fn turned(self) -> Self {
+        Self { sent: self.taken, taken: self.sent }
+    }
+}
+
 /// Two connected sides on one fabric of this process.
 pub(crate) fn connected(fabric: &str, mode: Mode, bytes: usize) -> Result<(Side, Side)> {
     let fabrics = Fabrics::default();
@@ -120,8 +137,9 @@ pub(crate) fn connected(fabric: &str, mode: Mode, bytes: usize) -> Result<(Side,
     let there = listener.wait_accept(PATIENCE)?;
     let here = a.block_on(connecting)?;
     let pool = Pool::new(bytes.max(1), 2 * buffers(WINDOW))?;
-    let mut here = Side::new(here, mode, &pool, bytes, WINDOW)?;
-    let mut there = Side::new(there, mode, &pool, bytes, WINDOW)?;
+    let sizes = Sizes { sent: bytes, taken: bytes };
+    let mut here = Side::new(here, mode, &pool, sizes, WINDOW)?;
+    let mut there = Side::new(there, mode, &pool, sizes, WINDOW)?;
     (here.remote, there.remote) = (there.keys().collect(), here.keys().collect());
     here.post_receives(&pool)?;
     there.post_receives(&pool)?;
@@ -135,10 +153,10 @@ impl Side {
         vi: Vi,
         mode: Mode,
         pool: &Pool,
-        bytes: usize,
+        sizes: Sizes,
         window: usize,
     ) -> Result<Self> {
-        let mut side = Self::new(vi, mode, pool, bytes, window)?;
+        let mut side = Self::new(vi, mode, pool, sizes, window)?;
         if mode.is_remote() {
             let mine: Vec<u8> = side.keys().flat_map(RemoteKey::to_bytes).collect();
             side.vi.post_recv(Descriptor::new(vec![0_u8; mine.len()]))?;
@@ -152,7 +170,8 @@ impl Side {
         Ok(side)
     }
 
-    fn new(vi: Vi, mode: Mode, pool: &Pool, bytes: usize, window: usize) -> Result<Self> {
+    fn new(vi: Vi, mode: Mode, pool: &Pool, sizes: Sizes, window: usize) -> Result<Self> {
+        let Sizes { sent: bytes, taken } = sizes;
         let expose = |_| -> Result<Exposed> {
             Ok(vi.nic().expose(pool.take(bytes)?, Access::READ | Access::WRITE)?)
         };
@@ -167,6 +186,7 @@ impl Side {
             vi,
             mode,
             bytes,
+            taken,
             window,
             spare,
             ready,
@@ -189,7 +209,7 @@ impl Side {
                 Mode::Fresh => Descriptor::fresh(self.bytes as u64),
                 Mode::Handover => Descriptor::handed(self.bytes as u64),
                 Mode::Write | Mode::Read => Descriptor::empty(),
-                Mode::Posted | Mode::Copy | Mode::Pinned => Descriptor::new(pool.take(self.bytes)?),
+                Mode::Posted | Mode::Copy | Mode::Pinned => Descriptor::new(pool.take(self.taken)?),
             };
             self.vi.post_recv(receive)?;
         }
@@ -399,7 +419,7 @@ impl Side {
     }
 
     pub(super) fn check(&self, bytes: &[u8], round: u64) -> Result<()> {
-        ensure!(bytes.len() == self.bytes, "{} bytes came, {} were sent", bytes.len(), self.bytes);
+        ensure!(bytes.len() == self.taken, "{} bytes came, {} were sent", bytes.len(), self.taken);
         let ends = [bytes.first(), bytes.last()];
         let right = ends.iter().flatten().all(|end| **end == mark(round));
         ensure!(right, "a message arrived damaged");

@@ -8,7 +8,7 @@ use egret::net::rt;
 
 use super::Suite;
 use super::args::{Common, SIM, Usage, fabric};
-use super::duo::{Led, Plan, Trusting, Waiting};
+use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::Peer;
@@ -115,12 +115,15 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             SIM => what.on_one_thread(fabric, mode, bytes)?,
             fabric => {
                 let (fabric, host) = (fabric.to_owned(), format!("bench-{}", std::process::id()));
-                let round_trips = what == What::Latency;
+                let answers = match what {
+                    What::Latency => Answers::Each(bytes),
+                    What::Bandwidth | What::Rate => Answers::Never,
+                };
                 let window = mode.many(what == What::Rate, bytes);
                 let (idle, to) = (0, String::new());
                 Box::new(Led::new(
                     &peer,
-                    Plan { fabric, mode, bytes, wait, trust, round_trips, window, idle, host, to },
+                    Plan { fabric, mode, bytes, wait, trust, answers, window, idle, host, to },
                 )?)
             }
         };

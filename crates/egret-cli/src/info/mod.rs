@@ -5,6 +5,7 @@
 //! one.
 
 mod attempt;
+mod env;
 mod fabrics;
 mod grants;
 mod machine;
@@ -31,6 +32,9 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// List the settings of nodes instead: each with its value and who says so
+    #[arg(long)]
+    env: bool,
 }
 
 /// All there is to say. The names are a contract: fields are added, never renamed.
@@ -49,6 +53,21 @@ struct Info {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let text = if args.env { settings(args)? } else { machine(args)? };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(())
+}
+
+fn settings(args: &Args) -> Result<String> {
+    let settings = env::all()?;
+    Ok(match args.json {
+        true => serde_json::to_string(&settings)?,
+        false => env::text(&settings),
+    })
+}
+
+fn machine(args: &Args) -> Result<String> {
     let (fabrics, grants) = (fabrics::all(), grants::all());
     let means = report::means(&fabrics, &grants);
     let info = Info {
@@ -60,11 +79,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         grants,
         means,
     };
-    let text = match args.json {
+    Ok(match args.json {
         true => serde_json::to_string(&info)?,
         false => report::text(&info),
-    };
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{text}")?;
-    Ok(())
+    })
 }

@@ -51,8 +51,8 @@ fn unlinked(repo: &Repo) -> Vec<Finding> {
 
 /// Crates whose root does not begin by saying what it is.
 fn undocumented(repo: &Repo) -> Vec<Finding> {
-    let names = repo.crates().map(|(name, _)| name);
-    let roots = names.flat_map(|name| ["lib", "main"].map(|f| format!("crates/{name}/src/{f}.rs")));
+    let folders = repo.crates().map(|found| found.folder);
+    let roots = folders.flat_map(|folder| ["lib", "main"].map(|f| format!("{folder}/src/{f}.rs")));
     roots
         .filter(|path| repo.text(path).is_some_and(|text| !text.starts_with("//! ")))
         .map(|path| Finding::new(&path, 0, "does not begin with `//!` and what it is"))

@@ -1,11 +1,11 @@
 //! Dependencies among the crates point down only, those of tests too.
 
-use crate::repo::{Finding, Repo};
+use crate::repo::{Crate, Finding, Repo};
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (name, manifest) in repo.crates() {
-        let path = format!("crates/{name}/Cargo.toml");
+    for Crate { folder, name, manifest } in repo.crates() {
+        let path = format!("{folder}/Cargo.toml");
         let Some(own) = layer(name) else {
             findings.push(Finding::new(&path, 0, format!("`{name}` has no place in LAYERS")));
             continue;
@@ -43,8 +43,15 @@ fn layer(name: &str) -> Option<usize> {
 }
 
 /// From the lowest to the highest.
-const LAYERS: &[&str] =
-    &["egret-derive", "egret-net", "egret-stream", "egret-node", "egret", "egret-cli"];
+const LAYERS: &[&str] = &[
+    "egret-derive",
+    "egret-net",
+    "egret-stream",
+    "egret-node",
+    "egret",
+    "egret-apps",
+    "egret-cli",
+];
 
 #[cfg(test)]
 mod tests {
@@ -76,6 +83,16 @@ mod tests {
             assert_eq!(findings("egret-net", manifest), [up], "{manifest}");
         }
         assert_eq!(findings("egret-net", "[dependencies.egret-node]\nworkspace = true\n").len(), 1);
+    }
+
+    #[test]
+    fn the_applications_stand_between_the_library_and_the_command() {
+        let manifest = "[dependencies]\negret.workspace = true\negret-cli.workspace = true\n";
+        let found = told(&check(&Repo::of(&[("apps/Cargo.toml", manifest)])));
+        let up = "apps/Cargo.toml:3: \
+                  `egret-apps` must not depend on `egret-cli`: that is not below it";
+        assert_eq!(found, [up]);
+        assert_eq!(findings("egret-cli", "[dependencies]\negret-apps.workspace = true\n"), [""; 0]);
     }
 
     #[test]

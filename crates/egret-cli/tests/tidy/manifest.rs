@@ -1,15 +1,15 @@
 //! Manifests say why each dependency is there, under which licences the code
 //! is, and take the workspace's lints.
 
-use crate::repo::{Finding, Repo};
+use crate::repo::{Crate, Finding, Repo};
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
     let mut findings = reasons(repo);
     findings.extend(licences(repo));
-    for (name, manifest) in repo.crates() {
+    for Crate { folder, manifest, .. } in repo.crates() {
         for (line, what) in REQUIRED {
             if !lines_without_breaks(manifest).contains(line) {
-                findings.push(Finding::new(&format!("crates/{name}/Cargo.toml"), 0, *what));
+                findings.push(Finding::new(&format!("{folder}/Cargo.toml"), 0, *what));
             }
         }
     }

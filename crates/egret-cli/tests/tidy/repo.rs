@@ -42,11 +42,11 @@ impl Repo {
         self.files().filter(move |(path, _)| path.ends_with(end))
     }
 
-    /// The manifests of the workspace's crates, by the crate's folder.
-    pub(crate) fn crates(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files().filter_map(|(path, text)| {
-            let name = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
-            (!name.contains('/')).then_some((name, text))
+    /// The workspace's crates, in the order of their folders.
+    pub(crate) fn crates(&self) -> impl Iterator<Item = Crate<'_>> {
+        self.files().filter_map(|(path, manifest)| {
+            let folder = path.strip_suffix("/Cargo.toml")?;
+            Some(Crate { folder, name: crate_in(folder)?, manifest })
         })
     }
 
@@ -74,6 +74,27 @@ impl Repo {
         Ok(())
     }
 }
+
+/// A crate of the workspace.
+pub(crate) struct Crate<'a> {
+    /// Where it is.
+    pub(crate) folder: &'a str,
+    pub(crate) name: &'a str,
+    /// The text of its `Cargo.toml`.
+    pub(crate) manifest: &'a str,
+}
+
+/// The crate whose folder this is: those in `crates` are called as it, and one
+/// stands beside them.
+pub(crate) fn crate_in(folder: &str) -> Option<&str> {
+    match folder.strip_prefix("crates/") {
+        Some(name) if !name.contains('/') => Some(name),
+        _ => (folder == APPS).then_some("egret-apps"),
+    }
+}
+
+/// The folder of the applications.
+const APPS: &str = "apps";
 
 /// Something that should not be there, and where.
 #[derive(Debug, PartialEq)]

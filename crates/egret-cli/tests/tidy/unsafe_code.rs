@@ -1,7 +1,7 @@
 //! Unsafe code is forbidden but in `egret-net`, and there it stands in files
 //! that are listed here with the reason.
 
-use crate::repo::{Finding, Repo};
+use crate::repo::{Finding, Repo, crate_in};
 use crate::source::Source;
 
 pub(crate) fn check(repo: &Repo) -> Vec<Finding> {
@@ -107,7 +107,8 @@ fn roots(repo: &Repo) -> Vec<Finding> {
 
 /// The crate that `path` is the root file of.
 fn crate_of_root(path: &str) -> Option<&str> {
-    let (name, file) = path.strip_prefix("crates/")?.split_once("/src/")?;
+    let (folder, file) = path.split_once("/src/")?;
+    let name = crate_in(folder)?;
     let is_root = matches!(file, "lib.rs" | "main.rs") || file.starts_with("bin/");
     is_root.then_some(name)
 }
@@ -157,8 +158,11 @@ mod tests {
             ("crates/egret-node/src/node.rs", "//! No root.\n"),
             ("crates/egret/src/lib.rs", "//! Bad.\n// #![forbid(unsafe_code)]\n"),
             ("crates/egret-cli/src/bin/tool.rs", "#![deny(unsafe_code)]\n"),
+            ("apps/src/lib.rs", "//! Bad.\n"),
+            ("apps/src/sor/lib.rs", "//! No root.\n"),
         ]);
         let expected = [
+            "apps/src/lib.rs: the root of `egret-apps` must forbid unsafe code",
             "crates/egret-cli/src/bin/tool.rs: the root of `egret-cli` must forbid unsafe code",
             "crates/egret/src/lib.rs: the root of `egret` must forbid unsafe code",
         ];

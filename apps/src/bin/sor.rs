@@ -1,0 +1,21 @@
+//! `sor` as a program of its own, for `egret run`.
+#![forbid(unsafe_code)]
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use egret_apps::sor;
+
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(flatten)]
+    args: sor::Args,
+}
+
+fn main() -> ExitCode {
+    let Err(error) = sor::run(&Cli::parse().args) else { return ExitCode::SUCCESS };
+    let _ = writeln!(io::stderr(), "sor: {error}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,42 @@
+//! How the blocks of the left factor go around.
+
+mod posted;
+mod remote;
+
+use std::ops::Range;
+
+pub(crate) use posted::Posted;
+pub(crate) use remote::Called;
+
+use crate::Error;
+use crate::fault::{Fault, planted};
+use crate::rounds::Talk;
+use crate::team::Team;
+
+/// A way around the ring: every process gives its block to the right and gets the next
+/// one from the left, until it has had all of them.
+pub(crate) trait Ring {
+    /// Goes around once, and shows every block to `each`, by whose it is.
+    fn around(&mut self, team: &Team, each: &mut dyn FnMut(u32, &[f64])) -> Result<Talk, Error>;
+}
+
+/// The columns of a process.
+pub(crate) fn columns(size: usize, rank: u32, processes: u32) -> Range<usize> {
+    let first = |rank: u32| size * rank as usize / processes as usize;
+    first(rank)..first(rank + 1)
+}
+
+/// Who is beside a process: left and right.
+pub(crate) fn neighbours(team: &Team) -> (u32, u32) {
+    let (rank, size) = (team.rank(), team.size());
+    ((rank + size - 1) % size, (rank + 1) % size)
+}
+
+/// Whose block it is that a process has in a step.
+pub(crate) fn whose(team: &Team, step: u32) -> u32 {
+    let step = if planted(Fault::OtherBlock) && step > 0 { step + 1 } else { step };
+    (team.rank() + 2 * team.size() - step) % team.size()
+}
+
+/// Bytes of a block at most.
+pub(crate) const BLOCK_MAX: u64 = 160 << 20;

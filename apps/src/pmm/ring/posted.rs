@@ -1,0 +1,177 @@
+//! Around the ring over the virtual interface.
+
+use std::error::Error as StdError;
+use std::ops::Deref;
+
+use egret::net::buf::{Pool, Shared, Typed};
+use egret::net::rt::{self, Deadline};
+use egret::net::vi::{Address, Completion, CompletionQueue, Descriptor, Vi, ViOptions};
+
+use super::{Ring, columns, neighbours, whose};
+use crate::Error;
+use crate::pmm::matrix::Columns;
+use crate::rounds::Talk;
+use crate::team::Team;
+
+/// A connection to each neighbour, and buffers that go around with the blocks: one is
+/// computed with and sent, the others are posted for the blocks that come next.
+#[derive(Debug)]
+pub(crate) struct Posted {
+    own: Block,
+    size: usize,
+    pool: Pool,
+    /// From the left and to the right; none for a process alone.
+    vis: Option<(Vi, Vi)>,
+}
+
+/// A block, as a process computes with it.
+#[derive(Debug, Clone)]
+enum Block {
+    /// In memory that is posted as it is.
+    Posted(Shared<f64>),
+    /// In memory of the program, sent from a copy and copied from where it arrived.
+    Copied(Vec<f64>),
+}
+
+impl Deref for Block {
+    type Target = [f64];
+
+    fn deref(&self) -> &[f64] {
+        match self {
+            Self::Posted(shared) => shared,
+            Self::Copied(values) => values,
+        }
+    }
+}
+
+impl Posted {
+    /// Connects to the neighbours; all processes do it together. Nothing is ever copied.
+    pub(crate) fn new(team: &mut Team, own: &Columns) -> Result<Self, Error> {
+        let mut ring = Self::copying(team, own.clone())?;
+        ring.own = Block::Posted(ring.copy(team, own.values())?);
+        Ok(ring)
+    }
+
+    /// The same, and every block is copied before it is sent and after it has arrived.
+    pub(crate) fn copying(team: &mut Team, own: Columns) -> Result<Self, Error> {
+        let size = own.size();
+        let longest = size.div_ceil(team.size() as usize) * size * size_of::<f64>();
+        let pool = Pool::new(longest, BUFFERS).map_err(|why| here(team, &why))?;
+        let vis = if team.size() > 1 { Some(connect(team)?) } else { None };
+        Ok(Self { own: Block::Copied(own.into_values()), size, pool, vis })
+    }
+
+    fn take(&self, team: &Team, count: usize) -> Result<Typed<f64>, Error> {
+        self.pool.take_typed(count).map_err(|why| here(team, &why))
+    }
+
+    fn copy(&self, team: &Team, block: &[f64]) -> Result<Shared<f64>, Error> {
+        let mut memory = self.take(team, block.len())?;
+        memory.copy_from_slice(block);
+        Ok(memory.share())
+    }
+
+    /// Posts a receive for the block of a step, if there is one.
+    fn expect(&self, team: &Team, left: &Vi, step: u32) -> Result<(), Error> {
+        if step >= team.size() {
+            return Ok(());
+        }
+        let count = columns(self.size, whose(team, step), team.size()).len() * self.size;
+        let memory = self.take(team, count)?;
+        let posted = left.post_recv(Descriptor::typed(memory));
+        posted.map(drop).map_err(|why| beside(team, false, &why))
+    }
+
+    fn send(&self, team: &Team, right: &Vi, block: &Block) -> Result<(), Error> {
+        let memory = match block {
+            Block::Posted(shared) => shared.clone(),
+            Block::Copied(values) => self.copy(team, values)?,
+        };
+        let posted = right.post_send(Descriptor::shared(memory));
+        posted.map(drop).map_err(|why| beside(team, true, &why))
+    }
+
+    /// The next block, when it has arrived and the last one is sent: then its memory is
+    /// free for another.
+    fn receive(&self, team: &Team, (left, right): &(Vi, Vi), last: Block) -> Result<Block, Error> {
+        let arrived = wait(team, false, left.recv_queue())?;
+        drop(wait(team, true, right.send_queue())?);
+        let arrived = arrived.into_typed::<f64>().map_err(|why| beside(team, false, &why))?;
+        Ok(match last {
+            Block::Posted(_) => Block::Posted(arrived.share()),
+            Block::Copied(mut values) => {
+                values.clear();
+                values.extend_from_slice(&arrived);
+                Block::Copied(values)
+            }
+        })
+    }
+}
+
+impl Ring for Posted {
+    fn around(&mut self, team: &Team, each: &mut dyn FnMut(u32, &[f64])) -> Result<Talk, Error> {
+        let mut talk = Talk::default();
+        let mut block = self.own.clone();
+        let Some(vis) = &self.vis else {
+            each(0, &block);
+            return Ok(talk);
+        };
+        let began = rt::now();
+        (1..=AHEAD).try_for_each(|step| self.expect(team, &vis.0, step))?;
+        talk.time += rt::now() - began;
+        for step in 0..team.size() - 1 {
+            let began = rt::now();
+            self.send(team, &vis.1, &block)?;
+            talk.count(&block);
+            talk.time += rt::now() - began;
+            each(whose(team, step), &block);
+            let began = rt::now();
+            block = self.receive(team, vis, block)?;
+            self.expect(team, &vis.0, step + 1 + AHEAD)?;
+            talk.time += rt::now() - began;
+        }
+        each(whose(team, team.size() - 1), &block);
+        Ok(talk)
+    }
+}
+
+/// Receives that are posted before what they are for is sent.
+const AHEAD: u32 = 2;
+/// Those, the own block, and the one that is computed with or a copy of it.
+const BUFFERS: usize = AHEAD as usize + 2;
+
+/// The left neighbour calls, the right one is called.
+fn connect(team: &mut Team) -> Result<(Vi, Vi), Error> {
+    let (left, right) = neighbours(team);
+    let (from, to) =
+        (team.node().route(team.member(left))?, team.node().route(team.member(right))?);
+    let options = ViOptions::default();
+    let listener = from.links.nic().listen(SERVICE, 0, &options);
+    let listener = listener.map_err(|why| here(team, &why))?;
+    team.barrier()?;
+    let deadline = team.node().deadline();
+    let there = Address::new(&to.host, SERVICE, 0);
+    let connecting = to.links.nic().connect(&there, &options, deadline);
+    let accepted = listener.wait_accept(deadline).map_err(|why| beside(team, false, &why))?;
+    let connected = to.links.nic().block_on(connecting);
+    let connected = connected.map_err(|why| beside(team, true, &why))?;
+    Ok((accepted, connected))
+}
+
+fn wait(team: &Team, right: bool, queue: &CompletionQueue) -> Result<Completion, Error> {
+    let waited = queue.wait(Deadline::UntilDead).map_err(|why| beside(team, right, &why))?;
+    waited.ok().map_err(|why| beside(team, right, &why))
+}
+
+/// Something went wrong with a neighbour, which may be gone.
+fn beside(team: &Team, right: bool, why: &dyn StdError) -> Error {
+    let neighbours = neighbours(team);
+    let rank = if right { neighbours.1 } else { neighbours.0 };
+    team.gone(rank).unwrap_or_else(|| Error::Peer { rank, why: why.to_string() })
+}
+
+fn here(team: &Team, why: &dyn StdError) -> Error {
+    Error::Peer { rank: team.rank(), why: why.to_string() }
+}
+
+const SERVICE: &str = "pmm";

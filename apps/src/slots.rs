@@ -1,0 +1,128 @@
+//! What a process has been sent and has not used yet.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use egret::net::rt::{self, Deadline, Thread};
+use egret::stream::Wire;
+
+/// What one process sends to another for one purpose, numbered from 0: two places, so
+/// that the sender may be one ahead of who uses it, and no more.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    inner: Mutex<Inner<T>>,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    /// The number that is used next.
+    next: u32,
+    places: [Option<Vec<T>>; 2],
+    /// Memory of what was used.
+    spare: Vec<Vec<T>>,
+    /// Who waits for room.
+    waiting: Option<Thread>,
+}
+
+/// A process has sent what nobody has room for: it must not be so far ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Wire, thiserror::Error)]
+#[wire(crate = egret::stream)]
+#[error("number {number} was sent, and {next} is the one to be used next")]
+pub(crate) struct Ahead {
+    /// What was sent.
+    pub(crate) number: u32,
+    /// What is used next.
+    pub(crate) next: u32,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Self {
+        let (places, spare) = ([None, None], Vec::new());
+        Self { inner: Mutex::new(Inner { next: 0, places, spare, waiting: None }) }
+    }
+}
+
+impl<T: Copy> Slots<T> {
+    /// Takes what was sent.
+    pub(crate) fn put(&self, number: u32, values: &[T]) -> Result<(), Ahead> {
+        let mut inner = self.lock();
+        let next = inner.next;
+        let place = number as usize % 2;
+        let ahead = number.wrapping_sub(next);
+        if ahead > 1 || inner.places[place].is_some() {
+            return Err(Ahead { number, next });
+        }
+        let mut memory = inner.spare.pop().unwrap_or_default();
+        memory.clear();
+        memory.extend_from_slice(values);
+        inner.places[place] = Some(memory);
+        Ok(())
+    }
+
+    /// The same as soon as there is room; who must wait is woken by [`take`](Self::take).
+    pub(crate) fn wait_put(
+        &self,
+        number: u32,
+        values: &[T],
+        deadline: Deadline,
+    ) -> Result<(), Ahead> {
+        let until = deadline.until();
+        loop {
+            let refused = match self.put(number, values) {
+                Err(ahead) if number.wrapping_sub(ahead.next) == 2 => ahead,
+                done => return done,
+            };
+            if until.is_some_and(|until| rt::now() >= until) {
+                return Err(refused);
+            }
+            self.lock().waiting = Some(rt::current());
+            // It may have been taken before that.
+            if self.lock().next == refused.next {
+                rt::park(until);
+            }
+        }
+    }
+
+    /// Whether the next one is here.
+    pub(crate) fn is_ready(&self) -> bool {
+        let inner = self.lock();
+        inner.places[inner.next as usize % 2].is_some()
+    }
+
+    /// Uses the next one, if it is here.
+    pub(crate) fn take<R>(&self, body: impl FnOnce(&[T]) -> R) -> Option<R> {
+        let mut inner = self.lock();
+        let place = inner.next as usize % 2;
+        let values = inner.places[place].take()?;
+        inner.next = inner.next.wrapping_add(1);
+        let used = body(&values);
+        inner.spare.push(values);
+        inner.waiting.take().iter().for_each(Thread::unpark);
+        Some(used)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_is_at_most_one_ahead() {
+        let slots = Slots::default();
+        assert!(!slots.is_ready());
+        assert_eq!(slots.put(1, &[10]), Ok(()));
+        assert!(!slots.is_ready(), "the first comes first");
+        assert_eq!(slots.put(0, &[7, 8]), Ok(()));
+        assert_eq!(slots.put(0, &[9]), Err(Ahead { number: 0, next: 0 }), "twice");
+        assert_eq!(slots.put(2, &[9]), Err(Ahead { number: 2, next: 0 }), "two ahead");
+        assert_eq!(slots.take(<[_]>::to_vec), Some(vec![7, 8]));
+        assert_eq!(slots.put(0, &[9]), Err(Ahead { number: 0, next: 1 }), "long used");
+        assert_eq!(slots.put(2, &[1, 2, 3]), Ok(()));
+        assert_eq!(slots.take(<[_]>::to_vec), Some(vec![10]));
+        assert_eq!(slots.take(<[_]>::to_vec), Some(vec![1, 2, 3]));
+        assert_eq!(slots.take(<[_]>::to_vec), None);
+    }
+}

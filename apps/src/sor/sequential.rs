@@ -1,0 +1,50 @@
+//! The sequential program: what the parallel one is held against, in result and in
+//! time.
+
+use super::grid::{self, Grid};
+use super::plan::Plan;
+use super::sweep::Sweep;
+use crate::Error;
+
+/// How a computation ended.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ended {
+    /// After so many iterations.
+    pub(crate) iterations: u32,
+    /// The largest change of the last one that was measured.
+    pub(crate) change: f64,
+}
+
+/// Computes on a whole grid; tells `step` the iterations of each pass, and ends if it fails.
+pub(crate) fn solve(
+    grid: &mut Grid,
+    plan: &Plan,
+    mut step: impl FnMut(u32) -> Result<(), Error>,
+) -> Result<Ended, Error> {
+    let omega = grid::omega(grid.size());
+    let mut ended = Ended { iterations: 0, change: f64::INFINITY };
+    for number in 0.. {
+        let Some(pass) = plan.pass(number, ended.iterations) else { break };
+        let mut sweep = Sweep::new(1..grid.size() + 1, &pass, omega);
+        sweep.advance(grid, usize::MAX);
+        ended.iterations += pass.depth;
+        step(pass.depth)?;
+        if pass.measured {
+            ended.change = sweep.change();
+            if plan.settled(ended.change) {
+                return Ok(ended);
+            }
+        }
+    }
+    ended.verdict(plan)
+}
+
+impl Ended {
+    /// An error if it should have settled and has not.
+    pub(crate) fn verdict(self, plan: &Plan) -> Result<Self, Error> {
+        if plan.until.is_some() && !plan.settled(self.change) {
+            return Err(Error::NotConverged { iterations: self.iterations, change: self.change });
+        }
+        Ok(self)
+    }
+}

@@ -1,0 +1,66 @@
+//! `egret app`: applications that come with egret, as jobs of this very program.
+
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+use egret_apps::{Error, pmm, sor};
+
+use crate::run::{self, Job, Options};
+
+/// Run one of the applications that come with egret.
+///
+/// Starts as many processes as -n says, as `egret run` does. Under `egret run` it is one
+/// process of that job.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    app: App,
+}
+
+#[derive(Debug, Subcommand)]
+enum App {
+    /// Red/black successive over-relaxation of a square grid
+    Sor(One<sor::Args>),
+    /// The product of two matrices, around a ring
+    Pmm(One<pmm::Args>),
+}
+
+/// An application with what is said of its job.
+#[derive(Debug, clap::Args)]
+struct One<A: clap::Args> {
+    /// How many processes to start [default: as many as there are cores]
+    #[arg(short = 'n', value_name = "N", value_parser = run::processes)]
+    processes: Option<NonZeroU32>,
+    #[command(flatten)]
+    app: A,
+    #[command(flatten)]
+    launch: Options,
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    match args.app {
+        App::Sor(one) => one.run(sor::run),
+        App::Pmm(one) => one.run(pmm::run),
+    }
+}
+
+impl<A: clap::Args> One<A> {
+    /// Is one process of the application, or starts all.
+    fn run(self, process: fn(&A) -> Result<(), Error>) -> Result<ExitCode> {
+        if run::in_job() {
+            return process(&self.app).map(|()| ExitCode::SUCCESS).map_err(Into::into);
+        }
+        let processes = self.processes.map_or_else(cores, Ok)?;
+        // The processes read the same line, and know by their environment what they are.
+        let args = std::env::args_os().skip(1).collect();
+        let program = run::own_program().into_os_string();
+        run::launch(&Job { processes, options: self.launch, program, args })
+    }
+}
+
+fn cores() -> Result<NonZeroU32> {
+    let count = u32::try_from(run::cores_in_turn()?.len()).unwrap_or(u32::MAX);
+    Ok(NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN))
+}

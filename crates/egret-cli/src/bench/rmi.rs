@@ -1,0 +1,235 @@
+//! `egret bench rmi`: remote calls, held against the virtual interface.
+
+use std::hint::black_box;
+use std::rc::Rc;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use egret::net::rt;
+use egret::stream::Reader;
+
+use super::Suite;
+use super::args::{self, Common, Usage};
+use super::duo::{Answers, Led, Plan, Trusting, Waiting};
+use super::machine;
+use super::measure::{Against, Case, Probe, Unit};
+use super::peer::Peer;
+use super::report::{Column, Line};
+use super::rmi_calls::{Call, Calls, Many, OneByOne};
+use super::rmi_limit::WithTree;
+use super::serialize;
+use super::side::Mode;
+
+/// Remote calls: their time, and how many a second
+///
+/// An object of another process is called. Held against messages over the virtual
+/// interface: as many bytes there as the arguments have, and as many back as the
+/// answer has. The limit of a tree is besides that the time to write and to read it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What carries the calls: shm or tcp
+    #[arg(long, value_name = "NAME", default_value = "shm")]
+    fabric: String,
+    /// How to wait for the other side
+    #[arg(long, default_value = "spin")]
+    wait: Waiting,
+    /// What is called, instead of all
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    calls: Vec<What>,
+    /// Calls under way at once; more than one of calls without arguments
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,64",
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    inflight: Vec<u16>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    Null,
+    I32,
+    #[value(name = "bytes-1k")]
+    Bytes1k,
+    #[value(name = "bytes-100k")]
+    Bytes100k,
+    #[value(name = "i32-100k")]
+    Ints100k,
+    #[value(name = "f64-100k")]
+    Floats100k,
+    Tree1023,
+    /// And how its server comes by the array
+    #[value(name = "f64-1k")]
+    Floats1k,
+    /// The same
+    #[value(name = "f64-1m")]
+    Floats1m,
+}
+
+impl What {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::I32 => "i32",
+            Self::Bytes1k => "bytes-1k",
+            Self::Bytes100k => "bytes-100k",
+            Self::Ints100k => "i32-100k",
+            Self::Floats100k => "f64-100k",
+            Self::Tree1023 => "tree1023",
+            Self::Floats1k => "f64-1k",
+            Self::Floats1m => "f64-1m",
+        }
+    }
+
+    const fn call(self) -> Call {
+        match self {
+            Self::Null => Call::Null,
+            Self::I32 => Call::Int,
+            Self::Bytes1k => Call::Bytes(1024),
+            Self::Bytes100k => Call::Bytes(100_000),
+            Self::Ints100k => Call::Ints(25_000),
+            Self::Floats100k => Call::Floats(12_500),
+            Self::Tree1023 => Call::Tree,
+            Self::Floats1k => Call::Floats(128),
+            Self::Floats1m => Call::Floats(128 << 10),
+        }
+    }
+}
+
+/// A line to measure.
+#[derive(Debug, Clone, Copy)]
+enum Row {
+    Call {
+        what: What,
+        call: Call,
+        inflight: usize,
+    },
+    /// What the server does to come by an array.
+    Read {
+        what: What,
+        len: usize,
+    },
+}
+
+pub(crate) fn suite(args: &Args) -> Result<Suite> {
+    args.common.no_sizes(NAME)?;
+    let fabric = match args::between_processes(&args.fabric)? {
+        UDP => return Err(Usage(format!("{UDP} may lose what the virtual interface sends")).into()),
+        fabric => fabric,
+    };
+    let whats = match &args.calls[..] {
+        [] => What::value_variants(),
+        calls => calls,
+    };
+    let rows: Vec<Row> = whats.iter().flat_map(|what| rows(*what, &args.inflight)).collect();
+    machine::open_many();
+    let (peer, wait) = (Rc::new(Peer::start()?), args.wait);
+    let calls = Rc::new(Calls::new(&peer, fabric, wait)?);
+    let cases = rows.into_iter().map(move |row| match row {
+        Row::Read { what, len } => Ok(read_case(what, len)),
+        Row::Call { what, call, inflight } => {
+            let line = Line { fabric: Some(fabric), wait: Some(wait.name()), ..line(what) };
+            call_case(&peer, &calls, Line { inflight: Some(inflight), ..line }, call)
+        }
+    });
+    Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
+}
+
+fn rows(what: What, inflight: &[u16]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for &inflight in inflight {
+        let (inflight, call) = (inflight.into(), what.call());
+        if what == What::Null {
+            rows.push(Row::Call { what, call, inflight });
+            rows.push(Row::Call { what, call: Call::Pooled, inflight });
+        } else if inflight == 1 {
+            rows.push(Row::Call { what, call, inflight });
+        }
+    }
+    if let What::Floats1k | What::Floats1m = what
+        && let Call::Floats(len) = what.call()
+    {
+        rows.push(Row::Read { what, len });
+    }
+    rows
+}
+
+fn line(what: What) -> Line {
+    Line { bench: NAME, call: Some(what.name()), limit: VI, ..Line::default() }
+}
+
+fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Result<Case> {
+    let inflight = line.inflight.unwrap_or(1);
+    let mode = Some(if call == Call::Pooled { "pooled" } else { "inline" });
+    let (there, back) = call.bytes()?;
+    let line = Line { mode, bytes: there, trust: Some(Trusting::Isolated.name()), ..line };
+    let answers = if inflight > 1 { Answers::Ahead(back) } else { Answers::Each(back) };
+    let vi = |bytes| Led::new(peer, plan(&line, calls.wait(), bytes, answers));
+    let limit: Box<dyn Probe> = match call {
+        Call::Tree => Box::new(WithTree::new(vi)?),
+        _ => Box::new(vi(there)?),
+    };
+    let (calls, against) = (Rc::clone(calls), Against::Limit(limit));
+    let limit = if call == Call::Tree { VI_AND_TREE } else { VI };
+    let line = Line { limit, ..line };
+    let (subject, unit): (Box<dyn Probe>, _) = match inflight {
+        1 => (Box::new(OneByOne { calls, call }), Unit::Nanos),
+        _ => (Box::new(Many { calls, call, inflight }), Unit::Messages),
+    };
+    Ok(Case { line, unit, subject, against, rounds: None })
+}
+
+/// The same over the virtual interface.
+fn plan(line: &Line, wait: Waiting, bytes: usize, answers: Answers) -> Plan {
+    Plan {
+        fabric: line.fabric.unwrap_or_default().to_owned(),
+        mode: Mode::Posted,
+        bytes,
+        wait,
+        trust: Trusting::Isolated,
+        answers,
+        window: match answers {
+            Answers::Ahead(_) => line.inflight.unwrap_or(1),
+            _ => Mode::Posted.many(false, bytes),
+        },
+        idle: 0,
+        host: format!("bench-vi-{}-{:x}", std::process::id(), rt::random()),
+        to: String::new(),
+    }
+}
+
+/// The arguments are taken apart as a server does it, held against copying the array.
+fn read_case(what: What, len: usize) -> Case {
+    let data: Vec<f64> = (0..len).map(|at| at as f64).collect();
+    let bytes: &'static [u8] = serialize::aligned(&(&data[..],));
+    let read = move || -> &'static [f64] {
+        let (data,) = Reader::new(black_box(bytes)).read_last().expect("it was written");
+        data
+    };
+    let (limit, memcpy) = serialize::memcpy(bytes);
+    let op = Some("read-in-place");
+    let line = Line { op, limit, bytes: bytes.len(), ..line(what) };
+    let subject = serialize::repeat(serialize::NOTHING, read);
+    Case { line, unit: Unit::Nanos, subject, against: Against::Limit(memcpy), rounds: None }
+}
+
+const NAME: &str = "rmi";
+/// The virtual interface.
+const VI: &str = "vi";
+/// And what a tree costs besides.
+const VI_AND_TREE: &str = "vi+tree";
+const UDP: &str = "udp";
+const COLUMNS: &[Column] = &[
+    Column::CALL,
+    Column::IN_FLIGHT,
+    Column::HOW,
+    Column::SIZE,
+    Column::P50,
+    Column::P99,
+    Column::MSG_S,
+    Column::LIMIT,
+    Column::LIMIT_NS,
+    Column::LIMIT_MSG_S,
+    Column::RATIO,
+    Column::SPREAD,
+];

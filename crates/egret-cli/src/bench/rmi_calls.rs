@@ -1,0 +1,259 @@
+//! Remote calls between two processes: the one that calls, and the one that is called.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use egret::net::limit::Stopwatch;
+use egret::net::rt;
+use egret::net::vi::Secret;
+use egret::node::node::{Config, Node};
+use egret::node::registry::{Registry, RegistryOptions};
+use egret::rmi::{Exported, Remoting};
+use serde::{Deserialize, Serialize};
+
+use super::asking::said;
+use super::duo::Waiting;
+use super::measure::{Probe, Sample};
+use super::peer::{Opening, Peer, Station};
+use super::rmi_limit::tree_bytes;
+use super::rmi_object::{CalleeStub, Looks, is_right};
+use super::serialize_values::{self as values, nodes};
+use super::side::{PATIENCE, mark};
+
+/// What the node of the one that is called is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Pooled {
+    fabric: String,
+    wait: Waiting,
+    registry: String,
+    secret: String,
+}
+
+impl Pooled {
+    fn join(&self) -> Result<Node> {
+        let config = Config::new(POOL).size(2).registry(&self.registry);
+        let config = config.secret(Secret::new(&self.secret)).fabrics(&self.fabric);
+        Ok(Node::join(config.wait(self.wait.of_nic()))?)
+    }
+}
+
+/// A call to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Null,
+    /// Not on the thread that receives it.
+    Pooled,
+    Int,
+    Bytes(usize),
+    Ints(usize),
+    Floats(usize),
+    Tree,
+}
+
+impl Call {
+    /// The bytes of its arguments, and those of its answer.
+    pub(crate) fn bytes(self) -> Result<(usize, usize)> {
+        Ok(match self {
+            Self::Null | Self::Pooled => (0, 0),
+            Self::Int => (4, 4),
+            Self::Bytes(len) => (len, 4),
+            Self::Ints(len) => (4 * len, 4),
+            Self::Floats(len) => (8 * len, 4),
+            Self::Tree => (tree_bytes()?, 4),
+        })
+    }
+}
+
+/// Both nodes, connected, and their registry.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    station: Station,
+    stub: CalleeStub,
+    node: Node,
+    _registry: Registry,
+    wait: Waiting,
+    round: RefCell<u64>,
+}
+
+impl Calls {
+    pub(crate) fn new(peer: &Rc<Peer>, fabric: &str, wait: Waiting) -> Result<Self> {
+        let secret = format!("{:016x}{:016x}", rt::random(), rt::random());
+        let options = RegistryOptions::new(POOL, 2).secret(Secret::new(&secret));
+        let registry = Registry::open(options)?;
+        let address = registry.address().to_owned();
+        let pooled = Pooled { fabric: fabric.to_owned(), wait, registry: address, secret };
+        let station = peer.open(Opening::Calls(pooled.clone()), &[])?;
+        let node = pooled.join()?;
+        let stub: CalleeStub = node.lookup(NAME, PATIENCE)?;
+        station.run(0, || stub.settle())?;
+        Ok(Self { station, stub, node, _registry: registry, wait, round: RefCell::default() })
+    }
+
+    pub(crate) const fn wait(&self) -> Waiting {
+        self.wait
+    }
+
+    /// Lets the other one serve while `lead` calls.
+    fn run(&self, lead: impl FnOnce(&mut u64) -> Result<Sample>) -> Result<Sample> {
+        self.station.run(0, || {
+            let sample = lead(&mut self.round.borrow_mut());
+            let settled = self.stub.settle();
+            self.node.links().iter().for_each(|(_, links)| said(links));
+            settled?;
+            sample
+        })
+    }
+}
+
+/// Calls one at a time; what is sent is rewritten before the clock starts.
+#[derive(Debug)]
+pub(crate) struct OneByOne {
+    pub(crate) calls: Rc<Calls>,
+    pub(crate) call: Call,
+}
+
+impl Probe for OneByOne {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        self.calls.run(|round| {
+            let stub = &self.calls.stub;
+            match self.call {
+                Call::Null => {
+                    times(rounds, round, &mut (), |(), _| {}, |()| Ok(stub.null()?), |(), _| true)
+                }
+                Call::Pooled => {
+                    times(rounds, round, &mut (), |(), _| {}, |()| Ok(stub.pooled()?), |(), _| true)
+                }
+                Call::Int => {
+                    let set = |number: &mut i32, round| *number = mark(round).into();
+                    let is_next = |got, round| got == i32::from(mark(round)) + 1;
+                    times(rounds, round, &mut 0, set, |number| Ok(stub.next(*number)?), is_next)
+                }
+                Call::Bytes(len) => {
+                    arrays(rounds, round, len, |mark| mark, |data| Ok(stub.bytes(data)?))
+                }
+                Call::Ints(len) => {
+                    arrays(rounds, round, len, i32::from, |data| Ok(stub.ints(data)?))
+                }
+                Call::Floats(len) => {
+                    arrays(rounds, round, len, f64::from, |data| Ok(stub.floats(data)?))
+                }
+                Call::Tree => {
+                    let mut tree = *nodes(values::NODES).context("it has nodes")?;
+                    let set = |tree: &mut values::Node, round| tree.set_mark(mark(round));
+                    times(
+                        rounds,
+                        round,
+                        &mut tree,
+                        set,
+                        |tree| Ok(stub.tree(tree)?),
+                        |said, round| is_right(round, said),
+                    )
+                }
+            }
+        })
+    }
+}
+
+fn arrays<T: Clone + Default>(
+    rounds: u64,
+    round: &mut u64,
+    len: usize,
+    element: fn(u8) -> T,
+    call: impl Fn(&[T]) -> Result<u32>,
+) -> Result<Sample> {
+    let mut data = vec![T::default(); len];
+    let fill = |data: &mut Vec<T>, round| data.fill(element(mark(round)));
+    times(rounds, round, &mut data, fill, |data| call(data), |said, round| is_right(round, said))
+}
+
+#[inline]
+fn times<A, R>(
+    rounds: u64,
+    round: &mut u64,
+    with: &mut A,
+    rewrite: impl Fn(&mut A, u64),
+    call: impl Fn(&A) -> Result<R>,
+    is_right: impl Fn(R, u64) -> bool,
+) -> Result<Sample> {
+    let mut times = Vec::with_capacity(usize::try_from(rounds)?);
+    for _ in 0..rounds {
+        *round += 1;
+        rewrite(with, *round);
+        let start = Stopwatch::start();
+        let got = call(with)?;
+        times.push(start.nanos());
+        ensure!(is_right(got, *round), "a call arrived damaged, or its answer");
+    }
+    Ok(Sample::Times(times))
+}
+
+/// Calls without arguments, so many under way.
+#[derive(Debug)]
+pub(crate) struct Many {
+    pub(crate) calls: Rc<Calls>,
+    pub(crate) call: Call,
+    pub(crate) inflight: usize,
+}
+
+impl Probe for Many {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        self.calls.run(|_| {
+            let stub = &self.calls.stub;
+            let begin = || match self.call {
+                Call::Pooled => stub.begin().pooled(),
+                _ => stub.begin().null(),
+            };
+            let start = rt::now();
+            let mut under_way = VecDeque::with_capacity(self.inflight);
+            for _ in 0..rounds {
+                if under_way.len() == self.inflight
+                    && let Some(oldest) = under_way.pop_front()
+                {
+                    egret::rmi::Pending::wait(oldest)?;
+                }
+                under_way.push_back(begin());
+            }
+            for pending in under_way {
+                pending.wait()?;
+            }
+            Ok(Sample::Total(rt::now() - start))
+        })
+    }
+}
+
+/// The one that is called.
+#[derive(Debug)]
+pub(crate) struct CalledOn {
+    _exported: Exported,
+    node: Node,
+    settled: Arc<AtomicU64>,
+    runs: u64,
+}
+
+impl CalledOn {
+    pub(crate) fn new(pooled: &Pooled) -> Result<Self> {
+        let node = pooled.join()?;
+        let object = Looks::default();
+        let settled = Arc::clone(&object.settled);
+        let exported = node.export(object)?;
+        exported.bind(NAME)?;
+        Ok(Self { _exported: exported, node, settled, runs: 0 })
+    }
+
+    /// Serves until the other side is done.
+    pub(crate) fn serve(&mut self) -> Result<()> {
+        self.runs += 1;
+        let (_, links) = self.node.links().first().context("a node has a fabric")?;
+        let is_done = || self.settled.load(Ordering::Relaxed) >= self.runs;
+        ensure!(links.drive(PATIENCE, is_done), "nobody called for too long");
+        said(links);
+        Ok(())
+    }
+}
+
+const POOL: &str = "bench";
+const NAME: &str = "callee";

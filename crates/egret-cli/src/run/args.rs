@@ -1,0 +1,257 @@
+//! What a job is, and how a command line says it.
+
+use std::ffi::{OsStr, OsString};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::environment;
+
+/// Run a program as several processes that find each other.
+///
+/// Starts PROGRAM N times on this machine, with a registry in which the processes meet
+/// (`Node::join`). Their output is forwarded line by line, signals reach all of them,
+/// and the first failure ends them all. Nothing stays behind, however it ends.
+#[derive(Debug, Clone, clap::Args)]
+#[command(
+    after_long_help = HELP,
+    override_usage = "egret run -n <N> [OPTIONS] [--] <PROGRAM> [ARGS]..."
+)]
+pub(crate) struct Args {
+    /// How many processes to start
+    #[arg(short = 'n', value_name = "N", value_parser = processes)]
+    processes: NonZeroU32,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    program: Vec<OsString>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// What can be said of any job.
+#[derive(Debug, Clone, Default, PartialEq, clap::Args)]
+#[command(next_help_heading = "Launcher options")]
+pub(crate) struct Options {
+    /// Fabrics in order of preference; `^tcp` means any but tcp
+    #[arg(long, value_name = "LIST")]
+    pub(crate) fabric: Option<OsString>,
+    /// End the job after this many seconds, with exit code 124
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
+    /// Give the processes a variable: this VALUE, or the one it has here
+    #[arg(short = 'x', value_name = "VAR[=VALUE]", value_parser = environment::Extra::parse)]
+    pub(crate) extra: Vec<environment::Extra>,
+    /// Begin each line of output with the rank it comes from, as `[2] `
+    #[arg(long)]
+    pub(crate) tag_output: bool,
+    /// Keep each process on a core of its own, or let the kernel choose
+    #[arg(long, value_name = "WHERE", default_value = "none")]
+    pub(crate) bind_to: Bind,
+    /// Whether the processes may write each other's memory
+    #[arg(long, value_name = "TRUST")]
+    pub(crate) trust: Option<Trust>,
+}
+
+/// Where processes run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Bind {
+    /// Each on one core, in turn
+    Core,
+    /// Wherever the kernel puts them
+    #[default]
+    None,
+}
+
+/// How far processes trust each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Trust {
+    /// Nobody writes another's memory
+    Isolated,
+    /// Processes of one program may
+    Cooperating,
+}
+
+/// Something to run to its end.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Job {
+    pub(crate) processes: NonZeroU32,
+    pub(crate) options: Options,
+    pub(crate) program: OsString,
+    pub(crate) args: Vec<OsString>,
+}
+
+impl Args {
+    pub(crate) fn into_job(self) -> Job {
+        let mut program = self.program.into_iter();
+        Job {
+            processes: self.processes,
+            options: self.options,
+            program: program.next().unwrap_or_default(),
+            args: program.collect(),
+        }
+    }
+}
+
+impl Job {
+    /// The command line that says this job.
+    pub(crate) fn to_args(&self) -> Vec<OsString> {
+        let mut args = vec!["-n".into(), self.processes.to_string().into()];
+        args.extend(self.options.to_args());
+        args.extend(["--".into(), self.program.clone()]);
+        args.extend(self.args.iter().cloned());
+        args
+    }
+}
+
+impl Options {
+    fn to_args(&self) -> Vec<OsString> {
+        let mut args = vec![option("--bind-to=", &word(&self.bind_to))];
+        args.extend(self.fabric.as_ref().map(|list| option("--fabric=", list)));
+        let timeout = self.timeout.map(|time| OsString::from(time.as_secs_f64().to_string()));
+        args.extend(timeout.map(|time| option("--timeout=", &time)));
+        args.extend(self.trust.map(|trust| option("--trust=", &word(&trust))));
+        args.extend(self.tag_output.then(|| "--tag-output".into()));
+        args.extend(self.extra.iter().map(|extra| option("-x", &extra.to_arg())));
+        args
+    }
+}
+
+fn option(name: &str, value: &OsStr) -> OsString {
+    let mut arg = OsString::from(name);
+    arg.push(value);
+    arg
+}
+
+/// How a value is written on a command line and in the environment.
+pub(crate) fn word<T: ValueEnum>(value: &T) -> OsString {
+    value.to_possible_value().map_or_else(OsString::new, |value| value.get_name().into())
+}
+
+/// Reads how many processes.
+pub(crate) fn processes(text: &str) -> Result<NonZeroU32, String> {
+    let count = text.parse::<NonZeroU32>().map_err(|_| "a number from 1 on".to_owned())?;
+    if count.get() > PROCESSES_MAX {
+        return Err(format!("at most {PROCESSES_MAX} on one machine"));
+    }
+    Ok(count)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "a number of seconds above 0, as 90 or 0.5".to_owned())
+}
+
+/// Each takes a process slot, two pipes and a place in the registry.
+const PROCESSES_MAX: u32 = 4096;
+
+const HELP: &str = "\
+Examples:
+  egret run -n 4 ./heat --size 1000       four processes of one program
+  egret run -n 2 --tag-output hostname    any program will do
+  egret run -n 2 --fabric tcp ./heat      not over shared memory
+  egret run -n 8 -x RUST_LOG=debug --timeout 60 -- ./heat -v
+  egret run -n 2 sh -c './part$EGRET_RANK'
+                                          another program for each rank
+
+The processes get, besides the environment of egret run:
+  EGRET_JOB         names the job; its presence says that this is part of one
+  EGRET_RANK        0, 1, … N-1
+  EGRET_LOCAL_RANK  the same among those on this machine
+  EGRET_TERMINAL    the terminal that this command writes to, for progress bars
+  EGRET_SIZE        N
+  EGRET_POOL        the name of their pool
+  EGRET_REGISTRY    where the registry listens
+  EGRET_SECRET      proves to the registry and each other that they belong together
+  EGRET_FABRICS, EGRET_TRUST
+                    what --fabric and --trust say
+Node::join(Config::from_env()?) reads them. Rank 0 reads the standard input of
+egret run; the others have an empty one.
+
+Signals: Ctrl-C (INT), TERM, HUP and QUIT are passed to all processes and end the
+job; what is left after 5 seconds is killed, and a second Ctrl-C kills at once.
+USR1, USR2, TSTP and CONT are passed on.
+
+Exit codes:
+  0         every process exited with 0
+  CODE      of the first process that failed; the others get TERM, and KILL a second
+            later
+  128+SIG   the first that failed was ended by this signal
+  124       the time of --timeout was over
+  1         the job could not be started
+  2         the command line was not understood
+  126, 127  PROGRAM cannot be executed, is not there";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn job(args: &[OsString]) -> Job {
+        let line = std::iter::once(OsString::from("run")).chain(args.iter().cloned());
+        Line::try_parse_from(line).unwrap().args.into_job()
+    }
+
+    #[test]
+    fn a_job_says_itself() {
+        let binary = OsString::from_vec(vec![b'-', 0xff, b' ']);
+        let mut words: Vec<OsString> =
+            "-n 3 --fabric ^tcp,udp --timeout 0.25 -x A=b=c -x PATH --tag-output --bind-to core \
+             --trust cooperating prog -n 7 -- --help"
+                .split_whitespace()
+                .map(OsString::from)
+                .collect();
+        words.push(binary.clone());
+        let said = job(&words);
+        assert_eq!(said.processes.get(), 3);
+        assert_eq!(said.options.timeout, Some(Duration::from_millis(250)));
+        assert_eq!(said.program, "prog");
+        assert_eq!(
+            said.args,
+            ["-n", "7", "--", "--help"]
+                .map(OsString::from)
+                .into_iter()
+                .chain([binary])
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(job(&said.to_args()), said);
+        let plain = job(&["-n".into(), "1".into(), "--".into(), "--odd".into()]);
+        assert_eq!(
+            (plain.program.as_os_str(), plain.options.bind_to),
+            (OsStr::new("--odd"), Bind::None)
+        );
+        assert_eq!(job(&plain.to_args()), plain);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "run -n 0 a",
+            "run -n x a",
+            "run -n 5000 a",
+            "run a",
+            "run -n 2",
+            "run -n 1 --timeout 0 a",
+            "run -n 1 --timeout -3 a",
+            "run -n 1 --timeout nan a",
+            "run -n 1 --timeout 1e300 a",
+            "run -n 1 --bind-to socket a",
+            "run -n 1 --trust all a",
+            "run -n 1 -x =v a",
+            "run -n 1 -x EGRET_RANK=3 a",
+            "run -n 1 --no-such-option a",
+        ] {
+            assert!(Line::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

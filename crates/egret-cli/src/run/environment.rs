@@ -1,0 +1,118 @@
+//! What the processes find in their environment.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::Command;
+
+use egret::net::rt;
+
+use super::args::{Job, word};
+
+/// A variable that was asked for, `-x VAR` or `-x VAR=VALUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Extra {
+    name: String,
+    value: Option<String>,
+}
+
+impl Extra {
+    /// Reads `VAR` or `VAR=VALUE`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (text, None),
+        };
+        if name.is_empty() {
+            return Err("a variable needs a name".to_owned());
+        }
+        if OURS.contains(&name) {
+            return Err(format!("{name} is what egret run itself gives each process"));
+        }
+        if value.is_none() && std::env::var_os(name).is_none() {
+            return Err(format!("{name} is not set here; {name}=VALUE says what it should be"));
+        }
+        Ok(Self { name: name.to_owned(), value })
+    }
+
+    pub(crate) fn to_arg(&self) -> OsString {
+        match &self.value {
+            Some(value) => format!("{}={value}", self.name).into(),
+            None => self.name.clone().into(),
+        }
+    }
+}
+
+/// What all processes of a job are given.
+#[derive(Debug)]
+pub(crate) struct Environment {
+    pub(crate) job: String,
+    pub(crate) registry: String,
+    pub(crate) secret: String,
+}
+
+impl Environment {
+    /// Of a job like no other; where its registry is will be known.
+    pub(crate) fn new() -> Self {
+        let job = format!("job-{:016x}", rt::random());
+        let secret = [(); 4].map(|()| format!("{:016x}", rt::random())).concat();
+        Self { job, registry: String::new(), secret }
+    }
+
+    /// Puts it on `command`, which becomes the process `rank` of `job`.
+    pub(crate) fn give(&self, command: &mut Command, job: &Job, rank: u32) {
+        let (rank, size) = (rank.to_string(), job.processes.to_string());
+        // A file of an outer job would contradict.
+        command.env_remove("EGRET_SECRET_FILE");
+        command.env("EGRET_JOB", &self.job).env("EGRET_POOL", &self.job);
+        command.env("EGRET_REGISTRY", &self.registry).env("EGRET_SECRET", &self.secret);
+        command.env("EGRET_RANK", &rank).env("EGRET_LOCAL_RANK", &rank);
+        command.env("EGRET_SIZE", &size);
+        match terminal() {
+            Some(path) => command.env("EGRET_TERMINAL", path),
+            None => command.env_remove("EGRET_TERMINAL"),
+        };
+        if let Some(fabrics) = &job.options.fabric {
+            command.env("EGRET_FABRICS", fabrics);
+        }
+        if let Some(trust) = &job.options.trust {
+            command.env("EGRET_TRUST", word(trust));
+        }
+        for extra in &job.options.extra {
+            if let Some(value) = &extra.value {
+                command.env(&extra.name, value);
+            }
+        }
+    }
+}
+
+/// The value that processes of `job` see.
+pub(crate) fn seen(job: &Job, name: &str) -> Option<OsString> {
+    let given = job.options.extra.iter().rev().find(|extra| extra.name == name);
+    let given = given.and_then(|extra| extra.value.as_deref()).map(|v| OsStr::new(v).to_owned());
+    given.or_else(|| std::env::var_os(name))
+}
+
+/// The terminal that errors are written to, if it is one: the processes' own are pipes.
+fn terminal() -> Option<PathBuf> {
+    io::stderr().is_terminal().then(|| fs::read_link("/proc/self/fd/2").ok()).flatten()
+}
+
+/// Whether this process is part of a job.
+pub(crate) fn in_job() -> bool {
+    std::env::var_os("EGRET_JOB").is_some()
+}
+
+/// Set for each process by the launcher, and by nobody else.
+const OURS: [&str; 9] = [
+    "EGRET_JOB",
+    "EGRET_LOCAL_RANK",
+    "EGRET_POOL",
+    "EGRET_RANK",
+    "EGRET_REGISTRY",
+    "EGRET_SECRET",
+    "EGRET_SECRET_FILE",
+    "EGRET_SIZE",
+    "EGRET_TERMINAL",
+];

@@ -1,0 +1,29 @@
+//! Faults that tests plant in the launcher, to show that the checks find them.
+//!
+//! Outside of tests [`planted`] is the constant `false` and nothing remains of a fault.
+
+egret::net::faults! {
+    /// Ways to get it wrong.
+    pub(crate) enum Fault {
+        /// The exit code is that of the last process that failed.
+        LastCode,
+        /// A failure does not end the others.
+        OthersGoOn,
+        /// Whoever ignores TERM is waited for.
+        NeverKills,
+        /// The end of the guard goes unnoticed.
+        GuardForgotten,
+        /// A second Ctrl-C is only passed on.
+        SecondPassedOn,
+        /// The job is over when its processes are, whatever they left behind.
+        LeftBehind,
+        /// A job that was too slow says what its processes say.
+        TimeoutUntold,
+        /// A line is passed on as far as it has come.
+        HalfLines,
+        /// What follows the last newline is dropped.
+        TailDropped,
+        /// A line has no end that memory would set.
+        Boundless,
+    }
+}

@@ -1,0 +1,128 @@
+//! The process that was started by hand: passes signals on, and survives the launcher.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use egret::net::rt;
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, Signal, getpid, kill_process};
+
+use super::args::Job;
+use super::kin::{self, Reaped};
+use super::launcher;
+use super::signals::Signals;
+use super::status::Status;
+use super::system::{own_program, tell, wait_for};
+use super::terminal::{self, Terminal};
+
+/// Starts the launcher of `job`, waits for its end, and leaves nothing behind.
+pub(crate) fn watch(job: &Job) -> Result<u8> {
+    let signals = Signals::block()?;
+    let strangers = kin::all(&BTreeSet::new()).iter().map(|kin| kin.pid.as_raw_pid()).collect();
+    kin::adopt()?;
+    let (terminal, stdin) = Terminal::open()?;
+    let pid = start(job, stdin).context("starting the launcher")?;
+    if !terminal.is_used() {
+        terminal::leave_stdin();
+    }
+    let status = Guard { pid, signals, terminal }.wait();
+    let left = end_all(&strangers);
+    match status {
+        Status::Code(code) => {
+            if !left.is_empty() {
+                tell(&format!("could not end {}", left.join(", ")));
+            }
+            Ok(code)
+        }
+        Status::Signal(_) => {
+            tell(&format!("the launcher {status}; the job is ended"));
+            Ok(status.code())
+        }
+    }
+}
+
+fn start(job: &Job, stdin: Stdio) -> Result<Pid> {
+    let mut args: Vec<OsString> = launcher::to_args(getpid().as_raw_pid());
+    args.extend(job.to_args());
+    let child = Command::new(own_program()).args(args).stdin(stdin).spawn()?;
+    Pid::from_raw(i32::try_from(child.id())?).context("a process without number")
+}
+
+#[derive(Debug)]
+struct Guard {
+    pid: Pid,
+    signals: Signals,
+    terminal: Terminal,
+}
+
+impl Guard {
+    /// Passes on what comes until the launcher ends.
+    fn wait(mut self) -> Status {
+        loop {
+            while let Some(told) = self.signals.try_next() {
+                self.pass(told.signal);
+            }
+            loop {
+                match kin::reap() {
+                    Reaped::Child(pid, status) if pid == self.pid => return status,
+                    Reaped::Child(..) => (),
+                    Reaped::None => break,
+                    Reaped::Alone => return Status::Code(1),
+                }
+            }
+            self.sleep();
+        }
+    }
+
+    fn pass(&self, signal: Signal) {
+        if signal == Signal::CHILD {
+            return;
+        }
+        let _ = kill_process(self.pid, signal);
+        if signal == Signal::TSTP {
+            // As the shell expects of what it stops; the processes stop on their own.
+            let _ = kill_process(getpid(), Signal::STOP);
+        }
+    }
+
+    fn sleep(&mut self) {
+        let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        fds.extend(self.terminal.watched());
+        let look_again = self.terminal.is_held_back().then_some(LOOK_AGAIN);
+        let ready = wait_for(&mut fds, look_again);
+        let typed = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        if ready && typed {
+            self.terminal.step();
+        }
+    }
+}
+
+/// Kills what the launcher left, except what was here before it; names what remains.
+fn end_all(strangers: &BTreeSet<i32>) -> Vec<String> {
+    let until = rt::now() + GIVE_UP;
+    let mut calm = 0;
+    loop {
+        while let Reaped::Child(..) = kin::reap() {}
+        if kin::reap() == Reaped::Alone {
+            return Vec::new();
+        }
+        let left = kin::all(strangers);
+        left.iter().for_each(|kin| kin.send(Signal::KILL));
+        calm = if left.is_empty() { calm + 1 } else { 0 };
+        if calm == CALM || rt::now() > until {
+            return left.iter().map(|kin| format!("{} ({})", kin.pid, kin.name())).collect();
+        }
+        rt::sleep(BETWEEN);
+    }
+}
+
+/// How long what was killed may take to be gone.
+const GIVE_UP: Duration = Duration::from_secs(2);
+const BETWEEN: Duration = Duration::from_millis(10);
+/// So often nobody is to be seen before there is nobody, when others are here too.
+const CALM: u32 = 3;
+/// How often to look whether the terminal is ours again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);

@@ -1,0 +1,134 @@
+//! The descendants of this process, and how to end them.
+//!
+//! A process that [adopts](adopt) becomes the parent of whatever its descendants leave
+//! behind, so nothing gets away by a new group, a new session or a parent that exits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context, Result};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, wait,
+};
+
+use super::status::Status;
+
+/// One descendant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kin {
+    pub(crate) pid: Pid,
+    parent: i32,
+    pub(crate) group: i32,
+    /// Tells it from a later process of the same number.
+    started: u64,
+    is_zombie: bool,
+}
+
+impl Kin {
+    /// Sends it `signal`; says nothing if it is gone.
+    pub(crate) fn send(&self, signal: Signal) {
+        let Ok(fd) = pidfd_open(self.pid, PidfdFlags::empty()) else { return };
+        if read(self.pid.as_raw_pid()).is_some_and(|now| now.started == self.started) {
+            let _ = pidfd_send_signal(fd, signal);
+        }
+    }
+
+    /// What it is called, for people.
+    pub(crate) fn name(&self) -> String {
+        let name = fs::read_to_string(format!("/proc/{}/comm", self.pid.as_raw_pid()));
+        name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
+    }
+}
+
+/// Makes this process the parent of whatever its descendants leave behind.
+pub(crate) fn adopt() -> Result<()> {
+    set_child_subreaper(Some(getpid())).context("adopting what processes leave behind")
+}
+
+/// The descendants of this process that run, without those below `except`.
+///
+/// They come and go while one looks: somebody whose parent is just ending can be missed,
+/// so this alone does not say that there is nobody.
+pub(crate) fn all(except: &BTreeSet<i32>) -> Vec<Kin> {
+    let mut children = BTreeMap::<i32, Vec<Kin>>::new();
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    for kin in numbers.filter_map(read).filter(|kin| !kin.is_zombie) {
+        children.entry(kin.parent).or_default().push(kin);
+    }
+    let (mut found, mut next) = (Vec::new(), vec![getpid().as_raw_pid()]);
+    while let Some(parent) = next.pop() {
+        for kin in children.remove(&parent).unwrap_or_default() {
+            if !except.contains(&kin.pid.as_raw_pid()) {
+                next.push(kin.pid.as_raw_pid());
+                found.push(kin);
+            }
+        }
+    }
+    found
+}
+
+/// A child that ended, or what is known without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reaped {
+    Child(Pid, Status),
+    /// There are children, and none has ended.
+    None,
+    /// There is no child, hence no descendant.
+    Alone,
+}
+
+/// Takes leave of one child that has ended.
+pub(crate) fn reap() -> Reaped {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) => return Reaped::Child(pid, Status::of(status)),
+            Err(Errno::INTR) => (),
+            Err(_) => return Reaped::Alone,
+            Ok(None) => return Reaped::None,
+        }
+    }
+}
+
+fn read(pid: i32) -> Option<Kin> {
+    parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Reads `7 (a name) S 1 7 7 …`; the name may be anything.
+fn parse(pid: i32, stat: &str) -> Option<Kin> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let is_zombie = matches!(fields.next()?, "Z" | "X");
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let started = fields.nth(16)?.parse().ok()?;
+    Some(Kin { pid: Pid::from_raw(pid)?, parent, group, started, is_zombie })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_kernel_is_read() {
+        let line = "7 (a) b (c) S 1 6 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9\n";
+        let kin = parse(7, line).unwrap();
+        assert_eq!((kin.parent, kin.group, kin.started, kin.is_zombie), (1, 6, 4711, false));
+        assert_eq!(parse(7, "7 (a"), None);
+        assert_eq!(parse(7, "7 (a) Z 1 2"), None);
+    }
+
+    #[test]
+    fn a_child_is_kin_unless_excepted() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let found = all(&BTreeSet::new()).into_iter().find(|kin| kin.pid.as_raw_pid() == pid);
+        let found = found.expect("the child");
+        assert!(all(&BTreeSet::from([pid])).iter().all(|kin| kin.pid.as_raw_pid() != pid));
+        Kin { started: found.started + 1, ..found }.send(Signal::KILL);
+        assert_eq!(child.try_wait().unwrap(), None, "a later process of the same number");
+        found.send(Signal::KILL);
+        assert!(!child.wait().unwrap().success());
+    }
+}

@@ -1,0 +1,60 @@
+//! `egret run`: processes of one job on this machine, from start to end.
+//!
+//! ```text
+//!  your shell ── guard ── launcher ─┬─ rank 0 ─ whatever it starts
+//!                `egret run`        └─ rank 1 …
+//! ```
+//!
+//! The *guard* is the process that was started by hand. It passes signals on and
+//! watches. The *launcher*, in a session of its own, has the registry, starts the
+//! processes, forwards what they write and decides ([`supervise`]). Each process
+//! begins as `run-child` ([`child`]), which takes its place and becomes the program.
+//!
+//! Both the guard and the launcher adopt what their descendants leave behind, so
+//! whatever a program starts stays a descendant of both, whatever session or group it
+//! moves to. Whoever of the two survives the other ends everything ([`kin`]); when the
+//! launcher is gone, the kernel has killed the programs already. Nothing is written to a
+//! disk that would have to be removed.
+
+mod args;
+mod child;
+mod cores;
+mod environment;
+mod fault;
+mod guard;
+mod kin;
+mod launcher;
+mod lines;
+mod output;
+mod program;
+mod signals;
+mod sink;
+mod status;
+mod supervise;
+mod system;
+mod terminal;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+pub(crate) use args::{Args, Job, Options, processes};
+pub(crate) use child::{ChildArgs, become_program};
+pub(crate) use cores::in_turn as cores_in_turn;
+pub(crate) use environment::in_job;
+pub(crate) use launcher::{LauncherArgs, serve};
+pub(crate) use system::own_program;
+
+/// Runs the program of the command line.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    launch(&args.into_job())
+}
+
+/// Runs `job` to its end; the exit code is the job's.
+pub(crate) fn launch(job: &Job) -> Result<ExitCode> {
+    if let Some(refusal) = program::refusal(job) {
+        system::tell(&refusal.to_string());
+        return Ok(ExitCode::from(refusal.code()));
+    }
+    guard::watch(job).map(ExitCode::from)
+}

@@ -1,0 +1,220 @@
+//! Forwards what the processes write, on a thread of its own: whoever reads it may be
+//! slow, and the launcher has to go on.
+//!
+//! A process that writes faster than its lines are taken waits, as with any pipe. What
+//! is held here is a piece of at most [`LINE_MAX`](super::lines::LINE_MAX) per stream.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use egret::net::rt;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+use rustix::io::{ioctl_fionbio, read, write};
+use rustix::stdio::{stderr, stdout};
+
+use super::lines::Lines;
+use super::sink::{Sink, StreamId, Unbuffered, are_same};
+use super::system::{line, wait_for};
+
+/// The processes' output under way; ends by [`Output::finish`].
+#[derive(Debug)]
+pub(crate) struct Output {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    asked: Mutex<Asked>,
+    /// There is something in `asked`.
+    wake: OwnedFd,
+    /// All is written.
+    done: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    messages: Vec<String>,
+    /// Nobody is left who could write.
+    is_over: bool,
+}
+
+/// One stream of one process.
+#[derive(Debug)]
+struct Stream {
+    id: StreamId,
+    from: OwnedFd,
+    lines: Lines,
+    tag: Vec<u8>,
+    sink: usize,
+}
+
+impl Output {
+    /// Forwards what `children`, by rank, write.
+    pub(crate) fn start(children: &mut [Child], tagged: bool) -> Result<Self> {
+        let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let shared = Shared { asked: Mutex::default(), wake: event()?, done: event()? };
+        let shared = Arc::new(shared);
+        let same = are_same(stdout(), stderr());
+        let streams = streams(children, tagged, usize::from(!same))?;
+        let mut sinks = vec![Sink::new(Unbuffered(stdout()))];
+        if !same {
+            sinks.push(Sink::new(Unbuffered(stderr())));
+        }
+        let broken = vec![false; sinks.len()];
+        let forwarder = Forwarder { streams, sinks, broken, shared: Arc::clone(&shared) };
+        rt::spawn("output", || forwarder.run()).context("starting a thread for output")?;
+        Ok(Self { shared })
+    }
+
+    /// Says something between the lines of the processes, after what is there already.
+    pub(crate) fn tell(&self, what: &str) {
+        self.shared.ask(|asked| asked.messages.push(line(what)));
+    }
+
+    /// Writes the rest, now that nobody is left who could write more.
+    pub(crate) fn finish(&self) {
+        self.shared.ask(|asked| asked.is_over = true);
+    }
+
+    /// Ready when the rest is written.
+    pub(crate) fn done(&self) -> &OwnedFd {
+        &self.shared.done
+    }
+}
+
+impl Shared {
+    fn ask(&self, what: impl FnOnce(&mut Asked)) {
+        what(&mut self.asked.lock().unwrap_or_else(PoisonError::into_inner));
+        let _ = write(&self.wake, &1_u64.to_ne_bytes());
+    }
+
+    fn take(&self) -> (Vec<String>, bool) {
+        let _ = read(&self.wake, &mut [0; 8]);
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        (std::mem::take(&mut asked.messages), asked.is_over)
+    }
+}
+
+fn streams(children: &mut [Child], tagged: bool, error_sink: usize) -> Result<Vec<Stream>> {
+    let mut streams = Vec::new();
+    for (rank, child) in children.iter_mut().enumerate() {
+        let out = child.stdout.take().map(|pipe| (OwnedFd::from(pipe), 0));
+        let err = child.stderr.take().map(|pipe| (OwnedFd::from(pipe), error_sink));
+        for (from, sink) in out.into_iter().chain(err) {
+            ioctl_fionbio(&from, true)?;
+            let tag = if tagged { format!("[{rank}] ").into_bytes() } else { Vec::new() };
+            let id = streams.len();
+            streams.push(Stream { id, from, lines: Lines::default(), tag, sink });
+        }
+    }
+    Ok(streams)
+}
+
+/// What a stream has after a look at it.
+#[derive(Debug, PartialEq, Eq)]
+enum Has {
+    More,
+    NothingNow,
+    Ended,
+}
+
+impl Stream {
+    fn step(&mut self, sinks: &mut [Sink<Unbuffered>]) -> io::Result<Has> {
+        let sink = &mut sinks[self.sink];
+        match self.lines.fill(&self.from) {
+            Ok(0) => Ok(Has::Ended),
+            Ok(_) => {
+                self.lines.pass(|bytes| sink.pass(self.id, &self.tag, bytes)).map(|()| Has::More)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Has::NothingNow),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Has::More),
+            Err(_) => Ok(Has::Ended),
+        }
+    }
+
+    fn end(&mut self, sinks: &mut [Sink<Unbuffered>]) -> io::Result<()> {
+        let sink = &mut sinks[self.sink];
+        self.lines.end(|bytes| {
+            sink.pass(self.id, &self.tag, bytes)?;
+            // Among tagged lines, one more end of a line changes no data.
+            if self.tag.is_empty() { Ok(()) } else { sink.pass(self.id, &self.tag, b"\n") }
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Forwarder {
+    streams: Vec<Stream>,
+    sinks: Vec<Sink<Unbuffered>>,
+    /// Which of the sinks take nothing any more.
+    broken: Vec<bool>,
+    shared: Arc<Shared>,
+}
+
+impl Forwarder {
+    fn run(mut self) {
+        loop {
+            let (messages, is_over) = self.shared.take();
+            let busy = is_over || !messages.is_empty();
+            self.wait_some(busy.then_some(Duration::ZERO));
+            // What was there when it was said comes before it.
+            messages.iter().for_each(|message| self.say(message));
+            if is_over {
+                break;
+            }
+        }
+        for mut stream in std::mem::take(&mut self.streams) {
+            while matches!(stream.step(&mut self.sinks), Ok(Has::More)) {}
+            let _ = stream.end(&mut self.sinks);
+        }
+        let _ = write(&self.shared.done, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits for something to forward, and forwards it.
+    fn wait_some(&mut self, time: Option<Duration>) {
+        let fds = self.streams.iter().map(|stream| &stream.from).chain([&self.shared.wake]);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        wait_for(&mut fds, time);
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let streams = std::mem::take(&mut self.streams).into_iter().zip(ready);
+        let kept: Vec<_> = streams.filter_map(|(s, ready)| self.forward(s, ready)).collect();
+        let broken = &self.broken;
+        self.streams = kept.into_iter().filter(|stream| !broken[stream.sink]).collect();
+    }
+
+    /// Forwards what a stream has, and gives it back if there can be more.
+    fn forward(&mut self, mut stream: Stream, is_ready: bool) -> Option<Stream> {
+        if !is_ready {
+            return Some(stream);
+        }
+        let sink = stream.sink;
+        let done = match stream.step(&mut self.sinks) {
+            Ok(Has::Ended) => stream.end(&mut self.sinks).map(|()| None),
+            Ok(_) => Ok(Some(stream)),
+            Err(error) => Err(error),
+        };
+        done.unwrap_or_else(|error| {
+            self.abandon(sink, &error);
+            None
+        })
+    }
+
+    /// Nothing can be written to this sink: who wants to is to learn it as if it wrote
+    /// there itself.
+    fn abandon(&mut self, sink: usize, error: &io::Error) {
+        let again = std::mem::replace(&mut self.broken[sink], true);
+        if !again && error.kind() != io::ErrorKind::BrokenPipe {
+            self.say(&line(&format!("forwarding output: {error}")));
+        }
+    }
+
+    fn say(&mut self, message: &str) {
+        if let Some(sink) = self.sinks.last_mut() {
+            let _ = sink.pass(StreamId::MAX, b"", message.as_bytes());
+        }
+    }
+}

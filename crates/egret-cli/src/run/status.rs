@@ -1,0 +1,93 @@
+//! How a process ended, and the names of signals.
+
+use std::fmt;
+
+use rustix::process::{Signal, WaitStatus};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Status {
+    Code(u8),
+    Signal(i32),
+}
+
+impl Status {
+    /// Of a process that is no more.
+    pub(crate) fn of(status: WaitStatus) -> Self {
+        match status.exit_status() {
+            Some(code) => Self::Code(u8::try_from(code).unwrap_or(u8::MAX)),
+            None => Self::Signal(status.terminating_signal().unwrap_or_default()),
+        }
+    }
+
+    /// As a shell tells it.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(number) => signalled(number),
+        }
+    }
+
+    pub(crate) fn is_failure(self) -> bool {
+        self != Self::Code(0)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Signal(number) => write!(f, "was ended by {}", Named(*number)),
+        }
+    }
+}
+
+/// The exit code that says: ended by signal `number`.
+pub(crate) fn signalled(number: i32) -> u8 {
+    u8::try_from(128 + number).unwrap_or(u8::MAX)
+}
+
+/// A signal as people know it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Named(pub(crate) i32);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = NAMES.iter().find(|(signal, _)| signal.as_raw() == self.0);
+        match name {
+            Some((_, name)) => write!(f, "signal {} ({name})", self.0),
+            None => write!(f, "signal {}", self.0),
+        }
+    }
+}
+
+const NAMES: [(Signal, &str); 15] = [
+    (Signal::HUP, "HUP"),
+    (Signal::INT, "INT"),
+    (Signal::QUIT, "QUIT"),
+    (Signal::ILL, "ILL"),
+    (Signal::TRAP, "TRAP"),
+    (Signal::ABORT, "ABRT"),
+    (Signal::BUS, "BUS"),
+    (Signal::FPE, "FPE"),
+    (Signal::KILL, "KILL"),
+    (Signal::USR1, "USR1"),
+    (Signal::SEGV, "SEGV"),
+    (Signal::USR2, "USR2"),
+    (Signal::PIPE, "PIPE"),
+    (Signal::ALARM, "ALRM"),
+    (Signal::TERM, "TERM"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_told_as_a_shell_does() {
+        assert_eq!(Status::Code(3).to_string(), "exited with code 3");
+        assert_eq!(Status::Signal(9).to_string(), "was ended by signal 9 (KILL)");
+        assert_eq!(Status::Signal(40).to_string(), "was ended by signal 40");
+        assert_eq!([Status::Code(3).code(), Status::Signal(11).code()], [3, 139]);
+    }
+}

@@ -1,0 +1,275 @@
+//! What happens to a job, decided without processes and without a clock.
+//!
+//! Events come in with the time at which they came ([`Supervisor::on`]), and what is to
+//! be done comes out. The job *runs* until its first failure, a signal that ends it, its
+//! timeout, the end of the guard, or the end of its last process. Then it is *ending*:
+//! everybody was told to end and has until a moment to do so. After that it is *killed*,
+//! again and again until nobody is left.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use egret::net::rt::Instant;
+use rustix::process::Signal;
+
+use super::fault::{Fault, planted};
+use super::signals;
+use super::status::{Status, signalled};
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Event {
+    /// These processes have ended, in no known order.
+    Exited(Vec<(u32, Status)>),
+    /// The registry says that this one has failed, while it may still be ending.
+    Failed(u32),
+    /// A signal has come.
+    Signal(Signal),
+    /// The guard is no more.
+    GuardGone,
+    /// No descendant is left.
+    Alone,
+    /// It is as late as [`Supervisor::wake_at`] said.
+    Tick,
+}
+
+/// Something to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Action {
+    /// Give the signal to the groups of the processes that run.
+    Pass(Signal),
+    /// Give it to every descendant, except to the group of one.
+    End { signal: Signal, spare: Option<u32> },
+    /// Tell people.
+    Tell(String),
+    /// The job is over.
+    Finish { code: u8 },
+}
+
+/// Decides for one job.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    running: Vec<bool>,
+    timeout: Option<Duration>,
+    timeout_at: Option<Instant>,
+    phase: Phase,
+    cause: Cause,
+    /// The first that failed; after it, that is for a cause.
+    first: Option<(u32, Status)>,
+    /// Of whom the registry said first that it failed.
+    blamed: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Ending { kill_at: Instant },
+    Killing { again_at: Instant, give_up_at: Instant },
+    Over,
+}
+
+/// Why a job ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// All its processes have ended, or none of the below is known yet.
+    Done,
+    Failed,
+    Asked(Signal),
+    TimedOut,
+    GuardGone,
+}
+
+impl Supervisor {
+    /// For a job of `processes` that all run since `now`.
+    pub(crate) fn new(processes: u32, timeout: Option<Duration>, now: Instant) -> Self {
+        Self {
+            running: vec![true; processes as usize],
+            timeout,
+            timeout_at: timeout.and_then(|timeout| now.checked_add(timeout)),
+            phase: Phase::Running,
+            cause: Cause::Done,
+            first: None,
+            blamed: None,
+        }
+    }
+
+    /// What is to be done about `event`.
+    pub(crate) fn on(&mut self, event: Event, now: Instant) -> Vec<Action> {
+        match event {
+            Event::Exited(ended) => self.exited(ended, now),
+            Event::Failed(rank) => {
+                if self.phase == Phase::Running && self.running[rank as usize] {
+                    self.blamed.get_or_insert(rank);
+                }
+                Vec::new()
+            }
+            Event::Signal(signal) => self.signalled(signal, now),
+            Event::GuardGone if planted(Fault::GuardForgotten) => Vec::new(),
+            Event::GuardGone if self.cause == Cause::GuardGone => Vec::new(),
+            Event::GuardGone => self.end(Cause::GuardGone, now),
+            Event::Alone => self.alone(),
+            Event::Tick => self.tick(now),
+        }
+    }
+
+    /// When to say [`Event::Tick`].
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Running => self.timeout_at,
+            Phase::Ending { kill_at } => Some(kill_at),
+            Phase::Killing { again_at, .. } => Some(again_at),
+            Phase::Over => None,
+        }
+    }
+
+    /// The processes that have not ended.
+    pub(crate) fn running(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.running).filter_map(|(rank, runs)| runs.then_some(rank))
+    }
+
+    fn exited(&mut self, mut ended: Vec<(u32, Status)>, now: Instant) -> Vec<Action> {
+        // Of those that ended at once, a signal was the cause rather than the effect.
+        ended.sort_by_key(|(rank, status)| (!matches!(status, Status::Signal(_)), *rank));
+        let mut actions = Vec::new();
+        for (rank, status) in ended {
+            self.running[rank as usize] = false;
+            if status.is_failure() {
+                actions.extend(self.failed(rank, status, now));
+            }
+        }
+        let none_runs = !self.running.contains(&true);
+        if none_runs && planted(Fault::LeftBehind) {
+            actions.extend(self.finish());
+        } else if none_runs && self.phase == Phase::Running {
+            // Time to end by itself for what they started, as a `tee` at the end of a pipe.
+            self.phase = Phase::Ending { kill_at: now + GRACE };
+        }
+        actions
+    }
+
+    fn failed(&mut self, rank: u32, status: Status, now: Instant) -> Vec<Action> {
+        let by_us = self.phase != Phase::Running && self.was_told(status);
+        let is_cause = self.first.is_none() || self.blamed == Some(rank) && !by_us;
+        if is_cause || planted(Fault::LastCode) {
+            self.first = Some((rank, status));
+        }
+        if self.phase != Phase::Running || planted(Fault::OthersGoOn) {
+            return Vec::new();
+        }
+        let others = self.running.iter().filter(|runs| **runs).count();
+        let rest = match others {
+            0 => String::new(),
+            1 => "; ending the other".to_owned(),
+            _ => format!("; ending the other {others}"),
+        };
+        let mut actions = Vec::new();
+        // Nobody reads any more, and wants no more to read.
+        if status != Status::Signal(Signal::PIPE.as_raw()) {
+            actions.push(Action::Tell(format!("rank {rank} {status}{rest}")));
+        }
+        actions.extend(self.end(Cause::Failed, now));
+        actions
+    }
+
+    /// Whether `status` is what a process makes of what we sent it.
+    fn was_told(&self, status: Status) -> bool {
+        let sent = |signal: Signal| status == Status::Signal(signal.as_raw());
+        sent(Signal::TERM) || sent(Signal::KILL)
+    }
+
+    fn signalled(&mut self, signal: Signal, now: Instant) -> Vec<Action> {
+        let again = matches!(signal, Signal::INT | Signal::QUIT) && self.phase != Phase::Running;
+        if again && !planted(Fault::SecondPassedOn) {
+            return self.kill(now);
+        }
+        if signals::ends(signal) && self.phase == Phase::Running {
+            self.cause = Cause::Asked(signal);
+            self.phase = Phase::Ending { kill_at: now + PATIENCE };
+        }
+        vec![Action::Pass(signal)]
+    }
+
+    /// Tells everybody to end, because of `cause`.
+    fn end(&mut self, cause: Cause, now: Instant) -> Vec<Action> {
+        self.cause = cause;
+        let kill_at = now + GRACE;
+        self.phase = match self.phase {
+            Phase::Ending { kill_at: before } => Phase::Ending { kill_at: before.min(kill_at) },
+            Phase::Running => Phase::Ending { kill_at },
+            phase => phase,
+        };
+        // Whoever failed first is to come to its end undisturbed, for its exit code.
+        let spare = self.blamed.filter(|rank| self.running[*rank as usize]);
+        vec![Action::End { signal: Signal::TERM, spare }]
+    }
+
+    fn kill(&mut self, now: Instant) -> Vec<Action> {
+        if planted(Fault::NeverKills) {
+            self.phase = Phase::Ending { kill_at: now + GRACE };
+            return Vec::new();
+        }
+        let give_up_at = match self.phase {
+            Phase::Killing { give_up_at, .. } => give_up_at,
+            _ => now + GIVE_UP,
+        };
+        self.phase = Phase::Killing { again_at: now + AGAIN, give_up_at };
+        vec![Action::End { signal: Signal::KILL, spare: None }]
+    }
+
+    fn tick(&mut self, now: Instant) -> Vec<Action> {
+        match self.phase {
+            Phase::Running if self.timeout_at.is_some_and(|at| now >= at) => {
+                let time = self.timeout.unwrap_or_default();
+                let mut actions =
+                    vec![Action::Tell(format!("not done in {time:?}; ending the job"))];
+                actions.extend(self.end(Cause::TimedOut, now));
+                actions
+            }
+            Phase::Killing { give_up_at, .. } if now >= give_up_at => self.finish(),
+            Phase::Ending { kill_at: at } | Phase::Killing { again_at: at, .. } if now >= at => {
+                self.kill(now)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn alone(&mut self) -> Vec<Action> {
+        match self.running.contains(&true) {
+            true => Vec::new(),
+            false => self.finish(),
+        }
+    }
+
+    fn finish(&mut self) -> Vec<Action> {
+        if self.phase == Phase::Over {
+            return Vec::new();
+        }
+        self.phase = Phase::Over;
+        vec![Action::Finish { code: self.code() }]
+    }
+
+    fn code(&self) -> u8 {
+        let failed = self.first.map_or(0, |(_, status)| status.code());
+        match self.cause {
+            Cause::TimedOut if !planted(Fault::TimeoutUntold) => TIMED_OUT,
+            // Whoever had to be killed did not answer; what was asked is the reason.
+            Cause::Asked(signal) if failed == KILLED => signalled(signal.as_raw()),
+            Cause::GuardGone => KILLED,
+            _ => failed,
+        }
+    }
+}
+
+/// From TERM to KILL, and for what is left when the last process has ended.
+const GRACE: Duration = Duration::from_secs(1);
+/// From a signal that somebody sent to KILL: it may mean a lot of work.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two rounds of KILL.
+const AGAIN: Duration = Duration::from_millis(20);
+/// How long the kernel may take to end what was killed.
+const GIVE_UP: Duration = Duration::from_secs(2);
+/// The exit code of a job that took too long, as of `timeout`.
+const TIMED_OUT: u8 = 124;
+const KILLED: u8 = 128 + 9;

@@ -1,0 +1,243 @@
+//! The life of a job, event by event; and what the checks make of planted faults.
+
+use super::super::fault::caught;
+use super::*;
+
+/// A job of three at a moment in milliseconds.
+#[derive(Debug)]
+struct Story {
+    supervisor: Supervisor,
+    now: u64,
+}
+
+impl Story {
+    fn new(timeout: Option<u64>) -> Self {
+        let timeout = timeout.map(Duration::from_millis);
+        Self { supervisor: Supervisor::new(3, timeout, at(0)), now: 0 }
+    }
+
+    fn on(&mut self, event: Event) -> Vec<Action> {
+        self.supervisor.on(event, at(self.now))
+    }
+
+    fn exit(&mut self, rank: u32, status: Status) -> Vec<Action> {
+        self.on(Event::Exited(vec![(rank, status)]))
+    }
+
+    /// Lets the time come that was asked for, and gives it with what is done then.
+    fn wait(&mut self) -> (u64, Vec<Action>) {
+        let wake_at = self.supervisor.wake_at().expect("something to wait for");
+        assert!(wake_at > at(self.now), "no time passes");
+        self.now = wake_at.as_nanos() / 1_000_000;
+        (self.now, self.on(Event::Tick))
+    }
+
+    /// Everybody who runs ends like this.
+    fn all_end(&mut self, status: Status) {
+        for rank in self.supervisor.running().collect::<Vec<_>>() {
+            let actions = self.exit(rank, status);
+            assert!(
+                !actions.iter().any(|action| matches!(action, Action::Finish { .. })),
+                "alone?"
+            );
+        }
+    }
+
+    #[track_caller]
+    fn ends_with(&mut self, code: u8) {
+        assert_eq!(self.on(Event::Alone), [Action::Finish { code }]);
+        assert_eq!(self.on(Event::Alone), [], "once");
+    }
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_nanos(ms * 1_000_000)
+}
+
+fn term() -> Action {
+    Action::End { signal: Signal::TERM, spare: None }
+}
+
+fn kill() -> Action {
+    Action::End { signal: Signal::KILL, spare: None }
+}
+
+fn tell(what: &str) -> Action {
+    Action::Tell(what.to_owned())
+}
+
+const KILLED_HARD: Status = Status::Signal(9);
+const TERMED: Status = Status::Signal(15);
+
+fn all_well() {
+    let mut story = Story::new(None);
+    assert_eq!(story.on(Event::Tick), []);
+    assert_eq!(story.exit(1, Status::Code(0)), []);
+    assert_eq!(story.on(Event::Alone), [], "others run");
+    story.all_end(Status::Code(0));
+    story.ends_with(0);
+}
+
+fn first_failure() {
+    let mut story = Story::new(None);
+    let said = tell("rank 1 exited with code 3; ending the other 2");
+    assert_eq!(story.exit(1, Status::Code(3)), [said, term()]);
+    assert_eq!(story.exit(0, Status::Code(7)), [], "an effect, not a cause");
+    assert_eq!(story.wait(), (1000, vec![kill()]), "whoever ignores TERM");
+    assert_eq!(story.wait(), (1020, vec![kill()]), "and is forking");
+    story.all_end(KILLED_HARD);
+    story.ends_with(3);
+}
+
+fn left_behind() {
+    let mut story = Story::new(None);
+    story.all_end(Status::Code(0));
+    assert_eq!(story.wait(), (1000, vec![kill()]), "what they left had a second");
+    story.ends_with(0);
+}
+
+fn asked_to_end() {
+    let mut story = Story::new(None);
+    let usr1 = story.on(Event::Signal(Signal::USR1));
+    assert_eq!(usr1, [Action::Pass(Signal::USR1)]);
+    assert_eq!(story.supervisor.wake_at(), None, "it goes on");
+    assert_eq!(story.on(Event::Signal(Signal::INT)), [Action::Pass(Signal::INT)]);
+    assert_eq!(story.on(Event::Signal(Signal::TERM)), [Action::Pass(Signal::TERM)]);
+    assert_eq!(story.exit(2, Status::Signal(2)), []);
+    assert_eq!(story.on(Event::Signal(Signal::INT)), [kill()]);
+    story.all_end(KILLED_HARD);
+    story.ends_with(130);
+}
+
+fn asked_and_deaf() {
+    let mut story = Story::new(None);
+    story.on(Event::Signal(Signal::TERM));
+    assert_eq!(story.wait(), (5000, vec![kill()]));
+    story.all_end(KILLED_HARD);
+    story.ends_with(143);
+}
+
+fn too_slow() {
+    let mut story = Story::new(Some(700));
+    assert_eq!(story.on(Event::Tick), []);
+    assert_eq!(story.wait(), (700, vec![tell("not done in 700ms; ending the job"), term()]));
+    story.all_end(TERMED);
+    story.ends_with(124);
+}
+
+fn guard_gone() {
+    let mut story = Story::new(None);
+    assert_eq!(story.on(Event::GuardGone), [term()]);
+    assert_eq!(story.on(Event::GuardGone), [], "it is gone for ever");
+    assert_eq!(story.wait(), (1000, vec![kill()]));
+    let mut story = Story::new(None);
+    story.on(Event::Signal(Signal::HUP));
+    assert_eq!(story.on(Event::GuardGone), [term()]);
+    assert_eq!(story.wait(), (1000, vec![kill()]), "no patience without a guard");
+}
+
+#[test]
+fn a_job_that_is_well() {
+    all_well();
+}
+
+#[test]
+fn the_first_failure_ends_the_others_and_gives_the_code() {
+    first_failure();
+    let mut story = Story::new(None);
+    let both = vec![(0, Status::Code(1)), (2, Status::Signal(11))];
+    let said = tell("rank 2 was ended by signal 11 (SEGV); ending the other 2");
+    assert_eq!(story.on(Event::Exited(both))[0], said, "a signal is the cause");
+    story.all_end(TERMED);
+    story.ends_with(139);
+}
+
+#[test]
+fn nobody_hears_of_a_broken_pipe() {
+    let mut story = Story::new(None);
+    assert_eq!(story.exit(0, Status::Signal(13)), [term()]);
+    story.all_end(TERMED);
+    story.ends_with(141);
+}
+
+#[test]
+fn what_is_left_has_a_moment() {
+    left_behind();
+}
+
+#[test]
+fn signals_end_a_job() {
+    asked_to_end();
+    asked_and_deaf();
+    let mut story = Story::new(None);
+    story.on(Event::Signal(Signal::TERM));
+    story.all_end(Status::Code(0));
+    story.ends_with(0);
+    let mut story = Story::new(None);
+    story.on(Event::Signal(Signal::TERM));
+    story.exit(0, Status::Code(5));
+    story.all_end(TERMED);
+    story.ends_with(5);
+}
+
+#[test]
+fn time_ends_a_job() {
+    too_slow();
+}
+
+#[test]
+fn the_end_of_the_guard_ends_a_job() {
+    guard_gone();
+}
+
+#[test]
+fn what_cannot_be_killed_does_not_keep_the_job() {
+    let mut story = Story::new(None);
+    story.exit(1, KILLED_HARD);
+    let (mut rounds, mut done) = (0, Vec::new());
+    while done.is_empty() || done == [kill()] {
+        (_, done) = story.wait();
+        rounds += 1;
+        assert!(rounds < 1000);
+    }
+    assert_eq!((story.now, done), (3000, vec![Action::Finish { code: 137 }]));
+}
+
+/// Rank 2 panics and tells its peers; they fail of that and are gone before it is.
+#[test]
+fn who_failed_first_is_known_before_it_ends() {
+    let spare = Action::End { signal: Signal::TERM, spare: Some(2) };
+    let mut story = Story::new(None);
+    story.on(Event::Failed(2));
+    story.on(Event::Failed(0));
+    assert_eq!(story.exit(0, Status::Code(1))[1], spare);
+    story.exit(2, Status::Code(101));
+    story.all_end(TERMED);
+    story.ends_with(101);
+
+    let mut story = Story::new(None);
+    story.exit(1, Status::Code(0));
+    story.on(Event::Failed(1));
+    story.on(Event::Failed(2));
+    assert_eq!(story.exit(0, Status::Code(1))[1], spare, "rank 1 was done");
+    assert_eq!(story.wait().1, [kill()]);
+    story.all_end(KILLED_HARD);
+    story.ends_with(1);
+}
+
+#[test]
+fn planted_faults_are_caught() {
+    let checks: [(Fault, fn()); 7] = [
+        (Fault::LastCode, first_failure),
+        (Fault::OthersGoOn, first_failure),
+        (Fault::NeverKills, first_failure),
+        (Fault::GuardForgotten, guard_gone),
+        (Fault::SecondPassedOn, asked_to_end),
+        (Fault::LeftBehind, left_behind),
+        (Fault::TimeoutUntold, too_slow),
+    ];
+    for (fault, check) in checks {
+        check();
+        assert!(caught(fault, check), "{fault:?} went unnoticed");
+    }
+}

@@ -1,0 +1,47 @@
+//! `egret bench rmi` as its users run it.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn remote_calls_are_held_against_the_virtual_interface() {
+    for (fabric, wait) in [("shm", "spin"), ("shm", "balanced"), ("tcp", "frugal")] {
+        let how = ["bench", "rmi", "--fabric", fabric, "--wait", wait];
+        let lines = lines(&[&how[..], &["--quick", "--json", "--reps", "1"]].concat());
+        let mut calls = Vec::new();
+        for line in &lines {
+            assert_eq!(line["bench"], "rmi");
+            assert!(figure(line, "ratio") > 0.0);
+            if line["op"] == "read-in-place" {
+                assert_eq!(line["limit"], "memcpy");
+                continue;
+            }
+            assert_eq!([&line["fabric"], &line["wait"]], [fabric, wait]);
+            let (call, inflight) = (line["call"].as_str().unwrap(), figure(line, "inflight"));
+            let unit =
+                if inflight > 1.0 { ["msg_s", "limit_msg_s"] } else { ["p50_ns", "limit_ns"] };
+            assert!(unit.iter().all(|name| figure(line, name) > 0.0), "{line}");
+            assert_eq!(line["limit"], if call == "tree1023" { "vi+tree" } else { "vi" });
+            calls.push(format!("{call} {inflight} {}", line["mode"].as_str().unwrap()));
+        }
+        let null = ["null 1 inline", "null 1 pooled", "null 64 inline", "null 64 pooled"];
+        let others = ["i32", "bytes-1k", "bytes-100k", "i32-100k", "f64-100k", "tree1023"];
+        let others =
+            others.iter().chain(&["f64-1k", "f64-1m"]).map(|call| format!("{call} 1 inline"));
+        assert!(calls.into_iter().eq(null.map(str::to_owned).into_iter().chain(others)));
+        assert_eq!(lines.iter().filter(|line| line["op"] == "read-in-place").count(), 2);
+    }
+}
+
+fn lines(args: &[&str]) -> Vec<Value> {
+    let output = Command::new(env!("CARGO_BIN_EXE_egret")).args(args).output();
+    let output = output.expect("egret starts");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect()
+}
+
+fn figure(line: &Value, name: &str) -> f64 {
+    line[name].as_f64().unwrap_or_else(|| panic!("{name} in {line}"))
+}

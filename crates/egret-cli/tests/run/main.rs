@@ -1,0 +1,12 @@
+//! `egret run` with real processes, as its users run it.
+
+mod app;
+mod ends;
+mod job;
+mod kills;
+mod nodes;
+mod output;
+mod rounds;
+mod signals;
+mod start;
+mod terminal;

@@ -1,0 +1,153 @@
+//! Jobs whose processes are nodes of one pool.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use egret::net::rt::{self, Deadline};
+use egret::node::node::Event;
+use egret::node::{Config, Node};
+use rustix::process::Signal;
+
+use crate::job::{Job, Process, code, kill, text};
+
+/// The path of this very program.
+fn own() -> String {
+    let own = std::env::current_exe().expect("its own path");
+    own.to_str().expect("a path").to_owned()
+}
+
+/// Starts this very program as a job; each process does [`program`], and is not ended by TERM
+/// before it has said what it knows.
+fn job(count: u32, role: &str) -> Job {
+    let own = own();
+    let role = format!("EGRET_TEST_ROLE={role}");
+    let count = count.to_string();
+    let deaf = ["sh", "-c", "trap '' TERM; exec \"$0\" \"$@\""];
+    let program = [&*own, "--exact", "nodes::program", "--nocapture", "--test-threads=1", "-q"];
+    Job::start(&[&["-n", &count, "-x", &role][..], &deaf, &program].concat())
+}
+
+/// What the processes of those jobs do. As a test of its own it is nobody's process.
+#[test]
+fn program() {
+    let Ok(role) = std::env::var("EGRET_TEST_ROLE") else { return };
+    let node = Node::join(Config::from_env().expect("settings")).expect("to join");
+    node.wait_all(Deadline::DEFAULT).expect("the others");
+    println!("\nhere {}", node.rank());
+    node.bind(&format!("here {}", node.rank()), &[]).expect("a name");
+    match role.as_str() {
+        "well" => (),
+        "leaves" if node.rank() == 1 => {
+            see_all(&node);
+            std::process::exit(7);
+        }
+        "panics" if node.rank() == 2 => {
+            see_all(&node);
+            panic!("the cat\nis out");
+        }
+        _ => {
+            println!("\nheard {}", hear(&node));
+            std::process::exit(1);
+        }
+    }
+}
+
+/// Waits until the others know that all are here.
+fn see_all(node: &Node) {
+    for rank in 0..node.size() {
+        node.wait_bound(&format!("here {rank}"), Deadline::DEFAULT).expect("a name");
+    }
+}
+
+/// Waits until somebody has died, and says who and of what.
+fn hear(node: &Node) -> String {
+    let mut events = node.events();
+    loop {
+        match events.wait_next(Deadline::In(Duration::from_secs(60))) {
+            Ok(Event::Died { node, why }) => {
+                return format!("{} {}", node.rank, why.replace('\n', " / "));
+            }
+            Ok(Event::RegistryLost { .. }) | Err(_) => std::process::exit(2),
+            Ok(_) => (),
+        }
+    }
+}
+
+/// The lines that begin with `word`.
+fn lines(output: &[u8], word: &str) -> Vec<String> {
+    text(output).lines().filter(|line| line.starts_with(word)).map(str::to_owned).collect()
+}
+
+#[test]
+fn nodes_find_each_other() {
+    let output = job(3, "well").end();
+    assert_eq!(code(&output), 0, "{output:?}");
+    let mut here = lines(&output.stdout, "here");
+    here.sort();
+    assert_eq!(here, ["here 0", "here 1", "here 2"]);
+}
+
+#[test]
+fn a_panic_is_told_once_with_its_rank_and_to_its_peers() {
+    let output = job(3, "panics").end();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(code(&output), 101, "of the one that panicked: {out} {err}");
+    assert_eq!(err.matches("the cat").count(), 1, "{err}");
+    let told = lines(&output.stderr, "rank 2 panicked at ");
+    assert_eq!(told.len(), 1, "{err}");
+    assert!(told[0].ends_with(": the cat"), "{told:?}");
+    let heard = lines(&output.stdout, "heard");
+    assert_eq!(heard.len(), 2, "{out}");
+    for line in &heard {
+        assert!(line.starts_with("heard 2 ") && line.contains("the cat / is out"), "{line}");
+    }
+}
+
+#[test]
+fn who_exits_without_a_word_is_noticed() {
+    let output = job(3, "leaves").end();
+    assert_eq!(code(&output), 7, "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("egret: rank 1 exited with code 7; ending the other 2"), "{said}");
+}
+
+#[test]
+fn whoever_is_killed_the_survivors_end() {
+    for whom in ["guard", "launcher", "a node"] {
+        let job = job(3, "follows");
+        let nodes = job.wait_for(3, &own());
+        rt::sleep(Duration::from_millis(300));
+        let pid = match whom {
+            "guard" => job.guard(),
+            "launcher" => job.launcher(),
+            _ => nodes[1].pid,
+        };
+        let sockets = abstract_sockets(&nodes);
+        assert!(sockets.len() >= 3, "where nodes meet: {sockets:?}");
+        kill(pid, Signal::KILL);
+        let output = job.end();
+        let left = fs::read_to_string("/proc/net/unix").expect("the sockets");
+        assert!(!sockets.iter().any(|name| left.contains(name)), "{sockets:?}");
+        let expected = if whom == "guard" { None } else { Some(137) };
+        assert_eq!(output.status.code(), expected, "{whom}: {output:?}");
+    }
+}
+
+/// The names of the sockets without a file that these processes have.
+fn abstract_sockets(processes: &[Process]) -> BTreeSet<String> {
+    let mut own = BTreeSet::new();
+    for process in processes {
+        let files = fs::read_dir(format!("/proc/{}/fd", process.pid)).expect("its files").flatten();
+        let links = files.filter_map(|file| fs::read_link(file.path()).ok());
+        let sockets = links.filter_map(|link| {
+            let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;
+            Some(inode.to_owned())
+        });
+        own.extend(sockets);
+    }
+    let all = fs::read_to_string("/proc/net/unix").expect("the sockets");
+    let fields = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let named = fields.filter(|fields| fields.len() == 8 && own.contains(fields[6]));
+    named.map(|fields| fields[7].to_owned()).filter(|name| name.starts_with('@')).collect()
+}

@@ -1,0 +1,58 @@
+//! Kills at any moment. `EGRET_ROUNDS` says how often, `EGRET_SEED` from where.
+
+use std::time::Duration;
+
+use egret::net::rt;
+use rustix::process::Signal;
+
+use crate::job::{Job, Process, is_egret, kill};
+use crate::kills::WRAPPER;
+
+#[test]
+fn nothing_stays_behind_whoever_is_killed_whenever() {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seed = number("EGRET_SEED").unwrap_or_else(rt::random);
+    for round in 0..number("EGRET_ROUNDS").unwrap_or(24) {
+        let dice = &mut Dice(seed.wrapping_add(round));
+        let job = Job::of_script(2, WRAPPER);
+        rt::sleep(Duration::from_micros(dice.below(60_000)));
+        let whom = dice.one_of(&job.mark.processes());
+        eprintln!("seed {seed}, round {round}: killing {whom:?}");
+        end(job, whom, dice);
+    }
+}
+
+fn end(job: Job, whom: Option<Process>, dice: &mut Dice) {
+    if let Some(whom) = &whom {
+        kill(whom.pid, Signal::KILL);
+    }
+    // The end of some is no failure of the job; then it is asked to end.
+    if !whom.is_some_and(|whom| is_part_of_egret(&whom)) {
+        rt::sleep(Duration::from_micros(dice.below(20_000)));
+        job.signal(dice.one_of(&[Signal::KILL, Signal::TERM, Signal::INT]).expect("a signal"));
+        job.signal(Signal::INT);
+        job.signal(Signal::INT);
+    }
+    job.end();
+}
+
+/// Guard or launcher; a child that has not become its program looks like them.
+fn is_part_of_egret(process: &Process) -> bool {
+    is_egret(process) && !process.command.contains("run-child")
+}
+
+/// Numbers from a seed.
+#[derive(Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 31)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 29)) % limit.max(1)
+    }
+
+    fn one_of<T: Clone>(&mut self, all: &[T]) -> Option<T> {
+        all.get(usize::try_from(self.below(all.len() as u64)).expect("an index")).cloned()
+    }
+}

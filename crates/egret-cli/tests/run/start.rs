@@ -1,0 +1,124 @@
+//! What processes find when they start.
+
+use std::collections::BTreeSet;
+use std::io::{ErrorKind, Write};
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+
+use crate::job::{EGRET, Job, Mark, code, kill, run, text};
+
+/// The lines of stdout, sorted.
+fn lines(args: &[&str]) -> Vec<String> {
+    let output = run(args);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let mut lines: Vec<_> = text(&output.stdout).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn each_knows_its_rank_and_the_job() {
+    let say = "echo $EGRET_RANK $EGRET_LOCAL_RANK $EGRET_SIZE";
+    assert_eq!(lines(&["-n", "3", "sh", "-c", say]), ["0 0 3", "1 1 3", "2 2 3"]);
+    let say = "echo $EGRET_JOB $EGRET_POOL $EGRET_REGISTRY $EGRET_SECRET";
+    let both = [0, 1].map(|_| lines(&["-n", "2", "sh", "-c", say]));
+    for job in &both {
+        assert_eq!(job[0], job[1], "one job");
+        assert_eq!(job[0].split(' ').filter(|word| word.len() > 8).count(), 4, "{job:?}");
+    }
+    let words = both.iter().flat_map(|job| job[0].split(' '));
+    assert_eq!(words.collect::<BTreeSet<_>>().len(), 6, "another job in everything: {both:?}");
+}
+
+#[test]
+fn variables_are_given() {
+    let script = "echo $A-$B-${EGRET_FABRICS-none}-${EGRET_TRUST-none}-${EGRET_SECRET_FILE-none}";
+    let mut command = Command::new(EGRET);
+    command.args(["run", "-n", "1", "-xA=b =c", "-x", "B", "sh", "-c", script]);
+    command.env("B", "outer").env("EGRET_SECRET_FILE", "/nowhere");
+    let output = Job::start_as(command).end();
+    assert_eq!(text(&output.stdout), "b =c-outer-none-none-none\n", "{output:?}");
+    let options = ["-n", "1", "--fabric", "^udp", "--trust", "cooperating", "sh", "-c", script];
+    assert_eq!(lines(&options), ["--^udp-cooperating-none"]);
+    let path = ["-n", "1", "-x", "PATH=/nowhere", "sh", "-c", "true"];
+    assert_eq!(code(&run(&path)), 127, "the program is looked for where it says");
+}
+
+#[test]
+fn processes_are_bound_to_cores() {
+    let show = ["grep", "Cpus_allowed_list", "/proc/self/status"];
+    let mine = Command::new(show[0]).args(&show[1..]).output().expect("grep");
+    let free = lines(&[&["-n", "2"][..], &show].concat());
+    assert_eq!(free, [text(&mine.stdout).trim_end(); 2]);
+    let bound = lines(&[&["-n", "2", "--bind-to", "core"][..], &show].concat());
+    for line in &bound {
+        assert!(line.split('\t').nth(1).is_some_and(|core| core.parse::<u32>().is_ok()), "{line}");
+    }
+    let several = free[0].contains(['-', ',']);
+    assert_eq!(bound[0] != bound[1], several, "each its own: {bound:?}");
+}
+
+#[test]
+fn processes_start_as_from_a_shell() {
+    for script in ["grep -E '^Sig(Blk|Ign)' /proc/self/status", "ls /proc/self/fd", "ulimit -n"] {
+        let plain = Command::new("sh").args(["-c", script]).output().expect("sh");
+        let mut plain: Vec<_> = text(&plain.stdout).lines().map(str::to_owned).collect();
+        plain.sort();
+        assert_eq!(lines(&["-n", "1", "sh", "-c", script]), plain, "{script}");
+    }
+    let script = "ulimit -S -n 64; exec \"$0\" run -n 40 sh -c 'ulimit -n'";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, EGRET]);
+    let output = Job::start_as(command).end();
+    assert_eq!(text(&output.stdout), "64\n".repeat(40), "{output:?}");
+}
+
+#[test]
+fn rank_0_has_standard_input() {
+    let mark = Mark::new();
+    let mut command = Command::new(EGRET);
+    command.args(["run", "-n", "3", "--tag-output", "cat"]);
+    mark.put(&mut command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("egret");
+    let mut stdin = child.stdin.take().expect("stdin");
+    stdin.write_all(b"one\ntwo\n").expect("rank 0 reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("a child");
+    assert_eq!(text(&output.stdout), "[0] one\n[0] two\n");
+    mark.nothing_left();
+}
+
+#[test]
+fn who_writes_to_nobody_is_told() {
+    let mut command = Command::new(EGRET);
+    let script = "[ $EGRET_RANK = 0 ] && exec < /dev/null; sleep 1000";
+    command.args(["run", "-n", "2", "sh", "-c", script]);
+    let mark = Mark::new();
+    mark.put(&mut command);
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("egret");
+    let mut stdin = child.stdin.take().expect("stdin");
+    // More than any pipe holds.
+    let error = (0..1024).find_map(|_| stdin.write_all(&[b'x'; 1 << 16]).err());
+    assert_eq!(error.expect("nobody reads").kind(), ErrorKind::BrokenPipe);
+    kill(child.id().try_into().unwrap(), Signal::INT);
+    assert_eq!(child.wait().expect("a child").code(), Some(130));
+    mark.nothing_left();
+}
+
+#[test]
+fn what_was_there_before_is_left_alone() {
+    let mut command = Command::new("sh");
+    let script = "sleep 1000 > /dev/null 2>&1 & echo $!; exec \"$0\" run -n 2 sh -c 'exit 4'";
+    command.args(["-c", script, EGRET]);
+    let mark = Mark::new();
+    mark.put(&mut command);
+    let output = command.output().expect("sh");
+    let before: i32 = text(&output.stdout).trim_end().parse().expect("a number");
+    assert_eq!(code(&output), 4);
+    let left = mark.processes();
+    assert_eq!(left.iter().map(|process| process.pid).collect::<Vec<_>>(), [before], "{left:?}");
+    kill(before, Signal::KILL);
+    mark.nothing_left();
+}
