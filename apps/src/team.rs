@@ -73,8 +73,12 @@ impl Team {
         if config.settings().all().iter().any(started) {
             return Self::of(Node::join(config)?, None);
         }
-        let registry = Registry::open(RegistryOptions::new("alone", 1))?;
-        let node = Node::join(Config::new("alone").registry(registry.address()))?;
+        // Nobody else is to join.
+        let secret = format!("{:016x}{:016x}", rt::random(), rt::random());
+        let options = RegistryOptions::new("alone", 1).secret(secret.as_str().into());
+        let registry = Registry::open(options)?;
+        let config = Config::new("alone").registry(registry.address());
+        let node = Node::join(config.secret(secret.as_str().into()))?;
         Self::of(node, Some(registry))
     }
 

@@ -1,10 +1,10 @@
 //! What the processes find in their environment.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::Command;
+use std::{fmt, fs};
 
 use egret::net::rt;
 
@@ -45,11 +45,17 @@ impl Extra {
 }
 
 /// What all processes of a job are given.
-#[derive(Debug)]
 pub(crate) struct Environment {
     pub(crate) job: String,
     pub(crate) registry: String,
     pub(crate) secret: String,
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the secret.
+        f.debug_struct("Environment").field("job", &self.job).finish_non_exhaustive()
+    }
 }
 
 impl Environment {
