@@ -218,7 +218,7 @@ impl Launcher {
         self.output.finish();
         let mut until = None;
         loop {
-            if self.is_guard_gone() {
+            if self.is_guard_gone() || self.supervisor.is_hurried() {
                 until = until.or(Some(rt::now() + LAST_WORDS));
             }
             let time = until.map(|until| until - rt::now());
@@ -237,5 +237,5 @@ impl Launcher {
 
 /// Descriptors for all else.
 const FILES: u64 = 64;
-/// How long a reader may take for the end of the output when the guard is gone.
+/// How long a reader may take for the end of the output when nobody waits any more.
 const LAST_WORDS: Duration = Duration::from_secs(1);

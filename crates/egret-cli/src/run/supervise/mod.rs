@@ -60,6 +60,7 @@ pub(crate) struct Supervisor {
     first: Option<(u32, Status)>,
     /// Of whom the registry said first that it failed.
     blamed: Option<u32>,
+    hurried: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +93,7 @@ impl Supervisor {
             cause: Cause::Done,
             first: None,
             blamed: None,
+            hurried: false,
         }
     }
 
@@ -129,6 +131,11 @@ impl Supervisor {
         (0..).zip(&self.running).filter_map(|(rank, runs)| runs.then_some(rank))
     }
 
+    /// Whether somebody has had enough, and asked a second time.
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.hurried
+    }
+
     fn exited(&mut self, mut ended: Vec<(u32, Status)>, now: Instant) -> Vec<Action> {
         // Of those that ended at once, a signal was the cause rather than the effect.
         ended.sort_by_key(|(rank, status)| (!matches!(status, Status::Signal(_)), *rank));
@@ -150,10 +157,12 @@ impl Supervisor {
     }
 
     fn failed(&mut self, rank: u32, status: Status, now: Instant) -> Vec<Action> {
-        let by_us = self.phase != Phase::Running && self.was_told(status);
-        let is_cause = self.first.is_none() || self.blamed == Some(rank) && !by_us;
+        let is_cause = self.is_cause(rank, status);
         if is_cause || planted(Fault::LastCode) {
             self.first = Some((rank, status));
+        }
+        if is_cause && self.cause == Cause::Failed {
+            return vec![Action::Tell(format!("rank {rank} {status} before that"))];
         }
         if self.phase != Phase::Running || planted(Fault::OthersGoOn) {
             return Vec::new();
@@ -173,15 +182,28 @@ impl Supervisor {
         actions
     }
 
-    /// Whether `status` is what a process makes of what we sent it.
-    fn was_told(&self, status: Status) -> bool {
-        let sent = |signal: Signal| status == Status::Signal(signal.as_raw());
-        sent(Signal::TERM) || sent(Signal::KILL)
+    /// Whether this end is why the job fails, rather than an effect of that.
+    ///
+    /// The kernel closes the connections of a killed process before it says that the
+    /// process is no more, so that a peer may have failed of the loss and be gone first.
+    fn is_cause(&self, rank: u32, status: Status) -> bool {
+        let Some((_, first)) = self.first else { return true };
+        let is_killed = status == Status::Signal(Signal::KILL.as_raw());
+        let is_termed = status == Status::Signal(Signal::TERM.as_raw());
+        match self.phase {
+            // Whoever the registry blames was spared TERM, and nobody was sent KILL.
+            Phase::Ending { .. } if self.blamed == Some(rank) => !is_termed,
+            Phase::Ending { .. } => {
+                is_killed && self.blamed.is_none() && matches!(first, Status::Code(_))
+            }
+            _ => self.blamed == Some(rank) && !is_killed,
+        }
     }
 
     fn signalled(&mut self, signal: Signal, now: Instant) -> Vec<Action> {
         let again = matches!(signal, Signal::INT | Signal::QUIT) && self.phase != Phase::Running;
         if again && !planted(Fault::SecondPassedOn) {
+            self.hurried = true;
             return self.kill(now);
         }
         if signals::ends(signal) && self.phase == Phase::Running {

@@ -104,7 +104,9 @@ fn asked_to_end() {
     assert_eq!(story.on(Event::Signal(Signal::INT)), [Action::Pass(Signal::INT)]);
     assert_eq!(story.on(Event::Signal(Signal::TERM)), [Action::Pass(Signal::TERM)]);
     assert_eq!(story.exit(2, Status::Signal(2)), []);
+    assert!(!story.supervisor.is_hurried());
     assert_eq!(story.on(Event::Signal(Signal::INT)), [kill()]);
+    assert!(story.supervisor.is_hurried(), "the output need not be read to its end");
     story.all_end(KILLED_HARD);
     story.ends_with(130);
 }
@@ -223,6 +225,30 @@ fn who_failed_first_is_known_before_it_ends() {
     assert_eq!(story.wait().1, [kill()]);
     story.all_end(KILLED_HARD);
     story.ends_with(1);
+}
+
+/// Rank 2 is killed from outside; its peers hear of that before its end is known.
+#[test]
+fn who_was_killed_is_the_cause_though_seen_later() {
+    let before = tell("rank 2 was ended by signal 9 (KILL) before that");
+    let mut story = Story::new(None);
+    story.on(Event::Failed(2));
+    story.exit(0, Status::Code(1));
+    assert_eq!(story.exit(2, KILLED_HARD), [before.clone()]);
+    story.all_end(TERMED);
+    story.ends_with(137);
+
+    let mut story = Story::new(None);
+    story.exit(0, Status::Code(1));
+    assert_eq!(story.exit(2, KILLED_HARD), [before], "though the registry knew nothing");
+    story.all_end(TERMED);
+    story.ends_with(137);
+
+    let mut story = Story::new(None);
+    story.exit(0, Status::Signal(11));
+    assert_eq!(story.exit(2, KILLED_HARD), [], "a signal is a cause already");
+    story.all_end(TERMED);
+    story.ends_with(139);
 }
 
 #[test]
