@@ -4,6 +4,11 @@
 //! implements, and its examples stand there.
 #![forbid(unsafe_code)]
 
+mod layout;
+mod object;
+mod object_attr;
+mod object_body;
+mod object_enum;
 mod plain;
 mod remote;
 mod wire;
@@ -48,6 +53,28 @@ pub fn derive_plain(input: TokenStream) -> TokenStream {
 pub fn derive_wire(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     wire::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Implements `Object`, and with it `Flat`, for a struct or an enum: it can lie in a graph.
+///
+/// A struct is `#[repr(C)]` or `#[repr(transparent)]`; an enum has the type of its tag, `u8` to
+/// `u64` or `i8` to `i64`, as its `repr`. Its variants may have numbers of one's own, and fields.
+/// The type must also be `Clone` and `Copy`, and all fields objects.
+///
+/// Holes are looked for while compiling, in each variant by itself: one is an error that names
+/// the field it lies before. A variant is as large as the enum, so a small one has to name the
+/// rest, as in `Nothing([u8; 4])`. Nothing is aligned to more than 8 bytes.
+///
+/// The crate that derives may forbid unsafe code.
+///
+/// | at the type | |
+/// |---|---|
+/// | `#[object(check = fn)]` | `fn(&T) -> bool` or `-> Result<(), impl Display>`, asked of each object of a graph that arrives |
+/// | `#[object(crate = path)]` | where `egret_stream` is |
+#[proc_macro_derive(Object, attributes(object))]
+pub fn derive_object(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    object::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 /// Makes the methods of a trait callable from other nodes.

@@ -6,11 +6,13 @@
 //! type), and they follow one another without holes (constant assertions over
 //! their offsets). If one of these fails, the crate does not compile.
 
-use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DeriveInput, Error, Fields, Ident, Member, Path, Result, Type};
+use syn::{Attribute, Data, DeriveInput, Error, Ident, Path, Result};
+
+use crate::layout::{Field, Repr, Row, here, same_fields};
 
 /// The implementations for `input`, with their proof; or why it cannot be plain.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -19,7 +21,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let label = name.unraw().to_string();
     let fingerprint = plain.fingerprint();
     let holes = plain.no_holes();
-    let fields = plain.same_fields();
+    let fields = same_fields(name, &plain.fields);
     Ok(quote! {
         #holes
         #fields
@@ -40,21 +42,14 @@ struct Struct<'a> {
     name: &'a Ident,
     /// The path of `egret_net` where the output is compiled.
     net: TokenStream,
-    fields: Vec<Field<'a>>,
-}
-
-struct Field<'a> {
-    member: Member,
-    /// As it enters the fingerprint and stands in messages.
-    label: String,
-    ty: &'a Type,
+    fields: Vec<Field>,
 }
 
 impl<'a> Struct<'a> {
     fn read(input: &'a DeriveInput) -> Result<Self> {
         let name = &input.ident;
         let fields = match &input.data {
-            Data::Struct(data) => Field::all(&data.fields),
+            Data::Struct(data) => Field::all(name, &data.fields)?,
             Data::Enum(_) => return Err(Error::new(name.span(), no_enum(name))),
             Data::Union(_) => return Err(Error::new(name.span(), no_union(name))),
         };
@@ -64,52 +59,23 @@ impl<'a> Struct<'a> {
         if fields.is_empty() {
             return Err(Error::new(name.span(), no_fields(name)));
         }
-        if !has_fixed_layout(&input.attrs)? {
+        if !Repr::read(&input.attrs)?.is_fixed() {
             return Err(Error::new(name.span(), no_repr(name)));
         }
         Ok(Self { name, net: path_of_net(&input.attrs)?, fields })
     }
 
-    /// Constant assertions that each field begins where the one before ends.
     fn no_holes(&self) -> TokenStream {
-        let name = self.name;
-        let mut end = quote!(0);
-        let mut checks = TokenStream::new();
-        for Field { member, label, ty } in &self.fields {
-            let message =
-                format!("padding in `{name}` before field `{label}`: a plain struct has no holes");
-            let span = here(member.span());
-            checks.extend(quote_spanned! {span=>
-                ::core::assert!(::core::mem::offset_of!(#name, #member) == #end, #message);
-            });
-            end = quote! {
-                ::core::mem::offset_of!(#name, #member) + ::core::mem::size_of::<#ty>()
-            };
-        }
-        let last = &self.fields[self.fields.len() - 1].label;
-        let message =
-            format!("padding in `{name}` after its last field `{last}`: a plain struct has none");
-        let empty = format!("`{name}` has no bytes, so there is nothing to send");
-        let span = here(name.span());
-        quote_spanned! {span=>
-            const _: () = {
-                #checks
-                ::core::assert!(::core::mem::size_of::<#name>() == #end, #message);
-                ::core::assert!(::core::mem::size_of::<#name>() != 0, #empty);
-            };
-        }
-    }
-
-    /// Fails to compile if another macro changed the fields after this one saw them.
-    fn same_fields(&self) -> TokenStream {
-        let name = self.name;
-        let members = self.fields.iter().map(|field| &field.member);
-        let types: Vec<_> = self.fields.iter().map(|field| field.ty).collect();
-        let values: Vec<_> = (0..types.len()).map(|i| format_ident!("field_{i}")).collect();
-        quote! {
-            const _: fn(#name) -> (#(#types,)*) =
-                |#name { #(#members: #values,)* }| (#(#values,)*);
-        }
+        let row = Row {
+            whole: self.name,
+            holder: self.name,
+            members: self.fields.iter().map(|field| field.member.clone()).collect(),
+            fields: &self.fields,
+            tag: None,
+            called: format!("`{}`", self.name),
+            advice: "a plain struct has no holes",
+        };
+        row.no_holes()
     }
 
     /// The hash of the struct's name, and each field's name and fingerprint in order.
@@ -144,39 +110,6 @@ impl<'a> Struct<'a> {
     }
 }
 
-impl<'a> Field<'a> {
-    fn all(fields: &'a Fields) -> Vec<Self> {
-        fields
-            .iter()
-            .zip(fields.members())
-            .map(|(field, member)| {
-                let label = match &member {
-                    Member::Named(name) => name.unraw().to_string(),
-                    Member::Unnamed(index) => index.index.to_string(),
-                };
-                Self { member, label, ty: &field.ty }
-            })
-            .collect()
-    }
-}
-
-/// Whether a `repr` fixes the order of the fields.
-fn has_fixed_layout(attrs: &[Attribute]) -> Result<bool> {
-    let mut fixed = false;
-    for attr in attrs.iter().filter(|attr| attr.path().is_ident("repr")) {
-        attr.parse_nested_meta(|meta| {
-            fixed |= meta.path.is_ident("C") || meta.path.is_ident("transparent");
-            if meta.input.peek(syn::token::Paren) {
-                let argument;
-                syn::parenthesized!(argument in meta.input);
-                argument.parse::<TokenStream>()?;
-            }
-            Ok(())
-        })?;
-    }
-    Ok(fixed)
-}
-
 /// What `#[plain(crate = path)]` says, or `::egret_net`.
 fn path_of_net(attrs: &[Attribute]) -> Result<TokenStream> {
     let mut net = quote!(::egret_net);
@@ -190,11 +123,6 @@ fn path_of_net(attrs: &[Attribute]) -> Result<TokenStream> {
         })?;
     }
     Ok(net)
-}
-
-/// The macro's own names, at a place in the user's text: errors point there.
-fn here(span: Span) -> Span {
-    Span::call_site().located_at(span)
 }
 
 fn no_enum(name: &Ident) -> String {

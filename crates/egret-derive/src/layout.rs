@@ -1,0 +1,165 @@
+//! How a type lies in memory: what its text says of that, and proofs of it as code.
+//!
+//! [`Plain`](crate::plain) and [`Object`](crate::object) emit `unsafe impl`s, which promise
+//! that there are no holes. These are constants that fail to compile if there is one, or if
+//! the fields are others than the macro saw.
+
+use proc_macro2::{Group, Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Attribute, Fields, Ident, Member, Result, Type};
+
+/// A field of a struct or a variant.
+pub(crate) struct Field {
+    pub(crate) member: Member,
+    /// As it enters descriptions and stands in messages.
+    pub(crate) label: String,
+    /// Without `Self`, so that it can be named anywhere.
+    pub(crate) ty: Type,
+}
+
+impl Field {
+    /// Those of the type `name`, or of a variant of it.
+    pub(crate) fn all(name: &Ident, fields: &Fields) -> Result<Vec<Self>> {
+        let read = |(field, member): (&syn::Field, Member)| {
+            let label = match &member {
+                Member::Named(name) => name.unraw().to_string(),
+                Member::Unnamed(index) => index.index.to_string(),
+            };
+            Ok(Self { member, label, ty: syn::parse2(spelled(&field.ty, name))? })
+        };
+        fields.iter().zip(fields.members()).map(read).collect()
+    }
+}
+
+/// The tokens with `name` in place of each `Self`.
+pub(crate) fn spelled(tokens: impl ToTokens, name: &Ident) -> TokenStream {
+    let spell = |token| match token {
+        TokenTree::Ident(word) if word == "Self" => {
+            let mut name = name.clone();
+            name.set_span(word.span());
+            TokenTree::Ident(name)
+        }
+        TokenTree::Group(group) => {
+            let mut new = Group::new(group.delimiter(), spelled(group.stream(), name));
+            new.set_span(group.span());
+            TokenTree::Group(new)
+        }
+        other => other,
+    };
+    tokens.into_token_stream().into_iter().map(spell).collect()
+}
+
+/// What `repr` says.
+#[derive(Default)]
+pub(crate) struct Repr {
+    pub(crate) is_c: bool,
+    pub(crate) is_transparent: bool,
+    pub(crate) is_packed: bool,
+    /// The type of an enum's tag.
+    pub(crate) tag: Option<Ident>,
+}
+
+impl Repr {
+    pub(crate) fn read(attrs: &[Attribute]) -> Result<Self> {
+        let mut repr = Self::default();
+        for attr in attrs.iter().filter(|attr| attr.path().is_ident("repr")) {
+            attr.parse_nested_meta(|meta| {
+                let word = meta.path.require_ident()?;
+                match word.to_string().as_str() {
+                    "C" => repr.is_c = true,
+                    "transparent" => repr.is_transparent = true,
+                    "packed" => repr.is_packed = true,
+                    "align" | "Rust" | "simd" => {}
+                    _ => repr.tag = Some(word.clone()),
+                }
+                if meta.input.peek(syn::token::Paren) {
+                    let argument;
+                    syn::parenthesized!(argument in meta.input);
+                    argument.parse::<TokenStream>()?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(repr)
+    }
+
+    /// Whether it fixes the order of a struct's fields.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.is_c || self.is_transparent
+    }
+}
+
+/// Fields that must follow one another from the start of a type to its end.
+pub(crate) struct Row<'a> {
+    /// The type.
+    pub(crate) whole: &'a Ident,
+    /// The struct that has the fields: the type itself, or what stands for a variant of it.
+    pub(crate) holder: &'a Ident,
+    /// The names of the fields there.
+    pub(crate) members: Vec<Member>,
+    pub(crate) fields: &'a [Field],
+    /// The type of an enum's tag, which lies before the fields.
+    pub(crate) tag: Option<&'a TokenStream>,
+    /// How messages call it, and what they say to do.
+    pub(crate) called: String,
+    pub(crate) advice: &'a str,
+}
+
+impl Row<'_> {
+    /// Constant assertions that each field begins where the one before ends.
+    pub(crate) fn no_holes(&self) -> TokenStream {
+        let Self { whole, holder, called, advice, .. } = self;
+        let mut end = match self.tag {
+            None => quote!(0),
+            Some(tag) => quote!(::core::mem::size_of::<#tag>()),
+        };
+        let mut checks = TokenStream::new();
+        for (Field { member, label, ty }, place) in self.fields.iter().zip(&self.members) {
+            let message = format!("padding in {called} before field `{label}`: {advice}");
+            let span = here(member.span());
+            checks.extend(quote_spanned! {span=>
+                ::core::assert!(::core::mem::offset_of!(#holder, #place) == #end, #message);
+            });
+            end = quote! {
+                ::core::mem::offset_of!(#holder, #place) + ::core::mem::size_of::<#ty>()
+            };
+        }
+        let last = match self.fields.last() {
+            None => "its tag".to_owned(),
+            Some(Field { label, .. }) => format!("its last field `{label}`"),
+        };
+        let message = format!("padding in {called} after {last}: {advice}");
+        let empty = format!("{called} has no bytes, so there is nothing to send");
+        let span = here(whole.span());
+        quote_spanned! {span=>
+            const _: () = {
+                #checks
+                ::core::assert!(::core::mem::size_of::<#whole>() == #end, #message);
+                ::core::assert!(::core::mem::size_of::<#whole>() != 0, #empty);
+            };
+        }
+    }
+}
+
+/// Fails to compile if another macro changed the fields of a struct after this one saw them.
+pub(crate) fn same_fields(name: &Ident, fields: &[Field]) -> TokenStream {
+    let members = fields.iter().map(|field| &field.member);
+    let types = fields.iter().map(|field| &field.ty);
+    let values: Vec<_> = (0..fields.len()).map(local).collect();
+    quote! {
+        const _: fn(#name) -> (#(#types,)*) =
+            |#name { #(#members: #values,)* }| (#(#values,)*);
+    }
+}
+
+/// The name of a field's value in the code.
+pub(crate) fn local(at: usize) -> Ident {
+    format_ident!("field_{at}")
+}
+
+/// The macro's own names, at a place in the user's text: errors point there.
+pub(crate) fn here(span: Span) -> Span {
+    Span::call_site().located_at(span)
+}

@@ -1,0 +1,223 @@
+//! `#[derive(Object)]`: what a type must be, and the proof of it in the output.
+//!
+//! The output holds an `unsafe impl`, so what it promises is proved beside it, as that of
+//! [`Plain`](crate::plain) is: the fields are flat (they are asked by the same path), they are
+//! those that this macro saw, and they leave no holes. For an enum see
+//! [`object_enum`](crate::object_enum).
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::ext::IdentExt;
+use syn::{Data, DeriveInput, Error, Fields, Ident, Result};
+
+use crate::layout::{Field, Repr, here, same_fields};
+use crate::object_attr::Settings;
+use crate::object_body::Body;
+use crate::object_enum::Enum;
+
+/// The implementations for `input`, with their proof; or why it cannot be an object.
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let name = &input.ident;
+    let settings = Settings::read(input)?;
+    if !input.generics.params.is_empty() || input.generics.where_clause.is_some() {
+        return Err(Error::new(name.span(), no_generics(name)));
+    }
+    let repr = Repr::read(&input.attrs)?;
+    let code = match &input.data {
+        Data::Struct(data) => of_struct(name, &data.fields, &repr, &settings)?,
+        Data::Enum(data) => Enum::read(name, data, &repr, &settings.stream)?.code(),
+        Data::Union(_) => return Err(Error::new(name.span(), no_union(name))),
+    };
+    let small = is_small(name);
+    let (flat, object) = (code.flat(name, &settings), code.object(name, &settings));
+    let Code { proof, .. } = code;
+    Ok(quote! {
+        const _: () = {
+            #small
+            #proof
+            #flat
+            #object
+        };
+    })
+}
+
+/// What the shape of a type decides.
+pub(crate) struct Code {
+    /// Items: what stands for its variants, and the proof of what is promised.
+    pub(crate) proof: TokenStream,
+    /// Constants.
+    pub(crate) any: TokenStream,
+    pub(crate) has_links: TokenStream,
+    pub(crate) is_checked: TokenStream,
+    /// Bodies of functions.
+    pub(crate) is_value: TokenStream,
+    pub(crate) fault: TokenStream,
+    pub(crate) describe: TokenStream,
+    pub(crate) links: TokenStream,
+    pub(crate) relink: TokenStream,
+    pub(crate) check: TokenStream,
+}
+
+impl Code {
+    fn flat(&self, name: &Ident, Settings { stream, .. }: &Settings) -> TokenStream {
+        let Self { any, is_value, .. } = self;
+        quote! {
+            #[automatically_derived]
+            unsafe impl #stream::net::buf::Flat for #name {
+                const ANY: ::core::primitive::bool = #any;
+                #[inline]
+                fn is_value(bytes: &[::core::primitive::u8]) -> ::core::primitive::bool {
+                    if bytes.len() != ::core::mem::size_of::<Self>() {
+                        return false;
+                    }
+                    #is_value
+                }
+            }
+        }
+    }
+
+    fn object(&self, name: &Ident, settings: &Settings) -> TokenStream {
+        let Self { has_links, is_checked, fault, describe, links, relink, .. } = self;
+        let Settings { stream, check } = settings;
+        let is_checked = match check {
+            None => quote!(#is_checked),
+            Some(_) => quote!(true),
+        };
+        let check = self.check_all(settings);
+        quote! {
+            #[automatically_derived]
+            impl #stream::graph::Object for #name {
+                const LINKS: ::core::primitive::bool = #has_links;
+                const CHECKED: ::core::primitive::bool = #is_checked;
+                fn describe(describe: &mut #stream::graph::Describe<'_>) {
+                    #describe
+                }
+                #[inline]
+                fn links<S: #stream::graph::SeeLinks>(
+                    &self,
+                    see: &mut S,
+                ) -> ::core::result::Result<(), S::Stop> {
+                    let _ = &see;
+                    #links
+                    ::core::result::Result::Ok(())
+                }
+                #[inline]
+                fn relink<R: #stream::graph::Relink>(
+                    &mut self,
+                    renew: &mut R,
+                ) -> ::core::result::Result<(), R::Stop> {
+                    let _ = &renew;
+                    #relink
+                    ::core::result::Result::Ok(())
+                }
+                fn check(&self) -> ::core::result::Result<(), ::std::string::String> {
+                    #check
+                }
+                fn fault(
+                    bytes: &[::core::primitive::u8],
+                ) -> (::core::primitive::usize, &'static ::core::primitive::str) {
+                    #fault
+                }
+            }
+        }
+    }
+
+    /// The checks of the parts, then the type's own.
+    fn check_all(&self, Settings { stream, check }: &Settings) -> TokenStream {
+        let parts = &self.check;
+        let own = check.as_ref().map(|check| {
+            quote! {
+                if let ::core::option::Option::Some(why) =
+                    #stream::__private::Verdict::refusal(#check(self))
+                {
+                    return ::core::result::Result::Err(why);
+                }
+            }
+        });
+        quote! {
+            #parts
+            #own
+            ::core::result::Result::Ok(())
+        }
+    }
+}
+
+fn of_struct(name: &Ident, fields: &Fields, repr: &Repr, settings: &Settings) -> Result<Code> {
+    let fields = Field::all(name, fields)?;
+    let refuse = |why: String| Err(Error::new(name.span(), why));
+    if fields.is_empty() {
+        return refuse(no_fields(name));
+    }
+    if repr.is_packed {
+        return refuse(no_packed(name));
+    }
+    if !repr.is_fixed() {
+        return refuse(no_repr(name));
+    }
+    let places = fields.iter().map(|field| field.member.clone()).collect();
+    let body = Body { stream: &settings.stream, holder: name.clone(), places, fields };
+    let holes = body.row(name, None, format!("`{name}`"), NAME_THE_HOLE).no_holes();
+    let same = same_fields(name, &body.fields);
+    let label = name.unraw().to_string();
+    let (bind, fault, describe) = (body.bind(), body.fault(), body.describe());
+    let (links, relink, check) = (body.links(), body.relink(), body.check());
+    let otherwise = format!("a `{label}`");
+    Ok(Code {
+        proof: quote!(#holes #same),
+        any: body.any(),
+        has_links: body.some("LINKS"),
+        is_checked: body.some("CHECKED"),
+        is_value: body.is_value(),
+        fault: quote!(#fault (0, #otherwise)),
+        describe: quote!(describe.named("struct", #label, |describe| { #describe });),
+        links: quote!(let Self #bind = self; #links),
+        relink: quote!(let Self #bind = self; #relink),
+        check: quote!(let Self #bind = self; #check),
+    })
+}
+
+/// A constant assertion about the alignment, which the slots of a graph have.
+fn is_small(name: &Ident) -> TokenStream {
+    let message = format!("`{name}` is aligned to more than 8 bytes, and objects are to at most 8");
+    let span: Span = here(name.span());
+    quote::quote_spanned! {span=>
+        const _: () = ::core::assert!(::core::mem::align_of::<#name>() <= 8, #message);
+    }
+}
+
+const NAME_THE_HOLE: &str = "order the fields otherwise, or name the hole as a `[u8; N]` field";
+
+fn no_union(name: &Ident) -> String {
+    format!(
+        "`{name}` cannot be an object: which field of a union is meant is not in its type; use \
+         an enum"
+    )
+}
+
+fn no_generics(name: &Ident) -> String {
+    format!(
+        "`{name}` cannot derive `Object` with generics: holes are looked for in one layout; \
+         write the types out"
+    )
+}
+
+fn no_fields(name: &Ident) -> String {
+    format!("`{name}` has no fields, so there is nothing to send")
+}
+
+fn no_packed(name: &Ident) -> String {
+    format!(
+        "`{name}` cannot be packed: its fields are referred to where they lie, and have to be \
+         aligned"
+    )
+}
+
+fn no_repr(name: &Ident) -> String {
+    format!(
+        "`{name}` needs `#[repr(C)]` (or `#[repr(transparent)]`) to be an object: \
+         otherwise the compiler orders its fields as it likes"
+    )
+}
+
+#[cfg(test)]
+mod tests;

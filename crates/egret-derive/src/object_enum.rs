@@ -1,0 +1,244 @@
+//! `#[derive(Object)]` at an enum.
+//!
+//! An enum with the type of its tag as `repr` lies in memory as a union of `#[repr(C)]`
+//! structs, one for each variant: the tag, then the variant's fields. The language says so, and
+//! the output has these structs: they are what offsets are taken of. It also has a match that
+//! makes each of them of the variant that it stands for: it compiles if the variants and
+//! their fields are all those that this macro saw. What is taken from the text alone are the
+//! `repr` and, where variants have fields, their numbers.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::{DataEnum, Error, Expr, Fields, Ident, Result};
+
+use crate::layout::{Field, Repr, local, spelled};
+use crate::object::Code;
+use crate::object_body::Body;
+
+/// An enum, its parts read.
+pub(crate) struct Enum<'a> {
+    name: &'a Ident,
+    /// The type of its tag.
+    tag: TokenStream,
+    variants: Vec<Variant<'a>>,
+    /// Whether no variant has, or could have, fields.
+    is_tag_alone: bool,
+}
+
+struct Variant<'a> {
+    name: &'a Ident,
+    label: String,
+    /// The constant that holds its number.
+    number: Ident,
+    /// What the text says of that.
+    given: Option<&'a Expr>,
+    body: Body<'a>,
+}
+
+impl<'a> Enum<'a> {
+    pub(crate) fn read(
+        name: &'a Ident,
+        data: &'a DataEnum,
+        repr: &Repr,
+        stream: &'a TokenStream,
+    ) -> Result<Self> {
+        let refuse = |why: String| Err(Error::new(name.span(), why));
+        if data.variants.is_empty() {
+            return refuse(no_variants(name));
+        }
+        let tag = match &repr.tag {
+            Some(tag) if TAGS.iter().any(|known| tag == known) => tag,
+            Some(tag) => return refuse(no_such_tag(name, tag)),
+            None => return refuse(no_tag(name)),
+        };
+        if repr.is_c {
+            return refuse(no_c(name, tag));
+        }
+        let variants = data.variants.iter().enumerate();
+        let variants = variants.map(|(at, variant)| Variant::read(name, at, variant, stream));
+        Ok(Self {
+            name,
+            tag: quote!(::core::primitive::#tag),
+            variants: variants.collect::<Result<_>>()?,
+            is_tag_alone: data.variants.iter().all(|v| matches!(v.fields, Fields::Unit)),
+        })
+    }
+
+    pub(crate) fn code(&self) -> Code {
+        let name = self.name.unraw().to_string();
+        let (tag, fault) = (&self.tag, format!("a variant of `{name}`"));
+        let is_value = self.by_number(&quote!(false), Body::is_value);
+        let fault = self.by_number(&quote!(return (0, #fault)), Body::fault);
+        let otherwise = format!("a `{name}`");
+        let read = quote! {
+            let tag = bytes.first_chunk().copied().map(<#tag>::from_ne_bytes);
+        };
+        let describe = self.variants.iter().map(|Variant { label, number, body, .. }| {
+            let fields = body.describe();
+            quote! {
+                describe.variant(#label, #number as ::core::primitive::i128, |describe| {
+                    #fields
+                });
+            }
+        });
+        let some = |what| {
+            let parts = self.variants.iter().map(|variant| variant.body.some(what));
+            quote!(#(#parts)||*)
+        };
+        Code {
+            proof: self.proof(),
+            any: quote!(false),
+            has_links: some("LINKS"),
+            is_checked: some("CHECKED"),
+            is_value: quote!(#read #is_value),
+            fault: quote!(#read #fault (0, #otherwise)),
+            describe: quote!(describe.named("enum", #name, |describe| { #(#describe)* });),
+            links: self.by_variant(Body::links),
+            relink: self.by_variant(Body::relink),
+            check: self.by_variant(Body::check),
+        }
+    }
+
+    /// What `then` says of the fields of the variant that `tag` is the number of.
+    fn by_number(
+        &self,
+        otherwise: &TokenStream,
+        then: impl Fn(&Body<'a>) -> TokenStream,
+    ) -> TokenStream {
+        let arms = self.variants.iter().map(|Variant { number, body, .. }| {
+            let then = then(body);
+            quote!(::core::option::Option::Some(#number) => { #then })
+        });
+        quote!(match tag { #(#arms)* _ => #otherwise })
+    }
+
+    /// What `then` says of the fields of the variant that `self` is.
+    fn by_variant(&self, then: impl Fn(&Body<'a>) -> TokenStream) -> TokenStream {
+        let arms = self.variants.iter().map(|Variant { name, body, .. }| {
+            let (bind, then) = (body.bind(), then(body));
+            quote!(Self::#name #bind => { #then })
+        });
+        quote!(match self { #(#arms)* })
+    }
+
+    fn proof(&self) -> TokenStream {
+        let (numbers, holders) = (self.numbers(), self.holders());
+        let (same, holes) = (self.same_variants(), self.no_holes());
+        quote!(#numbers #holders #same #holes)
+    }
+
+    /// Constants with the numbers of the variants, as the language counts them.
+    fn numbers(&self) -> TokenStream {
+        let Self { name, tag, .. } = self;
+        let numbers: Vec<_> = self.variants.iter().map(|variant| &variant.number).collect();
+        if self.is_tag_alone {
+            let variants = self.variants.iter().map(|variant| variant.name);
+            return quote!(#(const #numbers: #tag = #name::#variants as #tag;)*);
+        }
+        // The fields are in the way of asking the enum itself.
+        let repr = tag.clone().into_iter().last();
+        let names: Vec<_> = (0..numbers.len()).map(|at| format_ident!("V{at}")).collect();
+        let given = self.variants.iter().map(|variant| {
+            let given = spelled(variant.given?, name);
+            Some(quote!(= #given))
+        });
+        let given = given.map(Option::unwrap_or_default);
+        quote! {
+            #[repr(#repr)]
+            enum __Tag { #(#names #given,)* }
+            #(const #numbers: #tag = __Tag::#names as #tag;)*
+        }
+    }
+
+    /// The structs that stand for variants with fields.
+    fn holders(&self) -> TokenStream {
+        let tag = &self.tag;
+        let holders = self.with_fields().map(|Body { holder, places, fields, .. }| {
+            let types = fields.iter().map(|field| &field.ty);
+            quote! {
+                #[repr(C)]
+                struct #holder { tag: #tag, #(#places: #types,)* }
+            }
+        });
+        quote!(#(#holders)*)
+    }
+
+    /// Fails to compile if another macro changed the variants after this one saw them.
+    fn same_variants(&self) -> TokenStream {
+        let name = self.name;
+        let arms = self.variants.iter().map(|Variant { name: variant, number, body, .. }| {
+            let Body { holder, places, fields, .. } = body;
+            let bind = body.bind();
+            let made = (!fields.is_empty()).then(|| {
+                let values = (0..fields.len()).map(local);
+                quote!(let _ = #holder { tag: #number, #(#places: #values,)* };)
+            });
+            quote!(#name::#variant #bind => { #made })
+        });
+        quote!(const _: fn(#name) = |value| match value { #(#arms)* };)
+    }
+
+    /// Of the variants without fields one stands for all.
+    fn no_holes(&self) -> TokenStream {
+        let (with, without): (Vec<_>, Vec<_>) =
+            self.variants.iter().partition(|variant| !variant.body.fields.is_empty());
+        let holes =
+            without.into_iter().take(1).chain(with).map(|Variant { label, body, .. }| {
+                let called = format!("variant `{label}` of `{}`", self.name);
+                body.row(self.name, Some(&self.tag), called, NAME_THE_HOLE).no_holes()
+            });
+        quote!(#(#holes)*)
+    }
+
+    fn with_fields(&self) -> impl Iterator<Item = &Body<'a>> {
+        self.variants.iter().map(|variant| &variant.body).filter(|body| !body.fields.is_empty())
+    }
+}
+
+impl<'a> Variant<'a> {
+    fn read(
+        owner: &Ident,
+        at: usize,
+        variant: &'a syn::Variant,
+        stream: &'a TokenStream,
+    ) -> Result<Self> {
+        let fields = Field::all(owner, &variant.fields)?;
+        let places = (0..fields.len()).map(|at| local(at).into()).collect();
+        Ok(Self {
+            name: &variant.ident,
+            label: variant.ident.unraw().to_string(),
+            number: format_ident!("__TAG_{at}"),
+            given: variant.discriminant.as_ref().map(|(_, given)| given),
+            body: Body { stream, holder: format_ident!("__Variant{at}"), places, fields },
+        })
+    }
+}
+
+/// The types of tags that are the same everywhere.
+const TAGS: [&str; 8] = ["u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64"];
+
+const NAME_THE_HOLE: &str = "name the hole as a `[u8; N]` field, or make each variant an object \
+                             of its own behind `Ref<dyn Trait>`";
+
+fn no_variants(name: &Ident) -> String {
+    format!("`{name}` has no variants, so there is nothing to send")
+}
+
+fn no_tag(name: &Ident) -> String {
+    format!(
+        "`{name}` needs the type of its tag, as `#[repr(u8)]`, to be an object: otherwise the \
+         compiler chooses where the tag lies, and how large it is"
+    )
+}
+
+fn no_such_tag(name: &Ident, tag: &Ident) -> String {
+    format!(
+        "`{name}` cannot be an object with a tag of `{tag}`: tags are `u8` to `u64` and `i8` to \
+         `i64`, which are the same everywhere"
+    )
+}
+
+fn no_c(name: &Ident, tag: &Ident) -> String {
+    format!("`{name}` has its fields beside the tag with `#[repr({tag})]` alone: leave out `C`")
+}
