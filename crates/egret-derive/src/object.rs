@@ -93,6 +93,11 @@ impl Code {
                     #describe
                 }
                 #[inline]
+                fn hint() -> &'static #stream::graph::Hint {
+                    static HINT: #stream::graph::Hint = #stream::graph::Hint::new();
+                    &HINT
+                }
+                #[inline]
                 fn links<S: #stream::graph::SeeLinks>(
                     &self,
                     see: &mut S,

@@ -5,6 +5,7 @@ use std::any::TypeId;
 use egret_net::buf::{Flat, Ref};
 
 use super::class::{Class, Describe};
+use super::hint::Hint;
 use super::store::Store;
 
 /// A type whose values can be objects of a [`Graph`](super::Graph), or parts of such: numbers,
@@ -59,6 +60,15 @@ pub trait Object: Flat {
 
     /// Says what it looks like, and which types it refers to.
     fn describe(describe: &mut Describe<'_>);
+
+    /// Where the number of its class is remembered, to find an object without waiting for what
+    /// its reference says.
+    #[doc(hidden)]
+    #[inline]
+    fn hint() -> &'static Hint {
+        static HINT: Hint = Hint::new();
+        &HINT
+    }
 
     /// Shows each reference in it to `see`, and stops where that refuses one.
     ///
