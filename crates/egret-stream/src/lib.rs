@@ -34,6 +34,7 @@ mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod graph;
 mod impls;
 mod page;
 mod reader;

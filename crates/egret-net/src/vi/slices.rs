@@ -12,7 +12,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use super::inbox::{Inbox, Mailbox};
 use super::lend::Lender;
 use super::{Completion, Descriptor, Op, Segment, Ticket, TransferError, Vi};
-use crate::buf::Plain;
+use crate::buf::{Kind, Plain};
 use crate::rt::{Deadline, Instant};
 
 /// What a blocking receive got.
@@ -76,6 +76,52 @@ impl Vi {
         Ok(())
     }
 
+    /// Sends pieces of memory as one message, and waits until it is complete: from a copy if that
+    /// is faster or they are too many for a descriptor, else from where they lie.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransferError`].
+    pub fn send_pieces(
+        &self,
+        pieces: &[&[u8]],
+        kind: Kind,
+        tag: u64,
+        deadline: Deadline,
+    ) -> Result<(), TransferError> {
+        let (limits, bytes) = (self.nic().limits(), pieces.iter().map(|piece| piece.len()));
+        let is_small = (bytes.sum::<usize>() as u64) < limits.pin_threshold;
+        if is_small || pieces.len() > limits.segments_max as usize {
+            let descriptor = Descriptor::new(pieces.concat()).with_tag(tag).of_kind(kind);
+            drop(self.transfer(Op::Send, descriptor, deadline)?.ok()?);
+            return Ok(());
+        }
+        let (lender, lent) = Lender::read_all(pieces);
+        let segments = lent.into_iter().map(Segment::lent);
+        let descriptor = segments.fold(Descriptor::empty(), Descriptor::and);
+        let descriptor = descriptor.with_tag(tag).of_kind(kind);
+        self.transfer_lent(Op::Send, descriptor, lender, deadline)?;
+        Ok(())
+    }
+
+    /// Receives the next message into fresh memory of whole `T`s, of at most `bytes_max`, if it
+    /// is of this kind or does not say; gives it with its tag.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransferError`].
+    pub fn recv_of<T: Plain>(
+        &self,
+        kind: Kind,
+        bytes_max: u64,
+        deadline: Deadline,
+    ) -> Result<(Vec<T>, u64), TransferError> {
+        let descriptor = Descriptor::new(Segment::fresh::<T>(bytes_max)).of_kind(kind);
+        let completion = self.transfer(Op::Recv, descriptor, deadline)?.ok()?;
+        let (tag, _) = (completion.tag, elements::<T>(completion.len)?);
+        Ok((completion.into_vec(), tag))
+    }
+
     /// Receives the next message into a slice.
     ///
     /// # Errors
@@ -103,10 +149,7 @@ impl Vi {
         deadline: Deadline,
     ) -> Result<(Vec<T>, u64), TransferError> {
         let bytes = (max as u64).saturating_mul(size_of::<T>() as u64);
-        let descriptor = Descriptor::new(Segment::fresh::<T>(bytes)).of_kind(T::kind());
-        let completion = self.transfer(Op::Recv, descriptor, deadline)?.ok()?;
-        let (tag, _) = (completion.tag, elements::<T>(completion.len)?);
-        Ok((completion.into_vec(), tag))
+        self.recv_of(T::kind(), bytes, deadline)
     }
 
     /// Posts lent memory and does not return before it is back.

@@ -1,0 +1,89 @@
+//! Where the objects of one class lie in the block.
+
+use std::any::TypeId;
+
+use super::class::Class;
+use super::slot;
+
+/// The objects of one class.
+#[derive(Debug, Clone)]
+pub(super) struct Arena {
+    /// Of the class; here because each access looks at it.
+    pub(super) id: TypeId,
+    /// How many slots there are, with and without an object.
+    pub(super) count: u32,
+    /// The slots.
+    pub(super) slots: Extent,
+    /// The elements, if they are slices or texts.
+    pub(super) data: Extent,
+    pub(super) class: &'static Class,
+    /// How many slots have no object.
+    pub(super) empty: u32,
+    /// Those that an object can get. `None`: nobody has looked yet.
+    pub(super) free: Option<Vec<u32>>,
+}
+
+/// A part of the block, in bytes, all multiples of eight.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) start: usize,
+    pub(super) len: usize,
+    /// What it could have without moving.
+    pub(super) room: usize,
+}
+
+/// One of the two parts that an arena has in the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    Slots,
+    Data,
+}
+
+impl Arena {
+    /// One without an object.
+    pub(super) fn new(class: &'static Class) -> Self {
+        let (slots, data) = (Extent::default(), Extent::default());
+        Self { id: class.id, count: 0, slots, data, class, empty: 0, free: Some(Vec::new()) }
+    }
+
+    /// Where the slot with this number begins, if there is one.
+    #[inline]
+    pub(super) fn at(&self, index: u32, stride: usize) -> Option<usize> {
+        (index < self.count).then(|| self.slots.start + index as usize * stride)
+    }
+
+    pub(super) fn extent(&mut self, part: Part) -> &mut Extent {
+        match part {
+            Part::Slots => &mut self.slots,
+            Part::Data => &mut self.data,
+        }
+    }
+
+    /// The slots that have no object and may get one.
+    pub(super) fn free(&mut self, block: &[u8]) -> &mut Vec<u32> {
+        let (slots, stride, empty) = (self.slots, self.class.stride, self.empty);
+        self.free.get_or_insert_with(|| {
+            let slots = block.get(slots.start..slots.start + slots.len).unwrap_or_default();
+            let headers = slots.chunks_exact(stride).map(slot::header).zip(0..);
+            let is_free = |header: u64| is_free(header);
+            let free = headers.filter(|(header, _)| header.is_some_and(is_free));
+            free.map(|(_, index)| index).take(empty as usize).collect()
+        })
+    }
+}
+
+impl Extent {
+    pub(super) fn end(&self) -> usize {
+        self.start + self.len
+    }
+
+    pub(super) fn range(&self) -> std::ops::Range<usize> {
+        self.start..self.start + self.len
+    }
+}
+
+/// Whether a slot with this header may get an object: one that was the last stamp's may not,
+/// for the next would be known by a stamp that others may remember.
+pub(super) fn is_free(header: u64) -> bool {
+    header & slot::EMPTY != 0 && slot::stamp(header) < slot::STAMP_MAX
+}

@@ -1,0 +1,185 @@
+//! The one pass over a graph that arrived.
+//!
+//! Where the objects of a class begin is known from the head, so a reference is checked by
+//! arithmetic and one look at the header that it leads to, whether that was passed already or
+//! not. What is allocated is nothing.
+
+use std::ptr;
+
+use egret_net::buf::{Ref, flat};
+
+use super::arena::Arena;
+use super::class::short_name;
+use super::fault::{Fault, planted};
+use super::object::{Object, SeeLinks, Target};
+use super::refusal::{Reason, Refusal};
+use super::slot;
+
+/// A graph that is being looked at.
+#[derive(Debug)]
+pub(super) struct Check<'g> {
+    pub(super) bytes: &'g [u8],
+    pub(super) arenas: &'g [Arena],
+}
+
+type Checked<T> = Result<T, Box<Refusal>>;
+
+impl SeeLinks for Check<'_> {
+    type Stop = Box<Refusal>;
+
+    #[inline]
+    fn see<T: Target + ?Sized>(&mut self, link: &Ref<T>) -> Checked<()> {
+        if self.leads::<T>(*link) == Some(true) { Ok(()) } else { Err(self.astray(link)) }
+    }
+}
+
+impl<'g> Check<'g> {
+    /// Whether the reference leads to an object of its type.
+    #[inline]
+    pub(super) fn leads<T: Target + ?Sized>(&self, link: Ref<T>) -> Option<bool> {
+        let arena = self.arenas.get(usize::from(link.class()))?;
+        let at = match arena.at(link.index(), arena.class.stride) {
+            None if planted(Fault::PastTheEnd) => return Some(true),
+            at => at?,
+        };
+        let header = slot::header(self.bytes.get(at..)?)?;
+        let is_class = T::is_class(arena.id, arena.class) || planted(Fault::AnyClass);
+        Some(is_class && header == link.head())
+    }
+
+    #[cold]
+    fn astray<T: Target + ?Sized>(&self, link: &Ref<T>) -> Box<Refusal> {
+        let offset = self.offset(ptr::from_ref(link).cast());
+        let (class, index) = (link.class(), link.index());
+        let arena = self.arenas.get(usize::from(class));
+        let reason = match arena {
+            Some(arena) if !T::is_class(arena.id, arena.class) => {
+                Reason::OtherClass { found: arena.class.name.clone(), wanted: short_name::<T>() }
+            }
+            _ => Reason::Dangling { class, index },
+        };
+        Refusal::at(offset, reason)
+    }
+
+    /// Where in the graph this is.
+    fn offset(&self, place: *const u8) -> usize {
+        place.addr().wrapping_sub(self.bytes.as_ptr().addr())
+    }
+
+    fn arena(&self, class: usize) -> (&'g Arena, &'g [u8]) {
+        let (arenas, bytes) = (self.arenas, self.bytes);
+        let arena = &arenas[class];
+        (arena, &bytes[arena.slots.range()])
+    }
+
+    /// Whether there is an object in a slot; or it is refused.
+    #[inline]
+    fn has_object(&self, slot: &[u8], class: usize) -> Checked<bool> {
+        let header = slot::header(slot).unwrap_or_default();
+        if slot::is_object(header, class) {
+            return Ok(true);
+        }
+        if slot::is_empty(header, class) {
+            return Ok(false);
+        }
+        let name = self.arenas[class].class.name.clone();
+        Err(Refusal::at(self.offset(slot.as_ptr()), Reason::Header { name }))
+    }
+
+    /// Checks the references of a value, and what it says of itself.
+    #[inline]
+    fn value<T: Object>(&mut self, value: &T) -> Checked<()> {
+        if T::LINKS {
+            value.links(self)?;
+        }
+        if T::CHECKED
+            && let Err(why) = value.check()
+        {
+            let offset = self.offset(ptr::from_ref(value).cast());
+            return Err(Refusal::at(offset, Reason::Check { name: short_name::<T>(), why }));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn no_value<T: Object>(&self, bytes: &[u8]) -> Box<Refusal> {
+        let (offset, what) = T::fault(bytes);
+        let at = self.offset(bytes.as_ptr()) + offset;
+        Refusal::at(at, Reason::Value { name: short_name::<T>(), what })
+    }
+}
+
+/// Checks the objects of a class; gives how many slots have none.
+pub(super) fn objects<T: Object>(check: &mut Check<'_>, class: usize) -> Checked<u32> {
+    let (_, slots) = check.arena(class);
+    let mut empty = 0;
+    for slot in slots.chunks_exact(slot::stride(size_of::<T>())) {
+        if !check.has_object(slot, class)? {
+            empty += 1;
+            continue;
+        }
+        let bytes = &slot[slot::HEADER..slot::HEADER + size_of::<T>()];
+        match flat::view::<T>(bytes) {
+            Some(value) => check.value(value)?,
+            None if planted(Fault::AnyBits) => {}
+            None => return Err(check.no_value::<T>(bytes)),
+        }
+    }
+    Ok(empty)
+}
+
+/// Checks the slices of a class.
+pub(super) fn slices<T: Object>(check: &mut Check<'_>, class: usize) -> Checked<u32> {
+    spans(check, class, |check, bytes| {
+        if !T::ANY {
+            let mut elements = bytes.chunks_exact(size_of::<T>());
+            if let Some(wrong) = elements.find(|element| !T::is_value(element)) {
+                return Err(check.no_value::<T>(wrong));
+            }
+        }
+        if T::LINKS || T::CHECKED {
+            let elements = flat::views::<T>(bytes).unwrap_or_default();
+            elements.iter().try_for_each(|element| check.value(element))?;
+        }
+        Ok(())
+    })
+}
+
+/// Checks the texts of a graph.
+pub(super) fn texts(check: &mut Check<'_>, class: usize) -> Checked<u32> {
+    spans(check, class, |check, bytes| match std::str::from_utf8(bytes) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            Err(Refusal::at(check.offset(bytes.as_ptr()) + error.valid_up_to(), Reason::Text))
+        }
+    })
+}
+
+/// Checks where slices are: inside their class's elements, each behind the one before.
+fn spans<'g>(
+    check: &mut Check<'g>,
+    class: usize,
+    mut see: impl FnMut(&mut Check<'g>, &'g [u8]) -> Checked<()>,
+) -> Checked<u32> {
+    let (arena, slots) = check.arena(class);
+    let data = &check.bytes[arena.data.range()];
+    let size = arena.class.element.unwrap_or(1);
+    let (mut empty, mut free) = (0, 0);
+    for slot in slots.chunks_exact(slot::SPAN_STRIDE) {
+        let is_object = check.has_object(slot, class)?;
+        let (start, count) = slot::span(slot).unwrap_or_default();
+        let is_apart = start >= free || planted(Fault::Overlapping);
+        let end = start + count * size;
+        if !is_apart || end > data.len() {
+            let reason = Reason::Span { count: u32::try_from(count).unwrap_or(u32::MAX) };
+            return Err(Refusal::at(check.offset(slot[slot::HEADER..].as_ptr()), reason));
+        }
+        free = end;
+        if is_object {
+            see(check, &data[start..end])?;
+        } else {
+            empty += 1;
+        }
+    }
+    Ok(empty)
+}

@@ -1,0 +1,162 @@
+//! Making a graph dense: no empty slots, no slices that nobody has.
+
+use egret_net::buf::{Ref, flat};
+use thiserror::Error;
+
+use super::class::Classes;
+use super::fault::{Fault, planted};
+use super::head;
+use super::object::{Object, Relink};
+use super::slot;
+use super::store::Store;
+
+/// An object has a reference, not an optional one, to what was taken away.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "object {index} of class {class} was taken away, and a `Ref` to it is left in the graph: make \
+     that an `Option<Ref>`, or take away what has it"
+)]
+pub struct Dangling {
+    /// Of which class the missing object was.
+    pub class: u8,
+    /// Which of them.
+    pub index: u32,
+}
+
+/// Where objects went.
+#[derive(Debug)]
+pub(super) struct Moves<'s> {
+    from: &'s Store,
+    /// By class and old index.
+    to: Vec<Vec<u32>>,
+    seed: u32,
+}
+
+impl Moves<'_> {
+    /// What a reference has become.
+    pub(super) fn find<T: ?Sized>(&self, link: Ref<T>) -> Option<Ref<T>> {
+        if planted(Fault::Unrenewed) {
+            return Some(link);
+        }
+        self.from.slot(link)?;
+        let index = self.to[usize::from(link.class())][link.index() as usize];
+        Ref::new(link.class(), index, self.seed)
+    }
+}
+
+impl Relink for Moves<'_> {
+    type Stop = Dangling;
+
+    fn renew<T: ?Sized>(&mut self, link: &mut Ref<T>) -> Result<(), Dangling> {
+        let (class, index) = (link.class(), link.index());
+        *link = self.find(*link).ok_or(Dangling { class, index })?;
+        Ok(())
+    }
+
+    fn renew_option<T: ?Sized>(&mut self, link: &mut Option<Ref<T>>) -> Result<(), Dangling> {
+        *link = link.and_then(|link| self.find(link));
+        Ok(())
+    }
+}
+
+/// The same objects in a block of their own, and where they went.
+pub(super) fn compacted<'s>(
+    classes: &'static Classes,
+    from: &'s Store,
+) -> Result<(Store, Moves<'s>), Dangling> {
+    let sizes: Vec<_> = (0..from.arenas.len()).map(|class| from.live_bytes(class)).collect();
+    let needed = sizes.iter().map(|(slots, data)| slots + data).sum::<usize>();
+    let block = from.block.another(head::bytes(classes.all.len()) + needed);
+    let mut store = Store::new(classes, block);
+    let mut to = Vec::with_capacity(from.arenas.len());
+    for (class, (slots, data)) in sizes.into_iter().enumerate() {
+        store.make_room(class, slots, data);
+        to.push(store.adopt(class, from));
+    }
+    let mut moves = Moves { from, to, seed: store.seed };
+    for (number, class) in classes.all.iter().enumerate() {
+        (class.relink)(&mut store, number, &mut moves)?;
+    }
+    Ok((store, moves))
+}
+
+impl Store {
+    /// The slots of a class that have an object.
+    fn living(&self, class: usize) -> impl Iterator<Item = (u32, &[u8])> {
+        let arena = &self.arenas[class];
+        let slots = self.block.bytes()[arena.slots.range()].chunks_exact(arena.class.stride);
+        let is_living =
+            |slot: &[u8]| slot::header(slot).is_some_and(|head| head & slot::EMPTY == 0);
+        (0..).zip(slots).filter(move |(_, slot)| is_living(slot))
+    }
+
+    /// The elements of the slice in this slot.
+    fn elements_of(&self, class: usize, slot: &[u8]) -> &[u8] {
+        let arena = &self.arenas[class];
+        let (start, count) = slot::span(slot).unwrap_or_default();
+        let bytes = count.saturating_mul(arena.class.element.unwrap_or(0));
+        let data = &self.block.bytes()[arena.data.range()];
+        data.get(start..start.saturating_add(bytes)).unwrap_or_default()
+    }
+
+    /// What the objects of a class need: for slots, and for elements.
+    fn live_bytes(&self, class: usize) -> (usize, usize) {
+        let size = |slot| self.elements_of(class, slot).len().next_multiple_of(slot::ALIGN);
+        let sizes =
+            self.living(class).map(|(_, slot)| (self.arenas[class].class.stride, size(slot)));
+        sizes.fold((0, 0), |(slots, data), (slot, elements)| (slots + slot, data + elements))
+    }
+
+    /// Takes over the living objects of a class; gives the new number of each.
+    fn adopt(&mut self, class: usize, from: &Self) -> Vec<u32> {
+        let mut to = vec![u32::MAX; from.arenas[class].count as usize];
+        let size = from.arenas[class].class.element;
+        for (index, slot) in from.living(class) {
+            to[index as usize] = self.arenas[class].count;
+            match size {
+                None => self.insert_raw(class, &slot[slot::HEADER..]),
+                Some(size) => {
+                    let elements = from.elements_of(class, slot);
+                    let _: Ref<()> = self.insert_span_in(class, elements, elements.len() / size);
+                }
+            }
+        }
+        to
+    }
+}
+
+/// Renews what the objects of a class refer to.
+pub(super) fn relink_objects<T: Object>(
+    store: &mut Store,
+    class: usize,
+    moves: &mut Moves<'_>,
+) -> Result<(), Dangling> {
+    let range = store.arenas[class].slots.range();
+    let slots = &mut store.block.bytes_mut()[range];
+    for slot in slots.chunks_exact_mut(slot::stride(size_of::<T>())) {
+        if let Some(value) = flat::view_mut::<T>(&mut slot[slot::HEADER..]) {
+            value.relink(moves)?;
+        }
+    }
+    Ok(())
+}
+
+/// Renews what the elements of slices refer to.
+pub(super) fn relink_slices<T: Object>(
+    store: &mut Store,
+    class: usize,
+    moves: &mut Moves<'_>,
+) -> Result<(), Dangling> {
+    for index in 0..store.arenas[class].count {
+        let link = store.link_at::<[T]>(class, index);
+        if let Some(elements) = link.and_then(|link| store.slice_mut(link)) {
+            elements.iter_mut().try_for_each(|element| element.relink(moves))?;
+        }
+    }
+    Ok(())
+}
+
+/// There is nothing to renew.
+pub(super) fn relink_nothing(_: &mut Store, _: usize, _: &mut Moves<'_>) -> Result<(), Dangling> {
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Graphs in files.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::path::Path;
+
+use bytemuck::cast_slice_mut;
+use egret_net::buf::MappedFile;
+use thiserror::Error;
+
+use super::block::{Block, Memory};
+use super::graph::Graph;
+use super::object::Object;
+use super::refusal::Refusal;
+use super::slot;
+
+/// Why there is no graph from a file.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// It could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// What it contains is no such graph.
+    #[error("what the file contains is no such graph: {0}")]
+    Refused(#[from] Refusal),
+}
+
+impl<Root: Object> Graph<Root> {
+    /// Writes the graph to a file: beside it first, and in its place when all is written.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written; a file that was there stays as it was.
+    pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let path = path.as_ref();
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}.part", std::process::id()));
+        let written = self.write_to(&beside).and_then(|()| std::fs::rename(&beside, path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&beside);
+        }
+        written
+    }
+
+    fn write_to(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let mut file = File::create(path)?;
+        let head = self.head();
+        let pieces = self.pieces(&head);
+        let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        let mut left = &mut slices[..];
+        while !left.is_empty() {
+            match file.write_vectored(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut left, written),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        file.sync_data()
+    }
+
+    /// Reads a graph from a file into memory of its own, and checks it there.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or is no such graph.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+        let mut file = File::open(path)?;
+        let len = file.metadata()?.len();
+        let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        let mut words = vec![0_u64; len.div_ceil(slot::ALIGN)];
+        file.read_exact(&mut cast_slice_mut(&mut words)[..len])?;
+        Self::from_words(words).map_err(|refused| refused.refusal.into())
+    }
+
+    /// The graph in a file that was mapped, where it is: only what is used is read from the disk.
+    /// All objects are looked at once, before. What is written to it stays in this process.
+    ///
+    /// ```
+    /// use egret_stream::graph::Graph;
+    /// use egret_stream::net::buf::MappedFile;
+    ///
+    /// let path = std::env::temp_dir().join(format!("egret-mapped-{}", std::process::id()));
+    /// Graph::new(7_u64).save(&path)?;
+    /// // SAFETY: nobody changes the file while it is mapped.
+    /// let file = unsafe { MappedFile::open(&path) }?;
+    /// let graph = Graph::<u64>::from_mapped(file)?;
+    /// assert_eq!(*graph.root(), 7);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is no such graph.
+    pub fn from_mapped(file: MappedFile) -> Result<Self, Refusal> {
+        Self::from_block(Block::Other(Box::new(file)), true).map_err(|refused| refused.0)
+    }
+}
+
+impl Memory for MappedFile {
+    fn bytes(&self) -> &[u8] {
+        self.as_ref()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.as_mut()
+    }
+}

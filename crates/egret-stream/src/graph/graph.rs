@@ -1,0 +1,355 @@
+//! A graph, as a program sees it.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
+use egret_net::buf::{Buf, IsA, Pool, Ref, TakeError, flat};
+
+use super::arena::Arena;
+use super::block::Block;
+use super::class::{Class, Classes, short_name};
+use super::compact::{self, Dangling};
+use super::object::{Object, Target};
+use super::slot;
+use super::store::{Store, seed};
+use super::{Slice, Text};
+
+/// Objects of several types that refer to each other, in one piece of memory that can be
+/// sent, saved or handed over as it is.
+///
+/// Its types are those that can be reached from `Root` by references. An object is owned by the
+/// graph; a [`Ref`] is a number that the graph looks up. Objects are found in constant time, and
+/// what a reference leads to is checked each time: an object that was removed, or is of another
+/// graph, is not found ([`get`](Self::get)), or a panic ([`graph[link]`](Self::index)).
+///
+/// ```
+/// use egret_stream::graph::{Graph, Object, Ref};
+///
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(C)]
+/// struct Person {
+///     born: u64,
+///     friend: Option<Ref<Person>>,
+/// }
+///
+/// let mut graph = Graph::new(Person { born: 1815, friend: None });
+/// let ada = graph.root_ref();
+/// let mary = graph.insert(Person { born: 1780, friend: Some(ada) });
+/// graph[ada].friend = Some(mary); // a cycle
+///
+/// let message = graph.to_vec();
+/// let there = Graph::<Person>::from_bytes(&message)?; // checked
+/// let friend = there.root().friend.unwrap();
+/// assert_eq!(there[friend].born, 1780);
+/// assert_eq!(there[friend].friend, Some(there.root_ref()));
+/// # Ok::<(), egret_stream::graph::Refusal>(())
+/// ```
+pub struct Graph<Root> {
+    pub(super) store: Store,
+    pub(super) root: Option<Ref<Root>>,
+    pub(super) _root: PhantomData<fn() -> Root>,
+}
+
+impl<Root: Object> Graph<Root> {
+    /// A graph of one object, which is its root.
+    #[must_use]
+    pub fn new(root: Root) -> Self {
+        Self::build(|graph| graph.insert(root))
+    }
+
+    /// A graph whose root is made last, as that of a tree is: `make` inserts objects and gives
+    /// the root.
+    ///
+    /// ```
+    /// use egret_stream::graph::{Graph, Object, Ref};
+    ///
+    /// #[derive(Clone, Copy, Object)]
+    /// #[repr(C)]
+    /// struct Tree {
+    ///     value: u64,
+    ///     children: [Option<Ref<Tree>>; 2],
+    /// }
+    ///
+    /// fn grow(graph: &mut Graph<Tree>, depth: u64) -> Ref<Tree> {
+    ///     let children = [(); 2].map(|()| (depth > 1).then(|| grow(graph, depth - 1)));
+    ///     graph.insert(Tree { value: depth, children })
+    /// }
+    /// let graph = Graph::build(|graph| grow(graph, 10));
+    /// assert_eq!(graph.len::<Tree>(), 1023);
+    /// ```
+    #[must_use]
+    pub fn build(make: impl FnOnce(&mut Self) -> Ref<Root>) -> Self {
+        Self::fill(Block::Heap(Vec::new()), make)
+    }
+
+    /// As [`build`](Self::build), in a buffer of `pool` that has room for `bytes`: one that is
+    /// [handed over](Self::hand_over) to a process that cooperates is not copied. A graph that
+    /// grows beyond it moves to a larger buffer of the pool, or to the heap if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the pool has no such buffer.
+    pub fn build_in(
+        pool: &Pool,
+        bytes: usize,
+        make: impl FnOnce(&mut Self) -> Ref<Root>,
+    ) -> Result<Self, TakeError> {
+        let mut buf = pool.take(bytes)?;
+        buf.resize(0);
+        Ok(Self::fill(Block::Pool(buf, Some(pool.clone())), make))
+    }
+
+    fn fill(block: Block, make: impl FnOnce(&mut Self) -> Ref<Root>) -> Self {
+        let store = Store::new(Classes::of::<Root>(), block);
+        let mut graph = Self { store, root: None, _root: PhantomData };
+        let root = make(&mut graph);
+        graph.set_root(root);
+        graph
+    }
+
+    /// Adds an object.
+    ///
+    /// # Panics
+    ///
+    /// If nothing in the graph can refer to a `T`: it is no class of a graph of `Root`.
+    #[inline]
+    pub fn insert<T: Object>(&mut self, value: T) -> Ref<T> {
+        self.store.insert(&value)
+    }
+
+    /// Adds a slice of objects or numbers.
+    ///
+    /// # Panics
+    ///
+    /// If nothing in the graph can refer to a `Slice<T>`.
+    pub fn insert_slice<T: Object>(&mut self, values: &[T]) -> Slice<T> {
+        self.store.insert_span(flat::bytes_of(values), values.len())
+    }
+
+    /// Adds a text.
+    ///
+    /// # Panics
+    ///
+    /// If nothing in the graph can refer to a `Text`.
+    pub fn insert_text(&mut self, text: &str) -> Text {
+        self.store.insert_span(text.as_bytes(), text.len())
+    }
+
+    /// Makes room for `more` objects of a type, so that they can be inserted without that
+    /// anything moves.
+    ///
+    /// # Panics
+    ///
+    /// If nothing in the graph can refer to a `T`.
+    pub fn reserve<T: Object>(&mut self, more: usize) {
+        self.store.reserve::<T>(more);
+    }
+
+    /// The object, slice or text, if it is in this graph.
+    #[inline]
+    #[must_use]
+    pub fn get<T: Target + ?Sized>(&self, link: Ref<T>) -> Option<&T> {
+        T::find(&self.store, link)
+    }
+
+    /// The same, to be written.
+    #[inline]
+    #[must_use]
+    pub fn get_mut<T: Target + ?Sized>(&mut self, link: Ref<T>) -> Option<&mut T> {
+        T::find_mut(&mut self.store, link)
+    }
+
+    /// Whether it leads to an object of this graph.
+    #[must_use]
+    pub fn contains<T: Target + ?Sized>(&self, link: Ref<T>) -> bool {
+        let class = self.store.arenas.get(usize::from(link.class()));
+        class.is_some_and(|class| T::is_class(class.id, class.class)) && self.store.contains(link)
+    }
+
+    /// Takes an object out, and gives it. References to it lead nowhere from now on; whoever has
+    /// one should drop it, for a graph with such references is refused where it arrives.
+    pub fn remove<T: Object>(&mut self, link: Ref<T>) -> Option<T> {
+        let value = *self.store.object(link)?;
+        self.store.remove(link);
+        Some(value)
+    }
+
+    /// Takes a slice or a text out. Its memory is used again after a
+    /// [compaction](Self::compact). `false` if it is not in the graph.
+    pub fn remove_slice<T: Target + ?Sized>(&mut self, link: Ref<T>) -> bool {
+        self.contains(link) && self.store.remove(link)
+    }
+
+    /// The root.
+    ///
+    /// # Panics
+    ///
+    /// If it was removed, or while the graph is being [built](Self::build).
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        &self[self.root_ref()]
+    }
+
+    /// The root, to be written.
+    ///
+    /// # Panics
+    ///
+    /// As [`root`](Self::root).
+    #[must_use]
+    pub fn root_mut(&mut self) -> &mut Root {
+        let root = self.root_ref();
+        &mut self[root]
+    }
+
+    /// A reference to the root.
+    ///
+    /// # Panics
+    ///
+    /// While the graph is being [built](Self::build).
+    #[must_use]
+    pub fn root_ref(&self) -> Ref<Root> {
+        self.root.expect("the graph is being built, and has no root yet")
+    }
+
+    /// Makes another object the root.
+    ///
+    /// # Panics
+    ///
+    /// If it is not in the graph.
+    pub fn set_root(&mut self, root: Ref<Root>) {
+        assert!(self.store.object(root).is_some(), "{root:?} is not in this graph");
+        self.root = Some(root);
+    }
+
+    /// How many objects of a type there are; also of slices (`[T]`) and texts (`str`).
+    #[must_use]
+    pub fn len<T: Target + ?Sized>(&self) -> usize {
+        let arenas = self.store.arenas.iter().filter(|arena| T::is_class(arena.id, arena.class));
+        arenas.map(|arena| (arena.count - arena.empty) as usize).sum()
+    }
+
+    /// Whether there is no object of a type.
+    #[must_use]
+    pub fn is_empty<T: Target + ?Sized>(&self) -> bool {
+        self.len::<T>() == 0
+    }
+
+    /// The objects of a type, in the order in which they lie in memory.
+    pub fn iter<T: Object>(&self) -> impl Iterator<Item = (Ref<T>, &T)> {
+        let links = self.links::<T>();
+        links.filter_map(|link| self.store.object(link).map(|object| (link, object)))
+    }
+
+    /// References to the objects of a type; also of slices and texts.
+    pub fn links<T: Target + ?Sized>(&self) -> impl Iterator<Item = Ref<T>> {
+        let classes = self.store.arenas.iter().enumerate();
+        let classes = classes.filter(|(_, arena)| T::is_class(arena.id, arena.class));
+        classes.flat_map(move |(class, arena)| {
+            (0..arena.count).filter_map(move |index| self.store.link_at(class, index))
+        })
+    }
+
+    /// Calls `each` with every object of a type, to be written.
+    pub fn for_each_mut<T: Object>(&mut self, mut each: impl FnMut(Ref<T>, &mut T)) {
+        let Some(class) = self.store.find_class::<T>() else { return };
+        for index in 0..self.store.arenas[class].count {
+            if let Some(link) = self.store.link_at::<T>(class, index)
+                && let Some(object) = self.store.object_mut(link)
+            {
+                each(link, object);
+            }
+        }
+    }
+
+    /// The reference as one to a `T`, if that is what it leads to.
+    #[must_use]
+    pub fn downcast<T: Object + IsA<D>, D: Target + ?Sized>(&self, link: Ref<D>) -> Option<Ref<T>> {
+        let link = link.cast::<T>();
+        self.store.object(link).map(|_| link)
+    }
+
+    /// Makes it dense: what was removed takes no memory any more. Objects get other places, so
+    /// that references from outside lead nowhere afterwards; those in the graph are
+    /// renewed, and an `Option<Ref>` to what was removed becomes `None`.
+    ///
+    /// # Errors
+    ///
+    /// If a `Ref` leads to what was removed; then the graph is as it was.
+    pub fn compact(&mut self) -> Result<(), Dangling> {
+        let (store, moves) = compact::compacted(Classes::of::<Root>(), &self.store)?;
+        let root = self.root_ref();
+        let (class, index) = (root.class(), root.index());
+        self.root = Some(moves.find(root).ok_or(Dangling { class, index })?);
+        self.store = store;
+        Ok(())
+    }
+
+    /// Bytes that a message with this graph has.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        let parts = self.store.arenas.iter().map(|arena| arena.slots.len + arena.data.len);
+        super::head::bytes(self.store.arenas.len()) + parts.sum::<usize>()
+    }
+
+    /// The buffer of a pool that it lies in, if it lies in one.
+    #[must_use]
+    pub fn buf(&self) -> Option<&Buf> {
+        match &self.store.block {
+            Block::Pool(buf, _) => Some(buf),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn missing<T: ?Sized>(link: Ref<T>) -> ! {
+        let name = short_name::<T>();
+        panic!("no `{name}` of this graph is at {link:?}: it was removed, or is of another graph");
+    }
+}
+
+impl<Root: Object, T: Target + ?Sized> Index<Ref<T>> for Graph<Root> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, link: Ref<T>) -> &T {
+        match T::find(&self.store, link) {
+            Some(found) => found,
+            None => Self::missing(link),
+        }
+    }
+}
+
+impl<Root: Object, T: Target + ?Sized> IndexMut<Ref<T>> for Graph<Root> {
+    #[inline]
+    fn index_mut(&mut self, link: Ref<T>) -> &mut T {
+        match T::find_mut(&mut self.store, link) {
+            Some(found) => found,
+            None => Self::missing(link),
+        }
+    }
+}
+
+/// The copy is on the heap, and references to objects of the one lead to the same in the other.
+impl<Root: Object> Clone for Graph<Root> {
+    fn clone(&self) -> Self {
+        let mut words = vec![0; self.store.end.div_ceil(slot::ALIGN)];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        bytes[..self.store.end].copy_from_slice(&self.store.block.bytes()[..self.store.end]);
+        let arenas = self.store.arenas.clone();
+        let (block, end) = (Block::Heap(words), self.store.end);
+        let store = Store { block, arenas, end, seed: seed() };
+        Self { store, root: self.root, _root: PhantomData }
+    }
+}
+
+impl<Root> fmt::Debug for Graph<Root> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = f.debug_struct("Graph");
+        for Arena { class: Class { name, .. }, count, empty, .. } in &self.store.arenas {
+            told.field(name, &(count - empty));
+        }
+        told.field("root", &self.root).finish()
+    }
+}

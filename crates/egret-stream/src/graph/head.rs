@@ -1,0 +1,186 @@
+//! What stands before the objects in a message: the table of the classes, and where each is.
+//!
+//! ```text
+//!   0   "EGRG"   version 2   classes 2
+//!   8   root: a reference
+//!  16   bytes of all
+//!  24   0
+//!  32   for each class:
+//!         fingerprint 8 │ slots begin 8 │ slots 4 │ empty ones 4 │ elements begin 8 │ bytes of them 8
+//! ```
+
+use egret_net::buf::Ref;
+
+use super::arena::{Arena, Extent};
+use super::class::Classes;
+use super::fault::{Fault, planted};
+use super::refusal::{Reason, Refusal, VERSION};
+
+/// Bytes of the head of a graph with so many classes.
+pub(super) const fn bytes(classes: usize) -> usize {
+    START + classes * ENTRY
+}
+
+/// Writes the head of a message in which the parts lie where `layout` says; gives how long the
+/// message is.
+pub(super) fn write(to: &mut [u8], root: u64, arenas: &[Arena], layout: Layout) -> usize {
+    let mut end = bytes(arenas.len());
+    for (arena, entry) in arenas.iter().zip(to[START..].chunks_exact_mut(ENTRY)) {
+        let mut place = |extent: &Extent| {
+            let start = if layout == Layout::Dense { end } else { extent.start };
+            end = start + extent.len;
+            start as u64
+        };
+        let (slots, data) = (place(&arena.slots), place(&arena.data));
+        entry[..8].copy_from_slice(&arena.class.fingerprint.to_le_bytes());
+        entry[8..16].copy_from_slice(&slots.to_le_bytes());
+        entry[16..20].copy_from_slice(&arena.count.to_le_bytes());
+        entry[20..24].copy_from_slice(&arena.empty.to_le_bytes());
+        entry[24..32].copy_from_slice(&data.to_le_bytes());
+        entry[32..40].copy_from_slice(&(arena.data.len as u64).to_le_bytes());
+    }
+    if let Layout::AsIs { len } = layout {
+        end = len;
+    }
+    let classes = u16::try_from(arenas.len()).expect("a reference tells 255 apart");
+    to[..4].copy_from_slice(MAGIC);
+    to[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    to[6..8].copy_from_slice(&classes.to_le_bytes());
+    to[8..16].copy_from_slice(&root.to_le_bytes());
+    to[16..24].copy_from_slice(&(end as u64).to_le_bytes());
+    to[24..START].fill(0);
+    end
+}
+
+/// Where the parts of a message are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// One behind the other, without what is not used.
+    Dense,
+    /// Where they are in the block, of which so many bytes are sent.
+    AsIs { len: usize },
+}
+
+/// What the head of a message says.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) root: u64,
+    pub(super) len: usize,
+    pub(super) arenas: Vec<Arena>,
+}
+
+impl Head {
+    /// Reads it: every part lies inside `message`, and none on another.
+    pub(super) fn read(classes: &'static Classes, message: &[u8]) -> Result<Self, Box<Refusal>> {
+        let refuse = |offset, reason| Err(Refusal::at(offset, reason));
+        let Some(head) = message.first_chunk::<START>().filter(|head| head.starts_with(MAGIC))
+        else {
+            return refuse(0, Reason::NoGraph);
+        };
+        let found = u16_at(head, 4);
+        if found != VERSION {
+            return refuse(4, Reason::Version { found });
+        }
+        let (here, there) = (classes.all.len(), usize::from(u16_at(head, 6)));
+        if here != there {
+            let graph = classes.kind.name.to_string();
+            return refuse(6, Reason::Classes { graph, here, there });
+        }
+        let said = u64_at(head, 16);
+        let there = message.len() as u64;
+        let is_whole = said <= there && said >= bytes(here) as u64 && said.is_multiple_of(8);
+        if !is_whole {
+            return refuse(16, Reason::Length { said, there });
+        }
+        let len = usize::try_from(said).expect("the message is as long");
+        let arenas = arenas(classes, &message[START..bytes(here)], len)?;
+        Ok(Self { root: u64_at(head, 8), len, arenas })
+    }
+
+    /// The root, as a reference.
+    pub(super) fn root<Root>(&self) -> Option<Ref<Root>> {
+        Ref::from_bits(self.root)
+    }
+}
+
+fn arenas(
+    classes: &'static Classes,
+    entries: &[u8],
+    len: usize,
+) -> Result<Vec<Arena>, Box<Refusal>> {
+    let mut arenas = Vec::with_capacity(classes.all.len());
+    let mut parts = Vec::with_capacity(2 * classes.all.len());
+    for (number, (class, entry)) in classes.all.iter().zip(entries.chunks_exact(ENTRY)).enumerate()
+    {
+        let at = START + number * ENTRY;
+        if u64_at(entry, 0) != class.fingerprint {
+            let name = class.name.clone();
+            return Err(Refusal::at(at, Reason::Class { number, name }));
+        }
+        let count = u32_at(entry, 16);
+        let slots = part(u64_at(entry, 8), count as u64 * class.stride as u64, len);
+        let data = part(u64_at(entry, 24), u64_at(entry, 32), len);
+        let misplaced = |offset, what| {
+            let name = class.name.clone();
+            Refusal::at(at + offset, Reason::Misplaced { what, number, name })
+        };
+        let empty = u32_at(entry, 20);
+        let slots = slots.filter(|_| empty <= count).ok_or_else(|| misplaced(8, "objects"))?;
+        let is_expected = |data: &Extent| class.element.is_some() || data.len == 0;
+        let data = data.filter(is_expected).ok_or_else(|| misplaced(24, "elements"))?;
+        parts.extend([(slots, at + 8, number), (data, at + 24, number)]);
+        let arena = Arena { count, slots, data, empty, free: None, ..Arena::new(class) };
+        arenas.push(arena);
+    }
+    apart(classes, &mut parts)?;
+    Ok(arenas)
+}
+
+/// The part of the message that begins at `start`, if it lies in it, behind the head.
+fn part(start: u64, bytes: u64, len: usize) -> Option<Extent> {
+    let bytes = usize::try_from(bytes).ok()?;
+    if bytes == 0 {
+        return Some(Extent::default());
+    }
+    let start = usize::try_from(start).ok()?;
+    let is_aligned = start.is_multiple_of(8) && bytes.is_multiple_of(8);
+    let is_inside = start.checked_add(bytes).is_some_and(|end| end <= len);
+    (is_aligned && is_inside).then_some(Extent { start, len: bytes, room: bytes })
+}
+
+/// Whether none lies on another, or on the head.
+fn apart(
+    classes: &'static Classes,
+    parts: &mut Vec<(Extent, usize, usize)>,
+) -> Result<(), Box<Refusal>> {
+    parts.retain(|(extent, ..)| extent.len > 0);
+    parts.sort_unstable_by_key(|(extent, ..)| extent.start);
+    let mut free = bytes(classes.all.len());
+    for (extent, offset, number) in &*parts {
+        if extent.start < free && !planted(Fault::PartsOverlap) {
+            let (what, name) = ("parts", classes.all[*number].name.clone());
+            let number = *number;
+            return Err(Refusal::at(*offset, Reason::Misplaced { what, number, name }));
+        }
+        free = extent.end();
+    }
+    Ok(())
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes[at..].first_chunk().map_or(0, |bytes| u16::from_le_bytes(*bytes))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+const MAGIC: &[u8] = b"EGRG";
+/// Where the root is.
+pub(super) const ROOT: usize = 8;
+const START: usize = 32;
+const ENTRY: usize = 40;

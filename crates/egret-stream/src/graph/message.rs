@@ -1,0 +1,177 @@
+//! A graph as a message, and a message as a graph.
+
+use std::marker::PhantomData;
+
+use bytemuck::cast_slice_mut;
+use egret_net::buf::{Buf, Kind};
+use egret_net::vi::Segment;
+
+use super::block::Block;
+use super::check::Check;
+use super::class::Classes;
+use super::graph::Graph;
+use super::head::{self, Head, Layout};
+use super::object::Object;
+use super::refusal::{Reason, Refusal, Refused};
+use super::slot;
+use super::store::{Store, seed};
+
+impl<Root: Object> Graph<Root> {
+    /// The message as one vector.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let head = self.head();
+        self.pieces(&head).concat()
+    }
+
+    /// The table that stands before the objects in a message; see [`pieces`](Self::pieces).
+    #[must_use]
+    pub fn head(&self) -> Vec<u8> {
+        let mut head = vec![0; head::bytes(self.store.arenas.len())];
+        head::write(&mut head, self.root_ref().to_bits(), &self.store.arenas, Layout::Dense);
+        head
+    }
+
+    /// The message as the memory that it lies in, to be gathered: `head`, and for each class what
+    /// is used of its memory.
+    #[must_use]
+    pub fn pieces<'a>(&'a self, head: &'a [u8]) -> Vec<&'a [u8]> {
+        let bytes = self.store.block.bytes();
+        let parts = self.store.arenas.iter().flat_map(|arena| [arena.slots, arena.data]);
+        let parts = parts.filter(|part| part.len > 0).map(|part| &bytes[part.range()]);
+        std::iter::once(head).chain(parts).collect()
+    }
+
+    /// The message as memory that can be posted: that of the graph itself, or, if more than a
+    /// quarter of it is not used, a copy of what is.
+    ///
+    /// ```
+    /// use egret_stream::graph::Graph;
+    ///
+    /// let segment = Graph::new(7_u64).into_segment();
+    /// let graph = Graph::<u64>::from_bytes(segment.bytes())?;
+    /// assert_eq!(*graph.root(), 7);
+    /// # Ok::<(), egret_stream::graph::Refusal>(())
+    /// ```
+    #[must_use]
+    pub fn into_segment(mut self) -> Segment {
+        let (used, end) = (self.byte_len(), self.store.end);
+        if used + used / 4 < end && !matches!(self.store.block, Block::Pool(..)) {
+            let head = self.head();
+            let mut words = vec![0_u64; used.div_ceil(slot::ALIGN)];
+            let mut to = cast_slice_mut::<u64, u8>(&mut words);
+            for piece in self.pieces(&head) {
+                let (now, later) = to.split_at_mut(piece.len());
+                now.copy_from_slice(piece);
+                to = later;
+            }
+            return words.into();
+        }
+        self.seal();
+        match self.store.block {
+            Block::Heap(mut words) => {
+                words.truncate(end.div_ceil(slot::ALIGN));
+                words.into()
+            }
+            Block::Pool(mut buf, _) => {
+                buf.resize(end);
+                buf.into()
+            }
+            Block::Other(memory) => memory.bytes()[..end].to_vec().into(),
+        }
+    }
+
+    /// Writes the head to its place in the block.
+    fn seal(&mut self) {
+        let (root, len) = (self.root_ref().to_bits(), self.store.end);
+        let bytes = self.store.block.bytes_mut();
+        head::write(bytes, root, &self.store.arenas, Layout::AsIs { len });
+    }
+
+    /// The graph that these bytes are, of which it gets a copy. All is
+    /// [checked](crate::graph#what-is-checked).
+    ///
+    /// # Errors
+    ///
+    /// Where the bytes are no such graph, and why.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Refusal> {
+        let mut words = vec![0; bytes.len().div_ceil(slot::ALIGN)];
+        cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+        Self::from_words(words).map_err(|refused| refused.refusal)
+    }
+
+    /// The graph that these words are, where they are: as a message was received by
+    /// [`Segment::fresh::<u64>`](Segment::fresh).
+    ///
+    /// # Errors
+    ///
+    /// As [`from_bytes`](Self::from_bytes), with the words.
+    pub fn from_words(words: Vec<u64>) -> Result<Self, Refused<Vec<u64>>> {
+        Self::from_block(Block::Heap(words), true).map_err(|refused| match *refused {
+            (refusal, Block::Heap(memory)) => Refused { refusal, memory },
+            _ => unreachable!("it was given words"),
+        })
+    }
+
+    /// The graph that this buffer is, where it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`from_bytes`](Self::from_bytes), with the buffer.
+    pub fn from_buf(buf: Buf) -> Result<Self, Refused<Buf>> {
+        Self::from_buf_if(buf, true)
+    }
+
+    pub(super) fn from_buf_if(buf: Buf, checked: bool) -> Result<Self, Refused<Buf>> {
+        let block = match buf.offset_in_region().is_multiple_of(slot::ALIGN) {
+            true => Block::Pool(buf, None),
+            false => {
+                return Self::from_bytes(buf.bytes())
+                    .map_err(|refusal| Refused { refusal, memory: buf });
+            }
+        };
+        Self::from_block(block, checked).map_err(|refused| match *refused {
+            (refusal, Block::Pool(memory, _)) => Refused { refusal, memory },
+            _ => unreachable!("it was given a buffer"),
+        })
+    }
+
+    pub(super) fn from_block(block: Block, checked: bool) -> Result<Self, Box<(Refusal, Block)>> {
+        let read = Head::read(Classes::of::<Root>(), block.bytes());
+        let checked = read.and_then(|mut head| {
+            if checked {
+                head.check::<Root>(block.bytes())?;
+            }
+            Ok(head)
+        });
+        match checked {
+            Ok(head) => {
+                let (root, end) = (head.root(), head.len);
+                let store = Store { block, arenas: head.arenas, end, seed: seed() };
+                Ok(Self { store, root, _root: PhantomData })
+            }
+            Err(refusal) => Err(Box::new((*refusal, block))),
+        }
+    }
+
+    /// What a message with such a graph says it carries: a receive for another type does not
+    /// take it.
+    #[must_use]
+    pub fn kind() -> Kind {
+        Classes::of::<Root>().kind.clone()
+    }
+}
+
+impl Head {
+    /// The one pass over the objects.
+    fn check<Root: Object>(&mut self, bytes: &[u8]) -> Result<(), Box<Refusal>> {
+        for class in 0..self.arenas.len() {
+            let mut check = Check { bytes: &bytes[..self.len], arenas: &self.arenas };
+            let empty = (self.arenas[class].class.check)(&mut check, class)?;
+            self.arenas[class].empty = empty;
+        }
+        let check = Check { bytes: &bytes[..self.len], arenas: &self.arenas };
+        let root = self.root::<Root>().filter(|root| check.leads(*root) == Some(true));
+        root.map(|_| ()).ok_or_else(|| Refusal::at(head::ROOT, Reason::Root))
+    }
+}

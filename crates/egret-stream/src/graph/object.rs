@@ -1,0 +1,308 @@
+//! What can be an object, part of one, or what a reference leads to.
+
+use std::any::TypeId;
+
+use egret_net::buf::{Flat, Ref};
+
+use super::class::{Class, Describe};
+use super::store::Store;
+
+/// A type whose values can be objects of a [`Graph`](super::Graph), or parts of such: numbers,
+/// `bool`, `char`, references and optional ones, arrays, and what derives it.
+///
+/// ```
+/// use egret_stream::graph::{Graph, Object, Ref, Text};
+///
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(C)]
+/// struct Town {
+///     name: Text,
+///     people: u32,
+///     kind: Kind,
+///     is_port: bool,
+///     _reserved: [u8; 2],
+///     next: Option<Ref<Town>>,
+/// }
+///
+/// #[derive(Clone, Copy, PartialEq, Debug, Object)]
+/// #[repr(u8)]
+/// enum Kind {
+///     Village,
+///     City,
+/// }
+/// ```
+///
+/// The derive needs a layout that is the same everywhere (`#[repr(C)]`, or of an enum the type
+/// of its tag) and leaves no holes. The one after `kind` has to have a name:
+///
+/// ```compile_fail,E0080
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(C)]
+/// struct Town {
+///     kind: u8,
+///     people: u32, // padding in `Town` before field `people`
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an object of a graph or part of one",
+    label = "no object",
+    note = "objects are numbers of fixed width, `bool`, `char`, `Ref<T>`, `Option<Ref<T>>`, \
+            arrays of objects, and `#[repr(C)]` structs and enums that derive `Object`; for a \
+            `Vec` there is `Slice<T>`, for a `String` there is `Text`"
+)]
+pub trait Object: Flat {
+    /// Whether there is a reference in it.
+    const LINKS: bool;
+    /// Whether it has an invariant of its own, which [`check`](Self::check) checks.
+    const CHECKED: bool = false;
+
+    /// Says what it looks like, and which types it refers to.
+    fn describe(describe: &mut Describe<'_>);
+
+    /// Shows each reference in it to `see`, and stops where that refuses one.
+    ///
+    /// # Errors
+    ///
+    /// What `see` says.
+    fn links<S: SeeLinks>(&self, see: &mut S) -> Result<(), S::Stop>;
+
+    /// Has each reference in it replaced.
+    ///
+    /// # Errors
+    ///
+    /// What `renew` says.
+    fn relink<R: Relink>(&mut self, renew: &mut R) -> Result<(), R::Stop>;
+
+    /// Whether the type's own invariant holds.
+    ///
+    /// # Errors
+    ///
+    /// In words, why not.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Where `bytes`, which are no value of it, begin to be none: an offset, and what it is not.
+    fn fault(bytes: &[u8]) -> (usize, &'static str);
+}
+
+/// What a [`Ref`] can lead to: an [`Object`], a slice of them, a text, or one of whom a trait
+/// is known.
+pub trait Target: 'static {
+    /// Adds the classes that it can be of.
+    #[doc(hidden)]
+    fn enter(describe: &mut Describe<'_>);
+    /// Whether an object of the class is one; `id` is that of the class.
+    #[doc(hidden)]
+    fn is_class(id: TypeId, class: &Class) -> bool;
+    /// Finds it.
+    #[doc(hidden)]
+    fn find(store: &Store, link: Ref<Self>) -> Option<&Self>;
+    /// Finds it, to be written.
+    #[doc(hidden)]
+    fn find_mut(store: &mut Store, link: Ref<Self>) -> Option<&mut Self>;
+}
+
+/// Sees references; see [`Object::links`].
+pub trait SeeLinks {
+    /// Why one is not seen any more.
+    type Stop;
+    /// Sees one, where it lies.
+    ///
+    /// # Errors
+    ///
+    /// If there is no point in going on.
+    fn see<T: Target + ?Sized>(&mut self, link: &Ref<T>) -> Result<(), Self::Stop>;
+}
+
+/// Replaces references; see [`Object::relink`].
+pub trait Relink {
+    /// Why one is not replaced.
+    type Stop;
+    /// Replaces one.
+    ///
+    /// # Errors
+    ///
+    /// If there is no point in going on.
+    fn renew<T: ?Sized>(&mut self, link: &mut Ref<T>) -> Result<(), Self::Stop>;
+    /// Replaces one that may also be taken away.
+    ///
+    /// # Errors
+    ///
+    /// If there is no point in going on.
+    fn renew_option<T: ?Sized>(&mut self, link: &mut Option<Ref<T>>) -> Result<(), Self::Stop>;
+}
+
+impl<T: Object> Target for T {
+    fn enter(describe: &mut Describe<'_>) {
+        describe.enter_object::<T>();
+    }
+
+    #[inline]
+    fn is_class(id: TypeId, _: &Class) -> bool {
+        id == TypeId::of::<T>()
+    }
+
+    #[inline]
+    fn find(store: &Store, link: Ref<T>) -> Option<&T> {
+        store.object(link)
+    }
+
+    #[inline]
+    fn find_mut(store: &mut Store, link: Ref<T>) -> Option<&mut T> {
+        store.object_mut(link)
+    }
+}
+
+impl<T: Object> Target for [T] {
+    fn enter(describe: &mut Describe<'_>) {
+        describe.enter_slice::<T>();
+    }
+
+    #[inline]
+    fn is_class(id: TypeId, _: &Class) -> bool {
+        id == TypeId::of::<[T]>()
+    }
+
+    fn find(store: &Store, link: Ref<[T]>) -> Option<&[T]> {
+        store.slice(link)
+    }
+
+    fn find_mut(store: &mut Store, link: Ref<[T]>) -> Option<&mut [T]> {
+        store.slice_mut(link)
+    }
+}
+
+impl Target for str {
+    fn enter(describe: &mut Describe<'_>) {
+        describe.enter_text();
+    }
+
+    #[inline]
+    fn is_class(id: TypeId, _: &Class) -> bool {
+        id == TypeId::of::<str>()
+    }
+
+    fn find(store: &Store, link: Ref<str>) -> Option<&str> {
+        store.text(link)
+    }
+
+    fn find_mut(store: &mut Store, link: Ref<str>) -> Option<&mut str> {
+        store.text_mut(link)
+    }
+}
+
+macro_rules! words {
+    ($($word:ident $fault:literal)*) => {$(
+        impl Object for $word {
+            const LINKS: bool = false;
+
+            fn describe(describe: &mut Describe<'_>) {
+                describe.word(stringify!($word));
+            }
+
+            #[inline]
+            fn links<S: SeeLinks>(&self, _: &mut S) -> Result<(), S::Stop> {
+                Ok(())
+            }
+
+            #[inline]
+            fn relink<R: Relink>(&mut self, _: &mut R) -> Result<(), R::Stop> {
+                Ok(())
+            }
+
+            fn fault(_: &[u8]) -> (usize, &'static str) {
+                (0, $fault)
+            }
+        }
+    )*};
+}
+
+words! {
+    u8 "a number" u16 "a number" u32 "a number" u64 "a number"
+    i8 "a number" i16 "a number" i32 "a number" i64 "a number"
+    f32 "a number" f64 "a number"
+    bool "a `bool`, which is 0 or 1" char "a `char`"
+}
+
+impl<T: Target + ?Sized> Object for Ref<T> {
+    const LINKS: bool = true;
+
+    fn describe(describe: &mut Describe<'_>) {
+        describe.link::<T>("ref");
+    }
+
+    #[inline]
+    fn links<S: SeeLinks>(&self, see: &mut S) -> Result<(), S::Stop> {
+        see.see(self)
+    }
+
+    #[inline]
+    fn relink<R: Relink>(&mut self, renew: &mut R) -> Result<(), R::Stop> {
+        renew.renew(self)
+    }
+
+    fn fault(_: &[u8]) -> (usize, &'static str) {
+        (0, "a reference, which is not 0")
+    }
+}
+
+impl<T: Target + ?Sized> Object for Option<Ref<T>> {
+    const LINKS: bool = true;
+
+    fn describe(describe: &mut Describe<'_>) {
+        describe.link::<T>("optional ref");
+    }
+
+    #[inline]
+    fn links<S: SeeLinks>(&self, see: &mut S) -> Result<(), S::Stop> {
+        match self {
+            None => Ok(()),
+            Some(link) => see.see(link),
+        }
+    }
+
+    #[inline]
+    fn relink<R: Relink>(&mut self, renew: &mut R) -> Result<(), R::Stop> {
+        renew.renew_option(self)
+    }
+
+    fn fault(_: &[u8]) -> (usize, &'static str) {
+        (0, "a reference or none")
+    }
+}
+
+impl<T: Object, const N: usize> Object for [T; N] {
+    const LINKS: bool = T::LINKS;
+    const CHECKED: bool = T::CHECKED;
+
+    fn describe(describe: &mut Describe<'_>) {
+        describe.word(&format!("{N} of"));
+        T::describe(describe);
+    }
+
+    #[inline]
+    fn links<S: SeeLinks>(&self, see: &mut S) -> Result<(), S::Stop> {
+        self.iter().try_for_each(|element| element.links(see))
+    }
+
+    #[inline]
+    fn relink<R: Relink>(&mut self, renew: &mut R) -> Result<(), R::Stop> {
+        self.iter_mut().try_for_each(|element| element.relink(renew))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.iter().try_for_each(Object::check)
+    }
+
+    fn fault(bytes: &[u8]) -> (usize, &'static str) {
+        let size = size_of::<T>().max(1);
+        let elements = bytes.chunks_exact(size).zip((0..).step_by(size));
+        let wrong = elements.filter(|(element, _)| !T::is_value(element)).map(|(element, at)| {
+            let (offset, what) = T::fault(element);
+            (at + offset, what)
+        });
+        wrong.min_by_key(|(at, _)| *at).unwrap_or((0, "an array"))
+    }
+}

@@ -1,0 +1,362 @@
+//! The objects of a graph in their block: finding, adding and taking away.
+//!
+//! Finding an object is: its class by the reference, whether that is the type asked for (two
+//! words to compare), whether the index is one of its slots, the address, whether the header is
+//! the reference's upper half (so it lives, and is the one that was meant), and whether its bits
+//! are a value, for types of which not all are. The cache lines are that of the arena, which
+//! all accesses to the class share, and the object's own.
+
+use std::any::TypeId;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use egret_net::buf::{Ref, flat};
+use egret_net::rt;
+
+use super::arena::{Arena, Part, is_free};
+use super::block::Block;
+use super::class::{Classes, short_name};
+use super::fault::{Fault, planted};
+use super::head;
+use super::object::Object;
+use super::slot;
+
+/// A block, and where in it the objects of each class are.
+#[derive(Debug)]
+pub struct Store {
+    pub(super) block: Block,
+    /// By class.
+    pub(super) arenas: Vec<Arena>,
+    /// Where the part of the block that is in use ends.
+    pub(super) end: usize,
+    /// Stamps of new slots.
+    pub(super) seed: u32,
+}
+
+impl Store {
+    /// One without objects.
+    pub(super) fn new(classes: &'static Classes, block: Block) -> Self {
+        let arenas = classes.all.iter().map(Arena::new).collect();
+        let mut store = Self { block, arenas, end: 0, seed: seed() };
+        store.end = head::bytes(classes.all.len());
+        if !store.block.extend(store.end) {
+            store.block = store.block.another(store.end);
+        }
+        store
+    }
+
+    #[inline]
+    pub(super) fn object<T: Object>(&self, link: Ref<T>) -> Option<&T> {
+        let at = self.place::<T>(link)?;
+        let slot = self.block.bytes().get(at..at + slot::stride(size_of::<T>()))?;
+        if slot::header(slot)? != link.head() && !planted(Fault::Stale) {
+            return None;
+        }
+        flat::view(&slot[slot::HEADER..])
+    }
+
+    #[inline]
+    pub(super) fn object_mut<T: Object>(&mut self, link: Ref<T>) -> Option<&mut T> {
+        let at = self.place::<T>(link)?;
+        let slot = self.block.bytes_mut().get_mut(at..at + slot::stride(size_of::<T>()))?;
+        if slot::header(slot)? != link.head() {
+            return None;
+        }
+        flat::view_mut(&mut slot[slot::HEADER..])
+    }
+
+    /// Where the slot that `link` means begins, if the class is that of `T`.
+    #[inline]
+    fn place<T: Object>(&self, link: Ref<T>) -> Option<usize> {
+        let arena = self.arenas.get(usize::from(link.class()))?;
+        if arena.id != TypeId::of::<T>() {
+            return None;
+        }
+        arena.at(link.index(), slot::stride(size_of::<T>()))
+    }
+
+    /// Whether it leads to an object, of whatever class.
+    pub(super) fn contains<T: ?Sized>(&self, link: Ref<T>) -> bool {
+        self.slot(link).is_some()
+    }
+
+    /// The slot of an object of any class.
+    pub(super) fn slot<T: ?Sized>(&self, link: Ref<T>) -> Option<&[u8]> {
+        let arena = self.arenas.get(usize::from(link.class()))?;
+        let at = arena.at(link.index(), arena.class.stride)?;
+        let slot = self.block.bytes().get(at..at + arena.class.stride)?;
+        (slot::header(slot)? == link.head()).then_some(slot)
+    }
+
+    pub(super) fn slice<T: Object>(&self, link: Ref<[T]>) -> Option<&[T]> {
+        flat::views(self.elements::<[T]>(link, size_of::<T>())?)
+    }
+
+    pub(super) fn slice_mut<T: Object>(&mut self, link: Ref<[T]>) -> Option<&mut [T]> {
+        let range = self.span::<[T]>(link, size_of::<T>())?;
+        flat::views_mut(self.block.bytes_mut().get_mut(range)?)
+    }
+
+    pub(super) fn text(&self, link: Ref<str>) -> Option<&str> {
+        std::str::from_utf8(self.elements::<str>(link, 1)?).ok()
+    }
+
+    pub(super) fn text_mut(&mut self, link: Ref<str>) -> Option<&mut str> {
+        let range = self.span::<str>(link, 1)?;
+        std::str::from_utf8_mut(self.block.bytes_mut().get_mut(range)?).ok()
+    }
+
+    fn elements<T: ?Sized + 'static>(&self, link: Ref<T>, size: usize) -> Option<&[u8]> {
+        let range = self.span(link, size)?;
+        self.block.bytes().get(range)
+    }
+
+    /// Where the elements of a slice are in the block.
+    fn span<T: ?Sized + 'static>(
+        &self,
+        link: Ref<T>,
+        size: usize,
+    ) -> Option<std::ops::Range<usize>> {
+        let arena = self.arenas.get(usize::from(link.class()))?;
+        if arena.id != TypeId::of::<T>() {
+            return None;
+        }
+        let (start, count) = slot::span(self.slot(link)?)?;
+        let end = start.checked_add(count.checked_mul(size)?)?;
+        (end <= arena.data.len).then(|| arena.data.start + start..arena.data.start + end)
+    }
+
+    /// Adds an object.
+    #[inline]
+    pub(super) fn insert<T: Object>(&mut self, value: &T) -> Ref<T> {
+        let class = self.class_of::<T>();
+        let (at, link) = self.claim(class, slot::stride(size_of::<T>()));
+        let slot = &mut self.block.bytes_mut()[at..at + slot::stride(size_of::<T>())];
+        slot[..slot::HEADER].copy_from_slice(&link.head().to_le_bytes());
+        let (place, fill) = slot[slot::HEADER..].split_at_mut(size_of::<T>());
+        place.copy_from_slice(flat::bytes_of(std::slice::from_ref(value)));
+        fill.fill(0);
+        link
+    }
+
+    /// Adds a slice or a text of elements that are `bytes`.
+    pub(super) fn insert_span<T: ?Sized + 'static>(
+        &mut self,
+        bytes: &[u8],
+        count: usize,
+    ) -> Ref<T> {
+        self.insert_span_in(self.class_of::<T>(), bytes, count)
+    }
+
+    /// Adds a slice to a class.
+    pub(super) fn insert_span_in<T: ?Sized>(
+        &mut self,
+        class: usize,
+        bytes: &[u8],
+        count: usize,
+    ) -> Ref<T> {
+        let count = u32::try_from(count).expect("a slice has less than 2^32 elements");
+        let len = bytes.len().next_multiple_of(slot::ALIGN);
+        let start = self.extend(class, Part::Data, len);
+        let words = (start - self.arenas[class].data.start) / slot::ALIGN;
+        let words = u32::try_from(words).expect("the slices of a class have less than 32 GiB");
+        let (place, fill) = self.block.bytes_mut()[start..start + len].split_at_mut(bytes.len());
+        place.copy_from_slice(bytes);
+        fill.fill(0);
+        let (at, link) = self.append(class, slot::SPAN_STRIDE);
+        let slot = &mut self.block.bytes_mut()[at..at + slot::SPAN_STRIDE];
+        slot[..8].copy_from_slice(&link.head().to_le_bytes());
+        slot[8..12].copy_from_slice(&words.to_le_bytes());
+        slot[12..].copy_from_slice(&count.to_le_bytes());
+        link
+    }
+
+    /// Adds an object to a class as the bytes of its value, with what fills the slot.
+    pub(super) fn insert_raw(&mut self, class: usize, value: &[u8]) {
+        let (at, link): (_, Ref<()>) = self.append(class, slot::HEADER + value.len());
+        let slot = &mut self.block.bytes_mut()[at..at + slot::HEADER + value.len()];
+        slot[..slot::HEADER].copy_from_slice(&link.head().to_le_bytes());
+        slot[slot::HEADER..].copy_from_slice(value);
+    }
+
+    /// The reference to what is in a slot, if there is something.
+    pub(super) fn link_at<T: ?Sized>(&self, class: usize, index: u32) -> Option<Ref<T>> {
+        let arena = &self.arenas[class];
+        let at = arena.at(index, arena.class.stride)?;
+        let header = slot::header(self.block.bytes().get(at..)?)?;
+        let stamp = (header & slot::EMPTY == 0).then(|| slot::stamp(header))?;
+        Ref::new(u8::try_from(class).ok()?, index, stamp)
+    }
+
+    /// Takes an object out; its slot is empty from now on.
+    pub(super) fn remove<T: ?Sized>(&mut self, link: Ref<T>) -> bool {
+        if self.slot(link).is_none() {
+            return false;
+        }
+        let arena = &mut self.arenas[usize::from(link.class())];
+        let Some(at) = arena.at(link.index(), arena.class.stride) else { return false };
+        let header = link.head() | slot::EMPTY;
+        arena.empty += 1;
+        // Slices are not reused: they follow one another, so that none can lie on another.
+        if arena.class.element.is_none()
+            && is_free(header)
+            && let Some(free) = &mut arena.free
+        {
+            free.push(link.index());
+        }
+        let slot = &mut self.block.bytes_mut()[at..at + slot::HEADER];
+        slot.copy_from_slice(&header.to_le_bytes());
+        true
+    }
+
+    /// Makes room for `count` more objects of a type.
+    pub(super) fn reserve<T: Object>(&mut self, count: usize) {
+        let class = self.class_of::<T>();
+        let needed = count * slot::stride(size_of::<T>());
+        let extent = self.arenas[class].slots;
+        if extent.room - extent.len < needed {
+            self.grow(class, Part::Slots, extent.len + needed);
+        }
+    }
+
+    /// Makes room in a class that has nothing yet.
+    pub(super) fn make_room(&mut self, class: usize, slots: usize, data: usize) {
+        for (part, room) in [(Part::Slots, slots), (Part::Data, data)] {
+            if room > 0 {
+                self.grow(class, part, room);
+            }
+        }
+    }
+
+    /// The number of the class of `T`.
+    ///
+    /// # Panics
+    ///
+    /// If the graph has no such objects.
+    #[inline]
+    pub(super) fn class_of<T: ?Sized + 'static>(&self) -> usize {
+        match self.find_class::<T>() {
+            Some(class) => class,
+            None => self.no_class::<T>(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn find_class<T: ?Sized + 'static>(&self) -> Option<usize> {
+        self.arenas.iter().position(|arena| arena.id == TypeId::of::<T>())
+    }
+
+    #[cold]
+    fn no_class<T: ?Sized>(&self) -> ! {
+        let names: Vec<_> = self.arenas.iter().map(|arena| &*arena.class.name).collect();
+        let (name, names) = (short_name::<T>(), names.join("`, `"));
+        panic!("nothing in this graph can refer to a `{name}`: its classes are `{names}`");
+    }
+
+    /// A slot for a new object of `class`: one that is empty, or the next.
+    #[inline]
+    fn claim<T>(&mut self, class: usize, stride: usize) -> (usize, Ref<T>) {
+        if self.arenas[class].empty > 0
+            && let Some(claimed) = self.reclaim(class, stride)
+        {
+            return claimed;
+        }
+        self.append(class, stride)
+    }
+
+    fn reclaim<T>(&mut self, class: usize, stride: usize) -> Option<(usize, Ref<T>)> {
+        let arena = &mut self.arenas[class];
+        let index = arena.free(self.block.bytes()).pop()?;
+        let at = arena.at(index, stride)?;
+        let stamp = slot::stamp(slot::header(self.block.bytes().get(at..)?)?) + 1;
+        let link = Ref::new(u8::try_from(class).ok()?, index, stamp)?;
+        arena.empty -= 1;
+        Some((at, link))
+    }
+
+    /// The slot after the last one.
+    #[inline]
+    fn append<T: ?Sized>(&mut self, class: usize, stride: usize) -> (usize, Ref<T>) {
+        let at = self.extend(class, Part::Slots, stride);
+        let arena = &mut self.arenas[class];
+        let (index, number) = (arena.count, u8::try_from(class).expect("a class has 8 bits"));
+        assert!(index < u32::MAX, "a class has less than 2^32 objects");
+        arena.count += 1;
+        (at, Ref::new(number, index, self.seed).expect("a seed is a stamp"))
+    }
+
+    /// Lengthens a part of the block, and gives where the new bytes begin.
+    #[inline]
+    fn extend(&mut self, class: usize, part: Part, bytes: usize) -> usize {
+        let extent = self.arenas[class].extent(part);
+        if extent.room - extent.len < bytes {
+            let room = (extent.room * 2).max(extent.len + bytes).max(ROOM_LEAST);
+            self.grow(class, part, room);
+        }
+        let extent = self.arenas[class].extent(part);
+        let start = extent.end();
+        extent.len += bytes;
+        start
+    }
+
+    /// Gives a part of the block more room: where it is if it is the last, else behind the
+    /// others, else in another block.
+    #[cold]
+    fn grow(&mut self, class: usize, part: Part, room: usize) {
+        let end = self.end;
+        let extent = self.arenas[class].extent(part);
+        let is_last = extent.room > 0 && extent.start + extent.room == end;
+        let start = if is_last { extent.start } else { end };
+        if !self.block.extend(start + room) {
+            return self.relocate(class, part, room);
+        }
+        let from = extent.range();
+        extent.start = start;
+        extent.room = room;
+        self.end = start + room;
+        if start != from.start && !planted(Fault::LeftBehind) {
+            self.block.bytes_mut().copy_within(from, start);
+        }
+    }
+
+    /// Moves everything to another block, with `room` for one part.
+    fn relocate(&mut self, class: usize, part: Part, room: usize) {
+        let rooms = self.arenas.iter().map(|arena| arena.slots.room + arena.data.room);
+        let needed = head::bytes(self.arenas.len()) + rooms.sum::<usize>() + room;
+        let mut block = self.block.another(needed);
+        let mut end = head::bytes(self.arenas.len());
+        let from = self.block.bytes();
+        let to = block.bytes_mut();
+        for (number, arena) in self.arenas.iter_mut().enumerate() {
+            for each in [Part::Slots, Part::Data] {
+                let extent = arena.extent(each);
+                to[end..end + extent.len].copy_from_slice(&from[extent.range()]);
+                extent.start = end;
+                if (number, each) == (class, part) {
+                    extent.room = room;
+                }
+                end += extent.room;
+            }
+        }
+        self.block = block;
+        self.end = end;
+    }
+}
+
+/// Stamps for the objects of a new graph: those of graphs made one after the other are far
+/// apart, and there are more than eight million stamps after each.
+pub(super) fn seed() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut next = NEXT.fetch_add(1, Ordering::Relaxed);
+    if next == 0 {
+        next = (rt::random() >> 32) as u32;
+        NEXT.store(next.wrapping_add(1).max(1), Ordering::Relaxed);
+    }
+    (next.wrapping_mul(SCATTER) >> 9) + 1
+}
+
+/// An odd number near the golden ratio of 2^32: its multiples do not come close to each other
+/// for long.
+const SCATTER: u32 = 0x9e37_79b1;
+
+/// Bytes of the first room that a part of the block gets.
+const ROOM_LEAST: usize = 256;

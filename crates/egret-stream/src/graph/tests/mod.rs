@@ -1,0 +1,1 @@
+//! Graphs by what a program can see of them.
