@@ -48,8 +48,11 @@ impl Block {
             }
             Self::Pool(buf, _) => {
                 let fits = bytes <= buf.capacity();
-                if fits && buf.len() < bytes {
+                let used = buf.len();
+                if fits && used < bytes {
+                    // What the buffer held before is nothing that a peer should see.
                     buf.resize(bytes);
+                    buf.bytes_mut()[used..].fill(0);
                 }
                 fits
             }
@@ -62,7 +65,7 @@ impl Block {
         if let Self::Pool(_, Some(pool)) = self
             && let Ok(mut buf) = pool.take(bytes)
         {
-            buf.resize(bytes);
+            buf.bytes_mut().fill(0);
             return Self::Pool(buf, Some(pool.clone()));
         }
         Self::Heap(vec![0; bytes.div_ceil(8)])
