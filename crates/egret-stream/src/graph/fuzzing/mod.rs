@@ -8,10 +8,9 @@ mod world;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use egret_net::buf::Pool;
+use egret_net::buf::{Block, Pool};
 
 use self::told::Told;
-use super::block::Block;
 use super::{Graph, Ref};
 
 pub(crate) use model::{History, Step};
@@ -69,7 +68,7 @@ pub(crate) fn pool() -> Pool {
 /// A message, checked and believed.
 fn arrive(bytes: &[u8]) {
     let words: Vec<_> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    let believed = Graph::<World>::from_block(Block::Heap(words.clone()), false);
+    let believed = Graph::<World>::from_block(Block::on_heap(words.clone()), false);
     let checked = Graph::<World>::from_words(words);
     assert!(believed.is_ok() || checked.is_err(), "to check is more than to believe");
     if let Ok(graph) = checked {
