@@ -93,6 +93,7 @@ impl<'g> Check<'g> {
             value.links(self)?;
         }
         if T::CHECKED
+            && !planted(Fault::Unchecked)
             && let Err(why) = value.check()
         {
             let offset = self.offset(ptr::from_ref(value).cast());

@@ -277,7 +277,8 @@ impl Store {
         let arena = &mut self.arenas[class];
         let index = arena.free(self.block.bytes()).pop()?;
         let at = arena.at(index, stride)?;
-        let stamp = slot::stamp(slot::header(self.block.bytes().get(at..)?)?) + 1;
+        let last = slot::stamp(slot::header(self.block.bytes().get(at..)?)?);
+        let stamp = if planted(Fault::SameStamp) { last } else { last + 1 };
         let link = Ref::new(u8::try_from(class).ok()?, index, stamp)?;
         arena.empty -= 1;
         Some((at, link))
@@ -356,6 +357,9 @@ impl Store {
 /// apart, and there are more than eight million stamps after each.
 pub(super) fn seed() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    if planted(Fault::SameSeed) {
+        return 1;
+    }
     let mut next = NEXT.fetch_add(1, Ordering::Relaxed);
     if next == 0 {
         next = (rt::random() >> 32) as u32;
