@@ -61,7 +61,7 @@ fn live(steps: &[u8], is_pooled: bool) {
 
 /// One from which graphs soon grow to larger buffers, and then to the heap.
 pub(crate) fn pool() -> Pool {
-    let pool = Pool::builder().class(512, 2).class(1024, 2).class(4096, 1);
+    let pool = Pool::builder().class(512, 2).class(8192, 2).class(20_000, 1);
     pool.build().expect("some pages")
 }
 
@@ -212,12 +212,18 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     let much = Graph::build(|graph| begin(graph, 3));
     let mut holes = much.clone();
     let nodes: Vec<_> = holes.links::<Node>().collect();
+    holes.store.seed = SEED;
     let node = holes.insert(holes[nodes[0]]);
     let text = holes.insert_text("to be taken away");
     holes.insert(holes[node]);
     holes.remove(node);
     holes.remove_slice(text);
-    let lies = holes.clone().into_segment().bytes().to_vec();
+    let mut buf = pool().take(holes.byte_len()).expect("it is not in use");
+    buf.bytes_mut().copy_from_slice(&holes.to_vec());
+    let mut lies = Graph::<World>::from_buf(buf).expect("it is right");
+    lies.store.seed = SEED;
+    lies.insert(Dot(8));
+    let lies = lies.into_segment().bytes().to_vec();
     vec![small.to_vec(), much.to_vec(), holes.to_vec(), lies]
 }
 

@@ -13,7 +13,8 @@ const DATA_LEN: usize = 32;
 const NAMES: [&str; 8] = ["World", "Node", "[u16]", "[Ref<Node>]", "[Mark]", "str", "Dot", "Line"];
 
 /// Where the head tells about a part, and that it is misplaced.
-fn misplaced(class: usize, part: usize, what: &'static str) -> (usize, Reason) {
+fn misplaced(class: usize, part: usize) -> (usize, Reason) {
+    let what = if part == SLOTS { "objects" } else { "elements" };
     let (number, name) = (class, NAMES[class].to_owned());
     (Message::entry(class) + part, Reason::Misplaced { what, number, name })
 }
@@ -34,7 +35,7 @@ fn lengths_of_all_that_lie_are_refused() {
         // Shorter, and still longer than the head: the last part is outside.
         |message| {
             message.put_word(16, message.bytes.len() as u64 - 8);
-            misplaced(7, SLOTS, "objects")
+            misplaced(7, SLOTS)
         },
     ]);
 }
@@ -45,12 +46,12 @@ pub(super) fn parts_on_each_other_are_refused() {
         |message| {
             let at = message.slots(WORLD) + 8;
             message.put_word(Message::entry(NODE) + SLOTS, at as u64);
-            misplaced(NODE, SLOTS, "parts")
+            misplaced(NODE, SLOTS)
         },
         |message| {
             let at = message.data(NUMBERS) as u64;
             message.put_word(Message::entry(TEXT) + DATA, at - 8);
-            misplaced(TEXT, DATA, "parts")
+            misplaced(TEXT, DATA)
         },
     ]);
 }
@@ -61,20 +62,20 @@ fn parts_on_what_describes_them_are_refused() {
     refuses(&[
         |message| {
             message.put_word(Message::entry(NODE) + SLOTS, 0);
-            misplaced(NODE, SLOTS, "parts")
+            misplaced(NODE, SLOTS)
         },
         |message| {
             message.put_word(Message::entry(NODE) + SLOTS, Message::entry(NODE) as u64);
-            misplaced(NODE, SLOTS, "parts")
+            misplaced(NODE, SLOTS)
         },
         |message| {
             message.put_word(Message::entry(TEXT) + DATA, Message::entry(TEXT) as u64);
-            misplaced(TEXT, DATA, "parts")
+            misplaced(TEXT, DATA)
         },
         |message| {
             let at = message.slots(TEXT) as u64 + 8;
             message.put_word(Message::entry(TEXT) + DATA, at);
-            misplaced(TEXT, DATA, "parts")
+            misplaced(TEXT, DATA)
         },
     ]);
 }
@@ -84,20 +85,20 @@ fn parts_outside_are_refused() {
     refuses(&[
         |message| {
             message.put_word(Message::entry(NODE) + SLOTS, message.bytes.len() as u64 - 8);
-            misplaced(NODE, SLOTS, "objects")
+            misplaced(NODE, SLOTS)
         },
         |message| {
             message.put_word(Message::entry(NODE) + SLOTS, u64::MAX - 7);
-            misplaced(NODE, SLOTS, "objects")
+            misplaced(NODE, SLOTS)
         },
         |message| {
             let at = message.slots(NODE) as u64;
             message.put_word(Message::entry(NODE) + SLOTS, at + 4);
-            misplaced(NODE, SLOTS, "objects")
+            misplaced(NODE, SLOTS)
         },
         |message| {
             message.put_word(Message::entry(TEXT) + DATA, 1 << 40);
-            misplaced(TEXT, DATA, "elements")
+            misplaced(TEXT, DATA)
         },
     ]);
 }
@@ -107,11 +108,11 @@ fn numbers_of_objects_that_lie_are_refused() {
     refuses(&[
         |message| {
             message.put(Message::entry(NODE) + COUNT, &u32::MAX.to_le_bytes());
-            misplaced(NODE, SLOTS, "objects")
+            misplaced(NODE, SLOTS)
         },
         |message| {
             message.bytes[Message::entry(NODE) + COUNT] += 1;
-            misplaced(NUMBERS, SLOTS, "parts")
+            misplaced(NUMBERS, SLOTS)
         },
         |message| {
             message.bytes[Message::entry(NODE) + COUNT] -= 1;
@@ -120,7 +121,7 @@ fn numbers_of_objects_that_lie_are_refused() {
         },
         |message| {
             message.bytes[Message::entry(NODE) + EMPTY] = 5;
-            misplaced(NODE, SLOTS, "objects")
+            misplaced(NODE, SLOTS)
         },
     ]);
 }
@@ -144,15 +145,15 @@ fn lengths_of_elements_that_lie_are_refused() {
     refuses(&[
         |message| {
             lie(message, TEXT, |len| len + 8);
-            misplaced(DOT, SLOTS, "parts")
+            misplaced(DOT, SLOTS)
         },
         |message| {
             lie(message, TEXT, |_| u64::MAX - 7);
-            misplaced(TEXT, DATA, "elements")
+            misplaced(TEXT, DATA)
         },
         |message| {
             lie(message, TEXT, |len| len - 1);
-            misplaced(TEXT, DATA, "elements")
+            misplaced(TEXT, DATA)
         },
         |message| {
             lie(message, TEXT, |len| len - 8);
@@ -168,7 +169,7 @@ fn lengths_of_elements_that_lie_are_refused() {
             lie(message, TEXT, |_| 0);
             message.put_word(Message::entry(DOT) + DATA, at);
             lie(message, DOT, |_| 8);
-            misplaced(DOT, DATA, "elements")
+            misplaced(DOT, DATA)
         },
     ]);
 }
