@@ -232,6 +232,13 @@ impl Block {
         Self::on_heap(vec![0; bytes.div_ceil(WORD)])
     }
 
+    /// Takes larger buffers from `pool`, if it is a buffer.
+    pub fn grow_in(&mut self, pool: &Pool) {
+        if let Owner::Pool(_, from) = &mut self.owner {
+            *from = Some(pool.clone());
+        }
+    }
+
     /// The buffer, if it is one.
     #[must_use]
     pub fn buf(&self) -> Option<&Buf> {

@@ -12,6 +12,7 @@ use egret_net::buf::{Ref, flat};
 use super::arena::Arena;
 use super::class::short_name;
 use super::fault::{Fault, planted};
+use super::head;
 use super::object::{Object, SeeLinks, Target};
 use super::refusal::{Reason, Refusal};
 use super::slot;
@@ -30,26 +31,34 @@ impl SeeLinks for Check<'_> {
 
     #[inline]
     fn see<T: Target + ?Sized>(&mut self, link: &Ref<T>) -> Checked<()> {
-        if self.leads::<T>(link.to_bits()) { Ok(()) } else { Err(self.astray(link)) }
+        if self.leads(*link) { Ok(()) } else { Err(self.astray(link)) }
     }
 }
 
 impl<'g> Check<'g> {
-    /// Whether the reference with these bits leads to an object of its type.
+    /// Whether the reference leads to an object of its type.
     #[inline]
-    pub(super) fn leads<T: Target + ?Sized>(&self, bits: u64) -> bool {
-        let Some(arena) = self.arenas.get((bits >> 56) as usize) else { return false };
+    pub(super) fn leads<T: Target + ?Sized>(&self, link: Ref<T>) -> bool {
+        let Some(arena) = self.arenas.get(usize::from(link.class())) else { return false };
         let words = match T::SLOT_WORDS {
             0 => arena.class.stride / slot::ALIGN,
             words => words,
         };
-        let index = (bits & u64::from(u32::MAX)) as usize;
-        if index >= arena.count as usize {
+        if link.index() >= arena.count {
             return planted(Fault::PastTheEnd);
         }
-        let place = arena.slots.start / slot::ALIGN + index * words;
+        let place = arena.slots.start / slot::ALIGN + link.index() as usize * words;
         let is_class = T::is_class(arena.id, arena.class) || planted(Fault::AnyClass);
-        is_class && self.words.get(place).is_some_and(|header| *header == bits >> 32)
+        is_class && self.words.get(place).is_some_and(|header| *header == link.head())
+    }
+
+    /// Looks at everything.
+    pub(super) fn all<Root: Object>(mut self, root: Option<Ref<Root>>) -> Checked<()> {
+        for class in 0..self.arenas.len() {
+            (self.arenas[class].class.check)(&mut self, class)?;
+        }
+        let is_there = root.is_some_and(|root| self.leads(root));
+        if is_there { Ok(()) } else { Err(Refusal::at(head::ROOT, Reason::Root)) }
     }
 
     #[cold]

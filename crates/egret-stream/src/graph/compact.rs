@@ -10,17 +10,33 @@ use super::object::{Object, Relink};
 use super::slot;
 use super::store::Store;
 
-/// An object has a reference, not an optional one, to what was taken away.
+/// Something that is needed was taken away: the root, or what an object has a reference to that
+/// is not an optional one.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "object {index} of class {class} was taken away, and a `Ref` to it is left in the graph: make \
-     that an `Option<Ref>`, or take away what has it"
-)]
-pub struct Dangling {
-    /// Of which class the missing object was.
-    pub class: u8,
-    /// Which of them.
-    pub index: u32,
+pub enum Dangling {
+    /// The root.
+    #[error("the root, object {index} of its class, was taken away: set another first")]
+    Root {
+        /// Which of its class it was.
+        index: u32,
+    },
+    /// What a `Ref` leads to.
+    #[error(
+        "object {index} of `{class}` was taken away, and a `Ref` to it is left in the graph: make \
+         that an `Option<Ref>`, or take away what has it"
+    )]
+    Object {
+        /// Of which class the missing object was.
+        class: String,
+        /// Which of them.
+        index: u32,
+    },
+}
+
+impl Dangling {
+    pub(super) fn root(index: u32) -> Self {
+        Self::Root { index }
+    }
 }
 
 /// Where objects went.
@@ -44,12 +60,20 @@ impl Moves<'_> {
     }
 }
 
+impl Moves<'_> {
+    #[cold]
+    fn missing<T: ?Sized>(&self, link: Ref<T>) -> Dangling {
+        let arena = self.from.arenas.get(usize::from(link.class()));
+        let class = arena.map_or("a class that is not here", |arena| &arena.class.name);
+        Dangling::Object { class: class.to_owned(), index: link.index() }
+    }
+}
+
 impl Relink for Moves<'_> {
     type Stop = Dangling;
 
     fn renew<T: ?Sized>(&mut self, link: &mut Ref<T>) -> Result<(), Dangling> {
-        let (class, index) = (link.class(), link.index());
-        *link = self.find(*link).ok_or(Dangling { class, index })?;
+        *link = self.find(*link).ok_or_else(|| self.missing(*link))?;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! References to objects of which only a trait is known.
 
-use std::any::{Any, TypeId};
+use std::any::{Any, TypeId, type_name};
 use std::fmt;
 
 use egret_net::buf::Ref;
@@ -15,6 +15,8 @@ use super::store::Store;
 #[derive(Clone, Copy)]
 pub struct Entry {
     name: fn() -> String,
+    /// The name with its modules.
+    path: fn() -> &'static str,
     id: fn() -> TypeId,
     wanted: fn() -> TypeId,
     enter: fn(&mut Describe<'_>),
@@ -42,6 +44,7 @@ impl Entry {
     pub const fn new<T: Object, D: ?Sized + 'static>(ways: &'static Ways<D>) -> Self {
         Self {
             name: short_name::<T>,
+            path: type_name::<T>,
             id: TypeId::of::<T>,
             wanted: TypeId::of::<D>,
             enter: <T as Target>::enter,
@@ -70,7 +73,7 @@ pub fn enter<D: ?Sized + 'static>(describe: &mut Describe<'_>) {
     let wanted = TypeId::of::<D>();
     let entries = inventory::iter::<Entry>.into_iter();
     let mut entries: Vec<_> = entries.filter(|entry| (entry.wanted)() == wanted).collect();
-    entries.sort_by_key(|entry| (entry.name)());
+    entries.sort_by_key(|entry| ((entry.name)(), (entry.path)()));
     entries.iter().for_each(|entry| describe.later(entry.enter));
 }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::cast_slice_mut;
 use egret_net::buf::{Block, MappedFile, Owner};
@@ -26,15 +27,21 @@ pub enum LoadError {
 }
 
 impl<Root: Object> Graph<Root> {
-    /// Writes the graph to a file: beside it first, and in its place when all is written.
+    /// Writes the graph to a file: beside it first, and in its place when all is written. What is
+    /// there and no file, as a pipe, is written to as it is.
     ///
     /// # Errors
     ///
     /// If it cannot be written; a file that was there stays as it was.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = path.as_ref();
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            return self.write_to(path);
+        }
         let mut beside = path.as_os_str().to_owned();
-        beside.push(format!(".{}.part", std::process::id()));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        beside.push(format!(".{}-{number}.part", std::process::id()));
         let written = self.write_to(&beside).and_then(|()| std::fs::rename(&beside, path));
         if written.is_err() {
             let _ = std::fs::remove_file(&beside);
@@ -44,6 +51,7 @@ impl<Root: Object> Graph<Root> {
 
     fn write_to(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let mut file = File::create(path)?;
+        let is_file = file.metadata()?.is_file();
         let head = self.head();
         let pieces = self.pieces(&head);
         let mut slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
@@ -56,7 +64,7 @@ impl<Root: Object> Graph<Root> {
                 Err(error) => return Err(error),
             }
         }
-        file.sync_data()
+        if is_file { file.sync_data() } else { Ok(()) }
     }
 
     /// Reads a graph from a file into memory of its own, and checks it there.

@@ -6,9 +6,11 @@ use std::ops::{Index, IndexMut};
 
 use egret_net::buf::{Block, Buf, IsA, Pool, Ref, TakeError, flat};
 
+use super::check::Check;
 use super::class::{Classes, short_name};
 use super::compact::{self, Dangling};
 use super::object::{Object, Target};
+use super::refusal::Refusal;
 use super::slot;
 use super::store::Store;
 use super::{Slice, Text};
@@ -156,6 +158,36 @@ impl<Root: Object> Graph<Root> {
         T::find_mut(&mut self.store, link)
     }
 
+    /// One element of a slice, in constant time: `graph[slice]` looks at all of them first if they
+    /// are of a type of which not all bytes are values, as references are.
+    ///
+    /// ```
+    /// use egret_stream::graph::{Graph, Ref, Slice};
+    ///
+    /// let mut graph: Graph<Slice<Ref<u64>>> = Graph::build(|graph| {
+    ///     let numbers = [1, 2, 3].map(|number| graph.insert(number));
+    ///     let slice = graph.insert_slice(&numbers);
+    ///     graph.insert(slice)
+    /// });
+    /// let numbers = *graph.root();
+    /// for at in 0..3 {
+    ///     let number = *graph.at(numbers, at).unwrap();
+    ///     graph[number] += 10;
+    /// }
+    /// assert_eq!(graph.at(numbers, 3), None);
+    /// assert_eq!(graph.iter::<u64>().map(|(_, number)| number).sum::<u64>(), 36);
+    /// ```
+    #[must_use]
+    pub fn at<T: Object>(&self, slice: Slice<T>, at: usize) -> Option<&T> {
+        self.store.element(slice, at)
+    }
+
+    /// The same, to be written.
+    #[must_use]
+    pub fn at_mut<T: Object>(&mut self, slice: Slice<T>, at: usize) -> Option<&mut T> {
+        self.store.element_mut(slice, at)
+    }
+
     /// Whether it leads to an object of this graph.
     #[must_use]
     pub fn contains<T: Target + ?Sized>(&self, link: Ref<T>) -> bool {
@@ -164,16 +196,38 @@ impl<Root: Object> Graph<Root> {
     }
 
     /// Takes an object out, and gives it. References to it lead nowhere from now on; whoever has
-    /// one should drop it, for a graph with such references is refused where it arrives.
+    /// one should drop it, for a graph with such references is refused where it arrives
+    /// ([`check`](Self::check) finds them). Slices and texts that it had stay.
+    ///
+    /// ```
+    /// use egret_stream::graph::{Graph, Object, Ref};
+    ///
+    /// #[derive(Clone, Copy, Object)]
+    /// #[repr(C)]
+    /// struct Person {
+    ///     friend: Option<Ref<Person>>,
+    /// }
+    /// let mut graph = Graph::new(Person { friend: None });
+    /// let friend = graph.insert(Person { friend: None });
+    /// graph.root_mut().friend = Some(friend);
+    ///
+    /// assert!(graph.remove(friend).is_some());
+    /// assert!(graph.get(friend).is_none());
+    /// assert!(graph.check().is_err(), "the root still refers to it");
+    /// graph.compact()?; // and not any more
+    /// assert!(graph.root().friend.is_none() && graph.check().is_ok());
+    /// # Ok::<(), egret_stream::graph::Dangling>(())
+    /// ```
     pub fn remove<T: Object>(&mut self, link: Ref<T>) -> Option<T> {
         let value = *self.store.object(link)?;
         self.store.remove(link);
         Some(value)
     }
 
-    /// Takes a slice or a text out. Its memory is used again after a
-    /// [compaction](Self::compact). `false` if it is not in the graph.
-    pub fn remove_slice<T: Target + ?Sized>(&mut self, link: Ref<T>) -> bool {
+    /// Takes out whatever a reference leads to: a slice or a text, whose memory is used again after
+    /// a [compaction](Self::compact), or an object of which only a trait is known. `false` if it is
+    /// not in the graph.
+    pub fn discard<T: Target + ?Sized>(&mut self, link: Ref<T>) -> bool {
         self.contains(link) && self.store.remove(link)
     }
 
@@ -275,10 +329,25 @@ impl<Root: Object> Graph<Root> {
     pub fn compact(&mut self) -> Result<(), Dangling> {
         let (store, moves) = compact::compacted(Classes::of::<Root>(), &self.store)?;
         let root = self.root_ref();
-        let (class, index) = (root.class(), root.index());
-        self.root = Some(moves.find(root).ok_or(Dangling { class, index })?);
+        self.root = Some(moves.find(root).ok_or(Dangling::root(root.index()))?);
         self.store = store;
         Ok(())
+    }
+
+    /// Looks at every object, as on arrival: whether the graph would be accepted there.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it; the offset is one of its memory.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let check = Check { words: self.store.block.words(), arenas: &self.store.arenas };
+        check.all(self.root).map_err(|refusal| *refusal)
+    }
+
+    /// Takes larger buffers from `pool` when it grows and when it is compacted, if it lies in a
+    /// buffer; one that arrived has no pool, and would move to the heap.
+    pub fn grow_in(&mut self, pool: &Pool) {
+        self.store.block.grow_in(pool);
     }
 
     /// Bytes that a message with this graph has.
@@ -328,6 +397,7 @@ impl<Root: Object, T: Target + ?Sized> IndexMut<Ref<T>> for Graph<Root> {
 }
 
 /// The copy is on the heap, and references to objects of the one lead to the same in the other.
+/// What is inserted afterwards is known to one of them alone, unless both use the same slot again.
 impl<Root: Object> Clone for Graph<Root> {
     fn clone(&self) -> Self {
         let mut words = vec![0; self.store.end.div_ceil(slot::ALIGN)];

@@ -176,7 +176,7 @@ impl Head {
     /// Whether there is a root; also of a graph that is believed, for it costs nothing.
     fn check_root<Root: Object>(&self, words: &[u64]) -> Result<(), Box<Refusal>> {
         let check = Check { words: &words[..self.len / slot::ALIGN], arenas: &self.arenas };
-        let is_object = |root: &Ref<Root>| check.leads::<Root>(root.to_bits());
+        let is_object = |root: &Ref<Root>| check.leads(*root);
         let root = self.root().filter(|root| is_object(root) || planted(Fault::AnyRoot));
         root.map(|_| ()).ok_or_else(|| Refusal::at(head::ROOT, Reason::Root))
     }

@@ -113,6 +113,17 @@ impl Store {
         flat::views_mut(self.block.bytes_mut().get_mut(range)?)
     }
 
+    pub(super) fn element<T: Object>(&self, link: Ref<[T]>, at: usize) -> Option<&T> {
+        let bytes = self.elements::<[T]>(link, size_of::<T>())?;
+        flat::view(bytes.chunks_exact(size_of::<T>()).nth(at)?)
+    }
+
+    pub(super) fn element_mut<T: Object>(&mut self, link: Ref<[T]>, at: usize) -> Option<&mut T> {
+        let range = self.span::<[T]>(link, size_of::<T>())?;
+        let bytes = self.block.bytes_mut().get_mut(range)?;
+        flat::view_mut(bytes.chunks_exact_mut(size_of::<T>()).nth(at)?)
+    }
+
     pub(super) fn text(&self, link: Ref<str>) -> Option<&str> {
         std::str::from_utf8(self.elements::<str>(link, 1)?).ok()
     }
@@ -307,7 +318,8 @@ impl Store {
         let index = arena.free(self.block.bytes()).pop()?;
         let at = arena.at(index, stride)?;
         let last = slot::stamp(slot::header(self.block.bytes().get(at..)?)?);
-        let stamp = if planted(Fault::SameStamp) { last } else { last + 1 };
+        // Another than that of a copy of this graph, half of the time.
+        let stamp = if planted(Fault::SameStamp) { last } else { (last + 1).max(self.seed) };
         let link = Ref::new(u8::try_from(class).ok()?, index, stamp)?;
         arena.empty -= 1;
         Some((at, link))

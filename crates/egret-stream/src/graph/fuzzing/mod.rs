@@ -217,7 +217,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     let text = holes.insert_text("to be taken away");
     holes.insert(holes[node]);
     holes.remove(node);
-    holes.remove_slice(text);
+    holes.discard(text);
     let mut buf = pool().take(holes.byte_len()).expect("it is not in use");
     buf.bytes_mut().copy_from_slice(&holes.to_vec());
     let mut lies = Graph::<World>::from_buf(buf).expect("it is right");

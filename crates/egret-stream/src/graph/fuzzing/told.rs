@@ -128,7 +128,7 @@ pub(crate) fn remove(graph: &mut Graph<World>, sort: Sort, link: u64) -> bool {
         Ref::from_bits(link).is_some_and(|link: Ref<T>| graph.remove(link).is_some())
     }
     fn take_all<T: Target + ?Sized>(graph: &mut Graph<World>, link: u64) -> bool {
-        Ref::from_bits(link).is_some_and(|link: Ref<T>| graph.remove_slice(link))
+        Ref::from_bits(link).is_some_and(|link: Ref<T>| graph.discard(link))
     }
     match sort {
         Sort::World => take::<World>(graph, link),
