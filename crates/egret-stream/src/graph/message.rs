@@ -14,7 +14,7 @@ use super::head::{self, Head, Layout};
 use super::object::Object;
 use super::refusal::{Reason, Refusal, Refused};
 use super::slot;
-use super::store::{Store, seed};
+use super::store::Store;
 
 impl<Root: Object> Graph<Root> {
     /// The message as one vector.
@@ -139,15 +139,15 @@ impl<Root: Object> Graph<Root> {
         let read = Head::read(Classes::of::<Root>(), block.bytes());
         let checked = read.and_then(|mut head| {
             if checked {
-                head.check(block.bytes())?;
+                head.check(block.words())?;
             }
-            head.check_root::<Root>(block.bytes())?;
+            head.check_root::<Root>(block.words())?;
             Ok(head)
         });
         match checked {
             Ok(head) => {
                 let (root, end) = (head.root(), head.len);
-                let store = Store { block, arenas: head.arenas, end, seed: seed() };
+                let store = Store::over(block, head.arenas, end);
                 Ok(Self { store, root, _root: PhantomData })
             }
             Err(refusal) => Err(Box::new((*refusal, block.into_owner()))),
@@ -164,9 +164,9 @@ impl<Root: Object> Graph<Root> {
 
 impl Head {
     /// The one pass over the objects.
-    fn check(&mut self, bytes: &[u8]) -> Result<(), Box<Refusal>> {
+    fn check(&mut self, words: &[u64]) -> Result<(), Box<Refusal>> {
         for class in 0..self.arenas.len() {
-            let mut check = Check { bytes: &bytes[..self.len], arenas: &self.arenas };
+            let mut check = Check { words: &words[..self.len / slot::ALIGN], arenas: &self.arenas };
             let empty = (self.arenas[class].class.check)(&mut check, class)?;
             self.arenas[class].empty = empty;
         }
@@ -174,9 +174,9 @@ impl Head {
     }
 
     /// Whether there is a root; also of a graph that is believed, for it costs nothing.
-    fn check_root<Root: Object>(&self, bytes: &[u8]) -> Result<(), Box<Refusal>> {
-        let check = Check { bytes: &bytes[..self.len], arenas: &self.arenas };
-        let is_object = |root: &Ref<Root>| check.leads(*root) == Some(true);
+    fn check_root<Root: Object>(&self, words: &[u64]) -> Result<(), Box<Refusal>> {
+        let check = Check { words: &words[..self.len / slot::ALIGN], arenas: &self.arenas };
+        let is_object = |root: &Ref<Root>| check.leads::<Root>(root.to_bits());
         let root = self.root().filter(|root| is_object(root) || planted(Fault::AnyRoot));
         root.map(|_| ()).ok_or_else(|| Refusal::at(head::ROOT, Reason::Root))
     }
