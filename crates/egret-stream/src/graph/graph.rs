@@ -139,7 +139,7 @@ impl<Root: Object> Graph<Root> {
     ///
     /// # Panics
     ///
-    /// If nothing in the graph can refer to a `T`.
+    /// If nothing in the graph can refer to a `T`, or no memory has room for so many.
     pub fn reserve<T: Object>(&mut self, more: usize) {
         self.store.reserve::<T>(more);
     }

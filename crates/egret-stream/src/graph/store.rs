@@ -252,10 +252,13 @@ impl Store {
     /// Makes room for `count` more objects of a type.
     pub(super) fn reserve<T: Object>(&mut self, count: usize) {
         let class = self.class_of::<T>();
-        let needed = count * slot::stride(size_of::<T>());
         let extent = self.arenas[class].slots;
-        if extent.room - extent.len < needed {
-            self.grow(class, Part::Slots, extent.len + needed);
+        let needed = count.checked_mul(slot::stride(size_of::<T>()));
+        let room = needed.and_then(|needed| needed.checked_add(extent.len));
+        let room = room.filter(|room| isize::try_from(*room).is_ok());
+        let room = room.expect("no memory has room for so many objects");
+        if extent.room < room {
+            self.grow(class, Part::Slots, room);
         }
     }
 

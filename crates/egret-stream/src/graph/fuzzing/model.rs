@@ -77,7 +77,7 @@ impl History {
     /// One in a buffer of `pool`, or on the heap.
     pub(crate) fn new(pool: &Pool, is_pooled: bool) -> Self {
         let mut items = Vec::new();
-        let make = |graph: &mut Graph<World>| Ref::from_bits(begin(graph, &mut items)).unwrap();
+        let make = |graph: &mut Graph<World>| begin(graph, &mut items);
         let graph = match is_pooled {
             true => Graph::build_in(pool, 400, make).unwrap_or_else(|_| small()),
             false => Graph::build(make),
@@ -158,7 +158,7 @@ impl History {
         let which = which % count;
         let to = self.pick(other, |to| item.sort.refers(which, to));
         let is_way = item.sort == Sort::Node && which == 4;
-        let to = to.filter(|_| other % 5 != 0 || (item.sort.needs(which) && !is_way));
+        let to = to.filter(|_| !other.is_multiple_of(5) || (item.sort.needs(which) && !is_way));
         if to.is_none() && item.sort.needs(which) && !is_way {
             return;
         }
@@ -196,7 +196,7 @@ impl History {
 
     fn remove(&mut self, one: u8) {
         let Some(item) = self.pick(one, |_| true) else { return };
-        let is_kept = Rc::ptr_eq(&item, &self.root) && one % 4 != 0;
+        let is_kept = Rc::ptr_eq(&item, &self.root) && !one.is_multiple_of(4);
         if !is_kept {
             assert!(told::remove(&mut self.graph, item.sort, item.link.get()));
             assert!(!told::remove(&mut self.graph, item.sort, item.link.get()), "only once");
@@ -206,7 +206,8 @@ impl History {
 
     fn set_root(&mut self, one: u8) {
         if let Some(item) = self.pick(one, |sort| sort == Sort::World) {
-            self.graph.set_root(Ref::from_bits(item.link.get()).unwrap());
+            let link = Ref::from_bits(item.link.get());
+            self.graph.set_root(link.expect("it was inserted"));
             self.root = item;
         }
     }
@@ -258,7 +259,7 @@ impl History {
             },
             _ => self.handed(),
         };
-        self.adopt(received, way % 6 == 0);
+        self.adopt(received, way.is_multiple_of(6));
     }
 
     /// The graph from a file.
@@ -365,7 +366,7 @@ impl Drop for History {
 }
 
 /// Inserts what every world has, in both; gives the root.
-fn begin(graph: &mut Graph<World>, items: &mut Vec<Rc<Item>>) -> u64 {
+fn begin(graph: &mut Graph<World>, items: &mut Vec<Rc<Item>>) -> Ref<World> {
     let mut add = |sort, links: Vec<Option<Rc<Item>>>| {
         let (plain, links) = (RefCell::new(told::plain(sort, 3)), RefCell::new(links));
         let item = Item { sort, link: Cell::new(0), is_alive: Cell::new(true), plain, links };
@@ -375,12 +376,13 @@ fn begin(graph: &mut Graph<World>, items: &mut Vec<Rc<Item>>) -> u64 {
     };
     let node = add(Sort::Node, vec![None; 5]);
     let numbers = add(Sort::Numbers, Vec::new());
-    add(Sort::World, vec![Some(node), Some(numbers), None, None, None, None]).link.get()
+    let world = add(Sort::World, vec![Some(node), Some(numbers), None, None, None, None]);
+    Ref::from_bits(world.link.get()).expect("it was inserted")
 }
 
 /// A graph that has nothing to do with any other.
 fn small() -> Graph<World> {
-    Graph::build(|graph| Ref::from_bits(begin(graph, &mut Vec::new())).unwrap())
+    Graph::build(|graph| begin(graph, &mut Vec::new()))
 }
 
 /// Items of a history, dead ones too.

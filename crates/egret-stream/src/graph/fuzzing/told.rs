@@ -80,6 +80,20 @@ pub(crate) fn tell(graph: &Graph<World>, sort: Sort, link: u64) -> Option<Told> 
     Some(Told { plain, links })
 }
 
+/// Whether there is such an object at `link`.
+pub(crate) fn has(graph: &Graph<World>, sort: Sort, link: u64) -> bool {
+    match sort {
+        Sort::World => find::<World>(graph, link).is_some(),
+        Sort::Node => find::<Node>(graph, link).is_some(),
+        Sort::Dot => find::<Dot>(graph, link).is_some(),
+        Sort::Line => find::<Line>(graph, link).is_some(),
+        Sort::Text => find::<str>(graph, link).is_some(),
+        Sort::Numbers => find::<[u16]>(graph, link).is_some(),
+        Sort::Nodes => find::<[Ref<Node>]>(graph, link).is_some(),
+        Sort::Marks => find::<[Mark]>(graph, link).is_some(),
+    }
+}
+
 fn find<T: Target + ?Sized>(graph: &Graph<World>, link: u64) -> Option<&T> {
     graph.get(Ref::from_bits(link)?)
 }

@@ -48,12 +48,12 @@ impl Message {
 
     /// Where the slots of a class begin.
     pub(super) fn slots(&self, class: usize) -> usize {
-        self.word(Self::entry(class) + 8) as usize
+        usize::try_from(self.word(Self::entry(class) + 8)).unwrap()
     }
 
     /// Where the elements of a class begin.
     pub(super) fn data(&self, class: usize) -> usize {
-        self.word(Self::entry(class) + 24) as usize
+        usize::try_from(self.word(Self::entry(class) + 24)).unwrap()
     }
 
     /// Where the slot of a slice or text begins.
@@ -138,7 +138,7 @@ fn what_follows_a_graph_is_nothing() {
     let text = graph.insert_text("behind");
     assert_eq!((graph[dot].0, &graph[text]), (7, "behind"));
     assert_eq!(graph.get(graph.root_ref()).map(|root| root.first), Some(first(&message)));
-    Graph::<World>::from_bytes(&graph.into_segment().bytes()).unwrap();
+    Graph::<World>::from_bytes(graph.into_segment().bytes()).unwrap();
     graphs(&[&[0], &message.bytes[..]].concat());
 }
 

@@ -47,3 +47,10 @@ fn a_million_objects_in_a_row() {
     assert_eq!(there.len::<Link>() as u64, MANY / 2);
     assert!(numbers(&there).eq((0..MANY).step_by(2)));
 }
+
+#[test]
+#[should_panic(expected = "no memory has room for so many objects")]
+fn more_than_memory_is_not_reserved() {
+    let mut graph = Graph::new(Link { number: 1, next: None });
+    graph.reserve::<Link>(usize::MAX / 24 + 2);
+}
