@@ -5,8 +5,8 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::Segment;
@@ -24,7 +24,12 @@ pub(super) struct Line {
     posted: Mutex<VecDeque<Posted>>,
     channel: Shelf<Channel>,
     bell: Arc<Bell>,
+    /// Has it pumped.
+    waker: Waker,
 }
+
+/// Pumps a line when there is more to do, on whichever thread finds so.
+struct Pump(Weak<Line>);
 
 /// What a line has of the channel.
 #[derive(Debug, Default)]
@@ -51,9 +56,12 @@ struct Posted {
 pub(super) struct Outcome(Mutex<Option<Result<(), GraphError>>>);
 
 impl Line {
-    pub(super) fn new(address: Address, bell: &Arc<Bell>) -> Self {
-        let (posted, channel) = (Mutex::default(), Shelf::new(Channel::default(), bell));
-        Self { address, posted, channel, bell: Arc::clone(bell) }
+    pub(super) fn new(address: Address, bell: &Arc<Bell>) -> Arc<Self> {
+        Arc::new_cyclic(|line| {
+            let waker = Waker::from(Arc::new(Pump(Weak::clone(line))));
+            let channel = Shelf::new(Channel::default(), waker.clone());
+            Self { address, posted: Mutex::default(), channel, bell: Arc::clone(bell), waker }
+        })
     }
 
     /// Puts a graph behind those that are to go.
@@ -63,9 +71,10 @@ impl Line {
         outcome
     }
 
-    /// Goes on with what was posted. The bell rings when there is more to do.
-    pub(super) fn pump(&self, context: &mut Context<'_>) {
+    /// Goes on with what was posted. The bell rings when something of it is over.
+    pub(super) fn pump(&self) {
         let Some(mut channel) = self.channel.take() else { return };
+        let context = &mut Context::from_waker(&self.waker);
         let mut is_any = false;
         while let Some(mut task) = channel.task.take().or_else(|| self.next(&mut channel.open)) {
             match task.future.as_mut().poll(context) {
@@ -118,7 +127,6 @@ impl Line {
     /// Waits until all that was posted is gone, and there is a channel.
     fn wait_idle(&self, until: Option<Instant>) -> Option<Result<(), GraphError>> {
         let place = self.bell.place();
-        let bell = std::task::Waker::from(Arc::clone(&self.bell));
         let is_idle = self.channel.take().is_some_and(|it| it.open.is_some() && it.task.is_none());
         if is_idle && self.posted().is_empty() {
             return Some(Ok(()));
@@ -126,7 +134,7 @@ impl Line {
         let outcome = self.post(None);
         wait(until, |context| {
             place.wait(context);
-            self.pump(&mut Context::from_waker(&bell));
+            self.pump();
             outcome.take().map_or(Poll::Pending, Poll::Ready)
         })
     }
@@ -153,6 +161,9 @@ impl Open {
         let (len, most) = (bytes.len() as u64, self.bytes_max);
         if len > most {
             return Err(WriteError::TooLarge(egret_node::flow::NeverFits { bytes: len, most }));
+        }
+        if bytes.len() < LENT_MIN {
+            return self.writer.wait_send(bytes.to_vec(), deadline).map_err(|not| not.why);
         }
         self.writer.wait_send_slice(bytes, deadline)
     }
@@ -185,6 +196,12 @@ async fn carry(
     }
 }
 
+impl Wake for Pump {
+    fn wake(self: Arc<Self>) {
+        self.0.upgrade().into_iter().for_each(|line| line.pump());
+    }
+}
+
 impl Outcome {
     fn set(&self, outcome: Result<(), GraphError>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
@@ -200,3 +217,6 @@ impl fmt::Debug for Task {
         f.debug_struct("Task").field("outcome", &self.outcome).finish_non_exhaustive()
     }
 }
+
+/// From so many bytes on, memory that is lent goes from where it lies, as one part.
+const LENT_MIN: usize = 16 << 10;

@@ -45,7 +45,7 @@ impl Mail {
         let GraphsOptions { name, bytes_max } = options;
         let name = name.unwrap_or_else(|| kind.name.to_string());
         let bell = Arc::<Bell>::default();
-        let inbox = Shelf::new(Inbox::open(handle, &name)?, &bell);
+        let inbox = Shelf::new(Inbox::open(handle, &name)?, Arc::clone(&bell).into());
         let mail = Arc::new(Self {
             handle: handle.clone(),
             bytes_max,
@@ -91,7 +91,7 @@ impl Mail {
             let (handle, name) = (self.handle.clone(), self.name.clone());
             let (fingerprint, is_known) = (self.fingerprint, Arc::default());
             let address = Address { handle, rank, name, fingerprint, is_known };
-            Arc::new(Line::new(address, &self.bell))
+            Line::new(address, &self.bell)
         });
         Ok(Some(Arc::clone(line)))
     }
@@ -110,8 +110,7 @@ impl Mail {
     /// Goes on with all that was posted.
     pub(super) fn pump(&self) {
         let lines: Vec<_> = self.lines().values().cloned().collect();
-        let bell = Waker::from(Arc::clone(&self.bell));
-        lines.iter().for_each(|line| line.pump(&mut Context::from_waker(&bell)));
+        lines.iter().for_each(|line| line.pump());
     }
 
     /// The next graph from there, with its sender's rank.

@@ -17,9 +17,8 @@ use crate::rmi::exchange::Exchange;
 
 /// A graph that was [posted](super::Graphs::post_send_graph): a future, or to be waited for.
 ///
-/// It goes at once if the channel to the rank is open and nothing is before it; else as far as
-/// it can whenever these graphs are used, which includes waiting for any of them. Dropped, it
-/// goes all the same, and nobody hears what became of it.
+/// It goes by itself, after what was posted there before. Dropped, it goes all the same, and
+/// nobody hears what became of it; unless the graphs are dropped too.
 #[must_use = "what became of the graph is inside"]
 #[derive(Debug)]
 pub struct Sending {

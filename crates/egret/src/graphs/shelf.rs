@@ -1,17 +1,15 @@
 //! What one at a time uses, and nobody waits for.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Wake;
-
-use super::bell::Bell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 /// Has something that is taken to be used, and put back. To use it may run handlers, and those
-/// may want the same: they find nothing, and the bell is rung when it is back.
+/// may want the same: they find nothing, and somebody is woken when it is back.
 #[derive(Debug)]
 pub(super) struct Shelf<T> {
     inner: Mutex<Inner<T>>,
-    bell: Arc<Bell>,
+    waker: Waker,
 }
 
 #[derive(Debug)]
@@ -29,9 +27,9 @@ pub(super) struct Taken<'a, T> {
 }
 
 impl<T> Shelf<T> {
-    pub(super) fn new(thing: T, bell: &Arc<Bell>) -> Self {
+    pub(super) fn new(thing: T, waker: Waker) -> Self {
         let inner = Inner { thing: Some(thing), is_missed: false, is_closed: false };
-        Self { inner: Mutex::new(inner), bell: Arc::clone(bell) }
+        Self { inner: Mutex::new(inner), waker }
     }
 
     /// Takes it, if it is there.
@@ -80,7 +78,7 @@ impl<T> Drop for Taken<'_, T> {
         drop(inner);
         drop(unwanted);
         if is_missed {
-            Arc::clone(&self.shelf.bell).wake();
+            self.shelf.waker.wake_by_ref();
         }
     }
 }
