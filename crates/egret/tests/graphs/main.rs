@@ -3,6 +3,7 @@
 
 mod ends;
 mod failures;
+mod processes;
 mod ranks;
 mod simulated;
 mod split;

@@ -35,11 +35,15 @@ fn a_graph_is_sent_and_waited_for() {
         let receives = rt::spawn("receives", move || {
             let first = Graph::<Ring>::recv(&there, 64 << 20, LONG).unwrap();
             let second = Graph::<Car>::recv(&there, 64 << 20, LONG).unwrap();
-            (first, second, there)
+            // Until the other end is closed: what says that it has them goes meanwhile.
+            let end = Graph::<Ring>::recv(&there, 64 << 20, LONG).unwrap_err();
+            assert!(matches!(end, RecvError::Transfer(_)), "{end}");
+            (first, second)
         });
         ring(30_000).send(&here, 3, LONG).unwrap();
         Graph::build(|graph| car(graph, 1948, 9)).send(&here, 4, LONG).unwrap();
-        let ((first, 3), (second, 4), _there) = receives.unwrap().join().unwrap() else {
+        drop(here);
+        let ((first, 3), (second, 4)) = receives.unwrap().join().unwrap() else {
             panic!("other tags")
         };
         assert_ring(&first, 30_000);
