@@ -41,8 +41,11 @@ struct Channel {
 /// A graph on its way.
 struct Task {
     outcome: Arc<Outcome>,
-    future: Pin<Box<dyn Future<Output = (Option<Open>, Result<(), GraphError>)> + Send>>,
+    future: Pin<Box<dyn Future<Output = Carried> + Send>>,
 }
+
+/// The channel, if it can be used again, and what became of the graph.
+type Carried = (Option<Open>, Result<(), GraphError>);
 
 #[derive(Debug)]
 struct Posted {
@@ -169,12 +172,8 @@ impl Open {
     }
 }
 
-/// Carries a graph, and gives the channel back if it can be used again.
-async fn carry(
-    to: Address,
-    open: Option<Open>,
-    memory: Option<Segment>,
-) -> (Option<Open>, Result<(), GraphError>) {
+/// Carries a graph.
+async fn carry(to: Address, open: Option<Open>, memory: Option<Segment>) -> Carried {
     let mut open = match open {
         Some(open) => open,
         None => match to.open().await {
