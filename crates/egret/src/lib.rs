@@ -2,6 +2,7 @@
 //!
 //! | | |
 //! |---|---|
+//! | [`graphs`] | graphs of objects, sent from rank to rank as memory |
 //! | [`rmi`] | remote calls: a trait with [`#[remote]`](remote), objects, stubs |
 //! | [`node`] | members of a pool, their registry and settings; links, active messages, channels |
 //! | [`stream`] | objects as streams of bytes, `#[derive(Wire)]` |
@@ -23,6 +24,7 @@
 #[cfg(any(test, feature = "fuzzing"))]
 extern crate self as egret;
 
+pub mod graphs;
 pub mod rmi;
 
 pub use egret_derive::remote;
@@ -30,12 +32,14 @@ pub use egret_net as net;
 pub use egret_node as node;
 pub use egret_node::stream;
 
-/// What programs that make remote calls import.
+/// What programs that make remote calls or send graphs import.
 pub mod prelude {
     pub use egret_net::rt::Deadline;
     pub use egret_node::node::{Config, Node};
     pub use egret_stream::Wire;
+    pub use egret_stream::graph::{Graph, Object, Ref, Slice, Text};
 
+    pub use crate::graphs::Graphs;
     pub use crate::remote;
     pub use crate::rmi::{CallError, Export, Exported, Pending, Remoting};
 }

@@ -76,7 +76,8 @@ pub use message::{Kept, MEDIUM_MAX, Message, Reply};
 pub(crate) use outgoing::Outgoing;
 pub use remote::Remote;
 pub use request::{ReplySlot, Request};
-pub(crate) use serve::{in_handler, run_jobs};
+pub use serve::in_handler;
+pub(crate) use serve::run_jobs;
 
 pub use typed::{Needed, Signature};
 

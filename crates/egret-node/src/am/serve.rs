@@ -61,7 +61,8 @@ pub(crate) enum Done {
 }
 
 /// Whether the calling thread runs a handler.
-pub(crate) fn in_handler() -> bool {
+#[must_use]
+pub fn in_handler() -> bool {
     IN_HANDLER.get()
 }
 

@@ -30,6 +30,7 @@ pub struct Reader {
     pub(super) core: Arc<Core>,
     pub(super) slot: u32,
     pub(super) depot: Arc<Depot>,
+    host: String,
 }
 
 impl Listener {
@@ -72,11 +73,18 @@ impl Listener {
     fn poll(&self, state: &mut State, waker: Option<&Waker>) -> Option<Reader> {
         let slot = state.channels.poll_accept(&self.name, waker)?;
         let depot = Arc::clone(&state.fixed.depot);
-        Some(Reader { core: Arc::clone(&self.core), slot, depot })
+        let host = state.channels.reader(slot).host.clone();
+        Some(Reader { core: Arc::clone(&self.core), slot, depot, host })
     }
 }
 
 impl Reader {
+    /// The host that writes it.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// Waits for the next message. `None`: the writer has ended the channel.
     ///
     /// # Errors

@@ -14,6 +14,8 @@ use crate::links::slots::Key;
 pub(crate) struct Reading {
     pub(super) link: Key,
     pub(super) number: u64,
+    /// The host that writes it.
+    pub(super) host: String,
     pub(super) incoming: Incoming,
     died: Option<LinkError>,
     abandoned: bool,
@@ -21,8 +23,9 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    pub(super) const fn new(link: Key, number: u64, incoming: Incoming) -> Self {
-        Self { link, number, incoming, died: None, abandoned: false, waker: None }
+    pub(super) fn new((link, peer): (Key, &str), number: u64, incoming: Incoming) -> Self {
+        let host = peer.to_owned();
+        Self { link, number, host, incoming, died: None, abandoned: false, waker: None }
     }
 
     /// Whether there is a message to read; nothing, if that is not known yet.

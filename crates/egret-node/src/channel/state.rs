@@ -58,7 +58,11 @@ impl State {
         if line.incarnation.is_none() {
             return Err("it has not said hello");
         }
-        let heard = self.channels.hear_control(link, arrived.bytes(), &mut self.budget);
+        let heard = self.channels.hear_control(
+            (link, &line.machine.peer),
+            arrived.bytes(),
+            &mut self.budget,
+        );
         self.release(link, arrived);
         self.drain_channels();
         heard.map_err(Cheat::reason)

@@ -184,6 +184,7 @@ impl Channels {
         let listening = self.listeners.get_mut(name)?;
         let slot = listening.waiting.pop_front();
         if slot.is_none() {
+            let waker = waker.filter(|waker| !listening.wakers.iter().any(|it| it.is(waker)));
             listening.wakers.extend(waker.map(Sleeper::of));
         }
         slot
@@ -269,12 +270,14 @@ impl Channels {
     /// A frame of control has come.
     pub(crate) fn hear_control(
         &mut self,
-        link: Key,
+        (link, peer): (Key, &str),
         bytes: &[u8],
         budget: &mut Budget,
     ) -> Result<(), Cheat> {
         match Control::decode(bytes)? {
-            Control::Open { number, name } => self.opened_here(link, number, name, budget)?,
+            Control::Open { number, name } => {
+                self.opened_here((link, peer), number, name, budget)?;
+            }
             Control::Opened { number, slot, credit } => {
                 self.opened_there(link, number, slot, credit)?;
             }
@@ -348,7 +351,7 @@ impl Channels {
     /// A peer opens a channel to be read here.
     fn opened_here(
         &mut self,
-        link: Key,
+        (link, peer): (Key, &str),
         number: u64,
         name: &str,
         budget: &mut Budget,
@@ -356,7 +359,7 @@ impl Channels {
         if self.numbers.contains_key(&(link, number)) {
             return Err(Lie::Twice);
         }
-        match self.admit(link, number, name, budget) {
+        match self.admit((link, peer), number, name, budget) {
             Ok((slot, flow)) => {
                 let credit = budget.held(flow);
                 self.out.push_back((link, Out::Lands(slot, Change::Open(flow))));
@@ -370,7 +373,7 @@ impl Channels {
 
     fn admit(
         &mut self,
-        link: Key,
+        (link, peer): (Key, &str),
         number: u64,
         name: &str,
         budget: &mut Budget,
@@ -389,7 +392,7 @@ impl Channels {
         listening.waiting.push_back(slot);
         listening.wakers.drain(..).for_each(Sleeper::wake);
         let incoming = Incoming::new(number, flow, budget);
-        self.readers.insert(slot, Reading::new(link, number, incoming));
+        self.readers.insert(slot, Reading::new((link, peer), number, incoming));
         self.numbers.insert((link, number), slot);
         Ok((slot, flow))
     }

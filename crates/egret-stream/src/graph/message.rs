@@ -1,5 +1,6 @@
 //! A graph as a message, and a message as a graph.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use bytemuck::cast_slice_mut;
@@ -79,6 +80,27 @@ impl<Root: Object> Graph<Root> {
             }
             Owner::File(file) => file.as_ref()[..end].to_vec().into(),
         }
+    }
+
+    /// The message in one piece: the memory of the graph itself, or, if more than a quarter of it
+    /// is not used, a copy of what is.
+    ///
+    /// ```
+    /// use egret_stream::graph::Graph;
+    ///
+    /// let mut graph = Graph::new(7_u64);
+    /// let there = Graph::<u64>::from_bytes(&graph.message())?;
+    /// assert_eq!(there.root(), graph.root());
+    /// # Ok::<(), egret_stream::graph::Refusal>(())
+    /// ```
+    #[must_use]
+    pub fn message(&mut self) -> Cow<'_, [u8]> {
+        let (used, end) = (self.byte_len(), self.store.end);
+        if used + used / 4 < end {
+            return self.to_vec().into();
+        }
+        self.seal();
+        self.store.block.bytes()[..end].into()
     }
 
     /// Writes the head to its place in the block.

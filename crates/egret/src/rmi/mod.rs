@@ -44,11 +44,11 @@
 
 mod args;
 mod called;
-mod clock;
+pub(crate) mod clock;
 mod context;
 mod early;
 mod error;
-mod exchange;
+pub(crate) mod exchange;
 mod export;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]

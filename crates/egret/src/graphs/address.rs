@@ -1,0 +1,151 @@
+//! Where graphs go: the registry is asked who takes them, and a channel opened.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline};
+use egret_node::channel::{ChannelError, WriteError, Writer};
+use egret_node::link::LinkError;
+use egret_node::node::{Binding, Event, Fate, Handle, RouteError};
+
+use super::GraphError;
+use super::bell::GLANCE;
+
+/// The graphs of one name at one rank.
+#[derive(Debug, Clone)]
+pub(super) struct Address {
+    pub(super) handle: Handle,
+    pub(super) rank: u32,
+    pub(super) name: String,
+    pub(super) fingerprint: u64,
+    /// Whether the rank was known to take them when it was asked last.
+    pub(super) is_known: Arc<AtomicBool>,
+}
+
+/// A channel to a rank.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) writer: Writer,
+    /// Most bytes that it takes.
+    pub(super) bytes_max: u64,
+}
+
+impl Address {
+    /// What the graphs are called where the registry has names.
+    pub(super) fn bound_name(name: &str, rank: u32) -> String {
+        format!("{name}/{rank}")
+    }
+
+    /// What the registry is told of them.
+    pub(super) fn bound_bytes(fingerprint: u64, bytes_max: u64) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&fingerprint.to_le_bytes());
+        bytes[8..].copy_from_slice(&bytes_max.to_le_bytes());
+        bytes
+    }
+
+    /// Opens a channel, as soon as the rank takes such graphs.
+    pub(super) async fn open(&self) -> Result<Open, GraphError> {
+        let (mut unheard, name) = (None, Self::bound_name(&self.name, self.rank));
+        loop {
+            let bound = self.handle.begin().bound(&name, GLANCE).await?;
+            self.is_known.store(bound.is_some(), Ordering::Relaxed);
+            let Some(bound) = bound else {
+                self.still_there()?;
+                continue;
+            };
+            let bytes_max = self.bytes_max(&bound)?;
+            let route = match self.handle.route(bound.owner) {
+                // It has just joined, and this node is about to hear of that.
+                Err(RouteError::Unknown { .. })
+                    if rt::now() - *unheard.get_or_insert_with(rt::now) < UNHEARD_MAX =>
+                {
+                    continue;
+                }
+                route => route.map_err(|why| self.gone(&why.to_string()))?,
+            };
+            let opened = route.links.channel(&route.host, &self.name, Deadline::UntilDead);
+            let writer = opened.await.map_err(|why| self.not_opened(why))?;
+            return Ok(Open { writer, bytes_max });
+        }
+    }
+
+    fn bytes_max(&self, bound: &Binding) -> Result<u64, GraphError> {
+        let (rank, name) = (self.rank, self.name.clone());
+        let (words, _) = bound.bytes.as_chunks::<8>();
+        match words {
+            [fingerprint, most] if u64::from_le_bytes(*fingerprint) == self.fingerprint => {
+                Ok(u64::from_le_bytes(*most))
+            }
+            _ => Err(GraphError::OtherType { rank, name }),
+        }
+    }
+
+    fn not_opened(&self, why: ChannelError) -> GraphError {
+        match why {
+            ChannelError::Link(_) | ChannelError::Died(_) => self.gone(&why.to_string()),
+            ChannelError::Refused { .. } => GraphError::Stopped { rank: self.rank },
+            why => GraphError::Channel { rank: self.rank, why },
+        }
+    }
+
+    /// Why a graph of so many bytes was not written; how long was waited is for the caller to say.
+    pub(super) fn not_written(&self, why: WriteError, bytes: u64) -> GraphError {
+        let rank = self.rank;
+        match why {
+            WriteError::Stopped => GraphError::Stopped { rank },
+            WriteError::TooLarge(never) => GraphError::TooLarge { rank, bytes, most: never.most },
+            WriteError::Link { why: LinkError::Closed, .. } => GraphError::Closed,
+            WriteError::Link { why, .. } => self.gone(&why.to_string()),
+            WriteError::TimedOut { waited, .. } => {
+                GraphError::SendTimedOut { rank, waited, is_open: true }
+            }
+            WriteError::InHandler => GraphError::InHandler,
+            _ => GraphError::NoMemory,
+        }
+    }
+
+    /// What the registry says of the node's end explains more than what its link does.
+    fn gone(&self, link_says: &str) -> GraphError {
+        let why = gone(&self.handle, self.rank).map_or(link_says.to_owned(), |fate| told(&fate));
+        GraphError::Gone { rank: self.rank, why }
+    }
+
+    /// Fails if the rank is gone.
+    pub(super) fn still_there(&self) -> Result<(), GraphError> {
+        let rank = self.rank;
+        match gone(&self.handle, rank) {
+            Some(fate) => Err(GraphError::Gone { rank, why: told(&fate) }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What became of the node of a rank, if it is no member any more.
+pub(super) fn gone(handle: &Handle, rank: u32) -> Option<Fate> {
+    if handle.member(rank).is_some() {
+        return None;
+    }
+    let mut events = handle.events();
+    let mut fate = None;
+    while let Some(event) = events.try_next() {
+        match event {
+            Event::Joined(member) if member.id.rank == rank => fate = None,
+            Event::Left(node) if node.rank == rank => fate = Some(Fate::Left),
+            Event::Died { node, why } if node.rank == rank => fate = Some(Fate::Died { why }),
+            _ => {}
+        }
+    }
+    fate
+}
+
+pub(super) fn told(fate: &Fate) -> String {
+    match fate {
+        Fate::Left => "it has left".to_owned(),
+        Fate::Died { why } => why.clone(),
+    }
+}
+
+/// A node of which nothing is heard for so long is none.
+const UNHEARD_MAX: Duration = Duration::from_secs(5);

@@ -1,0 +1,221 @@
+//! Graphs that go to one rank, one after the other.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+use egret_net::rt::{self, Deadline, Instant};
+use egret_net::vi::Segment;
+use egret_node::channel::WriteError;
+
+use super::GraphError;
+use super::address::{Address, Open};
+use super::bell::{Bell, wait};
+use super::shelf::Shelf;
+
+/// Graphs that go to one rank.
+#[derive(Debug)]
+pub(super) struct Line {
+    address: Address,
+    posted: Mutex<VecDeque<Posted>>,
+    channel: Shelf<Channel>,
+    bell: Arc<Bell>,
+    /// Has it pumped.
+    waker: Waker,
+}
+
+/// Pumps a line when there is more to do, on whichever thread finds so.
+struct Pump(Weak<Line>);
+
+/// What a line has of the channel.
+#[derive(Debug, Default)]
+struct Channel {
+    open: Option<Open>,
+    task: Option<Task>,
+}
+
+/// A graph on its way.
+struct Task {
+    outcome: Arc<Outcome>,
+    future: Pin<Box<dyn Future<Output = Carried> + Send>>,
+}
+
+/// The channel, if it can be used again, and what became of the graph.
+type Carried = (Option<Open>, Result<(), GraphError>);
+
+#[derive(Debug)]
+struct Posted {
+    /// Nothing, if the channel is only to be opened.
+    memory: Option<Segment>,
+    outcome: Arc<Outcome>,
+}
+
+/// What became of a graph, when that is known.
+#[derive(Debug, Default)]
+pub(super) struct Outcome(Mutex<Option<Result<(), GraphError>>>);
+
+impl Line {
+    pub(super) fn new(address: Address, bell: &Arc<Bell>) -> Arc<Self> {
+        Arc::new_cyclic(|line| {
+            let waker = Waker::from(Arc::new(Pump(Weak::clone(line))));
+            let channel = Shelf::new(Channel::default(), waker.clone());
+            Self { address, posted: Mutex::default(), channel, bell: Arc::clone(bell), waker }
+        })
+    }
+
+    /// Puts a graph behind those that are to go.
+    pub(super) fn post(&self, memory: Option<Segment>) -> Arc<Outcome> {
+        let outcome = Arc::<Outcome>::default();
+        self.posted().push_back(Posted { memory, outcome: Arc::clone(&outcome) });
+        outcome
+    }
+
+    /// Goes on with what was posted. The bell rings when something of it is over.
+    pub(super) fn pump(&self) {
+        let Some(mut channel) = self.channel.take() else { return };
+        let context = &mut Context::from_waker(&self.waker);
+        let mut is_any = false;
+        while let Some(mut task) = channel.task.take().or_else(|| self.next(&mut channel.open)) {
+            match task.future.as_mut().poll(context) {
+                Poll::Ready((open, outcome)) => {
+                    channel.open = open;
+                    task.outcome.set(outcome);
+                    is_any = true;
+                }
+                Poll::Pending => match self.address.still_there() {
+                    Err(why) => {
+                        task.outcome.set(Err(why));
+                        is_any = true;
+                    }
+                    Ok(()) => {
+                        channel.task = Some(task);
+                        break;
+                    }
+                },
+            }
+        }
+        drop(channel);
+        if is_any {
+            Arc::clone(&self.bell).wake();
+        }
+    }
+
+    /// Sends memory that is lent, after what was posted.
+    pub(super) fn wait_send(&self, bytes: &[u8], deadline: Deadline) -> Result<(), GraphError> {
+        let (started, until) = (rt::now(), deadline.until());
+        loop {
+            self.wait_idle(until).ok_or_else(|| self.timed_out(started))??;
+            let Some(mut channel) = self.channel.take() else { continue };
+            let is_idle = channel.task.is_none();
+            let Some(mut open) = channel.open.take_if(|_| is_idle) else { continue };
+            let left = until.map_or(Deadline::UntilDead, |at| Deadline::In(at.since(rt::now())));
+            let sent = open.send(bytes, left);
+            let (sent, is_open) = match sent {
+                Ok(()) => (Ok(()), true),
+                Err(WriteError::TimedOut { broken, .. }) => (Err(self.timed_out(started)), !broken),
+                Err(why) => {
+                    let is_open = matches!(why, WriteError::TooLarge(_));
+                    (Err(self.address.not_written(why, bytes.len() as u64)), is_open)
+                }
+            };
+            channel.open = is_open.then_some(open);
+            return sent;
+        }
+    }
+
+    /// Waits until all that was posted is gone, and there is a channel.
+    fn wait_idle(&self, until: Option<Instant>) -> Option<Result<(), GraphError>> {
+        let place = self.bell.place();
+        let is_idle = self.channel.take().is_some_and(|it| it.open.is_some() && it.task.is_none());
+        if is_idle && self.posted().is_empty() {
+            return Some(Ok(()));
+        }
+        let outcome = self.post(None);
+        wait(until, |context| {
+            place.wait(context);
+            self.pump();
+            outcome.take().map_or(Poll::Pending, Poll::Ready)
+        })
+    }
+
+    pub(super) fn timed_out(&self, started: Instant) -> GraphError {
+        let (rank, waited) = (self.address.rank, rt::now() - started);
+        let is_open = self.address.is_known.load(Ordering::Relaxed);
+        GraphError::SendTimedOut { rank, waited, is_open }
+    }
+
+    fn next(&self, open: &mut Option<Open>) -> Option<Task> {
+        let Posted { memory, outcome } = self.posted().pop_front()?;
+        let future = Box::pin(carry(self.address.clone(), open.take(), memory));
+        Some(Task { outcome, future })
+    }
+
+    fn posted(&self) -> MutexGuard<'_, VecDeque<Posted>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn send(&mut self, bytes: &[u8], deadline: Deadline) -> Result<(), WriteError> {
+        let (len, most) = (bytes.len() as u64, self.bytes_max);
+        if len > most {
+            return Err(WriteError::TooLarge(egret_node::flow::NeverFits { bytes: len, most }));
+        }
+        if bytes.len() < LENT_MIN {
+            return self.writer.wait_send(bytes.to_vec(), deadline).map_err(|not| not.why);
+        }
+        self.writer.wait_send_slice(bytes, deadline)
+    }
+}
+
+/// Carries a graph.
+async fn carry(to: Address, open: Option<Open>, memory: Option<Segment>) -> Carried {
+    let mut open = match open {
+        Some(open) => open,
+        None => match to.open().await {
+            Ok(open) => open,
+            Err(why) => return (None, Err(why)),
+        },
+    };
+    let Some(memory) = memory else { return (Some(open), Ok(())) };
+    let (rank, bytes, most) = (to.rank, memory.len(), open.bytes_max);
+    if bytes > most {
+        return (Some(open), Err(GraphError::TooLarge { rank, bytes, most }));
+    }
+    match open.writer.send(memory).await {
+        Ok(()) => (Some(open), Ok(())),
+        Err(not) => {
+            let is_open = matches!(not.why, WriteError::TooLarge(_));
+            (is_open.then_some(open), Err(to.not_written(not.why, bytes)))
+        }
+    }
+}
+
+impl Wake for Pump {
+    fn wake(self: Arc<Self>) {
+        self.0.upgrade().into_iter().for_each(|line| line.pump());
+    }
+}
+
+impl Outcome {
+    fn set(&self, outcome: Result<(), GraphError>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    }
+
+    pub(super) fn take(&self) -> Option<Result<(), GraphError>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("outcome", &self.outcome).finish_non_exhaustive()
+    }
+}
+
+/// From so many bytes on, memory that is lent goes from where it lies, as one part.
+const LENT_MIN: usize = 16 << 10;

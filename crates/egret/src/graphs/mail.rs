@@ -1,0 +1,179 @@
+//! The graphs of one name that a node sends and receives.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+
+use egret_net::buf::Kind;
+use egret_net::vi::Segment;
+use egret_node::node::Handle;
+
+use super::address::{Address, gone, told};
+use super::bell::Bell;
+use super::inbox::{Inbox, Memory};
+use super::line::Line;
+use super::shelf::Shelf;
+use super::{GraphError, GraphsOptions, Source};
+
+/// The graphs of one name that a node sends and receives.
+#[derive(Debug)]
+pub(super) struct Mail {
+    pub(super) handle: Handle,
+    pub(super) bytes_max: u64,
+    pub(super) bell: Arc<Bell>,
+    name: String,
+    fingerprint: u64,
+    inbox: Shelf<Inbox>,
+    /// What this node has sent to itself.
+    own: Mutex<VecDeque<Segment>>,
+    lines: Mutex<BTreeMap<u32, Arc<Line>>>,
+    is_closed: AtomicBool,
+}
+
+/// The graphs of a node, to be closed with it.
+#[derive(Debug, Default)]
+struct Part(Mutex<Vec<Weak<Mail>>>);
+
+impl Mail {
+    /// Takes graphs of a kind from now on; nobody knows yet.
+    pub(super) fn open(
+        handle: &Handle,
+        kind: &Kind,
+        options: GraphsOptions,
+    ) -> Result<Arc<Self>, GraphError> {
+        let GraphsOptions { name, bytes_max } = options;
+        let name = name.unwrap_or_else(|| kind.name.to_string());
+        let bell = Arc::<Bell>::default();
+        let inbox = Shelf::new(Inbox::open(handle, &name)?, Arc::clone(&bell).into());
+        let mail = Arc::new(Self {
+            handle: handle.clone(),
+            bytes_max,
+            bell,
+            name,
+            fingerprint: kind.fingerprint,
+            inbox,
+            own: Mutex::default(),
+            lines: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        });
+        let part = handle.part(Part::default);
+        let mut all = part.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|mail| mail.strong_count() > 0);
+        all.push(Arc::downgrade(&mail));
+        Ok(mail)
+    }
+
+    /// The name and the bytes by which the registry tells others.
+    pub(super) fn bound(&self) -> (String, [u8; 16]) {
+        let name = Address::bound_name(&self.name, self.handle.rank());
+        (name, Address::bound_bytes(self.fingerprint, self.bytes_max))
+    }
+
+    /// Takes and receives nothing any more.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.inbox.close();
+        Arc::clone(&self.bell).wake();
+    }
+
+    /// The line to a rank; none if that is this node.
+    pub(super) fn line(&self, rank: u32) -> Result<Option<Arc<Line>>, GraphError> {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Err(GraphError::Closed);
+        }
+        self.check(rank)?;
+        if rank == self.handle.rank() {
+            return Ok(None);
+        }
+        let mut lines = self.lines();
+        let line = lines.entry(rank).or_insert_with(|| {
+            let (handle, name) = (self.handle.clone(), self.name.clone());
+            let (fingerprint, is_known) = (self.fingerprint, Arc::default());
+            let address = Address { handle, rank, name, fingerprint, is_known };
+            Line::new(address, &self.bell)
+        });
+        Ok(Some(Arc::clone(line)))
+    }
+
+    /// Keeps a graph for this node itself.
+    pub(super) fn keep(&self, memory: Segment) -> Result<(), GraphError> {
+        let (rank, bytes, most) = (self.handle.rank(), memory.len(), self.bytes_max);
+        if bytes > most {
+            return Err(GraphError::TooLarge { rank, bytes, most });
+        }
+        self.own().push_back(memory);
+        Arc::clone(&self.bell).wake();
+        Ok(())
+    }
+
+    /// Goes on with all that was posted.
+    pub(super) fn pump(&self) {
+        let lines: Vec<_> = self.lines().values().cloned().collect();
+        lines.iter().for_each(|line| line.pump());
+    }
+
+    /// The next graph from there, with its sender's rank.
+    pub(super) fn poll_take(&self, from: Source) -> Poll<Result<(Memory, u32), GraphError>> {
+        self.pump();
+        if let Source::Rank(rank) = from {
+            self.check(rank)?;
+        }
+        let rank = self.handle.rank();
+        if from.is(rank)
+            && let Some(memory) = self.own().pop_front()
+        {
+            return Poll::Ready(Ok((Memory::Own(memory), rank)));
+        }
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Poll::Ready(Err(GraphError::Closed));
+        }
+        let Some(mut inbox) = self.inbox.take() else { return Poll::Pending };
+        let bell = Waker::from(Arc::clone(&self.bell));
+        match inbox.poll(&self.handle, from, &mut Context::from_waker(&bell)) {
+            Poll::Ready(Ok(came)) => Poll::Ready(Ok(came)),
+            Poll::Ready(Err((rank, why))) => {
+                let link_says = || GraphError::Gone { rank, why: why.to_string() };
+                Poll::Ready(Err(self.gone(from).unwrap_or_else(link_says)))
+            }
+            Poll::Pending if inbox.is_open(from) => Poll::Pending,
+            Poll::Pending => self.gone(from).map_or(Poll::Pending, |why| Poll::Ready(Err(why))),
+        }
+    }
+
+    /// Why nothing can come from there any more.
+    fn gone(&self, from: Source) -> Option<GraphError> {
+        let (own, size) = (self.handle.rank(), self.handle.size());
+        match from {
+            Source::Rank(rank) => {
+                let fate = gone(&self.handle, rank)?;
+                Some(GraphError::Gone { rank, why: told(&fate) })
+            }
+            Source::Any if size == 1 => None,
+            Source::Any => {
+                let mut others = (0..size).filter(|rank| *rank != own);
+                others.all(|rank| gone(&self.handle, rank).is_some()).then_some(GraphError::AllGone)
+            }
+        }
+    }
+
+    fn check(&self, rank: u32) -> Result<(), GraphError> {
+        let size = self.handle.size();
+        if rank < size { Ok(()) } else { Err(GraphError::NoSuchRank { rank, size }) }
+    }
+
+    fn own(&self) -> MutexGuard<'_, VecDeque<Segment>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lines(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Line>>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let all = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
+        all.iter().filter_map(Weak::upgrade).for_each(|mail| mail.close());
+    }
+}

@@ -1,0 +1,59 @@
+//! Graphs by rank: made on one node, sent to another, used there where they land.
+//!
+//! ```
+//! use egret::graphs::{ANY, Graphs};
+//! use egret::node::registry::{Registry, RegistryOptions};
+//! use egret::prelude::*;
+//!
+//! #[derive(Clone, Copy, Object)]
+//! #[repr(C)]
+//! struct Car {
+//!     year: u64,
+//!     engine: Option<Ref<Engine>>,
+//! }
+//!
+//! #[derive(Clone, Copy, Object)]
+//! #[repr(C)]
+//! struct Engine {
+//!     power: u64,
+//! }
+//!
+//! // Two nodes, here in one process; `egret run` starts each in its own.
+//! let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
+//! let join = || Node::join(Config::new("doc").registry(registry.address()).secret("hush".into()));
+//! let (here, there) = (join()?, join()?);
+//! let mut sends = Graphs::<Car>::join(&here)?;
+//! let mut takes = Graphs::<Car>::join(&there)?;
+//!
+//! let car = sends.begin(Car { year: 2000, engine: None });
+//! let engine = sends.insert(Engine { power: 50 });
+//! sends.current_mut()[car].engine = Some(engine);
+//! sends.send_graph(there.rank(), here.deadline())?;
+//! sends.free_current();
+//!
+//! let (graph, from) = takes.recv_graph(ANY, there.deadline())?;
+//! assert_eq!((graph.root().year, from), (2000, here.rank()));
+//! assert_eq!(graph[graph.root().engine.unwrap()].power, 50);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! This is the interface of Expresso, in which a program fills the *current* cluster and sends
+//! it to a rank. `docs/graphs.md` says how a graph travels and what a failure means.
+
+mod address;
+mod bell;
+mod error;
+mod inbox;
+mod joined;
+mod line;
+mod mail;
+mod options;
+mod receiving;
+mod sending;
+mod shelf;
+
+pub use error::GraphError;
+pub use joined::Graphs;
+pub use options::{ANY, GraphsOptions, Source};
+pub use receiving::Receiving;
+pub use sending::Sending;

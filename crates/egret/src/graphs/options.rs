@@ -1,0 +1,70 @@
+//! How the graphs of a node are to be, and from whom they come.
+
+use std::fmt;
+
+/// How the graphs of a node are to be. The defaults are right for most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GraphsOptions {
+    /// What they are called: graphs of one name go to those of the same. Otherwise their type
+    /// is.
+    pub name: Option<String>,
+    /// Most bytes of a graph that is received. Larger ones are refused before they are sent, as
+    /// are those for which the [channels](egret_node::channel) of the node have no room.
+    pub bytes_max: u64,
+}
+
+impl Default for GraphsOptions {
+    fn default() -> Self {
+        Self { name: None, bytes_max: 256 << 20 }
+    }
+}
+
+impl GraphsOptions {
+    /// Calls them so: for several at once of one type, or of types with the same name.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Receives graphs of at most so many bytes.
+    #[must_use]
+    pub const fn bytes_max(mut self, bytes: u64) -> Self {
+        self.bytes_max = bytes;
+        self
+    }
+}
+
+/// From whom a graph is to come: a rank, or [`ANY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Of this rank.
+    Rank(u32),
+    /// Of any.
+    Any,
+}
+
+/// A graph of any rank.
+pub const ANY: Source = Source::Any;
+
+impl Source {
+    pub(super) fn is(self, rank: u32) -> bool {
+        matches!(self, Self::Any) || self == Self::Rank(rank)
+    }
+}
+
+impl From<u32> for Source {
+    fn from(rank: u32) -> Self {
+        Self::Rank(rank)
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rank(rank) => write!(f, "rank {rank}"),
+            Self::Any => f.write_str("any rank"),
+        }
+    }
+}

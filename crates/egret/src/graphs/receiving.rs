@@ -1,0 +1,120 @@
+//! Graphs that are to come.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use egret_net::rt::{self, Deadline};
+use egret_node::am::in_handler;
+use egret_stream::graph::{Graph, Object, Refused};
+
+use super::bell::{GLANCE, Place, wait};
+use super::inbox::Memory;
+use super::mail::Mail;
+use super::{GraphError, Source};
+use crate::rmi::clock::Alarm;
+use crate::rmi::exchange::Exchange;
+
+/// A graph that [is to come](super::Graphs::post_recv_graph), with the rank that sent it: a
+/// future, or to be waited for. Of several that may take a graph, who looks first takes it.
+/// Dropped, it takes none.
+#[must_use = "the graph is received when this is awaited or waited for"]
+pub struct Receiving<Root> {
+    mail: Arc<Mail>,
+    from: Source,
+    place: Place,
+    glance: Option<Alarm>,
+    root: PhantomData<fn() -> Root>,
+}
+
+impl<Root: Object> Receiving<Root> {
+    pub(super) fn new(mail: &Arc<Mail>, from: Source) -> Self {
+        let (mail, place) = (Arc::clone(mail), mail.bell.place());
+        Self { mail, from, place, glance: None, root: PhantomData }
+    }
+
+    /// Waits for the graph. Another one may be waited for afterwards.
+    ///
+    /// # Errors
+    ///
+    /// If none came in time or never will, or it is refused.
+    pub fn wait(
+        &mut self,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(Graph<Root>, u32), GraphError> {
+        let (started, until) = (rt::now(), deadline.into().until());
+        if let Some(came) = self.try_received() {
+            return came;
+        }
+        if in_handler() {
+            return Err(GraphError::InHandler);
+        }
+        let came = wait(until, |context| self.poll_received(context));
+        let from = self.from;
+        came.unwrap_or_else(|| Err(GraphError::RecvTimedOut { from, waited: rt::now() - started }))
+    }
+
+    /// The graph, if it has come.
+    pub fn try_received(&mut self) -> Option<Result<(Graph<Root>, u32), GraphError>> {
+        match self.poll_received(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(came) => Some(came),
+            Poll::Pending => None,
+        }
+    }
+
+    fn poll_received(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(Graph<Root>, u32), GraphError>> {
+        self.place.wait(context);
+        let came = self.mail.poll_take(self.from);
+        came.map(|came| came.and_then(|(memory, from)| Ok((self.graph(memory, from)?, from))))
+    }
+
+    /// The graph, checked, in the memory it came in.
+    fn graph(&self, memory: Memory, from: u32) -> Result<Graph<Root>, GraphError> {
+        let most = self.mail.bytes_max;
+        let read = match memory {
+            Memory::Part(Some(part)) if part.bytes().len() as u64 > most => {
+                let (rank, bytes) = (self.mail.handle.rank(), part.bytes().len() as u64);
+                return Err(GraphError::TooLarge { rank, bytes, most });
+            }
+            Memory::Part(Some(part)) => Graph::from_buf(part.into_buf()?).map_err(why),
+            Memory::Part(None) => Graph::from_bytes(&[]),
+            Memory::Own(memory) => match memory.into_vec() {
+                Ok(words) => Graph::from_words(words).map_err(why),
+                Err(memory) => match memory.into_buf() {
+                    Ok(buf) => Graph::from_buf(buf).map_err(why),
+                    Err(memory) => Graph::from_bytes(memory.bytes()),
+                },
+            },
+        };
+        read.map_err(|why| GraphError::Refused { from, why })
+    }
+}
+
+fn why<M>(refused: Refused<M>) -> egret_stream::graph::Refusal {
+    refused.refusal
+}
+
+impl<Root: Object> Future for Receiving<Root> {
+    type Output = Result<(Graph<Root>, u32), GraphError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let came = self.poll_received(context);
+        self.glance = came.is_pending().then(|| {
+            let clock = &Exchange::of(&self.mail.handle).clock;
+            clock.set(rt::now() + GLANCE, context.waker())
+        });
+        came
+    }
+}
+
+impl<Root> fmt::Debug for Receiving<Root> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiving").field("from", &self.from).finish_non_exhaustive()
+    }
+}

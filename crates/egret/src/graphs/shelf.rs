@@ -1,0 +1,84 @@
+//! What one at a time uses, and nobody waits for.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// Has something that is taken to be used, and put back. To use it may run handlers, and those
+/// may want the same: they find nothing, and somebody is woken when it is back.
+#[derive(Debug)]
+pub(super) struct Shelf<T> {
+    inner: Mutex<Inner<T>>,
+    waker: Waker,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    thing: Option<T>,
+    /// Somebody found nothing.
+    is_missed: bool,
+    is_closed: bool,
+}
+
+/// What was taken. Dropped, it is put back.
+pub(super) struct Taken<'a, T> {
+    shelf: &'a Shelf<T>,
+    thing: Option<T>,
+}
+
+impl<T> Shelf<T> {
+    pub(super) fn new(thing: T, waker: Waker) -> Self {
+        let inner = Inner { thing: Some(thing), is_missed: false, is_closed: false };
+        Self { inner: Mutex::new(inner), waker }
+    }
+
+    /// Takes it, if it is there.
+    pub(super) fn take(&self) -> Option<Taken<'_, T>> {
+        let mut inner = self.lock();
+        let thing = inner.thing.take();
+        inner.is_missed |= thing.is_none();
+        thing.map(|thing| Taken { shelf: self, thing: Some(thing) })
+    }
+
+    /// Drops it, now or when it is put back.
+    pub(super) fn close(&self) {
+        let mut inner = self.lock();
+        inner.is_closed = true;
+        let thing = inner.thing.take();
+        drop(inner);
+        drop(thing);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Deref for Taken<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.thing.as_ref().expect("it is put back when this is dropped")
+    }
+}
+
+impl<T> DerefMut for Taken<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.thing.as_mut().expect("it is put back when this is dropped")
+    }
+}
+
+impl<T> Drop for Taken<'_, T> {
+    fn drop(&mut self) {
+        let mut inner = self.shelf.lock();
+        let is_missed = std::mem::take(&mut inner.is_missed);
+        let thing = self.thing.take();
+        let unwanted =
+            if inner.is_closed { thing } else { std::mem::replace(&mut inner.thing, thing) };
+        drop(inner);
+        drop(unwanted);
+        if is_missed {
+            self.shelf.waker.wake_by_ref();
+        }
+    }
+}

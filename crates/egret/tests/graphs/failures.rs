@@ -1,0 +1,225 @@
+//! Peers that die, lie, or never come.
+
+use egret::graphs::{ANY, GraphError, Graphs, GraphsOptions, Source};
+use egret::net::rt;
+use egret::node::channel::Writer;
+use egret::prelude::{Deadline, Graph, Object, Ref, Text};
+use egret::stream::graph::Reason;
+
+use crate::world::{Car, FABRICS, LONG, Pair, Ring, SHORT, assert_car, car, pair, pool, ring};
+
+/// A channel by which anything can be sent as a graph.
+fn liar(pair: &Pair<Car>) -> Writer {
+    let [from, to] = &pair.nodes[..] else { panic!("two nodes") };
+    let route = from.route(to.id()).unwrap();
+    route.links.wait_channel(&route.host, "Graph<Car>", LONG).unwrap()
+}
+
+#[test]
+fn what_is_no_graph_is_refused_and_the_next_is_received() {
+    for fabric in FABRICS {
+        let mut pair = pair::<Car>(fabric);
+        let mut liar = liar(&pair);
+        let good = Graph::build(|graph| car(graph, 1948, 9)).to_vec();
+        let mut bad = good.clone();
+        let last = bad.len() - 1;
+        bad[last] ^= 1;
+        let texts = [&b"no graph"[..], &[], &[7; 100_000], &good[..good.len() - 8], &bad];
+        for text in texts {
+            liar.wait_send(text.to_vec(), LONG).unwrap();
+            liar.wait_send(good.clone(), LONG).unwrap();
+            let why = pair.there.recv_graph(ANY, LONG).unwrap_err();
+            assert!(matches!(why, GraphError::Refused { from: 0, .. }), "{why}");
+            assert_car(&pair.there.recv_graph(ANY, LONG).unwrap().0, 1948, 9);
+        }
+        // One that its sender gives up is none.
+        let mut message = liar.message();
+        message.wait_write(&[1_u8; 40], LONG).unwrap();
+        message.wait_flush(LONG).unwrap();
+        message.abort();
+        liar.wait_send(good.clone(), LONG).unwrap();
+        assert_car(&pair.there.recv_graph(0, LONG).unwrap().0, 1948, 9);
+    }
+}
+
+#[test]
+fn a_refusal_names_sender_place_and_reason() {
+    let mut pair = pair::<Ring>("shm");
+    let mut graph = ring(3);
+    let lost = graph.insert(Ring { number: 9, next: None, load: None });
+    graph.root_mut().next = Some(lost);
+    graph.remove(lost);
+    pair.here.set_current(graph);
+    pair.here.send_graph(1, LONG).unwrap();
+    let why = pair.there.recv_graph(ANY, LONG).unwrap_err();
+    let GraphError::Refused { from: 0, why: refusal } = &why else { panic!("{why}") };
+    assert!(matches!(refusal.reason, Reason::Dangling { index: 3, .. }), "{refusal}");
+    let text = "rank 0 sent what is no such graph: at byte ";
+    assert!(why.to_string().starts_with(text), "{why}");
+}
+
+#[test]
+fn a_graph_that_is_too_large_is_not_sent_and_one_that_is_all_the_same_is_not_taken() {
+    for fabric in FABRICS {
+        let (_registry, nodes) = pool(2, fabric);
+        let mut here = Graphs::<Ring>::join(&nodes[0]).unwrap();
+        let options = GraphsOptions::default().bytes_max(100_000);
+        let mut there = Graphs::<Ring>::join_with(&nodes[1], options).unwrap();
+        let route = nodes[0].route(nodes[1].id()).unwrap();
+        let mut liar = route.links.wait_channel(&route.host, "Graph<Ring>", LONG).unwrap();
+        liar.wait_send(ring(10_000).into_segment(), LONG).unwrap();
+        let why = there.recv_graph(0, LONG).unwrap_err();
+        assert!(matches!(why, GraphError::TooLarge { most: 100_000, .. }), "{why}");
+        liar.wait_send(ring(3).into_segment(), LONG).unwrap();
+        drop(liar);
+        here.set_current(ring(10_000));
+        let why = here.send_graph(1, LONG).unwrap_err();
+        assert!(matches!(why, GraphError::TooLarge { rank: 1, most: 100_000, .. }), "{why}");
+        assert_eq!(here.post_send_graph(1).wait(LONG).unwrap_err(), why);
+        here.set_current(ring(4));
+        here.send_graph(1, LONG).unwrap();
+        let lens = [(); 2].map(|()| there.recv_graph(0, LONG).unwrap().0.len::<Ring>());
+        assert_eq!(lens, [3, 4]);
+    }
+}
+
+#[test]
+fn a_graph_for_which_no_node_has_room_is_refused() {
+    let mut pair = pair::<Ring>("shm");
+    let mut graph = ring(1);
+    let load = graph.insert_slice(&vec![1_u8; 200 << 20]);
+    graph.root_mut().load = Some(load);
+    pair.here.set_current(graph);
+    let why = pair.here.send_graph(1, LONG).unwrap_err();
+    assert!(matches!(why, GraphError::TooLarge { rank: 1, .. }), "{why}");
+    pair.here.set_current(ring(2));
+    pair.here.send_graph(1, LONG).unwrap();
+    assert_eq!(pair.there.recv_graph(0, LONG).unwrap().0.len::<Ring>(), 2);
+}
+
+#[test]
+fn who_never_comes_is_not_waited_for_beyond_the_deadline() {
+    let (_registry, nodes) = pool(2, "shm");
+    let mut here = Graphs::<Ring>::join(&nodes[0]).unwrap();
+    here.set_current(ring(1));
+    let why = here.send_graph(1, SHORT).unwrap_err();
+    assert!(matches!(why, GraphError::SendTimedOut { rank: 1, is_open: false, .. }), "{why}");
+    let mut posted = here.post_send_graph(1);
+    let why = posted.wait(SHORT).unwrap_err();
+    assert!(matches!(why, GraphError::SendTimedOut { rank: 1, is_open: false, .. }), "{why}");
+    let why = here.recv_graph(1, SHORT).unwrap_err();
+    assert!(matches!(why, GraphError::RecvTimedOut { from: Source::Rank(1), .. }), "{why}");
+    here.set_current(ring(1));
+    let none = GraphError::NoSuchRank { rank: 2, size: 2 };
+    assert_eq!(here.send_graph(2, LONG).unwrap_err(), none);
+    assert_eq!(here.recv_graph(2, LONG).unwrap_err(), none);
+    assert_eq!(here.post_send_graph(2).wait(LONG).unwrap_err(), none);
+    // It comes after all: what was posted goes, what was not sent in time does not.
+    let mut there = Graphs::<Ring>::join(&nodes[1]).unwrap();
+    posted.wait(LONG).unwrap();
+    assert_eq!(there.recv_graph(0, LONG).unwrap().0.len::<Ring>(), 1);
+    assert!(there.try_recv_graph(0).unwrap().is_none());
+}
+
+#[test]
+fn a_receiver_that_does_not_receive_ends_a_send_by_its_deadline() {
+    for fabric in FABRICS {
+        let mut pair = pair::<Ring>(fabric);
+        let mut sent = 0;
+        let why = loop {
+            pair.here.set_current(ring(100_000));
+            match pair.here.send_graph(1, SHORT) {
+                Ok(()) => sent += 1,
+                Err(why) => break why,
+            }
+            assert!(sent < 200, "nothing bounds what a rank takes");
+        };
+        assert!(matches!(why, GraphError::SendTimedOut { rank: 1, is_open: true, .. }), "{why}");
+        for _ in 0..sent {
+            assert_eq!(pair.there.recv_graph(0, LONG).unwrap().0.len::<Ring>(), 100_000);
+        }
+        assert!(pair.there.try_recv_graph(0).unwrap().is_none(), "the last never arrives");
+        pair.here.set_current(ring(5));
+        pair.here.send_graph(1, LONG).unwrap();
+        assert_eq!(pair.there.recv_graph(0, LONG).unwrap().0.len::<Ring>(), 5);
+    }
+}
+
+#[test]
+fn who_waits_for_a_node_that_goes_is_told() {
+    for fabric in FABRICS {
+        for has_sent in [false, true] {
+            let mut pair = pair::<Ring>(fabric);
+            pair.here.set_current(ring(1));
+            if has_sent {
+                pair.here.send_graph(1, LONG).unwrap();
+                pair.there.recv_graph(0, LONG).unwrap();
+            }
+            let waits = rt::spawn("waits", move || {
+                let of_rank = pair.there.recv_graph(0, LONG).unwrap_err();
+                (of_rank, pair.there.recv_graph(ANY, LONG).unwrap_err(), pair.there)
+            });
+            drop(pair.here);
+            pair.nodes.remove(0).leave(LONG).unwrap();
+            let (of_rank, of_any, mut there) = waits.unwrap().join().unwrap();
+            assert!(matches!(of_rank, GraphError::Gone { rank: 0, .. }), "{of_rank}");
+            assert_eq!(of_any, GraphError::AllGone);
+            there.set_current(ring(1));
+            let why = there.send_graph(0, LONG).unwrap_err();
+            assert_eq!(why, GraphError::Gone { rank: 0, why: "it has left".to_owned() });
+        }
+    }
+}
+
+#[test]
+fn who_takes_no_graphs_any_more_says_so_and_may_again() {
+    let mut pair = pair::<Ring>("shm");
+    pair.here.set_current(ring(1));
+    pair.here.send_graph(1, LONG).unwrap();
+    assert!(matches!(Graphs::<Ring>::join(&pair.nodes[1]).unwrap_err(), GraphError::Taken { .. }));
+    drop(pair.there);
+    let mut told = || loop {
+        match pair.here.send_graph(1, Deadline::In(std::time::Duration::from_secs(1))) {
+            Ok(()) => {}
+            Err(why) => break why,
+        }
+    };
+    let why = told();
+    assert!(matches!(why, GraphError::Stopped { rank: 1 }), "{why}");
+    let mut there = Graphs::<Ring>::join(&pair.nodes[1]).unwrap();
+    pair.here.set_current(ring(7));
+    pair.here.send_graph(1, LONG).unwrap();
+    assert_eq!(there.recv_graph(0, LONG).unwrap().0.len::<Ring>(), 7);
+}
+
+#[test]
+fn the_same_name_for_another_type_is_an_error_of_the_sender() {
+    #[derive(Debug, Clone, Copy, Object)]
+    #[repr(C)]
+    struct Car {
+        name: Text,
+        next: Option<Ref<Self>>,
+    }
+    let (_registry, nodes) = pool(2, "shm");
+    let mut here = Graphs::<Car>::join(&nodes[0]).unwrap();
+    let _there = Graphs::<crate::world::Car>::join(&nodes[1]).unwrap();
+    here.build(|graph| {
+        let name = graph.insert_text("another");
+        graph.insert(Car { name, next: None })
+    });
+    let why = here.send_graph(1, LONG).unwrap_err();
+    assert!(matches!(why, GraphError::OtherType { rank: 1, .. }), "{why}");
+}
+
+#[test]
+fn graphs_of_a_node_that_has_left_are_closed() {
+    let mut pair = pair::<Ring>("shm");
+    let mut waits = pair.here.post_recv_graph(1);
+    let waits = rt::spawn("waits", move || waits.wait(Deadline::UntilDead).unwrap_err());
+    pair.nodes.remove(0).leave(LONG).unwrap();
+    let why = waits.unwrap().join().unwrap();
+    assert!(matches!(why, GraphError::Closed | GraphError::Gone { .. }), "{why}");
+    pair.here.set_current(ring(1));
+    assert_eq!(pair.here.send_graph(1, LONG).unwrap_err(), GraphError::Closed);
+    assert_eq!(pair.here.recv_graph(ANY, LONG).unwrap_err(), GraphError::Closed);
+}
