@@ -7,7 +7,7 @@
 //! their fields are all those that this macro saw. What is taken from the text alone are the
 //! `repr` and, where variants have fields, their numbers.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{DataEnum, Error, Expr, Fields, Ident, Result};
@@ -81,6 +81,7 @@ impl<'a> Enum<'a> {
             let parts = self.variants.iter().map(|variant| variant.body.some(what));
             quote!(#(#parts)||*)
         };
+        let kind = self.tag_name().map_or_else(String::new, |tag| format!("enum of {tag}"));
         Code {
             proof: self.proof(),
             any: quote!(false),
@@ -88,7 +89,7 @@ impl<'a> Enum<'a> {
             is_checked: some("CHECKED"),
             is_value: quote!(#read #is_value),
             fault: quote!(#read #fault (0, #otherwise)),
-            describe: quote!(describe.named("enum", #name, |describe| { #(#describe)* });),
+            describe: quote!(describe.named(#kind, #name, |describe| { #(#describe)* });),
             links: self.by_variant(Body::links),
             relink: self.by_variant(Body::relink),
             check: self.by_variant(Body::check),
@@ -123,6 +124,11 @@ impl<'a> Enum<'a> {
         quote!(#numbers #holders #same #holes)
     }
 
+    /// The type of the tag, by its name alone.
+    fn tag_name(&self) -> Option<TokenTree> {
+        self.tag.clone().into_iter().last()
+    }
+
     /// Constants with the numbers of the variants, as the language counts them.
     fn numbers(&self) -> TokenStream {
         let Self { name, tag, .. } = self;
@@ -132,7 +138,7 @@ impl<'a> Enum<'a> {
             return quote!(#(const #numbers: #tag = #name::#variants as #tag;)*);
         }
         // The fields are in the way of asking the enum itself.
-        let repr = tag.clone().into_iter().last();
+        let repr = self.tag_name();
         let names: Vec<_> = (0..numbers.len()).map(|at| format_ident!("V{at}")).collect();
         let given = self.variants.iter().map(|variant| {
             let given = spelled(variant.given?, name);

@@ -22,6 +22,9 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("arrays travel as they lie in memory, and that must be little-endian");
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("numbers from other machines are used as offsets, and those have 64 bits");
+
 // The code that the derive writes names the crate.
 #[cfg(any(test, feature = "fuzzing"))]
 extern crate self as egret_stream;

@@ -54,6 +54,12 @@ pub enum Owner {
     File(MappedFile),
 }
 
+/// What the two below rest on.
+const _: fn() = || {
+    fn anywhere<T: Send + Sync>() {}
+    anywhere::<Owner>();
+};
+
 // SAFETY: the words are the owner's, which any thread may have; `start` is no more than where.
 unsafe impl Send for Block {}
 // SAFETY: through a shared reference the words can only be read.
@@ -101,7 +107,7 @@ impl Block {
     #[must_use]
     pub fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as above; and the owner has the only right to write them, which `&mut self`
-        // borrows. `look` had `start` from a `&mut`.
+        // borrows.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.words) }
     }
 
@@ -209,7 +215,7 @@ impl Block {
         }
         match &mut self.owner {
             Owner::Heap(memory) => memory.resize(words, 0),
-            Owner::Pool(buf, _) if words * WORD <= buf.capacity() => {
+            Owner::Pool(buf, _) if words <= buf.capacity() / WORD => {
                 let used = buf.len();
                 buf.resize(words * WORD);
                 buf.bytes_mut()[used..].fill(0);
@@ -256,14 +262,15 @@ impl Block {
 
     /// Finds the words of the owner; `false` if they are not aligned.
     fn look(&mut self) -> bool {
-        let bytes = match &mut self.owner {
-            Owner::Heap(words) => bytemuck::cast_slice_mut(words),
-            Owner::Pool(buf, _) => buf.bytes_mut(),
-            Owner::File(file) => file.as_mut(),
+        // Pointers, not references: what the owner reads meanwhile must not end them.
+        let (start, words) = match &mut self.owner {
+            Owner::Heap(words) => (NonNull::new(words.as_mut_ptr()), words.len()),
+            Owner::Pool(buf, _) => (Some(buf.slot().start.cast()), buf.len() / WORD),
+            Owner::File(file) => (Some(file.base.cast()), file.len / WORD),
         };
-        let words = bytes.len() / WORD;
+        let start = start.expect("a vector has an address");
         assert!(words >= self.words, "a block does not become shorter");
-        let (before, start) = (self.start, NonNull::from(bytes).cast());
+        let before = self.start;
         (self.start, self.words) = (start, words);
         for run in 0..self.runs.len() {
             let first = (self.runs[run].start.addr().get() - before.addr().get()) / WORD;
@@ -352,6 +359,18 @@ mod tests {
         let larger = block.another(100);
         assert!(larger.buf().is_some());
         assert_eq!([block.bytes(), larger.bytes()].concat(), [0; 64 + 104]);
+    }
+
+    #[test]
+    fn the_owner_can_be_read_in_between() {
+        let pool = Pool::new(64, 1).unwrap();
+        let mut block = Block::in_pool(&pool, 64).unwrap();
+        assert!(block.extend(64));
+        for number in 1..3 {
+            block.words_mut()[7] = number;
+            let bytes = block.buf().expect("a buffer").bytes();
+            assert_eq!(bytes[56..], number.to_ne_bytes());
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use rustix::mm::{self, MapFlags, ProtFlags};
 
 /// A file that is mapped into memory, privately: what is written to it stays in this process.
 pub struct MappedFile {
-    base: NonNull<u8>,
-    len: usize,
+    pub(super) base: NonNull<u8>,
+    pub(super) len: usize,
 }
 
 impl MappedFile {

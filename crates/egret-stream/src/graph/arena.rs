@@ -44,7 +44,7 @@ pub(super) enum Part {
 
 impl Arena {
     /// One without an object.
-    pub(super) fn new((number, class): (u8, &'static Class)) -> Self {
+    pub(super) fn new((class, number): (&'static Class, u8)) -> Self {
         let (slots, data) = (Extent::default(), Extent::default());
         let (id, free) = (class.id, Some(Vec::new()));
         Self { id, number, count: 0, slots, data, class, empty: 0, free }

@@ -92,6 +92,16 @@ impl Classes {
             short_name::<Root>(),
             all.len()
         );
+        for (at, class) in all.iter().enumerate() {
+            let other: Option<&Class> =
+                all[..at].iter().find(|other| other.fingerprint == class.fingerprint);
+            assert!(
+                other.is_none(),
+                "two types `{}` of a graph have the same name and structure: nobody there could \
+                 tell one from the other",
+                class.name
+            );
+        }
         let seed = buf::fingerprint(buf::FINGERPRINT_SEED, b"graph");
         let hash = |hash, class: &Class| buf::fingerprint(hash, &class.fingerprint.to_le_bytes());
         let name = format!("Graph<{}>", short_name::<Root>());

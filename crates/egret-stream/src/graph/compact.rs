@@ -105,42 +105,42 @@ pub(super) fn compacted<'s>(
 }
 
 impl Store {
-    /// The slots of a class that have an object.
-    fn living(&self, class: usize) -> impl Iterator<Item = (u32, &[u8])> {
+    /// The slots of a class that have an object, each with the elements of its slice.
+    ///
+    /// A slice that lies on the one before, as in a graph that was believed and lies, has none.
+    fn living(&self, class: usize) -> impl Iterator<Item = (u32, &[u8], &[u8])> {
         let arena = &self.arenas[class];
-        let slots = self.block.bytes()[arena.slots.range()].chunks_exact(arena.class.stride);
-        let is_living =
-            |slot: &[u8]| slot::header(slot).is_some_and(|head| head & slot::EMPTY == 0);
-        (0..).zip(slots).filter(move |(_, slot)| is_living(slot))
-    }
-
-    /// The elements of the slice in this slot.
-    fn elements_of(&self, class: usize, slot: &[u8]) -> &[u8] {
-        let arena = &self.arenas[class];
-        let (start, count) = slot::span(slot).unwrap_or_default();
-        let bytes = count.saturating_mul(arena.class.element.unwrap_or(0));
-        let data = &self.block.bytes()[arena.data.range()];
-        data.get(start..start.saturating_add(bytes)).unwrap_or_default()
+        let (bytes, size) = (self.block.bytes(), arena.class.element.unwrap_or(0));
+        let data = &bytes[arena.data.range()];
+        let slots = bytes[arena.slots.range()].chunks_exact(arena.class.stride);
+        let mut free = 0;
+        (0..).zip(slots).filter_map(move |(index, slot)| {
+            let (start, count) = slot::span(slot).filter(|_| size > 0).unwrap_or_default();
+            let end = start.saturating_add(count.saturating_mul(size));
+            let elements = data.get(start..end).filter(|_| start >= free).unwrap_or_default();
+            free = free.max(start + elements.len());
+            let is_living = slot::header(slot).is_some_and(|head| head & slot::EMPTY == 0);
+            is_living.then_some((index, slot, elements))
+        })
     }
 
     /// What the objects of a class need: for slots, and for elements.
     fn live_bytes(&self, class: usize) -> (usize, usize) {
-        let size = |slot| self.elements_of(class, slot).len().next_multiple_of(slot::ALIGN);
-        let sizes =
-            self.living(class).map(|(_, slot)| (self.arenas[class].class.stride, size(slot)));
-        sizes.fold((0, 0), |(slots, data), (slot, elements)| (slots + slot, data + elements))
+        let stride = self.arenas[class].class.stride;
+        self.living(class).fold((0, 0), |(slots, data), (_, _, elements)| {
+            (slots + stride, data + elements.len().next_multiple_of(slot::ALIGN))
+        })
     }
 
     /// Takes over the living objects of a class; gives the new number of each.
     fn adopt(&mut self, class: usize, from: &Self) -> Vec<u32> {
         let mut to = vec![u32::MAX; from.arenas[class].count as usize];
         let size = from.arenas[class].class.element;
-        for (index, slot) in from.living(class) {
+        for (index, slot, elements) in from.living(class) {
             to[index as usize] = self.arenas[class].count;
             match size {
                 None => self.insert_raw(class, &slot[slot::HEADER..]),
                 Some(size) => {
-                    let elements = from.elements_of(class, slot);
                     let _: Ref<()> = self.insert_span_in(class, elements, elements.len() / size);
                 }
             }

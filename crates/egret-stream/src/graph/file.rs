@@ -37,20 +37,21 @@ impl<Root: Object> Graph<Root> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = path.as_ref();
         if path.metadata().is_ok_and(|there| !there.is_file()) {
-            return self.write_to(path);
+            return self.write_to(File::options().write(true).open(path)?);
         }
         let mut beside = path.as_os_str().to_owned();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         beside.push(format!(".{}-{number}.part", std::process::id()));
-        let written = self.write_to(&beside).and_then(|()| std::fs::rename(&beside, path));
+        // Nobody's file, whatever was left there under this name.
+        let file = File::create_new(&beside)?;
+        let written = self.write_to(file).and_then(|()| std::fs::rename(&beside, path));
         if written.is_err() {
             let _ = std::fs::remove_file(&beside);
         }
         written
     }
 
-    fn write_to(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let mut file = File::create(path)?;
+    fn write_to(&self, mut file: File) -> io::Result<()> {
         let is_file = file.metadata()?.is_file();
         let head = self.head();
         let pieces = self.pieces(&head);
@@ -67,7 +68,8 @@ impl<Root: Object> Graph<Root> {
         if is_file { file.sync_data() } else { Ok(()) }
     }
 
-    /// Reads a graph from a file into memory of its own, and checks it there.
+    /// Reads a graph from a file into memory of its own, as much as the file is long, and checks it
+    /// there.
     ///
     /// # Errors
     ///

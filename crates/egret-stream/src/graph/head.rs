@@ -35,7 +35,7 @@ pub(super) fn write(to: &mut [u8], root: u64, arenas: &[Arena], layout: Layout) 
         entry[..8].copy_from_slice(&arena.class.fingerprint.to_le_bytes());
         entry[8..16].copy_from_slice(&slots.to_le_bytes());
         entry[16..20].copy_from_slice(&arena.count.to_le_bytes());
-        entry[20..24].copy_from_slice(&arena.empty.to_le_bytes());
+        entry[20..24].copy_from_slice(&arena.empty.min(arena.count).to_le_bytes());
         entry[24..32].copy_from_slice(&data.to_le_bytes());
         entry[32..40].copy_from_slice(&(arena.data.len as u64).to_le_bytes());
     }
@@ -109,8 +109,8 @@ fn arenas(
     len: usize,
 ) -> Result<Vec<Arena>, Box<Refusal>> {
     let mut arenas = Vec::with_capacity(classes.all.len());
-    let entries = (0..).zip(classes.all.iter().zip(entries.chunks_exact(ENTRY)));
-    for (byte, (class, entry)) in entries {
+    let entries = classes.all.iter().zip(entries.chunks_exact(ENTRY)).zip(0..);
+    for ((class, entry), byte) in entries {
         let number = usize::from(byte);
         let at = START + number * ENTRY;
         if u64_at(entry, 0) != class.fingerprint {
@@ -125,7 +125,7 @@ fn arenas(
         let data = data.filter(is_expected);
         let slots = slots.ok_or_else(|| misplaced(number, &class.name, Part::Slots))?;
         let data = data.ok_or_else(|| misplaced(number, &class.name, Part::Data))?;
-        arenas.push(Arena { count, slots, data, empty, free: None, ..Arena::new((byte, class)) });
+        arenas.push(Arena { count, slots, data, empty, free: None, ..Arena::new((class, byte)) });
     }
     apart(&arenas)?;
     Ok(arenas)

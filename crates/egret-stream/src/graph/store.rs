@@ -35,7 +35,7 @@ pub struct Store {
 impl Store {
     /// One without objects.
     pub(super) fn new(classes: &'static Classes, mut block: Block) -> Self {
-        let arenas = (0..).zip(&classes.all).map(Arena::new).collect();
+        let arenas = classes.all.iter().zip(0..).map(Arena::new).collect();
         let end = head::bytes(classes.all.len());
         let block = if block.extend(end) { block } else { block.another(end) };
         Self::over(block, arenas, end)
@@ -244,8 +244,19 @@ impl Store {
         {
             free.push(link.index());
         }
-        let slot = &mut self.block.bytes_mut()[at..at + slot::HEADER];
-        slot.copy_from_slice(&header.to_le_bytes());
+        let (stride, data, span) = (arena.class.stride, arena.data, arena.class.element);
+        let slot = &mut self.block.bytes_mut()[at..at + stride];
+        slot[..slot::HEADER].copy_from_slice(&header.to_le_bytes());
+        // What was taken out does not travel.
+        match span {
+            None => slot[slot::HEADER..].fill(0),
+            Some(size) => {
+                let (start, count) = slot::span(slot).unwrap_or_default();
+                let end = start.saturating_add(count.saturating_mul(size)).min(data.len);
+                let range = data.start + start.min(end)..data.start + end;
+                self.block.bytes_mut()[range].fill(0);
+            }
+        }
         true
     }
 
@@ -258,7 +269,7 @@ impl Store {
         let room = room.filter(|room| isize::try_from(*room).is_ok());
         let room = room.expect("no memory has room for so many objects");
         if extent.room < room {
-            self.grow(class, Part::Slots, room);
+            self.grow(class, Part::Slots, room.max(extent.room.saturating_mul(2)));
         }
     }
 
@@ -368,12 +379,14 @@ impl Store {
         if !self.block.extend(start + room) {
             return self.relocate(class, part, room);
         }
+        assert!(room >= extent.len, "room for less than there is");
         let from = extent.range();
         extent.start = start;
         extent.room = room;
         self.end = start + room;
         if start != from.start && !planted(Fault::LeftBehind) {
-            self.block.bytes_mut().copy_within(from, start);
+            self.block.bytes_mut().copy_within(from.clone(), start);
+            self.block.bytes_mut()[from].fill(0);
         }
         self.set_run(class);
     }

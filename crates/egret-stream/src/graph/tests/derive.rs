@@ -241,13 +241,13 @@ fn checks_of_the_parts_come_first() {
 #[test]
 fn the_description_tells_everything() {
     let described = |text: &str| fingerprint(FINGERPRINT_SEED, text.as_bytes());
-    let of_kind = "enum Kind { 0 = Village { } 7 = City { } 8 = Capital { } } ";
+    let of_kind = "enum of u8 Kind { 0 = Village { } 7 = City { } 8 = Capital { } } ";
     assert_eq!(
         Classes::of::<Kind>().all[0].fingerprint,
         described(&format!("{of_kind}of 1 bytes at 1 "))
     );
     let way = format!(
-        "enum Way {{ -2 = Nowhere {{ 0: 8 of u8 }} -1 = By {{ length: f64 }} \
+        "enum of i64 Way {{ -2 = Nowhere {{ 0: 8 of u8 }} -1 = By {{ length: f64 }} \
          0 = To {{ 0: ref Town }} 1099511627776 = Perhaps {{ 0: optional ref Town }} \
          1099511627777 = Stops {{ sign: char kinds: 4 of {of_kind}}} }} "
     );
