@@ -220,3 +220,25 @@ pub(crate) fn over_indices(nodes: &[IndexedTree], root: u32, open: &mut Vec<u32>
         (node.values[0], node.children.iter().flatten().copied())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::graph_map::{Map, tree};
+
+    #[test]
+    fn a_map_has_its_objects_and_all_can_be_reached() {
+        for (towns, objects) in [(10, 29), (100, 355), (500, 1760), (28_400, 100_000)] {
+            let map = Map::draw(towns, objects);
+            let graph = map.graph();
+            let counts = [graph.len::<Town>(), graph.len::<Crossroads>(), graph.len::<Road>()];
+            assert_eq!((counts[0], counts.iter().sum()), (towns, objects));
+            let links = 4.0 * map.roads.len() as f64 / objects as f64;
+            assert!((2.4..2.6).contains(&links), "{links}");
+            let mut walk = Walk::new(objects);
+            let sum = |count: usize| count as f64 * (count - 1) as f64 / 2.0;
+            assert_eq!(walk.visit(&graph), counts.map(sum).iter().sum::<f64>());
+        }
+        assert_eq!(tree(1023).len::<Tree>(), 1023);
+    }
+}
