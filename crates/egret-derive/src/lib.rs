@@ -9,6 +9,7 @@ mod object;
 mod object_attr;
 mod object_body;
 mod object_enum;
+mod object_part;
 mod plain;
 mod remote;
 mod wire;

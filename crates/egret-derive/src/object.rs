@@ -1,12 +1,12 @@
 //! `#[derive(Object)]`: what a type must be, and the proof of it in the output.
 //!
 //! The output holds an `unsafe impl`, so what it promises is proved beside it, as that of
-//! [`Plain`](crate::plain) is: the fields are flat (they are asked by the same path), they are
-//! those that this macro saw, and they leave no holes. For an enum see
-//! [`object_enum`](crate::object_enum).
+//! [`Plain`](crate::plain) is: the fields are flat ([`object_part`](crate::object_part)), they
+//! are those that this macro saw, and they leave no holes ([`layout`](crate::layout)). For an
+//! enum see [`object_enum`](crate::object_enum).
 
-use proc_macro2::{Span, TokenStream};
-use quote::quote;
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result};
 
@@ -14,6 +14,7 @@ use crate::layout::{Field, Repr, here, same_fields};
 use crate::object_attr::Settings;
 use crate::object_body::Body;
 use crate::object_enum::Enum;
+use crate::object_part::part;
 
 /// The implementations for `input`, with their proof; or why it cannot be an object.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -24,16 +25,18 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     }
     let repr = Repr::read(&input.attrs)?;
     let code = match &input.data {
-        Data::Struct(data) => of_struct(name, &data.fields, &repr, &settings)?,
-        Data::Enum(data) => Enum::read(name, data, &repr, &settings.stream)?.code(),
+        Data::Struct(data) => of_struct(name, &data.fields, &repr)?,
+        Data::Enum(data) => Enum::read(name, data, &repr)?.code(),
         Data::Union(_) => return Err(Error::new(name.span(), no_union(name))),
     };
-    let small = is_small(name);
+    let (small, part) = (is_small(name), part(&settings.stream));
     let (flat, object) = (code.flat(name, &settings), code.object(name, &settings));
     let Code { proof, .. } = code;
     Ok(quote! {
+        #[allow(deprecated)]
         const _: () = {
             #small
+            #part
             #proof
             #flat
             #object
@@ -85,6 +88,7 @@ impl Code {
         };
         let check = self.check_all(settings);
         quote! {
+            // The names of parameters stand beside those of the fields' types.
             #[automatically_derived]
             impl #stream::graph::Object for #name {
                 const LINKS: ::core::primitive::bool = #has_links;
@@ -93,19 +97,24 @@ impl Code {
                     #describe
                 }
                 #[inline]
-                fn links<S: #stream::graph::SeeLinks>(
+                fn hint() -> &'static #stream::graph::Hint {
+                    static HINT: #stream::graph::Hint = #stream::graph::Hint::new();
+                    &HINT
+                }
+                #[inline]
+                fn links<__S: #stream::graph::SeeLinks>(
                     &self,
-                    see: &mut S,
-                ) -> ::core::result::Result<(), S::Stop> {
+                    see: &mut __S,
+                ) -> ::core::result::Result<(), __S::Stop> {
                     let _ = &see;
                     #links
                     ::core::result::Result::Ok(())
                 }
                 #[inline]
-                fn relink<R: #stream::graph::Relink>(
+                fn relink<__R: #stream::graph::Relink>(
                     &mut self,
-                    renew: &mut R,
-                ) -> ::core::result::Result<(), R::Stop> {
+                    renew: &mut __R,
+                ) -> ::core::result::Result<(), __R::Stop> {
                     let _ = &renew;
                     #relink
                     ::core::result::Result::Ok(())
@@ -142,7 +151,7 @@ impl Code {
     }
 }
 
-fn of_struct(name: &Ident, fields: &Fields, repr: &Repr, settings: &Settings) -> Result<Code> {
+fn of_struct(name: &Ident, fields: &Fields, repr: &Repr) -> Result<Code> {
     let fields = Field::all(name, fields)?;
     let refuse = |why: String| Err(Error::new(name.span(), why));
     if fields.is_empty() {
@@ -155,7 +164,7 @@ fn of_struct(name: &Ident, fields: &Fields, repr: &Repr, settings: &Settings) ->
         return refuse(no_repr(name));
     }
     let places = fields.iter().map(|field| field.member.clone()).collect();
-    let body = Body { stream: &settings.stream, holder: name.clone(), places, fields };
+    let body = Body { holder: name.clone(), places, fields };
     let holes = body.row(name, None, format!("`{name}`"), NAME_THE_HOLE).no_holes();
     let same = same_fields(name, &body.fields);
     let label = name.unraw().to_string();
@@ -179,8 +188,8 @@ fn of_struct(name: &Ident, fields: &Fields, repr: &Repr, settings: &Settings) ->
 /// A constant assertion about the alignment, which the slots of a graph have.
 fn is_small(name: &Ident) -> TokenStream {
     let message = format!("`{name}` is aligned to more than 8 bytes, and objects are to at most 8");
-    let span: Span = here(name.span());
-    quote::quote_spanned! {span=>
+    let span = here(name.span());
+    quote_spanned! {span=>
         const _: () = ::core::assert!(::core::mem::align_of::<#name>() <= 8, #message);
     }
 }

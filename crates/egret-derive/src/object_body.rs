@@ -8,8 +8,7 @@ use syn::{Ident, Member};
 use crate::layout::{Field, Row, here, local};
 
 /// The fields of a struct, or of a variant with the struct that stands for it.
-pub(crate) struct Body<'a> {
-    pub(crate) stream: &'a TokenStream,
+pub(crate) struct Body {
     /// The struct whose offsets are theirs.
     pub(crate) holder: Ident,
     /// Their names in it.
@@ -17,7 +16,7 @@ pub(crate) struct Body<'a> {
     pub(crate) fields: Vec<Field>,
 }
 
-impl Body<'_> {
+impl Body {
     /// `{ a: field_0, … }`, for a pattern.
     pub(crate) fn bind(&self) -> TokenStream {
         let members = self.fields.iter().map(|field| &field.member);
@@ -39,98 +38,73 @@ impl Body<'_> {
 
     /// Whether any bytes are values of all of them.
     pub(crate) fn any(&self) -> TokenStream {
-        let parts = self.fields.iter().map(|field| self.flat(field));
-        quote!(true #(&& #parts::ANY)*)
+        let any = self.each("ANY");
+        quote!(true #(&& #any)*)
     }
 
-    /// Whether a constant of type `bool` is true of one of them.
-    pub(crate) fn some(&self, what: &str) -> TokenStream {
-        let what = format_ident!("{what}");
-        let parts = self.fields.iter().map(|field| self.object(field));
-        quote!(false #(|| #parts::#what)*)
+    /// Whether a constant is true of one of them.
+    pub(crate) fn some(&self, constant: &str) -> TokenStream {
+        let some = self.each(constant);
+        quote!(false #(|| #some)*)
     }
 
-    /// Whether the parts of `bytes` are values of them. The trait is asked by the same path
-    /// by which it is implemented: nothing else may stand between the two.
+    /// Whether the parts of `bytes` are values of them.
     pub(crate) fn is_value(&self) -> TokenStream {
-        let holder = &self.holder;
-        let parts = self.fields.iter().zip(&self.places).map(|(field, place)| {
-            let (flat, ty) = (self.flat(field), &field.ty);
-            quote! {
-                && (#flat::ANY || {
-                    let start = ::core::mem::offset_of!(#holder, #place);
-                    bytes.get(start..start + ::core::mem::size_of::<#ty>())
-                        .is_some_and(#flat::is_value)
-                })
-            }
-        });
-        quote!(true #(#parts)*)
+        let (ask, starts) = (self.each("is_value"), self.starts());
+        quote!(true #(&& #ask(bytes, #starts))*)
     }
 
     /// Returns the fault of the first of them that has one.
     pub(crate) fn fault(&self) -> TokenStream {
-        let holder = &self.holder;
-        let parts = self.fields.iter().zip(&self.places).map(|(field, place)| {
-            let (flat, object, ty) = (self.flat(field), self.object(field), &field.ty);
-            quote! {
-                let start = ::core::mem::offset_of!(#holder, #place);
-                let part = bytes.get(start..start + ::core::mem::size_of::<#ty>());
-                if let ::core::option::Option::Some(part) = part.filter(|part| !#flat::is_value(part)) {
-                    let (offset, what) = #object::fault(part);
-                    return (start + offset, what);
-                }
+        let (ask, starts) = (self.each("fault"), self.starts());
+        quote! {#(
+            if let ::core::option::Option::Some(fault) = #ask(bytes, #starts) {
+                return fault;
             }
-        });
-        quote!(#(#parts)*)
+        )*}
     }
 
     pub(crate) fn describe(&self) -> TokenStream {
-        let parts = self.fields.iter().map(|Field { label, ty, .. }| {
-            let span = here(ty.span());
-            quote_spanned!(span=> describe.field::<#ty>(#label);)
-        });
-        quote!(let _ = &describe; #(#parts)*)
+        let (ask, labels) = (self.each("describe"), self.labels());
+        quote!(let _ = &describe; #(#ask(describe, #labels);)*)
     }
 
     pub(crate) fn links(&self) -> TokenStream {
-        let parts = self.fields.iter().enumerate().map(|(at, field)| {
-            let (object, value) = (self.object(field), local(at));
-            quote!(#object::links(#value, see)?;)
-        });
-        quote!(#(#parts)*)
+        let (ask, values) = (self.each("links"), self.values());
+        quote!(#(#ask(#values, see)?;)*)
     }
 
     pub(crate) fn relink(&self) -> TokenStream {
-        let parts = self.fields.iter().enumerate().map(|(at, field)| {
-            let (object, value) = (self.object(field), local(at));
-            quote!(#object::relink(#value, renew)?;)
-        });
-        quote!(#(#parts)*)
+        let (ask, values) = (self.each("relink"), self.values());
+        quote!(#(#ask(#values, renew)?;)*)
     }
 
-    /// Returns what is wrong with the first of them that is not as it must be.
     pub(crate) fn check(&self) -> TokenStream {
-        let parts = self.fields.iter().enumerate().map(|(at, field)| {
-            let (object, value) = (self.object(field), local(at));
-            let message = format!("`{}`: {{}}", field.label);
-            quote! {
-                if #object::CHECKED {
-                    #object::check(#value).map_err(|why| ::std::format!(#message, why))?;
-                }
-            }
-        });
-        quote!(#(#parts)*)
+        let (ask, values, labels) = (self.each("check"), self.values(), self.labels());
+        quote!(#(#ask(#values, #labels)?;)*)
     }
 
-    fn flat(&self, Field { ty, .. }: &Field) -> TokenStream {
-        let stream = self.stream;
-        let span = here(ty.span());
-        quote_spanned!(span=> <#ty as #stream::net::buf::Flat>)
+    fn each<'a>(&'a self, question: &'a str) -> impl Iterator<Item = TokenStream> + 'a {
+        self.fields.iter().map(move |field| ask(field, question))
     }
 
-    fn object(&self, Field { ty, .. }: &Field) -> TokenStream {
-        let stream = self.stream;
-        let span = here(ty.span());
-        quote_spanned!(span=> <#ty as #stream::graph::Object>)
+    fn starts(&self) -> impl Iterator<Item = TokenStream> {
+        let holder = &self.holder;
+        self.places.iter().map(move |place| quote!(::core::mem::offset_of!(#holder, #place)))
     }
+
+    fn values(&self) -> impl Iterator<Item = Ident> {
+        (0..self.fields.len()).map(local)
+    }
+
+    fn labels(&self) -> impl Iterator<Item = &String> {
+        self.fields.iter().map(|field| &field.label)
+    }
+}
+
+/// A constant or function of a field's type; see [`object_part`](crate::object_part).
+fn ask(Field { ty, .. }: &Field, question: &str) -> TokenStream {
+    let span = here(ty.span());
+    let question = format_ident!("{question}", span = span);
+    quote_spanned!(span=> <#ty as __Part>::#question)
 }

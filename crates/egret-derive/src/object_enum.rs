@@ -33,16 +33,11 @@ struct Variant<'a> {
     number: Ident,
     /// What the text says of that.
     given: Option<&'a Expr>,
-    body: Body<'a>,
+    body: Body,
 }
 
 impl<'a> Enum<'a> {
-    pub(crate) fn read(
-        name: &'a Ident,
-        data: &'a DataEnum,
-        repr: &Repr,
-        stream: &'a TokenStream,
-    ) -> Result<Self> {
+    pub(crate) fn read(name: &'a Ident, data: &'a DataEnum, repr: &Repr) -> Result<Self> {
         let refuse = |why: String| Err(Error::new(name.span(), why));
         if data.variants.is_empty() {
             return refuse(no_variants(name));
@@ -56,7 +51,7 @@ impl<'a> Enum<'a> {
             return refuse(no_c(name, tag));
         }
         let variants = data.variants.iter().enumerate();
-        let variants = variants.map(|(at, variant)| Variant::read(name, at, variant, stream));
+        let variants = variants.map(|(at, variant)| Variant::read(name, at, variant));
         Ok(Self {
             name,
             tag: quote!(::core::primitive::#tag),
@@ -104,7 +99,7 @@ impl<'a> Enum<'a> {
     fn by_number(
         &self,
         otherwise: &TokenStream,
-        then: impl Fn(&Body<'a>) -> TokenStream,
+        then: impl Fn(&Body) -> TokenStream,
     ) -> TokenStream {
         let arms = self.variants.iter().map(|Variant { number, body, .. }| {
             let then = then(body);
@@ -114,7 +109,7 @@ impl<'a> Enum<'a> {
     }
 
     /// What `then` says of the fields of the variant that `self` is.
-    fn by_variant(&self, then: impl Fn(&Body<'a>) -> TokenStream) -> TokenStream {
+    fn by_variant(&self, then: impl Fn(&Body) -> TokenStream) -> TokenStream {
         let arms = self.variants.iter().map(|Variant { name, body, .. }| {
             let (bind, then) = (body.bind(), then(body));
             quote!(Self::#name #bind => { #then })
@@ -191,18 +186,13 @@ impl<'a> Enum<'a> {
         quote!(#(#holes)*)
     }
 
-    fn with_fields(&self) -> impl Iterator<Item = &Body<'a>> {
+    fn with_fields(&self) -> impl Iterator<Item = &Body> {
         self.variants.iter().map(|variant| &variant.body).filter(|body| !body.fields.is_empty())
     }
 }
 
 impl<'a> Variant<'a> {
-    fn read(
-        owner: &Ident,
-        at: usize,
-        variant: &'a syn::Variant,
-        stream: &'a TokenStream,
-    ) -> Result<Self> {
+    fn read(owner: &Ident, at: usize, variant: &'a syn::Variant) -> Result<Self> {
         let fields = Field::all(owner, &variant.fields)?;
         let places = (0..fields.len()).map(|at| local(at).into()).collect();
         Ok(Self {
@@ -210,7 +200,7 @@ impl<'a> Variant<'a> {
             label: variant.ident.unraw().to_string(),
             number: format_ident!("__TAG_{at}"),
             given: variant.discriminant.as_ref().map(|(_, given)| given),
-            body: Body { stream, holder: format_ident!("__Variant{at}"), places, fields },
+            body: Body { holder: format_ident!("__Variant{at}"), places, fields },
         })
     }
 }

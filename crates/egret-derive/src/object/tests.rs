@@ -1,1 +1,154 @@
+//! Tokens in, tokens or a clear error out. What the code does is tested where its
+//! traits are, in `egret-stream`.
 
+use super::*;
+
+fn derive(text: &str) -> Result<String> {
+    expand(&syn::parse_str(text)?).map(|tokens| tokens.to_string())
+}
+
+/// The code for `text`, with `s` for the crate.
+fn code(text: &str) -> String {
+    derive(&format!("#[object(crate = s)] {text}")).expect(text)
+}
+
+/// Tokens as they are compared: without the spaces between them.
+fn tight(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+#[track_caller]
+fn assert_in(code: &str, expected: &str) {
+    assert!(tight(code).contains(&tight(expected)), "`{expected}` is not in: {code}");
+}
+
+#[test]
+fn a_refusal_names_the_type_and_the_reason() {
+    let refusals = [
+        ("struct S { a: u8 }", "`S` needs `#[repr(C)]`"),
+        ("#[repr(align(8))] struct S { a: u8 }", "`S` needs `#[repr(C)]`"),
+        ("#[repr(C, packed)] struct S { a: u8 }", "`S` cannot be packed"),
+        ("#[repr(packed(2))] struct S { a: u8 }", "`S` cannot be packed"),
+        ("#[repr(C)] union U { a: u8 }", "`U` cannot be an object: which field of a union"),
+        ("#[repr(C)] struct G<T> { a: T }", "`G` cannot derive `Object` with generics"),
+        ("#[repr(C)] struct N<const N: usize>([u8; N]);", "`N` cannot derive `Object` with"),
+        ("#[repr(C)] struct L<'a> { a: &'a u8 }", "`L` cannot derive `Object` with generics"),
+        ("#[repr(C)] struct W(u8) where u8: Copy;", "`W` cannot derive `Object` with generics"),
+        ("#[repr(u8)] enum G<T> { A(T) }", "`G` cannot derive `Object` with generics"),
+        ("#[repr(C)] struct Z;", "`Z` has no fields"),
+        ("#[repr(C)] struct Z();", "`Z` has no fields"),
+        ("#[repr(u8)] enum Z {}", "`Z` has no variants"),
+        ("enum E { A }", "`E` needs the type of its tag, as `#[repr(u8)]`"),
+        ("#[repr(C)] enum E { A }", "`E` needs the type of its tag"),
+        ("#[repr(align(4))] enum E { A }", "`E` needs the type of its tag"),
+        ("#[repr(usize)] enum E { A }", "`E` cannot be an object with a tag of `usize`"),
+        ("#[repr(i128)] enum E { A }", "`E` cannot be an object with a tag of `i128`"),
+        ("#[repr(C, u8)] enum E { A(u8) }", "`E` has its fields beside the tag with `#[repr(u8)]`"),
+        ("#[repr(u8)] #[repr(C)] enum E { A }", "`E` has its fields beside the tag"),
+    ];
+    for (text, expected) in refusals {
+        let refusal = derive(text).expect_err(text).to_string();
+        assert!(refusal.starts_with(expected), "{text}: {refusal}");
+    }
+}
+
+#[test]
+fn what_cannot_be_said_is_refused() {
+    let refusals = [
+        ("#[object(path = x)] #[repr(C)] struct S(u8);", "a type has one `check = fn`"),
+        ("#[object(check = a, check = b)] #[repr(C)] struct S(u8);", "a type has one `check"),
+        ("#[object(check)] #[repr(C)] struct S(u8);", "expected `=`"),
+        ("#[repr(C)] struct S(#[object(check = f)] u8);", "`object` says something of a type"),
+        ("#[repr(u8)] enum E { #[object(skip)] A }", "`object` says something of a type"),
+        ("#[repr(u8)] enum E { A { #[object] a: u8 } }", "`object` says something of a type"),
+    ];
+    for (text, expected) in refusals {
+        let refusal = derive(text).expect_err(text).to_string();
+        assert!(refusal.starts_with(expected), "{text}: {refusal}");
+    }
+}
+
+#[test]
+fn the_path_of_the_crate_can_be_set() {
+    let usual = derive("#[repr(C)] struct S(u8);").unwrap();
+    assert_in(&usual, "unsafe impl ::egret_stream::net::buf::Flat for S");
+    assert_in(&usual, "impl ::egret_stream::graph::Object for S");
+    let set = derive("#[repr(C)] #[object(crate = a::b)] struct S(u8);").unwrap();
+    assert_in(&set, "unsafe impl a::b::net::buf::Flat for S");
+    assert_in(&set, "impl a::b::graph::Object for S");
+    assert!(!set.contains("egret_stream"), "{set}");
+}
+
+#[test]
+fn a_field_is_asked_by_the_traits_that_are_emitted() {
+    let text = code("#[repr(C)] struct S { a: Odd, b: u8 }");
+    assert_in(&text, "T: s::graph::Object + s::net::buf::Flat");
+    assert_in(&text, "unsafe impl s::net::buf::Flat for S");
+    let (asked, named) = (text.matches("< Odd as __Part >").count(), text.matches("Odd").count());
+    // The rest is its size, and the type that the struct gives for it.
+    assert_eq!((asked, named), (9, 11), "{text}");
+}
+
+#[test]
+fn holes_are_looked_for_before_between_and_behind() {
+    let text = code("#[repr(C)] struct S { a: A, b: B }");
+    assert_in(&text, "offset_of!(S, a) == 0, \"padding in `S` before field `a`");
+    assert_in(&text, "== ::core::mem::offset_of!(S, a) + ::core::mem::size_of::<A>()");
+    assert_in(&text, "offset_of!(S, b) + ::core::mem::size_of::<B>(), \"padding in `S` after its");
+    assert_in(&text, "align_of::<S>() <= 8");
+}
+
+#[test]
+fn a_variant_lies_as_a_struct_with_the_tag_before_it() {
+    let text = code("#[repr(i16)] enum E { A(X, Y) = 5, B { z: Z } }");
+    assert_in(&text, "#[repr(i16)] enum __Tag { V0 = 5, V1, }");
+    let holder =
+        "#[repr(C)] struct __Variant0 { tag: ::core::primitive::i16, field_0: X, field_1: Y, }";
+    assert_in(&text, holder);
+    assert_in(&text, "E::A { 0: field_0, 1: field_1, } => { let _ = __Variant0 { tag: __TAG_0,");
+    assert_in(&text, "\"padding in variant `A` of `E` before field `1`: name the hole");
+    assert_in(&text, "\"padding in variant `B` of `E` after its last field `z`: name the hole");
+    let first =
+        "offset_of!(__Variant1, field_0) == ::core::mem::size_of::<::core::primitive::i16>()";
+    assert_in(&text, first);
+}
+
+#[test]
+fn a_tag_alone_is_asked_of_the_enum_itself() {
+    let text = code("#[repr(u8)] enum E { A = 3, B }");
+    assert_in(&text, "const __TAG_1: ::core::primitive::u8 = E::B as ::core::primitive::u8;");
+    assert!(!text.contains("__Variant") && !text.contains("__Tag"), "{text}");
+    assert_in(&text, "padding in variant `A` of `E` after its tag");
+    assert_eq!(text.matches("padding").count(), 1, "one stands for all: {text}");
+}
+
+#[test]
+fn self_is_spelled_out_where_there_is_none() {
+    let text = code("#[repr(C)] struct S { next: Option<Ref<Self>>, rest: [u8; Self::N] }");
+    assert_in(&text, "const _: fn(S) -> (Option<Ref<S>>, [u8; S::N],)");
+    assert!(!tight(&text).contains("Ref<Self>"), "{text}");
+    let text = code("#[repr(u8)] enum E { A([u8; 1]) = Self::FIRST, }");
+    assert_in(&text, "V0 = E::FIRST,");
+}
+
+#[test]
+fn a_check_of_ones_own_comes_last() {
+    let without = code("#[repr(C)] struct S { a: A }");
+    assert_in(
+        &without,
+        "const CHECKED: ::core::primitive::bool = false || <A as __Part>::CHECKED;",
+    );
+    let with = code("#[object(check = m::f)] #[repr(C)] struct S { a: A }");
+    assert_in(&with, "const CHECKED: ::core::primitive::bool = true;");
+    assert_in(&with, "<A as __Part>::check(field_0, \"a\")?; if let");
+    assert_in(&with, "s::__private::Verdict::refusal(m::f(self))");
+}
+
+#[test]
+fn raw_names_are_told_as_they_are_spoken() {
+    let text = code("#[repr(C)] struct r#S { r#type: u8 }");
+    assert_in(&text, "describe.named(\"struct\", \"S\"");
+    assert_in(&text, "describe(describe, \"type\")");
+    let text = code("#[repr(u8)] enum E { r#fn }");
+    assert_in(&text, "describe.variant(\"fn\", __TAG_0 as");
+}

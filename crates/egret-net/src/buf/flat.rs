@@ -45,6 +45,35 @@ pub fn view<T: Flat>(bytes: &[u8]) -> Option<&T> {
     Some(unsafe { &*bytes.as_ptr().cast::<T>() })
 }
 
+/// The value that lies at the start of `words`, if they are enough and a value of it. What needs
+/// no larger alignment than words is aligned there, so that nothing has to be looked at for that.
+#[inline]
+#[must_use]
+pub fn view_words<T: Flat>(words: &[u64]) -> Option<&T> {
+    const { assert!(align_of::<T>() <= align_of::<u64>(), "words do not align it") };
+    let bytes = bytemuck::cast_slice::<u64, u8>(words).get(..size_of::<T>())?;
+    if !T::ANY && !T::is_value(bytes) {
+        return None;
+    }
+    // SAFETY: initialised bytes of its size, aligned as the words are, and a value of it; they are
+    // borrowed for as long as the answer lives.
+    Some(unsafe { &*bytes.as_ptr().cast::<T>() })
+}
+
+/// As [`view_words`], to be written.
+#[inline]
+#[must_use]
+pub fn view_words_mut<T: Flat>(words: &mut [u64]) -> Option<&mut T> {
+    const { assert!(align_of::<T>() <= align_of::<u64>(), "words do not align it") };
+    let bytes = bytemuck::cast_slice_mut::<u64, u8>(words).get_mut(..size_of::<T>())?;
+    if !T::ANY && !T::is_value(bytes) {
+        return None;
+    }
+    // SAFETY: as in `view_words`, borrowed mutably; and whatever `T` is written has no hole, so
+    // the bytes stay initialised.
+    Some(unsafe { &mut *bytes.as_mut_ptr().cast::<T>() })
+}
+
 /// As [`view`], to be written.
 #[inline]
 #[must_use]

@@ -49,6 +49,7 @@
 //! table.
 
 mod biased;
+mod block;
 mod buffer;
 mod builder;
 mod class;
@@ -76,6 +77,7 @@ mod typed;
 mod visit;
 mod waiters;
 
+pub use block::{Block, Owner};
 pub use buffer::{Buf, CastError, CastReason};
 pub use builder::{PoolBuilder, PoolError};
 pub(crate) use class::Host;

@@ -5,11 +5,14 @@ use std::any::TypeId;
 use super::class::Class;
 use super::slot;
 
-/// The objects of one class.
+/// The objects of one class. A power of two in size, so that it is found by a shift.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 pub(super) struct Arena {
     /// Of the class; here because each access looks at it.
     pub(super) id: TypeId,
+    /// Of the class.
+    pub(super) number: u8,
     /// How many slots there are, with and without an object.
     pub(super) count: u32,
     /// The slots.
@@ -41,9 +44,10 @@ pub(super) enum Part {
 
 impl Arena {
     /// One without an object.
-    pub(super) fn new(class: &'static Class) -> Self {
+    pub(super) fn new((number, class): (u8, &'static Class)) -> Self {
         let (slots, data) = (Extent::default(), Extent::default());
-        Self { id: class.id, count: 0, slots, data, class, empty: 0, free: Some(Vec::new()) }
+        let (id, free) = (class.id, Some(Vec::new()));
+        Self { id, number, count: 0, slots, data, class, empty: 0, free }
     }
 
     /// Where the slot with this number begins, if there is one.

@@ -149,6 +149,7 @@ impl Describe<'_> {
         const {
             assert!(align_of::<T>() <= slot::ALIGN, "an object is aligned to 8 bytes at most");
         }
+        T::hint().learn(self.classes.len());
         self.enter::<T>(slot::stride(size_of::<T>()), None, check::objects::<T>, |describe| {
             T::describe(describe);
             let sizes = format!("of {} bytes at {}", size_of::<T>(), align_of::<T>());

@@ -5,10 +5,9 @@ use std::io::{self, IoSlice, Read, Write};
 use std::path::Path;
 
 use bytemuck::cast_slice_mut;
-use egret_net::buf::MappedFile;
+use egret_net::buf::{Block, MappedFile, Owner};
 use thiserror::Error;
 
-use super::block::{Block, Memory};
 use super::graph::Graph;
 use super::object::Object;
 use super::refusal::Refusal;
@@ -95,16 +94,7 @@ impl<Root: Object> Graph<Root> {
     ///
     /// If it is no such graph.
     pub fn from_mapped(file: MappedFile) -> Result<Self, Refusal> {
-        Self::from_block(Block::Other(Box::new(file)), true).map_err(|refused| refused.0)
-    }
-}
-
-impl Memory for MappedFile {
-    fn bytes(&self) -> &[u8] {
-        self.as_ref()
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        self.as_mut()
+        let block = Block::new(Owner::File(file)).expect("a file is mapped to a page");
+        Self::from_block(block, true).map_err(|refused| refused.0)
     }
 }

@@ -4,10 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
-use egret_net::buf::{Buf, IsA, Pool, Ref, TakeError, flat};
+use egret_net::buf::{Block, Buf, IsA, Pool, Ref, TakeError, flat};
 
 use super::arena::Arena;
-use super::block::Block;
 use super::class::{Class, Classes, short_name};
 use super::compact::{self, Dangling};
 use super::object::{Object, Target};
@@ -80,7 +79,7 @@ impl<Root: Object> Graph<Root> {
     /// ```
     #[must_use]
     pub fn build(make: impl FnOnce(&mut Self) -> Ref<Root>) -> Self {
-        Self::fill(Block::Heap(Vec::new()), make)
+        Self::fill(Block::on_heap(Vec::new()), make)
     }
 
     /// As [`build`](Self::build), in a buffer of `pool` that has room for `bytes`: one that is
@@ -95,9 +94,7 @@ impl<Root: Object> Graph<Root> {
         bytes: usize,
         make: impl FnOnce(&mut Self) -> Ref<Root>,
     ) -> Result<Self, TakeError> {
-        let mut buf = pool.take(bytes)?;
-        buf.resize(0);
-        Ok(Self::fill(Block::Pool(buf, Some(pool.clone())), make))
+        Ok(Self::fill(Block::in_pool(pool, bytes)?, make))
     }
 
     fn fill(block: Block, make: impl FnOnce(&mut Self) -> Ref<Root>) -> Self {
@@ -295,10 +292,7 @@ impl<Root: Object> Graph<Root> {
     /// The buffer of a pool that it lies in, if it lies in one.
     #[must_use]
     pub fn buf(&self) -> Option<&Buf> {
-        match &self.store.block {
-            Block::Pool(buf, _) => Some(buf),
-            _ => None,
-        }
+        self.store.block.buf()
     }
 
     #[cold]
@@ -338,7 +332,7 @@ impl<Root: Object> Clone for Graph<Root> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
         bytes[..self.store.end].copy_from_slice(&self.store.block.bytes()[..self.store.end]);
         let arenas = self.store.arenas.clone();
-        let (block, end) = (Block::Heap(words), self.store.end);
+        let (block, end) = (Block::on_heap(words), self.store.end);
         let store = Store { block, arenas, end, seed: seed() };
         Self { store, root: self.root, _root: PhantomData }
     }

@@ -110,8 +110,9 @@ fn arenas(
 ) -> Result<Vec<Arena>, Box<Refusal>> {
     let mut arenas = Vec::with_capacity(classes.all.len());
     let mut parts = Vec::with_capacity(2 * classes.all.len());
-    for (number, (class, entry)) in classes.all.iter().zip(entries.chunks_exact(ENTRY)).enumerate()
-    {
+    let entries = (0..).zip(classes.all.iter().zip(entries.chunks_exact(ENTRY)));
+    for (byte, (class, entry)) in entries {
+        let number = usize::from(byte);
         let at = START + number * ENTRY;
         if u64_at(entry, 0) != class.fingerprint {
             let name = class.name.clone();
@@ -129,7 +130,7 @@ fn arenas(
         let is_expected = |data: &Extent| class.element.is_some() || data.len == 0;
         let data = data.filter(is_expected).ok_or_else(|| misplaced(24, "elements"))?;
         parts.extend([(slots, at + 8, number), (data, at + 24, number)]);
-        let arena = Arena { count, slots, data, empty, free: None, ..Arena::new(class) };
+        let arena = Arena { count, slots, data, empty, free: None, ..Arena::new((byte, class)) };
         arenas.push(arena);
     }
     apart(classes, &mut parts)?;

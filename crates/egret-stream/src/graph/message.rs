@@ -3,10 +3,9 @@
 use std::marker::PhantomData;
 
 use bytemuck::cast_slice_mut;
-use egret_net::buf::{Buf, Kind};
+use egret_net::buf::{Block, Buf, Kind, Owner};
 use egret_net::vi::Segment;
 
-use super::block::Block;
 use super::check::Check;
 use super::class::Classes;
 use super::graph::Graph;
@@ -56,7 +55,7 @@ impl<Root: Object> Graph<Root> {
     #[must_use]
     pub fn into_segment(mut self) -> Segment {
         let (used, end) = (self.byte_len(), self.store.end);
-        if used + used / 4 < end && !matches!(self.store.block, Block::Pool(..)) {
+        if used + used / 4 < end && self.buf().is_none() {
             let head = self.head();
             let mut words = vec![0_u64; used.div_ceil(slot::ALIGN)];
             let mut to = cast_slice_mut::<u64, u8>(&mut words);
@@ -68,16 +67,16 @@ impl<Root: Object> Graph<Root> {
             return words.into();
         }
         self.seal();
-        match self.store.block {
-            Block::Heap(mut words) => {
+        match self.store.block.into_owner() {
+            Owner::Heap(mut words) => {
                 words.truncate(end.div_ceil(slot::ALIGN));
                 words.into()
             }
-            Block::Pool(mut buf, _) => {
+            Owner::Pool(mut buf, _) => {
                 buf.resize(end);
                 buf.into()
             }
-            Block::Other(memory) => memory.bytes()[..end].to_vec().into(),
+            Owner::File(file) => file.as_ref()[..end].to_vec().into(),
         }
     }
 
@@ -107,8 +106,8 @@ impl<Root: Object> Graph<Root> {
     ///
     /// As [`from_bytes`](Self::from_bytes), with the words.
     pub fn from_words(words: Vec<u64>) -> Result<Self, Refused<Vec<u64>>> {
-        Self::from_block(Block::Heap(words), true).map_err(|refused| match *refused {
-            (refusal, Block::Heap(memory)) => Refused { refusal, memory },
+        Self::from_block(Block::on_heap(words), true).map_err(|refused| match *refused {
+            (refusal, Owner::Heap(memory)) => Refused { refusal, memory },
             _ => unreachable!("it was given words"),
         })
     }
@@ -123,20 +122,18 @@ impl<Root: Object> Graph<Root> {
     }
 
     pub(super) fn from_buf_if(buf: Buf, checked: bool) -> Result<Self, Refused<Buf>> {
-        let block = match buf.offset_in_region().is_multiple_of(slot::ALIGN) {
-            true => Block::Pool(buf, None),
-            false => {
-                return Self::from_bytes(buf.bytes())
-                    .map_err(|refusal| Refused { refusal, memory: buf });
-            }
-        };
+        if !buf.offset_in_region().is_multiple_of(slot::ALIGN) {
+            let copied = Self::from_bytes(buf.bytes());
+            return copied.map_err(|refusal| Refused { refusal, memory: buf });
+        }
+        let block = Block::new(Owner::Pool(buf, None)).expect("it is aligned");
         Self::from_block(block, checked).map_err(|refused| match *refused {
-            (refusal, Block::Pool(memory, _)) => Refused { refusal, memory },
+            (refusal, Owner::Pool(memory, _)) => Refused { refusal, memory },
             _ => unreachable!("it was given a buffer"),
         })
     }
 
-    pub(super) fn from_block(block: Block, checked: bool) -> Result<Self, Box<(Refusal, Block)>> {
+    pub(super) fn from_block(block: Block, checked: bool) -> Result<Self, Box<(Refusal, Owner)>> {
         let read = Head::read(Classes::of::<Root>(), block.bytes());
         let checked = read.and_then(|mut head| {
             if checked {
@@ -150,7 +147,7 @@ impl<Root: Object> Graph<Root> {
                 let store = Store { block, arenas: head.arenas, end, seed: seed() };
                 Ok(Self { store, root, _root: PhantomData })
             }
-            Err(refusal) => Err(Box::new((*refusal, block))),
+            Err(refusal) => Err(Box::new((*refusal, block.into_owner()))),
         }
     }
 

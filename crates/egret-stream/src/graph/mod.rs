@@ -72,7 +72,6 @@
 //! `docs/graphs.md` has the bytes and the costs.
 
 mod arena;
-mod block;
 mod check;
 mod class;
 mod compact;
@@ -83,6 +82,7 @@ mod file;
 #[expect(clippy::module_inception, reason = "a graph is what this is about")]
 mod graph;
 mod head;
+mod hint;
 mod message;
 mod object;
 mod refusal;
@@ -100,6 +100,8 @@ pub use egret_derive::Object;
 pub use egret_net::buf::{IsA, Ref};
 pub use file::LoadError;
 pub use graph::Graph;
+#[doc(hidden)]
+pub use hint::Hint;
 pub use object::{Object, Relink, SeeLinks, Target};
 pub use refusal::{Reason, Refusal, Refused};
 #[doc(hidden)]

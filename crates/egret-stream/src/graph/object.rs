@@ -5,6 +5,7 @@ use std::any::TypeId;
 use egret_net::buf::{Flat, Ref};
 
 use super::class::{Class, Describe};
+use super::hint::Hint;
 use super::store::Store;
 
 /// A type whose values can be objects of a [`Graph`](super::Graph), or parts of such: numbers,
@@ -32,6 +33,24 @@ use super::store::Store;
 /// }
 /// ```
 ///
+/// An enum may also have fields, and numbers of one's own:
+///
+/// ```
+/// use egret_stream::graph::{Object, Ref};
+///
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(u32)]
+/// #[object(check = is_sound)]
+/// enum Shape {
+///     Point([u8; 12]) = 1,
+///     Circle { radius: f32, middle: Ref<[f32; 2]> },
+/// }
+///
+/// fn is_sound(shape: &Shape) -> bool {
+///     !matches!(shape, Shape::Circle { radius, .. } if *radius < 0.0)
+/// }
+/// ```
+///
 /// The derive needs a layout that is the same everywhere (`#[repr(C)]`, or of an enum the type
 /// of its tag) and leaves no holes. The one after `kind` has to have a name:
 ///
@@ -43,6 +62,90 @@ use super::store::Store;
 ///     kind: u8,
 ///     people: u32, // padding in `Town` before field `people`
 /// }
+/// ```
+///
+/// Each variant by itself has none, and all are of one size:
+///
+/// ```compile_fail,E0080
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(u32)]
+/// enum Shape {
+///     Point, // padding in variant `Point` of `Shape` after its tag
+///     Circle { radius: f32 },
+/// }
+/// ```
+///
+/// ```compile_fail,E0080
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(u8)]
+/// enum Shape {
+///     Circle { radius: f32 }, // padding in variant `Circle` of `Shape` before field `radius`
+/// }
+/// ```
+///
+/// All parts are objects, and none is aligned to more than 8 bytes:
+///
+/// ```compile_fail,E0277
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(C)]
+/// struct Town {
+///     people: usize, // `usize` cannot be an object of a graph or part of one
+/// }
+/// ```
+///
+/// ```compile_fail,E0080
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(C, align(16))] // `Place` is aligned to more than 8 bytes
+/// struct Place {
+///     at: [f64; 2],
+/// }
+/// ```
+///
+/// Nor can it be a struct or an enum that the compiler lays out as it likes, one that is not
+/// `Copy`, one with parameters, one that is packed, or a union:
+///
+/// ```compile_fail
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// struct Place(f64, f64); // `Place` needs `#[repr(C)]`
+/// ```
+///
+/// ```compile_fail
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// enum Kind { Village, City } // `Kind` needs the type of its tag
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use egret_stream::graph::Object;
+/// #[derive(Object)]
+/// #[repr(C)]
+/// struct Place(f64, f64); // the trait bound `Place: Copy` is not satisfied
+/// ```
+///
+/// ```compile_fail
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(C)]
+/// struct Place<T>(T, T); // `Place` cannot derive `Object` with generics
+/// ```
+///
+/// ```compile_fail
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(C, packed)]
+/// struct Place(u8, f64); // `Place` cannot be packed
+/// ```
+///
+/// ```compile_fail
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(C)]
+/// union Bits { number: u32, bytes: [u8; 4] } // `Bits` cannot be an object
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an object of a graph or part of one",
@@ -59,6 +162,15 @@ pub trait Object: Flat {
 
     /// Says what it looks like, and which types it refers to.
     fn describe(describe: &mut Describe<'_>);
+
+    /// Where the number of its class is remembered, to find an object without waiting for what
+    /// its reference says.
+    #[doc(hidden)]
+    #[inline]
+    fn hint() -> &'static Hint {
+        static HINT: Hint = Hint::new();
+        &HINT
+    }
 
     /// Shows each reference in it to `see`, and stops where that refuses one.
     ///

@@ -9,11 +9,10 @@
 use std::any::TypeId;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use egret_net::buf::{Ref, flat};
+use egret_net::buf::{Block, Ref, flat};
 use egret_net::rt;
 
 use super::arena::{Arena, Part, is_free};
-use super::block::Block;
 use super::class::{Classes, short_name};
 use super::fault::{Fault, planted};
 use super::head;
@@ -35,7 +34,7 @@ pub struct Store {
 impl Store {
     /// One without objects.
     pub(super) fn new(classes: &'static Classes, block: Block) -> Self {
-        let arenas = classes.all.iter().map(Arena::new).collect();
+        let arenas = (0..).zip(&classes.all).map(Arena::new).collect();
         let mut store = Self { block, arenas, end: 0, seed: seed() };
         store.end = head::bytes(classes.all.len());
         if !store.block.extend(store.end) {
@@ -46,27 +45,38 @@ impl Store {
 
     #[inline]
     pub(super) fn object<T: Object>(&self, link: Ref<T>) -> Option<&T> {
-        let at = self.place::<T>(link)?;
-        let slot = self.block.bytes().get(at..at + slot::stride(size_of::<T>()))?;
-        if slot::header(slot)? != link.head() && !planted(Fault::Stale) {
+        let at = self.place::<T>(link)? / slot::ALIGN;
+        let (header, value) = self.block.words().get(at..)?.split_first()?;
+        if *header != link.head() && !planted(Fault::Stale) {
             return None;
         }
-        flat::view(&slot[slot::HEADER..])
+        flat::view_words(value)
     }
 
     #[inline]
     pub(super) fn object_mut<T: Object>(&mut self, link: Ref<T>) -> Option<&mut T> {
-        let at = self.place::<T>(link)?;
-        let slot = self.block.bytes_mut().get_mut(at..at + slot::stride(size_of::<T>()))?;
-        if slot::header(slot)? != link.head() {
+        let at = self.place::<T>(link)? / slot::ALIGN;
+        let (header, value) = self.block.words_mut().get_mut(at..)?.split_first_mut()?;
+        if *header != link.head() {
             return None;
         }
-        flat::view_mut(&mut slot[slot::HEADER..])
+        flat::view_words_mut(value)
     }
 
     /// Where the slot that `link` means begins, if the class is that of `T`.
     #[inline]
     fn place<T: Object>(&self, link: Ref<T>) -> Option<usize> {
+        // That the class is the reference's is seen at the header, of which it is a part.
+        match self.arenas.get(usize::from(T::hint().class())) {
+            Some(arena) if arena.id == TypeId::of::<T>() => {
+                arena.at(link.index(), slot::stride(size_of::<T>()))
+            }
+            _ => self.place_by_class(link),
+        }
+    }
+
+    #[cold]
+    fn place_by_class<T: Object>(&self, link: Ref<T>) -> Option<usize> {
         let arena = self.arenas.get(usize::from(link.class()))?;
         if arena.id != TypeId::of::<T>() {
             return None;
@@ -278,7 +288,7 @@ impl Store {
     fn append<T: ?Sized>(&mut self, class: usize, stride: usize) -> (usize, Ref<T>) {
         let at = self.extend(class, Part::Slots, stride);
         let arena = &mut self.arenas[class];
-        let (index, number) = (arena.count, u8::try_from(class).expect("a class has 8 bits"));
+        let (index, number) = (arena.count, arena.number);
         assert!(index < u32::MAX, "a class has less than 2^32 objects");
         arena.count += 1;
         (at, Ref::new(number, index, self.seed).expect("a seed is a stamp"))

@@ -1,1 +1,3 @@
 //! Graphs by what a program can see of them.
+
+mod derive;

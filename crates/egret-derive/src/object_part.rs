@@ -1,0 +1,117 @@
+//! What a field of an object is asked, as a trait in the output.
+//!
+//! Its only implementation wants of a field the very traits that are emitted, by the same
+//! path: whatever `crate = …` names, it cannot prove one thing and emit another. And as each
+//! question is one to this trait, a field that is no object is one error, not ten.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+/// The trait and its implementation.
+pub(crate) fn part(stream: &TokenStream) -> TokenStream {
+    let (declared, done) = (declared(stream), done(stream));
+    quote! {
+        #[diagnostic::on_unimplemented(
+            message = "`{Self}` cannot be an object of a graph or part of one",
+            label = "no object",
+            note = "for a `Vec` there is `Slice<T>`, for a `String` there is `Text`; a type of \
+                    one's own derives `Object`"
+        )]
+        trait __Part: ::core::marker::Sized { #declared }
+        impl<T> __Part for T
+        where
+            T: #stream::graph::Object + #stream::net::buf::Flat,
+        {
+            #done
+        }
+    }
+}
+
+fn declared(stream: &TokenStream) -> TokenStream {
+    quote! {
+        const ANY: ::core::primitive::bool;
+        const LINKS: ::core::primitive::bool;
+        const CHECKED: ::core::primitive::bool;
+        fn is_value(
+            bytes: &[::core::primitive::u8],
+            start: ::core::primitive::usize,
+        ) -> ::core::primitive::bool;
+        fn fault(
+            bytes: &[::core::primitive::u8],
+            start: ::core::primitive::usize,
+        ) -> ::core::option::Option<(::core::primitive::usize, &'static ::core::primitive::str)>;
+        fn describe(
+            describe: &mut #stream::graph::Describe<'_>,
+            name: &::core::primitive::str,
+        );
+        fn links<S: #stream::graph::SeeLinks>(
+            &self,
+            see: &mut S,
+        ) -> ::core::result::Result<(), S::Stop>;
+        fn relink<R: #stream::graph::Relink>(
+            &mut self,
+            renew: &mut R,
+        ) -> ::core::result::Result<(), R::Stop>;
+        fn check(
+            &self,
+            name: &::core::primitive::str,
+        ) -> ::core::result::Result<(), ::std::string::String>;
+    }
+}
+
+fn done(stream: &TokenStream) -> TokenStream {
+    let flat = quote!(<T as #stream::net::buf::Flat>);
+    let object = quote!(<T as #stream::graph::Object>);
+    quote! {
+        const ANY: ::core::primitive::bool = #flat::ANY;
+        const LINKS: ::core::primitive::bool = #object::LINKS;
+        const CHECKED: ::core::primitive::bool = #object::CHECKED;
+        #[inline]
+        fn is_value(
+            bytes: &[::core::primitive::u8],
+            start: ::core::primitive::usize,
+        ) -> ::core::primitive::bool {
+            let part = bytes.get(start..start + ::core::mem::size_of::<T>());
+            #flat::ANY || part.is_some_and(#flat::is_value)
+        }
+        fn fault(
+            bytes: &[::core::primitive::u8],
+            start: ::core::primitive::usize,
+        ) -> ::core::option::Option<(::core::primitive::usize, &'static ::core::primitive::str)> {
+            let part = bytes.get(start..start + ::core::mem::size_of::<T>())?;
+            (!#flat::is_value(part)).then(|| {
+                let (offset, what) = #object::fault(part);
+                (start + offset, what)
+            })
+        }
+        fn describe(
+            describe: &mut #stream::graph::Describe<'_>,
+            name: &::core::primitive::str,
+        ) {
+            describe.field::<T>(name);
+        }
+        #[inline]
+        fn links<S: #stream::graph::SeeLinks>(
+            &self,
+            see: &mut S,
+        ) -> ::core::result::Result<(), S::Stop> {
+            #object::links(self, see)
+        }
+        #[inline]
+        fn relink<R: #stream::graph::Relink>(
+            &mut self,
+            renew: &mut R,
+        ) -> ::core::result::Result<(), R::Stop> {
+            #object::relink(self, renew)
+        }
+        fn check(
+            &self,
+            name: &::core::primitive::str,
+        ) -> ::core::result::Result<(), ::std::string::String> {
+            match #object::CHECKED {
+                true => #object::check(self).map_err(|why| ::std::format!("`{name}`: {why}")),
+                false => ::core::result::Result::Ok(()),
+            }
+        }
+    }
+}
