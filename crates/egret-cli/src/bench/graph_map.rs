@@ -187,7 +187,7 @@ pub(crate) fn tree(count: usize) -> Graph<Tree> {
 }
 
 /// The part of a balanced tree that has so many nodes.
-fn grow(graph: &mut Graph<Tree>, count: usize) -> Option<Ref<Tree>> {
+pub(crate) fn grow(graph: &mut Graph<Tree>, count: usize) -> Option<Ref<Tree>> {
     let below = count.checked_sub(1)?;
     let children = [grow(graph, below / 2), grow(graph, below - below / 2)];
     Some(graph.insert(Tree { values: [count as i32; 4], children }))

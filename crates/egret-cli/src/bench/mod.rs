@@ -14,10 +14,15 @@ mod channels;
 mod duo;
 mod follow;
 mod graph;
+mod graph_body;
+mod graph_load;
 mod graph_map;
 mod graph_memory;
 mod graph_owned;
+mod graph_pair;
+mod graph_trip;
 mod graph_walk;
+
 mod idle;
 mod limits;
 pub(crate) mod machine;
