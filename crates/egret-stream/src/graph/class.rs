@@ -61,7 +61,12 @@ impl Classes {
     /// # Panics
     ///
     /// If there are more than a reference can tell apart.
+    #[inline]
     pub(super) fn of<Root: Object>() -> &'static Self {
+        Root::hint().classes(TypeId::of::<Root>(), Self::find::<Root>)
+    }
+
+    fn find<Root: Object>() -> &'static Self {
         let id = TypeId::of::<Root>();
         let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known().get(&id) {
@@ -221,6 +226,6 @@ pub(super) fn short_name<T: ?Sized>() -> String {
 }
 
 /// A reference has 8 bits for the class.
-const CLASSES_MAX: usize = 255;
+pub(super) const CLASSES_MAX: usize = 255;
 
 static KNOWN: Mutex<BTreeMap<TypeId, &'static Classes>> = Mutex::new(BTreeMap::new());

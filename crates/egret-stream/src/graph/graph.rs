@@ -79,7 +79,7 @@ impl<Root: Object> Graph<Root> {
     /// ```
     #[must_use]
     pub fn build(make: impl FnOnce(&mut Self) -> Ref<Root>) -> Self {
-        Self::fill(Block::on_heap(Vec::new()), make)
+        Self::fill(Block::on_heap(Vec::with_capacity(FIRST_WORDS)), make)
     }
 
     /// As [`build`](Self::build), in a buffer of `pool` that has room for `bytes`: one that is
@@ -302,6 +302,9 @@ impl<Root: Object> Graph<Root> {
         panic!("no `{name}` of this graph is at {link:?}: it was removed, or is of another graph");
     }
 }
+
+/// What a graph begins with: few graphs are smaller.
+const FIRST_WORDS: usize = 512;
 
 impl<Root: Object, T: Target + ?Sized> Index<Ref<T>> for Graph<Root> {
     type Output = T;

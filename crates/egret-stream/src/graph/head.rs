@@ -11,7 +11,7 @@
 
 use egret_net::buf::Ref;
 
-use super::arena::{Arena, Extent};
+use super::arena::{Arena, Extent, Part};
 use super::class::Classes;
 use super::fault::{Fault, planted};
 use super::refusal::{Reason, Refusal, VERSION};
@@ -109,7 +109,6 @@ fn arenas(
     len: usize,
 ) -> Result<Vec<Arena>, Box<Refusal>> {
     let mut arenas = Vec::with_capacity(classes.all.len());
-    let mut parts = Vec::with_capacity(2 * classes.all.len());
     let entries = (0..).zip(classes.all.iter().zip(entries.chunks_exact(ENTRY)));
     for (byte, (class, entry)) in entries {
         let number = usize::from(byte);
@@ -118,23 +117,28 @@ fn arenas(
             let name = class.name.clone();
             return Err(Refusal::at(at, Reason::Class { number, name }));
         }
-        let count = u32_at(entry, 16);
-        let slots = part(u64_at(entry, 8), count as u64 * class.stride as u64, len);
+        let (count, empty) = (u32_at(entry, 16), u32_at(entry, 20));
+        let slots = part(u64_at(entry, 8), u64::from(count) * class.stride as u64, len);
         let data = part(u64_at(entry, 24), u64_at(entry, 32), len);
-        let misplaced = |offset, what| {
-            let name = class.name.clone();
-            Refusal::at(at + offset, Reason::Misplaced { what, number, name })
-        };
-        let empty = u32_at(entry, 20);
-        let slots = slots.filter(|_| empty <= count).ok_or_else(|| misplaced(8, "objects"))?;
+        let slots = slots.filter(|_| empty <= count);
         let is_expected = |data: &Extent| class.element.is_some() || data.len == 0;
-        let data = data.filter(is_expected).ok_or_else(|| misplaced(24, "elements"))?;
-        parts.extend([(slots, at + 8, number), (data, at + 24, number)]);
-        let arena = Arena { count, slots, data, empty, free: None, ..Arena::new((byte, class)) };
-        arenas.push(arena);
+        let data = data.filter(is_expected);
+        let slots = slots.ok_or_else(|| misplaced(number, &class.name, Part::Slots))?;
+        let data = data.ok_or_else(|| misplaced(number, &class.name, Part::Data))?;
+        arenas.push(Arena { count, slots, data, empty, free: None, ..Arena::new((byte, class)) });
     }
-    apart(classes, &mut parts)?;
+    apart(&arenas)?;
     Ok(arenas)
+}
+
+#[cold]
+fn misplaced(number: usize, name: &str, part: Part) -> Box<Refusal> {
+    let (offset, what) = match part {
+        Part::Slots => (8, "objects"),
+        Part::Data => (24, "elements"),
+    };
+    let reason = Reason::Misplaced { what, number, name: name.to_owned() };
+    Refusal::at(START + number * ENTRY + offset, reason)
 }
 
 /// The part of the message that begins at `start`, if it lies in it, behind the head.
@@ -150,18 +154,26 @@ fn part(start: u64, bytes: u64, len: usize) -> Option<Extent> {
 }
 
 /// Whether none lies on another, or on the head.
-fn apart(
-    classes: &'static Classes,
-    parts: &mut Vec<(Extent, usize, usize)>,
-) -> Result<(), Box<Refusal>> {
-    parts.retain(|(extent, ..)| extent.len > 0);
-    parts.sort_unstable_by_key(|(extent, ..)| extent.start);
-    let mut free = bytes(classes.all.len());
-    for (extent, offset, number) in &*parts {
+fn apart(arenas: &[Arena]) -> Result<(), Box<Refusal>> {
+    let extent = |place: u16| {
+        let arena = &arenas[usize::from(place / 2)];
+        if place.is_multiple_of(2) { arena.slots } else { arena.data }
+    };
+    let mut places = [0; PARTS_MAX];
+    let mut count = 0;
+    for place in (0..).take(2 * arenas.len()).filter(|place| extent(*place).len > 0) {
+        places[count] = place;
+        count += 1;
+    }
+    let places = &mut places[..count];
+    places.sort_unstable_by_key(|place| extent(*place).start);
+    let mut free = bytes(arenas.len());
+    for place in places {
+        let extent = extent(*place);
         if extent.start < free && !planted(Fault::PartsOverlap) {
-            let (what, name) = ("parts", classes.all[*number].name.clone());
-            let number = *number;
-            return Err(Refusal::at(*offset, Reason::Misplaced { what, number, name }));
+            let number = usize::from(*place / 2);
+            let part = if place.is_multiple_of(2) { Part::Slots } else { Part::Data };
+            return Err(misplaced(number, &arenas[number].class.name, part));
         }
         free = extent.end();
     }
@@ -185,3 +197,5 @@ const MAGIC: &[u8] = b"EGRG";
 pub(super) const ROOT: usize = 8;
 const START: usize = 32;
 const ENTRY: usize = 40;
+/// Two for each class.
+const PARTS_MAX: usize = 2 * super::class::CLASSES_MAX;

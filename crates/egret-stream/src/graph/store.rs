@@ -9,6 +9,7 @@
 use std::any::TypeId;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytemuck::cast_slice_mut;
 use egret_net::buf::{Block, Ref, flat};
 use egret_net::rt;
 
@@ -138,11 +139,13 @@ impl Store {
     /// Adds an object.
     #[inline]
     pub(super) fn insert<T: Object>(&mut self, value: &T) -> Ref<T> {
-        let class = self.class_of::<T>();
+        let class = self.class_of_object::<T>();
         let (at, link) = self.claim(class, slot::stride(size_of::<T>()));
-        let slot = &mut self.block.bytes_mut()[at..at + slot::stride(size_of::<T>())];
-        slot[..slot::HEADER].copy_from_slice(&link.head().to_le_bytes());
-        let (place, fill) = slot[slot::HEADER..].split_at_mut(size_of::<T>());
+        let slot = &mut self.block.words_mut()[at / slot::ALIGN..];
+        let slot = &mut slot[..slot::stride(size_of::<T>()) / slot::ALIGN];
+        slot[0] = link.head();
+        let slot = cast_slice_mut::<u64, u8>(&mut slot[1..]);
+        let (place, fill) = slot.split_at_mut(size_of::<T>());
         place.copy_from_slice(flat::bytes_of(std::slice::from_ref(value)));
         fill.fill(0);
         link
@@ -251,6 +254,15 @@ impl Store {
     }
 
     #[inline]
+    fn class_of_object<T: Object>(&self) -> usize {
+        let hint = usize::from(T::hint().class());
+        match self.arenas.get(hint) {
+            Some(arena) if arena.id == TypeId::of::<T>() => hint,
+            _ => self.class_of::<T>(),
+        }
+    }
+
+    #[inline]
     pub(super) fn find_class<T: ?Sized + 'static>(&self) -> Option<usize> {
         self.arenas.iter().position(|arena| arena.id == TypeId::of::<T>())
     }
@@ -299,7 +311,8 @@ impl Store {
     fn extend(&mut self, class: usize, part: Part, bytes: usize) -> usize {
         let extent = self.arenas[class].extent(part);
         if extent.room - extent.len < bytes {
-            let room = (extent.room * 2).max(extent.len + bytes).max(ROOM_LEAST);
+            let more = if extent.room < ROOM_SMALL { 4 } else { 2 };
+            let room = (extent.room * more).max(extent.len + bytes).max(ROOM_LEAST);
             self.grow(class, part, room);
         }
         let extent = self.arenas[class].extent(part);
@@ -369,4 +382,6 @@ pub(super) fn seed() -> u32 {
 const SCATTER: u32 = 0x9e37_79b1;
 
 /// Bytes of the first room that a part of the block gets.
-const ROOM_LEAST: usize = 256;
+const ROOM_LEAST: usize = 1024;
+/// Below this many bytes a part grows faster than to twice its room.
+const ROOM_SMALL: usize = 16 << 10;
