@@ -176,7 +176,7 @@ fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
         Opening::Am(task) => Box::new(Served::new(&task)?),
         Opening::Calls(pooled) => Box::new(CalledOn::new(&pooled)?),
         Opening::Channel(stream) => Box::new(Reading::new(&stream)?),
-        Opening::Graph(trip) => Box::new(Receiver::new(&trip)?),
+        Opening::Graph(trip) => Box::new(Receiver::new(trip)?),
         Opening::Quiet(quietness) => Box::new(Quiet::new(quietness)?),
         Opening::Limit { key, bytes } => Box::new(key.parse::<Limit>()?.join(bytes, fds)?),
     })

@@ -183,14 +183,18 @@ pub(crate) struct Tree {
 
 /// A balanced tree.
 pub(crate) fn tree(count: usize) -> Graph<Tree> {
-    Graph::build(|graph| grow(graph, count).expect("a tree has a node"))
+    Graph::build(|graph| grow(graph, count))
 }
 
-/// The part of a balanced tree that has so many nodes.
-pub(crate) fn grow(graph: &mut Graph<Tree>, count: usize) -> Option<Ref<Tree>> {
-    let below = count.checked_sub(1)?;
-    let children = [grow(graph, below / 2), grow(graph, below - below / 2)];
-    Some(graph.insert(Tree { values: [count as i32; 4], children }))
+/// A balanced tree of a graph, or a part of it, that has so many nodes.
+pub(crate) fn grow(graph: &mut Graph<Tree>, count: usize) -> Ref<Tree> {
+    let children = halves(count).map(|half| (half > 0).then(|| grow(graph, half)));
+    graph.insert(Tree { values: [count as i32; 4], children })
+}
+
+/// How many nodes of so many are below the root, on either side.
+pub(crate) fn halves(count: usize) -> [usize; 2] {
+    [(count - 1) / 2, count / 2]
 }
 
 /// How many roads may end at a junction.

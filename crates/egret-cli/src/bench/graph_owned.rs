@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::graph_map::{Map, ROADS, World, first_free};
+use super::graph_map::{Map, ROADS, World, first_free, halves};
 
 /// A map of counted references, taken apart when it is dropped.
 pub(crate) struct Counted {
@@ -144,11 +144,10 @@ pub(crate) struct CountedTree {
     _children: [Option<Rc<RefCell<CountedTree>>>; 2],
 }
 
-pub(crate) fn counted_tree(count: usize) -> Option<Rc<RefCell<CountedTree>>> {
-    let below = count.checked_sub(1)?;
-    let children = [counted_tree(below / 2), counted_tree(below - below / 2)];
+pub(crate) fn counted_tree(count: usize) -> Rc<RefCell<CountedTree>> {
+    let children = halves(count).map(|half| (half > 0).then(|| counted_tree(half)));
     let values = [number(count); 4];
-    Some(Rc::new(RefCell::new(CountedTree { _values: values, _children: children })))
+    Rc::new(RefCell::new(CountedTree { _values: values, _children: children }))
 }
 
 /// A tree of boxes.
@@ -157,10 +156,9 @@ pub(crate) struct BoxedTree {
     pub(crate) children: [Option<Box<BoxedTree>>; 2],
 }
 
-pub(crate) fn boxed_tree(count: usize) -> Option<Box<BoxedTree>> {
-    let below = count.checked_sub(1)?;
-    let children = [boxed_tree(below / 2), boxed_tree(below - below / 2)];
-    Some(Box::new(BoxedTree { values: [number(count); 4], children }))
+pub(crate) fn boxed_tree(count: usize) -> Box<BoxedTree> {
+    let children = halves(count).map(|half| (half > 0).then(|| boxed_tree(half)));
+    Box::new(BoxedTree { values: [number(count); 4], children })
 }
 
 /// A node of a tree in a vector.
@@ -170,10 +168,9 @@ pub(crate) struct IndexedTree {
 }
 
 /// Adds a tree; gives where its root is.
-pub(crate) fn indexed_tree(nodes: &mut Vec<IndexedTree>, count: usize) -> Option<u32> {
-    let below = count.checked_sub(1)?;
-    let children = [indexed_tree(nodes, below / 2), indexed_tree(nodes, below - below / 2)];
-    Some(push(nodes, IndexedTree { values: [number(count); 4], children }))
+pub(crate) fn indexed_tree(nodes: &mut Vec<IndexedTree>, count: usize) -> u32 {
+    let children = halves(count).map(|half| (half > 0).then(|| indexed_tree(nodes, half)));
+    push(nodes, IndexedTree { values: [number(count); 4], children })
 }
 
 fn number(count: usize) -> i32 {

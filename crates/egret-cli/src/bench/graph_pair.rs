@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use anyhow::{Result, bail};
+use egret::net::rt;
 
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::graph::{Held, Which};
@@ -52,7 +53,7 @@ impl Between<'_> {
 
     fn sender(&self, cargo: Cargo, bytes: usize) -> Result<Sender> {
         let (fabric, wait, which) = (self.fabric.to_owned(), self.wait, self.which);
-        let host = format!("graph-{}", std::process::id());
+        let host = format!("graph-{}-{:x}", std::process::id(), rt::random());
         Sender::new(self.peer, Trip { fabric, wait, which, cargo, bytes, host })
     }
 

@@ -153,7 +153,7 @@ impl Column {
     pub(crate) const WAIT: Self =
         Self::new("Wait", 10, |line| line.wait.unwrap_or_default().to_owned());
     pub(crate) const MODE: Self =
-        Self::new("Mode", 8, |line| line.mode.unwrap_or_default().to_owned());
+        Self::new("Mode", 10, |line| line.mode.unwrap_or_default().to_owned());
     pub(crate) const WORDS: Self = Self::new("Words", 7, |line| count(line.words));
     pub(crate) const FABRIC: Self =
         Self::new("Fabric", 9, |line| line.fabric.unwrap_or_default().to_owned());
