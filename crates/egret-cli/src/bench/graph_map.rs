@@ -189,12 +189,17 @@ pub(crate) fn tree(count: usize) -> Graph<Tree> {
 /// A balanced tree of a graph, or a part of it, that has so many nodes.
 pub(crate) fn grow(graph: &mut Graph<Tree>, count: usize) -> Ref<Tree> {
     let children = halves(count).map(|half| (half > 0).then(|| grow(graph, half)));
-    graph.insert(Tree { values: [count as i32; 4], children })
+    graph.insert(Tree { values: [number(count); 4], children })
 }
 
 /// How many nodes of so many are below the root, on either side.
 pub(crate) fn halves(count: usize) -> [usize; 2] {
     [(count - 1) / 2, count / 2]
+}
+
+/// What stands in the root of so many nodes.
+pub(crate) fn number(count: usize) -> i32 {
+    i32::try_from(count).expect("a few million at most")
 }
 
 /// How many roads may end at a junction.

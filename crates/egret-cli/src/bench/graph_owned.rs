@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::graph_map::{Map, ROADS, World, first_free, halves};
+use super::graph_map::{Map, ROADS, World, first_free, halves, number};
 
 /// A map of counted references, taken apart when it is dropped.
 pub(crate) struct Counted {
@@ -171,8 +171,4 @@ pub(crate) struct IndexedTree {
 pub(crate) fn indexed_tree(nodes: &mut Vec<IndexedTree>, count: usize) -> u32 {
     let children = halves(count).map(|half| (half > 0).then(|| indexed_tree(nodes, half)));
     push(nodes, IndexedTree { values: [number(count); 4], children })
-}
-
-fn number(count: usize) -> i32 {
-    i32::try_from(count).expect("a few million at most")
 }
