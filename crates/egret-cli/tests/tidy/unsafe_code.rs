@@ -28,15 +28,21 @@ const LISTED: &[(&str, &str)] = &[
         "crates/egret-net/src/buf/biased.rs",
         "a return reaches its class by a pointer; the class may go with it",
     ),
+    (
+        "crates/egret-net/src/buf/block.rs",
+        "remembers where the words of its owner are, and runs of them",
+    ),
     ("crates/egret-net/src/buf/buffer.rs", "the exclusive handle's bytes, to write"),
     (
         "crates/egret-net/src/buf/class.rs",
         "buffers reach their class by a pointer that is not counted",
     ),
+    ("crates/egret-net/src/buf/flat.rs", "values in bytes that were looked at first"),
     (
         "crates/egret-net/src/buf/free_list.rs",
         "a return reaches its list by a pointer; the list may go with it",
     ),
+    ("crates/egret-net/src/buf/mapped_file.rs", "a private mapping and its bytes"),
     ("crates/egret-net/src/buf/mapping.rs", "mmap, mlock and their undoing"),
     (
         "crates/egret-net/src/buf/pool.rs",

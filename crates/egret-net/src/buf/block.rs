@@ -1,6 +1,8 @@
 //! Memory in words that has one owner, wherever it is from.
 
+use std::any::TypeId;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::buffer::Buf;
@@ -26,8 +28,19 @@ use super::pool::Pool;
 pub struct Block {
     /// Where the words of `owner` are, so that finding them needs no look at what it is.
     start: NonNull<u64>,
+    /// How many there are; never fewer than there were.
     words: usize,
     owner: Owner,
+    /// Parts of the words. All of them lie inside.
+    runs: Vec<Run>,
+}
+
+/// Words of a block that are of one kind, which is all that it says of them.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    id: TypeId,
+    start: NonNull<u64>,
+    words: usize,
 }
 
 /// Who frees the memory of a [`Block`].
@@ -51,7 +64,7 @@ impl Block {
     /// eight bytes, as a part of a buffer may.
     #[must_use]
     pub fn new(owner: Owner) -> Option<Self> {
-        let mut block = Self { start: NonNull::dangling(), words: 0, owner };
+        let mut block = Self { start: NonNull::dangling(), words: 0, owner, runs: Vec::new() };
         block.look().then_some(block)
     }
 
@@ -90,6 +103,86 @@ impl Block {
         // SAFETY: as above; and the owner has the only right to write them, which `&mut self`
         // borrows. `look` had `start` from a `&mut`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.words) }
+    }
+
+    /// Remembers which words are of the kind `id`, as the run with this number, so that
+    /// [`part`](Self::part) need not compare with the end of the block.
+    ///
+    /// # Panics
+    ///
+    /// If they are not all words of the block, or a run with a smaller number is missing.
+    pub fn set_run(&mut self, run: usize, id: TypeId, range: Range<usize>) {
+        let is_inside = range.start <= range.end && range.end <= self.words;
+        assert!(is_inside, "{range:?} of a block of {} words", self.words);
+        let new = Run { id, start: self.at(range.start), words: range.end - range.start };
+        if run == self.runs.len() {
+            self.runs.push(new);
+        } else {
+            self.runs[run] = new;
+        }
+    }
+
+    /// Lengthens a run by as many words, and gives these.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such run, or these are not words of the block.
+    #[inline]
+    pub fn lengthen_run(&mut self, run: usize, words: usize) -> &mut [u64] {
+        let run = &mut self.runs[run];
+        let first = (run.start.addr().get() - self.start.addr().get()) / WORD + run.words;
+        assert!(words <= self.words - first, "a run is inside its block");
+        run.words += words;
+        &mut self.words_mut()[first..first + words]
+    }
+
+    /// Whether the run with this number is of this kind.
+    #[inline]
+    #[must_use]
+    pub fn is_run(&self, run: usize, id: TypeId) -> bool {
+        self.runs.get(run).is_some_and(|run| run.id == id)
+    }
+
+    /// `len` words from `at` on of the run with this number, if it is of this kind and has them.
+    #[inline]
+    #[must_use]
+    pub fn part(&self, run: usize, id: TypeId, at: usize, len: usize) -> Option<&[u64]> {
+        let start = self.find(run, id, at, len)?;
+        // SAFETY: `find` gives the place of so many words of the block; see `words`.
+        Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
+    }
+
+    /// As [`part`](Self::part), to be written.
+    #[inline]
+    #[must_use]
+    pub fn part_mut(
+        &mut self,
+        run: usize,
+        id: TypeId,
+        at: usize,
+        len: usize,
+    ) -> Option<&mut [u64]> {
+        let start = self.find(run, id, at, len)?;
+        // SAFETY: as in `part`; see `words_mut`.
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
+    }
+
+    #[inline]
+    fn find(&self, run: usize, id: TypeId, at: usize, len: usize) -> Option<NonNull<u64>> {
+        let run = self.runs.get(run).filter(|run| run.id == id)?;
+        if at.checked_add(len)? > run.words {
+            return None;
+        }
+        // SAFETY: so many words of the run follow. It was inside the block when it was set, the
+        // block has not lost words since, and its start is renewed when they move.
+        Some(unsafe { run.start.add(at) })
+    }
+
+    /// Where the word with this number is.
+    fn at(&self, word: usize) -> NonNull<u64> {
+        assert!(word <= self.words, "word {word} of {}", self.words);
+        // SAFETY: inside the words of the block, or at their end.
+        unsafe { self.start.add(word) }
     }
 
     /// The bytes of the words.
@@ -156,9 +249,15 @@ impl Block {
             Owner::Pool(buf, _) => buf.bytes_mut(),
             Owner::File(file) => file.as_mut(),
         };
-        self.words = bytes.len() / WORD;
-        self.start = NonNull::from(bytes).cast();
-        self.start.is_aligned()
+        let words = bytes.len() / WORD;
+        assert!(words >= self.words, "a block does not become shorter");
+        let (before, start) = (self.start, NonNull::from(bytes).cast());
+        (self.start, self.words) = (start, words);
+        for run in 0..self.runs.len() {
+            let first = (self.runs[run].start.addr().get() - before.addr().get()) / WORD;
+            self.runs[run].start = self.at(first);
+        }
+        start.is_aligned()
     }
 }
 
@@ -192,6 +291,44 @@ mod tests {
             assert_eq!(&block.words()[..2], [1, 2]);
         }
         assert_eq!(pool.available(256), 2);
+    }
+
+    #[test]
+    fn a_part_is_inside_its_run() {
+        let mut block = Block::on_heap((0..10).collect());
+        let (id, other) = (TypeId::of::<u8>(), TypeId::of::<u16>());
+        block.set_run(0, id, 2..6);
+        assert_eq!(block.part(0, id, 1, 3), Some(&[3, 4, 5][..]));
+        assert_eq!(block.part(0, id, 1, 4), None, "past the end of the run");
+        assert_eq!(block.part(0, id, usize::MAX, 2), None);
+        assert_eq!(block.part(0, other, 0, 1), None, "of another kind");
+        assert_eq!(block.part(1, id, 0, 1), None, "no such run");
+        block.part_mut(0, id, 0, 1).unwrap()[0] = 7;
+        assert_eq!(block.words()[2], 7);
+        block.set_run(0, other, 9..10);
+        assert_eq!(block.part(0, other, 0, 1), Some(&[9][..]));
+        assert!(block.part(0, other, 0, 2).is_none());
+        assert!(block.extend(1 << 20));
+        assert_eq!(block.part(0, other, 0, 1), Some(&[9][..]), "it moved along");
+        block.lengthen_run(0, 1);
+        assert_eq!(block.part(0, other, 0, 2), Some(&[9, 0][..]));
+        block.set_run(0, id, 0..0);
+        block.lengthen_run(0, block.words().len());
+        assert_eq!(block.part(0, id, 3, 1), Some(&[3][..]));
+    }
+
+    #[test]
+    #[should_panic(expected = "inside its block")]
+    fn a_run_does_not_outgrow_its_block() {
+        let mut block = Block::on_heap(vec![0; 10]);
+        block.set_run(0, TypeId::of::<u8>(), 3..9);
+        block.lengthen_run(0, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "9..11 of a block of 10 words")]
+    fn a_run_is_inside_its_block() {
+        Block::on_heap(vec![0; 10]).set_run(0, TypeId::of::<u8>(), 9..11);
     }
 
     #[test]

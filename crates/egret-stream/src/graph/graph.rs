@@ -11,7 +11,7 @@ use super::class::{Class, Classes, short_name};
 use super::compact::{self, Dangling};
 use super::object::{Object, Target};
 use super::slot;
-use super::store::{Store, seed};
+use super::store::Store;
 use super::{Slice, Text};
 
 /// Objects of several types that refer to each other, in one piece of memory that can be
@@ -336,7 +336,7 @@ impl<Root: Object> Clone for Graph<Root> {
         bytes[..self.store.end].copy_from_slice(&self.store.block.bytes()[..self.store.end]);
         let arenas = self.store.arenas.clone();
         let (block, end) = (Block::on_heap(words), self.store.end);
-        let store = Store { block, arenas, end, seed: seed() };
+        let store = Store::over(block, arenas, end);
         Self { store, root: self.root, _root: PhantomData }
     }
 }

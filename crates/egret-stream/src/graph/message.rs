@@ -13,7 +13,7 @@ use super::head::{self, Head, Layout};
 use super::object::Object;
 use super::refusal::{Reason, Refusal, Refused};
 use super::slot;
-use super::store::{Store, seed};
+use super::store::Store;
 
 impl<Root: Object> Graph<Root> {
     /// The message as one vector.
@@ -144,7 +144,7 @@ impl<Root: Object> Graph<Root> {
         match checked {
             Ok(head) => {
                 let (root, end) = (head.root(), head.len);
-                let store = Store { block, arenas: head.arenas, end, seed: seed() };
+                let store = Store::over(block, head.arenas, end);
                 Ok(Self { store, root, _root: PhantomData })
             }
             Err(refusal) => Err(Box::new((*refusal, block.into_owner()))),

@@ -34,20 +34,30 @@ pub struct Store {
 
 impl Store {
     /// One without objects.
-    pub(super) fn new(classes: &'static Classes, block: Block) -> Self {
+    pub(super) fn new(classes: &'static Classes, mut block: Block) -> Self {
         let arenas = (0..).zip(&classes.all).map(Arena::new).collect();
-        let mut store = Self { block, arenas, end: 0, seed: seed() };
-        store.end = head::bytes(classes.all.len());
-        if !store.block.extend(store.end) {
-            store.block = store.block.another(store.end);
-        }
+        let end = head::bytes(classes.all.len());
+        let block = if block.extend(end) { block } else { block.another(end) };
+        Self::over(block, arenas, end)
+    }
+
+    /// One with objects, which lie in `block` as `arenas` say.
+    pub(super) fn over(block: Block, arenas: Vec<Arena>, end: usize) -> Self {
+        let mut store = Self { block, arenas, end, seed: seed() };
+        store.set_runs();
         store
     }
 
     #[inline]
     pub(super) fn object<T: Object>(&self, link: Ref<T>) -> Option<&T> {
-        let at = self.place::<T>(link)? / slot::ALIGN;
-        let (header, value) = self.block.words().get(at..)?.split_first()?;
+        let (id, hint) = (TypeId::of::<T>(), usize::from(T::hint().class()));
+        let (at, words) = place(link);
+        let slot = match self.block.is_run(hint, id) {
+            true => self.block.part(hint, id, at, words)?,
+            false => self.block.part(unforeseen(link), id, at, words)?,
+        };
+        let (header, value) = slot.split_first()?;
+        // It lives, is the one that was meant, and the class is the reference's.
         if *header != link.head() && !planted(Fault::Stale) {
             return None;
         }
@@ -56,33 +66,29 @@ impl Store {
 
     #[inline]
     pub(super) fn object_mut<T: Object>(&mut self, link: Ref<T>) -> Option<&mut T> {
-        let at = self.place::<T>(link)? / slot::ALIGN;
-        let (header, value) = self.block.words_mut().get_mut(at..)?.split_first_mut()?;
+        let (id, hint) = (TypeId::of::<T>(), usize::from(T::hint().class()));
+        let (at, words) = place(link);
+        let slot = match self.block.is_run(hint, id) {
+            true => self.block.part_mut(hint, id, at, words)?,
+            false => self.block.part_mut(unforeseen(link), id, at, words)?,
+        };
+        let (header, value) = slot.split_first_mut()?;
         if *header != link.head() {
             return None;
         }
         flat::view_words_mut(value)
     }
 
-    /// Where the slot that `link` means begins, if the class is that of `T`.
-    #[inline]
-    fn place<T: Object>(&self, link: Ref<T>) -> Option<usize> {
-        // That the class is the reference's is seen at the header, of which it is a part.
-        match self.arenas.get(usize::from(T::hint().class())) {
-            Some(arena) if arena.id == TypeId::of::<T>() => {
-                arena.at(link.index(), slot::stride(size_of::<T>()))
-            }
-            _ => self.place_by_class(link),
-        }
+    fn set_runs(&mut self) {
+        (0..self.arenas.len()).for_each(|class| self.set_run(class));
     }
 
-    #[cold]
-    fn place_by_class<T: Object>(&self, link: Ref<T>) -> Option<usize> {
-        let arena = self.arenas.get(usize::from(link.class()))?;
-        if arena.id != TypeId::of::<T>() {
-            return None;
-        }
-        arena.at(link.index(), slot::stride(size_of::<T>()))
+    /// Tells the block which words the slots of a class are.
+    #[inline]
+    fn set_run(&mut self, class: usize) {
+        let Arena { id, slots, .. } = self.arenas[class];
+        let first = slots.start / slot::ALIGN;
+        self.block.set_run(class, id, first..first + slots.len / slot::ALIGN);
     }
 
     /// Whether it leads to an object, of whatever class.
@@ -140,14 +146,25 @@ impl Store {
     #[inline]
     pub(super) fn insert<T: Object>(&mut self, value: &T) -> Ref<T> {
         let class = self.class_of_object::<T>();
+        let stride = slot::stride(size_of::<T>());
+        let arena = &mut self.arenas[class];
+        let has_room = arena.slots.room - arena.slots.len >= stride && arena.count < u32::MAX;
+        if arena.empty > 0 || !has_room {
+            return self.insert_elsewhere(class, value);
+        }
+        let link = Ref::new(arena.number, arena.count, self.seed).expect("a seed is a stamp");
+        arena.count += 1;
+        arena.slots.len += stride;
+        fill(self.block.lengthen_run(class, stride / slot::ALIGN), link, value);
+        link
+    }
+
+    /// Adds an object where there is no room behind the last, or an empty slot.
+    #[cold]
+    fn insert_elsewhere<T: Object>(&mut self, class: usize, value: &T) -> Ref<T> {
         let (at, link) = self.claim(class, slot::stride(size_of::<T>()));
         let slot = &mut self.block.words_mut()[at / slot::ALIGN..];
-        let slot = &mut slot[..slot::stride(size_of::<T>()) / slot::ALIGN];
-        slot[0] = link.head();
-        let slot = cast_slice_mut::<u64, u8>(&mut slot[1..]);
-        let (place, fill) = slot.split_at_mut(size_of::<T>());
-        place.copy_from_slice(flat::bytes_of(std::slice::from_ref(value)));
-        fill.fill(0);
+        fill(&mut slot[..slot::stride(size_of::<T>()) / slot::ALIGN], link, value);
         link
     }
 
@@ -318,6 +335,9 @@ impl Store {
         let extent = self.arenas[class].extent(part);
         let start = extent.end();
         extent.len += bytes;
+        if part == Part::Slots {
+            self.block.lengthen_run(class, bytes / slot::ALIGN);
+        }
         start
     }
 
@@ -339,6 +359,7 @@ impl Store {
         if start != from.start && !planted(Fault::LeftBehind) {
             self.block.bytes_mut().copy_within(from, start);
         }
+        self.set_run(class);
     }
 
     /// Moves everything to another block, with `room` for one part.
@@ -362,12 +383,36 @@ impl Store {
         }
         self.block = block;
         self.end = end;
+        self.set_runs();
     }
+}
+
+/// Writes an object to its slot.
+#[inline]
+fn fill<T: Object>(slot: &mut [u64], link: Ref<T>, value: &T) {
+    let (header, rest) = slot.split_first_mut().expect("a slot has a header");
+    *header = link.head();
+    let (place, end) = cast_slice_mut::<u64, u8>(rest).split_at_mut(size_of::<T>());
+    place.copy_from_slice(flat::bytes_of(std::slice::from_ref(value)));
+    end.fill(0);
+}
+
+/// Where in its class's run the slot of an object begins, and how many words it has.
+#[inline]
+fn place<T>(link: Ref<T>) -> (usize, usize) {
+    let words = slot::stride(size_of::<T>()) / slot::ALIGN;
+    (link.index() as usize * words, words)
+}
+
+/// The class of an object whose type has another number in this graph than it had first.
+#[cold]
+fn unforeseen<T>(link: Ref<T>) -> usize {
+    usize::from(link.class())
 }
 
 /// Stamps for the objects of a new graph: those of graphs made one after the other are far
 /// apart, and there are more than eight million stamps after each.
-pub(super) fn seed() -> u32 {
+fn seed() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut next = NEXT.fetch_add(1, Ordering::Relaxed);
     if next == 0 {
