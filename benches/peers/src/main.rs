@@ -18,6 +18,7 @@ mod values;
 
 use std::io::Write;
 
+use checked::Back;
 use egret_stream as stream;
 
 use values::{Complex, Item, Leaf, Node, items, leaves, nodes};
@@ -85,13 +86,16 @@ fn threshold(out: &mut impl Write) -> std::io::Result<()> {
 }
 
 fn checked(out: &mut impl Write) -> std::io::Result<()> {
-    writeln!(out, "{:<12} {:>10}{:>10}  egret/rkyv", "ns", "egret", "rkyv")?;
+    writeln!(out, "{:<15} {:>10}{:>10}  egret/rkyv", "ns", "egret", "rkyv")?;
     let mut row = |name: &str, [ours, theirs]: [f64; 2]| {
-        writeln!(out, "{name:<12} {ours:>10.1}{theirs:>10.1}  {:>10.3}", ours / theirs)?;
+        writeln!(out, "{name:<15} {ours:>10.1}{theirs:>10.1}  {:>10.3}", ours / theirs)?;
         out.flush()
     };
     row("tree1023", checked::tree(1023))?;
-    row("map29", checked::map(10, 29))?;
-    row("map355", checked::map(100, 355))?;
-    row("map1760", checked::map(500, 1760))
+    for (towns, objects) in [(10, 29), (100, 355), (500, 1760)] {
+        let map = |back| checked::map(towns, objects, back);
+        row(&format!("map{objects}"), map(Back::Dropped))?;
+        row(&format!("map{objects} turned"), map(Back::Turned))?;
+    }
+    Ok(())
 }
