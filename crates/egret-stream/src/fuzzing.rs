@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use egret_net::buf::Plain;
 
+pub use crate::graph::fuzzing::graphs;
 use crate::{Dynamic, FromWire, Names, ReadError, Reader, Serde, Wire, Writer, dynamic, register};
 
 /// Values of several types, by the first byte.
@@ -260,7 +261,8 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let shapes: Vec<Box<dyn Shape>> =
         vec![Box::new(Dot(1)), Box::new(Nest(vec![Box::new(Line { from: 2, to: vec![3] })]))];
     let begun = |start: &[u8], bytes: Vec<u8>| [start, &bytes].concat();
-    vec![
+    let graphs = crate::graph::fuzzing::seeds().into_iter().map(|seed| ("graphs", seed));
+    let mut seeds = vec![
         ("values", begun(&[0], written(&vec![everything]))),
         ("values", begun(&[2], written(&tree))),
         ("values", begun(&[4], written(&vec![Serde(&foreign)]))),
@@ -269,5 +271,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("shared", begun(&[0], written(&vec![Rc::clone(&family), family]))),
         ("shared", begun(&[1], written(&ring))),
         ("objects", begun(&[0], written(&shapes))),
-    ]
+    ];
+    seeds.extend(graphs);
+    seeds
 }

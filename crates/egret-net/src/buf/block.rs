@@ -199,7 +199,8 @@ impl Block {
         bytemuck::cast_slice_mut(self.words_mut())
     }
 
-    /// Makes it at least `bytes` long where it is; `false` if that cannot be.
+    /// Makes it at least `bytes` long where it is; `false` if that cannot be. What comes into use
+    /// is zero: what a buffer held before is not for those who get this.
     #[must_use = "it says whether it is so long"]
     pub fn extend(&mut self, bytes: usize) -> bool {
         let words = bytes.div_ceil(WORD);
@@ -208,14 +209,18 @@ impl Block {
         }
         match &mut self.owner {
             Owner::Heap(memory) => memory.resize(words, 0),
-            Owner::Pool(buf, _) if words * WORD <= buf.capacity() => buf.resize(words * WORD),
+            Owner::Pool(buf, _) if words * WORD <= buf.capacity() => {
+                let used = buf.len();
+                buf.resize(words * WORD);
+                buf.bytes_mut()[used..].fill(0);
+            }
             Owner::Pool(..) | Owner::File(_) => return false,
         }
         self.look()
     }
 
     /// Another one of at least `bytes`: of the same pool, if it is in one that can, else of the
-    /// heap. The bytes of a buffer are what was left in it.
+    /// heap.
     #[must_use]
     pub fn another(&self, bytes: usize) -> Self {
         if let Owner::Pool(_, Some(pool)) = &self.owner
@@ -329,6 +334,17 @@ mod tests {
     #[should_panic(expected = "9..11 of a block of 10 words")]
     fn a_run_is_inside_its_block() {
         Block::on_heap(vec![0; 10]).set_run(0, TypeId::of::<u8>(), 9..11);
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_a_buffer_held() {
+        let pool = Pool::builder().class(64, 1).class(128, 1).build().unwrap();
+        [64, 128].map(|bytes| pool.take(bytes).unwrap().bytes_mut().fill(7));
+        let mut block = Block::in_pool(&pool, 64).unwrap();
+        assert!(block.extend(60));
+        let larger = block.another(100);
+        assert!(larger.buf().is_some());
+        assert_eq!([block.bytes(), larger.bytes()].concat(), [0; 64 + 104]);
     }
 
     #[test]

@@ -56,6 +56,12 @@ impl Arena {
         (index < self.count).then(|| self.slots.start + index as usize * stride)
     }
 
+    /// How many objects there are. Of a graph that is believed it is what is said, less what
+    /// was taken away since.
+    pub(super) fn living(&self) -> u32 {
+        self.count.saturating_sub(self.empty)
+    }
+
     pub(super) fn extent(&mut self, part: Part) -> &mut Extent {
         match part {
             Part::Slots => &mut self.slots,

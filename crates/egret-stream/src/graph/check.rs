@@ -6,6 +6,7 @@
 
 use std::ptr;
 
+use bytemuck::cast_slice;
 use egret_net::buf::{Ref, flat};
 
 use super::arena::Arena;
@@ -18,7 +19,7 @@ use super::slot;
 /// A graph that is being looked at.
 #[derive(Debug)]
 pub(super) struct Check<'g> {
-    pub(super) bytes: &'g [u8],
+    pub(super) words: &'g [u64],
     pub(super) arenas: &'g [Arena],
 }
 
@@ -29,22 +30,26 @@ impl SeeLinks for Check<'_> {
 
     #[inline]
     fn see<T: Target + ?Sized>(&mut self, link: &Ref<T>) -> Checked<()> {
-        if self.leads::<T>(*link) == Some(true) { Ok(()) } else { Err(self.astray(link)) }
+        if self.leads::<T>(link.to_bits()) { Ok(()) } else { Err(self.astray(link)) }
     }
 }
 
 impl<'g> Check<'g> {
-    /// Whether the reference leads to an object of its type.
+    /// Whether the reference with these bits leads to an object of its type.
     #[inline]
-    pub(super) fn leads<T: Target + ?Sized>(&self, link: Ref<T>) -> Option<bool> {
-        let arena = self.arenas.get(usize::from(link.class()))?;
-        let at = match arena.at(link.index(), arena.class.stride) {
-            None if planted(Fault::PastTheEnd) => return Some(true),
-            at => at?,
+    pub(super) fn leads<T: Target + ?Sized>(&self, bits: u64) -> bool {
+        let Some(arena) = self.arenas.get((bits >> 56) as usize) else { return false };
+        let words = match T::SLOT_WORDS {
+            0 => arena.class.stride / slot::ALIGN,
+            words => words,
         };
-        let header = slot::header(self.bytes.get(at..)?)?;
+        let index = (bits & u64::from(u32::MAX)) as usize;
+        if index >= arena.count as usize {
+            return planted(Fault::PastTheEnd);
+        }
+        let place = arena.slots.start / slot::ALIGN + index * words;
         let is_class = T::is_class(arena.id, arena.class) || planted(Fault::AnyClass);
-        Some(is_class && header == link.head())
+        is_class && self.words.get(place).is_some_and(|header| *header == bits >> 32)
     }
 
     #[cold]
@@ -63,13 +68,16 @@ impl<'g> Check<'g> {
 
     /// Where in the graph this is.
     fn offset(&self, place: *const u8) -> usize {
-        place.addr().wrapping_sub(self.bytes.as_ptr().addr())
+        place.addr().wrapping_sub(self.words.as_ptr().addr())
+    }
+
+    fn bytes(&self) -> &'g [u8] {
+        cast_slice(self.words)
     }
 
     fn arena(&self, class: usize) -> (&'g Arena, &'g [u8]) {
-        let (arenas, bytes) = (self.arenas, self.bytes);
-        let arena = &arenas[class];
-        (arena, &bytes[arena.slots.range()])
+        let arena = &self.arenas[class];
+        (arena, &self.bytes()[arena.slots.range()])
     }
 
     /// Whether there is an object in a slot; or it is refused.
@@ -93,6 +101,7 @@ impl<'g> Check<'g> {
             value.links(self)?;
         }
         if T::CHECKED
+            && !planted(Fault::Unchecked)
             && let Err(why) = value.check()
         {
             let offset = self.offset(ptr::from_ref(value).cast());
@@ -162,7 +171,7 @@ fn spans<'g>(
     mut see: impl FnMut(&mut Check<'g>, &'g [u8]) -> Checked<()>,
 ) -> Checked<u32> {
     let (arena, slots) = check.arena(class);
-    let data = &check.bytes[arena.data.range()];
+    let data = &check.bytes()[arena.data.range()];
     let size = arena.class.element.unwrap_or(1);
     let (mut empty, mut free) = (0, 0);
     for slot in slots.chunks_exact(slot::SPAN_STRIDE) {

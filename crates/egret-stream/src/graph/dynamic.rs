@@ -191,12 +191,12 @@ macro_rules! graph_register {
                 &$crate::graph::dynamic::Ways {
                     find: |store, link| {
                         let found = $crate::graph::dynamic::object::<$Type, dyn $Trait>(store, link);
-                        found.map(|object| object as &(dyn $Trait))
+                        found.map(|object| object as &dyn $Trait)
                     },
                     find_mut: |store, link| {
                         let found =
                             $crate::graph::dynamic::object_mut::<$Type, dyn $Trait>(store, link);
-                        found.map(|object| object as &mut (dyn $Trait))
+                        found.map(|object| object as &mut dyn $Trait)
                     },
                 },
             )

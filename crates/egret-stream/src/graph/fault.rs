@@ -19,5 +19,13 @@ egret_net::faults! {
         Unrenewed,
         /// Parts of the message may lie on each other.
         PartsOverlap,
+        /// An object that gets the place of another gets its stamp too.
+        SameStamp,
+        /// All graphs have the same stamps.
+        SameSeed,
+        /// Nobody asks the types about themselves.
+        Unchecked,
+        /// A root is believed to be one.
+        AnyRoot,
     }
 }

@@ -68,8 +68,8 @@ impl<Root: Object> Graph<Root> {
         let mut file = File::open(path)?;
         let len = file.metadata()?.len();
         let len = usize::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-        let mut words = vec![0_u64; len.div_ceil(slot::ALIGN)];
-        file.read_exact(&mut cast_slice_mut(&mut words)[..len])?;
+        let mut words = vec![0_u64; len / slot::ALIGN];
+        file.read_exact(cast_slice_mut(&mut words))?;
         Self::from_words(words).map_err(|refused| refused.refusal.into())
     }
 

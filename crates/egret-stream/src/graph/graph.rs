@@ -6,8 +6,7 @@ use std::ops::{Index, IndexMut};
 
 use egret_net::buf::{Block, Buf, IsA, Pool, Ref, TakeError, flat};
 
-use super::arena::Arena;
-use super::class::{Class, Classes, short_name};
+use super::class::{Classes, short_name};
 use super::compact::{self, Dangling};
 use super::object::{Object, Target};
 use super::slot;
@@ -223,7 +222,7 @@ impl<Root: Object> Graph<Root> {
     #[must_use]
     pub fn len<T: Target + ?Sized>(&self) -> usize {
         let arenas = self.store.arenas.iter().filter(|arena| T::is_class(arena.id, arena.class));
-        arenas.map(|arena| (arena.count - arena.empty) as usize).sum()
+        arenas.map(|arena| arena.living() as usize).sum()
     }
 
     /// Whether there is no object of a type.
@@ -344,8 +343,8 @@ impl<Root: Object> Clone for Graph<Root> {
 impl<Root> fmt::Debug for Graph<Root> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut told = f.debug_struct("Graph");
-        for Arena { class: Class { name, .. }, count, empty, .. } in &self.store.arenas {
-            told.field(name, &(count - empty));
+        for arena in &self.store.arenas {
+            told.field(&arena.class.name, &arena.living());
         }
         told.field("root", &self.root).finish()
     }

@@ -79,6 +79,8 @@ mod compact;
 pub mod dynamic;
 mod fault;
 mod file;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 #[expect(clippy::module_inception, reason = "a graph is what this is about")]
 mod graph;
 mod head;

@@ -6,6 +6,7 @@ use egret_net::buf::{Flat, Ref};
 
 use super::class::{Class, Describe};
 use super::hint::Hint;
+use super::slot;
 use super::store::Store;
 
 /// A type whose values can be objects of a [`Graph`](super::Graph), or parts of such: numbers,
@@ -202,6 +203,9 @@ pub trait Object: Flat {
 /// What a [`Ref`] can lead to: an [`Object`], a slice of them, a text, or one of whom a trait
 /// is known.
 pub trait Target: 'static {
+    /// Words of its slots; 0 if that is known of each alone.
+    #[doc(hidden)]
+    const SLOT_WORDS: usize = 0;
     /// Adds the classes that it can be of.
     #[doc(hidden)]
     fn enter(describe: &mut Describe<'_>);
@@ -247,6 +251,8 @@ pub trait Relink {
 }
 
 impl<T: Object> Target for T {
+    const SLOT_WORDS: usize = slot::stride(size_of::<T>()) / slot::ALIGN;
+
     fn enter(describe: &mut Describe<'_>) {
         describe.enter_object::<T>();
     }

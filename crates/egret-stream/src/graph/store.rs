@@ -306,7 +306,8 @@ impl Store {
         let arena = &mut self.arenas[class];
         let index = arena.free(self.block.bytes()).pop()?;
         let at = arena.at(index, stride)?;
-        let stamp = slot::stamp(slot::header(self.block.bytes().get(at..)?)?) + 1;
+        let last = slot::stamp(slot::header(self.block.bytes().get(at..)?)?);
+        let stamp = if planted(Fault::SameStamp) { last } else { last + 1 };
         let link = Ref::new(u8::try_from(class).ok()?, index, stamp)?;
         arena.empty -= 1;
         Some((at, link))
@@ -414,6 +415,9 @@ fn unforeseen<T>(link: Ref<T>) -> usize {
 /// apart, and there are more than eight million stamps after each.
 fn seed() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    if planted(Fault::SameSeed) {
+        return 1;
+    }
     let mut next = NEXT.fetch_add(1, Ordering::Relaxed);
     if next == 0 {
         next = (rt::random() >> 32) as u32;

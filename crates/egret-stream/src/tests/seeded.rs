@@ -54,11 +54,12 @@ impl Random {
 
 #[test]
 fn whatever_the_bytes_nothing_breaks() {
-    let entrances: [(&str, Entrance); 4] = [
+    let entrances: [(&str, Entrance); 5] = [
         ("values", fuzzing::values),
         ("shared", fuzzing::shared),
         ("objects", fuzzing::objects),
         ("chunks", fuzzing::chunks),
+        ("graphs", fuzzing::graphs),
     ];
     let runs = entrances
         .map(|(name, entrance)| rt::spawn(name, move || run(name, entrance, 20_000)).unwrap());

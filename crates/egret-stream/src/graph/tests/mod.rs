@@ -1,3 +1,10 @@
 //! Graphs by what a program can see of them.
 
 mod derive;
+mod golden;
+mod hostile;
+mod lying;
+mod million;
+mod planted;
+mod property;
+mod stray;

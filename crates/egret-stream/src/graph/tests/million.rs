@@ -1,0 +1,49 @@
+//! Many objects, and nothing that is as deep as they are many.
+
+use crate::graph::{Graph, Object, Ref};
+
+#[derive(Clone, Copy, Object)]
+#[repr(C)]
+struct Link {
+    number: u64,
+    next: Option<Ref<Link>>,
+}
+
+const MANY: u64 = 1_000_000;
+
+/// The numbers from the root on.
+fn numbers(graph: &Graph<Link>) -> impl Iterator<Item = u64> {
+    let first = Some(graph.root());
+    std::iter::successors(first, |link| link.next.map(|next| &graph[next])).map(|link| link.number)
+}
+
+#[test]
+fn a_million_objects_in_a_row() {
+    let graph = Graph::build(|graph| {
+        let mut next = None;
+        for number in (0..MANY).rev() {
+            next = Some(graph.insert(Link { number, next }));
+        }
+        next.unwrap()
+    });
+    let message = graph.to_vec();
+    drop(graph);
+    let words = message.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    drop(message);
+    let mut there = Graph::<Link>::from_words(words).unwrap();
+    assert!(numbers(&there).eq(0..MANY));
+
+    // Every second one is taken out of the row.
+    let mut last = there.root_ref();
+    while let Some(odd) = there[last].next {
+        there[last].next = there[odd].next;
+        there.remove(odd).unwrap();
+        last = match there[last].next {
+            Some(next) => next,
+            None => break,
+        };
+    }
+    there.compact().unwrap();
+    assert_eq!(there.len::<Link>() as u64, MANY / 2);
+    assert!(numbers(&there).eq((0..MANY).step_by(2)));
+}
