@@ -3,16 +3,23 @@
 //!
 //! `cargo run --release` in this folder prints the table; a name as an argument
 //! restricts it to payloads that contain it. `cargo run --release -- threshold` tells from
-//! which size on an array is better left where it is.
+//! which size on an array is better left where it is, and `-- checked` what it takes until a
+//! graph that arrived can be used in place.
 #![forbid(unsafe_code)]
 
+mod checked;
 mod graph;
+#[path = "../../../crates/egret-cli/src/bench/graph_map.rs"]
+mod map;
 mod measure;
 mod peers;
 mod threshold;
 mod values;
 
 use std::io::Write;
+
+use checked::Back;
+use egret_stream as stream;
 
 use values::{Complex, Item, Leaf, Node, items, leaves, nodes};
 
@@ -24,6 +31,9 @@ fn main() -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if only == "threshold" {
         return threshold(&mut out);
+    }
+    if only == "checked" {
+        return checked(&mut out);
     }
     let titles = ["egret", "in slice", "bincode", "speedy", "postcard", "rkyv"];
     writeln!(
@@ -73,4 +83,19 @@ fn threshold(out: &mut impl Write) -> std::io::Result<()> {
         writeln!(out, "{bytes:>8} {copied:>10.1}{left:>10.1}{copied_sent:>14.1}{left_sent:>10.1}")?;
     }
     out.flush()
+}
+
+fn checked(out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "{:<15} {:>10}{:>10}  egret/rkyv", "ns", "egret", "rkyv")?;
+    let mut row = |name: &str, [ours, theirs]: [f64; 2]| {
+        writeln!(out, "{name:<15} {ours:>10.1}{theirs:>10.1}  {:>10.3}", ours / theirs)?;
+        out.flush()
+    };
+    row("tree1023", checked::tree(1023))?;
+    for (towns, objects) in [(10, 29), (100, 355), (500, 1760)] {
+        let map = |back| checked::map(towns, objects, back);
+        row(&format!("map{objects}"), map(Back::Dropped))?;
+        row(&format!("map{objects} turned"), map(Back::Turned))?;
+    }
+    Ok(())
 }

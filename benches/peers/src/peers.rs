@@ -87,7 +87,7 @@ where
 }
 
 /// `bytes` where a message would lie.
-fn received(bytes: &[u8]) -> Buf {
+pub fn received(bytes: &[u8]) -> Buf {
     let pool = Pool::new(bytes.len(), 1).expect("a pool");
     let mut buf = pool.take(bytes.len()).expect("a buffer");
     buf.bytes_mut().copy_from_slice(bytes);

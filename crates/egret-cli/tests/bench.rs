@@ -352,7 +352,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[test]
 fn bad_arguments_are_usage_errors() {
-    let bad: [&[&str]; 28] = [
+    let bad: [&[&str]; 31] = [
         &["bench"],
         &["bench", "nonesuch"],
         &["bench", "limits", "--sizes", "0"],
@@ -381,6 +381,9 @@ fn bad_arguments_are_usage_errors() {
         &["bench", "rmi", "--sizes", "8"],
         &["bench", "rmi", "--inflight", "0"],
         &["bench", "rmi", "--calls", "nothing"],
+        &["bench", "graph", "--sizes", "8"],
+        &["bench", "graph", "--fabric", "udp"],
+        &["bench", "graph", "--graphs", "map7"],
     ];
     for args in bad {
         let output = egret(args);
@@ -465,7 +468,7 @@ fn state(process: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-const BENCHES: [&str; 12] = [
+const BENCHES: [&str; 13] = [
     "limits",
     "pool",
     "latency",
@@ -473,6 +476,7 @@ const BENCHES: [&str; 12] = [
     "message-rate",
     "pairs",
     "idle",
+    "graph",
     "am-latency",
     "am-rate",
     "am-bandwidth",

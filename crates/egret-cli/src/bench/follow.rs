@@ -10,6 +10,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use super::channel::Channel;
 use super::channels::Reading;
 use super::duo::{Followed, Leader};
+use super::graph_trip::Receiver;
 use super::machine;
 use super::peer::{Opening, Order, PATIENCE, Reply, Told};
 use super::quiet::Quiet;
@@ -111,6 +112,16 @@ impl Follower for Reading {
     }
 }
 
+impl Follower for Receiver {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        Self::follow(self, rounds)
+    }
+
+    fn host(&self) -> String {
+        self.host().to_owned()
+    }
+}
+
 impl Follower for Quiet {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds)
@@ -165,6 +176,7 @@ fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
         Opening::Am(task) => Box::new(Served::new(&task)?),
         Opening::Calls(pooled) => Box::new(CalledOn::new(&pooled)?),
         Opening::Channel(stream) => Box::new(Reading::new(&stream)?),
+        Opening::Graph(trip) => Box::new(Receiver::new(trip)?),
         Opening::Quiet(quietness) => Box::new(Quiet::new(quietness)?),
         Opening::Limit { key, bytes } => Box::new(key.parse::<Limit>()?.join(bytes, fds)?),
     })

@@ -13,6 +13,16 @@ mod channel;
 mod channels;
 mod duo;
 mod follow;
+mod graph;
+mod graph_body;
+mod graph_load;
+mod graph_map;
+mod graph_memory;
+mod graph_owned;
+mod graph_pair;
+mod graph_trip;
+mod graph_walk;
+
 mod idle;
 mod limits;
 pub(crate) mod machine;
@@ -40,6 +50,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use clap::Subcommand;
+use egret::stream;
 
 use args::Common;
 pub(crate) use args::Usage;
@@ -72,6 +83,7 @@ const EXAMPLES: &str = "Examples:
   egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
   egret bench am-latency --words 0,16     requests and their answers
+  egret bench graph --graphs map1760      objects that refer to each other
   egret bench rmi --fabric tcp            remote calls, one at a time and 64 at once
   egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
 
@@ -90,6 +102,7 @@ enum Name {
     Pairs(pairs::Args),
     Idle(idle::Args),
     Serialize(serialize::Args),
+    Graph(graph::Args),
     AmLatency(am::LatencyArgs),
     AmRate(am::RateArgs),
     AmBandwidth(am::BandwidthArgs),
@@ -106,6 +119,7 @@ impl Name {
             Self::Pairs(args) => &args.common,
             Self::Idle(args) => &args.common,
             Self::Serialize(args) => &args.common,
+            Self::Graph(args) => &args.common,
             Self::AmLatency(args) => &args.how.common,
             Self::AmRate(args) => &args.how.common,
             Self::AmBandwidth(args) => &args.how.common,
@@ -124,6 +138,7 @@ impl Name {
             Self::Pairs(args) => pairs::suite(args),
             Self::Idle(args) => idle::suite(args),
             Self::Serialize(args) => serialize::suite(args),
+            Self::Graph(args) => graph::suite(args),
             Self::AmLatency(args) => am::latency(args),
             Self::AmRate(args) => am::rate(args),
             Self::AmBandwidth(args) => am::bandwidth(args),

@@ -13,6 +13,7 @@ use super::asking::Task;
 use super::channel::Channel;
 use super::channels::Stream;
 use super::duo::Plan;
+use super::graph_trip::Trip;
 use super::machine::{self, Cores};
 use super::quiet::Quietness;
 use super::rmi_calls::Pooled;
@@ -58,6 +59,8 @@ pub(crate) enum Opening {
     Calls(Pooled),
     /// Messages over a channel.
     Channel(Stream),
+    /// Graphs over a fabric.
+    Graph(Trip),
     /// Endpoints or channels over which nothing goes.
     Quiet(Quietness),
 }

@@ -37,6 +37,8 @@ pub(crate) struct Line {
     pub(crate) connections: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) words: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) objects: Option<usize>,
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) bytes: usize,
     #[serde(flatten)]
@@ -151,8 +153,10 @@ impl Column {
     pub(crate) const WAIT: Self =
         Self::new("Wait", 10, |line| line.wait.unwrap_or_default().to_owned());
     pub(crate) const MODE: Self =
-        Self::new("Mode", 8, |line| line.mode.unwrap_or_default().to_owned());
+        Self::new("Mode", 10, |line| line.mode.unwrap_or_default().to_owned());
     pub(crate) const WORDS: Self = Self::new("Words", 7, |line| count(line.words));
+    pub(crate) const FABRIC: Self =
+        Self::new("Fabric", 9, |line| line.fabric.unwrap_or_default().to_owned());
     pub(crate) const SIZE: Self = Self::new("Size", 9, |line| line.bytes.to_string());
     pub(crate) const P50: Self = Self::new("p50 ns", 13, |line| figure(line.subject.p50_ns));
     pub(crate) const P99: Self = Self::new("p99 ns", 13, |line| figure(line.subject.p99_ns));
