@@ -7,7 +7,7 @@ use std::sync::Arc;
 use egret_net::vi::{Descriptor, Landing, RemoteSlice, Vi, ViError, ViId};
 
 use super::windowed::Windowed;
-use super::{Fate, Lane};
+use super::{Fate, Lane, LinkCounters};
 
 /// What carries the frames of a link.
 #[derive(Debug)]
@@ -94,6 +94,24 @@ impl Carrier {
         match self {
             Self::Direct(direct) => vec![direct.talk.id(), direct.bulk.id()],
             Self::Windowed(windowed) => vec![windowed.vi().id()],
+        }
+    }
+
+    /// Adds what it has done so far.
+    pub(crate) fn count(&self, counters: &mut LinkCounters) {
+        let mut add = |vi: &Vi| {
+            let done = vi.counters();
+            counters.sent += done.sent;
+            counters.received += done.received;
+        };
+        match self {
+            Self::Direct(direct) => [&direct.talk, &direct.bulk].into_iter().for_each(add),
+            Self::Windowed(windowed) => {
+                add(windowed.vi());
+                let (repeated, older) = windowed.counts();
+                counters.repeated += repeated;
+                counters.older += older;
+            }
         }
     }
 
