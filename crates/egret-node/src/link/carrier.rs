@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use egret_net::vi::{Descriptor, Landing, RemoteSlice, Vi, ViError, ViId};
+use egret_net::vi::{Descriptor, Landing, RemoteSlice, Trust, Vi, ViError, ViId};
 
 use super::windowed::Windowed;
 use super::{Fate, Lane, LinkCounters};
@@ -94,6 +94,15 @@ impl Carrier {
         match self {
             Self::Direct(direct) => vec![direct.talk.id(), direct.bulk.id()],
             Self::Windowed(windowed) => vec![windowed.vi().id()],
+        }
+    }
+
+    /// How far its sides trust each other.
+    pub(crate) fn trust(&self) -> Trust {
+        match self {
+            Self::Direct(direct) if direct.talk.trust() == Trust::Isolated => Trust::Isolated,
+            Self::Direct(direct) => direct.bulk.trust(),
+            Self::Windowed(windowed) => windowed.vi().trust(),
         }
     }
 
