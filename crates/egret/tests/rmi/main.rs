@@ -9,6 +9,7 @@ mod grid;
 mod nested;
 mod peer;
 mod rounds;
+mod spaces;
 mod traffic;
 
 /// The process that others of these tests start.
