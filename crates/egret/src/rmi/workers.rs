@@ -13,9 +13,6 @@ use super::words::Code;
 ///
 /// A worker that waits for a call of its own does not count as busy, so that calls which come
 /// back find somebody to run them.
-///
-/// One is woken at a time: if there is more to do than it takes, it wakes the next. To wake a
-/// thread takes longer than many calls do, of which one thread then runs several.
 #[derive(Debug)]
 pub(crate) struct Workers {
     inner: Mutex<Inner>,
@@ -32,8 +29,6 @@ struct Inner {
     threads: usize,
     /// Threads that wait for calls of their own.
     away: usize,
-    /// Threads that were woken or started, and have not looked for a call since.
-    coming: usize,
     is_closed: bool,
     handles: Vec<JoinHandle<()>>,
 }
@@ -48,7 +43,11 @@ impl Workers {
     pub(crate) fn set_busy_max(self: &Arc<Self>, busy_max: usize) {
         let mut inner = self.lock();
         inner.busy_max = busy_max;
-        let _ = self.employ(inner);
+        let waiting = inner.queue.len();
+        drop(inner);
+        for _ in 0..waiting.min(busy_max) {
+            let _ = self.employ(self.lock());
+        }
     }
 
     /// Has a call run. Gives it back if there is nobody to run it.
@@ -97,7 +96,6 @@ impl Workers {
         let (handles, queue) = {
             let mut inner = self.lock();
             inner.is_closed = true;
-            inner.coming += inner.idle.len();
             inner.idle.drain(..).for_each(|idle| idle.unpark());
             (std::mem::take(&mut inner.handles), std::mem::take(&mut inner.queue))
         };
@@ -114,12 +112,10 @@ impl Workers {
         self: &'a Arc<Self>,
         mut inner: MutexGuard<'a, Inner>,
     ) -> Result<(), MutexGuard<'a, Inner>> {
-        let is_wanted = !inner.queue.is_empty() && inner.busy_max > 0 && !inner.is_closed;
-        if !is_wanted || inner.coming > 0 {
+        if inner.queue.is_empty() || inner.busy_max == 0 || inner.is_closed {
             return Ok(());
         }
         if let Some(idle) = inner.idle.pop() {
-            inner.coming += 1;
             drop(inner);
             idle.unpark();
             return Ok(());
@@ -127,7 +123,7 @@ impl Workers {
         if inner.threads - inner.away >= inner.busy_max || inner.threads >= THREADS_MAX {
             return Ok(());
         }
-        (inner.threads, inner.coming) = (inner.threads + 1, inner.coming + 1);
+        inner.threads += 1;
         let workers = Arc::clone(self);
         match rt::spawn("egret-call", move || workers.work()) {
             Ok(handle) => {
@@ -136,54 +132,44 @@ impl Workers {
                 Ok(())
             }
             Err(_) => {
-                (inner.threads, inner.coming) = (inner.threads - 1, inner.coming - 1);
+                inner.threads -= 1;
                 if inner.threads > inner.away { Ok(()) } else { Err(inner) }
             }
         }
     }
 
     fn work(self: Arc<Self>) {
-        let mut is_coming = true;
-        while let Some(called) = self.next(is_coming) {
+        while let Some(called) = self.next() {
             called.run(Some(&self));
-            is_coming = false;
         }
     }
 
-    /// The next call; none when the thread is to end. Whether it was woken or started for one.
-    fn next(self: &Arc<Self>, mut is_coming: bool) -> Option<Arc<Called>> {
+    /// The next call; none when the thread is to end.
+    fn next(self: &Arc<Self>) -> Option<Arc<Called>> {
         let me = rt::current();
         let until = rt::now() + IDLE;
         loop {
             let mut inner = self.lock();
-            inner.coming -= usize::from(is_coming);
+            inner.idle.retain(|idle| idle.id() != me.id());
             // One of those that came back takes no more than its share.
             let is_spare = inner.threads - inner.away > inner.busy_max;
-            let next = if is_spare { None } else { inner.queue.pop_front() };
-            if next.is_some() || is_spare || inner.is_closed || rt::now() >= until {
-                inner.threads -= usize::from(next.is_none());
-                // There may be more, or somebody else is to come for it.
+            if !is_spare && let Some(called) = inner.queue.pop_front() {
+                return Some(called);
+            }
+            if is_spare || inner.is_closed || rt::now() >= until {
+                inner.threads -= 1;
+                // What it was woken for waits for another.
                 let _ = self.employ(inner);
-                return next;
+                return None;
             }
             inner.idle.push(me.clone());
             drop(inner);
             rt::park(Some(until));
-            // Whoever wakes it takes it from among the idle first.
-            is_coming = !self.lock().stops_idling(&me);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Inner {
-    /// A thread is not idle any more; whether it still was.
-    fn stops_idling(&mut self, thread: &Thread) -> bool {
-        let at = self.idle.iter().position(|idle| idle.id() == thread.id());
-        at.map(|at| self.idle.remove(at)).is_some()
     }
 }
 
