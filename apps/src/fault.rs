@@ -14,6 +14,8 @@ pub(crate) enum Fault {
     EarlyBorder,
     /// A border is used where it is not the last.
     OldBorder,
+    /// A point is no number.
+    NoNumber,
     /// A process takes the largest change for half of it.
     SmallChange,
     /// A block goes around the ring with one value changed.

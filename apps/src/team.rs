@@ -193,11 +193,13 @@ impl Team {
         self.meet(&[], |_| Vec::new()).map(drop)
     }
 
-    /// The largest of everybody's values.
+    /// The largest of everybody's values, none of which is below 0. What is not a number is
+    /// larger than all numbers.
     pub(crate) fn max(&mut self, value: f64) -> Result<f64, Error> {
         let largest = |all: Vec<Vec<u64>>| {
-            let values = all.iter().flatten().map(|bits| f64::from_bits(*bits));
-            let largest = values.fold(0.0, f64::max).to_bits();
+            // Their bits are in the same order.
+            let values = all.iter().flatten().map(|bits| f64::from_bits(*bits).abs().to_bits());
+            let largest = values.max().unwrap_or_default();
             if all.iter().all(|values| values.len() == 1) { vec![largest] } else { Vec::new() }
         };
         let agreed = self.meet(&[value.to_bits()], largest)?;

@@ -110,6 +110,22 @@ fn a_grid_that_does_not_settle_is_an_error() {
 }
 
 #[test]
+fn what_is_no_number_is_the_largest_of_all() {
+    let values = [1.0, f64::NAN, 2.0];
+    let all = together(3, None, move |team| team.max(values[team.rank() as usize]));
+    assert!(all.iter().all(|most| matches!(most, Ok(most) if most.is_nan())), "{all:?}");
+    let all = together(3, None, move |team| team.max(f64::from(7 - team.rank())));
+    assert!(all.iter().all(|most| matches!(most, Ok(7.0))), "{all:?}");
+}
+
+#[test]
+fn a_grid_with_no_number_in_it_has_not_settled_for_anybody() {
+    let line = "sor --size 48 --converge=1e-3 --every 1";
+    let why = report(3, Some(Fault::NoNumber), line).unwrap_err();
+    assert!(matches!(why, Error::NotConverged { change, .. } if change.is_nan()), "{why}");
+}
+
+#[test]
 fn a_product_is_computed_on_every_way_around() {
     for variant in ["vi-copy", "vi-posted", "rmi"] {
         for (size, columns) in [(1, 17_u32), (2, 64), (3, 50), (5, 23)] {

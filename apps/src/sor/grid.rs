@@ -127,6 +127,12 @@ pub(crate) fn solution(size: usize, row: usize, column: usize) -> f64 {
     x * x - y * y
 }
 
+/// The larger of two changes, neither of which is below 0. What is not a number is larger
+/// than all numbers, and its bits are too: a grid with such a point has not settled.
+pub(crate) fn larger(one: f64, other: f64) -> f64 {
+    f64::from_bits(one.to_bits().max(other.to_bits()))
+}
+
 /// How far a point goes towards its neighbours so that the grid settles soonest.
 pub(crate) fn omega(size: usize) -> f64 {
     let radius = (std::f64::consts::PI / (size + 1) as f64).cos();
@@ -185,8 +191,9 @@ impl NullaryFnOnce for Measured<'_> {
 
     #[inline(always)]
     fn call(self) -> f64 {
-        let mut most = 0.0_f64;
-        self.around.each(self.omega, |change| most = most.max(change.abs()));
-        most
+        // Of bits, for the sake of what is not a number, as `larger` says.
+        let mut most = 0;
+        self.around.each(self.omega, |change| most = most.max(change.abs().to_bits()));
+        f64::from_bits(most)
     }
 }

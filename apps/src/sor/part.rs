@@ -130,7 +130,7 @@ impl Part {
             step(now.depth);
             if now.measured {
                 ended.change = solving.agree(team, change)?;
-                if plan.settled(ended.change) {
+                if plan.is_over(ended.change) {
                     break;
                 }
                 solving.send_both(&now, next.as_ref())?;
@@ -193,6 +193,9 @@ impl Solving<'_> {
         sweep.advance(self.grid, sweep.far());
         if !known {
             self.receive(team, pass.down, pass)?;
+        }
+        if planted(Fault::NoNumber) {
+            *self.grid.point(self.part.own.start, 1) = f64::NAN;
         }
         sweep.advance(self.grid, usize::MAX);
         if !pass.measured {

@@ -48,6 +48,12 @@ impl Plan {
         Some(Pass { depth, down: number.is_multiple_of(2), measured: look == Some(depth) })
     }
 
+    /// Whether nothing better is to come after this largest change: the grid has settled, or
+    /// never will, as some point is no number.
+    pub(crate) fn is_over(&self, change: f64) -> bool {
+        change.is_nan() || self.settled(change)
+    }
+
     /// Whether a grid of this largest change has settled.
     pub(crate) fn settled(&self, change: f64) -> bool {
         self.until.as_ref().is_some_and(|until| change <= until.change)

@@ -31,8 +31,8 @@ pub(crate) fn solve(
         step(pass.depth)?;
         if pass.measured {
             ended.change = sweep.change();
-            if plan.settled(ended.change) {
-                return Ok(ended);
+            if plan.is_over(ended.change) {
+                break;
             }
         }
     }

@@ -15,7 +15,7 @@
 
 use std::ops::Range;
 
-use super::grid::{Color, Grid};
+use super::grid::{Color, Grid, larger};
 use super::plan::Pass;
 
 /// One pass over a block of rows.
@@ -80,7 +80,7 @@ impl Sweep {
         let color = if half.is_multiple_of(2) { Color::Red } else { Color::Black };
         let last = half + 2 >= 2 * self.depth;
         if self.measured && last && self.own.contains(&row) {
-            self.change = self.change.max(grid.relax_measured(row, color, self.omega));
+            self.change = larger(self.change, grid.relax_measured(row, color, self.omega));
         } else {
             grid.relax(row, color, self.omega);
         }

@@ -138,3 +138,16 @@ fn a_grid_that_settles_is_the_solution() {
         assert!(off < 1e-10, "{off} at {row}, {column}");
     }
 }
+
+#[test]
+fn a_grid_with_a_point_that_is_no_number_has_not_settled() {
+    for (row, column) in [(1, 1), (9, 20), (20, 20), (13, 8)] {
+        let plan = Plan { iterations: 100, depth: 2, until: Some(Until { change: 1e9, every: 1 }) };
+        let mut grid = Grid::new(20, 0..22);
+        *grid.point(row, column) = f64::NAN;
+        match solve(&mut grid, &plan, |_| Ok(())) {
+            Err(crate::Error::NotConverged { iterations: 1, change }) => assert!(change.is_nan()),
+            other => panic!("{row}, {column}: {other:?}"),
+        }
+    }
+}

@@ -6,6 +6,8 @@ pub mod buf;
 pub mod conformance;
 pub mod fabric;
 mod fault;
+#[cfg(feature = "heap")]
+pub mod heap;
 #[cfg(feature = "limits")]
 pub mod limit;
 pub mod rt;

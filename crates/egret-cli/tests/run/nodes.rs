@@ -20,12 +20,17 @@ fn own() -> String {
 /// Starts this very program as a job; each process does [`program`], and is not ended by TERM
 /// before it has said what it knows.
 fn job(count: u32, role: &str) -> Job {
+    job_with(count, role, &[])
+}
+
+/// The same with options of `egret run`.
+fn job_with(count: u32, role: &str, options: &[&str]) -> Job {
     let own = own();
     let role = format!("EGRET_TEST_ROLE={role}");
     let count = count.to_string();
     let deaf = ["sh", "-c", "trap '' TERM; exec \"$0\" \"$@\""];
     let program = [&*own, "--exact", "nodes::program", "--nocapture", "--test-threads=1", "-q"];
-    Job::start(&[&["-n", &count, "-x", &role][..], &deaf, &program].concat())
+    Job::start(&[&["-n", &count, "-x", &role][..], options, &deaf, &program].concat())
 }
 
 /// What the processes of those jobs do. As a test of its own it is nobody's process.
@@ -38,6 +43,7 @@ fn program() {
     node.bind(&format!("here {}", node.rank()), &[]).expect("a name");
     match role.as_str() {
         "well" => (),
+        "trusts" => println!("\nto the other {}", trust(&node)),
         "leaves" if node.rank() == 1 => {
             see_all(&node);
             std::process::exit(7);
@@ -58,6 +64,22 @@ fn see_all(node: &Node) {
     for rank in 0..node.size() {
         node.wait_bound(&format!("here {rank}"), Deadline::DEFAULT).expect("a name");
     }
+}
+
+/// How far this node and the other one trust each other.
+fn trust(node: &Node) -> String {
+    let other = node.member(1 - node.rank()).expect("the other");
+    let route = node.route(other.id).expect("a way");
+    route.links.wait_connect(&route.host, Deadline::DEFAULT).expect("a link");
+    let trust = route.links.trust(&route.host).expect("a link");
+    // Nobody goes before the other knows it too.
+    if node.rank() == 0 {
+        node.wait_bound("known", Deadline::DEFAULT).expect("a name");
+    } else {
+        node.bind("known", &[]).expect("a name");
+        node.wait_fate(other.id, Deadline::DEFAULT).expect("it leaves");
+    }
+    format!("{} {trust}", route.fabric)
 }
 
 /// Waits until somebody has died, and says who and of what.
@@ -86,6 +108,20 @@ fn nodes_find_each_other() {
     let mut here = lines(&output.stdout, "here");
     here.sort();
     assert_eq!(here, ["here 0", "here 1", "here 2"]);
+}
+
+#[test]
+fn processes_cooperate_only_if_they_are_told_to() {
+    let trust = |options: &[&str]| {
+        let output = job_with(2, "trusts", options).end();
+        assert_eq!(code(&output), 0, "{output:?}");
+        lines(&output.stdout, "to the other")
+    };
+    assert_eq!(trust(&[]), ["to the other shm isolated"; 2]);
+    assert_eq!(trust(&["--trust", "isolated"]), ["to the other shm isolated"; 2]);
+    assert_eq!(trust(&["--trust", "cooperating"]), ["to the other shm cooperating"; 2]);
+    let over_tcp = trust(&["--trust", "cooperating", "--fabric", "tcp"]);
+    assert_eq!(over_tcp, ["to the other tcp isolated"; 2], "there is no other way");
 }
 
 #[test]

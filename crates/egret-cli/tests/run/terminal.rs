@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::job::{EGRET, Mark};
+use crate::job::{EGRET, Job, Mark, code, text};
 
 /// A terminal with a job in its foreground.
 struct Terminal {
@@ -20,7 +20,13 @@ struct Terminal {
 }
 
 impl Terminal {
+    /// With two processes that run a script.
     fn start(script: &str) -> Self {
+        Self::of(EGRET, &["run", "-n", "2", "sh", "-c", script])
+    }
+
+    /// With a program in its foreground.
+    fn of(program: &str, args: &[&str]) -> Self {
         let keys: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
             .expect("a terminal");
         grantpt(&keys).expect("a terminal");
@@ -30,7 +36,7 @@ impl Terminal {
         let open = || OpenOptions::new().read(true).write(true).open(name).expect("the terminal");
         let mark = Mark::new();
         let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait", EGRET, "run", "-n", "2", "sh", "-c", script]);
+        command.args(["--ctty", "--wait", program]).args(args);
         mark.put(&mut command);
         let child = command.stdin(open()).stdout(open()).stderr(open()).spawn().expect("setsid");
         Self { keys: keys.into(), child, mark, screen: Vec::new() }
@@ -48,14 +54,24 @@ impl Terminal {
                 self.screen = rest.into();
                 return;
             }
-            let mut fds = [PollFd::new(&self.keys, PollFlags::IN)];
-            let ready = poll(&mut fds, Some(&LIMIT)).expect("a terminal");
-            assert!(ready > 0, "{text:?} is not on {screen:?}");
-            let mut bytes = [0; 256];
-            let count = self.keys.read(&mut bytes).unwrap_or_default();
-            assert!(count > 0, "{text:?} is not on {screen:?}");
-            self.screen.extend(&bytes[..count]);
+            assert!(self.reads(), "{text:?} is not on {screen:?}");
         }
+    }
+
+    /// Reads on until nobody has the terminal any more.
+    fn rest(&mut self) -> String {
+        while self.reads() {}
+        String::from_utf8_lossy(&self.screen).into_owned()
+    }
+
+    /// Reads on; whether there was something.
+    fn reads(&mut self) -> bool {
+        let mut fds = [PollFd::new(&self.keys, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&LIMIT)).expect("a terminal");
+        let mut bytes = [0; 256];
+        let count = if ready > 0 { self.keys.read(&mut bytes).unwrap_or_default() } else { 0 };
+        self.screen.extend(&bytes[..count]);
+        count > 0
     }
 
     fn end(mut self) -> Option<i32> {
@@ -87,6 +103,45 @@ fn ctrl_c_comes_once() {
     terminal.types(&[3]);
     terminal.sees("int 1");
     assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn an_application_shows_its_progress_where_the_person_is() {
+    let sor = ["app", "sor", "-n", "2", "--size", "300", "--iterations", "300"];
+    let mut terminal = Terminal::of(EGRET, &sor);
+    terminal.sees("sequential ");
+    terminal.sees("/300 ");
+    terminal.sees("parallel ");
+    terminal.sees("/300 ");
+    // The bar is taken away, and the table is all that stays.
+    terminal.sees("\x1b[2K");
+    terminal.sees("messages");
+    assert!(!terminal.rest().contains("/300"));
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_process_that_may_not_write_to_the_terminal_is_not_stopped_by_its_bar() {
+    let sor = "egret=$1; stty tostop; exec \"$egret\" app sor -n 2 --size 100 --iterations 50";
+    let mut terminal = Terminal::of("sh", &["-c", sor, "sh", EGRET]);
+    terminal.sees("messages");
+    assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn without_a_terminal_there_is_no_bar() {
+    let mut command = Command::new(EGRET);
+    command.args(["app", "sor", "-n", "2", "--size", "300", "--iterations", "300"]);
+    // Of a job around this one.
+    command.env("EGRET_TERMINAL", "/dev/tty");
+    let output = Job::start_as(command).end();
+    assert_eq!((code(&output), text(&output.stderr)), (0, String::new()));
+    assert!(!output.stdout.contains(&0x1b), "{}", text(&output.stdout));
+    let mut command = Command::new(EGRET);
+    command.args(["run", "-n", "1", "sh", "-c", "echo ${EGRET_TERMINAL-none}"]);
+    command.env("EGRET_TERMINAL", "/dev/tty");
+    let output = Job::start_as(command).end();
+    assert_eq!(text(&output.stdout), "none\n");
 }
 
 /// Turns a hang into a failure.

@@ -90,6 +90,7 @@ const LISTED: &[(&str, &str)] = &[
         "crates/egret-net/src/fabric/shm/tests/hand_over/orders.rs",
         "a slot's bytes as a cell of the model checker",
     ),
+    ("crates/egret-net/src/heap.rs", "an allocator that counts and hands on to the system's"),
     ("crates/egret-net/src/limit/ring.rs", "copies in and out of memory that two processes map"),
     ("crates/egret-net/src/limit/shared.rs", "maps a file that another process maps too"),
     ("crates/egret-net/src/limit/slot.rs", "copies in and out of memory that two processes map"),

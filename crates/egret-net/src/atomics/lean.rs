@@ -97,10 +97,15 @@ impl<T, A: Atomics> Lean<T, A> {
     #[inline]
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
         // A favourite needs no guard: what a guard may hold costs its drop.
-        let Some(_busy) = self.favoured() else {
-            return body(&mut self.lock());
-        };
+        let Some(_busy) = self.favoured() else { return self.with_turn(body) };
         // SAFETY: the lock is held as long as `_busy` lives.
+        body(unsafe { &mut *self.value.get() })
+    }
+
+    #[cold]
+    fn with_turn<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        let _turn = self.turn();
+        // SAFETY: the lock is held as long as `_turn` lives.
         body(unsafe { &mut *self.value.get() })
     }
 
@@ -130,13 +135,13 @@ impl<T, A: Atomics> Lean<T, A> {
     }
 
     #[cold]
-    fn turn(&self) -> Box<Turn<'_, A>> {
+    fn turn(&self) -> Turn<'_, A> {
         assert!(!self.is_mine(), "a thread took a lock that it has");
         self.begin_turn(self.all.lock())
     }
 
     #[cold]
-    fn try_turn(&self) -> Option<Box<Turn<'_, A>>> {
+    fn try_turn(&self) -> Option<Turn<'_, A>> {
         let favour = self.favour.load(Relaxed);
         if favour != NOBODY && self.busy(favour).load(Relaxed) != 0 {
             return None;
@@ -144,14 +149,13 @@ impl<T, A: Atomics> Lean<T, A> {
         self.all.try_lock().map(|turns| self.begin_turn(turns))
     }
 
-    /// With the ordinary lock: ends another's favour. In a box, so that the guard
-    /// of a favourite, who has none, is a few registers.
-    fn begin_turn<'a>(&'a self, turns: TurnsOf<'a, A>) -> Box<Turn<'a, A>> {
+    /// With the ordinary lock: ends another's favour.
+    fn begin_turn<'a>(&'a self, turns: TurnsOf<'a, A>) -> Turn<'a, A> {
         let favour = self.favour.load(Relaxed);
         if favour != NOBODY {
             self.end(favour);
         }
-        Box::new(Turn { favour: &self.favour, turns })
+        Turn { favour: &self.favour, turns }
     }
 
     /// The word of a favourite's period.
@@ -198,7 +202,7 @@ pub(crate) struct LeanGuard<'a, T, A: Atomics = StdAtomics> {
     lock: &'a Lean<T, A>,
     /// One of the two has it.
     _busy: Option<Busy<'a, A>>,
-    _turn: Option<Box<Turn<'a, A>>>,
+    _turn: Option<Turn<'a, A>>,
     /// It is shared between threads only as the value may be.
     _value: PhantomData<&'a mut T>,
 }

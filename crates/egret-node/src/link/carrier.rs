@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use egret_net::vi::{Descriptor, Landing, RemoteSlice, Vi, ViError, ViId};
+use egret_net::vi::{Descriptor, Landing, RemoteSlice, Trust, Vi, ViError, ViId};
 
 use super::windowed::Windowed;
-use super::{Fate, Lane};
+use super::{Fate, Lane, LinkCounters};
 
 /// What carries the frames of a link.
 #[derive(Debug)]
@@ -94,6 +94,33 @@ impl Carrier {
         match self {
             Self::Direct(direct) => vec![direct.talk.id(), direct.bulk.id()],
             Self::Windowed(windowed) => vec![windowed.vi().id()],
+        }
+    }
+
+    /// How far its sides trust each other.
+    pub(crate) fn trust(&self) -> Trust {
+        match self {
+            Self::Direct(direct) if direct.talk.trust() == Trust::Isolated => Trust::Isolated,
+            Self::Direct(direct) => direct.bulk.trust(),
+            Self::Windowed(windowed) => windowed.vi().trust(),
+        }
+    }
+
+    /// Adds what it has done so far.
+    pub(crate) fn count(&self, counters: &mut LinkCounters) {
+        let mut add = |vi: &Vi| {
+            let done = vi.counters();
+            counters.sent += done.sent;
+            counters.received += done.received;
+        };
+        match self {
+            Self::Direct(direct) => [&direct.talk, &direct.bulk].into_iter().for_each(add),
+            Self::Windowed(windowed) => {
+                add(windowed.vi());
+                let (repeated, older) = windowed.counts();
+                counters.repeated += repeated;
+                counters.older += older;
+            }
         }
     }
 

@@ -76,11 +76,7 @@ impl State {
     pub(crate) fn count(&mut self) -> LinkCounters {
         let mut counters = self.counters;
         for (_, line) in self.links.iter_mut().filter(|(_, line)| line.ended.is_none()) {
-            if let Carrier::Windowed(windowed) = &line.carrier {
-                let (repeated, older) = windowed.counts();
-                counters.repeated += repeated;
-                counters.older += older;
-            }
+            line.carrier.count(&mut counters);
         }
         counters
     }

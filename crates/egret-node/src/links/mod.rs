@@ -24,7 +24,7 @@ use std::sync::Arc;
 #[doc(hidden)]
 pub use account::Account;
 use egret_net::rt::{self, Deadline, Instant};
-use egret_net::vi::{Arming, Nic};
+use egret_net::vi::{Arming, Nic, Trust};
 pub use options::LinksOptions;
 
 use self::core::Core;
@@ -73,6 +73,16 @@ impl Links {
     /// If there is none within the deadline.
     pub fn wait_connect(&self, host: &str, deadline: Deadline) -> Result<(), LinkUpError> {
         self.core.link(host, deadline).map(drop)
+    }
+
+    /// How far the two sides of the link to a host trust each other; `None` if there is no
+    /// link. They cooperate only if both [want](egret_net::vi::NicOptions::trust) to and may.
+    #[must_use]
+    pub fn trust(&self, host: &str) -> Option<Trust> {
+        self.core.state.with(|state| {
+            let link = state.hosts.get(host).copied()?;
+            state.links.get(link).map(|line| line.carrier.trust())
+        })
     }
 
     /// A new bundle of endpoints.

@@ -402,11 +402,7 @@ impl State {
             self.counters.cut_off += 1;
             self.cut_off_last = Some(why.clone());
         }
-        if let Carrier::Windowed(windowed) = &line.carrier {
-            let (repeated, older) = windowed.counts();
-            self.counters.repeated += repeated;
-            self.counters.older += older;
-        }
+        line.carrier.count(&mut self.counters);
         let mut acknowledged = Vec::new();
         if let Carrier::Windowed(windowed) = &mut line.carrier {
             acknowledged.extend(std::iter::from_fn(|| windowed.poll_sent()));

@@ -60,3 +60,22 @@ impl Drop for Charge {
 pub(crate) const CALLS_MAX: usize = 16_384;
 /// Bytes of their arguments.
 const BYTES_MAX: u64 = 256 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_takes_so_many_bytes_or_one_call_of_any_size() {
+        let load = Arc::new(Load::new());
+        let huge = load.take(3 * BYTES_MAX).expect("it is the only one");
+        assert!(load.take(1).is_none(), "beside it there is no room");
+        assert_eq!(load.calls(), 1, "what was refused is not counted");
+        drop(huge);
+        let half: Vec<_> = (0..2).map(|_| load.take(BYTES_MAX / 2).expect("room")).collect();
+        assert!(load.take(1).is_none());
+        assert!(load.take(u64::MAX).is_none(), "nor for what nobody can add up");
+        drop(half);
+        assert!(load.take(BYTES_MAX).is_some(), "all is given back");
+    }
+}

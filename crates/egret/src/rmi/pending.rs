@@ -90,7 +90,7 @@ impl<T, E> Pending<T, E> {
         let mut begun =
             Begun { line, method, head, started, until, is_answered, state, alarm, glance };
         // It goes as far as it can now, and on when it is polled or waited for.
-        begun.send(&mut Context::from_waker(Waker::noop()));
+        begun.send_now(&mut Context::from_waker(Waker::noop()));
         Self { begun, types: PhantomData }
     }
 }
@@ -135,8 +135,16 @@ impl Came {
 }
 
 impl Begun {
-    /// Sends it, as far as that goes now.
+    /// Sends it, if it is not, as far as that goes now.
     fn send(&mut self, context: &mut Context<'_>) {
+        if let State::Unsent(_) = &self.state {
+            self.head.deadline = self.left();
+            self.send_now(context);
+        }
+    }
+
+    /// The same, for as long as its head says.
+    fn send_now(&mut self, context: &mut Context<'_>) {
         let State::Unsent(_) = &self.state else { return };
         let end = match self.line.poll_connect(context) {
             Poll::Ready(Ok(end)) => end,
@@ -144,13 +152,12 @@ impl Begun {
             Poll::Pending => return self.look_again(context),
         };
         match end {
-            End::There(there) => self.send_there(&there, context),
+            End::There(there) => self.send_there(there, context),
             End::Here(here) => self.send_here(here),
         }
     }
 
-    fn send_there(&mut self, there: &Arc<Connected>, context: &mut Context<'_>) {
-        self.head.deadline = self.left();
+    fn send_there(&mut self, there: Arc<Connected>, context: &mut Context<'_>) {
         let mut words = [0; WORDS_MAX];
         let count = self.head.write(&mut words);
         let handler = there.handlers[self.method];
@@ -169,16 +176,15 @@ impl Begun {
                     Poll::Pending => return,
                 },
                 Err(why) => {
-                    let why = self.line.failed(there, why.into(), Duration::ZERO);
+                    let why = self.line.failed(&there, why.into(), Duration::ZERO);
                     return self.state = State::Failed(why);
                 }
             }
         }
     }
 
-    fn sent(&mut self, call: Call, there: &Arc<Connected>) {
-        self.state =
-            if self.is_answered { State::Sent(call, Arc::clone(there)) } else { State::Over };
+    fn sent(&mut self, call: Call, there: Arc<Connected>) {
+        self.state = if self.is_answered { State::Sent(call, there) } else { State::Over };
     }
 
     fn send_here(&mut self, here: Weak<Object>) {
@@ -289,7 +295,7 @@ impl Begun {
             sent.map_err(|why| (why, None))
         });
         match sent {
-            Ok(call) => self.sent(call, &there),
+            Ok(call) => self.sent(call, there),
             Err(why) => return Err(line.failed(&there, why.into(), PATIENCE)),
         }
         Ok(())

@@ -40,8 +40,14 @@ impl Workers {
     }
 
     /// From now on at most so many are busy.
-    pub(crate) fn set_busy_max(&self, busy_max: usize) {
-        self.lock().busy_max = busy_max;
+    pub(crate) fn set_busy_max(self: &Arc<Self>, busy_max: usize) {
+        let mut inner = self.lock();
+        inner.busy_max = busy_max;
+        let waiting = inner.queue.len();
+        drop(inner);
+        for _ in 0..waiting.min(busy_max) {
+            let _ = self.employ(self.lock());
+        }
     }
 
     /// Has a call run. Gives it back if there is nobody to run it.
@@ -139,7 +145,7 @@ impl Workers {
     }
 
     /// The next call; none when the thread is to end.
-    fn next(&self) -> Option<Arc<Called>> {
+    fn next(self: &Arc<Self>) -> Option<Arc<Called>> {
         let me = rt::current();
         let until = rt::now() + IDLE;
         loop {
@@ -152,6 +158,8 @@ impl Workers {
             }
             if is_spare || inner.is_closed || rt::now() >= until {
                 inner.threads -= 1;
+                // What it was woken for waits for another.
+                let _ = self.employ(inner);
                 return None;
             }
             inner.idle.push(me.clone());

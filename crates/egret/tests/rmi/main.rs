@@ -2,12 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod awaited;
+mod busy;
 mod calls;
 mod errors;
 mod grid;
 mod nested;
 mod peer;
 mod rounds;
+mod spaces;
+mod traffic;
 
 /// The process that others of these tests start.
 #[test]

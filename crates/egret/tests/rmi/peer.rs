@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use egret::net::rt;
 use egret::node::node::{Config, Node};
@@ -23,12 +24,27 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts it, and waits until it is ready.
     pub(crate) fn start(what: &str, registry: &str, fabric: &str) -> Self {
+        Self::start_in(None, what, registry, fabric)
+    }
+
+    /// Starts it in a network namespace, if one is named.
+    pub(crate) fn start_in(space: Option<&str>, what: &str, registry: &str, fabric: &str) -> Self {
         let (stream, stdin) = UnixStream::pair().unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let this = std::env::current_exe().unwrap();
+        let mut command = match space {
+            None => Command::new(this),
+            Some(space) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", space]).arg(this);
+                command
+            }
+        };
         command.args(["--exact", "other", "--nocapture"]);
         command.env(PART, format!("{what}|{registry}|{fabric}"));
         command.stdin(OwnedFd::from(stdin)).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().unwrap();
+        // With its end of the stream: if the child ends, so does the stream.
+        drop(command);
         stream.set_read_timeout(Some(LONG)).unwrap();
         let mut peer = Self { child, stream };
         assert_eq!(peer.said(), "ready");
@@ -52,6 +68,16 @@ impl Peer {
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait(mut self) {
+        let until = rt::now() + 2 * LONG;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(rt::now() < until, "it does not end");
+            rt::sleep(Duration::from_millis(5));
+        }
+        assert!(self.child.wait().unwrap().success());
     }
 
     pub(crate) fn kill(mut self) {

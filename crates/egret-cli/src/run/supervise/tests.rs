@@ -234,7 +234,7 @@ fn who_was_killed_is_the_cause_though_seen_later() {
     let mut story = Story::new(None);
     story.on(Event::Failed(2));
     story.exit(0, Status::Code(1));
-    assert_eq!(story.exit(2, KILLED_HARD), [before.clone()]);
+    assert_eq!(story.exit(2, KILLED_HARD), std::slice::from_ref(&before));
     story.all_end(TERMED);
     story.ends_with(137);
 
