@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_what_a_buffer_held() {
         let pool = Pool::builder().class(64, 1).class(128, 1).build().unwrap();
-        [64, 128].map(|bytes| pool.take(bytes).unwrap().bytes_mut().fill(7));
+        [64, 128].iter().for_each(|bytes| pool.take(*bytes).unwrap().bytes_mut().fill(7));
         let mut block = Block::in_pool(&pool, 64).unwrap();
         assert!(block.extend(60));
         let larger = block.another(100);
