@@ -84,6 +84,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
 fn use_all(mut graph: Graph<World>, is_sound: bool, skip: u8) {
     let arrives = |message: &[u8]| Graph::<World>::from_bytes(message).is_ok() || !is_sound;
     walk(&graph, is_sound);
+    assert!(graph.check().is_ok() || !is_sound);
     let objects = objects(&graph, is_sound);
     if skip & 1 == 0 {
         let message = graph.to_vec();

@@ -219,7 +219,7 @@ impl History {
             !self.root.is_alive.get() || self.items.iter().any(|item| item.dangles(true));
         let compacted = self.graph.compact();
         assert_eq!(compacted.is_err(), is_wrong, "{compacted:?}");
-        if let Err(_) = compacted {
+        if compacted.is_err() {
             assert_eq!(self.graph.to_vec(), bytes, "it is as it was");
             return;
         }
@@ -276,18 +276,23 @@ impl History {
     /// Goes on with what arrived, which is refused if something in it leads nowhere, unless it
     /// is a copy.
     fn adopt(&mut self, received: Result<Graph<World>, Refusal>, is_copy: bool) {
-        let is_wrong =
-            !self.root.is_alive.get() || self.items.iter().any(|item| item.dangles(false));
+        let is_wrong = self.is_wrong();
         match received {
             Ok(graph) => {
                 assert!(!is_wrong || is_copy);
                 assert_eq!(graph.to_vec(), self.graph.to_vec());
                 self.graph = graph;
+                self.graph.grow_in(&self.pool);
             }
             Err(Refusal { reason, .. }) => {
                 assert!(is_wrong && matches!(reason, Reason::Dangling { .. } | Reason::Root));
             }
         }
+    }
+
+    /// Whether something leads nowhere.
+    fn is_wrong(&self) -> bool {
+        !self.root.is_alive.get() || self.items.iter().any(|item| item.dangles(false))
     }
 
     /// The graph in the very buffer that it lies in, as it is handed over.
@@ -305,6 +310,7 @@ impl History {
     /// Whether both are the same, as far as anybody can see.
     pub(crate) fn check(&self) {
         self.walk();
+        assert_eq!(self.graph.check().is_err(), self.is_wrong(), "what would be refused");
         for item in &self.items {
             let found = told::tell(&self.graph, item.sort, item.link.get());
             assert_eq!(found, item.is_alive.get().then(|| item.told()), "{:?}", item.sort);

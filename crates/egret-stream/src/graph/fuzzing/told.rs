@@ -70,7 +70,10 @@ pub(crate) fn tell(graph: &Graph<World>, sort: Sort, link: u64) -> Option<Told> 
             links.extend(find::<[Ref<Node>]>(graph, link)?.iter().map(|node| Some(node.to_bits())));
         }
         Sort::Marks => {
-            for mark in find::<[Mark]>(graph, link)? {
+            let slice = Ref::<[Mark]>::from_bits(link)?;
+            assert!(graph.at(slice, find::<[Mark]>(graph, link)?.len()).is_none());
+            for at in 0..find::<[Mark]>(graph, link)?.len() {
+                let mark = graph.at(slice, at)?;
                 plain.extend([u8::from(mark.is_red), mark.kind as u8]);
                 plain.extend(flat::bytes_of(&mark.at));
                 links.push(bits(mark.to));
