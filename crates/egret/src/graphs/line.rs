@@ -15,6 +15,7 @@ use egret_node::channel::WriteError;
 use super::GraphError;
 use super::address::{Address, Open};
 use super::bell::{Bell, wait};
+use super::fault::{Fault, planted};
 use super::shelf::Shelf;
 
 /// Graphs that go to one rank.
@@ -149,7 +150,10 @@ impl Line {
     }
 
     fn next(&self, open: &mut Option<Open>) -> Option<Task> {
-        let Posted { memory, outcome } = self.posted().pop_front()?;
+        let mut posted = self.posted();
+        let last = if planted(Fault::LastFirst) { posted.pop_back() } else { None };
+        let Posted { memory, outcome } = last.or_else(|| posted.pop_front())?;
+        drop(posted);
         let future = Box::pin(carry(self.address.clone(), open.take(), memory));
         Some(Task { outcome, future })
     }
@@ -189,7 +193,7 @@ async fn carry(to: Address, open: Option<Open>, memory: Option<Segment>) -> Carr
     match open.writer.send(memory).await {
         Ok(()) => (Some(open), Ok(())),
         Err(not) => {
-            let is_open = matches!(not.why, WriteError::TooLarge(_));
+            let is_open = matches!(not.why, WriteError::TooLarge(_)) || planted(Fault::Kept);
             (is_open.then_some(open), Err(to.not_written(not.why, bytes)))
         }
     }
@@ -197,6 +201,9 @@ async fn carry(to: Address, open: Option<Open>, memory: Option<Segment>) -> Carr
 
 impl Wake for Pump {
     fn wake(self: Arc<Self>) {
+        if planted(Fault::NotPumped) {
+            return;
+        }
         self.0.upgrade().into_iter().for_each(|line| line.pump());
     }
 }
