@@ -5,9 +5,11 @@ use egret_net::fabric::sim::{Sim, check};
 use super::trials::{both_begin_anew, letters_arrive, one_dies, one_lies};
 use crate::graphs::fault::{Fault, caught};
 
+type Trial = fn(&Sim);
+
 #[test]
 fn each_fault_is_noticed() {
-    let all: [(Fault, fn(&Sim)); 8] = [
+    let all: [(Fault, Trial); 8] = [
         (Fault::LastFirst, letters_arrive),
         (Fault::OtherSender, letters_arrive),
         (Fault::OthersToo, letters_arrive),

@@ -6,10 +6,18 @@ use egret_net::fabric::sim::{self, Sim};
 use egret_net::rt;
 
 use super::town::{BYTES_MAX, Letter, Town, letter};
-use crate::graphs::{ANY, GraphError, Graphs, Sending};
+use crate::graphs::{ANY, GraphError, Graphs, Sending, Source};
 
 fn below(below: u64) -> u64 {
     rt::random() % below
+}
+
+fn any_rank() -> u32 {
+    u32::try_from(below(3)).unwrap()
+}
+
+fn at(rank: u32) -> usize {
+    rank as usize
 }
 
 /// Posts a letter.
@@ -27,28 +35,27 @@ pub(super) fn letters_arrive(sim: &Sim) {
     let mut read = [[0; 3]; 3];
     let mut sent = Vec::new();
     for _ in 0..30 {
-        let (from, to) = (below(3) as usize, below(3) as usize);
-        let number = posted[from][to];
-        sent.push(post(&mut graphs[from], from as u32, to as u32, number));
-        posted[from][to] += 1;
+        let (from, to) = (any_rank(), any_rank());
+        let number = &mut posted[at(from)][at(to)];
+        sent.push(post(&mut graphs[at(from)], from, to, *number));
+        *number += 1;
         if below(3) == 0 {
             town.pass(Duration::from_micros(below(5_000)));
         }
     }
     for to in 0..3 {
-        let first = below(3) as usize;
-        while read[first][to] < posted[first][to] {
-            let letter = town.receive(&mut graphs[to], first as u32).unwrap();
-            assert_eq!((letter.number, letter.to), (read[first][to], to as u32));
-            read[first][to] += 1;
-        }
-        while (0..3).any(|from| read[from][to] < posted[from][to]) {
-            let letter = town.receive(&mut graphs[to], ANY).unwrap();
-            let next = &mut read[letter.from as usize][to];
-            assert_eq!((letter.number, letter.to), (*next, to as u32));
+        let mut take = |from: Source| {
+            let letter = town.receive(&mut graphs[at(to)], from).unwrap();
+            let next = &mut read[at(letter.from)][at(to)];
+            assert_eq!((letter.number, letter.to), (*next, to));
             *next += 1;
-        }
-        assert!(graphs[to].try_recv_graph(ANY).unwrap().is_none());
+        };
+        // All of one, past the others, and then what is left.
+        let (first, of) = (any_rank(), |from: u32| posted[at(from)][at(to)]);
+        (0..of(first)).for_each(|_| take(first.into()));
+        let left: u64 = (0..3).filter(|from| *from != first).map(of).sum();
+        (0..left).for_each(|_| take(ANY));
+        assert!(graphs[at(to)].try_recv_graph(ANY).unwrap().is_none());
     }
     sent.into_iter().for_each(|sent| town.run(sent).unwrap());
 }
@@ -119,7 +126,7 @@ pub(super) fn one_lies(sim: &Sim) {
         let segment = if number % 2 == 0 {
             letter(2, 0, number, pages).into_segment()
         } else {
-            vec![rt::random() as u8; len].into()
+            vec![7_u8; len].into()
         };
         town.run(Box::pin(channel.send(segment))).unwrap();
         let why = town.receive(&mut here, 2).unwrap_err();
