@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use egret_net::vi::Segment;
-use egret_node::channel::{Listener, Part, ReadError, Reader};
+use egret_node::channel::{Delivery, Listener, Part, ReadError, Reader};
 use egret_node::link::LinkError;
 use egret_node::node::{Event, Handle, NodeId};
 
@@ -34,7 +34,7 @@ struct Incoming {
 
 /// The memory of a graph that has come.
 pub(super) enum Memory {
-    /// From another node, in the buffer it landed in; nothing, if the message was empty.
+    /// From another node, in the buffer it landed in; nothing, if it is not one part.
     Part(Option<Part>),
     /// From this node.
     Own(Segment),
@@ -126,17 +126,23 @@ impl Incoming {
             let next = match pin!(self.reader.next()).poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(None)) => return Poll::Ready(Next::Ended),
-                Poll::Ready(Ok(Some(mut message))) => message.poll_next_part(),
+                Poll::Ready(Ok(Some(mut message))) => whole(&mut message),
                 Poll::Ready(Err(why)) => Err(why),
             };
             match next {
-                Ok(part) => return Poll::Ready(Next::Message(Memory::Part(part.flatten()))),
+                Ok(part) => return Poll::Ready(Next::Message(Memory::Part(part))),
                 Err(ReadError::Link(why)) => return Poll::Ready(Next::Died(why)),
                 // Its sender has given it up, and knows.
                 Err(_) => {}
             }
         }
     }
+}
+
+/// The one part of a message; nothing, if it has more or none, which no graph has.
+fn whole(message: &mut Delivery<'_>) -> Result<Option<Part>, ReadError> {
+    let Some(Some(part)) = message.poll_next_part()? else { return Ok(None) };
+    Ok(matches!(message.poll_next_part(), Ok(Some(None))).then_some(part))
 }
 
 /// The node whose nic has this name; also if it is none any more.
