@@ -11,6 +11,7 @@ use egret_node::node::{Binding, Event, Fate, Handle, RouteError};
 
 use super::GraphError;
 use super::bell::GLANCE;
+use super::fault::{Fault, planted};
 
 /// The graphs of one name at one rank.
 #[derive(Debug, Clone)]
@@ -124,7 +125,7 @@ impl Address {
 
 /// What became of the node of a rank, if it is no member any more.
 pub(super) fn gone(handle: &Handle, rank: u32) -> Option<Fate> {
-    if handle.member(rank).is_some() {
+    if handle.member(rank).is_some() || planted(Fault::GoneUnheard) {
         return None;
     }
     let mut events = handle.events();

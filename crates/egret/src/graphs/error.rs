@@ -70,7 +70,7 @@ pub enum GraphError {
         /// The name.
         name: String,
     },
-    /// The graph was not sent in time. It never arrives.
+    /// The graph is not there in time.
     #[error("rank {rank} has not taken the graph within {waited:?}{}", absent(*is_open))]
     SendTimedOut {
         /// To whom.

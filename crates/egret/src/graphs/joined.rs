@@ -150,12 +150,13 @@ impl<Root: Object> Graphs<Root> {
     }
 
     /// Sends the current graph to a rank, which may be this one, after all that was posted
-    /// there, and waits until it has gone; a large one goes from where it lies. It stays the
-    /// current one. If the rank does not take such graphs yet it is waited for.
+    /// there, and waits until it is at that node; a large one goes from where it lies. It stays
+    /// the current one. If the rank does not take such graphs yet it is waited for.
     ///
     /// # Errors
     ///
-    /// If it does not go in time, or never will. Then it never arrives.
+    /// If it is not there in time, or never will be. It does not arrive then, unless it was on
+    /// its way.
     ///
     /// # Panics
     ///

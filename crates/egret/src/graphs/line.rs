@@ -15,6 +15,7 @@ use egret_node::channel::WriteError;
 use super::GraphError;
 use super::address::{Address, Open};
 use super::bell::{Bell, wait};
+use super::fault::{Fault, planted};
 use super::shelf::Shelf;
 
 /// Graphs that go to one rank.
@@ -149,7 +150,10 @@ impl Line {
     }
 
     fn next(&self, open: &mut Option<Open>) -> Option<Task> {
-        let Posted { memory, outcome } = self.posted().pop_front()?;
+        let mut posted = self.posted();
+        let last = if planted(Fault::LastFirst) { posted.pop_back() } else { None };
+        let Posted { memory, outcome } = last.or_else(|| posted.pop_front())?;
+        drop(posted);
         let future = Box::pin(carry(self.address.clone(), open.take(), memory));
         Some(Task { outcome, future })
     }
@@ -165,10 +169,13 @@ impl Open {
         if len > most {
             return Err(WriteError::TooLarge(egret_node::flow::NeverFits { bytes: len, most }));
         }
-        if bytes.len() < LENT_MIN {
-            return self.writer.wait_send(bytes.to_vec(), deadline).map_err(|not| not.why);
+        if bytes.len() >= LENT_MIN {
+            return self.writer.wait_send_slice(bytes, deadline);
         }
-        self.writer.wait_send_slice(bytes, deadline)
+        let until = deadline.until();
+        self.writer.wait_send(bytes.to_vec(), deadline).map_err(|not| not.why)?;
+        let left = until.map_or(Deadline::UntilDead, |at| Deadline::In(at.since(rt::now())));
+        self.writer.wait_arrived(left)
     }
 }
 
@@ -186,17 +193,25 @@ async fn carry(to: Address, open: Option<Open>, memory: Option<Segment>) -> Carr
     if bytes > most {
         return (Some(open), Err(GraphError::TooLarge { rank, bytes, most }));
     }
-    match open.writer.send(memory).await {
+    let mut sent = open.writer.send(memory).await.map_err(|not| not.why);
+    if sent.is_ok() {
+        // Who leaves takes with it what is still under way.
+        sent = open.writer.arrived().await;
+    }
+    match sent {
         Ok(()) => (Some(open), Ok(())),
-        Err(not) => {
-            let is_open = matches!(not.why, WriteError::TooLarge(_));
-            (is_open.then_some(open), Err(to.not_written(not.why, bytes)))
+        Err(why) => {
+            let is_open = matches!(why, WriteError::TooLarge(_)) || planted(Fault::Kept);
+            (is_open.then_some(open), Err(to.not_written(why, bytes)))
         }
     }
 }
 
 impl Wake for Pump {
     fn wake(self: Arc<Self>) {
+        if planted(Fault::NotPumped) {
+            return;
+        }
         self.0.upgrade().into_iter().for_each(|line| line.pump());
     }
 }

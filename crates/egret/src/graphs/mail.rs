@@ -128,16 +128,19 @@ impl Mail {
         if self.is_closed.load(Ordering::SeqCst) {
             return Poll::Ready(Err(GraphError::Closed));
         }
+        // Asked before: who is gone by now has opened all its channels, and what came by them
+        // counts.
+        let gone = self.gone(from);
         let Some(mut inbox) = self.inbox.take() else { return Poll::Pending };
         let bell = Waker::from(Arc::clone(&self.bell));
         match inbox.poll(&self.handle, from, &mut Context::from_waker(&bell)) {
             Poll::Ready(Ok(came)) => Poll::Ready(Ok(came)),
             Poll::Ready(Err((rank, why))) => {
                 let link_says = || GraphError::Gone { rank, why: why.to_string() };
-                Poll::Ready(Err(self.gone(from).unwrap_or_else(link_says)))
+                Poll::Ready(Err(gone.or_else(|| self.gone(from)).unwrap_or_else(link_says)))
             }
             Poll::Pending if inbox.is_open(from) => Poll::Pending,
-            Poll::Pending => self.gone(from).map_or(Poll::Pending, |why| Poll::Ready(Err(why))),
+            Poll::Pending => gone.map_or(Poll::Pending, |why| Poll::Ready(Err(why))),
         }
     }
 

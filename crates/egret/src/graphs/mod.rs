@@ -43,6 +43,7 @@
 mod address;
 mod bell;
 mod error;
+mod fault;
 mod inbox;
 mod joined;
 mod line;
@@ -51,6 +52,8 @@ mod options;
 mod receiving;
 mod sending;
 mod shelf;
+#[cfg(test)]
+mod tests;
 
 pub use error::GraphError;
 pub use joined::Graphs;

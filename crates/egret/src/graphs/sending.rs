@@ -50,11 +50,11 @@ impl Sending {
         Self { mail, line, state, place, glance: None }
     }
 
-    /// Waits until the graph has gone.
+    /// Waits until the graph is at the node of the rank.
     ///
     /// # Errors
     ///
-    /// If it has not in time, and may still go; or never will.
+    /// If it is not there in time, and may still go; or never will be.
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<(), GraphError> {
         let (started, until) = (rt::now(), deadline.into().until());
         if let Some(outcome) = self.try_sent() {

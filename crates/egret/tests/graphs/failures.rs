@@ -32,13 +32,21 @@ fn what_is_no_graph_is_refused_and_the_next_is_received() {
             assert!(matches!(why, GraphError::Refused { from: 0, .. }), "{why}");
             assert_car(&pair.there.recv_graph(ANY, LONG).unwrap().0, 1948, 9);
         }
-        // One that its sender gives up is none.
+        // One in parts is none, whether its sender gives it up or not.
         let mut message = liar.message();
         message.wait_write(&[1_u8; 40], LONG).unwrap();
         message.wait_flush(LONG).unwrap();
         message.abort();
+        let why = pair.there.recv_graph(0, SHORT).unwrap_err();
+        assert!(matches!(why, GraphError::Refused { .. } | GraphError::RecvTimedOut { .. }));
         liar.wait_send(good.clone(), LONG).unwrap();
         assert_car(&pair.there.recv_graph(0, LONG).unwrap().0, 1948, 9);
+        let mut message = liar.message();
+        message.wait_write_owned(good[..64].to_vec(), LONG).unwrap();
+        message.wait_write_owned(good[64..].to_vec(), LONG).unwrap();
+        message.wait_finish(LONG).unwrap();
+        let why = pair.there.recv_graph(0, LONG).unwrap_err();
+        assert!(matches!(why, GraphError::Refused { from: 0, .. }), "{why}");
     }
 }
 

@@ -5,7 +5,6 @@ mod ends;
 mod failures;
 mod processes;
 mod ranks;
-mod simulated;
 mod split;
 mod transport;
 mod world;

@@ -24,7 +24,9 @@ fn links() -> Links {
 fn channel(here: &Links, there: &Links) -> (Writer, Reader) {
     let listener = there.listen("lies", 1).unwrap();
     let writer = here.wait_channel(there.host(), "lies", LONG).unwrap();
-    (writer, listener.wait_accept(LONG).unwrap())
+    let reader = listener.wait_accept(LONG).unwrap();
+    assert_eq!((reader.host(), writer.host()), (here.host(), there.host()));
+    (writer, reader)
 }
 
 /// What the reader hears of a writer whose machine is made to `lie`, and what its node has mapped.

@@ -1,0 +1,5 @@
+//! Graphs by rank, over seeds of simulated worlds.
+
+mod planted;
+mod town;
+mod trials;

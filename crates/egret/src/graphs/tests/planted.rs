@@ -1,0 +1,25 @@
+//! Faults that the trials find.
+
+use egret_net::fabric::sim::{Sim, check};
+
+use super::trials::{both_begin_anew, letters_arrive, one_dies, one_lies};
+use crate::graphs::fault::{Fault, caught};
+
+type Trial = fn(&Sim);
+
+#[test]
+fn each_fault_is_noticed() {
+    let all: [(Fault, Trial); 8] = [
+        (Fault::LastFirst, letters_arrive),
+        (Fault::OtherSender, letters_arrive),
+        (Fault::OthersToo, letters_arrive),
+        (Fault::NotPumped, letters_arrive),
+        (Fault::AnyChannel, both_begin_anew),
+        (Fault::Kept, both_begin_anew),
+        (Fault::GoneUnheard, one_dies),
+        (Fault::AnySize, one_lies),
+    ];
+    for (fault, trial) in all {
+        assert!(caught(fault, || check(0..30, trial)), "{fault:?} was not noticed");
+    }
+}

@@ -1,0 +1,161 @@
+//! What must be so whatever the seed.
+
+use std::time::Duration;
+
+use egret_net::fabric::sim::{self, Sim};
+use egret_net::rt;
+
+use super::town::{BYTES_MAX, Letter, Town, letter};
+use crate::graphs::{ANY, GraphError, Graphs, Sending, Source};
+
+fn below(below: u64) -> u64 {
+    rt::random() % below
+}
+
+fn any_rank() -> u32 {
+    u32::try_from(below(3)).unwrap()
+}
+
+fn at(rank: u32) -> usize {
+    rank as usize
+}
+
+/// Posts a letter.
+fn post(graphs: &mut Graphs<Letter>, from: u32, to: u32, number: u64) -> Sending {
+    graphs.set_current(letter(from, to, number, below(4_000)));
+    graphs.post_send_graph(to)
+}
+
+/// Three nodes write to each other; each letter arrives once, in order, and nobody asks for them
+/// to be sent.
+pub(super) fn letters_arrive(sim: &Sim) {
+    let town = Town::new(sim, 3);
+    let mut graphs: Vec<_> = (0..3).map(|rank| town.graphs(rank)).collect();
+    let mut posted = [[0; 3]; 3];
+    let mut read = [[0; 3]; 3];
+    let mut sent = Vec::new();
+    for _ in 0..30 {
+        let (from, to) = (any_rank(), any_rank());
+        let number = &mut posted[at(from)][at(to)];
+        sent.push(post(&mut graphs[at(from)], from, to, *number));
+        *number += 1;
+        if below(3) == 0 {
+            town.pass(Duration::from_micros(below(5_000)));
+        }
+    }
+    for to in 0..3 {
+        let mut take = |from: Source| {
+            let letter = town.receive(&mut graphs[at(to)], from).unwrap();
+            let next = &mut read[at(letter.from)][at(to)];
+            assert_eq!((letter.number, letter.to), (*next, to));
+            *next += 1;
+        };
+        // All of one, past the others, and then what is left.
+        let (first, of) = (any_rank(), |from: u32| posted[at(from)][at(to)]);
+        (0..of(first)).for_each(|_| take(first.into()));
+        let left: u64 = (0..3).filter(|from| *from != first).map(of).sum();
+        (0..left).for_each(|_| take(ANY));
+        assert!(graphs[at(to)].try_recv_graph(ANY).unwrap().is_none());
+    }
+    sent.into_iter().for_each(|sent| town.run(sent).unwrap());
+}
+
+/// Either end drops its graphs and begins anew: what was sent before comes before.
+pub(super) fn both_begin_anew(sim: &Sim) {
+    let town = Town::new(sim, 2);
+    let (mut here, mut there) = (town.graphs(0), town.graphs(1));
+    for number in 0..6 {
+        if number == 3 {
+            drop(here);
+            town.pass(Duration::from_millis(below(50)));
+            here = town.graphs(0);
+        }
+        here.set_current(letter(0, 1, number, below(20)));
+        town.run(here.post_send_graph(1)).unwrap();
+    }
+    town.pass(Duration::from_millis(50));
+    for number in 0..6 {
+        assert_eq!(town.receive(&mut there, ANY).unwrap().number, number);
+    }
+    drop(there);
+    town.pass(Duration::from_millis(50));
+    let why = town.run(post(&mut here, 0, 1, 6)).unwrap_err();
+    assert_eq!(why, GraphError::Stopped { rank: 1 });
+    let mut there = town.graphs(1);
+    town.run(post(&mut here, 0, 1, 7)).unwrap();
+    assert_eq!(town.receive(&mut there, 0).unwrap().number, 7);
+}
+
+/// A node dies: who waits for it is told, and the others go on.
+pub(super) fn one_dies(sim: &Sim) {
+    let town = Town::new(sim, 3);
+    let mut graphs: Vec<_> = (0..3).map(|rank| town.graphs(rank)).collect();
+    let has_sent = below(2) == 0;
+    if has_sent {
+        town.run(post(&mut graphs[1], 1, 0, 0)).unwrap();
+    }
+    if below(2) == 0 {
+        town.pass(Duration::from_millis(below(20)));
+    }
+    sim.crash("n1");
+    let mut received = 0;
+    let why = loop {
+        match town.receive(&mut graphs[0], 1) {
+            Ok(_) => received += 1,
+            Err(why) => break why,
+        }
+    };
+    assert!(matches!(why, GraphError::Gone { rank: 1, .. }), "{why}");
+    assert!(received <= u32::from(has_sent));
+    let why = town.run(post(&mut graphs[0], 0, 1, 0)).unwrap_err();
+    assert!(matches!(why, GraphError::Gone { rank: 1, .. }), "{why}");
+    town.run(post(&mut graphs[2], 2, 0, 0)).unwrap();
+    assert_eq!(town.receive(&mut graphs[0], ANY).unwrap().from, 2);
+}
+
+/// A node sends what is no letter, or too long: each is an error that names it.
+pub(super) fn one_lies(sim: &Sim) {
+    let town = Town::new(sim, 3);
+    let (mut here, mut honest) = (town.graphs(0), town.graphs(1));
+    let liar = town.nodes[2].route(town.nodes[0].id()).unwrap();
+    let deadline = town.nodes[2].deadline();
+    let channel = liar.links.channel(&liar.host, "Graph<Letter>", deadline);
+    let mut channel = town.run(Box::pin(channel)).unwrap();
+    for number in 0..5 {
+        let (pages, len) = (BYTES_MAX / 32 + 1, usize::try_from(below(5_000)).unwrap());
+        let segment = if number % 2 == 0 {
+            letter(2, 0, number, pages).into_segment()
+        } else {
+            vec![7_u8; len].into()
+        };
+        town.run(Box::pin(channel.send(segment))).unwrap();
+        let why = town.receive(&mut here, 2).unwrap_err();
+        match why {
+            GraphError::TooLarge { rank: 0, most: BYTES_MAX, .. } => assert_eq!(number % 2, 0),
+            GraphError::Refused { from: 2, .. } => assert_eq!(number % 2, 1),
+            why => panic!("{why}"),
+        }
+        town.run(post(&mut honest, 1, 0, number)).unwrap();
+        assert_eq!(town.receive(&mut here, 1).unwrap().number, number);
+    }
+}
+
+#[test]
+fn letters_arrive_once_and_in_order() {
+    sim::check(0..60, letters_arrive);
+}
+
+#[test]
+fn a_rank_may_begin_anew() {
+    sim::check(0..60, both_begin_anew);
+}
+
+#[test]
+fn who_waits_for_a_node_that_dies_is_told() {
+    sim::check(0..60, one_dies);
+}
+
+#[test]
+fn what_a_liar_sends_is_an_error_that_names_it() {
+    sim::check(0..30, one_lies);
+}
