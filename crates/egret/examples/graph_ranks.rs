@@ -13,6 +13,7 @@ use egret::node::registry::{Registry, RegistryOptions};
 use egret::prelude::*;
 
 #[derive(Clone, Copy, Object)]
+#[object(crate = egret::stream)]
 #[repr(C)]
 struct Car {
     year: u64,
@@ -21,6 +22,7 @@ struct Car {
 }
 
 #[derive(Clone, Copy, Object)]
+#[object(crate = egret::stream)]
 #[repr(C)]
 struct Engine {
     power: u64,
@@ -47,7 +49,7 @@ fn run(node: &Node) -> Result<(), Box<dyn Error>> {
     let deadline = node.deadline();
     if node.rank() == 0 {
         // The current graph is filled, sent, and freed.
-        let car = cars.begin(Car { year: 2000, owner: None, engine: None });
+        let car = cars.start(Car { year: 2000, owner: None, engine: None });
         let engine = cars.insert(Engine { power: 50, car });
         cars.current_mut()[car].engine = Some(engine);
         cars.send_graph(1, deadline)?;

@@ -22,6 +22,7 @@ const ROADS: [(&str, &str, u32); 7] = [
 ];
 
 #[derive(Clone, Copy, Object)]
+#[object(crate = egret::stream)]
 #[repr(C)]
 struct Map {
     towns: Slice<Ref<Place>>,
@@ -29,6 +30,7 @@ struct Map {
 
 /// A town, or a crossroad if it has no name.
 #[derive(Clone, Copy, Object)]
+#[object(crate = egret::stream)]
 #[repr(C)]
 struct Place {
     name: Option<Text>,
@@ -37,6 +39,7 @@ struct Place {
 }
 
 #[derive(Clone, Copy, Object)]
+#[object(crate = egret::stream)]
 #[repr(C)]
 struct Road {
     ends: [Ref<Place>; 2],

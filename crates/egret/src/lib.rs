@@ -39,7 +39,7 @@ pub mod prelude {
     pub use egret_stream::Wire;
     pub use egret_stream::graph::{Graph, Object, Ref, Slice, Text};
 
-    pub use crate::graphs::Graphs;
+    pub use crate::graphs::{ANY, Graphs};
     pub use crate::remote;
     pub use crate::rmi::{CallError, Export, Exported, Pending, Remoting};
 }

@@ -41,6 +41,9 @@
 //! # Ok::<(), egret_stream::graph::Refusal>(())
 //! ```
 //!
+//! A program that depends on `egret` alone says where the traits are:
+//! `#[object(crate = egret::stream)]`, and has the macros as `egret::stream::graph_dynamic!`.
+//!
 //! # In memory
 //!
 //! ```text

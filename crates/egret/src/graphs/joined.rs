@@ -68,9 +68,9 @@ impl<Root: Object> Graphs<Root> {
         Ok(Self { mail, current: None })
     }
 
-    /// Begins a graph with its root, which is the current one from now on. The one before is
+    /// Starts a graph with its root, which is the current one from now on. The one before is
     /// freed.
-    pub fn begin(&mut self, root: Root) -> Ref<Root> {
+    pub fn start(&mut self, root: Root) -> Ref<Root> {
         self.set_current(Graph::new(root));
         self.current().root_ref()
     }
@@ -240,4 +240,4 @@ impl<Root> fmt::Debug for Graphs<Root> {
     }
 }
 
-const NONE: &str = "there is no current graph: `begin` one";
+const NONE: &str = "there is no current graph: `start` one";

@@ -6,6 +6,7 @@
 //! use egret::prelude::*;
 //!
 //! #[derive(Clone, Copy, Object)]
+//! #[object(crate = egret::stream)]
 //! #[repr(C)]
 //! struct Car {
 //!     year: u64,
@@ -13,6 +14,7 @@
 //! }
 //!
 //! #[derive(Clone, Copy, Object)]
+//! #[object(crate = egret::stream)]
 //! #[repr(C)]
 //! struct Engine {
 //!     power: u64,
@@ -25,7 +27,7 @@
 //! let mut sends = Graphs::<Car>::join(&here)?;
 //! let mut takes = Graphs::<Car>::join(&there)?;
 //!
-//! let car = sends.begin(Car { year: 2000, engine: None });
+//! let car = sends.start(Car { year: 2000, engine: None });
 //! let engine = sends.insert(Engine { power: 50 });
 //! sends.current_mut()[car].engine = Some(engine);
 //! sends.send_graph(there.rank(), here.deadline())?;
@@ -38,7 +40,7 @@
 //! ```
 //!
 //! This is the interface of Expresso, in which a program fills the *current* cluster and sends
-//! it to a rank. `docs/graphs.md` says how a graph travels and what a failure means.
+//! it to a rank. `docs/graphs-by-rank.md` says how a graph travels and what a failure means.
 
 mod address;
 mod bell;

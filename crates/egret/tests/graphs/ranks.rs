@@ -63,7 +63,7 @@ fn graphs_of_a_rank_come_in_the_order_sent_and_any_takes_from_all() {
             nodes.iter().map(|node| Graphs::join(node).unwrap()).collect();
         for number in 0..20 {
             for graphs in &mut graphs {
-                graphs.begin(Ring { number, next: None, load: None });
+                graphs.start(Ring { number, next: None, load: None });
                 graphs.send_graph(0, LONG).unwrap();
             }
         }
