@@ -22,7 +22,7 @@ fn at(rank: u32) -> usize {
 
 /// Posts a letter.
 fn post(graphs: &mut Graphs<Letter>, from: u32, to: u32, number: u64) -> Sending {
-    graphs.set_current(letter(from, to, number, below(4_000)));
+    graphs.set_current(letter(from, to, number, below(PAGES)));
     graphs.post_send_graph(to)
 }
 
@@ -159,3 +159,6 @@ fn who_waits_for_a_node_that_dies_is_told() {
 fn what_a_liar_sends_is_an_error_that_names_it() {
     sim::check(0..30, one_lies);
 }
+
+/// Most pages of a letter: 12 KB, which every channel may always hold.
+const PAGES: u64 = 300;
