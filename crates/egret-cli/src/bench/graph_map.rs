@@ -186,28 +186,19 @@ pub(crate) fn tree(count: usize) -> Graph<Tree> {
     Graph::build(|graph| grow(graph, count))
 }
 
-/// Adds a balanced tree to a graph.
+/// A balanced tree of a graph, or a part of it, that has so many nodes.
 pub(crate) fn grow(graph: &mut Graph<Tree>, count: usize) -> Ref<Tree> {
-    let nodes = nodes(count, |values, children| graph.insert(Tree { values, children }));
-    nodes[0].expect("a tree has a node")
+    let children = halves(count).map(|half| (half > 0).then(|| grow(graph, half)));
+    graph.insert(Tree { values: [number(count); 4], children })
 }
 
-/// Makes the nodes of a balanced tree, children first: those of each are at twice its number and
-/// the one after that, counted from one. What is left is the root.
-pub(crate) fn nodes<N>(
-    count: usize,
-    mut make: impl FnMut([i32; 4], [Option<N>; 2]) -> N,
-) -> Vec<Option<N>> {
-    let mut made: Vec<Option<N>> = (0..count).map(|_| None).collect();
-    for at in (0..count).rev() {
-        let mut child = |at| made.get_mut(at).and_then(Option::take);
-        let children = [child(2 * at + 1), child(2 * at + 2)];
-        made[at] = Some(make([number(at); 4], children));
-    }
-    made
+/// How many nodes of so many are below the root, on either side.
+pub(crate) fn halves(count: usize) -> [usize; 2] {
+    [(count - 1) / 2, count / 2]
 }
 
-fn number(count: usize) -> i32 {
+/// What stands in the root of so many nodes.
+pub(crate) fn number(count: usize) -> i32 {
     i32::try_from(count).expect("a few million at most")
 }
 

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::graph_map::{Map, ROADS, World, first_free, nodes};
+use super::graph_map::{Map, ROADS, World, first_free, halves, number};
 
 /// A map of counted references, taken apart when it is dropped.
 pub(crate) struct Counted {
@@ -144,10 +144,10 @@ pub(crate) struct CountedTree {
     _children: [Option<Rc<RefCell<CountedTree>>>; 2],
 }
 
-pub(crate) fn counted_tree(count: usize) -> Vec<Option<Rc<RefCell<CountedTree>>>> {
-    nodes(count, |values, children| {
-        Rc::new(RefCell::new(CountedTree { _values: values, _children: children }))
-    })
+pub(crate) fn counted_tree(count: usize) -> Rc<RefCell<CountedTree>> {
+    let children = halves(count).map(|half| (half > 0).then(|| counted_tree(half)));
+    let values = [number(count); 4];
+    Rc::new(RefCell::new(CountedTree { _values: values, _children: children }))
 }
 
 /// A tree of boxes.
@@ -156,8 +156,9 @@ pub(crate) struct BoxedTree {
     pub(crate) children: [Option<Box<BoxedTree>>; 2],
 }
 
-pub(crate) fn boxed_tree(count: usize) -> Option<Box<BoxedTree>> {
-    nodes(count, |values, children| Box::new(BoxedTree { values, children })).swap_remove(0)
+pub(crate) fn boxed_tree(count: usize) -> Box<BoxedTree> {
+    let children = halves(count).map(|half| (half > 0).then(|| boxed_tree(half)));
+    Box::new(BoxedTree { values: [number(count); 4], children })
 }
 
 /// A node of a tree in a vector.
@@ -166,9 +167,8 @@ pub(crate) struct IndexedTree {
     pub(crate) children: [Option<u32>; 2],
 }
 
-/// The nodes, and which of them is the root.
-pub(crate) fn indexed_tree(count: usize) -> (Vec<IndexedTree>, Option<u32>) {
-    let mut all = Vec::new();
-    let made = nodes(count, |values, children| push(&mut all, IndexedTree { values, children }));
-    (all, made[0])
+/// Adds a tree; gives where its root is.
+pub(crate) fn indexed_tree(nodes: &mut Vec<IndexedTree>, count: usize) -> u32 {
+    let children = halves(count).map(|half| (half > 0).then(|| indexed_tree(nodes, half)));
+    push(nodes, IndexedTree { values: [number(count); 4], children })
 }
