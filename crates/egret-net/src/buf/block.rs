@@ -128,18 +128,17 @@ impl Block {
         }
     }
 
-    /// Lengthens a run by as many words, and gives these.
+    /// Lengthens a run by as many words.
     ///
     /// # Panics
     ///
     /// If there is no such run, or these are not words of the block.
     #[inline]
-    pub fn lengthen_run(&mut self, run: usize, words: usize) -> &mut [u64] {
+    pub fn lengthen_run(&mut self, run: usize, words: usize) {
         let run = &mut self.runs[run];
         let first = (run.start.addr().get() - self.start.addr().get()) / WORD + run.words;
         assert!(words <= self.words - first, "a run is inside its block");
         run.words += words;
-        &mut self.words_mut()[first..first + words]
     }
 
     /// Whether the run with this number is of this kind.

@@ -29,6 +29,8 @@ egret_net::faults! {
         WantForgotten,
         /// Credit that nobody uses is not asked for when others wait for it.
         NotRecalled,
+        /// What was granted for a piece is asked back at once.
+        AskedBack,
         /// A refused piece takes the channel with it.
         RefusalKept,
     }

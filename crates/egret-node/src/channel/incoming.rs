@@ -26,6 +26,8 @@ pub(crate) struct Incoming {
     used: u64,
     /// The writer was asked for what it does not use, and granted nothing since.
     recalled: bool,
+    /// It was granted what a piece needs, and nothing has come since.
+    promised: bool,
     items: VecDeque<Item>,
     /// The message that arrives has begun.
     arriving: bool,
@@ -135,6 +137,7 @@ impl Incoming {
             back: 0,
             used: 0,
             recalled: false,
+            promised: false,
             items: VecDeque::new(),
             arriving: false,
             reading: false,
@@ -150,6 +153,7 @@ impl Incoming {
         if self.ended {
             return Err(Lie::AfterEnd);
         }
+        self.promised = false;
         match kind {
             Kind::Part => self.arrive(Item::Part(memory)),
             Kind::Last => self.arrive(Item::Last(memory)),
@@ -288,18 +292,27 @@ impl Incoming {
         }
         let number = self.number;
         match budget.want(self.flow, bytes, lacking) {
-            Ok(bytes) => Ok(self.granted(bytes)),
+            Ok(bytes) => Ok(self.promise(bytes)),
             Err(never) => Ok(Some(Control::TooLarge { number, upto, most: never.most })),
         }
     }
 
     /// The writer does not need what it asked for.
-    pub(crate) fn withdraw(&self, budget: &mut Budget) {
+    pub(crate) fn withdraw(&mut self, budget: &mut Budget) {
+        self.promised = false;
         budget.withdraw(self.flow);
     }
 
-    /// The budget has granted this in its turn.
-    pub(crate) fn granted(&mut self, bytes: u64) -> Option<Control<'static>> {
+    /// The budget has granted this for a piece that was asked for. It is not asked back before
+    /// something comes: what is asked back as soon as it is granted crosses what the writer asks for
+    /// next, and neither piece would ever be sent.
+    pub(crate) fn promise(&mut self, bytes: u64) -> Option<Control<'static>> {
+        let control = self.granted(bytes);
+        self.promised |= control.is_some() && !planted(Fault::AskedBack);
+        control
+    }
+
+    fn granted(&mut self, bytes: u64) -> Option<Control<'static>> {
         if bytes == 0 {
             return None;
         }
@@ -323,7 +336,12 @@ impl Incoming {
     pub(crate) fn recall(&mut self, budget: &Budget) -> Option<Control<'static>> {
         let waits = budget.first_waiting()?;
         let keep = budget.terms().guarantee;
-        if waits == self.flow || self.left() <= keep || self.recalled || self.stopped {
+        if waits == self.flow
+            || self.left() <= keep
+            || self.recalled
+            || self.promised
+            || self.stopped
+        {
             return None;
         }
         self.recalled = !planted(Fault::NotRecalled);

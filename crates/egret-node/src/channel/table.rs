@@ -235,7 +235,7 @@ impl Channels {
     /// A reader was granted something in its turn.
     pub(crate) fn granted(&mut self, slot: u32, bytes: u64) {
         let Some(reading) = self.readers.get_mut(&slot) else { return };
-        let (link, control) = (reading.link, reading.incoming.granted(bytes));
+        let (link, control) = (reading.link, reading.incoming.promise(bytes));
         self.grant(link, slot, control);
     }
 

@@ -113,7 +113,7 @@ impl<Root: Object> Graph<Root> {
     /// If nothing in the graph can refer to a `T`: it is no class of a graph of `Root`.
     #[inline]
     pub fn insert<T: Object>(&mut self, value: T) -> Ref<T> {
-        self.store.insert(&value)
+        self.store.insert(value)
     }
 
     /// Adds a slice of objects or numbers.

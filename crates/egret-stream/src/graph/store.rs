@@ -154,28 +154,33 @@ impl Store {
     }
 
     /// Adds an object.
+    ///
+    /// The value goes to no other function: it would have to lie in memory then, and be read from
+    /// there in larger pieces than it was just written in, which takes a processor longer than all
+    /// the rest.
     #[inline]
-    pub(super) fn insert<T: Object>(&mut self, value: &T) -> Ref<T> {
+    pub(super) fn insert<T: Object>(&mut self, value: T) -> Ref<T> {
         let class = self.class_of_object::<T>();
         let stride = slot::stride(size_of::<T>());
         let arena = &mut self.arenas[class];
         let has_room = arena.slots.room - arena.slots.len >= stride && arena.count < u32::MAX;
-        if arena.empty > 0 || !has_room {
-            return self.insert_elsewhere(class, value);
-        }
-        let link = Ref::new(arena.number, arena.count, self.seed).expect("a seed is a stamp");
-        arena.count += 1;
-        arena.slots.len += stride;
-        fill(self.block.lengthen_run(class, stride / slot::ALIGN), link, value);
-        link
-    }
-
-    /// Adds an object where there is no room behind the last, or an empty slot.
-    #[cold]
-    fn insert_elsewhere<T: Object>(&mut self, class: usize, value: &T) -> Ref<T> {
-        let (at, link) = self.claim(class, slot::stride(size_of::<T>()));
+        let (at, link) = if arena.empty == 0 && has_room {
+            let at = arena.slots.end();
+            let link = Ref::new(arena.number, arena.count, self.seed).expect("a seed is a stamp");
+            arena.count += 1;
+            arena.slots.len += stride;
+            self.block.lengthen_run(class, stride / slot::ALIGN);
+            (at, link)
+        } else {
+            self.claim(class, stride)
+        };
         let slot = &mut self.block.words_mut()[at / slot::ALIGN..];
-        fill(&mut slot[..slot::stride(size_of::<T>()) / slot::ALIGN], link, value);
+        let (header, rest) = slot.split_first_mut().expect("a slot has a header");
+        *header = link.head();
+        let rest = cast_slice_mut::<u64, u8>(&mut rest[..stride / slot::ALIGN - 1]);
+        let (place, fill) = rest.split_at_mut(size_of::<T>());
+        place.copy_from_slice(flat::bytes_of(std::slice::from_ref(&value)));
+        fill.fill(0);
         link
     }
 
@@ -317,7 +322,7 @@ impl Store {
     }
 
     /// A slot for a new object of `class`: one that is empty, or the next.
-    #[inline]
+    #[cold]
     fn claim<T>(&mut self, class: usize, stride: usize) -> (usize, Ref<T>) {
         if self.arenas[class].empty > 0
             && let Some(claimed) = self.reclaim(class, stride)
@@ -414,16 +419,6 @@ impl Store {
         self.end = end;
         self.set_runs();
     }
-}
-
-/// Writes an object to its slot.
-#[inline]
-fn fill<T: Object>(slot: &mut [u64], link: Ref<T>, value: &T) {
-    let (header, rest) = slot.split_first_mut().expect("a slot has a header");
-    *header = link.head();
-    let (place, end) = cast_slice_mut::<u64, u8>(rest).split_at_mut(size_of::<T>());
-    place.copy_from_slice(flat::bytes_of(std::slice::from_ref(value)));
-    end.fill(0);
 }
 
 /// Where in its class's run the slot of an object begins, and how many words it has.

@@ -96,7 +96,7 @@ impl Duct {
         self.tell_writer(control);
         while let Some((flow, bytes)) = self.budget.poll_granted() {
             let ends = self.ends.iter_mut().find(|ends| ends.incoming.flow() == flow).unwrap();
-            let control = ends.incoming.granted(bytes);
+            let control = ends.incoming.promise(bytes);
             self.tell_writer(control);
         }
         for at in 0..self.ends.len() {

@@ -5,7 +5,7 @@ use crate::channel::fault::{Fault, caught};
 
 #[test]
 fn checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 9] = [
+    let faults: [(Fault, fn()); 10] = [
         (Fault::Unchecked, rules::credit_is_checked),
         (Fault::Spendthrift, model::any_sequence),
         (Fault::DroppedCharged, model::any_sequence),
@@ -14,6 +14,7 @@ fn checks_find_planted_faults() {
         (Fault::AbortedSent, model::any_sequence),
         (Fault::WantForgotten, model::any_sequence),
         (Fault::NotRecalled, rules::idle_credit_is_asked_for),
+        (Fault::AskedBack, rules::promises_are_kept),
         (Fault::RefusalKept, rules::a_refusal_is_for_one_message),
     ];
     for (fault, scene) in faults {

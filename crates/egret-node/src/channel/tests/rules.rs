@@ -163,6 +163,7 @@ fn credit_that_is_not_used_comes_back() {
     let other = budget.open().unwrap();
     assert_eq!(budget.want(other, 380 << 10, 380 << 10), Ok(0));
     let keep = 16 << 10;
+    incoming.withdraw(&mut budget);
     assert_eq!(incoming.recall(&budget), Some(Control::Recall { number: 5, keep }));
     let mut outgoing = Outgoing::new(5, 0, cost(40_000));
     outgoing.recall(keep);
@@ -195,4 +196,23 @@ pub(super) fn idle_credit_is_asked_for() {
 #[test]
 fn what_is_not_used_is_there_for_others() {
     idle_credit_is_asked_for();
+}
+
+/// Another waits for more than there is while this one is granted what its piece needs.
+pub(super) fn promises_are_kept() {
+    let (mut incoming, mut budget) = reader();
+    let other = budget.open().unwrap();
+    let len = 100 << 10;
+    let credit = incoming.want((cost(len), len), &mut budget).unwrap();
+    assert!(matches!(credit, Some(Control::Credit { .. })), "there is room for it");
+    let most = budget.most();
+    assert_eq!(budget.want(other, most, most - (16 << 10)), Ok(0), "no room for that");
+    assert_eq!(incoming.recall(&budget), None, "its piece is on the way");
+    incoming.hear(Kind::Last, small(1)).unwrap();
+    assert!(incoming.recall(&budget).is_some(), "it sent another, and has more than it needs");
+}
+
+#[test]
+fn credit_for_a_piece_is_not_asked_back_before_it_comes() {
+    promises_are_kept();
 }

@@ -160,5 +160,5 @@ fn what_a_liar_sends_is_an_error_that_names_it() {
     sim::check(0..30, one_lies);
 }
 
-/// Most pages of a letter: 12 KB, which every channel may always hold.
-const PAGES: u64 = 300;
+/// Most pages of a letter: 160 KB, ten times what every channel may always hold.
+const PAGES: u64 = 4000;
