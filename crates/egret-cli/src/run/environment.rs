@@ -59,9 +59,8 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Of a job like no other; where its registry is will be known.
-    pub(crate) fn new() -> Self {
-        let job = format!("job-{:016x}", rt::random());
+    /// Of the job with this name; where its registry is will be known.
+    pub(crate) fn new(job: String) -> Self {
         let secret = [(); 4].map(|()| format!("{:016x}", rt::random())).concat();
         Self { job, registry: String::new(), secret }
     }
@@ -91,6 +90,16 @@ impl Environment {
             }
         }
     }
+}
+
+/// A name for a job that no other has.
+pub(crate) fn job_name() -> String {
+    format!("job-{:016x}", rt::random())
+}
+
+/// The variable by which the processes of a job are known.
+pub(crate) fn mark(job: &str) -> String {
+    format!("EGRET_JOB={job}")
 }
 
 /// The value that processes of `job` see.

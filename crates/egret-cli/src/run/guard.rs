@@ -11,6 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::args::Job;
+use super::environment;
 use super::kin::{self, Reaped};
 use super::launcher;
 use super::signals::Signals;
@@ -24,12 +25,13 @@ pub(crate) fn watch(job: &Job) -> Result<u8> {
     let strangers = kin::all(&BTreeSet::new()).iter().map(|kin| kin.pid.as_raw_pid()).collect();
     kin::adopt()?;
     let (terminal, stdin) = Terminal::open()?;
-    let pid = start(job, stdin).context("starting the launcher")?;
+    let name = environment::job_name();
+    let pid = start(job, &name, stdin).context("starting the launcher")?;
     if !terminal.is_used() {
         terminal::leave_stdin();
     }
     let status = Guard { pid, signals, terminal }.wait();
-    let left = end_all(&strangers);
+    let left = end_all(&strangers, &environment::mark(&name));
     match status {
         Status::Code(code) => {
             if !left.is_empty() {
@@ -44,8 +46,8 @@ pub(crate) fn watch(job: &Job) -> Result<u8> {
     }
 }
 
-fn start(job: &Job, stdin: Stdio) -> Result<Pid> {
-    let mut args: Vec<OsString> = launcher::to_args(getpid().as_raw_pid());
+fn start(job: &Job, name: &str, stdin: Stdio) -> Result<Pid> {
+    let mut args: Vec<OsString> = launcher::to_args(getpid().as_raw_pid(), name);
     args.extend(job.to_args());
     let child = Command::new(own_program()).args(args).stdin(stdin).spawn()?;
     Pid::from_raw(i32::try_from(child.id())?).context("a process without number")
@@ -101,15 +103,19 @@ impl Guard {
 }
 
 /// Kills what the launcher left, except what was here before it; names what remains.
-fn end_all(strangers: &BTreeSet<i32>) -> Vec<String> {
+///
+/// What is left is descended from this process. Should something get away from that, as one of
+/// many hundred killed launchers has shown, it is known by the name of its job.
+fn end_all(strangers: &BTreeSet<i32>, mark: &str) -> Vec<String> {
     let until = rt::now() + GIVE_UP;
     let mut calm = 0;
     loop {
         while let Reaped::Child(..) = kin::reap() {}
-        if kin::reap() == Reaped::Alone {
+        let mut left = kin::marked(mark);
+        if left.is_empty() && kin::reap() == Reaped::Alone {
             return Vec::new();
         }
-        let left = kin::all(strangers);
+        left.extend(kin::all(strangers));
         left.iter().for_each(|kin| kin.send(Signal::KILL));
         calm = if left.is_empty() { calm + 1 } else { 0 };
         if calm == CALM || rt::now() > until {

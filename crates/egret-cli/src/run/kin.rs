@@ -70,6 +70,18 @@ pub(crate) fn all(except: &BTreeSet<i32>) -> Vec<Kin> {
     found
 }
 
+/// The processes that run and have this variable, `NAME=VALUE`, whoever their parent is. Those of
+/// other users are not to be seen.
+pub(crate) fn marked(variable: &str) -> Vec<Kin> {
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let has_it = |pid: &i32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|found| found == variable.as_bytes())
+    };
+    numbers.filter(has_it).filter_map(read).filter(|kin| !kin.is_zombie).collect()
+}
+
 /// A child that ended, or what is known without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaped {
@@ -130,5 +142,34 @@ mod tests {
         assert_eq!(child.try_wait().unwrap(), None, "a later process of the same number");
         found.send(Signal::KILL);
         assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn whoever_has_a_variable_is_found_by_it() {
+        let mark = format!("EGRET_TEST_KIN={}", std::process::id());
+        let (name, value) = mark.split_once('=').unwrap();
+        let mut command = std::process::Command::new("sh");
+        // Somebody else's child as soon as its parent has ended.
+        let script = "sleep 60 & echo $!";
+        let output =
+            command.args(["-c", script]).env(name, value).stdin(std::process::Stdio::null());
+        let output =
+            output.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
+        let mut child = output.spawn().unwrap();
+        let mut line = String::new();
+        let stdout = child.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
+        child.wait().unwrap();
+        let found = marked(&mark);
+        assert_eq!(
+            found.iter().map(|kin| kin.pid.as_raw_pid().to_string()).collect::<Vec<_>>(),
+            [line.trim()]
+        );
+        found.iter().for_each(|kin| kin.send(Signal::KILL));
+        let until = egret::net::rt::now() + std::time::Duration::from_secs(30);
+        while !marked(&mark).is_empty() {
+            assert!(egret::net::rt::now() < until, "it was killed");
+            egret::net::rt::sleep(std::time::Duration::from_millis(5));
+        }
     }
 }

@@ -31,13 +31,15 @@ use super::{child, cores, terminal};
 pub(crate) struct LauncherArgs {
     #[arg(long)]
     guard: i32,
+    #[arg(long)]
+    job: String,
     #[command(flatten)]
     args: Args,
 }
 
 /// The arguments that make an `egret` do this, before those of the job.
-pub(crate) fn to_args(guard: i32) -> Vec<OsString> {
-    vec!["run-launcher".into(), format!("--guard={guard}").into()]
+pub(crate) fn to_args(guard: i32, job: &str) -> Vec<OsString> {
+    vec!["run-launcher".into(), format!("--guard={guard}").into(), format!("--job={job}").into()]
 }
 
 /// Runs the job; the exit code is the job's.
@@ -48,7 +50,7 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     // Wakes this process even if it is stopped; that the guard is gone it sees for itself.
     set_parent_process_death_signal(Some(Signal::CONT)).context("asking about the guard")?;
     let job = args.args.into_job();
-    let mut environment = Environment::new();
+    let mut environment = Environment::new(args.job);
     let registry = open_registry(&job, &mut environment)?;
     // If one cannot be started, the guard ends those that were.
     let mut children = start(&job, &environment)?;

@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(views::<u64>(&bytes[..12]), None, "one and a half");
         assert_eq!(views::<u32>(&bytes[4..]).map(<[u32]>::len), Some(3));
         assert_eq!(views::<bool>(bytes), None);
-        assert_eq!(views::<u16>(&[]).map(<[u16]>::len), Some(0));
+        assert_eq!(views::<u16>(&bytes[..0]).map(<[u16]>::len), Some(0));
     }
 
     #[test]
