@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use egret_net::rt::{self, Deadline};
 use egret_node::node::{Config, Event, Node};
 use egret_node::{Links, Registry};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::{LONG, SOON};
 
@@ -44,6 +45,18 @@ impl Peer {
 
     pub(crate) fn tell(&mut self, line: &str) {
         writeln!(self.stream, "{line}").unwrap();
+    }
+
+    /// Stops it, and waits until none of its threads runs.
+    pub(crate) fn stop(&self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::STOP).unwrap();
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
+    }
+
+    pub(crate) fn go_on(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).unwrap();
     }
 
     /// Waits for its end; what it has printed as an error.

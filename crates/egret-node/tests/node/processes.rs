@@ -1,6 +1,5 @@
 //! Nodes that are killed, panic, are restarted, or have no time.
 
-use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -128,11 +127,6 @@ fn busy_processes_are_not_taken_for_dead() {
     }
 }
 
-fn signal(peer: &Peer, name: &str) {
-    let id = peer.child.id().to_string();
-    assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-}
-
 #[test]
 fn a_stopped_process_is_given_up_and_knows_when_it_goes_on() {
     let options = RegistryOptions::new("test", 2).secret("hush".into());
@@ -141,11 +135,11 @@ fn a_stopped_process_is_given_up_and_knows_when_it_goes_on() {
     let mut peer = Peer::start("watch", &registry, 1);
     let stopped = id(&peer.said());
     node.wait_all(SOON).unwrap();
-    signal(&peer, "-STOP");
+    peer.stop();
     let fate = node.wait_fate(stopped, SOON);
     let expected = Fate::Died { why: "it has not answered for 1s".to_owned() };
     assert_eq!(fate, Some(expected));
-    signal(&peer, "-CONT");
+    peer.go_on();
     while peer.said() != format!("died {stopped} it has not answered for 1s") {}
 }
 
@@ -171,7 +165,7 @@ fn who_waits_for_a_stopped_process_is_told_when_it_is_given_up() {
         })
         .collect();
     assert_eq!(remotes.len(), 2);
-    signal(&peer, "-STOP");
+    peer.stop();
     for (fabric, mine, remote) in remotes {
         let tell = tell.clone();
         let wait = move || {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use egret::net::rt;
 use egret::node::node::{Config, Node};
 use egret::rmi::Remoting;
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::grid::{Board, GridStub, LONG, SOON};
 
@@ -64,10 +65,16 @@ impl Peer {
         assert_eq!(self.child.wait().unwrap().success(), !panics);
     }
 
-    /// Sends it a signal, by its name.
-    pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    /// Stops it, and waits until none of its threads runs.
+    pub(crate) fn stop(&self) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::STOP).unwrap();
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
+    }
+
+    pub(crate) fn go_on(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).unwrap();
     }
 
     /// Waits until it has ended by itself.

@@ -85,13 +85,13 @@ impl Home {
 
     /// Nothing is heard of it, and then it goes on.
     fn stopped(peer: Peer, grid: &GridStub) {
-        peer.signal("-STOP");
+        peer.stop();
         let short = grid.with_deadline(Deadline::In(Duration::from_millis(20)));
         let late = short.ping().unwrap_err();
         assert!(matches!(late, CallError::Deadline { may_have_run: true, .. }), "{late:?}");
         let late = short.begin().best(7).wait().unwrap_err();
         assert!(matches!(late, CallError::Deadline { .. }), "{late:?}");
-        peer.signal("-CONT");
+        peer.go_on();
         let again = grid.begin().ping();
         peer.kill();
         let died = again.wait();

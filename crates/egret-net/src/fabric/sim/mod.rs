@@ -54,7 +54,7 @@ use after::Plan;
 use nic::SimNic;
 pub use planted::Planted;
 pub use rules::Link;
-pub use seeds::{check, seed_from_env};
+pub use seeds::{check, count, seed_from_env, seeds};
 use world::{Event, World};
 
 use crate::fabric::{Fabric, OpenError, Seen};

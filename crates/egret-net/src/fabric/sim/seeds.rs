@@ -1,5 +1,7 @@
 //! Running a scenario over many seeds.
 
+use std::cell::Cell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Sim;
@@ -19,6 +21,39 @@ pub fn check(seeds: impl IntoIterator<Item = u64>, scenario: impl Fn(&Sim)) {
     for seed in seeds {
         run(seed, &scenario);
     }
+}
+
+/// As [`check`], with what each run counted, added up.
+///
+/// # Panics
+///
+/// As [`check`].
+pub fn count<const N: usize>(
+    seeds: impl IntoIterator<Item = u64>,
+    scenario: impl Fn(&Sim) -> [usize; N],
+) -> [usize; N] {
+    let total = Cell::new([0; N]);
+    check(seeds, |sim| {
+        let mut sums = total.get();
+        sums.iter_mut().zip(scenario(sim)).for_each(|(sum, count)| *sum += count);
+        total.set(sums);
+    });
+    total.get()
+}
+
+/// Which seeds to try: as many as `usual`, or what `EGRET_SEEDS` says, `10000` or `200..10000`.
+///
+/// # Panics
+///
+/// If that says neither.
+#[must_use]
+pub fn seeds(usual: u64) -> Range<u64> {
+    let Ok(said) = std::env::var("EGRET_SEEDS") else { return 0..usual };
+    let (first, end) = said.split_once("..").unwrap_or(("0", &said));
+    let number = |text: &str| text.parse::<u64>().ok();
+    let range = number(first).zip(number(end)).map(|(first, end)| first..end);
+    range
+        .unwrap_or_else(|| panic!("EGRET_SEEDS={said} is neither a number nor two with .. between"))
 }
 
 /// The seed in `EGRET_SEED`.

@@ -1,29 +1,16 @@
 //! Trials over seeds.
 
-use egret_net::fabric::sim::check;
+use egret_net::fabric::sim::{count, seeds};
 
 use super::trial::run;
 
-/// Which seeds; `EGRET_SEEDS` says how many, or from which to which: `200..10000`.
-fn seeds() -> std::ops::Range<u64> {
-    let seeds = std::env::var("EGRET_SEEDS").unwrap_or_else(|_| "200".to_owned());
-    let (first, end) = seeds.split_once("..").unwrap_or(("0", &seeds));
-    first.parse().unwrap()..end.parse().unwrap()
-}
-
 pub(super) fn try_seeds(seeds: std::ops::Range<u64>) -> [usize; 4] {
-    let total = std::sync::Mutex::new([0; 4]);
-    check(seeds, |sim| {
-        let counted = run(sim);
-        let mut total = total.lock().unwrap();
-        total.iter_mut().zip(counted).for_each(|(total, count)| *total += count);
-    });
-    total.into_inner().unwrap()
+    count(seeds, run)
 }
 
 #[test]
 fn whatever_happens_all_see_the_same_in_one_order_and_nobody_comes_back_to_life() {
-    let [joined, left, died, found] = try_seeds(seeds());
+    let [joined, left, died, found] = try_seeds(seeds(200));
     println!("{joined} joined, {left} left, {died} died, {found} names found");
     assert!(joined > 0 && left > 0 && died > 0 && found > 0);
 }
