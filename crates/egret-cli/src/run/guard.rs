@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use egret::net::rt;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
@@ -31,11 +30,12 @@ pub(crate) fn watch(job: &Job) -> Result<u8> {
         terminal::leave_stdin();
     }
     let status = Guard { pid, signals, terminal }.wait();
-    let left = end_all(&strangers, &environment::mark(&name));
+    let left = kin::end_all(&strangers, &environment::mark(&name));
     match status {
         Status::Code(code) => {
             if !left.is_empty() {
-                tell(&format!("could not end {}", left.join(", ")));
+                let named = left.iter().map(|kin| format!("{} ({})", kin.pid, kin.name()));
+                tell(&format!("could not end {}", named.collect::<Vec<_>>().join(", ")));
             }
             Ok(code)
         }
@@ -102,33 +102,5 @@ impl Guard {
     }
 }
 
-/// Kills what the launcher left, except what was here before it; names what remains.
-///
-/// What is left is descended from this process. Should something get away from that, as one of
-/// many hundred killed launchers has shown, it is known by the name of its job.
-fn end_all(strangers: &BTreeSet<i32>, mark: &str) -> Vec<String> {
-    let until = rt::now() + GIVE_UP;
-    let mut calm = 0;
-    loop {
-        while let Reaped::Child(..) = kin::reap() {}
-        let mut left = kin::marked(mark);
-        if left.is_empty() && kin::reap() == Reaped::Alone {
-            return Vec::new();
-        }
-        left.extend(kin::all(strangers));
-        left.iter().for_each(|kin| kin.send(Signal::KILL));
-        calm = if left.is_empty() { calm + 1 } else { 0 };
-        if calm == CALM || rt::now() > until {
-            return left.iter().map(|kin| format!("{} ({})", kin.pid, kin.name())).collect();
-        }
-        rt::sleep(BETWEEN);
-    }
-}
-
-/// How long what was killed may take to be gone.
-const GIVE_UP: Duration = Duration::from_secs(2);
-const BETWEEN: Duration = Duration::from_millis(10);
-/// So often nobody is to be seen before there is nobody, when others are here too.
-const CALM: u32 = 3;
 /// How often to look whether the terminal is ours again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

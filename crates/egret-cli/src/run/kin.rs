@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use egret::net::rt;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal,
@@ -81,6 +83,42 @@ pub(crate) fn marked(variable: &str) -> Vec<Kin> {
     };
     numbers.filter(has_it).filter_map(read).filter(|kin| !kin.is_zombie).collect()
 }
+
+/// Kills all descendants but `strangers`, and whatever has the variable `mark`; gives what remains.
+///
+/// What is left of a job is descended from this process. Should something get away from that, as
+/// one of many hundred killed launchers has shown, it is known by the name of its job.
+pub(crate) fn end_all(strangers: &BTreeSet<i32>, mark: &str) -> Vec<Kin> {
+    let last = rt::now() + 10 * GIVE_UP;
+    let (mut until, mut calm, mut seen) = (rt::now() + GIVE_UP, 0, BTreeSet::new());
+    loop {
+        while let Reaped::Child(..) = reap() {}
+        let mut left = marked(mark);
+        if left.is_empty() && reap() == Reaped::Alone {
+            return left;
+        }
+        left.extend(all(strangers));
+        left.iter().for_each(|kin| kin.send(Signal::KILL));
+        let before = seen.len();
+        seen.extend(left.iter().map(|kin| (kin.pid.as_raw_pid(), kin.started)));
+        let now = rt::now();
+        if seen.len() > before {
+            // Those who were forked meanwhile have their own time to be gone.
+            until = last.min(now + GIVE_UP);
+        }
+        calm = if left.is_empty() { calm + 1 } else { 0 };
+        if calm == CALM || now > until {
+            return left;
+        }
+        rt::sleep(BETWEEN);
+    }
+}
+
+/// How long what was killed may take to be gone.
+const GIVE_UP: Duration = Duration::from_secs(2);
+const BETWEEN: Duration = Duration::from_millis(10);
+/// So often nobody is to be seen before there is nobody, when others are here too.
+const CALM: u32 = 3;
 
 /// A child that ended, or what is known without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,10 +204,10 @@ mod tests {
             [line.trim()]
         );
         found.iter().for_each(|kin| kin.send(Signal::KILL));
-        let until = egret::net::rt::now() + std::time::Duration::from_secs(30);
+        let until = rt::now() + Duration::from_secs(30);
         while !marked(&mark).is_empty() {
-            assert!(egret::net::rt::now() < until, "it was killed");
-            egret::net::rt::sleep(std::time::Duration::from_millis(5));
+            assert!(rt::now() < until, "it was killed");
+            rt::sleep(Duration::from_millis(5));
         }
     }
 }

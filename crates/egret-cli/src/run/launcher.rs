@@ -17,7 +17,7 @@ use rustix::process::{
 };
 
 use super::args::{Args, Bind, Job};
-use super::environment::Environment;
+use super::environment::{self, Environment};
 use super::kin::{self, Reaped};
 use super::output::Output;
 use super::signals::{self, Signals};
@@ -50,6 +50,7 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     // Wakes this process even if it is stopped; that the guard is gone it sees for itself.
     set_parent_process_death_signal(Some(Signal::CONT)).context("asking about the guard")?;
     let job = args.args.into_job();
+    let mark = environment::mark(&args.job);
     let mut environment = Environment::new(args.job);
     let registry = open_registry(&job, &mut environment)?;
     // If one cannot be started, the guard ends those that were.
@@ -64,7 +65,12 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
         events: registry.events(),
         registry,
     };
-    Ok(ExitCode::from(launcher.run()))
+    let code = launcher.run();
+    if is_gone(args.guard) {
+        // Nobody comes after this process.
+        kin::end_all(&BTreeSet::new(), &mark);
+    }
+    Ok(ExitCode::from(code))
 }
 
 fn open_registry(job: &Job, environment: &mut Environment) -> Result<Registry> {
@@ -93,6 +99,10 @@ fn start(job: &Job, environment: &Environment) -> Result<Vec<Child>> {
         command.spawn().with_context(|| format!("starting rank {rank}"))
     };
     (0..job.processes.get()).map(one).collect()
+}
+
+fn is_gone(guard: i32) -> bool {
+    getppid().map(Pid::as_raw_pid) != Some(guard)
 }
 
 /// Makes room for the pipes of `processes`; gives the limit that the processes are to have
@@ -175,7 +185,7 @@ impl Launcher {
     }
 
     fn is_guard_gone(&self) -> bool {
-        getppid().map(Pid::as_raw_pid) != Some(self.guard)
+        is_gone(self.guard)
     }
 
     /// Does it; gives the exit code if that was the last.

@@ -138,14 +138,25 @@ impl Job {
 
     /// Waits for `text` on stdout, which must come first.
     pub(crate) fn expect_line(&mut self, text: &str) {
+        assert_eq!(self.line(text), text);
+    }
+
+    /// Waits for `count` lines on stdout that begin with `word`, whatever else comes.
+    pub(crate) fn expect_lines(&mut self, mut count: usize, word: &str) {
+        while count > 0 {
+            count -= usize::from(self.line(word).starts_with(word));
+        }
+    }
+
+    fn line(&mut self, expected: &str) -> String {
         let out = self.child.stdout.as_mut().expect("stdout");
         let mut line = Vec::new();
         while !line.ends_with(b"\n") {
             let mut byte = [0];
-            out.read_exact(&mut byte).unwrap_or_else(|_| panic!("the end instead of {text}"));
+            out.read_exact(&mut byte).unwrap_or_else(|_| panic!("the end instead of {expected}"));
             line.extend(byte);
         }
-        assert_eq!(String::from_utf8_lossy(&line).trim_end(), text);
+        String::from_utf8_lossy(&line).trim_end().to_owned()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -67,7 +67,7 @@ fn of_all_processes_at_once() {
 #[test]
 fn what_is_left_in_the_background_has_a_moment_to_end() {
     // As what a shell writes its output through: it ends when its input does.
-    let script = "echo late | { exec 3<&0; { sleep 0.2; cat <&3; } & echo early; }";
+    let script = "echo late | { exec 3<&0; { sleep 0.1; cat <&3; } & echo early; }";
     let output = Job::of_script(1, script).end();
     assert_eq!((code(&output), text(&output.stdout).as_str()), (0, "early\nlate\n"));
     let output = Job::of_script(2, "setsid sleep 1000 & exit 0").end();

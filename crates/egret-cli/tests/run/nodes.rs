@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use egret::net::rt::{self, Deadline};
+use egret::net::rt::Deadline;
 use egret::node::node::Event;
 use egret::node::{Config, Node};
 use rustix::process::Signal;
@@ -151,9 +151,9 @@ fn who_exits_without_a_word_is_noticed() {
 #[test]
 fn whoever_is_killed_the_survivors_end() {
     for whom in ["guard", "launcher", "a node"] {
-        let job = job(3, "follows");
+        let mut job = job(3, "follows");
         let nodes = job.wait_for(3, &own());
-        rt::sleep(Duration::from_millis(300));
+        job.expect_lines(3, "here ");
         let pid = match whom {
             "guard" => job.guard(),
             "launcher" => job.launcher(),

@@ -77,11 +77,12 @@ fn a_fast_writer_waits_and_takes_no_memory() {
 
 #[test]
 fn a_reader_that_sleeps_holds_up_output_and_nothing_else() {
-    let mut job = Job::of_script(2, "exec yes");
+    // What each says fits in a pipe of 64 KiB; what both say does not.
+    let mut job = Job::of_script(2, "head -c 60000 /dev/zero; exec sleep 1000");
     let _out = job.child.stdout.take();
-    job.wait_for(2, "yes");
+    job.wait_for(2, "sleep");
     job.signal(Signal::INT);
-    job.wait_for(0, "yes");
+    job.wait_for(0, "sleep");
     let launcher = job.launcher();
     // It waits for its reader, until somebody has enough.
     job.signal(Signal::INT);
