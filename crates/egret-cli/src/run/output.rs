@@ -159,10 +159,12 @@ impl Forwarder {
     fn run(mut self) {
         loop {
             let (messages, is_over) = self.shared.take();
-            let busy = is_over || !messages.is_empty();
-            self.wait_some(busy.then_some(Duration::ZERO));
-            // What was there when it was said comes before it.
-            messages.iter().for_each(|message| self.say(message));
+            if !messages.is_empty() {
+                self.catch_up();
+                messages.iter().for_each(|message| self.say(message));
+            } else if !is_over {
+                self.wait_some(None);
+            }
             if is_over {
                 break;
             }
@@ -174,16 +176,23 @@ impl Forwarder {
         let _ = write(&self.shared.done, &1_u64.to_ne_bytes());
     }
 
-    /// Waits for something to forward, and forwards it.
-    fn wait_some(&mut self, time: Option<Duration>) {
+    /// Forwards what is there, to the last words of those who have ended.
+    fn catch_up(&mut self) {
+        let _ = (0..CATCH_UP).take_while(|_| self.wait_some(Some(Duration::ZERO))).count();
+    }
+
+    /// Waits for something to forward, and forwards it; whether there was something.
+    fn wait_some(&mut self, time: Option<Duration>) -> bool {
         let fds = self.streams.iter().map(|stream| &stream.from).chain([&self.shared.wake]);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         wait_for(&mut fds, time);
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let is_some = ready[..self.streams.len()].contains(&true);
         let streams = std::mem::take(&mut self.streams).into_iter().zip(ready);
         let kept: Vec<_> = streams.filter_map(|(s, ready)| self.forward(s, ready)).collect();
         let broken = &self.broken;
         self.streams = kept.into_iter().filter(|stream| !broken[stream.sink]).collect();
+        is_some
     }
 
     /// Forwards what a stream has, and gives it back if there can be more.
@@ -218,3 +227,7 @@ impl Forwarder {
         }
     }
 }
+
+/// So often all streams are looked at before something is said: whoever goes on writing does not
+/// keep it back.
+const CATCH_UP: u32 = 32;
