@@ -24,7 +24,7 @@ fn what_is_no_graph_is_refused_and_the_next_is_received() {
         let mut bad = good.clone();
         let last = bad.len() - 1;
         bad[last] ^= 1;
-        let texts = [&b"no graph"[..], &[], &[7; 100_000], &good[..good.len() - 8], &bad];
+        let texts = [&b"no graph at all"[..], &[], &[7; 100_000], &good[..good.len() - 8], &bad];
         for text in texts {
             liar.wait_send(text.to_vec(), LONG).unwrap();
             liar.wait_send(good.clone(), LONG).unwrap();
@@ -83,26 +83,12 @@ fn a_graph_that_is_too_large_is_not_sent_and_one_that_is_all_the_same_is_not_tak
         here.set_current(ring(10_000));
         let why = here.send_graph(1, LONG).unwrap_err();
         assert!(matches!(why, GraphError::TooLarge { rank: 1, most: 100_000, .. }), "{why}");
-        assert_eq!(here.post_send_graph(1).wait(LONG).unwrap_err(), why);
+        assert_eq!(here.post_send_graph(1).wait(LONG).unwrap_err().why, why);
         here.set_current(ring(4));
         here.send_graph(1, LONG).unwrap();
         let lens = [(); 2].map(|()| there.recv_graph(0, LONG).unwrap().0.len::<Ring>());
         assert_eq!(lens, [3, 4]);
     }
-}
-
-#[test]
-fn a_graph_for_which_no_node_has_room_is_refused() {
-    let mut pair = pair::<Ring>("shm");
-    let mut graph = ring(1);
-    let load = graph.insert_slice(&vec![1_u8; 200 << 20]);
-    graph.root_mut().load = Some(load);
-    pair.here.set_current(graph);
-    let why = pair.here.send_graph(1, LONG).unwrap_err();
-    assert!(matches!(why, GraphError::TooLarge { rank: 1, .. }), "{why}");
-    pair.here.set_current(ring(2));
-    pair.here.send_graph(1, LONG).unwrap();
-    assert_eq!(pair.there.recv_graph(0, LONG).unwrap().0.len::<Ring>(), 2);
 }
 
 #[test]
@@ -113,7 +99,9 @@ fn who_never_comes_is_not_waited_for_beyond_the_deadline() {
     let why = here.send_graph(1, SHORT).unwrap_err();
     assert!(matches!(why, GraphError::SendTimedOut { rank: 1, is_open: false, .. }), "{why}");
     let mut posted = here.post_send_graph(1);
-    let why = posted.wait(SHORT).unwrap_err();
+    let not_yet = posted.wait(SHORT).unwrap_err();
+    assert!(not_yet.graph.is_none(), "it may still go");
+    let why = not_yet.why;
     assert!(matches!(why, GraphError::SendTimedOut { rank: 1, is_open: false, .. }), "{why}");
     let why = here.recv_graph(1, SHORT).unwrap_err();
     assert!(matches!(why, GraphError::RecvTimedOut { from: Source::Rank(1), .. }), "{why}");
@@ -121,7 +109,7 @@ fn who_never_comes_is_not_waited_for_beyond_the_deadline() {
     let none = GraphError::NoSuchRank { rank: 2, size: 2 };
     assert_eq!(here.send_graph(2, LONG).unwrap_err(), none);
     assert_eq!(here.recv_graph(2, LONG).unwrap_err(), none);
-    assert_eq!(here.post_send_graph(2).wait(LONG).unwrap_err(), none);
+    assert_eq!(here.post_send_graph(2).wait(LONG).unwrap_err().why, none);
     // It comes after all: what was posted goes, what was not sent in time does not.
     let mut there = Graphs::<Ring>::join(&nodes[1]).unwrap();
     posted.wait(LONG).unwrap();
