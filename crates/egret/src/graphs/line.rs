@@ -190,7 +190,11 @@ impl Open {
         }
         let until = deadline.until();
         match bytes.len() {
-            LENT_MIN..=WHOLE_MAX => return self.writer.wait_send_slice(bytes, deadline),
+            LENT_MIN..=WHOLE_MAX => match self.writer.wait_send_slice(bytes, deadline) {
+                // So many send to its node that it never holds as much of one of them.
+                Err(WriteError::TooLarge(_)) => wait_parts(&mut self.writer, bytes, until)?,
+                sent => return sent,
+            },
             ..LENT_MIN => {
                 self.writer.wait_send(bytes.to_vec(), deadline).map_err(|not| not.why)?;
             }
@@ -239,7 +243,10 @@ async fn carry(to: Address, open: Option<Open>, memory: Option<Arc<Segment>>) ->
     let sent = match memory.bytes().len() {
         len @ ..=WHOLE_MAX => {
             let sent = open.writer.send(Segment::part_of(&memory, 0..len)).await;
-            sent.map_err(|not| not.why)
+            match sent.map_err(|not| not.why) {
+                Err(WriteError::TooLarge(_)) => parts(&mut open.writer, &memory).await,
+                sent => sent,
+            }
         }
         _ => parts(&mut open.writer, &memory).await,
     };

@@ -6,12 +6,14 @@ use egret::node::channel::Writer;
 use egret::prelude::{Deadline, Graph, Object, Ref, Text};
 use egret::stream::graph::Reason;
 
-use crate::world::{Car, FABRICS, LONG, Pair, Ring, SHORT, assert_car, car, pair, pool, ring};
+use crate::world::{
+    Car, FABRICS, LONG, Pair, Ring, SHORT, assert_car, car, pair, pool, ring, route,
+};
 
 /// A channel by which anything can be sent as a graph.
 fn liar(pair: &Pair<Car>) -> Writer {
     let [from, to] = &pair.nodes[..] else { panic!("two nodes") };
-    let route = from.route(to.id()).unwrap();
+    let route = route(from, to);
     route.links.wait_channel(&route.host, "Graph<Car>", LONG).unwrap()
 }
 
@@ -73,7 +75,7 @@ fn a_graph_that_is_too_large_is_not_sent_and_one_that_is_all_the_same_is_not_tak
         let mut here = Graphs::<Ring>::join(&nodes[0]).unwrap();
         let options = GraphsOptions::default().bytes_max(100_000);
         let mut there = Graphs::<Ring>::join_with(&nodes[1], options).unwrap();
-        let route = nodes[0].route(nodes[1].id()).unwrap();
+        let route = route(&nodes[0], &nodes[1]);
         let mut liar = route.links.wait_channel(&route.host, "Graph<Ring>", LONG).unwrap();
         liar.wait_send(ring(10_000).into_segment(), LONG).unwrap();
         let why = there.recv_graph(0, LONG).unwrap_err();

@@ -5,12 +5,16 @@ use egret::net::rt;
 use egret::node::channel::Writer;
 use egret::prelude::Graph;
 
-use crate::world::{FABRICS, LONG, Ring, SHORT, assert_ring, pair, pool, ring};
+use crate::world::{FABRICS, LONG, Ring, SHORT, assert_ring, pair, pool, ring, route};
 
-/// Three objects and many bytes.
 fn large() -> Graph<Ring> {
+    loaded(LOAD)
+}
+
+/// Three objects and so many bytes.
+fn loaded(bytes: usize) -> Graph<Ring> {
     let mut graph = ring(3);
-    let mut bytes = vec![0; LOAD];
+    let mut bytes = vec![0; bytes];
     for (number, page) in bytes.chunks_mut(PAGE).enumerate() {
         page[..8].copy_from_slice(&number.to_le_bytes());
     }
@@ -20,9 +24,13 @@ fn large() -> Graph<Ring> {
 }
 
 fn assert_large(graph: &Graph<Ring>) {
+    assert_loaded(graph, LOAD);
+}
+
+fn assert_loaded(graph: &Graph<Ring>, len: usize) {
     assert_ring(graph, 3);
     let bytes = &graph[graph.root().load.unwrap()];
-    assert_eq!(bytes.len(), LOAD);
+    assert_eq!(bytes.len(), len);
     for (number, page) in bytes.chunks(PAGE).enumerate() {
         assert_eq!(page[..8], number.to_le_bytes());
     }
@@ -47,6 +55,29 @@ fn one_that_no_node_would_hold_goes_while_it_is_received() {
         assert_ring(&pair.there.recv_graph(0, LONG).unwrap().0, 5);
         pair.here = sends.unwrap().join().unwrap();
     }
+}
+
+#[test]
+fn one_goes_in_parts_where_many_channels_leave_little_for_each() {
+    let mut pair = pair::<Ring>("shm");
+    let route = route(&pair.nodes[0], &pair.nodes[1]);
+    let listeners = pair.nodes[1].links();
+    let _listeners: Vec<_> =
+        listeners.iter().map(|(_, links)| links.listen("many", CHANNELS).unwrap()).collect();
+    let open = |_| route.links.wait_channel(&route.host, "many", LONG).unwrap();
+    let _writers: Vec<_> = (0..CHANNELS).map(open).collect();
+    let sends = rt::spawn("sends", move || {
+        pair.here.set_current(loaded(60 << 20));
+        pair.here.send_graph(1, LONG).unwrap();
+        pair.here.post_send_graph(1).wait(LONG).unwrap();
+        pair.here
+    });
+    for _ in 0..2 {
+        let (graph, _) = pair.there.recv_graph(0, LONG).unwrap();
+        assert_loaded(&graph, 60 << 20);
+        assert!(graph.buf().is_none(), "it was put together");
+    }
+    pair.here = sends.unwrap().join().unwrap();
 }
 
 #[test]
@@ -92,7 +123,7 @@ fn who_announces_what_does_not_come_is_refused_and_the_next_is_received() {
         let (_registry, nodes) = pool(2, fabric);
         let options = GraphsOptions::default().bytes_max(100_000);
         let mut there = Graphs::<Ring>::join_with(&nodes[1], options).unwrap();
-        let route = nodes[0].route(nodes[1].id()).unwrap();
+        let route = route(&nodes[0], &nodes[1]);
         let mut liar = route.links.wait_channel(&route.host, "Graph<Ring>", LONG).unwrap();
         let good = ring(40).to_vec();
         let len = good.len() as u64;
@@ -134,3 +165,5 @@ fn who_announces_what_does_not_come_is_refused_and_the_next_is_received() {
 /// More than any part of a message may have: three eighths of 256 MiB.
 const LOAD: usize = 120 << 20;
 const PAGE: usize = 4096;
+/// Each is sure of 16 KiB of 256 MiB, which leaves less than 60 MiB for one part.
+const CHANNELS: usize = 5000;
