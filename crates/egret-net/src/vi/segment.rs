@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::{cast_slice, cast_slice_mut};
@@ -30,6 +31,8 @@ enum Memory {
     },
     /// Memory a blocking call lends for as long as it blocks.
     Lent(Lent),
+    /// Some of the bytes of memory that others have too.
+    Part(Arc<Segment>, Range<usize>),
 }
 
 impl Segment {
@@ -89,6 +92,31 @@ impl Segment {
         body(lent.into_iter().map(Self::lent).collect(), &mut || lender.is_returned())
     }
 
+    /// Some of the bytes of memory that is kept, to be sent from where it lies. When all such
+    /// parts are dropped the memory is its owner's alone.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use egret_net::vi::Segment;
+    ///
+    /// let kept = Arc::new(Segment::from(vec![1_u8, 2, 3]));
+    /// let part = Segment::part_of(&kept, 1..3);
+    /// assert_eq!(part.bytes(), [2, 3]);
+    /// drop(part);
+    /// assert_eq!(Arc::into_inner(kept).unwrap().into_vec::<u8>().unwrap(), [1, 2, 3]);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If it does not have these bytes.
+    #[must_use]
+    pub fn part_of(kept: &Arc<Self>, range: Range<usize>) -> Self {
+        let len = kept.bytes().len();
+        assert!(range.start <= range.end && range.end <= len, "{range:?} of {len} bytes");
+        Self(Memory::Part(Arc::clone(kept), range))
+    }
+
     /// How many bytes it holds or can take.
     #[must_use]
     #[inline]
@@ -115,6 +143,7 @@ impl Segment {
             Memory::Heap(heap) => heap.bytes(),
             Memory::Fresh { .. } => &[],
             Memory::Lent(lent) => lent.bytes(),
+            Memory::Part(kept, range) => &kept.bytes()[range.clone()],
         }
     }
 
@@ -125,7 +154,7 @@ impl Segment {
             Memory::Buf(buf) => Some(buf.bytes_mut()),
             Memory::Heap(heap) => heap.bytes_mut(),
             Memory::Lent(lent) => lent.bytes_mut(),
-            Memory::Shared(_) | Memory::Fresh { .. } => None,
+            Memory::Shared(_) | Memory::Fresh { .. } | Memory::Part(..) => None,
         }
     }
 
@@ -136,6 +165,9 @@ impl Segment {
         match &self.0 {
             Memory::Buf(buf) => Some((buf.region(), buf.offset_in_region())),
             Memory::Shared(shared) => Some((shared.region(), shared.offset_in_region())),
+            Memory::Part(kept, range) => {
+                kept.place().map(|(region, at)| (region, at + range.start))
+            }
             Memory::Heap(_) | Memory::Fresh { .. } | Memory::Lent(_) => None,
         }
     }

@@ -82,6 +82,39 @@ impl<Root: Object> Graph<Root> {
         }
     }
 
+    /// The graph whose memory this [was](Self::into_segment), as when it was not sent and comes
+    /// back. References to its objects are still right; a buffer has forgotten its
+    /// [pool](Self::grow_in). The objects are not looked at: if this is the memory of something
+    /// else, they may not be found, and nothing worse.
+    ///
+    /// ```
+    /// use egret_stream::graph::Graph;
+    ///
+    /// let mut graph = Graph::new(7_u64);
+    /// let eight = graph.insert(8_u64);
+    /// let graph = Graph::<u64>::take_back(graph.into_segment())?;
+    /// assert_eq!(graph[eight], 8);
+    /// # Ok::<(), egret_stream::graph::Refusal>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be that of such a graph.
+    pub fn take_back(memory: Segment) -> Result<Self, Refusal> {
+        let owner = match memory.into_vec() {
+            Ok(words) => Owner::Heap(words),
+            Err(memory) => match memory.into_buf() {
+                Ok(buf) if buf.offset_in_region().is_multiple_of(slot::ALIGN) => {
+                    Owner::Pool(buf, None)
+                }
+                Ok(buf) => Owner::Heap(words(buf.bytes())),
+                Err(memory) => Owner::Heap(words(memory.bytes())),
+            },
+        };
+        let block = Block::new(owner).expect("it is aligned");
+        Self::from_block(block, false).map_err(|refused| refused.0)
+    }
+
     /// The message in one piece: the memory of the graph itself, or, if more than a quarter of it
     /// is not used, a copy of what is.
     ///
@@ -117,10 +150,7 @@ impl<Root: Object> Graph<Root> {
     ///
     /// Where the bytes are no such graph, and why.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Refusal> {
-        let (whole, _) = bytes.as_chunks();
-        let mut words = vec![0; whole.len()];
-        cast_slice_mut::<u64, [u8; slot::ALIGN]>(&mut words).copy_from_slice(whole);
-        Self::from_words(words).map_err(|refused| refused.refusal)
+        Self::from_words(words(bytes)).map_err(|refused| refused.refusal)
     }
 
     /// The graph that these words are, where they are: as a message was received by
@@ -202,4 +232,12 @@ impl Head {
         let root = self.root().filter(|root| is_object(root) || planted(Fault::AnyRoot));
         root.map(|_| ()).ok_or_else(|| Refusal::at(head::ROOT, Reason::Root))
     }
+}
+
+/// The whole words of these bytes, copied.
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let (whole, _) = bytes.as_chunks();
+    let mut words = vec![0; whole.len()];
+    cast_slice_mut::<u64, [u8; slot::ALIGN]>(&mut words).copy_from_slice(whole);
+    words
 }

@@ -1,10 +1,11 @@
 //! What can go wrong with graphs between nodes.
 
+use std::fmt;
 use std::time::Duration;
 
 use egret_node::channel::{ChannelError, ReadError};
 use egret_node::node::AskError;
-use egret_stream::graph::Refusal;
+use egret_stream::graph::{Graph, Refusal};
 use thiserror::Error;
 
 use super::Source;
@@ -108,6 +109,30 @@ pub enum GraphError {
     /// A handler must not wait.
     #[error("a handler may not wait for a graph")]
     InHandler,
+}
+
+/// A graph that was posted and did not go, and why.
+#[derive(Error)]
+#[error("{why}")]
+pub struct NotSent<Root> {
+    /// Why.
+    #[source]
+    pub why: GraphError,
+    /// The graph; references to its objects are still right. Nothing if it may still go, or was
+    /// given back already.
+    pub graph: Option<Box<Graph<Root>>>,
+}
+
+impl<Root> fmt::Debug for NotSent<Root> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotSent").field("why", &self.why).finish_non_exhaustive()
+    }
+}
+
+impl<Root> From<NotSent<Root>> for GraphError {
+    fn from(not_sent: NotSent<Root>) -> Self {
+        not_sent.why
+    }
 }
 
 impl From<ReadError> for GraphError {

@@ -21,5 +21,9 @@ egret_net::faults! {
         NotPumped,
         /// A channel that nobody reads any more is kept.
         Kept,
+        /// A graph in parts is taken when the first of them has come.
+        Halves,
+        /// A graph that did not go is not given back.
+        NotBack,
     }
 }

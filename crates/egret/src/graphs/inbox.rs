@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use egret_net::vi::Segment;
@@ -24,20 +24,29 @@ pub(super) struct Inbox {
     readers: Vec<Incoming>,
     /// Who is looked at first.
     next: usize,
+    /// Most bytes of a graph.
+    bytes_max: u64,
 }
 
-#[derive(Debug)]
 struct Incoming {
     from: NodeId,
-    reader: Reader,
+    next: Pin<Box<dyn Future<Output = (Reader, Next)> + Send>>,
 }
 
-/// The memory of a graph that has come.
+/// What has come as a graph.
 pub(super) enum Memory {
-    /// From another node, in the buffer it landed in; nothing, if it is not one part.
-    Part(Option<Part>),
+    /// From another node, in the buffer it landed in.
+    Part(Part),
+    /// From another node, put together.
+    Words(Vec<u64>),
     /// From this node.
     Own(Segment),
+    /// Parts that are no graph.
+    Pieces,
+    /// So many bytes, which are more than are taken.
+    TooLarge(u64),
+    /// What there is no memory for.
+    NoRoom,
 }
 
 /// What comes next by a channel.
@@ -48,13 +57,13 @@ enum Next {
 }
 
 impl Inbox {
-    pub(super) fn open(handle: &Handle, name: &str) -> Result<Self, GraphError> {
+    pub(super) fn open(handle: &Handle, name: &str, bytes_max: u64) -> Result<Self, GraphError> {
         let listen = |(fabric, links): &(String, egret_node::Links)| {
             let taken = |_| GraphError::Taken { name: name.to_owned() };
             Ok((fabric.clone(), links.listen(name, BACKLOG).map_err(taken)?))
         };
         let listeners = handle.links().iter().map(listen).collect::<Result<_, GraphError>>()?;
-        Ok(Self { listeners, strangers: Vec::new(), readers: Vec::new(), next: 0 })
+        Ok(Self { listeners, strangers: Vec::new(), readers: Vec::new(), next: 0, bytes_max })
     }
 
     /// The next graph, with its sender's rank; or why a link of the one who was to send it ended.
@@ -77,7 +86,7 @@ impl Inbox {
                 self.next = at + 1;
                 continue;
             }
-            match self.readers[at].poll(context) {
+            match self.readers[at].poll(context, self.bytes_max) {
                 Poll::Pending => self.next = at + 1,
                 Poll::Ready(Next::Message(memory)) => {
                     self.next = at + 1;
@@ -113,7 +122,10 @@ impl Inbox {
         }
         for (fabric, reader) in std::mem::take(&mut self.strangers) {
             match sender(handle, &fabric, reader.host()) {
-                Some(from) => self.readers.push(Incoming { from, reader }),
+                Some(from) => {
+                    let next = Box::pin(next(reader, self.bytes_max));
+                    self.readers.push(Incoming { from, next });
+                }
                 None => self.strangers.push((fabric, reader)),
             }
         }
@@ -121,28 +133,62 @@ impl Inbox {
 }
 
 impl Incoming {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Next> {
-        loop {
-            let next = match pin!(self.reader.next()).poll(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(None)) => return Poll::Ready(Next::Ended),
-                Poll::Ready(Ok(Some(mut message))) => whole(&mut message),
-                Poll::Ready(Err(why)) => Err(why),
-            };
-            match next {
-                Ok(part) => return Poll::Ready(Next::Message(Memory::Part(part))),
-                Err(ReadError::Link(why)) => return Poll::Ready(Next::Died(why)),
-                // Its sender has given it up, and knows.
-                Err(_) => {}
-            }
-        }
+    fn poll(&mut self, context: &mut Context<'_>, bytes_max: u64) -> Poll<Next> {
+        self.next.as_mut().poll(context).map(|(reader, came)| {
+            self.next = Box::pin(next(reader, bytes_max));
+            came
+        })
     }
 }
 
-/// The one part of a message; nothing, if it has more or none, which no graph has.
-fn whole(message: &mut Delivery<'_>) -> Result<Option<Part>, ReadError> {
-    let Some(Some(part)) = message.poll_next_part()? else { return Ok(None) };
-    Ok(matches!(message.poll_next_part(), Ok(Some(None))).then_some(part))
+async fn next(mut reader: Reader, bytes_max: u64) -> (Reader, Next) {
+    let next = loop {
+        let came = match reader.next().await {
+            Ok(None) => break Next::Ended,
+            Ok(Some(mut message)) => gather(&mut message, bytes_max).await,
+            Err(why) => Err(why),
+        };
+        match came {
+            Ok(memory) => break Next::Message(memory),
+            Err(ReadError::Link(why)) => break Next::Died(why),
+            // Its sender has given it up, and knows.
+            Err(_) => {}
+        }
+    };
+    (reader, next)
+}
+
+/// A graph that is one part, or several behind one that says how many bytes they have. What is
+/// not wanted of a message is skipped.
+async fn gather(message: &mut Delivery<'_>, bytes_max: u64) -> Result<Memory, ReadError> {
+    let Some(first) = message.next_part().await? else { return Ok(Memory::Pieces) };
+    let bytes = match <[u8; 8]>::try_from(first.bytes()) {
+        Ok(bytes) => u64::from_le_bytes(bytes),
+        Err(_) => {
+            let is_whole = matches!(message.poll_next_part(), Ok(Some(None)));
+            return Ok(if is_whole { Memory::Part(first) } else { Memory::Pieces });
+        }
+    };
+    if bytes > bytes_max && !planted(Fault::AnySize) {
+        return Ok(Memory::TooLarge(bytes));
+    }
+    let (mut words, count) = (Vec::new(), usize::try_from(bytes / 8).unwrap_or(usize::MAX));
+    if words.try_reserve_exact(count).is_err() {
+        return Ok(Memory::NoRoom);
+    }
+    while let Some(part) = message.next_part().await? {
+        let part = match part.into_typed::<u64>() {
+            Ok(part) if part.len() <= count - words.len() => part,
+            Err(ReadError::NoMemory) => return Ok(Memory::NoRoom),
+            _ => return Ok(Memory::Pieces),
+        };
+        words.extend_from_slice(&part);
+        if planted(Fault::Halves) {
+            break;
+        }
+    }
+    let is_all = words.len() as u64 * 8 == bytes;
+    Ok(if is_all { Memory::Words(words) } else { Memory::Pieces })
 }
 
 /// The node whose nic has this name; also if it is none any more.
@@ -158,6 +204,12 @@ fn sender(handle: &Handle, fabric: &str, host: &str) -> Option<NodeId> {
         }
     }
     found
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming").field("from", &self.from).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Memory {

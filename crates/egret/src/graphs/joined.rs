@@ -169,22 +169,22 @@ impl<Root: Object> Graphs<Root> {
         let line = self.mail.line(rank)?;
         let message = self.current.as_mut().expect(NONE).message();
         match line {
-            None => self.mail.keep(message.into_owned().into()),
+            None => self.mail.keep(message.into_owned().into()).map_err(|failed| failed.why),
             Some(_) if in_handler() => Err(GraphError::InHandler),
             Some(line) => line.wait_send(&message, deadline.into()),
         }
     }
 
     /// Sends the current graph, which is given away, without waiting: it goes after all that was
-    /// posted there, from where it lies.
+    /// posted there, from where it lies. If it cannot, the error gives it back.
     ///
     /// # Panics
     ///
     /// If there is no current graph.
-    pub fn post_send_graph(&mut self, rank: u32) -> Sending {
+    pub fn post_send_graph(&mut self, rank: u32) -> Sending<Root> {
         let graph = self.take_current().expect(NONE);
         match self.mail.line(rank) {
-            Err(why) => Sending::over(&self.mail, Err(why)),
+            Err(why) => Sending::not_begun(&self.mail, why, graph),
             Ok(None) => Sending::over(&self.mail, self.mail.keep(graph.into_segment())),
             Ok(Some(line)) => {
                 let outcome = line.post(Some(graph.into_segment()));

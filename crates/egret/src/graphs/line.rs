@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::Segment;
-use egret_node::channel::WriteError;
+use egret_node::channel::{WriteError, Writer};
 
 use super::GraphError;
 use super::address::{Address, Open};
@@ -41,7 +41,7 @@ struct Channel {
 
 /// A graph on its way.
 struct Task {
-    outcome: Arc<Outcome>,
+    posted: Posted,
     future: Pin<Box<dyn Future<Output = Carried> + Send>>,
 }
 
@@ -51,13 +51,20 @@ type Carried = (Option<Open>, Result<(), GraphError>);
 #[derive(Debug)]
 struct Posted {
     /// Nothing, if the channel is only to be opened.
-    memory: Option<Segment>,
+    memory: Option<Arc<Segment>>,
     outcome: Arc<Outcome>,
 }
 
 /// What became of a graph, when that is known.
 #[derive(Debug, Default)]
-pub(super) struct Outcome(Mutex<Option<Result<(), GraphError>>>);
+pub(super) struct Outcome(Mutex<Option<Result<(), Failed>>>);
+
+/// Why a graph did not go, with its memory.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) why: GraphError,
+    pub(super) memory: Option<Arc<Segment>>,
+}
 
 impl Line {
     pub(super) fn new(address: Address, bell: &Arc<Bell>) -> Arc<Self> {
@@ -70,7 +77,7 @@ impl Line {
 
     /// Puts a graph behind those that are to go.
     pub(super) fn post(&self, memory: Option<Segment>) -> Arc<Outcome> {
-        let outcome = Arc::<Outcome>::default();
+        let (memory, outcome) = (memory.map(Arc::new), Arc::<Outcome>::default());
         self.posted().push_back(Posted { memory, outcome: Arc::clone(&outcome) });
         outcome
     }
@@ -84,12 +91,12 @@ impl Line {
             match task.future.as_mut().poll(context) {
                 Poll::Ready((open, outcome)) => {
                     channel.open = open;
-                    task.outcome.set(outcome);
+                    task.over(outcome);
                     is_any = true;
                 }
                 Poll::Pending => match self.address.still_there() {
                     Err(why) => {
-                        task.outcome.set(Err(why));
+                        task.over(Err(why));
                         is_any = true;
                     }
                     Ok(()) => {
@@ -113,8 +120,7 @@ impl Line {
             let Some(mut channel) = self.channel.take() else { continue };
             let is_idle = channel.task.is_none();
             let Some(mut open) = channel.open.take_if(|_| is_idle) else { continue };
-            let left = until.map_or(Deadline::UntilDead, |at| Deadline::In(at.since(rt::now())));
-            let sent = open.send(bytes, left);
+            let sent = open.send(bytes, left(until));
             let (sent, is_open) = match sent {
                 Ok(()) => (Ok(()), true),
                 Err(WriteError::TimedOut { broken, .. }) => (Err(self.timed_out(started)), !broken),
@@ -139,7 +145,9 @@ impl Line {
         wait(until, |context| {
             place.wait(context);
             self.pump();
-            outcome.take().map_or(Poll::Pending, Poll::Ready)
+            outcome
+                .take()
+                .map_or(Poll::Pending, |outcome| Poll::Ready(outcome.map_err(|failed| failed.why)))
         })
     }
 
@@ -152,14 +160,25 @@ impl Line {
     fn next(&self, open: &mut Option<Open>) -> Option<Task> {
         let mut posted = self.posted();
         let last = if planted(Fault::LastFirst) { posted.pop_back() } else { None };
-        let Posted { memory, outcome } = last.or_else(|| posted.pop_front())?;
+        let first = last.or_else(|| posted.pop_front())?;
         drop(posted);
-        let future = Box::pin(carry(self.address.clone(), open.take(), memory));
-        Some(Task { outcome, future })
+        let future = Box::pin(carry(self.address.clone(), open.take(), first.memory.clone()));
+        Some(Task { posted: first, future })
     }
 
     fn posted(&self) -> MutexGuard<'_, VecDeque<Posted>> {
         self.posted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Task {
+    /// Tells what became of the graph, with its memory if it did not go.
+    fn over(self, outcome: Result<(), GraphError>) {
+        let Self { posted: Posted { memory, outcome: told }, future } = self;
+        // It has parts of the memory.
+        drop(future);
+        let memory = memory.filter(|_| !planted(Fault::NotBack));
+        told.set(outcome.map_err(|why| Failed { why, memory }));
     }
 }
 
@@ -169,18 +188,46 @@ impl Open {
         if len > most {
             return Err(WriteError::TooLarge(egret_node::flow::NeverFits { bytes: len, most }));
         }
-        if bytes.len() >= LENT_MIN {
-            return self.writer.wait_send_slice(bytes, deadline);
-        }
         let until = deadline.until();
-        self.writer.wait_send(bytes.to_vec(), deadline).map_err(|not| not.why)?;
-        let left = until.map_or(Deadline::UntilDead, |at| Deadline::In(at.since(rt::now())));
-        self.writer.wait_arrived(left)
+        match bytes.len() {
+            LENT_MIN..=WHOLE_MAX => match self.writer.wait_send_slice(bytes, deadline) {
+                // So many send to its node that it never holds as much of one of them.
+                Err(WriteError::TooLarge(_)) => wait_parts(&mut self.writer, bytes, until)?,
+                sent => return sent,
+            },
+            ..LENT_MIN => {
+                self.writer.wait_send(bytes.to_vec(), deadline).map_err(|not| not.why)?;
+            }
+            _ => wait_parts(&mut self.writer, bytes, until)?,
+        }
+        self.writer.wait_arrived(left(until))
     }
 }
 
+/// Sends lent memory in parts, behind one that says how many bytes they have.
+fn wait_parts(writer: &mut Writer, bytes: &[u8], until: Option<Instant>) -> Result<(), WriteError> {
+    let mut message = writer.message();
+    message.wait_write(&(bytes.len() as u64).to_le_bytes(), left(until))?;
+    for part in bytes.chunks(PART_BYTES) {
+        message.wait_write(part, left(until))?;
+    }
+    message.wait_finish(left(until))
+}
+
+/// The same of memory that is kept, without a thread.
+async fn parts(writer: &mut Writer, memory: &Arc<Segment>) -> Result<(), WriteError> {
+    let len = memory.bytes().len();
+    let mut message = writer.message();
+    message.write(&(len as u64).to_le_bytes()).await?;
+    for start in (0..len).step_by(PART_BYTES) {
+        let part = Segment::part_of(memory, start..len.min(start + PART_BYTES));
+        message.write_owned(part).await.map_err(|not| not.why)?;
+    }
+    message.finish().await
+}
+
 /// Carries a graph.
-async fn carry(to: Address, open: Option<Open>, memory: Option<Segment>) -> Carried {
+async fn carry(to: Address, open: Option<Open>, memory: Option<Arc<Segment>>) -> Carried {
     let mut open = match open {
         Some(open) => open,
         None => match to.open().await {
@@ -193,11 +240,21 @@ async fn carry(to: Address, open: Option<Open>, memory: Option<Segment>) -> Carr
     if bytes > most {
         return (Some(open), Err(GraphError::TooLarge { rank, bytes, most }));
     }
-    let mut sent = open.writer.send(memory).await.map_err(|not| not.why);
-    if sent.is_ok() {
-        // Who leaves takes with it what is still under way.
-        sent = open.writer.arrived().await;
-    }
+    let sent = match memory.bytes().len() {
+        len @ ..=WHOLE_MAX => {
+            let sent = open.writer.send(Segment::part_of(&memory, 0..len)).await;
+            match sent.map_err(|not| not.why) {
+                Err(WriteError::TooLarge(_)) => parts(&mut open.writer, &memory).await,
+                sent => sent,
+            }
+        }
+        _ => parts(&mut open.writer, &memory).await,
+    };
+    // Who leaves takes with it what is still under way.
+    let sent = match sent {
+        Ok(()) => open.writer.arrived().await,
+        failed => failed,
+    };
     match sent {
         Ok(()) => (Some(open), Ok(())),
         Err(why) => {
@@ -205,6 +262,11 @@ async fn carry(to: Address, open: Option<Open>, memory: Option<Segment>) -> Carr
             (is_open.then_some(open), Err(to.not_written(why, bytes)))
         }
     }
+}
+
+/// What is left until a moment.
+fn left(until: Option<Instant>) -> Deadline {
+    until.map_or(Deadline::UntilDead, |at| Deadline::In(at.since(rt::now())))
 }
 
 impl Wake for Pump {
@@ -217,20 +279,25 @@ impl Wake for Pump {
 }
 
 impl Outcome {
-    fn set(&self, outcome: Result<(), GraphError>) {
+    fn set(&self, outcome: Result<(), Failed>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
 
-    pub(super) fn take(&self) -> Option<Result<(), GraphError>> {
+    pub(super) fn take(&self) -> Option<Result<(), Failed>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("outcome", &self.outcome).finish_non_exhaustive()
+        f.debug_struct("Task").field("posted", &self.posted).finish_non_exhaustive()
     }
 }
 
 /// From so many bytes on, memory that is lent goes from where it lies, as one part.
 const LENT_MIN: usize = 16 << 10;
+/// More bytes than this go in parts: those of a graph that lands whole are held by its receiver's
+/// node, which holds so much for all that others send.
+const WHOLE_MAX: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
+/// Bytes of such a part, of which a channel can have several under way.
+const PART_BYTES: usize = if cfg!(test) { 16 << 10 } else { 1 << 20 };

@@ -12,7 +12,7 @@ use egret_node::node::Handle;
 use super::address::{Address, gone, told};
 use super::bell::Bell;
 use super::inbox::{Inbox, Memory};
-use super::line::Line;
+use super::line::{Failed, Line};
 use super::shelf::Shelf;
 use super::{GraphError, GraphsOptions, Source};
 
@@ -45,7 +45,7 @@ impl Mail {
         let GraphsOptions { name, bytes_max } = options;
         let name = name.unwrap_or_else(|| kind.name.to_string());
         let bell = Arc::<Bell>::default();
-        let inbox = Shelf::new(Inbox::open(handle, &name)?, Arc::clone(&bell).into());
+        let inbox = Shelf::new(Inbox::open(handle, &name, bytes_max)?, Arc::clone(&bell).into());
         let mail = Arc::new(Self {
             handle: handle.clone(),
             bytes_max,
@@ -97,10 +97,11 @@ impl Mail {
     }
 
     /// Keeps a graph for this node itself.
-    pub(super) fn keep(&self, memory: Segment) -> Result<(), GraphError> {
+    pub(super) fn keep(&self, memory: Segment) -> Result<(), Failed> {
         let (rank, bytes, most) = (self.handle.rank(), memory.len(), self.bytes_max);
         if bytes > most {
-            return Err(GraphError::TooLarge { rank, bytes, most });
+            let (why, memory) = (GraphError::TooLarge { rank, bytes, most }, Some(memory.into()));
+            return Err(Failed { why, memory });
         }
         self.own().push_back(memory);
         Arc::clone(&self.bell).wake();

@@ -57,7 +57,7 @@ mod shelf;
 #[cfg(test)]
 mod tests;
 
-pub use error::GraphError;
+pub use error::{GraphError, NotSent};
 pub use joined::Graphs;
 pub use options::{ANY, GraphsOptions, Source};
 pub use receiving::Receiving;

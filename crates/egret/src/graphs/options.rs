@@ -9,8 +9,7 @@ pub struct GraphsOptions {
     /// What they are called: graphs of one name go to those of the same. Otherwise their type
     /// is.
     pub name: Option<String>,
-    /// Most bytes of a graph that is received. Larger ones are refused before they are sent, as
-    /// are those for which the [channels](egret_node::channel) of the node have no room.
+    /// Most bytes of a graph that is received. Larger ones are refused before they are sent.
     pub bytes_max: u64,
 }
 

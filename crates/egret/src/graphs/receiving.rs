@@ -77,16 +77,17 @@ impl<Root: Object> Receiving<Root> {
 
     /// The graph, checked, in the memory it came in.
     fn graph(&self, memory: Memory, from: u32) -> Result<Graph<Root>, GraphError> {
-        let most = self.mail.bytes_max;
+        let (rank, most) = (self.mail.handle.rank(), self.mail.bytes_max);
+        let too_large = |bytes| Err(GraphError::TooLarge { rank, bytes, most });
         let read = match memory {
-            Memory::Part(Some(part))
-                if part.bytes().len() as u64 > most && !planted(Fault::AnySize) =>
-            {
-                let (rank, bytes) = (self.mail.handle.rank(), part.bytes().len() as u64);
-                return Err(GraphError::TooLarge { rank, bytes, most });
+            Memory::TooLarge(bytes) => return too_large(bytes),
+            Memory::NoRoom => return Err(GraphError::NoMemory),
+            Memory::Part(part) if part.bytes().len() as u64 > most && !planted(Fault::AnySize) => {
+                return too_large(part.bytes().len() as u64);
             }
-            Memory::Part(Some(part)) => Graph::from_buf(part.into_buf()?).map_err(why),
-            Memory::Part(None) => Graph::from_bytes(&[]),
+            Memory::Part(part) => Graph::from_buf(part.into_buf()?).map_err(why),
+            Memory::Words(words) => Graph::from_words(words).map_err(why),
+            Memory::Pieces => Graph::from_bytes(&[]),
             Memory::Own(memory) => match memory.into_vec() {
                 Ok(words) => Graph::from_words(words).map_err(why),
                 Err(memory) => match memory.into_buf() {

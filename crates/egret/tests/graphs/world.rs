@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use egret::graphs::Graphs;
-use egret::net::rt::Deadline;
-use egret::node::node::{Config, Node};
+use egret::net::rt::{self, Deadline};
+use egret::node::node::{Config, Node, Route, RouteError};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::prelude::{Graph, Object, Ref, Slice, Text};
 
@@ -77,6 +77,19 @@ pub(crate) fn pool(size: u32, fabrics: &str) -> (Registry, Vec<Node>) {
     });
     let nodes = nodes.collect();
     (registry, nodes)
+}
+
+/// The way from one node to another, once that is heard of.
+pub(crate) fn route(from: &Node, to: &Node) -> Route {
+    let until = LONG.until().unwrap();
+    loop {
+        match from.route(to.id()) {
+            Err(RouteError::Unknown { .. }) if rt::now() < until => {
+                rt::park(Some(rt::now() + Duration::from_millis(1)));
+            }
+            route => return route.unwrap(),
+        }
+    }
 }
 
 /// Graphs on each of two nodes; they are dropped before the nodes.

@@ -9,7 +9,7 @@ type Trial = fn(&Sim);
 
 #[test]
 fn each_fault_is_noticed() {
-    let all: [(Fault, Trial); 8] = [
+    let all: [(Fault, Trial); 10] = [
         (Fault::LastFirst, letters_arrive),
         (Fault::OtherSender, letters_arrive),
         (Fault::OthersToo, letters_arrive),
@@ -18,6 +18,8 @@ fn each_fault_is_noticed() {
         (Fault::Kept, both_begin_anew),
         (Fault::GoneUnheard, one_dies),
         (Fault::AnySize, one_lies),
+        (Fault::Halves, letters_arrive),
+        (Fault::NotBack, one_dies),
     ];
     for (fault, trial) in all {
         assert!(caught(fault, || check(0..30, trial)), "{fault:?} was not noticed");

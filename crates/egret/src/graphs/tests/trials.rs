@@ -6,7 +6,7 @@ use egret_net::fabric::sim::{self, Sim};
 use egret_net::rt;
 
 use super::town::{BYTES_MAX, Letter, Town, letter};
-use crate::graphs::{ANY, GraphError, Graphs, Sending, Source};
+use crate::graphs::{ANY, GraphError, Graphs, NotSent, Sending, Source};
 
 fn below(below: u64) -> u64 {
     rt::random() % below
@@ -20,10 +20,24 @@ fn at(rank: u32) -> usize {
     rank as usize
 }
 
-/// Posts a letter.
-fn post(graphs: &mut Graphs<Letter>, from: u32, to: u32, number: u64) -> Sending {
+/// Posts a letter, which arrives before it is received.
+fn post(graphs: &mut Graphs<Letter>, from: u32, to: u32, number: u64) -> Sending<Letter> {
     graphs.set_current(letter(from, to, number, below(PAGES)));
     graphs.post_send_graph(to)
+}
+
+/// Posts a letter that may be so long that it arrives while it is received.
+fn post_long(graphs: &mut Graphs<Letter>, from: u32, to: u32, number: u64) -> Sending<Letter> {
+    graphs.set_current(letter(from, to, number, below(LONG_PAGES)));
+    graphs.post_send_graph(to)
+}
+
+/// Why a letter was not sent; it is back.
+fn back(not_sent: NotSent<Letter>, number: u64) -> GraphError {
+    let letter = not_sent.graph.expect("it is given back");
+    assert_eq!(letter.root().number, number);
+    assert!(letter.iter::<Letter>().all(|(_, page)| page.number == number));
+    not_sent.why
 }
 
 /// Three nodes write to each other; each letter arrives once, in order, and nobody asks for them
@@ -37,7 +51,7 @@ pub(super) fn letters_arrive(sim: &Sim) {
     for _ in 0..30 {
         let (from, to) = (any_rank(), any_rank());
         let number = &mut posted[at(from)][at(to)];
-        sent.push(post(&mut graphs[at(from)], from, to, *number));
+        sent.push(post_long(&mut graphs[at(from)], from, to, *number));
         *number += 1;
         if below(3) == 0 {
             town.pass(Duration::from_micros(below(5_000)));
@@ -79,7 +93,7 @@ pub(super) fn both_begin_anew(sim: &Sim) {
     }
     drop(there);
     town.pass(Duration::from_millis(50));
-    let why = town.run(post(&mut here, 0, 1, 6)).unwrap_err();
+    let why = back(town.run(post(&mut here, 0, 1, 6)).unwrap_err(), 6);
     assert_eq!(why, GraphError::Stopped { rank: 1 });
     let mut there = town.graphs(1);
     town.run(post(&mut here, 0, 1, 7)).unwrap();
@@ -94,6 +108,7 @@ pub(super) fn one_dies(sim: &Sim) {
     if has_sent {
         town.run(post(&mut graphs[1], 1, 0, 0)).unwrap();
     }
+    let on_way = (below(2) == 0).then(|| post_long(&mut graphs[0], 0, 1, 9));
     if below(2) == 0 {
         town.pass(Duration::from_millis(below(20)));
     }
@@ -107,7 +122,11 @@ pub(super) fn one_dies(sim: &Sim) {
     };
     assert!(matches!(why, GraphError::Gone { rank: 1, .. }), "{why}");
     assert!(received <= u32::from(has_sent));
-    let why = town.run(post(&mut graphs[0], 0, 1, 0)).unwrap_err();
+    if let Some(Err(not_sent)) = on_way.map(|sending| town.run(sending)) {
+        let why = back(not_sent, 9);
+        assert!(matches!(why, GraphError::Gone { rank: 1, .. }), "{why}");
+    }
+    let why = back(town.run(post(&mut graphs[0], 0, 1, 3)).unwrap_err(), 3);
     assert!(matches!(why, GraphError::Gone { rank: 1, .. }), "{why}");
     town.run(post(&mut graphs[2], 2, 0, 0)).unwrap();
     assert_eq!(town.receive(&mut graphs[0], ANY).unwrap().from, 2);
@@ -121,18 +140,19 @@ pub(super) fn one_lies(sim: &Sim) {
     let deadline = town.nodes[2].deadline();
     let channel = liar.links.channel(&liar.host, "Graph<Letter>", deadline);
     let mut channel = town.run(Box::pin(channel)).unwrap();
-    for number in 0..5 {
+    for number in 0..6 {
         let (pages, len) = (BYTES_MAX / 32 + 1, usize::try_from(below(5_000)).unwrap());
-        let segment = if number % 2 == 0 {
-            letter(2, 0, number, pages).into_segment()
-        } else {
-            vec![7_u8; len].into()
+        let segment = match number % 3 {
+            0 => letter(2, 0, number, pages).into_segment(),
+            // As if parts followed.
+            1 => vec![BYTES_MAX + 1 + below(1 << 60)].into(),
+            _ => vec![7_u8; len + 9].into(),
         };
         town.run(Box::pin(channel.send(segment))).unwrap();
         let why = town.receive(&mut here, 2).unwrap_err();
         match why {
-            GraphError::TooLarge { rank: 0, most: BYTES_MAX, .. } => assert_eq!(number % 2, 0),
-            GraphError::Refused { from: 2, .. } => assert_eq!(number % 2, 1),
+            GraphError::TooLarge { rank: 0, most: BYTES_MAX, .. } => assert!(number % 3 < 2),
+            GraphError::Refused { from: 2, .. } => assert_eq!(number % 3, 2),
             why => panic!("{why}"),
         }
         town.run(post(&mut honest, 1, 0, number)).unwrap();
@@ -160,5 +180,8 @@ fn what_a_liar_sends_is_an_error_that_names_it() {
     sim::check(0..30, one_lies);
 }
 
-/// Most pages of a letter: 160 KB, ten times what every channel may always hold.
-const PAGES: u64 = 4000;
+/// Most pages of a letter that goes in one part: 48 KB, three times what every channel may always
+/// hold.
+const PAGES: u64 = 1500;
+/// Most pages of any letter.
+const LONG_PAGES: u64 = 4000;
