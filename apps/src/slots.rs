@@ -8,17 +8,17 @@ use egret::stream::Wire;
 /// What one process sends to another for one purpose, numbered from 0: two places, so
 /// that the sender may be one ahead of who uses it, and no more.
 #[derive(Debug)]
-pub(crate) struct Slots<T> {
-    inner: Mutex<Inner<T>>,
+pub(crate) struct Slots<M> {
+    inner: Mutex<Inner<M>>,
 }
 
 #[derive(Debug)]
-struct Inner<T> {
+struct Inner<M> {
     /// The number that is used next.
     next: u32,
-    places: [Option<Vec<T>>; 2],
+    places: [Option<M>; 2],
     /// Memory of what was used.
-    spare: Vec<Vec<T>>,
+    spare: Vec<M>,
     /// Who waits for room.
     waiting: Option<Thread>,
 }
@@ -34,40 +34,42 @@ pub(crate) struct Ahead {
     pub(crate) next: u32,
 }
 
-impl<T> Default for Slots<T> {
+impl<M> Default for Slots<M> {
     fn default() -> Self {
         let (places, spare) = ([None, None], Vec::new());
         Self { inner: Mutex::new(Inner { next: 0, places, spare, waiting: None }) }
     }
 }
 
-impl<T: Copy> Slots<T> {
-    /// Takes what was sent.
+impl<T: Copy> Slots<Vec<T>> {
+    /// Takes a copy of what was sent.
     pub(crate) fn put(&self, number: u32, values: &[T]) -> Result<(), Ahead> {
-        let mut inner = self.lock();
-        let next = inner.next;
-        let place = number as usize % 2;
-        let ahead = number.wrapping_sub(next);
-        if ahead > 1 || inner.places[place].is_some() {
-            return Err(Ahead { number, next });
-        }
-        let mut memory = inner.spare.pop().unwrap_or_default();
-        memory.clear();
-        memory.extend_from_slice(values);
-        inner.places[place] = Some(memory);
-        Ok(())
+        self.lock().put(number, |spare| {
+            let mut memory = spare.unwrap_or_default();
+            memory.clear();
+            memory.extend_from_slice(values);
+            memory
+        })
     }
 
-    /// The same as soon as there is room; who must wait is woken by [`take`](Self::take).
-    pub(crate) fn wait_put(
-        &self,
-        number: u32,
-        values: &[T],
-        deadline: Deadline,
-    ) -> Result<(), Ahead> {
+    /// Uses the next one, if it is here.
+    pub(crate) fn take<R>(&self, body: impl FnOnce(&[T]) -> R) -> Option<R> {
+        let mut inner = self.lock();
+        let values = inner.take()?;
+        let used = body(&values);
+        inner.spare.push(values);
+        Some(used)
+    }
+}
+
+impl<M: Clone> Slots<M> {
+    /// Takes what was sent as soon as there is room; who must wait is woken by
+    /// [`take_out`](Self::take_out).
+    pub(crate) fn wait_put(&self, number: u32, sent: &M, deadline: Deadline) -> Result<(), Ahead> {
         let until = deadline.until();
         loop {
-            let refused = match self.put(number, values) {
+            let put = self.lock().put(number, |_| sent.clone());
+            let refused = match put {
                 Err(ahead) if number.wrapping_sub(ahead.next) == 2 => ahead,
                 done => return done,
             };
@@ -81,6 +83,13 @@ impl<T: Copy> Slots<T> {
             }
         }
     }
+}
+
+impl<M> Slots<M> {
+    /// The next one, if it is here.
+    pub(crate) fn take_out(&self) -> Option<M> {
+        self.lock().take()
+    }
 
     /// Whether the next one is here.
     pub(crate) fn is_ready(&self) -> bool {
@@ -88,20 +97,27 @@ impl<T: Copy> Slots<T> {
         inner.places[inner.next as usize % 2].is_some()
     }
 
-    /// Uses the next one, if it is here.
-    pub(crate) fn take<R>(&self, body: impl FnOnce(&[T]) -> R) -> Option<R> {
-        let mut inner = self.lock();
-        let place = inner.next as usize % 2;
-        let values = inner.places[place].take()?;
-        inner.next = inner.next.wrapping_add(1);
-        let used = body(&values);
-        inner.spare.push(values);
-        inner.waiting.take().iter().for_each(Thread::unpark);
-        Some(used)
+    fn lock(&self) -> MutexGuard<'_, Inner<M>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M> Inner<M> {
+    /// Puts what is made, perhaps of spare memory, in its place.
+    fn put(&mut self, number: u32, make: impl FnOnce(Option<M>) -> M) -> Result<(), Ahead> {
+        let (next, place) = (self.next, number as usize % 2);
+        if number.wrapping_sub(next) > 1 || self.places[place].is_some() {
+            return Err(Ahead { number, next });
+        }
+        self.places[place] = Some(make(self.spare.pop()));
+        Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn take(&mut self) -> Option<M> {
+        let taken = self.places[self.next as usize % 2].take()?;
+        self.next = self.next.wrapping_add(1);
+        self.waiting.take().iter().for_each(Thread::unpark);
+        Some(taken)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The processes of an application: who they are, and how they agree.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -40,7 +41,7 @@ trait Desk {
 #[derive(Debug)]
 struct Told {
     /// By who told it.
-    from: Vec<Slots<u64>>,
+    from: Vec<Slots<Vec<u64>>>,
     over: AtomicBool,
     left: AtomicU32,
 }
@@ -218,10 +219,10 @@ impl Team {
     }
 
     /// Waits for what another process sends, as long as it lives.
-    pub(crate) fn wait_ready<T: Copy>(
+    pub(crate) fn wait_ready<M>(
         &self,
         from: u32,
-        slots: &Slots<T>,
+        slots: &Slots<M>,
         deadline: Deadline,
     ) -> Result<(), Error> {
         let until = deadline.until();
@@ -274,7 +275,7 @@ fn gone(rank: u32, fate: Fate) -> Error {
 }
 
 /// A call to another process failed.
-pub(crate) fn failed(rank: u32, why: CallError<Ahead>) -> Error {
+pub(crate) fn failed<E: fmt::Display>(rank: u32, why: CallError<E>) -> Error {
     match why {
         CallError::PeerDied { why, .. } => Error::Gone { rank, why },
         why => Error::Peer { rank, why: why.to_string() },

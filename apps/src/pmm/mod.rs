@@ -73,7 +73,7 @@ impl Variant {
         Ok(match self {
             Self::ViCopy => Box::new(Posted::copying(team, own)?),
             Self::ViPosted => Box::new(Posted::new(team, &own)?),
-            Self::Rmi => Box::new(Called::new(team, own)?),
+            Self::Rmi => Box::new(Called::new(team, &own)?),
         })
     }
 }

@@ -3,10 +3,13 @@
 mod posted;
 mod remote;
 
+use std::error::Error as StdError;
 use std::ops::Range;
 
 pub(crate) use posted::Posted;
 pub(crate) use remote::Called;
+
+use egret::net::buf::Pool;
 
 use crate::Error;
 use crate::fault::{Fault, planted};
@@ -36,6 +39,21 @@ pub(crate) fn neighbours(team: &Team) -> (u32, u32) {
 pub(crate) fn whose(team: &Team, step: u32) -> u32 {
     let step = if planted(Fault::OtherBlock) && step > 0 { step + 1 } else { step };
     (team.rank() + 2 * team.size() - step) % team.size()
+}
+
+/// Memory for so many blocks of the columns of a matrix. All of it is used once, so that the
+/// system has given it before blocks go around.
+fn memory(team: &Team, size: usize, blocks: usize) -> Result<Pool, Error> {
+    let values = size.div_ceil(team.size() as usize) * size;
+    let pool = Pool::new(values * size_of::<f64>(), blocks).map_err(|why| here(team, &why))?;
+    let all: Result<Vec<_>, _> = (0..blocks).map(|_| pool.take_typed::<f64>(values)).collect();
+    all.map_err(|why| here(team, &why))?.iter_mut().for_each(|block| block.fill(0.0));
+    Ok(pool)
+}
+
+/// Something went wrong at this process.
+fn here(team: &Team, why: &dyn StdError) -> Error {
+    Error::Peer { rank: team.rank(), why: why.to_string() }
 }
 
 /// Bytes of a block at most.

@@ -32,8 +32,8 @@ pub(crate) trait Borders {
 
 #[derive(Debug, Default)]
 struct Put {
-    above: Slots<f64>,
-    below: Slots<f64>,
+    above: Slots<Vec<f64>>,
+    below: Slots<Vec<f64>>,
 }
 
 struct Arrivals(Arc<Put>);
@@ -88,7 +88,7 @@ impl Part {
         borders.bind(&format!("borders.{rank}"))?;
         let side = |rank: u32| {
             let borders: BordersStub = team.find("borders", rank)?;
-            borders.connect().map_err(|why| failed(rank, why.widen()))?;
+            borders.connect().map_err(|why| failed(rank, why))?;
             Ok::<_, Error>(Side { rank, borders, sent: 0, pending: None })
         };
         let above = rank.checked_sub(1).map(side).transpose()?;

@@ -84,8 +84,9 @@ pub fn derive_object(input: TokenStream) -> TokenStream {
 ///
 /// * `GridStub`, whose methods are the trait's and return `Result<T, CallError>`, or
 ///   `Result<T, CallError<E>>` for those that return `Result<T, E>`. They wait for the
-///   answer. `stub.begin()` has the same methods with owned arguments (`Vec<T>` for `&[T]`,
-///   `String` for `&str`); they do not wait, and their `Pending` is a future.
+///   answer. `stub.begin()` has the same methods with owned arguments (`Vec<T>` or a shared
+///   buffer for `&[T]`, `String` for `&str`); they do not wait, and their `Pending` is a
+///   future.
 /// * the table by which a server finds the methods.
 ///
 /// The trait gets the bounds `Send + Sync + 'static`: an object is called by many threads.

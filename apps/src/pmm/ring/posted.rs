@@ -1,13 +1,15 @@
 //! Around the ring over the virtual interface.
 
+use std::cell::RefCell;
 use std::error::Error as StdError;
 use std::ops::Deref;
+use std::rc::Rc;
 
 use egret::net::buf::{Pool, Shared, Typed};
 use egret::net::rt::{self, Deadline};
 use egret::net::vi::{Address, Completion, CompletionQueue, Descriptor, Vi, ViOptions};
 
-use super::{Ring, columns, neighbours, whose};
+use super::{Ring, columns, here, memory, neighbours, whose};
 use crate::Error;
 use crate::pmm::matrix::Columns;
 use crate::rounds::Talk;
@@ -20,6 +22,8 @@ pub(crate) struct Posted {
     own: Block,
     size: usize,
     pool: Pool,
+    /// Memory for a block that is copied from where it arrived.
+    spare: RefCell<Vec<f64>>,
     /// From the left and to the right; none for a process alone.
     vis: Option<(Vi, Vi)>,
 }
@@ -30,7 +34,7 @@ enum Block {
     /// In memory that is posted as it is.
     Posted(Shared<f64>),
     /// In memory of the program, sent from a copy and copied from where it arrived.
-    Copied(Vec<f64>),
+    Copied(Rc<Vec<f64>>),
 }
 
 impl Deref for Block {
@@ -55,10 +59,10 @@ impl Posted {
     /// The same, and every block is copied before it is sent and after it has arrived.
     pub(crate) fn copying(team: &mut Team, own: Columns) -> Result<Self, Error> {
         let size = own.size();
-        let longest = size.div_ceil(team.size() as usize) * size * size_of::<f64>();
-        let pool = Pool::new(longest, BUFFERS).map_err(|why| here(team, &why))?;
+        let pool = memory(team, size, BUFFERS)?;
         let vis = if team.size() > 1 { Some(connect(team)?) } else { None };
-        Ok(Self { own: Block::Copied(own.into_values()), size, pool, vis })
+        let own = Block::Copied(Rc::new(own.into_values()));
+        Ok(Self { own, size, pool, spare: RefCell::default(), vis })
     }
 
     fn take(&self, team: &Team, count: usize) -> Result<Typed<f64>, Error> {
@@ -99,10 +103,11 @@ impl Posted {
         let arrived = arrived.into_typed::<f64>().map_err(|why| beside(team, false, &why))?;
         Ok(match last {
             Block::Posted(_) => Block::Posted(arrived.share()),
-            Block::Copied(mut values) => {
+            Block::Copied(last) => {
+                let mut values = Rc::try_unwrap(last).unwrap_or_else(|_| self.spare.take());
                 values.clear();
                 values.extend_from_slice(&arrived);
-                Block::Copied(values)
+                Block::Copied(Rc::new(values))
             }
         })
     }
@@ -131,6 +136,9 @@ impl Ring for Posted {
             talk.time += rt::now() - began;
         }
         each(whose(team, team.size() - 1), &block);
+        if let Block::Copied(last) = block {
+            self.spare.replace(Rc::into_inner(last).unwrap_or_default());
+        }
         Ok(talk)
     }
 }
@@ -168,10 +176,6 @@ fn beside(team: &Team, right: bool, why: &dyn StdError) -> Error {
     let neighbours = neighbours(team);
     let rank = if right { neighbours.1 } else { neighbours.0 };
     team.gone(rank).unwrap_or_else(|| Error::Peer { rank, why: why.to_string() })
-}
-
-fn here(team: &Team, why: &dyn StdError) -> Error {
-    Error::Peer { rank: team.rank(), why: why.to_string() }
 }
 
 const SERVICE: &str = "pmm";

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use egret::net::buf::{Pool, Shared, TakeError};
 use egret::net::rt;
 use egret::prelude::*;
+use egret::stream::Wire;
 
-use super::{Ring, neighbours, whose};
+use super::{Ring, here, memory, neighbours, whose};
 use crate::Error;
 use crate::fault::{Fault, planted};
 use crate::pmm::matrix::Columns;
@@ -22,44 +24,75 @@ pub(crate) trait Station {
     fn connect(&self);
 
     /// Takes a block as soon as there is room: the caller is at most two ahead.
-    fn put_block(&self, number: u32, block: &[f64]) -> Result<(), Ahead>;
+    fn put_block(&self, number: u32, block: &[f64]) -> Result<(), Refused>;
 }
 
-struct Arrivals(Arc<Slots<f64>>);
+/// A block that was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Wire, thiserror::Error)]
+#[wire(crate = egret::stream)]
+pub(crate) enum Refused {
+    /// It is not its turn.
+    #[error(transparent)]
+    Ahead(#[from] Ahead),
+    /// It is larger than any, or there was no room in time.
+    #[error("there is no memory for a block of {values} values")]
+    NoMemory {
+        /// How many it has.
+        values: u64,
+    },
+}
+
+struct Arrivals {
+    pool: Pool,
+    arrived: Arc<Slots<Shared<f64>>>,
+}
 
 #[egret::remote]
 impl Station for Arrivals {
     fn connect(&self) {}
 
-    fn put_block(&self, number: u32, block: &[f64]) -> Result<(), Ahead> {
+    fn put_block(&self, number: u32, block: &[f64]) -> Result<(), Refused> {
         let deadline = egret::rmi::current().map_or(Deadline::DEFAULT, |call| call.deadline());
-        self.0.wait_put(number, block, deadline)
+        let values = block.len() as u64;
+        let kept = kept(&self.pool, block, deadline).map_err(|_| Refused::NoMemory { values })?;
+        Ok(self.arrived.wait_put(number, &kept, deadline)?)
     }
+}
+
+/// A copy of a block in memory that is used again and again, and sent on from there.
+fn kept(pool: &Pool, block: &[f64], deadline: Deadline) -> Result<Shared<f64>, TakeError> {
+    let buf = pool.wait_take(size_of_val(block), deadline)?;
+    let mut memory = buf.typed::<f64>().expect("buffers are aligned, and this one is whole");
+    memory.copy_from_slice(block);
+    Ok(memory.share())
 }
 
 /// The neighbours, as objects.
 #[derive(Debug)]
 pub(crate) struct Called {
-    own: Columns,
+    own: Shared<f64>,
     right: StationStub,
-    arrived: Arc<Slots<f64>>,
+    arrived: Arc<Slots<Shared<f64>>>,
     sent: u32,
     _station: Exported,
 }
 
 impl Called {
     /// Lets the left neighbour find this process, and finds the right one.
-    pub(crate) fn new(team: &mut Team, own: Columns) -> Result<Self, Error> {
-        let arrived = Arc::<Slots<f64>>::default();
+    pub(crate) fn new(team: &mut Team, own: &Columns) -> Result<Self, Error> {
+        let pool = memory(team, own.size(), BUFFERS)?;
+        let own = kept(&pool, own.values(), team.node().deadline());
+        let own = own.map_err(|why| here(team, &why))?;
+        let arrived = Arc::<Slots<_>>::default();
         let how = Export::default().bytes_max(super::BLOCK_MAX);
-        let object = Box::new(Arrivals(Arc::clone(&arrived)));
+        let object = Box::new(Arrivals { pool, arrived: Arc::clone(&arrived) });
         let station = team.node().export_as::<dyn Station>(object, how)?;
         station.bind(&format!("station.{}", team.rank()))?;
         // Nobody finds the station of a ring before this one.
         team.barrier()?;
         let (_, rank) = neighbours(team);
         let right: StationStub = team.find("station", rank)?;
-        right.connect().map_err(|why| failed(rank, why.widen()))?;
+        right.connect().map_err(|why| failed(rank, why))?;
         Ok(Self { own, right, arrived, sent: 0, _station: station })
     }
 }
@@ -68,7 +101,7 @@ impl Ring for Called {
     fn around(&mut self, team: &Team, each: &mut dyn FnMut(u32, &[f64])) -> Result<Talk, Error> {
         let (left, right) = neighbours(team);
         let mut talk = Talk::default();
-        let mut block = self.own.values().to_vec();
+        let mut block = self.own.clone();
         for step in 0..team.size() {
             let began = rt::now();
             let last = step + 1 == team.size();
@@ -83,11 +116,8 @@ impl Ring for Called {
             let began = rt::now();
             if let Some(sending) = sending {
                 team.wait_ready(left, &self.arrived, team.node().deadline())?;
-                self.arrived.take(|values| {
-                    block.clear();
-                    block.extend_from_slice(values);
-                });
                 sending.wait().map_err(|why| failed(right, why))?;
+                block = self.arrived.take_out().expect("it is ready, and nobody else takes it");
             }
             talk.time += rt::now() - began;
         }
@@ -95,11 +125,24 @@ impl Ring for Called {
     }
 }
 
-/// What is sent of a block.
-fn sent(block: &[f64]) -> Vec<f64> {
-    let mut sent = block.to_vec();
+/// What is sent of a block: itself, while it is computed with.
+fn sent(block: &Shared<f64>) -> Shared<f64> {
     if planted(Fault::WrongBlock) {
-        sent[block.len() / 2] += 1.0;
+        return changed(block);
     }
-    sent
+    block.clone()
 }
+
+/// Another with one value changed.
+#[cold]
+fn changed(block: &[f64]) -> Shared<f64> {
+    let pool = Pool::new(size_of_val(block), 1).expect("memory for a block");
+    let mut memory = pool.take_typed::<f64>(block.len()).expect("the only one");
+    memory.copy_from_slice(block);
+    memory[block.len() / 2] += 1.0;
+    memory.share()
+}
+
+/// The own block, the one that is computed with, two that have arrived, one that waits for
+/// its place, and one that was sent and is not given back yet.
+const BUFFERS: usize = 6;

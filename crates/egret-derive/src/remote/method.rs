@@ -118,9 +118,9 @@ impl ArgType {
     }
 
     /// As the caller gives it away.
-    pub(super) fn owned(&self) -> TokenStream {
+    pub(super) fn owned(&self, root: &TokenStream) -> TokenStream {
         match self {
-            Self::Slice(elem) => quote!(::std::vec::Vec<#elem>),
+            Self::Slice(elem) => quote!(impl #root::rmi::Array<#elem>),
             Self::Text => quote!(::std::string::String),
             Self::Lent(ty) | Self::Value(ty) => quote!(#ty),
         }

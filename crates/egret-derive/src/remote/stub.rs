@@ -91,7 +91,7 @@ fn waits(root: &TokenStream, at: usize, method: &Method, vis: &Visibility) -> To
 fn begins(root: &TokenStream, at: usize, method: &Method, vis: &Visibility) -> TokenStream {
     let Method { name, docs, .. } = method;
     let names: Vec<_> = method.args.iter().map(|arg| &arg.name).collect();
-    let types = method.args.iter().map(|arg| arg.ty.owned());
+    let types = method.args.iter().map(|arg| arg.ty.owned(root));
     let (how, pending) = match &method.returns {
         _ if method.is_oneway => (quote!(begin_send), quote!(#root::rmi::Pending<()>)),
         Returns::Value(value) => (quote!(begin), quote!(#root::rmi::Pending<#value>)),

@@ -78,7 +78,7 @@ fn borrowed_arguments_are_owned_by_what_begins() {
     let code = method("fn f(&self, a: &[f64], b: &str, c: &Tree, d: u8);").unwrap();
     let waits = "fnf(&self,a:&[f64],b:&str,c:&Tree,d:u8)";
     assert!(code.contains(waits), "{code}");
-    let begins = "a:::std::vec::Vec<f64>,b:::std::string::String,c:Tree";
+    let begins = "a:impl::egret::rmi::Array<f64>,b:::std::string::String,c:Tree";
     assert!(code.contains(begins), "{code}");
     let reads = "served.args::<(&[f64],&str,Tree,u8,)>";
     assert!(code.contains(reads), "{code}");

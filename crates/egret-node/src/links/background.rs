@@ -14,7 +14,7 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
 }
 
 fn run(core: &Weak<Core>) {
-    let mut turns = None;
+    let (mut turns, mut trimmed) = (None, rt::now());
     loop {
         let Some(core) = core.upgrade() else { return };
         if Arc::strong_count(&core) == 1 {
@@ -23,7 +23,11 @@ fn run(core: &Weak<Core>) {
         let before = turns.replace(core.baton.turns());
         if before == turns {
             core.drive_behind(core.nic.now() + LOOK);
-            core.depot.trim();
+            // What is used now and then, and between two waits of the program, stays.
+            if rt::now() - trimmed >= TRIM {
+                core.depot.trim();
+                trimmed = rt::now();
+            }
             turns = None;
         } else {
             drop(core);
@@ -36,3 +40,6 @@ fn run(core: &Weak<Core>) {
 const QUIET: Duration = Duration::from_millis(1);
 /// How often it looks whether there are links at all.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long memory for what arrives is kept though nothing does, at least; and twice as long at
+/// most.
+const TRIM: Duration = Duration::from_secs(5);

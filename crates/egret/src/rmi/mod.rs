@@ -43,6 +43,7 @@
 //! `docs/rmi.md` says how a call travels, what blocks what, and what a failed call means.
 
 mod args;
+mod array;
 mod called;
 pub(crate) mod clock;
 mod context;
@@ -71,6 +72,7 @@ mod trouble;
 mod words;
 mod workers;
 
+pub use array::Array;
 pub use context::{Current, current};
 pub use egret_node::node::NodeId;
 pub use error::{CallError, Never};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use egret::net::buf::Pool;
 use egret::net::rt::{self, Deadline, Thread};
 use egret::rmi::{CallError, Export, Remoting};
 
@@ -40,6 +41,25 @@ fn who_awaits_the_first_call_is_woken_by_its_answer() {
         assert_eq!(block_on(pair.grid.begin().sum(Tree::of_depth(4))), Ok(15), "{fabric}");
         block_on(pair.grid.begin().put_row(1, vec![1.5; 100_000])).unwrap();
         assert_eq!(block_on(pair.grid.begin().row(1)).unwrap(), [1.5; 100_000]);
+    }
+}
+
+#[test]
+fn an_array_can_be_shared_with_calls_that_are_under_way() {
+    for fabric in ["shm", "tcp"] {
+        let pair = pair(fabric);
+        let pool = Pool::new(800_000, 1).unwrap();
+        let mut row = pool.take_typed::<f64>(100_000).unwrap();
+        row.fill(2.5);
+        let row = row.share();
+        let calls = [1, 2].map(|at| pair.grid.begin().put_row(at, row.clone()));
+        assert!(row.iter().all(|value| *value == 2.5), "it can be read meanwhile");
+        calls.into_iter().for_each(|call| block_on(call).unwrap());
+        for at in [1, 2] {
+            assert_eq!(pair.grid.row(at).unwrap(), [2.5; 100_000], "{fabric}");
+        }
+        drop(row);
+        pool.wait_take(800_000, SOON).expect("it is given back when it is sent");
     }
 }
 
