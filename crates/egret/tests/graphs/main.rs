@@ -5,6 +5,7 @@ mod ends;
 mod failures;
 mod processes;
 mod ranks;
+mod rewritten;
 mod split;
 mod transport;
 mod world;
