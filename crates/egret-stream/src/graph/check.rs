@@ -143,7 +143,7 @@ pub(super) fn objects<T: Object>(check: &mut Check<'_>, class: usize) -> Checked
 }
 
 /// Checks objects one by one.
-fn each<T: Object>(check: &mut Check<'_>, class: usize, slots: &[u8]) -> Checked<u32> {
+pub(super) fn each<T: Object>(check: &mut Check<'_>, class: usize, slots: &[u8]) -> Checked<u32> {
     let mut empty = 0;
     for slot in slots.chunks_exact(slot::stride(size_of::<T>())) {
         if !check.has_object(slot, class)? {
