@@ -144,8 +144,8 @@ fn a_graph_is_handed_over_by_a_copy_where_the_peer_does_not_cooperate() {
 #[test]
 fn a_hand_over_says_what_it_is() {
     for name in ["shm", "shm cooperating", "tcp", "sim"] {
-        let ends = ends(name);
         for (kind, is_taken) in [(Graph::<Car>::kind(), false), (Graph::<Ring>::kind(), true)] {
+            let ends = ends(name);
             let (graph, _pool) = handy(10);
             ends.there.post_recv(Descriptor::handed(1 << 20).of_kind(kind)).unwrap();
             graph.hand_over(&ends.here, 0).unwrap();
