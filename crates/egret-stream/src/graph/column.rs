@@ -123,7 +123,7 @@ impl Column<'_> {
         let mut wrong = 0;
         for slot in slots.chunks_exact(words) {
             for &bits in &slot[at..at + WIDTH] {
-                let index = (bits & u64::from(u32::MAX)) as usize;
+                let index = (bits & 0xffff_ffff) as u32 as usize;
                 let Some(header) = to.get(index * stride) else { return false };
                 let is_some = u64::from(bits != 0).wrapping_neg();
                 wrong |= (*header ^ (bits >> 32)) & is_some;

@@ -47,7 +47,7 @@ impl Target {
     fn aim(&self, start: usize, message: &[u8]) {
         let words: Vec<u64> =
             message.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-        let any = || rt::random() as usize % words.len();
+        let any = || usize::try_from(rt::random() % words.len() as u64).unwrap();
         let at = any();
         let wrong = match rt::random() % 4 {
             0 => 0,
