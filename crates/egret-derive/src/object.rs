@@ -50,14 +50,15 @@ pub(crate) struct Code {
     pub(crate) proof: TokenStream,
     /// Constants.
     pub(crate) any: TokenStream,
-    pub(crate) has_links: TokenStream,
+    pub(crate) has_refs: TokenStream,
+    pub(crate) is_even: TokenStream,
     pub(crate) is_checked: TokenStream,
     /// Bodies of functions.
     pub(crate) is_value: TokenStream,
     pub(crate) fault: TokenStream,
     pub(crate) describe: TokenStream,
-    pub(crate) links: TokenStream,
-    pub(crate) relink: TokenStream,
+    pub(crate) refs: TokenStream,
+    pub(crate) renew_refs: TokenStream,
     pub(crate) check: TokenStream,
 }
 
@@ -80,7 +81,7 @@ impl Code {
     }
 
     fn object(&self, name: &Ident, settings: &Settings) -> TokenStream {
-        let Self { has_links, is_checked, fault, describe, links, relink, .. } = self;
+        let Self { has_refs, is_even, is_checked, fault, describe, refs, renew_refs, .. } = self;
         let Settings { stream, check } = settings;
         let is_checked = match check {
             None => quote!(#is_checked),
@@ -91,7 +92,8 @@ impl Code {
             // The names of parameters stand beside those of the fields' types.
             #[automatically_derived]
             impl #stream::graph::Object for #name {
-                const LINKS: ::core::primitive::bool = #has_links;
+                const REFS: ::core::primitive::bool = #has_refs;
+                const EVEN: ::core::primitive::bool = #is_even;
                 const CHECKED: ::core::primitive::bool = #is_checked;
                 fn describe(describe: &mut #stream::graph::Describe<'_>) {
                     #describe
@@ -102,21 +104,21 @@ impl Code {
                     &HINT
                 }
                 #[inline]
-                fn links<__S: #stream::graph::SeeLinks>(
+                fn refs<__S: #stream::graph::SeeRefs>(
                     &self,
                     see: &mut __S,
                 ) -> ::core::result::Result<(), __S::Stop> {
                     let _ = &see;
-                    #links
+                    #refs
                     ::core::result::Result::Ok(())
                 }
                 #[inline]
-                fn relink<__R: #stream::graph::Relink>(
+                fn renew_refs<__R: #stream::graph::RenewRefs>(
                     &mut self,
                     renew: &mut __R,
                 ) -> ::core::result::Result<(), __R::Stop> {
                     let _ = &renew;
-                    #relink
+                    #renew_refs
                     ::core::result::Result::Ok(())
                 }
                 fn check(&self) -> ::core::result::Result<(), ::std::string::String> {
@@ -169,18 +171,19 @@ fn of_struct(name: &Ident, fields: &Fields, repr: &Repr) -> Result<Code> {
     let same = same_fields(name, &body.fields);
     let label = name.unraw().to_string();
     let (bind, fault, describe) = (body.bind(), body.fault(), body.describe());
-    let (links, relink, check) = (body.links(), body.relink(), body.check());
+    let (refs, renew_refs, check) = (body.refs(), body.renew_refs(), body.check());
     let otherwise = format!("a `{label}`");
     Ok(Code {
         proof: quote!(#holes #same),
-        any: body.any(),
-        has_links: body.some("LINKS"),
+        any: body.all("ANY"),
+        has_refs: body.some("REFS"),
+        is_even: body.all("EVEN"),
         is_checked: body.some("CHECKED"),
         is_value: body.is_value(),
         fault: quote!(#fault (0, #otherwise)),
         describe: quote!(describe.named("struct", #label, |describe| { #describe });),
-        links: quote!(let Self #bind = self; #links),
-        relink: quote!(let Self #bind = self; #relink),
+        refs: quote!(let Self #bind = self; #refs),
+        renew_refs: quote!(let Self #bind = self; #renew_refs),
         check: quote!(let Self #bind = self; #check),
     })
 }

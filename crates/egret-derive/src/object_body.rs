@@ -36,10 +36,10 @@ impl Body {
         Row { whole, holder, members, fields, tag, called, advice }
     }
 
-    /// Whether any bytes are values of all of them.
-    pub(crate) fn any(&self) -> TokenStream {
-        let any = self.each("ANY");
-        quote!(true #(&& #any)*)
+    /// Whether a constant is true of all of them.
+    pub(crate) fn all(&self, constant: &str) -> TokenStream {
+        let all = self.each(constant);
+        quote!(true #(&& #all)*)
     }
 
     /// Whether a constant is true of one of them.
@@ -69,13 +69,13 @@ impl Body {
         quote!(let _ = &describe; #(#ask(describe, #labels);)*)
     }
 
-    pub(crate) fn links(&self) -> TokenStream {
-        let (ask, values) = (self.each("links"), self.values());
+    pub(crate) fn refs(&self) -> TokenStream {
+        let (ask, values) = (self.each("refs"), self.values());
         quote!(#(#ask(#values, see)?;)*)
     }
 
-    pub(crate) fn relink(&self) -> TokenStream {
-        let (ask, values) = (self.each("relink"), self.values());
+    pub(crate) fn renew_refs(&self) -> TokenStream {
+        let (ask, values) = (self.each("renew_refs"), self.values());
         quote!(#(#ask(#values, renew)?;)*)
     }
 

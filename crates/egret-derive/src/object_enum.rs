@@ -81,17 +81,19 @@ impl<'a> Enum<'a> {
             let parts = self.variants.iter().map(|variant| variant.body.some(what));
             quote!(#(#parts)||*)
         };
+        let has_refs = some("REFS");
         let kind = self.tag_name().map_or_else(String::new, |tag| format!("enum of {tag}"));
         Code {
             proof: self.proof(),
             any: quote!(false),
-            has_links: some("LINKS"),
+            is_even: quote!(!(#has_refs)),
+            has_refs,
             is_checked: some("CHECKED"),
             is_value: quote!(#read #is_value),
             fault: quote!(#read #fault (0, #otherwise)),
             describe: quote!(describe.named(#kind, #name, |describe| { #(#describe)* });),
-            links: self.by_variant(Body::links),
-            relink: self.by_variant(Body::relink),
+            refs: self.by_variant(Body::refs),
+            renew_refs: self.by_variant(Body::renew_refs),
             check: self.by_variant(Body::check),
         }
     }

@@ -30,7 +30,8 @@ pub(crate) fn part(stream: &TokenStream) -> TokenStream {
 fn declared(stream: &TokenStream) -> TokenStream {
     quote! {
         const ANY: ::core::primitive::bool;
-        const LINKS: ::core::primitive::bool;
+        const REFS: ::core::primitive::bool;
+        const EVEN: ::core::primitive::bool;
         const CHECKED: ::core::primitive::bool;
         fn is_value(
             bytes: &[::core::primitive::u8],
@@ -44,11 +45,11 @@ fn declared(stream: &TokenStream) -> TokenStream {
             describe: &mut #stream::graph::Describe<'_>,
             name: &::core::primitive::str,
         );
-        fn links<S: #stream::graph::SeeLinks>(
+        fn refs<S: #stream::graph::SeeRefs>(
             &self,
             see: &mut S,
         ) -> ::core::result::Result<(), S::Stop>;
-        fn relink<R: #stream::graph::Relink>(
+        fn renew_refs<R: #stream::graph::RenewRefs>(
             &mut self,
             renew: &mut R,
         ) -> ::core::result::Result<(), R::Stop>;
@@ -64,7 +65,8 @@ fn done(stream: &TokenStream) -> TokenStream {
     let object = quote!(<T as #stream::graph::Object>);
     quote! {
         const ANY: ::core::primitive::bool = #flat::ANY;
-        const LINKS: ::core::primitive::bool = #object::LINKS;
+        const REFS: ::core::primitive::bool = #object::REFS;
+        const EVEN: ::core::primitive::bool = #object::EVEN;
         const CHECKED: ::core::primitive::bool = #object::CHECKED;
         #[inline]
         fn is_value(
@@ -91,18 +93,18 @@ fn done(stream: &TokenStream) -> TokenStream {
             describe.field::<T>(name);
         }
         #[inline]
-        fn links<S: #stream::graph::SeeLinks>(
+        fn refs<S: #stream::graph::SeeRefs>(
             &self,
             see: &mut S,
         ) -> ::core::result::Result<(), S::Stop> {
-            #object::links(self, see)
+            #object::refs(self, see)
         }
         #[inline]
-        fn relink<R: #stream::graph::Relink>(
+        fn renew_refs<R: #stream::graph::RenewRefs>(
             &mut self,
             renew: &mut R,
         ) -> ::core::result::Result<(), R::Stop> {
-            #object::relink(self, renew)
+            #object::renew_refs(self, renew)
         }
         fn check(
             &self,

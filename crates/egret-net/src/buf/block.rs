@@ -41,6 +41,8 @@ struct Run {
     id: TypeId,
     start: NonNull<u64>,
     words: usize,
+    /// How many it can have; all of them are words of the block.
+    room: usize,
 }
 
 /// Who frees the memory of a [`Block`].
@@ -112,15 +114,18 @@ impl Block {
     }
 
     /// Remembers which words are of the kind `id`, as the run with this number, so that
-    /// [`part`](Self::part) need not compare with the end of the block.
+    /// [`part`](Self::part) need not compare with the end of the block. It can become `room`
+    /// words long.
     ///
     /// # Panics
     ///
-    /// If they are not all words of the block, or a run with a smaller number is missing.
-    pub fn set_run(&mut self, run: usize, id: TypeId, range: Range<usize>) {
-        let is_inside = range.start <= range.end && range.end <= self.words;
-        assert!(is_inside, "{range:?} of a block of {} words", self.words);
-        let new = Run { id, start: self.at(range.start), words: range.end - range.start };
+    /// If these are not all words of the block, or a run with a smaller number is missing.
+    pub fn set_run(&mut self, run: usize, id: TypeId, range: Range<usize>, room: usize) {
+        let is_inside = range.start <= self.words && room <= self.words - range.start;
+        let fits = range.start <= range.end && range.end - range.start <= room;
+        assert!(is_inside && fits, "{range:?} of {room} in a block of {} words", self.words);
+        let (start, words) = (self.at(range.start), range.end - range.start);
+        let new = Run { id, start, words, room };
         if run == self.runs.len() {
             self.runs.push(new);
         } else {
@@ -132,13 +137,30 @@ impl Block {
     ///
     /// # Panics
     ///
-    /// If there is no such run, or these are not words of the block.
+    /// If there is no such run, or it has no room for them.
     #[inline]
     pub fn lengthen_run(&mut self, run: usize, words: usize) {
         let run = &mut self.runs[run];
-        let first = (run.start.addr().get() - self.start.addr().get()) / WORD + run.words;
-        assert!(words <= self.words - first, "a run is inside its block");
+        assert!(words <= run.room - run.words, "a run has no more than its room");
         run.words += words;
+    }
+
+    /// Lengthens a run by `len` words, and gives these; `None` if it is not of this kind or has no
+    /// room for them.
+    #[inline]
+    #[must_use]
+    pub fn push(&mut self, run: usize, id: TypeId, len: usize) -> Option<&mut [u64]> {
+        let run = self.runs.get_mut(run).filter(|run| run.id == id)?;
+        if len > run.room - run.words {
+            return None;
+        }
+        let at = run.words;
+        run.words += len;
+        // SAFETY: the room of a run is inside the block, as in `find`, and so many words of it
+        // follow.
+        let start = unsafe { run.start.add(at) };
+        // SAFETY: see `words_mut`.
+        Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
 
     /// Whether the run with this number is of this kind.
@@ -315,7 +337,7 @@ mod tests {
     fn a_part_is_inside_its_run() {
         let mut block = Block::on_heap((0..10).collect());
         let (id, other) = (TypeId::of::<u8>(), TypeId::of::<u16>());
-        block.set_run(0, id, 2..6);
+        block.set_run(0, id, 2..6, 4);
         assert_eq!(block.part(0, id, 1, 3), Some(&[3, 4, 5][..]));
         assert_eq!(block.part(0, id, 1, 4), None, "past the end of the run");
         assert_eq!(block.part(0, id, usize::MAX, 2), None);
@@ -323,30 +345,53 @@ mod tests {
         assert_eq!(block.part(1, id, 0, 1), None, "no such run");
         block.part_mut(0, id, 0, 1).unwrap()[0] = 7;
         assert_eq!(block.words()[2], 7);
-        block.set_run(0, other, 9..10);
+        block.set_run(0, other, 9..10, 1);
         assert_eq!(block.part(0, other, 0, 1), Some(&[9][..]));
         assert!(block.part(0, other, 0, 2).is_none());
         assert!(block.extend(1 << 20));
         assert_eq!(block.part(0, other, 0, 1), Some(&[9][..]), "it moved along");
+        assert!(block.push(0, other, 1).is_none(), "no room");
+        block.set_run(0, other, 9..10, 3);
         block.lengthen_run(0, 1);
         assert_eq!(block.part(0, other, 0, 2), Some(&[9, 0][..]));
-        block.set_run(0, id, 0..0);
+        block.set_run(0, id, 0..0, block.words().len());
         block.lengthen_run(0, block.words().len());
         assert_eq!(block.part(0, id, 3, 1), Some(&[3][..]));
     }
 
     #[test]
-    #[should_panic(expected = "inside its block")]
-    fn a_run_does_not_outgrow_its_block() {
+    fn what_is_pushed_stays_in_its_room() {
+        let mut block = Block::on_heap((0..10).collect());
+        let (id, other) = (TypeId::of::<u8>(), TypeId::of::<u16>());
+        block.set_run(0, id, 3..5, 6);
+        assert!(block.push(0, other, 1).is_none() && block.push(1, id, 1).is_none());
+        assert!(block.push(0, id, 5).is_none() && block.push(0, id, usize::MAX).is_none());
+        block.push(0, id, 3).unwrap().copy_from_slice(&[11, 12, 13]);
+        assert_eq!(block.part(0, id, 1, 4), Some(&[4, 11, 12, 13][..]));
+        assert!(block.extend(1 << 20));
+        block.push(0, id, 1).unwrap()[0] = 14;
+        assert!(block.push(0, id, 1).is_none(), "full");
+        assert_eq!(block.words()[..10], [0, 1, 2, 3, 4, 11, 12, 13, 14, 9]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no more than its room")]
+    fn a_run_does_not_outgrow_its_room() {
         let mut block = Block::on_heap(vec![0; 10]);
-        block.set_run(0, TypeId::of::<u8>(), 3..9);
+        block.set_run(0, TypeId::of::<u8>(), 3..7, 5);
         block.lengthen_run(0, 2);
     }
 
     #[test]
-    #[should_panic(expected = "9..11 of a block of 10 words")]
-    fn a_run_is_inside_its_block() {
-        Block::on_heap(vec![0; 10]).set_run(0, TypeId::of::<u8>(), 9..11);
+    #[should_panic(expected = "3..9 of 8 in a block of 10 words")]
+    fn the_room_of_a_run_is_inside_its_block() {
+        Block::on_heap(vec![0; 10]).set_run(0, TypeId::of::<u8>(), 3..9, 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "8..10 of 1 in a block of 10 words")]
+    fn a_run_has_room_for_itself() {
+        Block::on_heap(vec![0; 10]).set_run(0, TypeId::of::<u8>(), 8..10, 1);
     }
 
     #[test]

@@ -16,10 +16,10 @@ use std::num::NonZeroU64;
 /// ```
 /// use egret_net::buf::Ref;
 ///
-/// let link: Ref<u64> = Ref::new(3, 70_000, 0xbeef).unwrap();
-/// assert_eq!((link.class(), link.index(), link.stamp()), (3, 70_000, 0xbeef));
+/// let reference: Ref<u64> = Ref::new(3, 70_000, 0xbeef).unwrap();
+/// assert_eq!((reference.class(), reference.index(), reference.stamp()), (3, 70_000, 0xbeef));
 /// assert_eq!(size_of::<Option<Ref<u64>>>(), 8);
-/// assert_eq!(Ref::from_bits(link.to_bits()), Some(link));
+/// assert_eq!(Ref::from_bits(reference.to_bits()), Some(reference));
 /// ```
 #[repr(transparent)]
 pub struct Ref<T: ?Sized> {

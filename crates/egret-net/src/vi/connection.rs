@@ -8,7 +8,7 @@ use super::{
     CompletionQueue, Descriptor, Limits, Nic, Op, OpKind, PostError, Posted, Refused, Reliability,
     RemoteSlice, Ticket, Trust, ViError, ViId, ViOptions, WhyIsolated,
 };
-use crate::buf::{Buf, Plain, Typed};
+use crate::buf::{Buf, Kind, Plain, Typed};
 
 /// One end of a connection.
 ///
@@ -184,6 +184,21 @@ impl Vi {
         tag: u64,
     ) -> Result<Ticket, PostError> {
         self.give(Descriptor::typed(typed).with_tag(tag))
+    }
+
+    /// Like [`hand_over`](Self::hand_over), and says what it is: a receive for something else does
+    /// not take it.
+    ///
+    /// # Errors
+    ///
+    /// Whatever [`Refused`] names; the buffer is inside.
+    pub fn hand_over_of(
+        &self,
+        buf: impl Into<Buf>,
+        kind: Kind,
+        tag: u64,
+    ) -> Result<Ticket, PostError> {
+        self.give(Descriptor::new(buf.into()).with_tag(tag).of_kind(kind))
     }
 
     fn give(&self, mut descriptor: Descriptor) -> Result<Ticket, PostError> {

@@ -1,6 +1,9 @@
 //! Where the objects of one class lie in the block.
 
 use std::any::TypeId;
+use std::ops::Range;
+
+use egret_net::buf::Ref;
 
 use super::class::Class;
 use super::slot;
@@ -11,8 +14,8 @@ use super::slot;
 pub(super) struct Arena {
     /// Of the class; here because each access looks at it.
     pub(super) id: TypeId,
-    /// Of the class.
-    pub(super) number: u8,
+    /// The reference to the first slot as a new one; the next differ by their index.
+    pub(super) first: u64,
     /// How many slots there are, with and without an object.
     pub(super) count: u32,
     /// The slots.
@@ -44,10 +47,18 @@ pub(super) enum Part {
 
 impl Arena {
     /// One without an object.
-    pub(super) fn new((class, number): (&'static Class, u8)) -> Self {
+    pub(super) fn new(class: &'static Class) -> Self {
         let (slots, data) = (Extent::default(), Extent::default());
         let (id, free) = (class.id, Some(Vec::new()));
-        Self { id, number, count: 0, slots, data, class, empty: 0, free }
+        Self { id, first: 0, count: 0, slots, data, class, empty: 0, free }
+    }
+
+    /// Counts one slot more, and gives the reference to what will be there.
+    #[inline]
+    pub(super) fn count_one<T: ?Sized>(&mut self) -> Ref<T> {
+        let reference = Ref::from_bits(self.first | u64::from(self.count));
+        self.count += 1;
+        reference.expect("a seed is a stamp")
     }
 
     /// Where the slot with this number begins, if there is one.
@@ -87,8 +98,14 @@ impl Extent {
         self.start + self.len
     }
 
-    pub(super) fn range(&self) -> std::ops::Range<usize> {
+    pub(super) fn range(&self) -> Range<usize> {
         self.start..self.start + self.len
+    }
+
+    /// The same in words.
+    pub(super) fn words(&self) -> Range<usize> {
+        let first = self.start / slot::ALIGN;
+        first..first + self.len / slot::ALIGN
     }
 }
 

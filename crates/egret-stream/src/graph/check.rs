@@ -11,14 +11,15 @@ use egret_net::buf::{Ref, flat};
 
 use super::arena::Arena;
 use super::class::short_name;
+use super::column::{self, Columns};
 use super::fault::{Fault, planted};
 use super::head;
-use super::object::{Object, SeeLinks, Target};
+use super::object::{Object, SeeRefs, Target};
 use super::refusal::{Reason, Refusal};
 use super::slot;
 
 /// A graph that is being looked at.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Check<'g> {
     pub(super) words: &'g [u64],
     pub(super) arenas: &'g [Arena],
@@ -26,30 +27,30 @@ pub(super) struct Check<'g> {
 
 type Checked<T> = Result<T, Box<Refusal>>;
 
-impl SeeLinks for Check<'_> {
+impl SeeRefs for Check<'_> {
     type Stop = Box<Refusal>;
 
     #[inline]
-    fn see<T: Target + ?Sized>(&mut self, link: &Ref<T>) -> Checked<()> {
-        if self.leads(*link) { Ok(()) } else { Err(self.astray(link)) }
+    fn see<T: Target + ?Sized>(&mut self, reference: &Ref<T>) -> Checked<()> {
+        if self.leads(*reference) { Ok(()) } else { Err(self.astray(reference)) }
     }
 }
 
 impl<'g> Check<'g> {
     /// Whether the reference leads to an object of its type.
     #[inline]
-    pub(super) fn leads<T: Target + ?Sized>(&self, link: Ref<T>) -> bool {
-        let Some(arena) = self.arenas.get(usize::from(link.class())) else { return false };
+    pub(super) fn leads<T: Target + ?Sized>(&self, reference: Ref<T>) -> bool {
+        let Some(arena) = self.arenas.get(usize::from(reference.class())) else { return false };
         let words = match T::SLOT_WORDS {
             0 => arena.class.stride / slot::ALIGN,
             words => words,
         };
-        if link.index() >= arena.count {
+        if reference.index() >= arena.count {
             return planted(Fault::PastTheEnd);
         }
-        let place = arena.slots.start / slot::ALIGN + link.index() as usize * words;
+        let place = arena.slots.start / slot::ALIGN + reference.index() as usize * words;
         let is_class = T::is_class(arena.id, arena.class) || planted(Fault::AnyClass);
-        is_class && self.words.get(place).is_some_and(|header| *header == link.head())
+        is_class && self.words.get(place).is_some_and(|header| *header == reference.head())
     }
 
     /// Looks at everything.
@@ -62,9 +63,9 @@ impl<'g> Check<'g> {
     }
 
     #[cold]
-    fn astray<T: Target + ?Sized>(&self, link: &Ref<T>) -> Box<Refusal> {
-        let offset = self.offset(ptr::from_ref(link).cast());
-        let (class, index) = (link.class(), link.index());
+    fn astray<T: Target + ?Sized>(&self, reference: &Ref<T>) -> Box<Refusal> {
+        let offset = self.offset(ptr::from_ref(reference).cast());
+        let (class, index) = (reference.class(), reference.index());
         let arena = self.arenas.get(usize::from(class));
         let reason = match arena {
             Some(arena) if !T::is_class(arena.id, arena.class) => {
@@ -106,8 +107,8 @@ impl<'g> Check<'g> {
     /// Checks the references of a value, and what it says of itself.
     #[inline]
     fn value<T: Object>(&mut self, value: &T) -> Checked<()> {
-        if T::LINKS {
-            value.links(self)?;
+        if T::REFS {
+            value.refs(self)?;
         }
         if T::CHECKED
             && !planted(Fault::Unchecked)
@@ -129,7 +130,20 @@ impl<'g> Check<'g> {
 
 /// Checks the objects of a class; gives how many slots have none.
 pub(super) fn objects<T: Object>(check: &mut Check<'_>, class: usize) -> Checked<u32> {
-    let (_, slots) = check.arena(class);
+    let slots = &check.words[check.arenas[class].slots.words()];
+    let columns = Columns::of::<T>(check, slots, class);
+    let mut empty = 0;
+    for batch in slots.chunks(BATCH * column::words::<T>()) {
+        let is_right = |columns: &Columns<'_>| columns.are_right::<T>(batch, class);
+        if !columns.as_ref().is_some_and(is_right) {
+            empty += each::<T>(check, class, cast_slice(batch))?;
+        }
+    }
+    Ok(empty)
+}
+
+/// Checks objects one by one.
+pub(super) fn each<T: Object>(check: &mut Check<'_>, class: usize, slots: &[u8]) -> Checked<u32> {
     let mut empty = 0;
     for slot in slots.chunks_exact(slot::stride(size_of::<T>())) {
         if !check.has_object(slot, class)? {
@@ -155,7 +169,7 @@ pub(super) fn slices<T: Object>(check: &mut Check<'_>, class: usize) -> Checked<
                 return Err(check.no_value::<T>(wrong));
             }
         }
-        if T::LINKS || T::CHECKED {
+        if T::REFS || T::CHECKED {
             let elements = flat::views::<T>(bytes).unwrap_or_default();
             elements.iter().try_for_each(|element| check.value(element))?;
         }
@@ -201,3 +215,6 @@ fn spans<'g>(
     }
     Ok(empty)
 }
+
+/// Objects that are looked at together: they lie in the nearest cache.
+const BATCH: usize = 128;

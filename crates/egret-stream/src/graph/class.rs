@@ -29,7 +29,7 @@ pub struct Class {
     /// Checks the objects of the class; gives how many slots are empty.
     pub(super) check: fn(&mut Check<'_>, usize) -> Result<u32, Box<Refusal>>,
     /// Renews the references of all objects of the class.
-    pub(super) relink: fn(&mut Store, usize, &mut Moves<'_>) -> Result<(), compact::Dangling>,
+    pub(super) renew_refs: fn(&mut Store, usize, &mut Moves<'_>) -> Result<(), compact::Dangling>,
     /// How to see it as an object of a trait, by trait.
     pub(super) ways: Vec<(TypeId, &'static (dyn Any + Sync))>,
 }
@@ -104,7 +104,8 @@ impl Classes {
         }
         let seed = buf::fingerprint(buf::FINGERPRINT_SEED, b"graph");
         let hash = |hash, class: &Class| buf::fingerprint(hash, &class.fingerprint.to_le_bytes());
-        let name = format!("Graph<{}>", short_name::<Root>());
+        // Leaked as the classes are, so that none of the messages that say it has a copy.
+        let name: &str = Box::leak(format!("Graph<{}>", short_name::<Root>()).into_boxed_str());
         let kind = Kind { fingerprint: all.iter().fold(seed, hash), name: name.into() };
         Self { all, kind }
     }
@@ -150,7 +151,7 @@ impl Describe<'_> {
     }
 
     /// A reference to a `T`.
-    pub fn link<T: Target + ?Sized>(&mut self, word: &str) {
+    pub fn reference<T: Target + ?Sized>(&mut self, word: &str) {
         self.word(&format!("{word} {}", short_name::<T>()));
         self.open.push(T::enter);
     }
@@ -169,7 +170,7 @@ impl Describe<'_> {
             T::describe(describe);
             let sizes = format!("of {} bytes at {}", size_of::<T>(), align_of::<T>());
             describe.word(&sizes);
-            if T::LINKS { compact::relink_objects::<T> } else { compact::relink_nothing }
+            if T::REFS { compact::renew_objects::<T> } else { compact::renew_nothing }
         });
     }
 
@@ -183,14 +184,14 @@ impl Describe<'_> {
             describe.word("slice of");
             T::describe(describe);
             describe.word(&format!("of {} bytes at {}", size_of::<T>(), align_of::<T>()));
-            if T::LINKS { compact::relink_slices::<T> } else { compact::relink_nothing }
+            if T::REFS { compact::renew_slices::<T> } else { compact::renew_nothing }
         });
     }
 
     pub(super) fn enter_text(&mut self) {
         self.enter::<str>(slot::SPAN_STRIDE, Some(1), check::texts, |describe| {
             describe.word("text");
-            compact::relink_nothing
+            compact::renew_nothing
         });
     }
 
@@ -199,22 +200,31 @@ impl Describe<'_> {
         stride: usize,
         element: Option<usize>,
         check: fn(&mut Check<'_>, usize) -> Result<u32, Box<Refusal>>,
-        describe: impl FnOnce(&mut Self) -> RelinkAll,
+        describe: impl FnOnce(&mut Self) -> RenewAll,
     ) {
         let id = TypeId::of::<T>();
         if self.classes.iter().any(|class| class.id == id) {
             return;
         }
         let name = short_name::<T>();
-        let relink = describe(self);
+        let renew_refs = describe(self);
         let fingerprint = buf::fingerprint(buf::FINGERPRINT_SEED, self.text.as_bytes());
         self.text.clear();
         let ways = dynamic::ways(id);
-        self.classes.push(Class { id, name, fingerprint, stride, element, check, relink, ways });
+        self.classes.push(Class {
+            id,
+            name,
+            fingerprint,
+            stride,
+            element,
+            check,
+            renew_refs,
+            ways,
+        });
     }
 }
 
-type RelinkAll = fn(&mut Store, usize, &mut Moves<'_>) -> Result<(), compact::Dangling>;
+type RenewAll = fn(&mut Store, usize, &mut Moves<'_>) -> Result<(), compact::Dangling>;
 
 /// The name of a type without the modules that it lies in.
 pub(super) fn short_name<T: ?Sized>() -> String {

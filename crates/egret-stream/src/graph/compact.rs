@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::class::Classes;
 use super::fault::{Fault, planted};
 use super::head;
-use super::object::{Object, Relink};
+use super::object::{Object, RenewRefs};
 use super::slot;
 use super::store::Store;
 
@@ -50,35 +50,35 @@ pub(super) struct Moves<'s> {
 
 impl Moves<'_> {
     /// What a reference has become.
-    pub(super) fn find<T: ?Sized>(&self, link: Ref<T>) -> Option<Ref<T>> {
+    pub(super) fn find<T: ?Sized>(&self, reference: Ref<T>) -> Option<Ref<T>> {
         if planted(Fault::Unrenewed) {
-            return Some(link);
+            return Some(reference);
         }
-        self.from.slot(link)?;
-        let index = self.to[usize::from(link.class())][link.index() as usize];
-        Ref::new(link.class(), index, self.seed)
+        self.from.slot(reference)?;
+        let index = self.to[usize::from(reference.class())][reference.index() as usize];
+        Ref::new(reference.class(), index, self.seed)
     }
 }
 
 impl Moves<'_> {
     #[cold]
-    fn missing<T: ?Sized>(&self, link: Ref<T>) -> Dangling {
-        let arena = self.from.arenas.get(usize::from(link.class()));
+    fn missing<T: ?Sized>(&self, reference: Ref<T>) -> Dangling {
+        let arena = self.from.arenas.get(usize::from(reference.class()));
         let class = arena.map_or("a class that is not here", |arena| &arena.class.name);
-        Dangling::Object { class: class.to_owned(), index: link.index() }
+        Dangling::Object { class: class.to_owned(), index: reference.index() }
     }
 }
 
-impl Relink for Moves<'_> {
+impl RenewRefs for Moves<'_> {
     type Stop = Dangling;
 
-    fn renew<T: ?Sized>(&mut self, link: &mut Ref<T>) -> Result<(), Dangling> {
-        *link = self.find(*link).ok_or_else(|| self.missing(*link))?;
+    fn renew<T: ?Sized>(&mut self, reference: &mut Ref<T>) -> Result<(), Dangling> {
+        *reference = self.find(*reference).ok_or_else(|| self.missing(*reference))?;
         Ok(())
     }
 
-    fn renew_option<T: ?Sized>(&mut self, link: &mut Option<Ref<T>>) -> Result<(), Dangling> {
-        *link = link.and_then(|link| self.find(link));
+    fn renew_option<T: ?Sized>(&mut self, reference: &mut Option<Ref<T>>) -> Result<(), Dangling> {
+        *reference = reference.and_then(|reference| self.find(reference));
         Ok(())
     }
 }
@@ -99,7 +99,7 @@ pub(super) fn compacted<'s>(
     }
     let mut moves = Moves { from, to, seed: store.seed };
     for (number, class) in classes.all.iter().enumerate() {
-        (class.relink)(&mut store, number, &mut moves)?;
+        (class.renew_refs)(&mut store, number, &mut moves)?;
     }
     Ok((store, moves))
 }
@@ -150,7 +150,7 @@ impl Store {
 }
 
 /// Renews what the objects of a class refer to.
-pub(super) fn relink_objects<T: Object>(
+pub(super) fn renew_objects<T: Object>(
     store: &mut Store,
     class: usize,
     moves: &mut Moves<'_>,
@@ -159,28 +159,28 @@ pub(super) fn relink_objects<T: Object>(
     let slots = &mut store.block.bytes_mut()[range];
     for slot in slots.chunks_exact_mut(slot::stride(size_of::<T>())) {
         if let Some(value) = flat::view_mut::<T>(&mut slot[slot::HEADER..]) {
-            value.relink(moves)?;
+            value.renew_refs(moves)?;
         }
     }
     Ok(())
 }
 
 /// Renews what the elements of slices refer to.
-pub(super) fn relink_slices<T: Object>(
+pub(super) fn renew_slices<T: Object>(
     store: &mut Store,
     class: usize,
     moves: &mut Moves<'_>,
 ) -> Result<(), Dangling> {
     for index in 0..store.arenas[class].count {
-        let link = store.link_at::<[T]>(class, index);
-        if let Some(elements) = link.and_then(|link| store.slice_mut(link)) {
-            elements.iter_mut().try_for_each(|element| element.relink(moves))?;
+        let reference = store.ref_at::<[T]>(class, index);
+        if let Some(elements) = reference.and_then(|reference| store.slice_mut(reference)) {
+            elements.iter_mut().try_for_each(|element| element.renew_refs(moves))?;
         }
     }
     Ok(())
 }
 
 /// There is nothing to renew.
-pub(super) fn relink_nothing(_: &mut Store, _: usize, _: &mut Moves<'_>) -> Result<(), Dangling> {
+pub(super) fn renew_nothing(_: &mut Store, _: usize, _: &mut Moves<'_>) -> Result<(), Dangling> {
     Ok(())
 }

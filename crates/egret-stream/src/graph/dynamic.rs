@@ -87,19 +87,19 @@ pub fn is_class<D: ?Sized + 'static>(class: &Class) -> bool {
 /// Finds an object of a trait.
 #[doc(hidden)]
 #[must_use]
-pub fn find<D: ?Sized + 'static>(store: &Store, link: Ref<D>) -> Option<&D> {
-    (ways_of(store, link)?.find)(store, link)
+pub fn find<D: ?Sized + 'static>(store: &Store, reference: Ref<D>) -> Option<&D> {
+    (ways_of(store, reference)?.find)(store, reference)
 }
 
 /// Finds an object of a trait, to be written.
 #[doc(hidden)]
 #[must_use]
-pub fn find_mut<D: ?Sized + 'static>(store: &mut Store, link: Ref<D>) -> Option<&mut D> {
-    (ways_of(store, link)?.find_mut)(store, link)
+pub fn find_mut<D: ?Sized + 'static>(store: &mut Store, reference: Ref<D>) -> Option<&mut D> {
+    (ways_of(store, reference)?.find_mut)(store, reference)
 }
 
-fn ways_of<D: ?Sized + 'static>(store: &Store, link: Ref<D>) -> Option<&'static Ways<D>> {
-    let class = store.arenas.get(usize::from(link.class()))?.class;
+fn ways_of<D: ?Sized + 'static>(store: &Store, reference: Ref<D>) -> Option<&'static Ways<D>> {
+    let class = store.arenas.get(usize::from(reference.class()))?.class;
     let wanted = TypeId::of::<D>();
     let ways = class.ways.iter().find(|(id, _)| *id == wanted)?;
     (ways.1 as &dyn Any).downcast_ref()
@@ -108,15 +108,15 @@ fn ways_of<D: ?Sized + 'static>(store: &Store, link: Ref<D>) -> Option<&'static 
 /// Finds an object as what it is; for the code that the macros write.
 #[doc(hidden)]
 #[must_use]
-pub fn object<T: Object, D: ?Sized>(store: &Store, link: Ref<D>) -> Option<&T> {
-    store.object(link.cast::<T>())
+pub fn object<T: Object, D: ?Sized>(store: &Store, reference: Ref<D>) -> Option<&T> {
+    store.object(reference.cast::<T>())
 }
 
 /// Finds an object as what it is, to be written.
 #[doc(hidden)]
 #[must_use]
-pub fn object_mut<T: Object, D: ?Sized>(store: &mut Store, link: Ref<D>) -> Option<&mut T> {
-    store.object_mut(link.cast::<T>())
+pub fn object_mut<T: Object, D: ?Sized>(store: &mut Store, reference: Ref<D>) -> Option<&mut T> {
+    store.object_mut(reference.cast::<T>())
 }
 
 /// Makes traits something that a [`Ref`] of a graph can lead to: `Ref<dyn Shape>`.
@@ -169,15 +169,15 @@ macro_rules! graph_dynamic {
             }
             fn find(
                 store: &$crate::graph::Store,
-                link: $crate::graph::Ref<Self>,
+                reference: $crate::graph::Ref<Self>,
             ) -> ::core::option::Option<&Self> {
-                $crate::graph::dynamic::find(store, link)
+                $crate::graph::dynamic::find(store, reference)
             }
             fn find_mut(
                 store: &mut $crate::graph::Store,
-                link: $crate::graph::Ref<Self>,
+                reference: $crate::graph::Ref<Self>,
             ) -> ::core::option::Option<&mut Self> {
-                $crate::graph::dynamic::find_mut(store, link)
+                $crate::graph::dynamic::find_mut(store, reference)
             }
         }
     )+};
@@ -192,13 +192,13 @@ macro_rules! graph_register {
         $crate::__private::inventory::submit! {
             $crate::graph::dynamic::Entry::new::<$Type, dyn $Trait>(
                 &$crate::graph::dynamic::Ways {
-                    find: |store, link| {
-                        let found = $crate::graph::dynamic::object::<$Type, dyn $Trait>(store, link);
+                    find: |store, reference| {
+                        let found = $crate::graph::dynamic::object::<$Type, dyn $Trait>(store, reference);
                         found.map(|object| object as &dyn $Trait)
                     },
-                    find_mut: |store, link| {
+                    find_mut: |store, reference| {
                         let found =
-                            $crate::graph::dynamic::object_mut::<$Type, dyn $Trait>(store, link);
+                            $crate::graph::dynamic::object_mut::<$Type, dyn $Trait>(store, reference);
                         found.map(|object| object as &mut dyn $Trait)
                     },
                 },

@@ -21,7 +21,7 @@ use super::{Slice, Text};
 /// Its types are those that can be reached from `Root` by references. An object is owned by the
 /// graph; a [`Ref`] is a number that the graph looks up. Objects are found in constant time, and
 /// what a reference leads to is checked each time: an object that was removed, or is of another
-/// graph, is not found ([`get`](Self::get)), or a panic ([`graph[link]`](Self::index)).
+/// graph, is not found ([`get`](Self::get)), or a panic ([`graph[reference]`](Self::index)).
 ///
 /// ```
 /// use egret_stream::graph::{Graph, Object, Ref};
@@ -147,15 +147,15 @@ impl<Root: Object> Graph<Root> {
     /// The object, slice or text, if it is in this graph.
     #[inline]
     #[must_use]
-    pub fn get<T: Target + ?Sized>(&self, link: Ref<T>) -> Option<&T> {
-        T::find(&self.store, link)
+    pub fn get<T: Target + ?Sized>(&self, reference: Ref<T>) -> Option<&T> {
+        T::find(&self.store, reference)
     }
 
     /// The same, to be written.
     #[inline]
     #[must_use]
-    pub fn get_mut<T: Target + ?Sized>(&mut self, link: Ref<T>) -> Option<&mut T> {
-        T::find_mut(&mut self.store, link)
+    pub fn get_mut<T: Target + ?Sized>(&mut self, reference: Ref<T>) -> Option<&mut T> {
+        T::find_mut(&mut self.store, reference)
     }
 
     /// One element of a slice, in constant time: `graph[slice]` looks at all of them first if they
@@ -190,9 +190,10 @@ impl<Root: Object> Graph<Root> {
 
     /// Whether it leads to an object of this graph.
     #[must_use]
-    pub fn contains<T: Target + ?Sized>(&self, link: Ref<T>) -> bool {
-        let class = self.store.arenas.get(usize::from(link.class()));
-        class.is_some_and(|class| T::is_class(class.id, class.class)) && self.store.contains(link)
+    pub fn contains<T: Target + ?Sized>(&self, reference: Ref<T>) -> bool {
+        let class = self.store.arenas.get(usize::from(reference.class()));
+        class.is_some_and(|class| T::is_class(class.id, class.class))
+            && self.store.contains(reference)
     }
 
     /// Takes an object out, and gives it. References to it lead nowhere from now on; whoever has
@@ -218,17 +219,17 @@ impl<Root: Object> Graph<Root> {
     /// assert!(graph.root().friend.is_none() && graph.check().is_ok());
     /// # Ok::<(), egret_stream::graph::Dangling>(())
     /// ```
-    pub fn remove<T: Object>(&mut self, link: Ref<T>) -> Option<T> {
-        let value = *self.store.object(link)?;
-        self.store.remove(link);
+    pub fn remove<T: Object>(&mut self, reference: Ref<T>) -> Option<T> {
+        let value = *self.store.object(reference)?;
+        self.store.remove(reference);
         Some(value)
     }
 
     /// Takes out whatever a reference leads to: a slice or a text, whose memory is used again after
     /// a [compaction](Self::compact), or an object of which only a trait is known. `false` if it is
     /// not in the graph.
-    pub fn discard<T: Target + ?Sized>(&mut self, link: Ref<T>) -> bool {
-        self.contains(link) && self.store.remove(link)
+    pub fn discard<T: Target + ?Sized>(&mut self, reference: Ref<T>) -> bool {
+        self.contains(reference) && self.store.remove(reference)
     }
 
     /// The root.
@@ -287,16 +288,16 @@ impl<Root: Object> Graph<Root> {
 
     /// The objects of a type, in the order in which they lie in memory.
     pub fn iter<T: Object>(&self) -> impl Iterator<Item = (Ref<T>, &T)> {
-        let links = self.links::<T>();
-        links.filter_map(|link| self.store.object(link).map(|object| (link, object)))
+        let refs = self.refs::<T>();
+        refs.filter_map(|reference| self.store.object(reference).map(|object| (reference, object)))
     }
 
     /// References to the objects of a type; also of slices and texts.
-    pub fn links<T: Target + ?Sized>(&self) -> impl Iterator<Item = Ref<T>> {
+    pub fn refs<T: Target + ?Sized>(&self) -> impl Iterator<Item = Ref<T>> {
         let classes = self.store.arenas.iter().enumerate();
         let classes = classes.filter(|(_, arena)| T::is_class(arena.id, arena.class));
         classes.flat_map(move |(class, arena)| {
-            (0..arena.count).filter_map(move |index| self.store.link_at(class, index))
+            (0..arena.count).filter_map(move |index| self.store.ref_at(class, index))
         })
     }
 
@@ -304,19 +305,22 @@ impl<Root: Object> Graph<Root> {
     pub fn for_each_mut<T: Object>(&mut self, mut each: impl FnMut(Ref<T>, &mut T)) {
         let Some(class) = self.store.find_class::<T>() else { return };
         for index in 0..self.store.arenas[class].count {
-            if let Some(link) = self.store.link_at::<T>(class, index)
-                && let Some(object) = self.store.object_mut(link)
+            if let Some(reference) = self.store.ref_at::<T>(class, index)
+                && let Some(object) = self.store.object_mut(reference)
             {
-                each(link, object);
+                each(reference, object);
             }
         }
     }
 
     /// The reference as one to a `T`, if that is what it leads to.
     #[must_use]
-    pub fn downcast<T: Object + IsA<D>, D: Target + ?Sized>(&self, link: Ref<D>) -> Option<Ref<T>> {
-        let link = link.cast::<T>();
-        self.store.object(link).map(|_| link)
+    pub fn downcast<T: Object + IsA<D>, D: Target + ?Sized>(
+        &self,
+        reference: Ref<D>,
+    ) -> Option<Ref<T>> {
+        let reference = reference.cast::<T>();
+        self.store.object(reference).map(|_| reference)
     }
 
     /// Makes it dense: what was removed takes no memory any more. Objects get other places, so
@@ -365,9 +369,11 @@ impl<Root: Object> Graph<Root> {
 
     #[cold]
     #[inline(never)]
-    fn missing<T: ?Sized>(link: Ref<T>) -> ! {
+    fn missing<T: ?Sized>(reference: Ref<T>) -> ! {
         let name = short_name::<T>();
-        panic!("no `{name}` of this graph is at {link:?}: it was removed, or is of another graph");
+        panic!(
+            "no `{name}` of this graph is at {reference:?}: it was removed, or is of another graph"
+        );
     }
 }
 
@@ -378,20 +384,20 @@ impl<Root: Object, T: Target + ?Sized> Index<Ref<T>> for Graph<Root> {
     type Output = T;
 
     #[inline]
-    fn index(&self, link: Ref<T>) -> &T {
-        match T::find(&self.store, link) {
+    fn index(&self, reference: Ref<T>) -> &T {
+        match T::find(&self.store, reference) {
             Some(found) => found,
-            None => Self::missing(link),
+            None => Self::missing(reference),
         }
     }
 }
 
 impl<Root: Object, T: Target + ?Sized> IndexMut<Ref<T>> for Graph<Root> {
     #[inline]
-    fn index_mut(&mut self, link: Ref<T>) -> &mut T {
-        match T::find_mut(&mut self.store, link) {
+    fn index_mut(&mut self, reference: Ref<T>) -> &mut T {
+        match T::find_mut(&mut self.store, reference) {
             Some(found) => found,
-            None => Self::missing(link),
+            None => Self::missing(reference),
         }
     }
 }

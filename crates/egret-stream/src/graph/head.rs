@@ -109,9 +109,8 @@ fn arenas(
     len: usize,
 ) -> Result<Vec<Arena>, Box<Refusal>> {
     let mut arenas = Vec::with_capacity(classes.all.len());
-    let entries = classes.all.iter().zip(entries.chunks_exact(ENTRY)).zip(0..);
-    for ((class, entry), byte) in entries {
-        let number = usize::from(byte);
+    let entries = classes.all.iter().zip(entries.chunks_exact(ENTRY)).enumerate();
+    for (number, (class, entry)) in entries {
         let at = START + number * ENTRY;
         if u64_at(entry, 0) != class.fingerprint {
             let name = class.name.clone();
@@ -125,7 +124,7 @@ fn arenas(
         let data = data.filter(is_expected);
         let slots = slots.ok_or_else(|| misplaced(number, &class.name, Part::Slots))?;
         let data = data.ok_or_else(|| misplaced(number, &class.name, Part::Data))?;
-        arenas.push(Arena { count, slots, data, empty, free: None, ..Arena::new((class, byte)) });
+        arenas.push(Arena { count, slots, data, empty, free: None, ..Arena::new(class) });
     }
     apart(&arenas)?;
     Ok(arenas)

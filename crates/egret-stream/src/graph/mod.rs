@@ -77,6 +77,7 @@
 mod arena;
 mod check;
 mod class;
+mod column;
 mod compact;
 #[doc(hidden)]
 pub mod dynamic;
@@ -107,7 +108,7 @@ pub use file::LoadError;
 pub use graph::Graph;
 #[doc(hidden)]
 pub use hint::Hint;
-pub use object::{Object, Relink, SeeLinks, Target};
+pub use object::{Object, RenewRefs, SeeRefs, Target};
 pub use refusal::{Reason, Refusal, Refused};
 #[doc(hidden)]
 pub use store::Store;

@@ -157,7 +157,9 @@ use super::store::Store;
 )]
 pub trait Object: Flat {
     /// Whether there is a reference in it.
-    const LINKS: bool;
+    const REFS: bool;
+    /// Whether the references of every value lie at the same places.
+    const EVEN: bool = false;
     /// Whether it has an invariant of its own, which [`check`](Self::check) checks.
     const CHECKED: bool = false;
 
@@ -178,14 +180,14 @@ pub trait Object: Flat {
     /// # Errors
     ///
     /// What `see` says.
-    fn links<S: SeeLinks>(&self, see: &mut S) -> Result<(), S::Stop>;
+    fn refs<S: SeeRefs>(&self, see: &mut S) -> Result<(), S::Stop>;
 
     /// Has each reference in it replaced.
     ///
     /// # Errors
     ///
     /// What `renew` says.
-    fn relink<R: Relink>(&mut self, renew: &mut R) -> Result<(), R::Stop>;
+    fn renew_refs<R: RenewRefs>(&mut self, renew: &mut R) -> Result<(), R::Stop>;
 
     /// Whether the type's own invariant holds.
     ///
@@ -214,14 +216,14 @@ pub trait Target: 'static {
     fn is_class(id: TypeId, class: &Class) -> bool;
     /// Finds it.
     #[doc(hidden)]
-    fn find(store: &Store, link: Ref<Self>) -> Option<&Self>;
+    fn find(store: &Store, reference: Ref<Self>) -> Option<&Self>;
     /// Finds it, to be written.
     #[doc(hidden)]
-    fn find_mut(store: &mut Store, link: Ref<Self>) -> Option<&mut Self>;
+    fn find_mut(store: &mut Store, reference: Ref<Self>) -> Option<&mut Self>;
 }
 
-/// Sees references; see [`Object::links`].
-pub trait SeeLinks {
+/// Sees references; see [`Object::refs`].
+pub trait SeeRefs {
     /// Why one is not seen any more.
     type Stop;
     /// Sees one, where it lies.
@@ -229,11 +231,27 @@ pub trait SeeLinks {
     /// # Errors
     ///
     /// If there is no point in going on.
-    fn see<T: Target + ?Sized>(&mut self, link: &Ref<T>) -> Result<(), Self::Stop>;
+    fn see<T: Target + ?Sized>(&mut self, reference: &Ref<T>) -> Result<(), Self::Stop>;
+
+    /// Sees one that may be none, where it lies.
+    ///
+    /// # Errors
+    ///
+    /// If there is no point in going on.
+    #[inline]
+    fn see_option<T: Target + ?Sized>(
+        &mut self,
+        reference: &Option<Ref<T>>,
+    ) -> Result<(), Self::Stop> {
+        match reference {
+            None => Ok(()),
+            Some(reference) => self.see(reference),
+        }
+    }
 }
 
-/// Replaces references; see [`Object::relink`].
-pub trait Relink {
+/// Replaces references; see [`Object::renew_refs`].
+pub trait RenewRefs {
     /// Why one is not replaced.
     type Stop;
     /// Replaces one.
@@ -241,13 +259,14 @@ pub trait Relink {
     /// # Errors
     ///
     /// If there is no point in going on.
-    fn renew<T: ?Sized>(&mut self, link: &mut Ref<T>) -> Result<(), Self::Stop>;
+    fn renew<T: ?Sized>(&mut self, reference: &mut Ref<T>) -> Result<(), Self::Stop>;
     /// Replaces one that may also be taken away.
     ///
     /// # Errors
     ///
     /// If there is no point in going on.
-    fn renew_option<T: ?Sized>(&mut self, link: &mut Option<Ref<T>>) -> Result<(), Self::Stop>;
+    fn renew_option<T: ?Sized>(&mut self, reference: &mut Option<Ref<T>>)
+    -> Result<(), Self::Stop>;
 }
 
 impl<T: Object> Target for T {
@@ -263,13 +282,13 @@ impl<T: Object> Target for T {
     }
 
     #[inline]
-    fn find(store: &Store, link: Ref<T>) -> Option<&T> {
-        store.object(link)
+    fn find(store: &Store, reference: Ref<T>) -> Option<&T> {
+        store.object(reference)
     }
 
     #[inline]
-    fn find_mut(store: &mut Store, link: Ref<T>) -> Option<&mut T> {
-        store.object_mut(link)
+    fn find_mut(store: &mut Store, reference: Ref<T>) -> Option<&mut T> {
+        store.object_mut(reference)
     }
 }
 
@@ -283,12 +302,12 @@ impl<T: Object> Target for [T] {
         id == TypeId::of::<[T]>()
     }
 
-    fn find(store: &Store, link: Ref<[T]>) -> Option<&[T]> {
-        store.slice(link)
+    fn find(store: &Store, reference: Ref<[T]>) -> Option<&[T]> {
+        store.slice(reference)
     }
 
-    fn find_mut(store: &mut Store, link: Ref<[T]>) -> Option<&mut [T]> {
-        store.slice_mut(link)
+    fn find_mut(store: &mut Store, reference: Ref<[T]>) -> Option<&mut [T]> {
+        store.slice_mut(reference)
     }
 }
 
@@ -302,31 +321,32 @@ impl Target for str {
         id == TypeId::of::<str>()
     }
 
-    fn find(store: &Store, link: Ref<str>) -> Option<&str> {
-        store.text(link)
+    fn find(store: &Store, reference: Ref<str>) -> Option<&str> {
+        store.text(reference)
     }
 
-    fn find_mut(store: &mut Store, link: Ref<str>) -> Option<&mut str> {
-        store.text_mut(link)
+    fn find_mut(store: &mut Store, reference: Ref<str>) -> Option<&mut str> {
+        store.text_mut(reference)
     }
 }
 
 macro_rules! words {
     ($($word:ident $fault:literal)*) => {$(
         impl Object for $word {
-            const LINKS: bool = false;
+            const REFS: bool = false;
+            const EVEN: bool = true;
 
             fn describe(describe: &mut Describe<'_>) {
                 describe.word(stringify!($word));
             }
 
             #[inline]
-            fn links<S: SeeLinks>(&self, _: &mut S) -> Result<(), S::Stop> {
+            fn refs<S: SeeRefs>(&self, _: &mut S) -> Result<(), S::Stop> {
                 Ok(())
             }
 
             #[inline]
-            fn relink<R: Relink>(&mut self, _: &mut R) -> Result<(), R::Stop> {
+            fn renew_refs<R: RenewRefs>(&mut self, _: &mut R) -> Result<(), R::Stop> {
                 Ok(())
             }
 
@@ -345,19 +365,20 @@ words! {
 }
 
 impl<T: Target + ?Sized> Object for Ref<T> {
-    const LINKS: bool = true;
+    const REFS: bool = true;
+    const EVEN: bool = true;
 
     fn describe(describe: &mut Describe<'_>) {
-        describe.link::<T>("ref");
+        describe.reference::<T>("ref");
     }
 
     #[inline]
-    fn links<S: SeeLinks>(&self, see: &mut S) -> Result<(), S::Stop> {
+    fn refs<S: SeeRefs>(&self, see: &mut S) -> Result<(), S::Stop> {
         see.see(self)
     }
 
     #[inline]
-    fn relink<R: Relink>(&mut self, renew: &mut R) -> Result<(), R::Stop> {
+    fn renew_refs<R: RenewRefs>(&mut self, renew: &mut R) -> Result<(), R::Stop> {
         renew.renew(self)
     }
 
@@ -367,22 +388,20 @@ impl<T: Target + ?Sized> Object for Ref<T> {
 }
 
 impl<T: Target + ?Sized> Object for Option<Ref<T>> {
-    const LINKS: bool = true;
+    const REFS: bool = true;
+    const EVEN: bool = true;
 
     fn describe(describe: &mut Describe<'_>) {
-        describe.link::<T>("optional ref");
+        describe.reference::<T>("optional ref");
     }
 
     #[inline]
-    fn links<S: SeeLinks>(&self, see: &mut S) -> Result<(), S::Stop> {
-        match self {
-            None => Ok(()),
-            Some(link) => see.see(link),
-        }
+    fn refs<S: SeeRefs>(&self, see: &mut S) -> Result<(), S::Stop> {
+        see.see_option(self)
     }
 
     #[inline]
-    fn relink<R: Relink>(&mut self, renew: &mut R) -> Result<(), R::Stop> {
+    fn renew_refs<R: RenewRefs>(&mut self, renew: &mut R) -> Result<(), R::Stop> {
         renew.renew_option(self)
     }
 
@@ -392,7 +411,8 @@ impl<T: Target + ?Sized> Object for Option<Ref<T>> {
 }
 
 impl<T: Object, const N: usize> Object for [T; N] {
-    const LINKS: bool = T::LINKS;
+    const REFS: bool = T::REFS;
+    const EVEN: bool = T::EVEN;
     const CHECKED: bool = T::CHECKED;
 
     fn describe(describe: &mut Describe<'_>) {
@@ -401,13 +421,13 @@ impl<T: Object, const N: usize> Object for [T; N] {
     }
 
     #[inline]
-    fn links<S: SeeLinks>(&self, see: &mut S) -> Result<(), S::Stop> {
-        self.iter().try_for_each(|element| element.links(see))
+    fn refs<S: SeeRefs>(&self, see: &mut S) -> Result<(), S::Stop> {
+        self.iter().try_for_each(|element| element.refs(see))
     }
 
     #[inline]
-    fn relink<R: Relink>(&mut self, renew: &mut R) -> Result<(), R::Stop> {
-        self.iter_mut().try_for_each(|element| element.relink(renew))
+    fn renew_refs<R: RenewRefs>(&mut self, renew: &mut R) -> Result<(), R::Stop> {
+        self.iter_mut().try_for_each(|element| element.renew_refs(renew))
     }
 
     fn check(&self) -> Result<(), String> {

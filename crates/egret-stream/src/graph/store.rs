@@ -35,7 +35,7 @@ pub struct Store {
 impl Store {
     /// One without objects.
     pub(super) fn new(classes: &'static Classes, mut block: Block) -> Self {
-        let arenas = classes.all.iter().zip(0..).map(Arena::new).collect();
+        let arenas = classes.all.iter().map(Arena::new).collect();
         let end = head::bytes(classes.all.len());
         let block = if block.extend(end) { block } else { block.another(end) };
         Self::over(block, arenas, end)
@@ -43,37 +43,46 @@ impl Store {
 
     /// One with objects, which lie in `block` as `arenas` say.
     pub(super) fn over(block: Block, arenas: Vec<Arena>, end: usize) -> Self {
-        let mut store = Self { block, arenas, end, seed: seed() };
+        let mut store = Self { block, arenas, end, seed: 0 };
+        store.set_seed(seed());
         store.set_runs();
         store
     }
 
+    /// Gives new slots this stamp.
+    pub(super) fn set_seed(&mut self, seed: u32) {
+        self.seed = seed;
+        for (arena, class) in self.arenas.iter_mut().zip(0..) {
+            arena.first = Ref::<()>::new(class, 0, seed).expect("a seed is a stamp").to_bits();
+        }
+    }
+
     #[inline]
-    pub(super) fn object<T: Object>(&self, link: Ref<T>) -> Option<&T> {
+    pub(super) fn object<T: Object>(&self, reference: Ref<T>) -> Option<&T> {
         let (id, hint) = (TypeId::of::<T>(), usize::from(T::hint().class()));
-        let (at, words) = place(link);
+        let (at, words) = place(reference);
         let slot = match self.block.is_run(hint, id) {
             true => self.block.part(hint, id, at, words)?,
-            false => self.block.part(unforeseen(link), id, at, words)?,
+            false => self.block.part(unforeseen(reference), id, at, words)?,
         };
         let (header, value) = slot.split_first()?;
         // It lives, is the one that was meant, and the class is the reference's.
-        if *header != link.head() && !planted(Fault::Stale) {
+        if *header != reference.head() && !planted(Fault::Stale) {
             return None;
         }
         flat::view_words(value)
     }
 
     #[inline]
-    pub(super) fn object_mut<T: Object>(&mut self, link: Ref<T>) -> Option<&mut T> {
+    pub(super) fn object_mut<T: Object>(&mut self, reference: Ref<T>) -> Option<&mut T> {
         let (id, hint) = (TypeId::of::<T>(), usize::from(T::hint().class()));
-        let (at, words) = place(link);
+        let (at, words) = place(reference);
         let slot = match self.block.is_run(hint, id) {
             true => self.block.part_mut(hint, id, at, words)?,
-            false => self.block.part_mut(unforeseen(link), id, at, words)?,
+            false => self.block.part_mut(unforeseen(reference), id, at, words)?,
         };
         let (header, value) = slot.split_first_mut()?;
-        if *header != link.head() {
+        if *header != reference.head() {
             return None;
         }
         flat::view_words_mut(value)
@@ -86,69 +95,73 @@ impl Store {
     /// Tells the block which words the slots of a class are.
     #[inline]
     fn set_run(&mut self, class: usize) {
-        let Arena { id, slots, .. } = self.arenas[class];
-        let first = slots.start / slot::ALIGN;
-        self.block.set_run(class, id, first..first + slots.len / slot::ALIGN);
+        let Arena { id, slots, class: of, .. } = self.arenas[class];
+        let room = slots.room.min(of.stride.saturating_mul(COUNT_MAX));
+        self.block.set_run(class, id, slots.words(), room / slot::ALIGN);
     }
 
     /// Whether it leads to an object, of whatever class.
-    pub(super) fn contains<T: ?Sized>(&self, link: Ref<T>) -> bool {
-        self.slot(link).is_some()
+    pub(super) fn contains<T: ?Sized>(&self, reference: Ref<T>) -> bool {
+        self.slot(reference).is_some()
     }
 
     /// The slot of an object of any class.
-    pub(super) fn slot<T: ?Sized>(&self, link: Ref<T>) -> Option<&[u8]> {
-        let arena = self.arenas.get(usize::from(link.class()))?;
-        let at = arena.at(link.index(), arena.class.stride)?;
+    pub(super) fn slot<T: ?Sized>(&self, reference: Ref<T>) -> Option<&[u8]> {
+        let arena = self.arenas.get(usize::from(reference.class()))?;
+        let at = arena.at(reference.index(), arena.class.stride)?;
         let slot = self.block.bytes().get(at..at + arena.class.stride)?;
-        (slot::header(slot)? == link.head()).then_some(slot)
+        (slot::header(slot)? == reference.head()).then_some(slot)
     }
 
-    pub(super) fn slice<T: Object>(&self, link: Ref<[T]>) -> Option<&[T]> {
-        flat::views(self.elements::<[T]>(link, size_of::<T>())?)
+    pub(super) fn slice<T: Object>(&self, reference: Ref<[T]>) -> Option<&[T]> {
+        flat::views(self.elements::<[T]>(reference, size_of::<T>())?)
     }
 
-    pub(super) fn slice_mut<T: Object>(&mut self, link: Ref<[T]>) -> Option<&mut [T]> {
-        let range = self.span::<[T]>(link, size_of::<T>())?;
+    pub(super) fn slice_mut<T: Object>(&mut self, reference: Ref<[T]>) -> Option<&mut [T]> {
+        let range = self.span::<[T]>(reference, size_of::<T>())?;
         flat::views_mut(self.block.bytes_mut().get_mut(range)?)
     }
 
-    pub(super) fn element<T: Object>(&self, link: Ref<[T]>, at: usize) -> Option<&T> {
-        let bytes = self.elements::<[T]>(link, size_of::<T>())?;
+    pub(super) fn element<T: Object>(&self, reference: Ref<[T]>, at: usize) -> Option<&T> {
+        let bytes = self.elements::<[T]>(reference, size_of::<T>())?;
         flat::view(bytes.chunks_exact(size_of::<T>()).nth(at)?)
     }
 
-    pub(super) fn element_mut<T: Object>(&mut self, link: Ref<[T]>, at: usize) -> Option<&mut T> {
-        let range = self.span::<[T]>(link, size_of::<T>())?;
+    pub(super) fn element_mut<T: Object>(
+        &mut self,
+        reference: Ref<[T]>,
+        at: usize,
+    ) -> Option<&mut T> {
+        let range = self.span::<[T]>(reference, size_of::<T>())?;
         let bytes = self.block.bytes_mut().get_mut(range)?;
         flat::view_mut(bytes.chunks_exact_mut(size_of::<T>()).nth(at)?)
     }
 
-    pub(super) fn text(&self, link: Ref<str>) -> Option<&str> {
-        std::str::from_utf8(self.elements::<str>(link, 1)?).ok()
+    pub(super) fn text(&self, reference: Ref<str>) -> Option<&str> {
+        std::str::from_utf8(self.elements::<str>(reference, 1)?).ok()
     }
 
-    pub(super) fn text_mut(&mut self, link: Ref<str>) -> Option<&mut str> {
-        let range = self.span::<str>(link, 1)?;
+    pub(super) fn text_mut(&mut self, reference: Ref<str>) -> Option<&mut str> {
+        let range = self.span::<str>(reference, 1)?;
         std::str::from_utf8_mut(self.block.bytes_mut().get_mut(range)?).ok()
     }
 
-    fn elements<T: ?Sized + 'static>(&self, link: Ref<T>, size: usize) -> Option<&[u8]> {
-        let range = self.span(link, size)?;
+    fn elements<T: ?Sized + 'static>(&self, reference: Ref<T>, size: usize) -> Option<&[u8]> {
+        let range = self.span(reference, size)?;
         self.block.bytes().get(range)
     }
 
     /// Where the elements of a slice are in the block.
     fn span<T: ?Sized + 'static>(
         &self,
-        link: Ref<T>,
+        reference: Ref<T>,
         size: usize,
     ) -> Option<std::ops::Range<usize>> {
-        let arena = self.arenas.get(usize::from(link.class()))?;
+        let arena = self.arenas.get(usize::from(reference.class()))?;
         if arena.id != TypeId::of::<T>() {
             return None;
         }
-        let (start, count) = slot::span(self.slot(link)?)?;
+        let (start, count) = slot::span(self.slot(reference)?)?;
         let end = start.checked_add(count.checked_mul(size)?)?;
         (end <= arena.data.len).then(|| arena.data.start + start..arena.data.start + end)
     }
@@ -160,28 +173,25 @@ impl Store {
     /// the rest.
     #[inline]
     pub(super) fn insert<T: Object>(&mut self, value: T) -> Ref<T> {
-        let class = self.class_of_object::<T>();
-        let stride = slot::stride(size_of::<T>());
-        let arena = &mut self.arenas[class];
-        let has_room = arena.slots.room - arena.slots.len >= stride && arena.count < u32::MAX;
-        let (at, link) = if arena.empty == 0 && has_room {
-            let at = arena.slots.end();
-            let link = Ref::new(arena.number, arena.count, self.seed).expect("a seed is a stamp");
-            arena.count += 1;
-            arena.slots.len += stride;
-            self.block.lengthen_run(class, stride / slot::ALIGN);
-            (at, link)
-        } else {
-            self.claim(class, stride)
+        let (id, class) = (TypeId::of::<T>(), usize::from(T::hint().class()));
+        let words = const { slot::stride(size_of::<T>()) / slot::ALIGN };
+        // An empty slot comes before a new one.
+        let arena = self.arenas.get_mut(class).filter(|arena| arena.empty == 0);
+        let next = arena.and_then(|arena| Some((self.block.push(class, id, words)?, arena)));
+        let (slot, reference) = match next {
+            Some((slot, arena)) => {
+                arena.slots.len += words * slot::ALIGN;
+                (slot, arena.count_one())
+            }
+            None => self.claim(),
         };
-        let slot = &mut self.block.words_mut()[at / slot::ALIGN..];
         let (header, rest) = slot.split_first_mut().expect("a slot has a header");
-        *header = link.head();
-        let rest = cast_slice_mut::<u64, u8>(&mut rest[..stride / slot::ALIGN - 1]);
+        *header = reference.head();
+        let rest = cast_slice_mut::<u64, u8>(&mut rest[..words - 1]);
         let (place, fill) = rest.split_at_mut(size_of::<T>());
         place.copy_from_slice(flat::bytes_of(std::slice::from_ref(&value)));
         fill.fill(0);
-        link
+        reference
     }
 
     /// Adds a slice or a text of elements that are `bytes`.
@@ -208,24 +218,24 @@ impl Store {
         let (place, fill) = self.block.bytes_mut()[start..start + len].split_at_mut(bytes.len());
         place.copy_from_slice(bytes);
         fill.fill(0);
-        let (at, link) = self.append(class, slot::SPAN_STRIDE);
+        let (at, reference) = self.append(class, slot::SPAN_STRIDE);
         let slot = &mut self.block.bytes_mut()[at..at + slot::SPAN_STRIDE];
-        slot[..8].copy_from_slice(&link.head().to_le_bytes());
+        slot[..8].copy_from_slice(&reference.head().to_le_bytes());
         slot[8..12].copy_from_slice(&words.to_le_bytes());
         slot[12..].copy_from_slice(&count.to_le_bytes());
-        link
+        reference
     }
 
     /// Adds an object to a class as the bytes of its value, with what fills the slot.
     pub(super) fn insert_raw(&mut self, class: usize, value: &[u8]) {
-        let (at, link): (_, Ref<()>) = self.append(class, slot::HEADER + value.len());
+        let (at, reference): (_, Ref<()>) = self.append(class, slot::HEADER + value.len());
         let slot = &mut self.block.bytes_mut()[at..at + slot::HEADER + value.len()];
-        slot[..slot::HEADER].copy_from_slice(&link.head().to_le_bytes());
+        slot[..slot::HEADER].copy_from_slice(&reference.head().to_le_bytes());
         slot[slot::HEADER..].copy_from_slice(value);
     }
 
     /// The reference to what is in a slot, if there is something.
-    pub(super) fn link_at<T: ?Sized>(&self, class: usize, index: u32) -> Option<Ref<T>> {
+    pub(super) fn ref_at<T: ?Sized>(&self, class: usize, index: u32) -> Option<Ref<T>> {
         let arena = &self.arenas[class];
         let at = arena.at(index, arena.class.stride)?;
         let header = slot::header(self.block.bytes().get(at..)?)?;
@@ -234,20 +244,20 @@ impl Store {
     }
 
     /// Takes an object out; its slot is empty from now on.
-    pub(super) fn remove<T: ?Sized>(&mut self, link: Ref<T>) -> bool {
-        if self.slot(link).is_none() {
+    pub(super) fn remove<T: ?Sized>(&mut self, reference: Ref<T>) -> bool {
+        if self.slot(reference).is_none() {
             return false;
         }
-        let arena = &mut self.arenas[usize::from(link.class())];
-        let Some(at) = arena.at(link.index(), arena.class.stride) else { return false };
-        let header = link.head() | slot::EMPTY;
+        let arena = &mut self.arenas[usize::from(reference.class())];
+        let Some(at) = arena.at(reference.index(), arena.class.stride) else { return false };
+        let header = reference.head() | slot::EMPTY;
         arena.empty += 1;
         // Slices are not reused: they follow one another, so that none can lie on another.
         if arena.class.element.is_none()
             && is_free(header)
             && let Some(free) = &mut arena.free
         {
-            free.push(link.index());
+            free.push(reference.index());
         }
         let (stride, data, span) = (arena.class.stride, arena.data, arena.class.element);
         let slot = &mut self.block.bytes_mut()[at..at + stride];
@@ -301,15 +311,6 @@ impl Store {
     }
 
     #[inline]
-    fn class_of_object<T: Object>(&self) -> usize {
-        let hint = usize::from(T::hint().class());
-        match self.arenas.get(hint) {
-            Some(arena) if arena.id == TypeId::of::<T>() => hint,
-            _ => self.class_of::<T>(),
-        }
-    }
-
-    #[inline]
     pub(super) fn find_class<T: ?Sized + 'static>(&self) -> Option<usize> {
         self.arenas.iter().position(|arena| arena.id == TypeId::of::<T>())
     }
@@ -321,15 +322,16 @@ impl Store {
         panic!("nothing in this graph can refer to a `{name}`: its classes are `{names}`");
     }
 
-    /// A slot for a new object of `class`: one that is empty, or the next.
+    /// A slot for a new object: one that is empty, or the next.
     #[cold]
-    fn claim<T>(&mut self, class: usize, stride: usize) -> (usize, Ref<T>) {
-        if self.arenas[class].empty > 0
-            && let Some(claimed) = self.reclaim(class, stride)
-        {
-            return claimed;
-        }
-        self.append(class, stride)
+    #[inline(never)]
+    fn claim<T: Object>(&mut self) -> (&mut [u64], Ref<T>) {
+        let (class, stride) = (self.class_of::<T>(), slot::stride(size_of::<T>()));
+        let is_empty = self.arenas[class].empty > 0;
+        let claimed = if is_empty { self.reclaim(class, stride) } else { None };
+        let (at, reference) = claimed.unwrap_or_else(|| self.append(class, stride));
+        let first = at / slot::ALIGN;
+        (&mut self.block.words_mut()[first..first + stride / slot::ALIGN], reference)
     }
 
     fn reclaim<T>(&mut self, class: usize, stride: usize) -> Option<(usize, Ref<T>)> {
@@ -339,9 +341,9 @@ impl Store {
         let last = slot::stamp(slot::header(self.block.bytes().get(at..)?)?);
         // Another than that of a copy of this graph, half of the time.
         let stamp = if planted(Fault::SameStamp) { last } else { (last + 1).max(self.seed) };
-        let link = Ref::new(u8::try_from(class).ok()?, index, stamp)?;
+        let reference = Ref::new(u8::try_from(class).ok()?, index, stamp)?;
         arena.empty -= 1;
-        Some((at, link))
+        Some((at, reference))
     }
 
     /// The slot after the last one.
@@ -349,10 +351,8 @@ impl Store {
     fn append<T: ?Sized>(&mut self, class: usize, stride: usize) -> (usize, Ref<T>) {
         let at = self.extend(class, Part::Slots, stride);
         let arena = &mut self.arenas[class];
-        let (index, number) = (arena.count, arena.number);
-        assert!(index < u32::MAX, "a class has less than 2^32 objects");
-        arena.count += 1;
-        (at, Ref::new(number, index, self.seed).expect("a seed is a stamp"))
+        assert!((arena.count as usize) < COUNT_MAX, "a class has less than 2^32 objects");
+        (at, arena.count_one())
     }
 
     /// Lengthens a part of the block, and gives where the new bytes begin.
@@ -423,15 +423,15 @@ impl Store {
 
 /// Where in its class's run the slot of an object begins, and how many words it has.
 #[inline]
-fn place<T>(link: Ref<T>) -> (usize, usize) {
+fn place<T>(reference: Ref<T>) -> (usize, usize) {
     let words = slot::stride(size_of::<T>()) / slot::ALIGN;
-    (link.index() as usize * words, words)
+    (reference.index() as usize * words, words)
 }
 
 /// The class of an object whose type has another number in this graph than it had first.
 #[cold]
-fn unforeseen<T>(link: Ref<T>) -> usize {
-    usize::from(link.class())
+fn unforeseen<T>(reference: Ref<T>) -> usize {
+    usize::from(reference.class())
 }
 
 /// Stamps for the objects of a new graph: those of graphs made one after the other are far
@@ -453,6 +453,8 @@ fn seed() -> u32 {
 /// for long.
 const SCATTER: u32 = 0x9e37_79b1;
 
+/// How many slots a class has at most.
+const COUNT_MAX: usize = u32::MAX as usize;
 /// Bytes of the first room that a part of the block gets.
 const ROOM_LEAST: usize = 1024;
 /// Below this many bytes a part grows faster than to twice its room.

@@ -72,15 +72,18 @@ impl<Root: Object> Graph<Root> {
 
     /// Gives the graph away, in constant time if it lies in a buffer that can be
     /// [handed over](Vi::hand_over) and the peer cooperates; else it is copied. The peer posts
-    /// [`Descriptor::handed`] and has it by [`from_handed`](Self::from_handed).
+    /// [`Descriptor::handed`], of this [kind](Self::kind) or of none, and has it by
+    /// [`from_handed`](Self::from_handed).
     ///
     /// # Errors
     ///
     /// If it was not posted; the memory of the graph is inside.
     pub fn hand_over(self, vi: &Vi, tag: u64) -> Result<Ticket, PostError> {
         match self.into_segment().into_buf() {
-            Ok(buf) => vi.hand_over(buf, tag),
-            Err(segment) => vi.post_send(Descriptor::new(segment).with_tag(tag)),
+            Ok(buf) => vi.hand_over_of(buf, Self::kind(), tag),
+            Err(segment) => {
+                vi.post_send(Descriptor::new(segment).with_tag(tag).of_kind(Self::kind()))
+            }
         }
     }
 

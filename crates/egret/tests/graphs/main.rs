@@ -7,6 +7,7 @@ mod failures;
 mod large;
 mod processes;
 mod ranks;
+mod rewritten;
 mod split;
 mod transport;
 mod world;

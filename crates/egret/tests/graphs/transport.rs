@@ -141,6 +141,30 @@ fn a_graph_is_handed_over_by_a_copy_where_the_peer_does_not_cooperate() {
     }
 }
 
+#[test]
+fn a_hand_over_says_what_it_is() {
+    for name in ["shm", "shm cooperating", "tcp", "sim"] {
+        for (kind, is_taken) in [(Graph::<Car>::kind(), false), (Graph::<Ring>::kind(), true)] {
+            let ends = ends(name);
+            let (graph, _pool) = handy(10);
+            ends.there.post_recv(Descriptor::handed(1 << 20).of_kind(kind)).unwrap();
+            graph.hand_over(&ends.here, 0).unwrap();
+            match ends.next(ends.there.recv_queue()).ok() {
+                Ok(got) => {
+                    assert!(is_taken, "{name}");
+                    let got = got.into_handed();
+                    let graph = Graph::<Ring>::from_handed(got, &ends.there, Trust::Checked);
+                    assert_ring(&graph.unwrap(), 10);
+                }
+                Err(why) => {
+                    assert!(!is_taken, "{name}: {why}");
+                    assert!(matches!(why, ViError::TypeMismatch { .. }), "{name}: {why}");
+                }
+            }
+        }
+    }
+}
+
 /// A graph in which the root's reference leads nowhere.
 fn corrupt() -> (Buf, Pool) {
     let (mut graph, pool) = handy(3);

@@ -180,8 +180,8 @@ fn grow(graph: &mut Graph<World>) {
     told::insert(graph, Sort::Numbers, &Told::plain(Sort::Numbers, 5));
     told::insert(graph, Sort::Node, &Told { links: vec![None; 5], ..Told::plain(Sort::Node, 7) });
     for round in 0..3 {
-        let node = graph.links::<Node>().last().map(Ref::to_bits);
-        let numbers = graph.links::<[u16]>().last().map(Ref::to_bits);
+        let node = graph.refs::<Node>().last().map(Ref::to_bits);
+        let numbers = graph.refs::<[u16]>().last().map(Ref::to_bits);
         for sort in Sort::ALL {
             let links = match sort {
                 Sort::World => vec![node, numbers, None, None, None, None],
@@ -228,8 +228,8 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     let small = Graph::build(|graph| begin(graph, 0));
     let much = Graph::build(|graph| begin(graph, 3));
     let mut holes = much.clone();
-    let nodes: Vec<_> = holes.links::<Node>().collect();
-    holes.store.seed = SEED;
+    let nodes: Vec<_> = holes.refs::<Node>().collect();
+    holes.store.set_seed(SEED);
     let node = holes.insert(holes[nodes[0]]);
     let text = holes.insert_text("to be taken away");
     holes.insert(holes[node]);
@@ -238,7 +238,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     let mut buf = pool().take(holes.byte_len()).expect("it is not in use");
     buf.bytes_mut().copy_from_slice(&holes.to_vec());
     let mut lies = Graph::<World>::from_buf(buf).expect("it is right");
-    lies.store.seed = SEED;
+    lies.store.set_seed(SEED);
     lies.insert(Dot(8));
     let lies = lies.into_segment().bytes().to_vec();
     vec![small.to_vec(), much.to_vec(), holes.to_vec(), lies]
@@ -246,7 +246,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
 
 /// A world with so many nodes beside the first.
 fn begin(graph: &mut Graph<World>, more: u16) -> Ref<World> {
-    graph.store.seed = SEED;
+    graph.store.set_seed(SEED);
     let numbers = graph.insert_slice(&[1_u16, 2, 3]);
     let name = graph.insert_text("Brest");
     let node = |id, next, way| Node {

@@ -162,7 +162,7 @@ pub(crate) fn remove(graph: &mut Graph<World>, sort: Sort, link: u64) -> bool {
 /// References to all objects of a sort, as iteration finds them, and how many are said to be.
 pub(crate) fn list(graph: &Graph<World>, sort: Sort) -> (Vec<u64>, usize) {
     fn all<T: Target + ?Sized>(graph: &Graph<World>) -> (Vec<u64>, usize) {
-        (graph.links::<T>().map(Ref::to_bits).collect(), graph.len::<T>())
+        (graph.refs::<T>().map(Ref::to_bits).collect(), graph.len::<T>())
     }
     fn each<T: Object>(graph: &Graph<World>) -> (Vec<u64>, usize) {
         (graph.iter::<T>().map(|(link, _)| link.to_bits()).collect(), graph.len::<T>())

@@ -3,7 +3,7 @@
 use egret_net::buf::{FINGERPRINT_SEED, Flat, Plain, Ref, fingerprint, flat};
 
 use crate::graph::class::Classes;
-use crate::graph::{Graph, Object, Reason, Relink, SeeLinks, Slice, Target, Text};
+use crate::graph::{Graph, Object, Reason, RenewRefs, SeeRefs, Slice, Target, Text};
 
 #[derive(Clone, Copy, Debug, PartialEq, Object)]
 #[repr(C)]
@@ -150,9 +150,9 @@ fn every_variant_is_found_in_its_own_bytes() {
     let ways = [
         (-2, Way::Nowhere([9; 8])),
         (-1, Way::By { length: -0.5 }),
-        (0, Way::To(link(4))),
+        (0, Way::To(reference(4))),
         (1 << 40, Way::Perhaps(None)),
-        (1 << 40, Way::Perhaps(Some(link(5)))),
+        (1 << 40, Way::Perhaps(Some(reference(5)))),
         ((1 << 40) + 1, Way::Stops { sign: 'ż', kinds: [Kind::Capital; 4] }),
     ];
     for (number, way) in ways {
@@ -191,12 +191,12 @@ fn a_fault_names_the_innermost_place() {
 #[test]
 fn constants_are_those_of_the_parts() {
     const {
-        assert!(!Town::ANY && Town::LINKS && Town::CHECKED, "a reference; `Way` is checked");
-        assert!(!Way::ANY && Way::LINKS && Way::CHECKED);
-        assert!(!Kind::ANY && !Kind::LINKS && !Kind::CHECKED);
-        assert!(Span::ANY && !Span::LINKS && Span::CHECKED);
-        assert!(Spans::ANY && !Spans::LINKS && Spans::CHECKED);
-        assert!(Point::ANY && !Point::LINKS && !Point::CHECKED);
+        assert!(!Town::ANY && Town::REFS && Town::CHECKED, "a reference; `Way` is checked");
+        assert!(!Way::ANY && Way::REFS && Way::CHECKED);
+        assert!(!Kind::ANY && !Kind::REFS && !Kind::CHECKED);
+        assert!(Span::ANY && !Span::REFS && Span::CHECKED);
+        assert!(Spans::ANY && !Spans::REFS && Spans::CHECKED);
+        assert!(Point::ANY && !Point::REFS && !Point::CHECKED);
         assert!(T::ANY);
     }
     assert_eq!(Point::NAME, "Point");
@@ -205,27 +205,27 @@ fn constants_are_those_of_the_parts() {
 #[test]
 fn references_are_seen_in_order_until_one_stops_it() {
     let mut seen = Seen { indices: Vec::new(), left: 9 };
-    assert_eq!(town().links(&mut seen), Ok(()));
+    assert_eq!(town().refs(&mut seen), Ok(()));
     assert_eq!(seen.indices, [1, 2, 3]);
     let none = Town { next: None, way: Way::By { length: 1.0 }, ..town() };
     let mut seen = Seen { indices: Vec::new(), left: 9 };
-    assert_eq!(none.links(&mut seen), Ok(()));
+    assert_eq!(none.refs(&mut seen), Ok(()));
     assert_eq!(seen.indices, [1]);
     let mut seen = Seen { indices: Vec::new(), left: 1 };
-    assert_eq!(town().links(&mut seen), Err(2), "the second");
+    assert_eq!(town().refs(&mut seen), Err(2), "the second");
     assert_eq!(seen.indices, [1]);
 }
 
 #[test]
 fn references_are_replaced_where_they_are() {
     let mut there = town();
-    assert_eq!(there.relink(&mut Moved(10)), Ok(()));
-    let way = Way::To(link(13));
-    assert_eq!(there, Town { name: link(11), next: Some(link(12)), way, ..town() });
-    let mut there = Way::Perhaps(Some(link(1)));
-    assert_eq!(there.relink(&mut Moved(0)), Err(1));
+    assert_eq!(there.renew_refs(&mut Moved(10)), Ok(()));
+    let way = Way::To(reference(13));
+    assert_eq!(there, Town { name: reference(11), next: Some(reference(12)), way, ..town() });
+    let mut there = Way::Perhaps(Some(reference(1)));
+    assert_eq!(there.renew_refs(&mut Moved(0)), Err(1));
     let mut there = Way::By { length: 2.0 };
-    assert_eq!(there.relink(&mut Moved(0)), Ok(()));
+    assert_eq!(there.renew_refs(&mut Moved(0)), Ok(()));
 }
 
 #[test]
@@ -335,19 +335,19 @@ fn find(bytes: &[u8], part: &[u8]) -> usize {
     bytes.windows(part.len()).position(|window| window == part).unwrap()
 }
 
-fn link<V: ?Sized>(index: u32) -> Ref<V> {
+fn reference<V: ?Sized>(index: u32) -> Ref<V> {
     Ref::new(1, index, 1).unwrap()
 }
 
 fn town() -> Town {
     Town {
-        name: link(1),
+        name: reference(1),
         people: 7,
         kind: Kind::City,
         is_port: true,
         marks: [Kind::Village, Kind::Capital],
-        next: Some(link(2)),
-        way: Way::To(link(3)),
+        next: Some(reference(2)),
+        way: Way::To(reference(3)),
     }
 }
 
@@ -357,14 +357,14 @@ struct Seen {
     left: usize,
 }
 
-impl SeeLinks for Seen {
+impl SeeRefs for Seen {
     type Stop = u32;
 
-    fn see<V: Target + ?Sized>(&mut self, link: &Ref<V>) -> Result<(), u32> {
+    fn see<V: Target + ?Sized>(&mut self, reference: &Ref<V>) -> Result<(), u32> {
         if self.indices.len() == self.left {
-            return Err(link.index());
+            return Err(reference.index());
         }
-        self.indices.push(link.index());
+        self.indices.push(reference.index());
         Ok(())
     }
 }
@@ -372,14 +372,14 @@ impl SeeLinks for Seen {
 /// Moves references so much further, and stops if that is nothing.
 struct Moved(u32);
 
-impl Relink for Moved {
+impl RenewRefs for Moved {
     type Stop = u32;
 
     fn renew<V: ?Sized>(&mut self, to: &mut Ref<V>) -> Result<(), u32> {
         if self.0 == 0 {
             return Err(to.index());
         }
-        *to = link(to.index() + self.0);
+        *to = reference(to.index() + self.0);
         Ok(())
     }
 

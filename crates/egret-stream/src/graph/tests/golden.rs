@@ -25,7 +25,7 @@ enum Kind {
 /// Two towns that refer to each other, one text, one slice and an empty place.
 fn towns() -> Graph<Town> {
     Graph::build(|graph| {
-        graph.store.seed = SEED;
+        graph.store.set_seed(SEED);
         let name = graph.insert_text("Brest");
         let years = graph.insert_slice(&[1342_u16, 1683, 1961]);
         let town = Town {

@@ -62,9 +62,9 @@ impl Message {
     }
 
     /// Where the value of an object begins.
-    pub(super) fn value<T: Object>(&self, link: Ref<T>) -> usize {
+    pub(super) fn value<T: Object>(&self, reference: Ref<T>) -> usize {
         let stride = 8 + size_of::<T>();
-        self.slots(link.class().into()) + link.index() as usize * stride + 8
+        self.slots(reference.class().into()) + reference.index() as usize * stride + 8
     }
 
     pub(super) fn refusal(&self) -> Refusal {
@@ -211,7 +211,7 @@ fn texts_that_are_none_are_refused() {
 #[test]
 pub(super) fn what_a_type_says_of_itself_counts() {
     refuses(&[|message| {
-        let dot = message.graph.links::<Dot>().next().unwrap();
+        let dot = message.graph.refs::<Dot>().next().unwrap();
         assert_eq!(usize::from(dot.class()), DOT);
         let at = message.value(dot);
         message.put_word(at, DOT_END);

@@ -225,7 +225,7 @@ fn empty_places_travel() {
     graph.compact().unwrap();
     assert_eq!((graph.len::<Node>(), graph.len::<str>()), (count + 1, texts));
     assert!(graph.to_vec().len() < next.len());
-    assert!(graph.links::<Dot>().count() == 1);
+    assert!(graph.refs::<Dot>().count() == 1);
 
     // No value has to be in it.
     let mut message = Message { bytes: next, graph };

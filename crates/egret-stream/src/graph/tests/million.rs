@@ -4,17 +4,18 @@ use crate::graph::{Graph, Object, Ref};
 
 #[derive(Clone, Copy, Object)]
 #[repr(C)]
-struct Link {
+struct Bead {
     number: u64,
-    next: Option<Ref<Link>>,
+    next: Option<Ref<Bead>>,
 }
 
 const MANY: u64 = 1_000_000;
 
 /// The numbers from the root on.
-fn numbers(graph: &Graph<Link>) -> impl Iterator<Item = u64> {
+fn numbers(graph: &Graph<Bead>) -> impl Iterator<Item = u64> {
     let first = Some(graph.root());
-    std::iter::successors(first, |link| link.next.map(|next| &graph[next])).map(|link| link.number)
+    std::iter::successors(first, |reference| reference.next.map(|next| &graph[next]))
+        .map(|reference| reference.number)
 }
 
 #[test]
@@ -22,7 +23,7 @@ fn a_million_objects_in_a_row() {
     let graph = Graph::build(|graph| {
         let mut next = None;
         for number in (0..MANY).rev() {
-            next = Some(graph.insert(Link { number, next }));
+            next = Some(graph.insert(Bead { number, next }));
         }
         next.unwrap()
     });
@@ -30,7 +31,7 @@ fn a_million_objects_in_a_row() {
     drop(graph);
     let words = message.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     drop(message);
-    let mut there = Graph::<Link>::from_words(words).unwrap();
+    let mut there = Graph::<Bead>::from_words(words).unwrap();
     assert!(numbers(&there).eq(0..MANY));
 
     // Every second one is taken out of the row.
@@ -44,13 +45,13 @@ fn a_million_objects_in_a_row() {
         };
     }
     there.compact().unwrap();
-    assert_eq!(there.len::<Link>() as u64, MANY / 2);
+    assert_eq!(there.len::<Bead>() as u64, MANY / 2);
     assert!(numbers(&there).eq((0..MANY).step_by(2)));
 }
 
 #[test]
 #[should_panic(expected = "no memory has room for so many objects")]
 fn more_than_memory_is_not_reserved() {
-    let mut graph = Graph::new(Link { number: 1, next: None });
-    graph.reserve::<Link>(usize::MAX / 24 + 2);
+    let mut graph = Graph::new(Bead { number: 1, next: None });
+    graph.reserve::<Bead>(usize::MAX / 24 + 2);
 }

@@ -1,5 +1,6 @@
 //! Graphs by what a program can see of them.
 
+mod columns;
 mod derive;
 mod golden;
 mod hostile;

@@ -21,24 +21,24 @@ fn pairs(count: u64) -> (Graph<Pair>, Vec<Ref<Pair>>) {
 
 /// What was taken away is not found, nor is what got its place.
 fn what_is_gone_is_gone() {
-    let (mut graph, links) = pairs(3);
-    assert!(graph.remove(links[1]).is_some());
-    assert!(graph.get(links[1]).is_none() && graph.remove(links[1]).is_none());
+    let (mut graph, refs) = pairs(3);
+    assert!(graph.remove(refs[1]).is_some());
+    assert!(graph.get(refs[1]).is_none() && graph.remove(refs[1]).is_none());
 }
 
 fn a_place_is_used_again_by_another_name() {
-    let (mut graph, links) = pairs(3);
-    graph.remove(links[1]);
+    let (mut graph, refs) = pairs(3);
+    graph.remove(refs[1]);
     let new = graph.insert(Pair { number: 9, other: None });
-    assert_eq!(new.index(), links[1].index(), "the place is used again");
-    assert!(graph.get(links[1]).is_none());
+    assert_eq!(new.index(), refs[1].index(), "the place is used again");
+    assert!(graph.get(refs[1]).is_none());
     assert_eq!(graph[new].number, 9);
 }
 
 fn graphs_know_their_own() {
     let ((one, ours), (other, theirs)) = (pairs(3), pairs(3));
-    assert!(theirs.iter().all(|link| one.get(*link).is_none()));
-    assert!(ours.iter().all(|link| other.get(*link).is_none()));
+    assert!(theirs.iter().all(|reference| one.get(*reference).is_none()));
+    assert!(ours.iter().all(|reference| other.get(*reference).is_none()));
 }
 
 fn growing_keeps_what_there_is() {
@@ -48,10 +48,10 @@ fn growing_keeps_what_there_is() {
 }
 
 fn compaction_renews_references() {
-    let (mut graph, links) = pairs(4);
-    graph[links[0]].other = Some(links[3]);
-    graph[links[3]].other = Some(links[0]);
-    graph.remove(links[1]);
+    let (mut graph, refs) = pairs(4);
+    graph[refs[0]].other = Some(refs[3]);
+    graph[refs[3]].other = Some(refs[0]);
+    graph.remove(refs[1]);
     graph.compact().unwrap();
     let there = graph[graph.root_ref()].other.unwrap();
     assert_eq!((graph[there].number, graph[there].other), (3, Some(graph.root_ref())));

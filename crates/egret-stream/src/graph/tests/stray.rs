@@ -9,9 +9,9 @@ use crate::graph::fuzzing::{Dot, Line, Node, World};
 use crate::graph::{Graph, Reason, Ref, Refusal};
 
 /// Writes a reference to the first node's first neighbour.
-fn next(message: &mut Message, link: Ref<Node>) -> usize {
+fn next(message: &mut Message, reference: Ref<Node>) -> usize {
     let at = message.value(first(message)) + offset_of!(Node, next);
-    message.put_word(at, link.to_bits());
+    message.put_word(at, reference.to_bits());
     at
 }
 
@@ -19,12 +19,13 @@ fn next(message: &mut Message, link: Ref<Node>) -> usize {
 pub(super) fn references_past_the_end_are_refused() {
     refuses(&[
         |message| {
-            let link = Ref::new(first(message).class(), 4, first(message).stamp()).unwrap();
-            (next(message, link), Reason::Dangling { class: 1, index: 4 })
+            let reference = Ref::new(first(message).class(), 4, first(message).stamp()).unwrap();
+            (next(message, reference), Reason::Dangling { class: 1, index: 4 })
         },
         |message| {
-            let link = Ref::new(first(message).class(), u32::MAX, first(message).stamp()).unwrap();
-            (next(message, link), Reason::Dangling { class: 1, index: u32::MAX })
+            let reference =
+                Ref::new(first(message).class(), u32::MAX, first(message).stamp()).unwrap();
+            (next(message, reference), Reason::Dangling { class: 1, index: u32::MAX })
         },
     ]);
 }
@@ -32,8 +33,8 @@ pub(super) fn references_past_the_end_are_refused() {
 #[test]
 fn references_to_no_class_are_refused() {
     refuses(&[|message| {
-        let link = Ref::new(200, 0, first(message).stamp()).unwrap();
-        (next(message, link), Reason::Dangling { class: 200, index: 0 })
+        let reference = Ref::new(200, 0, first(message).stamp()).unwrap();
+        (next(message, reference), Reason::Dangling { class: 200, index: 0 })
     }]);
 }
 
@@ -42,8 +43,8 @@ fn references_to_no_class_are_refused() {
 fn references_with_another_stamp_are_refused() {
     refuses(&[
         |message| {
-            let link = Ref::new(1, 0, first(message).stamp() - 1).unwrap();
-            (next(message, link), Reason::Dangling { class: 1, index: 0 })
+            let reference = Ref::new(1, 0, first(message).stamp() - 1).unwrap();
+            (next(message, reference), Reason::Dangling { class: 1, index: 0 })
         },
         |message| {
             let at = message.value(message.graph.root_ref()) + offset_of!(World, numbers);
@@ -52,8 +53,8 @@ fn references_with_another_stamp_are_refused() {
         },
         // No stamp at all.
         |message| {
-            let link = Ref::from_bits(1 << 56 | 1).unwrap();
-            (next(message, link), Reason::Dangling { class: 1, index: 1 })
+            let reference = Ref::from_bits(1 << 56 | 1).unwrap();
+            (next(message, reference), Reason::Dangling { class: 1, index: 1 })
         },
     ]);
 }
@@ -65,11 +66,11 @@ pub(super) fn references_to_another_type_are_refused() {
     }
     refuses(&[
         |message| {
-            let dot = message.graph.links::<Dot>().next().unwrap();
+            let dot = message.graph.refs::<Dot>().next().unwrap();
             (next(message, dot.cast()), other("Dot", "Node"))
         },
         |message| {
-            let text = message.graph.links::<str>().next().unwrap();
+            let text = message.graph.refs::<str>().next().unwrap();
             (next(message, text.cast()), other("str", "Node"))
         },
         |message| {
@@ -78,14 +79,14 @@ pub(super) fn references_to_another_type_are_refused() {
             (at, other("Node", "dyn Thing"))
         },
         |message| {
-            let line = message.graph.links::<Line>().next().unwrap();
+            let line = message.graph.refs::<Line>().next().unwrap();
             let at = message.value(line) + offset_of!(Line, from);
             message.put_word(at, line.to_bits());
             (at, other("Line", "Node"))
         },
         |message| {
             let at = message.value(message.graph.root_ref()) + offset_of!(World, numbers);
-            let text = message.graph.links::<str>().next().unwrap();
+            let text = message.graph.refs::<str>().next().unwrap();
             message.put_word(at, text.to_bits());
             (at, other("str", "[u16]"))
         },
@@ -96,7 +97,7 @@ pub(super) fn references_to_another_type_are_refused() {
 #[test]
 fn references_to_what_was_taken_away_are_refused() {
     let mut message = Message::new();
-    let line = message.graph.links::<Line>().next().unwrap();
+    let line = message.graph.refs::<Line>().next().unwrap();
     message.graph.remove(line).unwrap();
     message.bytes = message.graph.to_vec();
     let offset = message.value(first(&message)) + offset_of!(Node, thing);
@@ -104,7 +105,7 @@ fn references_to_what_was_taken_away_are_refused() {
     assert_eq!(message.refusal(), Refusal { offset, reason });
     // The same in a slice, and by a reference that is not optional.
     let mut message = Message::new();
-    let node = message.graph.links::<Node>().last().unwrap();
+    let node = message.graph.refs::<Node>().last().unwrap();
     message.graph.remove(node).unwrap();
     message.bytes = message.graph.to_vec();
     let offset = message.data(3) + 3 * 8;
@@ -209,9 +210,9 @@ fn a_graph_that_is_believed_may_lie_about_empty_places() {
     message.bytes[Message::entry(NODE) + 20] = 4;
     let mut graph = believed(&message).unwrap();
     assert_eq!(graph.len::<Node>(), 0, "as it says");
-    let nodes: Vec<_> = graph.links::<Node>().collect();
+    let nodes: Vec<_> = graph.refs::<Node>().collect();
     assert_eq!(nodes.len(), 4);
     assert!(nodes.iter().all(|node| graph.remove(*node).is_some()));
-    assert_eq!((graph.len::<Node>(), graph.links::<Node>().count()), (0, 0));
+    assert_eq!((graph.len::<Node>(), graph.refs::<Node>().count()), (0, 0));
     assert!(format!("{graph:?}").contains("Node: 0"));
 }
