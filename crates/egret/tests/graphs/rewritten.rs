@@ -7,6 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use egret::net::buf::Pool;
 use egret::net::rt;
@@ -67,9 +68,14 @@ fn who_writes_its_memory_while_it_is_received_gains_nothing() {
     let target = Arc::new(Target::default());
     let hostile = Arc::clone(&target);
     let writes = rt::spawn("rewrites", move || hostile.rewrite()).unwrap();
-    let [few, many] = [5, 2_000].map(|count| rounds(count, &target));
+    let messages = [5, 2_000].map(|count| ring(count).to_vec());
+    // They stay until nobody writes there any more.
+    let pools = [0, 1].map(|at| Pool::builder().class(messages[at].len(), 1).shareable().build());
+    let pools = pools.map(Result::unwrap);
+    let [few, many] = [0, 1].map(|at| rounds(&messages[at], &pools[at], &target));
     target.is_over.store(true, Ordering::Release);
     writes.join().unwrap();
+    drop(pools);
     for Verdicts { accepted, refused } in [few, many] {
         assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
     }
@@ -80,19 +86,17 @@ struct Verdicts {
     refused: usize,
 }
 
-/// Receives rings of so many from a peer that does not cooperate, whose memory is read in place.
-fn rounds(count: u64, target: &Target) -> Verdicts {
+/// Receives a ring from a peer that does not cooperate, whose memory is read in place.
+fn rounds(message: &[u8], pool: &Pool, target: &Target) -> Verdicts {
     let ends = ends("shm");
-    let message = ring(count).to_vec();
-    let pool = Pool::builder().class(message.len(), 1).shareable().build().unwrap();
     let mut verdicts = Verdicts { accepted: 0, refused: 0 };
     for _ in 0..ROUNDS {
         let mut buf = pool.take(message.len()).unwrap();
-        buf.bytes_mut().copy_from_slice(&message);
-        target.aim(buf.bytes().as_ptr().addr(), &message);
+        buf.bytes_mut().copy_from_slice(message);
+        target.aim(buf.bytes().as_ptr().addr(), message);
         let before = target.writes.load(Ordering::Acquire);
         while target.writes.load(Ordering::Acquire) == before {
-            std::thread::yield_now();
+            rt::sleep(Duration::from_micros(1));
         }
         ends.there.post_recv(Graph::<Ring>::descriptor(1 << 20)).unwrap();
         ends.here.post_send(Descriptor::new(buf)).unwrap();
