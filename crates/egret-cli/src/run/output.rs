@@ -159,12 +159,12 @@ impl Forwarder {
     fn run(mut self) {
         loop {
             let (messages, is_over) = self.shared.take();
-            if !messages.is_empty() {
-                self.catch_up();
-                messages.iter().for_each(|message| self.say(message));
-            } else if !is_over {
+            if messages.is_empty() && !is_over {
                 self.wait_some(None);
+                continue;
             }
+            self.catch_up();
+            messages.iter().for_each(|message| self.say(message));
             if is_over {
                 break;
             }

@@ -72,7 +72,10 @@ impl<'g> Columns<'g> {
     fn add<T: Target + ?Sized>(&mut self, place: usize) -> Result<(), Uneven> {
         let mut arenas = self.check.arenas.iter().filter(|to| T::is_class(to.id, to.class));
         let (Some(arena), None) = (arenas.next(), arenas.next()) else { return Err(Uneven) };
-        let at = (place - self.slot.as_ptr().addr()) / slot::ALIGN;
+        let at = place.wrapping_sub(self.slot.as_ptr().addr()) / slot::ALIGN;
+        if at >= self.slot.len() {
+            return Err(Uneven);
+        }
         let to = &self.check.words[arena.slots.words()];
         let last = self.found[..self.count].last_mut();
         if let Some(last) = last.filter(|last| last.is_before(at, to)) {

@@ -100,6 +100,7 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// If it cannot be that of such a graph.
+    #[doc(hidden)] // For the layers above, which give back what they were given.
     pub fn take_back(memory: Segment) -> Result<Self, Refusal> {
         let owner = match memory.into_vec() {
             Ok(words) => Owner::Heap(words),

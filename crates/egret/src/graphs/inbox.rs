@@ -1,7 +1,8 @@
 //! Graphs that come from others.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::mem::replace;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
@@ -41,8 +42,8 @@ pub(super) enum Memory {
     Words(Vec<u64>),
     /// From this node.
     Own(Segment),
-    /// Parts that are no graph.
-    Pieces,
+    /// Parts that are no graph: so many bytes are said, and so many there.
+    Pieces { said: u64, there: u64 },
     /// So many bytes, which are more than are taken.
     TooLarge(u64),
     /// What there is no memory for.
@@ -152,7 +153,7 @@ async fn next(mut reader: Reader, bytes_max: u64) -> (Reader, Next) {
             Ok(memory) => break Next::Message(memory),
             Err(ReadError::Link(why)) => break Next::Died(why),
             // Its sender has given it up, and knows.
-            Err(_) => {}
+            Err(_) => pause().await,
         }
     };
     (reader, next)
@@ -161,12 +162,14 @@ async fn next(mut reader: Reader, bytes_max: u64) -> (Reader, Next) {
 /// A graph that is one part, or several behind one that says how many bytes they have. What is
 /// not wanted of a message is skipped.
 async fn gather(message: &mut Delivery<'_>, bytes_max: u64) -> Result<Memory, ReadError> {
-    let Some(first) = message.next_part().await? else { return Ok(Memory::Pieces) };
+    let pieces = |said, there| Ok(Memory::Pieces { said, there });
+    let Some(first) = message.next_part().await? else { return pieces(0, 0) };
     let bytes = match <[u8; 8]>::try_from(first.bytes()) {
         Ok(bytes) => u64::from_le_bytes(bytes),
         Err(_) => {
             let is_whole = matches!(message.poll_next_part(), Ok(Some(None)));
-            return Ok(if is_whole { Memory::Part(first) } else { Memory::Pieces });
+            let there = first.bytes().len() as u64;
+            return if is_whole { Ok(Memory::Part(first)) } else { pieces(there, there + 1) };
         }
     };
     if bytes > bytes_max && !planted(Fault::AnySize) {
@@ -177,18 +180,33 @@ async fn gather(message: &mut Delivery<'_>, bytes_max: u64) -> Result<Memory, Re
         return Ok(Memory::NoRoom);
     }
     while let Some(part) = message.next_part().await? {
+        let there = 8 * words.len() as u64 + part.bytes().len() as u64;
         let part = match part.into_typed::<u64>() {
-            Ok(part) if part.len() <= count - words.len() => part,
+            Ok(part) if !part.is_empty() && part.len() <= count - words.len() => part,
             Err(ReadError::NoMemory) => return Ok(Memory::NoRoom),
-            _ => return Ok(Memory::Pieces),
+            _ => return pieces(bytes, there),
         };
         words.extend_from_slice(&part);
         if planted(Fault::Halves) {
             break;
         }
+        pause().await;
     }
-    let is_all = words.len() as u64 * 8 == bytes;
-    Ok(if is_all { Memory::Words(words) } else { Memory::Pieces })
+    let there = words.len() as u64 * 8;
+    if there == bytes { Ok(Memory::Words(words)) } else { pieces(bytes, there) }
+}
+
+/// Lets whoever waits look at its deadline, however fast a peer sends.
+async fn pause() {
+    let mut is_over = false;
+    let turn = |context: &mut Context<'_>| {
+        if replace(&mut is_over, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    };
+    poll_fn(turn).await;
 }
 
 /// The node whose nic has this name; also if it is none any more.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use egret_net::rt::{self, Deadline};
 use egret_node::am::in_handler;
-use egret_stream::graph::{Graph, Object, Refused};
+use egret_stream::graph::{Graph, Object, Reason, Refusal, Refused};
 
 use super::bell::{GLANCE, Place, wait};
 use super::fault::{Fault, planted};
@@ -87,7 +87,9 @@ impl<Root: Object> Receiving<Root> {
             }
             Memory::Part(part) => Graph::from_buf(part.into_buf()?).map_err(why),
             Memory::Words(words) => Graph::from_words(words).map_err(why),
-            Memory::Pieces => Graph::from_bytes(&[]),
+            Memory::Pieces { said, there } => {
+                Err(Refusal { offset: 0, reason: Reason::Length { said, there } })
+            }
             Memory::Own(memory) => match memory.into_vec() {
                 Ok(words) => Graph::from_words(words).map_err(why),
                 Err(memory) => match memory.into_buf() {
@@ -100,7 +102,7 @@ impl<Root: Object> Receiving<Root> {
     }
 }
 
-fn why<M>(refused: Refused<M>) -> egret_stream::graph::Refusal {
+fn why<M>(refused: Refused<M>) -> Refusal {
     refused.refusal
 }
 

@@ -1,6 +1,7 @@
 //! The fuzzer's entrance to graphs: whatever arrives is refused or can be used in every way,
 //! believed unchecked too; and whatever a program does, the graph is what a model in `Rc`s is.
 
+pub(crate) mod even;
 mod model;
 mod told;
 mod world;
@@ -20,10 +21,12 @@ pub(crate) use world::{DOT_END, Dot, Kind, Line, Mark, Node, Sort, Thing, Way, W
 /// history, by the first byte.
 pub fn graphs(input: &[u8]) {
     static MESSAGES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(messages);
+    static EVEN: LazyLock<Vec<u8>> = LazyLock::new(|| even::tree(5).to_vec());
     let Some((&way, rest)) = input.split_first() else { return };
     let (which, skip) = (usize::from(way >> 2 & 3), way >> 4);
     let patched = || words(&patch(MESSAGES[which].clone(), rest));
     match way % 4 {
+        0 if which == 3 => even::arrive(words(&patch(EVEN.clone(), rest))),
         0 => {
             check(words(rest), skip);
             believe(words(rest), skip);
@@ -37,7 +40,11 @@ pub fn graphs(input: &[u8]) {
 /// Inputs to begin with.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let whole = messages().into_iter().map(|message| [&[0], &message[..]].concat());
-    let patched = [[5, 2, 9, 0, 40, 0, 17, 1, 3], [10, 3, 40, 0, 8, 1, 90, 0, 6]];
+    let patched = [
+        [5, 2, 9, 0, 40, 0, 17, 1, 3],
+        [10, 3, 40, 0, 8, 1, 90, 0, 6],
+        [12, 2, 0, 3, 9, 2, 0, 2, 7],
+    ];
     let lived = (0..4_u8).map(|which| {
         let steps = (1..120_u8).map(|number| number.wrapping_mul(which * 26 + 77));
         std::iter::once(3 | which << 2).chain(steps).collect()

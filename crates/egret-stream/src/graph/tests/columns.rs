@@ -1,51 +1,10 @@
 //! Many objects of a class are looked at by columns: what is found is what one by one finds.
 
-use crate::graph::check::{self, Check};
-use crate::graph::class::Classes;
-use crate::graph::head::Head;
-use crate::graph::{Graph, Object, Ref};
-
-#[derive(Clone, Copy, Object)]
-#[repr(C)]
-struct Tree {
-    number: u64,
-    children: [Option<Ref<Self>>; 2],
-    leaf: Ref<Leaf>,
-}
-
-#[derive(Clone, Copy, Object)]
-#[repr(C)]
-struct Leaf {
-    tree: Option<Ref<Tree>>,
-    is_green: bool,
-    _reserved: [u8; 7],
-}
-
-fn grow(graph: &mut Graph<Tree>, depth: u64) -> Ref<Tree> {
-    let children = [(); 2].map(|()| (depth > 1).then(|| grow(graph, depth - 1)));
-    let leaf = graph.insert(Leaf { tree: children[0], is_green: true, _reserved: [0; 7] });
-    graph.insert(Tree { number: depth, children, leaf })
-}
-
-/// What is found of each class by columns, and one by one.
-fn verdicts(words: &[u64]) -> Option<[[Result<u32, String>; 2]; 2]> {
-    let head = Head::read(Classes::of::<Tree>(), bytemuck::cast_slice(words)).ok()?;
-    let look = |class: usize| {
-        let mut check = Check { words, arenas: &head.arenas };
-        let found = (head.arenas[class].class.check)(&mut check, class);
-        let slots = bytemuck::cast_slice(&words[head.arenas[class].slots.words()]);
-        let singly = match class {
-            0 => check::each::<Tree>(&mut check, class, slots),
-            _ => check::each::<Leaf>(&mut check, class, slots),
-        };
-        [found, singly].map(|found| found.map_err(|refusal| refusal.to_string()))
-    };
-    Some([look(0), look(1)])
-}
+use crate::graph::fuzzing::even::{Leaf, tree, verdicts};
 
 #[test]
 fn columns_find_what_one_by_one_finds() {
-    let mut graph = Graph::build(|graph| grow(graph, 8));
+    let mut graph = tree(8);
     let [gone, ..] = graph.refs::<Leaf>().collect::<Vec<_>>()[..] else { panic!("no leaf") };
     for is_whole in [true, false] {
         let words: Vec<u64> =
