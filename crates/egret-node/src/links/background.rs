@@ -40,6 +40,5 @@ fn run(core: &Weak<Core>) {
 const QUIET: Duration = Duration::from_millis(1);
 /// How often it looks whether there are links at all.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long memory for what arrives is kept though nothing does, at least; and twice as long at
-/// most.
+/// How long memory for what arrives is kept though nothing does, at least.
 const TRIM: Duration = Duration::from_secs(5);

@@ -116,7 +116,6 @@ pub enum GraphError {
 #[error("{why}")]
 pub struct NotSent<Root> {
     /// Why.
-    #[source]
     pub why: GraphError,
     /// The graph; references to its objects are still right. Nothing if it may still go, or was
     /// given back already.

@@ -14,7 +14,7 @@ const MANY: u64 = 1_000_000;
 /// The numbers from the root on.
 fn numbers(graph: &Graph<Bead>) -> impl Iterator<Item = u64> {
     let first = Some(graph.root());
-    std::iter::successors(first, |reference| reference.next.map(|next| &graph[next]))
+    std::iter::successors(first, |bead| bead.next.map(|next| &graph[next]))
         .map(|reference| reference.number)
 }
 
