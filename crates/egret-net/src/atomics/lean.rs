@@ -149,6 +149,12 @@ impl<T, A: Atomics> Lean<T, A> {
         favour >> WORD_BITS == A::me() && is_odd(self.busy(favour).load(Relaxed))
     }
 
+    /// Whether the calling thread is the favourite.
+    #[cfg(test)]
+    pub(super) fn leans_to_me(&self) -> bool {
+        self.favour.load(Relaxed) >> WORD_BITS == A::me()
+    }
+
     #[cold]
     fn turn(&self) -> Turn<'_, A> {
         assert!(!self.is_mine(), "a thread took a lock that it has");

@@ -129,14 +129,16 @@ impl Segment {
         }
     }
 
-    /// The region it lies in, and where, if it is memory of a pool.
+    /// The region it lies in, and where, if it is memory of a pool; of memory that was lent, if
+    /// that is shareable and there are some pages of it.
     #[must_use]
     #[inline]
     pub fn place(&self) -> Option<(&Region, usize)> {
         match &self.0 {
             Memory::Buf(buf) => Some((buf.region(), buf.offset_in_region())),
             Memory::Shared(shared) => Some((shared.region(), shared.offset_in_region())),
-            Memory::Heap(_) | Memory::Fresh { .. } | Memory::Lent(_) => None,
+            Memory::Lent(lent) => lent.place(),
+            Memory::Heap(_) | Memory::Fresh { .. } => None,
         }
     }
 
