@@ -57,6 +57,9 @@ enum What {
     Ints100k,
     #[value(name = "f64-100k")]
     Floats100k,
+    /// Out of a shareable pool, as the limit's are, and not out of a vector
+    #[value(name = "f64-100k-pool")]
+    Pool100k,
     Tree1023,
     /// And how its server comes by the array
     #[value(name = "f64-1k")]
@@ -75,6 +78,7 @@ impl What {
             Self::Bytes100k => "bytes-100k",
             Self::Ints100k => "i32-100k",
             Self::Floats100k => "f64-100k",
+            Self::Pool100k => "f64-100k-pool",
             Self::Tree1023 => "tree1023",
             Self::Floats1k => "f64-1k",
             Self::Floats1m => "f64-1m",
@@ -89,6 +93,7 @@ impl What {
             Self::Bytes100k => Call::Bytes(100_000),
             Self::Ints100k => Call::Ints(25_000),
             Self::Floats100k => Call::Floats(12_500),
+            Self::Pool100k => Call::PoolFloats(12_500),
             Self::Tree1023 => Call::Tree,
             Self::Floats1k => Call::Floats(128),
             Self::Floats1m => Call::Floats(128 << 10),

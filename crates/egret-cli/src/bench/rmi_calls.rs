@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ops::DerefMut;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
+use egret::net::buf::Pool;
 use egret::net::limit::Stopwatch;
 use egret::net::rt;
 use egret::net::vi::Secret;
@@ -51,6 +53,8 @@ pub(crate) enum Call {
     Bytes(usize),
     Ints(usize),
     Floats(usize),
+    /// Out of a shareable pool.
+    PoolFloats(usize),
     Tree,
 }
 
@@ -62,7 +66,7 @@ impl Call {
             Self::Int => (4, 4),
             Self::Bytes(len) => (len, 4),
             Self::Ints(len) => (4 * len, 4),
-            Self::Floats(len) => (8 * len, 4),
+            Self::Floats(len) | Self::PoolFloats(len) => (8 * len, 4),
             Self::Tree => (tree_bytes()?, 4),
         })
     }
@@ -133,13 +137,21 @@ impl Probe for OneByOne {
                     times(rounds, round, &mut 0, set, |number| Ok(stub.next(*number)?), is_next)
                 }
                 Call::Bytes(len) => {
-                    arrays(rounds, round, len, |mark| mark, |data| Ok(stub.bytes(data)?))
+                    let data = vec![0; len];
+                    arrays(rounds, round, data, |mark| mark, |data| Ok(stub.bytes(data)?))
                 }
                 Call::Ints(len) => {
-                    arrays(rounds, round, len, i32::from, |data| Ok(stub.ints(data)?))
+                    let data = vec![0; len];
+                    arrays(rounds, round, data, i32::from, |data| Ok(stub.ints(data)?))
                 }
                 Call::Floats(len) => {
-                    arrays(rounds, round, len, f64::from, |data| Ok(stub.floats(data)?))
+                    let data = vec![0.0; len];
+                    arrays(rounds, round, data, f64::from, |data| Ok(stub.floats(data)?))
+                }
+                Call::PoolFloats(len) => {
+                    let pool = Pool::builder().class(8 * len, 1).shareable().build()?;
+                    let data = pool.take_typed(len)?;
+                    arrays(rounds, round, data, f64::from, |data| Ok(stub.floats(data)?))
                 }
                 Call::Tree => {
                     let mut tree = *nodes(values::NODES).context("it has nodes")?;
@@ -158,15 +170,14 @@ impl Probe for OneByOne {
     }
 }
 
-fn arrays<T: Clone + Default>(
+fn arrays<T: Clone, D: DerefMut<Target = [T]>>(
     rounds: u64,
     round: &mut u64,
-    len: usize,
+    mut data: D,
     element: fn(u8) -> T,
     call: impl Fn(&[T]) -> Result<u32>,
 ) -> Result<Sample> {
-    let mut data = vec![T::default(); len];
-    let fill = |data: &mut Vec<T>, round| data.fill(element(mark(round)));
+    let fill = |data: &mut D, round| data.fill(element(mark(round)));
     times(rounds, round, &mut data, fill, |data| call(data), |said, round| is_right(round, said))
 }
 

@@ -9,11 +9,11 @@
 //!
 //! ```text
 //!   favourite                        another thread
-//!   busy := 1                        takes the ordinary lock
+//!   busy := busy + 1 (odd)           takes the ordinary lock
 //!   light fence                      favourite := nobody
 //!   still the favourite?             heavy fence
-//!     yes: has the lock              waits until busy = 0
-//!   busy := 0 (release)              has the lock
+//!     yes: has the lock              waits until busy is even
+//!   busy := busy + 1 (release)       has the lock
 //! ```
 //!
 //! Of two threads that each write one word and then, past a fence, read the
@@ -23,11 +23,21 @@
 //! thread of the process that runs.
 //!
 //! A favourite that was slow may still be about to write `busy` when it has long
-//! been one no more, and must not end what the next favourite began: each
-//! *period* of favour has a `busy` word of its own, and the word `favour` names
-//! thread and period. After [`PERIODS`] the lock is an ordinary one for good,
-//! and each period takes more turns in a row to come by than the one before: a
-//! lock that is really shared costs a few system calls in its life.
+//! been one no more, and must not end what the next favourite began: each thread
+//! that ever was a favourite has a `busy` word of its own, for good, and the word
+//! `favour` names the thread and its word. One that is favoured again finds its word
+//! even: who ended the favour has waited for that, and the thread itself is not inside,
+//! for it is about to leave the ordinary lock. There are [`WORDS`] such words, so that
+//! as many threads can ever be favourites.
+//!
+//! # When
+//!
+//! To end a favour takes as long as hundreds of turns with the ordinary lock. How many
+//! turns in a row win it is therefore learnt: four times as many as before if the last
+//! favour was ended before it had [paid](PAYS), a quarter if it had. `busy` says how often
+//! the favourite came. A thread that has the lock to itself for milliseconds at a time soon
+//! has its favour back when another has passed by; a lock that is really shared costs a
+//! system call in [`MOST`] turns.
 //!
 //! # Costs
 //!
@@ -46,20 +56,24 @@ use crate::fault::planted;
 
 /// A mutual exclusion around `T` that is cheap for a thread that is alone with it.
 pub(crate) struct Lean<T, A: Atomics = StdAtomics> {
-    /// The favourite's number and its period, or [`NOBODY`]. Written under `all`.
+    /// The favourite's number and its word, or [`NOBODY`]. Written under `all`.
     favour: A::Word,
-    busy: [A::Word; PERIODS],
+    /// How often a favourite has taken and left the lock since it is one: odd while it has
+    /// it. Each is written by one thread alone.
+    busy: [A::Word; WORDS],
     all: A::Lock<Turns>,
     value: UnsafeCell<T>,
 }
 
 /// Who had the ordinary lock last, and how often in a row.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Turns {
     last: u64,
     in_a_row: u64,
-    /// How many periods of favour there were.
-    periods: usize,
+    /// So many in a row win the favour.
+    enough: u64,
+    /// Whose words those of the lock are; 0: nobody's yet.
+    words: [u64; WORDS],
 }
 
 impl<T, A: Atomics> Lean<T, A> {
@@ -67,7 +81,7 @@ impl<T, A: Atomics> Lean<T, A> {
         Self {
             favour: A::Word::new(NOBODY),
             busy: std::array::from_fn(|_| A::Word::new(0)),
-            all: A::Lock::new(Turns::default()),
+            all: A::Lock::new(Turns::new::<A>()),
             value: UnsafeCell::new(value),
         }
     }
@@ -114,15 +128,16 @@ impl<T, A: Atomics> Lean<T, A> {
     #[inline]
     fn favoured(&self) -> Option<Busy<'_, A>> {
         let favour = self.favour.load(Relaxed);
-        if favour >> PERIOD_BITS != A::me() {
+        if favour >> WORD_BITS != A::me() {
             return None;
         }
         let busy = self.busy(favour);
-        if busy.load(Relaxed) != 0 {
+        let times = busy.load(Relaxed);
+        if is_odd(times) {
             return None;
         }
-        busy.store(1, Relaxed);
-        let busy = Busy::<A>(busy);
+        busy.store(times + 1, Relaxed);
+        let busy = Busy::<A> { busy, times };
         A::light_fence();
         let still = self.favour.load(Relaxed) == favour || planted(Fault::FavourUnchecked);
         still.then_some(busy)
@@ -131,7 +146,13 @@ impl<T, A: Atomics> Lean<T, A> {
     /// Whether the calling thread has the lock as its favourite.
     fn is_mine(&self) -> bool {
         let favour = self.favour.load(Relaxed);
-        favour >> PERIOD_BITS == A::me() && self.busy(favour).load(Relaxed) != 0
+        favour >> WORD_BITS == A::me() && is_odd(self.busy(favour).load(Relaxed))
+    }
+
+    /// Whether the calling thread is the favourite.
+    #[cfg(test)]
+    pub(super) fn leans_to_me(&self) -> bool {
+        self.favour.load(Relaxed) >> WORD_BITS == A::me()
     }
 
     #[cold]
@@ -143,37 +164,40 @@ impl<T, A: Atomics> Lean<T, A> {
     #[cold]
     fn try_turn(&self) -> Option<Turn<'_, A>> {
         let favour = self.favour.load(Relaxed);
-        if favour != NOBODY && self.busy(favour).load(Relaxed) != 0 {
+        if favour != NOBODY && is_odd(self.busy(favour).load(Relaxed)) {
             return None;
         }
         self.all.try_lock().map(|turns| self.begin_turn(turns))
     }
 
     /// With the ordinary lock: ends another's favour.
-    fn begin_turn<'a>(&'a self, turns: TurnsOf<'a, A>) -> Turn<'a, A> {
+    fn begin_turn<'a>(&'a self, mut turns: TurnsOf<'a, A>) -> Turn<'a, A> {
         let favour = self.favour.load(Relaxed);
         if favour != NOBODY {
-            self.end(favour);
+            let times = self.end(favour) / 2;
+            turns.learn::<A>(times);
         }
-        Turn { favour: &self.favour, turns }
+        Turn { favour: &self.favour, busy: &self.busy, turns }
     }
 
-    /// The word of a favourite's period.
+    /// The word of a favourite.
     #[inline]
     fn busy(&self, favour: u64) -> &A::Word {
-        #[expect(clippy::cast_possible_truncation, reason = "three bits")]
-        let period = favour as usize % PERIODS;
-        &self.busy[if planted(Fault::OneBusyWord) { 0 } else { period }]
+        word_of::<A>(&self.busy, favour)
     }
 
-    /// Waits until the favourite is none.
-    fn end(&self, favour: u64) {
+    /// Waits until the favourite is none. What its word says then.
+    fn end(&self, favour: u64) -> u64 {
         self.favour.store(NOBODY, Relaxed);
         if !planted(Fault::FavourUnfenced) {
             A::heavy_fence();
         }
         let (busy, mut turns) = (self.busy(favour), 0);
-        while busy.load(Acquire) != 0 && !planted(Fault::FavourUnawaited) {
+        loop {
+            let times = busy.load(Acquire);
+            if !is_odd(times) || planted(Fault::FavourUnawaited) {
+                return times;
+            }
             A::relax(turns);
             turns = turns.saturating_add(1);
         }
@@ -181,19 +205,31 @@ impl<T, A: Atomics> Lean<T, A> {
 }
 
 impl Turns {
-    /// Counts one of the calling thread's. The period it has won, if it has.
+    fn new<A: Atomics>() -> Self {
+        Self { last: 0, in_a_row: 0, enough: A::IN_A_ROW, words: [0; WORDS] }
+    }
+
+    /// Counts one of the calling thread's. Its word, if it has won the favour.
     fn count<A: Atomics>(&mut self) -> Option<usize> {
         let me = A::number_me();
         self.in_a_row = if self.last == me { self.in_a_row + 1 } else { 1 };
         self.last = me;
-        let period = self.periods;
-        let won = period < PERIODS && self.in_a_row >= A::IN_A_ROW << (2 * period);
-        if !won || !A::has_heavy_fence() {
+        if self.in_a_row < self.enough || !A::has_heavy_fence() {
             return None;
         }
-        self.periods += 1;
+        let word = self.words.iter().position(|whose| [0, me].contains(whose))?;
+        self.words[word] = me;
         self.in_a_row = 0;
-        Some(period)
+        Some(word)
+    }
+
+    /// A favour is over in which the favourite came so often.
+    fn learn<A: Atomics>(&mut self, times: u64) {
+        self.enough = if times < PAYS {
+            self.enough.saturating_mul(4).min(MOST)
+        } else {
+            (self.enough / 4).max(A::IN_A_ROW)
+        };
     }
 }
 
@@ -229,6 +265,7 @@ impl<T, A: Atomics> DerefMut for LeanGuard<'_, T, A> {
 /// may have won the favour.
 struct Turn<'a, A: Atomics> {
     favour: &'a A::Word,
+    busy: &'a [A::Word; WORDS],
     turns: TurnsOf<'a, A>,
 }
 
@@ -236,19 +273,40 @@ type TurnsOf<'a, A> = <<A as Atomics>::Lock<Turns> as Lock<Turns>>::Guard<'a>;
 
 impl<A: Atomics> Drop for Turn<'_, A> {
     fn drop(&mut self) {
-        if let Some(period) = self.turns.count::<A>() {
-            self.favour.store(A::me() << PERIOD_BITS | period as u64, Relaxed);
+        if let Some(word) = self.turns.count::<A>() {
+            let favour = A::me() << WORD_BITS | word as u64;
+            // Its own word, which is even: it counts from here.
+            word_of::<A>(self.busy, favour).store(0, Relaxed);
+            self.favour.store(favour, Relaxed);
         }
     }
 }
 
+/// The word of a favourite.
+#[inline]
+fn word_of<A: Atomics>(words: &[A::Word; WORDS], favour: u64) -> &A::Word {
+    #[expect(clippy::cast_possible_truncation, reason = "three bits")]
+    let word = favour as usize % WORDS;
+    &words[if planted(Fault::OneBusyWord) { 0 } else { word }]
+}
+
+#[inline]
+const fn is_odd(times: u64) -> bool {
+    !times.is_multiple_of(2)
+}
+
 /// The favourite has the lock until this is dropped.
-struct Busy<'a, A: Atomics>(&'a A::Word);
+struct Busy<'a, A: Atomics> {
+    busy: &'a A::Word,
+    /// What the word said before.
+    times: u64,
+}
 
 impl<A: Atomics> Drop for Busy<'_, A> {
     #[inline]
     fn drop(&mut self) {
-        self.0.store(0, if planted(Fault::FavourRelaxed) { Relaxed } else { Release });
+        let order = if planted(Fault::FavourRelaxed) { Relaxed } else { Release };
+        self.busy.store(self.times + 2, order);
     }
 }
 
@@ -274,9 +332,14 @@ impl<T: Default> Default for Lean<T> {
 
 /// No thread has this number.
 const NOBODY: u64 = u64::MAX;
-/// Each takes four times as many turns in a row to come by as the one before.
-const PERIODS: usize = 8;
-const PERIOD_BITS: u32 = 3;
+/// Threads that can ever be favourites of a lock.
+const WORDS: usize = 8;
+const WORD_BITS: u32 = 3;
+/// A favourite that has come so often has saved some times what it takes to end its favour:
+/// that is 2 µs, and a turn with the ordinary lock takes 10 ns more.
+const PAYS: u64 = 4096;
+/// Turns in a row that win a favour in any case.
+const MOST: u64 = 1 << 16;
 
 /// One way to get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -289,6 +352,6 @@ pub(super) enum Fault {
     FavourUnawaited,
     /// A favourite is done without releasing what it did.
     FavourRelaxed,
-    /// All periods share one word.
+    /// All favourites share one word.
     OneBusyWord,
 }

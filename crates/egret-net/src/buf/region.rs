@@ -1,9 +1,10 @@
 //! Memory mapped once, out of which pools are cut.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use rustix::mm;
 
@@ -119,6 +120,29 @@ impl Region {
         self.0.fd.as_ref().filter(|_| self.0.sharing == sharing).map(AsFd::as_fd)
     }
 
+    /// The [shareable](RegionBuilder::shareable) region of this process that `bytes` lie in,
+    /// and where they begin there.
+    ///
+    /// ```
+    /// use egret_net::buf::{Pool, Region};
+    ///
+    /// let buf = Pool::builder().class(8192, 1).shareable().build()?.take(8192)?;
+    /// let (region, at) = Region::holding(&buf.bytes()[100..]).expect("it is in a pool");
+    /// assert!(region.fd().is_some() && at >= 100);
+    /// assert!(Region::holding(&vec![0; 8192]).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn holding(bytes: &[u8]) -> Option<(Self, usize)> {
+        let start = bytes.as_ptr().addr();
+        let shareable = SHAREABLE.read().unwrap_or_else(PoisonError::into_inner);
+        let (base, (len, mapping)) = shareable.range(..=start).next_back()?;
+        let at = start - base;
+        // Only what the caller has bytes of is held, which this cannot be the last to drop.
+        let is_inside = at <= *len && bytes.len() <= len - at;
+        is_inside.then(|| mapping.upgrade().map(|mapping| (Self(mapping), at)))?
+    }
+
     /// Maps a region of a cooperating peer, of at most `max` bytes. Its file is
     /// not kept: it cannot be sent on.
     pub(crate) fn adopt(fd: &OwnedFd, max: u64) -> Result<Self, AdoptError> {
@@ -213,7 +237,12 @@ impl RegionBuilder {
             mapping::lock(base, len)?;
             *mapping.pins() = 1;
         }
-        Ok(Region(Arc::new(mapping)))
+        let mapping = Arc::new(mapping);
+        if mapping.sharing == Sharing::Readers {
+            let mut shareable = SHAREABLE.write().unwrap_or_else(PoisonError::into_inner);
+            shareable.insert(base.addr().get(), (len, Arc::downgrade(&mapping)));
+        }
+        Ok(Region(mapping))
     }
 }
 
@@ -225,6 +254,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.sharing == Sharing::Readers {
+            // Before the pages are free to be another region's.
+            let mut shareable = SHAREABLE.write().unwrap_or_else(PoisonError::into_inner);
+            shareable.remove(&self.base.addr().get());
+        }
         // SAFETY: the pages are this mapping's own, and it is unmapped by its
         // last owner: buffers keep their pool, and the pool its region, alive.
         let unmapped = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
@@ -248,6 +282,10 @@ impl Drop for Pinned {
         }
     }
 }
+
+/// The shareable regions of this process by their first byte, with their lengths: what memory is
+/// does not depend on who sends it.
+static SHAREABLE: RwLock<BTreeMap<usize, (usize, Weak<Mapping>)>> = RwLock::new(BTreeMap::new());
 
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

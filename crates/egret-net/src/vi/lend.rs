@@ -11,11 +11,15 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::buf::Region;
+
 /// Borrowed memory without its lifetime. The only handle to it; not clonable.
 pub(super) struct Lent {
     start: NonNull<u8>,
     len: usize,
     writable: bool,
+    /// The shareable region it lies in, and where, if it is worth to know.
+    place: Option<(Region, usize)>,
     /// Held as long as this exists; [`Lender`] watches the count.
     _lease: Arc<()>,
 }
@@ -26,6 +30,12 @@ unsafe impl Send for Lent {}
 unsafe impl Sync for Lent {}
 
 impl Lent {
+    /// The shareable region it lies in, and where, if it is large.
+    #[inline]
+    pub(super) fn place(&self) -> Option<(&Region, usize)> {
+        self.place.as_ref().map(|(region, at)| (region, *at))
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: `Lender` keeps the borrow alive until this object is dropped,
         // and whoever lent it writable has given up every other access.
@@ -59,7 +69,8 @@ pub(super) struct Lender<'a> {
 impl<'a> Lender<'a> {
     /// Lends memory to be read.
     pub(super) fn read(bytes: &'a [u8]) -> (Self, Lent) {
-        Self::lend(NonNull::from(bytes).cast(), bytes.len(), false)
+        let (lender, lent) = Self::lend(NonNull::from(bytes).cast(), bytes.len(), false);
+        (lender, Lent { place: place(bytes), ..lent })
     }
 
     /// Lends several pieces of memory to be read, which all must come back.
@@ -69,6 +80,7 @@ impl<'a> Lender<'a> {
             start: NonNull::from(*piece).cast(),
             len: piece.len(),
             writable: false,
+            place: place(piece),
             _lease: Arc::clone(&lease),
         });
         let lent = lent.collect();
@@ -83,7 +95,7 @@ impl<'a> Lender<'a> {
 
     fn lend(start: NonNull<u8>, len: usize, writable: bool) -> (Self, Lent) {
         let lease = Arc::new(());
-        let lent = Lent { start, len, writable, _lease: Arc::clone(&lease) };
+        let lent = Lent { start, len, writable, place: None, _lease: Arc::clone(&lease) };
         (Self { lease, _borrow: PhantomData }, lent)
     }
 
@@ -100,6 +112,15 @@ impl Drop for Lender<'_> {
         }
     }
 }
+
+/// Where memory to be read lies, if a fabric would not rather copy it.
+fn place(bytes: &[u8]) -> Option<(Region, usize)> {
+    if bytes.len() < PLACED_LEAST { None } else { Region::holding(bytes) }
+}
+
+/// From so many bytes on it is looked whether memory that is lent lies in a region that can be
+/// shared: less is copied faster than it is found.
+pub(crate) const PLACED_LEAST: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -127,6 +148,32 @@ mod tests {
             drop(last);
         }
         assert!(lender.is_returned());
+    }
+
+    #[test]
+    fn memory_of_a_shareable_pool_is_known_as_such() {
+        let place = |bytes: &[u8]| {
+            let (_lender, lent) = Lender::read(bytes);
+            lent.place().map(|(region, at)| (region.id(), at))
+        };
+        let shared = |sharing: bool| {
+            let pool = crate::buf::Pool::builder().class(3 * PLACED_LEAST, 2);
+            let pool = if sharing { pool.shareable() } else { pool };
+            pool.build().unwrap()
+        };
+        let (pool, private) = (shared(true), shared(false));
+        let buf = pool.take(3 * PLACED_LEAST).unwrap();
+        let (region, at) = (buf.region().id(), buf.offset_in_region());
+        assert_eq!(place(buf.bytes()), Some((region, at)));
+        assert_eq!(place(&buf.bytes()[100..]), Some((region, at + 100)));
+        assert_eq!(place(&buf.bytes()[..PLACED_LEAST - 1]), None, "too little of it");
+        assert_eq!(place(private.take(2 * PLACED_LEAST).unwrap().bytes()), None);
+        assert_eq!(place(&vec![0; 2 * PLACED_LEAST]), None);
+        // What is mapped where it was is another's.
+        drop((buf, pool));
+        let pools: Vec<_> = (0..8).map(|_| shared(false)).collect();
+        let lies = |pool: &crate::buf::Pool| place(pool.take(2 * PLACED_LEAST).unwrap().bytes());
+        assert!(pools.iter().all(|pool| lies(pool).is_none()));
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub(crate) use keys::Open;
 #[cfg(test)]
 pub(crate) use landing::Fault as LandingFault;
 pub use landing::Landing;
+pub(crate) use lend::PLACED_LEAST;
 pub use limits::{Limits, Reliability};
 pub use listener::Listener;
 pub use nic::{Address, Connecting, Nic, NicOptions, ViOptions, Wait};

@@ -158,7 +158,8 @@ impl Segment {
         }
     }
 
-    /// The region it lies in, and where, if it is memory of a pool.
+    /// The region it lies in, and where, if it is memory of a pool; of memory that was lent, if
+    /// that is shareable and there are some pages of it.
     #[must_use]
     #[inline]
     pub fn place(&self) -> Option<(&Region, usize)> {
@@ -168,7 +169,8 @@ impl Segment {
             Memory::Part(kept, range) => {
                 kept.place().map(|(region, at)| (region, at + range.start))
             }
-            Memory::Heap(_) | Memory::Fresh { .. } | Memory::Lent(_) => None,
+            Memory::Lent(lent) => lent.place(),
+            Memory::Heap(_) | Memory::Fresh { .. } => None,
         }
     }
 

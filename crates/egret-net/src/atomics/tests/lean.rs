@@ -9,7 +9,7 @@ use loom::thread;
 
 use super::super::checker::{LoomAtomics, check};
 use super::super::lean::Fault;
-use super::super::{Lean, StdAtomics};
+use super::super::{Atomics, Lean, StdAtomics};
 use crate::fault::caught;
 
 /// Two words that are equal whenever nobody has the lock.
@@ -120,6 +120,24 @@ fn real_threads_take_turns() {
         }
     }
     assert_eq!(lock.with(|value| *value), 20 * 2600);
+}
+
+#[test]
+fn a_thread_is_favoured_again_however_often_another_passes_by() {
+    let lock: Arc<Lean<u64>> = Arc::default();
+    for round in 1..=40 {
+        let favoured = (0..1 << 20).any(|_| {
+            lock.with(|_| {});
+            lock.leans_to_me()
+        });
+        // A kernel without the fence has no favourites.
+        assert!(favoured || !StdAtomics::has_heavy_fence(), "round {round}");
+        let other = Arc::clone(&lock);
+        let other = crate::rt::spawn("passes by", move || other.with(|value| *value += 1));
+        other.unwrap().join().unwrap();
+        assert!(!lock.leans_to_me(), "another had it");
+        assert_eq!(lock.with(|value| *value), round);
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ use super::memory::Own;
 use super::process;
 use super::rendezvous::Peer;
 use crate::rt;
-use crate::vi::{Descriptor, ViError};
+use crate::vi::{Descriptor, PLACED_LEAST, ViError};
 
 /// That this end may read the memory of the peer's process.
 #[derive(Debug)]
@@ -77,7 +77,9 @@ pub(super) fn place(descriptor: &Descriptor, offset: u64) -> Option<(u64, u64)> 
 pub(super) fn run(descriptor: &Descriptor, offset: u64) -> u64 {
     let mut end = 0;
     for segment in descriptor.segments() {
-        if end > offset && segment.len() >= LEAST {
+        let shared = segment.len() >= PLACED_LEAST as u64
+            && segment.place().is_some_and(|(region, _)| region.fd().is_some());
+        if end > offset && (shared || segment.len() >= LEAST) {
             break;
         }
         end += segment.len();

@@ -19,7 +19,7 @@ use crate::fabric::shm::rendezvous::Peer;
 use crate::fabric::shm::wire::{Place, Slot};
 use crate::rt::{self, Deadline};
 use crate::vi::{
-    Access, Address, Descriptor, Hello, Nic, Reliability, Vi, ViError, ViOptions, Wait,
+    Access, Address, Descriptor, Hello, Nic, Reliability, Segment, Vi, ViError, ViOptions, Wait,
 };
 
 const LONG: Deadline = Deadline::In(Duration::from_secs(20));
@@ -125,6 +125,23 @@ fn heap_and_pool_in_one_message() {
         .and(pattern(3));
     let len = usize::try_from(send.len()).unwrap();
     assert_eq!(scene.deliver(send, vec![0; len].into()), 3);
+}
+
+#[test]
+fn a_slice_of_a_shareable_pool_is_fetched_there() {
+    let pool = Pool::builder().class(least(), 1).shareable().build().unwrap();
+    let mut buf = pool.take(least()).unwrap();
+    buf.bytes_mut().copy_from_slice(&pattern(least()));
+    let scene = Scene::new(Reliability::Delivery);
+    for pieces in [&[&[7; 8][..], buf.bytes(), &[9; 20]][..], &[buf.bytes()], &[&buf.bytes()[5..]]]
+    {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        Segment::lend_all(pieces, |lent, is_back| {
+            let send = lent.into_iter().fold(Descriptor::empty(), Descriptor::and);
+            assert_eq!(scene.deliver(send, vec![0; len].into()), 0);
+            assert!(is_back());
+        });
+    }
 }
 
 #[test]
