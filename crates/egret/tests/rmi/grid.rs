@@ -156,6 +156,15 @@ pub(crate) struct Pair {
     pub(crate) _registry: Registry,
 }
 
+/// Waits until it is so.
+pub(crate) fn wait(what: &str, done: impl Fn() -> bool) {
+    let until = rt::now() + LONG;
+    while !done() {
+        assert!(rt::now() < until, "not within {LONG:?}: {what}");
+        rt::sleep(Duration::from_millis(2));
+    }
+}
+
 /// Long enough for anything that comes to an end.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 pub(crate) const SOON: Deadline = Deadline::In(LONG);

@@ -7,7 +7,7 @@ use egret::net::rt::{self, Deadline};
 use egret::node::node::Handle;
 use egret::rmi::{CallError, Export, ObjectRef, Remoting, current};
 
-use crate::grid::{SOON, pool};
+use crate::grid::{SOON, pool, wait};
 
 /// Calls others.
 #[egret::remote]
@@ -191,10 +191,11 @@ fn an_object_is_dropped_with_its_export_and_with_its_node() {
     let stub: QuietStub = nodes[1].stub(exported.object());
     stub.nothing().unwrap();
     drop(exported);
-    assert!(first.get().is_some());
+    // Whoever ran the call has answered, and lets go of the object next.
+    wait("it is dropped", || first.get().is_some());
     let object: Box<dyn Quiet> = Box::new(Counted(Arc::clone(&second)));
     let exported = nodes[0].export_as(object, Export::default()).unwrap();
     drop(nodes);
     drop(exported);
-    assert!(second.get().is_some());
+    wait("it is dropped too", || second.get().is_some());
 }

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use egret::net::rt::{self, Deadline};
+use egret::net::rt::Deadline;
 use egret::node::node::{Config, Node};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::rmi::{CallError, Exported, Remoting};
 
-use crate::grid::{Board, GridStub, LONG, SOON};
+use crate::grid::{Board, GridStub, SOON, wait};
 use crate::peer::Peer;
 
 /// How many rounds, if not the few that always run.
@@ -129,14 +129,6 @@ fn check(what: What, why: &CallError) {
     };
     if let What::PanicServer = what {
         assert!(why.contains("told to panic"), "{why}");
-    }
-}
-
-fn wait(what: &str, done: impl Fn() -> bool) {
-    let until = rt::now() + LONG;
-    while !done() {
-        assert!(rt::now() < until, "not within {LONG:?}: {what}");
-        rt::sleep(Duration::from_millis(2));
     }
 }
 

@@ -198,6 +198,8 @@ fn constants_are_those_of_the_parts() {
         assert!(Spans::ANY && !Spans::REFS && Spans::CHECKED);
         assert!(Point::ANY && !Point::REFS && !Point::CHECKED);
         assert!(T::ANY);
+        assert!(!Town::EVEN && !Way::EVEN, "a variant has a reference");
+        assert!(Kind::EVEN && Span::EVEN && Spans::EVEN && Point::EVEN);
     }
     assert_eq!(Point::NAME, "Point");
 }
