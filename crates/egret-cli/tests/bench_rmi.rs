@@ -26,9 +26,9 @@ fn remote_calls_are_held_against_the_virtual_interface() {
             calls.push(format!("{call} {inflight} {}", line["mode"].as_str().unwrap()));
         }
         let null = ["null 1 inline", "null 1 pooled", "null 64 inline", "null 64 pooled"];
-        let others = ["i32", "bytes-1k", "bytes-100k", "i32-100k", "f64-100k", "tree1023"];
-        let others =
-            others.iter().chain(&["f64-1k", "f64-1m"]).map(|call| format!("{call} 1 inline"));
+        let others = ["i32", "bytes-1k", "bytes-100k", "i32-100k", "f64-100k", "f64-100k-pool"];
+        let others = others.iter().chain(&["tree1023", "f64-1k", "f64-1m"]);
+        let others = others.map(|call| format!("{call} 1 inline"));
         assert!(calls.into_iter().eq(null.map(str::to_owned).into_iter().chain(others)));
         assert_eq!(lines.iter().filter(|line| line["op"] == "read-in-place").count(), 2);
     }
