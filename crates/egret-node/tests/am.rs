@@ -30,7 +30,7 @@ impl Server {
         let (links, stopped) = (links.clone(), Arc::clone(&stop));
         let thread = rt::spawn("server", move || {
             while !stopped.load(Ordering::Relaxed) {
-                links.drive(std::time::Duration::from_millis(20).into(), || {
+                links.drive(std::time::Duration::from_millis(20), || {
                     stopped.load(Ordering::Relaxed)
                 });
             }

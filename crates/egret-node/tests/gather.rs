@@ -144,7 +144,7 @@ fn who_finds_no_room_can_wait_for_it() {
         let first = pair.remote.try_request(1).unwrap();
         let full = pair.remote.try_call_with(0, &[], &[&memory], Deadline::DEFAULT).unwrap_err();
         assert_eq!(full, CallError::Send(SendError::Full { window: 1 }));
-        let soon = pair.remote.wait_room(Duration::from_millis(1).into()).unwrap_err();
+        let soon = pair.remote.wait_room(Duration::from_millis(1)).unwrap_err();
         assert!(matches!(soon, SendError::TimedOut { window: 1, .. }), "{soon}");
         let later = Arc::clone(&pair.later);
         let answers = rt::spawn("answers", move || {

@@ -5,6 +5,7 @@
 //! write the file and name it in [`CHECKS`].
 #![forbid(unsafe_code)]
 
+mod deadlines;
 mod docs;
 mod layers;
 mod manifest;
@@ -21,6 +22,7 @@ use repo::{Finding, Repo};
 type Check = fn(&Repo) -> Vec<Finding>;
 
 const CHECKS: &[(&str, Check)] = &[
+    ("deadlines", deadlines::check),
     ("docs", docs::check),
     ("layers", layers::check),
     ("manifest", manifest::check),

@@ -93,11 +93,11 @@ impl Pool {
     /// [`TakeError::TimedOut`] if there was none by the deadline (`UntilDead`
     /// never ends, for the one waited for is this process itself), or
     /// [`TakeError::TooLarge`].
-    pub fn wait_take(&self, len: usize, deadline: Deadline) -> Result<Buf, TakeError> {
+    pub fn wait_take(&self, len: usize, deadline: impl Into<Deadline>) -> Result<Buf, TakeError> {
         let class = self.class(len).ok_or_else(|| self.too_large(len))?;
         match class.take(len) {
             Some(slot) => Ok(Buf::new(slot)),
-            None => self.wait(class, len, deadline),
+            None => self.wait(class, len, deadline.into()),
         }
     }
 

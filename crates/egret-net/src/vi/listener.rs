@@ -57,7 +57,8 @@ impl Listener {
     /// # Errors
     ///
     /// If the deadline passes, or the nic is down.
-    pub fn wait_accept(&self, deadline: Deadline) -> Result<Vi, ListenError> {
+    pub fn wait_accept(&self, deadline: impl Into<Deadline>) -> Result<Vi, ListenError> {
+        let deadline = deadline.into();
         let started = self.nic.now();
         let until = deadline.until_from(started);
         loop {

@@ -90,7 +90,13 @@ impl Nic {
     }
 
     /// Begins to connect. The answer is a future; [`wait_connect`](Self::wait_connect) blocks.
-    pub fn connect(&self, to: &Address, options: &ViOptions, deadline: Deadline) -> Connecting {
+    pub fn connect(
+        &self,
+        to: &Address,
+        options: &ViOptions,
+        deadline: impl Into<Deadline>,
+    ) -> Connecting {
+        let deadline = deadline.into();
         let (promise, answer) = pending();
         let refused = if !self.limits().offers(options.reliability) {
             Some(ConnectError::Unsupported(options.reliability))
@@ -119,7 +125,7 @@ impl Nic {
         &self,
         to: &Address,
         options: &ViOptions,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<Vi, ConnectError> {
         self.block_on(self.connect(to, options, deadline))
     }

@@ -66,14 +66,14 @@ impl CompletionQueue {
     ///
     /// If the deadline passes, or nothing is posted that a wait without end
     /// could end with.
-    pub fn wait(&self, deadline: Deadline) -> Result<Completion, WaitError> {
+    pub fn wait(&self, deadline: impl Into<Deadline>) -> Result<Completion, WaitError> {
         if let Some(completion) = self.inbox().take() {
             return Ok(completion);
         }
         let seen = self.nic.progress();
         match self.inbox().take() {
             Some(completion) => Ok(completion),
-            None => self.wait_longer(seen, deadline),
+            None => self.wait_longer(seen, deadline.into()),
         }
     }
 

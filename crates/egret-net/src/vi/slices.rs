@@ -34,8 +34,9 @@ impl Vi {
         &self,
         data: &[T],
         tag: u64,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), TransferError> {
+        let deadline = deadline.into();
         if (size_of_val(data) as u64) < self.nic().limits().pin_threshold {
             self.send_copy(data, tag, deadline)
         } else {
@@ -52,10 +53,10 @@ impl Vi {
         &self,
         data: &[T],
         tag: u64,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), TransferError> {
         let descriptor = Descriptor::new(data.to_vec()).with_tag(tag).of_kind(T::kind());
-        drop(self.transfer(Op::Send, descriptor, deadline)?.ok()?);
+        drop(self.transfer(Op::Send, descriptor, deadline.into())?.ok()?);
         Ok(())
     }
 
@@ -68,11 +69,11 @@ impl Vi {
         &self,
         data: &[T],
         tag: u64,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), TransferError> {
         let (lender, lent) = Lender::read(cast_slice(data));
         let descriptor = Descriptor::new(Segment::lent(lent)).with_tag(tag).of_kind(T::kind());
-        self.transfer_lent(Op::Send, descriptor, lender, deadline)?;
+        self.transfer_lent(Op::Send, descriptor, lender, deadline.into())?;
         Ok(())
     }
 
@@ -87,8 +88,9 @@ impl Vi {
         pieces: &[&[u8]],
         kind: Kind,
         tag: u64,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), TransferError> {
+        let deadline = deadline.into();
         let (limits, bytes) = (self.nic().limits(), pieces.iter().map(|piece| piece.len()));
         let is_small = (bytes.sum::<usize>() as u64) < limits.pin_threshold;
         if is_small || pieces.len() > limits.segments_max as usize {
@@ -114,10 +116,10 @@ impl Vi {
         &self,
         kind: Kind,
         bytes_max: u64,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(Vec<T>, u64), TransferError> {
         let descriptor = Descriptor::new(Segment::fresh::<T>(bytes_max)).of_kind(kind);
-        let completion = self.transfer(Op::Recv, descriptor, deadline)?.ok()?;
+        let completion = self.transfer(Op::Recv, descriptor, deadline.into())?.ok()?;
         let (tag, _) = (completion.tag, elements::<T>(completion.len)?);
         Ok((completion.into_vec(), tag))
     }
@@ -130,11 +132,11 @@ impl Vi {
     pub fn recv_into<T: Plain>(
         &self,
         into: &mut [T],
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<Received, TransferError> {
         let (lender, lent) = Lender::write(cast_slice_mut(into));
         let descriptor = Descriptor::new(Segment::lent(lent)).of_kind(T::kind());
-        let (bytes, tag) = self.transfer_lent(Op::Recv, descriptor, lender, deadline)?;
+        let (bytes, tag) = self.transfer_lent(Op::Recv, descriptor, lender, deadline.into())?;
         Ok(Received { len: elements::<T>(bytes)?, tag })
     }
 
@@ -146,7 +148,7 @@ impl Vi {
     pub fn recv<T: Plain>(
         &self,
         max: usize,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(Vec<T>, u64), TransferError> {
         let bytes = (max as u64).saturating_mul(size_of::<T>() as u64);
         self.recv_of(T::kind(), bytes, deadline)

@@ -52,7 +52,12 @@ impl Remote {
     /// # Errors
     ///
     /// If it was not sent, or not done within the deadline.
-    pub fn wait_get(&self, offset: u64, len: u64, deadline: Deadline) -> Result<Reply, CallError> {
+    pub fn wait_get(
+        &self,
+        offset: u64,
+        len: u64,
+        deadline: impl Into<Deadline>,
+    ) -> Result<Reply, CallError> {
         self.try_get(offset, len)?.wait(deadline)
     }
 
@@ -65,7 +70,7 @@ impl Remote {
         &self,
         offset: u64,
         data: impl Into<Segment>,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<Reply, CallError> {
         self.try_put(offset, data)?.wait(deadline)
     }

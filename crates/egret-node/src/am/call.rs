@@ -147,13 +147,13 @@ impl Call {
     /// # Errors
     ///
     /// If there is none, or not in time.
-    pub fn wait(mut self, deadline: Deadline) -> Result<Reply, CallError> {
+    pub fn wait(mut self, deadline: impl Into<Deadline>) -> Result<Reply, CallError> {
         // Of many that are under way several answers come at once.
         if let Some(answer) = self.take(None) {
             return answer;
         }
         self.taken = true;
-        Self::wait_for(&self.core, self.link, self.key, &mut Clock::of(deadline))
+        Self::wait_for(&self.core, self.link, self.key, &mut Clock::of(deadline.into()))
     }
 
     /// Waits for the answer for a while; it may be waited for again.

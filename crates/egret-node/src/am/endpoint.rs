@@ -230,7 +230,11 @@ impl Endpoint {
     /// # Errors
     ///
     /// If a handler of it runs for longer than the deadline, or this is one.
-    pub fn wait_move_to(&self, bundle: &Bundle, deadline: Deadline) -> Result<(), EndpointError> {
+    pub fn wait_move_to(
+        &self,
+        bundle: &Bundle,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(), EndpointError> {
         if in_handler() {
             return Err(EndpointError::InHandler);
         }
@@ -240,7 +244,7 @@ impl Endpoint {
             self.with(|endpoint| endpoint.parked = Some(parked));
             return Err(EndpointError::Moving);
         }
-        let quiet = self.core.wait(deadline, |state, waker| {
+        let quiet = self.core.wait(deadline.into(), |state, waker| {
             let endpoint = state.endpoints.get(self.key).expect("it is open");
             endpoint.mover = waker.cloned();
             if endpoint.under_way == 0 {
@@ -279,7 +283,11 @@ impl Endpoint {
     /// # Errors
     ///
     /// If it is not, or its host does not answer in time.
-    pub fn wait_map(&self, to: &EndpointName, deadline: Deadline) -> Result<Remote, MapError> {
+    pub fn wait_map(
+        &self,
+        to: &EndpointName,
+        deadline: impl Into<Deadline>,
+    ) -> Result<Remote, MapError> {
         self.wait_map_with(to, &[], deadline)
     }
 
@@ -292,14 +300,19 @@ impl Endpoint {
         &self,
         to: &EndpointName,
         needs: &[Needed],
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<Remote, MapError> {
         self.map(to, needs, deadline).wait()
     }
 
     /// Asks for a remote endpoint; the answer is a future.
-    pub fn map(&self, to: &EndpointName, needs: &[Needed], deadline: Deadline) -> Mapping {
-        Mapping::new(&self.core, self.key, to, needs, deadline)
+    pub fn map(
+        &self,
+        to: &EndpointName,
+        needs: &[Needed],
+        deadline: impl Into<Deadline>,
+    ) -> Mapping {
+        Mapping::new(&self.core, self.key, to, needs, deadline.into())
     }
 
     /// What it has mapped under this index: its translation table, filled from 0 on.

@@ -30,10 +30,10 @@ impl Remote {
         handler: u8,
         words: &[u64],
         pieces: &[&[u8]],
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<Reply, CallError> {
         let message = Message::to(handler).words(words);
-        self.call_with(message, pieces, deadline, |message, clock| {
+        self.call_with(message, pieces, deadline.into(), |message, clock| {
             self.request_when_room(message, clock)
         })
     }
@@ -50,10 +50,10 @@ impl Remote {
         handler: u8,
         words: &[u64],
         pieces: &[&[u8]],
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<Reply, CallError> {
         let message = Message::to(handler).words(words);
-        self.call_with(message, pieces, deadline, |message, _| {
+        self.call_with(message, pieces, deadline.into(), |message, _| {
             self.send_with(message, Machine::request).map_err(|unsent| unsent.reason)
         })
     }

@@ -106,9 +106,9 @@ impl Remote {
     pub fn wait_request<'a>(
         &self,
         message: impl Into<Message<'a>>,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<Call, SendError> {
-        let key = self.request_when_room(message.into(), &mut Clock::of(deadline))?;
+        let key = self.request_when_room(message.into(), &mut Clock::of(deadline.into()))?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
@@ -127,8 +127,8 @@ impl Remote {
     /// # Errors
     ///
     /// If it has none within the deadline, or there is nobody to send to.
-    pub fn wait_room(&self, deadline: Deadline) -> Result<(), SendError> {
-        let mut clock = Clock::of(deadline);
+    pub fn wait_room(&self, deadline: impl Into<Deadline>) -> Result<(), SendError> {
+        let mut clock = Clock::of(deadline.into());
         self.when_room(&mut clock, |state, waker| match self.has_room(state, waker) {
             Poll::Ready(room) => Some(room),
             Poll::Pending => None,
@@ -165,9 +165,9 @@ impl Remote {
     pub fn wait_send<'a>(
         &self,
         message: impl Into<Message<'a>>,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), SendError> {
-        self.send_when_room(message.into(), &mut Clock::of(deadline), Machine::one_way)
+        self.send_when_room(message.into(), &mut Clock::of(deadline.into()), Machine::one_way)
     }
 
     /// Sends data that is not answered, and does not wait: the call is done, with an empty
@@ -191,12 +191,12 @@ impl Remote {
     pub fn wait_call<'a>(
         &self,
         message: impl Into<Message<'a>>,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<Reply, CallError> {
         if in_handler() {
             return Err(CallError::InHandler);
         }
-        let mut clock = Clock::of(deadline);
+        let mut clock = Clock::of(deadline.into());
         let key = self.request_when_room(message.into(), &mut clock)?;
         Call::wait_for(&self.core, self.link, key, &mut clock)
     }

@@ -124,7 +124,7 @@ impl Remote {
         &self,
         signature: &Signature<A, R>,
         argument: A,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<R, CallError> {
         let handler = self.handler(signature.name);
         let handler = handler.expect("the endpoint was mapped with this signature");

@@ -42,12 +42,16 @@ impl<'r> Delivery<'r> {
     /// # Errors
     ///
     /// If it did not come in time, or never will.
-    pub fn wait_next_part(&mut self, deadline: Deadline) -> Result<Option<Part>, ReadError> {
+    pub fn wait_next_part(
+        &mut self,
+        deadline: impl Into<Deadline>,
+    ) -> Result<Option<Part>, ReadError> {
         if let Some(known) = self.known() {
             return Ok(known);
         }
         let slot = self.reader.slot;
-        let next = self.reader.core.wait(deadline, |state, waker| poll_next(state, slot, waker));
+        let next =
+            self.reader.core.wait(deadline.into(), |state, waker| poll_next(state, slot, waker));
         self.part(next.map_err(stopped)?)
     }
 
@@ -84,7 +88,10 @@ impl<'r> Delivery<'r> {
     /// # Errors
     ///
     /// If the next part is not one of whole elements, there is none, or not in time.
-    pub fn wait_array<T: Plain>(&mut self, deadline: Deadline) -> Result<Typed<T>, ReadError> {
+    pub fn wait_array<T: Plain>(
+        &mut self,
+        deadline: impl Into<Deadline>,
+    ) -> Result<Typed<T>, ReadError> {
         let part = self.wait_next_part(deadline)?;
         part.ok_or(ReadError::Ended { missing: size_of::<T>() })?.into_typed()
     }
@@ -107,9 +114,9 @@ impl<'r> Delivery<'r> {
     pub fn wait_read_exact<T: Plain>(
         &mut self,
         into: &mut [T],
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), ReadError> {
-        let started = self.reader.core.nic.now();
+        let (deadline, started) = (deadline.into(), self.reader.core.nic.now());
         let mut into = cast_slice_mut::<T, u8>(into);
         while !self.fill(&mut into) {
             let left = left_of(deadline, self.reader.core.nic.now() - started);
@@ -141,9 +148,9 @@ impl<'r> Delivery<'r> {
     pub fn wait_read_to_end(
         &mut self,
         to: &mut Vec<u8>,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), ReadError> {
-        let started = self.reader.core.nic.now();
+        let (deadline, started) = (deadline.into(), self.reader.core.nic.now());
         loop {
             let left = left_of(deadline, self.reader.core.nic.now() - started);
             let Some(part) = self.wait_next_part(left)? else { return Ok(()) };

@@ -20,9 +20,9 @@ impl Links {
         &self,
         host: &str,
         name: &str,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<Writer, ChannelError> {
-        Writer::wait_open(&self.core, host, name, deadline)
+        Writer::wait_open(&self.core, host, name, deadline.into())
     }
 
     /// A channel to whoever [listens](Self::listen) by that name at `host`. The deadline is for
@@ -31,13 +31,13 @@ impl Links {
     /// # Errors
     ///
     /// If there is no link to it, or nobody accepts such channels there.
-    pub fn channel(
+    pub fn channel<D: Into<Deadline>>(
         &self,
         host: &str,
         name: &str,
-        deadline: Deadline,
-    ) -> impl Future<Output = Result<Writer, ChannelError>> + Send + use<> {
-        Writer::open(Arc::clone(&self.core), host.to_owned(), name.to_owned(), deadline)
+        deadline: D,
+    ) -> impl Future<Output = Result<Writer, ChannelError>> + Send + use<D> {
+        Writer::open(Arc::clone(&self.core), host.to_owned(), name.to_owned(), deadline.into())
     }
 
     /// Accepts channels of a name, of which at most `backlog` wait to be accepted.

@@ -60,8 +60,9 @@ impl<'w> Message<'w> {
     pub fn wait_write<T: Plain>(
         &mut self,
         data: &[T],
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), WriteError> {
+        let deadline = deadline.into();
         self.usable()?;
         let (started, mut bytes) = (self.now(), cast_slice::<T, u8>(data));
         if bytes.len() >= LENT_MIN {
@@ -116,9 +117,9 @@ impl<'w> Message<'w> {
     pub fn wait_write_owned(
         &mut self,
         memory: impl Into<Segment>,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), NotWritten> {
-        let ready = self.usable().and_then(|()| self.wait_push_held(false, deadline));
+        let ready = self.usable().and_then(|()| self.wait_push_held(false, deadline.into()));
         self.hold(memory.into(), ready)
     }
 
@@ -151,7 +152,8 @@ impl<'w> Message<'w> {
     /// # Errors
     ///
     /// If it cannot in time, or the message is lost.
-    pub fn wait_flush(&mut self, deadline: Deadline) -> Result<(), WriteError> {
+    pub fn wait_flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), WriteError> {
+        let deadline = deadline.into();
         self.usable()?;
         let started = self.now();
         self.wait_push_held(false, deadline)?;
@@ -174,7 +176,8 @@ impl<'w> Message<'w> {
     /// # Errors
     ///
     /// If it cannot in time, or the message is lost. It is aborted then.
-    pub fn wait_finish(mut self, deadline: Deadline) -> Result<(), WriteError> {
+    pub fn wait_finish(mut self, deadline: impl Into<Deadline>) -> Result<(), WriteError> {
+        let deadline = deadline.into();
         self.usable()?;
         let started = self.now();
         self.wait_push_held(true, deadline)?;

@@ -54,8 +54,8 @@ impl Listener {
     /// # Errors
     ///
     /// If none was opened in time.
-    pub fn wait_accept(&self, deadline: Deadline) -> Result<Reader, ReadError> {
-        let accepted = self.core.wait(deadline, |state, waker| self.poll(state, waker));
+    pub fn wait_accept(&self, deadline: impl Into<Deadline>) -> Result<Reader, ReadError> {
+        let accepted = self.core.wait(deadline.into(), |state, waker| self.poll(state, waker));
         accepted.map_err(stopped)
     }
 
@@ -90,9 +90,12 @@ impl Reader {
     /// # Errors
     ///
     /// If none has begun in time, or the link is no more and what had come was read.
-    pub fn wait_next(&mut self, deadline: Deadline) -> Result<Option<Delivery<'_>>, ReadError> {
+    pub fn wait_next(
+        &mut self,
+        deadline: impl Into<Deadline>,
+    ) -> Result<Option<Delivery<'_>>, ReadError> {
         let slot = self.slot;
-        let begun = self.core.wait(deadline, |state, waker| poll_begin(state, slot, waker));
+        let begun = self.core.wait(deadline.into(), |state, waker| poll_begin(state, slot, waker));
         let begun = begun.map_err(stopped)??;
         Ok(begun.then(|| Delivery::new(self)))
     }

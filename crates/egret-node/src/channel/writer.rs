@@ -118,8 +118,9 @@ impl Writer {
     pub fn wait_send(
         &mut self,
         memory: impl Into<Segment>,
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), NotWritten> {
+        let deadline = deadline.into();
         let started = self.core.nic.now();
         let mut message = self.message();
         message.wait_write_owned(memory, deadline)?;
@@ -147,9 +148,9 @@ impl Writer {
     pub fn wait_send_slice<T: Plain>(
         &mut self,
         data: &[T],
-        deadline: Deadline,
+        deadline: impl Into<Deadline>,
     ) -> Result<(), WriteError> {
-        self.message().wait_last(data, deadline)
+        self.message().wait_last(data, deadline.into())
     }
 
     /// Waits until all messages that were finished are in the memory of the reader's node.
@@ -157,10 +158,11 @@ impl Writer {
     /// # Errors
     ///
     /// If the link died, with what became of the last of them, or the deadline passed.
-    pub fn wait_arrived(&mut self, deadline: Deadline) -> Result<(), WriteError> {
+    pub fn wait_arrived(&mut self, deadline: impl Into<Deadline>) -> Result<(), WriteError> {
         let core = Arc::clone(&self.core);
         let number = self.number;
-        core.wait(deadline, |state, waker| poll_arrived(state, number, waker)).map_err(stopped)?
+        core.wait(deadline.into(), |state, waker| poll_arrived(state, number, waker))
+            .map_err(stopped)?
     }
 
     /// The same, without a thread.

@@ -71,8 +71,12 @@ impl Links {
     /// # Errors
     ///
     /// If there is none within the deadline.
-    pub fn wait_connect(&self, host: &str, deadline: Deadline) -> Result<(), LinkUpError> {
-        self.core.link(host, deadline).map(drop)
+    pub fn wait_connect(
+        &self,
+        host: &str,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(), LinkUpError> {
+        self.core.link(host, deadline.into()).map(drop)
     }
 
     /// How far the two sides of the link to a host trust each other; `None` if there is no
@@ -99,7 +103,8 @@ impl Links {
 
     /// Drives the links until `done` says so or the deadline passes; whether `done` did. It
     /// is asked at the beginning and whenever a handler has run.
-    pub fn drive(&self, deadline: Deadline, mut done: impl FnMut() -> bool) -> bool {
+    pub fn drive(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
+        let deadline = deadline.into();
         let until = deadline.until_from(self.core.nic.now());
         let mut served = self.core.state.with(|state| state.jobs);
         while !done() {

@@ -99,8 +99,8 @@ impl Config {
     }
 
     /// Calls that say nothing else wait so long.
-    pub fn deadline(self, deadline: Deadline) -> Self {
-        let text = match deadline {
+    pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
+        let text = match deadline.into() {
             Deadline::UntilDead => "never".to_owned(),
             Deadline::In(time) => {
                 format!("{}us", time.as_nanos().div_ceil(1000).min(u64::MAX.into()))

@@ -104,10 +104,10 @@ impl Events {
     /// # Errors
     ///
     /// If nothing happens within the deadline; at once in a handler, which may not wait.
-    pub fn wait_next(&mut self, deadline: Deadline) -> Result<Event, NoEvent> {
+    pub fn wait_next(&mut self, deadline: impl Into<Deadline>) -> Result<Event, NoEvent> {
         let started = rt::now();
         let (source, at) = (Arc::clone(&self.source), self.next);
-        drive(&*source, deadline, &mut || source.entry(at).is_some());
+        drive(&*source, deadline.into(), &mut || source.entry(at).is_some());
         self.try_next().ok_or_else(|| NoEvent { waited: rt::now() - started })
     }
 }

@@ -119,10 +119,10 @@ impl Handle {
     /// # Errors
     ///
     /// If somebody has died, the registry is lost, or the deadline passes.
-    pub fn wait_all(&self, deadline: Deadline) -> Result<(), AbsentError> {
+    pub fn wait_all(&self, deadline: impl Into<Deadline>) -> Result<(), AbsentError> {
         let started = rt::now();
         let mut outcome = None;
-        drive(&*self.inner.watch, deadline, &mut || {
+        drive(&*self.inner.watch, deadline.into(), &mut || {
             outcome = self.all_here();
             outcome.is_some()
         });
@@ -165,9 +165,9 @@ impl Handle {
     /// Waits until a node is no member any more: when its link has ended, what the registry
     /// knows of it is on its way.
     #[must_use]
-    pub fn wait_fate(&self, node: NodeId, deadline: Deadline) -> Option<Fate> {
+    pub fn wait_fate(&self, node: NodeId, deadline: impl Into<Deadline>) -> Option<Fate> {
         let mut fate = None;
-        drive(&*self.inner.watch, deadline, &mut || {
+        drive(&*self.inner.watch, deadline.into(), &mut || {
             fate = self.fate(node);
             fate.is_some()
         });

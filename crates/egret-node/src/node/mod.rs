@@ -113,9 +113,9 @@ impl Node {
     /// # Errors
     ///
     /// If the registry does not answer within the deadline; the node is gone anyhow.
-    pub fn leave(mut self, deadline: Deadline) -> Result<(), AskError> {
+    pub fn leave(mut self, deadline: impl Into<Deadline>) -> Result<(), AskError> {
         self.left = true;
-        self.handle.ask(&Ask::Leave, deadline).map(drop)
+        self.handle.ask(&Ask::Leave, deadline.into()).map(drop)
     }
 }
 

@@ -137,7 +137,12 @@ impl Handle {
     /// # Errors
     ///
     /// If nobody does within the deadline.
-    pub fn wait_bound(&self, name: &str, deadline: Deadline) -> Result<Binding, AskError> {
+    pub fn wait_bound(
+        &self,
+        name: &str,
+        deadline: impl Into<Deadline>,
+    ) -> Result<Binding, AskError> {
+        let deadline = deadline.into();
         let started = rt::now();
         let wait = match deadline {
             Deadline::In(wait) => wait,

@@ -95,7 +95,7 @@ fn a_stalled_reader_stops_its_writer_in_time_and_lent_memory_comes_back() {
         let pair = Pair::new(on);
         let (mut writer, mut reader) = pair.channel("stalled");
         pair.while_there_serves(|| {
-            let soon = Duration::from_millis(50).into();
+            let soon = Duration::from_millis(50);
             let data = vec![3_u8; 20_000];
             let mut sent = 0;
             let late = loop {

@@ -78,7 +78,7 @@ fn the_writer_hears_that_the_reader_was_killed() {
     let is_death = matches!(&died, WriteError::Link { why: LinkError::PeerDied { .. }, .. });
     assert!(is_death, "{died}");
     assert!(writer.lost().iter().all(|(message, _)| *message > 50), "those had arrived");
-    let gone = here.wait_channel(&host, "kill", std::time::Duration::from_secs(1).into());
+    let gone = here.wait_channel(&host, "kill", std::time::Duration::from_secs(1));
     assert!(gone.is_err());
 }
 

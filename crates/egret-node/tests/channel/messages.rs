@@ -90,7 +90,7 @@ fn an_array_lands_whole_and_aligned() {
             let late = egret_net::rt::now() + std::time::Duration::from_secs(30);
             while pool.available(32_768) < 2 {
                 assert!(egret_net::rt::now() < late, "everything comes home");
-                pair.here.drive(std::time::Duration::from_millis(1).into(), || false);
+                pair.here.drive(std::time::Duration::from_millis(1), || false);
             }
         });
     }

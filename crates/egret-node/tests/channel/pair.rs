@@ -78,7 +78,7 @@ impl Server {
         let serve = move || {
             let done = || stopped.load(Ordering::Relaxed);
             while !done() {
-                links.drive(std::time::Duration::from_millis(5).into(), done);
+                links.drive(std::time::Duration::from_millis(5), done);
             }
         };
         Self { stop, thread: Some(spawn(serve)) }

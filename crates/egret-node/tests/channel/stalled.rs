@@ -14,7 +14,7 @@ const STALLED: usize = 99;
 
 /// Writes until nothing more is taken.
 fn fill(writer: &mut Writer) -> usize {
-    let soon = Duration::from_millis(20).into();
+    let soon = Duration::from_millis(20);
     let mut sent = 0;
     loop {
         match writer.wait_send(vec![1_u8; 8_000], soon) {
@@ -49,7 +49,7 @@ fn one_of_a_hundred_channels_runs_while_all_others_stand() {
             let runs = listener.wait_accept(LONG).unwrap();
             read(runs, 2000);
             while !stopped.load(Ordering::Relaxed) {
-                there.drive(Duration::from_millis(1).into(), || false);
+                there.drive(Duration::from_millis(1), || false);
             }
             stalled
         });

@@ -39,7 +39,12 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// See [`TransferError`].
-    pub fn send(&self, vi: &Vi, tag: u64, deadline: Deadline) -> Result<(), TransferError> {
+    pub fn send(
+        &self,
+        vi: &Vi,
+        tag: u64,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(), TransferError> {
         let head = self.head();
         vi.send_pieces(&self.pieces(&head), Self::kind(), tag, deadline)
     }
@@ -51,7 +56,11 @@ impl<Root: Object> Graph<Root> {
     /// # Errors
     ///
     /// If none came, or it is refused.
-    pub fn recv(vi: &Vi, bytes_max: usize, deadline: Deadline) -> Result<(Self, u64), RecvError> {
+    pub fn recv(
+        vi: &Vi,
+        bytes_max: usize,
+        deadline: impl Into<Deadline>,
+    ) -> Result<(Self, u64), RecvError> {
         let (words, tag) = vi.recv_of(Self::kind(), bytes_max as u64, deadline)?;
         let graph = Self::from_words(words).map_err(|refused| refused.refusal)?;
         Ok((graph, tag))

@@ -34,8 +34,8 @@ impl Stub {
 
     /// The same, with another deadline for each call.
     #[must_use]
-    pub fn with_deadline(&self, deadline: Deadline) -> Self {
-        Self { line: Arc::clone(&self.line), deadline }
+    pub fn with_deadline(&self, deadline: impl Into<Deadline>) -> Self {
+        Self { line: Arc::clone(&self.line), deadline: deadline.into() }
     }
 
     /// What it calls.

@@ -84,7 +84,7 @@ fn a_wait_ends_with_the_deadline_and_says_how_long_it_was() {
     let pool = Pool::new(64, 1).unwrap();
     let only = pool.wait_take(64, Deadline::NOW).unwrap();
     for wait in [Duration::ZERO, Duration::from_millis(20)] {
-        match pool.wait_take(64, wait.into()).unwrap_err() {
+        match pool.wait_take(64, wait).unwrap_err() {
             TakeError::TimedOut { class: 64, count: 1, waited } => assert!(waited >= wait),
             other => panic!("{other}"),
         }
@@ -123,9 +123,8 @@ fn a_waiter_that_gives_up_and_a_giver_race_to_free_the_pool() {
         let pool = Pool::new(64, 1).unwrap();
         let region = pool.region().clone();
         let buf = pool.take(1).unwrap();
-        let waiter = rt::spawn("waiter", move || {
-            pool.wait_take(64, Duration::from_micros(50).into()).is_ok()
-        });
+        let waiter =
+            rt::spawn("waiter", move || pool.wait_take(64, Duration::from_micros(50)).is_ok());
         let giver = rt::spawn("giver", move || drop(buf));
         waiter.unwrap().join().unwrap();
         giver.unwrap().join().unwrap();

@@ -65,7 +65,7 @@ fn credit_that_was_not_granted_buys_nothing() {
 fn small_parts_without_credit_are_noticed() {
     let (why, _) = heard(|writer| {
         believe(writer, 1 << 40);
-        let soon = Duration::from_secs(2).into();
+        let soon = Duration::from_secs(2);
         let mut message = writer.message();
         // Faster than anybody reads: the reader is not asked before the flood is over.
         for _ in 0..100_000 {

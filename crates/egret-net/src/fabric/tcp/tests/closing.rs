@@ -16,7 +16,7 @@ pub(super) fn connect(nics: &[Nic; 2], service: &str, level: Reliability) -> [Vi
     let options = ViOptions::of(level);
     let listener = nics[1].listen(service, 0, &options).unwrap();
     let to = Address::new(nics[1].host(), service, 0);
-    let mut connecting = std::pin::pin!(nics[0].connect(&to, &options, PATIENCE.into()));
+    let mut connecting = std::pin::pin!(nics[0].connect(&to, &options, PATIENCE));
     let mut there = None;
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     loop {
@@ -70,7 +70,7 @@ fn a_nic_that_goes_down_says_so() {
     far.post_recv(Descriptor::new(vec![0_u8; 10])).unwrap();
     nics[1].poll();
     drop((near, nics));
-    let got = far.recv_queue().wait(PATIENCE.into()).unwrap();
+    let got = far.recv_queue().wait(PATIENCE).unwrap();
     assert_eq!(got.status, Err(ViError::ClosedByPeer));
 }
 

@@ -73,10 +73,10 @@ fn a_crowd_of_strangers_stops_nobody_for_long() {
         (0..2 * CROWD_MAX).map(|_| TcpStream::connect(host_nic.host()).unwrap()).collect();
     let to = Address::new(host_nic.host(), "crowd", 0);
     let caller = rt::spawn("caller", move || {
-        nic(V4, Wait::Balanced).wait_connect(&to, &ViOptions::default(), PATIENCE.into()).map(drop)
+        nic(V4, Wait::Balanced).wait_connect(&to, &ViOptions::default(), PATIENCE).map(drop)
     })
     .unwrap();
-    listener.wait_accept(PATIENCE.into()).unwrap();
+    listener.wait_accept(PATIENCE).unwrap();
     while !caller.is_finished() {
         drive(&host_nic, 1);
     }

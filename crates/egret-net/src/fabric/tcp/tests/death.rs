@@ -74,7 +74,7 @@ fn survive(round: u64) {
     }
     if exits_after > 0 {
         while vi.error().is_none() {
-            let back = vi.send_queue().wait(PATIENCE.into()).unwrap();
+            let back = vi.send_queue().wait(PATIENCE).unwrap();
             if back.status.is_ok() {
                 let _ = vi.post_send(back.into_descriptor());
             }
@@ -82,7 +82,7 @@ fn survive(round: u64) {
     } else {
         BufReader::with_capacity(1, &here).read_line(&mut String::new()).unwrap();
         for _ in 0..rt::random() % 10 {
-            let got = vi.recv_queue().wait(PATIENCE.into()).unwrap().ok().unwrap();
+            let got = vi.recv_queue().wait(PATIENCE).unwrap().ok().unwrap();
             vi.post_recv(got.into_descriptor()).unwrap();
         }
         rt::sleep(Duration::from_micros(rt::random() % 500));
@@ -90,7 +90,7 @@ fn survive(round: u64) {
     }
     for queue in [vi.recv_queue(), vi.send_queue()] {
         while queue.outstanding() > 0 {
-            let back = queue.wait(PATIENCE.into()).unwrap();
+            let back = queue.wait(PATIENCE).unwrap();
             let is_typed = matches!(back.status, Ok(()) | Err(ViError::PeerDied { .. }));
             assert!(is_typed, "{:?}", back.status);
         }

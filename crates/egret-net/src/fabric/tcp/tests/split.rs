@@ -73,7 +73,7 @@ fn outcome(large: usize, cuts: &[usize]) -> Outcome {
     }
     let mut got = Vec::new();
     for _ in 0..6 {
-        let back = raw.vi.recv_queue().wait(PATIENCE.into()).unwrap().ok().unwrap();
+        let back = raw.vi.recv_queue().wait(PATIENCE).unwrap().ok().unwrap();
         let (tag, len) = (back.tag, back.len);
         let all = back.into_descriptor().into_segments().flat_map(|segment| {
             let bytes = segment.bytes().to_vec();
