@@ -3,6 +3,11 @@
 //! [`Plain`](crate::plain) and [`Object`](crate::object) emit `unsafe impl`s, which promise
 //! that there are no holes. These are constants that fail to compile if there is one, or if
 //! the fields are others than the macro saw.
+//!
+//! What a user's tokens mean depends on where they stand: a name can be one of the output, and a
+//! user's macro can tell `Self` from the name of the type. So the type of a field stands once in
+//! the output, as an alias; all else names the alias, and a proof says that the field is of
+//! exactly that type.
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -15,21 +20,53 @@ pub(crate) struct Field {
     pub(crate) member: Member,
     /// As it enters descriptions and stands in messages.
     pub(crate) label: String,
-    /// Without `Self`, so that it can be named anywhere.
-    pub(crate) ty: Type,
+    /// What the user says of its type, without `Self`, so that it can be named anywhere.
+    given: Type,
+    /// The alias that stands for the type, at the place of the type in the user's text.
+    pub(crate) ty: Ident,
 }
 
 impl Field {
-    /// Those of the type `name`, or of a variant of it.
-    pub(crate) fn all(name: &Ident, fields: &Fields) -> Result<Vec<Self>> {
-        let read = |(field, member): (&syn::Field, Member)| {
+    /// Those of the type `name`, or of a variant of it; the names of their aliases begin with
+    /// `prefix`.
+    pub(crate) fn all(name: &Ident, prefix: &str, fields: &Fields) -> Result<Vec<Self>> {
+        let read = |(at, (field, member)): (usize, (&syn::Field, Member))| {
             let label = match &member {
                 Member::Named(name) => name.unraw().to_string(),
                 Member::Unnamed(index) => index.index.to_string(),
             };
-            Ok(Self { member, label, ty: syn::parse2(spelled(&field.ty, name))? })
+            let ty = format_ident!("{prefix}{at}", span = here(field.ty.span()));
+            Ok(Self { member, label, given: syn::parse2(spelled(&field.ty, name))?, ty })
         };
-        fields.iter().zip(fields.members()).map(read).collect()
+        fields.iter().zip(fields.members()).enumerate().map(read).collect()
+    }
+
+    /// The aliases of the types.
+    pub(crate) fn aliases(fields: &[Self]) -> TokenStream {
+        let aliases = fields.iter().map(|Self { ty, given, .. }| quote!(type #ty = #given;));
+        quote!(#(#aliases)*)
+    }
+
+    /// `{ a: mut field_0, … }`, for a pattern whose values [`exact`](Self::exact) takes.
+    pub(crate) fn bind_mut(fields: &[Self]) -> TokenStream {
+        let members = fields.iter().map(|field| &field.member);
+        let values = (0..fields.len()).map(local);
+        quote!({ #(#members: mut #values,)* })
+    }
+
+    /// Statements that compile if each value is of exactly the type that its alias stands for.
+    ///
+    /// Nothing is coerced here, as a value of type `!` would be to any other: the cell's type is
+    /// inferred first and compared then.
+    pub(crate) fn exact(fields: &[Self]) -> TokenStream {
+        let proofs = fields.iter().enumerate().map(|(at, Self { ty, .. })| {
+            let value = local(at);
+            quote! {
+                let cell = ::core::cell::Cell::from_mut(&mut #value);
+                let _: &::core::cell::Cell<#ty> = cell;
+            }
+        });
+        quote!(#(#proofs)*)
     }
 }
 
@@ -116,7 +153,7 @@ impl Row<'_> {
             Some(tag) => quote!(::core::mem::size_of::<#tag>()),
         };
         let mut checks = TokenStream::new();
-        for (Field { member, label, ty }, place) in self.fields.iter().zip(&self.members) {
+        for (Field { member, label, ty, .. }, place) in self.fields.iter().zip(&self.members) {
             let message = format!("padding in {called} before field `{label}`: {advice}");
             let span = here(member.span());
             checks.extend(quote_spanned! {span=>
@@ -143,14 +180,14 @@ impl Row<'_> {
     }
 }
 
-/// Fails to compile if another macro changed the fields of a struct after this one saw them.
+/// The aliases of a struct's fields, and what fails to compile if they are not its fields:
+/// another macro changed them, or their types mean something else in the output.
 pub(crate) fn same_fields(name: &Ident, fields: &[Field]) -> TokenStream {
-    let members = fields.iter().map(|field| &field.member);
-    let types = fields.iter().map(|field| &field.ty);
-    let values: Vec<_> = (0..fields.len()).map(local).collect();
+    let aliases = Field::aliases(fields);
+    let (bind, exact) = (Field::bind_mut(fields), Field::exact(fields));
     quote! {
-        const _: fn(#name) -> (#(#types,)*) =
-            |#name { #(#members: #values,)* }| (#(#values,)*);
+        #aliases
+        const _: fn(#name) = |#name #bind| { #exact };
     }
 }
 

@@ -154,7 +154,7 @@ impl Code {
 }
 
 fn of_struct(name: &Ident, fields: &Fields, repr: &Repr) -> Result<Code> {
-    let fields = Field::all(name, fields)?;
+    let fields = Field::all(name, "__Field", fields)?;
     let refuse = |why: String| Err(Error::new(name.span(), why));
     if fields.is_empty() {
         return refuse(no_fields(name));
@@ -174,7 +174,7 @@ fn of_struct(name: &Ident, fields: &Fields, repr: &Repr) -> Result<Code> {
     let (refs, renew_refs, check) = (body.refs(), body.renew_refs(), body.check());
     let otherwise = format!("a `{label}`");
     Ok(Code {
-        proof: quote!(#holes #same),
+        proof: quote!(#same #holes),
         any: body.all("ANY"),
         has_refs: body.some("REFS"),
         is_even: body.all("EVEN"),

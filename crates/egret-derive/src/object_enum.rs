@@ -5,14 +5,16 @@
 //! the output has these structs: they are what offsets are taken of. It also has a match that
 //! makes each of them of the variant that it stands for: it compiles if the variants and
 //! their fields are all those that this macro saw. What is taken from the text alone are the
-//! `repr` and, where variants have fields, their numbers.
+//! `repr` and, where variants have fields, their numbers. So these are integer literals: an
+//! expression could have another value in the output than in the enum, and a tag that no variant
+//! has would be taken for a value.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{DataEnum, Error, Expr, Fields, Ident, Result};
+use syn::{DataEnum, Error, Expr, ExprUnary, Fields, Ident, Lit, Result, UnOp};
 
-use crate::layout::{Field, Repr, local, spelled};
+use crate::layout::{Field, Repr, local};
 use crate::object::Code;
 use crate::object_body::Body;
 
@@ -31,8 +33,8 @@ struct Variant<'a> {
     label: String,
     /// The constant that holds its number.
     number: Ident,
-    /// What the text says of that.
-    given: Option<&'a Expr>,
+    /// What the text says of that, if the enum cannot be asked: a literal.
+    given: Option<TokenStream>,
     body: Body,
 }
 
@@ -50,14 +52,13 @@ impl<'a> Enum<'a> {
         if repr.is_c {
             return refuse(no_c(name, tag));
         }
-        let variants = data.variants.iter().enumerate();
-        let variants = variants.map(|(at, variant)| Variant::read(name, at, variant));
-        Ok(Self {
-            name,
-            tag: quote!(::core::primitive::#tag),
-            variants: variants.collect::<Result<_>>()?,
-            is_tag_alone: data.variants.iter().all(|v| matches!(v.fields, Fields::Unit)),
-        })
+        let is_tag_alone = data.variants.iter().all(|v| matches!(v.fields, Fields::Unit));
+        let variants = data.variants.iter().enumerate().map(|(at, variant)| {
+            let read = Variant::read(name, at, variant)?;
+            Ok(if is_tag_alone { read } else { read.with_literal(name, variant)? })
+        });
+        let variants = variants.collect::<Result<_>>()?;
+        Ok(Self { name, tag: quote!(::core::primitive::#tag), variants, is_tag_alone })
     }
 
     pub(crate) fn code(&self) -> Code {
@@ -143,7 +144,7 @@ impl<'a> Enum<'a> {
         let repr = self.tag_name();
         let names: Vec<_> = (0..numbers.len()).map(|at| format_ident!("V{at}")).collect();
         let given = self.variants.iter().map(|variant| {
-            let given = spelled(variant.given?, name);
+            let given = variant.given.as_ref()?;
             Some(quote!(= #given))
         });
         let given = given.map(Option::unwrap_or_default);
@@ -158,8 +159,10 @@ impl<'a> Enum<'a> {
     fn holders(&self) -> TokenStream {
         let tag = &self.tag;
         let holders = self.with_fields().map(|Body { holder, places, fields, .. }| {
+            let aliases = Field::aliases(fields);
             let types = fields.iter().map(|field| &field.ty);
             quote! {
+                #aliases
                 #[repr(C)]
                 struct #holder { tag: #tag, #(#places: #types,)* }
             }
@@ -167,15 +170,16 @@ impl<'a> Enum<'a> {
         quote!(#(#holders)*)
     }
 
-    /// Fails to compile if another macro changed the variants after this one saw them.
+    /// Fails to compile if another macro changed the variants after this one saw them, or the
+    /// types of their fields mean something else in the output.
     fn same_variants(&self) -> TokenStream {
         let name = self.name;
         let arms = self.variants.iter().map(|Variant { name: variant, number, body, .. }| {
             let Body { holder, places, fields, .. } = body;
-            let bind = body.bind();
+            let (bind, exact) = (Field::bind_mut(fields), Field::exact(fields));
             let made = (!fields.is_empty()).then(|| {
                 let values = (0..fields.len()).map(local);
-                quote!(let _ = #holder { tag: #number, #(#places: #values,)* };)
+                quote!(#exact let _ = #holder { tag: #number, #(#places: #values,)* };)
             });
             quote!(#name::#variant #bind => { #made })
         });
@@ -201,15 +205,41 @@ impl<'a> Enum<'a> {
 
 impl<'a> Variant<'a> {
     fn read(owner: &Ident, at: usize, variant: &'a syn::Variant) -> Result<Self> {
-        let fields = Field::all(owner, &variant.fields)?;
+        let fields = Field::all(owner, &format!("__Variant{at}Field"), &variant.fields)?;
         let places = (0..fields.len()).map(|at| local(at).into()).collect();
         Ok(Self {
             name: &variant.ident,
             label: variant.ident.unraw().to_string(),
             number: format_ident!("__TAG_{at}"),
-            given: variant.discriminant.as_ref().map(|(_, given)| given),
+            given: None,
             body: Body { holder: format_ident!("__Variant{at}"), places, fields },
         })
+    }
+
+    /// The same with the literal that its number is given as.
+    fn with_literal(mut self, owner: &Ident, variant: &syn::Variant) -> Result<Self> {
+        if let Some((_, given)) = &variant.discriminant {
+            let why = || Error::new_spanned(given, no_literal(owner, &self.label));
+            self.given = Some(literal(given).ok_or_else(why)?);
+        }
+        Ok(self)
+    }
+}
+
+/// An integer literal or its negative, which are the same numbers everywhere.
+fn literal(given: &Expr) -> Option<TokenStream> {
+    match given {
+        // What a macro was given as a literal or an expression.
+        Expr::Group(group) => literal(&group.expr),
+        Expr::Lit(lit) => match &lit.lit {
+            Lit::Int(number) => Some(quote!(#number)),
+            _ => None,
+        },
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => {
+            let number = literal(expr)?;
+            Some(quote!(-#number))
+        }
+        _ => None,
     }
 }
 
@@ -234,6 +264,14 @@ fn no_such_tag(name: &Ident, tag: &Ident) -> String {
     format!(
         "`{name}` cannot be an object with a tag of `{tag}`: tags are `u8` to `u64` and `i8` to \
          `i64`, which are the same everywhere"
+    )
+}
+
+fn no_literal(name: &Ident, variant: &str) -> String {
+    format!(
+        "the number of variant `{variant}` has to be an integer literal, as `1` or `-1`, because \
+         `{name}` has variants with fields: the derive says the number once more, and another \
+         expression could have another value there"
     )
 }
 

@@ -2,14 +2,13 @@
 //!
 //! The output holds two `unsafe impl`s, so everything they promise is proved
 //! beside them: all fields are plain (their fingerprints are asked for), they
-//! are the fields this macro saw (a destructuring that names each with its
-//! type), and they follow one another without holes (constant assertions over
+//! are the fields this macro saw (a destructuring that compares the type of each),
+//! and they follow one another without holes (constant assertions over
 //! their offsets). If one of these fails, the crate does not compile.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, Ident, Path, Result};
 
 use crate::layout::{Field, Repr, Row, here, same_fields};
@@ -23,17 +22,20 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let holes = plain.no_holes();
     let fields = same_fields(name, &plain.fields);
     Ok(quote! {
-        #holes
-        #fields
-        #[automatically_derived]
-        unsafe impl #net::__private::bytemuck::Zeroable for #name {}
-        #[automatically_derived]
-        unsafe impl #net::__private::bytemuck::Pod for #name {}
-        #[automatically_derived]
-        impl #net::buf::Plain for #name {
-            const NAME: &'static str = #label;
-            const FINGERPRINT: u64 = #fingerprint;
-        }
+        #[allow(deprecated)]
+        const _: () = {
+            #fields
+            #holes
+            #[automatically_derived]
+            unsafe impl #net::__private::bytemuck::Zeroable for #name {}
+            #[automatically_derived]
+            unsafe impl #net::__private::bytemuck::Pod for #name {}
+            #[automatically_derived]
+            impl #net::buf::Plain for #name {
+                const NAME: &'static ::core::primitive::str = #label;
+                const FINGERPRINT: ::core::primitive::u64 = #fingerprint;
+            }
+        };
     })
 }
 
@@ -49,7 +51,7 @@ impl<'a> Struct<'a> {
     fn read(input: &'a DeriveInput) -> Result<Self> {
         let name = &input.ident;
         let fields = match &input.data {
-            Data::Struct(data) => Field::all(name, &data.fields)?,
+            Data::Struct(data) => Field::all(name, "__Field", &data.fields)?,
             Data::Enum(_) => return Err(Error::new(name.span(), no_enum(name))),
             Data::Union(_) => return Err(Error::new(name.span(), no_union(name))),
         };
@@ -97,7 +99,7 @@ impl<'a> Struct<'a> {
             hash = quote!(#net::buf::fingerprint(#hash, &#of_field.to_le_bytes()));
         }
         quote! {{
-            const fn of_field<T>() -> u64
+            const fn of_field<T>() -> ::core::primitive::u64
             where
                 T: #net::buf::Plain
                     + #net::__private::bytemuck::Zeroable
@@ -203,8 +205,9 @@ mod tests {
     fn a_field_proves_everything_at_once() {
         let text = derive("#[repr(C)] #[plain(crate = n)] struct S { a: Odd, b: u8 }").unwrap();
         let asked = |what: &str| text.matches(what).count();
-        assert_eq!(asked("of_field :: < Odd >"), 1, "{text}");
-        assert_eq!(asked("Odd as"), 0, "a second question is a second error: {text}");
+        assert_eq!(asked("of_field :: < __Field0 >"), 1, "{text}");
+        assert_eq!(asked("__Field0 as"), 0, "a second question is a second error: {text}");
+        assert_eq!((asked("Odd"), asked("type __Field0 = Odd ;")), (1, 1), "{text}");
         let wanted = "T : n :: buf :: Plain + n :: __private :: bytemuck :: Zeroable \
                       + n :: __private :: bytemuck :: Pod";
         assert_eq!(asked(wanted), 1, "{text}");

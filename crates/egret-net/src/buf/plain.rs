@@ -70,6 +70,37 @@ use bytemuck::Pod;
 /// }
 /// ```
 ///
+/// Nor a type that means one thing in the struct and another where the derive names it:
+///
+/// ```compile_fail,E0308
+/// # use egret_net::buf::Plain;
+/// # trait Returns { type Type; }
+/// # impl<T> Returns for fn() -> T { type Type = T; }
+/// macro_rules! part {
+///     (Self) => { <fn() -> ! as Returns>::Type };
+///     ($name:ident) => { [u8; 0] };
+/// }
+/// #[derive(Clone, Copy, Plain)]
+/// #[repr(C)]
+/// struct Sample {
+///     never: part!(Self), // with `part!(Sample)` it compiles
+///     at: f64,
+/// }
+/// ```
+///
+/// ```
+/// # use egret_net::buf::Plain;
+/// macro_rules! part {
+///     ($name:ident) => { [u8; 0] };
+/// }
+/// #[derive(Clone, Copy, Plain)]
+/// #[repr(C)]
+/// struct Sample {
+///     never: part!(Sample),
+///     at: f64,
+/// }
+/// ```
+///
 /// Nor a field that is not plain itself:
 ///
 /// ```compile_fail,E0277

@@ -106,6 +106,32 @@ use super::store::Store;
 /// }
 /// ```
 ///
+/// The number of a variant with fields is a literal. An expression could have another value where
+/// the derive repeats it, and bytes that are no value would be taken for one:
+///
+/// ```
+/// # use egret_stream::graph::Object;
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(u8)]
+/// enum Shape { Point(u8) = 1, Circle(u8) = 7 }
+/// ```
+///
+/// ```compile_fail
+/// # use egret_stream::graph::Object;
+/// macro_rules! tag { (Self) => { 1 }; ($name:ident) => { 2 } }
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(u8)]
+/// enum Shape { Point(u8) = tag!(Self), Circle(u8) = 7 }
+/// ```
+///
+/// ```compile_fail
+/// # use egret_stream::graph::Object;
+/// struct __Variant0; // the derive has one, too
+/// #[derive(Clone, Copy, Object)]
+/// #[repr(u8)]
+/// enum Shape { Point(u8) = 1 + size_of::<__Variant0>() as u8, Circle(u8) = 7 }
+/// ```
+///
 /// Nor can it be a struct or an enum that the compiler lays out as it likes, one that is not
 /// `Copy`, one with parameters, one that is packed, or a union:
 ///

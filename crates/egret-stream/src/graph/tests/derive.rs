@@ -32,7 +32,7 @@ enum Way {
     Nowhere([u8; 8]) = -2,
     By { length: f64 },
     To(Ref<Town>),
-    Perhaps(Option<Ref<Town>>) = 1 << 40,
+    Perhaps(Option<Ref<Town>>) = 0x100_0000_0000,
     Stops { sign: char, kinds: [Kind; 4] },
 }
 
