@@ -107,8 +107,9 @@ impl Folder {
     }
 
     fn egret(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(EGRET);
-        command.arg("run").args(args).current_dir(&self.0);
+        let mut command = Command::new("sh");
+        command.args(["-c", "cd \"$0\" && exec \"$@\""]).arg(&self.0).args([EGRET, "run"]);
+        command.args(args);
         command
     }
 
