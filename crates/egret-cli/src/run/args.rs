@@ -12,7 +12,8 @@ use super::environment;
 ///
 /// Starts PROGRAM N times on this machine, with a registry in which the processes meet
 /// (`Node::join`). Their output is forwarded line by line, signals reach all of them,
-/// and the first failure ends them all. Nothing stays behind, however it ends.
+/// and some time (`--grace`) after the first failure all are ended. Nothing stays behind,
+/// however it ends.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     after_long_help = HELP,
@@ -30,7 +31,7 @@ pub(crate) struct Args {
 }
 
 /// What can be said of any job.
-#[derive(Debug, Clone, Default, PartialEq, clap::Args)]
+#[derive(Debug, Clone, PartialEq, clap::Args)]
 #[command(next_help_heading = "Launcher options")]
 pub(crate) struct Options {
     /// Fabrics in order of preference; `^tcp` means any but tcp
@@ -39,6 +40,9 @@ pub(crate) struct Options {
     /// End the job after this many seconds, with exit code 124
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
+    /// Let the other processes finish for this many seconds after the first failure
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds_or_none)]
+    pub(crate) grace: Duration,
     /// Give the processes a variable: this VALUE, or the one it has here
     #[arg(short = 'x', value_name = "VAR[=VALUE]", value_parser = environment::Extra::parse)]
     pub(crate) extra: Vec<environment::Extra>,
@@ -110,6 +114,7 @@ impl Options {
         args.extend(self.fabric.as_ref().map(|list| option("--fabric=", list)));
         let timeout = self.timeout.map(|time| OsString::from(time.as_secs_f64().to_string()));
         args.extend(timeout.map(|time| option("--timeout=", &time)));
+        args.push(format!("--grace={}", self.grace.as_secs_f64()).into());
         args.extend(self.trust.map(|trust| option("--trust=", &word(&trust))));
         args.extend(self.tag_output.then(|| "--tag-output".into()));
         args.extend(self.extra.iter().map(|extra| option("-x", &extra.to_arg())));
@@ -143,6 +148,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "a number of seconds above 0, as 90 or 0.5".to_owned())
 }
 
+fn seconds_or_none(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "a number of seconds, as 10, 0.5 or 0".to_owned())
+}
+
 /// Each takes a process slot, two pipes and a place in the registry.
 const PROCESSES_MAX: u32 = 4096;
 
@@ -171,12 +181,13 @@ egret run; the others have an empty one.
 
 Signals: Ctrl-C (INT), TERM, HUP and QUIT are passed to all processes and end the
 job; what is left after 5 seconds is killed, and a second Ctrl-C kills at once.
-USR1, USR2, TSTP and CONT are passed on.
+USR1, USR2, TSTP and CONT are passed on. What this command was started to ignore
+(`nohup`) all ignore.
 
 Exit codes:
   0         every process exited with 0
-  CODE      of the first process that failed; the others get TERM, and KILL a second
-            later
+  CODE      of the first process that failed; the others have the time of --grace to
+            finish, then get TERM, and KILL a second later
   128+SIG   the first that failed was ended by this signal
   124       the time of --timeout was over
   1         the job could not be started
@@ -206,7 +217,7 @@ mod tests {
     fn a_job_says_itself() {
         let binary = OsString::from_vec(vec![b'-', 0xff, b' ']);
         let mut words: Vec<OsString> =
-            "-n 3 --fabric ^tcp,udp --timeout 0.25 -x A=b=c -x PATH --tag-output --bind-to core \
+            "-n 3 --fabric ^tcp,udp --timeout 0.25 --grace 0 -x A=b=c -x PATH --tag-output --bind-to core \
              --trust cooperating prog -n 7 -- --help"
                 .split_whitespace()
                 .map(OsString::from)
@@ -215,6 +226,7 @@ mod tests {
         let said = job(&words);
         assert_eq!(said.processes.get(), 3);
         assert_eq!(said.options.timeout, Some(Duration::from_millis(250)));
+        assert_eq!(said.options.grace, Duration::ZERO);
         assert_eq!(said.program, "prog");
         assert_eq!(
             said.args,
@@ -230,6 +242,7 @@ mod tests {
             (plain.program.as_os_str(), plain.options.bind_to),
             (OsStr::new("--odd"), Bind::None)
         );
+        assert_eq!(plain.options.grace, Duration::from_secs(2));
         assert_eq!(job(&plain.to_args()), plain);
     }
 
@@ -245,6 +258,8 @@ mod tests {
             "run -n 1 --timeout -3 a",
             "run -n 1 --timeout nan a",
             "run -n 1 --timeout 1e300 a",
+            "run -n 1 --grace -1 a",
+            "run -n 1 --grace long a",
             "run -n 1 --bind-to socket a",
             "run -n 1 --trust all a",
             "run -n 1 -x =v a",

@@ -9,6 +9,8 @@ egret::net::faults! {
         LastCode,
         /// A failure does not end the others.
         OthersGoOn,
+        /// Whoever outlives a failure is ended at once.
+        NoGrace,
         /// Whoever ignores TERM is waited for.
         NeverKills,
         /// The end of the guard goes unnoticed.

@@ -61,7 +61,12 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
         signals,
         pids: children.iter().map(Pid::from_child).collect(),
         output: Output::start(&mut children, job.options.tag_output)?,
-        supervisor: Supervisor::new(job.processes.get(), job.options.timeout, rt::now()),
+        supervisor: Supervisor::new(
+            job.processes.get(),
+            job.options.timeout,
+            job.options.grace,
+            rt::now(),
+        ),
         events: registry.events(),
         registry,
     };

@@ -4,6 +4,8 @@ use std::fmt;
 
 use rustix::process::{Signal, WaitStatus};
 
+use super::signals::ends;
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -26,6 +28,12 @@ impl Status {
             Self::Code(code) => code,
             Self::Signal(number) => signalled(number),
         }
+    }
+
+    /// Whether a signal ended it that asks processes to end.
+    pub(crate) fn is_asked(self) -> bool {
+        let Self::Signal(number) = self else { return false };
+        Signal::from_named_raw(number).is_some_and(ends)
     }
 
     pub(crate) fn is_failure(self) -> bool {

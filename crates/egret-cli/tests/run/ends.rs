@@ -14,8 +14,28 @@ fn a_job_of_any_program_runs() {
 #[test]
 fn the_first_failure_ends_all_and_gives_its_code() {
     let script = "[ $EGRET_RANK = 1 ] && exit 3; sleep 1000";
-    let output = Job::of_script(4, script).end();
+    let output = run(&["-n", "4", "--grace", "0", "sh", "-c", script]);
     let said = "egret: rank 1 exited with code 3; ending the other 3\n";
+    assert_eq!((code(&output), text(&output.stderr).as_str()), (3, said));
+    let output = run(&["-n", "4", "--grace", "0.1", "sh", "-c", script]);
+    let said = "egret: rank 1 exited with code 3; the other 3 have 100ms to finish\n\
+                egret: 3 processes have not finished in 100ms; ending them\n";
+    assert_eq!((code(&output), text(&output.stderr).as_str()), (3, said));
+}
+
+/// They learn of it, say so and end; TERM would keep them from it.
+#[test]
+fn survivors_finish_by_themselves() {
+    // A number is gone when the launcher has seen the end of its process.
+    let script = "[ $EGRET_RANK = 1 ] && { echo $$ > new; mv new pid; exit 3; }; \
+                  until [ -e pid ]; do sleep 0.01; done; \
+                  while kill -0 $(cat pid) 2> /dev/null; do sleep 0.01; done; \
+                  sleep 0.2; echo 1 is gone; exit 4";
+    let folder = Folder::new();
+    let args = ["-n", "3", "--grace", "30", "sh", "-c", script];
+    let output = Job::start_as(folder.egret(&args)).end();
+    assert_eq!(text(&output.stdout), "1 is gone\n1 is gone\n", "{output:?}");
+    let said = "egret: rank 1 exited with code 3; the other 2 have 30s to finish\n";
     assert_eq!((code(&output), text(&output.stderr).as_str()), (3, said));
 }
 
@@ -23,7 +43,7 @@ fn the_first_failure_ends_all_and_gives_its_code() {
 fn a_signal_is_told_and_the_deaf_are_killed() {
     let script = "trap '' TERM INT HUP; [ $EGRET_RANK = 0 ] && kill -SEGV $$; \
                   sleep 1000 & sleep 1000";
-    let output = Job::of_script(3, script).end();
+    let output = run(&["-n", "3", "--grace", "0", "sh", "-c", script]);
     let said = "egret: rank 0 was ended by signal 11 (SEGV); ending the other 2\n";
     assert_eq!((code(&output), text(&output.stderr).as_str()), (139, said));
 }
@@ -33,7 +53,7 @@ fn who_can_end_well_is_told_to() {
     let script = "[ $EGRET_RANK = 0 ] && { read go < gate; exit 9; }; \
                   trap 'echo bye; exit 0' TERM; echo > gate; while :; do sleep 0.01; done";
     let folder = Folder::new();
-    let job = Job::start_as(folder.egret(&["-n", "2", "sh", "-c", script]));
+    let job = Job::start_as(folder.egret(&["-n", "2", "--grace", "0", "sh", "-c", script]));
     let output = job.end();
     assert_eq!((code(&output), text(&output.stdout).as_str()), (9, "bye\n"));
 }
@@ -80,7 +100,7 @@ fn usage_is_2_and_the_help_teaches() {
     }
     let help = run(&["--help"]);
     let help = text(&help.stdout);
-    for word in ["EGRET_RANK", "EGRET_REGISTRY", "124", "128+SIG", "egret run -n 4", "--bind-to"] {
+    for word in ["EGRET_RANK", "EGRET_REGISTRY", "124", "128+SIG", "egret run -n 4", "--grace"] {
         assert!(help.contains(word), "{word} in {help}");
     }
     let all = Command::new(EGRET).arg("--help").output().expect("egret");
@@ -107,8 +127,9 @@ impl Folder {
     }
 
     fn egret(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(EGRET);
-        command.arg("run").args(args).current_dir(&self.0);
+        let mut command = Command::new("sh");
+        command.args(["-c", "cd \"$0\" && exec \"$@\""]).arg(&self.0).args([EGRET, "run"]);
+        command.args(args);
         command
     }
 

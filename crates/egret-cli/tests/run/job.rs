@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
-use std::process::{Child, Command, Output, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use egret::net::rt;
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::spawn::Child;
 
 pub(crate) const EGRET: &str = env!("CARGO_BIN_EXE_egret");
 
@@ -52,6 +55,11 @@ impl Mark {
     pub(crate) fn put(&self, command: &mut Command) {
         let (name, value) = self.text.split_once('=').expect("a variable");
         command.env(name, value).env("TMPDIR", &self.folder).env("HOME", &self.folder);
+    }
+
+    /// Where the job's processes are at home.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.folder
     }
 
     /// The living processes that have the mark.
@@ -108,12 +116,18 @@ impl Job {
     pub(crate) fn start_as(mut command: Command) -> Self {
         let mark = Mark::new();
         mark.put(&mut command);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self { child: command.spawn().expect("it starts"), mark }
+        Self { child: Child::spawn(&command), mark }
+    }
+
+    /// The same with something to read.
+    pub(crate) fn start_with(mut command: Command, stdin: impl Into<OwnedFd>) -> Self {
+        let mark = Mark::new();
+        mark.put(&mut command);
+        Self { child: Child::spawn_with(&command, stdin), mark }
     }
 
     pub(crate) fn guard(&self) -> i32 {
-        self.child.id().try_into().expect("a number")
+        self.child.id()
     }
 
     /// Waits for the launcher.
@@ -148,7 +162,8 @@ impl Job {
         }
     }
 
-    fn line(&mut self, expected: &str) -> String {
+    /// The next line on stdout.
+    pub(crate) fn line(&mut self, expected: &str) -> String {
         let out = self.child.stdout.as_mut().expect("stdout");
         let mut line = Vec::new();
         while !line.ends_with(b"\n") {
@@ -168,7 +183,7 @@ impl Job {
     pub(crate) fn end(self) -> Output {
         let Self { mut child, mark } = self;
         let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
-        let status = wait_some("egret run does not end", || child.try_wait().expect("a child"));
+        let status = wait_some("egret run does not end", || child.try_wait());
         let done = || out.is_finished() && err.is_finished();
         wait_until("output does not end", done, || mark.processes());
         let stdout = out.join().expect("a reader");

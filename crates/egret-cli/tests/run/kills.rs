@@ -42,7 +42,12 @@ fn of_one_process() {
     kill(rank.pid, Signal::KILL);
     let output = job.end();
     assert_eq!(code(&output), 137);
-    assert!(text(&output.stderr).contains("was ended by signal 9 (KILL); ending the other 2\n"));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("was ended by signal 9 (KILL); the other 2 have 2s to finish\n"),
+        "{said}"
+    );
+    assert!(said.ends_with("egret: 2 processes have not finished in 2s; ending them\n"), "{said}");
 }
 
 #[test]

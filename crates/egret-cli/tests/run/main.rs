@@ -8,5 +8,6 @@ mod nodes;
 mod output;
 mod rounds;
 mod signals;
+mod spawn;
 mod start;
 mod terminal;

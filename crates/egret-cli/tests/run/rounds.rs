@@ -14,7 +14,8 @@ fn nothing_stays_behind_whoever_is_killed_whenever() {
     let seed = number("EGRET_SEED").unwrap_or_else(rt::random);
     for round in 0..number("EGRET_ROUNDS").unwrap_or(24) {
         let dice = &mut Dice(seed.wrapping_add(round));
-        let job = Job::of_script(2, WRAPPER);
+        let grace = dice.one_of(&["0", "0.01", "0.1"]).expect("a time");
+        let job = Job::start(&["-n", "2", "--grace", grace, "sh", "-c", WRAPPER]);
         rt::sleep(Duration::from_micros(dice.below(60_000)));
         let whom = dice.one_of(&job.mark.processes());
         eprintln!("seed {seed}, round {round}: killing {whom:?}");

@@ -13,18 +13,10 @@ fn ready(count: u32, traps: &str) -> Job {
     job
 }
 
-/// Whether these tests, and so all that they start, heed a signal: under `nohup` nobody hears
-/// of a terminal that hangs up, and that is as it should be.
-fn is_heeded(signal: Signal) -> bool {
-    let ignored = status_of(rustix::process::getpid().as_raw_nonzero().get(), "SigIgn");
-    let ignored = u64::from_str_radix(ignored.trim(), 16).expect("a mask");
-    ignored >> (signal.as_raw() - 1) & 1 == 0
-}
-
 #[test]
 fn signals_end_a_job() {
     let all = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::QUIT, 131)];
-    for (signal, expected) in all.into_iter().filter(|(signal, _)| is_heeded(*signal)) {
+    for (signal, expected) in all {
         let job = ready(3, ":");
         job.signal(signal);
         let output = job.end();
@@ -93,12 +85,25 @@ fn a_job_is_stopped_and_goes_on() {
 
 #[test]
 fn what_was_ignored_stays_ignored() {
+    // As a script does with `nohup egret run … &`.
+    let script = "trap '' HUP INT QUIT; exec \"$0\" run -n 2 sh -c \"$1\"";
+    let rank = format!("trap 'grep ^SigIgn /proc/self/status' USR1; {READY}");
     let mut command = std::process::Command::new("sh");
-    let script = "trap '' HUP; exec \"$0\" run -n 1 sh -c 'echo ready; exec sleep 1000'";
-    command.args(["-c", script, crate::job::EGRET]);
+    command.args(["-c", script, crate::job::EGRET, &rank]);
     let mut job = Job::start_as(command);
-    job.expect_line("ready");
-    job.signal(Signal::HUP);
+    (0..2).for_each(|_| job.expect_line("ready"));
+    for whom in [job.guard(), job.launcher()] {
+        for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::INT] {
+            crate::job::kill(whom, signal);
+        }
+    }
     job.signal(Signal::USR1);
-    assert_eq!(code(&job.end()), 138, "USR1, not HUP");
+    for _ in 0..2 {
+        let line = job.line("what a rank ignores");
+        let ignored = line.strip_prefix("SigIgn:").expect("what a rank ignores").trim();
+        let ignored = u64::from_str_radix(ignored, 16).expect("a mask");
+        assert_eq!(ignored & 0b111, 0b111, "HUP, INT and QUIT: {line}");
+    }
+    job.signal(Signal::TERM);
+    assert_eq!(code(&job.end()), 143, "TERM still ends it");
 }

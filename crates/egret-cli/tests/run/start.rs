@@ -1,8 +1,8 @@
 //! What processes find when they start.
 
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Write};
-use std::process::{Command, Stdio};
+use std::io::{self, ErrorKind, Write};
+use std::process::Command;
 
 use rustix::process::Signal;
 
@@ -62,7 +62,9 @@ fn processes_are_bound_to_cores() {
 #[test]
 fn processes_start_as_from_a_shell() {
     for script in ["grep -E '^Sig(Blk|Ign)' /proc/self/status", "ls /proc/self/fd", "ulimit -n"] {
-        let plain = Command::new("sh").args(["-c", script]).output().expect("sh");
+        let mut plain = Command::new("sh");
+        plain.args(["-c", script]);
+        let plain = Job::start_as(plain).end();
         let mut plain: Vec<_> = text(&plain.stdout).lines().map(str::to_owned).collect();
         plain.sort();
         assert_eq!(lines(&["-n", "1", "sh", "-c", script]), plain, "{script}");
@@ -76,18 +78,13 @@ fn processes_start_as_from_a_shell() {
 
 #[test]
 fn rank_0_has_standard_input() {
-    let mark = Mark::new();
     let mut command = Command::new(EGRET);
     command.args(["run", "-n", "3", "--tag-output", "cat"]);
-    mark.put(&mut command);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("egret");
-    let mut stdin = child.stdin.take().expect("stdin");
+    let (read, mut stdin) = io::pipe().expect("a pipe");
+    let job = Job::start_with(command, read);
     stdin.write_all(b"one\ntwo\n").expect("rank 0 reads");
     drop(stdin);
-    let output = child.wait_with_output().expect("a child");
-    assert_eq!(text(&output.stdout), "[0] one\n[0] two\n");
-    mark.nothing_left();
+    assert_eq!(text(&job.end().stdout), "[0] one\n[0] two\n");
 }
 
 #[test]
@@ -95,16 +92,13 @@ fn who_writes_to_nobody_is_told() {
     let mut command = Command::new(EGRET);
     let script = "[ $EGRET_RANK = 0 ] && exec < /dev/null; sleep 1000";
     command.args(["run", "-n", "2", "sh", "-c", script]);
-    let mark = Mark::new();
-    mark.put(&mut command);
-    let mut child = command.stdin(Stdio::piped()).spawn().expect("egret");
-    let mut stdin = child.stdin.take().expect("stdin");
+    let (read, mut stdin) = io::pipe().expect("a pipe");
+    let job = Job::start_with(command, read);
     // More than any pipe holds.
     let error = (0..1024).find_map(|_| stdin.write_all(&[b'x'; 1 << 16]).err());
     assert_eq!(error.expect("nobody reads").kind(), ErrorKind::BrokenPipe);
-    kill(child.id().try_into().unwrap(), Signal::INT);
-    assert_eq!(child.wait().expect("a child").code(), Some(130));
-    mark.nothing_left();
+    job.signal(Signal::INT);
+    assert_eq!(code(&job.end()), 130);
 }
 
 #[test]

@@ -3,12 +3,14 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::job::{EGRET, Job, Mark, code, text};
+use crate::job::{EGRET, Job, Mark, code, kill, text, wait_some};
+use crate::spawn::Child;
 
 /// A terminal with a job in its foreground.
 struct Terminal {
@@ -33,12 +35,12 @@ impl Terminal {
         unlockpt(&keys).expect("a terminal");
         let name = ptsname(&keys, Vec::new()).expect("its name");
         let name = name.to_str().expect("a path");
-        let open = || OpenOptions::new().read(true).write(true).open(name).expect("the terminal");
+        let screen = OpenOptions::new().read(true).write(true).open(name).expect("the terminal");
         let mark = Mark::new();
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait", program]).args(args);
         mark.put(&mut command);
-        let child = command.stdin(open()).stdout(open()).stderr(open()).spawn().expect("setsid");
+        let child = Child::spawn_on(&command, &screen);
         Self { keys: keys.into(), child, mark, screen: Vec::new() }
     }
 
@@ -46,13 +48,13 @@ impl Terminal {
         self.keys.write_all(keys).expect("a keyboard");
     }
 
-    /// Reads on until `text` has been on the screen.
-    fn sees(&mut self, text: &str) {
+    /// Reads on until `text` has been on the screen; gives what was before it.
+    fn sees(&mut self, text: &str) -> String {
         loop {
             let screen = String::from_utf8_lossy(&self.screen).into_owned();
-            if let Some((_, rest)) = screen.split_once(text) {
+            if let Some((before, rest)) = screen.split_once(text) {
                 self.screen = rest.into();
-                return;
+                return before.to_owned();
             }
             assert!(self.reads(), "{text:?} is not on {screen:?}");
         }
@@ -75,9 +77,9 @@ impl Terminal {
     }
 
     fn end(mut self) -> Option<i32> {
-        let code = self.child.wait().expect("a child").code();
+        let status = wait_some("it does not end", || self.child.try_wait());
         self.mark.nothing_left();
-        code
+        status.code()
     }
 }
 
@@ -103,6 +105,29 @@ fn ctrl_c_comes_once() {
     terminal.types(&[3]);
     terminal.sees("int 1");
     assert_eq!(terminal.end(), Some(0));
+}
+
+#[test]
+fn a_job_under_nohup_outlives_its_terminal() {
+    let rank = "trap 'echo $EGRET_RANK after; exit 0' TERM; echo $EGRET_RANK before; \
+                while :; do sleep 0.01; done";
+    let script =
+        "cd \"$HOME\" && nohup \"$0\" run -n 2 sh -c \"$1\" & echo guard $!.; read -r line";
+    let mut terminal = Terminal::of("sh", &["-c", script, EGRET, rank]);
+    terminal.sees("guard ");
+    let guard = terminal.sees(".").parse().expect("a number");
+    let Terminal { keys, mut child, mark, .. } = terminal;
+    let file = mark.folder().join("nohup.out");
+    let written = || std::fs::read_to_string(&file).unwrap_or_default();
+    let all_wrote = |word| written().matches(word).count() == 2;
+    wait_some("nothing is written", || all_wrote("before").then_some(()));
+    // The terminal hangs up: the kernel sends HUP to the shell and to its foreground.
+    drop(keys);
+    wait_some("the shell stays", || child.try_wait());
+    kill(guard, Signal::TERM);
+    wait_some("it does not write to the end", || all_wrote("after").then_some(()));
+    std::fs::remove_file(file).expect("what they wrote");
+    mark.nothing_left();
 }
 
 #[test]

@@ -2,9 +2,10 @@
 //!
 //! Events come in with the time at which they came ([`Supervisor::on`]), and what is to
 //! be done comes out. The job *runs* until its first failure, a signal that ends it, its
-//! timeout, the end of the guard, or the end of its last process. Then it is *ending*:
-//! everybody was told to end and has until a moment to do so. After that it is *killed*,
-//! again and again until nobody is left.
+//! timeout, the end of the guard, or the end of its last process. After a failure the others
+//! have some time of *grace*: they learn of it by themselves, say what they have to say and
+//! end. Then the job is *ending*: everybody was told to end and has until a moment to do so.
+//! After that it is *killed*, again and again until nobody is left.
 
 #[cfg(test)]
 mod tests;
@@ -54,6 +55,7 @@ pub(crate) struct Supervisor {
     running: Vec<bool>,
     timeout: Option<Duration>,
     timeout_at: Option<Instant>,
+    grace: Duration,
     phase: Phase,
     cause: Cause,
     /// The first that failed; after it, that is for a cause.
@@ -66,8 +68,18 @@ pub(crate) struct Supervisor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running,
-    Ending { kill_at: Instant },
-    Killing { again_at: Instant, give_up_at: Instant },
+    /// For so long, until then.
+    Grace {
+        time: Duration,
+        end_at: Option<Instant>,
+    },
+    Ending {
+        kill_at: Instant,
+    },
+    Killing {
+        again_at: Instant,
+        give_up_at: Instant,
+    },
     Over,
 }
 
@@ -83,12 +95,19 @@ enum Cause {
 }
 
 impl Supervisor {
-    /// For a job of `processes` that all run since `now`.
-    pub(crate) fn new(processes: u32, timeout: Option<Duration>, now: Instant) -> Self {
+    /// For a job of `processes` that all run since `now`; it has so long to be done, and after a
+    /// failure the others have `grace` to end by themselves.
+    pub(crate) fn new(
+        processes: u32,
+        timeout: Option<Duration>,
+        grace: Duration,
+        now: Instant,
+    ) -> Self {
         Self {
             running: vec![true; processes as usize],
             timeout,
             timeout_at: timeout.and_then(|timeout| now.checked_add(timeout)),
+            grace,
             phase: Phase::Running,
             cause: Cause::Done,
             first: None,
@@ -120,6 +139,7 @@ impl Supervisor {
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         match self.phase {
             Phase::Running => self.timeout_at,
+            Phase::Grace { end_at, .. } => end_at,
             Phase::Ending { kill_at } => Some(kill_at),
             Phase::Killing { again_at, .. } => Some(again_at),
             Phase::Over => None,
@@ -139,19 +159,19 @@ impl Supervisor {
     fn exited(&mut self, mut ended: Vec<(u32, Status)>, now: Instant) -> Vec<Action> {
         // Of those that ended at once, a signal was the cause rather than the effect.
         ended.sort_by_key(|(rank, status)| (!matches!(status, Status::Signal(_)), *rank));
+        ended.iter().for_each(|(rank, _)| self.running[*rank as usize] = false);
         let mut actions = Vec::new();
-        for (rank, status) in ended {
-            self.running[rank as usize] = false;
-            if status.is_failure() {
-                actions.extend(self.failed(rank, status, now));
-            }
+        for (rank, status) in ended.into_iter().filter(|(_, status)| status.is_failure()) {
+            actions.extend(self.failed(rank, status, now));
         }
         let none_runs = !self.running.contains(&true);
         if none_runs && planted(Fault::LeftBehind) {
             actions.extend(self.finish());
         } else if none_runs && self.phase == Phase::Running {
             // Time to end by itself for what they started, as a `tee` at the end of a pipe.
-            self.phase = Phase::Ending { kill_at: now + GRACE };
+            self.phase = Phase::Ending { kill_at: now + AFTER_TERM };
+        } else if none_runs && matches!(self.phase, Phase::Grace { .. }) {
+            actions.extend(self.end(Cause::Failed, now));
         }
         actions
     }
@@ -167,19 +187,32 @@ impl Supervisor {
         if self.phase != Phase::Running || planted(Fault::OthersGoOn) {
             return Vec::new();
         }
-        let others = self.running.iter().filter(|runs| **runs).count();
-        let rest = match others {
-            0 => String::new(),
-            1 => "; ending the other".to_owned(),
-            _ => format!("; ending the other {others}"),
+        let time = self.timeout_at.map_or(self.grace, |at| self.grace.min(at - now));
+        let rest = match (self.running().count(), time.is_zero()) {
+            (0, _) => String::new(),
+            (1, true) => "; ending the other".to_owned(),
+            (others, true) => format!("; ending the other {others}"),
+            (1, false) => format!("; the other has {time:?} to finish"),
+            (others, false) => format!("; the other {others} have {time:?} to finish"),
         };
-        let mut actions = Vec::new();
-        // Nobody reads any more, and wants no more to read.
-        if status != Status::Signal(Signal::PIPE.as_raw()) {
-            actions.push(Action::Tell(format!("rank {rank} {status}{rest}")));
+        let mut actions = self.tell(format!("rank {rank} {status}{rest}"));
+        if time.is_zero() || self.running().count() == 0 || planted(Fault::NoGrace) {
+            actions.extend(self.end(Cause::Failed, now));
+        } else {
+            self.cause = Cause::Failed;
+            self.phase = Phase::Grace { time, end_at: now.checked_add(time) };
         }
-        actions.extend(self.end(Cause::Failed, now));
         actions
+    }
+
+    /// Tells people about a failure, unless it is that nobody reads any more: whoever did wants
+    /// no more to read.
+    fn tell(&self, what: String) -> Vec<Action> {
+        let is_unread = |(_, status)| status == Status::Signal(Signal::PIPE.as_raw());
+        match self.first.is_some_and(is_unread) {
+            true => Vec::new(),
+            false => vec![Action::Tell(what)],
+        }
     }
 
     /// Whether this end is why the job fails, rather than an effect of that.
@@ -189,11 +222,12 @@ impl Supervisor {
     fn is_cause(&self, rank: u32, status: Status) -> bool {
         let Some((_, first)) = self.first else { return true };
         let is_killed = status == Status::Signal(Signal::KILL.as_raw());
-        let is_termed = status == Status::Signal(Signal::TERM.as_raw());
         match self.phase {
+            // Nobody was sent anything.
+            Phase::Grace { .. } if self.blamed == Some(rank) => true,
             // Whoever the registry blames was spared TERM, and nobody was sent KILL.
-            Phase::Ending { .. } if self.blamed == Some(rank) => !is_termed,
-            Phase::Ending { .. } => {
+            Phase::Ending { .. } if self.blamed == Some(rank) => !status.is_asked(),
+            Phase::Grace { .. } | Phase::Ending { .. } => {
                 is_killed && self.blamed.is_none() && matches!(first, Status::Code(_))
             }
             _ => self.blamed == Some(rank) && !is_killed,
@@ -201,14 +235,22 @@ impl Supervisor {
     }
 
     fn signalled(&mut self, signal: Signal, now: Instant) -> Vec<Action> {
-        let again = matches!(signal, Signal::INT | Signal::QUIT) && self.phase != Phase::Running;
+        let is_told = !matches!(self.phase, Phase::Running | Phase::Grace { .. });
+        let again = matches!(signal, Signal::INT | Signal::QUIT) && is_told;
         if again && !planted(Fault::SecondPassedOn) {
             self.hurried = true;
             return self.kill(now);
         }
-        if signals::ends(signal) && self.phase == Phase::Running {
-            self.cause = Cause::Asked(signal);
-            self.phase = Phase::Ending { kill_at: now + PATIENCE };
+        match self.phase {
+            Phase::Running if signals::ends(signal) => {
+                self.cause = Cause::Asked(signal);
+                self.phase = Phase::Ending { kill_at: now + PATIENCE };
+            }
+            // The job has failed before that.
+            Phase::Grace { .. } if signals::ends(signal) => {
+                self.phase = Phase::Ending { kill_at: now + AFTER_TERM };
+            }
+            _ => {}
         }
         vec![Action::Pass(signal)]
     }
@@ -216,10 +258,10 @@ impl Supervisor {
     /// Tells everybody to end, because of `cause`.
     fn end(&mut self, cause: Cause, now: Instant) -> Vec<Action> {
         self.cause = cause;
-        let kill_at = now + GRACE;
+        let kill_at = now + AFTER_TERM;
         self.phase = match self.phase {
             Phase::Ending { kill_at: before } => Phase::Ending { kill_at: before.min(kill_at) },
-            Phase::Running => Phase::Ending { kill_at },
+            Phase::Running | Phase::Grace { .. } => Phase::Ending { kill_at },
             phase => phase,
         };
         // Whoever failed first is to come to its end undisturbed, for its exit code.
@@ -229,7 +271,7 @@ impl Supervisor {
 
     fn kill(&mut self, now: Instant) -> Vec<Action> {
         if planted(Fault::NeverKills) {
-            self.phase = Phase::Ending { kill_at: now + GRACE };
+            self.phase = Phase::Ending { kill_at: now + AFTER_TERM };
             return Vec::new();
         }
         let give_up_at = match self.phase {
@@ -247,6 +289,21 @@ impl Supervisor {
                 let mut actions =
                     vec![Action::Tell(format!("not done in {time:?}; ending the job"))];
                 actions.extend(self.end(Cause::TimedOut, now));
+                actions
+            }
+            Phase::Grace { time, end_at } if end_at.is_some_and(|at| now >= at) => {
+                let mut running = self.running();
+                let what = match (running.next(), running.count()) {
+                    (Some(rank), 0) => {
+                        format!("rank {rank} has not finished in {time:?}; ending it")
+                    }
+                    (_, more) => {
+                        let all = more + 1;
+                        format!("{all} processes have not finished in {time:?}; ending them")
+                    }
+                };
+                let mut actions = self.tell(what);
+                actions.extend(self.end(Cause::Failed, now));
                 actions
             }
             Phase::Killing { give_up_at, .. } if now >= give_up_at => self.finish(),
@@ -285,7 +342,7 @@ impl Supervisor {
 }
 
 /// From TERM to KILL, and for what is left when the last process has ended.
-const GRACE: Duration = Duration::from_secs(1);
+const AFTER_TERM: Duration = Duration::from_secs(1);
 /// From a signal that somebody sent to KILL: it may mean a lot of work.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between two rounds of KILL.

@@ -13,7 +13,7 @@ struct Story {
 impl Story {
     fn new(timeout: Option<u64>) -> Self {
         let timeout = timeout.map(Duration::from_millis);
-        Self { supervisor: Supervisor::new(3, timeout, at(0)), now: 0 }
+        Self { supervisor: Supervisor::new(3, timeout, GRACE, at(0)), now: 0 }
     }
 
     fn on(&mut self, event: Event) -> Vec<Action> {
@@ -50,6 +50,8 @@ impl Story {
     }
 }
 
+const GRACE: Duration = Duration::from_secs(2);
+
 fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
@@ -80,11 +82,13 @@ fn all_well() {
 
 fn first_failure() {
     let mut story = Story::new(None);
-    let said = tell("rank 1 exited with code 3; ending the other 2");
-    assert_eq!(story.exit(1, Status::Code(3)), [said, term()]);
+    let said = tell("rank 1 exited with code 3; the other 2 have 2s to finish");
+    assert_eq!(story.exit(1, Status::Code(3)), [said]);
     assert_eq!(story.exit(0, Status::Code(7)), [], "an effect, not a cause");
-    assert_eq!(story.wait(), (1000, vec![kill()]), "whoever ignores TERM");
-    assert_eq!(story.wait(), (1020, vec![kill()]), "and is forking");
+    let said = tell("rank 2 has not finished in 2s; ending it");
+    assert_eq!(story.wait(), (2000, vec![said, term()]), "whoever does not hear of it");
+    assert_eq!(story.wait(), (3000, vec![kill()]), "whoever ignores TERM");
+    assert_eq!(story.wait(), (3020, vec![kill()]), "and is forking");
     story.all_end(KILLED_HARD);
     story.ends_with(3);
 }
@@ -148,16 +152,66 @@ fn the_first_failure_ends_the_others_and_gives_the_code() {
     first_failure();
     let mut story = Story::new(None);
     let both = vec![(0, Status::Code(1)), (2, Status::Signal(11))];
-    let said = tell("rank 2 was ended by signal 11 (SEGV); ending the other 2");
-    assert_eq!(story.on(Event::Exited(both))[0], said, "a signal is the cause");
-    story.all_end(TERMED);
+    let said = tell("rank 2 was ended by signal 11 (SEGV); the other has 2s to finish");
+    assert_eq!(story.on(Event::Exited(both)), [said], "a signal is the cause");
+    assert_eq!(story.exit(1, Status::Code(4)), [term()], "what they left behind");
+    assert_eq!(story.wait(), (1000, vec![kill()]));
     story.ends_with(139);
+}
+
+#[test]
+fn without_grace_the_others_are_ended_at_once() {
+    let mut story = Story::new(None);
+    story.supervisor.grace = Duration::ZERO;
+    let said = tell("rank 1 exited with code 3; ending the other 2");
+    assert_eq!(story.exit(1, Status::Code(3)), [said, term()]);
+    assert_eq!(story.wait(), (1000, vec![kill()]));
+    story.all_end(KILLED_HARD);
+    story.ends_with(3);
+}
+
+#[test]
+fn grace_ends_with_the_time_of_the_job() {
+    let mut story = Story::new(Some(1500));
+    let said = tell("rank 1 exited with code 3; the other 2 have 1.5s to finish");
+    assert_eq!(story.exit(1, Status::Code(3)), [said]);
+    let said = tell("2 processes have not finished in 1.5s; ending them");
+    assert_eq!(story.wait(), (1500, vec![said, term()]));
+    story.all_end(TERMED);
+    story.ends_with(3);
+}
+
+#[test]
+fn grace_ends_with_a_signal_or_the_guard() {
+    let mut story = Story::new(None);
+    story.exit(1, Status::Code(3));
+    assert_eq!(story.on(Event::Signal(Signal::USR1)), [Action::Pass(Signal::USR1)]);
+    assert_eq!(story.on(Event::Signal(Signal::INT)), [Action::Pass(Signal::INT)]);
+    assert_eq!(story.exit(0, Status::Signal(2)), []);
+    assert_eq!(story.on(Event::Signal(Signal::INT)), [kill()], "the second Ctrl-C");
+    story.all_end(KILLED_HARD);
+    story.ends_with(3);
+
+    let mut story = Story::new(None);
+    story.on(Event::Failed(2));
+    story.exit(1, Status::Code(3));
+    story.on(Event::Signal(Signal::TERM));
+    assert_eq!(story.exit(2, TERMED), [], "that was our signal");
+    assert_eq!(story.wait(), (1000, vec![kill()]));
+    story.all_end(KILLED_HARD);
+    story.ends_with(3);
+
+    let mut story = Story::new(None);
+    story.exit(1, Status::Code(3));
+    assert_eq!(story.on(Event::GuardGone), [term()]);
+    assert_eq!(story.wait(), (1000, vec![kill()]));
 }
 
 #[test]
 fn nobody_hears_of_a_broken_pipe() {
     let mut story = Story::new(None);
-    assert_eq!(story.exit(0, Status::Signal(13)), [term()]);
+    assert_eq!(story.exit(0, Status::Signal(13)), []);
+    assert_eq!(story.wait(), (2000, vec![term()]));
     story.all_end(TERMED);
     story.ends_with(141);
 }
@@ -197,12 +251,12 @@ fn what_cannot_be_killed_does_not_keep_the_job() {
     let mut story = Story::new(None);
     story.exit(1, KILLED_HARD);
     let (mut rounds, mut done) = (0, Vec::new());
-    while done.is_empty() || done == [kill()] {
+    while !done.iter().any(|action| matches!(action, Action::Finish { .. })) {
         (_, done) = story.wait();
         rounds += 1;
         assert!(rounds < 1000);
     }
-    assert_eq!((story.now, done), (3000, vec![Action::Finish { code: 137 }]));
+    assert_eq!((story.now, done), (5000, vec![Action::Finish { code: 137 }]));
 }
 
 /// Rank 2 panics and tells its peers; they fail of that and are gone before it is.
@@ -212,8 +266,9 @@ fn who_failed_first_is_known_before_it_ends() {
     let mut story = Story::new(None);
     story.on(Event::Failed(2));
     story.on(Event::Failed(0));
-    assert_eq!(story.exit(0, Status::Code(1))[1], spare);
-    story.exit(2, Status::Code(101));
+    story.exit(0, Status::Code(1));
+    let before = tell("rank 2 exited with code 101 before that");
+    assert_eq!(story.exit(2, Status::Code(101)), [before]);
     story.all_end(TERMED);
     story.ends_with(101);
 
@@ -221,7 +276,8 @@ fn who_failed_first_is_known_before_it_ends() {
     story.exit(1, Status::Code(0));
     story.on(Event::Failed(1));
     story.on(Event::Failed(2));
-    assert_eq!(story.exit(0, Status::Code(1))[1], spare, "rank 1 was done");
+    story.exit(0, Status::Code(1));
+    assert_eq!(story.wait().1[1], spare, "rank 1 was done");
     assert_eq!(story.wait().1, [kill()]);
     story.all_end(KILLED_HARD);
     story.ends_with(1);
@@ -253,9 +309,10 @@ fn who_was_killed_is_the_cause_though_seen_later() {
 
 #[test]
 fn planted_faults_are_caught() {
-    let checks: [(Fault, fn()); 7] = [
+    let checks: [(Fault, fn()); 8] = [
         (Fault::LastCode, first_failure),
         (Fault::OthersGoOn, first_failure),
+        (Fault::NoGrace, first_failure),
         (Fault::NeverKills, first_failure),
         (Fault::GuardForgotten, guard_gone),
         (Fault::SecondPassedOn, asked_to_end),
