@@ -160,6 +160,11 @@ impl State {
     /// The next upcall whose bundle nobody serves.
     #[inline]
     pub(crate) fn next_job(&mut self) -> Option<Job> {
+        if !self.left.is_empty()
+            && let Some(job) = self.next_left()
+        {
+            return Some(job);
+        }
         while let Some(upcall) = self.upcalls.pop_front() {
             let Some(endpoint) = self.endpoints.get(upcall.endpoint) else {
                 self.unserved(*upcall);
@@ -177,28 +182,64 @@ impl State {
         None
     }
 
-    /// Puts back what has run, and gives the next job: of this bundle if there is one, else
-    /// of any if there may be. With it comes what is to be dropped without a lock.
+    /// Whether handlers are to be run, and nobody does so.
+    pub(crate) fn has_jobs(&self) -> bool {
+        !self.upcalls.is_empty() || !self.left.is_empty()
+    }
+
+    /// Puts back what has run, and gives the next job if the thread stays: of this bundle if
+    /// there is one, else of any. With it comes what is to be dropped without a lock.
     #[inline]
     pub(crate) fn end_job(
         &mut self,
         (key, table): (Key, Key),
         ran: Option<Run>,
-        any: bool,
+        stays: bool,
     ) -> (Option<Job>, Option<Run>) {
         let Some(bundle) = self.bundles.get(key) else { return (None, ran) };
         let unused = bundle.put_back(table, ran);
-        if !bundle.waiting.is_empty()
-            && let Some(job) = self.next_waiting(key)
-        {
-            return (Some(job), unused);
+        if !bundle.waiting.is_empty() {
+            if !stays {
+                self.leave_bundle(key);
+                return (None, unused);
+            }
+            if let Some(job) = self.next_waiting(key) {
+                return (Some(job), unused);
+            }
         }
         let Some(bundle) = self.bundles.get(key) else { return (None, unused) };
         bundle.serving = false;
         if bundle.handles == 0 {
             self.forget_bundle(key);
         }
-        (if any { self.next_job() } else { None }, unused)
+        (if stays { self.next_job() } else { None }, unused)
+    }
+
+    /// The thread that served a bundle leaves, and upcalls wait: the thread that drives now,
+    /// or the next one, is to serve them.
+    #[cold]
+    fn leave_bundle(&mut self, key: Key) {
+        self.bundles.get(key).into_iter().for_each(|bundle| bundle.serving = false);
+        self.left.push_back(key);
+        self.fixed.nic.wake();
+    }
+
+    /// The next upcall of the bundles that were left. It came before all those of the same
+    /// bundle that are not with it yet.
+    #[cold]
+    fn next_left(&mut self) -> Option<Job> {
+        while let Some(key) = self.left.pop_front() {
+            let Some(bundle) = self.bundles.get(key).filter(|bundle| !bundle.serving) else {
+                continue;
+            };
+            bundle.serving = true;
+            if let Some(job) = self.next_waiting(key) {
+                return Some(job);
+            }
+            self.bundles.get(key).into_iter().for_each(|bundle| bundle.serving = false);
+            self.forget_bundle(key);
+        }
+        None
     }
 
     /// The next of those that were left to who serves a bundle.
@@ -260,6 +301,11 @@ impl Upcall {
 }
 
 impl BundleState {
+    /// Upcalls that wait for the thread that serves.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Leaves an upcall to the thread that serves; the receive that was emptied for that.
     #[cold]
     fn queue(&mut self, mut upcall: Box<Upcall>) -> Option<(Key, Lane, Descriptor)> {

@@ -262,7 +262,7 @@ impl Endpoint {
             Err(Stopped::InHandler) => Err(EndpointError::InHandler),
         };
         self.core.state.with(|state| state.unpark(self.key));
-        self.core.flush();
+        self.core.hand_over();
         moved
     }
 
@@ -363,7 +363,7 @@ impl Drop for Endpoint {
         let closed = self.core.state.with(|state| state.close_endpoint(self.key));
         // Handlers are dropped without any lock: they may own what takes one.
         drop(closed);
-        self.core.flush();
+        self.core.hand_over();
     }
 }
 

@@ -284,7 +284,7 @@ impl Drop for Remote {
     fn drop(&mut self) {
         if self.owned {
             self.core.state.with(|state| state.unmap(self.link, self.number));
-            self.core.flush();
+            self.core.hand_over();
         }
     }
 }

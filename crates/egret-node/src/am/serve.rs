@@ -10,6 +10,7 @@ use crate::link::Head;
 use crate::link::arrived::Arrived;
 use crate::links::core::Core;
 use crate::links::slots::Key;
+use crate::links::state::State;
 
 /// What a handler has done about its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,18 +24,18 @@ pub(crate) enum Answer {
 }
 
 /// Runs a job, then what other threads have left to its bundle meanwhile, and then the
-/// other jobs that are due.
+/// other jobs that are due: until `leave` says so, which is asked after each of them, and no
+/// more than [`JOBS_MAX`]. What is left belongs to the thread that drives next.
 #[inline]
-pub(crate) fn run_jobs(core: &Arc<Core>, mut job: Job) {
-    let mut left = JOBS_MAX;
-    loop {
-        left = left.saturating_sub(1);
+pub(crate) fn run_jobs(core: &Arc<Core>, mut job: Job, mut leave: impl FnMut(&mut State) -> bool) {
+    for left in (0..JOBS_MAX).rev() {
         let Job { bundle, table, mut upcall, run: what } = job;
         let (ran, done) = run(core, &mut upcall, what);
         let (next, unused) = core.state.with(|state| {
             state.keep_box(upcall);
             state.done(done);
-            state.end_job((bundle, table), ran, left > 0)
+            let stays = !leave(state) && left > 0;
+            state.end_job((bundle, table), ran, stays)
         });
         // Without any lock: it may own what takes one.
         if unused.is_some() {
@@ -139,5 +140,5 @@ thread_local! {
     static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Handlers that a thread runs in a row before it looks at what it waits for itself.
+/// Handlers that a thread runs in a row before it looks at what has arrived.
 const JOBS_MAX: u32 = 64;

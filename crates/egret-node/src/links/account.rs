@@ -2,6 +2,7 @@
 
 use super::Links;
 use super::state::State;
+use crate::am::BundleState;
 use crate::link::carrier::Carrier;
 
 /// What the links of a nic hold. Not for use but in tests.
@@ -62,7 +63,8 @@ impl State {
             free: self.budget.free(),
             budget: self.budget.terms().bytes,
             flows: self.flows.len(),
-            upcalls: self.upcalls.len(),
+            upcalls: self.upcalls.len()
+                + self.bundles.values().map(BundleState::waiting).sum::<usize>(),
             strangers: self.opening.strangers(),
             out_bytes: self.fixed.depot.stats().out_bytes,
             ..Account::default()

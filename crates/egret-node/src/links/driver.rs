@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::{Entered, Ground, Seat, Turn, Waited};
-use egret_net::vi::{Arming, Seen};
+use egret_net::vi::{Arming, Nic, Seen};
 
 use super::core::{Core, Stopped};
 use super::state::State;
@@ -29,16 +29,6 @@ impl Core {
         self.wait_by(&mut Clock::of(deadline), &mut ready)
     }
 
-    /// Like [`wait`](Self::wait), until a moment.
-    #[inline]
-    pub(crate) fn wait_until<T>(
-        self: &Arc<Self>,
-        until: Option<Instant>,
-        mut ready: impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> Result<T, Stopped> {
-        self.wait_by(&mut Clock { until, ..Clock::of(Deadline::UntilDead) }, &mut ready)
-    }
-
     /// Like [`wait`](Self::wait), for what is left of a clock's time.
     #[inline]
     pub(crate) fn wait_by<T>(
@@ -54,7 +44,12 @@ impl Core {
                 Entered::Mine(turn) => self.drive(turn, clock, ready),
                 Entered::Taken { wake, .. } => self.sit(wake, clock, ready),
             };
-            if let Some(ended) = self.after(driven) {
+            let ended = match driven {
+                Driven::Has(found, None) => found.map(Ok),
+                Driven::Has(found, Some(job)) => self.serve(job, found, clock, ready),
+                Driven::Stopped(stopped) => Some(Err(stopped)),
+            };
+            if let Some(ended) = ended {
                 return ended;
             }
         }
@@ -81,11 +76,11 @@ impl Core {
             if found.is_some() || job.is_some() {
                 return Driven::Has(found, job);
             }
+            let until = match clock.until(&self.nic) {
+                Ok(until) => until,
+                Err(stopped) => return Driven::Stopped(stopped),
+            };
             if !more {
-                let until = match clock.until(&self.nic) {
-                    Ok(until) => until,
-                    Err(stopped) => return Driven::Stopped(stopped),
-                };
                 seen = self.nic.wait(seen, until.into_iter().chain(next).min());
                 turn.again();
             }
@@ -145,23 +140,41 @@ impl Core {
         }
     }
 
-    /// Without the role: runs a handler.
-    #[inline]
-    fn after<T>(self: &Arc<Self>, driven: Driven<T>) -> Option<Result<T, Stopped>> {
-        match driven {
-            Driven::Has(found, job) => {
-                job.into_iter().for_each(|job| run_jobs(self, job));
-                found.map(Ok)
+    /// Without the role: runs handlers until `ready` has something or the time is over, which
+    /// is looked at after each. At least one is run, else those who wait only for what is there
+    /// already, or without time, would keep the role from who would serve.
+    fn serve<T>(
+        self: &Arc<Self>,
+        job: Job,
+        mut found: Option<T>,
+        clock: &mut Clock,
+        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+    ) -> Option<Result<T, Stopped>> {
+        let mut over = None;
+        clock.start(&self.nic);
+        run_jobs(self, job, |state| {
+            if found.is_none() {
+                // Whether who has the role is to be woken is that thread's affair.
+                let role_waits = state.role_waits;
+                found = ready(state, None);
+                state.role_waits = role_waits;
+                over = clock.until(&self.nic).err();
             }
-            Driven::Stopped(stopped) => Some(Err(stopped)),
-        }
+            found.is_some() || over.is_some()
+        });
+        found.map(Ok).or(over.map(Err))
     }
 
     /// Does what can be done without waiting.
     pub(crate) fn poll(self: &Arc<Self>) {
         if let Entered::Mine(turn) = self.baton.enter(Ground::Foreground) {
             self.nic.poll();
-            while self.state.with(|state| self.feed(state)) {}
+            // Who sends without end does not keep it here.
+            for _ in 0..TURNS_MAX {
+                if !self.state.with(|state| self.feed(state)) {
+                    break;
+                }
+            }
             drop(turn);
         }
         self.flush();
@@ -175,7 +188,7 @@ impl Core {
             (state.next_job(), state.next_event(), more)
         });
         if let Some(job) = job {
-            run_jobs(self, job);
+            run_jobs(self, job, |_| false);
             return Arming::Ready;
         }
         match self.nic.arm(seen) {
@@ -194,8 +207,16 @@ impl Core {
     pub(crate) fn flush(self: &Arc<Self>) -> bool {
         let job = self.state.with(State::next_job);
         let is_due = job.is_some();
-        job.into_iter().for_each(|job| run_jobs(self, job));
+        job.into_iter().for_each(|job| run_jobs(self, job, |_| false));
         is_due
+    }
+
+    /// Has handlers that are due run by who drives, or will: not by the caller, who has
+    /// something else to do.
+    pub(crate) fn hand_over(&self) {
+        if self.state.with(|state| state.has_jobs()) {
+            self.nic.wake();
+        }
     }
 
     /// Drives while nobody else does, until it is asked to leave or `until`.
@@ -212,7 +233,7 @@ impl Core {
             });
             if let Some(job) = job {
                 drop(turn);
-                run_jobs(self, job);
+                run_jobs(self, job, |_| false);
             } else if self.baton.wanted() || self.nic.now() >= until || Arc::strong_count(self) == 1
             {
                 return;
@@ -238,20 +259,33 @@ enum Driven<T> {
 pub(crate) struct Clock {
     deadline: Deadline,
     started: Option<Instant>,
-    /// At the latest, however long it has waited then.
-    until: Option<Instant>,
 }
 
 impl Clock {
     #[inline]
     pub(crate) const fn of(deadline: Deadline) -> Self {
-        Self { deadline, started: None, until: None }
+        Self { deadline, started: None }
     }
 
-    fn until(&mut self, nic: &egret_net::vi::Nic) -> Result<Option<Instant>, Stopped> {
+    /// The time begins now, if it has not begun.
+    pub(crate) fn start(&mut self, nic: &Nic) {
+        if self.started.is_none() && self.deadline != Deadline::UntilDead {
+            self.started = Some(nic.now());
+        }
+    }
+
+    /// Until when it lasts.
+    ///
+    /// # Errors
+    ///
+    /// If that has passed.
+    pub(crate) fn until(&mut self, nic: &Nic) -> Result<Option<Instant>, Stopped> {
+        if self.deadline == Deadline::UntilDead {
+            return Ok(None);
+        }
         let now = nic.now();
         let started = *self.started.get_or_insert(now);
-        let until = self.deadline.until_from(started).into_iter().chain(self.until).min();
+        let until = self.deadline.until_from(started);
         if until.is_some_and(|until| now >= until) {
             return Err(Stopped::TimedOut { waited: now - started });
         }
@@ -263,3 +297,5 @@ impl Clock {
 const GLANCE: Duration = Duration::from_micros(200);
 /// Completions that are taken before anything else is looked at.
 const TURN: usize = 64;
+/// How often that is done without looking at anything else, by who only polls.
+const TURNS_MAX: usize = 64;

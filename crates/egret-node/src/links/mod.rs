@@ -28,6 +28,7 @@ use egret_net::vi::{Arming, Nic, Trust};
 pub use options::LinksOptions;
 
 use self::core::Core;
+use self::driver::Clock;
 use self::state::State;
 use crate::am::Bundle;
 use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
@@ -96,21 +97,26 @@ impl Links {
     }
 
     /// Does what can be done without waiting: takes what has arrived, runs handlers,
-    /// sends.
+    /// sends. Of what a flood brings it does a part; [`next_event`](Self::next_event) is now
+    /// then.
     pub fn poll(&self) {
         self.core.poll();
     }
 
     /// Drives the links until `done` says so or the deadline passes; whether `done` did. It
-    /// is asked at the beginning and whenever a handler has run.
+    /// is asked at the beginning and whenever a handler has run. At least one handler is run
+    /// if one is due, and none is begun when the deadline has passed.
     pub fn drive(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
-        let deadline = deadline.into();
-        let until = deadline.until_from(self.core.nic.now());
-        let mut served = self.core.state.with(|state| state.jobs);
+        let core = &self.core;
+        let mut clock = Clock::of(deadline.into());
+        clock.start(&core.nic);
+        let mut served = core.state.with(|state| state.jobs);
         while !done() {
-            match self.core.wait_until(until, |state, waker| state.has_served(served, waker)) {
-                Ok(jobs) => served = jobs,
-                Err(_) => return done(),
+            let more =
+                core.wait_by(&mut clock, &mut |state, waker| state.has_served(served, waker));
+            match more {
+                Ok(jobs) if clock.until(&core.nic).is_ok() => served = jobs,
+                _ => return done(),
             }
         }
         true
@@ -188,7 +194,8 @@ impl Links {
     /// simulated world.
     #[must_use]
     pub fn next_event(&self) -> Option<Instant> {
-        self.core.state.with(State::next_event)
+        let has_jobs = self.core.state.with(|state| state.has_jobs());
+        if has_jobs { Some(self.core.nic.now()) } else { self.core.state.with(State::next_event) }
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) struct State {
     last: Option<(ViId, Place)>,
     pub(crate) bundles: Slots<BundleState>,
     pub(crate) upcalls: VecDeque<Box<Upcall>>,
+    /// Bundles with upcalls whose thread has left.
+    pub(crate) left: VecDeque<Key>,
     /// Boxes of what was served, to be used again.
     #[expect(clippy::vec_box, reason = "what is kept is the boxes")]
     pub(crate) spare: Vec<Box<Upcall>>,
@@ -81,6 +83,7 @@ impl State {
             vis: BTreeMap::new(),
             last: None,
             upcalls: VecDeque::new(),
+            left: VecDeque::new(),
             bundles: Slots::default(),
             spare: Vec::new(),
             later: Vec::new(),

@@ -1,5 +1,6 @@
 mod acts;
 mod crossed;
+mod deadlines;
 mod ended;
 mod flood;
 mod fuzzed;

@@ -13,9 +13,13 @@ use crate::am::{Endpoint, EndpointName, EndpointState, MapError, Remote};
 use crate::links::{Links, LinksOptions};
 
 pub(super) fn links(name: &str) -> Links {
+    links_with(name, LinksOptions::default())
+}
+
+pub(super) fn links_with(name: &str, options: LinksOptions) -> Links {
     let host = format!("{name}-{}-{}", std::process::id(), rt::random());
     let nic = ShmFabric.open(&NicOptions::new(&host)).unwrap();
-    Links::open(nic, LinksOptions::default()).unwrap()
+    Links::open(nic, options).unwrap()
 }
 
 /// Waits for something that another thread does.
