@@ -45,6 +45,7 @@
 mod args;
 mod array;
 mod called;
+mod caught;
 pub(crate) mod clock;
 mod context;
 mod early;
@@ -65,6 +66,7 @@ mod remoting;
 mod served;
 mod spot;
 mod stub;
+mod table;
 mod target;
 #[cfg(test)]
 mod tests;

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use egret_net::rt::{self, JoinHandle, Thread};
+use egret_net::rt::{self, Instant, JoinHandle, Thread};
 
 use super::called::Called;
+use super::caught::caught;
 use super::words::Code;
 
 /// A bounded number of threads that run calls, started as they are needed.
@@ -90,9 +91,10 @@ impl Workers {
         self.lock().queue.retain(|waiting| !std::ptr::eq(&raw const **waiting, called));
     }
 
-    /// Ends all threads, when they have run what they run now. Whoever takes long for that is
-    /// not waited for.
-    pub(crate) fn close(&self) {
+    /// Ends all threads, when they have run what they run now. Whoever takes longer than
+    /// `until` for that is not waited for: the thread has its own part of all that it needs,
+    /// and ends with its call.
+    pub(crate) fn close(&self, until: Instant) {
         let (handles, queue) = {
             let mut inner = self.lock();
             inner.is_closed = true;
@@ -100,7 +102,7 @@ impl Workers {
             (std::mem::take(&mut inner.handles), std::mem::take(&mut inner.queue))
         };
         queue.into_iter().for_each(|called| called.answer_unrun(Code::UnknownObject));
-        let (me, until) = (rt::current().id(), rt::now() + CLOSING);
+        let me = rt::current().id();
         let is_over = |handle: &JoinHandle<()>| handle.is_finished() || handle.thread().id() == me;
         while !handles.iter().all(is_over) && rt::now() < until {
             rt::sleep(Duration::from_micros(200));
@@ -140,7 +142,11 @@ impl Workers {
 
     fn work(self: Arc<Self>) {
         while let Some(called) = self.next() {
-            called.run(Some(&self));
+            // With the call may go the last of its object, whose drop is the program's.
+            let home = &self;
+            if let Err(why) = caught(move || called.run(Some(home))) {
+                tracing::error!("an object panicked when it was dropped: {why}");
+            }
         }
     }
 
@@ -186,5 +192,3 @@ impl Drop for Back<'_> {
 const THREADS_MAX: usize = 512;
 /// A thread that has had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long threads may take to end.
-const CLOSING: Duration = Duration::from_secs(5);

@@ -4,8 +4,11 @@
 mod awaited;
 mod busy;
 mod calls;
+mod ends;
 mod errors;
 mod grid;
+mod handlers;
+mod interfaces;
 mod nested;
 mod peer;
 mod rounds;
