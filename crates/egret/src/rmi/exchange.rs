@@ -37,16 +37,17 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The exchange of a node.
     pub(crate) fn of(handle: &Handle) -> Arc<Self> {
-        let part = handle.part(|| Part { exchange: Arc::new(Self::new()) });
+        let part = handle.part(|| Part { exchange: Arc::new(Self::new(handle.size())) });
         Arc::clone(&part.exchange)
     }
 
-    fn new() -> Self {
+    /// Of a node in a pool of so many members.
+    fn new(members: u32) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = if rt::in_world() { 0 } else { (2 * cores).max(WORKERS_LEAST) };
         Self {
             workers: Arc::new(Workers::new(workers)),
-            load: Arc::new(Load::new()),
+            load: Arc::new(Load::new(members)),
             clock: Arc::default(),
             objects: Mutex::default(),
             clients: Mutex::default(),
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn no_call_has_the_number_of_another() {
-        let exchange = Exchange::new();
+        let exchange = Exchange::new(1);
         let first = exchange.next_call();
         assert!(first > 0, "0 is no number");
         assert!((0..1_u32 << 24).all(|_| exchange.next_call() > first));

@@ -71,6 +71,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod trouble;
+mod turns;
 mod words;
 mod workers;
 

@@ -141,7 +141,7 @@ impl Object {
     ) -> Arc<Spot> {
         let spot = Arc::new(Spot::default());
         let bytes = args.bytes().len() as u64;
-        let Some(charge) = self.load.take(bytes) else {
+        let Some(charge) = self.load.take(None, bytes) else {
             spot.put(Answer::code(Code::Busy));
             return spot;
         };
@@ -188,11 +188,11 @@ impl Object {
 
     /// Keeps a call for a worker.
     fn take_on(self: &Arc<Self>, method: usize, head: &Head, mut request: Request<'_>) {
-        let Some(charge) = self.load.take(request.bytes().len() as u64) else {
+        let peer = Some(request.peer());
+        let Some(charge) = self.load.take(peer, request.bytes().len() as u64) else {
             return reply(request, Answer::code(Code::Busy));
         };
         let until = head.deadline.until_from(rt::now());
-        let peer = Some(request.peer());
         let key = Key { peer, number: head.number, inside: self.load.number() };
         let memory = Memory::Kept(request.hold());
         let to = AnswerTo::Caller(request.later());

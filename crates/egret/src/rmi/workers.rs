@@ -1,6 +1,5 @@
 //! The threads that run calls.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +7,8 @@ use egret_net::rt::{self, Instant, JoinHandle, Thread};
 
 use super::called::Called;
 use super::caught::caught;
+use super::load::Caller;
+use super::turns::Turns;
 use super::words::Code;
 
 /// A bounded number of threads that run calls, started as they are needed.
@@ -23,7 +24,7 @@ pub(crate) struct Workers {
 struct Inner {
     /// How many may be busy.
     busy_max: usize,
-    queue: VecDeque<Arc<Called>>,
+    queue: Turns<Caller, Arc<Called>>,
     /// Threads that have nothing to do, who has been idle for the shortest time last.
     idle: Vec<Thread>,
     /// All threads.
@@ -57,16 +58,17 @@ impl Workers {
         if inner.is_closed {
             return Err(called);
         }
-        inner.queue.push_back(called);
+        let caller = called.key.peer;
+        inner.queue.push(caller, called);
         self.employ(inner).map_err(|mut inner| {
             // With no thread at all it would wait for ever.
-            inner.queue.pop_back().expect("just pushed")
+            inner.queue.pop_last().expect("just pushed")
         })
     }
 
     /// Runs a call that waits, if there is one.
     pub(crate) fn run_one(&self) -> bool {
-        let next = self.lock().queue.pop_front();
+        let next = self.lock().queue.pop();
         let found = next.is_some();
         next.into_iter().for_each(|called| called.run(None));
         found
@@ -101,7 +103,7 @@ impl Workers {
             inner.idle.drain(..).for_each(|idle| idle.unpark());
             (std::mem::take(&mut inner.handles), std::mem::take(&mut inner.queue))
         };
-        queue.into_iter().for_each(|called| called.answer_unrun(Code::UnknownObject));
+        queue.into_all().for_each(|called| called.answer_unrun(Code::UnknownObject));
         let me = rt::current().id();
         let is_over = |handle: &JoinHandle<()>| handle.is_finished() || handle.thread().id() == me;
         while !handles.iter().all(is_over) && rt::now() < until {
@@ -159,7 +161,7 @@ impl Workers {
             inner.idle.retain(|idle| idle.id() != me.id());
             // One of those that came back takes no more than its share.
             let is_spare = inner.threads - inner.away > inner.busy_max;
-            if !is_spare && let Some(called) = inner.queue.pop_front() {
+            if !is_spare && let Some(called) = inner.queue.pop() {
                 return Some(called);
             }
             if is_spare || inner.is_closed || rt::now() >= until {

@@ -6,6 +6,7 @@ mod busy;
 mod calls;
 mod ends;
 mod errors;
+mod fair;
 mod grid;
 mod handlers;
 mod interfaces;
