@@ -21,11 +21,11 @@ pub(super) fn code(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> 
     quote! {
         #[doc = #about]
         #[derive(::core::clone::Clone, ::core::fmt::Debug)]
-        #vis struct #stub(#root::rmi::Stub);
+        #vis struct #stub(#root::rmi::Stub<dyn #name>);
         #[automatically_derived]
         impl #root::rmi::Proxy for #stub {
             type Interface = dyn #name;
-            fn of(stub: #root::rmi::Stub) -> Self {
+            fn of(stub: #root::rmi::Stub<dyn #name>) -> Self {
                 Self(stub)
             }
         }
@@ -36,7 +36,7 @@ pub(super) fn code(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> 
         }
         #[doc = #about_begin]
         #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
-        #vis struct #begin<'a>(&'a #root::rmi::Stub);
+        #vis struct #begin<'a>(&'a #root::rmi::Stub<dyn #name>);
         #[allow(dead_code, unreachable_pub)]
         impl #begin<'_> {
             #(#beginning)*

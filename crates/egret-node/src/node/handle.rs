@@ -36,11 +36,20 @@ pub(super) struct Inner {
     /// What the registry tells arrives here.
     endpoint: Mutex<Option<Endpoint>>,
     routes: Mutex<BTreeMap<NodeId, Route>>,
-    parts: Mutex<BTreeMap<TypeId, Arc<Part>>>,
+    parts: Mutex<BTreeMap<TypeId, Arc<Place>>>,
 }
 
-/// A value of one type, when it is made.
-type Part = OnceLock<Arc<dyn Any + Send + Sync>>;
+/// A part of one type, when it is made.
+type Place = OnceLock<Arc<dyn Part>>;
+
+/// What a layer above [keeps with a node](Handle::part).
+pub trait Part: Any + Send + Sync {
+    /// The node goes, and its links are closed. What runs for it is to end; a part may wait for
+    /// that until `until`, and leaves the rest alone.
+    fn close(&self, until: Instant) {
+        _ = until;
+    }
+}
 
 impl Inner {
     pub(super) fn new(
@@ -243,10 +252,11 @@ impl Handle {
 
     /// The node's one value of a type, made if there is none: what a layer above keeps with
     /// the node. It goes with the node. `make` may ask for others, and not for its own.
-    pub fn part<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+    pub fn part<T: Part>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let place = Arc::clone(self.parts().entry(TypeId::of::<T>()).or_default());
-        let part = place.get_or_init(|| Arc::new(make()));
-        Arc::clone(part).downcast().expect("a part is found by its type")
+        let part: Arc<dyn Any + Send + Sync> =
+            Arc::clone(place.get_or_init(|| Arc::new(make()))) as _;
+        part.downcast().expect("a part is found by its type")
     }
 
     /// Asks the registry without waiting: the answers are futures.
@@ -291,7 +301,7 @@ impl Handle {
         &self.inner.asks
     }
 
-    fn parts(&self) -> MutexGuard<'_, BTreeMap<TypeId, Arc<Part>>> {
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<TypeId, Arc<Place>>> {
         self.inner.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -299,13 +309,14 @@ impl Handle {
         self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives everything back.
-    pub(super) fn close(&self, why: Option<&str>) {
+    /// Gives everything back. What runs for the parts may take until `until`.
+    pub(super) fn close(&self, why: Option<&str>, until: Instant) {
         let parts = std::mem::take(&mut *self.parts());
         let links = self.links().iter().map(|(_, links)| links);
         for links in links.chain([&self.inner.opened.control]) {
             end(links, why);
         }
+        parts.values().filter_map(|place| place.get()).for_each(|part| part.close(until));
         drop(parts);
         let mut endpoint = self.inner.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         drop(endpoint.take());

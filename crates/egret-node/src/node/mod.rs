@@ -53,11 +53,11 @@ use std::ops::Deref;
 use std::time::Duration;
 
 pub use config::Config;
-use egret_net::rt::{self, Deadline};
+use egret_net::rt::{self, Deadline, Instant};
 pub use error::{AbsentError, AskError, JoinError, Refused, RouteError};
 pub(crate) use event::Follow;
 pub use event::{Event, Events, Fate, NoEvent};
-pub use handle::{FabricInfo, Handle};
+pub use handle::{FabricInfo, Handle, Part};
 pub use id::{Member, NodeId, Offer};
 pub use join::Joining;
 pub use names::{Asking, Begin, Binding};
@@ -68,12 +68,14 @@ pub(crate) use view::Told;
 
 use crate::registry::wire::Ask;
 
-/// A member of a pool: what a [`Handle`] can do, and the membership. Dropped, it leaves;
-/// dropped by a panic, it fails, and the others are told the panic's message.
+/// A member of a pool: what a [`Handle`] can do, and the membership. Dropped, it leaves, which
+/// takes a second at most; dropped by a panic, it fails, and the others are told the panic's
+/// message.
 #[derive(Debug)]
 pub struct Node {
     handle: Handle,
-    left: bool,
+    /// When it is to be gone, if it has left.
+    left: Option<Instant>,
 }
 
 impl Node {
@@ -99,7 +101,7 @@ impl Node {
     }
 
     fn of(handle: Handle) -> Self {
-        Self { handle, left: false }
+        Self { handle, left: None }
     }
 
     /// A handle that others may keep: it does not keep the node a member.
@@ -108,14 +110,21 @@ impl Node {
         self.handle.clone()
     }
 
-    /// Leaves the pool: the others are told, and its names and links are gone.
+    /// Leaves the pool: the others are told, and its names and links are gone. It does not
+    /// wait for remote calls that others have made: a method that still runs at the deadline,
+    /// or a second later than all else is done, is left alone. It comes to its end, and its
+    /// answer goes nowhere.
     ///
     /// # Errors
     ///
     /// If the registry does not answer within the deadline; the node is gone anyhow.
     pub fn leave(mut self, deadline: impl Into<Deadline>) -> Result<(), AskError> {
-        self.left = true;
-        self.handle.ask(&Ask::Leave, deadline.into()).map(drop)
+        let deadline = deadline.into();
+        let until = deadline.until();
+        let left = self.handle.ask(&Ask::Leave, deadline).map(drop);
+        let most = rt::now() + LEAVING;
+        self.left = Some(until.map_or(most, |until| until.min(most)));
+        left
     }
 }
 
@@ -129,16 +138,17 @@ impl Deref for Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        let until = self.left.unwrap_or_else(|| rt::now() + LEAVING);
         if std::thread::panicking() {
             let why = panic::last();
-            return self.handle.close(Some(why.as_deref().unwrap_or("it panicked")));
+            return self.handle.close(Some(why.as_deref().unwrap_or("it panicked")), until);
         }
-        if !self.left && !rt::in_world() {
+        if self.left.is_none() && !rt::in_world() {
             _ = self.handle.ask(&Ask::Leave, Deadline::In(LEAVING));
         }
-        self.handle.close(None);
+        self.handle.close(None, until);
     }
 }
 
-/// How long a node that is dropped waits for the registry.
+/// How long a node that is dropped waits for the registry, and for what runs.
 const LEAVING: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use egret_net::buf::Kind;
 use egret_net::vi::Segment;
-use egret_node::node::Handle;
+use egret_node::node::{self, Handle};
 
 use super::address::{Address, gone, told};
 use super::bell::Bell;
@@ -174,6 +174,8 @@ impl Mail {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+impl node::Part for Part {}
 
 impl Drop for Part {
     fn drop(&mut self) {

@@ -31,7 +31,7 @@ pub(crate) struct Key {
     /// Who calls; none if this node does.
     pub(crate) peer: Option<Peer>,
     /// What the caller calls it by; 0 if it does not.
-    pub(crate) number: u32,
+    pub(crate) number: u64,
     /// The number by which it is inside of the object's gate.
     pub(crate) inside: u64,
 }

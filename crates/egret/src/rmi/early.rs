@@ -15,13 +15,13 @@ use egret_node::am::Peer;
 /// Numbers of calls that are not to begin.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
-    numbers: Mutex<VecDeque<(Peer, u32, Instant)>>,
+    numbers: Mutex<VecDeque<(Peer, u64, Instant)>>,
     is_any: AtomicBool,
 }
 
 impl Early {
     /// A call of this number was cancelled, and is not here.
-    pub(crate) fn put(&self, peer: Peer, number: u32) {
+    pub(crate) fn put(&self, peer: Peer, number: u64) {
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         if numbers.len() == MOST {
             numbers.pop_front();
@@ -32,12 +32,12 @@ impl Early {
 
     /// Whether a call that has come was cancelled before.
     #[inline]
-    pub(crate) fn take(&self, peer: Peer, number: u32) -> bool {
+    pub(crate) fn take(&self, peer: Peer, number: u64) -> bool {
         self.is_any.load(Ordering::Acquire) && self.look(peer, number)
     }
 
     #[cold]
-    fn look(&self, peer: Peer, number: u32) -> bool {
+    fn look(&self, peer: Peer, number: u64) -> bool {
         let now = rt::now();
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         numbers.retain(|(.., since)| now - *since < LONG);

@@ -36,6 +36,14 @@ pub enum CallError<E = Never> {
     /// There is no such object (any more).
     #[error("there is no such object")]
     UnknownObject,
+    /// The object has another interface than the stub.
+    #[error("the stub is one of `{ours}`, and the object is a `{theirs}`")]
+    OtherInterface {
+        /// What the caller takes the object for.
+        ours: String,
+        /// What it is.
+        theirs: String,
+    },
     /// The object has no such method.
     #[error("the object has no method `{name}`")]
     UnknownMethod {
@@ -85,8 +93,15 @@ pub enum CallError<E = Never> {
         why: String,
     },
     /// A method that is declared non-blocking may not wait.
-    #[error("a method that is declared non-blocking may not wait")]
-    InHandler,
+    #[error("a method that is declared non-blocking may not wait; the call {}", ran(*may_have_run))]
+    InHandler {
+        /// Whether the call was sent before it was waited for; it is cancelled, as one that is
+        /// dropped.
+        may_have_run: bool,
+    },
+    /// The object's node has dropped the call without an answer.
+    #[error("the object's node gave no answer to the call, which may have run")]
+    NoAnswer,
     /// The method's own error.
     #[error("{0}")]
     Failed(E),
@@ -105,6 +120,9 @@ impl fmt::Display for Never {
 impl std::error::Error for Never {}
 
 impl CallError {
+    /// What a call says that would have to wait before it is sent.
+    pub(crate) const IN_HANDLER: Self = Self::InHandler { may_have_run: false };
+
     /// As the error of a method that has one.
     #[must_use]
     pub fn widen<E>(self) -> CallError<E> {
@@ -114,6 +132,7 @@ impl CallError {
             }
             Self::Deadline { waited, may_have_run } => CallError::Deadline { waited, may_have_run },
             Self::UnknownObject => CallError::UnknownObject,
+            Self::OtherInterface { ours, theirs } => CallError::OtherInterface { ours, theirs },
             Self::UnknownMethod { name } => CallError::UnknownMethod { name },
             Self::TypeMismatch { method, ours, theirs } => {
                 CallError::TypeMismatch { method, ours, theirs }
@@ -125,7 +144,8 @@ impl CallError {
             Self::TooLarge { bytes, most } => CallError::TooLarge { bytes, most },
             Self::AnswerTooLarge => CallError::AnswerTooLarge,
             Self::Unreadable { why } => CallError::Unreadable { why },
-            Self::InHandler => CallError::InHandler,
+            Self::InHandler { may_have_run } => CallError::InHandler { may_have_run },
+            Self::NoAnswer => CallError::NoAnswer,
             Self::Failed(never) => match never {},
         }
     }

@@ -1,18 +1,17 @@
 //! What remote calls keep with a node.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use egret_net::rt;
+use egret_net::rt::{self, Instant};
 use egret_node::Links;
 use egret_node::am::Endpoint;
-use egret_node::node::{Handle, Route};
+use egret_node::node::{self, Handle, Route};
 
 use super::clock::Clock;
 use super::load::Load;
 use super::object::Object;
-use super::words::NUMBER_END;
 use super::workers::Workers;
 
 /// The node's part: it goes with the node, and closes what is inside.
@@ -31,29 +30,30 @@ pub(crate) struct Exchange {
     /// Objects whose exports were dropped by a panic.
     behind: Mutex<Vec<(Arc<Object>, Vec<Endpoint>)>>,
     next_object: AtomicU64,
-    next_call: AtomicU32,
+    next_call: AtomicU64,
     is_closed: AtomicBool,
 }
 
 impl Exchange {
     /// The exchange of a node.
     pub(crate) fn of(handle: &Handle) -> Arc<Self> {
-        let part = handle.part(|| Part { exchange: Arc::new(Self::new()) });
+        let part = handle.part(|| Part { exchange: Arc::new(Self::new(handle.size())) });
         Arc::clone(&part.exchange)
     }
 
-    fn new() -> Self {
+    /// Of a node in a pool of so many members.
+    fn new(members: u32) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = if rt::in_world() { 0 } else { (2 * cores).max(WORKERS_LEAST) };
         Self {
             workers: Arc::new(Workers::new(workers)),
-            load: Arc::new(Load::new()),
+            load: Arc::new(Load::new(members)),
             clock: Arc::default(),
             objects: Mutex::default(),
             clients: Mutex::default(),
             behind: Mutex::default(),
             next_object: AtomicU64::new(1),
-            next_call: AtomicU32::new(1),
+            next_call: AtomicU64::new(1),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -63,9 +63,9 @@ impl Exchange {
         self.next_object.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A number by which a call can be cancelled.
-    pub(crate) fn next_call(&self) -> u32 {
-        self.next_call.fetch_add(1, Ordering::Relaxed) % (NUMBER_END - 1) + 1
+    /// A number by which a call can be cancelled; none is given twice.
+    pub(crate) fn next_call(&self) -> u64 {
+        self.next_call.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn add(&self, number: u64, object: &Arc<Object>) {
@@ -119,13 +119,13 @@ fn client_of(links: &Links) -> Endpoint {
     links.bundle().endpoint(0)
 }
 
-impl Drop for Part {
-    fn drop(&mut self) {
+impl node::Part for Part {
+    fn close(&self, until: Instant) {
         self.exchange.is_closed.store(true, Ordering::SeqCst);
         let objects: Vec<_> = self.exchange.objects().values().filter_map(Weak::upgrade).collect();
         objects.iter().for_each(|object| object.close());
         self.exchange.clear_behind();
-        self.exchange.workers.close();
+        self.exchange.workers.close(until);
         self.exchange.clock.close();
         let clients = std::mem::take(
             &mut *self.exchange.clients.lock().unwrap_or_else(PoisonError::into_inner),
@@ -134,5 +134,25 @@ impl Drop for Part {
     }
 }
 
+impl Drop for Part {
+    fn drop(&mut self) {
+        // A handle that outlives its node makes another part, which nobody closes.
+        node::Part::close(self, rt::now());
+    }
+}
+
 /// Threads that may be busy, however few cores there are: most calls that are not short wait.
 const WORKERS_LEAST: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_call_has_the_number_of_another() {
+        let exchange = Exchange::new(1);
+        let first = exchange.next_call();
+        assert!(first > 0, "0 is no number");
+        assert!((0..1_u32 << 24).all(|_| exchange.next_call() > first));
+    }
+}

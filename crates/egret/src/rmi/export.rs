@@ -13,7 +13,9 @@ use thiserror::Error;
 use super::NodeId;
 use super::exchange::Exchange;
 use super::interface::Interface;
-use super::object::Object;
+use super::object::{Object, reply};
+use super::served::Answer;
+use super::words::Code;
 
 /// An object that others can call. Dropped, it is no more: its names are free, calls that
 /// wait for their turn are refused, and one that runs comes to its end.
@@ -101,11 +103,11 @@ impl Exported {
         exchange.clear_behind();
         let (number, tag) = (exchange.next_object(), rt::random());
         let (workers, load) = (&exchange.workers, &exchange.load);
-        let object = Arc::new(Object::new(object, how.bytes_max, workers, load));
+        let object = Arc::new(Object::new(object, tag, how.bytes_max, workers, load));
         let endpoints = handle
             .links()
             .iter()
-            .map(|(_, links)| endpoint::<I>(links, number, tag, how, &object))
+            .map(|(_, links)| endpoint(links, number, how, &object))
             .collect::<Result<_, _>>()?;
         exchange.add(number, &object);
         let (node, interface) = (handle.id(), I::NAME.to_owned());
@@ -181,26 +183,29 @@ impl fmt::Debug for Exported {
 }
 
 /// The object's endpoint on one of the fabrics.
-fn endpoint<I: Interface + ?Sized>(
+fn endpoint(
     links: &Links,
     number: u64,
-    tag: u64,
     how: Export,
     object: &Arc<Object>,
 ) -> Result<Endpoint, EndpointError> {
-    let endpoint = links.bundle().endpoint(tag);
+    let endpoint = links.bundle().endpoint(object.tag);
     endpoint.set_window(how.in_flight);
     let cancelled = Arc::clone(object);
     endpoint.on(CANCEL, move |request| {
         let peer = Some(request.peer());
-        let numbers = request.words().iter().filter_map(|word| u32::try_from(*word).ok());
-        numbers.filter(|number| *number > 0).for_each(|number| cancelled.cancel(peer, number));
+        let numbers = request.words().iter().filter(|number| **number > 0);
+        numbers.for_each(|number| cancelled.cancel(peer, *number));
     });
     let gone = Arc::clone(object);
     endpoint.on_end(move |ended| gone.caller_gone(ended.peer));
-    for (at, method) in I::METHODS.iter().enumerate() {
+    let needed = object.table.needed();
+    let (interface, methods) = needed.split_first().expect("the interface comes first");
+    // It is compared when the object is mapped, and is no method that could be called.
+    endpoint.on_typed(interface, |request| reply(request, Answer::code(Code::UnknownObject)));
+    for (at, method) in methods.iter().enumerate() {
         let object = Arc::clone(object);
-        endpoint.on_typed(&method.needed(), move |request| object.arrive(at, request));
+        endpoint.on_typed(method, move |request| object.arrive(at, request));
     }
     endpoint.register(&endpoint_name(number))?;
     Ok(endpoint)

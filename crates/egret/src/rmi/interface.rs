@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use egret_node::am::Needed;
 use egret_stream::ReadError;
 
 use super::{Served, Stub};
@@ -33,7 +32,7 @@ pub trait Proxy: Sized {
     /// What it calls.
     type Interface: Interface + ?Sized;
     /// The methods that call through `stub`.
-    fn of(stub: Stub) -> Self;
+    fn of(stub: Stub<Self::Interface>) -> Self;
 }
 
 /// A method of an interface.
@@ -64,18 +63,6 @@ pub enum Run<I: ?Sized> {
     Shared(fn(&I, &mut Served<'_>) -> Result<(), ReadError>),
     /// `&mut self`
     Exclusive(fn(&mut I, &mut Served<'_>) -> Result<(), ReadError>),
-}
-
-impl<I: ?Sized> Method<I> {
-    /// What both sides must agree on.
-    pub(crate) fn needed(&self) -> Needed {
-        let (takes, answers) = (&self.takes, &self.answers);
-        Needed::new(
-            self.name,
-            ((takes.fingerprint)(), takes.name),
-            ((answers.fingerprint)(), answers.name),
-        )
-    }
 }
 
 impl<I: ?Sized> fmt::Debug for Method<I> {

@@ -16,6 +16,7 @@ use egret_node::node::{Handle, Route, RouteError};
 use super::exchange::Exchange;
 use super::export::CANCEL;
 use super::object::Object;
+use super::table::Table;
 use super::trouble::{PATIENCE, Trouble};
 use super::words::WORDS_MAX;
 use super::{CallError, ObjectRef};
@@ -26,7 +27,7 @@ pub(crate) struct Line {
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) object: ObjectRef,
     /// What the object must have.
-    needs: fn() -> Vec<Needed>,
+    table: fn() -> Table,
     end: RwLock<Option<End>>,
     /// Since when a node is waited for of which this one has not heard.
     unheard: Mutex<Option<Instant>>,
@@ -54,8 +55,15 @@ struct Connecting {
 #[derive(Clone)]
 pub(crate) enum End {
     There(Arc<Connected>),
-    /// An object of this node.
-    Here(Weak<Object>),
+    Here(Here),
+}
+
+/// An object of this node.
+#[derive(Clone)]
+pub(crate) struct Here {
+    pub(crate) object: Weak<Object>,
+    /// Where the object has the stub's methods.
+    methods: Arc<[usize]>,
 }
 
 /// A connection.
@@ -72,11 +80,11 @@ pub(crate) struct Connected {
 }
 
 impl Line {
-    pub(crate) fn new(handle: &Handle, object: &ObjectRef, needs: fn() -> Vec<Needed>) -> Self {
+    pub(crate) fn new(handle: &Handle, object: &ObjectRef, table: fn() -> Table) -> Self {
         let (handle, object) = (handle.clone(), object.clone());
         let exchange = Exchange::of(&handle);
         let (end, unheard, connecting) = (RwLock::default(), Mutex::default(), Mutex::default());
-        Self { handle, exchange, object, needs, end, unheard, connecting }
+        Self { handle, exchange, object, table, end, unheard, connecting }
     }
 
     /// Where it leads to, if that is known.
@@ -89,16 +97,18 @@ impl Line {
     #[cold]
     pub(crate) fn wait_connect(&self, deadline: Deadline) -> Result<End, CallError> {
         let trouble = self.trouble(PATIENCE);
-        if let Some(here) = self.here() {
+        let table = (self.table)();
+        table.check_name(&self.object.interface)?;
+        if let Some(here) = self.here(&table)? {
             return Ok(here);
         }
         let until = deadline.until();
         let route = self.wait_route(deadline).map_err(|why| trouble.route(why))?;
         let left = until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
         let (client, to) = self.ends(&route);
-        let remote = self.wait_map(&client, &to, &(self.needs)(), left)?;
+        let remote = self.wait_map(&client, &to, &table.needed(), left)?;
         let cancels = self.wait_map(&client, &to, &[], left)?;
-        Ok(self.keep(remote, cancels, client))
+        Ok(self.keep(&table, remote, cancels, client))
     }
 
     /// Maps the object. A node that cannot be reached is asked again and again, for as long
@@ -129,8 +139,13 @@ impl Line {
 
     /// Connects as far as that goes without waiting.
     pub(crate) fn poll_connect(&self, context: &mut Context<'_>) -> Poll<Result<End, CallError>> {
-        if let Some(end) = self.end().or_else(|| self.here()) {
+        if let Some(end) = self.end() {
             return Poll::Ready(Ok(end));
+        }
+        let table = (self.table)();
+        table.check_name(&self.object.interface)?;
+        if let Some(here) = self.here(&table)? {
+            return Poll::Ready(Ok(here));
         }
         let trouble = self.trouble(Duration::ZERO);
         let Some(connecting) = self.take_connecting() else { return Poll::Pending };
@@ -149,7 +164,7 @@ impl Line {
         // It has no deadline: those who wait for it have theirs.
         let mut connecting = connecting.unwrap_or_else(|| {
             let (client, to) = self.ends(&route);
-            let mapping = client.map(&to, &(self.needs)(), Deadline::UntilDead);
+            let mapping = client.map(&to, &table.needed(), Deadline::UntilDead);
             Connecting { client, to, mapping, remote: None }
         });
         // Without a lock: this may run handlers, and one may use this very stub.
@@ -161,7 +176,7 @@ impl Line {
         self.put_back(None);
         let Connecting { client, remote, .. } = connecting;
         Poll::Ready(match (mapped, remote) {
-            (Ok(cancels), Some(remote)) => Ok(self.keep(remote, cancels, client)),
+            (Ok(cancels), Some(remote)) => Ok(self.keep(&table, remote, cancels, client)),
             (Ok(_), None) => unreachable!("it comes first"),
             (Err(why), _) => Err(trouble.map(why)),
         })
@@ -219,15 +234,28 @@ impl Line {
 
     /// For the errors of its calls.
     pub(crate) fn trouble(&self, patience: Duration) -> Trouble<'_> {
-        Trouble { handle: &self.handle, node: self.object.node, patience }
+        Trouble { handle: &self.handle, node: self.object.node, table: self.table, patience }
     }
 
-    fn here(&self) -> Option<End> {
+    /// The end of a line to an object of this node, if it is one; what is compared is what a
+    /// mapping of an object of another node compares.
+    pub(crate) fn connect_here(&self) -> Result<Option<End>, CallError> {
+        let table = (self.table)();
+        table.check_name(&self.object.interface)?;
+        self.here(&table)
+    }
+
+    fn here(&self, table: &Table) -> Result<Option<End>, CallError> {
         if self.object.node != self.handle.id() {
-            return None;
+            return Ok(None);
         }
         let object = self.exchange.object(self.object.number);
-        Some(End::Here(object.as_ref().map_or_else(Weak::new, Arc::downgrade)))
+        let object = object.filter(|object| object.tag == self.object.tag);
+        let object = object.ok_or(CallError::UnknownObject)?;
+        let methods = table.find_in(&object.table)?.into();
+        let here = End::Here(Here { object: Arc::downgrade(&object), methods });
+        *self.end.write().unwrap_or_else(PoisonError::into_inner) = Some(here.clone());
+        Ok(Some(here))
     }
 
     /// The way there. Of a node that has just joined this one may not have heard yet: then
@@ -267,9 +295,9 @@ impl Line {
     }
 
     /// Keeps a connection, unless another was made meanwhile.
-    fn keep(&self, remote: Remote, cancels: Remote, client: Arc<Endpoint>) -> End {
-        let number = |needed: &Needed| remote.handler(needed.name()).unwrap_or(NONE);
-        let handlers = (self.needs)().iter().map(number).collect();
+    fn keep(&self, table: &Table, remote: Remote, cancels: Remote, client: Arc<Endpoint>) -> End {
+        let number = |name: &str| remote.handler(name).unwrap_or(NONE);
+        let handlers = table.methods().map(number).collect();
         let uncancelled = Mutex::default();
         let made = Connected { remote, handlers, cancels, uncancelled, _client: client };
         // One that is not kept is dropped without the lock: that may run handlers.
@@ -296,11 +324,19 @@ impl Connecting {
     }
 }
 
+impl Here {
+    /// The object, and where it has a method of the stub.
+    pub(crate) fn object(&self, method: usize) -> Result<(Arc<Object>, usize), CallError> {
+        let object = self.object.upgrade().ok_or(CallError::UnknownObject)?;
+        Ok((object, self.methods[method]))
+    }
+}
+
 impl Connected {
     /// Cancels a call, and those that could not be cancelled before.
-    pub(crate) fn cancel(&self, number: u32) {
+    pub(crate) fn cancel(&self, number: u64) {
         let mut numbers = self.uncancelled.lock().unwrap_or_else(PoisonError::into_inner);
-        numbers.push(number.into());
+        numbers.push(number);
         let first = numbers.len().saturating_sub(WORDS_MAX);
         if self.cancels.try_send((CANCEL, &numbers[first..])).is_ok() {
             numbers.truncate(first);

@@ -1,24 +1,57 @@
 //! How much a node has taken on: calls that wait or run, and their bytes.
+//!
+//! Half of what a node takes is divided among the members of its pool: a caller always gets its
+//! share of that. The other half is whose calls come first. So one caller can fill more than half
+//! of a node, and nobody else is refused for it.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use egret_net::rt;
+use egret_node::am::Peer;
+
+/// Who calls, by its link; none if the node calls itself.
+pub(crate) type Caller = Option<Peer>;
 
 /// The account of a node's calls.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct Load<K: Ord = Caller> {
+    /// What each caller has for itself.
+    share: Amount,
+    inner: Mutex<Inner<K>>,
     calls: AtomicUsize,
-    bytes: AtomicU64,
     /// The next number of a call inside of a gate; such numbers tell calls of all nodes
     /// apart.
     next: AtomicU64,
 }
 
-impl Load {
-    pub(crate) fn new() -> Self {
-        let next = AtomicU64::new(rt::random());
-        Self { calls: AtomicUsize::new(0), bytes: AtomicU64::new(0), next }
+#[derive(Debug)]
+struct Inner<K> {
+    /// What callers have taken of their own shares.
+    own: BTreeMap<K, Amount>,
+    /// What all have taken of the common half.
+    common: Amount,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Amount {
+    calls: usize,
+    bytes: u64,
+}
+
+impl<K: Ord + Copy> Load<K> {
+    /// Of a node in a pool of so many members.
+    pub(crate) fn new(members: u32) -> Self {
+        let members = members.max(1);
+        let calls = COMMON.calls / usize::try_from(members).unwrap_or(usize::MAX);
+        let bytes = COMMON.bytes / u64::from(members);
+        Self {
+            share: Amount { calls: calls.max(CALLS_LEAST), bytes: bytes.max(BYTES_LEAST) },
+            inner: Mutex::new(Inner { own: BTreeMap::new(), common: Amount::default() }),
+            calls: AtomicUsize::new(0),
+            next: AtomicU64::new(rt::random()),
+        }
     }
 
     /// A number that no other call has.
@@ -27,55 +60,138 @@ impl Load {
     }
 
     /// Takes on a call of so many bytes, unless that would be too much.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
-        let calls = self.calls.fetch_add(1, Ordering::Relaxed);
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let charge = Charge { load: Arc::clone(self), bytes };
-        // One call may be as large as it likes: its object has said how large.
-        let fits = calls < CALLS_MAX && (before == 0 || before.saturating_add(bytes) <= BYTES_MAX);
-        fits.then_some(charge)
+    pub(crate) fn take(self: &Arc<Self>, caller: K, bytes: u64) -> Option<Charge<K>> {
+        let mut inner = self.lock();
+        let own = inner.own.get(&caller).copied().unwrap_or_default();
+        let from = if own.fits(bytes, self.share) {
+            inner.own.entry(caller).or_default().add(bytes);
+            Some(caller)
+        } else {
+            // One call may be as large as it likes: its object has said how large.
+            let is_alone = inner.common.bytes == 0 && inner.common.calls < COMMON.calls;
+            if !is_alone && !inner.common.fits(bytes, COMMON) {
+                return None;
+            }
+            inner.common.add(bytes);
+            None
+        };
+        drop(inner);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Some(Charge { load: Arc::clone(self), from, bytes })
     }
 
     /// Calls that wait or run.
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
+
+    fn give_back(&self, from: Option<K>, bytes: u64) {
+        self.calls.fetch_sub(1, Ordering::Relaxed);
+        let mut inner = self.lock();
+        let Some(caller) = from else { return inner.common.sub(bytes) };
+        let own = inner.own.entry(caller).or_default();
+        own.sub(bytes);
+        // Those of few callers are kept: most of them call again.
+        if *own == Amount::default() && inner.own.len() > KEPT {
+            inner.own.remove(&caller);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Amount {
+    fn fits(&self, bytes: u64, most: Self) -> bool {
+        self.calls < most.calls && self.bytes.saturating_add(bytes) <= most.bytes
+    }
+
+    const fn add(&mut self, bytes: u64) {
+        self.calls += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    const fn sub(&mut self, bytes: u64) {
+        self.calls -= 1;
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
 }
 
 /// A call that was taken on; it is given back when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Charge {
-    load: Arc<Load>,
+pub(crate) struct Charge<K: Ord + Copy = Caller> {
+    load: Arc<Load<K>>,
+    /// Of whose share it was taken; none if of the common half.
+    from: Option<K>,
     bytes: u64,
 }
 
-impl Drop for Charge {
+impl<K: Ord + Copy> Drop for Charge<K> {
     fn drop(&mut self) {
-        self.load.calls.fetch_sub(1, Ordering::Relaxed);
-        self.load.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.load.give_back(self.from, self.bytes);
     }
 }
 
-/// Calls of a node that wait or run.
-pub(crate) const CALLS_MAX: usize = 16_384;
-/// Bytes of their arguments.
-const BYTES_MAX: u64 = 256 << 20;
+/// Calls of a node that wait or run, and bytes of their arguments: half of what it takes, which
+/// callers have in common. As much is divided among them.
+const COMMON: Amount = Amount { calls: 8192, bytes: 128 << 20 };
+/// What a caller has for itself, however large the pool is.
+const CALLS_LEAST: usize = 4;
+const BYTES_LEAST: u64 = 64 << 10;
+/// Callers that have no calls now, and are remembered.
+const KEPT: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const HALF: u64 = COMMON.bytes;
+
+    fn load(members: u32) -> Arc<Load<u32>> {
+        Arc::new(Load::new(members))
+    }
+
+    #[test]
+    fn a_caller_takes_its_share_and_what_is_common_and_no_more() {
+        let load = load(4);
+        let taken: Vec<_> = std::iter::from_fn(|| load.take(1, 0)).collect();
+        assert_eq!(taken.len(), COMMON.calls + COMMON.calls / 4);
+        for caller in [2, 3, 4] {
+            let share: Vec<_> = std::iter::from_fn(|| load.take(caller, 0)).collect();
+            assert_eq!(share.len(), COMMON.calls / 4, "a share is nobody else's");
+        }
+        assert_eq!(load.calls(), taken.len(), "what was refused is not counted");
+        drop(taken);
+        assert_eq!(load.calls(), 0);
+        assert!(load.take(2, HALF).is_some(), "all is given back");
+    }
+
     #[test]
     fn a_node_takes_so_many_bytes_or_one_call_of_any_size() {
-        let load = Arc::new(Load::new());
-        let huge = load.take(3 * BYTES_MAX).expect("it is the only one");
-        assert!(load.take(1).is_none(), "beside it there is no room");
-        assert_eq!(load.calls(), 1, "what was refused is not counted");
-        drop(huge);
-        let half: Vec<_> = (0..2).map(|_| load.take(BYTES_MAX / 2).expect("room")).collect();
-        assert!(load.take(1).is_none());
-        assert!(load.take(u64::MAX).is_none(), "nor for what nobody can add up");
-        drop(half);
-        assert!(load.take(BYTES_MAX).is_some(), "all is given back");
+        let load = load(2);
+        let huge = load.take(1, 3 * HALF).expect("it is the only one");
+        let own = load.take(1, HALF / 2).expect("its share");
+        assert!(load.take(1, 1).is_none(), "beside them there is no room");
+        assert!(load.take(2, HALF / 2).is_some(), "for others there is");
+        assert!(load.take(2, HALF).is_none());
+        drop((huge, own));
+        let half: Vec<_> = (0..2).map(|_| load.take(1, HALF / 4).expect("room")).collect();
+        let common = load.take(1, HALF).expect("room");
+        assert!(load.take(1, 1).is_none());
+        assert!(load.take(1, u64::MAX).is_none(), "nor for what nobody can add up");
+        drop((half, common));
+        assert!(load.take(1, HALF + HALF / 2).is_some(), "all is given back");
+    }
+
+    #[test]
+    fn a_pool_of_any_size_has_shares() {
+        let load = load(u32::MAX);
+        let taken: Vec<_> = std::iter::from_fn(|| load.take(1, 0)).collect();
+        assert_eq!(taken.len(), COMMON.calls + CALLS_LEAST);
+        assert!(load.take(2, BYTES_LEAST).is_some());
+        drop(taken);
+        (0..1000).for_each(|caller| drop(load.take(caller, 1).expect("room")));
+        assert!(load.lock().own.len() <= KEPT + 1, "who does not call is forgotten");
     }
 }

@@ -45,6 +45,7 @@
 mod args;
 mod array;
 mod called;
+mod caught;
 pub(crate) mod clock;
 mod context;
 mod early;
@@ -65,10 +66,12 @@ mod remoting;
 mod served;
 mod spot;
 mod stub;
+mod table;
 mod target;
 #[cfg(test)]
 mod tests;
 mod trouble;
+mod turns;
 mod words;
 mod workers;
 

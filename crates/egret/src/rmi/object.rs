@@ -1,9 +1,7 @@
 //! An exported object: calls arrive, pass its gate, and run.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -12,6 +10,7 @@ use egret_node::am::{Peer, Request};
 use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Key, Memory, Work};
+use super::caught::caught;
 use super::context::Frame;
 use super::early::Early;
 use super::fault::{Fault, planted};
@@ -20,12 +19,16 @@ use super::interface::Interface;
 use super::load::Load;
 use super::served::{Answer, Served};
 use super::spot::Spot;
+use super::table::Table;
 use super::target::{Gated, Manner, Open, Target, is_gated};
 use super::words::{Code, Head};
 use super::workers::Workers;
 
 /// An object that others call.
 pub(crate) struct Object {
+    /// What tells it from an object that had its number before.
+    pub(crate) tag: u64,
+    pub(crate) table: Table,
     target: Box<dyn Target>,
     methods: Vec<Manner>,
     /// If it has methods that take `&mut self`.
@@ -44,6 +47,7 @@ pub(crate) struct Object {
 impl Object {
     pub(crate) fn new<I: Interface + ?Sized>(
         object: Box<I>,
+        tag: u64,
         bytes_max: u64,
         workers: &Arc<Workers>,
         load: &Arc<Load>,
@@ -54,6 +58,8 @@ impl Object {
             false => Box::new(Open(object)),
         };
         Self {
+            tag,
+            table: Table::of::<I>(),
             target,
             methods: I::METHODS.iter().map(super::interface::Method::manner).collect(),
             gate: is_gated.then(Mutex::default),
@@ -135,7 +141,7 @@ impl Object {
     ) -> Arc<Spot> {
         let spot = Arc::new(Spot::default());
         let bytes = args.bytes().len() as u64;
-        let Some(charge) = self.load.take(bytes) else {
+        let Some(charge) = self.load.take(None, bytes) else {
             spot.put(Answer::code(Code::Busy));
             return spot;
         };
@@ -182,11 +188,11 @@ impl Object {
 
     /// Keeps a call for a worker.
     fn take_on(self: &Arc<Self>, method: usize, head: &Head, mut request: Request<'_>) {
-        let Some(charge) = self.load.take(request.bytes().len() as u64) else {
+        let peer = Some(request.peer());
+        let Some(charge) = self.load.take(peer, request.bytes().len() as u64) else {
             return reply(request, Answer::code(Code::Busy));
         };
         let until = head.deadline.until_from(rt::now());
-        let peer = Some(request.peer());
         let key = Key { peer, number: head.number, inside: self.load.number() };
         let memory = Memory::Kept(request.hold());
         let to = AnswerTo::Caller(request.later());
@@ -237,9 +243,9 @@ impl Object {
     #[inline]
     fn attempt(&self, method: usize, bytes: &[u8]) -> Result<Answer, ReadError> {
         let mut served = Served::new(bytes);
-        match catch_unwind(AssertUnwindSafe(|| self.target.run(method, &mut served))) {
+        match caught(|| self.target.run(method, &mut served)) {
             Ok(done) => done.map(|()| served.answer),
-            Err(panic) => Ok(Answer::text(Code::Panicked, message(&*panic))),
+            Err(message) => Ok(Answer::text(Code::Panicked, &message)),
         }
     }
 
@@ -264,7 +270,7 @@ impl Object {
     }
 
     /// A caller does not want one of its calls any more.
-    pub(crate) fn cancel(&self, peer: Option<Peer>, number: u32) {
+    pub(crate) fn cancel(&self, peer: Option<Peer>, number: u64) {
         let ends = |inside| Key { peer, number, inside };
         if self.cancel_all(ends(0), ends(u64::MAX)) == 0
             && let Some(peer) = peer
@@ -279,7 +285,7 @@ impl Object {
             return;
         }
         let ends = |number, inside| Key { peer: Some(peer), number, inside };
-        self.cancel_all(ends(0, 0), ends(u32::MAX, u64::MAX));
+        self.cancel_all(ends(0, 0), ends(u64::MAX, u64::MAX));
     }
 
     fn cancel_all(&self, first: Key, last: Key) -> usize {
@@ -320,18 +326,12 @@ impl Object {
 
 /// Answers a call on the thread that received it.
 #[inline]
-fn reply(request: Request<'_>, answer: Answer) {
+pub(super) fn reply(request: Request<'_>, answer: Answer) {
     if answer.is_short() {
         request.reply(answer.words());
     } else {
         answer.send(|message| request.reply_with(message));
     }
-}
-
-/// What a method panicked with.
-fn message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
 }
 
 impl fmt::Debug for Object {

@@ -9,13 +9,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
-use egret_node::am::{Call, Reply, SendError};
+use egret_node::am::{Call, Reply, SendError, in_handler};
 use egret_stream::{FromWire, Wire};
 
 use super::args::Args;
 use super::clock::Alarm;
 use super::fault::{Fault, planted};
-use super::line::{Connected, End, Line};
+use super::line::{Connected, End, Here, Line};
 use super::object::Object;
 use super::served::Answer;
 use super::spot::Spot;
@@ -96,7 +96,8 @@ impl<T, E> Pending<T, E> {
 }
 
 impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Pending<T, E> {
-    /// Waits for the answer.
+    /// Waits for the answer. In a method that is declared non-blocking it gives an answer
+    /// that has come, and does not wait for another.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl Begun {
         };
         match end {
             End::There(there) => self.send_there(there, context),
-            End::Here(here) => self.send_here(here),
+            End::Here(here) => self.send_here(&here),
         }
     }
 
@@ -187,13 +188,15 @@ impl Begun {
         self.state = if self.is_answered { State::Sent(call, there) } else { State::Over };
     }
 
-    fn send_here(&mut self, here: Weak<Object>) {
+    fn send_here(&mut self, here: &Here) {
         let State::Unsent(args) = &self.state else { return };
-        let Some(object) = here.upgrade() else {
-            return self.state = State::Failed(CallError::UnknownObject);
+        let (object, method) = match here.object(self.method) {
+            Ok(found) => found,
+            Err(why) => return self.state = State::Failed(why),
         };
-        let spot = object.begin_here(self.method, &self.head, args.aligned());
-        self.state = if self.is_answered { State::Here(spot, here) } else { State::Over };
+        let spot = object.begin_here(method, &self.head, args.aligned());
+        let object = Arc::downgrade(&object);
+        self.state = if self.is_answered { State::Here(spot, object) } else { State::Over };
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Came, CallError>> {
@@ -239,8 +242,8 @@ impl Begun {
     fn wait(&mut self) -> Result<Came, CallError> {
         let line = Arc::clone(&self.line);
         let outgoing = Outgoing::new(&line, self.head.deadline);
-        if outgoing.inherited.is_inline && !matches!(self.state, State::Failed(_) | State::Over) {
-            return Err(CallError::InHandler);
+        if outgoing.inherited.is_inline || in_handler() {
+            return self.wait_in_handler();
         }
         if let State::Unsent(_) = self.state {
             self.wait_sent(&outgoing)?;
@@ -271,6 +274,17 @@ impl Begun {
         }
     }
 
+    /// What is known without waiting. What has not been sent is not sent either.
+    fn wait_in_handler(&mut self) -> Result<Came, CallError> {
+        if let State::Unsent(_) = self.state {
+            return Err(CallError::IN_HANDLER);
+        }
+        match self.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(came) => came,
+            Poll::Pending => Err(CallError::InHandler { may_have_run: true }),
+        }
+    }
+
     fn wait_sent(&mut self, outgoing: &Outgoing<'_>) -> Result<(), CallError> {
         let line = Arc::clone(&self.line);
         let end = match line.end() {
@@ -282,7 +296,7 @@ impl Begun {
         let there = match end {
             End::There(there) => there,
             End::Here(here) => {
-                self.send_here(here);
+                self.send_here(&here);
                 return Ok(());
             }
         };

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::exchange::Exchange;
 use super::export::{Export, ExportError, Exported, ObjectRef};
-use super::interface::{Exports, Interface, Method, Proxy};
+use super::interface::{Exports, Interface, Proxy};
 use super::stub::Stub;
 
 /// Objects and stubs of a node.
@@ -41,7 +41,9 @@ pub trait Remoting {
     fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>)
     -> Result<S, LookupError>;
 
-    /// A stub for an object that somebody has told of.
+    /// A stub for an object that somebody has told of. It connects when it is called first:
+    /// if the object has another interface, or other methods, the call says so and does not
+    /// run.
     fn stub<S: Proxy>(&self, object: &ObjectRef) -> S;
 
     /// Lets so many threads run calls at the same time, instead of twice as many as there are
@@ -120,8 +122,7 @@ impl Remoting for Handle {
     }
 
     fn stub<S: Proxy>(&self, object: &ObjectRef) -> S {
-        let needs = || S::Interface::METHODS.iter().map(Method::needed).collect();
-        S::of(Stub::new(self, object, needs))
+        S::of(Stub::new(self, object))
     }
 
     fn set_workers(&self, workers: usize) {

@@ -1,41 +1,48 @@
 //! Calling an object: the stub that the macro's methods go through.
 
-use std::sync::{Arc, Weak};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
-use egret_node::am::{self, Needed, Reply, SendError};
+use egret_node::am::{self, Reply, SendError};
 use egret_node::node::Handle;
 use egret_stream::{FromWire, Wire};
 
 use super::args::{Args, with_pieces};
 use super::called::Aligned;
 use super::context::Inherited;
-use super::line::{Connected, End, Line};
-use super::object::Object;
+use super::interface::Interface;
+use super::line::{Connected, End, Here, Line};
 use super::pending::Pending;
 use super::served::{Answer, Refused, open, unreadable};
+use super::table::Table;
 use super::trouble::PATIENCE;
 use super::words::{Head, WORDS_MAX};
 use super::{CallError, ObjectRef};
 
-/// Calls an object by the numbers of its methods; what the macro writes gives them names.
-#[derive(Debug, Clone)]
-pub struct Stub {
+/// Calls an object of the interface `I` by the numbers of its methods; what the macro writes
+/// gives them names.
+pub struct Stub<I: ?Sized> {
     line: Arc<Line>,
     deadline: Deadline,
+    interface: PhantomData<fn(&I)>,
 }
 
-impl Stub {
-    pub(crate) fn new(handle: &Handle, object: &ObjectRef, needs: fn() -> Vec<Needed>) -> Self {
-        let line = Arc::new(Line::new(handle, object, needs));
-        Self { line, deadline: handle.deadline() }
+impl<I: Interface + ?Sized> Stub<I> {
+    pub(crate) fn new(handle: &Handle, object: &ObjectRef) -> Self {
+        let line = Arc::new(Line::new(handle, object, Table::of::<I>));
+        Self { line, deadline: handle.deadline(), interface: PhantomData }
     }
+}
 
+impl<I: ?Sized> Stub<I> {
     /// The same, with another deadline for each call.
     #[must_use]
     pub fn with_deadline(&self, deadline: impl Into<Deadline>) -> Self {
-        Self { line: Arc::clone(&self.line), deadline: deadline.into() }
+        let deadline = deadline.into();
+        Self { deadline, ..self.clone() }
     }
 
     /// What it calls.
@@ -86,7 +93,7 @@ impl Stub {
         match end {
             End::There(there) => call.post(&there, method, &head, &mut args),
             End::Here(here) => {
-                let object = here.upgrade().ok_or(CallError::UnknownObject)?;
+                let (object, method) = here.object(method)?;
                 object.begin_here(method, &head, args.aligned());
                 Ok(())
             }
@@ -101,6 +108,20 @@ impl Stub {
     /// Begins a call that nobody waits for: it is over when it is sent.
     pub fn begin_send<A: Wire>(&self, method: usize, args: A) -> Pending<()> {
         Pending::new(&self.line, self.deadline, method, args, false)
+    }
+}
+
+impl<I: ?Sized> Clone for Stub<I> {
+    fn clone(&self) -> Self {
+        let (line, deadline) = (Arc::clone(&self.line), self.deadline);
+        Self { line, deadline, interface: PhantomData }
+    }
+}
+
+impl<I: ?Sized> fmt::Debug for Stub<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut stub = f.debug_struct("Stub");
+        stub.field("line", &self.line).field("deadline", &self.deadline).finish()
     }
 }
 
@@ -128,7 +149,8 @@ impl<'a> Outgoing<'a> {
     #[cold]
     fn connect_first(&self) -> Result<(End, Deadline), CallError> {
         if self.inherited.is_inline {
-            return Err(CallError::InHandler);
+            let here = self.line.connect_here()?.ok_or(CallError::IN_HANDLER)?;
+            return Ok((here, self.inherited.deadline));
         }
         let started = rt::now();
         let end = self.away(|| self.line.wait_connect(self.inherited.deadline))?;
@@ -218,20 +240,20 @@ impl<'a> Outgoing<'a> {
 
     fn ask_here<A: Wire>(
         &self,
-        here: &Weak<Object>,
+        here: &Here,
         method: usize,
         head: &Head,
         args: &A,
     ) -> Result<Answer, CallError> {
-        let object = here.upgrade().ok_or(CallError::UnknownObject)?;
+        let (object, method) = here.object(method)?;
         if self.inherited.is_inline && !object.is_inline(method) {
-            return Err(CallError::InHandler);
+            return Err(CallError::IN_HANDLER);
         }
         let started = rt::now();
         let args = with_pieces(args, Aligned::copy)?;
         let spot = match object.call_here(method, head, args, !self.inherited.is_inline) {
             Ok(answer) => return Ok(answer),
-            Err(spot) => spot.ok_or(CallError::InHandler)?,
+            Err(spot) => spot.ok_or(CallError::IN_HANDLER)?,
         };
         let workers = &self.line.exchange.workers;
         let until = head.deadline.until_from(started);

@@ -8,12 +8,15 @@ use egret_node::link::{self, LinkError};
 use egret_node::node::{self, Handle, RouteError};
 
 use super::fault::{Fault, planted};
+use super::table::{INTERFACE, Table};
 use super::{CallError, NodeId};
 
 /// Whose call it was, and what may be done to find out more.
 pub(crate) struct Trouble<'a> {
     pub(crate) handle: &'a Handle,
     pub(crate) node: NodeId,
+    /// What the caller takes the object for.
+    pub(crate) table: fn() -> Table,
     /// What may be waited for the registry to say what became of a node.
     pub(crate) patience: Duration,
 }
@@ -22,13 +25,14 @@ impl Trouble<'_> {
     pub(crate) fn call(&self, error: am::CallError) -> CallError {
         match error {
             am::CallError::Undelivered(reason) => self.reason(reason),
-            am::CallError::NoReply => CallError::UnknownObject,
+            am::CallError::NoReply => CallError::NoAnswer,
             am::CallError::Panicked => CallError::Panicked { message: "(no message)".to_owned() },
             am::CallError::ReplyTooLarge => CallError::AnswerTooLarge,
             am::CallError::TimedOut { waited } => {
                 CallError::Deadline { waited, may_have_run: true }
             }
-            am::CallError::InHandler => CallError::InHandler,
+            // A call that was sent is not waited for in a handler: it was not sent.
+            am::CallError::InHandler => CallError::IN_HANDLER,
             am::CallError::Send(error) => self.send(error),
             other => CallError::Unreadable { why: other.to_string() },
         }
@@ -57,7 +61,7 @@ impl Trouble<'_> {
                 CallError::Deadline { waited, may_have_run: false }
             }
             SendError::TooLong { bytes } => CallError::TooLarge { bytes, most: u32::MAX.into() },
-            SendError::InHandler => CallError::InHandler,
+            SendError::InHandler => CallError::IN_HANDLER,
             SendError::Full { .. } => CallError::Busy,
             other => self.gone(other.to_string(), false),
         }
@@ -67,7 +71,15 @@ impl Trouble<'_> {
         match error {
             MapError::Link(why) => self.died(&why, false),
             MapError::NoSuchEndpoint { .. } | MapError::WrongTag { .. } => CallError::UnknownObject,
+            MapError::NoSuchHandler { handler, .. } if handler == INTERFACE => {
+                CallError::UnknownObject
+            }
             MapError::NoSuchHandler { handler, .. } => CallError::UnknownMethod { name: handler },
+            MapError::OtherTypes { handler, theirs, .. } if handler == INTERFACE => {
+                // Behind the name stands its fingerprint.
+                let name = theirs.split_once(" (").map_or(&theirs[..], |(name, _)| name);
+                (self.table)().other_interface(name)
+            }
             MapError::OtherTypes { handler, ours, theirs } => {
                 CallError::TypeMismatch { method: handler, ours, theirs }
             }
@@ -75,7 +87,7 @@ impl Trouble<'_> {
             MapError::TimedOut { waited, .. } => {
                 CallError::Deadline { waited, may_have_run: false }
             }
-            MapError::InHandler => CallError::InHandler,
+            MapError::InHandler => CallError::IN_HANDLER,
             MapError::TooLong { bytes, most } => CallError::TooLarge { bytes, most },
             other => self.gone(other.to_string(), false),
         }

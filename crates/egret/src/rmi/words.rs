@@ -1,9 +1,10 @@
 //! The words of requests and answers.
 //!
 //! A request's first word has how long its caller waits, in microseconds (40 bits; 0: as long
-//! as the peers live), and above it the number by which the caller can cancel it (24 bits; 0:
-//! it cannot). The other words are the numbers of the calls that it is a part of and that are
-//! inside of a [gate](super::gate).
+//! as the peers live). If its highest bit is set, the next word is the number by which the
+//! caller can cancel the call. No two calls of a node have the same number, ever: a word to
+//! cancel one may be late, and must not meet another. The other words are the numbers of the
+//! calls that it is a part of and that are inside of a [gate](super::gate).
 //!
 //! An answer without words has its value in the payload. Else the first word says what it is:
 //! 0 that the value is in the words behind it, anything else why there is none.
@@ -18,7 +19,7 @@ pub(crate) struct Head {
     /// How long its caller waits.
     pub(crate) deadline: Deadline,
     /// By which it can be cancelled; 0 if it cannot.
-    pub(crate) number: u32,
+    pub(crate) number: u64,
     /// The calls that it is a part of.
     pub(crate) within: Within,
 }
@@ -83,21 +84,33 @@ impl Head {
             Deadline::In(left) => u64::try_from(left.as_micros())
                 .map_or(MICROS_MAX, |micros| micros.clamp(1, MICROS_MAX)),
         };
-        words[0] = micros | u64::from(self.number) << MICROS_BITS;
+        words[0] = micros;
+        let mut count = 1;
+        if self.number > 0 {
+            words[0] |= NUMBERED;
+            words[1] = self.number;
+            count = 2;
+        }
         let within = self.within.numbers();
-        words[1..=within.len()].copy_from_slice(within);
-        1 + within.len()
+        words[count..count + within.len()].copy_from_slice(within);
+        count + within.len()
     }
 
     /// Reads what a peer sent.
     #[inline]
     pub(crate) fn read(words: &[u64]) -> Option<Self> {
-        let (first, within) = words.split_first()?;
+        let (first, rest) = words.split_first()?;
+        if first & !(MICROS_MAX | NUMBERED) != 0 {
+            return None;
+        }
+        let (number, within) = match first & NUMBERED {
+            0 => (0, rest),
+            _ => rest.split_first().map(|(number, within)| (*number, within))?,
+        };
         let deadline = match first & MICROS_MAX {
             0 => Deadline::UntilDead,
             micros => Deadline::In(Duration::from_micros(micros)),
         };
-        let number = u32::try_from(first >> MICROS_BITS).expect("24 bits are left");
         Some(Self { deadline, number, within: Within::of(within)? })
     }
 }
@@ -142,13 +155,12 @@ impl Code {
 /// Words of a message.
 pub(crate) const WORDS_MAX: usize = 16;
 /// Calls that a call says it is a part of.
-pub(crate) const WITHIN_MAX: usize = WORDS_MAX - 1;
+pub(crate) const WITHIN_MAX: usize = WORDS_MAX - 2;
 /// As many are remembered without memory of their own.
 const FEW: usize = 2;
-/// Numbers by which calls are cancelled are below it.
-pub(crate) const NUMBER_END: u32 = 1 << (64 - MICROS_BITS);
-const MICROS_BITS: u32 = 40;
-const MICROS_MAX: u64 = (1 << MICROS_BITS) - 1;
+const MICROS_MAX: u64 = (1 << 40) - 1;
+/// Set in the first word if the next one is the call's number.
+const NUMBERED: u64 = 1 << 63;
 
 #[cfg(test)]
 mod tests {
@@ -163,8 +175,23 @@ mod tests {
         let head = Head { deadline, number: 3, within };
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
-        assert_eq!(&words[..count], [0x0000_0300_0000_1388, 7, 9]);
+        assert_eq!(&words[..count], [0x8000_0000_0000_1388, 3, 7, 9]);
+        assert_eq!(Head::read(&words[..count]), Some(head.clone()));
+        let head = Head { number: 0, ..head };
+        let count = head.write(&mut words);
+        assert_eq!(&words[..count], [0x1388, 7, 9]);
         assert_eq!(Head::read(&words[..count]), Some(head));
+    }
+
+    #[test]
+    fn a_number_is_read_as_it_was_written() {
+        let mut words = [0; WORDS_MAX];
+        for number in [1, (1 << 24) - 1, 1 << 24, (1 << 24) + 3] {
+            let head = Head { deadline: Deadline::NOW, number, within: Within::default() };
+            let count = head.write(&mut words);
+            let read = Head::read(&words[..count]).unwrap();
+            assert_eq!(read.number, number);
+        }
     }
 
     #[test]
@@ -184,14 +211,19 @@ mod tests {
     fn the_innermost_calls_are_remembered() {
         let mut within = Within::default();
         (1..=20).for_each(|number| within.push(number));
-        assert_eq!(within.numbers(), (6..=20).collect::<Vec<_>>());
+        assert_eq!(within.numbers(), (7..=20).collect::<Vec<_>>());
     }
 
     #[test]
     fn words_that_no_caller_sends_are_no_head() {
         assert_eq!(Head::read(&[]), None);
         assert_eq!(Head::read(&[0; WORDS_MAX + 1]), None);
-        assert!(Head::read(&[u64::MAX; WORDS_MAX]).is_some());
+        assert_eq!(Head::read(&[u64::MAX; WORDS_MAX]), None);
+        assert_eq!(Head::read(&[NUMBERED]), None, "the number is missing");
+        assert_eq!(Head::read(&[1; WORDS_MAX]), None, "one call more than a head has");
+        let mut most = [u64::MAX; WORDS_MAX];
+        most[0] = NUMBERED | MICROS_MAX;
+        assert!(Head::read(&most).is_some());
         assert_eq!(Code::of(0), None);
         assert_eq!(Code::of(u64::MAX), None);
         assert_eq!(Code::of(8), Some(Code::Unreadable));

@@ -1,12 +1,14 @@
 //! The threads that run calls.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use egret_net::rt::{self, JoinHandle, Thread};
+use egret_net::rt::{self, Instant, JoinHandle, Thread};
 
 use super::called::Called;
+use super::caught::caught;
+use super::load::Caller;
+use super::turns::Turns;
 use super::words::Code;
 
 /// A bounded number of threads that run calls, started as they are needed.
@@ -22,7 +24,7 @@ pub(crate) struct Workers {
 struct Inner {
     /// How many may be busy.
     busy_max: usize,
-    queue: VecDeque<Arc<Called>>,
+    queue: Turns<Caller, Arc<Called>>,
     /// Threads that have nothing to do, who has been idle for the shortest time last.
     idle: Vec<Thread>,
     /// All threads.
@@ -56,16 +58,17 @@ impl Workers {
         if inner.is_closed {
             return Err(called);
         }
-        inner.queue.push_back(called);
+        let caller = called.key.peer;
+        inner.queue.push(caller, called);
         self.employ(inner).map_err(|mut inner| {
             // With no thread at all it would wait for ever.
-            inner.queue.pop_back().expect("just pushed")
+            inner.queue.pop_last().expect("just pushed")
         })
     }
 
     /// Runs a call that waits, if there is one.
     pub(crate) fn run_one(&self) -> bool {
-        let next = self.lock().queue.pop_front();
+        let next = self.lock().queue.pop();
         let found = next.is_some();
         next.into_iter().for_each(|called| called.run(None));
         found
@@ -90,17 +93,18 @@ impl Workers {
         self.lock().queue.retain(|waiting| !std::ptr::eq(&raw const **waiting, called));
     }
 
-    /// Ends all threads, when they have run what they run now. Whoever takes long for that is
-    /// not waited for.
-    pub(crate) fn close(&self) {
+    /// Ends all threads, when they have run what they run now. Whoever takes longer than
+    /// `until` for that is not waited for: the thread has its own part of all that it needs,
+    /// and ends with its call.
+    pub(crate) fn close(&self, until: Instant) {
         let (handles, queue) = {
             let mut inner = self.lock();
             inner.is_closed = true;
             inner.idle.drain(..).for_each(|idle| idle.unpark());
             (std::mem::take(&mut inner.handles), std::mem::take(&mut inner.queue))
         };
-        queue.into_iter().for_each(|called| called.answer_unrun(Code::UnknownObject));
-        let (me, until) = (rt::current().id(), rt::now() + CLOSING);
+        queue.into_all().for_each(|called| called.answer_unrun(Code::UnknownObject));
+        let me = rt::current().id();
         let is_over = |handle: &JoinHandle<()>| handle.is_finished() || handle.thread().id() == me;
         while !handles.iter().all(is_over) && rt::now() < until {
             rt::sleep(Duration::from_micros(200));
@@ -140,7 +144,11 @@ impl Workers {
 
     fn work(self: Arc<Self>) {
         while let Some(called) = self.next() {
-            called.run(Some(&self));
+            // With the call may go the last of its object, whose drop is the program's.
+            let home = &self;
+            if let Err(why) = caught(move || called.run(Some(home))) {
+                tracing::error!("an object panicked when it was dropped: {why}");
+            }
         }
     }
 
@@ -153,7 +161,7 @@ impl Workers {
             inner.idle.retain(|idle| idle.id() != me.id());
             // One of those that came back takes no more than its share.
             let is_spare = inner.threads - inner.away > inner.busy_max;
-            if !is_spare && let Some(called) = inner.queue.pop_front() {
+            if !is_spare && let Some(called) = inner.queue.pop() {
                 return Some(called);
             }
             if is_spare || inner.is_closed || rt::now() >= until {
@@ -186,5 +194,3 @@ impl Drop for Back<'_> {
 const THREADS_MAX: usize = 512;
 /// A thread that has had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// How long threads may take to end.
-const CLOSING: Duration = Duration::from_secs(5);

@@ -21,7 +21,7 @@ impl Wake for Unpark {
 }
 
 /// Fails if nobody wakes it.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(rt::current())));
     let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
     let until = rt::now() + LONG;

@@ -4,8 +4,12 @@
 mod awaited;
 mod busy;
 mod calls;
+mod ends;
 mod errors;
+mod fair;
 mod grid;
+mod handlers;
+mod interfaces;
 mod nested;
 mod peer;
 mod rounds;

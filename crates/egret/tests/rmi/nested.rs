@@ -160,7 +160,7 @@ fn the_time_that_is_left_is_inherited() {
 fn a_method_that_is_declared_nonblocking_may_not_wait() {
     let hops = hops(2);
     let said = hops.stubs[1].call_inline(hops.refs[0].clone()).unwrap();
-    assert_eq!(said, "Err(InHandler)");
+    assert_eq!(said, "Err(InHandler { may_have_run: false })");
 }
 
 /// Counts itself.

@@ -193,8 +193,7 @@ fn who_sleeps_is_woken_to_serve_what_another_leaves() {
     let remote = mapped.unwrap();
     (0..20).for_each(|number| remote.try_send((0, &[number])).unwrap());
     let leaver = there.clone();
-    let leaves =
-        rt::spawn("leaves", move || leaver.drive(Duration::from_millis(1), || false));
+    let leaves = rt::spawn("leaves", move || leaver.drive(Duration::from_millis(1), || false));
     until("a handler runs", || inside.load(Ordering::Acquire));
     let back = EndpointName::new(here.host(), "asked", 0);
     let sleeps = rt::spawn("sleeps", move || {

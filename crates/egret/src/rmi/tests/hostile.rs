@@ -6,6 +6,8 @@ use egret_net::fabric::sim::Sim;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::Nic;
 use egret_node::am::{EndpointName, Message, Remote, Reply};
+use egret_node::node::{Config, Node};
+use egret_node::registry::{Registry, RegistryOptions};
 use egret_node::{Links, LinksOptions};
 
 use crate::rmi::fuzzing;
@@ -13,9 +15,10 @@ use crate::rmi::interface::Interface;
 use crate::rmi::load::Load;
 use crate::rmi::object::Object;
 use crate::rmi::served::{Refused, open};
+use crate::rmi::table::Table;
 use crate::rmi::words::Code;
 use crate::rmi::workers::Workers;
-use crate::rmi::{CallError, Exports};
+use crate::rmi::{CallError, Exports, ObjectRef, Remoting};
 
 /// What a stranger calls.
 #[crate::remote]
@@ -54,8 +57,8 @@ impl Scene {
         let (nic, other) = (sim.nic("here"), sim.nic("there"));
         let (here, there) = (open(&nic), open(&other));
         let (workers, load) =
-            (std::sync::Arc::new(Workers::new(0)), std::sync::Arc::new(Load::new()));
-        let object = std::sync::Arc::new(Object::new(It.boxed(), 100, &workers, &load));
+            (std::sync::Arc::new(Workers::new(0)), std::sync::Arc::new(Load::new(1)));
+        let object = std::sync::Arc::new(Object::new(It.boxed(), 1, 100, &workers, &load));
         let served = there.bundle().register("o1", 1).unwrap();
         for at in 0..<dyn Target>::METHODS.len() {
             let object = std::sync::Arc::clone(&object);
@@ -111,10 +114,33 @@ fn words_and_bytes_of_a_stranger_get_errors() {
     let large = scene.ask(0, &[1000], &[0; 101]);
     assert_eq!(large.words(), [Code::TooLarge as u64, 101, 100]);
     // Chains and deadlines that no caller has.
-    let odd = scene.ask(0, &[u64::MAX; 16], &1_u64.to_le_bytes());
-    assert_eq!(said(&odd).unwrap(), 2);
+    unreadable(&scene.ask(0, &[u64::MAX; 16], &1_u64.to_le_bytes()));
+    let mut odd = [u64::MAX; 16];
+    odd[0] = 1 << 63 | ((1 << 40) - 1);
+    assert_eq!(said(&scene.ask(0, &odd, &1_u64.to_le_bytes())).unwrap(), 2);
     // The object is as it was.
     assert_eq!(said(&scene.ask(0, &[1], &1_u64.to_le_bytes())).unwrap(), 2);
+}
+
+#[test]
+fn an_answer_that_never_comes_is_told_as_that() {
+    let registry = Registry::open(RegistryOptions::new("lost", 2).secret("hush".into())).unwrap();
+    let join = || {
+        let config = Config::new("lost").registry(registry.address()).secret("hush".into());
+        Node::join(config.fabrics("shm")).unwrap()
+    };
+    let (server, client) = (join(), join());
+    // It is mapped as an object, and drops what it is asked.
+    let endpoint = server.links()[0].1.bundle().endpoint(5);
+    for needed in Table::of::<dyn Target>().needed() {
+        endpoint.on_typed(&needed, |request| drop(request.later()));
+    }
+    endpoint.register("o9").unwrap();
+    let (node, interface) = (server.id(), "Target".to_owned());
+    let object = ObjectRef { node, interface, number: 9, tag: 5, bytes_max: 100 };
+    let stub: TargetStub = client.stub(&object);
+    assert_eq!(stub.quick(1), Err(CallError::NoAnswer));
+    assert_eq!(stub.begin().quick(1).wait(), Err(CallError::NoAnswer));
 }
 
 #[test]
