@@ -130,6 +130,11 @@ impl Team {
         loop {
             match self.node.lookup(&name, Deadline::In(GLANCE)) {
                 Err(LookupError::Registry(AskError::NotBound { .. })) => self.alive(rank)?,
+                // Each desk and part is bound by its own process.
+                Err(LookupError::Registry(AskError::OwnerGone { fate, .. })) => {
+                    return Err(Error::Gone { rank, why: fate.to_string() });
+                }
+                Err(LookupError::Registry(AskError::NobodyLeft { .. })) => self.alive(rank)?,
                 found => return Ok(found?),
             }
         }

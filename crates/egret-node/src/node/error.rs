@@ -189,6 +189,22 @@ pub enum AskError {
         /// How long was waited.
         waited: Duration,
     },
+    /// Nobody has bound the name, and the node that had it last is gone.
+    #[error("nobody has bound {name:?} since {owner}, which had, is gone: {fate}")]
+    OwnerGone {
+        /// The name.
+        name: String,
+        /// Who had it.
+        owner: NodeId,
+        /// How that node came to be gone.
+        fate: Fate,
+    },
+    /// Nobody has bound the name, and all other nodes of the pool are gone.
+    #[error("nobody has bound {name:?}, and all other nodes of the pool are gone")]
+    NobodyLeft {
+        /// The name.
+        name: String,
+    },
 }
 
 /// Why not everybody is there.
