@@ -129,12 +129,13 @@ impl Team {
         let name = format!("{name}.{rank}");
         loop {
             match self.node.lookup(&name, Deadline::In(GLANCE)) {
-                Err(LookupError::Registry(AskError::NotBound { .. })) => self.alive(rank)?,
-                // Each desk and part is bound by its own process.
+                Err(LookupError::Registry(
+                    AskError::NotBound { .. } | AskError::NobodyLeft { .. },
+                )) => self.alive(rank)?,
+                // The rank that a name ends with is its owner's.
                 Err(LookupError::Registry(AskError::OwnerGone { fate, .. })) => {
-                    return Err(Error::Gone { rank, why: fate.to_string() });
+                    return Err(gone(rank, fate));
                 }
-                Err(LookupError::Registry(AskError::NobodyLeft { .. })) => self.alive(rank)?,
                 found => return Ok(found?),
             }
         }

@@ -1,5 +1,6 @@
 //! What can go wrong with a node.
 
+use std::fmt;
 use std::time::Duration;
 
 use egret_net::fabric::OpenError as NicError;
@@ -12,7 +13,9 @@ use crate::registry::wire::Refusal;
 use crate::settings::SettingsError;
 
 /// Why a node is no member.
-#[derive(Debug, Error)]
+///
+/// `Debug` writes what `Display` does: it is what people see of an error that `main` returns.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// A setting is missing or means nothing.
@@ -67,6 +70,12 @@ pub enum JoinError {
         /// How long was waited.
         waited: Duration,
     },
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Why the registry refuses.
