@@ -129,7 +129,13 @@ impl Team {
         let name = format!("{name}.{rank}");
         loop {
             match self.node.lookup(&name, Deadline::In(GLANCE)) {
-                Err(LookupError::Registry(AskError::NotBound { .. })) => self.alive(rank)?,
+                Err(LookupError::Registry(
+                    AskError::NotBound { .. } | AskError::NobodyLeft { .. },
+                )) => self.alive(rank)?,
+                // The rank that a name ends with is its owner's.
+                Err(LookupError::Registry(AskError::OwnerGone { fate, .. })) => {
+                    return Err(gone(rank, fate));
+                }
                 found => return Ok(found?),
             }
         }

@@ -1,5 +1,6 @@
 //! What can go wrong with a node.
 
+use std::fmt;
 use std::time::Duration;
 
 use egret_net::fabric::OpenError as NicError;
@@ -12,7 +13,9 @@ use crate::registry::wire::Refusal;
 use crate::settings::SettingsError;
 
 /// Why a node is no member.
-#[derive(Debug, Error)]
+///
+/// `Debug` writes what `Display` does: it is what people see of an error that `main` returns.
+#[derive(Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// A setting is missing or means nothing.
@@ -67,6 +70,12 @@ pub enum JoinError {
         /// How long was waited.
         waited: Duration,
     },
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Why the registry refuses.
@@ -188,6 +197,22 @@ pub enum AskError {
         name: String,
         /// How long was waited.
         waited: Duration,
+    },
+    /// Nobody has bound the name, and the node that had it last is gone.
+    #[error("nobody has bound {name:?} since {owner}, which had, is gone: {fate}")]
+    OwnerGone {
+        /// The name.
+        name: String,
+        /// Who had it.
+        owner: NodeId,
+        /// How that node came to be gone.
+        fate: Fate,
+    },
+    /// Nobody has bound the name, and all other nodes of the pool are gone.
+    #[error("nobody has bound {name:?}, and all other nodes of the pool are gone")]
+    NobodyLeft {
+        /// The name.
+        name: String,
     },
 }
 

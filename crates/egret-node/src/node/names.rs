@@ -8,7 +8,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline};
 
 use super::event::GLANCE;
-use super::{AskError, Handle, NodeId, Refused};
+use super::{AskError, Fate, Handle, NodeId, Refused};
 use crate::am::{Call, CallError, Message, Reply, SendError, in_handler};
 use crate::registry::wire::{ASK, Answer, Ask, VERSION};
 
@@ -136,7 +136,10 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// If nobody does within the deadline.
+    /// If nobody does within the deadline. At once if the node that had the name last is gone
+    /// ([`OwnerGone`](AskError::OwnerGone)), until somebody binds it or that rank is joined again;
+    /// and if nobody ever had it and all other nodes of the pool are gone
+    /// ([`NobodyLeft`](AskError::NobodyLeft)): what this node binds by itself it need not wait for.
     pub fn wait_bound(
         &self,
         name: &str,
@@ -239,6 +242,11 @@ impl Answer {
         match self {
             Self::Bound { owner, bytes } => Ok(Some(Binding { owner, bytes })),
             Self::NotBound => Ok(None),
+            Self::OwnerGone { name, owner, died } => {
+                let fate = died.map_or(Fate::Left, |why| Fate::Died { why });
+                Err(AskError::OwnerGone { name, owner, fate })
+            }
+            Self::NobodyLeft { name } => Err(AskError::NobodyLeft { name }),
             _ => Err(AskError::OtherAnswer),
         }
     }

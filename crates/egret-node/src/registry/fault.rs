@@ -27,5 +27,7 @@ egret_net::faults! {
         AnyUnbound,
         /// Who waits for a name is not told that it is bound.
         WaitForgotten,
+        /// Who waits for a name is not told that nobody is there to bind it.
+        InVain,
     }
 }

@@ -73,7 +73,10 @@ fn check(state: &State<u32>, open: usize) {
     assert!(state.names.waits.len() <= 5 * WAITS_MAX);
     assert!(state.names.bound.len() <= 5 * NAMES_MAX);
     assert!(state.names.bound.keys().all(|name| name.len() <= NAME_MAX));
-    let here = state.ranks.values().filter(|life| life.here);
+    assert!(state.names.last.len() <= 3 * 2 * NAMES_MAX);
+    let both = |name| state.names.bound.contains_key(name);
+    assert!(!state.names.last.keys().any(both), "a name is bound or free");
+    let here = state.ranks.values().filter(|life| life.is_here());
     let here: BTreeSet<_> = here.map(|life| life.id).collect();
     assert!(here.len() <= 3, "no more than the pool has");
     let owners = state.names.bound.values();

@@ -1,6 +1,6 @@
 //! Names, what they stand for, and who waits for one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use egret_net::rt::Instant;
 
@@ -14,6 +14,8 @@ use crate::node::NodeId;
 #[derive(Debug)]
 pub(crate) struct Names<P> {
     pub(super) bound: BTreeMap<String, (NodeId, Vec<u8>)>,
+    /// Who had a name last that nobody has.
+    pub(super) last: BTreeMap<String, NodeId>,
     pub(super) waits: BTreeMap<Ticket, Wait<P>>,
 }
 
@@ -26,7 +28,7 @@ pub(super) struct Wait<P> {
 
 impl<P: Ord + Clone> Names<P> {
     pub(super) const fn new() -> Self {
-        Self { bound: BTreeMap::new(), waits: BTreeMap::new() }
+        Self { bound: BTreeMap::new(), last: BTreeMap::new(), waits: BTreeMap::new() }
     }
 
     /// Binds a name; the answer to who does, and those to who waited for it.
@@ -48,6 +50,7 @@ impl<P: Ord + Clone> Names<P> {
             (ticket, Answer::Bound { owner, bytes: bytes.clone() })
         });
         let told = told.collect();
+        self.last.remove(&name);
         self.bound.insert(name, (owner, bytes));
         (Answer::Done, told)
     }
@@ -84,6 +87,10 @@ impl<P: Ord + Clone> Names<P> {
             Some((of, _)) if *of != owner => Answer::Refused(Refusal::NameTaken { owner: *of }),
             Some((_, bound)) if bound == bytes || planted(Fault::AnyUnbound) => {
                 self.bound.remove(name);
+                let own = self.last.values().filter(|of| **of == owner).count();
+                if own < NAMES_MAX {
+                    self.last.insert(name.to_owned(), owner);
+                }
                 Answer::Done
             }
             _ => Answer::NotBound,
@@ -112,26 +119,36 @@ impl<P: Ord + Clone> Names<P> {
         None
     }
 
-    /// The names of a node that is gone are gone.
-    pub(super) fn forget(&mut self, owner: NodeId) {
+    /// The names of a node that is gone are gone; who waits for one that it had, with the name.
+    pub(super) fn forget(&mut self, owner: NodeId) -> Vec<(Ticket, String)> {
+        let own = self.bound.iter().filter(|(_, (of, _))| *of == owner);
+        self.last.extend(own.map(|(name, _)| (name.clone(), owner)));
         self.bound.retain(|_, (of, _)| *of != owner);
+        let had = self.last.iter().filter(|(_, of)| **of == owner);
+        let had: BTreeSet<String> = had.map(|(name, _)| name.clone()).collect();
+        self.take_waits(|wait| had.contains(&wait.name))
     }
 
-    /// A link is no more; the tickets of who waited over it.
-    pub(super) fn stop_waiting(&mut self, from: &P) -> Vec<Ticket> {
+    /// A rank has another life, which may bind what the one before had.
+    pub(super) fn begin_anew(&mut self, rank: u32) {
+        self.last.retain(|_, of| of.rank != rank);
+    }
+
+    /// A link is no more, or nobody is whom it could wait for: who waited over it, for what.
+    pub(super) fn stop_waiting(&mut self, from: &P) -> Vec<(Ticket, String)> {
         self.take_waits(|wait| wait.from == *from)
     }
 
-    /// The tickets of those who have waited long enough.
-    pub(super) fn late(&mut self, now: Instant) -> Vec<Ticket> {
+    /// Those who have waited long enough, and for what.
+    pub(super) fn late(&mut self, now: Instant) -> Vec<(Ticket, String)> {
         self.take_waits(|wait| wait.until <= now)
     }
 
-    fn take_waits(&mut self, which: impl Fn(&Wait<P>) -> bool) -> Vec<Ticket> {
+    fn take_waits(&mut self, which: impl Fn(&Wait<P>) -> bool) -> Vec<(Ticket, String)> {
         let found = self.waits.iter().filter(|(_, wait)| which(wait));
         let tickets: Vec<Ticket> = found.map(|(ticket, _)| *ticket).collect();
-        self.waits.retain(|ticket, _| !tickets.contains(ticket));
-        tickets
+        let take = |ticket| self.waits.remove(&ticket).map(|wait| (ticket, wait.name));
+        tickets.into_iter().filter_map(take).collect()
     }
 
     pub(super) fn next_event(&self) -> Option<Instant> {

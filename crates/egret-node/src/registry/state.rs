@@ -12,7 +12,7 @@ use super::fault::{Fault, planted};
 use super::limits::{self, cut_text};
 use super::names::Names;
 use super::wire::{Answer, Ask, Entry, Join, Refusal};
-use crate::node::{Member, NodeId};
+use crate::node::{Fate, Member, NodeId};
 
 /// Who is a member, what happened, and what names stand for.
 #[derive(Debug)]
@@ -45,10 +45,17 @@ pub(crate) struct Terms {
     pub(crate) patience: Duration,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Life {
     pub(super) id: NodeId,
-    pub(super) here: bool,
+    /// How it came to be no member any more.
+    fate: Option<Fate>,
+}
+
+impl Life {
+    pub(super) fn is_here(&self) -> bool {
+        self.fate.is_none()
+    }
 }
 
 #[derive(Debug)]
@@ -124,13 +131,33 @@ impl<P: Ord + Clone> State<P> {
             Ask::Unbind { name, bytes } => Some(self.names.unbind(id, &name, &bytes)),
             Ask::Lookup { name, wait_ms } => {
                 let until = now.checked_add(Duration::from_millis(wait_ms));
-                self.names.lookup(from, ticket, &name, until.filter(|_| wait_ms > 0))
+                let until = until.filter(|_| wait_ms > 0);
+                let vain = until.and_then(|_| self.waits_in_vain(id, &name));
+                vain.or_else(|| self.names.lookup(from, ticket, &name, until))
             }
             Ask::Leave => {
                 self.leave(from, id);
                 Some(Answer::Done)
             }
         }
+    }
+
+    /// Why it makes no sense that this node waits for a name.
+    fn waits_in_vain(&self, id: NodeId, name: &str) -> Option<Answer> {
+        if self.names.bound.contains_key(name) || planted(Fault::InVain) {
+            return None;
+        }
+        let owner = self.names.last.get(name).and_then(|last| self.ranks.get(&last.rank));
+        let gone = owner.and_then(|life| owner_gone(name.to_owned(), life));
+        let nobody = || Answer::NobodyLeft { name: name.to_owned() };
+        gone.or_else(|| (self.alone() == Some(id)).then(nobody))
+    }
+
+    /// The only node of several that is not gone.
+    fn alone(&self) -> Option<NodeId> {
+        let all_came = self.ranks.len() == self.terms.size as usize && self.terms.size > 1;
+        let mut here = self.ranks.values().filter(|life| all_came && life.is_here());
+        here.next().filter(|_| here.next().is_none()).map(|life| life.id)
     }
 
     /// Who asks, who is alive since it does.
@@ -156,7 +183,8 @@ impl<P: Ord + Clone> State<P> {
             self.incarnations += 1;
         }
         let id = NodeId { rank, incarnation: self.incarnations };
-        self.ranks.insert(rank, Life { id, here: true });
+        self.ranks.insert(rank, Life { id, fate: None });
+        self.names.begin_anew(rank);
         self.seats.insert(from.clone(), Seat { id, gone: None, since: now, follow: None });
         let Join { machine, fabrics, .. } = join;
         self.append(Entry::Joined(Member { id, machine, fabrics }));
@@ -167,7 +195,7 @@ impl<P: Ord + Clone> State<P> {
 
     fn may_join(&self, from: &P, join: &Join) -> Result<u32, Refusal> {
         let (Terms { pool, size, .. }, taken) =
-            (&self.terms, |rank: &u32| self.ranks.get(rank).is_some_and(|life| life.here));
+            (&self.terms, |rank: &u32| self.ranks.get(rank).is_some_and(Life::is_here));
         if let Some(seat) = self.seats.get(from) {
             return Err(Refusal::JoinedAlready { id: seat.id });
         }
@@ -181,7 +209,7 @@ impl<P: Ord + Clone> State<P> {
         match join.rank {
             Some(rank) if rank >= *size => Err(Refusal::NoSuchRank { size: *size }),
             Some(rank) => match self.ranks.get(&rank) {
-                Some(life) if life.here => Err(Refusal::RankTaken { by: life.id }),
+                Some(life) if life.is_here() => Err(Refusal::RankTaken { by: life.id }),
                 _ => Ok(rank),
             },
             None => (0..*size).find(|rank| !taken(rank)).ok_or(Refusal::PoolFull { size: *size }),
@@ -200,28 +228,45 @@ impl<P: Ord + Clone> State<P> {
         if let Some(seat) = self.seats.get_mut(from) {
             seat.gone = Some(Gone::Left);
         }
-        self.gone(id, Entry::Left(id));
+        self.gone(id, Fate::Left);
     }
 
     /// A node is no member any more.
-    fn gone(&mut self, id: NodeId, entry: Entry) {
+    fn gone(&mut self, id: NodeId, fate: Fate) {
+        self.append(match fate.clone() {
+            Fate::Left => Entry::Left(id),
+            Fate::Died { why } => Entry::Died { node: id, why },
+        });
         if let Some(life) = self.ranks.get_mut(&id.rank).filter(|life| life.id == id) {
-            life.here = false;
+            life.fate = Some(fate);
         }
         if !planted(Fault::NamesKept) {
-            self.names.forget(id);
+            let waits = self.names.forget(id).into_iter();
+            let Some(life) = self.ranks.get(&id.rank) else { return };
+            let told = waits.map(|(ticket, name)| (ticket, owner_gone(name, life)));
+            self.out.extend(told);
         }
-        self.append(entry);
+        self.tell_the_last();
+    }
+
+    /// If one node is left of all, it waits for names that nobody can bind any more.
+    fn tell_the_last(&mut self) {
+        let Some(alone) = self.alone() else { return };
+        let last = self.seats.iter().find(|(_, seat)| seat.id == alone);
+        let waits = last.map(|(from, _)| self.names.stop_waiting(from)).unwrap_or_default();
+        let told = waits.into_iter().map(|(ticket, name)| (ticket, Answer::NobodyLeft { name }));
+        self.out.extend(told.map(|(ticket, answer)| (ticket, Some(answer))));
     }
 
     /// A link is no more, and who asked over it, unless it has left before.
     pub(crate) fn link_ended(&mut self, now: Instant, from: &P, why: &str) {
         let Some(seat) = self.seats.remove(from) else { return };
         let waits = self.names.stop_waiting(from);
-        let tickets = waits.into_iter().chain(seat.follow.map(|(ticket, _)| ticket));
+        let waits = waits.into_iter().map(|(ticket, _)| ticket);
+        let tickets = waits.chain(seat.follow.map(|(ticket, _)| ticket));
         self.out.extend(tickets.map(|ticket| (ticket, None)));
         if seat.gone.is_none() || planted(Fault::TwiceDead) {
-            self.gone(seat.id, Entry::Died { node: seat.id, why: cut_text(why) });
+            self.gone(seat.id, Fate::Died { why: cut_text(why) });
         }
         self.tell(now);
     }
@@ -229,13 +274,13 @@ impl<P: Ord + Clone> State<P> {
     /// The process of a rank has ended, as who started it says.
     pub(crate) fn process_ended(&mut self, now: Instant, rank: u32, why: &str) {
         let why = cut_text(why);
-        match self.ranks.get(&rank).copied() {
-            Some(Life { id, here: true }) => self.declare_dead(id, why),
+        match self.ranks.get(&rank) {
+            Some(Life { id, fate: None }) => self.declare_dead(*id, why),
             Some(_) => {}
             None if rank < self.terms.size => {
                 let id = NodeId { rank, incarnation: 0 };
-                self.ranks.insert(rank, Life { id, here: false });
-                self.append(Entry::Died { node: id, why });
+                self.ranks.insert(rank, Life { id, fate: None });
+                self.gone(id, Fate::Died { why });
             }
             None => {}
         }
@@ -246,7 +291,7 @@ impl<P: Ord + Clone> State<P> {
         if let Some(seat) = self.seats.values_mut().find(|seat| seat.id == id) {
             seat.gone = Some(Gone::Fenced(why.clone()));
         }
-        self.gone(id, Entry::Died { node: id, why });
+        self.gone(id, Fate::Died { why });
     }
 
     /// Time passes: asks the silent, gives up on those who were asked and do not answer, and
@@ -271,7 +316,7 @@ impl<P: Ord + Clone> State<P> {
             self.declare_dead(id, why);
         }
         let late = self.names.late(now).into_iter();
-        self.out.extend(late.map(|ticket| (ticket, Some(Answer::NotBound))));
+        self.out.extend(late.map(|(ticket, _)| (ticket, Some(Answer::NotBound))));
         self.tell(now);
     }
 
@@ -329,6 +374,15 @@ impl<P: Ord + Clone> State<P> {
     pub(crate) fn take_out(&mut self) -> Vec<(Ticket, Option<Answer>)> {
         std::mem::take(&mut self.out)
     }
+}
+
+/// What is said of a name that this one had last, if it is gone.
+fn owner_gone(name: String, life: &Life) -> Option<Answer> {
+    let died = match life.fate.as_ref()? {
+        Fate::Left => None,
+        Fate::Died { why } => Some(why.clone()),
+    };
+    Some(Answer::OwnerGone { name, owner: life.id, died })
 }
 
 /// How often time is to pass at least.

@@ -54,6 +54,10 @@ pub(crate) enum Answer {
     NotBound,
     /// It was not done.
     Refused(Refusal),
+    /// Nobody has bound the name, and the node that had it last has left, or has died of this.
+    OwnerGone { name: String, owner: NodeId, died: Option<String> },
+    /// Nobody has bound the name, and all others are gone.
+    NobodyLeft { name: String },
 }
 
 /// Why something was not done.
@@ -177,6 +181,12 @@ mod tests {
                 Answer::Refused(Refusal::NameTaken { owner: id }).to_bytes(),
                 "050a020000001100000000000000",
             ),
+            (
+                Answer::OwnerGone { name: "n".into(), owner: id, died: Some("w".into()) }
+                    .to_bytes(),
+                "06010000006e020000001100000000000000010100000077",
+            ),
+            (Answer::NobodyLeft { name: "n".into() }.to_bytes(), "07010000006e"),
         ] {
             assert_eq!(shown(&bytes), golden);
         }

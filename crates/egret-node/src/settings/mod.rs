@@ -80,7 +80,9 @@ impl fmt::Display for Origin {
 }
 
 /// Why a setting cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+///
+/// `Debug` writes what `Display` does: it is what people see of an error that `main` returns.
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// It means nothing.
@@ -96,7 +98,10 @@ pub enum SettingsError {
         why: String,
     },
     /// There is no default.
-    #[error("{name} is not set; {variable} sets it, or the program")]
+    #[error(
+        "{name} is not set: start the program with `egret run -n N PROGRAM`, which sets it, \
+         or set {variable}, or say `Config::{name}(…)`"
+    )]
     Missing {
         /// Which.
         name: &'static str,
@@ -121,6 +126,12 @@ pub enum SettingsError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+impl fmt::Debug for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Settings {

@@ -1,15 +1,42 @@
 //! Nodes that are killed, panic, are restarted, or have no time.
 
+use std::error::Error;
+use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
 use egret_node::am::EndpointName;
-use egret_node::node::{Event, Fate, NodeId, RouteError};
+use egret_node::node::{Config, Event, Fate, Node, NodeId, RouteError};
 use egret_node::registry::{Registry, RegistryOptions};
 
 use super::peer::Peer;
 use super::{LONG, SOON, join, registry};
+
+/// Not a test by itself: a program that is started by hand.
+#[test]
+fn by_hand() -> Result<(), Box<dyn Error>> {
+    if std::env::var_os("EGRET_TEST_BY_HAND").is_some() {
+        Node::join(Config::from_env()?)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_without_a_launcher_says_what_to_do() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "processes::by_hand", "--nocapture"]).env("EGRET_TEST_BY_HAND", "1");
+    for variable in ["EGRET_REGISTRY", "EGRET_CONFIG"] {
+        command.env_remove(variable);
+    }
+    let output = command.output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    // As `main` prints it, which is by `Debug`.
+    let said = String::from_utf8(output.stderr).unwrap();
+    let wanted = "Error: registry is not set: start the program with `egret run -n N PROGRAM`, \
+                  which sets it, or set EGRET_REGISTRY, or say `Config::registry(…)`";
+    assert!(said.lines().any(|line| line == wanted), "{said}");
+}
 
 fn id(text: &str) -> NodeId {
     let (rank, incarnation) = text.split_once('#').unwrap();

@@ -66,6 +66,46 @@ fn names_are_bound_looked_up_waited_for_and_gone_with_their_node() {
 }
 
 #[test]
+fn who_waits_for_a_name_of_a_node_that_is_gone_is_told_at_once() {
+    let registry = registry(3);
+    let (a, b, c) = (join(&registry), join(&registry), join(&registry));
+    let (left, died) = (b.id(), c.id());
+    b.bind("kept", b"1").unwrap();
+    b.bind("taken back", b"2").unwrap();
+    b.unbind("taken back", b"2").unwrap();
+    c.bind("lost", b"3").unwrap();
+    // While its last owner is there it may bind the name again.
+    let handle = a.handle();
+    let waits = move || handle.wait_bound("taken back", Deadline::UntilDead);
+    let waiter = rt::spawn("waiter", waits).unwrap();
+    b.leave(SOON).unwrap();
+    let gone =
+        |name: &str, owner, fate| Err(AskError::OwnerGone { name: name.into(), owner, fate });
+    assert_eq!(waiter.join().unwrap(), gone("taken back", left, Fate::Left));
+    let kept = a.wait_bound("kept", Deadline::UntilDead);
+    assert_eq!(kept, gone("kept", left, Fate::Left));
+    assert_eq!(a.bound("kept"), Ok(None), "who does not wait is told what is");
+    // A name that nobody ever had may come of whoever is there.
+    let handle = a.handle();
+    let waits = move || handle.wait_bound("nobody's", Deadline::UntilDead);
+    let waiter = rt::spawn("waiter", waits).unwrap();
+    registry.ended(died.rank, "it was shot");
+    let fate = Fate::Died { why: "it was shot".into() };
+    assert_eq!(a.wait_bound("lost", Deadline::UntilDead), gone("lost", died, fate));
+    let nobody = AskError::NobodyLeft { name: "nobody's".into() };
+    assert_eq!(waiter.join().unwrap(), Err(nobody.clone()));
+    assert_eq!(a.wait_bound("nobody's", Deadline::UntilDead), Err(nobody));
+    // Another life of the rank may bind what it likes.
+    let b = join(&registry);
+    assert_eq!(b.rank(), left.rank);
+    let handle = a.handle();
+    let waits = move || handle.wait_bound("kept", Deadline::UntilDead);
+    let waiter = rt::spawn("waiter", waits).unwrap();
+    b.bind("kept", b"4").unwrap();
+    assert_eq!(waiter.join().unwrap().unwrap().owner, b.id());
+}
+
+#[test]
 fn who_leaves_is_seen_and_may_come_back_in_another_life() {
     let registry = registry(2);
     let (a, b) = (join(&registry), join(&registry));

@@ -86,6 +86,35 @@ pub(super) fn who_waits_for_a_name_is_told_when_it_is_bound() {
 }
 
 #[test]
+pub(super) fn who_waits_for_what_nobody_can_bind_is_told() {
+    let mut desk = Desk::new(3);
+    let (_, two, _) = (desk.join(1), desk.join(2), desk.join(3));
+    assert_eq!(desk.ask(2, bind("kept", b"x")), Answer::Done);
+    assert_eq!(desk.ask(2, bind("free", b"x")), Answer::Done);
+    let unbind = Ask::Unbind { name: "free".into(), bytes: b"x".to_vec() };
+    assert_eq!(desk.ask(2, unbind), Answer::Done);
+    let [free, never] = ["free", "never"].map(|name| desk.asks(1, lookup(name, 60_000)));
+    assert_eq!(desk.said.get(&free), None, "its owner may bind it again");
+    assert_eq!(desk.ask(2, Ask::Leave), Answer::Done);
+    let gone = |name: &str| Answer::OwnerGone { name: name.into(), owner: two, died: None };
+    assert_eq!(desk.said.get(&free), Some(&Some(gone("free"))));
+    assert_eq!(desk.ask(1, lookup("kept", 60_000)), gone("kept"));
+    assert_eq!(desk.ask(1, lookup("kept", 0)), Answer::NotBound, "who does not wait");
+    // Another life may bind what the one before had; so may whoever is there.
+    desk.join(4);
+    let kept = desk.asks(1, lookup("kept", 60_000));
+    desk.state.link_ended(desk.now, &4, "gone");
+    desk.said.extend(desk.state.take_out());
+    assert_eq!([kept, never].map(|ticket| desk.said.get(&ticket)), [None, None]);
+    desk.state.process_ended(desk.now, 2, "gone");
+    desk.said.extend(desk.state.take_out());
+    let nobody = |name: &str| Answer::NobodyLeft { name: name.into() };
+    assert_eq!(desk.said.get(&kept), Some(&Some(nobody("kept"))));
+    assert_eq!(desk.said.get(&never), Some(&Some(nobody("never"))));
+    assert_eq!(desk.ask(1, lookup("other", 60_000)), nobody("other"));
+}
+
+#[test]
 pub(super) fn a_name_that_was_bound_anew_is_not_taken_back() {
     let mut desk = Desk::new(1);
     let one = desk.join(1);

@@ -36,6 +36,12 @@ fn a_registry_that_takes_back_any_name_is_found() {
 }
 
 #[test]
+fn a_wait_in_vain_is_found() {
+    let test = machine::who_waits_for_what_nobody_can_bind_is_told;
+    assert!(caught(Fault::InVain, test), "it goes unnoticed");
+}
+
+#[test]
 fn a_wait_that_is_forgotten_is_found() {
     let test = machine::who_waits_for_a_name_is_told_when_it_is_bound;
     assert!(caught(Fault::WaitForgotten, test), "it goes unnoticed");

@@ -257,7 +257,7 @@ impl<'a> Trial<'a> {
             assert!(place.harmed || !died.contains(&id), "{id} lives: {fenced:?}");
         }
         let inner = self.registry.server.inner();
-        let here = inner.state.ranks.values().filter(|life| life.here).map(|life| life.id);
+        let here = inner.state.ranks.values().filter(|life| life.is_here()).map(|life| life.id);
         let here: BTreeSet<NodeId> = here.collect();
         let owners = inner.state.names.bound.values().map(|(owner, _)| *owner);
         owners.for_each(|owner| assert!(here.contains(&owner), "a name of {owner}"));
