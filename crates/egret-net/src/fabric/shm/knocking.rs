@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::bell::Ringer;
 use super::cord::{Cord, Handle};
-use super::datapath::{Conn, Parts};
+use super::datapath::Conn;
 use super::driver::Fixed;
 use super::foreign::Foreign;
+use super::io::Parts;
 use super::layout::{BELL, BELL_BYTES, BOUNCE, BYTES};
 use super::memory::Own;
 use super::reach;
