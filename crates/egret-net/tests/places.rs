@@ -2,10 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::time::Duration;
 
 use egret_net::fabric::place::Place;
+use egret_net::fabric::sim::Sim;
 use egret_net::fabric::{Fabrics, OpenError};
 use egret_net::rt::Deadline;
 use egret_net::vi::{Address, ConnectError, Descriptor, Nic, NicOptions, Reliability, ViOptions};
@@ -127,5 +128,25 @@ fn secrets_are_compared_before_anything() {
             let error = refused.join().unwrap().unwrap_err();
             assert!(matches!(error, ConnectError::Secret(_)), "{fabric}, {secret:?}: {error}");
         }
+    }
+}
+
+/// Who does not wait for a host is told that it is missing, where that can be known: the
+/// deadline is an hour, which no test lasts.
+#[test]
+fn a_missing_host_is_told_at_once() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let hosts = [("shm", "nobody-has-this-name"), ("tcp", gone.as_str()), ("sim", "nobody")];
+    for (fabric, host) in hosts {
+        let nic = match fabric {
+            "sim" => Sim::new(1).nic("a"),
+            _ => open(fabric, &format!("at-once-{}", std::process::id())).unwrap(),
+        };
+        let hour = Deadline::In(Duration::from_secs(3600));
+        let to = Address::new(host, "place", 7);
+        let error = nic.wait_connect(&to, &options(&nic).at_once(), hour).unwrap_err();
+        assert_eq!(error, ConnectError::UnknownHost { host: host.to_owned() }, "{fabric}");
+        let waited = nic.wait_connect(&to, &options(&nic), Deadline::In(Duration::from_millis(50)));
+        assert!(waited.is_err(), "{fabric}: and one that waits for it, later");
     }
 }

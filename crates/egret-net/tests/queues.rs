@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -59,8 +59,8 @@ fn a_handler_that_panics_stays_and_others_are_told() {
     for vi in [&here, &other] {
         vi.post_recv(Descriptor::fresh(8)).unwrap();
     }
-    let panicked = catch_unwind(AssertUnwindSafe(|| sim.crash("a")));
-    assert!(panicked.is_err());
+    sim.crash("a");
+    assert_eq!(calls.load(Ordering::Relaxed), 1, "the handler ran, and its panic ended there");
     assert_eq!(other.recv_queue().poll().unwrap().status, Err(ViError::NicDown));
     drop((here, there));
 
@@ -73,9 +73,7 @@ fn a_handler_that_panics_stays_and_others_are_told() {
         here.post_recv(Descriptor::fresh(8)).unwrap();
         there.post_send(Descriptor::empty()).unwrap();
     }
-    let later = sim.elapsed() + Duration::from_secs(1);
-    assert!(catch_unwind(AssertUnwindSafe(|| sim.run_until(later))).is_err());
-    sim.run_until(later);
+    sim.run_until(sim.elapsed() + Duration::from_secs(1));
     assert_eq!(calls.load(Ordering::Relaxed), 3, "the handler was put back");
 }
 

@@ -12,7 +12,9 @@ use egret_net::buf::Pool;
 use egret_net::fabric::Fabric;
 use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::{self, Deadline, JoinHandle};
-use egret_net::vi::{Address, Descriptor, Nic, NicOptions, Vi, ViError, ViOptions, Wait};
+use egret_net::vi::{
+    Address, Descriptor, Nic, NicOptions, TransferError, Vi, ViError, ViOptions, Wait,
+};
 
 const MODES: [Wait; 3] = [Wait::Spin, Wait::Balanced, Wait::Frugal];
 const THREADS: u64 = 4;
@@ -259,25 +261,73 @@ fn an_end_wakes_who_waits_for_it() {
     });
 }
 
-/// What is told of a sleep is told with the sleeper's place free, so a handler that
-/// panics in it leaves the place to the next.
+/// A handler runs in the waits of others, and its panic is not theirs: neither in a sleep nor
+/// while its thread spins.
 #[test]
-fn a_handler_that_panics_in_a_sleep_does_not_stop_the_nic() {
-    let (here, there) = nics(Wait::Frugal);
-    let (to_handler, handled) = connect(&here, &there, &ViOptions::default());
-    let (to_waiter, waited_on) = connect(&here, &there, &ViOptions::default());
-    handled.recv_queue().notify(|completion| panic!("of tag {}", completion.tag));
-    handled.post_recv(Descriptor::empty()).unwrap();
-    waited_on.post_recv(Descriptor::empty()).unwrap();
-    let (say, hear) = std::sync::mpsc::channel();
-    let waiter = thread(move || {
-        let wait = || waited_on.recv_queue().wait(LONG);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait));
-        say.send(outcome.is_err()).unwrap();
-        wait().unwrap().ok().unwrap().tag
+fn a_handler_that_panics_does_not_unwind_through_the_wait_of_another() {
+    in_each_mode(|wait| {
+        let (here, there) = nics(wait);
+        let (to_handler, handled) = connect(&here, &there, &ViOptions::default());
+        let (to_waiter, waited_on) = connect(&here, &there, &ViOptions::default());
+        let (say, hear) = std::sync::mpsc::channel();
+        handled.recv_queue().notify(move |completion| {
+            say.send(completion.tag).unwrap();
+            panic!("of tag {}", completion.tag);
+        });
+        for _ in 0..2 {
+            handled.post_recv(Descriptor::empty()).unwrap();
+        }
+        waited_on.post_recv(Descriptor::empty()).unwrap();
+        let waiter = thread(move || waited_on.recv_queue().wait(LONG).unwrap().ok().unwrap().tag);
+        for tag in [1, 2] {
+            send(&to_handler, tag);
+            assert_eq!(hear.recv().unwrap(), tag, "the handler stays");
+        }
+        send(&to_waiter, 3);
+        assert_eq!(waiter.join().unwrap(), 3, "the wait of another");
     });
-    send(&to_handler, 1);
-    assert!(hear.recv().unwrap(), "the handler ran while its thread slept");
-    send(&to_waiter, 2);
-    assert_eq!(waiter.join().unwrap(), 2);
+}
+
+/// A blocking receive looks at its deadline between the pieces of a message, and when it
+/// returns the fabric has done with the slice.
+#[test]
+fn a_long_copy_ends_with_its_deadline() {
+    let (here, there) = nics(Wait::Balanced);
+    let bytes = 64 << 20;
+    let pool = Pool::builder().class(bytes, 1).shareable().build().unwrap();
+    for shareable in [true, false] {
+        let send = |vi: &Vi| {
+            let memory = if shareable {
+                let mut buf = pool.take(bytes).unwrap();
+                buf.bytes_mut().fill(1);
+                Descriptor::new(buf)
+            } else {
+                Descriptor::new(vec![1_u8; bytes])
+            };
+            vi.post_send(memory).unwrap();
+        };
+        let mut into = vec![0_u8; bytes];
+        for deadline in [Deadline::In(Duration::ZERO), LONG] {
+            let (sender, receiver) = connect(&here, &there, &ViOptions::default());
+            // A receive that is taken back: the sender counts on it, and begins at once.
+            let promised = receiver.post_recv(Descriptor::empty()).unwrap();
+            assert!(receiver.cancel(promised));
+            send(&sender);
+            let got = receiver.recv_into(&mut into, deadline);
+            if deadline != Deadline::In(Duration::ZERO) {
+                assert_eq!(got.unwrap().len, bytes);
+                assert!(into.iter().all(|byte| *byte == 1), "all of it came");
+                drop(sender.send_queue().wait(LONG).unwrap().ok().unwrap());
+                continue;
+            }
+            assert!(matches!(got, Err(TransferError::TimedOut { broken: true, .. })), "{got:?}");
+            let copied = into.iter().filter(|byte| **byte == 1).count();
+            assert!((1..=bytes / 2).contains(&copied), "{copied} bytes were copied");
+            into.fill(0);
+            let sent = sender.send_queue().wait(LONG).unwrap();
+            assert_eq!(sent.status, Err(ViError::ClosedByPeer));
+            there.poll();
+            assert!(into.iter().all(|byte| *byte == 0), "the slice is its owner's again");
+        }
+    }
 }

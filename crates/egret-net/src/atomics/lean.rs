@@ -20,7 +20,10 @@
 //! other's, one at least sees what the other wrote: either the favourite sees
 //! that it is none, or the other sees it busy and waits. The light fence stops
 //! the compiler alone; the heavy one (`membarrier`) puts a full fence into every
-//! thread of the process that runs.
+//! thread of the process that runs. A kernel that denies `membarrier` from the start has no
+//! favourites; one that denies it later, by a filter that the program installed meanwhile,
+//! leaves no correct way to end a favour, and the process is
+//! [aborted](super::Atomics::heavy_fence) rather than two threads let in.
 //!
 //! A favourite that was slow may still be about to write `busy` when it has long
 //! been one no more, and must not end what the next favourite began: each thread

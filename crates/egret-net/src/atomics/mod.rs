@@ -10,6 +10,7 @@ mod tests;
 
 use std::cell::Cell;
 use std::fmt;
+use std::io::Write as _;
 use std::ops::DerefMut;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -19,6 +20,7 @@ pub(crate) use baton::{Baton, Seat, Seated, Turn};
 pub(crate) use lean::{Lean, LeanGuard};
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use crate::fault::planted;
 use crate::rt::{self, Instant};
 
 /// Atomic words, a lock and sleeping threads of one kind: those of the machine
@@ -53,7 +55,8 @@ pub(crate) trait Atomics: fmt::Debug + 'static {
     /// of two threads, holds what holds between two sequentially consistent
     /// fences. Between two light ones nothing does.
     fn light_fence();
-    /// The dear half: a system call.
+    /// The dear half: a system call. It does not unwind: if there is no fence it does not
+    /// return.
     fn heavy_fence();
     /// Passes the time of a short wait that has gone on for so many `turns`.
     fn relax(turns: u32);
@@ -152,15 +155,59 @@ impl Atomics for StdAtomics {
     }
 
     /// Every processor that runs a thread of this process passes a full fence
-    /// before this returns.
+    /// before this returns. Where the kernel denies that, the process ends.
     fn heavy_fence() {
-        membarrier(MembarrierCommand::PrivateExpedited)
-            .expect("the kernel granted membarrier before; a filter set since must allow it");
+        if let Err(why) = fence_all_threads() {
+            end_without_fence(why);
+        }
     }
 
     fn relax(turns: u32) {
         if turns < SPINS { std::hint::spin_loop() } else { rt::yield_now() }
     }
+}
+
+fn fence_all_threads() -> rustix::io::Result<()> {
+    if planted(Fault::FenceDenied) {
+        return Err(rustix::io::Errno::PERM);
+    }
+    membarrier(MembarrierCommand::PrivateExpedited)
+}
+
+/// Ends the process: the kernel has granted the fence before and denies it now.
+///
+/// The thread that needs the fence has announced that it takes something away from another
+/// thread, and cannot know whether that one has heard of it: what the other thread wrote may
+/// still be in the store buffer of its processor.
+///
+/// * To go on would let two threads into one lock.
+/// * To unwind would leave the announcement behind, and the next thread would go on.
+/// * To wait for the other thread to say that it has heard would last for ever: a thread that
+///   sleeps, or has ended, says nothing.
+/// * Other ways to have all processors fence (changing the protection of a page, moving to
+///   each processor in turn) do so by the habits of some kernels on some processors, which
+///   nothing promises: newer ones change page tables without interrupting anybody.
+///
+/// So there is no correct way on, and nothing may run after this, no destructor either. The
+/// message goes past the log: a subscriber is a program's code, and may take such a lock.
+#[cold]
+fn end_without_fence(why: rustix::io::Errno) -> ! {
+    let _ = writeln!(
+        std::io::stderr(),
+        "egret: the kernel denies membarrier(PRIVATE_EXPEDITED): {why}. This process was granted \
+         it before, and its biased locks rely on it: they cannot be taken from the thread that \
+         has them, so the process is aborted. A seccomp filter that is installed later must \
+         allow membarrier; one that denies it must be installed before the first nic or pool, \
+         whose locks are then ordinary ones."
+    );
+    std::process::abort()
+}
+
+/// One way the kernel can get it wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// A filter of system calls that was installed later denies the calling thread the fence.
+    FenceDenied,
 }
 
 thread_local! {

@@ -36,7 +36,8 @@
 //! (`membarrier`) that puts a full fence into every thread of the process that
 //! runs: before it, the owner's `busy := 1` has become visible; after it, the
 //! owner reads `REVOKING`. Where the kernel has no such call a class is born
-//! revoked.
+//! revoked; where it denies the call later the process is
+//! [aborted](crate::atomics::Atomics::heavy_fence).
 //!
 //! A revocation waits for a thread, which may have been preempted while busy:
 //! for a few instructions as a rule, for a time slice at worst, and once in the

@@ -11,6 +11,7 @@ use crate::vi::{Address, ConnectError, Descriptor, ListenError, Reliability, ViO
 list! { "connect":
     Every by_service_and_tag,
     Every nobody_listens,
+    Every told_at_once,
     Every nobody_accepts,
     Every before_the_listener,
     Every taken,
@@ -72,6 +73,32 @@ async fn nobody_listens(side: &Side) -> Outcome {
         ConnectError::UnknownHost { host } if *host == nowhere.host,
         "a connection to {nowhere}"
     );
+    side.meet().await
+}
+
+/// Who does not wait for a listener is told long before its deadline: that is ten minutes, and
+/// a case takes one at most.
+async fn told_at_once(side: &Side) -> Outcome {
+    let (here, options) = (side.address("here", 1), side.options().at_once());
+    if !side.is_caller() {
+        let listener = side.listen(&here, &options)?;
+        side.meet().await?;
+        drop(side.accept(&listener).await?);
+        return side.meet().await;
+    }
+    side.meet().await?;
+    let for_long = Deadline::In(Duration::from_secs(600));
+    for to in [Address { tag: 2, ..here.clone() }, side.address("elsewhere", 1)] {
+        let refused = side.must("an answer", side.nic.connect(&to, &options, for_long)).await?;
+        check_is!(
+            refused,
+            Err(ConnectError::NotListening { to: named, .. }) if *named == to,
+            "a connection to {to}"
+        );
+    }
+    let vi = side.must("a connection", side.nic.connect(&here, &options, for_long)).await??;
+    check_eq!(vi.peer(), side.peer, "who listens is found");
+    drop(vi);
     side.meet().await
 }
 

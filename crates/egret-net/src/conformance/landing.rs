@@ -15,6 +15,7 @@ list! { "landing":
     Reliable small_not_asked,
     Reliable not_taken,
     Reliable misfits,
+    Reliable panics,
     Reliable too_long,
     Reliable again,
     Reliable handed_over,
@@ -51,6 +52,7 @@ impl Landing for Field {
         let taken = match tag {
             CLOSED => return Err(WHY),
             LONGER => len + 1,
+            PANICS => panic!("a landing that panics, as this case wants it"),
             _ => len.saturating_sub(tag),
         };
         let taken = usize::try_from(taken).map_err(|_| "too large for this machine")?;
@@ -62,6 +64,8 @@ impl Landing for Field {
 const CLOSED: u64 = u64::MAX;
 /// A tag for which it supplies too much.
 const LONGER: u64 = u64::MAX - 1;
+/// A tag for which it panics.
+const PANICS: u64 = u64::MAX - 2;
 
 fn receive(side: &Side, field: &Arc<Field>, max: u64) -> Result<Descriptor, Wrong> {
     let own = side.pool.take(OWN)?;
@@ -176,6 +180,11 @@ async fn misfits(side: &Side) -> Outcome {
     fails(side, "longer", LONGER, &ViError::NotTaken(longer.into())).await
 }
 
+async fn panics(side: &Side) -> Outcome {
+    fails(side, "panics", PANICS, &ViError::NotTaken("the landing of the receive panicked".into()))
+        .await
+}
+
 async fn too_long(side: &Side) -> Outcome {
     fails(side, "too long", 0, &ViError::TooLong { sent: 1_000, posted: 999 }).await
 }
@@ -275,19 +284,19 @@ async fn not_taken_by_one(side: &Side) -> Outcome {
     for len in datagram_sizes(side) {
         if side.is_caller() {
             side.meet().await?;
-            for tag in [CLOSED, OWN as u64 + 1, LONGER, 8] {
+            for tag in [CLOSED, OWN as u64 + 1, LONGER, PANICS, 8] {
                 side.post_send(&vi, tag, len)?;
                 drop(side.done(vi.send_queue()).await?);
             }
             continue;
         }
         let field = Field::new(side);
-        for _ in 0..4 {
+        for _ in 0..5 {
             vi.post_recv(receive(side, &field, 1 << 20)?)?;
         }
         side.meet().await?;
         check_eq!(failed(side, &vi).await?, ViError::NotTaken(WHY.into()), "the first receive");
-        for _ in 0..2 {
+        for _ in 0..3 {
             let why = failed(side, &vi).await?;
             check!(matches!(why, ViError::NotTaken(_)), "a receive that misfits: {why}");
         }

@@ -5,7 +5,10 @@ use super::check::{Outcome, Wrong, check, check_eq};
 use super::pattern;
 use super::side::Side;
 use crate::buf::Pool;
-use crate::vi::{Access, Completion, Descriptor, Exposed, OpKind, RemoteKey, RemoteSlice, Vi};
+use crate::rt::Deadline;
+use crate::vi::{
+    Access, Completion, Descriptor, Exposed, OpKind, RemoteKey, RemoteSlice, Segment, Vi, ViError,
+};
 
 list! { "remote":
     Reliable reads,
@@ -13,6 +16,7 @@ list! { "remote":
     Once large,
     Once many_reads_at_once,
     Reliable writes_with_notice,
+    Reliable notices_without_memory,
     Once among_messages,
 }
 
@@ -203,6 +207,55 @@ async fn writes_with_notice(side: &Side) -> Outcome {
         pattern::verify(seed, &seen)?;
     }
     side.quiet(vi.recv_queue()).await?;
+    side.meet().await
+}
+
+/// A notice brings no bytes, so it has no memory made for it; the peer decides that.
+async fn notices_without_memory(side: &Side) -> Outcome {
+    let vi = side.pair("no memory").await?;
+    if side.is_caller() {
+        let [key] = keys(side, &vi).await?;
+        for tag in 0..6 {
+            let bytes = Descriptor::new(side.buf(tag, 100)?).with_tag(tag);
+            vi.post_write_notify(bytes, key.at(0))?;
+        }
+        side.meet().await?;
+        for _ in 0..6 {
+            drop(side.done(vi.send_queue()).await?);
+        }
+        return side.meet().await;
+    }
+    let memory = exposed(side, &side.another_pool(4096, 1)?, 9, 100, Access::WRITE)?;
+    give(side, &vi, &[memory.key()]).await?;
+    side.meet().await?;
+    let patience = Deadline::In(side.profile.patience);
+    check_eq!(vi.recv::<u16>(10, patience)?, (vec![], 0), "a notice to a blocking receive");
+    let got = vi.recv_into(&mut [1_u16; 10], patience)?;
+    check_eq!((got.len, got.tag), (0, 1), "a notice to a slice");
+    vi.post_recv(Descriptor::fresh(1 << 20))?;
+    let told = side.done(vi.recv_queue()).await?;
+    check_eq!((told.tag, told.len, told.into_vec::<u8>()), (2, 0, vec![]), "to fresh bytes");
+    vi.post_recv(Descriptor::new(Segment::fresh::<f64>(1 << 20)))?;
+    let told = side.done(vi.recv_queue()).await?;
+    check_eq!((told.tag, told.into_vec::<f64>()), (3, vec![]), "to fresh elements");
+    for tag in 4..6 {
+        vi.post_recv(Descriptor::handed(1 << 20))?;
+        let told = side.done(vi.recv_queue()).await?;
+        check_eq!(told.tag, tag, "a notice to a receive for a hand-over");
+        let len = if tag == 4 { told.into_handed().len() } else { told.into_vec::<f64>().len() };
+        check_eq!(len, 0, "what was handed over");
+    }
+    let bytes_of: [fn(Completion) -> Vec<u8>; 2] =
+        [Completion::into_vec, |left| left.into_handed().to_vec()];
+    for bytes_of in bytes_of {
+        for descriptor in [Descriptor::fresh(10), Descriptor::handed(10)] {
+            let ticket = vi.post_recv(descriptor)?;
+            check!(vi.cancel(ticket), "a receive that nothing came for");
+            let left = side.next(vi.recv_queue()).await?;
+            check_eq!(left.status, Err(ViError::Cancelled), "a receive that was taken back");
+            check_eq!(bytes_of(left), [], "memory of a receive that was taken back");
+        }
+    }
     side.meet().await
 }
 

@@ -10,6 +10,11 @@ use crate::atomics;
 /// call, and some turns in a row win it again; a lock that is really shared soon is an
 /// ordinary one. A panic inside does not poison it.
 ///
+/// The system call is `membarrier`. Where it is denied from the start the lock is an ordinary
+/// one. A seccomp filter that is installed later must allow it: a process that is denied it
+/// while a thread is favoured is aborted, with a message on stderr, for no other thread could
+/// be let in safely.
+///
 /// ```
 /// use egret_net::rt;
 /// use egret_net::sync::Lean;

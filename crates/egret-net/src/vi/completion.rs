@@ -5,6 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytemuck::cast_slice_mut;
+
 use super::inbox::Inbox;
 use super::{Descriptor, Handed, Notices, RemoteSlice, Segment, ViError};
 use crate::buf::{Buf, CastError, CastReason, Kind, Plain, Typed};
@@ -98,7 +100,10 @@ impl Completion {
     ///
     /// # Panics
     ///
-    /// If something other than one pool buffer was posted.
+    /// If something other than one pool buffer was posted. What a receive that was posted as
+    /// [`Descriptor::handed`] or [`Descriptor::landing`] completes with is for the peer to
+    /// decide: it is taken by [`into_handed`](Self::into_handed), and by
+    /// [`Descriptor::take_landed`].
     #[must_use]
     pub fn into_buf(self) -> Buf {
         let received = (self.op == OpKind::Recv).then_some(self.len);
@@ -129,37 +134,39 @@ impl Completion {
         }
     }
 
-    /// What was handed over, received by [`Descriptor::handed`].
-    ///
-    /// # Panics
-    ///
-    /// If something else was posted, or it failed.
+    /// What was handed over, received by [`Descriptor::handed`]; the bytes of anything else
+    /// that was posted, as a copy. Of a receive that failed, and of a write with notice, which
+    /// brings no bytes, it is empty.
     #[must_use]
-    pub fn into_handed(self) -> Handed {
-        assert!(self.status.is_ok(), "nothing was handed over: {:?}", self.status);
+    pub fn into_handed(mut self) -> Handed {
         let len = usize::try_from(self.len).expect("it fitted memory of this process");
-        match self.into_segment().into_buf() {
-            Ok(mut buf) => {
+        match self.0.take_buf() {
+            Some(mut buf) => {
                 buf.resize(len);
                 Handed::Buffer(buf)
             }
-            Err(segment) => Handed::Copy(segment.into_vec().expect("posted for a hand-over")),
+            None => Handed::Copy(self.into_vec()),
         }
     }
 
-    /// The vector that was posted, or was made on arrival (of bytes, by
-    /// [`Descriptor::fresh`]). Of a receive it is cut to what was received.
+    /// The vector that was posted, or was made on arrival (by [`Descriptor::fresh`] or
+    /// [`Segment::fresh`]). Of a receive it is cut to what was received: it is empty if the
+    /// receive failed, and if it is told of a write, which brings no bytes.
     ///
-    /// # Panics
-    ///
-    /// If something other than one `Vec<T>` was posted.
+    /// What lies in other memory than one `Vec<T>`, which may be for the peer to decide (a
+    /// buffer that was handed over, a message that [landed](Self::landed)), is copied, as whole
+    /// `T`s.
     #[must_use]
-    pub fn into_vec<T: Plain>(self) -> Vec<T> {
+    pub fn into_vec<T: Plain>(mut self) -> Vec<T> {
         let received = (self.op == OpKind::Recv).then_some(self.len);
-        let mut vec = self.into_segment().into_vec::<T>().expect("a vector was posted");
-        if let Some(len) = received {
-            vec.truncate(usize::try_from(len).expect("it fitted") / size_of::<T>().max(1));
+        let len = received.unwrap_or_else(|| self.0.len());
+        let count = usize::try_from(len).expect("it fitted") / size_of::<T>().max(1);
+        if let Some(mut vec) = self.0.take_vec::<T>() {
+            vec.truncate(count);
+            return vec;
         }
+        let mut vec = vec![T::zeroed(); if self.0.has_fresh() { 0 } else { count }];
+        self.0.gather(0, cast_slice_mut(&mut vec));
         vec
     }
 

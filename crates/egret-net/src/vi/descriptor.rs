@@ -268,6 +268,12 @@ impl Descriptor {
         only.into_buf().map_err(|other| self.0.first = Some(other)).ok()
     }
 
+    /// Takes out the vector, if that is all it is.
+    pub(super) fn take_vec<T: Plain>(&mut self) -> Option<Vec<T>> {
+        let only = self.0.first.take_if(|_| self.0.rest.is_empty())?;
+        only.into_vec().map_err(|other| self.0.first = Some(other)).ok()
+    }
+
     /// Puts back what was taken out.
     pub(crate) fn put_buf(&mut self, buf: Buf) {
         self.0.first = Some(buf.into());

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use super::Completion;
+use super::contained::contained;
 use crate::atomics::Lean;
 
 /// What an inbox's owner holds: nothing is kept for somebody who is gone.
@@ -241,13 +242,18 @@ impl Inbox {
             state.late = true;
             std::mem::take(&mut state.wakers)
         });
-        wakers.into_iter().for_each(Waker::wake);
+        for waker in wakers {
+            if contained(|| waker.wake()).is_none() {
+                tracing::error!("a waker that waits for a completion queue panicked");
+            }
+        }
     }
 }
 
 /// A handler that runs over what is ready. While it runs it is not in its
 /// place, so a notice from inside it leaves the completion to this loop; it
-/// goes back also if it panics, unless it was replaced meanwhile.
+/// goes back unless it was replaced meanwhile. A panic of one call is the end of that
+/// call alone.
 struct Running<'a> {
     inbox: &'a Inbox,
     handler: Option<Handler>,
@@ -258,7 +264,10 @@ impl Running<'_> {
     fn run(&mut self) {
         while let Some(handler) = &mut self.handler {
             while let Some(completion) = self.inbox.pop() {
-                handler(completion);
+                // Whoever drives the nic runs it, and may wait for something else.
+                if contained(|| handler(completion)).is_none() {
+                    tracing::error!("a handler of a completion queue panicked; it stays");
+                }
             }
             let (inbox, epoch) = (self.inbox, self.epoch);
             let goes_on = inbox.state.with(|state| {

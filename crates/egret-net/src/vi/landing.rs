@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::contained::contained;
 use super::{Completion, Descriptor, Segment, ViError};
 use crate::buf::Buf;
 use crate::fault::planted;
@@ -21,7 +22,12 @@ pub trait Landing: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// Why the message is not taken. A reliable connection fails with it, at both
-    /// ends, and on an unreliable one the receive does.
+    /// ends, and on an unreliable one the receive does: with [`ViError::NotTaken`].
+    ///
+    /// # Panics
+    ///
+    /// A panic is contained where the fabric asks, and the message is not taken for that
+    /// reason, as if this had returned an error; the peer is not told what the panic said.
     fn land(&self, len: u64, tag: u64) -> Result<Buf, &'static str>;
 }
 
@@ -135,7 +141,9 @@ impl Descriptor {
             return Ok(());
         }
         let not_taken = |why: &'static str| ViError::NotTaken(why.into());
-        let buf = spot.landing.land(len as u64, tag).map_err(not_taken)?;
+        // Under the fabric's locks, in the middle of a message: a panic ends here.
+        let asked = contained(|| spot.landing.land(len as u64, tag));
+        let buf = asked.unwrap_or(Err(PANICKED)).map_err(not_taken)?;
         let rest = len.checked_sub(buf.len()).ok_or_else(|| not_taken(LONGER))?;
         if rest > own && !planted(Fault::RestUnchecked) {
             return Err(not_taken(SHORTER));
@@ -175,6 +183,7 @@ impl fmt::Debug for Spot {
     }
 }
 
+const PANICKED: &str = "the landing of the receive panicked";
 const LONGER: &str = "the memory for it was longer than the message";
 const SHORTER: &str = "the memory for it left more than the receive holds";
 

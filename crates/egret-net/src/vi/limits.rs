@@ -44,6 +44,11 @@ impl Limits {
 
 /// When a send is complete, and what happens to one that finds no receive
 /// posted: the three levels of the Virtual Interface Architecture.
+///
+/// That a send is complete the sender hears from the peer's nic, which says so when it is
+/// driven, by a poll or a wait of any thread. A peer that received the message and then only
+/// computes, without driving its nic, leaves the send incomplete over `tcp`, and a blocking
+/// [`send`](super::Vi::send) fails at its deadline although the message is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
 pub enum Reliability {

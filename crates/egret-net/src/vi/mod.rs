@@ -42,6 +42,7 @@
 
 mod completion;
 mod connection;
+mod contained;
 mod descriptor;
 mod error;
 mod expose;

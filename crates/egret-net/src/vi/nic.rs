@@ -89,7 +89,8 @@ impl Nic {
         Ok(Listener::new(self.clone(), ops, options.clone(), (service.to_owned(), tag)))
     }
 
-    /// Begins to connect. The answer is a future; [`wait_connect`](Self::wait_connect) blocks.
+    /// Begins to connect. The answer is a future; [`wait_connect`](Self::wait_connect) blocks,
+    /// and says what is waited for.
     pub fn connect(
         &self,
         to: &Address,
@@ -111,12 +112,42 @@ impl Nic {
             drop(promise.fulfil(Err(why)));
         } else {
             let (spec, until) = (options.spec(self), deadline.until_from(self.now()));
-            self.ops.connect(ConnectRequest { to: to.clone(), spec, until, promise });
+            let (to, at_once) = (to.clone(), options.at_once);
+            self.ops.connect(ConnectRequest { to, spec, until, at_once, promise });
         }
         Connecting { answer, nic: self.clone(), options: options.clone() }
     }
 
-    /// Connects.
+    /// Connects, and waits until the other side accepts.
+    ///
+    /// Processes start in any order, so a host that is not there and a service or tag that
+    /// nobody listens for are waited for until the deadline, which then says what was missing:
+    /// [`UnknownHost`](ConnectError::UnknownHost), [`NotListening`](ConnectError::NotListening)
+    /// or [`NotAccepted`](ConnectError::NotAccepted). Who knows that the other side must be
+    /// there asks for [`at_once`](ViOptions::at_once), and is told as soon as the fabric knows:
+    ///
+    /// | | missing host | missing service or tag |
+    /// |---|---|---|
+    /// | `shm` | at once: no nic of this name | at once, by the host |
+    /// | `tcp` | at once, if the kernel there refuses; a machine that is silent, at the deadline | at once, by the host |
+    /// | `udp` | at the deadline: nobody says that it is not there | at once, by the host |
+    /// | `sim` | at once: no nic of this name | at once, by the host |
+    ///
+    /// Another level, another secret and another user are told at once in any case.
+    ///
+    /// ```
+    /// use egret_net::fabric::sim::Sim;
+    /// use egret_net::rt::Deadline;
+    /// use egret_net::vi::{Address, ConnectError, ViOptions};
+    ///
+    /// let sim = Sim::new(1);
+    /// let (a, b) = (sim.nic("a"), sim.nic("b"));
+    /// let _listener = b.listen("files", 1, &ViOptions::default())?;
+    /// let to = Address::new("b", "files", 2);
+    /// let refused = a.wait_connect(&to, &ViOptions::default().at_once(), Deadline::DEFAULT);
+    /// assert!(matches!(refused, Err(ConnectError::NotListening { .. })), "another tag");
+    /// # Ok::<(), egret_net::vi::ListenError>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -344,6 +375,9 @@ pub struct ViOptions {
     pub send_queue: Option<CompletionQueue>,
     /// Where receives complete; a queue of its own if `None`.
     pub recv_queue: Option<CompletionQueue>,
+    /// Whether to connect to somebody who listens already, or not at all; see
+    /// [`Nic::wait_connect`]. Without it a listener may come until the deadline.
+    pub at_once: bool,
 }
 
 impl ViOptions {
@@ -351,6 +385,13 @@ impl ViOptions {
     #[must_use]
     pub fn of(reliability: Reliability) -> Self {
         Self { reliability, ..Self::default() }
+    }
+
+    /// Connects [at once](Self::at_once) or not at all.
+    #[must_use]
+    pub fn at_once(mut self) -> Self {
+        self.at_once = true;
+        self
     }
 
     /// Whether its queues are this nic's.

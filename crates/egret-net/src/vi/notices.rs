@@ -86,7 +86,6 @@ impl Notices {
         self.give_all();
     }
 
-    /// If a handler panics, those behind it are told by the drop.
     fn give_all(&mut self) {
         while let Some(inbox) = self.waiting.pop() {
             inbox.give_notice();

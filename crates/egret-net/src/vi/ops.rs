@@ -168,6 +168,8 @@ pub struct ConnectRequest {
     pub spec: ViSpec,
     /// When to give up.
     pub until: Option<Instant>,
+    /// Whether to give up as soon as it is known that the host, or the listener, is not there.
+    pub at_once: bool,
     /// What to tell.
     pub promise: Promise<Result<Box<dyn ViOps>, ConnectError>>,
 }

@@ -103,7 +103,8 @@ impl CompletionQueue {
     ///
     /// Its poll lets the fabric make progress; whoever runs the future keeps
     /// the nic going in between, by [`Nic::block_on`](super::Nic::block_on) or
-    /// by polling again when [`fd`](Self::fd) is readable.
+    /// by polling again when [`Nic::fd`](super::Nic::fd) is readable, which is
+    /// [armed](super::Nic::arm) before each sleep.
     pub fn next(&self) -> Next<'_> {
         Next { queue: self }
     }
@@ -111,6 +112,11 @@ impl CompletionQueue {
     /// Calls `handler` with each completion from now on, instead of queueing
     /// it, on the thread that drives the nic. The handler may post; it should
     /// hold its connection weakly, for the connection holds this queue.
+    ///
+    /// The thread that drives the nic is whichever polls it or waits for anything of it, for
+    /// another connection too. So a panic of the handler does not unwind there: it is
+    /// reported, by the panic hook and by an error in the log, and ends that call alone. The
+    /// completion is gone, and the handler stays for the next.
     pub fn notify(&self, handler: impl FnMut(Completion) + Send + 'static) {
         self.inbox().set_handler(Some(Box::new(handler)));
     }
@@ -121,6 +127,12 @@ impl CompletionQueue {
     }
 
     /// A descriptor that is readable while completions are waiting.
+    ///
+    /// Completions come when somebody drives the nic, and this descriptor does not: an event
+    /// loop that sleeps on it alone sleeps for ever if no other thread polls or waits. A loop
+    /// that is alone with its nic sleeps on the nic's descriptor,
+    /// [`Nic::fd`](super::Nic::fd), which it [arms](super::Nic::arm) before each sleep, and
+    /// polls the nic after it. This one is for loops beside a thread that drives.
     ///
     /// # Errors
     ///

@@ -25,7 +25,15 @@ pub struct Received {
 }
 
 impl Vi {
-    /// Sends a slice and waits until it is complete.
+    /// Sends a slice and waits until it is complete: at a [reliable](super::Reliability) level,
+    /// until the peer's nic has said that the message is there, or in posted memory.
+    ///
+    /// A nic says so when it is driven. Over `tcp` a peer that has taken
+    /// the message and then only computes leaves this waiting, and at the deadline it fails
+    /// although the message arrived; the connection is given up then. So a program that
+    /// computes for long polls its nic in between ([`Nic::poll`](super::Nic::poll)), or has a
+    /// thread that drives it; or the sender's deadline is longer than the computation. Over
+    /// `shm` the counts lie where this side reads them, as soon as the message is taken.
     ///
     /// # Errors
     ///
@@ -124,7 +132,15 @@ impl Vi {
         Ok((completion.into_vec(), tag))
     }
 
-    /// Receives the next message into a slice.
+    /// Receives the next message into a slice. A message may bring no bytes: a
+    /// [write with notice](Self::post_write_notify) is one of zero elements with its tag.
+    ///
+    /// The deadline is looked at between pieces of the message, so that a long copy does not
+    /// outlast it by much. If a message has begun by then the connection is given up, and part
+    /// of it may be in the slice; the fabric does not touch it after this returns.
+    ///
+    /// The sender hears that its message was received when this side's nic is driven next: see
+    /// [`send`](Self::send).
     ///
     /// # Errors
     ///
@@ -140,7 +156,12 @@ impl Vi {
         Ok(Received { len: elements::<T>(bytes)?, tag })
     }
 
-    /// Receives the next message into a fresh vector of at most `max` elements.
+    /// Receives the next message into a fresh vector of at most `max` elements. A
+    /// [write with notice](Self::post_write_notify) is an empty one, with its tag.
+    ///
+    /// The sender hears that its message was received when this side's nic is driven next: a
+    /// program that receives and then only computes makes a blocking [`send`](Self::send) at
+    /// the other side fail, over `tcp` for example.
     ///
     /// # Errors
     ///

@@ -73,6 +73,7 @@ impl Core {
             reliability: if has { options.reliability } else { Reliability::Unreliable },
             send_queue: Some(queue.clone()),
             recv_queue: Some(queue.clone()),
+            ..ViOptions::default()
         };
         let pool = Pool::new(OWN_BYTES, FRAMES)?;
         let depot = Arc::new(Depot::default());

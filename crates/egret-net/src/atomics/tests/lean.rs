@@ -1,15 +1,18 @@
 //! Every interleaving of threads that share a lock which leans, by the model
 //! checker, and what the checks say to planted faults.
 
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
 use super::super::checker::{LoomAtomics, check};
 use super::super::lean::Fault;
-use super::super::{Atomics, Lean, StdAtomics};
+use super::super::{Atomics, Fault as FenceFault, Lean, StdAtomics};
 use crate::fault::caught;
 
 /// Two words that are equal whenever nobody has the lock.
@@ -152,4 +155,77 @@ fn every_planted_fault_is_found() {
     }
     let three = || a_favourite_of_long_ago_harms_nobody();
     assert!(caught(Fault::OneBusyWord, three), "one busy word");
+}
+
+/// Runs the test of this name in a process of its own, which plays its part.
+fn played_alone(test: &str) -> Option<Output> {
+    const PART: &str = "EGRET_TEST_FENCE_DENIED";
+    if std::env::var_os(PART).is_some() {
+        return None;
+    }
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(PART, "");
+    // A process that aborts leaves no core behind.
+    Some(command.current_dir("/").stdin(Stdio::null()).output().unwrap())
+}
+
+/// The process ended by an abort that says why, and nobody went on.
+fn assert_aborted(output: &Output) {
+    let [said, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(!said.contains(WENT_ON), "the process went on: {said}{errors}");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}{errors}");
+    assert!(errors.contains("membarrier") && errors.contains("seccomp"), "{errors}");
+    assert!(!errors.contains("panicked"), "nothing unwinds: {errors}");
+}
+
+const WENT_ON: &str = "a thread went on without the fence";
+
+#[test]
+fn a_denied_fence_lets_nobody_in() {
+    let Some(output) = played_alone("atomics::tests::lean::a_denied_fence_lets_nobody_in") else {
+        return revoke_without_fence();
+    };
+    if StdAtomics::has_heavy_fence() {
+        assert_aborted(&output);
+    }
+}
+
+/// The favourite is inside while another thread, which is denied the fence, wants the lock.
+fn revoke_without_fence() {
+    let lock: Arc<Lean<u64>> = Arc::default();
+    while StdAtomics::has_heavy_fence() && !lock.leans_to_me() {
+        lock.with(|_| {});
+    }
+    let inside = Arc::new(AtomicBool::new(true));
+    lock.with(|_| {
+        let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
+        let other = crate::rt::spawn("denied", move || {
+            let unwound = caught(FenceFault::FenceDenied, || lock.with(|_| {}));
+            let (second, together) = (lock.try_lock().is_some(), inside.load(SeqCst));
+            println!("{WENT_ON}: unwound {unwound}, in {second}, together {together}");
+        });
+        other.unwrap().join().unwrap();
+    });
+    inside.store(false, SeqCst);
+}
+
+#[test]
+fn a_denied_fence_gives_no_stash_away() {
+    let test = "atomics::tests::lean::a_denied_fence_gives_no_stash_away";
+    let Some(output) = played_alone(test) else { return empty_pool_without_fence() };
+    if StdAtomics::has_heavy_fence() {
+        assert_aborted(&output);
+    }
+}
+
+/// The free buffer of a pool is in the stash of one thread when another, which is denied
+/// the fence, needs one.
+fn empty_pool_without_fence() {
+    let pool = crate::buf::Pool::new(64, 1).unwrap();
+    drop(pool.take(64).unwrap());
+    let other = crate::rt::spawn("denied", move || {
+        let unwound = caught(FenceFault::FenceDenied, || drop(pool.take(64)));
+        println!("{WENT_ON}: unwound {unwound}");
+    });
+    other.unwrap().join().unwrap();
 }

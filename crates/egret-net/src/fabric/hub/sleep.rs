@@ -138,10 +138,10 @@ impl<W: Work> Hub<W> {
     pub(in crate::fabric) fn wait(self: &Arc<Self>, seen: Seen, until: Option<Instant>) -> Seen {
         match self.wait {
             Wait::Spin => {
-                self.spin(seen, LOOKS);
+                self.spin(seen, LOOKS, until);
             }
             Wait::Balanced => {
-                if !self.spin_or_yield(seen) {
+                if !self.spin_or_yield(seen, until) {
                     self.sleep(seen, until);
                 }
             }
@@ -156,10 +156,11 @@ impl<W: Work> Hub<W> {
         self.sleep.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Looks so many times. Whether something has happened.
-    fn spin(self: &Arc<Self>, seen: Seen, looks: u32) -> bool {
+    /// Looks so many times, or until it is late: a look may move many bytes of a message that
+    /// is not complete by it. Whether something has happened.
+    fn spin(self: &Arc<Self>, seen: Seen, looks: u32, until: Option<Instant>) -> bool {
         let pauses = self.stride.pauses();
-        for _ in 0..looks {
+        for look in 1..=looks {
             for _ in 0..pauses {
                 std::hint::spin_loop();
             }
@@ -167,15 +168,18 @@ impl<W: Work> Hub<W> {
                 self.stride.heard();
                 return true;
             }
+            if look % CLOCK_EVERY == 0 && until.is_some_and(|until| rt::now() >= until) {
+                break;
+            }
         }
         false
     }
 
     /// Looks for a while, then gives way now and again, as long as that pays.
     /// Whether something has happened.
-    fn spin_or_yield(self: &Arc<Self>, seen: Seen) -> bool {
+    fn spin_or_yield(self: &Arc<Self>, seen: Seen, until: Option<Instant>) -> bool {
         let luck = &self.sleep.luck;
-        if self.spin(seen, luck.looks()) {
+        if self.spin(seen, luck.looks(), until) {
             luck.found();
             return true;
         }
@@ -189,7 +193,7 @@ impl<W: Work> Hub<W> {
             if self.progress() != seen {
                 return true;
             }
-            if is_slow {
+            if is_slow || until.is_some_and(|until| now >= until) {
                 break;
             }
         }
@@ -231,6 +235,9 @@ impl<W: Work> Hub<W> {
         [before, self.woken(sleep, events)]
     }
 }
+
+/// Looks between two looks at the clock, which costs as much as one that finds nothing.
+const CLOCK_EVERY: u32 = 16;
 
 fn left(until: Option<Instant>) -> Option<Duration> {
     until.map(|until| until.since(rt::now()))

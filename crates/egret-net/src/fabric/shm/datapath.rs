@@ -16,22 +16,20 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
-use super::bell::Ringer;
 use super::commons::Commons;
-use super::cord::{Cord, CordError};
+use super::cord::CordError;
 use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::gate::Pass;
-use super::io::Io;
-use super::layout::{LEFT, PLACED, RECEIVES, RING, SLOTS, TAKEN};
-use super::memory::Own;
+use super::io::{Io, Parts};
+use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, RING, SLOTS, TAKEN};
 use super::patience::Patience;
 use super::reach::Reach;
 use super::recv::Receiver;
-use super::rendezvous::{Control, ControlError, Message};
+use super::rendezvous::{ControlError, Message};
 use super::ring::{Consumer, Producer};
 use super::send::Sender;
-use super::wire::{COUNTS, Slot, Small};
+use super::wire::{COUNTS, Place, Slot, Small};
 use crate::fabric::hub::bytes::Malformed;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::end::Open;
@@ -39,16 +37,6 @@ use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::receives::Receives;
 use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, Trust, ViError};
-
-/// What an end is made of.
-#[derive(Debug)]
-pub(super) struct Parts {
-    pub own: Own,
-    pub foreign: Foreign,
-    pub control: Control,
-    pub cord: Cord,
-    pub ringer: Ringer,
-}
 
 #[derive(Debug)]
 pub(super) struct Conn {
@@ -59,9 +47,12 @@ pub(super) struct Conn {
     ring: Consumer,
     sender: Sender,
     receiver: Receiver,
-    /// Slots in their order, from one that waits for a receive on; `None` for
-    /// those that overtook it. The peer's ring has no room for more.
+    /// Slots in their order, from one that waits for a receive, or for the next poll to
+    /// copy the rest of its bytes, on; `None` for those that overtook it. The peer's ring
+    /// has no room for more.
     waiting: VecDeque<Option<Slot>>,
+    /// Bytes that this poll may still copy.
+    bytes_left: u64,
     /// Slots taken from the peer's ring, ever, without gaps.
     taken: u64,
     /// What the peer was told of this side's counts, by slot or by their line.
@@ -76,6 +67,8 @@ pub(super) struct Conn {
 
 /// Slots taken at one poll, so that no connection starves the others.
 const BATCH: u64 = 64;
+/// Bytes copied at one poll, and so while nobody looks at a deadline: some 100 µs.
+const BYTES_AT_ONCE: u64 = 1 << 20;
 /// Largest region of a peer's that is mapped here.
 const REGION_MAX: u64 = 1 << 38;
 /// Control messages read at once.
@@ -109,6 +102,7 @@ impl Conn {
             parts,
             ring,
             waiting: VecDeque::new(),
+            bytes_left: 0,
             taken: 0,
             told: Counts::default(),
             patience: Patience::default(),
@@ -194,7 +188,7 @@ impl Conn {
     /// anything to do.
     #[inline]
     pub(super) fn poll(&mut self, keys: &Keys, thorough: bool) -> Result<bool, Box<ViError>> {
-        let took = self.take_slots(keys)?;
+        let took = self.take_slots(keys, BYTES_AT_ONCE)?;
         if (!took || planted(Fault::FarewellFirst))
             && let Some(why) = self.leaving.take()
         {
@@ -230,10 +224,16 @@ impl Conn {
         let _ = self.parts.ringer.ring();
     }
 
+    /// Whether the last poll left bytes that it could have copied to the next.
+    pub(super) const fn is_unfinished(&self) -> bool {
+        self.bytes_left == 0
+    }
+
     #[inline]
-    fn take_slots(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
+    fn take_slots(&mut self, keys: &Keys, bytes_max: u64) -> Result<bool, Box<ViError>> {
+        self.bytes_left = bytes_max;
         let mut took = 0;
-        while took < BATCH && !self.receiver.torn && self.take_slot(keys)? {
+        while took < BATCH && self.bytes_left > 0 && !self.receiver.torn && self.take_slot(keys)? {
             took += 1;
             if planted(Fault::FarewellFirst) && self.leaving.is_some() {
                 break;
@@ -261,19 +261,18 @@ impl Conn {
 
     fn take_any(&mut self, slot: Slot, keys: &Keys) -> Result<bool, Box<ViError>> {
         if self.waiting.is_empty() && !self.receiver.holds_up(&slot) {
-            self.apply(slot, keys)?;
-            // Only now: a slot that ends the connection was not taken.
-            self.taken += 1;
+            match self.apply(slot, keys)? {
+                // Only now: a slot that ends the connection was not taken.
+                None => self.taken += 1,
+                rest => self.waiting.push_back(rest),
+            }
             return Ok(true);
         }
         if self.waiting.len() >= SLOTS {
             return Err(ViError::Protocol("more slots than the ring has").into());
         }
-        let overtakes = slot.overtakes();
-        self.waiting.push_back((!overtakes).then_some(slot));
-        if overtakes {
-            self.apply(slot, keys)?;
-        }
+        let waits = if slot.overtakes() { self.apply(slot, keys)? } else { Some(slot) };
+        self.waiting.push_back(waits);
         Ok(true)
     }
 
@@ -285,8 +284,11 @@ impl Conn {
                 break;
             }
             let front = self.waiting.pop_front().flatten();
-            if let Some(slot) = front {
-                self.apply(slot, keys)?;
+            if let Some(slot) = front
+                && let Some(rest) = self.apply(slot, keys)?
+            {
+                self.waiting.push_front(Some(rest));
+                return Ok(true);
             }
             self.taken += 1;
             if front.is_some() {
@@ -296,13 +298,18 @@ impl Conn {
         Ok(false)
     }
 
+    /// Does what a slot says, as far as this poll may copy. What is left of it.
     #[inline]
-    fn apply(&mut self, slot: Slot, keys: &Keys) -> Result<(), Box<ViError>> {
+    fn apply(&mut self, slot: Slot, keys: &Keys) -> Result<Option<Slot>, Box<ViError>> {
         if !self.knows(&slot) {
             self.announced(&slot);
         }
+        let (now, rest) = slot.cut(self.bytes_left.max(CHUNK as u64));
+        let bytes = now.place().map_or(0, Place::len);
         let (sender, receiver, mut io) = self.split(keys);
-        receiver.take(slot, sender, &mut io)
+        receiver.take(now, sender, &mut io)?;
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        Ok(rest)
     }
 
     /// Whether what a slot refers to was announced.
@@ -425,7 +432,7 @@ impl Conn {
     pub(super) fn last_look(&mut self, keys: &Keys) {
         // As much as the ring holds: a hostile peer could go on for ever.
         for _ in 0..=SLOTS as u64 / BATCH {
-            if !matches!(self.take_slots(keys), Ok(true)) {
+            if !matches!(self.take_slots(keys, u64::MAX), Ok(true)) {
                 break;
             }
         }

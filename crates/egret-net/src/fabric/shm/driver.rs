@@ -92,7 +92,7 @@ impl Work for Driver {
         for link in &self.links {
             let polled = link.poll(&fixed.keys, &mut after.notices, true);
             busy |= polled != Polled::Nothing;
-            after.happened |= polled == Polled::Gone;
+            after.happened |= polled.is_news();
         }
         busy
     }
@@ -193,7 +193,7 @@ impl Driver {
     fn poll_quickly(&self, fixed: &Fixed, after: &mut After) {
         for link in &self.links {
             let polled = link.poll(&fixed.keys, &mut after.notices, false);
-            after.happened |= polled == Polled::Gone;
+            after.happened |= polled.is_news();
         }
     }
 

@@ -1,10 +1,12 @@
-//! What an end uses of its surroundings.
+//! What an end is made of, and what it uses of its surroundings.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
+use super::bell::Ringer;
 use super::commons::Commons;
+use super::cord::Cord;
 use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::layout::LEFT;
@@ -12,6 +14,16 @@ use super::memory::Own;
 use super::reach::Reach;
 use super::rendezvous::{Control, Message, Sent};
 use crate::vi::{Descriptor, Keys, Notices, ViError};
+
+/// What an end is made of.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub own: Own,
+    pub foreign: Foreign,
+    pub control: Control,
+    pub cord: Cord,
+    pub ringer: Ringer,
+}
 
 /// What an end uses of its surroundings during one call.
 pub(super) struct Io<'a> {

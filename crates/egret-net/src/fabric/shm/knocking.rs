@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::bell::Ringer;
 use super::cord::{Cord, Handle};
-use super::datapath::{Conn, Parts};
+use super::datapath::Conn;
 use super::driver::Fixed;
 use super::foreign::Foreign;
+use super::io::Parts;
 use super::layout::{BELL, BELL_BYTES, BOUNCE, BYTES};
 use super::memory::Own;
 use super::reach;
@@ -16,7 +17,7 @@ use super::rendezvous::{
 };
 use super::token::Token;
 use crate::fabric::{ConnectRequest, ViSpec};
-use crate::rt::Instant;
+use crate::rt::{self, Instant};
 use crate::vi::{Agreed, ConnectError, Hello, HelloError, Trust};
 
 /// What this side gives to a connection.
@@ -149,6 +150,10 @@ impl Knocking {
                 let _ = Token::Knock(id).watch(&fixed.sockets, knock.fd());
                 self.knock = Some((knock, now));
             }
+            // Not for lack of something to greet with.
+            Ok(None) if self.request.at_once && !self.known && self.ground.is_some() => {
+                return Outcome::Failed(self.too_late(now));
+            }
             Ok(None) => {}
             Err(why) => return self.failed(why),
         }
@@ -209,6 +214,9 @@ impl Knocking {
             KnockError::Gone { .. } | KnockError::System(_) => None,
             KnockError::Refused(refusal) => {
                 self.somebody_listens = Some(refusal != Refusal::NotListening);
+                if self.request.at_once && refusal == Refusal::NotListening {
+                    return Outcome::Failed(self.too_late(rt::now()));
+                }
                 refusal.into_error(level, user)
             }
             KnockError::Name(_) => {

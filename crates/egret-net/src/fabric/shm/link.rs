@@ -26,7 +26,16 @@ pub(super) struct Link {
 pub(super) enum Polled {
     Nothing,
     Something,
+    /// Something, and there is more of it: who waits looks at its deadline in between.
+    Unfinished,
     Gone,
+}
+
+impl Polled {
+    /// Whether waits are to end, though nothing completed.
+    pub(super) const fn is_news(self) -> bool {
+        matches!(self, Self::Unfinished | Self::Gone)
+    }
 }
 
 impl Link {
@@ -142,7 +151,11 @@ fn work(
             if !conn.notices.is_empty() {
                 conn.notices.move_to(notices);
             }
-            if busy { Polled::Something } else { Polled::Nothing }
+            match busy {
+                true if conn.is_unfinished() => Polled::Unfinished,
+                true => Polled::Something,
+                false => Polled::Nothing,
+            }
         }
         Err(why) => {
             end.end(&why, notices);

@@ -17,7 +17,7 @@
 //! | `bell.rs`, `cord.rs`, and `hub` | waiting, and waking who sleeps |
 //! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
-//! | `wire.rs`, `layout.rs`, `ring.rs` | what lies where, and how it is written |
+//! | `wire.rs`, `layout.rs`, `ring.rs`, `cut.rs` | what lies where, and how it is written |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
 //! | `reach.rs`, `process.rs` | memory of the other side that is in no region |
 //! | `commons.rs`, `loans.rs`, `reaper.rs`, `visiting.rs`, `returns.rs` | buffers that change hands: at home, and at a peer |
@@ -74,6 +74,7 @@ mod block;
 mod commons;
 mod copy;
 mod cord;
+mod cut;
 mod datapath;
 mod direct;
 mod driver;

@@ -54,6 +54,7 @@ pub(super) struct Knock {
     spec: ViSpec,
     since: Instant,
     until: Option<Instant>,
+    at_once: bool,
     again_after: Duration,
     /// What the host said last: whether somebody listens.
     somebody_listens: Option<bool>,
@@ -107,7 +108,7 @@ impl Listening {
 impl World {
     /// Begins to connect.
     pub(super) fn connect(&mut self, node: NodeId, request: ConnectRequest) {
-        let ConnectRequest { to, spec, until, promise } = request;
+        let ConnectRequest { to, spec, until, at_once, promise } = request;
         self.seen = self.now;
         let peer = self.node(&to.host);
         let hello =
@@ -119,6 +120,7 @@ impl World {
             spec,
             since: self.now,
             until,
+            at_once,
             again_after: KNOCK_MIN,
             somebody_listens: None,
             promise,
@@ -133,23 +135,30 @@ impl World {
         let Some(End::Knocking(knock)) = self.nodes[node].ends.get_mut(&end) else { return };
         let silent = knock.somebody_listens.is_none() && now - knock.since >= DEAD_AFTER;
         let time_is_up = knock.until.map_or(silent, |until| now >= until);
-        if time_is_up || knock.promise.is_abandoned() {
-            let (to, waited) = (knock.to.clone(), now - knock.since);
-            let (peer, somebody_listens) = (knock.peer, knock.somebody_listens);
-            let why = match (somebody_listens, self.nodes[peer].is_known()) {
-                (Some(false), _) => ConnectError::NotListening { to, waited },
-                (_, true) => ConnectError::NotAccepted { to, waited },
-                (_, false) => ConnectError::UnknownHost { host: to.host },
-            };
-            self.stop_knocking(node, end, Err(why));
-            return;
+        let (peer, hopeless) = (knock.peer, knock.at_once);
+        let over = time_is_up || knock.promise.is_abandoned();
+        if over || hopeless && !self.nodes[peer].is_known() {
+            return self.give_up_knocking(node, end);
         }
+        let Some(End::Knocking(knock)) = self.nodes[node].ends.get_mut(&end) else { return };
         let next = now + knock.again_after;
         knock.again_after = (knock.again_after * 2).min(KNOCK_MAX);
         let next = knock.until.map_or(next, |until| next.min(until));
         let (peer, hello) = (knock.peer, knock.hello.clone());
         self.send(node, end, peer, None, Body::Connect(hello));
         self.schedule(next, Event::Knock { node, end });
+    }
+
+    /// Nobody was found, or nobody opened.
+    fn give_up_knocking(&mut self, node: NodeId, end: EndId) {
+        let Some(End::Knocking(knock)) = self.nodes[node].ends.get(&end) else { return };
+        let (to, waited) = (knock.to.clone(), self.now - knock.since);
+        let why = match (knock.somebody_listens, self.nodes[knock.peer].is_known()) {
+            (Some(false), _) => ConnectError::NotListening { to, waited },
+            (_, true) => ConnectError::NotAccepted { to, waited },
+            (_, false) => ConnectError::UnknownHost { host: to.host },
+        };
+        self.stop_knocking(node, end, Err(why));
     }
 
     /// Settles what was promised to a connector that fails.
@@ -216,6 +225,9 @@ impl World {
             Some(End::Knocking(knock)) => match &frame.body {
                 Body::Refuse(Refusal::NotListening) => {
                     knock.somebody_listens = Some(false);
+                    if knock.at_once {
+                        self.give_up_knocking(node, end);
+                    }
                     return;
                 }
                 Body::Queued => {

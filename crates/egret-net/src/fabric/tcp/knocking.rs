@@ -12,7 +12,7 @@ use super::token::Token;
 use crate::fabric::ConnectRequest;
 use crate::fabric::greet::{Caller, GreetError, News, Refusal, STEP_MAX};
 use crate::fabric::place::{Peer, Resolved, Resolving};
-use crate::rt::Instant;
+use crate::rt::{self, Instant};
 use crate::vi::{ConnectError, Hello};
 
 /// Somebody who knocks until there is an answer or the time is up.
@@ -120,7 +120,7 @@ impl Knocking {
         self.next = now + self.again_after;
         self.again_after = (self.again_after * 2).min(KNOCK_MAX);
         // A host that cannot be reached now may be later.
-        let Ok(socket) = Socket::connect(to) else { return Outcome::Knocking };
+        let Ok(socket) = Socket::connect(to) else { return self.unreached() };
         let ConnectRequest { to, spec, .. } = &self.request;
         let hello =
             Hello { reliability: spec.reliability, service: to.service.clone(), tag: to.tag };
@@ -173,7 +173,7 @@ impl Knocking {
                     self.attempt = Some(attempt);
                     return Outcome::Knocking;
                 }
-                Some(Err(_)) => return Outcome::Knocking,
+                Some(Err(_)) => return self.unreached(),
                 Some(Ok(())) => {
                     attempt.is_connected = true;
                     let _ = Token::Knock(id).watch(&fixed.set, attempt.socket.fd(), EventFlags::IN);
@@ -195,10 +195,26 @@ impl Knocking {
         }
     }
 
+    /// The kernel there, or on the way, says that nobody is at the address. Somebody may come,
+    /// or be at another.
+    fn unreached(&self) -> Outcome {
+        let tried_all = match &self.whereabouts {
+            Whereabouts::At { all, next } => *next >= all.len(),
+            _ => false,
+        };
+        if self.request.at_once && tried_all && !self.known {
+            return Outcome::Failed(self.unknown());
+        }
+        Outcome::Knocking
+    }
+
     /// Sorts the failures that another knock may mend from the others.
     fn refused(&mut self, why: GreetError) -> Outcome {
         if let GreetError::Refused(refusal) = &why {
             self.somebody_listens = Some(*refusal != Refusal::NotListening);
+            if self.request.at_once && *refusal == Refusal::NotListening {
+                return Outcome::Failed(self.too_late(rt::now()));
+            }
         }
         let level = self.request.spec.reliability;
         why.into_error(level).map_or(Outcome::Knocking, Outcome::Failed)

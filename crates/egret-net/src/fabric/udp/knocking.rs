@@ -239,6 +239,9 @@ impl Knocking {
                 self.give_up(socket);
                 if let GreetError::Refused(refusal) = &why {
                     self.somebody_listens = Some(*refusal != Refusal::NotListening);
+                    if self.request.at_once && *refusal == Refusal::NotListening {
+                        return Outcome::Failed(self.too_late(rt::now()));
+                    }
                 }
                 if let Some(why) = why.into_error(self.request.spec.reliability) {
                     return Outcome::Failed(why);
