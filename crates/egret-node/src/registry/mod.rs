@@ -32,6 +32,7 @@ use egret_net::vi::{Nic, NicOptions};
 pub use options::{RegistryError, RegistryOptions};
 
 use self::serve::Server;
+use crate::flow::FlowTerms;
 use crate::node::Events;
 use crate::{Links, LinksOptions};
 
@@ -60,7 +61,7 @@ impl Registry {
     /// If links are open on the nic already.
     pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, RegistryError> {
         let terms = options.terms()?;
-        let links = Links::open(nic, LinksOptions::default().budget(BUDGET))?;
+        let links = Links::open(nic, LinksOptions::default().budget(budget(terms.size)))?;
         let server = Server::open(links, terms)?;
         if !rt::in_world() {
             serve::keep_time(&server).map_err(RegistryError::Thread)?;
@@ -112,5 +113,13 @@ impl Drop for Registry {
     }
 }
 
-/// Bytes of questions that are under way.
-const BUDGET: u64 = 16 << 20;
+/// Bytes of questions that may be under way: what is granted to each node of the pool, and
+/// some for those who are refused and for the last life of who comes back.
+const fn budget(size: u32) -> u64 {
+    let of_one = MAPPINGS * FlowTerms::of(0).guarantee;
+    SPARE + size as u64 * of_one
+}
+
+/// Mappings of a node to its registry: one to ask by, one to follow by.
+const MAPPINGS: u64 = 2;
+const SPARE: u64 = 16 << 20;
