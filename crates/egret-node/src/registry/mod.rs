@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use egret_net::fabric::{Fabric, tcp::TcpFabric};
 use egret_net::rt::{self, Instant};
-use egret_net::vi::{Nic, NicOptions};
+use egret_net::vi::Nic;
 pub use options::{RegistryError, RegistryOptions};
 
 use self::serve::Server;
@@ -47,10 +47,10 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If it cannot listen there.
+    /// If it cannot listen there, or the secret is empty, or there is none and it would
+    /// listen beyond loopback.
     pub fn open(options: RegistryOptions) -> Result<Self, RegistryError> {
-        let nic = NicOptions::new(&options.listen).secret(options.secret.clone());
-        Self::over(TcpFabric.open(&nic)?, options)
+        Self::over(TcpFabric.open(&options.nic())?, options)
     }
 
     /// Opens a registry over a nic, for instance of a simulated world: there somebody
