@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use egret::net::rt;
+use egret::net::vi::Secret;
 use egret::node::node::{AbsentError, AskError, Fate, NodeId};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::prelude::*;
@@ -75,11 +76,11 @@ impl Team {
             return Self::of(Node::join(config)?, None);
         }
         // Nobody else is to join.
-        let secret = format!("{:016x}{:016x}", rt::random(), rt::random());
-        let options = RegistryOptions::new("alone", 1).secret(secret.as_str().into());
+        let secret = Secret::random();
+        let options = RegistryOptions::new("alone", 1).secret(secret.clone());
         let registry = Registry::open(options)?;
         let config = Config::new("alone").registry(registry.address());
-        let node = Node::join(config.secret(secret.as_str().into()))?;
+        let node = Node::join(config.secret(secret))?;
         Self::of(node, Some(registry))
     }
 

@@ -132,6 +132,14 @@ fn settings_are_listed_with_value_and_origin_and_the_secret_is_not_shown() {
     let (json, text) = (run(&["info", "--env", "--json"]), run(&["info", "--env"]));
     std::fs::write(dir.join("egret.toml"), "pol = 1").unwrap();
     let bad = run(&["info", "--env"]);
+    std::fs::remove_file(dir.join("egret.toml")).unwrap();
+    let empty = Command::new(EGRET)
+        .args(["info", "--env"])
+        .current_dir(&dir)
+        .env("EGRET_SECRET", "")
+        .env_remove("EGRET_CONFIG")
+        .output()
+        .expect("egret starts");
     std::fs::remove_dir_all(&dir).unwrap();
     let all = object(&json);
     assert_eq!(named(&all, "size")["value"], "3");
@@ -147,4 +155,8 @@ fn settings_are_listed_with_value_and_origin_and_the_secret_is_not_shown() {
     assert!(unknown.contains("no such setting") && text.contains("EGRET_FABRIC "), "{text}");
     let why = String::from_utf8(bad.stderr).unwrap();
     assert!(!bad.status.success() && why.contains("egret.toml:1:"), "{why}");
+    let why = String::from_utf8(empty.stderr).unwrap();
+    let is_told = why.contains("EGRET_SECRET") && why.contains("is empty");
+    assert!(!empty.status.success() && is_told, "{why}");
+    assert!(text.contains("chmod 600") && text.contains("beyond loopback"), "{text}");
 }

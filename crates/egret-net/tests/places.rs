@@ -9,12 +9,14 @@ use egret_net::fabric::place::Place;
 use egret_net::fabric::sim::Sim;
 use egret_net::fabric::{Fabrics, OpenError};
 use egret_net::rt::Deadline;
-use egret_net::vi::{Address, ConnectError, Descriptor, Nic, NicOptions, Reliability, ViOptions};
+use egret_net::vi::{
+    Address, ConnectError, Descriptor, Nic, NicOptions, NicSecretError, Reliability, ViOptions,
+};
 
 const LONG: Deadline = Deadline::In(Duration::from_secs(20));
 
 fn open(fabric: &str, host: &str) -> Result<Nic, OpenError> {
-    Fabrics::default().open(fabric, host)
+    Fabrics::default().open(fabric, NicOptions::new(host).secret("place".into()))
 }
 
 fn options(nic: &Nic) -> ViOptions {
@@ -115,8 +117,12 @@ fn secrets_are_compared_before_anything() {
         let here = fabrics.open(fabric, NicOptions::new("").secret("one".into())).unwrap();
         let options = options(&here);
         let _listener = here.listen("place", 7, &options).unwrap();
-        for secret in ["two", ""] {
-            let there = NicOptions::new("").secret(secret.into());
+        for secret in [Some("two"), None] {
+            let there = NicOptions::new("");
+            let there = match secret {
+                Some(secret) => there.secret(secret.into()),
+                None => there,
+            };
             let there = fabrics.open(fabric, there).unwrap();
             let to = Address::new(here.host(), "place", 7);
             let connecting = there.connect(&to, &options, LONG);
@@ -148,5 +154,59 @@ fn a_missing_host_is_told_at_once() {
         assert_eq!(error, ConnectError::UnknownHost { host: host.to_owned() }, "{fabric}");
         let waited = nic.wait_connect(&to, &options(&nic), Deadline::In(Duration::from_millis(50)));
         assert!(waited.is_err(), "{fabric}: and one that waits for it, later");
+    }
+}
+
+/// Places of this machine that others reach, as far as it has any.
+fn beyond_loopback() -> Vec<(String, IpAddr)> {
+    let hosts = ["reachable", "0.0.0.0", "::", "[::]:0", "0.0.0.0:0"].map(str::to_owned);
+    let places = hosts.into_iter().filter_map(|host| {
+        let at = Place::of(&host).ok()?.bind;
+        std::net::UdpSocket::bind(at).ok().map(|_| (host, at.ip()))
+    });
+    places.collect()
+}
+
+#[test]
+fn a_nic_without_a_secret_opens_on_loopback_only() {
+    let beyond = beyond_loopback();
+    if beyond.is_empty() {
+        println!("skipped: this machine has no network");
+    }
+    let fabrics = Fabrics::default();
+    for fabric in ["tcp", "udp"] {
+        for (host, ip) in &beyond {
+            let why = fabrics.open(fabric, host.as_str()).unwrap_err();
+            let shown = why.to_string();
+            assert!(
+                matches!(why, OpenError::Secret { why: NicSecretError::Missing { at }, .. } if at == *ip),
+                "{fabric} at {host}: {shown}"
+            );
+            assert!(shown.contains("insecure_without_secret()"), "{shown}");
+            open(fabric, host).unwrap();
+            let said = NicOptions::new(host).insecure_without_secret();
+            fabrics.open(fabric, said).unwrap();
+        }
+        for host in ["", "a", "localhost", "127.0.0.1", "127.0.0.2"] {
+            fabrics.open(fabric, host).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_empty_secret_opens_no_nic() {
+    let fabrics = Fabrics::default();
+    for fabric in ["sim", "shm", "tcp", "udp"] {
+        for host in ["nobody-comes", "reachable"] {
+            let options = NicOptions::new(host).secret("".into());
+            for options in [options.clone(), options.insecure_without_secret()] {
+                if Place::of(host).is_err() {
+                    continue;
+                }
+                let why = fabrics.open(fabric, options).unwrap_err();
+                let is_empty = matches!(why, OpenError::Secret { why: NicSecretError::Empty, .. });
+                assert!(is_empty, "{fabric}: {why}");
+            }
+        }
     }
 }

@@ -8,20 +8,23 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use egret::net::fabric::{Fabric, OpenError, tcp::TcpFabric};
-use egret::net::vi::{Nic, NicOptions};
+use egret::net::vi::{Nic, NicOptions, Secret};
 use egret::node::node::{Latency, Properties, Property};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::node::{Config, Node};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let registry = Registry::open(RegistryOptions::new("negotiate", 2))?;
+    let secret = Secret::random();
+    let options = RegistryOptions::new("negotiate", 2).secret(secret.clone());
+    let registry = Registry::open(options)?;
+    let config = || Config::new("negotiate").registry(registry.address()).secret(secret.clone());
     let wanted = std::env::args().nth(1).unwrap_or_else(|| "udp".to_owned());
     let mut out = io::stdout().lock();
-    let node = match join_user(&registry, &wanted) {
+    let node = match join_user(config(), &wanted) {
         Some(node) => node,
         None => {
             writeln!(out, "{wanted}: not to be had, or not what is needed")?;
-            Node::join(config(&registry).fabrics("shm,tcp"))?
+            Node::join(config().fabrics("shm,tcp"))?
         }
     };
     for fabric in node.fabrics() {
@@ -31,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 
     // The same in two lines: what is required and rejected is seen to when a node joins.
-    let needs = config(&registry).require(Property::ORDERED).require(Property::RELIABLE);
+    let needs = config().require(Property::ORDERED).require(Property::RELIABLE);
     let needs = needs.reject(Property::SAME_MACHINE).reject(Property::new("light", "visible"));
     // A fabric of another crate says what it is like, in words of its own too.
     let infrared = Properties::network().latency(Latency::Any).with("light", "infrared");
@@ -44,14 +47,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn config(registry: &Registry) -> Config {
-    Config::new("negotiate").registry(registry.address())
-}
-
 /// A node over the fabric that the user wants, if it does what is needed.
-fn join_user(registry: &Registry, fabric: &str) -> Option<Node> {
+fn join_user(config: Config, fabric: &str) -> Option<Node> {
     // Unable to load it: there is no such fabric, or not on this machine.
-    let node = Node::join(config(registry).fabrics(fabric)).ok()?;
+    let node = Node::join(config.fabrics(fabric)).ok()?;
     let properties = node.fabrics().into_iter().next()?.properties;
     // Messages must keep their order: a field.
     if !properties.ordered {

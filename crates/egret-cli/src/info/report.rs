@@ -21,7 +21,7 @@ pub(super) fn means(fabrics: &[FabricInfo], grants: &[Grant]) -> Vec<String> {
         (false, _) => say("shm: not to be had; processes of this machine can use tcp"),
     }
     say("tcp, udp: on loopback unless a nic's host is an address, an interface or \
-         `reachable`; callers prove the secret, and nothing is encrypted");
+         `reachable`; beyond loopback a secret is needed, which callers prove; nothing is encrypted");
     say(match has(PIDFD) {
         true => "shm: processes of one executable file that both ask for it may cooperate",
         false => "shm: isolated only: nobody can tell which executable file a peer runs",

@@ -110,11 +110,11 @@ fn is_gone(guard: i32) -> bool {
     getppid().map(Pid::as_raw_pid) != Some(guard)
 }
 
-/// Makes room for the pipes of `processes`; gives the limit that the processes are to have
+/// Makes room for two pipes and two connections of each of `processes`; gives the limit that the processes are to have
 /// if theirs would be another.
 fn raise_files(processes: u32) -> Option<u64> {
     let limits = getrlimit(Resource::Nofile);
-    let current = limits.current.filter(|current| *current < u64::from(processes) * 2 + FILES)?;
+    let current = limits.current.filter(|current| *current < u64::from(processes) * 4 + FILES)?;
     let raised = Rlimit { current: limits.maximum, ..limits };
     setrlimit(Resource::Nofile, raised).is_ok().then_some(current)
 }

@@ -29,7 +29,7 @@ pub use crate::vi::ops::{
     Arming, ConnectRequest, ListenerOps, NicOps, Pending, Promise, Seen, Unposted, ViOps, ViSpec,
     pending,
 };
-use crate::vi::{Nic, NicOptions};
+use crate::vi::{Nic, NicOptions, NicSecretError};
 
 /// A kind of network, opened by name at run time.
 pub trait Fabric: Send + Sync + fmt::Debug {
@@ -69,6 +69,22 @@ pub enum OpenError {
         /// What is in the way.
         why: String,
     },
+    /// The secret is empty, or missing where one is needed.
+    #[error("no nic named {host:?}: {why}")]
+    Secret {
+        /// The name.
+        host: String,
+        /// What is wrong.
+        why: NicSecretError,
+    },
+}
+
+impl OpenError {
+    /// A nic with these options has no secret that will do.
+    pub(crate) fn secret(options: &NicOptions) -> impl FnOnce(NicSecretError) -> Self {
+        let host = options.host.clone();
+        |why| Self::Secret { host, why }
+    }
 }
 
 /// The fabrics a program can open by name.

@@ -1,6 +1,7 @@
 //! What can go wrong on a virtual interface. The conventions stand in [`rt`](crate::rt).
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -219,6 +220,27 @@ pub enum SecretError {
     /// This side has none.
     #[error("the peer has one and this side has none")]
     OnlyTheirs,
+}
+
+/// Why a nic is not opened with the secret that it was given, or without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NicSecretError {
+    /// It was given an empty one.
+    #[error(
+        "the secret is empty, and an empty secret is everybody's; give 16 random bytes or more"
+    )]
+    Empty,
+    /// It has none, and would listen beyond loopback.
+    #[error(
+        "it would listen at {at}, beyond loopback, without a secret, and whoever reaches that \
+         address could connect; give it a secret (of a node: by EGRET_SECRET_FILE), or say in \
+         the program that everybody may connect, by insecure_without_secret()"
+    )]
+    Missing {
+        /// Where.
+        at: IpAddr,
+    },
 }
 
 /// Why nobody can be accepted.

@@ -71,8 +71,8 @@ pub use completion::{Completion, Op, OpKind, Posted, Report, Ticket, ViId};
 pub use connection::{Counters, Vi};
 pub use descriptor::Descriptor;
 pub use error::{
-    AccessError, ConnectError, ExposeError, ListenError, PostError, Refused, RegisterError,
-    SecretError, TransferError, ViError, WaitError,
+    AccessError, ConnectError, ExposeError, ListenError, NicSecretError, PostError, Refused,
+    RegisterError, SecretError, TransferError, ViError, WaitError,
 };
 pub use expose::{Access, Exposed, RemoteKey, RemoteSlice};
 pub use handed::Handed;

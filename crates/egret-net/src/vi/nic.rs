@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
@@ -11,7 +12,7 @@ use super::ops::{Arming, ConnectRequest, NicOps, Pending, Seen, ViOps, ViSpec, p
 use super::register::Registrar;
 use super::{
     Access, CompletionQueue, ConnectError, ExposeError, Exposed, Limits, ListenError, Listener,
-    RegisterError, Registration, Reliability, Secret, Trust, Vi, hello,
+    NicSecretError, RegisterError, Registration, Reliability, Secret, Trust, Vi, hello,
 };
 use crate::buf::{Buf, Region};
 use crate::rt::{Deadline, Instant};
@@ -279,15 +280,17 @@ pub struct NicOptions {
     /// How far it would trust its peers; its connections say what came of it.
     pub trust: Trust,
     /// What they must prove to be trusted, and on a network to be connected at all.
-    pub secret: Secret,
+    pub secret: Option<Secret>,
+    /// Whether it may listen on a network without one.
+    is_insecure: bool,
 }
 
 impl NicOptions {
     /// A nic of this name, with everything else as it is best for most.
     #[must_use]
     pub fn new(host: &str) -> Self {
-        let (wait, trust, secret) = Default::default();
-        Self { host: host.to_owned(), wait, trust, secret }
+        let (wait, trust) = Default::default();
+        Self { host: host.to_owned(), wait, trust, secret: None, is_insecure: false }
     }
 
     /// Waits like this.
@@ -310,14 +313,44 @@ impl NicOptions {
         self
     }
 
-    /// Trusts only peers with the same secret. Without one both sides have the
-    /// empty one: then the same user and the same executable file are all that
-    /// is checked. On a network no connection is made with a peer that has
-    /// another secret, or none.
+    /// Trusts only peers with the same secret. Between processes of one machine that
+    /// have none, the same user and the same executable file are all that is checked.
+    /// On a network no connection is made with a peer that has another secret, or none;
+    /// and a nic without one opens on loopback only.
+    ///
+    /// An [empty](Secret::is_empty) secret is an error when the nic is opened.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> Self {
-        self.secret = secret;
+        self.secret = Some(secret);
         self
+    }
+
+    /// Lets a nic without a secret listen beyond loopback: **everybody who reaches its
+    /// address can connect**, and do what the program lets peers do. For networks on
+    /// which every machine and every user is trusted. No setting and no variable of the
+    /// environment does this.
+    #[must_use]
+    pub const fn insecure_without_secret(mut self) -> Self {
+        self.is_insecure = true;
+        self
+    }
+
+    /// The secret that a nic is opened with, whichever fabric it is on.
+    pub(crate) fn checked_secret(&self) -> Result<Secret, NicSecretError> {
+        match &self.secret {
+            Some(secret) if secret.is_empty() => Err(NicSecretError::Empty),
+            Some(secret) => Ok(secret.clone()),
+            None => Ok(Secret::none()),
+        }
+    }
+
+    /// The same for a nic that listens at an address.
+    pub(crate) fn checked_secret_at(&self, at: IpAddr) -> Result<Secret, NicSecretError> {
+        let is_open = self.secret.is_none() && !at.to_canonical().is_loopback();
+        if is_open && !self.is_insecure {
+            return Err(NicSecretError::Missing { at });
+        }
+        self.checked_secret()
     }
 }
 

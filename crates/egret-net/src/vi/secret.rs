@@ -19,8 +19,8 @@ use crate::rt;
 ///
 /// It never leaves the process: it is proven. Take 16 random bytes or more; a
 /// peer that was shown a proof can try guesses at its leisure. It is not
-/// printed, compared in constant time, and wiped when it is dropped. The default
-/// is the empty one, which everybody has.
+/// printed, compared in constant time, and wiped when it is dropped. An empty
+/// one, which everybody has, opens no nic.
 ///
 /// ```
 /// use egret_net::vi::Secret;
@@ -28,7 +28,8 @@ use crate::rt;
 /// let secret = Secret::from("correct horse");
 /// assert_eq!(format!("{secret:?}"), "Secret(..)");
 /// assert_eq!(secret, Secret::new(b"correct horse"));
-/// assert_ne!(secret, Secret::default());
+/// assert_ne!(Secret::random(), Secret::random());
+/// assert!(Secret::from("").is_empty());
 /// ```
 #[derive(Clone)]
 pub struct Secret(Zeroizing<[u8; HASH_BYTES]>);
@@ -69,10 +70,28 @@ const SIGNING: &[u8] = b"egret: who has the secret says this to a group";
 pub(crate) const SIGNATURE: usize = 16;
 
 impl Secret {
-    /// Made of any bytes.
+    /// Made of any bytes. Of none it is [empty](Self::is_empty): what is opened with
+    /// that says so, and is not opened.
     #[must_use]
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
         Self(Zeroizing::new(Sha256::digest(bytes).into()))
+    }
+
+    /// One that nobody else has: for nics and nodes of one process.
+    #[must_use]
+    pub fn random() -> Self {
+        Self::new(Nonce::new().0)
+    }
+
+    /// Whether it was made of no bytes at all, and so is everybody's.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::none()
+    }
+
+    /// What both sides prove if neither has a secret.
+    pub(crate) fn none() -> Self {
+        Self::new([])
     }
 
     /// The proof that `side` shows.
@@ -125,12 +144,6 @@ impl Nonce {
     }
 }
 
-impl Default for Secret {
-    fn default() -> Self {
-        Self::new([])
-    }
-}
-
 impl From<&str> for Secret {
     fn from(text: &str) -> Self {
         Self::new(text)
@@ -178,7 +191,7 @@ mod tests {
             let proof = secret.prove(&challenge, side);
             assert!(Secret::new(b"one").verify(&challenge, side, &proof));
             assert!(!Secret::from("two").verify(&challenge, side, &proof));
-            assert!(!Secret::default().verify(&challenge, side, &proof));
+            assert!(!Secret::none().verify(&challenge, side, &proof));
         }
     }
 

@@ -7,8 +7,8 @@ use egret_net::buf::{Buf, Pool};
 use egret_net::fabric::Fabrics;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{
-    Access, Completion, Descriptor, Exposed, Nic, OpKind, PostError, Refused, RemoteKey, Vi,
-    ViError,
+    Access, Completion, Descriptor, Exposed, Nic, NicOptions, OpKind, PostError, Refused,
+    RemoteKey, Vi, ViError,
 };
 
 const SMALL: usize = 64;
@@ -39,7 +39,8 @@ pub(crate) struct Flow {
 
 impl Side {
     pub(crate) fn new(fabric: &str, host: &str) -> Self {
-        let nic = Fabrics::default().open(fabric, host).unwrap();
+        let options = NicOptions::new(host).secret("rounds".into());
+        let nic = Fabrics::default().open(fabric, options).unwrap();
         let cut = || Pool::builder().class(SMALL, COUNT).class(LARGE, COUNT);
         let pools = [cut().shareable().build().unwrap(), cut().build().unwrap()];
         let [mut known, any] = [(); 2].map(|()| pools[1].take(LARGE).unwrap());

@@ -19,6 +19,7 @@ pub struct Config {
     pub(super) fabrics: Vec<(Arc<dyn Fabric>, Properties)>,
     pub(super) required: Vec<Property>,
     pub(super) rejected: Vec<Property>,
+    pub(super) is_insecure: bool,
 }
 
 impl Config {
@@ -48,6 +49,7 @@ impl Config {
             fabrics: Vec::new(),
             required: Vec::new(),
             rejected: Vec::new(),
+            is_insecure: false,
         }
     }
 
@@ -72,9 +74,17 @@ impl Config {
         self.with(Key::Registry, address)
     }
 
-    /// The nodes of the pool have this secret.
+    /// The nodes of the pool have this secret. An empty one is an error when the node
+    /// joins; none at all is one if the node listens beyond loopback.
     pub fn secret(mut self, secret: Secret) -> Self {
         self.settings.set_secret(secret);
+        self
+    }
+
+    /// Lets a node without a secret listen beyond loopback: **everybody who reaches its
+    /// address can connect** ([more](egret_net::vi::NicOptions::insecure_without_secret)).
+    pub const fn insecure_without_secret(mut self) -> Self {
+        self.is_insecure = true;
         self
     }
 

@@ -24,6 +24,7 @@ pub(super) struct Opened {
 
 impl Opened {
     pub(super) fn of(config: &Config) -> Result<Self, JoinError> {
+        config.settings.secret()?;
         if let Some(nic) = &config.over {
             return Self::over(config, nic);
         }
@@ -35,7 +36,10 @@ impl Opened {
         for name in candidates(config, &list) {
             match open_one(config, &name, &list) {
                 Ok(found) => opened.push(found),
-                Err(Skip::Nic(why)) if named => return Err(JoinError::Nic { fabric: name, why }),
+                // What is open to everybody by mistake is not mended by another fabric.
+                Err(Skip::Nic(why)) if named || matches!(why, OpenError::Secret { .. }) => {
+                    return Err(JoinError::Nic { fabric: name, why });
+                }
                 Err(Skip::Nic(why)) => skipped.push((name, why.to_string())),
                 Err(Skip::Settings(why)) => return Err(why.into()),
                 Err(Skip::Links(why)) => return Err(why.into()),
@@ -142,7 +146,12 @@ fn nic_options(config: &Config, fabric: &str) -> Result<NicOptions, SettingsErro
     };
     let wait: Wait = settings.needed(Key::Wait)?;
     let trust: Trust = settings.needed(Key::Trust)?;
-    Ok(NicOptions::new(&host).wait(wait).trust(trust).secret(settings.secret()))
+    let options = NicOptions::new(&host).wait(wait).trust(trust);
+    let options = if config.is_insecure { options.insecure_without_secret() } else { options };
+    Ok(match settings.secret()? {
+        Some(secret) => options.secret(secret),
+        None => options,
+    })
 }
 
 /// Where to listen: where it was said, and else on loopback if the registry is there.

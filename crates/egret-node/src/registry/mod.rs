@@ -28,10 +28,11 @@ use std::sync::Arc;
 
 use egret_net::fabric::{Fabric, tcp::TcpFabric};
 use egret_net::rt::{self, Instant};
-use egret_net::vi::{Nic, NicOptions};
+use egret_net::vi::Nic;
 pub use options::{RegistryError, RegistryOptions};
 
 use self::serve::Server;
+use crate::flow::FlowTerms;
 use crate::node::Events;
 use crate::{Links, LinksOptions};
 
@@ -46,10 +47,10 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If it cannot listen there.
+    /// If it cannot listen there, or the secret is empty, or there is none and it would
+    /// listen beyond loopback.
     pub fn open(options: RegistryOptions) -> Result<Self, RegistryError> {
-        let nic = NicOptions::new(&options.listen).secret(options.secret.clone());
-        Self::over(TcpFabric.open(&nic)?, options)
+        Self::over(TcpFabric.open(&options.nic())?, options)
     }
 
     /// Opens a registry over a nic, for instance of a simulated world: there somebody
@@ -60,7 +61,7 @@ impl Registry {
     /// If links are open on the nic already.
     pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, RegistryError> {
         let terms = options.terms()?;
-        let links = Links::open(nic, LinksOptions::default().budget(BUDGET))?;
+        let links = Links::open(nic, LinksOptions::default().budget(budget(terms.size)))?;
         let server = Server::open(links, terms)?;
         if !rt::in_world() {
             serve::keep_time(&server).map_err(RegistryError::Thread)?;
@@ -112,5 +113,13 @@ impl Drop for Registry {
     }
 }
 
-/// Bytes of questions that are under way.
-const BUDGET: u64 = 16 << 20;
+/// Bytes of questions that may be under way: what is granted to each node of the pool, and
+/// some for those who are refused and for the last life of who comes back.
+const fn budget(size: u32) -> u64 {
+    let of_one = MAPPINGS * FlowTerms::of(0).guarantee;
+    SPARE + size as u64 * of_one
+}
+
+/// Mappings of a node to its registry: one to ask by, one to follow by.
+const MAPPINGS: u64 = 2;
+const SPARE: u64 = 16 << 20;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use egret_net::fabric::OpenError as NicError;
-use egret_net::vi::Secret;
+use egret_net::vi::{NicOptions, NicSecretError, Secret};
 use thiserror::Error;
 
 use super::limits::{NAME_MAX, SIZE_MAX};
@@ -20,26 +20,47 @@ pub struct RegistryOptions {
     /// How many nodes the pool has.
     pub size: u32,
     /// What nodes must prove to know.
-    pub secret: Secret,
+    pub secret: Option<Secret>,
     /// [Where](egret_net::fabric::place) it listens.
     pub listen: String,
     /// How long a node that is asked has to answer.
     pub patience: Duration,
+    is_insecure: bool,
 }
 
 impl RegistryOptions {
     /// The registry of a pool of this name with so many nodes, on loopback.
     #[must_use]
     pub fn new(pool: &str, size: u32) -> Self {
-        let (pool, secret, listen) = (pool.to_owned(), Secret::default(), String::new());
-        Self { pool, size, secret, listen, patience: PATIENCE }
+        let (pool, listen) = (pool.to_owned(), String::new());
+        Self { pool, size, secret: None, listen, patience: PATIENCE, is_insecure: false }
     }
 
-    /// Nodes must have this secret.
+    /// Nodes must have this secret. An empty one is an error when the registry opens;
+    /// none at all is one if the registry listens beyond loopback.
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> Self {
-        self.secret = secret;
+        self.secret = Some(secret);
         self
+    }
+
+    /// Lets a registry without a secret listen beyond loopback: **everybody who reaches
+    /// its address can join the pool**
+    /// ([more](egret_net::vi::NicOptions::insecure_without_secret)).
+    #[must_use]
+    pub const fn insecure_without_secret(mut self) -> Self {
+        self.is_insecure = true;
+        self
+    }
+
+    /// The nic that it opens by itself.
+    pub(super) fn nic(&self) -> NicOptions {
+        let nic = NicOptions::new(&self.listen);
+        let nic = if self.is_insecure { nic.insecure_without_secret() } else { nic };
+        match &self.secret {
+            Some(secret) => nic.secret(secret.clone()),
+            None => nic,
+        }
     }
 
     /// Listens here.
@@ -63,6 +84,9 @@ impl RegistryOptions {
         if self.pool.len() > NAME_MAX {
             return Err(RegistryError::PoolName { bytes: self.pool.len() });
         }
+        if self.secret.as_ref().is_some_and(Secret::is_empty) {
+            return Err(RegistryError::Secret(NicSecretError::Empty));
+        }
         let (pool, size, patience) = (self.pool, self.size, self.patience);
         Ok(Terms { pool, size, silent: SILENT, patience })
     }
@@ -84,6 +108,9 @@ pub enum RegistryError {
         /// Its length.
         bytes: usize,
     },
+    /// The secret is empty.
+    #[error(transparent)]
+    Secret(NicSecretError),
     /// It cannot listen there.
     #[error(transparent)]
     Nic(#[from] NicError),

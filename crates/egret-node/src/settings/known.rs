@@ -47,10 +47,18 @@ impl Key {
                 ("local_rank", "EGRET_LOCAL_RANK", None, "which of the nodes on this machine it is")
             }
             Self::Registry => ("registry", "EGRET_REGISTRY", None, "where the registry is"),
-            Self::Secret => ("secret", "EGRET_SECRET", None, "what the pool's nodes prove to know"),
-            Self::SecretFile => {
-                ("secret_file", "EGRET_SECRET_FILE", None, "a file with the secret")
-            }
+            Self::Secret => (
+                "secret",
+                "EGRET_SECRET",
+                None,
+                "what the pool's nodes prove to know; never empty; needed beyond loopback",
+            ),
+            Self::SecretFile => (
+                "secret_file",
+                "EGRET_SECRET_FILE",
+                None,
+                "a file with the secret, for its owner alone: chmod 600",
+            ),
             Self::Fabrics => (
                 "fabrics",
                 "EGRET_FABRICS",
@@ -73,6 +81,11 @@ impl Key {
                 ("job", "EGRET_JOB", None, "set by `egret run`: this is a process of a job")
             }
         }
+    }
+
+    /// Whether this is a variable of a setting.
+    pub(crate) fn is_variable(name: &str) -> bool {
+        Self::ALL.iter().any(|key| key.variable() == name)
     }
 
     pub(crate) const fn name(self) -> &'static str {

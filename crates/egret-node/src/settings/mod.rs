@@ -16,6 +16,7 @@
 
 mod file;
 mod known;
+mod secret;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -126,6 +127,47 @@ pub enum SettingsError {
         /// What is wrong with it.
         why: String,
     },
+    /// A secret is empty.
+    #[error(
+        "the secret ({said}) is empty, and an empty secret is everybody's; say 16 random bytes \
+         or more, or do not set it at all"
+    )]
+    EmptySecret {
+        /// Where it is said.
+        said: String,
+    },
+    /// A file with a secret can be read or written by others than its owner.
+    #[error(
+        "{}: it holds a secret, and its mode {mode:04o} lets others than its owner use it; \
+         `chmod 600 {}` mends that",
+        path.display(), path.display()
+    )]
+    SecretOpen {
+        /// Which.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
+    /// A file with a secret belongs to another user, who can read and change it.
+    #[error(
+        "{}: it holds a secret and belongs to user {owner}, and this process to user {user}; \
+         the file must be the process's own, or root's",
+        path.display()
+    )]
+    SecretOwner {
+        /// Which.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// The user of this process.
+        user: u32,
+    },
+    /// A variable of the environment is no text.
+    #[error("{variable} is not valid UTF-8")]
+    NotText {
+        /// Which.
+        variable: String,
+    },
 }
 
 impl fmt::Debug for SettingsError {
@@ -140,19 +182,27 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or says what is no setting.
+    /// If a file cannot be read, or says what is no setting; and if there is something
+    /// wrong with the secret: nobody goes without the one that was meant.
     pub fn read() -> Result<Self, SettingsError> {
-        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
-        Self::read_from(std::env::vars_os().filter_map(text), Path::new(""))
+        let mut environment = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            match (name.into_string(), value.into_string()) {
+                (Ok(name), Ok(value)) => environment.push((name, value)),
+                (Ok(variable), Err(_)) if Key::is_variable(&variable) => {
+                    return Err(SettingsError::NotText { variable });
+                }
+                _ => {}
+            }
+        }
+        Self::read_from(environment, Path::new(""))
     }
 
     /// Those of an environment and a working directory.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, or says what is no setting.
+    /// As for [`read`](Self::read).
     pub fn read_from(
         environment: impl IntoIterator<Item = (String, String)>,
         directory: &Path,
@@ -161,12 +211,15 @@ impl Settings {
         let mut settings = Self::default();
         if let Some(path) = file::find(&environment, directory)? {
             for (key, value) in file::read(&path)? {
-                settings.say(key, value, Origin::File(path.clone()));
+                if key == Key::Secret {
+                    secret::check(&path)?;
+                }
+                settings.say_nonempty(key, value, Origin::File(path.clone()))?;
             }
         }
         for key in Key::ALL {
             if let Some(value) = environment.get(key.variable()) {
-                settings.say(key, value.clone(), Origin::Environment);
+                settings.say_nonempty(key, value.clone(), Origin::Environment)?;
             }
         }
         settings.unknown = environment.into_keys().filter(|name| is_unknown(name)).collect();
@@ -197,6 +250,32 @@ impl Settings {
         Setting { name, variable, value, origin, help }
     }
 
+    /// Somebody outside says what a setting is. What is said of the secret means one.
+    fn say_nonempty(
+        &mut self,
+        key: Key,
+        value: String,
+        origin: Origin,
+    ) -> Result<(), SettingsError> {
+        match key {
+            Key::Secret if value.trim().is_empty() => {
+                let said = match origin {
+                    Origin::Environment => key.variable().to_owned(),
+                    origin => origin.to_string(),
+                };
+                Err(SettingsError::EmptySecret { said })
+            }
+            Key::SecretFile if value.is_empty() => {
+                let (name, why) = (key.name(), "it is empty, and names no file".to_owned());
+                Err(SettingsError::Bad { name, value, origin, why })
+            }
+            _ => {
+                self.say(key, value, origin);
+                Ok(())
+            }
+        }
+    }
+
     /// Somebody says what a setting is.
     pub(crate) fn say(&mut self, key: Key, value: String, origin: Origin) {
         match key {
@@ -214,8 +293,14 @@ impl Settings {
         self.secret = Some((secret, Origin::Code));
     }
 
-    pub(crate) fn secret(&self) -> Secret {
-        self.secret.as_ref().map(|(secret, _)| secret.clone()).unwrap_or_default()
+    /// The secret, if there is one.
+    pub(crate) fn secret(&self) -> Result<Option<Secret>, SettingsError> {
+        match &self.secret {
+            Some((secret, origin)) if secret.is_empty() => {
+                Err(SettingsError::EmptySecret { said: origin.to_string() })
+            }
+            said => Ok(said.as_ref().map(|(secret, _)| secret.clone())),
+        }
     }
 
     /// What a setting is; its default if nobody has said so.
@@ -241,9 +326,10 @@ impl Settings {
             return Ok(());
         }
         let path = directory.join(path);
-        let why =
-            |why: std::io::Error| SettingsError::File { path: path.clone(), why: why.to_string() };
-        let bytes = std::fs::read(&path).map_err(why)?;
+        let bytes = secret::read(&path)?;
+        if bytes.trim_ascii().is_empty() {
+            return Err(SettingsError::EmptySecret { said: path.display().to_string() });
+        }
         self.secret = Some((Secret::new(bytes.trim_ascii_end()), origin));
         Ok(())
     }
@@ -257,9 +343,8 @@ impl fmt::Debug for Settings {
 }
 
 fn is_unknown(variable: &str) -> bool {
-    let is_known = Key::ALL.iter().any(|key| key.variable() == variable);
     let is_other = OTHERS.contains(&variable) || variable.starts_with("EGRET_TEST_");
-    variable.starts_with("EGRET_") && !is_known && !is_other
+    variable.starts_with("EGRET_") && !Key::is_variable(variable) && !is_other
 }
 
 /// Variables for simulated worlds and for tests.

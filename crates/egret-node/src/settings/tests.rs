@@ -1,5 +1,6 @@
 //! Who counts first, what a file may say, and what is never shown.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use egret_net::rt::Deadline;
@@ -19,6 +20,17 @@ impl Dir {
 
     fn write(&self, name: &str, text: &str) {
         std::fs::write(self.0.join(name), text).unwrap();
+    }
+
+    /// A file that its owner alone may read.
+    fn hide(&self, name: &str, text: &str) {
+        self.write(name, text);
+        self.set_mode(name, 0o600);
+    }
+
+    fn set_mode(&self, name: &str, mode: u32) {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(self.0.join(name), mode).unwrap();
     }
 }
 
@@ -92,18 +104,84 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
 #[test]
 fn a_secret_is_never_shown() {
     let dir = Dir::new("secret");
-    dir.write("hidden", "hush-file\n");
+    dir.hide("hidden", "hush-file\n");
     let from_file = read(&[("EGRET_SECRET_FILE", "hidden")], &dir).unwrap();
-    assert_eq!(from_file.secret(), Secret::from("hush-file"));
+    assert_eq!(from_file.secret(), Ok(Some(Secret::from("hush-file"))));
     let both = [("EGRET_SECRET_FILE", "hidden"), ("EGRET_SECRET", "hush-said")];
     let said = read(&both, &dir).unwrap();
-    assert_eq!(said.secret(), Secret::from("hush-said"));
+    assert_eq!(said.secret(), Ok(Some(Secret::from("hush-said"))));
     for settings in [from_file, said] {
         let shown = format!("{settings:?} {:?}", settings.all());
         assert!(!shown.contains("hush"), "{shown}");
         assert!(shown.contains("(not shown)"), "{shown}");
     }
-    assert_eq!(read(&[], &dir).unwrap().secret(), Secret::default());
+    assert_eq!(read(&[], &dir).unwrap().secret(), Ok(None));
+}
+
+#[test]
+fn an_empty_secret_is_an_error_and_not_none() {
+    let dir = Dir::new("empty-secret");
+    let refused = |environment: &[(&str, &str)], names: &str| {
+        let why = read(environment, &dir).unwrap_err().to_string();
+        assert!(why.contains("is empty") && why.contains(names), "{why}");
+    };
+    for text in ["", " ", "\n", " \t\r\n"] {
+        refused(&[("EGRET_SECRET", text)], "EGRET_SECRET");
+        dir.hide("hidden", text);
+        refused(&[("EGRET_SECRET_FILE", "hidden")], "hidden");
+    }
+    dir.hide("hidden", "hush");
+    refused(&[("EGRET_SECRET", ""), ("EGRET_SECRET_FILE", "hidden")], "EGRET_SECRET");
+    refused(&[("EGRET_SECRET_FILE", "")], "secret_file");
+    dir.hide("egret.toml", "secret = \"\"\n");
+    refused(&[], "egret.toml");
+    assert!(read(&[("EGRET_SECRET", "hush")], &dir).is_err(), "the file is wrong all the same");
+}
+
+#[test]
+fn a_missing_secret_file_is_an_error_with_its_path() {
+    let dir = Dir::new("missing-secret");
+    let why = read(&[("EGRET_SECRET_FILE", "nowhere")], &dir).unwrap_err().to_string();
+    assert!(why.contains(dir.0.join("nowhere").to_str().unwrap()), "{why}");
+    dir.write("egret.toml", "secret_file = \"gone\"\n");
+    let why = read(&[], &dir).unwrap_err().to_string();
+    assert!(why.contains(dir.0.join("gone").to_str().unwrap()), "{why}");
+    let why = read(&[("EGRET_SECRET_FILE", ".")], &dir).unwrap_err().to_string();
+    assert!(why.contains("directory"), "{why}");
+}
+
+#[test]
+fn a_secret_file_that_others_may_use_is_refused() {
+    let dir = Dir::new("open-secret");
+    dir.hide("hidden", "hush");
+    std::os::unix::fs::symlink("hidden", dir.0.join("link")).unwrap();
+    for mode in [0o640, 0o604, 0o660, 0o644, 0o620, 0o602, 0o666] {
+        dir.set_mode("hidden", mode);
+        for name in ["hidden", "link"] {
+            let why = read(&[("EGRET_SECRET_FILE", name)], &dir).unwrap_err();
+            let shown = why.to_string();
+            let path = dir.0.join(name);
+            assert!(shown.contains(path.to_str().unwrap()), "{shown}");
+            assert!(shown.contains(&format!("{mode:04o}")), "{shown}");
+            assert!(shown.contains("chmod 600") && !shown.contains("hush"), "{shown}");
+        }
+    }
+    for mode in [0o600, 0o400] {
+        dir.set_mode("hidden", mode);
+        for name in ["hidden", "link"] {
+            let settings = read(&[("EGRET_SECRET_FILE", name)], &dir).unwrap();
+            assert_eq!(settings.secret(), Ok(Some(Secret::from("hush"))));
+        }
+    }
+    // The file with settings is one as soon as a secret stands in it.
+    dir.write("egret.toml", "pool = \"p\"\n");
+    dir.set_mode("egret.toml", 0o644);
+    assert!(read(&[], &dir).is_ok());
+    dir.write("egret.toml", "secret = \"hush\"\n");
+    let why = read(&[], &dir).unwrap_err().to_string();
+    assert!(why.contains("egret.toml") && why.contains("chmod 600"), "{why}");
+    dir.set_mode("egret.toml", 0o600);
+    assert_eq!(read(&[], &dir).unwrap().secret(), Ok(Some(Secret::from("hush"))));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use egret_net::fabric::Fabrics;
 use egret_net::rt::{self, Deadline};
+use egret_net::vi::NicOptions;
 use egret_node::am::{Endpoint, EndpointName, Remote};
 use egret_node::{Links, LinksOptions};
 
@@ -24,7 +25,8 @@ fn other() {
 }
 
 fn open(fabric: &str, name: &str, options: LinksOptions) -> Links {
-    Links::open(Fabrics::default().open(fabric, name).unwrap(), options).unwrap()
+    let nic = NicOptions::new(name).secret("links".into());
+    Links::open(Fabrics::default().open(fabric, nic).unwrap(), options).unwrap()
 }
 
 /// Maps an endpoint of a host that may still have to open it.

@@ -6,6 +6,7 @@ mod fabrics;
 mod hostile;
 mod peer;
 mod processes;
+mod secrets;
 mod together;
 
 use std::time::Duration;

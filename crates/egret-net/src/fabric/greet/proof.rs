@@ -25,7 +25,7 @@ pub(super) struct Said {
 impl Stance {
     /// Of a nic of `fabric` that was opened with `secret`; the empty one is none.
     pub(crate) fn new(fabric: &'static str, secret: Secret) -> Self {
-        let has_secret = secret != Secret::default();
+        let has_secret = !secret.is_empty();
         Self { fabric, secret, has_secret }
     }
 

@@ -20,7 +20,8 @@ pub(super) type Inner = Hub<Driver>;
 /// A nic of this machine's shared memory.
 pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
     let host = options.host.clone();
-    let stance = Stance { trust: options.trust, secret: options.secret.clone() };
+    let secret = options.checked_secret().map_err(OpenError::secret(options))?;
+    let stance = Stance { trust: options.trust, secret };
     let refused = |why: String| OpenError::Refused { host: host.clone(), why };
     let door = Door::open(&host, stance.clone()).map_err(|why| match why {
         DoorError::Taken { host } => OpenError::Taken { host },

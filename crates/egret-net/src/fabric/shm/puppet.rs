@@ -82,7 +82,7 @@ impl Greeted {
 /// Sends a greeting with any descriptors.
 pub(super) fn greet(host: &str, hello: Hello, handles: Handles<BorrowedFd<'_>>) -> Option<Knock> {
     let greeting = Greeting { hello, host: "puppet".to_owned(), terms: terms(8), asks: None };
-    match Knock::start(host, &greeting, handles, &Secret::default()) {
+    match Knock::start(host, &greeting, handles, &Secret::none()) {
         Ok(Started::Knocking(knock)) => Some(knock),
         _ => None,
     }

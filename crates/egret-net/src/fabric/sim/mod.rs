@@ -114,6 +114,7 @@ impl Fabric for SimFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
+        options.checked_secret().map_err(OpenError::secret(options))?;
         let host = &options.host;
         let ops = self.with(|world| {
             let node = world.node(host);

@@ -69,7 +69,7 @@ impl Stage {
         peer.set_nonblocking(true).expect("a connection");
         peer.set_nodelay(true).expect("a connection");
         let hello = Hello { reliability, service: "fuzz".to_owned(), tag: 0 };
-        let mut caller = Caller::new(Stance::new("tcp", Secret::default()), hello, b"fuzz");
+        let mut caller = Caller::new(Stance::new("tcp", Secret::none()), hello, b"fuzz");
         let (until, mut accepted) = (rt::now() + LONG, None);
         loop {
             assert!(rt::now() < until, "it was not let in");

@@ -25,7 +25,8 @@ pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
     let refused = |why: String| OpenError::Refused { host: host(), why };
     let system = |errno: Errno| refused(errno.to_string());
     let place = Place::of(&options.host).map_err(|why| refused(why.to_string()))?;
-    let stance = Stance::new("tcp", options.secret.clone());
+    let secret = options.checked_secret_at(place.bind.ip()).map_err(OpenError::secret(options))?;
+    let stance = Stance::new("tcp", secret);
     let opened = Door::open(place.bind, stance.clone());
     let (door, bound) = opened.map_err(|why| match why {
         Errno::ADDRINUSE => OpenError::Taken { host: host() },

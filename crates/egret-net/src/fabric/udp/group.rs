@@ -27,7 +27,7 @@ pub(super) struct Seal {
 
 impl Seal {
     pub(super) fn new(group: &Address, secret: &Secret) -> Self {
-        let secret = Some(secret.clone()).filter(|secret| *secret != Secret::default());
+        let secret = Some(secret.clone()).filter(|secret| !secret.is_empty());
         Self { group: number_of(group), from: rt::random(), secret }
     }
 

@@ -23,6 +23,7 @@ const DEPTH: u32 = 256;
 pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
     let refused = |why: String| OpenError::Refused { host: options.host.clone(), why };
     let place = Place::of(&options.host).map_err(|why| refused(why.to_string()))?;
+    let secret = options.checked_secret_at(place.bind.ip()).map_err(OpenError::secret(options))?;
     let socket = Socket::open(place.bind).map_err(|errno| match errno {
         Errno::ADDRINUSE => OpenError::Taken { host: options.host.clone() },
         errno => refused(errno.to_string()),
@@ -37,8 +38,8 @@ pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
         keys: Arc::default(),
         socket: Arc::new(socket),
         set,
-        stance: Stance::new("udp", options.secret.clone()),
-        secret: options.secret.clone(),
+        stance: Stance::new("udp", secret.clone()),
+        secret,
         board: Arc::default(),
     };
     Ok(HubNic(Hub::new(fixed, options.wait, sleep, Driver::new(rt::now()))))

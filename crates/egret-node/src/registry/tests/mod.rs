@@ -2,6 +2,7 @@
 
 mod fuzzed;
 mod machine;
+mod many;
 mod planted;
 mod seeds;
 mod trial;

@@ -21,10 +21,18 @@ use crate::fabric::hub::bytes::{Malformed, NOT_AGREED, REASON, Reader};
 use crate::vi::{Agreed, Challenge, HASH_BYTES, Nonce, Proof, Secret, Side, Trust, WhyIsolated};
 
 /// What a nic asks for, and what must be proven to it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Stance {
     pub trust: Trust,
     pub secret: Secret,
+}
+
+#[cfg(test)]
+impl Default for Stance {
+    /// Of a nic without further options.
+    fn default() -> Self {
+        Self { trust: Trust::default(), secret: Secret::none() }
+    }
 }
 
 /// What a listening side makes of a greeting.

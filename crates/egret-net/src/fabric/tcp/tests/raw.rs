@@ -31,7 +31,7 @@ impl Raw {
         stream.set_nonblocking(true).unwrap();
         stream.set_nodelay(true).unwrap();
         let hello = Hello { reliability: level, service: "raw".to_owned(), tag: 0 };
-        let mut caller = Caller::new(Stance::new("tcp", Secret::default()), hello, b"raw");
+        let mut caller = Caller::new(Stance::new("tcp", Secret::none()), hello, b"raw");
         let (until, mut accepted) = (rt::now() + PATIENCE, None);
         let vi = loop {
             assert!(rt::now() < until, "not let in");

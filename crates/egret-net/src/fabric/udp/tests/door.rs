@@ -31,7 +31,7 @@ fn a_caller_says_goodbye_to_a_greeting_that_is_refused() {
 /// Greets until there is an answer to what is asked, and leaves without a word.
 fn ask(b: &Opened, socket: &UdpSocket, number: Number) -> GreetError {
     let hello = Hello { reliability: Reliability::Unreliable, service: "nobody".into(), tag: 0 };
-    let stance = Stance::new("udp", Secret::default());
+    let stance = Stance::new("udp", Secret::none());
     let mut caller = Caller::new(stance, hello, &number.0.to_le_bytes());
     let mut token = 0;
     for _ in 0..4 {

@@ -32,8 +32,8 @@ fn is_admitted(datagram: &[u8], seal: &Seal) -> bool {
 
 #[test]
 fn members_are_told_apart() {
-    let members: Vec<_> = (0..3).map(|_| member(&Secret::default())).collect();
-    let (there, receiver) = member(&Secret::default());
+    let members: Vec<_> = (0..3).map(|_| member(&Secret::none())).collect();
+    let (there, receiver) = member(&Secret::none());
     for _ in 0..3 {
         receiver.post_recv(Descriptor::new(vec![0_u8; 1000])).unwrap();
     }
@@ -61,18 +61,18 @@ fn members_are_told_apart() {
 
 #[test]
 fn many_members_are_bounded_and_their_receives_come_back() {
-    let (there, receiver) = member(&Secret::default());
+    let (there, receiver) = member(&Secret::none());
     for _ in 0..60 {
         receiver.post_recv(Descriptor::new(vec![0_u8; 1000])).unwrap();
     }
     for _ in 0..3 * MEMBERS_MAX {
-        let (end, vi) = member(&Secret::default());
+        let (end, vi) = member(&Secret::none());
         vi.post_send(Descriptor::new(vec![0_u8; 1000])).unwrap();
         there.deliver(&end.sent()[0]).unwrap();
     }
     (0..3).for_each(|_| _ = there.beat().unwrap());
     for _ in 0..60 {
-        let (end, vi) = member(&Secret::default());
+        let (end, vi) = member(&Secret::none());
         vi.post_send(Descriptor::empty()).unwrap();
         assert_eq!(there.deliver(&end.sent()[0]), Ok(Came::Whole));
     }
@@ -81,10 +81,10 @@ fn many_members_are_bounded_and_their_receives_come_back() {
 #[test]
 fn with_a_secret_only_members_are_heard() {
     let secret = Secret::from("pool");
-    let seals = [Seal::new(&group("g"), &secret), Seal::new(&group("g"), &Secret::default())];
+    let seals = [Seal::new(&group("g"), &secret), Seal::new(&group("g"), &Secret::none())];
     let (end, vi) = member(&secret);
     vi.post_send(Descriptor::new(vec![5_u8; 1000])).unwrap();
-    let (open_end, open) = member(&Secret::default());
+    let (open_end, open) = member(&Secret::none());
     open.post_send(Descriptor::new(vec![5_u8; 1000])).unwrap();
     let (other_end, other) = member(&Secret::from("other"));
     other.post_send(Descriptor::new(vec![5_u8; 1000])).unwrap();

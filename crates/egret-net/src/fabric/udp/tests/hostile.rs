@@ -139,7 +139,7 @@ fn opening() -> Vec<u8> {
     use crate::fabric::greet::{Caller, Stance};
     use crate::vi::{Hello, Reliability, Secret};
     let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
-    let caller = Caller::new(Stance::new("udp", Secret::default()), hello, &[]);
+    let caller = Caller::new(Stance::new("udp", Secret::none()), hello, &[]);
     caller.outgoing().to_vec()
 }
 

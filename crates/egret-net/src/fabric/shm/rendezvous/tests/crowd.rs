@@ -122,7 +122,7 @@ fn a_busy_door_says_so() {
     let mine = handles("");
     let mut waiting = Vec::new();
     loop {
-        match Knock::start(&host, &greeting("caller"), lend(&mine), &Secret::default()).unwrap() {
+        match Knock::start(&host, &greeting("caller"), lend(&mine), &Secret::none()).unwrap() {
             Started::Knocking(knock) => waiting.push(knock),
             Started::Busy => break,
             Started::Nobody => panic!("the door is open"),

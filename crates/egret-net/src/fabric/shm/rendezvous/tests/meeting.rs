@@ -37,7 +37,7 @@ fn a_knock_is_accepted_and_both_have_the_others_memory() {
 fn a_name_is_taken_once_and_free_again() {
     let host = unique("taken");
     let Started::Nobody =
-        Knock::start(&host, &greeting("caller"), lend(&handles("")), &Secret::default()).unwrap()
+        Knock::start(&host, &greeting("caller"), lend(&handles("")), &Secret::none()).unwrap()
     else {
         panic!("nobody is there")
     };
@@ -49,7 +49,7 @@ fn a_name_is_taken_once_and_free_again() {
     open(&host).unwrap();
     let long = "h".repeat(120);
     assert!(matches!(open(&long), Err(DoorError::Name(NameTooLong { .. }))));
-    let knocked = Knock::start(&long, &greeting("caller"), lend(&handles("")), &Secret::default());
+    let knocked = Knock::start(&long, &greeting("caller"), lend(&handles("")), &Secret::none());
     assert!(matches!(knocked, Err(KnockError::Name(NameTooLong { .. }))));
 }
 

@@ -130,7 +130,7 @@ const fn at(seconds: u64) -> Instant {
 }
 
 fn knock(host: &str, handles: &Handles<OwnedFd>) -> Knock {
-    match Knock::start(host, &greeting("caller"), lend(handles), &Secret::default()).unwrap() {
+    match Knock::start(host, &greeting("caller"), lend(handles), &Secret::none()).unwrap() {
         Started::Knocking(knock) => knock,
         other => panic!("{other:?}"),
     }

@@ -208,7 +208,7 @@ fn a_killed_host_leaves_nothing_behind() {
     let mine = handles("");
     let mut tries = 0;
     let knocking = loop {
-        match Knock::start(&host, &greeting("caller"), lend(&mine), &Secret::default()).unwrap() {
+        match Knock::start(&host, &greeting("caller"), lend(&mine), &Secret::none()).unwrap() {
             Started::Knocking(knocking) => break knocking,
             Started::Nobody | Started::Busy => rt::sleep(Duration::from_millis(10)),
         }

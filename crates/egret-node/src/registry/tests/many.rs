@@ -1,0 +1,75 @@
+//! A registry has room for as many nodes as its pool has.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use egret_net::fabric::sim::Sim;
+use egret_net::rt;
+use egret_net::vi::Nic;
+
+use super::super::limits::SIZE_MAX;
+use super::super::{Registry, RegistryOptions, budget};
+use crate::node::{Config, JoinError, Node, Refused};
+
+/// More than share 16 MiB by 16 KiB for each of two mappings.
+const SIZE: u32 = 620;
+
+#[test]
+fn every_node_of_a_large_pool_is_served() {
+    let sim = Sim::new(1);
+    let nic = sim.nic("registry");
+    let registry = Registry::over(nic.clone(), RegistryOptions::new("many", SIZE)).unwrap();
+    let mut nodes: Vec<Node> = Vec::new();
+    for at in 0..SIZE {
+        let joined = join(&sim, &registry, at);
+        nodes.push(joined.unwrap_or_else(|why| panic!("node {at} of {SIZE}: {why}")));
+    }
+    let here = registry.server.inner().state.ranks.values().filter(|life| life.here).count();
+    assert_eq!(here, SIZE as usize);
+    assert_eq!(nodes[SIZE as usize - 1].members().len(), SIZE as usize);
+    // Who comes too late hears why.
+    let refused = join(&sim, &registry, SIZE).unwrap_err();
+    let full = Refused::PoolFull { size: SIZE };
+    assert!(matches!(&refused, JoinError::Refused { why, .. } if *why == full), "{refused}");
+    // And the first is served still.
+    let (first, last) = (&nodes[0], &nodes[SIZE as usize - 1]);
+    let bound = first.begin().bind("still", b"here");
+    done(&registry, &nic, || first.poll(), bound).unwrap();
+    let found = last.begin().bound("still", Duration::ZERO);
+    let found = done(&registry, &nic, || last.poll(), found).unwrap().unwrap();
+    assert_eq!((found.owner, &*found.bytes), (first.id(), &b"here"[..]));
+}
+
+/// One node joins, while nobody else does anything.
+fn join(sim: &Sim, registry: &Registry, at: u32) -> Result<Node, JoinError> {
+    let nic = sim.nic(&format!("n{at}"));
+    let config = Config::new("many").registry("registry").over(nic.clone());
+    done(registry, &nic, || (), Node::begin_join(config)?)
+}
+
+/// What comes of it when the registry and one node go on.
+fn done<F: Future + Unpin>(
+    registry: &Registry,
+    nic: &Nic,
+    go_on: impl Fn(),
+    mut future: F,
+) -> F::Output {
+    loop {
+        let seen = nic.poll();
+        registry.poll();
+        go_on();
+        let polled = Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(output) = polled {
+            return output;
+        }
+        nic.wait(seen, Some(rt::now() + Duration::from_millis(1)));
+    }
+}
+
+#[test]
+fn the_budget_is_what_the_nodes_need_and_some_for_those_who_come_and_go() {
+    assert_eq!(budget(1), (16 << 20) + (32 << 10));
+    assert_eq!(budget(SIZE_MAX), (16 << 20) + (2 << 30));
+}
