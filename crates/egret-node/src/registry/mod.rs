@@ -60,7 +60,7 @@ impl Registry {
     /// If links are open on the nic already.
     pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, RegistryError> {
         let terms = options.terms()?;
-        let links = Links::open(nic, LinksOptions::default().budget(BUDGET))?;
+        let links = Links::open(nic, LinksOptions::default().budget(BUDGET).pool_size(terms.size))?;
         let server = Server::open(links, terms)?;
         if !rt::in_world() {
             serve::keep_time(&server).map_err(RegistryError::Thread)?;

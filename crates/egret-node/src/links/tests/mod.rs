@@ -1,5 +1,6 @@
 mod acts;
 mod crossed;
+mod crowd;
 mod deadlines;
 mod ended;
 mod flood;
