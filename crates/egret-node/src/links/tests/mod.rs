@@ -12,6 +12,7 @@ mod moved;
 mod parted;
 mod planted;
 mod random;
+mod returned;
 mod seeds;
 mod strangers;
 mod trial;
