@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use egret_net::rt::Deadline;
-use egret_net::vi::{Completion, Descriptor, OpKind, RemoteSlice, Segment, ViError};
+use egret_net::vi::{Completion, Descriptor, Exposed, OpKind, RemoteSlice, Segment, ViError};
 
 use super::call::{Awaits, Outcome};
 use super::message::Landed;
+use super::no_reply::NoReply;
 use super::request::{From, PLAIN};
 use super::{Call, CallError, CallState, Message, Remote, Reply, SendError};
 use crate::link::arrived::Arrived;
@@ -38,7 +39,7 @@ impl Remote {
     }
 
     /// Writes `data` at `offset` of the endpoint's segment. The memory comes back with the
-    /// call's answer, when it is there.
+    /// call's answer, when it is there, or if it is refused with the [call](Call::take_sent).
     ///
     /// # Errors
     ///
@@ -174,7 +175,13 @@ impl State {
                 line.machine.am.calls.get(key).expect("just looked at").sent = sent.map(Box::new);
                 Outcome::Empty
             }
-            Err(ViError::RemoteAccess(why)) => Outcome::Failed(Box::new(CallError::Access(*why))),
+            Err(ViError::RemoteAccess(why)) => {
+                let (why, is_put) = (*why, completion.op == OpKind::Write);
+                let sent = completion.into_descriptor().into_segments().next();
+                let call = line.machine.am.calls.get(key).expect("just looked at");
+                call.sent = sent.filter(|_| is_put).map(Box::new);
+                Outcome::Failed(Box::new(CallError::Access(why)))
+            }
             // The link dies, and all its calls with it.
             Err(_) => return,
         };
@@ -187,36 +194,46 @@ impl State {
         let mut words = [0; Head::WORDS_MAX];
         let count = arrived.read_words(&mut words);
         let segment = self.endpoints.get(endpoint).and_then(|it| it.segment.as_ref());
-        let fits = |len: u64, may: bool| {
-            let inside = words[0].checked_add(len);
-            segment.filter(|segment| may && inside.is_some_and(|end| end <= segment.key().len()))
-        };
         let payload = arrived.parts().map_or(&[][..], |parts| parts.1);
         let at = usize::try_from(words[0]).unwrap_or(usize::MAX);
-        let grants = segment.map(|segment| segment.key().access());
         let is_put = arrived.head.kind == Kind::Bulk;
         let answer = match (is_put, count) {
-            (true, 1) => {
-                let may = grants.is_some_and(|grants| grants.write);
-                let target = fits(payload.len() as u64, may);
-                target.map(|segment| segment.write_at(at, payload)).map(|()| Vec::new())
-            }
-            (false, 2) => {
-                let may = grants.is_some_and(|grants| grants.read);
-                fits(words[1], may).map(|segment| {
-                    let mut bytes = vec![0; usize::try_from(words[1]).unwrap_or(0)];
-                    segment.read_at(at, &mut bytes);
-                    bytes
-                })
-            }
-            _ => None,
+            (true, 1) => allowed(segment, words[0], payload.len() as u64, true).map(|segment| {
+                segment.write_at(at, payload);
+                Vec::new()
+            }),
+            (false, 2) => allowed(segment, words[0], words[1], false).map(|segment| {
+                let mut bytes = vec![0; usize::try_from(words[1]).unwrap_or(0)];
+                segment.read_at(at, &mut bytes);
+                bytes
+            }),
+            _ => Err(NoReply::Missing),
         };
         match answer {
             _ if from.request.is_none() => self.taken(from),
-            Some(bytes) if is_put => self.reply(from, Message::to(PLAIN).bytes(&bytes)),
-            Some(bytes) => self.reply(from, Message::to(PLAIN).data(bytes)),
-            None => self.no_reply(from, false),
+            Ok(bytes) if is_put => self.reply(from, Message::to(PLAIN).bytes(&bytes)),
+            Ok(bytes) => self.reply(from, Message::to(PLAIN).data(bytes)),
+            Err(why) => self.no_reply(from, why),
         }
         self.take_back_data(from, endpoint, arrived);
+    }
+}
+
+/// The segment, if it may be read or written there.
+fn allowed(
+    segment: Option<&Exposed>,
+    offset: u64,
+    len: u64,
+    is_put: bool,
+) -> Result<&Exposed, NoReply> {
+    let segment = segment.ok_or(NoReply::Revoked)?;
+    let (grants, size) = (segment.key().access(), segment.key().len());
+    match (is_put, grants.read, grants.write) {
+        (true, _, false) => Err(NoReply::NotWritable),
+        (false, false, _) => Err(NoReply::NotReadable),
+        _ if offset.checked_add(len).is_none_or(|end| end > size) => {
+            Err(NoReply::Outside { offset, len, size })
+        }
+        _ => Ok(segment),
     }
 }

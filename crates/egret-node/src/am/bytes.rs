@@ -4,6 +4,7 @@ use egret_net::vi::Descriptor;
 
 use super::call::Outcome;
 use super::deliver::NOT_ANSWERED;
+use super::no_reply::NoReply;
 use super::outgoing::Phase;
 use super::request::From;
 use super::{Reason, Tables};
@@ -162,9 +163,14 @@ impl State {
         let refused = incoming.drop_reply().ok_or("it refused what nobody sent")?;
         incoming.answered();
         let head = Head::from_bits(refused.tag()).expect("of this side");
-        let no_reply = Head { kind: Kind::NoReply, handler: 2, words: 0, ..head };
-        let frame = machine.frame(no_reply, &[], &[]);
-        machine.push(Lane::Talk, frame);
+        if head.request & NOT_ANSWERED != 0 {
+            self.send_back_without(link, key, &refused);
+        } else {
+            let (handler, _) = NoReply::TooLarge.to_parts();
+            let no_reply = Head { kind: Kind::NoReply, handler, words: 0, ..head };
+            let frame = machine.frame(no_reply, &[], &[]);
+            machine.push(Lane::Talk, frame);
+        }
         self.pass_replies(link, key, true);
         Ok(())
     }
@@ -172,14 +178,18 @@ impl State {
     /// Sends the answers with data that may be sent; asks for more if it must.
     pub(crate) fn pass_replies(&mut self, link: Key, slot: Key, may_ask: bool) {
         let Ok(machine) = self.live(link) else { return };
-        let mut passed = false;
+        let mut passed = Vec::new();
         while let Some(frame) = machine.am.next_answer(slot) {
+            passed.push((frame.len(), frame.tag()));
             machine.push(Lane::Bulk, frame);
-            passed = true;
         }
+        for (len, tag) in &passed {
+            self.went_back(link, slot, *len, Head::from_bits(*tag).expect("of this side"));
+        }
+        let Ok(machine) = self.live(link) else { return };
         let Some(incoming) = machine.am.incoming.get(slot) else { return };
         let lacks = incoming.lacks().filter(|(_, lacking)| *lacking > 0);
-        if let Some((bytes, lacking)) = lacks.filter(|_| may_ask || passed) {
+        if let Some((bytes, lacking)) = lacks.filter(|_| may_ask || !passed.is_empty()) {
             let number = incoming.number;
             machine.control(&Control::ReplyWant { number, bytes, lacking });
         }

@@ -9,12 +9,13 @@ use egret_net::rt::Deadline;
 use egret_net::vi::{Descriptor, Segment};
 
 use super::message::Landed;
+use super::no_reply::NoReply;
 use super::{CallError, Reason, Reply, Tables};
 use crate::link::arrived::Arrived;
 use crate::link::machine::Machine;
 use crate::link::{Fate, Kind, LinkError};
 use crate::links::behind::Sleeper;
-use crate::links::core::Core;
+use crate::links::core::{Core, Stopped};
 use crate::links::driver::Clock;
 use crate::links::slots::Key;
 use crate::links::state::State;
@@ -28,6 +29,16 @@ pub struct Call {
     link: Key,
     key: Key,
     taken: bool,
+    /// The memory it sent, if it failed.
+    sent: Option<Box<Segment>>,
+}
+
+/// What was taken of a call, to where it stays: an answer is large to move.
+#[derive(Default)]
+struct Taken {
+    answer: Option<Result<Reply, CallError>>,
+    /// The memory it sent, if it failed.
+    sent: Option<Box<Segment>>,
 }
 
 /// What a link knows of a request.
@@ -132,7 +143,7 @@ impl CallState {
 
 impl Call {
     pub(crate) const fn new(core: Arc<Core>, link: Key, key: Key) -> Self {
-        Self { core, link, key, taken: false }
+        Self { core, link, key, taken: false, sent: None }
     }
 
     /// The number of the request, as [`Request::number`](super::Request::number) says at the
@@ -146,7 +157,10 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// If there is none, or not in time.
+    /// If there is none, or not in time. The memory that the request sent is dropped then;
+    /// [`wait_reply`](Self::wait_reply) leaves it here. [`CallError::InHandler`] inside a
+    /// handler, if the answer is not there yet: await the call elsewhere, or have the answer
+    /// [name a handler](super::Request::reply_with).
     pub fn wait(mut self, deadline: impl Into<Deadline>) -> Result<Reply, CallError> {
         // Of many that are under way several answers come at once.
         if let Some(answer) = self.take(None) {
@@ -156,13 +170,54 @@ impl Call {
         Self::wait_for(&self.core, self.link, self.key, &mut Clock::of(deadline.into()))
     }
 
+    /// Waits for the answer; if it has not come in time it may be waited for again. If there is
+    /// none, [`take_sent`](Self::take_sent) has the memory that the request sent.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use egret_net::vi::Segment;
+    /// # use egret_node::am::{CallError, Message, Remote, Reply};
+    /// fn ask(remote: &Remote, data: Vec<f64>) -> Result<Reply, (CallError, Option<Segment>)> {
+    ///     let sent = remote.try_request(Message::to(3).data(data));
+    ///     let mut call = sent.map_err(|unsent| {
+    ///         (unsent.reason.into(), unsent.message.into_segments().pop())
+    ///     })?;
+    ///     let reply = call.wait_reply(Duration::from_secs(1));
+    ///     reply.map_err(|why| (why, call.take_sent()))
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or not in time; [`CallError::InHandler`] as [`wait`](Self::wait).
+    pub fn wait_reply(&mut self, deadline: impl Into<Deadline>) -> Result<Reply, CallError> {
+        // Of many that are under way several answers come at once.
+        match self.take(None) {
+            Some(answer) => answer,
+            None => self.wait_more(deadline.into()).unwrap_or_else(|stopped| Err(stopped.into())),
+        }
+    }
+
     /// Waits for the answer for a while; it may be waited for again.
     pub(crate) fn wait_some(&mut self, deadline: Deadline) -> Option<Result<Reply, CallError>> {
-        let (link, key, mut answer) = (self.link, self.key, None);
-        let come =
-            self.core.wait(deadline, |state, waker| take(state, link, key, waker, &mut answer));
-        self.taken = come.is_ok();
-        answer.or_else(|| come.is_ok().then(|| Err(gone())))
+        self.wait_more(deadline).ok()
+    }
+
+    fn wait_more(&mut self, deadline: Deadline) -> Result<Result<Reply, CallError>, Stopped> {
+        let (link, key, mut taken) = (self.link, self.key, Taken::default());
+        let wait =
+            |state: &mut State, waker: Option<&Waker>| take(state, link, key, waker, &mut taken);
+        self.core.wait(deadline, wait)?;
+        (self.taken, self.sent) = (true, taken.sent);
+        Ok(taken.answer.unwrap_or_else(|| Err(gone())))
+    }
+
+    /// The memory that the request sent, if there is no answer to it: it was not delivered, or
+    /// whether it was is not known. Of an answer it is [the answer's](Reply::take_sent). What
+    /// was [gathered](super::Message::gather) is not kept.
+    #[must_use]
+    pub fn take_sent(&mut self) -> Option<Segment> {
+        self.sent.take().map(|sent| *sent)
     }
 
     /// The answer, if it has come.
@@ -175,10 +230,13 @@ impl Call {
     }
 
     fn take(&mut self, waker: Option<&Waker>) -> Option<Result<Reply, CallError>> {
-        let mut answer = None;
-        self.core.state.with(|state| take(state, self.link, self.key, waker, &mut answer));
-        self.taken = answer.is_some();
-        answer
+        let mut taken = Taken::default();
+        self.core.state.with(|state| take(state, self.link, self.key, waker, &mut taken));
+        self.taken = taken.answer.is_some();
+        if taken.sent.is_some() {
+            self.sent = taken.sent;
+        }
+        taken.answer
     }
 
     /// Waits for the answer to a request, without a handle to it.
@@ -189,11 +247,10 @@ impl Call {
         key: Key,
         clock: &mut Clock,
     ) -> Result<Reply, CallError> {
-        // Written where it stays: an answer is large to move.
-        let mut answer = None;
+        let mut taken = Taken::default();
         let waited =
-            core.wait_by(clock, &mut |state, waker| take(state, link, key, waker, &mut answer));
-        match (waited, answer) {
+            core.wait_by(clock, &mut |state, waker| take(state, link, key, waker, &mut taken));
+        match (waited, taken.answer) {
             (Ok(()), Some(answer)) => answer,
             (Err(stopped), _) => {
                 core.state.with(|state| state.abandon(link, key));
@@ -204,15 +261,16 @@ impl Call {
     }
 }
 
-/// Takes the answer of a call, if it has come, to `answer`.
+/// Takes the answer of a call, if it has come, to `taken`.
 #[inline]
 fn take(
     state: &mut State,
     link: Key,
     key: Key,
     waker: Option<&Waker>,
-    answer: &mut Option<Result<Reply, CallError>>,
+    taken: &mut Taken,
 ) -> Option<()> {
+    let answer = &mut taken.answer;
     let call = state.machine(link).and_then(|machine| machine.am.calls.get(key));
     let Some(call) = call else {
         *answer = Some(Err(gone()));
@@ -228,26 +286,21 @@ fn take(
             state.answer_taken(link, number, arrived);
         }
         Outcome::Arrived(arrived) => {
-            *answer = Some(Err(no_reply(arrived.head.handler)));
+            *answer = Some(Err(NoReply::of(&arrived).into()));
+            taken.sent = sent;
             state.answer_taken(link, number, arrived);
         }
         Outcome::Read(bytes) => {
             *answer = Some(Ok(Reply { payload: Some(bytes), sent, ..Reply::empty() }));
         }
-        Outcome::Failed(why) => *answer = Some(Err(*why)),
+        Outcome::Failed(why) => {
+            *answer = Some(Err(*why));
+            taken.sent = sent;
+        }
         Outcome::Empty => *answer = Some(Ok(Reply { sent, ..Reply::empty() })),
     }
     state.remove_call(link, key);
     Some(())
-}
-
-#[cold]
-fn no_reply(why: u8) -> CallError {
-    match why {
-        1 => CallError::Panicked,
-        2 => CallError::ReplyTooLarge,
-        _ => CallError::NoReply,
-    }
 }
 
 #[cold]

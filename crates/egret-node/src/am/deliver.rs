@@ -7,6 +7,7 @@ use super::call::Outcome;
 use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
 use super::message::Landed;
+use super::no_reply::NoReply;
 use super::request::{From, PLAIN};
 use super::serve::{Answer, Done};
 use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Reply, Undelivered};
@@ -103,8 +104,8 @@ impl State {
         match (from.request, answer) {
             (None, _) => self.taken(from),
             (_, Answer::Sent) => {}
-            (_, Answer::Missing) => self.no_reply(from, false),
-            (_, Answer::Panicked) => self.no_reply(from, true),
+            (_, Answer::Missing) => self.no_reply(from, NoReply::Missing),
+            (_, Answer::Panicked) => self.no_reply(from, NoReply::Panicked),
         }
         self.take_back_data(from, endpoint, arrived);
     }
@@ -215,13 +216,14 @@ impl State {
 
     /// Answers that there is no answer.
     #[cold]
-    pub(crate) fn no_reply(&mut self, from: From, panicked: bool) {
+    pub(crate) fn no_reply(&mut self, from: From, why: NoReply) {
         let (Some(request), Ok(machine)) = (from.request, self.live(from.link)) else { return };
         let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
         incoming.answered();
-        let (slot, handler) = (incoming.number, u8::from(panicked));
-        let head = Head { kind: Kind::NoReply, words: 0, handler, slot, request };
-        let frame = machine.frame(head, &[], &[]);
+        let (slot, (handler, said)) = (incoming.number, why.to_parts());
+        let words = u8::try_from(said.len()).expect("three at most");
+        let head = Head { kind: Kind::NoReply, words, handler, slot, request };
+        let frame = machine.frame(head, &said, &[]);
         machine.push(Lane::Talk, frame);
         self.pump(from.link);
     }
@@ -230,6 +232,9 @@ impl State {
     #[cold]
     fn send_back(&mut self, from: From, why: Why, arrived: Arrived) {
         let head = arrived.head;
+        if head.kind == Kind::Bulk && from.request.is_none() {
+            return self.send_back_data(from, why, arrived);
+        }
         if let Some(machine) = self.machine(from.link)
             && let Some(incoming) = machine.am.incoming.get(from.slot)
         {
@@ -245,7 +250,7 @@ impl State {
             let what = [head.kind as u8, head.handler, 0, 0, 0, 0, 0, 0];
             let mut words = [0; Head::WORDS_MAX];
             let count = arrived.read_words(&mut words);
-            // Data is still at the sender's.
+            // The data of a request is still at the sender's.
             let payload = arrived.parts().map_or(&[][..], |parts| parts.1);
             let payload = if head.kind == Kind::Bulk { &[] } else { payload };
             let bytes = [&what, payload].concat();
@@ -265,6 +270,9 @@ impl State {
     pub(crate) fn answered(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
         let head = arrived.head;
         let line = self.links.get(link).ok_or("no link")?;
+        if head.kind == Kind::BulkReply && head.request & NOT_ANSWERED != 0 {
+            return self.returned_data(link, arrived);
+        }
         let (key, endpoint) = line.machine.take_answer(head)?;
         if head.kind == Kind::BulkReply && !arrived.has_landed() {
             line.machine.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
@@ -315,12 +323,7 @@ impl State {
         let (words, payload) = arrived.parts().ok_or("a message shorter than its words")?;
         let ([kind, handler, ..], bytes) =
             payload.split_first_chunk::<8>().ok_or("a return without a reason")?;
-        let reason = match head.handler {
-            0 => Reason::NoHandler { handler: *handler },
-            1 => Reason::WrongTag,
-            2 => Reason::EndpointGone,
-            _ => return Err("a return for no reason"),
-        };
+        let reason = Why::read(head.handler, *handler)?;
         let words = words.chunks_exact(8);
         let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
         let undelivered = Undelivered {
@@ -436,10 +439,22 @@ impl Undelivered {
 /// Why a message goes back.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
-enum Why {
+pub(super) enum Why {
     NoHandler = 0,
     WrongTag = 1,
     EndpointGone = 2,
+}
+
+impl Why {
+    /// What the peer says, of a message for this handler.
+    pub(super) const fn read(why: u8, handler: u8) -> Result<Reason, &'static str> {
+        match why {
+            0 => Ok(Reason::NoHandler { handler }),
+            1 => Ok(Reason::WrongTag),
+            2 => Ok(Reason::EndpointGone),
+            _ => Err("a return for no reason"),
+        }
+    }
 }
 
 /// The request that a message is, if it is to be answered.

@@ -49,7 +49,9 @@ pub struct Undelivered {
     pub handler: u8,
     /// Its words.
     pub words: Vec<u64>,
-    /// Its bytes or data.
+    /// Its bytes or data. Data of more than this side's budget
+    /// ([`LinksOptions::budget`](crate::LinksOptions::budget)) could take back does not come, and
+    /// this is empty.
     pub bytes: Vec<u8>,
 }
 

@@ -90,7 +90,7 @@ impl Mapping {
     }
 
     fn ask(&self, state: &mut State, link: Key) -> Result<Remote, MapError> {
-        let flow = state.budget.open().map_err(MapError::Budget)?;
+        let flow = state.budget.open(link.into()).map_err(MapError::Budget)?;
         let bytes = state.budget.held(flow);
         let mut map = self.question(bytes);
         let len = Control::Map(map.clone()).to_bytes().len() as u64;

@@ -49,9 +49,10 @@ impl State {
             return Control::NotMapped { number, why: no_room("the link has ended") };
         };
         if machine.am.incoming.len() >= MAPPINGS_MAX {
-            return Control::NotMapped { number, why: no_room("too many mappings") };
+            let why = format!("a link has at most {MAPPINGS_MAX} mappings");
+            return Control::NotMapped { number, why: no_room(&why) };
         }
-        let flow = match self.budget.open() {
+        let flow = match self.budget.open(link.into()) {
             Ok(flow) => flow,
             Err(why) => return Control::NotMapped { number, why: no_room(&why.to_string()) },
         };

@@ -55,9 +55,11 @@ mod incoming;
 mod map;
 mod mapping;
 mod message;
+mod no_reply;
 mod outgoing;
 mod remote;
 mod request;
+mod returned;
 mod serve;
 mod typed;
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::message::Landed;
+use super::no_reply::NoReply;
 use super::serve::Answer;
 use super::{Kept, Message, Peer};
 use crate::link::Kind;
@@ -164,7 +165,7 @@ impl ReplySlot {
 impl Drop for ReplySlot {
     fn drop(&mut self) {
         if !self.done {
-            self.core.state.with(|state| state.no_reply(self.from, false));
+            self.core.state.with(|state| state.no_reply(self.from, NoReply::Missing));
         }
     }
 }

@@ -58,7 +58,10 @@ pub enum Refusal {
     #[error("too many channels wait to be accepted there")]
     Backlog,
     /// The node holds as much for others as it may.
-    #[error("the node there has no memory to spare for another channel")]
+    #[error(
+        "the node there has no memory to spare for another channel: its budget \
+         (LinksOptions::budget) is held, or kept for other peers"
+    )]
     NoRoom,
 }
 

@@ -13,6 +13,8 @@ egret_net::faults! {
         Stuffed,
         /// What was guaranteed is not set aside.
         Unreserved,
+        /// Who is first takes the shares of others.
+        Unshared,
         /// A piece of any size is waited for.
         Believed,
         /// Nobody looks whether a peer had credit for what it sends.

@@ -1,7 +1,7 @@
 //! All channels of a node, without I/O: what a link brings goes in, and what is to go out by one
 //! comes out.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
 use egret_net::vi::Descriptor;
@@ -99,6 +99,12 @@ impl Channels {
             next: 1,
             out: VecDeque::new(),
         }
+    }
+
+    /// The links that channels use.
+    pub(crate) fn links(&self) -> BTreeSet<Key> {
+        let readers = self.readers.values().map(|reading| reading.link);
+        readers.chain(self.writers.values().map(|writing| writing.link)).collect()
     }
 
     /// What is to go out next.
@@ -387,7 +393,7 @@ impl Channels {
         if slot >= Head::SLOTS {
             return Err(Refusal::NoRoom);
         }
-        let flow = budget.open().map_err(|_| Refusal::NoRoom)?;
+        let flow = budget.open(link.into()).map_err(|_| Refusal::NoRoom)?;
         self.vacant.pop();
         listening.waiting.push_back(slot);
         listening.wakers.drain(..).for_each(Sleeper::wake);

@@ -8,12 +8,14 @@
 //!   lets them be, but no more than a 64th of what is free then. If a hundred, one after the other,
 //!   run at full speed and then are not read any more, a fifth is still free, and whoever is read
 //!   has a window of nearly a megabyte.
+//! * Flows have peers, and each peer has a share: what it may hold whatever the others do. A peer
+//!   that holds more has it of what is nobody's share.
 //! * Who has one piece that is larger asks for it, and is granted it when there is room: as much
 //!   again must stay, beside a quarter of everything that such pieces never get, and it holds no
 //!   more than two such pieces beyond its share. Who asked first comes first, but does not hold up
 //!   others who want less.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use thiserror::Error;
 
@@ -22,10 +24,10 @@ use crate::channel::fault::{Fault, planted};
 /// The bytes that a node takes from others before its program does, and who has them.
 ///
 /// ```
-/// use egret_node::flow::{Budget, FlowTerms};
+/// use egret_node::flow::{Budget, FlowTerms, PeerId};
 ///
 /// let mut budget = Budget::new(FlowTerms::of(1 << 20));
-/// let flow = budget.open()?;
+/// let flow = budget.open(PeerId(7))?;
 /// assert_eq!(budget.held(flow), 16 << 10);
 /// // Half of it came, and was taken: it is granted again, and more.
 /// let more = budget.taken(flow, 8 << 10, true);
@@ -43,6 +45,10 @@ pub struct Budget {
     accounts: Vec<Option<Account>>,
     vacant: Vec<u32>,
     open: u64,
+    /// What each peer holds or has set aside, of those that have flows.
+    peers: BTreeMap<PeerId, u64>,
+    /// Of that, within the shares of the peers.
+    within: u64,
     /// Who asked for more than its share, in that order.
     waiting: VecDeque<FlowId>,
     /// Granted in turn, and not told yet.
@@ -58,7 +64,13 @@ pub struct FlowTerms {
     pub guarantee: u64,
     /// The most a flow holds without asking.
     pub window_max: u64,
+    /// How many peers have a share of it each.
+    pub peers: u64,
 }
+
+/// By whom flows come. The number says nothing but who is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PeerId(pub u64);
 
 /// Something that bytes come by: a channel to read, a mapping that data is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,14 +79,19 @@ pub struct FlowId(u32);
 /// A flow cannot be guaranteed its least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "{flows} channels and mappings hold what the node takes from others ({bytes} bytes): close \
-     some, or give it more"
+    "{flows} channels and mappings hold what the node takes from others ({bytes} bytes, of which \
+     each of {peers} peers has {share} for certain): close some, or raise LinksOptions::budget"
 )]
+#[non_exhaustive]
 pub struct NoRoom {
-    /// How many are open.
+    /// How many are open, of all peers.
     pub flows: u64,
     /// What they share.
     pub bytes: u64,
+    /// How many peers have a share of that.
+    pub peers: u64,
+    /// The share of each.
+    pub share: u64,
 }
 
 /// One piece that is larger than everything it could ever be granted.
@@ -89,6 +106,7 @@ pub struct NeverFits {
 
 #[derive(Debug)]
 struct Account {
+    peer: PeerId,
     held: u64,
     window: u64,
     /// Asked for beyond its share, and not granted, for a piece that costs so much.
@@ -100,7 +118,29 @@ impl FlowTerms {
     /// The usual ones: 16 KiB for each flow, and never more than 4 MiB without asking.
     #[must_use]
     pub const fn of(bytes: u64) -> Self {
-        Self { bytes, guarantee: 16 << 10, window_max: 4 << 20 }
+        Self { bytes, guarantee: 16 << 10, window_max: 4 << 20, peers: 0 }
+    }
+
+    /// With a share for each of so many peers: a quarter of everything, or up to half of it for
+    /// two flows each. If not even one flow each is within that half, there are no shares.
+    #[must_use]
+    pub const fn shared_by(mut self, peers: u64) -> Self {
+        self.peers = peers;
+        self
+    }
+
+    /// What each peer may hold, whatever the others do.
+    #[must_use]
+    pub const fn share(&self) -> u64 {
+        if self.peers == 0 || self.guarantee == 0 {
+            return 0;
+        }
+        let quarter = self.bytes / FLOOR / self.peers;
+        let quarter = if quarter < self.guarantee { 0 } else { quarter };
+        let half = self.bytes / 2 / self.peers / self.guarantee;
+        let flows = if half < FLOWS_LEAST { half } else { FLOWS_LEAST };
+        let least = flows * self.guarantee;
+        if quarter > least { quarter } else { least }
     }
 }
 
@@ -116,20 +156,30 @@ impl Budget {
     pub fn new(terms: FlowTerms) -> Self {
         let (accounts, vacant, open) = (Vec::new(), Vec::new(), 0);
         let (waiting, granted) = (VecDeque::new(), VecDeque::new());
-        Self { terms, free: terms.bytes, reserved: 0, accounts, vacant, open, waiting, granted }
+        let (free, reserved, peers, within) = (terms.bytes, 0, BTreeMap::new(), 0);
+        Self { terms, free, reserved, accounts, vacant, open, peers, within, waiting, granted }
     }
 
-    /// A flow that holds its guarantee: its sender may send that much.
+    /// Shares it out among so many peers from now on.
+    pub fn share_among(&mut self, peers: u64) {
+        self.terms.peers = peers;
+        let share = self.terms.share();
+        self.within = self.peers.values().map(|charged| share.min(*charged)).sum();
+    }
+
+    /// A flow of a peer that holds its guarantee: its sender may send that much.
     ///
     /// # Errors
     ///
-    /// If so much is not free.
-    pub fn open(&mut self) -> Result<FlowId, NoRoom> {
+    /// If so much is not free, or is other peers' share.
+    pub fn open(&mut self, peer: PeerId) -> Result<FlowId, NoRoom> {
         let guarantee = self.terms.guarantee;
-        if self.spare() < guarantee {
-            return Err(NoRoom { flows: self.open, bytes: self.terms.bytes });
+        if self.spare_for(peer) < guarantee {
+            let FlowTerms { bytes, peers, .. } = self.terms;
+            return Err(NoRoom { flows: self.open, bytes, peers, share: self.terms.share() });
         }
-        let account = Account { held: guarantee, window: guarantee, wanted: 0, piece: 0 };
+        let account = Account { peer, held: guarantee, window: guarantee, wanted: 0, piece: 0 };
+        self.charge(peer, |charged| charged + guarantee);
         self.free -= guarantee;
         self.open += 1;
         let at = self.vacant.pop().unwrap_or_else(|| {
@@ -220,6 +270,8 @@ impl Budget {
         let account = self.accounts[flow.0 as usize].take().expect("closed once");
         self.free += if planted(Fault::Leaky) { 0 } else { account.held };
         self.reserved -= self.terms.guarantee.saturating_sub(account.held);
+        let charged = account.held.max(self.terms.guarantee);
+        self.charge(account.peer, |all| all - charged);
         self.open -= 1;
         self.vacant.push(flow.0);
         self.waiting.retain(|waits| *waits != flow);
@@ -268,14 +320,15 @@ impl Budget {
 
     /// Grants what the flow may have beyond what it holds, if that is worth a frame.
     fn refill(&mut self, flow: FlowId) -> u64 {
-        let share = if planted(Fault::Greedy) { u64::MAX } else { self.spare() / SHARE };
         let guarantee = self.terms.guarantee;
         let account = self.look(flow);
+        let spare = self.spare_for(account.peer);
+        let share = if planted(Fault::Greedy) { u64::MAX } else { spare / SHARE };
         let target = account.window.min(share).max(guarantee);
         let more = target.saturating_sub(account.held);
         // The guarantee is set aside; what is more must be there.
         let above = (account.held + more).saturating_sub(account.held.max(guarantee));
-        let more = more - above.saturating_sub(self.spare());
+        let more = more - above.saturating_sub(spare);
         if more == 0 || more < target / BATCH {
             return 0;
         }
@@ -302,18 +355,20 @@ impl Budget {
         let account = self.look(flow);
         let set_aside = self.terms.guarantee.saturating_sub(account.held);
         // Who is not read gets no third piece.
-        let window = account.window.min(self.spare() / SHARE).max(account.piece.saturating_mul(2));
+        let spare = self.spare_for(account.peer);
+        let window = account.window.min(spare / SHARE).max(account.piece.saturating_mul(2));
         if account.held.saturating_add(account.wanted) > window && !planted(Fault::Stuffed) {
             return false;
         }
         let above = account.wanted.saturating_sub(set_aside);
-        above.saturating_mul(2) <= self.spare().saturating_sub(self.floor())
+        above.saturating_mul(2) <= spare.min(self.spare().saturating_sub(self.floor()))
             || planted(Fault::Greedy) && above <= self.spare()
     }
 
     /// What large pieces never get.
     const fn floor(&self) -> u64 {
-        self.terms.bytes / FLOOR
+        let (quarter, shares) = (self.terms.bytes / FLOOR, self.terms.share() * self.terms.peers);
+        if quarter > shares { quarter } else { shares }
     }
 
     fn grant_wanted(&mut self, flow: FlowId) -> u64 {
@@ -326,12 +381,15 @@ impl Budget {
         let guarantee = self.terms.guarantee;
         let account = self.account(flow);
         let before = guarantee.saturating_sub(account.held);
+        let (peer, had) = (account.peer, account.held.max(guarantee));
         account.held += bytes;
+        let has = account.held.max(guarantee);
         let waited = account.wanted > 0;
         account.wanted = account.wanted.saturating_sub(bytes);
         let done = waited && account.wanted == 0;
         let after = guarantee.saturating_sub(account.held);
         self.reserved -= before - after;
+        self.charge(peer, |charged| charged + (has - had));
         self.free -= bytes;
         if done {
             self.waiting.retain(|waits| *waits != flow);
@@ -342,10 +400,34 @@ impl Budget {
         let guarantee = self.terms.guarantee;
         let account = self.account(flow);
         let before = guarantee.saturating_sub(account.held);
+        let (peer, had) = (account.peer, account.held.max(guarantee));
         account.held = account.held.checked_sub(bytes).expect("no more than it held");
+        let has = account.held.max(guarantee);
         let after = guarantee.saturating_sub(account.held);
         self.reserved += if planted(Fault::Unreserved) { 0 } else { after - before };
+        self.charge(peer, |charged| charged - (had - has));
         self.free += bytes;
+    }
+
+    /// Changes what a peer holds or has set aside.
+    fn charge(&mut self, peer: PeerId, change: impl FnOnce(u64) -> u64) {
+        let share = self.terms.share();
+        let before = self.peers.get(&peer).copied().unwrap_or(0);
+        let after = change(before);
+        self.within = self.within + share.min(after) - share.min(before);
+        match after {
+            0 => self.peers.remove(&peer),
+            after => self.peers.insert(peer, after),
+        };
+    }
+
+    /// What is free, not set aside, and no share of another peer.
+    fn spare_for(&self, peer: PeerId) -> u64 {
+        let share = self.terms.share();
+        let own = share - share.min(self.peers.get(&peer).copied().unwrap_or(0));
+        let unused = (share * self.terms.peers).saturating_sub(self.within);
+        let others = if planted(Fault::Unshared) { 0 } else { unused.saturating_sub(own) };
+        self.spare().saturating_sub(others)
     }
 
     /// What is free and not set aside.
@@ -364,6 +446,8 @@ impl Budget {
 
 /// A flow holds at most this part of what is free.
 const SHARE: u64 = 64;
+/// Flows that the share of a peer has room for, if half of everything is enough for that.
+const FLOWS_LEAST: u64 = 2;
 /// Large pieces leave this part of everything.
 const FLOOR: u64 = 4;
 /// It is granted more when this part of its window is gone.

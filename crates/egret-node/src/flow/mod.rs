@@ -6,7 +6,7 @@ mod depot;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{Budget, FlowId, FlowTerms, NeverFits, NoRoom};
+pub use budget::{Budget, FlowId, FlowTerms, NeverFits, NoRoom, PeerId};
 pub use depot::{Depot, DepotStats};
 
 /// Bytes that are charged for a frame beside its memory, for what is noted of it.

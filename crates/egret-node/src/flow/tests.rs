@@ -15,15 +15,21 @@ const MIB: u64 = 1 << 20;
 struct Ledger {
     budget: Budget,
     flows: Vec<(FlowId, u64)>,
+    peers: Vec<(FlowId, PeerId)>,
 }
 
 impl Ledger {
     fn new(terms: FlowTerms) -> Self {
-        Self { budget: Budget::new(terms), flows: Vec::new() }
+        Self { budget: Budget::new(terms), flows: Vec::new(), peers: Vec::new() }
     }
 
     fn open(&mut self) -> Option<usize> {
-        let flow = self.budget.open().ok()?;
+        self.open_by(PeerId(0))
+    }
+
+    fn open_by(&mut self, peer: PeerId) -> Option<usize> {
+        let flow = self.budget.open(peer).ok()?;
+        self.peers.push((flow, peer));
         self.flows.push((flow, self.budget.terms().guarantee));
         Some(self.flows.len() - 1)
     }
@@ -53,6 +59,7 @@ impl Ledger {
 
     fn close(&mut self, at: usize) {
         let (flow, _) = self.flows.swap_remove(at);
+        self.peers.retain(|(known, _)| *known != flow);
         self.budget.close(flow);
         self.hear();
     }
@@ -74,16 +81,30 @@ impl Ledger {
             owed += guarantee.saturating_sub(*held);
         }
         assert!(owed <= self.budget.free(), "what is guaranteed is there");
+        let shares: u64 = (0..self.budget.terms().peers).map(|peer| self.owed(PeerId(peer))).sum();
+        assert!(owed + shares <= self.budget.free(), "what is shared out is there");
+    }
+
+    /// What of a peer's share is not its yet.
+    fn owed(&self, peer: PeerId) -> u64 {
+        let of_peer = self.peers.iter().filter(|(_, known)| *known == peer);
+        let held = of_peer.map(|(flow, _)| self.budget.held(*flow));
+        let guarantee = self.budget.terms().guarantee;
+        let charged: u64 = held.map(|held| held.max(guarantee)).sum();
+        self.budget.terms().share().saturating_sub(charged)
     }
 }
 
-fn play(steps: &[(u8, u16, u32)]) {
-    let mut ledger = Ledger::new(FlowTerms::of(MIB));
+fn play(peers: u64, steps: &[(u8, u16, u32)]) {
+    let mut ledger = Ledger::new(FlowTerms::of(MIB).shared_by(peers));
     for &(what, which, bytes) in steps {
         let (count, bytes) = (ledger.flows.len(), u64::from(bytes));
         if what % 8 == 0 || count == 0 {
-            let room = ledger.budget.most() >= 17 * KIB;
-            assert!(ledger.open().is_some() || !room || ledger.budget.free() < 300 * KIB);
+            let room = ledger.budget.most() >= 17 * KIB && ledger.budget.free() >= 300 * KIB;
+            let peer = PeerId(u64::from(which) % peers.max(1));
+            let room = room || ledger.owed(peer) >= 16 * KIB;
+            assert!(ledger.open_by(peer).is_some() || !room);
+            ledger.adds_up();
             continue;
         }
         let at = usize::from(which) % count;
@@ -110,7 +131,8 @@ proptest! {
     fn all_of_it_adds_up_after_any_sequence(
         steps in proptest::collection::vec(any::<(u8, u16, u32)>(), 1..200),
     ) {
-        play(&steps);
+        play(0, &steps);
+        play(5, &steps);
     }
 }
 
@@ -123,7 +145,8 @@ fn any_sequence() {
             (state >> 33) as u32
         };
         let steps: Vec<_> = (0..120).map(|_| (next() as u8, next() as u16, next())).collect();
-        play(&steps);
+        play(0, &steps);
+        play(5, &steps);
     }
 }
 
@@ -231,16 +254,55 @@ fn nobody_is_let_in_without_the_guarantee() {
     for _ in 0..64 {
         ledger.open().unwrap();
     }
-    assert_eq!(ledger.budget.open(), Err(NoRoom { flows: 64, bytes: MIB }));
+    let refused = ledger.budget.open(PeerId(1));
+    assert_eq!(refused, Err(NoRoom { flows: 64, bytes: MIB, peers: 0, share: 0 }));
     ledger.taken(5, 16 * KIB, false);
     assert_eq!(ledger.flows[5].1, 16 * KIB, "it is granted again, whatever others hold");
     ledger.close(0);
     assert!(ledger.open().is_some());
 }
 
+/// One peer opens what it can, and takes what it can by all of it.
+fn one_peer_takes_all() {
+    let mut ledger = Ledger::new(FlowTerms::default().shared_by(20));
+    let share = ledger.budget.terms().share();
+    assert_eq!(share, 256 * MIB / 4 / 20);
+    let greedy = ledger.open().unwrap();
+    run(&mut ledger, greedy, 20);
+    while ledger.want(greedy, 20 * MIB).is_ok_and(|more| more > 0) {}
+    while let Some(at) = ledger.open() {
+        run(&mut ledger, at, 3);
+        ledger.taken(at, 0, true);
+    }
+    let refused = ledger.budget.open(PeerId(0)).unwrap_err().to_string();
+    assert!(refused.contains("268435456") && refused.contains(&share.to_string()), "{refused}");
+    for peer in 1..20 {
+        let flows = (0..share / (16 * KIB)).map(|_| ledger.open_by(PeerId(peer)));
+        assert!(flows.last().flatten().is_some(), "peer {peer} has not got its share");
+    }
+    ledger.adds_up();
+}
+
+#[test]
+fn nobody_takes_the_share_of_another() {
+    one_peer_takes_all();
+    let half = FlowTerms::of(MIB).shared_by(16);
+    assert_eq!(half.share(), 32 * KIB, "two flows each are half of it");
+    assert_eq!(FlowTerms::of(MIB).shared_by(32).share(), 16 * KIB, "one is");
+    assert_eq!(FlowTerms::of(MIB).shared_by(33).share(), 0);
+    // Shares that come later are kept from then on.
+    let mut ledger = Ledger::new(FlowTerms::of(MIB));
+    assert!((0..34).all(|_| ledger.open().is_some()));
+    ledger.budget.share_among(16);
+    assert_eq!(ledger.open(), None);
+    assert!((1..16).all(|peer| ledger.open_by(PeerId(peer)).is_some()));
+    ledger.adds_up();
+}
+
 #[test]
 fn checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 5] = [
+    let faults: [(Fault, fn()); 6] = [
+        (Fault::Unshared, one_peer_takes_all),
         (Fault::Leaky, any_sequence),
         (Fault::Unreserved, any_sequence),
         (Fault::Greedy, one_of_a_hundred_runs),

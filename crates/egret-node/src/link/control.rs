@@ -35,6 +35,8 @@ pub(crate) enum Control {
     Unmapped { number: u32 },
     /// The links are closed for this reason; nothing comes after it.
     Failed { why: String },
+    /// Instead of a hello: there are so many links, and no more may be.
+    Full { links: u32 },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]

@@ -101,6 +101,16 @@ pub enum LinkUpError {
         /// How long.
         waited: Duration,
     },
+    /// The peer has as many links as it takes, and all of them are used:
+    /// [`LinksOptions::peers_max`](crate::LinksOptions::peers_max), which follows from the
+    /// size of the pool.
+    #[error("{peer} takes {links} links (LinksOptions::peers_max), and all of them are used")]
+    Full {
+        /// Its host.
+        peer: String,
+        /// How many it takes.
+        links: u32,
+    },
     /// A node has no link to itself.
     #[error("a node has no link to itself")]
     Oneself,

@@ -2,11 +2,11 @@
 
 use egret_net::vi::{Completion, Descriptor};
 
-use super::opening::CROSSED_AGAIN;
+use super::opening::{CROSSED_AGAIN, Stranger};
 use super::slots::Key;
 use super::state::{Line, State};
 use crate::link::control::{Control, Hello, VERSION};
-use crate::link::{Head, Kind, Lane, LinkError};
+use crate::link::{Head, Kind, Lane, LinkError, LinkUpError};
 
 impl State {
     /// The peer that was called has greeted.
@@ -81,14 +81,10 @@ impl State {
         let talk = self.opening.strangers.remove(talk).expect("it is there");
         let bulk = self.opening.strangers.remove(bulk).expect("it is there");
         if self.call_counts(hello) {
-            let frame = Descriptor::new(Control::Crossed.to_bytes())
-                .with_tag(Head::of(Kind::Control, 0).to_bits());
-            drop(talk.vi.post_send(frame));
-            let until = self.fixed.nic.now() + CROSSED_AGAIN;
-            self.set_place(talk.vi.id(), None);
-            self.set_place(bulk.vi.id(), None);
-            self.opening.told.push((until, talk.vi, bulk.vi));
-            return;
+            return self.tell_away(talk, bulk, &Control::Crossed);
+        }
+        if let Err(links) = self.admit(&hello.host) {
+            return self.tell_away(talk, bulk, &Control::Full { links });
         }
         self.replace(&hello.host);
         let link = self.add_line(&hello.host, (talk.vi, bulk.vi), bulk.lands, false);
@@ -100,6 +96,54 @@ impl State {
         self.hosts.insert(hello.host.clone(), link);
         self.pump(link);
         self.open_more();
+    }
+
+    /// Tells a stranger why there is no link, and forgets it soon.
+    fn tell_away(&mut self, talk: Stranger, bulk: Stranger, why: &Control) {
+        let head = Head::of(Kind::Control, 0).to_bits();
+        drop(talk.vi.post_send(Descriptor::new(why.to_bytes()).with_tag(head)));
+        self.set_place(talk.vi.id(), None);
+        self.set_place(bulk.vi.id(), None);
+        if self.opening.told.len() >= TOLD_MAX {
+            self.opening.told.remove(0);
+        }
+        let until = self.fixed.nic.now() + CROSSED_AGAIN;
+        self.opening.told.push((until, talk.vi, bulk.vi));
+    }
+
+    /// Makes sure that a host may have a link, at the cost of the oldest one that is of no use.
+    ///
+    /// # Errors
+    ///
+    /// If it may not: how many links there are.
+    pub(crate) fn admit(&mut self, host: &str) -> Result<(), u32> {
+        let most = self.fixed.options.peers_max;
+        if self.hosts.contains_key(host) || self.hosts.len() < most as usize {
+            return Ok(());
+        }
+        let used = self.channels.links();
+        let unused = self.links.iter_mut().filter(|(link, line)| {
+            line.ended.is_none()
+                && line.incarnation.is_some()
+                && line.is_unused()
+                && !used.contains(link)
+        });
+        let oldest = unused.min_by_key(|(_, line)| line.made).map(|(link, _)| link);
+        self.counters.turned_away += 1;
+        let Some(oldest) = oldest else {
+            tracing::warn!(peer = host, most, "turned away: there are as many links as may be");
+            return Err(most);
+        };
+        let why = format!("its link is of no use, and others want one: there are at most {most}");
+        self.end(oldest, |peer| LinkError::CutOff { peer, why });
+        Ok(())
+    }
+
+    /// The peer that was called has no room for a link.
+    pub(crate) fn full(&mut self, link: Key, links: u32) {
+        let Some(peer) = self.machine(link).map(|machine| machine.peer.clone()) else { return };
+        self.opening.call_refused(&peer, LinkUpError::Full { peer: peer.clone(), links });
+        self.end(link, |_| LinkError::Closed);
     }
 
     /// Whether this side has called the host itself and its call counts.
@@ -128,6 +172,9 @@ impl State {
         }
     }
 }
+
+/// Links of strangers that are being told why they are none, at most.
+const TOLD_MAX: usize = 64;
 
 /// Whether two connections are of one link.
 fn belong(one: &Hello, other: &Hello) -> bool {

@@ -11,6 +11,8 @@ pub(crate) struct Line {
     pub(crate) carrier: Carrier,
     /// Which of the peer's lives it is with, once that is known.
     pub(crate) incarnation: Option<u64>,
+    /// Which of all links it is.
+    pub(crate) made: u64,
     /// Whether this side called.
     pub(crate) called: bool,
     /// Whether this side has said why it closes it.
@@ -20,6 +22,16 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    pub(crate) const fn new(machine: Machine, carrier: Carrier, called: bool) -> Self {
+        let (incarnation, ended, parts, made) = (None, None, false, 0);
+        Self { machine, carrier, incarnation, made, called, parts, ended }
+    }
+
+    /// Whether the peer called, and nothing is mapped by either side.
+    pub(crate) fn is_unused(&self) -> bool {
+        !self.called && self.machine.am.incoming.len() + self.machine.am.outgoing.len() == 0
+    }
+
     /// Whether the peer has everything that was sent.
     pub(crate) fn is_through(&self) -> bool {
         self.machine.is_idle() && !self.machine.has_waiting() && self.carrier.is_through()

@@ -100,9 +100,7 @@ impl State {
         let landing: Arc<dyn Landing> = lands.clone();
         let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
         let machine = Machine::new(host, &self.fixed, lands);
-        let line =
-            Line { machine, carrier, incarnation: None, called: true, parts: false, ended: None };
-        let link = self.add_line_of(line);
+        let link = self.add_line_of(Line::new(machine, carrier, true));
         self.set_place(id, Some(Place::Window(link)));
         let hello = self.hello(number, Lane::Talk);
         let line = self.links.get(link).expect("just made");
@@ -126,9 +124,7 @@ impl State {
         let landing: Arc<dyn Landing> = lands.clone();
         let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
         let machine = Machine::new(&peer, &self.fixed, lands);
-        let line =
-            Line { machine, carrier, incarnation: None, called: false, parts: false, ended: None };
-        let link = self.add_line_of(line);
+        let link = self.add_line_of(Line::new(machine, carrier, false));
         self.set_place(id, Some(Place::Window(link)));
         self.opening.expect_hello(link, self.fixed.nic.now());
         self.datagram(link, completion);
@@ -149,6 +145,15 @@ impl State {
         }
         if self.links.get(link).is_none_or(|line| line.machine.peer != hello.host) {
             return Err("a hello in another's name");
+        }
+        if let Err(links) = self.admit(&hello.host) {
+            if let Some(line) = self.links.get(link) {
+                line.machine.control(&Control::Full { links });
+                // It is closed when its time for a hello is over.
+                line.parts = true;
+            }
+            self.pump(link);
+            return Ok(());
         }
         self.replace(&hello.host);
         let answer = self.hello(hello.link, Lane::Talk);

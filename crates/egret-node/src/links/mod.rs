@@ -80,6 +80,16 @@ impl Links {
         self.core.link(host, deadline.into()).map(drop)
     }
 
+    /// Lets others have as many links as a pool of this size
+    /// [needs](LinksOptions::pool_size), from now on. Links that there are stay.
+    pub fn set_pool_size(&self, nodes: u32) {
+        self.core.state.with(|state| {
+            let options = state.fixed.options.clone().pool_size(nodes);
+            state.budget.share_among(u64::from(options.peers_max));
+            state.fixed.options = options;
+        });
+    }
+
     /// How far the two sides of the link to a host trust each other; `None` if there is no
     /// link. They cooperate only if both [want](egret_net::vi::NicOptions::trust) to and may.
     #[must_use]

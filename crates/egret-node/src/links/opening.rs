@@ -65,6 +65,12 @@ pub(super) struct Stranger {
     until: Instant,
 }
 
+/// Somebody who has not said hello.
+enum Unproven {
+    Stranger(Key),
+    Link(Key),
+}
+
 impl Opening {
     pub(crate) fn new(fixed: &Fixed) -> Result<Self, ListenError> {
         let listener = Arc::new(fixed.nic.listen(SERVICE, 0, &fixed.vi)?);
@@ -102,6 +108,14 @@ impl Opening {
     /// A link that must be greeted soon.
     pub(crate) fn expect_hello(&mut self, link: Key, now: Instant) {
         self.unmet.push((now + HELLO_WITHIN, link));
+    }
+
+    /// A call is refused for good.
+    pub(crate) fn call_refused(&mut self, host: &str, why: LinkUpError) {
+        if let Some(call) = self.calls.get_mut(host) {
+            call.link = None;
+            call.fail(why);
+        }
     }
 
     /// A stranger that is none any more.
@@ -269,10 +283,7 @@ impl State {
             if self.closed {
                 continue;
             }
-            if self.opening.strangers.len() + self.opening.unmet.len() >= STRANGERS_MAX {
-                tracing::warn!(peer = vi.peer(), "turned away: too many have not said hello");
-                continue;
-            }
+            self.make_room(vi.peer());
             let lands = self.lands();
             if self.fixed.is_lossy() {
                 post_datagrams(&vi, self.fixed.receives());
@@ -284,6 +295,37 @@ impl State {
             let stranger = Stranger { vi, lands, hello: None, until };
             let key = self.opening.strangers.insert(stranger);
             self.set_place(id, Some(Place::Stranger(key)));
+        }
+    }
+
+    /// Sends the oldest away that have not said hello, if there are as many as may be, of one
+    /// stranger or of all.
+    fn make_room(&mut self, peer: &str) {
+        let mut all = Vec::new();
+        for (key, stranger) in self.opening.strangers.iter_mut() {
+            all.push((stranger.until, stranger.vi.peer() == peer, Unproven::Stranger(key)));
+        }
+        for (until, link) in &self.opening.unmet {
+            let is_same = self.links.get(*link).is_some_and(|line| line.machine.peer == peer);
+            all.push((*until, is_same, Unproven::Link(*link)));
+        }
+        all.sort_by_key(|(until, ..)| *until);
+        let of_one = all.iter().filter(|(_, is_same, _)| *is_same).count();
+        let oldest = if of_one >= STRANGER_MAX * self.fixed.connections() {
+            all.iter().find(|(_, is_same, _)| *is_same)
+        } else if all.len() >= STRANGERS_MAX {
+            all.first()
+        } else {
+            None
+        };
+        match oldest {
+            Some((.., Unproven::Stranger(key))) => self.send_away(*key),
+            Some((.., Unproven::Link(link))) => {
+                let link = *link;
+                self.opening.unmet.retain(|(_, unmet)| *unmet != link);
+                self.cut_off(link, "it has not said hello");
+            }
+            None => {}
         }
     }
 
@@ -352,16 +394,16 @@ impl State {
         let machine = Machine::new(host, &self.fixed, lands);
         let carrier = Carrier::Direct(Box::new(Direct::new(vis.0, vis.1)));
         let ids = carrier.ids();
-        let line = Line { machine, carrier, incarnation: None, called, parts: false, ended: None };
-        let link = self.add_line_of(line);
+        let link = self.add_line_of(Line::new(machine, carrier, called));
         for (id, lane) in ids.into_iter().zip([Lane::Talk, Lane::Bulk]) {
             self.set_place(id, Some(Place::Link(link, lane)));
         }
         link
     }
 
-    pub(crate) fn add_line_of(&mut self, line: Line) -> Key {
+    pub(crate) fn add_line_of(&mut self, mut line: Line) -> Key {
         self.counters.made += 1;
+        line.made = self.counters.made;
         self.links.insert(line)
     }
 }
@@ -383,6 +425,8 @@ impl Calling {
 const SERVICE: &str = "egret.link";
 /// Connections that have not said what they are for.
 const STRANGERS_MAX: usize = 64;
+/// Links that one stranger may be about to make: one, and one before that which it has given up.
+const STRANGER_MAX: usize = 2;
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
 /// When a call that crossed another is tried again, should the other not come through.
 pub(super) const CROSSED_AGAIN: Duration = Duration::from_millis(50);

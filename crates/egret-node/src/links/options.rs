@@ -9,7 +9,15 @@ pub struct LinksOptions {
     /// Messages that may be under way by each mapping of an endpoint here.
     pub window: u32,
     /// Bytes of data that may be on their way here and not yet taken, all links together.
+    ///
+    /// A quarter of it is shared out among [`peers_max`](Self::peers_max) peers: its share each
+    /// peer can have, whatever the others do. If that is less than two mappings or channels take,
+    /// 16 KiB each, up to half is shared out, and nothing if half is too little for one.
     pub budget: u64,
+    /// Links that others may have to this nic. Who calls when there are as many takes the place
+    /// of the oldest link by which nothing is mapped and no channel open; if there is none it is
+    /// [refused](crate::link::LinkUpError::Full). Links that this side calls for are not refused.
+    pub peers_max: u32,
     /// Whether a thread drives the links when nobody waits. There is none in a simulated
     /// world.
     pub background: bool,
@@ -21,7 +29,8 @@ pub struct LinksOptions {
 impl Default for LinksOptions {
     fn default() -> Self {
         let reliability = Reliability::Reception;
-        Self { window: 256, budget: 256 << 20, background: true, reliability }
+        let (window, budget, peers_max) = (256, 256 << 20, 1024);
+        Self { window, budget, peers_max, background: true, reliability }
     }
 }
 
@@ -43,6 +52,25 @@ impl LinksOptions {
     pub const fn budget(mut self, bytes: u64) -> Self {
         self.budget = bytes;
         self
+    }
+
+    /// Lets others have so many links.
+    ///
+    /// # Panics
+    ///
+    /// If that is none.
+    #[must_use]
+    pub const fn peers_max(mut self, links: u32) -> Self {
+        assert!(links > 0, "a nic without links has nobody to talk to");
+        self.peers_max = links;
+        self
+    }
+
+    /// As many links as a pool of this size needs: one of each node, and 16 for the registry,
+    /// for tools, and for nodes that start again before their former link is known to be dead.
+    #[must_use]
+    pub const fn pool_size(self, nodes: u32) -> Self {
+        self.peers_max(nodes.saturating_add(16))
     }
 
     /// Drives the links in the background, or not.

@@ -7,6 +7,13 @@ pub(crate) struct Key {
     life: u32,
 }
 
+impl From<Key> for crate::flow::PeerId {
+    /// The peer of a link.
+    fn from(link: Key) -> Self {
+        Self(u64::from(link.life) << 32 | u64::from(link.index))
+    }
+}
+
 /// A table whose places have numbers from 0 on, the lowest free one next.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {

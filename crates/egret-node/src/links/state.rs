@@ -75,6 +75,8 @@ pub(crate) enum Place {
 
 impl State {
     pub(crate) fn new(fixed: Fixed, opening: Opening) -> Self {
+        let peers = u64::from(fixed.options.peers_max);
+        let terms = FlowTerms::of(fixed.options.budget).shared_by(peers);
         Self {
             endpoints: Slots::default(),
             names: BTreeMap::new(),
@@ -88,7 +90,7 @@ impl State {
             spare: Vec::new(),
             later: Vec::new(),
             windows: BTreeSet::new(),
-            budget: Budget::new(FlowTerms::of(fixed.options.budget)),
+            budget: Budget::new(terms),
             flows: BTreeMap::new(),
             fixed,
             channels: Channels::new(),
@@ -276,7 +278,7 @@ impl State {
         let control = Control::from_bytes(bytes).ok_or("a frame of control that is none")?;
         self.release(link, arrived);
         let line = self.links.get(link).ok_or("no link")?;
-        let greets = matches!(control, Control::Hello(_) | Control::Crossed);
+        let greets = matches!(control, Control::Hello(_) | Control::Crossed | Control::Full { .. });
         if line.incarnation.is_none() && !greets {
             return Err("it has not said hello");
         }
@@ -286,6 +288,11 @@ impl State {
                 self.crossed(link);
                 Ok(())
             }
+            Control::Full { links } if line.called && line.incarnation.is_none() => {
+                self.full(link, links);
+                Ok(())
+            }
+            Control::Full { .. } => Err("it has no room for a link that there is"),
             Control::Map(map) => self.asked_to_map(link, &map),
             Control::Mapped(mapped) => self.mapped(link, mapped),
             Control::NotMapped { number, why } => self.not_mapped(link, number, why),

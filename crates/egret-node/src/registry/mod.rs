@@ -61,7 +61,8 @@ impl Registry {
     /// If links are open on the nic already.
     pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, RegistryError> {
         let terms = options.terms()?;
-        let links = Links::open(nic, LinksOptions::default().budget(budget(terms.size)))?;
+        let links = LinksOptions::default().budget(budget(terms.size)).pool_size(terms.size);
+        let links = Links::open(nic, links)?;
         let server = Server::open(links, terms)?;
         if !rt::in_world() {
             serve::keep_time(&server).map_err(RegistryError::Thread)?;

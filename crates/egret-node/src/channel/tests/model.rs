@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::channel::control::Control;
 use crate::channel::incoming::{Begin, Incoming, Memory, Next};
 use crate::channel::outgoing::Outgoing;
-use crate::flow::{Budget, Depot, FlowTerms, SMALL_BYTES, cost};
+use crate::flow::{Budget, Depot, FlowTerms, PeerId, SMALL_BYTES, cost};
 use crate::link::{Head, Kind};
 
 /// Two nodes and the lanes between them.
@@ -263,7 +263,7 @@ impl Duct {
 
 impl Ends {
     fn new(number: usize, budget: &mut Budget) -> Self {
-        let flow = budget.open().unwrap();
+        let flow = budget.open(PeerId(0)).unwrap();
         let incoming = Incoming::new(number as u64, flow, budget);
         Self {
             outgoing: Outgoing::new(number as u64, number as u32, incoming.left()),
@@ -431,7 +431,7 @@ fn len_of(bytes: u32) -> usize {
 }
 
 pub(super) fn terms() -> FlowTerms {
-    FlowTerms { bytes: 300 << 10, guarantee: 16 << 10, window_max: 64 << 10 }
+    FlowTerms { window_max: 64 << 10, ..FlowTerms::of(300 << 10) }
 }
 
 pub(super) fn play(channels: usize, steps: &[(u8, u8, u32)]) {

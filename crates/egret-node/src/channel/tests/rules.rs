@@ -4,12 +4,12 @@ use super::model::Duct;
 use crate::channel::control::Control;
 use crate::channel::incoming::{Begin, Incoming, Lie, Memory, Next};
 use crate::channel::outgoing::{Halt, Outgoing};
-use crate::flow::{Budget, FRAME_BYTES, FlowTerms, NeverFits, cost};
+use crate::flow::{Budget, FRAME_BYTES, FlowTerms, NeverFits, PeerId, cost};
 use crate::link::{Head, Kind};
 
 fn reader() -> (Incoming, Budget) {
     let mut budget = Budget::new(FlowTerms::of(1 << 20));
-    let flow = budget.open().unwrap();
+    let flow = budget.open(PeerId(0)).unwrap();
     (Incoming::new(5, flow, &budget), budget)
 }
 
@@ -160,7 +160,7 @@ fn credit_that_is_not_used_comes_back() {
     let more = incoming.want((cost(40_000), 40_000), &mut budget).unwrap();
     assert_eq!(more, Some(Control::Credit { number: 5, bytes: cost(40_000) - (16 << 10) }));
     assert_eq!(incoming.recall(&budget), None, "nobody waits for it");
-    let other = budget.open().unwrap();
+    let other = budget.open(PeerId(0)).unwrap();
     assert_eq!(budget.want(other, 380 << 10, 380 << 10), Ok(0));
     let keep = 16 << 10;
     incoming.withdraw(&mut budget);
@@ -201,7 +201,7 @@ fn what_is_not_used_is_there_for_others() {
 /// Another waits for more than there is while this one is granted what its piece needs.
 pub(super) fn promises_are_kept() {
     let (mut incoming, mut budget) = reader();
-    let other = budget.open().unwrap();
+    let other = budget.open(PeerId(0)).unwrap();
     let len = 100 << 10;
     let credit = incoming.want((cost(len), len), &mut budget).unwrap();
     assert!(matches!(credit, Some(Control::Credit { .. })), "there is room for it");

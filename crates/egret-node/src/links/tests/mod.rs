@@ -1,5 +1,6 @@
 mod acts;
 mod crossed;
+mod crowd;
 mod deadlines;
 mod ended;
 mod flood;
@@ -11,6 +12,7 @@ mod moved;
 mod parted;
 mod planted;
 mod random;
+mod returned;
 mod seeds;
 mod strangers;
 mod trial;

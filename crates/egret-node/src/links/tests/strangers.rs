@@ -55,3 +55,25 @@ fn who_says_nothing_is_sent_away_in_time() {
     stage.assert_goes_on();
     run(&stage.nodes, std::future::ready(()));
 }
+
+/// Neither one who connects and says nothing nor many keep others from being greeted.
+#[test]
+fn who_says_nothing_keeps_nobody_out() {
+    let sim = Sim::new(3);
+    let mut stage = Stage::new(&sim);
+    let mut silent: Vec<_> = (0..20).map(|_| stage.connect()).collect();
+    assert!(stage.nodes[0].links.account().strangers <= 4, "of one stranger");
+    for at in 0..100 {
+        stage.nic = sim.nic(&format!("silent{at}"));
+        silent.push(stage.connect());
+    }
+    assert!(stage.nodes[0].links.account().strangers <= 64, "of all");
+    let options = crate::LinksOptions::default();
+    stage.nodes.push(super::world::Node::new(&sim, "new", &options, &Default::default()));
+    let to = &stage.nodes[0].endpoints[0].name;
+    let mapping =
+        stage.nodes[2].endpoints[0].endpoint.map(to, &[], egret_net::rt::Deadline::DEFAULT);
+    let remote = run(&stage.nodes, mapping).unwrap();
+    assert!(remote.try_send((0, &[])).is_ok());
+    stage.assert_goes_on();
+}

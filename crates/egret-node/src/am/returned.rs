@@ -1,0 +1,119 @@
+//! Data that nobody takes, on its way back to who sent it.
+//!
+//! The data of a request is at the sender's until the request is answered. That of a message
+//! which is not answered is gone from there when it has arrived, so it is sent back: among the
+//! answers with data, when the sender takes it. Until it goes it is held by the flow it came by.
+
+use egret_net::vi::{Descriptor, Segment};
+
+use super::Undelivered;
+use super::deliver::{NOT_ANSWERED, Why};
+use super::gather::bulk_frame;
+use super::request::From;
+use crate::link::arrived::Arrived;
+use crate::link::lands::Flow;
+use crate::link::{Head, Kind, Lane};
+use crate::links::slots::Key;
+use crate::links::state::State;
+
+impl State {
+    /// Sends data that nobody takes back to who sent it.
+    #[cold]
+    pub(super) fn send_back_data(&mut self, from: From, why: Why, mut arrived: Arrived) {
+        let head = arrived.head;
+        let mut words = [0; Head::WORDS_MAX];
+        let count = arrived.read_words(&mut words);
+        let Ok(machine) = self.live(from.link) else { return self.release(from.link, arrived) };
+        let segments = machine.segments;
+        let Some(incoming) = machine.am.incoming.get(from.slot) else {
+            return self.release(from.link, arrived);
+        };
+        let (slot, endpoint) = (incoming.number, incoming.endpoint);
+        // What the endpoint supplied is the endpoint's.
+        let data: Segment = if arrived.has_landed() && !arrived.supplied {
+            arrived.take_landed().expect("it has landed").into()
+        } else {
+            arrived.parts().map_or(&[][..], |parts| parts.1).to_vec().into()
+        };
+        let returned =
+            Head { kind: Kind::BulkReply, handler: why as u8, slot, request: NOT_ANSWERED, ..head };
+        let what = vec![head.handler, 0, 0, 0, 0, 0, 0, 0];
+        let frame = bulk_frame(returned, &words[..count], vec![data, what.into()], segments);
+        if let (Some(buf), Some(endpoint)) = (arrived.take_landed(), self.endpoints.get(endpoint)) {
+            endpoint.supply.give_back(buf);
+        }
+        self.release(from.link, arrived);
+        let Ok(machine) = self.live(from.link) else { return };
+        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let is_first = incoming.push_reply(frame);
+        self.pass_replies(from.link, from.slot, is_first);
+    }
+
+    /// Data that goes back is with the link, or never will be: the peer may send as much again.
+    pub(super) fn went_back(&mut self, link: Key, slot: Key, frame_len: u64, head: Head) {
+        if let Some(bytes) = returned_len(frame_len, head) {
+            self.used_bytes(From { link, slot, request: None }, bytes);
+        }
+    }
+
+    /// The peer cannot take back the data that it sent: it is told without.
+    pub(super) fn send_back_without(&mut self, link: Key, slot: Key, frame: &Descriptor) {
+        let head = Head::from_bits(frame.tag()).expect("of this side");
+        self.went_back(link, slot, frame.len(), head);
+        let mut all = vec![0; usize::try_from(frame.len()).expect("it is in memory")];
+        frame.gather(0, &mut all);
+        let words = all.split_off(all.len() - usize::from(head.words) * 8);
+        let handler = all[all.len() - WHAT];
+        let words = words.chunks_exact(8);
+        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        let words: Vec<u64> = words.collect();
+        let Ok(machine) = self.live(link) else { return };
+        let what = [Kind::Bulk as u8, handler, 0, 0, 0, 0, 0, 0];
+        let frame = machine.frame(Head { kind: Kind::Returned, ..head }, &words, &what);
+        machine.push(Lane::Talk, frame);
+    }
+
+    /// Data of this side comes back.
+    #[cold]
+    pub(super) fn returned_data(
+        &mut self,
+        link: Key,
+        arrived: Arrived,
+    ) -> Result<(), &'static str> {
+        let head = arrived.head;
+        let machine = &mut self.links.get(link).ok_or("no link")?.machine;
+        let number = machine.am.outgoing.key_at(head.slot).ok_or("a return for no mapping")?;
+        let outgoing = machine.am.outgoing.get(number).expect("just looked at");
+        outgoing.credit(1)?;
+        let endpoint = outgoing.endpoint;
+        if !arrived.has_landed() {
+            machine.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
+        }
+        let mut words = [0; Head::WORDS_MAX];
+        let count = arrived.read_words(&mut words);
+        let (_, payload) = arrived.parts().ok_or("a message shorter than its words")?;
+        let (data, [handler, ..]) =
+            payload.split_last_chunk::<WHAT>().ok_or("a return without a reason")?;
+        let undelivered = Undelivered {
+            reason: Why::read(head.handler, *handler)?,
+            handler: *handler,
+            words: words[..count].to_vec(),
+            bytes: data.to_vec(),
+        };
+        let bytes = arrived.data_len();
+        self.release(link, arrived);
+        self.tell_undelivered(endpoint, undelivered);
+        self.reply_bytes_used(link, number, bytes);
+        self.unmap_if_quiet(link, head.slot);
+        Ok(())
+    }
+}
+
+/// The bytes of data that a frame brings back, if it does so.
+fn returned_len(frame_len: u64, head: Head) -> Option<u64> {
+    let brings = head.kind == Kind::BulkReply && head.request & NOT_ANSWERED != 0;
+    brings.then(|| frame_len - u64::from(head.words) * 8 - WHAT as u64)
+}
+
+/// Bytes behind the data that say what it was.
+const WHAT: usize = 8;

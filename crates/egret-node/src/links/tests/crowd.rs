@@ -1,0 +1,110 @@
+//! Who takes links and mappings as fast as it can, and those who still get theirs.
+
+use egret_net::fabric::sim::Sim;
+use egret_net::rt::Deadline;
+
+use super::ended::{map, nodes, worlds};
+use super::hostile::run;
+use super::ledger::Ledger;
+use super::world::{AT_ONCE, DATA, Node};
+use crate::am::{EndpointName, MapError, Message, Remote};
+use crate::link::LinkUpError;
+use crate::links::LinksOptions;
+
+/// A node more, with a link to the first and nothing mapped.
+fn link(sim: &Sim, nodes: &mut Vec<Node>, host: &str, options: &LinksOptions) {
+    nodes.push(Node::new(sim, host, options, &Ledger::default()));
+    let to = EndpointName::new("honest", "nobody", 0);
+    let asks = nodes.last().unwrap().endpoints[0].endpoint.map(&to, &[], Deadline::DEFAULT);
+    let refused = run(nodes, asks).unwrap_err();
+    assert!(matches!(refused, MapError::NoSuchEndpoint { .. }), "{host}: {refused}");
+}
+
+fn try_map(nodes: &[Node], from: usize) -> Result<Remote, MapError> {
+    let (mine, name) = (&nodes[from].endpoints[0].endpoint, &nodes[0].endpoints[0].name);
+    run(nodes, mine.map(name, &[], Deadline::DEFAULT))
+}
+
+fn asks(nodes: &[Node], remote: &Remote) {
+    let call = remote.try_request((AT_ONCE, &[1, 2])).unwrap();
+    // What the words mean does not matter here, but that somebody answers.
+    drop(run(nodes, call));
+    assert_eq!(remote.host(), "honest");
+    assert!(remote.try_send((AT_ONCE, &[1, 2])).is_ok());
+}
+
+#[test]
+fn links_under_many_names_leave_room_for_others() {
+    for (sim, options) in worlds() {
+        let bounded = options.clone().peers_max(6);
+        let mut nodes = nodes(&sim, &bounded, &["honest"]);
+        for at in 0..20 {
+            link(&sim, &mut nodes, &format!("many{at}"), &options);
+            assert!(nodes[0].links.account().links <= 6, "{}", nodes[0].links.account().links);
+        }
+        nodes.push(Node::new(&sim, "good", &options, &Ledger::default()));
+        let remote = try_map(&nodes, 21).unwrap();
+        asks(&nodes, &remote);
+        for at in 20..30 {
+            link(&sim, &mut nodes, &format!("many{at}"), &options);
+        }
+        assert!(nodes[0].links.account().links <= 6);
+        asks(&nodes, &remote);
+        let said = nodes[0].links.cut_off_last().unwrap().to_string();
+        assert!(said.contains("at most 6"), "{said}");
+    }
+}
+
+#[test]
+fn who_finds_all_links_in_use_is_told_how_many_there_are() {
+    for (sim, options) in worlds() {
+        let bounded = options.clone().peers_max(2);
+        let mut nodes = nodes(&sim, &bounded, &["honest"]);
+        nodes.extend(super::ended::nodes(&sim, &options, &["a", "b", "c"]));
+        let mut taken: Vec<Remote> = (1..3).map(|from| map(&nodes, [from, 0], [0, 0])).collect();
+        let full = LinkUpError::Full { peer: "honest".to_owned(), links: 2 };
+        assert_eq!(try_map(&nodes, 3).unwrap_err(), MapError::Up(full));
+        taken.iter().for_each(|remote| asks(&nodes, remote));
+        // A link by which nothing is mapped any more gives way.
+        drop(taken.pop());
+        run(&nodes, std::future::ready(()));
+        super::ended::go_on(&sim, &nodes, std::time::Duration::from_millis(100));
+        let remote = try_map(&nodes, 3).unwrap();
+        asks(&nodes, &remote);
+        asks(&nodes, &taken[0]);
+        // What this side calls for is not refused.
+        drop((map(&nodes, [0, 0], [1, 0]), map(&nodes, [0, 0], [2, 0])));
+    }
+}
+
+#[test]
+fn mappings_of_one_peer_leave_the_share_of_another() {
+    for (sim, options) in worlds() {
+        let bounded = options.clone().peers_max(8).budget(1 << 20);
+        let mut nodes = nodes(&sim, &bounded, &["honest"]);
+        nodes.extend(super::ended::nodes(&sim, &options, &["greedy", "good"]));
+        let mut taken = Vec::new();
+        let why = loop {
+            match try_map(&nodes, 1) {
+                Ok(remote) => taken.push(remote),
+                Err(why) => break why,
+            }
+        };
+        // Seven others have two each for certain, of 64.
+        assert_eq!(taken.len(), 64 - 7 * 2, "{why}");
+        let said = why.to_string();
+        assert!(matches!(why, MapError::NoRoom { .. }), "{said}");
+        assert!(
+            ["50 channels and mappings", "1048576", "32768"].iter().all(|it| said.contains(it)),
+            "{said}"
+        );
+        let good = [try_map(&nodes, 2).unwrap(), map(&nodes, [2, 0], [0, 1])];
+        good.iter().for_each(|remote| asks(&nodes, remote));
+        let data = Message::to(DATA).words(&[1, 2]).data(vec![7_u8; 8000]);
+        assert!(good[0].try_send(data).is_ok());
+        assert!(matches!(try_map(&nodes, 2), Err(MapError::NoRoom { .. })), "it has its share");
+        taken.clear();
+        super::ended::go_on(&sim, &nodes, std::time::Duration::from_millis(100));
+        drop(try_map(&nodes, 2).unwrap());
+    }
+}
