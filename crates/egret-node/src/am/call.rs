@@ -12,7 +12,7 @@ use super::message::Landed;
 use super::{CallError, Reason, Reply, Tables};
 use crate::link::arrived::Arrived;
 use crate::link::machine::Machine;
-use crate::link::{Fate, Kind, LinkError};
+use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::behind::Sleeper;
 use crate::links::core::Core;
 use crate::links::driver::Clock;
@@ -228,7 +228,7 @@ fn take(
             state.answer_taken(link, number, arrived);
         }
         Outcome::Arrived(arrived) => {
-            *answer = Some(Err(no_reply(arrived.head.handler)));
+            *answer = Some(Err(no_reply(&arrived, state.budget.most())));
             state.answer_taken(link, number, arrived);
         }
         Outcome::Read(bytes) => {
@@ -242,10 +242,14 @@ fn take(
 }
 
 #[cold]
-fn no_reply(why: u8) -> CallError {
-    match why {
+fn no_reply(arrived: &Arrived, most: u64) -> CallError {
+    match arrived.head.handler {
         1 => CallError::Panicked,
-        2 => CallError::ReplyTooLarge,
+        2 => {
+            let mut words = [0; Head::WORDS_MAX];
+            arrived.read_words(&mut words);
+            CallError::ReplyTooLarge { bytes: words[0], most }
+        }
         _ => CallError::NoReply,
     }
 }

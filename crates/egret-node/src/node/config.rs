@@ -7,6 +7,7 @@ use egret_net::rt::Deadline;
 use egret_net::vi::{Nic, Secret, Trust, Wait};
 
 use super::{Properties, Property};
+use crate::LinksOptions;
 use crate::settings::{Key, Origin, Settings, SettingsError};
 
 /// What a node is to be: what the program says counts before what it is told from outside,
@@ -19,6 +20,7 @@ pub struct Config {
     pub(super) fabrics: Vec<(Arc<dyn Fabric>, Properties)>,
     pub(super) required: Vec<Property>,
     pub(super) rejected: Vec<Property>,
+    pub(super) links: LinksOptions,
 }
 
 impl Config {
@@ -41,13 +43,14 @@ impl Config {
     }
 
     /// A node as these settings say.
-    pub const fn of(settings: Settings) -> Self {
+    pub fn of(settings: Settings) -> Self {
         Self {
             settings,
             over: None,
             fabrics: Vec::new(),
             required: Vec::new(),
             rejected: Vec::new(),
+            links: LinksOptions::default(),
         }
     }
 
@@ -112,6 +115,14 @@ impl Config {
     /// Listens [here](egret_net::fabric::place) on networks.
     pub fn listen(self, place: &str) -> Self {
         self.with(Key::Listen, place)
+    }
+
+    /// Takes so many bytes of data that are on their way and not yet used, over each fabric,
+    /// instead of 256 MiB. Of one message, as the arguments or the answer of a remote call, it
+    /// takes somewhat less than half of that.
+    pub const fn budget(mut self, bytes: u64) -> Self {
+        self.links.budget = bytes;
+        self
     }
 
     /// Is on this nic and on no other, which may be of a simulated world. The registry is

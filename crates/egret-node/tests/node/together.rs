@@ -118,6 +118,7 @@ fn the_registry_refuses_who_does_not_belong() {
 #[test]
 fn a_part_is_made_once_and_goes_with_its_node() {
     struct Part(Arc<AtomicU32>);
+    impl egret_node::node::Part for Part {}
     impl Drop for Part {
         fn drop(&mut self) {
             self.0.fetch_add(1, Ordering::Relaxed);

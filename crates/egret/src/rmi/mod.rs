@@ -78,7 +78,7 @@ mod workers;
 pub use array::Array;
 pub use context::{Current, current};
 pub use egret_node::node::NodeId;
-pub use error::{CallError, Never};
+pub use error::{CallError, Limit, Never};
 pub use export::{Export, ExportError, Exported, ObjectRef};
 pub use interface::{Exports, Held, Interface, Method, Proxy, Run, SharedInterface, Type};
 pub use pending::Pending;

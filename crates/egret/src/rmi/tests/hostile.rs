@@ -179,6 +179,6 @@ fn answers_of_a_stranger_get_errors() {
     }
     assert!(matches!(
         refused(&[Code::TooLarge as u64], &[]),
-        Refused::Error(CallError::TooLarge { bytes: 0, most: 0 })
+        Refused::Error(CallError::TooLarge { bytes: 0, most: 0, .. })
     ));
 }
