@@ -15,10 +15,13 @@ pub(super) fn expand(root: &TokenStream, item: &ItemImpl) -> Result<TokenStream>
     Ok(quote! {
         #item
         #[automatically_derived]
-        impl #generics #root::rmi::Exports for #ty #bounds {
-            type Interface = dyn #interface;
-            fn boxed(self) -> ::std::boxed::Box<dyn #interface> {
-                ::std::boxed::Box::new(self)
+        impl #generics #root::rmi::Exports<dyn #interface> for #ty #bounds {
+            fn held(self) -> #root::rmi::Held<dyn #interface> {
+                let object: ::std::boxed::Box<dyn #interface> = ::std::boxed::Box::new(self);
+                ::core::convert::From::from(object)
+            }
+            fn shared(this: ::std::sync::Arc<Self>) -> ::std::sync::Arc<dyn #interface> {
+                this
             }
         }
     })

@@ -56,7 +56,15 @@ fn refuse(item: &ItemTrait) -> Result<()> {
 fn table(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> TokenStream {
     let (name, label) = (&item.ident, item.ident.unraw().to_string());
     let rows = methods.iter().map(|method| row(root, item, method));
+    // Others may hold an object whose methods never need it for themselves.
+    let shared = methods.iter().all(|method| !method.is_exclusive).then(|| {
+        quote! {
+            #[automatically_derived]
+            impl #root::rmi::SharedInterface for dyn #name {}
+        }
+    });
     quote! {
+        #shared
         #[automatically_derived]
         impl #root::rmi::Interface for dyn #name {
             const NAME: &'static str = #label;

@@ -115,6 +115,12 @@ fn types_are_told_as_they_are_written() {
 fn an_implementation_stays_as_it_is() {
     let code = remote("impl<T: Copy> Grid for Board<T> { fn f(&self) {} }").unwrap();
     assert!(code.starts_with("impl<T:Copy>GridforBoard<T>{fnf"), "{code}");
-    assert!(code.contains("impl<T:Copy>::egret::rmi::ExportsforBoard<T>"));
-    assert!(code.contains("typeInterface=dynGrid;"), "{code}");
+    assert!(code.contains("impl<T:Copy>::egret::rmi::Exports<dynGrid>forBoard<T>"), "{code}");
+}
+
+#[test]
+fn an_interface_without_exclusive_methods_is_shared() {
+    let shared = "impl::egret::rmi::SharedInterfacefordynT{}";
+    assert!(method("fn f(&self); fn g(&self);").unwrap().contains(shared));
+    assert!(!method("fn f(&self); fn g(&mut self);").unwrap().contains(shared));
 }

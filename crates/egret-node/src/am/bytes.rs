@@ -8,7 +8,7 @@ use super::no_reply::NoReply;
 use super::outgoing::Phase;
 use super::request::From;
 use super::{Reason, Tables};
-use crate::flow::{FlowId, cost};
+use crate::flow::{FlowId, NeverFits, cost};
 use crate::link::control::Control;
 use crate::link::lands::Flow;
 use crate::link::machine::Machine;
@@ -104,7 +104,9 @@ impl State {
         let (number, id) = (incoming.number, incoming.flow);
         match self.budget.want(id, bytes, lacking.min(bytes)) {
             Ok(more) => self.grant(link, Flow::Requests(slot), more),
-            Err(_) => self.control(link, &Control::TooLarge { number, bytes }),
+            Err(NeverFits { most, .. }) => {
+                self.control(link, &Control::TooLarge { number, bytes, most });
+            }
         }
         self.drain_channels();
         Ok(())
@@ -155,7 +157,7 @@ impl State {
         &mut self,
         link: Key,
         slot: u32,
-        _bytes: u64,
+        bytes: u64,
     ) -> Result<(), &'static str> {
         let machine = self.live(link).map_err(|_| "no link")?;
         let key = machine.am.incoming.key_at(slot).ok_or("a refusal of no mapping")?;
@@ -166,9 +168,10 @@ impl State {
         if head.request & NOT_ANSWERED != 0 {
             self.send_back_without(link, key, &refused);
         } else {
-            let (handler, _) = NoReply::TooLarge.to_parts();
-            let no_reply = Head { kind: Kind::NoReply, handler, words: 0, ..head };
-            let frame = machine.frame(no_reply, &[], &[]);
+            // The peer knows what it takes, and is told how much this was.
+            let (handler, words) = NoReply::TooLarge { bytes }.to_parts();
+            let no_reply = Head { kind: Kind::NoReply, handler, words: 1, ..head };
+            let frame = machine.frame(no_reply, &words, &[]);
             machine.push(Lane::Talk, frame);
         }
         self.pass_replies(link, key, true);
@@ -218,14 +221,14 @@ impl State {
         &mut self,
         link: Key,
         number: u32,
-        bytes: u64,
+        (bytes, most): (u64, u64),
     ) -> Result<(), &'static str> {
         let machine = self.live(link).map_err(|_| "no link")?;
         let frame = machine.take_refused(number).ok_or("it refused what nobody sent")?;
         if let Some(outgoing) = machine.am.outgoing.at(number) {
             outgoing.credit(1)?;
         }
-        self.data_undelivered(link, frame, Reason::TooLarge { bytes });
+        self.data_undelivered(link, frame, Reason::TooLarge { bytes, most });
         self.unmap_if_quiet(link, number);
         self.pump(link);
         Ok(())

@@ -286,7 +286,7 @@ fn take(
             state.answer_taken(link, number, arrived);
         }
         Outcome::Arrived(arrived) => {
-            *answer = Some(Err(NoReply::of(&arrived).into()));
+            *answer = Some(Err(NoReply::of(&arrived).to_error(state.budget.most())));
             taken.sent = sent;
             state.answer_taken(link, number, arrived);
         }

@@ -24,10 +24,15 @@ pub enum Reason {
     #[error("the endpoint is gone")]
     EndpointGone,
     /// It needs more bytes than its receiver will ever grant.
-    #[error("{bytes} bytes are more than the receiver takes")]
+    #[error(
+        "the data needs {bytes} bytes of buffers, and the receiver takes {most}: its \
+         `LinksOptions::budget` (`Config::budget` of a node) raises that"
+    )]
     TooLarge {
-        /// Bytes of data.
+        /// What its data needs.
         bytes: u64,
+        /// Most that the receiver takes.
+        most: u64,
     },
     /// The link died.
     #[error("{why}; the message {}", match .fate { Fate::NotDelivered => "was not delivered", Fate::Unknown => "may have been delivered" })]
@@ -128,8 +133,16 @@ pub enum CallError {
     #[error("the handler panicked")]
     Panicked,
     /// The handler answered with more data than this side will ever take.
-    #[error("the answer has more data than this side takes")]
-    ReplyTooLarge,
+    #[error(
+        "the answer needs {bytes} bytes of buffers, and this side takes {most}: its \
+         `LinksOptions::budget` (`Config::budget` of a node) raises that"
+    )]
+    ReplyTooLarge {
+        /// What its data needs.
+        bytes: u64,
+        /// Most that this side takes.
+        most: u64,
+    },
     /// The segment was taken back, or does not allow this.
     #[error(transparent)]
     Access(#[from] egret_net::vi::AccessError),

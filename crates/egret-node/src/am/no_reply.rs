@@ -13,8 +13,8 @@ pub(crate) enum NoReply {
     Missing,
     /// The handler panicked.
     Panicked,
-    /// The answer has more data than who asked takes.
-    TooLarge,
+    /// The data of the answer needs so many bytes, more than who asked takes.
+    TooLarge { bytes: u64 },
     /// The segment was taken back.
     Revoked,
     /// The segment may not be read.
@@ -31,7 +31,7 @@ impl NoReply {
         match self {
             Self::Missing => (0, Vec::new()),
             Self::Panicked => (1, Vec::new()),
-            Self::TooLarge => (2, Vec::new()),
+            Self::TooLarge { bytes } => (2, vec![bytes]),
             Self::Revoked => (3, Vec::new()),
             Self::NotReadable => (4, Vec::new()),
             Self::NotWritable => (5, Vec::new()),
@@ -45,7 +45,7 @@ impl NoReply {
         let count = arrived.read_words(&mut words);
         match (arrived.head.handler, &words[..count]) {
             (1, _) => Self::Panicked,
-            (2, _) => Self::TooLarge,
+            (2, &[bytes]) => Self::TooLarge { bytes },
             (3, _) => Self::Revoked,
             (4, _) => Self::NotReadable,
             (5, _) => Self::NotWritable,
@@ -53,19 +53,18 @@ impl NoReply {
             _ => Self::Missing,
         }
     }
-}
 
-impl From<NoReply> for CallError {
-    fn from(why: NoReply) -> Self {
-        match why {
-            NoReply::Missing => Self::NoReply,
-            NoReply::Panicked => Self::Panicked,
-            NoReply::TooLarge => Self::ReplyTooLarge,
-            NoReply::Revoked => Self::Access(AccessError::Revoked),
-            NoReply::NotReadable => Self::Access(AccessError::Forbidden { asked: "read" }),
-            NoReply::NotWritable => Self::Access(AccessError::Forbidden { asked: "write" }),
-            NoReply::Outside { offset, len, size } => {
-                Self::Access(AccessError::OutOfBounds { offset, len, size })
+    /// As the error of who asked, which takes at most `most` bytes of an answer.
+    pub(crate) fn to_error(self, most: u64) -> CallError {
+        match self {
+            Self::Missing => CallError::NoReply,
+            Self::Panicked => CallError::Panicked,
+            Self::TooLarge { bytes } => CallError::ReplyTooLarge { bytes, most },
+            Self::Revoked => AccessError::Revoked.into(),
+            Self::NotReadable => AccessError::Forbidden { asked: "read" }.into(),
+            Self::NotWritable => AccessError::Forbidden { asked: "write" }.into(),
+            Self::Outside { offset, len, size } => {
+                AccessError::OutOfBounds { offset, len, size }.into()
             }
         }
     }
@@ -82,7 +81,7 @@ mod tests {
         let all = [
             NoReply::Missing,
             NoReply::Panicked,
-            NoReply::TooLarge,
+            NoReply::TooLarge { bytes: 9 },
             NoReply::Revoked,
             NoReply::NotReadable,
             NoReply::NotWritable,

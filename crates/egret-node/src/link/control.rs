@@ -21,8 +21,8 @@ pub(crate) enum Control {
     Credit { number: u32, messages: u32, bytes: u64 },
     /// Data costs so many bytes, of which so many are lacking.
     Want { slot: u32, bytes: u64, lacking: u64 },
-    /// Data costs more than will ever be granted.
-    TooLarge { number: u32, bytes: u64 },
+    /// Data costs more than will ever be granted, which is so much.
+    TooLarge { number: u32, bytes: u64, most: u64 },
     /// Bytes of answers that may be sent again to the mapping of this slot.
     ReplyCredit { slot: u32, bytes: u64 },
     /// The data of an answer costs so many bytes, of which so many are lacking.

@@ -85,7 +85,7 @@ fn control(bytes: &[u8]) -> Control {
         2 => Control::Unmapped { number },
         3 => Control::Credit { number, messages, bytes: amount },
         4 => Control::Want { slot, bytes: amount, lacking },
-        5 => Control::TooLarge { number, bytes: amount },
+        5 => Control::TooLarge { number, bytes: amount, most: amount },
         6 => Control::ReplyCredit { slot, bytes: amount },
         7 => Control::ReplyWant { number, bytes: amount, lacking },
         8 => Control::ReplyTooLarge { slot, bytes: amount },

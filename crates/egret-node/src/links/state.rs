@@ -308,7 +308,9 @@ impl State {
                 self.reply_wanted(link, number, bytes, lacking)
             }
             Control::ReplyTooLarge { slot, bytes } => self.reply_too_large(link, slot, bytes),
-            Control::TooLarge { number, bytes } => self.too_large(link, number, bytes),
+            Control::TooLarge { number, bytes, most } => {
+                self.too_large(link, number, (bytes, most))
+            }
             Control::Failed { why } => self.peer_failed(link, &why),
         }
     }

@@ -7,6 +7,7 @@ use egret_net::rt::Deadline;
 use egret_net::vi::{Nic, Secret, Trust, Wait};
 
 use super::{Properties, Property};
+use crate::LinksOptions;
 use crate::settings::{Key, Origin, Settings, SettingsError};
 
 /// What a node is to be: what the program says counts before what it is told from outside,
@@ -20,6 +21,7 @@ pub struct Config {
     pub(super) required: Vec<Property>,
     pub(super) rejected: Vec<Property>,
     pub(super) is_insecure: bool,
+    pub(super) links: LinksOptions,
 }
 
 impl Config {
@@ -42,7 +44,7 @@ impl Config {
     }
 
     /// A node as these settings say.
-    pub const fn of(settings: Settings) -> Self {
+    pub fn of(settings: Settings) -> Self {
         Self {
             settings,
             over: None,
@@ -50,6 +52,7 @@ impl Config {
             required: Vec::new(),
             rejected: Vec::new(),
             is_insecure: false,
+            links: LinksOptions::default(),
         }
     }
 
@@ -122,6 +125,14 @@ impl Config {
     /// Listens [here](egret_net::fabric::place) on networks.
     pub fn listen(self, place: &str) -> Self {
         self.with(Key::Listen, place)
+    }
+
+    /// Takes so many bytes of data that are on their way and not yet used, over each fabric,
+    /// instead of 256 MiB. Of one message, as the arguments or the answer of a remote call, it
+    /// takes somewhat less than half of that.
+    pub const fn budget(mut self, bytes: u64) -> Self {
+        self.links.budget = bytes;
+        self
     }
 
     /// Is on this nic and on no other, which may be of a simulated world. The registry is

@@ -69,7 +69,7 @@ impl Opened {
         if let Some(why) = unwanted(config, &properties) {
             return Err(JoinError::NoFabric { why });
         }
-        let links = Links::open(nic.clone(), LinksOptions::default())?;
+        let links = Links::open(nic.clone(), config.links.clone())?;
         let (control, fabrics) = (links.clone(), vec![("sim".to_owned(), links)]);
         Ok(Self { control, fabrics, properties: vec![properties], skipped: Vec::new() })
     }
@@ -119,7 +119,7 @@ fn open_one(
     if let Some(why) = unwanted(config, &properties) {
         return Err(Skip::Unwanted(why));
     }
-    let links = Links::open(nic, LinksOptions::default()).map_err(Skip::Links)?;
+    let links = Links::open(nic, config.links.clone()).map_err(Skip::Links)?;
     Ok((name.to_owned(), links, properties))
 }
 

@@ -42,7 +42,10 @@ pub enum GraphError {
         why: Refusal,
     },
     /// The graph is larger than its receiver takes.
-    #[error("a graph of {bytes} bytes, and rank {rank} takes at most {most}")]
+    #[error(
+        "a graph of {bytes} bytes, and rank {rank} takes at most {most}: \
+         `GraphsOptions::bytes_max` there raises that"
+    )]
     TooLarge {
         /// The receiver.
         rank: u32,

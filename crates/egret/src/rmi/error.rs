@@ -76,15 +76,25 @@ pub enum CallError<E = Never> {
     #[error("the object waits for a call that this is a part of")]
     Reentered,
     /// The method has run, and its answer is larger than this side takes.
-    #[error("the answer is larger than this side takes")]
-    AnswerTooLarge,
-    /// The arguments are larger than the object takes.
-    #[error("{bytes} bytes are more than is taken: at most {most}")]
+    #[error(
+        "the method has run, and its answer needs {bytes} bytes of buffers, of which this node \
+         takes at most {most}: `Config::budget` of this node raises that"
+    )]
+    AnswerTooLarge {
+        /// What the answer needs.
+        bytes: u64,
+        /// Most that this node takes.
+        most: u64,
+    },
+    /// The arguments are larger than is taken.
+    #[error("a call of {bytes} bytes, of which at most {most} are taken: {limit}")]
     TooLarge {
-        /// Bytes of the message.
+        /// Bytes of the arguments, or what they need of buffers.
         bytes: u64,
         /// Most there may be.
         most: u64,
+        /// Whose limit that is, and what raises it.
+        limit: Limit,
     },
     /// The arguments or the answer could not be written or read.
     #[error("it could not be written or read: {why}")]
@@ -105,6 +115,28 @@ pub enum CallError<E = Never> {
     /// The method's own error.
     #[error("{0}")]
     Failed(E),
+}
+
+/// A limit on the bytes of a call. It tells what raises it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// What the object takes: [`Export::bytes_max`](super::Export::bytes_max).
+    Object,
+    /// What the object's node takes: [`Config::budget`](egret_node::node::Config::budget).
+    Node,
+    /// What a message can have.
+    Message,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Object => "`Export::bytes_max` where the object is exported raises that",
+            Self::Node => "`Config::budget` of the object's node raises that",
+            Self::Message => "nothing raises that; several calls can take more",
+        })
+    }
 }
 
 /// The error of methods that have none.
@@ -141,8 +173,8 @@ impl CallError {
             Self::Cancelled => CallError::Cancelled,
             Self::Panicked { message } => CallError::Panicked { message },
             Self::Reentered => CallError::Reentered,
-            Self::TooLarge { bytes, most } => CallError::TooLarge { bytes, most },
-            Self::AnswerTooLarge => CallError::AnswerTooLarge,
+            Self::TooLarge { bytes, most, limit } => CallError::TooLarge { bytes, most, limit },
+            Self::AnswerTooLarge { bytes, most } => CallError::AnswerTooLarge { bytes, most },
             Self::Unreadable { why } => CallError::Unreadable { why },
             Self::InHandler { may_have_run } => CallError::InHandler { may_have_run },
             Self::NoAnswer => CallError::NoAnswer,

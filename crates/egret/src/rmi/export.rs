@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::NodeId;
 use super::exchange::Exchange;
-use super::interface::Interface;
+use super::interface::{Held, Interface};
 use super::object::{Object, reply};
 use super::served::Answer;
 use super::words::Code;
@@ -96,7 +96,7 @@ pub enum ExportError {
 impl Exported {
     pub(crate) fn new<I: Interface + ?Sized>(
         handle: &Handle,
-        object: Box<I>,
+        object: Held<I>,
         how: Export,
     ) -> Result<Self, ExportError> {
         let exchange = Exchange::of(handle);

@@ -52,7 +52,7 @@ impl Any for It {
 pub fn request(input: &[u8]) {
     let [method, words, rest @ ..] = input else { return };
     let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new(1)));
-    let object = Arc::new(Object::new(It.boxed(), 1, BYTES_MAX, &workers, &load));
+    let object = Arc::new(Object::new(Exports::<dyn Any>::held(It), 1, BYTES_MAX, &workers, &load));
     let words = usize::from(*words % 18).min(rest.len() / 8);
     let (head, bytes) = rest.split_at(words * 8);
     let head: Vec<u64> = head.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();

@@ -1,6 +1,7 @@
 //! What the macro says of a trait: the table of its methods.
 
 use std::fmt;
+use std::sync::Arc;
 
 use egret_stream::ReadError;
 
@@ -15,16 +16,59 @@ pub trait Interface: Send + Sync + 'static {
     const METHODS: &'static [Method<Self>];
 }
 
-/// A type that is exported as an [`Interface`]: `#[remote] impl Grid for Board`.
+/// An interface all of whose methods take `&self`; implemented by [`remote`](macro@crate::remote).
+/// Its objects can be called while others hold them, too: they can be exported in an [`Arc`].
 #[diagnostic::on_unimplemented(
-    message = "it is not said what `{Self}` is exported as",
+    message = "an object in an `Arc` cannot be exported as a `{Self}`, which has methods that take `&mut self`",
+    label = "others may hold the object while such a method runs",
+    note = "have the methods take `&self`, and put what they change into a `Mutex` or an atomic",
+    note = "or export the object itself instead of an `Arc`"
+)]
+pub trait SharedInterface: Interface {}
+
+/// What can be exported as the interface `I`: a type with `#[remote] impl Grid for Board`, once
+/// for each such trait, and an [`Arc`] of one.
+#[diagnostic::on_unimplemented(
+    message = "it is not said that `{Self}` is exported as a `{I}`",
     note = "write `#[egret::remote]` at its implementation of a remote trait, or use `export_as`"
 )]
-pub trait Exports: Sized + 'static {
-    /// As what.
-    type Interface: Interface + ?Sized;
-    /// It as that.
-    fn boxed(self) -> Box<Self::Interface>;
+pub trait Exports<I: Interface + ?Sized>: Sized + 'static {
+    /// The object, for whoever exports it.
+    fn held(self) -> Held<I>;
+
+    /// The object in an [`Arc`], as one of the interface.
+    fn shared(this: Arc<Self>) -> Arc<I>;
+}
+
+impl<I: SharedInterface + ?Sized, T: Exports<I>> Exports<I> for Arc<T> {
+    fn held(self) -> Held<I> {
+        Held(Holds::Shared(T::shared(self)))
+    }
+
+    fn shared(this: Arc<Self>) -> Arc<I> {
+        T::shared(Self::clone(&this))
+    }
+}
+
+/// An object that is to be exported, in a box or in an [`Arc`].
+pub struct Held<I: ?Sized>(pub(crate) Holds<I>);
+
+pub(crate) enum Holds<I: ?Sized> {
+    Own(Box<I>),
+    /// One of an interface without `&mut self`.
+    Shared(Arc<I>),
+}
+
+impl<I: ?Sized> From<Box<I>> for Held<I> {
+    fn from(object: Box<I>) -> Self {
+        Self(Holds::Own(object))
+    }
+}
+
+impl<I: SharedInterface + ?Sized> From<Arc<I>> for Held<I> {
+    fn from(object: Arc<I>) -> Self {
+        Self(Holds::Shared(object))
+    }
 }
 
 /// A stub of an [`Interface`], which the macro writes.
@@ -74,6 +118,12 @@ impl<I: ?Sized> fmt::Debug for Method<I> {
 impl fmt::Debug for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
+    }
+}
+
+impl<I: Interface + ?Sized> fmt::Debug for Held<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Held").field(&I::NAME).finish()
     }
 }
 

@@ -19,7 +19,7 @@ use super::object::Object;
 use super::table::Table;
 use super::trouble::{PATIENCE, Trouble};
 use super::words::WORDS_MAX;
-use super::{CallError, ObjectRef};
+use super::{CallError, Limit, ObjectRef};
 
 /// All stubs of one object that were made of one share it.
 pub(crate) struct Line {
@@ -201,7 +201,10 @@ impl Line {
     #[inline]
     pub(crate) fn check_size(&self, bytes: u64) -> Result<(), CallError> {
         let most = self.object.bytes_max;
-        if bytes > most { Err(CallError::TooLarge { bytes, most }) } else { Ok(()) }
+        if bytes > most {
+            return Err(CallError::TooLarge { bytes, most, limit: Limit::Object });
+        }
+        Ok(())
     }
 
     /// A call has no answer. If that is the connection's fault, another is made.

@@ -78,9 +78,9 @@ mod workers;
 pub use array::Array;
 pub use context::{Current, current};
 pub use egret_node::node::NodeId;
-pub use error::{CallError, Never};
+pub use error::{CallError, Limit, Never};
 pub use export::{Export, ExportError, Exported, ObjectRef};
-pub use interface::{Exports, Interface, Method, Proxy, Run, Type};
+pub use interface::{Exports, Held, Interface, Method, Proxy, Run, SharedInterface, Type};
 pub use pending::Pending;
 #[doc(hidden)]
 pub use remoting::CallsAccount;

@@ -15,7 +15,7 @@ use super::context::Frame;
 use super::early::Early;
 use super::fault::{Fault, planted};
 use super::gate::{Gate, Verdict};
-use super::interface::Interface;
+use super::interface::{Held, Holds, Interface};
 use super::load::Load;
 use super::served::{Answer, Served};
 use super::spot::Spot;
@@ -46,16 +46,17 @@ pub(crate) struct Object {
 
 impl Object {
     pub(crate) fn new<I: Interface + ?Sized>(
-        object: Box<I>,
+        object: Held<I>,
         tag: u64,
         bytes_max: u64,
         workers: &Arc<Workers>,
         load: &Arc<Load>,
     ) -> Self {
         let is_gated = is_gated::<I>();
-        let target: Box<dyn Target> = match is_gated {
-            true => Box::new(Gated(RwLock::new(object))),
-            false => Box::new(Open(object)),
+        let target: Box<dyn Target> = match object.0 {
+            Holds::Own(object) if is_gated => Box::new(Gated(RwLock::new(object))),
+            Holds::Own(object) => Box::new(Open(object)),
+            Holds::Shared(object) => Box::new(Open(object)),
         };
         Self {
             tag,

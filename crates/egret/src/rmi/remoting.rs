@@ -12,16 +12,124 @@ use super::stub::Stub;
 
 /// Objects and stubs of a node.
 pub trait Remoting {
-    /// Lets others call an object, as the interface that its `#[remote] impl` names.
+    /// Lets others call an object, as the interface that its `#[remote] impl` names. If it has
+    /// several, the call says which: `export::<dyn Grid>(board)`.
+    ///
+    /// An object in an [`Arc`](std::sync::Arc) is one that the program keeps a handle to, or that has several
+    /// interfaces, each exported by itself. Its methods run while others use it, so they take
+    /// `&self`:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
+    /// use egret::prelude::*;
+    ///
+    /// #[egret::remote]
+    /// trait Reads {
+    ///     fn get(&self) -> u64;
+    /// }
+    /// #[egret::remote]
+    /// trait Adds {
+    ///     fn add(&self, more: u64);
+    /// }
+    ///
+    /// #[derive(Default)]
+    /// struct Counter(AtomicU64);
+    ///
+    /// #[egret::remote]
+    /// impl Reads for Counter {
+    ///     fn get(&self) -> u64 {
+    ///         self.0.load(Relaxed)
+    ///     }
+    /// }
+    /// #[egret::remote]
+    /// impl Adds for Counter {
+    ///     fn add(&self, more: u64) {
+    ///         self.0.fetch_add(more, Relaxed);
+    ///     }
+    /// }
+    ///
+    /// # use egret::node::registry::{Registry, RegistryOptions};
+    /// # let registry = Registry::open(RegistryOptions::new("doc", 1).secret("hush".into()))?;
+    /// # let config = Config::new("doc").registry(registry.address()).secret("hush".into());
+    /// # let node = Node::join(config)?;
+    /// let counter = Arc::new(Counter::default());
+    /// let reads = node.export::<dyn Reads>(Arc::clone(&counter))?;
+    /// let adds = node.export::<dyn Adds>(Arc::clone(&counter))?;
+    ///
+    /// let stub: AddsStub = node.stub(adds.object());
+    /// stub.add(3)?;
+    /// counter.add(4); // the program's own handle
+    /// let stub: ReadsStub = node.stub(reads.object());
+    /// assert_eq!(stub.get()?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A method that takes `&mut self` needs its object for itself: such an object is exported as
+    /// it is, not in an [`Arc`](std::sync::Arc). This compiles:
+    ///
+    /// ```
+    /// # use egret::prelude::*;
+    /// #[egret::remote]
+    /// trait Adds {
+    ///     fn add(&mut self, more: u64);
+    /// }
+    /// struct Counter(u64);
+    /// #[egret::remote]
+    /// impl Adds for Counter {
+    ///     fn add(&mut self, more: u64) {
+    ///         self.0 += more;
+    ///     }
+    /// }
+    /// fn export(node: &Node, counter: Counter) {
+    ///     node.export(counter).unwrap();
+    /// }
+    /// ```
+    ///
+    /// and this does not:
+    ///
+    /// ```compile_fail,E0277
+    /// # use egret::prelude::*;
+    /// #[egret::remote]
+    /// trait Adds {
+    ///     fn add(&mut self, more: u64);
+    /// }
+    /// struct Counter(u64);
+    /// #[egret::remote]
+    /// impl Adds for Counter {
+    ///     fn add(&mut self, more: u64) {
+    ///         self.0 += more;
+    ///     }
+    /// }
+    /// fn export(node: &Node, counter: Counter) {
+    ///     node.export(std::sync::Arc::new(counter)).unwrap();
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
     /// If there is no endpoint for it.
-    fn export<T: Exports>(&self, object: T) -> Result<Exported, ExportError> {
-        self.export_as(object.boxed(), Export::default())
+    fn export<I: Interface + ?Sized>(
+        &self,
+        object: impl Exports<I>,
+    ) -> Result<Exported, ExportError> {
+        self.export_with(object, Export::default())
     }
 
-    /// Lets others call an object as one of its interfaces: `export_as::<dyn Grid>(…)`.
+    /// As [`export`](Self::export), with options.
+    ///
+    /// # Errors
+    ///
+    /// If there is no endpoint for it.
+    fn export_with<I: Interface + ?Sized>(
+        &self,
+        object: impl Exports<I>,
+        how: Export,
+    ) -> Result<Exported, ExportError>;
+
+    /// Lets others call an object as one of its interfaces, though no `#[remote] impl` names it:
+    /// `export_as::<dyn Grid>(Box::new(board), how)`.
     ///
     /// # Errors
     ///
@@ -97,12 +205,20 @@ pub enum LookupError {
 }
 
 impl Remoting for Handle {
+    fn export_with<I: Interface + ?Sized>(
+        &self,
+        object: impl Exports<I>,
+        how: Export,
+    ) -> Result<Exported, ExportError> {
+        Exported::new(self, object.held(), how)
+    }
+
     fn export_as<I: Interface + ?Sized>(
         &self,
         object: Box<I>,
         how: Export,
     ) -> Result<Exported, ExportError> {
-        Exported::new(self, object, how)
+        Exported::new(self, object.into(), how)
     }
 
     fn lookup<S: Proxy>(
@@ -145,6 +261,14 @@ impl Remoting for Handle {
 }
 
 impl Remoting for Node {
+    fn export_with<I: Interface + ?Sized>(
+        &self,
+        object: impl Exports<I>,
+        how: Export,
+    ) -> Result<Exported, ExportError> {
+        (**self).export_with(object, how)
+    }
+
     fn export_as<I: Interface + ?Sized>(
         &self,
         object: Box<I>,

@@ -6,8 +6,8 @@ use egret_net::vi::Segment;
 use egret_node::am::{MEDIUM_MAX, Message};
 use egret_stream::{FromWire, ReadError, Reader, Wire, WriteError, Writer};
 
-use super::CallError;
 use super::words::{Code, WORDS_MAX};
+use super::{CallError, Limit};
 
 /// A call that is being served, for the code that the macro writes.
 pub struct Served<'a> {
@@ -203,7 +203,9 @@ fn refused(words: &[u64], bytes: &[u8]) -> Refused {
         Some(Code::Busy) => CallError::Busy,
         Some(Code::Cancelled) => CallError::Cancelled,
         Some(Code::Reentered) => CallError::Reentered,
-        Some(Code::TooLarge) => CallError::TooLarge { bytes: word(1), most: word(2) },
+        Some(Code::TooLarge) => {
+            CallError::TooLarge { bytes: word(1), most: word(2), limit: Limit::Object }
+        }
         Some(Code::Unreadable) => CallError::Unreadable { why: text() },
         Some(Code::UnknownObject) => CallError::UnknownObject,
         None => CallError::Unreadable { why: format!("an answer that says {}", word(0)) },

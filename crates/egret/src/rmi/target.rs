@@ -1,5 +1,6 @@
 //! The object itself, behind its interface.
 
+use std::ops::Deref;
 use std::sync::{PoisonError, RwLock, TryLockError};
 
 use egret_stream::ReadError;
@@ -22,12 +23,12 @@ pub(crate) struct Manner {
 }
 
 /// An object all of whose methods take `&self`.
-pub(crate) struct Open<I: ?Sized>(pub(crate) Box<I>);
+pub(crate) struct Open<P>(pub(crate) P);
 
 /// An object behind a gate. The lock is never waited for: who comes here has passed the gate.
 pub(crate) struct Gated<I: ?Sized>(pub(crate) RwLock<Box<I>>);
 
-impl<I: Interface + ?Sized> Target for Open<I> {
+impl<I: Interface + ?Sized, P: Deref<Target = I> + Send + Sync> Target for Open<P> {
     fn run(&self, method: usize, served: &mut Served<'_>) -> Result<(), ReadError> {
         match &I::METHODS[method].run {
             Run::Shared(run) => run(&self.0, served),

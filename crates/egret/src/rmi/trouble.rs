@@ -9,7 +9,7 @@ use egret_node::node::{self, Handle, RouteError};
 
 use super::fault::{Fault, planted};
 use super::table::{INTERFACE, Table};
-use super::{CallError, NodeId};
+use super::{CallError, Limit, NodeId};
 
 /// Whose call it was, and what may be done to find out more.
 pub(crate) struct Trouble<'a> {
@@ -27,7 +27,9 @@ impl Trouble<'_> {
             am::CallError::Undelivered(reason) => self.reason(reason),
             am::CallError::NoReply => CallError::NoAnswer,
             am::CallError::Panicked => CallError::Panicked { message: "(no message)".to_owned() },
-            am::CallError::ReplyTooLarge => CallError::AnswerTooLarge,
+            am::CallError::ReplyTooLarge { bytes, most } => {
+                CallError::AnswerTooLarge { bytes, most }
+            }
             am::CallError::TimedOut { waited } => {
                 CallError::Deadline { waited, may_have_run: true }
             }
@@ -44,8 +46,8 @@ impl Trouble<'_> {
                 CallError::UnknownMethod { name: format!("number {handler}") }
             }
             Reason::WrongTag | Reason::EndpointGone => CallError::UnknownObject,
-            Reason::TooLarge { bytes } => {
-                CallError::TooLarge { bytes, most: bytes.saturating_sub(1) }
+            Reason::TooLarge { bytes, most } => {
+                CallError::TooLarge { bytes, most, limit: Limit::Node }
             }
             Reason::Link { fate, why } => {
                 self.died(&why, fate == link::Fate::Unknown && !planted(Fault::SaidNotRun))
@@ -60,7 +62,9 @@ impl Trouble<'_> {
             SendError::TimedOut { waited, .. } => {
                 CallError::Deadline { waited, may_have_run: false }
             }
-            SendError::TooLong { bytes } => CallError::TooLarge { bytes, most: u32::MAX.into() },
+            SendError::TooLong { bytes } => {
+                CallError::TooLarge { bytes, most: u32::MAX.into(), limit: Limit::Message }
+            }
             SendError::InHandler => CallError::IN_HANDLER,
             SendError::Full { .. } => CallError::Busy,
             other => self.gone(other.to_string(), false),
@@ -88,7 +92,9 @@ impl Trouble<'_> {
                 CallError::Deadline { waited, may_have_run: false }
             }
             MapError::InHandler => CallError::IN_HANDLER,
-            MapError::TooLong { bytes, most } => CallError::TooLarge { bytes, most },
+            MapError::TooLong { bytes, most } => {
+                CallError::TooLarge { bytes, most, limit: Limit::Message }
+            }
             other => self.gone(other.to_string(), false),
         }
     }

@@ -131,6 +131,7 @@ fn who_announces_what_does_not_come_is_refused_and_the_next_is_received() {
         for most in [100_001, 1 << 40, u64::MAX] {
             lie(&mut liar, most, &[head, tail]);
             let why = there.recv_graph(ANY, LONG).unwrap_err();
+            assert!(why.to_string().contains("`GraphsOptions::bytes_max`"), "{why}");
             assert_eq!(why, GraphError::TooLarge { rank: 1, bytes: most, most: 100_000 });
         }
         let lies: [(u64, &[&[u8]]); 8] = [

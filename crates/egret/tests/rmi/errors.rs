@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use egret::net::rt::{self, Deadline};
-use egret::rmi::{CallError, Export, LookupError, Remoting};
+use egret::rmi::{CallError, Export, Limit, LookupError, Remoting};
 
-use crate::grid::{Board, Grid, GridStub, SOON, pair};
+use crate::grid::{Board, Grid, GridStub, SOON, pair, pool_with};
 
 mod other {
     /// The same name, and another idea of it.
@@ -112,9 +112,50 @@ fn arguments_that_are_too_large_are_not_sent() {
     let grid: GridStub = pair.client.stub(small.object());
     grid.put_row(0, &[0.0; 1000]).unwrap();
     let refused = grid.put_row(0, &[0.0; 2000]);
-    assert_eq!(refused, Err(CallError::TooLarge { bytes: 16_008, most: 10_000 }));
+    let said = refused.clone().unwrap_err().to_string();
+    assert!(["16008", "10000", "`Export::bytes_max`"].iter().all(|it| said.contains(it)), "{said}");
+    assert_eq!(
+        refused,
+        Err(CallError::TooLarge { bytes: 16_008, most: 10_000, limit: Limit::Object })
+    );
     let refused = grid.begin().put_row(0, vec![0.0; 2000]).wait();
-    assert_eq!(refused, Err(CallError::TooLarge { bytes: 16_008, most: 10_000 }));
+    assert_eq!(
+        refused,
+        Err(CallError::TooLarge { bytes: 16_008, most: 10_000, limit: Limit::Object })
+    );
+}
+
+#[test]
+fn what_a_node_does_not_take_says_which_setting_raises_it() {
+    let (_registry, nodes) = pool_with(2, "shm", |config| config.budget(4 << 20));
+    let how = Export::default().bytes_max(1 << 30);
+    let board = nodes[0].export_with(Board::default(), how).unwrap();
+    let grid: GridStub = nodes[1].stub(board.object());
+    grid.ping().unwrap();
+    let row = vec![1.0; 1 << 20];
+    let refused = grid.put_row(0, &row).unwrap_err();
+    let CallError::TooLarge { bytes, most, limit: Limit::Node } = refused else {
+        panic!("{refused}")
+    };
+    assert!(bytes >= 8 << 20 && most < 4 << 20, "{refused}");
+    let said = refused.to_string();
+    let parts = [bytes.to_string(), most.to_string(), "`Config::budget`".to_owned()];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    // The object has the row, and the caller does not take it.
+    let own: GridStub = nodes[0].stub(board.object());
+    own.put_row(0, &row).unwrap();
+    let refused = grid.row(0).unwrap_err();
+    let CallError::AnswerTooLarge { bytes, most } = refused else { panic!("{refused}") };
+    assert!(bytes >= 8 << 20 && most < 4 << 20, "{refused}");
+    let said = refused.to_string();
+    let parts = [bytes.to_string(), most.to_string(), "`Config::budget`".to_owned()];
+    assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    // What it names raises it.
+    let (_registry, nodes) = pool_with(2, "shm", |config| config.budget(64 << 20));
+    let board = nodes[0].export_with(Board::default(), how).unwrap();
+    let grid: GridStub = nodes[1].stub(board.object());
+    grid.put_row(0, &row).unwrap();
+    assert_eq!(grid.row(0).unwrap(), row);
 }
 
 #[test]

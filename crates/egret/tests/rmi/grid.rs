@@ -127,11 +127,20 @@ impl Grid for Board {
 
 /// A pool of `size` nodes in this process, over a fabric.
 pub(crate) fn pool(size: u32, fabric: &str) -> (Registry, Vec<Node>) {
+    pool_with(size, fabric, |config| config)
+}
+
+/// The same, of nodes that are changed in some way.
+pub(crate) fn pool_with(
+    size: u32,
+    fabric: &str,
+    change: impl Fn(Config) -> Config,
+) -> (Registry, Vec<Node>) {
     let options = RegistryOptions::new("rmi", size).secret("hush".into());
     let registry = Registry::open(options).unwrap();
     let nodes = (0..size).map(|_| {
         let config = Config::new("rmi").registry(registry.address()).secret("hush".into());
-        Node::join(config.fabrics(fabric)).unwrap()
+        Node::join(change(config.fabrics(fabric))).unwrap()
     });
     let nodes = nodes.collect();
     (registry, nodes)

@@ -13,6 +13,7 @@ mod interfaces;
 mod nested;
 mod peer;
 mod rounds;
+mod sharing;
 mod spaces;
 mod traffic;
 

@@ -178,7 +178,7 @@ impl Trial<'_> {
                 assert!([LATER, NEVER].contains(&handler), "{id:?} was for {handler}");
                 Outcome::Nothing
             }
-            Err(CallError::ReplyTooLarge) => {
+            Err(CallError::ReplyTooLarge { .. }) => {
                 // It costs the power of two that it lands in.
                 assert!(len > 1 << 16, "{id:?}: an answer to {len} bytes");
                 Outcome::Nothing

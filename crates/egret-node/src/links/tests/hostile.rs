@@ -228,7 +228,10 @@ fn who_lies_about_what_it_was_asked_is_cut_off() {
             |it, at| say(&it.talk, &Control::Credit { number: at, messages: 2, bytes: 0 }),
             "not sent",
         ),
-        (|it, at| say(&it.talk, &Control::TooLarge { number: at, bytes: 5 }), "nobody sent"),
+        (
+            |it, at| say(&it.talk, &Control::TooLarge { number: at, bytes: 5, most: 4 }),
+            "nobody sent",
+        ),
         (|it, at| say(&it.talk, &Control::Unmapped { number: at }), "in use"),
     ];
     for (lie, why) in lies {

@@ -58,7 +58,13 @@ impl Scene {
         let (here, there) = (open(&nic), open(&other));
         let (workers, load) =
             (std::sync::Arc::new(Workers::new(0)), std::sync::Arc::new(Load::new(1)));
-        let object = std::sync::Arc::new(Object::new(It.boxed(), 1, 100, &workers, &load));
+        let object = std::sync::Arc::new(Object::new(
+            Exports::<dyn Target>::held(It),
+            1,
+            100,
+            &workers,
+            &load,
+        ));
         let served = there.bundle().register("o1", 1).unwrap();
         for at in 0..<dyn Target>::METHODS.len() {
             let object = std::sync::Arc::clone(&object);
@@ -173,6 +179,6 @@ fn answers_of_a_stranger_get_errors() {
     }
     assert!(matches!(
         refused(&[Code::TooLarge as u64], &[]),
-        Refused::Error(CallError::TooLarge { bytes: 0, most: 0 })
+        Refused::Error(CallError::TooLarge { bytes: 0, most: 0, .. })
     ));
 }

@@ -258,7 +258,7 @@ impl<'a> Trial<'a> {
                 Poll::Ready(Ok(node)) => {
                     let thing = It { node: node.handle() };
                     let how = Export::default().in_flight(4);
-                    let exported = node.export_as(crate::rmi::Exports::boxed(thing), how).unwrap();
+                    let exported = node.export_with(thing, how).unwrap();
                     self.objects.push(exported.object().clone());
                     NODES.with_borrow_mut(|nodes| nodes.push(node.handle()));
                     let (calls, stubs) = (Vec::new(), BTreeMap::new());
