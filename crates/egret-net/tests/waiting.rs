@@ -13,7 +13,7 @@ use egret_net::fabric::Fabric;
 use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::{self, Deadline, JoinHandle};
 use egret_net::vi::{
-    Address, Descriptor, Nic, NicOptions, TransferError, Vi, ViError, ViOptions, Wait,
+    Address, Descriptor, Nic, NicOptions, TransferError, Trust, Vi, ViError, ViOptions, Wait,
 };
 
 const MODES: [Wait; 3] = [Wait::Spin, Wait::Balanced, Wait::Frugal];
@@ -288,27 +288,43 @@ fn a_handler_that_panics_does_not_unwind_through_the_wait_of_another() {
     });
 }
 
+/// A connection of two nics that cooperate: both are driven until it is made.
+fn cooperate(here: &Nic, there: &Nic) -> (Vi, Vi) {
+    let listener = there.listen("long", 0, &ViOptions::default()).unwrap();
+    let (here, to) = (here.clone(), Address::new(there.host(), "long", 0));
+    let connected = thread(move || here.wait_connect(&to, &ViOptions::default(), LONG).unwrap());
+    let accepted = listener.wait_accept(LONG).unwrap();
+    (connected.join().unwrap(), accepted)
+}
+
 /// A blocking receive looks at its deadline between the pieces of a message, and when it
 /// returns the fabric has done with the slice.
 #[test]
 fn a_long_copy_ends_with_its_deadline() {
-    let (here, there) = nics(Wait::Balanced);
+    let [here, there] = ["here", "there"].map(|name| {
+        let name = format!("{name}-{}-{}", std::process::id(), rt::random());
+        ShmFabric.open(&NicOptions::new(&name).trust(Trust::Cooperating)).unwrap()
+    });
     let bytes = 64 << 20;
     let pool = Pool::builder().class(bytes, 1).shareable().build().unwrap();
-    for shareable in [true, false] {
+    let commons = Pool::builder().class(bytes, 1).cooperating().build().unwrap();
+    for way in ["from a region", "from the heap", "handed over"] {
         let send = |vi: &Vi| {
-            let memory = if shareable {
-                let mut buf = pool.take(bytes).unwrap();
+            let filled = |pool: &Pool| {
+                let mut buf = pool.wait_take(bytes, LONG).unwrap();
                 buf.bytes_mut().fill(1);
-                Descriptor::new(buf)
-            } else {
-                Descriptor::new(vec![1_u8; bytes])
+                buf
             };
-            vi.post_send(memory).unwrap();
+            let sent = match way {
+                "from a region" => vi.post_send(Descriptor::new(filled(&pool))),
+                "from the heap" => vi.post_send(Descriptor::new(vec![1_u8; bytes])),
+                _ => vi.hand_over(filled(&commons), 0),
+            };
+            sent.unwrap();
         };
         let mut into = vec![0_u8; bytes];
         for deadline in [Deadline::In(Duration::ZERO), LONG] {
-            let (sender, receiver) = connect(&here, &there, &ViOptions::default());
+            let (sender, receiver) = cooperate(&here, &there);
             // A receive that is taken back: the sender counts on it, and begins at once.
             let promised = receiver.post_recv(Descriptor::empty()).unwrap();
             assert!(receiver.cancel(promised));
@@ -320,9 +336,10 @@ fn a_long_copy_ends_with_its_deadline() {
                 drop(sender.send_queue().wait(LONG).unwrap().ok().unwrap());
                 continue;
             }
-            assert!(matches!(got, Err(TransferError::TimedOut { broken: true, .. })), "{got:?}");
+            let is_late = matches!(got, Err(TransferError::TimedOut { broken: true, .. }));
+            assert!(is_late, "{way}: {got:?}");
             let copied = into.iter().filter(|byte| **byte == 1).count();
-            assert!((1..=bytes / 2).contains(&copied), "{copied} bytes were copied");
+            assert!((1..=bytes / 2).contains(&copied), "{way}: {copied} bytes were copied");
             into.fill(0);
             let sent = sender.send_queue().wait(LONG).unwrap();
             assert_eq!(sent.status, Err(ViError::ClosedByPeer));

@@ -2,6 +2,9 @@
 
 use super::wire::{Place, Slot};
 
+/// Bytes copied at one poll, and so while nobody looks at a deadline: some 100 µs.
+pub(super) const BYTES_AT_ONCE: u64 = 1 << 20;
+
 impl Slot {
     /// The slot, if it brings no more than `most` bytes; otherwise two that say the same one
     /// after the other.

@@ -18,11 +18,12 @@ use std::sync::atomic::fence;
 
 use super::commons::Commons;
 use super::cord::CordError;
+use super::cut::BYTES_AT_ONCE;
 use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::gate::Pass;
 use super::io::{Io, Parts};
-use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, RING, SLOTS, TAKEN};
+use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, REGION_MAX, RING, SLOTS, TAKEN};
 use super::patience::Patience;
 use super::reach::Reach;
 use super::recv::Receiver;
@@ -67,10 +68,6 @@ pub(super) struct Conn {
 
 /// Slots taken at one poll, so that no connection starves the others.
 const BATCH: u64 = 64;
-/// Bytes copied at one poll, and so while nobody looks at a deadline: some 100 µs.
-const BYTES_AT_ONCE: u64 = 1 << 20;
-/// Largest region of a peer's that is mapped here.
-const REGION_MAX: u64 = 1 << 38;
 /// Control messages read at once.
 const HEARD_AT_ONCE: usize = 64;
 /// And for one slot: more than a socket holds, so that what was said before the
@@ -245,6 +242,13 @@ impl Conn {
     /// Takes the next slot: one that waited, or the ring's. `false`: there is none.
     #[inline]
     fn take_slot(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
+        if self.receiver.is_copying() {
+            let most = self.bytes_left.max(CHUNK as u64);
+            let (_, receiver, mut io) = self.split(keys);
+            let copied = receiver.copy_on(most, &mut io);
+            self.bytes_left = self.bytes_left.saturating_sub(copied);
+            return Ok(true);
+        }
         if !self.waiting.is_empty() && self.take_waiting(keys)? {
             return Ok(true);
         }

@@ -40,6 +40,8 @@ pub(super) const BYTES: usize =
 pub(super) const DEPTH: u32 = 1024;
 /// Bytes of the longest message.
 pub(super) const TRANSFER_MAX: u64 = 1 << 40;
+/// Largest region of a peer's that is mapped here.
+pub(super) const REGION_MAX: u64 = 1 << 38;
 /// Regions that an end may have the other map.
 pub(super) const REGIONS_MAX: u32 = 64;
 

@@ -27,11 +27,15 @@ pub(super) struct Receiver {
     pub torn: bool,
     /// The peer's regions by number.
     regions: BTreeMap<u64, Foreign>,
+    /// A buffer that was handed over and is copied, a part at each poll, into the receive of
+    /// the message that has begun.
+    copying: Option<Buf>,
 }
 
 impl Receiver {
     pub(super) fn new(level: Reliability) -> Self {
-        Self { incoming: Incoming::new(level), torn: false, regions: BTreeMap::new() }
+        let (incoming, regions) = (Incoming::new(level), BTreeMap::new());
+        Self { incoming, torn: false, regions, copying: None }
     }
 
     /// A region of the peer's, mapped.
@@ -106,13 +110,13 @@ impl Receiver {
     ) -> Result<(), Box<ViError>> {
         match slot {
             Slot::Message { tag, kind, bytes } => {
-                if self.begin((bytes.len(), tag, kind), None, io)? {
+                if self.begin_message((bytes.len(), tag, kind), io)? {
                     self.piece(&bytes, io)?;
                 }
                 Ok(())
             }
             Slot::Begin { tag, kind, len } => {
-                if !self.begin((len, tag, kind), None, io)? {
+                if !self.begin_message((len, tag, kind), io)? {
                     self.incoming.current = Current::Dropped { left: len };
                 }
                 Ok(())
@@ -138,21 +142,18 @@ impl Receiver {
         }
     }
 
-    /// A message begins in the oldest receive, or is the buffer that was handed over.
-    /// `false`: it did not fit, which the unreliable level survives.
-    fn begin(
+    /// A message begins in the oldest receive. `false`: it did not fit, which the unreliable
+    /// level survives.
+    fn begin_message(
         &mut self,
         (len, tag, kind): (u64, u64, Option<u64>),
-        handed: Option<Buf>,
         io: &mut Io<'_>,
     ) -> Result<bool, Box<ViError>> {
         if len > TRANSFER_MAX {
             return Err(ViError::Protocol("a message longer than any may be").into());
         }
-        self.incoming.begin((len, tag, kind), io.notices, |posted, kind| match handed {
-            Some(buf) => whole(posted, tag, kind, buf),
-            None => posted.begin(len, tag, kind),
-        })
+        let admit = |posted: &mut Posted, kind: Option<&Kind>| posted.begin(len, tag, kind);
+        self.incoming.begin((len, tag, kind), io.notices, admit)
     }
 
     /// A buffer is handed over.
@@ -163,10 +164,44 @@ impl Receiver {
         io: &mut Io<'_>,
     ) -> Result<(), Box<ViError>> {
         let buf = arrived(handed, io)?;
-        if self.begin((buf.len() as u64, tag, kind), Some(buf), io)? {
-            self.incoming.finish(io.notices);
+        let (len, mut copying) = (buf.len() as u64, None);
+        let begun = self.incoming.begin((len, tag, kind), io.notices, |posted, kind| {
+            copying = whole(posted, tag, kind, buf)?;
+            Ok(())
+        })?;
+        match copying {
+            Some(buf) if begun => self.copying = Some(buf),
+            None if begun => self.incoming.finish(io.notices),
+            _ => {}
         }
         Ok(())
+    }
+
+    /// Whether a buffer that was handed over is not copied to its end.
+    #[inline]
+    pub(super) const fn is_copying(&self) -> bool {
+        self.copying.is_some()
+    }
+
+    /// Copies at most so many bytes more of it. How many it were.
+    #[cold]
+    pub(super) fn copy_on(&mut self, most: u64, io: &mut Io<'_>) -> u64 {
+        let (Some(buf), Current::Message { posted, got, .. }) =
+            (self.copying.take(), &mut self.incoming.current)
+        else {
+            return 0;
+        };
+        let left = &buf.bytes()[usize::try_from(*got).expect("inside the buffer")..];
+        let now = &left[..usize::try_from(most).map_or(left.len(), |most| most.min(left.len()))];
+        posted.descriptor_mut().scatter(*got, now);
+        *got += now.len() as u64;
+        let (copied, is_all) = (now.len() as u64, now.len() == left.len());
+        if is_all {
+            self.incoming.finish(io.notices);
+        } else {
+            self.copying = Some(buf);
+        }
+        copied
     }
 
     fn piece(&mut self, bytes: &Place, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
@@ -253,15 +288,18 @@ impl Receiver {
     }
 }
 
-/// A buffer that is handed over stays what it is if the receive is for that, and is
-/// copied into the receive's memory, and so dropped, if not.
-fn whole(posted: &mut Posted, tag: u64, kind: Option<&Kind>, buf: Buf) -> Result<(), ViError> {
+/// A buffer that is handed over stays what it is if the receive is for that. If not it is given
+/// back, to be copied into the receive's memory and dropped.
+fn whole(
+    posted: &mut Posted,
+    tag: u64,
+    kind: Option<&Kind>,
+    buf: Buf,
+) -> Result<Option<Buf>, ViError> {
     posted.admits(buf.len() as u64, kind)?;
-    if let Err(buf) = posted.descriptor_mut().land(buf) {
-        posted.descriptor_mut().make(buf.len(), tag)?;
-        posted.descriptor_mut().scatter(0, buf.bytes());
-    }
-    Ok(())
+    let Err(buf) = posted.descriptor_mut().land(buf) else { return Ok(None) };
+    posted.descriptor_mut().make(buf.len(), tag)?;
+    Ok(Some(buf))
 }
 
 /// The buffer that a slot hands over.

@@ -106,8 +106,14 @@ pub(super) fn inode(pool: &Pool) -> u64 {
 pub(super) fn has_file(inode: u64) -> bool {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let number = inode.to_string();
-    let is_it = |line: &&str| line.contains("egret-region") && line.contains(&number);
-    let mut open = fs::read_dir("/proc/self/fd").unwrap().flatten();
-    maps.lines().any(|line| is_it(&line))
+    // Other files, and those of other tests, may have its number somewhere, too.
+    let is_it = |line: &str| {
+        line.contains("egret-region") && line.split_whitespace().nth(4) == Some(&number)
+    };
+    let is_region = |fd: &fs::DirEntry| {
+        fs::read_link(fd.path()).is_ok_and(|name| name.to_string_lossy().contains("egret-region"))
+    };
+    let mut open = fs::read_dir("/proc/self/fd").unwrap().flatten().filter(is_region);
+    maps.lines().any(is_it)
         || open.any(|fd| fs::metadata(fd.path()).is_ok_and(|file| file.ino() == inode))
 }
