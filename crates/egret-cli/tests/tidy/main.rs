@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod docs;
+mod kinds;
 mod layers;
 mod manifest;
 mod modules;
@@ -22,6 +23,7 @@ type Check = fn(&Repo) -> Vec<Finding>;
 
 const CHECKS: &[(&str, Check)] = &[
     ("docs", docs::check),
+    ("kinds", kinds::check),
     ("layers", layers::check),
     ("manifest", manifest::check),
     ("modules", modules::check),
