@@ -7,6 +7,7 @@
 
 mod deadlines;
 mod docs;
+mod kinds;
 mod layers;
 mod manifest;
 mod modules;
@@ -24,6 +25,7 @@ type Check = fn(&Repo) -> Vec<Finding>;
 const CHECKS: &[(&str, Check)] = &[
     ("deadlines", deadlines::check),
     ("docs", docs::check),
+    ("kinds", kinds::check),
     ("layers", layers::check),
     ("manifest", manifest::check),
     ("modules", modules::check),
