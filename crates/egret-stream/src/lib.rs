@@ -58,7 +58,7 @@ pub use egret_net as net;
 pub use error::{Cause, Invalid, ReadError, WriteError};
 pub use impls::canonical;
 pub use page::Page;
-pub use reader::{Reader, Rest, read};
+pub use reader::{MEMORY_BYTES, MEMORY_FACTOR, Reader, Rest, read};
 pub use span::{Kept, Span};
 pub use wire::{Boxed, Bulk, FromWire, InPlace, Size, Stop, Wire, Written};
 pub use writer::{IN_PLACE_BYTES, Room, Writer, write};
