@@ -29,6 +29,7 @@ compile_error!("numbers from other machines are used as offsets, and those have 
 #[cfg(any(test, feature = "fuzzing"))]
 extern crate self as egret_stream;
 
+mod carried;
 mod depth;
 mod describe;
 pub mod dynamic;
