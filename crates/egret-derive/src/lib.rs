@@ -100,7 +100,9 @@ pub fn derive_object(input: TokenStream) -> TokenStream {
 /// | `#[nonblocking]` | is short and waits for nothing: it runs on the thread that receives the call |
 ///
 /// Arguments that are `&[T]` of numbers or plain structs and `&str` are read where they
-/// arrived; of `&T` the server makes a value. Whatever travels implements `Wire`.
+/// arrived; of `&T` the server makes a value. Whatever travels implements `Wire`, and a type that
+/// does not is one error, where it stands. Types of arguments have no other lifetimes, hidden ones
+/// included, as `Cow<str>` has one.
 ///
 /// `#[remote(crate = path)]` says where `egret` is.
 #[proc_macro_attribute]

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 pub use inventory;
 
+pub use crate::carried::{Caller, Carries, Elements, Sound, fingerprint_by};
 use crate::error::ReadError;
 use crate::fault::{Fault, planted};
 pub use crate::impls::{give_elements, give_vec, read_cow};

@@ -1,9 +1,11 @@
 //! How deep nested values may go: measured on the stack itself.
 
+use egret_net::rt;
+
 use crate::fault::{Fault, planted};
 
-/// The stack that nested values may take. A thread has 2 MiB, if nobody said
-/// otherwise.
+/// The stack that nested values may take at most, if nobody says otherwise. They take no more
+/// than half of what is left of the thread's stack, either.
 pub const STACK_BYTES: usize = 1 << 20;
 
 /// An address that the stack must not grow below while a value is written or read.
@@ -12,17 +14,18 @@ pub const STACK_BYTES: usize = 1 << 20;
 /// level is left, and frames cost what they cost in this build.
 pub(crate) struct Floor {
     address: usize,
-    bytes: usize,
+    /// What the user lets nested values take.
+    given: Option<usize>,
 }
 
 impl Floor {
     pub(crate) const fn new() -> Self {
-        Self::below(STACK_BYTES)
+        Self { address: UNSET, given: None }
     }
 
-    /// One that is `bytes` below the first level.
+    /// One that is at most `bytes` below the first level.
     pub(crate) const fn below(bytes: usize) -> Self {
-        Self { address: UNSET, bytes }
+        Self { address: UNSET, given: Some(bytes) }
     }
 
     /// Whether it is below `here`, so that there is room for another level.
@@ -37,7 +40,8 @@ impl Floor {
         if self.address != UNSET {
             return false;
         }
-        self.address = here.saturating_sub(self.bytes);
+        let room = room(rt::stack_below(here), self.given);
+        self.address = here.saturating_sub(room);
         true
     }
 
@@ -48,7 +52,27 @@ impl Floor {
     }
 }
 
+/// How much of the stack nested values may take where so much is `left` of it.
+///
+/// Half of what is left stays free, up to 1 MiB: for the frames of one more level, whatever
+/// their size, for what reading calls there, and for dropping the value, which takes less than
+/// reading it did.
+fn room(left: Option<usize>, given: Option<usize>) -> usize {
+    match (left, given) {
+        (Some(left), given) => given.unwrap_or(STACK_BYTES).min(left - (left / 2).min(FREE_BYTES)),
+        (None, Some(given)) => given,
+        (None, None) => UNKNOWN_BYTES,
+    }
+}
+
 const UNSET: usize = usize::MAX;
+
+/// The stack that stays free below nested values, at most.
+const FREE_BYTES: usize = 1 << 20;
+
+/// The stack that nested values may take where nobody knows how much there is, as in a coroutine:
+/// few have less than 32 KiB.
+const UNKNOWN_BYTES: usize = 16 << 10;
 
 /// Where the stack is.
 #[inline(always)]
@@ -62,4 +86,35 @@ pub(crate) fn here() -> usize {
 #[inline(never)]
 pub(crate) fn called() -> usize {
     here()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_what_is_left_stays_free_up_to_a_mebibyte() {
+        for (left, given, expected) in [
+            (64 << 10, None, 32 << 10),
+            (1 << 20, None, 512 << 10),
+            (8 << 20, None, 1 << 20),
+            (64 << 10, Some(16 << 10), 16 << 10),
+            (64 << 10, Some(1 << 30), 32 << 10),
+            (8 << 20, Some(6 << 20), 6 << 20),
+            (8 << 20, Some(8 << 20), 7 << 20),
+            (0, None, 0),
+        ] {
+            assert_eq!(room(Some(left), given), expected, "{given:?} of {left}");
+        }
+    }
+
+    #[test]
+    fn where_nobody_knows_the_stack_little_is_taken() {
+        let elsewhere = vec![0_u8; 1 << 16];
+        let here = std::ptr::from_ref(&elsewhere[1 << 15]).addr();
+        for (mut floor, room) in [(Floor::new(), UNKNOWN_BYTES), (Floor::below(100), 100)] {
+            assert!(floor.is_below(here), "the first level");
+            assert!(floor.is_below(here - room) && !floor.is_below(here - room - 1));
+        }
+    }
 }

@@ -337,6 +337,8 @@ pub fn read_type<D: ?Sized + 'static>(r: &mut Reader<'_>) -> Result<&'static Way
 /// The explanation of a new type.
 fn explained(r: &mut Reader<'_>) -> Result<(), Stop> {
     let fingerprint = u64::from_le_bytes(r.array()?);
+    // The list of types may have room for as many again.
+    r.charge::<Names>(2 * size_of::<Known>())?;
     let len = r.length(1)?;
     let name = match str::from_utf8(r.run(len)?) {
         Ok(name) => Cow::Owned(name.to_owned()),

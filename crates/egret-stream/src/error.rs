@@ -75,6 +75,24 @@ pub enum ReadError {
     /// It is nested deeper than the reader's bound.
     #[error("too deep: the value is nested deeper than the bound allows, at {0}")]
     TooDeep(&'static str),
+    /// It takes more memory than the reader may take for its stream.
+    #[error(
+        "too large in memory: {name} needs {needed} bytes, and {left} are left of the {budget} \
+         that the reader may take; `Reader::with_memory` sets how many"
+    )]
+    Memory {
+        /// The type that memory was asked for.
+        name: &'static str,
+        /// How many bytes of memory.
+        needed: usize,
+        /// How many were left.
+        left: usize,
+        /// How many there were in the beginning: what
+        /// [`with_memory`](crate::Reader::with_memory) says, or
+        /// [`MEMORY_BYTES`](crate::MEMORY_BYTES) and [`MEMORY_FACTOR`](crate::MEMORY_FACTOR) times
+        /// the length of the stream.
+        budget: usize,
+    },
     /// What is to be read in place lies in two chunks.
     #[error("{0} lies in two chunks and cannot be read in place: read it as owned")]
     Split(&'static str),

@@ -29,6 +29,7 @@ compile_error!("numbers from other machines are used as offsets, and those have 
 #[cfg(any(test, feature = "fuzzing"))]
 extern crate self as egret_stream;
 
+mod carried;
 mod depth;
 mod describe;
 pub mod dynamic;
@@ -58,7 +59,7 @@ pub use egret_net as net;
 pub use error::{Cause, Invalid, ReadError, WriteError};
 pub use impls::canonical;
 pub use page::Page;
-pub use reader::{Reader, Rest, read};
+pub use reader::{MEMORY_BYTES, MEMORY_FACTOR, Reader, Rest, read};
 pub use span::{Kept, Span};
 pub use wire::{Boxed, Bulk, FromWire, InPlace, Size, Stop, Wire, Written};
 pub use writer::{IN_PLACE_BYTES, Room, Writer, write};

@@ -1,5 +1,6 @@
 //! The reader: values out of one buffer, or out of a sequence of chunks.
 
+mod budget;
 mod parts;
 mod rest;
 
@@ -10,6 +11,8 @@ use crate::dynamic::Names;
 use crate::error::ReadError;
 use crate::share::Found;
 use crate::wire::{FromWire, Stop};
+use budget::Budget;
+pub use budget::{MEMORY_BYTES, MEMORY_FACTOR};
 pub use rest::{Rest, read};
 
 /// Reads values from memory of lifetime `'a`, from which they may borrow.
@@ -78,6 +81,8 @@ pub struct Reader<'a> {
     rest: Rest<'a>,
     /// How far down nested values may go.
     floor: Floor,
+    /// How much memory they may take.
+    budget: Budget,
     /// What most streams do without.
     rare: Option<Box<Rare<'a>>>,
 }
@@ -99,7 +104,7 @@ impl<'a> Reader<'a> {
     #[inline]
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: Rest::new(bytes), floor: Floor::new(), rare: None }
+        Self { rest: Rest::new(bytes), floor: Floor::new(), budget: Budget::new(), rare: None }
     }
 
     /// Reads from chunks, one after the other. What is read in place must lie in
@@ -117,10 +122,34 @@ impl<'a> Reader<'a> {
     }
 
     /// Lets nested values take `bytes` of the stack, instead of
-    /// [`STACK_BYTES`](crate::STACK_BYTES).
+    /// [`STACK_BYTES`](crate::STACK_BYTES), as far as the thread has them: of what is left of its
+    /// stack half stays free, up to 1 MiB.
     #[must_use]
     pub const fn with_stack(mut self, bytes: usize) -> Self {
         self.floor = Floor::below(bytes);
+        self
+    }
+
+    /// Lets owned values take `bytes` of memory in all, instead of [`MEMORY_BYTES`] and
+    /// [`MEMORY_FACTOR`] times the length of the stream: for types whose values may be far larger
+    /// than their bytes, such as many `Option`s of something large, or for peers that are trusted
+    /// less.
+    ///
+    /// What is read in place takes none, and copies of bytes as they lie in the stream, such as
+    /// strings and arrays of numbers, are not counted.
+    ///
+    /// ```
+    /// use egret_stream::{ReadError, Reader};
+    ///
+    /// let none = [&[100, 0, 0, 0][..], &[0; 100]].concat(); // a hundred times nothing
+    /// let read = |memory| Reader::new(&none).with_memory(memory).read::<Vec<Option<[u64; 15]>>>();
+    /// assert_eq!(read(100 * 128)?.len(), 100);
+    /// assert!(matches!(read(10_000), Err(ReadError::Memory { needed: 12_800, .. })));
+    /// # Ok::<(), ReadError>(())
+    /// ```
+    #[must_use]
+    pub const fn with_memory(mut self, bytes: usize) -> Self {
+        self.budget = Budget::of(bytes);
         self
     }
 
@@ -213,8 +242,3 @@ impl fmt::Debug for Reader<'_> {
             .finish_non_exhaustive()
     }
 }
-
-/// Memory taken for elements before they are read: this much, or so many times
-/// what is left of the stream.
-const AHEAD_BYTES: usize = 4096;
-const AHEAD_FACTOR: usize = 8;

@@ -36,8 +36,11 @@ use crate::writer::{Room, Writer};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot travel in a stream",
-    note = "derive `Wire` for it; if it has serde's traits, wrap it in `egret_stream::Serde` or \
-            say `#[wire(with = egret_stream::serde)]` at the field"
+    note = "derive `Wire` for it: `#[derive(egret::stream::Wire)] #[wire(crate = egret::stream)]`; \
+            if it has serde's traits, wrap it in `egret::stream::Serde`, or say \
+            `#[wire(with = egret::stream::serde)]` at the field",
+    note = "a program that depends on `egret_stream` says `egret_stream` instead of \
+            `egret::stream`, and leaves out `#[wire(crate = …)]`"
 )]
 pub trait Wire {
     /// How many bytes a value takes.
@@ -175,7 +178,11 @@ pub trait Wire {
 /// every lifetime.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read from a stream",
-    note = "derive `Wire` for it; `&[T]` and `&str` can be read in place, `&T` if `T` is plain"
+    note = "derive `Wire` for it: `#[derive(egret::stream::Wire)] #[wire(crate = egret::stream)]`; \
+            if it has serde's traits, wrap it in `egret::stream::Serde`",
+    note = "`&[T]` and `&str` can be read in place, `&T` if `T` is plain",
+    note = "a program that depends on `egret_stream` says `egret_stream` instead of \
+            `egret::stream`, and leaves out `#[wire(crate = …)]`"
 )]
 pub trait FromWire<'a>: Wire + Sized {
     /// Reads a value.
@@ -339,6 +346,12 @@ pub trait Boxed<'a>: Wire {
 
 /// A type whose slices travel as the bytes they are: the numbers, and plain structs
 /// that derive with `#[wire(plain)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be read in place, so `&[{Self}]` cannot be read from a stream",
+    note = "read a `Vec` of it (of a remote method, the argument is a `Vec` or a `&Vec`); in place \
+            are numbers, and `#[repr(C)]` structs that derive `Plain` and `Wire` with \
+            `#[plain(crate = egret::net)] #[wire(plain, crate = egret::stream)]`"
+)]
 pub trait Bulk: Plain + Wire {}
 
 /// A plain struct that travels as the bytes it is, aligned, so that a reference to

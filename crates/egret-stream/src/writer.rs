@@ -167,7 +167,8 @@ impl<'w> Writer<'w> {
     }
 
     /// Lets nested values take `bytes` of the stack, instead of
-    /// [`STACK_BYTES`](crate::STACK_BYTES).
+    /// [`STACK_BYTES`](crate::STACK_BYTES), as far as the thread has them: of what is left of its
+    /// stack half stays free, up to 1 MiB.
     #[must_use]
     pub fn with_stack(mut self, bytes: usize) -> Self {
         self.own.floor = Floor::below(bytes);

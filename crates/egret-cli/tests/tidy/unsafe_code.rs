@@ -95,6 +95,7 @@ const LISTED: &[(&str, &str)] = &[
     ("crates/egret-net/src/limit/shared.rs", "maps a file that another process maps too"),
     ("crates/egret-net/src/limit/slot.rs", "copies in and out of memory that two processes map"),
     ("crates/egret-net/src/limit/ticks.rs", "reads the processor's clock"),
+    ("crates/egret-net/src/rt/stack.rs", "asks the C library where a thread's stack ends"),
     ("crates/egret-net/src/vi/lend.rs", "a borrow without its lifetime, kept by blocking"),
 ];
 

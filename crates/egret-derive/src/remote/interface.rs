@@ -6,7 +6,8 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Error, ItemTrait, Result, TraitItem, parse_quote};
 
-use super::method::{ArgType, Method, Returns};
+use super::carried::Carried;
+use super::method::Method;
 use super::signature::text;
 use super::stub;
 
@@ -55,7 +56,9 @@ fn refuse(item: &ItemTrait) -> Result<()> {
 /// What the server's side knows of the trait.
 fn table(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> TokenStream {
     let (name, label) = (&item.ident, item.ident.unraw().to_string());
-    let rows = methods.iter().map(|method| row(root, item, method));
+    let rows = methods.iter().enumerate();
+    let rows =
+        rows.map(|(at, method)| row(root, item, &Carried::new(root, item, at, method), method));
     // Others may hold an object whose methods never need it for themselves.
     let shared = methods.iter().all(|method| !method.is_exclusive).then(|| {
         quote! {
@@ -73,12 +76,18 @@ fn table(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> TokenStrea
     }
 }
 
-fn row(root: &TokenStream, item: &ItemTrait, method: &Method) -> TokenStream {
+fn row(
+    root: &TokenStream,
+    item: &ItemTrait,
+    carried: &Carried<'_>,
+    method: &Method,
+) -> TokenStream {
     let (label, is_inline) = (method.label(), method.is_inline);
-    let read_as: Vec<_> = method.args.iter().map(|arg| arg.ty.read_as()).collect();
-    let takes = described(root, &quote!((#(#read_as,)*)));
-    let answers = described(root, &method.returns.ty());
-    let run = run(root, item, method, &read_as);
+    let read_as = method.args.iter().map(|arg| arg.ty.read_as());
+    let (takes, answers) = carried.told();
+    let takes = described(root, &quote!((#(#read_as,)*)), &takes);
+    let answers = described(root, &method.returns.ty(), &answers);
+    let run = run(root, item, carried, method);
     quote! {
         #root::rmi::Method {
             name: #label,
@@ -90,12 +99,12 @@ fn row(root: &TokenStream, item: &ItemTrait, method: &Method) -> TokenStream {
     }
 }
 
-fn described(root: &TokenStream, ty: &TokenStream) -> TokenStream {
+fn described(root: &TokenStream, ty: &TokenStream, fingerprint: &TokenStream) -> TokenStream {
     let name = text(ty);
     quote! {
         #root::rmi::Type {
             name: #name,
-            fingerprint: || #root::stream::fingerprint::<#ty>(),
+            fingerprint: || #fingerprint,
         }
     }
 }
@@ -104,24 +113,19 @@ fn described(root: &TokenStream, ty: &TokenStream) -> TokenStream {
 fn run(
     root: &TokenStream,
     item: &ItemTrait,
+    carried: &Carried<'_>,
     method: &Method,
-    read_as: &[TokenStream],
 ) -> TokenStream {
     let (of, name) = (&item.ident, &method.name);
     let locals: Vec<_> = (0..method.args.len()).map(|at| format_ident!("arg_{at}")).collect();
-    let passed = method.args.iter().zip(&locals).map(|(arg, local)| match arg.ty {
-        ArgType::Lent(_) => quote!(&#local),
-        _ => quote!(#local),
-    });
+    let (read, opened, scope) = (carried.read(), carried.opened(&locals), carried.scope());
     let how = if method.is_exclusive { quote!(Exclusive) } else { quote!(Shared) };
-    let answer = match method.returns {
-        Returns::Value(_) => quote!(value),
-        Returns::Outcome(..) => quote!(outcome),
-    };
+    let answer = carried.answer(&quote!(<dyn #of as #of>::#name(object, #(#opened),*)));
     quote! {
         #root::rmi::Run::#how(|object, served| {
-            let (#(#locals,)*) = served.args::<(#(#read_as,)*)>()?;
-            served.#answer(<dyn #of as #of>::#name(object, #(#passed),*));
+            #scope
+            let (#(#locals,)*) = served.args::<#read>()?;
+            #answer;
             ::core::result::Result::Ok(())
         })
     }

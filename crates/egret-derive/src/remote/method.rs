@@ -126,7 +126,7 @@ impl ArgType {
         }
     }
 
-    /// As the server reads it.
+    /// As the server reads it, in words.
     pub(super) fn read_as(&self) -> TokenStream {
         match self {
             Self::Slice(elem) => quote!(&[#elem]),

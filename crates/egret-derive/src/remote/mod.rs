@@ -1,6 +1,7 @@
 //! `#[remote]`: at a trait, a table of its methods and a stub that calls them; at an
 //! implementation, which interface the type is exported as.
 
+mod carried;
 mod export;
 mod interface;
 mod method;

@@ -4,6 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::{ItemTrait, Visibility};
 
+use super::carried::{Carried, caller};
 use super::method::{Method, Returns};
 
 /// What a stub has besides the trait's methods.
@@ -13,8 +14,13 @@ pub(super) const RESERVED: &[&str] = &["begin", "with_deadline", "object"];
 pub(super) fn code(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> TokenStream {
     let (vis, name) = (&item.vis, &item.ident);
     let (stub, begin) = (format_ident!("{name}Stub"), format_ident!("{name}Begin"));
-    let waiting = methods.iter().enumerate().map(|(at, method)| waits(root, at, method, vis));
-    let beginning = methods.iter().enumerate().map(|(at, method)| begins(root, at, method, vis));
+    let carried = |at, method| Carried::new(root, item, at, method);
+    let numbered = || methods.iter().enumerate();
+    let waiting = numbered().map(|(at, method)| waits(root, at, &carried(at, method), method, vis));
+    let beginning =
+        numbered().map(|(at, method)| begins(root, at, &carried(at, method), method, vis));
+    let proofs = numbered().map(|(at, method)| carried(at, method).proofs());
+    let caller = caller(root, &stub);
     let about = format!("Calls a remote [`{name}`], and waits.");
     let about_begin = format!("Begins calls of a remote [`{name}`]; made by [`{stub}::begin`].");
     let own = own(root, vis, &begin);
@@ -33,7 +39,9 @@ pub(super) fn code(root: &TokenStream, item: &ItemTrait, methods: &[Method]) -> 
         impl #stub {
             #(#waiting)*
             #own
+            #(#proofs)*
         }
+        #caller
         #[doc = #about_begin]
         #[derive(::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug)]
         #vis struct #begin<'a>(&'a #root::rmi::Stub<dyn #name>);
@@ -69,11 +77,21 @@ fn own(root: &TokenStream, vis: &Visibility, begin: &syn::Ident) -> TokenStream 
 }
 
 /// The method that waits.
-fn waits(root: &TokenStream, at: usize, method: &Method, vis: &Visibility) -> TokenStream {
+fn waits(
+    root: &TokenStream,
+    at: usize,
+    carried: &Carried<'_>,
+    method: &Method,
+    vis: &Visibility,
+) -> TokenStream {
     let Method { name, docs, .. } = method;
     let names: Vec<_> = method.args.iter().map(|arg| &arg.name).collect();
     let types = method.args.iter().map(|arg| arg.ty.passed());
-    let how = if method.is_oneway { quote!(send) } else { quote!(call) };
+    let (scope, args) = (carried.scope(), carried.sent(false));
+    let call = match method.is_oneway {
+        true => quote!(self.0.send(#at, &#args)),
+        false => carried.call(&args),
+    };
     let returned = returned(root, &method.returns);
     quote! {
         #(#docs)*
@@ -82,16 +100,24 @@ fn waits(root: &TokenStream, at: usize, method: &Method, vis: &Visibility) -> To
         ///
         /// If there is no answer: the error says why.
         #vis fn #name(&self, #(#names: #types),*) -> #returned {
-            self.0.#how(#at, &(#(#names,)*))
+            #scope
+            #call
         }
     }
 }
 
 /// The method that does not wait.
-fn begins(root: &TokenStream, at: usize, method: &Method, vis: &Visibility) -> TokenStream {
+fn begins(
+    root: &TokenStream,
+    at: usize,
+    carried: &Carried<'_>,
+    method: &Method,
+    vis: &Visibility,
+) -> TokenStream {
     let Method { name, docs, .. } = method;
     let names: Vec<_> = method.args.iter().map(|arg| &arg.name).collect();
     let types = method.args.iter().map(|arg| arg.ty.owned(root));
+    let (scope, args) = (carried.scope(), carried.sent(true));
     let (how, pending) = match &method.returns {
         _ if method.is_oneway => (quote!(begin_send), quote!(#root::rmi::Pending<()>)),
         Returns::Value(value) => (quote!(begin), quote!(#root::rmi::Pending<#value>)),
@@ -103,7 +129,8 @@ fn begins(root: &TokenStream, at: usize, method: &Method, vis: &Visibility) -> T
     quote! {
         #(#docs)*
         #vis fn #name(&self, #(#names: #types),*) -> #pending {
-            self.0.#how(#at, (#(#names,)*))
+            #scope
+            self.0.#how(#at, #args)
         }
     }
 }

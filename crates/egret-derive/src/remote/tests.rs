@@ -80,9 +80,30 @@ fn borrowed_arguments_are_owned_by_what_begins() {
     assert!(code.contains(waits), "{code}");
     let begins = "a:impl::egret::rmi::Array<f64>,b:::std::string::String,c:Tree";
     assert!(code.contains(begins), "{code}");
-    let reads = "served.args::<(&[f64],&str,Tree,u8,)>";
-    assert!(code.contains(reads), "{code}");
-    assert!(code.contains("object,arg_0,arg_1,&arg_2,arg_3"), "{code}");
+    assert!(code.contains("served.args::<(_,&str,_,_,)>"), "{code}");
+    let opened = "object,TStub::__method_0_0().open(arg_0),arg_1,&TStub::__method_0_2().open(arg_2),\
+                  TStub::__method_0_3().open(arg_3)";
+    assert!(code.contains(opened), "{code}");
+    let sent = "(TStub::__method_0_0().lend(a),b,TStub::__method_0_2().lend(c),\
+                TStub::__method_0_3().send(d),)";
+    assert!(code.contains(sent), "{code}");
+}
+
+#[test]
+fn each_type_is_proved_once() {
+    let code = method("fn f(&self, a: &[A], c: &C, d: D) -> Result<V, E>;").unwrap();
+    for (part, ty, what) in [
+        ("0", "A", "Elements"),
+        ("1", "C", "Carries"),
+        ("2", "D", "Carries"),
+        ("value", "V", "Carries"),
+        ("error", "E", "Carries"),
+    ] {
+        let private = "::egret::stream::__private::";
+        let proof = format!("fn__method_0_{part}()->impl{private}{what}<{ty}>{{{private}Sound::");
+        assert_eq!(code.matches(&proof).count(), 1, "{proof}: {code}");
+    }
+    assert_eq!(code.matches("__private::Sound::").count(), 5, "{code}");
 }
 
 #[test]

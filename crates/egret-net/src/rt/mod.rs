@@ -29,6 +29,7 @@
 //! * `anyhow` appears in the binary only.
 
 mod deadline;
+mod stack;
 mod thread;
 
 use std::cell::RefCell;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use deadline::{Deadline, Instant};
+pub use stack::stack_below;
 pub(crate) use thread::yield_now;
 pub use thread::{JoinHandle, Thread, current, spawn};
 

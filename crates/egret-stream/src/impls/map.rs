@@ -44,16 +44,19 @@ pub(crate) fn write_set<'w, T: Wire + 'w>(
     })
 }
 
-/// Reads pairs and gives each to `insert`, which says whether it was new.
+/// Reads pairs and gives each to `insert`, which says whether it was new; `memory` is that of
+/// so many of a size.
 #[inline]
 pub(crate) fn read_pairs<'a, K: FromWire<'a>, V: FromWire<'a>, M>(
     r: &mut Reader<'a>,
+    memory: fn(usize, usize) -> usize,
     make: impl FnOnce(usize) -> M,
     mut insert: impl FnMut(&mut M, K, V) -> bool,
 ) -> Result<M, Stop> {
     let len = r.length(K::SIZE.and(V::SIZE).of_element())?;
     r.nested::<(K, V), _, _>(|r| {
-        let mut map = make(r.capacity::<(K, V)>(len));
+        r.charge::<M>(memory(len, size_of::<(K, V)>()))?;
+        let mut map = make(len);
         for _ in 0..len {
             let (key, value) = r.element()?;
             if !insert(&mut map, key, value) {
@@ -64,16 +67,18 @@ pub(crate) fn read_pairs<'a, K: FromWire<'a>, V: FromWire<'a>, M>(
     })
 }
 
-/// Reads elements and gives each to `insert`, which says whether it was new.
+/// Reads elements as [`read_pairs`] does.
 #[inline]
 pub(crate) fn read_set<'a, T: FromWire<'a>, S>(
     r: &mut Reader<'a>,
+    memory: fn(usize, usize) -> usize,
     make: impl FnOnce(usize) -> S,
     mut insert: impl FnMut(&mut S, T) -> bool,
 ) -> Result<S, Stop> {
     let len = r.length(T::SIZE.of_element())?;
     r.nested::<T, _, _>(|r| {
-        let mut set = make(r.capacity::<T>(len));
+        r.charge::<S>(memory(len, size_of::<T>()))?;
+        let mut set = make(len);
         for _ in 0..len {
             let element = r.element()?;
             if !insert(&mut set, element) {
@@ -82,6 +87,32 @@ pub(crate) fn read_set<'a, T: FromWire<'a>, S>(
         }
         Ok(set)
     })
+}
+
+/// The memory of a tree of `len` entries of a size: its nodes have room for 11, and but for the
+/// root at least 5.
+fn tree_bytes(len: usize, each: usize) -> usize {
+    let nodes = match len {
+        0 => 0,
+        1..=11 => 1,
+        more => more.div_ceil(5),
+    };
+    each.saturating_mul(11).saturating_add(NODE_BYTES).saturating_mul(nodes)
+}
+
+/// What a node has besides its entries, with its share of the nodes above.
+const NODE_BYTES: usize = 64;
+
+/// The memory of a hash table of `len` entries of a size: a power of two of them, of which an
+/// eighth stays free, with a byte for each.
+fn table_bytes(len: usize, each: usize) -> usize {
+    let slots = match len {
+        0 => return 0,
+        1..=3 => 4,
+        4..=7 => 8,
+        more => (more / 7).saturating_add(more).checked_next_power_of_two().unwrap_or(usize::MAX),
+    };
+    each.saturating_add(1).saturating_mul(slots).saturating_add(16)
 }
 
 fn describe_map<K: Wire, V: Wire>(d: &mut Describe) {
@@ -106,7 +137,12 @@ impl<K: Wire, V: Wire> Wire for BTreeMap<K, V> {
 
 impl<'a, K: FromWire<'a> + Ord, V: FromWire<'a>> FromWire<'a> for BTreeMap<K, V> {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
-        read_pairs(r, |_| Self::new(), |map, key, value| map.insert(key, value).is_none())
+        read_pairs(
+            r,
+            tree_bytes,
+            |_| Self::new(),
+            |map, key, value| map.insert(key, value).is_none(),
+        )
     }
 }
 
@@ -128,7 +164,7 @@ where
 {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         let make = |capacity| Self::with_capacity_and_hasher(capacity, S::default());
-        read_pairs(r, make, |map, key, value| map.insert(key, value).is_none())
+        read_pairs(r, table_bytes, make, |map, key, value| map.insert(key, value).is_none())
     }
 }
 
@@ -147,7 +183,7 @@ impl<T: Wire> Wire for BTreeSet<T> {
 
 impl<'a, T: FromWire<'a> + Ord> FromWire<'a> for BTreeSet<T> {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
-        read_set(r, |_| Self::new(), Self::insert)
+        read_set(r, tree_bytes, |_| Self::new(), Self::insert)
     }
 }
 
@@ -168,7 +204,7 @@ where
 {
     fn read(r: &mut Reader<'a>) -> Result<Self, Stop> {
         let make = |capacity| Self::with_capacity_and_hasher(capacity, S::default());
-        read_set(r, make, Self::insert)
+        read_set(r, table_bytes, make, Self::insert)
     }
 }
 
@@ -233,5 +269,23 @@ pub mod canonical {
     /// As it is without order.
     pub fn describe<T: Wire>(d: &mut Describe) {
         T::describe(d);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_charged_what_it_takes() {
+        for len in 1..5000 {
+            let set = HashSet::<u64>::with_capacity(len);
+            let free = if set.capacity() < 8 { 1 } else { set.capacity() / 7 };
+            let slots = set.capacity() + free;
+            assert!(table_bytes(len, 8) >= slots * 9, "{len}: {slots}");
+            assert!(table_bytes(len, 8) <= 3 * len * 9 + 64, "{len}");
+        }
+        assert_eq!(table_bytes(usize::MAX, 8), usize::MAX);
+        assert_eq!(tree_bytes(usize::MAX, 8), usize::MAX);
     }
 }

@@ -155,18 +155,21 @@ impl<'a, T: Boxed<'a> + ?Sized> FromWire<'a> for Box<T> {
 impl<'a, T: FromWire<'a>> Boxed<'a> for T {
     #[inline(always)]
     fn read_box(r: &mut Reader<'a>) -> Result<Box<Self>, Stop> {
+        r.charge::<T>(size_of::<T>())?;
         r.nested::<T, _, _>(|r| T::read(r).map(Box::new))
     }
     fn read_rc(r: &mut Reader<'a>, id: usize) -> Result<Rc<Self>, Stop>
     where
         Self: 'static,
     {
+        r.charge::<T>(size_of::<T>())?;
         r.nested::<T, _, _>(|r| T::read_shared_rc(r, id))
     }
     fn read_arc(r: &mut Reader<'a>, id: usize) -> Result<Arc<Self>, Stop>
     where
         Self: 'static,
     {
+        r.charge::<T>(size_of::<T>())?;
         r.nested::<T, _, _>(|r| T::read_shared_arc(r, id))
     }
     fn rc_state(shared: &Rc<Self>) -> State
@@ -192,13 +195,17 @@ impl<'a, T: FromWire<'a>> Boxed<'a> for [T] {
     where
         Self: 'static,
     {
-        Vec::read(r).map(Into::into)
+        let elements: Vec<T> = Vec::read(r)?;
+        r.charge::<Self>(size_of_val(&elements[..]))?;
+        Ok(elements.into())
     }
     fn read_arc(r: &mut Reader<'a>, _: usize) -> Result<Arc<Self>, Stop>
     where
         Self: 'static,
     {
-        Vec::read(r).map(Into::into)
+        let elements: Vec<T> = Vec::read(r)?;
+        r.charge::<Self>(size_of_val(&elements[..]))?;
+        Ok(elements.into())
     }
 }
 

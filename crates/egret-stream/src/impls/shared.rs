@@ -16,6 +16,10 @@ const DEAD: u32 = u32::MAX;
 /// A number that says: here it comes.
 const NEW: u32 = 0;
 
+/// The memory that a reader takes for a shared value besides its contents: its counts, and what
+/// the table of shared values has of it.
+const SHARED_BYTES: usize = 128;
+
 /// Writes a shared value, or its number if it was met.
 #[inline]
 fn write<'w, T: Wire + ?Sized>(
@@ -74,6 +78,7 @@ macro_rules! shared {
             fn first<'a, T: Boxed<'a> + ?Sized + 'static>(
                 r: &mut Reader<'a>,
             ) -> Result<$shared<T>, Stop> {
+                r.charge::<$shared<T>>(SHARED_BYTES)?;
                 let id = r.shared().open();
                 let shared = T::$read(r, id)?;
                 r.shared().set_strong::<T>(id, || T::$state(&shared));

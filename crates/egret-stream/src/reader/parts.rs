@@ -2,7 +2,7 @@
 
 use std::any::type_name;
 
-use super::{AHEAD_BYTES, AHEAD_FACTOR, Rare, Reader};
+use super::{Rare, Reader};
 use crate::depth;
 use crate::dynamic::Names;
 use crate::error::{Invalid, ReadError};
@@ -309,18 +309,20 @@ impl<'a> Reader<'a> {
     /// The reader knows why.
     #[inline]
     pub fn elements<T: FromWire<'a>>(&mut self, len: usize) -> Result<Vec<T>, Stop> {
+        self.charge::<[T]>(len.saturating_mul(size_of::<T>()))?;
         if const { T::SIZE.is_fixed && T::SIZE.min > 0 } {
             return self.fixed_elements(len);
         }
-        let mut elements = Vec::with_capacity(self.capacity::<T>(len));
+        let mut elements = Vec::with_capacity(len);
         for _ in 0..len {
             elements.push(self.element()?);
         }
         Ok(elements)
     }
 
-    pub(super) fn fixed_elements<T: FromWire<'a>>(&mut self, len: usize) -> Result<Vec<T>, Stop> {
-        let mut elements = Vec::with_capacity(self.capacity::<T>(len));
+    /// The same; their memory is charged.
+    fn fixed_elements<T: FromWire<'a>>(&mut self, len: usize) -> Result<Vec<T>, Stop> {
+        let mut elements = Vec::with_capacity(len);
         let mut run = self.run(len.saturating_mul(T::SIZE.min))?;
         for _ in 0..len {
             match T::read_fixed(&mut run) {
@@ -342,18 +344,6 @@ impl<'a> Reader<'a> {
             return Err(self.fail(Invalid::new("element without bytes")));
         }
         T::read(self)
-    }
-
-    /// For how many of `len` elements memory may be taken at once: a value may be
-    /// far larger than its bytes, and only those that come get memory.
-    #[inline]
-    #[must_use]
-    pub fn capacity<T>(&self, len: usize) -> usize {
-        if planted(Fault::TrustedLength) {
-            return len;
-        }
-        let affordable = self.left().saturating_mul(AHEAD_FACTOR).max(AHEAD_BYTES);
-        len.min(affordable / size_of::<T>().max(1))
     }
 
     /// Goes one level deeper, to a `T`.

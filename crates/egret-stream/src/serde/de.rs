@@ -13,12 +13,14 @@ use crate::wire::FromWire;
 pub(super) struct De<'s, 'a>(pub(super) &'s mut Reader<'a>);
 
 impl<'a> De<'_, 'a> {
-    /// Visits something with parts, one level deeper.
+    /// Visits something with parts, one level deeper. Nobody says whether what comes of it will
+    /// lie in a box, so its memory is charged as if it did.
     fn inner<V: Visitor<'a>>(
         self,
         visitor: V,
         visit: impl FnOnce(V, &mut Reader<'a>) -> Result<V::Value, Error>,
     ) -> Result<V::Value, Error> {
+        self.0.charge::<V::Value>(size_of::<V::Value>())?;
         self.0.nested::<V::Value, _, Error>(|r| visit(visitor, r))
     }
 
@@ -89,7 +91,10 @@ impl<'a> de::Deserializer<'a> for De<'_, 'a> {
     }
     fn deserialize_option<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.0.array()? {
-            [0] => visitor.visit_none(),
+            [0] => {
+                self.0.charge::<V::Value>(size_of::<V::Value>())?;
+                visitor.visit_none()
+            }
             [1] => self.inner(visitor, |visitor, r| visitor.visit_some(De(r))),
             _ => Err(self.0.fail(Invalid::new("option")).into()),
         }
@@ -160,6 +165,11 @@ struct Parts<'s, 'a> {
 }
 
 impl<'a> Parts<'_, 'a> {
+    /// Charges the memory of an element. Whoever collects them may have room for as many again.
+    fn charge<T>(&mut self) -> Result<(), Error> {
+        Ok(self.r.charge::<T>(2 * size_of::<T>())?)
+    }
+
     fn next<T: DeserializeSeed<'a>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         if self.left == 0 {
             return Ok(None);
@@ -167,6 +177,9 @@ impl<'a> Parts<'_, 'a> {
         self.left -= 1;
         if self.is_marked && self.r.array()? != [0] {
             return Err(self.r.fail(Invalid::new("element")).into());
+        }
+        if self.is_marked {
+            self.charge::<T::Value>()?;
         }
         seed.deserialize(De(self.r)).map(Some)
     }
@@ -194,6 +207,7 @@ impl<'a> de::MapAccess<'a> for Parts<'_, 'a> {
         self.next(seed)
     }
     fn next_value_seed<V: DeserializeSeed<'a>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        self.charge::<V::Value>()?;
         seed.deserialize(De(self.r))
     }
     fn size_hint(&self) -> Option<usize> {

@@ -1,6 +1,8 @@
 //! Every shape there and back, at every split; bytes for ever; hostile bytes;
 //! planted faults.
 
+mod budget;
+mod depth;
 mod derive;
 mod dynamic;
 mod golden;

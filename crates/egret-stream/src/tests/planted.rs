@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::derive::Complex;
-use super::{at_every_split, bytes_of, dynamic, hostile, there_and_back};
+use super::{at_every_split, budget, bytes_of, dynamic, there_and_back};
 use crate::fault::{Fault, caught};
 use crate::{ReadError, Reader, Schema, Wire};
 
@@ -73,7 +73,7 @@ fn every_planted_fault_is_caught() {
     // What else is planted, `HalfWritten` and `Leaked`, stands beside its checks.
     let checks: [(Fault, fn()); 8] = [
         (Fault::NoPadding, in_place_is_aligned),
-        (Fault::TrustedLength, hostile::memory_is_not_taken_ahead),
+        (Fault::TrustedLength, budget::memory_is_bounded),
         (Fault::LostAtSplit, splits_lose_nothing),
         (Fault::Bottomless, depth_is_bounded),
         (Fault::Unshared, sharing_keeps_its_shape),

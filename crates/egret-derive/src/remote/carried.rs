@@ -1,0 +1,205 @@
+//! The proof that the types of a method can travel: a function for each, at the type in the
+//! user's text.
+//!
+//! A type that cannot travel is an error in that function and nowhere else: the code of the stub
+//! and of the table goes through what the function returns, which promises all they need.
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Ident, ItemTrait};
+
+use super::method::{ArgType, Method, Returns};
+use crate::layout::here;
+
+/// What code says of the types of one method.
+pub(super) struct Carried<'a> {
+    root: &'a TokenStream,
+    stub: Ident,
+    method: &'a Method,
+    at: usize,
+}
+
+impl<'a> Carried<'a> {
+    /// Of the method `at` in a trait.
+    pub(super) fn new(
+        root: &'a TokenStream,
+        item: &ItemTrait,
+        at: usize,
+        method: &'a Method,
+    ) -> Self {
+        Self { root, stub: format_ident!("{}Stub", item.ident), method, at }
+    }
+
+    /// The functions, which are the stub's own.
+    pub(super) fn proofs(&self) -> TokenStream {
+        let args = self.method.args.iter().enumerate().filter_map(|(at, arg)| match &arg.ty {
+            ArgType::Text => None,
+            ArgType::Slice(ty) => Some(self.proof(&at, ty, &quote!(Elements))),
+            ArgType::Lent(ty) | ArgType::Value(ty) => Some(self.proof(&at, ty, &quote!(Carries))),
+        });
+        let args: TokenStream = args.collect();
+        let returned = match &self.method.returns {
+            Returns::Value(ty) => self.proof(&"value", ty, &quote!(Carries)),
+            Returns::Outcome(types) => {
+                let value = self.proof(&"value", &types.0, &quote!(Carries));
+                let error = self.proof(&"error", &types.1, &quote!(Carries));
+                quote!(#value #error)
+            }
+        };
+        quote!(#args #returned)
+    }
+
+    fn proof(&self, part: &dyn ToString, ty: &dyn ToTokens, what: &TokenStream) -> TokenStream {
+        let span = here(ty.to_token_stream().span());
+        let (root, name) = (located(self.root, span), self.name(part));
+        quote_spanned! {span=>
+            #[inline(always)]
+            fn #name() -> impl #root::stream::__private::#what<#ty> {
+                #root::stream::__private::Sound::<#ty>::new()
+            }
+        }
+    }
+
+    fn name(&self, part: &dyn ToString) -> Ident {
+        format_ident!("__method_{}_{}", self.at, part.to_string())
+    }
+
+    /// Who knows of a part of the method.
+    fn part(&self, part: &dyn ToString) -> TokenStream {
+        let (stub, name) = (&self.stub, self.name(part));
+        quote!(#stub::#name())
+    }
+
+    /// Brings the methods of who knows into scope.
+    pub(super) fn scope(&self) -> TokenStream {
+        let root = self.root;
+        quote! {
+            #[allow(unused_imports)]
+            use #root::stream::__private::{Carries as _, Elements as _};
+        }
+    }
+
+    /// The arguments as they are written, out of their names; `is_owned` where the caller has
+    /// given them away.
+    pub(super) fn sent(&self, is_owned: bool) -> TokenStream {
+        let args = self.method.args.iter().enumerate().map(|(at, arg)| {
+            let (name, part) = (&arg.name, self.part(&at));
+            match &arg.ty {
+                ArgType::Text => quote!(#name),
+                ArgType::Slice(_) if is_owned => quote!(#name),
+                ArgType::Slice(_) => quote!(#part.lend(#name)),
+                ArgType::Lent(_) if !is_owned => quote!(#part.lend(#name)),
+                ArgType::Lent(_) | ArgType::Value(_) => quote!(#part.send(#name)),
+            }
+        });
+        quote!((#(#args,)*))
+    }
+
+    /// The arguments as the method takes them, out of `locals` that were read.
+    pub(super) fn opened(&self, locals: &'a [Ident]) -> impl Iterator<Item = TokenStream> {
+        let args = self.method.args.iter().zip(locals).enumerate();
+        args.map(|(at, (arg, local))| {
+            let part = self.part(&at);
+            match &arg.ty {
+                ArgType::Text => quote!(#local),
+                ArgType::Lent(_) => quote!(&#part.open(#local)),
+                ArgType::Slice(_) | ArgType::Value(_) => quote!(#part.open(#local)),
+            }
+        })
+    }
+
+    /// The types of what is read, as far as they are not inferred.
+    pub(super) fn read(&self) -> TokenStream {
+        let args = self.method.args.iter().map(|arg| match &arg.ty {
+            ArgType::Text => quote!(&str),
+            _ => quote!(_),
+        });
+        quote!((#(#args,)*))
+    }
+
+    /// The fingerprint of the arguments, and that of what is returned.
+    pub(super) fn told(&self) -> (TokenStream, TokenStream) {
+        let told = |part: &dyn ToString| {
+            let part = self.part(part);
+            quote!(#part.told())
+        };
+        let args = self.method.args.iter().enumerate().map(|(at, arg)| match &arg.ty {
+            ArgType::Text => quote!(""),
+            _ => told(&at),
+        });
+        let (value, root) = (told(&"value"), self.root);
+        let returned = match &self.method.returns {
+            Returns::Value(_) => value,
+            Returns::Outcome(_) => {
+                let error = told(&"error");
+                quote!(::core::result::Result::Ok(#value).or_else(|_: ()| {
+                    ::core::result::Result::Err(#error)
+                }))
+            }
+        };
+        let fingerprint = |ty: TokenStream| {
+            let scope = self.scope();
+            quote!({ #scope #root::stream::__private::fingerprint_by(|| #ty) })
+        };
+        (fingerprint(quote!((#(#args,)*))), fingerprint(returned))
+    }
+
+    /// `returned`, as it is written.
+    pub(super) fn answer(&self, returned: &TokenStream) -> TokenStream {
+        let value = self.part(&"value");
+        match &self.method.returns {
+            Returns::Value(_) => quote!(served.value(#value.send(#returned))),
+            Returns::Outcome(_) => {
+                let error = self.part(&"error");
+                quote! {
+                    served.outcome(
+                        #returned
+                            .map(|value| #value.send(value))
+                            .map_err(|error| #error.send(error)),
+                    )
+                }
+            }
+        }
+    }
+
+    /// Calls the method with `args`.
+    pub(super) fn call(&self, args: &TokenStream) -> TokenStream {
+        let (root, at, value) = (self.root, self.at, self.part(&"value"));
+        let error = match &self.method.returns {
+            Returns::Value(_) => quote! {
+                #root::stream::__private::Sound::<#root::rmi::Never>::new()
+            },
+            Returns::Outcome(_) => self.part(&"error"),
+        };
+        quote!(#value.call(#error, self, #at, &#args))
+    }
+}
+
+/// The tokens of a path, as if they stood elsewhere: errors point there.
+fn located(path: &TokenStream, span: Span) -> TokenStream {
+    let there = |mut token: TokenTree| {
+        token.set_span(token.span().located_at(span));
+        token
+    };
+    path.clone().into_iter().map(there).collect()
+}
+
+/// How the stub calls, for who knows of the types.
+pub(super) fn caller(root: &TokenStream, stub: &Ident) -> TokenStream {
+    quote! {
+        #[automatically_derived]
+        impl #root::stream::__private::Caller for #stub {
+            type Answer<T, E> = ::core::result::Result<T, #root::rmi::CallError<E>>;
+            #[inline(always)]
+            fn call<A, T, E>(&self, method: ::core::primitive::usize, args: &A) -> Self::Answer<T, E>
+            where
+                A: #root::stream::Wire,
+                T: for<'a> #root::stream::FromWire<'a>,
+                E: for<'a> #root::stream::FromWire<'a>,
+            {
+                self.0.call(method, args)
+            }
+        }
+    }
+}

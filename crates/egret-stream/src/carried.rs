@@ -1,0 +1,153 @@
+//! What code knows of the types of a remote method without proof.
+//!
+//! The code for one method needs in many places that a type can travel, and a type that cannot
+//! would be as many errors. So the proof stands once, in a function that returns
+//! `impl Carries<T>`, at the type; all else goes through what that function returns, of which the
+//! compiler takes for granted what the trait says. All of it compiles to nothing.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::describe::fingerprint;
+use crate::wire::{Bulk, FromWire, Wire};
+
+/// Somebody who knows that a `T` can travel: an argument, a value or an error of a method.
+pub trait Carries<T>: Sized {
+    /// The type itself.
+    type Type: for<'a> FromWire<'a>;
+
+    /// A value that is written.
+    fn send(self, value: T) -> Self::Type;
+
+    /// A value that is written and stays with its owner.
+    fn lend(self, value: &T) -> &Self::Type;
+
+    /// A value that was read.
+    fn open(self, value: Self::Type) -> T;
+
+    /// The type, to be told; no value is ever made.
+    fn told(self) -> Self::Type;
+
+    /// Calls a method that returns a `T`, and an `E` that `failed` knows of.
+    fn call<C: Caller, A: Wire, E>(
+        self,
+        failed: impl Carries<E>,
+        caller: &C,
+        method: usize,
+        args: &A,
+    ) -> C::Answer<T, E>;
+
+    /// Calls a method whose error is a `T`.
+    fn call_failing<C: Caller, A: Wire, V: for<'a> FromWire<'a>>(
+        self,
+        caller: &C,
+        method: usize,
+        args: &A,
+    ) -> C::Answer<V, T>;
+}
+
+/// Somebody who knows that a `&[T]` can be read in place.
+pub trait Elements<T>: Sized {
+    /// The type itself.
+    type Type: Bulk;
+
+    /// A slice that is written.
+    fn lend(self, slice: &[T]) -> &[Self::Type];
+
+    /// A slice that was read.
+    fn open(self, slice: &[Self::Type]) -> &[T];
+
+    /// The type, to be told; no value is ever made.
+    fn told(self) -> &'static [Self::Type];
+}
+
+/// Calls methods by their numbers.
+pub trait Caller {
+    /// What comes of a call.
+    type Answer<T, E>;
+
+    /// Calls one.
+    fn call<A, T, E>(&self, method: usize, args: &A) -> Self::Answer<T, E>
+    where
+        A: Wire,
+        T: for<'a> FromWire<'a>,
+        E: for<'a> FromWire<'a>;
+}
+
+/// The only one who [carries](Carries), if the type can travel.
+pub struct Sound<T>(PhantomData<fn() -> T>);
+
+impl<T> Sound<T> {
+    /// For whatever type; what it can do is another question.
+    #[expect(clippy::new_without_default, reason = "made by generated code alone")]
+    #[inline(always)]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T> fmt::Debug for Sound<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sound")
+    }
+}
+
+impl<T: for<'a> FromWire<'a>> Carries<T> for Sound<T> {
+    type Type = T;
+    #[inline(always)]
+    fn send(self, value: T) -> T {
+        value
+    }
+    #[inline(always)]
+    fn lend(self, value: &T) -> &T {
+        value
+    }
+    #[inline(always)]
+    fn open(self, value: T) -> T {
+        value
+    }
+    fn told(self) -> T {
+        unreachable!("nobody calls what only tells a type")
+    }
+    #[inline(always)]
+    fn call<C: Caller, A: Wire, E>(
+        self,
+        failed: impl Carries<E>,
+        caller: &C,
+        method: usize,
+        args: &A,
+    ) -> C::Answer<T, E> {
+        failed.call_failing::<C, A, T>(caller, method, args)
+    }
+    #[inline(always)]
+    fn call_failing<C: Caller, A: Wire, V: for<'a> FromWire<'a>>(
+        self,
+        caller: &C,
+        method: usize,
+        args: &A,
+    ) -> C::Answer<V, T> {
+        caller.call(method, args)
+    }
+}
+
+impl<T: Bulk> Elements<T> for Sound<T> {
+    type Type = T;
+    #[inline(always)]
+    fn lend(self, slice: &[T]) -> &[T] {
+        slice
+    }
+    #[inline(always)]
+    fn open(self, slice: &[T]) -> &[T] {
+        slice
+    }
+    fn told(self) -> &'static [T] {
+        unreachable!("nobody calls what only tells a type")
+    }
+}
+
+/// The fingerprint of what a function returns, which is not called.
+#[must_use]
+pub fn fingerprint_by<T: Wire>(_: fn() -> T) -> u64 {
+    fingerprint::<T>()
+}

@@ -1,0 +1,75 @@
+//! The memory that values may take while they are read.
+
+use std::any::type_name;
+
+use super::Reader;
+use crate::error::ReadError;
+use crate::fault::{Fault, planted};
+use crate::wire::Stop;
+
+/// The memory that owned values may take, however short the stream is, if nobody says otherwise.
+pub const MEMORY_BYTES: usize = 4 << 20;
+
+/// How many bytes of memory owned values may take for each byte of the stream, besides
+/// [`MEMORY_BYTES`].
+pub const MEMORY_FACTOR: usize = 64;
+
+/// What is left of the memory that a reader may take.
+pub(super) struct Budget {
+    left: usize,
+    /// What there was in the beginning; `None` until [`MEMORY_BYTES`] are used up and the length
+    /// of the stream counts.
+    total: Option<usize>,
+}
+
+impl Budget {
+    pub(super) const fn new() -> Self {
+        Self { left: MEMORY_BYTES, total: None }
+    }
+
+    pub(super) const fn of(bytes: usize) -> Self {
+        Self { left: bytes, total: Some(bytes) }
+    }
+
+    /// Adds what there is for a stream of that many bytes, once.
+    fn extend(&mut self, stream: usize) -> usize {
+        let more = stream.saturating_mul(MEMORY_FACTOR);
+        *self.total.get_or_insert_with(|| {
+            self.left = self.left.saturating_add(more);
+            MEMORY_BYTES.saturating_add(more)
+        })
+    }
+}
+
+impl Reader<'_> {
+    /// Takes `bytes` from what the reader has for owned values, before memory is allocated for a
+    /// `T` or for its parts.
+    ///
+    /// A copy of bytes as they lie in the stream need not be counted: all copies together are no
+    /// longer than the stream.
+    ///
+    /// # Errors
+    ///
+    /// The reader knows why: [`ReadError::Memory`].
+    #[inline(always)]
+    pub fn charge<T: ?Sized>(&mut self, bytes: usize) -> Result<(), Stop> {
+        match self.budget.left.checked_sub(bytes) {
+            Some(left) => self.budget.left = left,
+            None => self.charge_stream(bytes, type_name::<T>)?,
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn charge_stream(&mut self, bytes: usize, name: fn() -> &'static str) -> Result<(), Stop> {
+        let stream = self.rest.end + self.rare.as_ref().map_or(0, |rare| rare.more_bytes);
+        let budget = self.budget.extend(stream);
+        let left = self.budget.left;
+        if bytes > left && !planted(Fault::TrustedLength) {
+            return Err(self.fail(ReadError::Memory { name: name(), needed: bytes, left, budget }));
+        }
+        self.budget.left = left.saturating_sub(bytes);
+        Ok(())
+    }
+}
