@@ -33,6 +33,7 @@ fn plain_types_need_no_unsafe_and_no_second_dependency() {
 }
 
 /// Programs that the compiler is given, and what it says of them.
+#[cfg(test)]
 mod compiled {
     use std::path::{Path, PathBuf};
     use std::process::Command;

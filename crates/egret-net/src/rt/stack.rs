@@ -31,8 +31,10 @@ thread_local! {
 /// thread of a process it is as far as the limit on its growth lets it come.
 fn ask() -> Option<(usize, usize)> {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: it may be called by any thread.
+    let this = unsafe { libc::pthread_self() };
     // SAFETY: the thread asks about itself, so it lives, and the call has room to write to.
-    let known = unsafe { libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) };
+    let known = unsafe { libc::pthread_getattr_np(this, attributes.as_mut_ptr()) };
     if known != 0 {
         return None;
     }
