@@ -27,6 +27,7 @@
 //!
 //! The bytes stand in `docs/greeting.md`.
 
+mod admission;
 mod bytes;
 mod callee;
 mod caller;
@@ -43,7 +44,13 @@ mod tests;
 use thiserror::Error;
 
 pub(crate) use self::{
-    callee::Callee, caller::Caller, proof::Stance, refusal::Refusal, step::STEP_MAX, talk::News,
+    admission::{Admission, Room, Source, UnderWay},
+    callee::Callee,
+    caller::Caller,
+    proof::Stance,
+    refusal::Refusal,
+    step::STEP_MAX,
+    talk::News,
 };
 use crate::vi::{ConnectError, HelloError, Reliability, SecretError};
 

@@ -1,7 +1,7 @@
 //! Where callers come in: the listening socket, and those who have not greeted yet.
 //!
 //! Whoever connects is a stranger. Only so many are waited for, each for a while,
-//! with a bounded amount of memory.
+//! with a bounded amount of memory; if there are more, [the oldest](Room) give way.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,9 @@ use thiserror::Error;
 use super::fault::{Fault, planted};
 use super::socket::{Socket, is_later};
 use super::token::Token;
-use crate::fabric::greet::{Callee, GreetError, News, Refusal, STEP_MAX, Stance};
+use crate::fabric::greet::{
+    Admission, Callee, GreetError, News, Refusal, Room, STEP_MAX, Source, Stance, UnderWay,
+};
 use crate::fabric::hub::{self, Away, Complaints, set};
 use crate::rt::Instant;
 use crate::vi::{Hello, HelloError};
@@ -35,8 +37,9 @@ pub(super) struct Door {
 #[derive(Debug)]
 struct Greeting {
     socket: Socket,
+    source: Source,
     callee: Callee,
-    until: Instant,
+    since: Instant,
 }
 
 /// Why somebody is waited for no more.
@@ -46,6 +49,10 @@ enum Lost {
     Left,
     #[error("it said more than a greeting")]
     Unfit,
+    #[error("it had not greeted when others came")]
+    Displaced,
+    #[error("it took too long to greet")]
+    Late,
     #[error(transparent)]
     Greeting(#[from] GreetError),
 }
@@ -59,8 +66,9 @@ pub(super) struct Visitor {
     pub host: String,
 }
 
-/// Strangers that are waited for at the same time.
-pub(super) const CROWD_MAX: usize = 64;
+/// Strangers that are waited for at the same time, and those of one source: a descriptor and
+/// 2 KiB of memory each.
+pub(super) const CROWD: Room = Room { all: 256, of_one: 128 };
 /// How long each may take to greet.
 pub(super) const GREETING_MAX: Duration = Duration::from_secs(2);
 /// How long to let nobody in if the system has no descriptors.
@@ -90,29 +98,62 @@ impl Door {
         self.listening.as_fd()
     }
 
-    /// Lets in who is waiting.
-    pub(super) fn knocked(&mut self, set: &OwnedFd, now: Instant, mut id: impl FnMut() -> u64) {
+    /// Lets in who is waiting. Whoever turns out to have greeted when it was to give way.
+    pub(super) fn knocked(
+        &mut self,
+        set: &OwnedFd,
+        now: Instant,
+        mut id: impl FnMut() -> u64,
+    ) -> Vec<Visitor> {
+        let mut visitors = Vec::new();
         for _ in 0..AT_ONCE {
             let socket = match Socket::accept(&self.listening) {
                 Ok(socket) => socket,
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     self.pause(set, now);
-                    return;
+                    break;
                 }
-                Err(why) if is_later(why) => return,
+                Err(why) if is_later(why) => break,
                 // Of one that has left meanwhile.
                 Err(_) => continue,
             };
-            let mut callee = Callee::new(self.stance.clone());
-            if self.greeting.len() >= CROWD_MAX {
-                callee.refuse(&Refusal::Crowded);
-                let _ = socket.send(callee.outgoing());
-                continue;
+            let Some(peer) = socket.peer_address() else { continue };
+            let (source, callee) = (Source::of(peer.ip()), Callee::new(self.stance.clone()));
+            let greeting = Greeting { socket, source, callee, since: now };
+            match self.admit(source, now) {
+                Admission::Free => {}
+                Admission::Later => {
+                    greeting.turn_away();
+                    continue;
+                }
+                // What it said last may not have been heard yet.
+                Admission::Instead(oldest) => match self.heard(oldest, set, now) {
+                    Some(visitor) => visitors.push(visitor),
+                    None => self.displace(oldest, now),
+                },
             }
             let id = id();
-            if Token::Visitor(id).watch(set, socket.fd(), EventFlags::IN).is_ok() {
-                self.greeting.insert(id, Greeting { socket, callee, until: now + GREETING_MAX });
+            if Token::Visitor(id).watch(set, greeting.socket.fd(), EventFlags::IN).is_ok() {
+                self.greeting.insert(id, greeting);
             }
+        }
+        visitors
+    }
+
+    fn admit(&self, source: Source, now: Instant) -> Admission<u64> {
+        let under_way = self.greeting.iter().map(|(id, greeting)| UnderWay {
+            key: *id,
+            source: greeting.source,
+            unproven: Some(greeting.since),
+        });
+        CROWD.admit(source, now, under_way)
+    }
+
+    /// Somebody gives way to the next.
+    fn displace(&mut self, id: u64, now: Instant) {
+        if let Some(greeting) = self.greeting.remove(&id) {
+            self.complaints.say("tcp", greeting.socket.peer(), Lost::Displaced, now);
+            greeting.turn_away();
         }
     }
 
@@ -152,20 +193,31 @@ impl Door {
             return;
         }
         let Self { greeting, complaints, .. } = self;
-        greeting.retain(|_, Greeting { socket, until, .. }| {
-            if *until <= now {
-                complaints.say("tcp", socket.peer(), "it took too long to greet", now);
+        greeting.retain(|_, greeting| {
+            let is_late = greeting.until() <= now;
+            if is_late {
+                complaints.say("tcp", greeting.socket.peer(), Lost::Late, now);
             }
-            *until > now
+            !is_late
         });
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.greeting.values().map(|greeting| greeting.until).chain(self.paused).min()
+        self.greeting.values().map(Greeting::until).chain(self.paused).min()
     }
 }
 
 impl Greeting {
+    fn until(&self) -> Instant {
+        self.since + GREETING_MAX
+    }
+
+    /// Tells it to ask again.
+    fn turn_away(mut self) {
+        self.callee.refuse(&Refusal::Crowded);
+        let _ = self.socket.send(self.callee.outgoing());
+    }
+
     /// Hears and answers. What is wanted, and by whom, once that is said; an error if
     /// it is not worth waiting for.
     fn hear(&mut self) -> Result<Option<(Hello, String)>, Lost> {

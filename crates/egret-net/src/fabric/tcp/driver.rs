@@ -310,13 +310,16 @@ impl Driver {
             Token::Link(id) => self.ready_link(id, flags, fixed, after),
             Token::Door => {
                 let (now, mut next) = (rt::now(), self.next_id);
-                if let Some(door) = &mut self.door {
+                let visitors = self.door.as_mut().map(|door| {
                     door.knocked(&fixed.set, now, || {
                         next += 1;
                         next - 1
-                    });
-                }
+                    })
+                });
                 self.next_id = next;
+                for visitor in visitors.into_iter().flatten() {
+                    after.happened |= self.listeners.arrived(visitor, &mut after.wakers);
+                }
             }
             Token::Visitor(id) => {
                 if let Some(visitor) =

@@ -79,10 +79,15 @@ impl Socket {
         self.0.as_fd()
     }
 
-    /// Who is at the other end, in words.
-    pub(super) fn peer(&self) -> String {
+    /// Who is at the other end, unless it has left.
+    pub(super) fn peer_address(&self) -> Option<SocketAddr> {
         let peer = rustix::net::getpeername(&self.0).ok().flatten();
-        let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
+        peer.and_then(|peer| SocketAddr::try_from(peer).ok())
+    }
+
+    /// The same in words.
+    pub(super) fn peer(&self) -> String {
+        let peer = self.peer_address();
         peer.map_or_else(|| "an address that it has left".to_owned(), |peer| peer.to_string())
     }
 

@@ -11,6 +11,7 @@ use super::fault::{Fault, planted};
 use super::link::Link;
 use super::socket::TROUBLES_AT_ONCE;
 use super::wire::{Datagram, Farewell, Head, Number, Piece, SIGNATURE};
+use crate::rt;
 use crate::vi::{Notices, ViError};
 
 /// Datagrams of which nothing came.
@@ -173,7 +174,7 @@ impl Driver {
         fixed: &Fixed,
         after: &mut After,
     ) {
-        match self.door.greeted(who, what, &fixed.stance, &fixed.socket) {
+        match self.door.greeted(who, what, (&fixed.stance, &fixed.socket), rt::now()) {
             Ok(Some(visitor)) => {
                 after.happened |= self.listeners.arrived(visitor, &mut after.wakers);
             }

@@ -3,7 +3,8 @@
 //! Whoever greets is given a token first, which costs this nic nothing to keep, and is
 //! heard when it shows the token: then it receives at the address it sends from. No
 //! answer is larger than the greeting it answers, and the guests are bounded in number,
-//! altogether and of one address, and in time.
+//! altogether and of one source, and in time; if there are more, [the oldest](Room) that
+//! have proven nothing give way.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -15,9 +16,11 @@ use sha2::{Digest, Sha256};
 use super::fault::{Fault, planted};
 use super::socket::Socket;
 use super::wire::{self, Head, Number};
-use crate::fabric::greet::{Callee, GreetError, News, Refusal, Stance};
+use crate::fabric::greet::{
+    Admission, Callee, GreetError, News, Refusal, Room, Source, Stance, UnderWay,
+};
 use crate::fabric::hub::{self, Away, Complaints};
-use crate::rt;
+use crate::rt::{self, Instant};
 use crate::vi::{Hello, HelloError};
 
 #[derive(Debug)]
@@ -35,12 +38,16 @@ pub(super) struct Guest {
     /// Where it listens, and where this side will.
     pub theirs: Number,
     pub own: Number,
+    source: Source,
+    since: Instant,
     talk: Mutex<Talk>,
 }
 
 #[derive(Debug)]
 struct Talk {
     callee: Callee,
+    /// Whether it has proven the secret.
+    is_proven: bool,
     /// The first step.
     first: Vec<u8>,
     waits: bool,
@@ -60,9 +67,9 @@ pub(super) struct Visitor {
     socket: Arc<Socket>,
 }
 
-/// Guests at the same time, and those of one address.
-pub(super) const GUESTS_MAX: usize = 1024;
-pub(super) const GUESTS_OF_ONE: usize = 256;
+/// Guests at the same time, and those of one source: 3 KiB of memory each.
+pub(super) const GUESTS: Room = Room { all: 1024, of_one: 256 };
+const DISPLACED: &str = "it had not greeted when others came";
 /// Beats after which a guest that is silent is forgotten: five seconds.
 const IDLE_MAX: u32 = 10;
 /// And one that nothing more is expected of: one second.
@@ -87,8 +94,8 @@ impl Door {
         &mut self,
         (at, theirs): (SocketAddr, Number),
         (token, step): (u64, &[u8]),
-        stance: &Stance,
-        socket: &Arc<Socket>,
+        (stance, socket): (&Stance, &Arc<Socket>),
+        now: Instant,
     ) -> Result<Option<Visitor>, NoToken> {
         let right = self.token(&at, theirs);
         if token != right && !planted(Fault::TokenIgnored) {
@@ -97,13 +104,10 @@ impl Door {
         }
         let known = self.guests.get(&(at, theirs)).cloned();
         let is_new = known.is_none();
-        let guest = match known {
-            Some(guest) => guest,
-            None if self.is_crowded(&at) => return Ok(None),
-            None => Arc::new(Guest::new(at, theirs, stance)),
-        };
+        let guest = known.unwrap_or_else(|| Arc::new(Guest::new(at, theirs, stance, now)));
         let hello = match guest.hear(step) {
             Heard::Before => return Ok(None),
+            Heard::Step(_) if is_new && self.is_crowded(at, now) => return Ok(None),
             Heard::Step(hello) => {
                 guest.answer(socket);
                 self.guests.insert((at, theirs), Arc::clone(&guest));
@@ -111,7 +115,7 @@ impl Door {
             }
             // It is told why each time it comes.
             Heard::Refused(why) => {
-                self.complaints.say("udp", at, why, rt::now());
+                self.complaints.say("udp", at, why, now);
                 guest.answer(socket);
                 self.guests.remove(&(at, theirs));
                 None
@@ -129,26 +133,37 @@ impl Door {
         Ok(hello.map(|hello| Visitor { hello, guest, socket }))
     }
 
-    /// Whether one more would be too many. Those who are settled make room.
-    fn is_crowded(&mut self, at: &SocketAddr) -> bool {
-        if !self.is_full(at) {
+    /// Whether one more would be too many. Those who are settled make room, and then the
+    /// oldest that has proven nothing.
+    fn is_crowded(&mut self, at: SocketAddr, now: Instant) -> bool {
+        let source = Source::of(at.ip());
+        if self.admit(source, now) == Admission::Free {
             return false;
         }
         self.guests.retain(|_, guest| !guest.talk().is_settled);
-        self.is_full(at)
-    }
-
-    fn is_full(&self, at: &SocketAddr) -> bool {
-        if self.guests.len() >= GUESTS_MAX {
-            return true;
+        match self.admit(source, now) {
+            Admission::Free => false,
+            Admission::Later => true,
+            Admission::Instead(oldest) => {
+                if let Some(guest) = self.guests.remove(&oldest) {
+                    self.complaints.say("udp", guest.at, DISPLACED, now);
+                    guest.talk().is_gone = true;
+                }
+                false
+            }
         }
-        let ports = SocketAddr::new(at.ip(), 0)..=SocketAddr::new(at.ip(), u16::MAX);
-        let (first, last) = ports.into_inner();
-        let of_one = self.guests.range((first, Number(0))..=(last, Number(u64::MAX)));
-        of_one.count() >= GUESTS_OF_ONE
     }
 
-    fn token(&self, at: &SocketAddr, theirs: Number) -> u64 {
+    fn admit(&self, source: Source, now: Instant) -> Admission<(SocketAddr, Number)> {
+        let under_way = self.guests.iter().map(|(key, guest)| UnderWay {
+            key: *key,
+            source: guest.source,
+            unproven: (!guest.talk().is_proven).then_some(guest.since),
+        });
+        GUESTS.admit(source, now, under_way)
+    }
+
+    pub(super) fn token(&self, at: &SocketAddr, theirs: Number) -> u64 {
         let mut hash = Sha256::new();
         hash.update(self.key);
         hash.update(theirs.0.to_le_bytes());
@@ -205,17 +220,19 @@ enum Heard {
 }
 
 impl Guest {
-    fn new(at: SocketAddr, theirs: Number, stance: &Stance) -> Self {
+    fn new(at: SocketAddr, theirs: Number, stance: &Stance, since: Instant) -> Self {
         let callee = Callee::new(stance.clone());
         let talk = Talk {
             callee,
+            is_proven: false,
             first: Vec::new(),
             waits: false,
             is_gone: false,
             is_settled: false,
             idle: 0,
         };
-        Self { at, theirs, own: Number(rt::random()), talk: Mutex::new(talk) }
+        let (own, source) = (Number(rt::random()), Source::of(at.ip()));
+        Self { at, theirs, own, source, since, talk: Mutex::new(talk) }
     }
 
     fn talk(&self) -> MutexGuard<'_, Talk> {
@@ -239,7 +256,7 @@ impl Guest {
         talk.is_gone |= fed.is_err();
         match fed.map(|fed| fed.news) {
             Ok(News::Hello { hello, terms }) if terms == self.theirs.0.to_le_bytes() => {
-                talk.waits = true;
+                (talk.waits, talk.is_proven) = (true, true);
                 Heard::Step(Some(hello))
             }
             Ok(News::Nothing) => Heard::Step(None),

@@ -3,11 +3,13 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::conformance::{V4, nic};
 use super::raw::PATIENCE;
-use crate::fabric::tcp::door::{CROWD_MAX, GREETING_MAX};
+use crate::fabric::tcp::door::{CROWD, GREETING_MAX};
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Listener, Nic, ViOptions, Wait};
 
@@ -44,7 +46,7 @@ fn is_sent_away(stream: &mut TcpStream) -> bool {
 /// are waited for.
 pub(super) fn the_slow_are_sent_away() {
     let (nic, listener) = host();
-    let crowd = 2 * CROWD_MAX;
+    let crowd = 2 * CROWD.of_one;
     let mut streams: Vec<_> = (0..crowd).map(|_| TcpStream::connect(nic.host()).unwrap()).collect();
     // A first byte changes nothing.
     for stream in &mut streams {
@@ -52,7 +54,7 @@ pub(super) fn the_slow_are_sent_away() {
     }
     drive(&nic, 100);
     let waited_for = streams.iter_mut().map(is_sent_away).filter(|is_away| !is_away).count();
-    assert!(waited_for <= CROWD_MAX, "{waited_for} are waited for");
+    assert!(waited_for <= CROWD.of_one, "{waited_for} are waited for");
     let until = rt::now() + 3 * GREETING_MAX;
     while !streams.iter_mut().all(is_sent_away) {
         assert!(rt::now() < until, "the slow are waited for");
@@ -70,7 +72,7 @@ fn who_says_nothing_is_sent_away() {
 fn a_crowd_of_strangers_stops_nobody_for_long() {
     let (host_nic, listener) = host();
     let strangers: Vec<_> =
-        (0..2 * CROWD_MAX).map(|_| TcpStream::connect(host_nic.host()).unwrap()).collect();
+        (0..2 * CROWD.of_one).map(|_| TcpStream::connect(host_nic.host()).unwrap()).collect();
     let to = Address::new(host_nic.host(), "crowd", 0);
     let caller = rt::spawn("caller", move || {
         nic(V4, Wait::Balanced).wait_connect(&to, &ViOptions::default(), PATIENCE).map(drop)
@@ -82,6 +84,29 @@ fn a_crowd_of_strangers_stops_nobody_for_long() {
     }
     caller.join().unwrap().unwrap();
     drop(strangers);
+}
+
+#[test]
+fn callers_who_come_all_at_once_all_get_in() {
+    let (host_nic, listener) = host();
+    let caller = nic(V4, Wait::Balanced);
+    let (to, deadline) = (Address::new(host_nic.host(), "crowd", 0), 6 * PATIENCE);
+    let crowd = CROWD.of_one + 72;
+    let call = |_| caller.connect(&to, &ViOptions::default(), deadline.into());
+    let mut calls: Vec<_> = (0..crowd).map(call).collect();
+    let (mut made, mut accepted) = (Vec::new(), Vec::new());
+    let mut context = Context::from_waker(Waker::noop());
+    while !calls.is_empty() {
+        accepted.extend(listener.poll_accept().unwrap());
+        calls.retain_mut(|call| match Pin::new(call).poll(&mut context) {
+            Poll::Pending => true,
+            Poll::Ready(vi) => {
+                made.push(vi.unwrap());
+                false
+            }
+        });
+    }
+    assert_eq!((made.len(), accepted.len()), (crowd, crowd));
 }
 
 #[test]
@@ -126,7 +151,7 @@ fn a_flood_of_garbage_leaves_nothing() {
         let _ = stream.write(&garbage);
         nic.poll();
         let now = descriptors();
-        assert!(now <= before + CROWD_MAX + 2, "{now} descriptors, {before} before");
+        assert!(now <= before + CROWD.of_one + 2, "{now} descriptors, {before} before");
     }
     let until = rt::now() + PATIENCE;
     while descriptors() > before {

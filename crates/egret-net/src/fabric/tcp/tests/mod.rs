@@ -5,6 +5,7 @@ mod closing;
 mod conformance;
 mod crowd;
 mod death;
+mod door;
 mod fuzzed;
 mod hostile;
 mod planted;

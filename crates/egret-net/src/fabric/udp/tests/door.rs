@@ -1,13 +1,16 @@
 //! Guests of whom nothing more is expected keep nobody out.
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::nics::{LONG, Opened, answers, connect, next, options, stranger, until};
 use crate::fabric::greet::{Caller, GreetError, Refusal, Stance};
-use crate::fabric::udp::door::GUESTS_OF_ONE;
+use crate::fabric::udp::door::{Door, GUESTS, Visitor};
+use crate::fabric::udp::socket::Socket;
 use crate::fabric::udp::wire::{Datagram, Number, greet};
-use crate::rt::Deadline;
+use crate::rt::{self, Deadline, Instant};
 use crate::vi::{Address, Descriptor, Hello, Reliability, Secret};
 
 fn guests(nic: &Opened) -> usize {
@@ -58,11 +61,11 @@ fn ask(b: &Opened, socket: &UdpSocket, number: Number) -> GreetError {
 fn who_was_turned_away_makes_room() {
     let b = Opened::new();
     let socket = stranger();
-    for number in 0..GUESTS_OF_ONE as u64 + 20 {
+    for number in 0..GUESTS.of_one as u64 + 20 {
         let why = ask(&b, &socket, Number(number));
         assert!(matches!(why, GreetError::Refused(Refusal::NotListening)), "{why:?}");
     }
-    assert!((1..=GUESTS_OF_ONE).contains(&guests(&b)));
+    assert!((1..=GUESTS.of_one).contains(&guests(&b)));
     (0..3).for_each(|_| b.beat());
     assert_eq!(guests(&b), 0);
 }
@@ -76,4 +79,73 @@ fn who_uses_its_connection_is_no_guest_for_long() {
     assert_eq!(next(&[&a.nic, &b.nic], there.recv_queue()).bytes(), [1; 10]);
     (0..3).for_each(|_| b.beat());
     assert_eq!((guests(&b), there.error()), (0, None));
+}
+
+/// A door alone: the clock stands still, and nobody is forgotten.
+struct Host {
+    door: Door,
+    socket: Arc<Socket>,
+    now: Instant,
+}
+
+impl Host {
+    fn new() -> Self {
+        let socket = Arc::new(Socket::open("127.0.0.1:0".parse().unwrap()).unwrap());
+        Self { door: Door::new(), socket, now: rt::now() }
+    }
+
+    fn greets(&mut self, from: &UdpSocket, number: Number, step: &[u8]) -> Option<Visitor> {
+        let at: SocketAddr = from.local_addr().unwrap();
+        let token = self.door.token(&at, number);
+        let stance = Stance::new("udp", Secret::from("hush"));
+        let with = (&stance, &self.socket);
+        self.door.greeted((at, number), (token, step), with, self.now).unwrap()
+    }
+
+    /// Whether one who knows the secret gets in.
+    fn lets_in(&mut self, from: &UdpSocket) -> bool {
+        let number = Number(rt::random());
+        let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
+        let stance = Stance::new("udp", Secret::from("hush"));
+        let mut caller = Caller::new(stance, hello, &number.0.to_le_bytes());
+        for _ in 0..100 {
+            let step = caller.outgoing().to_vec();
+            if self.greets(from, number, &step).is_some() {
+                return true;
+            }
+            for bytes in answers(from) {
+                if let Ok(Datagram::Answer { to, stream, .. }) = Datagram::decode(&bytes)
+                    && to == number
+                {
+                    caller.sent(step.len());
+                    caller.feed(stream).unwrap();
+                    break;
+                }
+            }
+            self.now = self.now + Duration::from_millis(20);
+        }
+        false
+    }
+}
+
+#[test]
+fn the_silent_keep_nobody_out() {
+    let open = |at: &str| {
+        let socket = UdpSocket::bind(at).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket
+    };
+    let (here, elsewhere) = (open("127.0.0.1:0"), open("127.0.0.2:0"));
+    let mut host = Host::new();
+    let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
+    for number in 0..2 * GUESTS.of_one as u64 {
+        let stance = Stance::new("udp", Secret::from("guess"));
+        let caller = Caller::new(stance, hello.clone(), &number.to_le_bytes());
+        assert!(host.greets(&here, Number(number), caller.outgoing()).is_none());
+        answers(&here);
+    }
+    assert_eq!(host.door.guests(), GUESTS.of_one);
+    assert!(host.lets_in(&elsewhere), "from another address");
+    assert!(host.lets_in(&here), "from the same address");
+    assert_eq!(host.door.guests(), GUESTS.of_one + 1, "one has given way");
 }

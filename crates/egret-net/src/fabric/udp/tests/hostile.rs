@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use super::Rng;
 use super::nics::{Opened, answers, connect, next, stranger, until};
 use crate::fabric::udp::arrival::Tally;
-use crate::fabric::udp::door::{GUESTS_MAX, GUESTS_OF_ONE};
+use crate::fabric::udp::door::GUESTS;
 use crate::fabric::udp::fuzzing::datagrams;
 use crate::fabric::udp::wire::{
     Datagram, Farewell, GREETING_BYTES, HEAD_MAX, Head, Number, Piece, Split, answer, greet,
@@ -148,7 +148,7 @@ fn guests_are_bounded_and_forgotten() {
     let b = Opened::new();
     let socket = stranger();
     let step = opening();
-    for number in 0..GUESTS_OF_ONE as u64 + 20 {
+    for number in 0..GUESTS.of_one as u64 + 20 {
         let token = token_for(&b, &socket, Number(number), &step);
         socket.send_to(&greet(token, Number(number), &step), b.at()).unwrap();
         b.drain();
@@ -156,8 +156,8 @@ fn guests_are_bounded_and_forgotten() {
             assert!(bytes.len() <= GREETING_BYTES);
         }
     }
-    assert_eq!(b.inside(|driver| driver.door.guests()), GUESTS_OF_ONE);
-    const { assert!(GUESTS_OF_ONE < GUESTS_MAX) };
+    assert_eq!(b.inside(|driver| driver.door.guests()), GUESTS.of_one);
+    const { assert!(GUESTS.of_one < GUESTS.all) };
     // Others are let in meanwhile, from another address.
     let host = crate::vi::NicOptions::new("127.0.0.2");
     drop(connect(&Opened::with(&host), &b));
