@@ -280,9 +280,18 @@ impl Endpoint {
 
     /// Maps a remote endpoint, which must be registered there under this name and tag.
     ///
+    /// Endpoints of one node, which is of the same [`Links`](crate::Links), cannot map each
+    /// other: there is no link from a node to itself. Have them call the same function, or open
+    /// two nics with links of their own.
+    ///
     /// # Errors
     ///
-    /// If it is not, or its host does not answer in time.
+    /// At once: [`MapError::NoSuchEndpoint`] and [`MapError::WrongTag`] if the host answers so,
+    /// [`MapError::NoRoom`] if it has no room, and [`MapError::Up`] if there is no link and can
+    /// be none, with [`Oneself`](crate::link::LinkUpError::Oneself) for an endpoint of this node.
+    /// At the deadline: [`MapError::Up`] with what the fabric
+    /// [knows](crate::link::LinkUpError::Connect) of a host that is not there, else
+    /// [`MapError::TimedOut`].
     pub fn wait_map(
         &self,
         to: &EndpointName,
@@ -305,7 +314,8 @@ impl Endpoint {
         self.map(to, needs, deadline).wait()
     }
 
-    /// Asks for a remote endpoint; the answer is a future.
+    /// Asks for a remote endpoint, not one of this node; the answer is a future, with the errors
+    /// of [`wait_map`](Self::wait_map).
     pub fn map(
         &self,
         to: &EndpointName,

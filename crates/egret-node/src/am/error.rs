@@ -103,7 +103,8 @@ pub enum SendError {
         /// How long.
         waited: Duration,
     },
-    /// A handler must not wait.
+    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
+    /// and what to do instead.
     #[error("a handler may not wait")]
     InHandler,
 }
@@ -160,7 +161,8 @@ pub enum CallError {
         /// Bytes of the type.
         want: usize,
     },
-    /// A handler must not wait.
+    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
+    /// and what to do instead.
     #[error("a handler may not wait")]
     InHandler,
     /// It was not sent.
@@ -232,14 +234,20 @@ pub enum MapError {
         why: String,
     },
     /// The deadline passed.
-    #[error("{host} has not answered within {waited:?}")]
+    #[error(
+        "{host} has not answered within {waited:?}{}",
+        if *linked { "" } else { ": there is no link to it" }
+    )]
     TimedOut {
         /// Where.
         host: String,
         /// How long.
         waited: Duration,
+        /// Whether there was a link to the host by then, so that it was asked.
+        linked: bool,
     },
-    /// A handler must not wait.
+    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
+    /// and what to do instead.
     #[error("a handler may not wait")]
     InHandler,
 }
@@ -260,7 +268,7 @@ pub enum EndpointError {
         /// Its length.
         bytes: usize,
     },
-    /// A handler must not wait for others to end.
+    /// A handler must not wait for others to end; see [`in_handler`](crate::am::in_handler).
     #[error("a handler may not move an endpoint")]
     InHandler,
     /// Another thread moves it just now.

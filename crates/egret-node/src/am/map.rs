@@ -4,12 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use egret_net::rt::{Deadline, Instant};
+use egret_net::vi::ConnectError;
 
 use super::outgoing::Phase;
 use super::typed::Needed;
 use super::{EndpointName, MapError, Outgoing, Remote};
+use crate::link::LinkUpError;
 use crate::link::control::{CONTROL_MAX, Control, Map, Needs, NotMapped};
 use crate::link::lands::Flow;
 use crate::links::core::{Core, Stopped};
@@ -45,10 +48,9 @@ impl Mapping {
 
     pub(super) fn wait(mut self) -> Result<Remote, MapError> {
         let core = Arc::clone(&self.core);
-        let host = self.to.host.clone();
         match core.wait(self.deadline, |state, waker| self.step(state, waker)) {
             Ok(mapped) => mapped,
-            Err(Stopped::TimedOut { waited }) => Err(MapError::TimedOut { host, waited }),
+            Err(Stopped::TimedOut { waited }) => Err(self.timed_out(waited)),
             Err(Stopped::InHandler) => Err(MapError::InHandler),
         }
     }
@@ -128,6 +130,19 @@ impl Mapping {
         Map { number: 0, name, tag, bytes, needs: needs.collect() }
     }
 
+    /// The deadline has passed: what is known of why.
+    fn timed_out(&self, waited: Duration) -> MapError {
+        let (host, linked) = (self.to.host.clone(), self.asked.is_some());
+        let known = self.core.state.with(|state| state.call_failure(&host));
+        match known.filter(|_| !linked) {
+            // That is no more than that the time is over.
+            Some(LinkUpError::Connect(ConnectError::NotAccepted { .. })) | None => {
+                MapError::TimedOut { host, waited, linked }
+            }
+            Some(why) => MapError::Up(why),
+        }
+    }
+
     fn explain(&self, why: NotMapped) -> MapError {
         let (host, name) = (self.to.host.clone(), self.to.name.clone());
         match why {
@@ -158,8 +173,7 @@ impl Future for Mapping {
         let until = self.deadline.until_from(self.started);
         let now = core.nic.now();
         if until.is_some_and(|until| now >= until) {
-            let (host, waited) = (self.to.host.clone(), now - self.started);
-            return Poll::Ready(Err(MapError::TimedOut { host, waited }));
+            return Poll::Ready(Err(self.timed_out(now - self.started)));
         }
         Poll::Pending
     }

@@ -182,12 +182,14 @@ impl Remote {
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
-    /// Sends a request and waits for its answer, both within the deadline. Not in a handler,
-    /// where nothing is sent.
+    /// Sends a request and waits for its answer, both within the deadline.
     ///
     /// # Errors
     ///
-    /// If it was not sent, or has no answer within the deadline.
+    /// If it was not sent, or has no answer within the deadline. [`CallError::InHandler`] inside
+    /// a handler, always: nothing is sent then; see [`in_handler`](super::in_handler) for what to
+    /// do instead. The memory of data is dropped with the error; who wants it back sends by
+    /// [`try_request`](Self::try_request), and [waits](Call::wait_reply) for the call.
     pub fn wait_call<'a>(
         &self,
         message: impl Into<Message<'a>>,

@@ -15,7 +15,8 @@ use crate::links::slots::Key;
 /// A message that has arrived, for its handler: which may read it, keep its data, and
 /// answer once.
 ///
-/// Nothing here waits, and a handler must not: other messages wait for it.
+/// Nothing here waits, and a handler must not: other messages wait for it. What would wait
+/// answers `InHandler`; [`in_handler`](super::in_handler) has the list.
 pub struct Request<'a> {
     pub(crate) core: &'a Arc<Core>,
     pub(crate) from: From,

@@ -61,7 +61,25 @@ pub(crate) enum Done {
     Told(Key),
 }
 
-/// Whether the calling thread runs a handler.
+/// Whether the calling thread runs a handler: of a message or an answer, of an endpoint's errors
+/// or ends, or of a [signature](super::Signature).
+///
+/// Other messages wait for a handler, so it must not wait itself. On its thread, for the links
+/// of any nic, these answer `InHandler`, whatever their deadline:
+///
+/// | call | inside a handler |
+/// |---|---|
+/// | [`Remote::wait_call`](super::Remote::wait_call), [`wait_call_with`](super::Remote::wait_call_with), [`try_call_with`](super::Remote::try_call_with), [`wait_ask`](super::Remote::wait_ask), [`Endpoint::wait_move_to`](super::Endpoint::wait_move_to) | `InHandler` always, and nothing is sent or moved |
+/// | [`Remote::wait_send`](super::Remote::wait_send), [`wait_request`](super::Remote::wait_request), [`wait_room`](super::Remote::wait_room) | done if the window has room now, else `InHandler`, and nothing is sent |
+/// | [`Call::wait`](super::Call::wait), [`wait_reply`](super::Call::wait_reply), [`Remote::wait_get`](super::Remote::wait_get), [`wait_put`](super::Remote::wait_put) | the answer if it is there now, else `InHandler`; a get or put has been sent then |
+/// | [`Endpoint::wait_map`](super::Endpoint::wait_map), [`wait_map_with`](super::Endpoint::wait_map_with), [`Links::wait_connect`](crate::Links::wait_connect), [`Links::wait_channel`](crate::Links::wait_channel) | `InHandler`, unless there is a link and nothing to ask for |
+/// | the waits of channels: listeners, writers, readers, messages | what can be done now, else `InHandler` |
+/// | [`Links::drive`](crate::Links::drive) | returns at once what `done` says |
+/// | [`Links::close_because`](crate::Links::close_because) | begins, and whoever drives goes on |
+///
+/// What a handler does instead: it answers [later](super::Request::later), from a thread that may
+/// wait; it sends by `try_request` and `try_send`, and has the answer
+/// [name a handler](super::Request::reply_with) or its [`Call`](super::Call) awaited elsewhere.
 #[must_use]
 pub fn in_handler() -> bool {
     IN_HANDLER.get()

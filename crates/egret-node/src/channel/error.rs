@@ -50,7 +50,8 @@ pub enum ChannelError {
         /// How long that was.
         waited: Duration,
     },
-    /// A handler must not wait.
+    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
+    /// and what to do instead.
     #[error("a handler may not wait for a channel")]
     InHandler,
 }
@@ -89,7 +90,8 @@ pub enum WriteError {
     /// There is no memory to collect small pieces in.
     #[error("no memory to write to")]
     NoMemory,
-    /// A handler must not wait.
+    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
+    /// and what to do instead.
     #[error("a handler may not wait for a reader")]
     InHandler,
 }
@@ -144,7 +146,8 @@ pub enum ReadError {
     /// There is no memory to read to.
     #[error("no memory to read to")]
     NoMemory,
-    /// A handler must not wait.
+    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
+    /// and what to do instead.
     #[error("a handler may not wait for a writer")]
     InHandler,
 }

@@ -87,13 +87,16 @@ impl LinkError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LinkUpError {
-    /// The peer cannot be reached.
+    /// The peer cannot be reached. What is inside tells apart that there is no such host
+    /// ([`UnknownHost`](ConnectError::UnknownHost)), that nobody has links there
+    /// ([`NotListening`](ConnectError::NotListening)), and that it does not accept
+    /// ([`NotAccepted`](ConnectError::NotAccepted)), as far as the fabric knows.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// It was reached, and the link ended before it was up.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The deadline passed.
+    /// The deadline passed, and the fabric does not know more.
     #[error("{peer} has not answered within {waited:?}")]
     TimedOut {
         /// Its host.
@@ -111,10 +114,14 @@ pub enum LinkUpError {
         /// How many it takes.
         links: u32,
     },
-    /// A node has no link to itself.
-    #[error("a node has no link to itself")]
+    /// A node has no link to itself, so that its endpoints cannot map each other.
+    #[error(
+        "a node has no link to itself: its endpoints cannot map each other, and call each other's \
+         functions instead"
+    )]
     Oneself,
-    /// A handler must not wait.
+    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
+    /// and what to do instead.
     #[error("a handler may not wait for a link")]
     InHandler,
 }

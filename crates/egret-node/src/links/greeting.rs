@@ -129,8 +129,8 @@ impl State {
                 && !used.contains(link)
         });
         let oldest = unused.min_by_key(|(_, line)| line.made).map(|(link, _)| link);
-        self.counters.turned_away += 1;
         let Some(oldest) = oldest else {
+            self.counters.turned_away += 1;
             tracing::warn!(peer = host, most, "turned away: there are as many links as may be");
             return Err(most);
         };

@@ -71,7 +71,12 @@ impl Links {
     ///
     /// # Errors
     ///
-    /// If there is none within the deadline.
+    /// If there is none within the deadline. [`LinkUpError::Connect`] has what the fabric knows:
+    /// that there is no such host, that nobody has links there, or that the two sides do not
+    /// suit each other; what cannot change is told at once, and a host or its links that may
+    /// still come are waited for. Whether an endpoint is there, and has the tag, only
+    /// [mapping](crate::am::Endpoint::wait_map) it tells. [`LinkUpError::Oneself`] for the host
+    /// of these links, at once.
     pub fn wait_connect(
         &self,
         host: &str,
@@ -114,8 +119,8 @@ impl Links {
     }
 
     /// Drives the links until `done` says so or the deadline passes; whether `done` did. It
-    /// is asked at the beginning and whenever a handler has run. At least one handler is run
-    /// if one is due, and none is begun when the deadline has passed.
+    /// is asked at the beginning and whenever a handler has run. One handler is run if
+    /// one is due, whatever the deadline; no other is begun when that has passed.
     pub fn drive(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
         let core = &self.core;
         let mut clock = Clock::of(deadline.into());

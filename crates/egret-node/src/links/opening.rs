@@ -173,8 +173,13 @@ impl Core {
             Ok(made) => made,
             Err(Stopped::InHandler) => Err(LinkUpError::InHandler),
             Err(Stopped::TimedOut { waited }) => {
-                self.state.with(|state| state.give_up(host));
-                Err(LinkUpError::TimedOut { peer: host.to_owned(), waited })
+                let known = self.state.with(|state| {
+                    let known = state.call_failure(host);
+                    state.give_up(host);
+                    known
+                });
+                let peer = host.to_owned();
+                Err(known.unwrap_or(LinkUpError::TimedOut { peer, waited }))
             }
         }
     }
@@ -212,6 +217,12 @@ impl State {
         self.opening.calls.insert(host.to_owned(), call);
         self.open_more();
         None
+    }
+
+    /// Why a call has failed, if the fabric says so by now.
+    pub(crate) fn call_failure(&mut self, host: &str) -> Option<LinkUpError> {
+        self.open_more();
+        self.opening.calls.get(host)?.failed.clone()
     }
 
     /// Nobody has answered in time. Others that wait for the same call anew.

@@ -100,6 +100,7 @@ async fn run(opened: Opened, mut terms: Terms) -> Result<Node, JoinError> {
     let follows = map(&endpoint, &terms).await?;
     let (id, size, heard) = welcome(&asks, &terms, started).await?;
     opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(size));
+    opened.control.set_pool_size(size);
     watch.follow((Arc::clone(&asks), follows), id, heard, &opened.fabrics);
     seen(&watch, &opened.control, id, &terms, started).await?;
     panic::install(terms.job);

@@ -71,17 +71,17 @@ impl Flooded {
     }
 
     /// Runs a wait that is to end in time, and sees that everything is served by others then.
-    fn ends_in_time(self, wait: impl FnOnce(&Self)) {
+    fn ends_in_time(&self, wait: impl FnOnce(&Self)) {
         let (began, before) = (self.sim.elapsed(), self.served());
-        wait(&self);
+        wait(self);
         let (took, ran) = (self.sim.elapsed() - began, self.served() - before);
         assert!(took < TIME + 2 * HANDLER, "{took:?} instead of {TIME:?}");
         assert!(ran <= IN_TIME + 1, "{ran} handlers ran, of which {IN_TIME} had time");
-        self.is_done_with();
+        self.serves_all();
     }
 
     /// Whoever drives next serves what is left, in order.
-    fn is_done_with(self) {
+    fn serves_all(&self) {
         go_on(&self.sim, &self.nodes, HANDLER * 2 * u32::try_from(FLOOD).unwrap());
         assert_eq!(*self.served.lock().unwrap(), (0..FLOOD).collect::<Vec<u64>>());
     }
@@ -123,7 +123,7 @@ fn a_flooded_node_drives_no_longer_than_it_is_told() {
         flooded.served() >= 5
     }));
     assert_eq!(ran, [0, 1, 2, 3, 4, 5]);
-    flooded.is_done_with();
+    flooded.serves_all();
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_wait_ends_when_it_has_what_it_was_for() {
     let bundle = flooded.nodes[0].links.bundle();
     flooded.quiet.wait_move_to(&bundle, Deadline::DEFAULT).unwrap();
     assert!(flooded.served() <= 1, "{} handlers ran", flooded.served());
-    flooded.is_done_with();
+    flooded.serves_all();
 }
 
 /// Who has no time at all still does its share: else nobody would, if all were so.

@@ -15,5 +15,6 @@ mod random;
 mod returned;
 mod seeds;
 mod strangers;
+mod told;
 mod trial;
 mod world;

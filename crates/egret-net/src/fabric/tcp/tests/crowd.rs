@@ -92,7 +92,7 @@ fn callers_who_come_all_at_once_all_get_in() {
     let caller = nic(V4, Wait::Balanced);
     let (to, deadline) = (Address::new(host_nic.host(), "crowd", 0), 6 * PATIENCE);
     let crowd = CROWD.of_one + 72;
-    let call = |_| caller.connect(&to, &ViOptions::default(), deadline.into());
+    let call = |_| caller.connect(&to, &ViOptions::default(), deadline);
     let mut calls: Vec<_> = (0..crowd).map(call).collect();
     let (mut made, mut accepted) = (Vec::new(), Vec::new());
     let mut context = Context::from_waker(Waker::noop());

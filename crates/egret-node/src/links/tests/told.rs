@@ -1,0 +1,103 @@
+//! What is told of who is not there, and what a handler is told that waits.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use egret_net::fabric::sim::Sim;
+use egret_net::rt::Deadline;
+use egret_net::vi::ConnectError;
+
+use super::ended::{go_on, map, nodes, worlds};
+use crate::am::{CallError, EndpointError, EndpointName, MapError, SendError};
+use crate::link::LinkUpError;
+use crate::links::{Links, LinksOptions};
+
+#[test]
+fn a_missing_host_missing_links_and_oneself_are_told_apart() {
+    let sim = Sim::new(1);
+    let here = Links::open(sim.nic("here"), LinksOptions::default()).unwrap();
+    let bare = sim.nic("bare");
+    let mine = here.bundle().register("mine", 0).unwrap();
+    let time = Duration::from_millis(50);
+    let connect = |host| here.wait_connect(host, time).unwrap_err();
+    let map = |host| mine.wait_map(&EndpointName::new(host, "any", 0), time).unwrap_err();
+    let unknown = |why: &LinkUpError| {
+        matches!(
+            why,
+            LinkUpError::Connect(
+                ConnectError::UnknownHost { .. } | ConnectError::NotAccepted { .. }
+            )
+        )
+    };
+    let not_listening =
+        |why: &LinkUpError| matches!(why, LinkUpError::Connect(ConnectError::NotListening { .. }));
+    assert!(unknown(&connect("nobody")), "{}", connect("nobody"));
+    assert!(not_listening(&connect("bare")), "{}", connect("bare"));
+    let (nobody, listens) = (map("nobody"), map("bare"));
+    assert!(matches!(&nobody, MapError::Up(why) if unknown(why)), "{nobody}");
+    assert!(matches!(&listens, MapError::Up(why) if not_listening(why)), "{listens}");
+    // An endpoint of this node never answers: it is told at once.
+    let to = EndpointName::new("here", "mine", 0);
+    let began = sim.elapsed();
+    let oneself = mine.wait_map(&to, Deadline::UntilDead).unwrap_err();
+    assert_eq!(oneself, MapError::Up(LinkUpError::Oneself));
+    let why = here.wait_connect("here", Deadline::UntilDead).unwrap_err();
+    assert_eq!(why, LinkUpError::Oneself);
+    assert!(why.to_string().contains("cannot map each other"), "{why}");
+    assert!(sim.elapsed() - began < Duration::from_millis(1), "at once");
+    drop(bare);
+}
+
+#[test]
+fn a_host_that_does_not_answer_is_told_apart_by_its_link() {
+    for (sim, options) in worlds() {
+        let nodes = nodes(&sim, &options, &["a", "b", "c"]);
+        drop(map(&nodes, [0, 0], [1, 0]));
+        go_on(&sim, &nodes, Duration::from_millis(100));
+        let (mine, time) = (&nodes[0].endpoints[0].endpoint, Duration::from_millis(50));
+        // Nobody drives the other two.
+        let ask = |host| mine.wait_map(&EndpointName::new(host, "e0", 0), time);
+        let [linked, other] = ["b", "c"].map(|host| ask(host).unwrap_err());
+        assert!(matches!(linked, MapError::TimedOut { linked: true, .. }), "{linked:?}");
+        assert!(!linked.to_string().contains("there is no link"), "{linked}");
+        let is_told = match &other {
+            MapError::Up(LinkUpError::Connect(ConnectError::NotAccepted { .. })) => true,
+            MapError::TimedOut { linked, .. } => !linked,
+            _ => false,
+        };
+        assert!(is_told, "{other:?}");
+    }
+}
+
+#[test]
+fn what_waits_inside_a_handler_says_so_and_sends_nothing() {
+    let sim = Sim::new(1);
+    let nodes = nodes(&sim, &LinksOptions::default().window(1), &["a", "b"]);
+    let remote = Arc::new(map(&nodes, [1, 0], [0, 0]));
+    let trigger = map(&nodes, [0, 1], [1, 1]);
+    let (told, tell) = (Arc::new(Mutex::new(false)), Arc::new(Mutex::new(Vec::new())));
+    let (done, said, to) = (Arc::clone(&told), Arc::clone(&tell), Arc::clone(&remote));
+    let (links, bundle) = (nodes[1].links.clone(), nodes[1].links.bundle());
+    let mine = bundle.endpoint(0);
+    nodes[1].endpoints[1].endpoint.on(50, move |_| {
+        let (now, mut said) = (Deadline::DEFAULT, said.lock().unwrap());
+        let name = EndpointName::new("a", "e1", 0);
+        said.push(to.wait_call(0, now).err() == Some(CallError::InHandler));
+        said.push(to.wait_call_with(0, &[], &[], now).err() == Some(CallError::InHandler));
+        said.push(mine.wait_map(&name, now).err() == Some(MapError::InHandler));
+        said.push(mine.wait_move_to(&bundle, now).err() == Some(EndpointError::InHandler));
+        said.push(links.wait_connect("c", now).err() == Some(LinkUpError::InHandler));
+        // There is room for one.
+        said.push(to.wait_send((0, &[]), now).is_ok());
+        said.push(to.wait_send((0, &[]), now) == Err(SendError::InHandler));
+        said.push(to.wait_room(now) == Err(SendError::InHandler));
+        said.push(!links.drive(now, || false));
+        *done.lock().unwrap() = crate::am::in_handler();
+    });
+    trigger.try_send((50, &[])).unwrap();
+    let began = sim.elapsed();
+    go_on(&sim, &nodes, Duration::from_millis(50));
+    assert!(*told.lock().unwrap(), "it ran");
+    assert_eq!(*tell.lock().unwrap(), [true; 9]);
+    assert!(sim.elapsed() - began < Duration::from_secs(1), "nothing has waited");
+}
