@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use egret::net::rt::{self, Deadline};
+use egret::node::node::{AskError, Fate};
 use egret::rmi::{CallError, Export, Limit, LookupError, Remoting};
 
 use crate::grid::{Board, Grid, GridStub, SOON, pair, pool_with};
@@ -51,6 +52,18 @@ fn an_object_that_is_gone_is_unknown() {
     assert_eq!(again.ping(), Err(CallError::UnknownObject), "at the first call too");
     let gone = pair.client.lookup::<GridStub>("grid", Duration::from_millis(50));
     assert!(matches!(gone, Err(LookupError::Registry(_))), "its name is free: {gone:?}");
+}
+
+#[test]
+fn who_looks_for_an_object_of_a_node_that_is_gone_is_told_at_once() {
+    let pair = pair("shm");
+    let owner = pair.server.id();
+    pair.server.leave(SOON).unwrap();
+    let gone = pair.client.lookup::<GridStub>("grid", Deadline::UntilDead);
+    let Err(LookupError::Registry(AskError::OwnerGone { name, owner: of, fate })) = gone else {
+        panic!("{gone:?}");
+    };
+    assert_eq!((name.as_str(), of, fate), ("grid", owner, Fate::Left));
 }
 
 #[test]
