@@ -105,7 +105,8 @@ fn branches<'a>(
     found: &mut Vec<(usize, Vec<&'a str>)>,
 ) -> usize {
     while tokens.get(at).is_some_and(|token| token.text != "}") {
-        if tokens[at].is_word() {
+        // Not the words of `a as b`, which continue no path.
+        if tokens[at].is_word() && continues(tokens, at) {
             at = tree(tokens, at, path.to_vec(), found);
         } else {
             at += 1;
@@ -130,6 +131,12 @@ mod tests {
     fn findings(file: &str, text: &str) -> Vec<String> {
         let sim = format!("{SRC}fabric/sim/mod.rs");
         told(&check(&Repo::of(&[(&format!("{SRC}{file}"), text), (&sim, "//! A fabric.\n")])))
+    }
+
+    #[test]
+    fn a_name_that_is_given_another_is_no_path() {
+        let text = "use crate::{buf::A as B, fabric as C, rt::{D as E, F}};";
+        assert_eq!(findings("buf/pool.rs", text).len(), 1);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 #[doc(hidden)]
 pub mod greet;
 mod hub;
+mod listens;
 mod outbox;
 pub mod place;
 mod receives;

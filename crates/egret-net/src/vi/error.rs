@@ -154,9 +154,19 @@ pub enum ConnectError {
         /// How long.
         waited: Duration,
     },
-    /// The host is there, and nobody listened for this service and tag in time.
-    #[error("nobody listened for {to} within {waited:?}")]
+    /// The host is there, and nobody listened for this service in time.
+    #[error("nobody listened for {to} within {waited:?}: its host has no such service")]
     NotListening {
+        /// Where to.
+        to: Address,
+        /// How long.
+        waited: Duration,
+    },
+    /// The host is there, and in time the service was listened for with other tags only.
+    #[error(
+        "nobody listened for {to} within {waited:?}: its host has the service with another tag"
+    )]
+    OtherTag {
         /// Where to.
         to: Address,
         /// How long.

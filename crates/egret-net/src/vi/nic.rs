@@ -123,8 +123,8 @@ impl Nic {
     ///
     /// Processes start in any order, so a host that is not there and a service or tag that
     /// nobody listens for are waited for until the deadline, which then says what was missing:
-    /// [`UnknownHost`](ConnectError::UnknownHost), [`NotListening`](ConnectError::NotListening)
-    /// or [`NotAccepted`](ConnectError::NotAccepted). Who knows that the other side must be
+    /// [`UnknownHost`](ConnectError::UnknownHost), [`NotListening`](ConnectError::NotListening),
+    /// [`OtherTag`](ConnectError::OtherTag) or [`NotAccepted`](ConnectError::NotAccepted). Who knows that the other side must be
     /// there asks for [`at_once`](ViOptions::at_once), and is told as soon as the fabric knows:
     ///
     /// | | missing host | missing service or tag |
@@ -146,7 +146,7 @@ impl Nic {
     /// let _listener = b.listen("files", 1, &ViOptions::default())?;
     /// let to = Address::new("b", "files", 2);
     /// let refused = a.wait_connect(&to, &ViOptions::default().at_once(), Deadline::DEFAULT);
-    /// assert!(matches!(refused, Err(ConnectError::NotListening { .. })), "another tag");
+    /// assert!(matches!(refused, Err(ConnectError::OtherTag { .. })), "{refused:?}");
     /// # Ok::<(), egret_net::vi::ListenError>(())
     /// ```
     ///

@@ -3,14 +3,18 @@
 use thiserror::Error;
 
 use super::bytes::{REASON, Reader, known, push_bytes};
+use crate::fabric::listens::Listens;
 use crate::vi::{ConnectError, HelloError, Reliability, SecretError};
 
 /// Why a greeting was refused, told from the side of whoever reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Refusal {
     /// Not a final answer: someone may listen soon.
-    #[error("nobody listens for this service and tag yet")]
+    #[error("nobody listens for this service yet")]
     NotListening,
+    /// Not a final answer: someone may listen soon.
+    #[error("nobody listens for this tag of the service yet")]
+    OtherTag,
     /// The listener has another level.
     #[error("the listener asks for {0}")]
     Reliability(Reliability),
@@ -33,13 +37,22 @@ impl Refusal {
     /// should try again.
     pub(crate) fn into_error(self, level: Reliability) -> Option<ConnectError> {
         match self {
-            Self::NotListening | Self::Crowded => None,
+            Self::NotListening | Self::OtherTag | Self::Crowded => None,
             Self::Reliability(theirs) => {
                 Some(ConnectError::ReliabilityMismatch { ours: level, theirs })
             }
             Self::Hello(why) => Some(ConnectError::Hello(why)),
             Self::Secret(why) => Some(ConnectError::Secret(why)),
             Self::NicDown => Some(ConnectError::NicDown),
+        }
+    }
+
+    /// What the host says of the listener.
+    pub(crate) const fn listens(&self) -> Listens {
+        match self {
+            Self::NotListening => Listens::No,
+            Self::OtherTag => Listens::OtherTag,
+            _ => Listens::Yes,
         }
     }
 
@@ -57,6 +70,7 @@ impl Refusal {
     pub(super) fn push(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::NotListening => bytes.push(NOT_LISTENING),
+            Self::OtherTag => bytes.push(OTHER_TAG),
             Self::Reliability(level) => bytes.extend([RELIABILITY, *level as u8]),
             Self::Hello(why) => {
                 bytes.push(HELLO);
@@ -79,6 +93,7 @@ impl Refusal {
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, HelloError> {
         Ok(match reader.u8()? {
             NOT_LISTENING => Self::NotListening,
+            OTHER_TAG => Self::OtherTag,
             RELIABILITY => {
                 let level = Reliability::from_wire(reader.u8()?);
                 Self::Reliability(level.ok_or(HelloError::Malformed(REASON))?)
@@ -130,6 +145,7 @@ const HELLO: u8 = 3;
 const CROWDED: u8 = 5;
 const SECRET: u8 = 6;
 const NIC_DOWN: u8 = 7;
+const OTHER_TAG: u8 = 8;
 const SECRET_DIFFERENT: u8 = 1;
 const SECRET_WRITERS: u8 = 2;
 const SECRET_READERS: u8 = 3;

@@ -25,8 +25,10 @@ pub(in crate::fabric) trait Visitor: fmt::Debug + Send {
 /// Why a visitor is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::fabric) enum Away {
-    /// Nobody listens for this service and tag.
+    /// Nobody listens for this service.
     NotListening,
+    /// Nobody listens for this tag of the service.
+    OtherTag,
     /// Who listens asks for this level.
     Reliability(Reliability),
     /// Too many wait already.
@@ -64,12 +66,19 @@ impl<V: Visitor> Listeners<V> {
         is_new
     }
 
+    /// Whether somebody listens for the service, with any tag.
+    fn has_service(&self, service: &str) -> bool {
+        let mut tags = self.0.range((service.to_owned(), 0)..);
+        tags.next().is_some_and(|((found, _), _)| found == service)
+    }
+
     /// Somebody greeted. Whether it may wait to be accepted; who waits for it is to
     /// be woken.
     pub(in crate::fabric) fn arrived(&mut self, visitor: V, wakers: &mut Vec<Waker>) -> bool {
         let hello = visitor.hello();
         let key = (hello.service.clone(), hello.tag);
         let why = match self.0.get_mut(&key) {
+            None if self.has_service(&key.0) => Away::OtherTag,
             None => Away::NotListening,
             Some(listening) if listening.reliability != hello.reliability => {
                 Away::Reliability(listening.reliability)

@@ -325,6 +325,7 @@ impl hub::Visitor for Visitor {
     fn turn_away(self, why: Away) {
         self.refuse(&match why {
             Away::NotListening => Refusal::NotListening,
+            Away::OtherTag => Refusal::OtherTag,
             Away::Reliability(level) => Refusal::Reliability(level),
             Away::Crowded => Refusal::Crowded,
         });

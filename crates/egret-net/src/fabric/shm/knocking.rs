@@ -16,6 +16,7 @@ use super::rendezvous::{
     Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Refusal, Started, Terms,
 };
 use super::token::Token;
+use crate::fabric::listens::Listens;
 use crate::fabric::{ConnectRequest, ViSpec};
 use crate::rt::{self, Instant};
 use crate::vi::{Agreed, ConnectError, Hello, HelloError, Trust};
@@ -102,7 +103,7 @@ pub(super) struct Knocking {
     /// Whether the host was ever there.
     known: bool,
     /// What the host said last: whether somebody listens.
-    somebody_listens: Option<bool>,
+    listens: Option<Listens>,
 }
 
 /// How it stands with a connection that is being made.
@@ -123,7 +124,7 @@ impl Knocking {
             ground: None,
             knock: None,
             known: false,
-            somebody_listens: None,
+            listens: None,
         }
     }
 
@@ -213,8 +214,8 @@ impl Knocking {
         let final_error = match why {
             KnockError::Gone { .. } | KnockError::System(_) => None,
             KnockError::Refused(refusal) => {
-                self.somebody_listens = Some(refusal != Refusal::NotListening);
-                if self.request.at_once && refusal == Refusal::NotListening {
+                self.listens = Some(refusal.listens());
+                if self.request.at_once && refusal.listens() != Listens::Yes {
                     return Outcome::Failed(self.too_late(rt::now()));
                 }
                 refusal.into_error(level, user)
@@ -234,8 +235,8 @@ impl Knocking {
         let (to, waited) = (self.request.to.clone(), now - self.since);
         // A door that nobody listens behind says so quickly.
         let is_let_in = self.knock.as_ref().is_some_and(|(_, since)| now - *since >= KNOCK_MAX);
-        match self.somebody_listens {
-            Some(false) if !is_let_in => ConnectError::NotListening { to, waited },
+        match self.listens.and_then(|listens| listens.error(&to, waited)) {
+            Some(why) if !is_let_in => why,
             _ if self.known => ConnectError::NotAccepted { to, waited },
             _ => ConnectError::UnknownHost { host: to.host },
         }

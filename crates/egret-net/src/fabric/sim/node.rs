@@ -9,6 +9,7 @@ use super::after::{Made, Settled};
 use super::datapath::{Conn, DEAD_AFTER};
 use super::wire::{Body, EndId, Farewell, Frame, NodeId, Refusal};
 use super::world::{Event, World};
+use crate::fabric::listens::Listens;
 use crate::fabric::{ConnectRequest, Promise, ViOps, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{Address, ConnectError, Counters, Hello, Keys, Reliability, ViError};
@@ -57,7 +58,7 @@ pub(super) struct Knock {
     at_once: bool,
     again_after: Duration,
     /// What the host said last: whether somebody listens.
-    somebody_listens: Option<bool>,
+    listens: Option<Listens>,
     promise: Promise<Result<Box<dyn ViOps>, ConnectError>>,
 }
 
@@ -122,7 +123,7 @@ impl World {
             until,
             at_once,
             again_after: KNOCK_MIN,
-            somebody_listens: None,
+            listens: None,
             promise,
         };
         let end = self.nodes[node].add_end(End::Knocking(Box::new(knock)));
@@ -133,7 +134,7 @@ impl World {
     pub(super) fn knock(&mut self, node: NodeId, end: EndId) {
         let now = self.now;
         let Some(End::Knocking(knock)) = self.nodes[node].ends.get_mut(&end) else { return };
-        let silent = knock.somebody_listens.is_none() && now - knock.since >= DEAD_AFTER;
+        let silent = knock.listens.is_none() && now - knock.since >= DEAD_AFTER;
         let time_is_up = knock.until.map_or(silent, |until| now >= until);
         let (peer, hopeless) = (knock.peer, knock.at_once);
         let over = time_is_up || knock.promise.is_abandoned();
@@ -153,11 +154,11 @@ impl World {
     fn give_up_knocking(&mut self, node: NodeId, end: EndId) {
         let Some(End::Knocking(knock)) = self.nodes[node].ends.get(&end) else { return };
         let (to, waited) = (knock.to.clone(), self.now - knock.since);
-        let why = match (knock.somebody_listens, self.nodes[knock.peer].is_known()) {
-            (Some(false), _) => ConnectError::NotListening { to, waited },
-            (_, true) => ConnectError::NotAccepted { to, waited },
-            (_, false) => ConnectError::UnknownHost { host: to.host },
-        };
+        let missing = knock.listens.and_then(|listens| listens.error(&to, waited));
+        let why = missing.unwrap_or_else(|| match self.nodes[knock.peer].is_known() {
+            true => ConnectError::NotAccepted { to, waited },
+            false => ConnectError::UnknownHost { host: to.host },
+        });
         self.stop_knocking(node, end, Err(why));
     }
 
@@ -223,15 +224,16 @@ impl World {
         let node = frame.to;
         let spec = match self.nodes[node].ends.get_mut(&end) {
             Some(End::Knocking(knock)) => match &frame.body {
-                Body::Refuse(Refusal::NotListening) => {
-                    knock.somebody_listens = Some(false);
+                Body::Refuse(refusal @ (Refusal::NotListening | Refusal::OtherTag)) => {
+                    let is_there = *refusal == Refusal::OtherTag;
+                    knock.listens = Some(if is_there { Listens::OtherTag } else { Listens::No });
                     if knock.at_once {
                         self.give_up_knocking(node, end);
                     }
                     return;
                 }
                 Body::Queued => {
-                    knock.somebody_listens = Some(true);
+                    knock.listens = Some(Listens::Yes);
                     return;
                 }
                 Body::Refuse(refusal) => {
@@ -289,8 +291,10 @@ impl Node {
         caller: Caller,
         wakers: &mut Vec<Waker>,
     ) -> Option<Refusal> {
-        let Some(listening) = self.listeners.get_mut(&(hello.service, hello.tag)) else {
-            return Some(Refusal::NotListening);
+        let key = (hello.service, hello.tag);
+        let has_service = self.listeners.keys().any(|(service, _)| *service == key.0);
+        let Some(listening) = self.listeners.get_mut(&key) else {
+            return Some(if has_service { Refusal::OtherTag } else { Refusal::NotListening });
         };
         if listening.reliability != hello.reliability {
             return Some(Refusal::Reliability(listening.reliability));
@@ -307,7 +311,7 @@ impl Node {
 impl Refusal {
     fn into_error(self, ours: Reliability) -> ConnectError {
         match self {
-            Self::NotListening => unreachable!("not a final answer"),
+            Self::NotListening | Self::OtherTag => unreachable!("not a final answer"),
             Self::Reliability(theirs) => ConnectError::ReliabilityMismatch { ours, theirs },
             Self::Hello(why) => ConnectError::Hello(why),
         }

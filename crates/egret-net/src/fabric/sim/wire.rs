@@ -92,6 +92,7 @@ pub(super) enum Item {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
     NotListening,
+    OtherTag,
     Reliability(Reliability),
     Hello(HelloError),
 }

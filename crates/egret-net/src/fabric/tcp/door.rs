@@ -287,6 +287,7 @@ impl hub::Visitor for Visitor {
     fn turn_away(mut self, why: Away) {
         self.callee.refuse(&match why {
             Away::NotListening => Refusal::NotListening,
+            Away::OtherTag => Refusal::OtherTag,
             Away::Reliability(level) => Refusal::Reliability(level),
             Away::Crowded => Refusal::Crowded,
         });

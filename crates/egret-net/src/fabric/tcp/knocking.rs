@@ -10,7 +10,8 @@ use super::driver::Fixed;
 use super::socket::{Socket, is_later};
 use super::token::Token;
 use crate::fabric::ConnectRequest;
-use crate::fabric::greet::{Caller, GreetError, News, Refusal, STEP_MAX};
+use crate::fabric::greet::{Caller, GreetError, News, STEP_MAX};
+use crate::fabric::listens::Listens;
 use crate::fabric::place::{Peer, Resolved, Resolving};
 use crate::rt::{self, Instant};
 use crate::vi::{ConnectError, Hello};
@@ -27,7 +28,7 @@ pub(super) struct Knocking {
     /// Whether somebody was ever there.
     known: bool,
     /// What the host said last: whether somebody listens.
-    somebody_listens: Option<bool>,
+    listens: Option<Listens>,
 }
 
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl Knocking {
             whereabouts,
             attempt: None,
             known: false,
-            somebody_listens: None,
+            listens: None,
         }
     }
 
@@ -211,8 +212,8 @@ impl Knocking {
     /// Sorts the failures that another knock may mend from the others.
     fn refused(&mut self, why: GreetError) -> Outcome {
         if let GreetError::Refused(refusal) = &why {
-            self.somebody_listens = Some(*refusal != Refusal::NotListening);
-            if self.request.at_once && *refusal == Refusal::NotListening {
+            self.listens = Some(refusal.listens());
+            if self.request.at_once && refusal.listens() != Listens::Yes {
                 return Outcome::Failed(self.too_late(rt::now()));
             }
         }
@@ -227,8 +228,8 @@ impl Knocking {
             .attempt
             .as_ref()
             .is_some_and(|attempt| attempt.is_connected && now - attempt.since >= KNOCK_MAX);
-        match self.somebody_listens {
-            Some(false) if !is_let_in => ConnectError::NotListening { to, waited },
+        match self.listens.and_then(|listens| listens.error(&to, waited)) {
+            Some(why) if !is_let_in => why,
             _ if self.known => ConnectError::NotAccepted { to, waited },
             _ => ConnectError::UnknownHost { host: to.host },
         }

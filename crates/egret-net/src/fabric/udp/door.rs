@@ -304,6 +304,7 @@ impl hub::Visitor for Visitor {
     fn turn_away(self, why: Away) {
         let refusal = match why {
             Away::NotListening => Refusal::NotListening,
+            Away::OtherTag => Refusal::OtherTag,
             Away::Reliability(level) => Refusal::Reliability(level),
             Away::Crowded => Refusal::Crowded,
         };

@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::socket::Socket;
 use super::wire::{Farewell, Head, Number, greet};
 use crate::fabric::ConnectRequest;
-use crate::fabric::greet::{Caller, GreetError, News, Refusal, Stance};
+use crate::fabric::greet::{Caller, GreetError, News, Stance};
+use crate::fabric::listens::Listens;
 use crate::fabric::place::{Peer, Resolved, Resolving};
 use crate::rt::{self, Instant};
 use crate::vi::{ConnectError, Hello};
@@ -26,7 +27,7 @@ pub(super) struct Knocking {
     /// Whether the host was ever there.
     known: bool,
     /// What the host said last: whether somebody listens.
-    somebody_listens: Option<bool>,
+    listens: Option<Listens>,
 }
 
 /// Where the host is.
@@ -109,7 +110,7 @@ impl Knocking {
             turn: 0,
             attempt,
             known: false,
-            somebody_listens: None,
+            listens: None,
         }
     }
 
@@ -216,7 +217,7 @@ impl Knocking {
             return Outcome::Knocking;
         }
         if waits {
-            self.somebody_listens = Some(true);
+            self.listens = Some(Listens::Yes);
         }
         let attempt = &mut self.attempt;
         attempt.theirs = Some(theirs);
@@ -238,8 +239,8 @@ impl Knocking {
                 }
                 self.give_up(socket);
                 if let GreetError::Refused(refusal) = &why {
-                    self.somebody_listens = Some(*refusal != Refusal::NotListening);
-                    if self.request.at_once && *refusal == Refusal::NotListening {
+                    self.listens = Some(refusal.listens());
+                    if self.request.at_once && refusal.listens() != Listens::Yes {
                         return Outcome::Failed(self.too_late(rt::now()));
                     }
                 }
@@ -261,8 +262,8 @@ impl Knocking {
 
     fn too_late(&self, now: Instant) -> ConnectError {
         let (to, waited) = (self.request.to.clone(), now - self.since);
-        match self.somebody_listens {
-            Some(false) => ConnectError::NotListening { to, waited },
+        match self.listens.and_then(|listens| listens.error(&to, waited)) {
+            Some(why) => why,
             _ if self.known => ConnectError::NotAccepted { to, waited },
             _ => ConnectError::UnknownHost { host: to.host },
         }

@@ -21,6 +21,7 @@ fn a_refusal_says_why() {
     let other = Reliability::Reception;
     for (why, told) in [
         (Refusal::NotListening, None),
+        (Refusal::OtherTag, None),
         (Refusal::Crowded, None),
         (Refusal::NicDown, Some(ConnectError::NicDown)),
         (

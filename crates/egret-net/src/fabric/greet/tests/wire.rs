@@ -56,6 +56,7 @@ fn the_bytes_of_refusals_are_these_for_ever() {
         (Refusal::Secret(SecretError::OnlyOurs), b"\x06\x02"),
         (Refusal::Secret(SecretError::OnlyTheirs), b"\x06\x03"),
         (Refusal::NicDown, b"\x07"),
+        (Refusal::OtherTag, b"\x08"),
     ] {
         let mut written = Vec::new();
         refusal.push(&mut written);

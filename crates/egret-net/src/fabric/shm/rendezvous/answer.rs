@@ -11,6 +11,7 @@ use super::greeting::{Handles, Terms};
 use super::socket::Packet;
 use super::trust::{push_agreed, read_agreed};
 use crate::fabric::hub::bytes::{Malformed, PACKET_TOO_LONG, REASON, Reader, known, push_text};
+use crate::fabric::listens::Listens;
 use crate::vi::{Agreed, ConnectError, HelloError, Nonce, PROTOCOL_VERSION, Proof, Reliability};
 
 /// What the listening side says.
@@ -27,8 +28,11 @@ pub(super) enum Answer {
 #[non_exhaustive]
 pub(crate) enum Refusal {
     /// Not a final answer: someone may listen soon.
-    #[error("nobody listens for this service and tag yet")]
+    #[error("nobody listens for this service yet")]
     NotListening,
+    /// Not a final answer: someone may listen soon.
+    #[error("nobody listens for this tag of the service yet")]
+    OtherTag,
     /// The listener has another level.
     #[error("the listener asks for {0}")]
     Reliability(Reliability),
@@ -63,6 +67,7 @@ impl Answer {
     pub(super) fn refuse(refusal: &Refusal) -> Vec<u8> {
         let mut bytes = head(match refusal {
             Refusal::NotListening => NOT_LISTENING,
+            Refusal::OtherTag => OTHER_TAG,
             Refusal::Reliability(_) => RELIABILITY,
             Refusal::Hello(_) => HELLO,
             Refusal::OtherUser { .. } => OTHER_USER,
@@ -72,7 +77,7 @@ impl Answer {
             Refusal::Reliability(level) => bytes.push(*level as u8),
             Refusal::Hello(why) => push_hello_error(&mut bytes, why),
             Refusal::OtherUser { uid } => bytes.extend(uid.to_le_bytes()),
-            Refusal::NotListening | Refusal::Crowded => {}
+            Refusal::NotListening | Refusal::OtherTag | Refusal::Crowded => {}
         }
         bytes
     }
@@ -109,6 +114,7 @@ impl Refusal {
     fn read(reason: u8, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(match reason {
             NOT_LISTENING => Self::NotListening,
+            OTHER_TAG => Self::OtherTag,
             RELIABILITY => {
                 Self::Reliability(Reliability::from_wire(reader.u8()?).ok_or(Malformed(REASON))?)
             }
@@ -119,11 +125,20 @@ impl Refusal {
         })
     }
 
+    /// What the host says of the listener.
+    pub(crate) const fn listens(&self) -> Listens {
+        match self {
+            Self::NotListening => Listens::No,
+            Self::OtherTag => Listens::OtherTag,
+            _ => Listens::Yes,
+        }
+    }
+
     /// What the connecting program is told, which asked for `level` as `user`;
     /// `None` if it should knock again.
     pub(crate) fn into_error(self, level: Reliability, user: u32) -> Option<ConnectError> {
         match self {
-            Self::NotListening | Self::Crowded => None,
+            Self::NotListening | Self::OtherTag | Self::Crowded => None,
             Self::Reliability(theirs) => {
                 Some(ConnectError::ReliabilityMismatch { ours: level, theirs })
             }
@@ -175,3 +190,4 @@ const HELLO: u8 = 3;
 const OTHER_USER: u8 = 4;
 const CROWDED: u8 = 5;
 const CHALLENGE: u8 = 6;
+const OTHER_TAG: u8 = 7;

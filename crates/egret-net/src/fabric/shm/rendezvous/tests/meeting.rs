@@ -62,6 +62,7 @@ fn a_refusal_says_why_and_who_may_try_again() {
     let (ours, theirs) = (Reliability::Delivery, Reliability::Reception);
     let cases = [
         (Refusal::NotListening, Refusal::NotListening, None),
+        (Refusal::OtherTag, Refusal::OtherTag, None),
         (Refusal::Crowded, Refusal::Crowded, None),
         (
             Refusal::Reliability(theirs),
