@@ -1,5 +1,7 @@
 //! `egret info` as its users run it.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output, Stdio};
 
 use egret::net::fabric::Fabrics;
@@ -133,13 +135,13 @@ fn settings_are_listed_with_value_and_origin_and_the_secret_is_not_shown() {
     std::fs::write(dir.join("egret.toml"), "pol = 1").unwrap();
     let bad = run(&["info", "--env"]);
     std::fs::remove_file(dir.join("egret.toml")).unwrap();
-    let empty = Command::new(EGRET)
-        .args(["info", "--env"])
-        .current_dir(&dir)
-        .env("EGRET_SECRET", "")
-        .env_remove("EGRET_CONFIG")
-        .output()
-        .expect("egret starts");
+    let with_secret = |secret: &[u8]| {
+        let mut command = Command::new(EGRET);
+        command.args(["info", "--env"]).current_dir(&dir).env_remove("EGRET_CONFIG");
+        let output = command.env("EGRET_SECRET", OsStr::from_bytes(secret)).output();
+        output.expect("egret starts")
+    };
+    let (empty, no_text) = (with_secret(b""), with_secret(b"\xff"));
     std::fs::remove_dir_all(&dir).unwrap();
     let all = object(&json);
     assert_eq!(named(&all, "size")["value"], "3");
@@ -158,5 +160,7 @@ fn settings_are_listed_with_value_and_origin_and_the_secret_is_not_shown() {
     let why = String::from_utf8(empty.stderr).unwrap();
     let is_told = why.contains("EGRET_SECRET") && why.contains("is empty");
     assert!(!empty.status.success() && is_told, "{why}");
+    let why = String::from_utf8(no_text.stderr).unwrap();
+    assert!(!no_text.status.success() && why.contains("EGRET_SECRET is not valid UTF-8"), "{why}");
     assert!(text.contains("chmod 600") && text.contains("beyond loopback"), "{text}");
 }
