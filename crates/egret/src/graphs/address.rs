@@ -7,7 +7,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline};
 use egret_node::channel::{ChannelError, WriteError, Writer};
 use egret_node::link::LinkError;
-use egret_node::node::{Binding, Event, Fate, Handle, RouteError};
+use egret_node::node::{AskError, Binding, Event, Fate, Handle, RouteError};
 
 use super::GraphError;
 use super::bell::GLANCE;
@@ -50,7 +50,12 @@ impl Address {
     pub(super) async fn open(&self) -> Result<Open, GraphError> {
         let (mut unheard, name) = (None, Self::bound_name(&self.name, self.rank));
         loop {
-            let bound = self.handle.begin().bound(&name, GLANCE).await?;
+            let bound = match self.handle.begin().bound(&name, GLANCE).await {
+                Err(why @ (AskError::OwnerGone { .. } | AskError::NobodyLeft { .. })) => {
+                    return Err(self.gone(&why.to_string()));
+                }
+                bound => bound?,
+            };
             self.is_known.store(bound.is_some(), Ordering::Relaxed);
             let Some(bound) = bound else {
                 self.still_there()?;
