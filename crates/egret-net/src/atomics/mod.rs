@@ -168,7 +168,7 @@ impl Atomics for StdAtomics {
 }
 
 fn fence_all_threads() -> rustix::io::Result<()> {
-    if planted(Fault::FenceDenied) {
+    if planted(FenceFault::Denied) {
         return Err(rustix::io::Errno::PERM);
     }
     membarrier(MembarrierCommand::PrivateExpedited)
@@ -205,9 +205,9 @@ fn end_without_fence(why: rustix::io::Errno) -> ! {
 
 /// One way the kernel can get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
+enum FenceFault {
     /// A filter of system calls that was installed later denies the calling thread the fence.
-    FenceDenied,
+    Denied,
 }
 
 thread_local! {

@@ -12,7 +12,7 @@ use loom::thread;
 
 use super::super::checker::{LoomAtomics, check};
 use super::super::lean::Fault;
-use super::super::{Atomics, Fault as FenceFault, Lean, StdAtomics};
+use super::super::{Atomics, FenceFault, Lean, StdAtomics};
 use crate::fault::caught;
 
 /// Two words that are equal whenever nobody has the lock.
@@ -200,7 +200,7 @@ fn revoke_without_fence() {
     lock.with(|_| {
         let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
         let other = crate::rt::spawn("denied", move || {
-            let unwound = caught(FenceFault::FenceDenied, || lock.with(|_| {}));
+            let unwound = caught(FenceFault::Denied, || lock.with(|_| {}));
             let (second, together) = (lock.try_lock().is_some(), inside.load(SeqCst));
             println!("{WENT_ON}: unwound {unwound}, in {second}, together {together}");
         });
@@ -224,7 +224,7 @@ fn empty_pool_without_fence() {
     let pool = crate::buf::Pool::new(64, 1).unwrap();
     drop(pool.take(64).unwrap());
     let other = crate::rt::spawn("denied", move || {
-        let unwound = caught(FenceFault::FenceDenied, || drop(pool.take(64)));
+        let unwound = caught(FenceFault::Denied, || drop(pool.take(64)));
         println!("{WENT_ON}: unwound {unwound}");
     });
     other.unwrap().join().unwrap();
