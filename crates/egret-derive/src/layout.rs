@@ -8,6 +8,10 @@
 //! user's macro can tell `Self` from the name of the type. So the type of a field stands once in
 //! the output, as an alias; all else names the alias, and a proof says that the field is of
 //! exactly that type.
+//!
+//! A path that begins with `::core` means what the user's crate calls `core`, which can be that
+//! crate itself (`extern crate self as core;`), with a `size_of` of its own. So the output loads
+//! `core` and `std` itself, as `__core` and `__std`, and says these.
 
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -62,11 +66,21 @@ impl Field {
         let proofs = fields.iter().enumerate().map(|(at, Self { ty, .. })| {
             let value = local(at);
             quote! {
-                let cell = ::core::cell::Cell::from_mut(&mut #value);
-                let _: &::core::cell::Cell<#ty> = cell;
+                let cell = __core::cell::Cell::from_mut(&mut #value);
+                let _: &__core::cell::Cell<#ty> = cell;
             }
         });
         quote!(#(#proofs)*)
+    }
+}
+
+/// The language's own `core` as `__core`, and `std` as `__std`, whatever else has these names.
+pub(crate) fn own_crates() -> TokenStream {
+    quote! {
+        #[allow(unused_extern_crates)]
+        extern crate core as __core;
+        #[allow(unused_extern_crates)]
+        extern crate std as __std;
     }
 }
 
@@ -150,17 +164,17 @@ impl Row<'_> {
         let Self { whole, holder, called, advice, .. } = self;
         let mut end = match self.tag {
             None => quote!(0),
-            Some(tag) => quote!(::core::mem::size_of::<#tag>()),
+            Some(tag) => quote!(__core::mem::size_of::<#tag>()),
         };
         let mut checks = TokenStream::new();
         for (Field { member, label, ty, .. }, place) in self.fields.iter().zip(&self.members) {
             let message = format!("padding in {called} before field `{label}`: {advice}");
             let span = here(member.span());
             checks.extend(quote_spanned! {span=>
-                ::core::assert!(::core::mem::offset_of!(#holder, #place) == #end, #message);
+                __core::assert!(__core::mem::offset_of!(#holder, #place) == #end, #message);
             });
             end = quote! {
-                ::core::mem::offset_of!(#holder, #place) + ::core::mem::size_of::<#ty>()
+                __core::mem::offset_of!(#holder, #place) + __core::mem::size_of::<#ty>()
             };
         }
         let last = match self.fields.last() {
@@ -173,8 +187,8 @@ impl Row<'_> {
         quote_spanned! {span=>
             const _: () = {
                 #checks
-                ::core::assert!(::core::mem::size_of::<#whole>() == #end, #message);
-                ::core::assert!(::core::mem::size_of::<#whole>() != 0, #empty);
+                __core::assert!(__core::mem::size_of::<#whole>() == #end, #message);
+                __core::assert!(__core::mem::size_of::<#whole>() != 0, #empty);
             };
         }
     }

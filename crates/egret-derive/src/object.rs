@@ -10,7 +10,7 @@ use quote::{quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Data, DeriveInput, Error, Fields, Ident, Result};
 
-use crate::layout::{Field, Repr, here, same_fields};
+use crate::layout::{Field, Repr, here, own_crates, same_fields};
 use crate::object_attr::Settings;
 use crate::object_body::Body;
 use crate::object_enum::Enum;
@@ -29,12 +29,13 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
         Data::Enum(data) => Enum::read(name, data, &repr)?.code(),
         Data::Union(_) => return Err(Error::new(name.span(), no_union(name))),
     };
-    let (small, part) = (is_small(name), part(&settings.stream));
+    let (crates, small, part) = (own_crates(), is_small(name), part(&settings.stream));
     let (flat, object) = (code.flat(name, &settings), code.object(name, &settings));
     let Code { proof, .. } = code;
     Ok(quote! {
         #[allow(deprecated)]
         const _: () = {
+            #crates
             #small
             #part
             #proof
@@ -68,10 +69,10 @@ impl Code {
         quote! {
             #[automatically_derived]
             unsafe impl #stream::net::buf::Flat for #name {
-                const ANY: ::core::primitive::bool = #any;
+                const ANY: __core::primitive::bool = #any;
                 #[inline]
-                fn is_value(bytes: &[::core::primitive::u8]) -> ::core::primitive::bool {
-                    if bytes.len() != ::core::mem::size_of::<Self>() {
+                fn is_value(bytes: &[__core::primitive::u8]) -> __core::primitive::bool {
+                    if bytes.len() != __core::mem::size_of::<Self>() {
                         return false;
                     }
                     #is_value
@@ -92,9 +93,9 @@ impl Code {
             // The names of parameters stand beside those of the fields' types.
             #[automatically_derived]
             impl #stream::graph::Object for #name {
-                const REFS: ::core::primitive::bool = #has_refs;
-                const EVEN: ::core::primitive::bool = #is_even;
-                const CHECKED: ::core::primitive::bool = #is_checked;
+                const REFS: __core::primitive::bool = #has_refs;
+                const EVEN: __core::primitive::bool = #is_even;
+                const CHECKED: __core::primitive::bool = #is_checked;
                 fn describe(describe: &mut #stream::graph::Describe<'_>) {
                     #describe
                 }
@@ -107,26 +108,26 @@ impl Code {
                 fn refs<__S: #stream::graph::SeeRefs>(
                     &self,
                     see: &mut __S,
-                ) -> ::core::result::Result<(), __S::Stop> {
+                ) -> __core::result::Result<(), __S::Stop> {
                     let _ = &see;
                     #refs
-                    ::core::result::Result::Ok(())
+                    __core::result::Result::Ok(())
                 }
                 #[inline]
                 fn renew_refs<__R: #stream::graph::RenewRefs>(
                     &mut self,
                     renew: &mut __R,
-                ) -> ::core::result::Result<(), __R::Stop> {
+                ) -> __core::result::Result<(), __R::Stop> {
                     let _ = &renew;
                     #renew_refs
-                    ::core::result::Result::Ok(())
+                    __core::result::Result::Ok(())
                 }
-                fn check(&self) -> ::core::result::Result<(), ::std::string::String> {
+                fn check(&self) -> __core::result::Result<(), __std::string::String> {
                     #check
                 }
                 fn fault(
-                    bytes: &[::core::primitive::u8],
-                ) -> (::core::primitive::usize, &'static ::core::primitive::str) {
+                    bytes: &[__core::primitive::u8],
+                ) -> (__core::primitive::usize, &'static __core::primitive::str) {
                     #fault
                 }
             }
@@ -138,17 +139,17 @@ impl Code {
         let parts = &self.check;
         let own = check.as_ref().map(|check| {
             quote! {
-                if let ::core::option::Option::Some(why) =
+                if let __core::option::Option::Some(why) =
                     #stream::__private::Verdict::refusal(#check(self))
                 {
-                    return ::core::result::Result::Err(why);
+                    return __core::result::Result::Err(why);
                 }
             }
         });
         quote! {
             #parts
             #own
-            ::core::result::Result::Ok(())
+            __core::result::Result::Ok(())
         }
     }
 }
@@ -193,7 +194,7 @@ fn is_small(name: &Ident) -> TokenStream {
     let message = format!("`{name}` is aligned to more than 8 bytes, and objects are to at most 8");
     let span = here(name.span());
     quote_spanned! {span=>
-        const _: () = ::core::assert!(::core::mem::align_of::<#name>() <= 8, #message);
+        const _: () = __core::assert!(__core::mem::align_of::<#name>() <= 8, #message);
     }
 }
 

@@ -57,7 +57,7 @@ impl Body {
     pub(crate) fn fault(&self) -> TokenStream {
         let (ask, starts) = (self.each("fault"), self.starts());
         quote! {#(
-            if let ::core::option::Option::Some(fault) = #ask(bytes, #starts) {
+            if let __core::option::Option::Some(fault) = #ask(bytes, #starts) {
                 return fault;
             }
         )*}
@@ -89,7 +89,7 @@ impl Body {
 
     fn starts(&self) -> impl Iterator<Item = TokenStream> {
         let holder = &self.holder;
-        self.places.iter().map(move |place| quote!(::core::mem::offset_of!(#holder, #place)))
+        self.places.iter().map(move |place| quote!(__core::mem::offset_of!(#holder, #place)))
     }
 
     fn values(&self) -> impl Iterator<Item = Ident> {

@@ -58,7 +58,7 @@ impl<'a> Enum<'a> {
             Ok(if is_tag_alone { read } else { read.with_literal(name, variant)? })
         });
         let variants = variants.collect::<Result<_>>()?;
-        Ok(Self { name, tag: quote!(::core::primitive::#tag), variants, is_tag_alone })
+        Ok(Self { name, tag: quote!(__core::primitive::#tag), variants, is_tag_alone })
     }
 
     pub(crate) fn code(&self) -> Code {
@@ -73,7 +73,7 @@ impl<'a> Enum<'a> {
         let describe = self.variants.iter().map(|Variant { label, number, body, .. }| {
             let fields = body.describe();
             quote! {
-                describe.variant(#label, #number as ::core::primitive::i128, |describe| {
+                describe.variant(#label, #number as __core::primitive::i128, |describe| {
                     #fields
                 });
             }
@@ -107,7 +107,7 @@ impl<'a> Enum<'a> {
     ) -> TokenStream {
         let arms = self.variants.iter().map(|Variant { number, body, .. }| {
             let then = then(body);
-            quote!(::core::option::Option::Some(#number) => { #then })
+            quote!(__core::option::Option::Some(#number) => { #then })
         });
         quote!(match tag { #(#arms)* _ => #otherwise })
     }

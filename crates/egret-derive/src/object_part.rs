@@ -17,7 +17,7 @@ pub(crate) fn part(stream: &TokenStream) -> TokenStream {
             note = "for a `Vec` there is `Slice<T>`, for a `String` there is `Text`; a type of \
                     one's own derives `Object`"
         )]
-        trait __Part: ::core::marker::Sized { #declared }
+        trait __Part: __core::marker::Sized { #declared }
         impl<T> __Part for T
         where
             T: #stream::graph::Object + #stream::net::buf::Flat,
@@ -29,34 +29,34 @@ pub(crate) fn part(stream: &TokenStream) -> TokenStream {
 
 fn declared(stream: &TokenStream) -> TokenStream {
     quote! {
-        const ANY: ::core::primitive::bool;
-        const REFS: ::core::primitive::bool;
-        const EVEN: ::core::primitive::bool;
-        const CHECKED: ::core::primitive::bool;
+        const ANY: __core::primitive::bool;
+        const REFS: __core::primitive::bool;
+        const EVEN: __core::primitive::bool;
+        const CHECKED: __core::primitive::bool;
         fn is_value(
-            bytes: &[::core::primitive::u8],
-            start: ::core::primitive::usize,
-        ) -> ::core::primitive::bool;
+            bytes: &[__core::primitive::u8],
+            start: __core::primitive::usize,
+        ) -> __core::primitive::bool;
         fn fault(
-            bytes: &[::core::primitive::u8],
-            start: ::core::primitive::usize,
-        ) -> ::core::option::Option<(::core::primitive::usize, &'static ::core::primitive::str)>;
+            bytes: &[__core::primitive::u8],
+            start: __core::primitive::usize,
+        ) -> __core::option::Option<(__core::primitive::usize, &'static __core::primitive::str)>;
         fn describe(
             describe: &mut #stream::graph::Describe<'_>,
-            name: &::core::primitive::str,
+            name: &__core::primitive::str,
         );
         fn refs<S: #stream::graph::SeeRefs>(
             &self,
             see: &mut S,
-        ) -> ::core::result::Result<(), S::Stop>;
+        ) -> __core::result::Result<(), S::Stop>;
         fn renew_refs<R: #stream::graph::RenewRefs>(
             &mut self,
             renew: &mut R,
-        ) -> ::core::result::Result<(), R::Stop>;
+        ) -> __core::result::Result<(), R::Stop>;
         fn check(
             &self,
-            name: &::core::primitive::str,
-        ) -> ::core::result::Result<(), ::std::string::String>;
+            name: &__core::primitive::str,
+        ) -> __core::result::Result<(), __std::string::String>;
     }
 }
 
@@ -64,23 +64,23 @@ fn done(stream: &TokenStream) -> TokenStream {
     let flat = quote!(<T as #stream::net::buf::Flat>);
     let object = quote!(<T as #stream::graph::Object>);
     quote! {
-        const ANY: ::core::primitive::bool = #flat::ANY;
-        const REFS: ::core::primitive::bool = #object::REFS;
-        const EVEN: ::core::primitive::bool = #object::EVEN;
-        const CHECKED: ::core::primitive::bool = #object::CHECKED;
+        const ANY: __core::primitive::bool = #flat::ANY;
+        const REFS: __core::primitive::bool = #object::REFS;
+        const EVEN: __core::primitive::bool = #object::EVEN;
+        const CHECKED: __core::primitive::bool = #object::CHECKED;
         #[inline]
         fn is_value(
-            bytes: &[::core::primitive::u8],
-            start: ::core::primitive::usize,
-        ) -> ::core::primitive::bool {
-            let part = bytes.get(start..start + ::core::mem::size_of::<T>());
+            bytes: &[__core::primitive::u8],
+            start: __core::primitive::usize,
+        ) -> __core::primitive::bool {
+            let part = bytes.get(start..start + __core::mem::size_of::<T>());
             #flat::ANY || part.is_some_and(#flat::is_value)
         }
         fn fault(
-            bytes: &[::core::primitive::u8],
-            start: ::core::primitive::usize,
-        ) -> ::core::option::Option<(::core::primitive::usize, &'static ::core::primitive::str)> {
-            let part = bytes.get(start..start + ::core::mem::size_of::<T>())?;
+            bytes: &[__core::primitive::u8],
+            start: __core::primitive::usize,
+        ) -> __core::option::Option<(__core::primitive::usize, &'static __core::primitive::str)> {
+            let part = bytes.get(start..start + __core::mem::size_of::<T>())?;
             (!#flat::is_value(part)).then(|| {
                 let (offset, what) = #object::fault(part);
                 (start + offset, what)
@@ -88,7 +88,7 @@ fn done(stream: &TokenStream) -> TokenStream {
         }
         fn describe(
             describe: &mut #stream::graph::Describe<'_>,
-            name: &::core::primitive::str,
+            name: &__core::primitive::str,
         ) {
             describe.field::<T>(name);
         }
@@ -96,23 +96,23 @@ fn done(stream: &TokenStream) -> TokenStream {
         fn refs<S: #stream::graph::SeeRefs>(
             &self,
             see: &mut S,
-        ) -> ::core::result::Result<(), S::Stop> {
+        ) -> __core::result::Result<(), S::Stop> {
             #object::refs(self, see)
         }
         #[inline]
         fn renew_refs<R: #stream::graph::RenewRefs>(
             &mut self,
             renew: &mut R,
-        ) -> ::core::result::Result<(), R::Stop> {
+        ) -> __core::result::Result<(), R::Stop> {
             #object::renew_refs(self, renew)
         }
         fn check(
             &self,
-            name: &::core::primitive::str,
-        ) -> ::core::result::Result<(), ::std::string::String> {
+            name: &__core::primitive::str,
+        ) -> __core::result::Result<(), __std::string::String> {
             match #object::CHECKED {
-                true => #object::check(self).map_err(|why| ::std::format!("`{name}`: {why}")),
-                false => ::core::result::Result::Ok(()),
+                true => #object::check(self).map_err(|why| __std::format!("`{name}`: {why}")),
+                false => __core::result::Result::Ok(()),
             }
         }
     }

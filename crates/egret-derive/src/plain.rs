@@ -11,7 +11,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Attribute, Data, DeriveInput, Error, Ident, Path, Result};
 
-use crate::layout::{Field, Repr, Row, here, same_fields};
+use crate::layout::{Field, Repr, Row, here, own_crates, same_fields};
 
 /// The implementations for `input`, with their proof; or why it cannot be plain.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -20,10 +20,11 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let label = name.unraw().to_string();
     let fingerprint = plain.fingerprint();
     let holes = plain.no_holes();
-    let fields = same_fields(name, &plain.fields);
+    let (crates, fields) = (own_crates(), same_fields(name, &plain.fields));
     Ok(quote! {
         #[allow(deprecated)]
         const _: () = {
+            #crates
             #fields
             #holes
             #[automatically_derived]
@@ -32,8 +33,8 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
             unsafe impl #net::__private::bytemuck::Pod for #name {}
             #[automatically_derived]
             impl #net::buf::Plain for #name {
-                const NAME: &'static ::core::primitive::str = #label;
-                const FINGERPRINT: ::core::primitive::u64 = #fingerprint;
+                const NAME: &'static __core::primitive::str = #label;
+                const FINGERPRINT: __core::primitive::u64 = #fingerprint;
             }
         };
     })
@@ -99,7 +100,7 @@ impl<'a> Struct<'a> {
             hash = quote!(#net::buf::fingerprint(#hash, &#of_field.to_le_bytes()));
         }
         quote! {{
-            const fn of_field<T>() -> ::core::primitive::u64
+            const fn of_field<T>() -> __core::primitive::u64
             where
                 T: #net::buf::Plain
                     + #net::__private::bytemuck::Zeroable
@@ -211,6 +212,13 @@ mod tests {
         let wanted = "T : n :: buf :: Plain + n :: __private :: bytemuck :: Zeroable \
                       + n :: __private :: bytemuck :: Pod";
         assert_eq!(asked(wanted), 1, "{text}");
+    }
+
+    #[test]
+    fn the_proof_asks_the_core_of_the_language() {
+        let text = derive("#[repr(C)] struct S { a: A, b: B }").unwrap();
+        assert!(text.contains("extern crate core as __core ;"), "{text}");
+        assert!(!text.contains(":: core ::") && !text.contains(":: std ::"), "{text}");
     }
 
     #[test]

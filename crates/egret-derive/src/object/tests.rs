@@ -46,7 +46,10 @@ fn a_refusal_names_the_type_and_the_reason() {
         ("#[repr(C, u8)] enum E { A(u8) }", "`E` has its fields beside the tag with `#[repr(u8)]`"),
         ("#[repr(u8)] #[repr(C)] enum E { A }", "`E` has its fields beside the tag"),
         ("#[repr(u8)] enum E { A(u8) = tag!(Self) }", "the number of variant `A` has to be an"),
-        ("#[repr(u8)] enum E { A(u8) = size_of::<X>() as u8 }", "the number of variant `A`"),
+        (
+            "#[repr(u8)] enum E { A(u8) = size_of::<__Variant0>() as u8 }",
+            "the number of variant `A` has to be an",
+        ),
         ("#[repr(u8)] enum E { A(u8), B = FIRST }", "the number of variant `B` has to be an"),
         ("#[repr(u8)] enum E { A() = Self::FIRST }", "the number of variant `A` has to be an"),
         ("#[repr(i8)] enum E { A(u8) = 1 + 1 }", "the number of variant `A` has to be an"),
@@ -106,11 +109,22 @@ fn the_type_of_a_field_stands_once_in_the_output() {
 }
 
 #[test]
+fn the_proof_asks_the_core_of_the_language() {
+    for text in
+        ["#[repr(C)] struct S { a: A }", "#[repr(u8)] enum E { A }", "#[repr(u8)] enum E { A(X) }"]
+    {
+        let text = code(text);
+        assert_in(&text, "extern crate core as __core;");
+        assert!(!text.contains(":: core ::") && !text.contains(":: std ::"), "{text}");
+    }
+}
+
+#[test]
 fn holes_are_looked_for_before_between_and_behind() {
     let text = code("#[repr(C)] struct S { a: A, b: B }");
     assert_in(&text, "offset_of!(S, a) == 0, \"padding in `S` before field `a`");
-    assert_in(&text, "== ::core::mem::offset_of!(S, a) + ::core::mem::size_of::<__Field0>()");
-    let end = "offset_of!(S, b) + ::core::mem::size_of::<__Field1>(), \"padding in `S` after its";
+    assert_in(&text, "== __core::mem::offset_of!(S, a) + __core::mem::size_of::<__Field0>()");
+    let end = "offset_of!(S, b) + __core::mem::size_of::<__Field1>(), \"padding in `S` after its";
     assert_in(&text, end);
     assert_in(&text, "align_of::<S>() <= 8");
 }
@@ -120,23 +134,23 @@ fn a_variant_lies_as_a_struct_with_the_tag_before_it() {
     let text = code("#[repr(i16)] enum E { A(X, Y) = 5, B { z: Z } }");
     assert_in(&text, "#[repr(i16)] enum __Tag { V0 = 5, V1, }");
     let holder = "type __Variant0Field0 = X; type __Variant0Field1 = Y; #[repr(C)] struct \
-                  __Variant0 { tag: ::core::primitive::i16, field_0: __Variant0Field0, \
+                  __Variant0 { tag: __core::primitive::i16, field_0: __Variant0Field0, \
                   field_1: __Variant0Field1, }";
     assert_in(&text, holder);
     assert_in(&text, "E::A { 0: mut field_0, 1: mut field_1, } => { let cell =");
-    assert_in(&text, "let _: &::core::cell::Cell<__Variant0Field1> = cell;");
+    assert_in(&text, "let _: &__core::cell::Cell<__Variant0Field1> = cell;");
     assert_in(&text, "let _ = __Variant0 { tag: __TAG_0,");
     assert_in(&text, "\"padding in variant `A` of `E` before field `1`: name the hole");
     assert_in(&text, "\"padding in variant `B` of `E` after its last field `z`: name the hole");
     let first =
-        "offset_of!(__Variant1, field_0) == ::core::mem::size_of::<::core::primitive::i16>()";
+        "offset_of!(__Variant1, field_0) == __core::mem::size_of::<__core::primitive::i16>()";
     assert_in(&text, first);
 }
 
 #[test]
 fn a_tag_alone_is_asked_of_the_enum_itself() {
     let text = code("#[repr(u8)] enum E { A = 3, B }");
-    assert_in(&text, "const __TAG_1: ::core::primitive::u8 = E::B as ::core::primitive::u8;");
+    assert_in(&text, "const __TAG_1: __core::primitive::u8 = E::B as __core::primitive::u8;");
     assert!(!text.contains("__Variant") && !text.contains("__Tag"), "{text}");
     assert_in(&text, "padding in variant `A` of `E` after its tag");
     assert_eq!(text.matches("padding").count(), 1, "one stands for all: {text}");
@@ -164,10 +178,10 @@ fn a_check_of_ones_own_comes_last() {
     let without = code("#[repr(C)] struct S { a: A }");
     assert_in(
         &without,
-        "const CHECKED: ::core::primitive::bool = false || <__Field0 as __Part>::CHECKED;",
+        "const CHECKED: __core::primitive::bool = false || <__Field0 as __Part>::CHECKED;",
     );
     let with = code("#[object(check = m::f)] #[repr(C)] struct S { a: A }");
-    assert_in(&with, "const CHECKED: ::core::primitive::bool = true;");
+    assert_in(&with, "const CHECKED: __core::primitive::bool = true;");
     assert_in(&with, "<__Field0 as __Part>::check(field_0, \"a\")?; if let");
     assert_in(&with, "s::__private::Verdict::refusal(m::f(self))");
 }

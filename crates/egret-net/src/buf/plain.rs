@@ -101,6 +101,59 @@ use bytemuck::Pod;
 /// }
 /// ```
 ///
+/// Nor a hole that the program's own `core` denies: the derive asks the language's. Without the
+/// hole, it compiles in such a program too:
+///
+/// ```compile_fail,E0080
+/// extern crate self as core; // and `::core::mem::size_of` is the one below
+/// pub mod cell {
+///     pub use ::std::cell::Cell;
+/// }
+/// pub mod mem {
+///     pub use crate::offset_of;
+///     pub const fn size_of<T>() -> usize {
+///         16
+///     }
+/// }
+/// pub mod primitive {
+///     pub use ::std::primitive::{str, u64};
+/// }
+/// #[macro_export]
+/// macro_rules! offset_of {
+///     ($of:ty, at) => { 0 };
+///     ($of:ty, count) => { 16 };
+/// }
+/// #[macro_export]
+/// macro_rules! assert {
+///     ($($all:tt)*) => {};
+/// }
+/// #[derive(Clone, Copy, egret_net::buf::Plain)]
+/// #[repr(C)]
+/// struct Sample {
+///     at: f64,
+///     count: u32, // padding in `Sample` after its last field `count`
+/// }
+/// fn main() {}
+/// ```
+///
+/// ```standalone_crate
+/// # #![allow(dead_code)]
+/// extern crate self as core;
+/// # use egret_net::buf::Plain;
+/// pub mod mem {
+///     pub const fn size_of<T>() -> usize {
+///         16
+///     }
+/// }
+/// #[derive(Clone, Copy, Plain)]
+/// #[repr(C)]
+/// struct Sample {
+///     at: f64,
+///     count: u64,
+/// }
+/// fn main() {}
+/// ```
+///
 /// Nor a field that is not plain itself:
 ///
 /// ```compile_fail,E0277

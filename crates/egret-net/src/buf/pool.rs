@@ -94,10 +94,11 @@ impl Pool {
     /// never ends, for the one waited for is this process itself), or
     /// [`TakeError::TooLarge`].
     pub fn wait_take(&self, len: usize, deadline: impl Into<Deadline>) -> Result<Buf, TakeError> {
+        let deadline = deadline.into();
         let class = self.class(len).ok_or_else(|| self.too_large(len))?;
         match class.take(len) {
             Some(slot) => Ok(Buf::new(slot)),
-            None => self.wait(class, len, deadline.into()),
+            None => self.wait(class, len, deadline),
         }
     }
 

@@ -67,13 +67,14 @@ impl CompletionQueue {
     /// If the deadline passes, or nothing is posted that a wait without end
     /// could end with.
     pub fn wait(&self, deadline: impl Into<Deadline>) -> Result<Completion, WaitError> {
+        let deadline = deadline.into();
         if let Some(completion) = self.inbox().take() {
             return Ok(completion);
         }
         let seen = self.nic.progress();
         match self.inbox().take() {
             Some(completion) => Ok(completion),
-            None => self.wait_longer(seen, deadline.into()),
+            None => self.wait_longer(seen, deadline),
         }
     }
 

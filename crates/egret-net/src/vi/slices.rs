@@ -63,8 +63,9 @@ impl Vi {
         tag: u64,
         deadline: impl Into<Deadline>,
     ) -> Result<(), TransferError> {
+        let deadline = deadline.into();
         let descriptor = Descriptor::new(data.to_vec()).with_tag(tag).of_kind(T::kind());
-        drop(self.transfer(Op::Send, descriptor, deadline.into())?.ok()?);
+        drop(self.transfer(Op::Send, descriptor, deadline)?.ok()?);
         Ok(())
     }
 
@@ -79,9 +80,10 @@ impl Vi {
         tag: u64,
         deadline: impl Into<Deadline>,
     ) -> Result<(), TransferError> {
+        let deadline = deadline.into();
         let (lender, lent) = Lender::read(cast_slice(data));
         let descriptor = Descriptor::new(Segment::lent(lent)).with_tag(tag).of_kind(T::kind());
-        self.transfer_lent(Op::Send, descriptor, lender, deadline.into())?;
+        self.transfer_lent(Op::Send, descriptor, lender, deadline)?;
         Ok(())
     }
 
@@ -126,8 +128,9 @@ impl Vi {
         bytes_max: u64,
         deadline: impl Into<Deadline>,
     ) -> Result<(Vec<T>, u64), TransferError> {
+        let deadline = deadline.into();
         let descriptor = Descriptor::new(Segment::fresh::<T>(bytes_max)).of_kind(kind);
-        let completion = self.transfer(Op::Recv, descriptor, deadline.into())?.ok()?;
+        let completion = self.transfer(Op::Recv, descriptor, deadline)?.ok()?;
         let (tag, _) = (completion.tag, elements::<T>(completion.len)?);
         Ok((completion.into_vec(), tag))
     }
@@ -150,9 +153,10 @@ impl Vi {
         into: &mut [T],
         deadline: impl Into<Deadline>,
     ) -> Result<Received, TransferError> {
+        let deadline = deadline.into();
         let (lender, lent) = Lender::write(cast_slice_mut(into));
         let descriptor = Descriptor::new(Segment::lent(lent)).of_kind(T::kind());
-        let (bytes, tag) = self.transfer_lent(Op::Recv, descriptor, lender, deadline.into())?;
+        let (bytes, tag) = self.transfer_lent(Op::Recv, descriptor, lender, deadline)?;
         Ok(Received { len: elements::<T>(bytes)?, tag })
     }
 

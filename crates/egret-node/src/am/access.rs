@@ -59,6 +59,7 @@ impl Remote {
         len: u64,
         deadline: impl Into<Deadline>,
     ) -> Result<Reply, CallError> {
+        let deadline = deadline.into();
         self.try_get(offset, len)?.wait(deadline)
     }
 
@@ -73,6 +74,7 @@ impl Remote {
         data: impl Into<Segment>,
         deadline: impl Into<Deadline>,
     ) -> Result<Reply, CallError> {
+        let deadline = deadline.into();
         self.try_put(offset, data)?.wait(deadline)
     }
 

@@ -235,6 +235,7 @@ impl Endpoint {
         bundle: &Bundle,
         deadline: impl Into<Deadline>,
     ) -> Result<(), EndpointError> {
+        let deadline = deadline.into();
         if in_handler() {
             return Err(EndpointError::InHandler);
         }
@@ -244,7 +245,7 @@ impl Endpoint {
             self.with(|endpoint| endpoint.parked = Some(parked));
             return Err(EndpointError::Moving);
         }
-        let quiet = self.core.wait(deadline.into(), |state, waker| {
+        let quiet = self.core.wait(deadline, |state, waker| {
             let endpoint = state.endpoints.get(self.key).expect("it is open");
             endpoint.mover = waker.cloned();
             if endpoint.under_way == 0 {

@@ -46,12 +46,12 @@ impl<'r> Delivery<'r> {
         &mut self,
         deadline: impl Into<Deadline>,
     ) -> Result<Option<Part>, ReadError> {
+        let deadline = deadline.into();
         if let Some(known) = self.known() {
             return Ok(known);
         }
         let slot = self.reader.slot;
-        let next =
-            self.reader.core.wait(deadline.into(), |state, waker| poll_next(state, slot, waker));
+        let next = self.reader.core.wait(deadline, |state, waker| poll_next(state, slot, waker));
         self.part(next.map_err(stopped)?)
     }
 

@@ -119,7 +119,8 @@ impl<'w> Message<'w> {
         memory: impl Into<Segment>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), NotWritten> {
-        let ready = self.usable().and_then(|()| self.wait_push_held(false, deadline.into()));
+        let deadline = deadline.into();
+        let ready = self.usable().and_then(|()| self.wait_push_held(false, deadline));
         self.hold(memory.into(), ready)
     }
 

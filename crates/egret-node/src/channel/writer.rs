@@ -150,7 +150,8 @@ impl Writer {
         data: &[T],
         deadline: impl Into<Deadline>,
     ) -> Result<(), WriteError> {
-        self.message().wait_last(data, deadline.into())
+        let deadline = deadline.into();
+        self.message().wait_last(data, deadline)
     }
 
     /// Waits until all messages that were finished are in the memory of the reader's node.

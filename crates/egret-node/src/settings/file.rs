@@ -2,9 +2,11 @@
 //! string, a number or a truth.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::{Key, SettingsError};
+use super::{Key, SettingsError, secret};
 
 /// Which file there is: the one that the environment names, which must be there, or the
 /// first that is.
@@ -29,10 +31,15 @@ pub(super) fn find(
     Ok([Some(here), users].into_iter().flatten().find(|path| path.is_file()))
 }
 
-/// What a file says.
+/// What a file says. One that says a secret is one that [`secret::check`] allows to.
 pub(super) fn read(path: &Path) -> Result<Vec<(Key, String)>, SettingsError> {
-    let failed = |why: String| SettingsError::File { path: path.to_owned(), why };
-    let text = std::fs::read_to_string(path).map_err(|why| failed(why.to_string()))?;
+    read_open(secret::open(path)?, path)
+}
+
+/// The same of a file that is open, whatever lies at its path by now.
+pub(super) fn read_open(mut file: File, path: &Path) -> Result<Vec<(Key, String)>, SettingsError> {
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(|why| secret::failed(path, &why))?;
     let mut said: Vec<(Key, String)> = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let bad = |why| SettingsError::Line { path: path.to_owned(), line: at + 1, why };
@@ -42,6 +49,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<(Key, String)>, SettingsError> {
             }
             said.push((key, value));
         }
+    }
+    if said.iter().any(|(key, _)| *key == Key::Secret) {
+        secret::check(&file, path)?;
     }
     Ok(said)
 }

@@ -211,9 +211,6 @@ impl Settings {
         let mut settings = Self::default();
         if let Some(path) = file::find(&environment, directory)? {
             for (key, value) in file::read(&path)? {
-                if key == Key::Secret {
-                    secret::check(&path)?;
-                }
                 settings.say_nonempty(key, value, Origin::File(path.clone()))?;
             }
         }

@@ -10,34 +10,38 @@ use super::SettingsError;
 /// What such a file says.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, SettingsError> {
     let (mut file, mut bytes) = (open(path)?, Vec::new());
+    check(&file, path)?;
     file.read_to_end(&mut bytes).map_err(|why| failed(path, &why))?;
     Ok(bytes)
 }
 
-/// Whether a file that turns out to say a secret may say one.
-pub(super) fn check(path: &Path) -> Result<(), SettingsError> {
-    open(path).map(drop)
+/// A link to the file will do: what is looked at is the very file that is read.
+pub(super) fn open(path: &Path) -> Result<File, SettingsError> {
+    File::open(path).map_err(|why| failed(path, &why))
 }
 
-/// A link to the file will do: what is looked at is the very file that is read.
-fn open(path: &Path) -> Result<File, SettingsError> {
-    let file = File::open(path).map_err(|why| failed(path, &why))?;
+/// Whether an open file may say a secret.
+pub(super) fn check(file: &File, path: &Path) -> Result<(), SettingsError> {
     let is = file.metadata().map_err(|why| failed(path, &why))?;
     if is.is_dir() {
         return Err(failed(path, &std::io::ErrorKind::IsADirectory.into()));
     }
-    let (mode, path) = (is.mode() & 0o7777, path.to_owned());
+    may_hold(path, is.mode(), is.uid(), rustix::process::geteuid().as_raw())
+}
+
+/// Whether a file of this mode and owner may say a secret to a process of this user.
+pub(super) fn may_hold(path: &Path, mode: u32, owner: u32, user: u32) -> Result<(), SettingsError> {
+    let (mode, path) = (mode & 0o7777, path.to_owned());
     if mode & OTHERS != 0 {
         return Err(SettingsError::SecretOpen { path, mode });
     }
-    let (owner, user) = (is.uid(), rustix::process::geteuid().as_raw());
     if owner != user && owner != ROOT {
         return Err(SettingsError::SecretOwner { path, owner, user });
     }
-    Ok(file)
+    Ok(())
 }
 
-fn failed(path: &Path, why: &std::io::Error) -> SettingsError {
+pub(super) fn failed(path: &Path, why: &std::io::Error) -> SettingsError {
     SettingsError::File { path: path.to_owned(), why: why.to_string() }
 }
 

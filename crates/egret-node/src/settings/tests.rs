@@ -185,6 +185,42 @@ fn a_secret_file_that_others_may_use_is_refused() {
 }
 
 #[test]
+fn the_file_that_is_checked_is_the_one_that_is_read() {
+    let dir = Dir::new("swapped");
+    let path = dir.0.join("egret.toml");
+    for (read, lies_there, allowed) in [(0o644, 0o600, false), (0o600, 0o644, true)] {
+        dir.write("egret.toml", "secret = \"hush\"\n");
+        dir.set_mode("egret.toml", read);
+        let open = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        dir.write("egret.toml", "secret = \"other\"\n");
+        dir.set_mode("egret.toml", lies_there);
+        match file::read_open(open, &path) {
+            Ok(said) => assert!(allowed && said == [(Key::Secret, "hush".to_owned())]),
+            Err(why) => assert!(!allowed && why.to_string().contains("0644"), "{why}"),
+        }
+    }
+}
+
+#[test]
+fn a_secret_file_is_the_users_own_or_roots() {
+    let path = PathBuf::from("hidden");
+    let ask = |mode, owner, user| secret::may_hold(&path, mode, owner, user);
+    for (owner, user) in [(7, 7), (0, 7), (0, 0)] {
+        assert_eq!(ask(0o100_600, owner, user), Ok(()));
+        let why = ask(0o100_640, owner, user).unwrap_err();
+        assert_eq!(why, SettingsError::SecretOpen { path: path.clone(), mode: 0o640 });
+    }
+    for (owner, user) in [(8, 7), (7, 0)] {
+        let why = ask(0o100_600, owner, user).unwrap_err();
+        assert_eq!(why, SettingsError::SecretOwner { path: path.clone(), owner, user });
+        let (shown, owner, user) =
+            (why.to_string(), format!("user {owner},"), format!("user {user};"));
+        assert!(shown.contains(&owner) && shown.contains(&user), "{shown}");
+    }
+}
+
+#[test]
 fn values_are_read_or_refused_with_their_origin() {
     let dir = Dir::new("values");
     let deadline = |text: &str| {

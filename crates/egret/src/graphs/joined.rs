@@ -166,12 +166,13 @@ impl<Root: Object> Graphs<Root> {
         rank: u32,
         deadline: impl Into<Deadline>,
     ) -> Result<(), GraphError> {
+        let deadline = deadline.into();
         let line = self.mail.line(rank)?;
         let message = self.current.as_mut().expect(NONE).message();
         match line {
             None => self.mail.keep(message.into_owned().into()).map_err(|failed| failed.why),
             Some(_) if in_handler() => Err(GraphError::InHandler),
-            Some(line) => line.wait_send(&message, deadline.into()),
+            Some(line) => line.wait_send(&message, deadline),
         }
     }
 
@@ -205,6 +206,7 @@ impl<Root: Object> Graphs<Root> {
         from: impl Into<Source>,
         deadline: impl Into<Deadline>,
     ) -> Result<(Graph<Root>, u32), GraphError> {
+        let deadline = deadline.into();
         self.post_recv_graph(from).wait(deadline)
     }
 
