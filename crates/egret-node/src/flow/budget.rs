@@ -96,7 +96,10 @@ pub struct NoRoom {
 
 /// One piece that is larger than everything it could ever be granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("a piece that needs {bytes} bytes, and the receiver takes at most {most}")]
+#[error(
+    "a piece that needs {bytes} bytes, and the receiver takes at most {most}: raise \
+     LinksOptions::budget of the receiver (Config::budget of its node), or send smaller pieces"
+)]
 pub struct NeverFits {
     /// What it needs.
     pub bytes: u64,
@@ -127,6 +130,12 @@ impl FlowTerms {
     pub const fn shared_by(mut self, peers: u64) -> Self {
         self.peers = peers;
         self
+    }
+
+    /// The fewest bytes of which each peer has a share of two flows.
+    #[must_use]
+    pub const fn least(&self) -> u64 {
+        self.peers * 2 * FLOWS_LEAST * self.guarantee
     }
 
     /// What each peer may hold, whatever the others do.
@@ -165,6 +174,14 @@ impl Budget {
         self.terms.peers = peers;
         let share = self.terms.share();
         self.within = self.peers.values().map(|charged| share.min(*charged)).sum();
+    }
+
+    /// Has so many bytes from now on, if that is more than it has.
+    pub fn raise(&mut self, bytes: u64) {
+        self.free += bytes.saturating_sub(self.terms.bytes);
+        self.terms.bytes = self.terms.bytes.max(bytes);
+        self.share_among(self.terms.peers);
+        self.serve();
     }
 
     /// A flow of a peer that holds its guarantee: its sender may send that much.

@@ -86,11 +86,17 @@ impl Links {
     }
 
     /// Lets others have as many links as a pool of this size
-    /// [needs](LinksOptions::pool_size), from now on. Links that there are stay.
+    /// [needs](LinksOptions::pool_size), from now on. Links that there are stay. A
+    /// budget that is not less than the default is raised to what gives each of so many peers a
+    /// share of two mappings or channels; it is a limit, of which nothing is allocated before use.
     pub fn set_pool_size(&self, nodes: u32) {
         self.core.state.with(|state| {
-            let options = state.fixed.options.clone().pool_size(nodes);
+            let mut options = state.fixed.options.clone().pool_size(nodes);
             state.budget.share_among(u64::from(options.peers_max));
+            if options.budget >= LinksOptions::default().budget {
+                options.budget = options.budget.max(state.budget.terms().least());
+                state.budget.raise(options.budget);
+            }
             state.fixed.options = options;
         });
     }
@@ -140,7 +146,7 @@ impl Links {
     /// Closes all links, and takes the handlers out of all endpoints: what waits ends with
     /// [`LinkError::Closed`](crate::link::LinkError::Closed).
     pub fn close(&self) {
-        self.core.close();
+        self.core.close(Deadline::UntilDead);
     }
 
     /// Closes all links, as [`close`](Self::close), and tells the peers why, in at most a KiB:
@@ -148,7 +154,7 @@ impl Links {
     /// reason; all of it within half a second, or not at all. Within a handler this only
     /// begins, and whoever drives goes on.
     pub fn close_because(&self, why: &str) {
-        self.core.close_because(why);
+        self.core.close_because(why, Deadline::UntilDead);
     }
 
     /// Ends the link to a host that is known to have failed, with

@@ -12,7 +12,9 @@ pub struct LinksOptions {
     ///
     /// A quarter of it is shared out among [`peers_max`](Self::peers_max) peers: its share each
     /// peer can have, whatever the others do. If that is less than two mappings or channels take,
-    /// 16 KiB each, up to half is shared out, and nothing if half is too little for one.
+    /// 16 KiB each, up to half is shared out, and nothing if half is too little for one. A node
+    /// that has 256 MiB or more [raises](crate::Links::set_pool_size) it in a pool so large that
+    /// half is too little for two.
     pub budget: u64,
     /// Links that others may have to this nic. Who calls when there are as many takes the place
     /// of the oldest link by which nothing is mapped and no channel open; if there is none it is
@@ -70,7 +72,12 @@ impl LinksOptions {
     /// for tools, and for nodes that start again before their former link is known to be dead.
     #[must_use]
     pub const fn pool_size(self, nodes: u32) -> Self {
-        self.peers_max(nodes.saturating_add(16))
+        self.peers_max(Self::pool_peers(nodes))
+    }
+
+    /// The links that a pool of this size needs.
+    pub(crate) const fn pool_peers(nodes: u32) -> u32 {
+        nodes.saturating_add(16)
     }
 
     /// Drives the links in the background, or not.

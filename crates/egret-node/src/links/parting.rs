@@ -14,8 +14,8 @@ use super::behind::Sleeper;
 use super::core::{Core, Stopped};
 use super::slots::Key;
 use super::state::{State, remember};
-use crate::am::What;
 use crate::am::fault::{Fault, planted};
+use crate::am::{What, run_jobs};
 use crate::link::LinkError;
 use crate::link::carrier::Carrier;
 use crate::link::control::{Control, WHY_MAX};
@@ -32,20 +32,35 @@ pub(crate) struct Parting {
 }
 
 impl Core {
-    pub(crate) fn close(self: &Arc<Self>) {
+    /// Runs the handlers that are due for no longer than `within`, which is looked at after each.
+    /// What is left belongs to who drives next, or goes with the links.
+    pub(crate) fn close(self: &Arc<Self>, within: Deadline) {
+        let until = within.until_from(self.nic.now());
+        let is_late = || until.is_some_and(|until| self.nic.now() >= until);
         self.state.with(State::close);
-        while self.flush() {}
+        while !is_late()
+            && let Some(job) = self.state.with(State::next_job)
+        {
+            run_jobs(self, job, |_| is_late());
+        }
         self.nic.wake();
     }
 
-    pub(crate) fn close_because(self: &Arc<Self>, why: &str) {
+    pub(crate) fn close_because(self: &Arc<Self>, why: &str, within: Deadline) {
+        let began = self.nic.now();
         self.state.with(|state| state.part(why));
         self.nic.wake();
-        let most = Deadline::In(END_WITHIN * 2);
-        let parted = self.wait(most, State::has_parted);
+        let most = match within {
+            Deadline::In(within) => within.min(END_WITHIN * 2),
+            Deadline::UntilDead => END_WITHIN * 2,
+        };
+        let parted = self.wait(Deadline::In(most), State::has_parted);
         // A handler cannot wait; who drives goes on with it.
         if parted != Err(Stopped::InHandler) {
-            self.close();
+            self.close(match within {
+                Deadline::In(within) => Deadline::In(within.saturating_sub(self.nic.now() - began)),
+                Deadline::UntilDead => within,
+            });
         }
     }
 

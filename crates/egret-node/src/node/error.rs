@@ -143,9 +143,9 @@ pub enum Refused {
         owner: NodeId,
     },
     /// Something is larger than the registry takes.
-    #[error("{what}: {most} at most")]
+    #[error("{what}, of which it takes {most} at most; no setting raises that")]
     TooLarge {
-        /// What.
+        /// What, with its size.
         what: String,
         /// How much it takes.
         most: u64,

@@ -198,6 +198,14 @@ impl Handle {
         &self.inner.opened.fabrics
     }
 
+    /// The bytes of data that the node takes from others before its program does, over each
+    /// fabric: what [`Config::budget`](super::Config::budget) says, or what its pool needs.
+    #[must_use]
+    pub fn budget(&self) -> u64 {
+        let all = self.links().iter().map(|(_, links)| &links.core.state);
+        all.map(|state| state.with(|state| state.fixed.options.budget)).max().unwrap_or(0)
+    }
+
     /// The way to a node, by the best fabric that both have.
     ///
     /// # Errors
@@ -309,12 +317,12 @@ impl Handle {
         self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives everything back. What runs for the parts may take until `until`.
+    /// Gives everything back. Handlers and what runs for the parts may take until `until`.
     pub(super) fn close(&self, why: Option<&str>, until: Instant) {
         let parts = std::mem::take(&mut *self.parts());
         let links = self.links().iter().map(|(_, links)| links);
         for links in links.chain([&self.inner.opened.control]) {
-            end(links, why);
+            end(links, why, Deadline::In(until.since(rt::now())));
         }
         parts.values().filter_map(|place| place.get()).for_each(|part| part.close(until));
         drop(parts);
@@ -324,11 +332,11 @@ impl Handle {
     }
 }
 
-/// Ends links, with the reason if there is one.
-pub(super) fn end(links: &Links, why: Option<&str>) {
+/// Ends links, with the reason if there is one, and runs their handlers for no longer than `within`.
+pub(super) fn end(links: &Links, why: Option<&str>, within: Deadline) {
     match why {
-        Some(why) => links.close_because(why),
-        None => links.close(),
+        Some(why) => links.core.close_because(why, within),
+        None => links.core.close(within),
     }
 }
 

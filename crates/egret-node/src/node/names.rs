@@ -55,9 +55,11 @@ impl Begin<'_> {
         self.ask(&unbind(name, bytes), Answer::unbound)
     }
 
-    /// See [`Handle::bound`]; waits so long for somebody to bind the name.
-    pub fn bound(self, name: &str, wait: Duration) -> Asking<Option<Binding>> {
-        self.ask(&Ask::Lookup { name: name.to_owned(), wait_ms: ms(wait) }, Answer::bound)
+    /// See [`Handle::bound`]; waits so long for somebody to bind the name. The registry does not
+    /// wait longer than a year, which is what [`Deadline::UntilDead`] means to it.
+    pub fn bound(self, name: &str, wait: impl Into<Deadline>) -> Asking<Option<Binding>> {
+        let wait_ms = ms(wait.into());
+        self.ask(&Ask::Lookup { name: name.to_owned(), wait_ms }, Answer::bound)
     }
 
     /// See [`Node::leave`](super::Node::leave).
@@ -147,11 +149,7 @@ impl Handle {
     ) -> Result<Binding, AskError> {
         let deadline = deadline.into();
         let started = rt::now();
-        let wait = match deadline {
-            Deadline::In(wait) => wait,
-            Deadline::UntilDead => LONG,
-        };
-        let ask = Ask::Lookup { name: name.to_owned(), wait_ms: ms(wait) };
+        let ask = Ask::Lookup { name: name.to_owned(), wait_ms: ms(deadline) };
         let found = match self.ask(&ask, deadline).and_then(Answer::bound) {
             Err(AskError::NoAnswer(CallError::TimedOut { .. })) => None,
             found => found?,
@@ -252,7 +250,8 @@ impl Answer {
     }
 }
 
-fn ms(time: Duration) -> u64 {
+fn ms(wait: Deadline) -> u64 {
+    let time = if let Deadline::In(time) = wait { time } else { LONG };
     u64::try_from(time.min(LONG).as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -170,7 +170,11 @@ impl Watch {
     /// The registry has declared this node dead: it must not go on as if it lived.
     fn fence(&self, why: &str) {
         for (_, links) in self.fabrics.get().into_iter().flatten() {
-            super::handle::end(links, Some(&format!("declared dead: {why}")));
+            super::handle::end(
+                links,
+                Some(&format!("declared dead: {why}")),
+                super::LEAVING.into(),
+            );
         }
     }
 

@@ -25,18 +25,17 @@ const BATCH: usize = 3 << 10;
 
 /// Whether so much can be remembered of a node.
 pub(super) fn check_join(join: &Join, log_bytes: usize) -> Result<(), Refusal> {
-    let large = |what: &str, most: usize| {
-        Err(Refusal::TooLarge { what: what.to_owned(), most: most as u64 })
-    };
+    let large = |what, most: usize| Err(Refusal::TooLarge { what, most: most as u64 });
     let texts = join.fabrics.iter().map(|offer| {
         let more = offer.properties.more.iter().map(|(key, value)| key.len() + value.len() + 16);
         offer.fabric.len() + offer.host.len() + more.sum::<usize>() + 64
     });
-    if join.machine.len() + texts.sum::<usize>() > MEMBER_MAX {
-        return large("bytes of what a node says of itself", MEMBER_MAX);
+    let says = join.machine.len() + texts.sum::<usize>();
+    if says > MEMBER_MAX {
+        return large(format!("the node says {says} bytes of itself"), MEMBER_MAX);
     }
     if log_bytes > LOG_MAX {
-        return large("bytes of the registry's log", LOG_MAX);
+        return large(format!("the registry's log has {log_bytes} bytes"), LOG_MAX);
     }
     Ok(())
 }

@@ -114,13 +114,12 @@ impl Drop for Registry {
     }
 }
 
-/// Bytes of questions that may be under way: what is granted to each node of the pool, and
-/// some for those who are refused and for the last life of who comes back.
+/// Bytes of questions that may be under way: with so many each peer has a share of two mappings,
+/// one to ask by and one to follow by, whatever the others do. Some are for those who are refused
+/// and for the last life of who comes back.
 const fn budget(size: u32) -> u64 {
-    let of_one = MAPPINGS * FlowTerms::of(0).guarantee;
-    SPARE + size as u64 * of_one
+    let peers = LinksOptions::pool_peers(size);
+    SPARE + FlowTerms::of(0).shared_by(peers as u64).least()
 }
 
-/// Mappings of a node to its registry: one to ask by, one to follow by.
-const MAPPINGS: u64 = 2;
 const SPARE: u64 = 16 << 20;

@@ -62,21 +62,22 @@ impl<P: Ord + Clone> Names<P> {
         bytes: &[u8],
         replace: bool,
     ) -> Result<(), Refusal> {
-        let large = |what: &str, most: usize| {
-            Err(Refusal::TooLarge { what: what.to_owned(), most: most as u64 })
-        };
+        let large = |what, most: usize| Err(Refusal::TooLarge { what, most: most as u64 });
         if name.len() > NAME_MAX {
-            return large("bytes of a name", NAME_MAX);
+            return large(format!("a name has {} bytes", name.len()), NAME_MAX);
         }
         if bytes.len() > BOUND_MAX {
-            return large("bytes bound to a name", BOUND_MAX);
+            return large(format!("{name:?} stands for {} bytes", bytes.len()), BOUND_MAX);
         }
         match self.bound.get(name) {
             Some((other, _)) if !replace => Err(Refusal::NameTaken { owner: *other }),
             Some((other, _)) if *other == owner => Ok(()),
             _ => {
                 let own = self.bound.values().filter(|(of, _)| *of == owner).count();
-                if own < NAMES_MAX { Ok(()) } else { large("names of a node", NAMES_MAX) }
+                if own < NAMES_MAX {
+                    return Ok(());
+                }
+                large(format!("{owner} has bound {own} names"), NAMES_MAX)
             }
         }
     }
@@ -111,8 +112,9 @@ impl<P: Ord + Clone> Names<P> {
         let Some(until) = until.filter(|_| name.len() <= NAME_MAX) else {
             return Some(Answer::NotBound);
         };
-        if self.waits.values().filter(|wait| wait.from == *from).count() >= WAITS_MAX {
-            let what = "lookups that wait".to_owned();
+        let waits = self.waits.values().filter(|wait| wait.from == *from).count();
+        if waits >= WAITS_MAX {
+            let what = format!("the node waits for {waits} names");
             return Some(Answer::Refused(Refusal::TooLarge { what, most: WAITS_MAX as u64 }));
         }
         self.waits.insert(ticket, Wait { from: from.clone(), name: name.to_owned(), until });

@@ -221,3 +221,27 @@ fn a_handler_does_not_wait_for_what_happens() {
     let remote = mine.wait_map(&EndpointName::new(&route.host, "wait", 0), SOON).unwrap();
     assert_eq!(remote.wait_call((0, &[]), SOON).unwrap().words(), [1]);
 }
+
+/// Notes until when it may take.
+#[derive(Default)]
+struct Timed(Arc<std::sync::Mutex<Option<rt::Instant>>>);
+
+impl egret_node::node::Part for Timed {
+    fn close(&self, until: rt::Instant) {
+        *self.0.lock().unwrap() = Some(until);
+    }
+}
+
+#[test]
+fn what_a_node_keeps_ends_by_the_deadline_of_leaving() {
+    let registry = registry(1);
+    let node = join(&registry);
+    let noted = Arc::clone(&node.part(Timed::default).0);
+    let most = std::time::Duration::from_millis(200);
+    let began = rt::now();
+    // Whether the registry answers in time does not matter here.
+    drop(node.leave(most));
+    let until = noted.lock().unwrap().expect("it is closed");
+    let latest = rt::now().min(began + std::time::Duration::from_secs(1)) + most;
+    assert!(until <= latest, "{:?} instead of {most:?}", until - began);
+}

@@ -7,6 +7,7 @@ use egret_stream::{Describe, FromWire, Invalid, Reader, Size, Stop, Wire, Writer
 use thiserror::Error;
 
 use super::NodeId;
+use super::load::COMMON;
 
 /// Why a call has no value. `E` is the method's own error.
 ///
@@ -61,7 +62,13 @@ pub enum CallError<E = Never> {
         theirs: String,
     },
     /// The object's node has as much to do as it takes.
-    #[error("the object's node has as many calls waiting as it takes")]
+    #[error(
+        "the object's node takes no more calls of this node now: {} calls and {} bytes of \
+         arguments of whoever comes first, and as much again divided among the nodes of the pool; \
+         have fewer calls under way at once, or try again",
+        COMMON.calls,
+        COMMON.bytes
+    )]
     Busy,
     /// The call was cancelled before it ran.
     #[error("cancelled before it ran")]
@@ -110,8 +117,11 @@ pub enum CallError<E = Never> {
         may_have_run: bool,
     },
     /// The object's node has dropped the call without an answer.
-    #[error("the object's node gave no answer to the call, which may have run")]
-    NoAnswer,
+    #[error("node {node}, which has the object, gave no answer to the call, which may have run")]
+    NoAnswer {
+        /// Which.
+        node: NodeId,
+    },
     /// The method's own error.
     #[error("{0}")]
     Failed(E),
@@ -177,7 +187,7 @@ impl CallError {
             Self::AnswerTooLarge { bytes, most } => CallError::AnswerTooLarge { bytes, most },
             Self::Unreadable { why } => CallError::Unreadable { why },
             Self::InHandler { may_have_run } => CallError::InHandler { may_have_run },
-            Self::NoAnswer => CallError::NoAnswer,
+            Self::NoAnswer { node } => CallError::NoAnswer { node },
             Self::Failed(never) => match never {},
         }
     }

@@ -37,17 +37,18 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The exchange of a node.
     pub(crate) fn of(handle: &Handle) -> Arc<Self> {
-        let part = handle.part(|| Part { exchange: Arc::new(Self::new(handle.size())) });
+        let part =
+            handle.part(|| Part { exchange: Arc::new(Self::new(handle.size(), handle.budget())) });
         Arc::clone(&part.exchange)
     }
 
-    /// Of a node in a pool of so many members.
-    fn new(members: u32) -> Self {
+    /// Of a node in a pool of so many members, that takes so many bytes from others.
+    fn new(members: u32, budget: u64) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = if rt::in_world() { 0 } else { (2 * cores).max(WORKERS_LEAST) };
         Self {
             workers: Arc::new(Workers::new(workers)),
-            load: Arc::new(Load::new(members)),
+            load: Arc::new(Load::new(members).with_memory(budget)),
             clock: Arc::default(),
             objects: Mutex::default(),
             clients: Mutex::default(),
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn no_call_has_the_number_of_another() {
-        let exchange = Exchange::new(1);
+        let exchange = Exchange::new(1, u64::MAX);
         let first = exchange.next_call();
         assert!(first > 0, "0 is no number");
         assert!((0..1_u32 << 24).all(|_| exchange.next_call() > first));

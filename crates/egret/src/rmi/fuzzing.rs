@@ -59,12 +59,13 @@ pub fn request(input: &[u8]) {
     let answer = object.serve_now(usize::from(*method % 5), &head, bytes);
     let words = answer.words().to_vec();
     let bytes = answer.into_bytes();
-    if let Err(Refused::Error(CallError::Panicked { message })) = open::<()>(&words, &bytes) {
+    if let Err(Refused::Error(CallError::Panicked { message })) = open::<()>(&words, &bytes, MEMORY)
+    {
         panic!("{message}");
     }
     // An answer of a stranger is read as well, whatever it says.
-    let _ = open::<Item>(&head, bytes_of(input));
-    let _ = open::<Vec<f64>>(&head, bytes_of(input));
+    let _ = open::<Item>(&head, bytes_of(input), MEMORY);
+    let _ = open::<Vec<f64>>(&head, bytes_of(input), MEMORY);
 }
 
 fn bytes_of(input: &[u8]) -> &[u8] {
@@ -72,3 +73,4 @@ fn bytes_of(input: &[u8]) -> &[u8] {
 }
 
 const BYTES_MAX: u64 = 4096;
+const MEMORY: usize = 1 << 20;

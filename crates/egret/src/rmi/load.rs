@@ -19,6 +19,8 @@ pub(crate) type Caller = Option<Peer>;
 pub(crate) struct Load<K: Ord = Caller> {
     /// What each caller has for itself.
     share: Amount,
+    /// What the values of one message may take of memory.
+    memory: usize,
     inner: Mutex<Inner<K>>,
     calls: AtomicUsize,
     /// The next number of a call inside of a gate; such numbers tell calls of all nodes
@@ -35,9 +37,9 @@ struct Inner<K> {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Amount {
-    calls: usize,
-    bytes: u64,
+pub(crate) struct Amount {
+    pub(crate) calls: usize,
+    pub(crate) bytes: u64,
 }
 
 impl<K: Ord + Copy> Load<K> {
@@ -48,10 +50,22 @@ impl<K: Ord + Copy> Load<K> {
         let bytes = COMMON.bytes / u64::from(members);
         Self {
             share: Amount { calls: calls.max(CALLS_LEAST), bytes: bytes.max(BYTES_LEAST) },
+            memory: usize::MAX,
             inner: Mutex::new(Inner { own: BTreeMap::new(), common: Amount::default() }),
             calls: AtomicUsize::new(0),
             next: AtomicU64::new(rt::random()),
         }
+    }
+
+    /// Lets the values of one message take so many bytes of memory.
+    pub(crate) fn with_memory(mut self, bytes: u64) -> Self {
+        self.memory = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self
+    }
+
+    /// What the values of one message may take of memory.
+    pub(crate) const fn memory(&self) -> usize {
+        self.memory
     }
 
     /// A number that no other call has.
@@ -135,7 +149,7 @@ impl<K: Ord + Copy> Drop for Charge<K> {
 
 /// Calls of a node that wait or run, and bytes of their arguments: half of what it takes, which
 /// callers have in common. As much is divided among them.
-const COMMON: Amount = Amount { calls: 8192, bytes: 128 << 20 };
+pub(crate) const COMMON: Amount = Amount { calls: 8192, bytes: 128 << 20 };
 /// What a caller has for itself, however large the pool is.
 const CALLS_LEAST: usize = 4;
 const BYTES_LEAST: u64 = 64 << 10;

@@ -17,7 +17,7 @@ use super::fault::{Fault, planted};
 use super::gate::{Gate, Verdict};
 use super::interface::{Held, Holds, Interface};
 use super::load::Load;
-use super::served::{Answer, Served};
+use super::served::{Answer, Served, explain};
 use super::spot::Spot;
 use super::table::Table;
 use super::target::{Gated, Manner, Open, Target, is_gated};
@@ -238,12 +238,15 @@ impl Object {
             Err(ReadError::Misaligned(_)) => self.attempt(method, Aligned::copy(&[bytes]).bytes()),
             done => done,
         };
-        done.unwrap_or_else(|why| Answer::text(Code::Unreadable, &format!("the arguments: {why}")))
+        done.unwrap_or_else(|why| {
+            let why = explain(&why, self.load.memory(), "the object's node");
+            Answer::text(Code::Unreadable, &format!("the arguments: {why}"))
+        })
     }
 
     #[inline]
     fn attempt(&self, method: usize, bytes: &[u8]) -> Result<Answer, ReadError> {
-        let mut served = Served::new(bytes);
+        let mut served = Served::new(bytes, self.load.memory());
         match caught(|| self.target.run(method, &mut served)) {
             Ok(done) => done.map(|()| served.answer),
             Err(message) => Ok(Answer::text(Code::Panicked, &message)),

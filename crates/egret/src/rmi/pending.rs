@@ -104,7 +104,7 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Pending<T, E> {
     /// If there is none.
     pub fn wait(mut self) -> Result<T, CallError<E>> {
         let came = self.begun.wait().map_err(CallError::widen)?;
-        came.read(self.begun.head.deadline)
+        came.read(self.begun.terms())
     }
 }
 
@@ -112,30 +112,35 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Future for Pending<T, E> 
     type Output = Result<T, CallError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let deadline = self.begun.head.deadline;
+        let terms = self.begun.terms();
         let Poll::Ready(came) = self.begun.poll(context) else { return Poll::Pending };
-        Poll::Ready(came.map_err(CallError::widen).and_then(|came| came.read(deadline)))
+        Poll::Ready(came.map_err(CallError::widen).and_then(|came| came.read(terms)))
     }
 }
 
 impl Came {
-    fn read<T, E>(self, deadline: Deadline) -> Result<T, CallError<E>>
+    fn read<T, E>(self, terms: (Deadline, usize)) -> Result<T, CallError<E>>
     where
         T: for<'a> FromWire<'a>,
         E: for<'a> FromWire<'a>,
     {
         match self {
-            Self::Reply(reply) => read(reply.words(), reply.bytes(), deadline),
+            Self::Reply(reply) => read(reply.words(), reply.bytes(), terms),
             Self::Answer(answer) => {
                 let words = answer.words().to_vec();
-                read(&words, &answer.into_bytes(), deadline)
+                read(&words, &answer.into_bytes(), terms)
             }
-            Self::Sent => read(&[], &[], deadline),
+            Self::Sent => read(&[], &[], terms),
         }
     }
 }
 
 impl Begun {
+    /// Within what its answer is read.
+    fn terms(&self) -> (Deadline, usize) {
+        (self.head.deadline, self.line.exchange.load.memory())
+    }
+
     /// Sends it, if it is not, as far as that goes now.
     fn send(&mut self, context: &mut Context<'_>) {
         if let State::Unsent(_) = &self.state {

@@ -4,7 +4,9 @@ use std::fmt;
 
 use egret_net::vi::Segment;
 use egret_node::am::{MEDIUM_MAX, Message};
-use egret_stream::{FromWire, ReadError, Reader, Wire, WriteError, Writer};
+use egret_stream::{
+    FromWire, MEMORY_BYTES, MEMORY_FACTOR, ReadError, Reader, Wire, WriteError, Writer,
+};
 
 use super::words::{Code, WORDS_MAX};
 use super::{CallError, Limit};
@@ -12,12 +14,14 @@ use super::{CallError, Limit};
 /// A call that is being served, for the code that the macro writes.
 pub struct Served<'a> {
     bytes: &'a [u8],
+    /// What the arguments may take of memory.
+    memory: usize,
     pub(crate) answer: Answer,
 }
 
 impl<'a> Served<'a> {
-    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, answer: Answer::EMPTY }
+    pub(crate) const fn new(bytes: &'a [u8], memory: usize) -> Self {
+        Self { bytes, memory, answer: Answer::EMPTY }
     }
 
     /// The arguments, of which some may lie where they arrived.
@@ -27,7 +31,10 @@ impl<'a> Served<'a> {
     /// If the bytes are no such arguments.
     #[inline]
     pub fn args<A: FromWire<'a>>(&mut self) -> Result<A, ReadError> {
-        Reader::new(self.bytes).read_last()
+        if is_within(self.bytes, self.memory) {
+            return Reader::new(self.bytes).read_last();
+        }
+        Reader::new(self.bytes).with_memory(self.memory).read_last()
     }
 
     /// Answers with a value.
@@ -166,13 +173,35 @@ fn written<T: Wire>(value: T) -> Result<Payload, WriteError> {
 ///
 /// What it says; or that it says nothing.
 #[inline]
-pub(crate) fn open<T: for<'a> FromWire<'a>>(words: &[u64], bytes: &[u8]) -> Result<T, Refused> {
+pub(crate) fn open<T: for<'a> FromWire<'a>>(
+    words: &[u64],
+    bytes: &[u8],
+    memory: usize,
+) -> Result<T, Refused> {
     let read = match words {
-        [] => egret_stream::read(bytes),
+        [] => read_within(bytes, memory),
         [0, short @ ..] => open_short(short),
         _ => return Err(refused(words, bytes)),
     };
-    read.map_err(|why| Refused::Error(unreadable(&why)))
+    read.map_err(|why| Refused::Error(unreadable(&why, memory)))
+}
+
+/// Reads the only value of an answer, within so many bytes of memory.
+#[inline]
+pub(crate) fn read_within<T: for<'a> FromWire<'a>>(
+    bytes: &[u8],
+    memory: usize,
+) -> Result<T, ReadError> {
+    if is_within(bytes, memory) {
+        return egret_stream::read(bytes);
+    }
+    Reader::new(bytes).with_memory(memory).read_last()
+}
+
+/// Whether what a reader may take for these bytes is within so many bytes of memory.
+#[inline]
+const fn is_within(bytes: &[u8], memory: usize) -> bool {
+    bytes.len().saturating_mul(MEMORY_FACTOR).saturating_add(MEMORY_BYTES) <= memory
 }
 
 fn open_short<T: for<'a> FromWire<'a>>(words: &[u64]) -> Result<T, ReadError> {
@@ -212,8 +241,26 @@ fn refused(words: &[u64], bytes: &[u8]) -> Refused {
     })
 }
 
-pub(crate) fn unreadable(why: &ReadError) -> CallError {
-    CallError::Unreadable { why: format!("the answer: {why}") }
+pub(crate) fn unreadable(why: &ReadError, memory: usize) -> CallError {
+    CallError::Unreadable { why: format!("the answer: {}", explain(why, memory, "this node")) }
+}
+
+/// Why a message could not be read, and what a program that makes remote calls can set.
+#[cold]
+pub(crate) fn explain(why: &ReadError, memory: usize, node: &str) -> String {
+    let ReadError::Memory { name, needed, left, budget } = why else { return why.to_string() };
+    let raise = if *budget >= memory {
+        format!("`Config::budget` of {node} raises that")
+    } else {
+        format!(
+            "that is {MEMORY_BYTES} and {MEMORY_FACTOR} for each byte of the message; several \
+             calls can take more, or bytes (`&[u8]`) that a `Reader` of the program's reads"
+        )
+    };
+    format!(
+        "too large in memory: {name} needs {needed} bytes, and {left} are left of the {budget} \
+         that one message may take: {raise}"
+    )
 }
 
 /// Words of an answer: all that most have to say, and little to move.

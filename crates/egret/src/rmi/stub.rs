@@ -16,7 +16,7 @@ use super::context::Inherited;
 use super::interface::Interface;
 use super::line::{Connected, End, Here, Line};
 use super::pending::Pending;
-use super::served::{Answer, Refused, open, unreadable};
+use super::served::{Answer, Refused, open, read_within, unreadable};
 use super::table::Table;
 use super::trouble::PATIENCE;
 use super::words::{Head, WORDS_MAX};
@@ -66,15 +66,16 @@ impl<I: ?Sized> Stub<I> {
         let call = Outgoing::new(&self.line, self.deadline);
         let (end, deadline) = call.connect().map_err(CallError::widen)?;
         let head = Head { deadline, number: 0, within: call.inherited.within.clone() };
+        let terms = (deadline, self.line.exchange.load.memory());
         match end {
             End::There(there) => {
                 let reply = call.ask(&there, method, &head, args).map_err(CallError::widen)?;
-                read(reply.words(), reply.bytes(), deadline)
+                read(reply.words(), reply.bytes(), terms)
             }
             End::Here(here) => {
                 let answer = call.ask_here(&here, method, &head, args).map_err(CallError::widen)?;
                 let words = answer.words().to_vec();
-                read(&words, &answer.into_bytes(), deadline)
+                read(&words, &answer.into_bytes(), terms)
             }
         }
     }
@@ -280,20 +281,24 @@ impl<'a> Outgoing<'a> {
 
 /// What an answer says.
 #[inline]
-pub(crate) fn read<T, E>(words: &[u64], bytes: &[u8], deadline: Deadline) -> Result<T, CallError<E>>
+pub(crate) fn read<T, E>(
+    words: &[u64],
+    bytes: &[u8],
+    (deadline, memory): (Deadline, usize),
+) -> Result<T, CallError<E>>
 where
     T: for<'a> FromWire<'a>,
     E: for<'a> FromWire<'a>,
 {
-    open(words, bytes).map_err(|refused| match refused {
+    open(words, bytes, memory).map_err(|refused| match refused {
         Refused::Error(error) => error.widen(),
         Refused::Expired => CallError::Deadline {
             waited: if let Deadline::In(waited) = deadline { waited } else { Duration::ZERO },
             may_have_run: false,
         },
-        Refused::Failed => match egret_stream::read(bytes) {
+        Refused::Failed => match read_within(bytes, memory) {
             Ok(error) => CallError::Failed(error),
-            Err(why) => unreadable(&why).widen(),
+            Err(why) => unreadable(&why, memory).widen(),
         },
     })
 }

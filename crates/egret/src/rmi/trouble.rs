@@ -25,7 +25,7 @@ impl Trouble<'_> {
     pub(crate) fn call(&self, error: am::CallError) -> CallError {
         match error {
             am::CallError::Undelivered(reason) => self.reason(reason),
-            am::CallError::NoReply => CallError::NoAnswer,
+            am::CallError::NoReply => CallError::NoAnswer { node: self.node },
             am::CallError::Panicked => CallError::Panicked { message: "(no message)".to_owned() },
             am::CallError::ReplyTooLarge { bytes, most } => {
                 CallError::AnswerTooLarge { bytes, most }

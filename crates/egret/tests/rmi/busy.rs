@@ -27,6 +27,8 @@ fn a_node_that_has_too_much_to_do_says_so_and_runs_what_it_has() {
             rt::sleep(Duration::from_millis(1));
         }
         assert_eq!(grid.hints(), Err(CallError::Busy), "{fabric}");
+        let said = grid.hints().unwrap_err().to_string();
+        assert!(said.contains("8192 calls") && said.contains("fewer calls"), "{said}");
         assert_eq!(grid.begin().best(1).wait(), Err(CallError::Busy));
         grid.hint(1).unwrap();
         grid.ping().unwrap();

@@ -171,6 +171,48 @@ fn what_a_node_does_not_take_says_which_setting_raises_it() {
     assert_eq!(grid.row(0).unwrap(), row);
 }
 
+/// Lists that are far larger in memory than in a message.
+#[egret::remote]
+trait Sparse {
+    fn count(&self, all: Vec<Option<[u64; 7]>>) -> u64;
+    fn make(&self, count: u64) -> Vec<Option<[u64; 7]>>;
+}
+
+struct Lists;
+
+#[egret::remote]
+impl Sparse for Lists {
+    fn count(&self, all: Vec<Option<[u64; 7]>>) -> u64 {
+        all.len() as u64
+    }
+
+    fn make(&self, count: u64) -> Vec<Option<[u64; 7]>> {
+        (0..count).map(|_| None).collect()
+    }
+}
+
+#[test]
+fn the_values_of_a_call_take_no_more_memory_than_the_budget_of_their_node() {
+    const COUNT: u64 = 120_000;
+    let large = || vec![None; usize::try_from(COUNT).unwrap()];
+    let (_registry, nodes) = pool_with(2, "shm", |config| config.budget(4 << 20));
+    let lists = nodes[0].export(Lists).unwrap();
+    let stub: SparseStub = nodes[1].stub(lists.object());
+    let said = [stub.count(large()).unwrap_err(), stub.make(COUNT).unwrap_err()];
+    for (refused, whose) in said.into_iter().zip(["of the object's node", "of this node"]) {
+        assert!(matches!(refused, CallError::Unreadable { .. }), "{refused:?}");
+        let said = refused.to_string();
+        let parts = [(4 << 20).to_string(), format!("`Config::budget` {whose}")];
+        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+    }
+    // What it names raises it.
+    let (_registry, nodes) = pool_with(2, "shm", |config| config.budget(64 << 20));
+    let lists = nodes[0].export(Lists).unwrap();
+    let stub: SparseStub = nodes[1].stub(lists.object());
+    assert_eq!(stub.count(large()), Ok(COUNT));
+    assert_eq!(stub.make(COUNT).unwrap().len() as u64, COUNT);
+}
+
 #[test]
 fn a_client_waits_when_as_many_calls_are_under_way_as_it_may_have() {
     let pair = pair("shm");

@@ -108,3 +108,25 @@ fn mappings_of_one_peer_leave_the_share_of_another() {
         drop(try_map(&nodes, 2).unwrap());
     }
 }
+
+#[test]
+fn each_peer_of_a_large_pool_has_a_share() {
+    let sim = Sim::new(1);
+    let nodes = nodes(&sim, &LinksOptions::default(), &["honest"]);
+    let share = || {
+        nodes[0].links.core.state.with(|state| {
+            let terms = *state.budget.terms();
+            assert_eq!(terms.bytes - terms.guarantee * state.budget.flows(), state.budget.free());
+            assert_eq!(terms.bytes, state.fixed.options.budget);
+            terms.share() / terms.guarantee
+        })
+    };
+    for size in [2, 4080, 4081, 8177, 65_536] {
+        nodes[0].links.set_pool_size(size);
+        assert!(share() >= 2, "{size} nodes: a share of {} flows", share());
+    }
+    // Who takes little does so in a large pool, too.
+    let small = super::ended::nodes(&sim, &LinksOptions::default().budget(1 << 20), &["small"]);
+    small[0].links.set_pool_size(65_536);
+    assert_eq!(small[0].links.core.state.with(|state| state.budget.terms().bytes), 1 << 20);
+}

@@ -127,6 +127,20 @@ fn a_flooded_node_drives_no_longer_than_it_is_told() {
 }
 
 #[test]
+fn a_flooded_node_closes_its_links_in_time() {
+    for why in [None, Some("it panicked")] {
+        Flooded::new().ends_in_time(|it| {
+            let links = &it.nodes[0].links;
+            links.drive(Deadline::UntilDead, || it.served() > 0);
+            match why {
+                None => links.core.close(TIME.into()),
+                Some(why) => links.core.close_because(why, TIME.into()),
+            }
+        });
+    }
+}
+
+#[test]
 fn a_flooded_endpoint_is_not_moved_in_time() {
     Flooded::new().ends_in_time(|it| {
         let bundle = it.nodes[0].links.bundle();

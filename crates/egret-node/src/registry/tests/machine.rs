@@ -218,7 +218,11 @@ fn nobody_can_have_more_remembered_than_the_limits_say() {
         assert!(matches!(answer, Answer::Refused(Refusal::TooLarge { .. })), "{answer:?}");
     };
     large(desk.ask(1, bind(&"n".repeat(NAME_MAX + 1), b"")));
-    large(desk.ask(1, bind("n", &[0; BOUND_MAX + 1])));
+    let answer = desk.ask(1, bind("n", &[0; BOUND_MAX + 1]));
+    let Answer::Refused(why) = answer.clone() else { panic!("{answer:?}") };
+    large(answer);
+    let said = crate::node::Refused::from(why).to_string();
+    assert!(["4097", "4096", "no setting"].iter().all(|part| said.contains(part)), "{said}");
     for number in 0..4096 {
         assert_eq!(desk.ask(1, bind(&format!("{number}"), b"")), Answer::Done);
     }

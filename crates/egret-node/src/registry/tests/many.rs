@@ -11,6 +11,8 @@ use egret_net::vi::Nic;
 
 use super::super::limits::SIZE_MAX;
 use super::super::{Registry, RegistryOptions, budget};
+use crate::LinksOptions;
+use crate::flow::FlowTerms;
 use crate::node::{Config, JoinError, Node, Refused};
 
 /// More than share 16 MiB by 16 KiB for each of two mappings.
@@ -69,7 +71,10 @@ fn done<F: Future + Unpin>(
 }
 
 #[test]
-fn the_budget_is_what_the_nodes_need_and_some_for_those_who_come_and_go() {
-    assert_eq!(budget(1), (16 << 20) + (32 << 10));
-    assert_eq!(budget(SIZE_MAX), (16 << 20) + (2 << 30));
+fn every_node_of_a_pool_of_any_size_has_a_share_for_what_a_join_takes() {
+    for size in [1, 480, 481, 4097, SIZE_MAX] {
+        let peers = u64::from(LinksOptions::default().pool_size(size).peers_max);
+        let terms = FlowTerms::of(budget(size)).shared_by(peers);
+        assert!(terms.share() >= 2 * terms.guarantee, "{size} nodes: {} bytes", terms.share());
+    }
 }

@@ -103,7 +103,7 @@ fn until<F: Future + Unpin>(nic: &Nic, links: &[Links; 2], future: &mut F) -> F:
 #[test]
 fn words_and_bytes_of_a_stranger_get_errors() {
     let scene = Scene::new();
-    let said = |reply: &Reply| open::<u64>(reply.words(), reply.bytes());
+    let said = |reply: &Reply| open::<u64>(reply.words(), reply.bytes(), usize::MAX);
     let good = scene.ask(0, &[1000], &41_u64.to_le_bytes());
     assert_eq!(said(&good).unwrap(), 42);
     let unreadable = |reply: &Reply| match said(reply) {
@@ -145,8 +145,10 @@ fn an_answer_that_never_comes_is_told_as_that() {
     let (node, interface) = (server.id(), "Target".to_owned());
     let object = ObjectRef { node, interface, number: 9, tag: 5, bytes_max: 100 };
     let stub: TargetStub = client.stub(&object);
-    assert_eq!(stub.quick(1), Err(CallError::NoAnswer));
-    assert_eq!(stub.begin().quick(1).wait(), Err(CallError::NoAnswer));
+    assert_eq!(stub.quick(1), Err(CallError::NoAnswer { node }));
+    let refused = stub.begin().quick(1).wait().unwrap_err();
+    assert_eq!(refused, CallError::NoAnswer { node });
+    assert!(refused.to_string().contains(&node.to_string()), "{refused}");
 }
 
 #[test]
@@ -167,7 +169,7 @@ fn any_request_is_answered() {
 
 #[test]
 fn answers_of_a_stranger_get_errors() {
-    let refused = |words: &[u64], bytes: &[u8]| open::<u64>(words, bytes).unwrap_err();
+    let refused = |words: &[u64], bytes: &[u8]| open::<u64>(words, bytes, usize::MAX).unwrap_err();
     for words in [&[10][..], &[u64::MAX], &[99, 1, 2]] {
         assert!(matches!(refused(words, &[]), Refused::Error(CallError::Unreadable { .. })));
     }
