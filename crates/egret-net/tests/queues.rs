@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -231,4 +231,29 @@ fn faults_of_nodes_that_do_not_exist_are_mistakes() {
     ] {
         assert!(catch_unwind(mistake).is_err());
     }
+}
+
+#[test]
+fn a_deadline_that_panics_leaves_everything_as_it_was() {
+    struct Panics;
+    impl From<Panics> for Deadline {
+        fn from(_: Panics) -> Self {
+            panic!("no deadline");
+        }
+    }
+    let sim = Sim::new(1);
+    let (_a, _b, here, there) = pair(&sim);
+    let mut into = [0_u64; 4];
+    let panics = |call: &mut dyn FnMut()| {
+        assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+    };
+    panics(&mut || drop(here.send_pinned(&[1_u64; 4], 1, Panics)));
+    panics(&mut || drop(here.send_copy(&[2_u64; 4], 2, Panics)));
+    panics(&mut || drop(there.recv_into(&mut into, Panics)));
+    panics(&mut || drop(there.recv::<u64>(4, Panics)));
+    here.post_send(Descriptor::new(vec![3_u64; 4]).with_tag(3)).unwrap();
+    panics(&mut || drop(here.send_queue().wait(Panics)));
+    let received = there.recv_into(&mut into, Deadline::DEFAULT).unwrap();
+    assert_eq!((received.tag, into), (3, [3; 4]), "nothing was sent or posted before it");
+    here.send_queue().wait(Deadline::DEFAULT).unwrap().done().unwrap();
 }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::fabric::greet::{Caller, Stance};
@@ -61,26 +62,37 @@ impl Host {
             let hello = Hello { reliability: Reliability::Reception, service: "x".into(), tag: 0 };
             let mut caller = Caller::new(stance("hush"), hello, b"caller");
             let mut stream = self.stranger(from);
-            // As often as a greeting has steps, and some.
-            for _ in 0..8 {
-                let said = caller.outgoing().to_vec();
-                if stream.write_all(&said).is_err() {
-                    break;
-                }
-                caller.sent(said.len());
-                if !self.go_on().is_empty() {
-                    return true;
-                }
-                let mut bytes = [0; 1024];
-                match stream.read(&mut bytes) {
-                    Ok(0) => break,
-                    Ok(n) if caller.feed(&bytes[..n]).is_err() => break,
-                    Ok(_) => {}
-                    Err(why) if why.kind() == ErrorKind::WouldBlock => {}
-                    Err(_) => break,
-                }
+            if self.greets(&mut caller, &mut stream) {
+                return true;
             }
             self.now = self.now + Duration::from_millis(100);
+        }
+        false
+    }
+
+    /// Whether a caller gets in; if not, it was sent away, or nothing came of it for long.
+    fn greets(&mut self, caller: &mut Caller, stream: &mut TcpStream) -> bool {
+        let late = rt::now() + PATIENCE;
+        while rt::now() < late {
+            let said = caller.outgoing().to_vec();
+            if stream.write_all(&said).is_err() {
+                return false;
+            }
+            caller.sent(said.len());
+            if !self.go_on().is_empty() {
+                return true;
+            }
+            // On a busy machine bytes are not there as soon as they are sent, on either side.
+            let mut watched = [PollFd::new(stream, PollFlags::IN)];
+            _ = poll(&mut watched, Some(&A_MOMENT));
+            let mut bytes = [0; 1024];
+            match stream.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(n) if caller.feed(&bytes[..n]).is_err() => return false,
+                Ok(_) => {}
+                Err(why) if why.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return false,
+            }
         }
         false
     }
@@ -90,6 +102,9 @@ fn stance(secret: &str) -> Stance {
     Stance::new("tcp", Secret::from(secret))
 }
 
+/// Of the machine's time, which stands still for the door: more than any greeting takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 const HERE: &str = "127.0.0.1:0";
 const ELSEWHERE: &str = "127.0.0.2:0";
 
