@@ -86,9 +86,13 @@ impl Links {
     }
 
     /// Lets others have as many links as a pool of this size
-    /// [needs](LinksOptions::pool_size), from now on. Links that there are stay.
+    /// [needs](LinksOptions::pool_size), from now on, unless the program has set
+    /// [another number](LinksOptions::peers_max) than the default. Links that there are stay.
     pub fn set_pool_size(&self, nodes: u32) {
         self.core.state.with(|state| {
+            if state.fixed.peers_set {
+                return;
+            }
             let options = state.fixed.options.clone().pool_size(nodes);
             state.budget.share_among(u64::from(options.peers_max));
             state.fixed.options = options;
