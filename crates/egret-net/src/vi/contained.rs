@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs code of the program whose panic must not reach the caller: `None` if it panicked. The
 /// panic hook has reported it by then.
-pub(super) fn contained<R>(body: impl FnOnce() -> R) -> Option<R> {
+pub fn contained<R>(body: impl FnOnce() -> R) -> Option<R> {
     let panic = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(result) => return Some(result),
         Err(panic) => panic,

@@ -69,6 +69,8 @@ mod trust;
 pub(crate) use completion::Way;
 pub use completion::{Completion, Op, OpKind, Posted, Report, Ticket, ViId};
 pub use connection::{Counters, Vi};
+#[doc(hidden)]
+pub use contained::contained;
 pub use descriptor::Descriptor;
 pub use error::{
     AccessError, ConnectError, ExposeError, ListenError, NicSecretError, PostError, Refused,

@@ -75,6 +75,8 @@ pub(crate) enum What {
     Answer { link: Key, number: Key, arrived: Arrived },
     /// A message that came back.
     Undelivered(Box<Undelivered>),
+    /// Data of this mapping that came back.
+    Returned { link: Key, number: Key, arrived: Arrived },
     /// A link is no more.
     Ended(Box<Ended>),
     /// The links are closed, and the endpoint has no handlers any more.
@@ -212,7 +214,13 @@ impl State {
         if bundle.handles == 0 {
             self.forget_bundle(key);
         }
-        (if stays { self.next_job() } else { None }, unused)
+        if stays {
+            return (self.next_job(), unused);
+        }
+        if self.has_jobs() {
+            self.fixed.nic.wake();
+        }
+        (None, unused)
     }
 
     /// The thread that served a bundle leaves, and upcalls wait: the thread that drives now,
@@ -260,7 +268,7 @@ impl State {
         let endpoint = upcall.endpoint;
         match upcall.what {
             What::Message { from, arrived } => self.done(Done::NoHandler(from, endpoint, arrived)),
-            What::Answer { link, number, arrived } => {
+            What::Answer { link, number, arrived } | What::Returned { link, number, arrived } => {
                 self.done(Done::Answered { link, endpoint, number, arrived });
             }
             _ => {}
@@ -293,7 +301,9 @@ impl Upcall {
     pub(crate) fn detach(&mut self) -> Option<(Key, Lane, Descriptor)> {
         let (link, arrived) = match &mut self.what {
             What::Message { from, arrived } => (from.link, arrived),
-            What::Answer { link, arrived, .. } => (*link, arrived),
+            What::Answer { link, arrived, .. } | What::Returned { link, arrived, .. } => {
+                (*link, arrived)
+            }
             _ => return None,
         };
         Some((link, arrived.head.kind.lane(), arrived.detach()?))
@@ -321,7 +331,7 @@ impl BundleState {
                 let number = arrived.head.handler;
                 table.take(number).map(|handler| Run::Handler(number, handler))
             }
-            What::Undelivered(_) => table.on_error.take().map(Run::OnError),
+            What::Undelivered(_) | What::Returned { .. } => table.on_error.take().map(Run::OnError),
             What::Ended(_) => table.on_end.take().map(Run::OnEnd),
             What::Closed => Some(Run::Drop(std::mem::take(table))),
             What::Nothing => None,

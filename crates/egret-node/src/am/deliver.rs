@@ -119,7 +119,7 @@ impl State {
     }
 
     /// An answer that names a handler is done with.
-    fn answer_served(&mut self, link: Key, number: Key, mut arrived: Arrived) {
+    pub(super) fn answer_served(&mut self, link: Key, number: Key, mut arrived: Arrived) {
         let (kind, bytes) = (arrived.head.kind, arrived.data_len());
         drop(arrived.take_landed());
         self.release(link, arrived);

@@ -133,8 +133,9 @@ impl Mapping {
     /// The deadline has passed: what is known of why.
     fn timed_out(&self, waited: Duration) -> MapError {
         let (host, linked) = (self.to.host.clone(), self.asked.is_some());
-        let known = self.core.state.with(|state| state.call_failure(&host));
-        match known.filter(|_| !linked) {
+        // Without that the next mapping would be told what this one was to be.
+        let known = if linked { None } else { self.core.state.with(|state| state.give_up(&host)) };
+        match known {
             // That is no more than that the time is over.
             Some(LinkUpError::Connect(ConnectError::NotAccepted { .. })) | None => {
                 MapError::TimedOut { host, waited, linked }

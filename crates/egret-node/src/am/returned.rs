@@ -6,10 +6,12 @@
 
 use egret_net::vi::{Descriptor, Segment};
 
-use super::Undelivered;
+use super::bundle::What;
 use super::deliver::{NOT_ANSWERED, Why};
+use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
 use super::request::From;
+use super::{Reason, Undelivered};
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
 use crate::link::{Head, Kind, Lane};
@@ -89,23 +91,34 @@ impl State {
         if !arrived.has_landed() {
             machine.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
         }
-        let mut words = [0; Head::WORDS_MAX];
-        let count = arrived.read_words(&mut words);
-        let (_, payload) = arrived.parts().ok_or("a message shorter than its words")?;
-        let (data, [handler, ..]) =
-            payload.split_last_chunk::<WHAT>().ok_or("a return without a reason")?;
-        let undelivered = Undelivered {
-            reason: Why::read(head.handler, *handler)?,
-            handler: *handler,
-            words: words[..count].to_vec(),
-            bytes: data.to_vec(),
-        };
-        let bytes = arrived.data_len();
-        self.release(link, arrived);
-        self.tell_undelivered(endpoint, undelivered);
-        self.reply_bytes_used(link, number, bytes);
+        read_returned(&arrived)?;
+        // Its bytes are the flow's until the error handler has run.
+        if planted(Fault::Untold) || self.endpoints.get(endpoint).is_none() {
+            self.answer_served(link, number, arrived);
+        } else {
+            self.enqueue(endpoint, What::Returned { link, number, arrived });
+        }
         self.unmap_if_quiet(link, head.slot);
         Ok(())
+    }
+}
+
+/// The data and the handler of data that came back, and why it did.
+fn read_returned(arrived: &Arrived) -> Result<(&[u8], u8, Reason), &'static str> {
+    let (_, payload) = arrived.parts().ok_or("a message shorter than its words")?;
+    let (data, [handler, ..]) =
+        payload.split_last_chunk::<WHAT>().ok_or("a return without a reason")?;
+    Ok((data, *handler, Why::read(arrived.head.handler, *handler)?))
+}
+
+impl Undelivered {
+    /// Of data that came back, which was looked at when it did.
+    #[cold]
+    pub(super) fn of_returned(arrived: &Arrived) -> Self {
+        let mut words = [0; Head::WORDS_MAX];
+        let count = arrived.read_words(&mut words);
+        let (data, handler, reason) = read_returned(arrived).expect("it was looked at");
+        Self { reason, handler, words: words[..count].to_vec(), bytes: data.to_vec() }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Running handlers.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use egret_net::vi::contained;
+
+use super::Undelivered;
 use super::bundle::{Handler, Job, Run, Upcall, What};
 use super::request::{From, Request};
 use crate::link::Head;
@@ -109,6 +111,16 @@ fn run(core: &Arc<Core>, upcall: &mut Upcall, run: Option<Run>) -> (Option<Run>,
             guarded(|| handler(*undelivered));
             (Some(Run::OnError(handler)), Done::Told(endpoint))
         }
+        (What::Returned { link, number, arrived }, other) => {
+            let other = other.map(|run| match run {
+                Run::OnError(mut handler) => {
+                    guarded(|| handler(Undelivered::of_returned(&arrived)));
+                    Run::OnError(handler)
+                }
+                other => other,
+            });
+            (other, Done::Answered { link, endpoint, number, arrived })
+        }
         (What::Ended(ended), Some(Run::OnEnd(mut handler))) => {
             guarded(|| handler(*ended));
             (Some(Run::OnEnd(handler)), Done::Told(endpoint))
@@ -138,20 +150,28 @@ fn call(core: &Arc<Core>, handler: &mut Handler, from: From, arrived: &mut Arriv
 /// Runs a handler; whether it came to its end.
 #[inline]
 fn guarded(handler: impl FnOnce()) -> bool {
-    let before = IN_HANDLER.replace(true);
-    let ended = to_end(handler);
-    IN_HANDLER.set(before);
-    ended
+    let _inside = Inside(IN_HANDLER.replace(true));
+    to_end(handler)
+}
+
+/// A handler runs; with whether one ran before, which is so again when this is dropped.
+struct Inside(bool);
+
+impl Drop for Inside {
+    #[inline]
+    fn drop(&mut self) {
+        IN_HANDLER.set(self.0);
+    }
 }
 
 /// Does what is the program's; whether that came to its end. Whoever drives goes on.
 #[inline]
 fn to_end(does: impl FnOnce()) -> bool {
-    let ended = catch_unwind(AssertUnwindSafe(does));
-    if ended.is_err() {
+    let ended = contained(does).is_some();
+    if !ended {
         tracing::error!("a handler panicked");
     }
-    ended.is_ok()
+    ended
 }
 
 thread_local! {

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::task::Waker;
 
 use egret_net::sync::Lean;
+use egret_net::vi::contained;
 
 use super::state::State;
 
@@ -61,7 +62,7 @@ type Then = fn(Waker);
 #[cold]
 fn leave(waker: Waker, then: Then) {
     if HELD.get() == Held::No {
-        return then(waker);
+        return run(waker, then);
     }
     let mut waker = Some(waker);
     let push = |left: &RefCell<Vec<_>>| {
@@ -70,7 +71,14 @@ fn leave(waker: Waker, then: Then) {
     };
     // A thread that ends has no such place any more.
     if LEFT.try_with(push).is_err() {
-        waker.into_iter().for_each(then);
+        waker.into_iter().for_each(|waker| run(waker, then));
+    }
+}
+
+/// Does something with a waker, whose panic is its executor's affair: others are to be woken too.
+fn run(waker: Waker, then: Then) {
+    if contained(|| then(waker)).is_none() {
+        tracing::error!("a waker panicked");
     }
 }
 
@@ -102,7 +110,7 @@ impl Drop for Behind {
 #[cold]
 fn do_left() {
     let mut left = LEFT.try_with(RefCell::take).unwrap_or_default();
-    left.drain(..).for_each(|(waker, then)| then(waker));
+    left.drain(..).for_each(|(waker, then)| run(waker, then));
     // Nothing but its memory.
     drop(LEFT.try_with(|again| again.replace(left)));
 }
@@ -118,4 +126,43 @@ enum Held {
 thread_local! {
     static HELD: Cell<Held> = const { Cell::new(Held::No) };
     static LEFT: RefCell<Vec<(Waker, Then)>> = const { RefCell::new(Vec::new()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("of a test");
+        }
+    }
+
+    struct Counts(AtomicU32);
+
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_keeps_nobody_asleep() {
+        let (panics, counts) = (Waker::from(Arc::new(Panics)), Arc::new(Counts(0.into())));
+        let other = Waker::from(Arc::clone(&counts));
+        let behind = Behind::begin();
+        for waker in [&panics, &other, &panics, &other] {
+            Sleeper::of(waker).wake();
+        }
+        assert_eq!(counts.0.load(Ordering::Relaxed), 0, "under the lock");
+        drop(behind);
+        assert_eq!(counts.0.load(Ordering::Relaxed), 2);
+        Sleeper::of(&panics).wake();
+    }
 }

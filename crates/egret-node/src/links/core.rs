@@ -37,6 +37,8 @@ pub(crate) struct Core {
 pub(crate) struct Fixed {
     pub(crate) nic: Nic,
     pub(crate) options: LinksOptions,
+    /// Whether the program has said how many peers there may be.
+    pub(crate) peers_set: bool,
     /// For connections.
     pub(crate) vi: ViOptions,
     /// For short frames.
@@ -80,7 +82,9 @@ impl Core {
         let incarnation = rt::random();
         let memory = Arc::clone(&depot);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let fixed = Fixed { nic: nic.clone(), options, vi, pool, depot, incarnation, number };
+        let peers_set = options.peers_max != LinksOptions::default().peers_max;
+        let fixed =
+            Fixed { nic: nic.clone(), options, peers_set, vi, pool, depot, incarnation, number };
         let opening = Opening::new(&fixed)?;
         let (state, baton) = (Locked::new(State::new(fixed, opening)), Baton::default());
         Ok(Arc::new(Self { nic, queue, state, baton, depot: memory, number }))

@@ -173,11 +173,7 @@ impl Core {
             Ok(made) => made,
             Err(Stopped::InHandler) => Err(LinkUpError::InHandler),
             Err(Stopped::TimedOut { waited }) => {
-                let known = self.state.with(|state| {
-                    let known = state.call_failure(host);
-                    state.give_up(host);
-                    known
-                });
+                let known = self.state.with(|state| state.give_up(host));
                 let peer = host.to_owned();
                 Err(known.unwrap_or(LinkUpError::TimedOut { peer, waited }))
             }
@@ -219,19 +215,18 @@ impl State {
         None
     }
 
-    /// Why a call has failed, if the fabric says so by now.
-    pub(crate) fn call_failure(&mut self, host: &str) -> Option<LinkUpError> {
+    /// Nobody has answered in time. Others that wait for the same call anew. Why the call has
+    /// failed, if the fabric says so by now.
+    pub(crate) fn give_up(&mut self, host: &str) -> Option<LinkUpError> {
         self.open_more();
-        self.opening.calls.get(host)?.failed.clone()
-    }
-
-    /// Nobody has answered in time. Others that wait for the same call anew.
-    fn give_up(&mut self, host: &str) {
-        let Some(call) = self.opening.calls.remove(host) else { return };
+        let call = self.opening.calls.remove(host)?;
         call.wakers.into_iter().for_each(Sleeper::wake);
+        // Who drives has no waker.
+        self.fixed.nic.wake();
         if let Some(link) = call.link {
             self.end(link, |_| LinkError::Closed);
         }
+        call.failed
     }
 
     fn connecting(&self, host: &str, deadline: Deadline) -> Vec<Connecting> {
@@ -321,10 +316,13 @@ impl State {
             all.push((*until, is_same, Unproven::Link(*link)));
         }
         all.sort_by_key(|(until, ..)| *until);
+        // Those of a pool may come all at once, and are not to push each other out.
+        let peers = usize::try_from(self.fixed.options.peers_max).unwrap_or(usize::MAX);
+        let most = STRANGERS_MAX.max(peers.saturating_mul(self.fixed.connections()));
         let of_one = all.iter().filter(|(_, is_same, _)| *is_same).count();
         let oldest = if of_one >= STRANGER_MAX * self.fixed.connections() {
             all.iter().find(|(_, is_same, _)| *is_same)
-        } else if all.len() >= STRANGERS_MAX {
+        } else if all.len() >= most {
             all.first()
         } else {
             None
@@ -434,7 +432,7 @@ impl Calling {
 
 /// What links listen for.
 const SERVICE: &str = "egret.link";
-/// Connections that have not said what they are for.
+/// Connections that have not said what they are for; more, if all peers that there may be come.
 const STRANGERS_MAX: usize = 64;
 /// Links that one stranger may be about to make: one, and one before that which it has given up.
 const STRANGER_MAX: usize = 2;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Instant, Thread};
 
+use super::caught::caught;
+
 /// The alarms of a node. A thread looks after them while there are some; in a simulated world
 /// somebody calls [`ring`](Self::ring).
 #[derive(Debug, Default)]
@@ -59,7 +61,8 @@ impl Clock {
             }
             let waker = first.remove();
             drop(inner);
-            waker.wake();
+            // Its panic is its executor's affair: others are to be woken too.
+            drop(caught(|| waker.wake()));
         }
     }
 
@@ -117,3 +120,31 @@ impl Drop for Alarm {
 
 /// A thread that has had nothing to do for so long ends.
 const IDLE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Rings(AtomicU32);
+
+    impl Wake for Rings {
+        fn wake(self: Arc<Self>) {
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) > 0, "the first panics");
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_keeps_nobody_asleep() {
+        let (clock, rings) = (Arc::new(Clock::default()), Arc::new(Rings(0.into())));
+        // Without its thread.
+        clock.close();
+        let (now, waker) = (rt::now(), Waker::from(Arc::clone(&rings)));
+        let alarms = [(); 3].map(|()| clock.set(now, &waker));
+        assert!(clock.ring().is_none());
+        assert_eq!(rings.0.load(Ordering::Relaxed), 3);
+        drop(alarms);
+    }
+}

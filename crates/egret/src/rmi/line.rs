@@ -11,6 +11,7 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_node::am::{
     self, Endpoint, EndpointName, MapError, Mapping, Needed, Reason, Remote, SendError,
 };
+use egret_node::link::LinkUpError;
 use egret_node::node::{Handle, Route, RouteError};
 
 use super::exchange::Exchange;
@@ -125,10 +126,14 @@ impl Line {
         loop {
             let left = until.map_or(GLANCE, |until| until.since(rt::now()).min(GLANCE));
             match client.wait_map_with(to, needs, Deadline::In(left)) {
-                Err(MapError::TimedOut { .. }) if until.is_none_or(|until| rt::now() < until) => {
+                Err(why)
+                    if is_out_of_reach(&why) && until.is_none_or(|until| rt::now() < until) =>
+                {
                     self.handle.route(self.object.node).map_err(|why| trouble.route(why))?;
+                    // The fabric may have said so at once.
+                    rt::sleep(UNHEARD);
                 }
-                Err(MapError::TimedOut { .. }) => {
+                Err(why) if is_out_of_reach(&why) => {
                     let waited = rt::now() - started;
                     return Err(CallError::Deadline { waited, may_have_run: false });
                 }
@@ -355,6 +360,18 @@ impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Line").field(&self.object).finish()
     }
+}
+
+/// Whether a node could not be reached, and may be later.
+const fn is_out_of_reach(why: &MapError) -> bool {
+    use egret_net::vi::ConnectError::{NotAccepted, NotListening, UnknownHost};
+    matches!(
+        why,
+        MapError::TimedOut { .. }
+            | MapError::Up(LinkUpError::Connect(
+                NotAccepted { .. } | NotListening { .. } | UnknownHost { .. }
+            ))
+    )
 }
 
 /// The handler of a method that was not asked for.

@@ -77,8 +77,9 @@ impl<V: Visitor> Listeners<V> {
     pub(in crate::fabric) fn arrived(&mut self, visitor: V, wakers: &mut Vec<Waker>) -> bool {
         let hello = visitor.hello();
         let key = (hello.service.clone(), hello.tag);
+        let has_service = self.has_service(&key.0);
         let why = match self.0.get_mut(&key) {
-            None if self.has_service(&key.0) => Away::OtherTag,
+            None if has_service => Away::OtherTag,
             None => Away::NotListening,
             Some(listening) if listening.reliability != hello.reliability => {
                 Away::Reliability(listening.reliability)

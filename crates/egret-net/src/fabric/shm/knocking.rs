@@ -13,7 +13,7 @@ use super::layout::{BELL, BELL_BYTES, BOUNCE, BYTES};
 use super::memory::Own;
 use super::reach;
 use super::rendezvous::{
-    Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Refusal, Started, Terms,
+    Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Started, Terms,
 };
 use super::token::Token;
 use crate::fabric::listens::Listens;

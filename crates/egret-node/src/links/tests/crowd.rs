@@ -33,6 +33,20 @@ fn asks(nodes: &[Node], remote: &Remote) {
     assert!(remote.try_send((AT_ONCE, &[1, 2])).is_ok());
 }
 
+/// A program that has set how many links there may be is not overruled by the pool's size.
+#[test]
+fn the_size_of_a_pool_replaces_only_the_default() {
+    let sim = Sim::new(1);
+    let peers = |node: &Node| node.links.core.state.with(|state| state.fixed.options.peers_max);
+    let set = nodes(&sim, &LinksOptions::default().peers_max(6), &["a"]);
+    let unset = nodes(&sim, &LinksOptions::default(), &["b"]);
+    for size in [100, 200] {
+        set[0].links.set_pool_size(size);
+        unset[0].links.set_pool_size(size);
+        assert_eq!((peers(&set[0]), peers(&unset[0])), (6, size + 16));
+    }
+}
+
 #[test]
 fn links_under_many_names_leave_room_for_others() {
     for (sim, options) in worlds() {

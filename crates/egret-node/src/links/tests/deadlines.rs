@@ -15,7 +15,7 @@ use super::ended::{go_on, nodes};
 use super::hostile::run;
 use super::moved::{links_with, until};
 use super::world::Node;
-use crate::am::{BundleState, CallError, EndpointError, EndpointName, MapError, Remote};
+use crate::am::{BundleState, CallError, EndpointError, EndpointName, MapError, Remote, What};
 use crate::links::LinksOptions;
 use crate::links::state::State;
 
@@ -220,5 +220,59 @@ fn who_sleeps_is_woken_to_serve_what_another_leaves() {
     });
     asked.lock().unwrap().take().unwrap().reply(&[]);
     assert!(!leaves.unwrap().join().unwrap());
+    sleeps.unwrap().join().unwrap();
+}
+
+/// The same for upcalls of other bundles, which a handler has caused.
+#[test]
+fn who_sleeps_is_woken_to_serve_what_a_handler_causes() {
+    let options = LinksOptions::default().background(false);
+    let (here, there) = (links_with("sends", options.clone()), links_with("served", options));
+    let endpoint = there.bundle().register("served", 0).unwrap();
+    let (waits, told) = (there.bundle().endpoint(0), there.bundle().endpoint(0));
+    let (inside, goes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (links, entered, go_on) = (there.clone(), Arc::clone(&inside), Arc::clone(&goes));
+    endpoint.on(0, move |_| {
+        entered.store(true, Ordering::Release);
+        until("another thread sleeps", || go_on.load(Ordering::Acquire));
+        links.core.state.with(|state| {
+            let last = state.endpoints.keys().last().copied().expect("the one that is told");
+            state.enqueue(last, What::Closed);
+        });
+    });
+    let held = Arc::new(());
+    let holds = Arc::clone(&held);
+    told.on(0, move |_| _ = &holds);
+    let (mine, to) = (here.bundle().register("mine", 0).unwrap(), there.host().to_owned());
+    let to = EndpointName::new(&to, "served", 0);
+    let mut mapping = pin!(mine.map(&to, &[], Deadline::DEFAULT));
+    let mut mapped = None;
+    until("mapped", || {
+        there.poll();
+        match mapping.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(remote) => mapped = Some(remote.unwrap()),
+            Poll::Pending => {}
+        }
+        mapped.is_some()
+    });
+    mapped.as_ref().unwrap().try_send(0).unwrap();
+    let leaver = there.clone();
+    let leaves = rt::spawn("leaves", move || leaver.drive(Duration::from_millis(1), || false));
+    until("a handler runs", || inside.load(Ordering::Acquire));
+    let back = EndpointName::new(here.host(), "mine", 0);
+    let is_back = Arc::new(AtomicBool::new(false));
+    let came = Arc::clone(&is_back);
+    let sleeps = rt::spawn("sleeps", move || {
+        drop(waits.wait_map(&back, Deadline::UntilDead).unwrap());
+        came.store(true, Ordering::Release);
+    });
+    rt::sleep(Duration::from_millis(300));
+    goes.store(true, Ordering::Release);
+    until("the other endpoint is told", || Arc::strong_count(&held) == 1);
+    assert!(!leaves.unwrap().join().unwrap());
+    until("mapped back", || {
+        here.poll();
+        is_back.load(Ordering::Acquire)
+    });
     sleeps.unwrap().join().unwrap();
 }

@@ -10,7 +10,7 @@ use egret_net::vi::Reliability;
 use super::hostile::run;
 use super::ledger::Ledger;
 use super::world::{Node, step};
-use crate::am::{Ended, Endpoint, MapError, Message, Needed, Remote, SendError};
+use crate::am::{CallError, Ended, Endpoint, MapError, Message, Needed, Remote, SendError};
 use crate::link::LinkError;
 use crate::links::LinksOptions;
 
@@ -142,6 +142,20 @@ fn handlers_that_panic_when_they_are_dropped_hold_nothing_up() {
         all[0].links.close();
         assert_eq!(Arc::strong_count(&seen), 1, "all handlers are dropped");
         drop((first, second, remote, other));
+    }
+}
+
+#[test]
+fn what_a_handler_throws_holds_nothing_up_when_it_is_dropped() {
+    for (sim, options) in worlds() {
+        let all = nodes(&sim, &options, &["a", "b"]);
+        all[0].endpoints[0].endpoint.on(0, |_| std::panic::panic_any(Bomb));
+        let remote = map(&all, [1, 0], [0, 0]);
+        let why = run(&all, remote.try_request(0).unwrap()).unwrap_err();
+        assert_eq!(why, CallError::Panicked);
+        assert!(!crate::am::in_handler(), "no handler runs");
+        let why = run(&all, remote.try_request((200, &[])).unwrap()).unwrap_err();
+        assert!(matches!(why, CallError::Undelivered(_)), "the bundle is served: {why}");
     }
 }
 

@@ -10,6 +10,8 @@ use super::ended::{go_on, map, nodes, worlds};
 use super::hostile::run;
 use super::world::Node;
 use crate::am::{Call, CallError, Message, Reason, Remote, Request, Undelivered};
+use crate::link::lands::Flow;
+use crate::links::Links;
 
 const NONE: u8 = 200;
 const KEPT: u8 = 100;
@@ -96,6 +98,39 @@ fn a_flood_that_nobody_takes_comes_back_whole() {
             let is_whole = back.bytes == vec![back.words[0].to_le_bytes()[0]; 30_000];
             assert!(is_whole, "{} bytes", back.bytes.len());
         }
+        drop(remote);
+        go_on(&sim, &nodes, SOON);
+        is_settled(&nodes);
+    }
+}
+
+/// Until the error handler has run, what came back is held by the flow that brought it.
+#[test]
+fn data_that_comes_back_is_charged_until_its_handler_has_run() {
+    for (sim, options) in worlds() {
+        let nodes = nodes(&sim, &options, &["a", "b"]);
+        let remote = map(&nodes, [0, 0], [1, 0]);
+        // What the peer may still send by the first mapping.
+        let left = move |links: &Links| {
+            links.core.state.with(|state| {
+                let link = state.hosts["b"];
+                state.machine(link).map_or(0, |it| it.lands.left(Flow::Replies(0)))
+            })
+        };
+        let (links, seen) = (nodes[0].links.clone(), Arc::new(Mutex::new(Vec::new())));
+        let notes = Arc::clone(&seen);
+        nodes[0].endpoints[0].endpoint.on_error(move |back| {
+            notes.lock().unwrap().push((back.bytes.len(), left(&links)));
+        });
+        remote.try_send(Message::to(NONE).data(vec![1_u8; 1 << 20])).unwrap();
+        go_on(&sim, &nodes, Duration::from_secs(1));
+        let seen = seen.lock().unwrap().clone();
+        let after = left(&nodes[0].links);
+        let is_charged = |before: u64| before + (1 << 20) <= after;
+        assert!(
+            matches!(seen[..], [(1_048_576, before)] if is_charged(before)),
+            "{seen:?} {after}"
+        );
         drop(remote);
         go_on(&sim, &nodes, SOON);
         is_settled(&nodes);

@@ -1,5 +1,7 @@
 //! Connections that do not say what they are for.
 
+use std::future::Future;
+
 use egret_net::fabric::sim::Sim;
 
 use super::hostile::{Stage, hello, run, say, send};
@@ -61,6 +63,7 @@ fn who_says_nothing_is_sent_away_in_time() {
 fn who_says_nothing_keeps_nobody_out() {
     let sim = Sim::new(3);
     let mut stage = Stage::new(&sim);
+    stage.nodes[0].links.set_pool_size(16);
     let mut silent: Vec<_> = (0..20).map(|_| stage.connect()).collect();
     assert!(stage.nodes[0].links.account().strangers <= 4, "of one stranger");
     for at in 0..100 {
@@ -76,4 +79,27 @@ fn who_says_nothing_keeps_nobody_out() {
     let remote = run(&stage.nodes, mapping).unwrap();
     assert!(remote.try_send((0, &[])).is_ok());
     stage.assert_goes_on();
+}
+
+/// All nodes of a pool connect before the first has looked at any of them.
+#[test]
+fn a_pool_that_connects_at_once_is_let_in() {
+    let sim = Sim::new(4);
+    let options = crate::LinksOptions::default().peers_max(40);
+    let mut all = super::ended::nodes(&sim, &options, &["honest"]);
+    let hosts: Vec<String> = (0..40).map(|at| format!("n{at}")).collect();
+    let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    all.extend(super::ended::nodes(&sim, &options, &names));
+    let to = all[0].endpoints[0].name.clone();
+    let deadline = egret_net::rt::Deadline::DEFAULT;
+    let mut asks: Vec<_> =
+        all[1..].iter().map(|node| node.endpoints[0].endpoint.map(&to, &[], deadline)).collect();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    for mapping in &mut asks {
+        assert!(std::pin::Pin::new(mapping).poll(&mut context).is_pending());
+    }
+    super::ended::go_on(&sim, &all[1..], std::time::Duration::from_secs(1));
+    let remotes: Vec<_> = asks.into_iter().map(|mapping| run(&all, mapping)).collect();
+    assert!(remotes.iter().all(Result::is_ok), "{remotes:?}");
+    assert_eq!(all[0].links.counters().turned_away, 0);
 }

@@ -1,6 +1,9 @@
 //! What is told of who is not there, and what a handler is told that waits.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
@@ -21,14 +24,8 @@ fn a_missing_host_missing_links_and_oneself_are_told_apart() {
     let time = Duration::from_millis(50);
     let connect = |host| here.wait_connect(host, time).unwrap_err();
     let map = |host| mine.wait_map(&EndpointName::new(host, "any", 0), time).unwrap_err();
-    let unknown = |why: &LinkUpError| {
-        matches!(
-            why,
-            LinkUpError::Connect(
-                ConnectError::UnknownHost { .. } | ConnectError::NotAccepted { .. }
-            )
-        )
-    };
+    let unknown =
+        |why: &LinkUpError| matches!(why, LinkUpError::Connect(ConnectError::UnknownHost { .. }));
     let not_listening =
         |why: &LinkUpError| matches!(why, LinkUpError::Connect(ConnectError::NotListening { .. }));
     assert!(unknown(&connect("nobody")), "{}", connect("nobody"));
@@ -46,6 +43,25 @@ fn a_missing_host_missing_links_and_oneself_are_told_apart() {
     assert!(why.to_string().contains("cannot map each other"), "{why}");
     assert!(sim.elapsed() - began < Duration::from_millis(1), "at once");
     drop(bare);
+}
+
+/// What was found out by a mapping whose time is over is not told to the next one.
+#[test]
+fn a_host_that_comes_later_is_called_again() {
+    for (sim, options) in worlds() {
+        let mut all = nodes(&sim, &options, &["a"]);
+        let to = EndpointName::new("late", "e0", 0);
+        let [short, long] = [50, 100].map(Duration::from_millis);
+        let mine = &all[0].endpoints[0].endpoint;
+        // It begins the call, and does not wait for what becomes of it.
+        let mut begins = mine.map(&to, &[], long);
+        assert!(Pin::new(&mut begins).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(begins);
+        assert!(mine.wait_map(&to, short).is_err());
+        go_on(&sim, &all, Duration::from_secs(1));
+        all.extend(nodes(&sim, &options, &["late"]));
+        let _remote = map(&all, [0, 0], [1, 0]);
+    }
 }
 
 #[test]
