@@ -6,7 +6,7 @@ use crate::vi::{Address, ConnectError};
 
 /// Whether somebody listens for a service and a tag, as the host says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Listens {
+pub(crate) enum Listens {
     Yes,
     /// For the service, and not with this tag.
     OtherTag,
@@ -15,7 +15,7 @@ pub(super) enum Listens {
 
 impl Listens {
     /// What a connector that stops waiting is told; `None` if there is a listener.
-    pub(super) fn error(self, to: &Address, waited: Duration) -> Option<ConnectError> {
+    pub(crate) fn error(self, to: &Address, waited: Duration) -> Option<ConnectError> {
         let to = to.clone();
         match self {
             Self::Yes => None,
