@@ -124,8 +124,10 @@ impl Nic {
     /// Processes start in any order, so a host that is not there and a service or tag that
     /// nobody listens for are waited for until the deadline, which then says what was missing:
     /// [`UnknownHost`](ConnectError::UnknownHost), [`NotListening`](ConnectError::NotListening),
-    /// [`OtherTag`](ConnectError::OtherTag) or [`NotAccepted`](ConnectError::NotAccepted). Who knows that the other side must be
-    /// there asks for [`at_once`](ViOptions::at_once), and is told as soon as the fabric knows:
+    /// [`OtherTag`](ConnectError::OtherTag) or [`NotAccepted`](ConnectError::NotAccepted). A
+    /// caller that knows that the other side must be there asks for
+    /// [`at_once`](ViOptions::at_once), and is told as soon as the fabric knows. What the host
+    /// says it says when its nic is driven:
     ///
     /// | | missing host | missing service or tag |
     /// |---|---|---|

@@ -38,8 +38,11 @@ pub enum JoinError {
     /// Links cannot be opened.
     #[error(transparent)]
     Links(#[from] OpenError),
-    /// There is no registry there.
-    #[error("no registry at {address}: {why}")]
+    /// The registry cannot be reached, or does not let this node talk to it.
+    #[error(
+        "the registry at {address} was not reached: {why}; is it started (`egret run`, \
+         `Registry::open`), and has it this secret?"
+    )]
     NoRegistry {
         /// Where.
         address: String,

@@ -110,10 +110,10 @@ impl Node {
         self.handle.clone()
     }
 
-    /// Leaves the pool: the others are told, and its names and links are gone. It does not
-    /// wait for remote calls that others have made: a method that still runs at the deadline,
-    /// or a second later than all else is done, is left alone. It comes to its end, and its
-    /// answer goes nowhere.
+    /// Leaves the pool: the others are told, and the node's names and links are gone. Callers
+    /// whose methods still run here are told at once that the node has left, and the answers of
+    /// those methods are dropped. The threads of those methods are waited for until the deadline,
+    /// and a second at most; a method that takes longer is left alone and comes to its end.
     ///
     /// # Errors
     ///

@@ -62,7 +62,8 @@ use crate::rt::{self, Instant};
 use crate::vi::{Nic, NicOptions};
 
 /// A simulated network that the calling thread is inside of: [`rt::now`] and
-/// its like answer for it until this is dropped.
+/// its like answer for it until this is dropped. Other fabrics cannot be waited for on that
+/// thread meanwhile: their deadlines would be in simulated time, which stands still.
 #[derive(Debug)]
 pub struct Sim {
     fabric: SimFabric,
