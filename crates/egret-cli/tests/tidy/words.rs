@@ -30,7 +30,7 @@ fn calls(path: &str, tokens: &[Token<'_>]) -> Vec<Finding> {
             "ignore" if before == Some("[") => "a test that does not run".to_owned(),
             "allow" if next == Some("(") => match silenced(&tokens[at..]) {
                 // What a macro writes is its user's to use or not.
-                Some("dead_code" | "unused_imports")
+                Some("dead_code" | "unused_extern_crates" | "unused_imports")
                     if path.starts_with("crates/egret-derive/src/") =>
                 {
                     continue;
