@@ -72,12 +72,17 @@ impl Flooded {
 
     /// Runs a wait that is to end in time, and sees that everything is served by others then.
     fn ends_in_time(&self, wait: impl FnOnce(&Self)) {
+        self.takes_no_longer(wait);
+        self.serves_all();
+    }
+
+    /// Runs something that is to end in time.
+    fn takes_no_longer(&self, wait: impl FnOnce(&Self)) {
         let (began, before) = (self.sim.elapsed(), self.served());
         wait(self);
         let (took, ran) = (self.sim.elapsed() - began, self.served() - before);
         assert!(took < TIME + 2 * HANDLER, "{took:?} instead of {TIME:?}");
         assert!(ran <= IN_TIME + 1, "{ran} handlers ran, of which {IN_TIME} had time");
-        self.serves_all();
     }
 
     /// Whoever drives next serves what is left, in order.
@@ -129,7 +134,8 @@ fn a_flooded_node_drives_no_longer_than_it_is_told() {
 #[test]
 fn a_flooded_node_closes_its_links_in_time() {
     for why in [None, Some("it panicked")] {
-        Flooded::new().ends_in_time(|it| {
+        let flooded = Flooded::new();
+        flooded.takes_no_longer(|it| {
             let links = &it.nodes[0].links;
             links.drive(Deadline::UntilDead, || it.served() > 0);
             match why {
@@ -137,6 +143,12 @@ fn a_flooded_node_closes_its_links_in_time() {
                 Some(why) => links.core.close_because(why, TIME.into()),
             }
         });
+        // What the links had taken is served in order by who drives next, the rest went with them.
+        let before = flooded.served() as u64;
+        go_on(&flooded.sim, &flooded.nodes, HANDLER * 2 * u32::try_from(FLOOD).unwrap());
+        let after = flooded.served() as u64;
+        assert!(after > before && after < FLOOD, "{before}, then {after}");
+        assert_eq!(*flooded.served.lock().unwrap(), (0..after).collect::<Vec<u64>>());
     }
 }
 
