@@ -242,6 +242,7 @@ fn one_way(side: &mut Side, rounds: impl Iterator<Item = u64>) -> Result<Sample>
         side.send(round)?;
     }
     side.settle()?;
+    side.hear_all_came()?;
     let took = rt::now() - start;
     side.part()?;
     Ok(Sample::Total(took))
@@ -305,6 +306,9 @@ impl Followed {
                 side.send(round)?;
             }
             side.repost()?;
+        }
+        if self.plan.answers == Answers::Never {
+            side.tell_all_came()?;
         }
         side.part()
     }

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use egret::net::buf::Pool;
 use egret::net::fabric::Fabrics;
 use egret::net::rt::{self, Deadline};
 use egret::net::vi::{
-    Access, Address, Completion, Descriptor, Exposed, Handed, Nic, RemoteKey, RemoteSlice, Vi,
-    ViOptions,
+    Access, Address, Completion, Descriptor, Exposed, Handed, Lane, Nic, RemoteKey, RemoteSlice,
+    SendError, Vi, ViOptions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,8 @@ pub(crate) enum Mode {
     Write,
     /// A pool buffer given to the peer, which gives it back
     Handover,
+    /// An eager message: copied on its way in and out, nothing posted
+    Eager,
 }
 
 impl Mode {
@@ -47,6 +49,7 @@ impl Mode {
             Self::Read => "read",
             Self::Write => "write",
             Self::Handover => "handover",
+            Self::Eager => "eager",
         }
     }
 
@@ -65,7 +68,7 @@ impl Mode {
     const fn window(self, buffers: usize) -> u64 {
         match self {
             Self::Copy | Self::Pinned | Self::Handover => 1,
-            Self::Posted | Self::Fresh | Self::Read | Self::Write => buffers as u64,
+            Self::Posted | Self::Fresh | Self::Read | Self::Write | Self::Eager => buffers as u64,
         }
     }
 
@@ -111,6 +114,8 @@ pub(crate) struct Side {
     pub(super) fetched: VecDeque<Descriptor>,
     /// The buffer that goes from hand to hand, if it is here.
     held: Option<Handed>,
+    /// The last eager message that was drained.
+    came: u64,
 }
 
 /// Bytes of each message, seen from one side. They differ in [`Mode::Posted`] alone.
@@ -181,7 +186,7 @@ impl Side {
         let spare = spare.collect::<Result<_>>()?;
         let (slice, fetched) = (vec![0; bytes], VecDeque::new());
         let remote = Vec::new();
-        let (ready, again, held) = (None, None, None);
+        let (ready, again, held, came) = (None, None, None, 0);
         Ok(Self {
             vi,
             mode,
@@ -196,6 +201,7 @@ impl Side {
             remote,
             fetched,
             held,
+            came,
         })
     }
 
@@ -204,12 +210,17 @@ impl Side {
     }
 
     fn post_receives(&self, pool: &Pool) -> Result<()> {
+        if self.mode == Mode::Eager {
+            return Ok(());
+        }
         for _ in 0..self.window {
             let receive = match self.mode {
                 Mode::Fresh => Descriptor::fresh(self.bytes as u64),
                 Mode::Handover => Descriptor::handed(self.bytes as u64),
                 Mode::Write | Mode::Read => Descriptor::empty(),
-                Mode::Posted | Mode::Copy | Mode::Pinned => Descriptor::new(pool.take(self.taken)?),
+                Mode::Posted | Mode::Copy | Mode::Pinned | Mode::Eager => {
+                    Descriptor::new(pool.take(self.taken)?)
+                }
             };
             self.vi.post_recv(receive)?;
         }
@@ -276,7 +287,7 @@ impl Side {
     /// Writes every byte of the next message, or of what the peer will read.
     pub(crate) fn rewrite(&mut self, round: u64) -> Result<()> {
         match self.mode {
-            Mode::Copy | Mode::Pinned => fill(&mut self.slice, round),
+            Mode::Copy | Mode::Pinned | Mode::Eager => fill(&mut self.slice, round),
             Mode::Read => {
                 fill(&mut self.slice, round);
                 self.exposed[Self::slot(round)].write_at(0, &self.slice);
@@ -328,6 +339,7 @@ impl Side {
     /// Sends what was rewritten.
     pub(crate) fn send(&mut self, round: u64) -> Result<()> {
         match self.mode {
+            Mode::Eager => self.send_eager(round)?,
             Mode::Copy => self.vi.send_copy(&self.slice, round, PATIENCE)?,
             Mode::Pinned => self.vi.send_pinned(&self.slice, round, PATIENCE)?,
             Mode::Posted | Mode::Fresh => {
@@ -351,6 +363,53 @@ impl Side {
         Ok(())
     }
 
+    /// Sends, as soon as there is room.
+    fn send_eager(&self, round: u64) -> Result<()> {
+        loop {
+            match self.vi.send_eager(Lane::Talk, round, &[&self.slice]) {
+                Ok(_) => return Ok(()),
+                Err(SendError::Full) => drop(self.vi.nic().poll()),
+                Err(why) => return Err(why.into()),
+            }
+        }
+    }
+
+    /// Drains until the message of this round is there, and looks at each.
+    fn drain(&mut self, round: u64) -> Result<()> {
+        let mut wrong = None;
+        while self.came < round {
+            let (came, taken) = (&mut self.came, self.taken);
+            self.vi.drain().wait(EAGER_BATCH, PATIENCE, |_, tag, bytes| {
+                *came += 1;
+                let ends = [bytes.first(), bytes.last()];
+                let is_right = ends.iter().flatten().all(|end| **end == mark(tag));
+                if tag != *came || bytes.len() != taken || !is_right {
+                    wrong = Some((tag, bytes.len()));
+                }
+            })?;
+            if let Some((tag, bytes)) = wrong {
+                bail!("message {tag} of {bytes} bytes came damaged, or {} was due", self.came);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the other side that everything of a run has come, if that is not known otherwise.
+    pub(super) fn tell_all_came(&mut self) -> Result<()> {
+        if self.mode == Mode::Eager {
+            self.vi.send_eager(Lane::Talk, END, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Hears that.
+    pub(super) fn hear_all_came(&mut self) -> Result<()> {
+        if self.mode == Mode::Eager {
+            self.vi.drain().wait(1, PATIENCE, |_, _, _| {})?;
+        }
+        Ok(())
+    }
+
     fn descriptor(&mut self) -> Descriptor {
         self.ready.take().expect("rewritten before it is sent")
     }
@@ -364,6 +423,9 @@ impl Side {
     /// Receives a message and looks at it. Others are posted: who is waited for
     /// answers first, and then [posts](Self::repost) its memory again.
     pub(crate) fn take(&mut self, round: u64) -> Result<()> {
+        if self.mode == Mode::Eager {
+            return self.drain(round);
+        }
         let got = self.vi.recv_queue().wait(PATIENCE)?;
         self.take_in(got, round)
     }
@@ -409,7 +471,7 @@ impl Side {
             }
             // A word between the sides, see `pull`.
             Mode::Read => got.into_descriptor(),
-            Mode::Posted | Mode::Copy | Mode::Pinned => {
+            Mode::Posted | Mode::Copy | Mode::Pinned | Mode::Eager => {
                 self.check(got.bytes(), round)?;
                 got.into_descriptor()
             }
@@ -460,6 +522,8 @@ const SAID: Duration = Duration::from_millis(1);
 const POLLS: u32 = 64;
 /// The same where messages are counted.
 const MANY: usize = 256;
+/// Eager messages drained at once.
+const EAGER_BATCH: usize = 256;
 /// And where they are large.
 const FEW: usize = 4;
 const IN_CACHE: usize = 4 << 20;

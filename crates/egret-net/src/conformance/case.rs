@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::check::Outcome;
 use super::side::Side;
 use super::{
-    access, connect, death, gather, hand_over, landing, levels, messages, pressure, queues, remote,
-    slices, teardown, unreliable,
+    access, connect, death, eager, gather, hand_over, landing, levels, messages, pressure, queues,
+    remote, slices, teardown, unreliable,
 };
 use crate::vi::{Limits, Reliability};
 
@@ -94,6 +94,7 @@ pub fn cases(limits: &Limits, profile: &Profile) -> Vec<Case> {
 const THEMES: &[&[Planned]] = &[
     connect::CASES,
     messages::CASES,
+    eager::CASES,
     gather::CASES,
     pressure::CASES,
     levels::CASES,

@@ -33,6 +33,7 @@ mod check;
 mod connect;
 mod death;
 mod drive;
+mod eager;
 mod gather;
 mod hand_over;
 mod landing;

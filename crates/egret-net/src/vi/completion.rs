@@ -253,6 +253,10 @@ impl Note {
     pub(super) const fn set_gives(&mut self, gives: bool) {
         self.gives = gives;
     }
+
+    pub(super) const fn set_eager(&mut self) {
+        self.eager = true;
+    }
 }
 
 /// What is noted of a descriptor from the post to the completion.
@@ -260,6 +264,8 @@ pub(super) struct Note {
     op: Op,
     /// Whether the memory is given away.
     gives: bool,
+    /// Whether it is of the eager class.
+    eager: bool,
     way: Way,
     /// Where it completes. It stays, so that posting it again costs no count.
     inbox: Option<Arc<Inbox>>,
@@ -271,7 +277,7 @@ impl Default for Note {
         let (vi, op) = (ViId(0), OpKind::Send);
         let ticket = Ticket { vi, number: 0 };
         let report = Report { vi, ticket, op, status: Ok(()), len: 0, tag: 0, kind: None };
-        Self { op: Op::Send, gives: false, way: Way::default(), inbox: None, report }
+        Self { op: Op::Send, gives: false, eager: false, way: Way::default(), inbox: None, report }
     }
 }
 
@@ -344,6 +350,14 @@ impl Posted {
     #[inline]
     pub fn gives(&self) -> bool {
         self.note().gives
+    }
+
+    /// Whether it is of the eager class, whose messages take receives of that class only. Such
+    /// a message has at most [`EAGER_MAX`](super::EAGER_MAX) bytes and a few more.
+    #[must_use]
+    #[inline]
+    pub fn is_eager(&self) -> bool {
+        self.note().eager
     }
 
     /// The memory.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use super::inbox::Inbox;
 use super::ops::ViOps;
+use super::over_posted::Member;
 use super::{
-    CompletionQueue, Descriptor, Limits, Nic, Op, OpKind, PostError, Posted, Refused, Reliability,
-    RemoteSlice, Ticket, Trust, ViError, ViId, ViOptions, WhyIsolated,
+    CompletionQueue, ConnectError, Descriptor, Drain, Lane, Limits, Nic, Op, OpKind, Position,
+    PostError, Posted, Refused, Reliability, RemoteSlice, SendError, Ticket, Trust, ViError, ViId,
+    ViOptions, WhyIsolated,
 };
 use crate::buf::{Buf, Kind, Plain, Typed};
 
@@ -20,29 +22,43 @@ use crate::buf::{Buf, Kind, Plain, Typed};
 pub struct Vi {
     id: ViId,
     nic: Nic,
-    ops: Box<dyn ViOps>,
+    ops: Arc<dyn ViOps>,
     send_queue: CompletionQueue,
     recv_queue: CompletionQueue,
+    drain: Drain,
+    /// Its eager messages, where the fabric does not carry them itself.
+    member: Option<Arc<Member>>,
     /// The nic's, which stay as they are.
     limits: Limits,
 }
 
 impl Vi {
-    pub(super) fn new(nic: Nic, ops: Box<dyn ViOps>, options: &ViOptions) -> Self {
+    pub(super) fn new(
+        nic: Nic,
+        ops: Box<dyn ViOps>,
+        options: &ViOptions,
+        id: ViId,
+    ) -> Result<Self, ConnectError> {
+        let ops: Arc<dyn ViOps> = Arc::from(ops);
+        let drain = options.drain.clone().expect("each connection has one");
+        let member = drain.posted().map(|over| over.add(id, &ops)).transpose();
+        let member = member.map_err(|why| ConnectError::NoMemory(why.to_string()))?;
         let limits = nic.limits();
         let own = |queue: &Option<CompletionQueue>| {
             // Room for a full queue, and for as many completions not yet taken.
             let capacity = 2 * limits.queue_depth as usize;
             queue.clone().unwrap_or_else(|| nic.completion_queue(capacity))
         };
-        Self {
-            id: ViId::unused(),
+        Ok(Self {
+            id,
             send_queue: own(&options.send_queue),
             recv_queue: own(&options.recv_queue),
+            drain,
+            member,
             limits,
             nic,
             ops,
-        }
+        })
     }
 
     /// What its completions carry.
@@ -94,6 +110,42 @@ impl Vi {
     #[must_use]
     pub const fn recv_queue(&self) -> &CompletionQueue {
         &self.recv_queue
+    }
+
+    /// What drains its eager messages.
+    #[must_use]
+    pub const fn drain(&self) -> &Drain {
+        &self.drain
+    }
+
+    /// Sends the bytes of `parts`, behind each other, as one eager message of at most
+    /// [`EAGER_MAX`](super::EAGER_MAX) bytes. They are out of the caller's hands when this
+    /// returns: there is no completion. The position says how far the lane is then; once as much
+    /// has [arrived](Self::arrived), the peer has the message.
+    ///
+    /// At the unreliable level a message that there is no room for is dropped instead of
+    /// refused.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendError`]; nothing has left then.
+    #[inline]
+    pub fn send_eager(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        match (&self.member, self.drain.posted()) {
+            (Some(member), Some(over)) => over.send(member, tag, parts),
+            _ => self.ops.send(lane, tag, parts),
+        }
+    }
+
+    /// How much of a lane the peer has drained, as far as it has said so; it is asked to, and a
+    /// later call knows more. When the connection ends, what was never sent is not delivered;
+    /// of what was sent and has not arrived nobody knows.
+    #[must_use]
+    pub fn arrived(&self, lane: Lane) -> Position {
+        match (&self.member, self.drain.posted()) {
+            (Some(member), Some(over)) => over.arrived(member),
+            _ => self.ops.arrived(lane),
+        }
     }
 
     /// Why it is in the error state, if it is.
@@ -341,6 +393,15 @@ impl Vi {
             return Err(Refused::Unreliable);
         }
         Ok(())
+    }
+}
+
+impl Drop for Vi {
+    fn drop(&mut self) {
+        if let Some(over) = self.drain.posted() {
+            self.ops.disconnect();
+            over.remove(self.id);
+        }
     }
 }
 

@@ -34,8 +34,10 @@ impl Listener {
     /// If the nic is down.
     pub fn poll_accept(&self) -> Result<Option<Vi>, ListenError> {
         self.nic.poll();
-        let accepted = self.ops.try_accept(self.options.spec(&self.nic))?;
-        Ok(accepted.map(|ops| Vi::new(self.nic.clone(), ops, &self.options)))
+        let (options, spec) = self.options.spec(&self.nic);
+        let Some(ops) = self.ops.try_accept(spec)? else { return Ok(None) };
+        // Without memory for its messages it is closed at once, and the caller sees that.
+        Ok(Vi::new(self.nic.clone(), ops, &options, spec.vi).ok())
     }
 
     /// Accepts the next connection.

@@ -44,6 +44,7 @@ mod completion;
 mod connection;
 mod contained;
 mod descriptor;
+mod eager;
 mod error;
 mod expose;
 mod handed;
@@ -58,6 +59,7 @@ mod nic;
 mod notices;
 mod operation;
 pub mod ops;
+mod over_posted;
 mod promise;
 mod queue;
 mod register;
@@ -72,6 +74,7 @@ pub use connection::{Counters, Vi};
 #[doc(hidden)]
 pub use contained::contained;
 pub use descriptor::Descriptor;
+pub use eager::{Drain, DrainError, DrainId, EAGER_MAX, Lane, Position, Reply, SendError, Sink};
 pub use error::{
     AccessError, ConnectError, ExposeError, ListenError, NicSecretError, PostError, Refused,
     RegisterError, SecretError, TransferError, ViError, WaitError,

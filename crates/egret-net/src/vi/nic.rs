@@ -11,8 +11,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::ops::{Arming, ConnectRequest, NicOps, Pending, Seen, ViOps, ViSpec, pending};
 use super::register::Registrar;
 use super::{
-    Access, CompletionQueue, ConnectError, ExposeError, Exposed, Limits, ListenError, Listener,
-    NicSecretError, RegisterError, Registration, Reliability, Secret, Trust, Vi, hello,
+    Access, CompletionQueue, ConnectError, Drain, ExposeError, Exposed, Limits, ListenError,
+    Listener, NicSecretError, RegisterError, Registration, Reliability, Secret, Trust, Vi, ViId,
+    hello,
 };
 use crate::buf::{Buf, Region};
 use crate::rt::{Deadline, Instant};
@@ -65,6 +66,12 @@ impl Nic {
         CompletionQueue::new(Arc::clone(&self.ops), capacity)
     }
 
+    /// A drain that connections may [share](ViOptions::drain).
+    #[must_use]
+    pub fn drain(&self) -> Drain {
+        Drain::new(Arc::clone(&self.ops))
+    }
+
     /// Waits for connections to `service` with `tag`.
     ///
     /// # Errors
@@ -99,6 +106,7 @@ impl Nic {
         deadline: impl Into<Deadline>,
     ) -> Connecting {
         let deadline = deadline.into();
+        let (options, spec) = options.spec(self);
         let (promise, answer) = pending();
         let refused = if !self.limits().offers(options.reliability) {
             Some(ConnectError::Unsupported(options.reliability))
@@ -112,11 +120,11 @@ impl Nic {
         if let Some(why) = refused {
             drop(promise.fulfil(Err(why)));
         } else {
-            let (spec, until) = (options.spec(self), deadline.until_from(self.now()));
+            let until = deadline.until_from(self.now());
             let (to, at_once) = (to.clone(), options.at_once);
             self.ops.connect(ConnectRequest { to, spec, until, at_once, promise });
         }
-        Connecting { answer, nic: self.clone(), options: options.clone() }
+        Connecting { answer, nic: self.clone(), options, vi: spec.vi }
     }
 
     /// Connects, and waits until the other side accepts.
@@ -410,6 +418,8 @@ pub struct ViOptions {
     pub send_queue: Option<CompletionQueue>,
     /// Where receives complete; a queue of its own if `None`.
     pub recv_queue: Option<CompletionQueue>,
+    /// Where eager messages are drained; a drain of its own if `None`.
+    pub drain: Option<Drain>,
     /// Whether to connect to somebody who listens already, or not at all; see
     /// [`Nic::wait_connect`]. Without it a listener may come until the deadline.
     pub at_once: bool,
@@ -433,10 +443,15 @@ impl ViOptions {
     fn is_for(&self, nic: &Nic) -> bool {
         let mut queues = self.send_queue.iter().chain(&self.recv_queue);
         queues.all(|queue| queue.is_of(&nic.ops))
+            && self.drain.as_ref().is_none_or(|drain| drain.is_of(&nic.ops))
     }
 
-    pub(super) fn spec(&self, nic: &Nic) -> ViSpec {
-        ViSpec { reliability: self.reliability, depth: nic.limits().queue_depth }
+    /// What one connection is to be, and the options with a drain for it.
+    pub(super) fn spec(&self, nic: &Nic) -> (Self, ViSpec) {
+        let mut options = self.clone();
+        let drain = options.drain.get_or_insert_with(|| nic.drain()).id();
+        let (reliability, depth) = (self.reliability, nic.limits().queue_depth);
+        (options, ViSpec { reliability, depth, vi: ViId::unused(), drain })
     }
 }
 
@@ -447,6 +462,7 @@ pub struct Connecting {
     answer: Pending<Result<Box<dyn ViOps>, ConnectError>>,
     nic: Nic,
     options: ViOptions,
+    vi: ViId,
 }
 
 impl Future for Connecting {
@@ -460,7 +476,7 @@ impl Future for Connecting {
         }
         let answer = std::task::ready!(answer);
         let made = answer.unwrap_or(Err(ConnectError::NicDown));
-        Poll::Ready(made.map(|ops| Vi::new(self.nic.clone(), ops, &self.options)))
+        Poll::Ready(made.and_then(|ops| Vi::new(self.nic.clone(), ops, &self.options, self.vi)))
     }
 }
 

@@ -9,6 +9,9 @@
 //!   return or before the error can be seen.
 //! * Nothing blocks but `wait`.
 //! * [`Notices`] are given with no lock held.
+//! * Messages of the eager class ([`Posted::is_eager`]) take receives of that class only, and
+//!   neither class waits for the other. A fabric that [carries](NicOps::has_eager) eager
+//!   messages itself is never given any.
 //! * Bytes of a peer never panic.
 
 use std::fmt;
@@ -20,8 +23,8 @@ use std::task::Waker;
 use super::Notices;
 pub use super::promise::{Pending, Promise, pending};
 use super::{
-    Address, ConnectError, Counters, Keys, Limits, ListenError, Posted, Refused, Reliability,
-    Ticket, Trust, ViError, WhyIsolated,
+    Address, ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted,
+    Refused, Reliability, SendError, Sink, Ticket, Trust, ViError, ViId, WhyIsolated,
 };
 use crate::rt::{self, Instant};
 
@@ -70,6 +73,16 @@ pub trait NicOps: Send + Sync + fmt::Debug {
     /// The present moment in the world this nic lives in.
     fn now(&self) -> Instant {
         rt::now()
+    }
+    /// Whether it carries eager messages itself: then it drains, and its ends send. Otherwise
+    /// they travel as posted messages of the eager class.
+    fn has_eager(&self) -> bool {
+        false
+    }
+    /// Passes eager messages that have arrived for this drain to `sink`, at most `budget`, and
+    /// says how many.
+    fn drain(&self, _drain: DrainId, _budget: usize, _sink: &mut Sink<'_>) -> usize {
+        0
     }
 }
 
@@ -130,6 +143,19 @@ pub trait ViOps: Send + Sync + fmt::Debug {
     fn error(&self) -> Option<ViError>;
     /// What it has done so far.
     fn counters(&self) -> Counters;
+    /// Sends an eager message. Not called where the nic does not
+    /// [carry](NicOps::has_eager) them.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendError`].
+    fn send(&self, _lane: Lane, _tag: u64, _parts: &[&[u8]]) -> Result<Position, SendError> {
+        Err(SendError::Closed(self.error().unwrap_or(ViError::Closed)))
+    }
+    /// How much of a lane has arrived at the peer, which is asked to say so.
+    fn arrived(&self, _lane: Lane) -> Position {
+        Position::default()
+    }
 }
 
 /// A descriptor that a fabric did not take, and why. In a box: it is the rare
@@ -157,6 +183,18 @@ pub struct ViSpec {
     pub reliability: Reliability,
     /// Descriptors that may be outstanding on each queue.
     pub depth: u32,
+    /// What its handle is called.
+    pub vi: ViId,
+    /// Where its eager messages are drained.
+    pub drain: DrainId,
+}
+
+impl ViSpec {
+    /// An end of its own, with a drain of its own.
+    #[must_use]
+    pub fn new(reliability: Reliability, depth: u32) -> Self {
+        Self { reliability, depth, vi: ViId::unused(), drain: DrainId::unused() }
+    }
 }
 
 /// A connection to be made.

@@ -1,7 +1,7 @@
 //! An end of a connection: open, or gone for good.
 
 use crate::fabric::Unposted;
-use crate::vi::{Counters, Notices, Posted, Refused, ViError};
+use crate::vi::{Counters, Notices, Posted, Refused, SendError, ViError};
 
 /// What an end is while it is open.
 pub(in crate::fabric) trait Open {
@@ -38,6 +38,15 @@ impl<C: Open> End<C> {
         match self {
             Self::Open(conn) => Ok((conn, posted)),
             Self::Gone { why, .. } => Err(Unposted::new(Refused::Broken(why.clone()), posted)),
+        }
+    }
+
+    /// What is open, to send an eager message on.
+    #[inline]
+    pub(in crate::fabric) fn live(&mut self) -> Result<&mut C, SendError> {
+        match self {
+            Self::Open(conn) => Ok(conn),
+            Self::Gone { why, .. } => Err(SendError::Closed(why.clone())),
         }
     }
 

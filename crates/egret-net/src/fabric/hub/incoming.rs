@@ -2,7 +2,7 @@
 //! to a read. What the pieces are, and how their bytes come, is the fabric's.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::buf::Kind;
 use crate::fabric::outbox::Outbox;
@@ -15,6 +15,8 @@ use crate::vi::{
 pub(in crate::fabric) struct Incoming {
     level: Reliability,
     pub receives: Receives,
+    /// Receives of the eager class.
+    pub eager: VecDeque<Posted>,
     pub current: Current,
     /// The read that is being answered, and how much of it is here.
     answered: Option<(u64, u64)>,
@@ -56,6 +58,7 @@ impl Incoming {
         Self {
             level,
             receives: Receives::default(),
+            eager: VecDeque::new(),
             current: Current::Nothing,
             answered: None,
             kinds: BTreeMap::new(),
@@ -111,6 +114,31 @@ impl Incoming {
         }
         self.receives.complete(posted, len as u64, tag, notices);
         true
+    }
+
+    /// Places a whole message of the eager class in the oldest receive of that class. There is
+    /// one, or the peer has sent more than it may.
+    pub(in crate::fabric) fn place_eager(
+        &mut self,
+        tag: u64,
+        bytes: &[u8],
+        notices: &mut Notices,
+    ) -> Result<(), Box<ViError>> {
+        let Some(mut posted) = self.eager.pop_front() else {
+            if self.level.is_reliable() {
+                return Err(ViError::Protocol("more eager messages than its window").into());
+            }
+            self.receives.dropped += 1;
+            return Ok(());
+        };
+        let len = bytes.len() as u64;
+        if let Err(why) = posted.begin(len, tag, None) {
+            self.eager.push_front(posted);
+            return Err(why.into());
+        }
+        posted.descriptor_mut().scatter(0, bytes);
+        posted.complete(len, tag, notices);
+        Ok(())
     }
 
     pub(in crate::fabric) fn idle(&self) -> Result<(), Box<ViError>> {
@@ -237,7 +265,7 @@ impl Incoming {
             Current::Message { posted, .. } => Some(posted),
             _ => None,
         };
-        begun.into_iter().chain(self.receives.drain()).collect()
+        begun.into_iter().chain(self.receives.drain()).chain(self.eager.drain(..)).collect()
     }
 }
 

@@ -57,7 +57,9 @@ use self::stride::Stride;
 use super::{ConnectRequest, ListenerOps, Seen, ViOps, ViSpec};
 use crate::atomics::Lean;
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Keys, Limits, ListenError, Notices, Reliability, Wait};
+use crate::vi::{
+    ConnectError, DrainId, Keys, Limits, ListenError, Notices, Reliability, Sink, Wait,
+};
 
 /// What a fabric does under the lock of a nic: its changing part.
 pub(super) trait Work: fmt::Debug + Send + Sized + 'static {
@@ -115,6 +117,18 @@ pub(super) trait Work: fmt::Debug + Send + Sized + 'static {
     );
     /// Nobody is let in any more, and everything ends.
     fn shut(&mut self, fixed: &Self::Fixed, after: &mut After<Self>);
+    /// Whether it carries eager messages itself.
+    const HAS_EAGER: bool = false;
+    /// Passes eager messages to `sink`.
+    fn drain(
+        &mut self,
+        _drain: DrainId,
+        _budget: usize,
+        _sink: &mut Sink<'_>,
+        _after: &mut After<Self>,
+    ) -> usize {
+        0
+    }
     /// The handle of a connection.
     fn vi(hub: &Arc<Hub<Self>>, link: Self::Link) -> Box<dyn ViOps>;
 }
@@ -173,6 +187,26 @@ impl<W: Work> Hub<W> {
             }
         }
         self.seen()
+    }
+
+    /// Passes eager messages that are there to `sink`, at most `budget`. How many.
+    #[inline]
+    pub(super) fn drain(
+        self: &Arc<Self>,
+        drain: DrainId,
+        budget: usize,
+        sink: &mut Sink<'_>,
+    ) -> usize {
+        let mut guard = self.inside.lock();
+        let inside = &mut *guard;
+        let drained = inside.work.drain(drain, budget, sink, &mut inside.after);
+        let wake = inside.after.is_news() && self.count(inside);
+        if wake || inside.after.has_more() {
+            let after = std::mem::take(&mut inside.after);
+            drop(guard);
+            self.finish(after, wake);
+        }
+        drained
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Hub, Work};
 use crate::fabric::{Arming, ConnectRequest, ListenerOps, NicOps, Seen};
 use crate::rt::Instant;
-use crate::vi::{Keys, Limits, ListenError, Reliability};
+use crate::vi::{DrainId, Keys, Limits, ListenError, Reliability, Sink};
 
 /// What a program has of a hub. Dropping it has the nic go down.
 #[derive(Debug)]
@@ -60,6 +60,15 @@ impl<W: Work> NicOps for HubNic<W> {
 
     fn disarm(&self) {
         self.0.disarm();
+    }
+
+    fn has_eager(&self) -> bool {
+        W::HAS_EAGER
+    }
+
+    #[inline]
+    fn drain(&self, drain: DrainId, budget: usize, sink: &mut Sink<'_>) -> usize {
+        self.0.drain(drain, budget, sink)
     }
 }
 

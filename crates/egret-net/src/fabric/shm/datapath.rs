@@ -23,9 +23,11 @@ use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::gate::Pass;
 use super::io::{Io, Parts};
+use super::lanes::{Lanes, Undrained};
 use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, REGION_MAX, RING, SLOTS, TAKEN};
 use super::patience::Patience;
 use super::reach::Reach;
+use super::records::Scratch;
 use super::recv::Receiver;
 use super::rendezvous::{ControlError, Message};
 use super::ring::{Consumer, Producer};
@@ -37,7 +39,10 @@ use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::receives::Receives;
 use crate::fabric::{Unposted, ViSpec};
-use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, Trust, ViError};
+use crate::vi::{
+    Counters, Keys, Lane, Notices, Op, Position, Posted, Refused, Reply, SendError, Sink, Ticket,
+    Trust, ViError, ViId,
+};
 
 #[derive(Debug)]
 pub(super) struct Conn {
@@ -48,6 +53,7 @@ pub(super) struct Conn {
     ring: Consumer,
     sender: Sender,
     receiver: Receiver,
+    lanes: Lanes,
     /// Slots in their order, from one that waits for a receive, or for the next poll to
     /// copy the rest of its bytes, on; `None` for those that overtook it. The peer's ring
     /// has no room for more.
@@ -95,6 +101,7 @@ impl Conn {
             depth: spec.depth,
             sender: Sender::new(spec.reliability, producer),
             receiver: Receiver::new(spec.reliability),
+            lanes: Lanes::new(spec, &parts.own, &parts.foreign)?,
             reach: Reach::offer(&parts.own, &parts.foreign, parts.control.peer()),
             parts,
             ring,
@@ -162,6 +169,52 @@ impl Conn {
         Ok(())
     }
 
+    /// Sends an eager message. An error may be the end of the connection.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<Position, SendError> {
+        let sent = self.lanes.send(lane, tag, parts);
+        if sent.is_ok() {
+            self.ring_bell();
+        }
+        sent
+    }
+
+    /// How much of a lane has arrived; the peer is asked to say so.
+    pub(super) fn arrived(&mut self, lane: Lane) -> Result<Position, SendError> {
+        let (position, asked) = self.lanes.arrived(lane)?;
+        if asked {
+            self.ring_bell();
+        }
+        Ok(position)
+    }
+
+    /// Passes eager messages that are there to `sink`, at most `budget`. How many.
+    #[inline]
+    pub(super) fn drain(
+        &mut self,
+        budget: usize,
+        scratch: &mut Scratch,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, Box<ViError>> {
+        let (mut drained, published) = (0, self.lanes.published());
+        while drained < budget
+            && let Some((tag, bytes)) = self.lanes.take(scratch)?
+        {
+            sink(&mut Answering(self), tag, bytes);
+            drained += 1;
+        }
+        if self.lanes.published() != published {
+            // The peer may sleep until there is room.
+            self.ring_bell();
+        }
+        Ok(drained)
+    }
+
     /// Writes the counts' line, if it has something new to say.
     #[inline]
     fn publish(&mut self) {
@@ -214,6 +267,12 @@ impl Conn {
             self.publish();
         }
         Ok(took || put || home)
+    }
+
+    /// Whether there are eager messages, or room for them, that nobody was told of.
+    #[inline]
+    pub(super) fn has_eager_news(&mut self) -> Result<bool, Box<ViError>> {
+        self.lanes.has_news()
     }
 
     /// A peer that cannot be woken is gone, which its socket says too.
@@ -460,21 +519,23 @@ impl Conn {
 }
 
 impl Open for Conn {
-    type Left = ();
+    type Left = Undrained;
 
     fn counters(&self) -> Counters {
         Counters {
             sent: self.sender.outbox.completed,
             received: self.receiver.incoming.receives.received,
-            dropped: self.receiver.incoming.receives.dropped,
+            dropped: self.receiver.incoming.receives.dropped + self.lanes.dropped,
         }
     }
 
     /// The peer is told.
-    fn fail(mut self, why: &ViError, notices: &mut Notices) {
+    fn fail(mut self, why: &ViError, notices: &mut Notices) -> Undrained {
         self.notices.move_to(notices);
         // What was taken before counts for the peer, too.
         self.publish();
+        let undrained = self.lanes.undrained();
+        self.lanes.publish();
         self.parts.own.word(LEFT).store(1, Relaxed);
         // Before the buffers are anybody's: pairs with the fence in `peer_left`.
         fence(Release);
@@ -484,6 +545,20 @@ impl Open for Conn {
         for posted in self.sender.outbox.drain().into_iter().chain(self.receiver.incoming.drain()) {
             posted.fail(why.clone(), notices);
         }
+        undrained
+    }
+}
+
+/// The connection that an eager message came by.
+struct Answering<'a>(&'a mut Conn);
+
+impl Reply for Answering<'_> {
+    fn vi(&self) -> ViId {
+        self.0.lanes.vi
+    }
+
+    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        self.0.send(lane, tag, parts)
     }
 }
 

@@ -12,6 +12,7 @@ use super::bell::Sleeper;
 use super::knocking::{Ground, Knocking, Met, Outcome, terms};
 use super::link::{Link, Polled};
 use super::memory::Own;
+use super::records::Scratch;
 use super::rendezvous::{Door, Refusal, Stance, Visitor};
 use super::token::Token;
 use super::vi::ShmVi;
@@ -19,7 +20,7 @@ use crate::fabric::hub::set::{SPACE, ready};
 use crate::fabric::hub::{self, Away, Hub, Key, Listeners, Pace, Work};
 use crate::fabric::{ConnectRequest, ViOps, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Hello, Keys, Limits, ViError};
+use crate::vi::{ConnectError, DrainId, Hello, Keys, Limits, Sink, ViError};
 
 /// The changing part of a nic.
 #[derive(Debug)]
@@ -33,6 +34,9 @@ pub(super) struct Driver {
     next_id: u64,
     /// When to look at the sockets.
     pace: Pace,
+    scratch: Scratch,
+    /// The link that the next drain begins with.
+    turn: usize,
 }
 
 type After = hub::After<Driver>;
@@ -145,7 +149,7 @@ impl Work for Driver {
             let visitor = self.listeners.next(key)?;
             let (peer, agreed) = (visitor.greeting.host.clone(), visitor.agreed);
             if let Some(conn) = admit(visitor, spec, fixed) {
-                let link = Link::new(self.unused(), &peer, spec.reliability, agreed, conn);
+                let link = Link::new(self.unused(), &peer, spec, agreed, conn);
                 if let Some(link) = self.add(link, fixed) {
                     return Some(link);
                 }
@@ -171,6 +175,31 @@ impl Work for Driver {
         after.happened = true;
     }
 
+    const HAS_EAGER: bool = true;
+
+    #[inline]
+    fn drain(
+        &mut self,
+        drain: DrainId,
+        budget: usize,
+        sink: &mut Sink<'_>,
+        after: &mut After,
+    ) -> usize {
+        let (count, mut drained) = (self.links.len(), 0);
+        for at in self.turn..self.turn + count {
+            let link = &self.links[if at < count { at } else { at - count }];
+            if link.drain == drain {
+                let left = budget - drained;
+                drained += link.drain(left, &mut self.scratch, sink, &mut after.notices);
+                if drained == budget {
+                    self.turn = (at + 1) % count;
+                    break;
+                }
+            }
+        }
+        drained
+    }
+
     fn vi(hub: &Arc<Hub<Self>>, link: Arc<Link>) -> Box<dyn ViOps> {
         Box::new(ShmVi::new(Arc::clone(hub), link))
     }
@@ -185,6 +214,8 @@ impl Driver {
             listeners: Listeners::default(),
             next_id: 1,
             pace: Pace::default(),
+            scratch: Scratch::new(),
+            turn: 0,
         }
     }
 
@@ -243,7 +274,7 @@ impl Driver {
     /// Lets callers in, knocks where it is time to, forgets what is over.
     fn tick(&mut self, now: Instant, fixed: &Fixed, after: &mut After) {
         self.pace.looked(now);
-        self.links.retain(|link| link.error().is_none());
+        self.links.retain(|link| !link.is_over());
         for _ in 0..VISITORS_AT_ONCE {
             let Some(door) = &mut self.door else { break };
             match door.poll_visitor(now, now + GREETING_MAX) {
@@ -281,8 +312,7 @@ impl Driver {
         };
         let Some(Knocking { request, .. }) = self.knocks.remove(&id) else { return };
         let result = result.and_then(|(conn, agreed)| {
-            let level = request.spec.reliability;
-            let link = Link::new(self.unused(), &request.to.host, level, agreed, *conn);
+            let link = Link::new(self.unused(), &request.to.host, request.spec, agreed, *conn);
             self.add(link, fixed).ok_or(ConnectError::NicDown)
         });
         after.settle(request.promise, result);

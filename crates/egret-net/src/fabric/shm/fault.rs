@@ -21,6 +21,28 @@ pub(super) enum Fault {
     SequenceStops,
     /// A slot is read without acquiring what its number stands for.
     PollRelaxed,
+    /// The head of a record is stored before the record.
+    HeadEarly,
+    /// The head of a record is stored without releasing the record.
+    HeadRelaxed,
+    /// A record is copied without acquiring what its head stands for.
+    TakeUnfenced,
+    /// Lines that hold payload, or were skipped, are not remembered as such.
+    StaleForgotten,
+    /// The next head line is cleared after the record before it is published.
+    ClearLate,
+    /// A record counts as consumed, and then is copied.
+    ConsumedEarly,
+    /// A record has the length that its sender says.
+    LengthUnchecked,
+    /// A receiver has consumed what it says.
+    ConsumedUnchecked,
+    /// Positions stop at the last one that 32 bits hold.
+    PositionStops,
+    /// A record runs over the end of its ring.
+    SkipForgotten,
+    /// A receiver that is asked publishes nothing.
+    AskIgnored,
     /// A ringer may look at the flag before its slot is seen.
     RingUnfenced,
     /// A sleeper may look at its rings before its flag is seen.

@@ -132,6 +132,11 @@ impl Readable for Foreign {
         // word, and atomics leave the memory open to the peer.
         unsafe { std::slice::from_raw_parts(base, lines) }
     }
+
+    #[inline]
+    fn copy_out(&self, offset: usize, to: &mut [u64]) -> Result<(), OutOfBounds> {
+        Self::copy_out(self, offset as u64, bytemuck::cast_slice_mut(to))
+    }
 }
 
 impl Peek for ForeignWord {

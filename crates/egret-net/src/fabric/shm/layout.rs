@@ -19,6 +19,8 @@ pub(super) const LEFT: usize = 88;
 pub(super) const RING: usize = 128;
 /// How many slots it has.
 pub(super) const SLOTS: usize = 256;
+/// How far this end is in the peer's rings of records, a line of its own for each lane.
+pub(super) const CONSUMED: [usize; 2] = [RING + SLOTS * 64, RING + SLOTS * 64 + 128];
 /// Where bytes lie that are in no region the peer could read.
 pub(super) const BOUNCE: usize = 20 << 10;
 /// The bounce area is handed out in pieces of this size, in turn.
@@ -31,10 +33,14 @@ pub(super) const RETURNS: usize = BOUNCE + CHUNK * CHUNKS;
 /// The gates to memory under keys of this end, and where this end is inside, on a
 /// connection that cooperates.
 pub(super) const GATES: usize = RETURNS + super::returns::bytes(super::returns::LENT_MAX);
-/// The whole: 172 KiB. The five pages of counts and ring are there from the
+/// The rings of records to the peer, one for each lane: talk and bulk.
+pub(super) const LANES: [usize; 2] = [FIRST_LANE, FIRST_LANE + LANE_LINES * 64];
+/// Lines of each: 64 KiB.
+pub(super) const LANE_LINES: usize = 1024;
+const FIRST_LANE: usize = (GATES + super::gate::bytes(super::gate::GATES)).next_multiple_of(4096);
+/// The whole: 300 KiB. The five pages of counts and ring are there from the
 /// start; those behind them come when they are used.
-pub(super) const BYTES: usize =
-    (GATES + super::gate::bytes(super::gate::GATES)).next_multiple_of(4096);
+pub(super) const BYTES: usize = FIRST_LANE + 2 * LANE_LINES * 64;
 
 /// Descriptors that may be outstanding on each queue.
 pub(super) const DEPTH: u32 = 1024;
@@ -45,7 +51,7 @@ pub(super) const REGION_MAX: u64 = 1 << 38;
 /// Regions that an end may have the other map.
 pub(super) const REGIONS_MAX: u32 = 64;
 
-const _: () = assert!(RING + SLOTS * 64 <= BOUNCE && GATES.is_multiple_of(64));
+const _: () = assert!(CONSUMED[1] + 64 <= BOUNCE && GATES.is_multiple_of(64));
 
 /// The word in a nic's bell page that says whether it sleeps.
 pub(super) const BELL: usize = 0;

@@ -4,8 +4,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::foreign::OutOfBounds;
 use super::{block, copy};
-use crate::atomics::{Atomics, StdAtomics};
+use crate::atomics::{Atomics, StdAtomics, Word};
 use crate::buf::{Region, RegionError};
 
 /// A memory file that only this process can write; the kernel sees to that.
@@ -26,6 +27,26 @@ pub(super) trait Writable {
 
     /// Says that this line will be stored to soon.
     fn claim(&self, _line: usize) {}
+
+    /// Copies `from` to byte `offset`. Who reads there sees
+    /// some of the new bytes and some of the old until it is told otherwise, by a
+    /// word stored with release.
+    ///
+    /// # Panics
+    ///
+    /// If the range lies outside.
+    fn copy_in(&self, offset: usize, from: &[u8]) {
+        let words = self.lines().as_flattened()[offset / WORD..].iter();
+        let (mut at, mut rest) = (offset % WORD, from);
+        for shared in words.take((at + from.len()).div_ceil(WORD)) {
+            let mut word = shared.load(Relaxed).to_ne_bytes();
+            let (now, later) = rest.split_at(rest.len().min(WORD - at));
+            word[at..at + now.len()].copy_from_slice(now);
+            shared.store(u64::from_ne_bytes(word), Relaxed);
+            (at, rest) = (0, later);
+        }
+        assert!(rest.is_empty(), "{} bytes at {offset} do not fit", from.len());
+    }
 }
 
 /// Cache lines that somebody else may store to at any time.
@@ -34,6 +55,19 @@ pub(super) trait Readable {
     type Word: Peek;
 
     fn lines(&self) -> &[Line<Self::Word>];
+
+    /// Copies whole words from byte `offset`, the start of one, to private memory:
+    /// what is there now, or a mixture if somebody is writing.
+    fn copy_out(&self, offset: usize, to: &mut [u64]) -> Result<(), OutOfBounds> {
+        let words = self.lines().as_flattened();
+        let (bytes, len) = (size_of_val(to), size_of_val(words));
+        let outside = OutOfBounds { offset: offset as u64, bytes, len };
+        let words = words.get(offset / WORD..).and_then(|words| words.get(..to.len()));
+        for (to, word) in to.iter_mut().zip(words.ok_or(outside)?) {
+            *to = word.peek();
+        }
+        Ok(())
+    }
 }
 
 /// A word that can only be looked at.
@@ -119,6 +153,11 @@ impl Writable for Own {
     #[inline]
     fn claim(&self, line: usize) {
         block::claim(self.lines()[line].as_ptr().cast());
+    }
+
+    #[inline]
+    fn copy_in(&self, offset: usize, from: &[u8]) {
+        Self::copy_in(self, offset, from);
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `nic.rs`, `driver.rs`, `knocking.rs`, `token.rs` | listening, connecting, and who has left |
 //! | `bell.rs`, `cord.rs`, and `hub` | waiting, and waking who sleeps |
 //! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
+//! | `lanes.rs`, `records/` | eager messages |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
 //! | `wire.rs`, `layout.rs`, `ring.rs`, `cut.rs` | what lies where, and how it is written |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
@@ -86,6 +87,7 @@ pub mod fuzzing;
 mod gate;
 mod io;
 mod knocking;
+mod lanes;
 mod layout;
 mod link;
 mod loans;
@@ -98,6 +100,7 @@ mod process;
 mod puppet;
 mod reach;
 mod reaper;
+mod records;
 mod recv;
 mod rendezvous;
 mod returns;

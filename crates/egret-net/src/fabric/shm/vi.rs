@@ -5,7 +5,10 @@ use std::sync::Arc;
 use super::link::{Link, Polled};
 use super::nic::Inner;
 use crate::fabric::{Unposted, ViOps};
-use crate::vi::{Counters, Notices, Posted, Reliability, Ticket, Trust, ViError, WhyIsolated};
+use crate::vi::{
+    Counters, Lane, Notices, Position, Posted, Reliability, SendError, Ticket, Trust, ViError,
+    WhyIsolated,
+};
 
 #[derive(Debug)]
 pub(super) struct ShmVi {
@@ -16,6 +19,19 @@ pub(super) struct ShmVi {
 impl ShmVi {
     pub(super) const fn new(inner: Arc<Inner>, link: Arc<Link>) -> Self {
         Self { inner, link }
+    }
+}
+
+impl ShmVi {
+    /// A message could not be sent: the connection is closed, or must be.
+    #[cold]
+    fn closed(&self, why: &ViError) {
+        if self.link.error().is_none() {
+            let mut notices = Notices::default();
+            self.link.lied(why.clone(), &mut notices);
+            self.inner.happen();
+            notices.give();
+        }
     }
 }
 
@@ -71,6 +87,26 @@ impl ViOps for ShmVi {
 
     fn counters(&self) -> Counters {
         self.link.counters()
+    }
+
+    #[inline]
+    fn send(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        let sent = self.link.send(lane, tag, parts);
+        if let Err(SendError::Closed(why)) = &sent {
+            self.closed(why);
+        }
+        sent
+    }
+
+    fn arrived(&self, lane: Lane) -> Position {
+        match self.link.arrived(lane) {
+            Ok(position) => position,
+            Err(SendError::Closed(why)) => {
+                self.closed(&why);
+                Position::default()
+            }
+            Err(_) => Position::default(),
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct After {
     pub notices: Notices,
     pub wakers: Vec<Waker>,
     pub plans: Vec<Plan>,
+    /// Whether waits are to end for something else.
+    pub arrived: bool,
 }
 
 /// A connector's promise and how it is kept.
@@ -43,8 +45,12 @@ pub(super) struct Plan(pub Box<dyn FnOnce(&SimFabric) + Send>);
 
 impl After {
     pub(super) fn is_empty(&self) -> bool {
-        let Self { settled, notices, wakers, plans } = self;
-        settled.is_empty() && notices.is_empty() && wakers.is_empty() && plans.is_empty()
+        let Self { settled, notices, wakers, plans, arrived } = self;
+        !arrived
+            && settled.is_empty()
+            && notices.is_empty()
+            && wakers.is_empty()
+            && plans.is_empty()
     }
 
     pub(super) fn run(self, fabric: &SimFabric) {

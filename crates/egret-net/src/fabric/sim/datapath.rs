@@ -6,16 +6,20 @@
 //! again, or asks for the counts when the peer owes something. A peer that
 //! answers nothing for [`DEAD_AFTER`] is dead.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::eager::{Eager, Record};
 use super::planted::Planted;
 use super::recv::Receiver;
 use super::send::Sender;
 use super::wire::{Body, Counts, Datagram, Item};
-use crate::fabric::Unposted;
 use crate::fabric::receives::Receives;
+use crate::fabric::{Unposted, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Reliability, Ticket, ViError};
+use crate::vi::{
+    Counters, Keys, Notices, Op, Position, Posted, Refused, Reliability, SendError, Ticket, ViError,
+};
 
 /// What an end wants done.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub(super) struct Out<'a> {
     pub frames: Vec<Body>,
     /// How many whole messages are to be placed a little later.
     pub placing: usize,
+    /// Whether eager messages have arrived.
+    pub arrived: bool,
 }
 
 impl<'a> Out<'a> {
@@ -39,7 +45,16 @@ impl<'a> Out<'a> {
         notices: &'a mut Notices,
         planted: Option<Planted>,
     ) -> Self {
-        Self { now, keys, notices, planted, items: Vec::new(), frames: Vec::new(), placing: 0 }
+        Self {
+            now,
+            keys,
+            notices,
+            planted,
+            items: Vec::new(),
+            frames: Vec::new(),
+            placing: 0,
+            arrived: false,
+        }
     }
 
     pub(super) fn has(&self, planted: Planted) -> bool {
@@ -53,6 +68,7 @@ pub(super) struct Conn {
     depth: u32,
     sender: Sender,
     receiver: Receiver,
+    pub eager: Eager,
     /// How long an answer may take before it is asked for.
     patience: Duration,
     /// When the peer last said anything.
@@ -73,12 +89,14 @@ const KEEPALIVE: Duration = Duration::from_secs(1);
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(5);
 
 impl Conn {
-    pub(super) fn new(reliability: Reliability, depth: u32) -> Self {
+    pub(super) fn new(spec: ViSpec) -> Self {
+        let ViSpec { reliability, depth, vi, drain } = spec;
         Self {
             reliability,
             depth,
             sender: Sender::new(reliability),
             receiver: Receiver::default(),
+            eager: Eager::new(vi, drain),
             patience: PATIENCE_MIN,
             heard: Instant::default(),
             asking_since: None,
@@ -91,14 +109,14 @@ impl Conn {
     pub(super) const fn counts(&self) -> Counts {
         let Receiver { taken, receives: Receives { promised: receives, placed, .. }, .. } =
             self.receiver;
-        Counts { taken, receives, placed }
+        Counts { taken, receives, placed, drained: self.eager.drained }
     }
 
     pub(super) fn counters(&self) -> Counters {
         Counters {
             sent: self.sender.outbox.completed + self.datagrams,
             received: self.receiver.receives.received,
-            dropped: self.receiver.receives.dropped,
+            dropped: self.receiver.receives.dropped + self.eager.dropped,
         }
     }
 
@@ -127,14 +145,40 @@ impl Conn {
         let mut bytes = vec![0; usize::try_from(len).expect("it lies in memory")];
         descriptor.gather(0, &mut bytes);
         let kind = descriptor.kind().cloned();
-        out.frames.push(Body::Datagram(Datagram { tag, kind, bytes: bytes.into() }));
+        let (eager, bytes) = (false, bytes.into());
+        out.frames.push(Body::Datagram(Datagram { eager, tag, kind, bytes }));
         self.datagrams += 1;
         posted.complete(len, tag, out.notices);
     }
 
+    /// Sends an eager message.
+    pub(super) fn send(
+        &mut self,
+        tag: u64,
+        bytes: Arc<[u8]>,
+        out: &mut Out<'_>,
+    ) -> Result<Position, SendError> {
+        let is_reliable = self.reliability.is_reliable();
+        let position = self.eager.send(is_reliable)?;
+        if is_reliable {
+            self.sender.push_eager(tag, bytes, out);
+        } else {
+            let datagram = Datagram { eager: true, tag, kind: None, bytes };
+            out.frames.push(Body::Datagram(datagram));
+        }
+        Ok(position)
+    }
+
+    /// Eager messages were drained: the peer is told.
+    pub(super) fn drained(&self, out: &mut Out<'_>) {
+        if self.reliability.is_reliable() {
+            out.frames.push(Body::Ack(self.counts()));
+        }
+    }
+
     /// A receive was posted: what waited for one can go on.
     pub(super) fn resume(&mut self, out: &mut Out<'_>) -> Result<(), ViError> {
-        self.receiver.take(&mut self.sender, out)?;
+        self.receiver.take(&mut self.sender, &mut self.eager, out)?;
         self.sender.pump(out);
         Ok(())
     }
@@ -147,8 +191,8 @@ impl Conn {
         match body {
             Body::Item(counts, number, item) => {
                 self.receiver.arrive(number, item, out.has(Planted::Overtakes));
-                self.receiver.take(&mut self.sender, out)?;
-                self.sender.hear(counts, out);
+                self.receiver.take(&mut self.sender, &mut self.eager, out)?;
+                self.hear(counts, out);
                 // A message that is to be placed is answered for then, unless the sender only
                 // wants to know that it has come this far.
                 let answered_later = out.placing > 0 && self.reliability == Reliability::Reception;
@@ -156,15 +200,26 @@ impl Conn {
                     out.frames.push(Body::Ack(self.counts()));
                 }
             }
-            Body::Ack(counts) => self.sender.hear(counts, out),
+            Body::Ack(counts) => self.hear(counts, out),
             Body::Ping(counts) => {
-                self.sender.hear(counts, out);
+                self.hear(counts, out);
                 out.frames.push(Body::Ack(self.counts()));
+            }
+            Body::Datagram(Datagram { eager: true, tag, bytes, .. }) => {
+                out.arrived |= self.eager.arrive(Record { tag, bytes });
             }
             Body::Datagram(datagram) => self.receiver.datagram(&datagram, out),
             Body::Connect(_) | Body::Accept | Body::Refuse(_) | Body::Queued | Body::Gone(_) => {}
         }
         Ok(())
+    }
+
+    fn hear(&mut self, counts: Counts, out: &mut Out<'_>) {
+        let before = self.eager.waits;
+        self.eager.hear(counts.drained);
+        // Who waits for room, or for it to have arrived, looks again.
+        out.arrived |= before;
+        self.sender.hear(counts, out);
     }
 
     /// Hands one whole message to the program and tells the peer.
@@ -175,7 +230,7 @@ impl Conn {
 
     /// When the timer is to ring next; `None` if there is nothing to wait for.
     pub(super) fn timer(&self, now: Instant) -> Option<Instant> {
-        if self.sender.expects() {
+        if self.expects() {
             Some(now + self.patience)
         } else {
             let waits = self.receiver.outstanding() > 0;
@@ -186,9 +241,14 @@ impl Conn {
         }
     }
 
+    /// Whether an answer of the peer is due.
+    fn expects(&self) -> bool {
+        self.sender.expects() || self.eager.waits
+    }
+
     /// The timer rang: repeat, ask, or give up.
     pub(super) fn ring(&mut self, out: &mut Out<'_>) -> Result<(), ViError> {
-        let only_receives = !self.sender.expects();
+        let only_receives = !self.expects();
         let heard_lately = self.asking_since.is_none() && out.now < self.heard + KEEPALIVE;
         if only_receives && (heard_lately || self.receiver.outstanding() == 0) {
             return Ok(());

@@ -32,6 +32,7 @@
 
 mod after;
 mod datapath;
+mod eager;
 mod nic;
 mod node;
 mod planted;

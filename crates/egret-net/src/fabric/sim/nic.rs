@@ -5,12 +5,12 @@ use std::task::Waker;
 
 use super::SimFabric;
 use super::node::Listening;
-use super::vi::SimVi;
+use super::vi::{SimReply, SimVi};
 use super::wire::NodeId;
 use super::world::World;
 use crate::fabric::{ConnectRequest, ListenerOps, NicOps, Seen, ViOps, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{ConnectError, Keys, Limits, ListenError, Reliability};
+use crate::vi::{ConnectError, DrainId, Keys, Limits, ListenError, Reliability, Sink};
 
 #[derive(Debug)]
 pub(super) struct SimNic {
@@ -109,6 +109,26 @@ impl NicOps for SimNic {
 
     fn now(&self) -> Instant {
         self.fabric.now()
+    }
+
+    fn has_eager(&self) -> bool {
+        true
+    }
+
+    /// The function runs outside the world's lock, as everything of the program.
+    fn drain(&self, drain: DrainId, budget: usize, sink: &mut Sink<'_>) -> usize {
+        let mut drained = 0;
+        while drained < budget {
+            let next = self.fabric.with(|world| match self.is_up(world) {
+                true => world.next_eager(self.node, drain),
+                false => None,
+            });
+            let Some((end, vi, record)) = next else { break };
+            drained += 1;
+            let mut reply = SimReply { fabric: &self.fabric, node: self.node, end, vi };
+            sink(&mut reply, record.tag, &record.bytes);
+        }
+        drained
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::after::{Made, Settled};
 use super::datapath::{Conn, DEAD_AFTER};
+use super::eager::Eager;
 use super::wire::{Body, EndId, Farewell, Frame, NodeId, Refusal};
 use super::world::{Event, World};
 use crate::fabric::listens::Listens;
@@ -24,6 +25,8 @@ pub(super) struct Node {
     pub handles: usize,
     pub keys: Arc<Keys>,
     pub ends: BTreeMap<EndId, End>,
+    /// Ends with eager messages that were not drained, in the order in which they are.
+    pub ready: VecDeque<EndId>,
     pub listeners: BTreeMap<(String, u64), Listening>,
     /// Who was accepted, and as which end: a repeated knock gets the same answer.
     accepted: BTreeMap<Caller, EndId>,
@@ -44,6 +47,8 @@ pub(super) enum End {
         why: ViError,
         farewell: Farewell,
         counters: Counters,
+        /// Eager messages that arrived before, to be drained.
+        left: Option<Box<Eager>>,
     },
 }
 
@@ -86,6 +91,7 @@ impl Node {
             handles: 0,
             keys: Arc::default(),
             ends: BTreeMap::new(),
+            ready: VecDeque::new(),
             listeners: BTreeMap::new(),
             accepted: BTreeMap::new(),
             next_end: 1,
@@ -97,6 +103,17 @@ impl Node {
         self.next_end += 1;
         self.ends.insert(id, end);
         id
+    }
+}
+
+impl End {
+    /// Its eager messages, also those it had when it ended.
+    pub(super) fn eager(&mut self) -> Option<&mut Eager> {
+        match self {
+            Self::Open { conn, .. } => Some(&mut conn.eager),
+            Self::Gone { left, .. } => left.as_deref_mut(),
+            Self::Knocking(_) => None,
+        }
     }
 }
 
@@ -165,7 +182,12 @@ impl World {
     /// Settles what was promised to a connector that fails.
     fn stop_knocking(&mut self, node: NodeId, end: EndId, result: Result<Made, ConnectError>) {
         let why = ViError::Closed;
-        let gone = End::Gone { why, farewell: Farewell::Unknown, counters: Counters::default() };
+        let gone = End::Gone {
+            why,
+            farewell: Farewell::Unknown,
+            counters: Counters::default(),
+            left: None,
+        };
         if let Some(End::Knocking(knock)) = self.nodes[node].ends.insert(end, gone) {
             self.after.settled.push(Settled { promise: knock.promise, result });
         }
@@ -206,7 +228,7 @@ impl World {
     ) -> Option<Made> {
         let listening = self.nodes[node].listeners.get_mut(key)?;
         let caller @ (peer, _, peer_end) = listening.backlog.pop_front()?;
-        let conn = Box::new(Conn::new(spec.reliability, spec.depth));
+        let conn = Box::new(Conn::new(spec));
         let end = self.nodes[node].add_end(End::Open { conn, peer, peer_end });
         self.nodes[node].accepted.insert(caller, end);
         self.send(node, end, peer, Some(peer_end), Body::Accept);
@@ -251,7 +273,7 @@ impl World {
         };
         let made = self.made(node, end, frame.from, spec);
         self.stop_knocking(node, end, Ok(made));
-        let conn = Box::new(Conn::new(spec.reliability, spec.depth));
+        let conn = Box::new(Conn::new(spec));
         let open = End::Open { conn, peer: frame.from, peer_end: frame.from_end };
         self.nodes[node].ends.insert(end, open);
     }
@@ -271,6 +293,7 @@ impl World {
         let listeners = std::mem::take(&mut node.listeners);
         self.after.wakers.extend(listeners.into_values().flat_map(|listening| listening.wakers));
         node.ends.clear();
+        node.ready.clear();
         node.accepted.clear();
         node.keys = Arc::default();
         node.life += 1;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::datapath::Out;
+use super::eager::{Eager, Record};
 use super::planted::Planted;
 use super::send::Sender;
 use super::wire::{Datagram, Item};
@@ -60,13 +61,18 @@ impl Receiver {
 
     /// Takes the items whose turn it is, up to one that needs a receive and
     /// finds none.
-    pub(super) fn take(&mut self, sender: &mut Sender, out: &mut Out<'_>) -> Result<(), ViError> {
+    pub(super) fn take(
+        &mut self,
+        sender: &mut Sender,
+        eager: &mut Eager,
+        out: &mut Out<'_>,
+    ) -> Result<(), ViError> {
         while let Some(item) = self.early.get(&self.taken) {
             let needs_receive =
                 matches!(item, Item::Begin { .. } | Item::WriteEnd { notify: Some(_), .. });
             if needs_receive && self.receives.is_empty() {
                 if !out.has(Planted::IgnoresReceives) {
-                    return self.overtake(sender, out);
+                    return self.overtake(sender, eager, out);
                 }
                 self.early.remove(&self.taken);
                 self.taken += 1;
@@ -74,38 +80,54 @@ impl Receiver {
             }
             let Some(item) = self.early.remove(&self.taken) else { return Ok(()) };
             self.taken += 1;
-            self.apply(item, sender, out)?;
+            self.apply(item, sender, eager, out)?;
         }
         Ok(())
     }
 
-    /// A message waits for a receive. What belongs to remote reads and writes
-    /// does not wait with it: this side may be waiting for just that.
-    fn overtake(&mut self, sender: &mut Sender, out: &mut Out<'_>) -> Result<(), ViError> {
+    /// A message waits for a receive. Eager messages, and what belongs to remote reads and
+    /// writes, do not wait with it: this side may be waiting for just that.
+    fn overtake(
+        &mut self,
+        sender: &mut Sender,
+        eager: &mut Eager,
+        out: &mut Out<'_>,
+    ) -> Result<(), ViError> {
         let mut number = self.taken + 1;
         while let Some(item) = self.early.get_mut(&number) {
             let overtakes = matches!(
                 item,
-                Item::Read { .. }
+                Item::Eager { .. }
+                    | Item::Read { .. }
                     | Item::ReadChunk { .. }
                     | Item::ReadEnd { .. }
                     | Item::Written { .. }
             );
             if overtakes {
                 let item = std::mem::replace(item, Item::Overtook);
-                self.apply(item, sender, out)?;
+                self.apply(item, sender, eager, out)?;
             }
             number += 1;
         }
         Ok(())
     }
 
-    fn apply(&mut self, item: Item, sender: &mut Sender, out: &mut Out<'_>) -> Result<(), ViError> {
+    fn apply(
+        &mut self,
+        item: Item,
+        sender: &mut Sender,
+        eager: &mut Eager,
+        out: &mut Out<'_>,
+    ) -> Result<(), ViError> {
         match item {
             Item::Begin { len, tag, kind, bytes } => {
                 self.begin(len, tag, kind.as_ref(), &bytes, out)
             }
             Item::Chunk { bytes } => self.chunk(&bytes, out),
+            Item::Eager { tag, bytes } => {
+                out.arrived |= eager.arrive(Record { tag, bytes });
+                Ok(())
+            }
             Item::Read { id, from, len } => {
                 sender.answer(match out.keys.check(&from, len, false) {
                     Ok(()) => Answer::Read { id, from, len, offset: 0 },

@@ -49,6 +49,18 @@ impl Sender {
         self.pump(out);
     }
 
+    /// Emits an eager message, which has a window of its own.
+    pub(super) fn push_eager(&mut self, tag: u64, bytes: Arc<[u8]>, out: &mut Out<'_>) {
+        self.emit(Item::Eager { tag, bytes }, out);
+    }
+
+    fn emit(&mut self, item: Item, out: &mut Out<'_>) {
+        let number = self.next_item;
+        self.next_item += 1;
+        self.unacked.push_back(Unacked { number, item: item.clone(), since: out.now });
+        out.items.push((number, item));
+    }
+
     pub(super) fn answer(&mut self, answer: Answer) {
         self.outbox.answers.push_back(answer);
     }
@@ -56,10 +68,7 @@ impl Sender {
     /// Emits what the window and the peer's receives allow.
     pub(super) fn pump(&mut self, out: &mut Out<'_>) {
         while let Some(item) = self.next(out) {
-            let number = self.next_item;
-            self.next_item += 1;
-            self.unacked.push_back(Unacked { number, item: item.clone(), since: out.now });
-            out.items.push((number, item));
+            self.emit(item, out);
         }
     }
 

@@ -8,7 +8,9 @@ use super::node::End;
 use super::wire::{EndId, Farewell, NodeId};
 use super::world::World;
 use crate::fabric::{Unposted, ViOps};
-use crate::vi::{Counters, Posted, Refused, Reliability, Ticket, ViError};
+use crate::vi::{
+    Counters, Lane, Position, Posted, Refused, Reliability, Reply, SendError, Ticket, ViError, ViId,
+};
 
 #[derive(Debug)]
 pub(super) struct SimVi {
@@ -87,6 +89,23 @@ impl ViOps for SimVi {
         self.fabric.with(|world| self.error_in(world))
     }
 
+    fn send(&self, _lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        self.fabric.with(|world| match self.error_in(world) {
+            Some(why) => Err(SendError::Closed(why)),
+            None => send(world, (self.node, self.end), tag, parts),
+        })
+    }
+
+    fn arrived(&self, _lane: Lane) -> Position {
+        self.fabric.with(|world| {
+            let asked = |world: &mut World| {
+                world.with_end(self.node, self.end, |conn, _| Ok(conn.eager.asked()))
+            };
+            let known = self.is_current(world).then(|| asked(world)).flatten();
+            known.unwrap_or_default()
+        })
+    }
+
     fn counters(&self) -> Counters {
         self.fabric.with(|world| match self.state(world) {
             Some(End::Open { conn, .. }) => conn.counters(),
@@ -94,6 +113,42 @@ impl ViOps for SimVi {
             _ => Counters::default(),
         })
     }
+}
+
+/// The end that a drained message came by.
+pub(super) struct SimReply<'a> {
+    pub fabric: &'a SimFabric,
+    pub node: NodeId,
+    pub end: EndId,
+    pub vi: ViId,
+}
+
+impl Reply for SimReply<'_> {
+    fn vi(&self) -> ViId {
+        self.vi
+    }
+
+    fn send(&mut self, _lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        let (node, end) = (self.node, self.end);
+        self.fabric.with(|world| send(world, (node, end), tag, parts))
+    }
+}
+
+/// Sends an eager message on an end of a node that is up.
+fn send(
+    world: &mut World,
+    (node, end): (NodeId, EndId),
+    tag: u64,
+    parts: &[&[u8]],
+) -> Result<Position, SendError> {
+    SendError::check(parts)?;
+    world.seen = world.now;
+    let bytes = Arc::from(parts.concat());
+    if let Some(End::Gone { why, .. }) = world.nodes[node].ends.get(&end) {
+        return Err(SendError::Closed(why.clone()));
+    }
+    let sent = world.with_end(node, end, |conn, out| Ok(conn.send(tag, bytes, out)));
+    sent.unwrap_or(Err(SendError::Closed(ViError::NicDown)))
 }
 
 impl Drop for SimVi {

@@ -55,10 +55,14 @@ pub(super) struct Counts {
     pub receives: u64,
     /// Messages placed in posted memory, ever.
     pub placed: u64,
+    /// Eager messages drained, ever.
+    pub drained: u64,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Datagram {
+    /// Whether it is an eager message.
+    pub eager: bool,
     pub tag: u64,
     pub kind: Option<Kind>,
     pub bytes: Arc<[u8]>,
@@ -71,6 +75,8 @@ pub(super) enum Item {
     Begin { len: u64, tag: u64, kind: Option<Kind>, bytes: Arc<[u8]> },
     /// More bytes of the message that began last.
     Chunk { bytes: Arc<[u8]> },
+    /// An eager message.
+    Eager { tag: u64, bytes: Arc<[u8]> },
     /// Asks for bytes of exposed memory.
     Read { id: u64, from: RemoteSlice, len: u64 },
     /// Some bytes that were asked for.
@@ -161,6 +167,7 @@ impl Body {
                 _,
                 Item::Begin { bytes, .. }
                 | Item::Chunk { bytes }
+                | Item::Eager { bytes, .. }
                 | Item::ReadChunk { bytes, .. }
                 | Item::WriteChunk { bytes, .. },
             ) => Some(bytes),
@@ -174,6 +181,7 @@ impl Item {
         match self {
             Self::Begin { .. } => "begin",
             Self::Chunk { .. } => "chunk",
+            Self::Eager { .. } => "eager",
             Self::Read { .. } => "read",
             Self::ReadChunk { .. } => "read-chunk",
             Self::ReadEnd { .. } => "read-end",

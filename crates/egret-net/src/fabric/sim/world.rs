@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::after::{After, Plan};
 use super::datapath::{Conn, Out};
+use super::eager::Record;
 use super::node::{End, Node};
 use super::planted::Planted;
 use super::rng::Rng;
@@ -15,7 +16,7 @@ use super::rules::Rules;
 use super::trace::{Entry, Trace};
 use super::wire::{Body, EndId, Farewell, Frame, NodeId};
 use crate::rt::Instant;
-use crate::vi::ViError;
+use crate::vi::{DrainId, ViError, ViId};
 
 #[derive(Debug)]
 pub(super) struct World {
@@ -241,7 +242,17 @@ impl World {
         let sooner = |at: &Instant| conn.timer_at.is_none_or(|armed| *at < armed);
         let timer = conn.timer(self.now).filter(sooner);
         conn.timer_at = timer.or(conn.timer_at);
-        let Out { items, frames, placing, .. } = out;
+        let Out { items, frames, placing, arrived, .. } = out;
+        if arrived {
+            self.after.arrived = true;
+            let Node { ends, ready, .. } = &mut self.nodes[node];
+            if let Some(End::Open { conn, .. }) = ends.get(&end)
+                && !conn.eager.is_empty()
+                && !ready.contains(&end)
+            {
+                ready.push_back(end);
+            }
+        }
         for (number, item) in items {
             self.send(node, end, peer, Some(peer_end), Body::Item(counts, number, item));
         }
@@ -257,6 +268,31 @@ impl World {
         result.map_err(|why| self.end_with(node, end, why.clone(), Farewell::Failed(why))).ok()
     }
 
+    /// The next eager message for a drain of a node: the ends take turns.
+    pub(super) fn next_eager(
+        &mut self,
+        node: NodeId,
+        drain: DrainId,
+    ) -> Option<(EndId, ViId, Record)> {
+        self.seen = self.now;
+        let Node { ends, ready, .. } = &mut self.nodes[node];
+        let mut is_for = |end: &EndId| {
+            ends.get_mut(end).and_then(End::eager).is_some_and(|eager| eager.drain == drain)
+        };
+        let at = ready.iter().position(&mut is_for)?;
+        let end = ready.remove(at)?;
+        let eager = ends.get_mut(&end).and_then(End::eager)?;
+        let (vi, record) = (eager.vi, eager.take()?);
+        if !eager.is_empty() {
+            ready.push_back(end);
+        }
+        self.with_end(node, end, |conn, out| {
+            conn.drained(out);
+            Ok(())
+        });
+        Some((end, vi, record))
+    }
+
     /// Puts an end into the error state for good, and tells the peer.
     pub(super) fn end_with(&mut self, node: NodeId, end: EndId, why: ViError, farewell: Farewell) {
         let Node { ends, keys, .. } = &mut self.nodes[node];
@@ -265,7 +301,10 @@ impl World {
         let mut out = Out::new(self.now, keys, &mut self.after.notices, self.planted);
         conn.fail(&why, &mut out);
         let counters = conn.counters();
-        ends.insert(end, End::Gone { why, farewell: farewell.clone(), counters });
+        let is_left = why != ViError::Closed && !conn.eager.is_empty();
+        let eager = is_left.then(|| Box::new(conn.eager.leave()));
+        ends.insert(end, End::Gone { why, farewell: farewell.clone(), counters, left: eager });
+        self.after.arrived = true;
         self.send(node, end, peer, Some(peer_end), Body::Gone(farewell));
     }
 

@@ -108,6 +108,10 @@ impl Conn {
     #[inline]
     pub(super) fn post(&mut self, posted: Posted, keys: &Keys) -> Result<bool, Unposted> {
         let receiving = matches!(posted.op(), Op::Recv);
+        if receiving && posted.is_eager() {
+            self.receiver.incoming.eager.push_back(posted);
+            return Ok(false);
+        }
         let outstanding = if receiving {
             self.receiver.incoming.outstanding()
         } else {

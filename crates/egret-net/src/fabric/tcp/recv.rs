@@ -109,7 +109,7 @@ impl Receiver {
                 self.incoming.begin_write((secret, offset, len), io.keys)?;
                 Ok(Into::Nothing)
             }
-            Frame::Kind { .. } | Frame::Goodbye => Ok(Into::Control),
+            Frame::Kind { .. } | Frame::Goodbye | Frame::Eager { .. } => Ok(Into::Control),
             Frame::ReadEnd { .. }
             | Frame::WriteEnd { .. }
             | Frame::Written { .. }
@@ -139,6 +139,7 @@ impl Receiver {
                 sender.outbox.answered(id, result, io.notices)?;
             }
             Frame::Kind { fingerprint } => self.learn(fingerprint, control)?,
+            Frame::Eager { tag } => return self.incoming.place_eager(tag, control, io.notices),
             Frame::Goodbye => {
                 let farewell = farewell(control)?;
                 self.is_over = true;

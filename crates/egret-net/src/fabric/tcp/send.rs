@@ -185,6 +185,10 @@ impl Sender {
 
     /// Adds the next frame. `false` if none may leave.
     fn next(&mut self, counts: Counts, io: &Io<'_>) -> bool {
+        if let Some(posted) = self.outbox.eager.pop_front() {
+            self.push_eager(posted, counts);
+            return true;
+        }
         let pieces = matches!(self.outbox.answers.front(), Some(Answer::Read { .. }));
         if !pieces || !std::mem::take(&mut self.turn) {
             if let Some(answer) = self.outbox.answers.pop_front() {
@@ -198,6 +202,17 @@ impl Sender {
             return self.next(counts, io);
         }
         self.next_of_own(counts)
+    }
+
+    /// Adds a message of the eager class, which waits for nothing.
+    fn push_eager(&mut self, posted: Posted, counts: Counts) {
+        let descriptor = posted.descriptor();
+        let len = usize::try_from(descriptor.len()).expect("a few KiB");
+        self.put(Frame::Eager { tag: descriptor.tag() }, len, counts);
+        let at = self.batch.bytes.len();
+        self.batch.bytes.resize(at + len, 0);
+        descriptor.gather(0, &mut self.batch.bytes[at..]);
+        self.outbox.went_eager(posted, self.frames - 1);
     }
 
     /// Adds the next frame that is not an answer.

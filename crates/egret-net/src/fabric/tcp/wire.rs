@@ -27,11 +27,12 @@
 //! | 10 kind | fingerprint | | the name of the type |
 //! | 11 counts | 0 | | |
 //! | 12 goodbye | 0 | | why |
+//! | 13 eager | tag | | a message of the eager class, all of it |
 //!
 //! The whole of it stands in `docs/tcp-wire.md`.
 
 use crate::fabric::hub::counts::Counts;
-use crate::vi::{AccessError, ViError};
+use crate::vi::{AccessError, EAGER_MAX, ViError};
 
 /// What a frame says, without its payload and its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub(super) enum Frame {
     Counts,
     /// The sender takes part no more.
     Goodbye,
+    /// A whole message of the eager class.
+    Eager { tag: u64 },
 }
 
 /// A frame, how many bytes of payload follow, and how far its sender is.
@@ -80,6 +83,8 @@ pub(super) const HEAD_MAX: usize = HEAD + 4 * 8;
 pub(super) const CHUNK: usize = 64 << 10;
 /// Bytes of a name or of a last word.
 pub(super) const CONTROL_MAX: usize = 1024;
+/// Bytes of a message of the eager class: what carries it adds a head.
+const EAGER_BYTES: usize = EAGER_MAX + 64;
 
 const MESSAGE: u8 = 1;
 const BEGIN: u8 = 2;
@@ -93,6 +98,7 @@ const WRITTEN: u8 = 9;
 const KIND: u8 = 10;
 const COUNTS: u8 = 11;
 const GOODBYE: u8 = 12;
+const EAGER: u8 = 13;
 
 const TYPED: u8 = 1;
 const NOTIFY: u8 = 2;
@@ -132,6 +138,7 @@ impl Frame {
                 | Self::Kind { .. }
                 | Self::Counts
                 | Self::Goodbye
+                | Self::Eager { .. }
         )
     }
 
@@ -178,6 +185,7 @@ impl Frame {
             Self::Kind { fingerprint } => (KIND, 0, fingerprint, Words::default()),
             Self::Counts => (COUNTS, 0, 0, Words::default()),
             Self::Goodbye => (GOODBYE, 0, 0, Words::default()),
+            Self::Eager { tag } => (EAGER, 0, tag, Words::default()),
         }
     }
 }
@@ -192,7 +200,7 @@ impl Head {
     pub(super) fn len(first: &[u8; HEAD]) -> Result<usize, ViError> {
         let [kind, flags, words, zero, ..] = *first;
         let expected = match (kind, flags) {
-            (MESSAGE | PIECE | READ_PIECE | KIND | COUNTS | GOODBYE, 0)
+            (MESSAGE | PIECE | READ_PIECE | KIND | COUNTS | GOODBYE | EAGER, 0)
             | (READ_END | WRITE_END | WRITTEN, 0) => 0,
             (MESSAGE, TYPED) | (BEGIN, 0) | (WRITE_END, NOTIFY) => 1,
             (BEGIN, TYPED) => 2,
@@ -237,6 +245,7 @@ impl Head {
             WRITTEN => Frame::Written { id, result: result(flags, [0, 1, 2, 3].map(word))? },
             KIND => Frame::Kind { fingerprint: id },
             COUNTS => Frame::Counts,
+            EAGER => Frame::Eager { tag: id },
             _ => Frame::Goodbye,
         };
         if matches!(kind, PIECE | WRITE | COUNTS | GOODBYE) && id != 0 {
@@ -254,6 +263,7 @@ impl Head {
             }
             Frame::Piece | Frame::ReadPiece { .. } => (1..=CHUNK).contains(&self.payload),
             Frame::Kind { .. } | Frame::Goodbye => self.payload <= CONTROL_MAX,
+            Frame::Eager { .. } => self.payload <= EAGER_BYTES,
             _ => self.payload == 0,
         }
     }

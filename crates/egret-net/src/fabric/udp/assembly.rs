@@ -21,8 +21,12 @@ pub(super) struct Assembly {
     window: Window,
 }
 
-/// Receives that nothing has come for, the oldest first.
-pub(super) type Receives = VecDeque<Posted>;
+/// Receives that nothing has come for, the oldest first, of each class.
+#[derive(Debug, Default)]
+pub(super) struct Receives {
+    posted: VecDeque<Posted>,
+    eager: VecDeque<Posted>,
+}
 
 /// What became of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +98,7 @@ impl Assembly {
         if self.partial.len() >= AT_ONCE && !piece.split.is_whole() {
             self.give_up(0, receives);
         }
-        let Some(mut posted) = receives.pop_front() else {
+        let Some(mut posted) = receives.next(piece.eager) else {
             self.window.end(piece.number);
             return Came::NoReceive;
         };
@@ -171,8 +175,7 @@ impl Assembly {
             std::mem::forget(posted);
             return;
         }
-        let later = receives.iter().position(|other| other.ticket() > posted.ticket());
-        receives.insert(later.unwrap_or(receives.len()), posted);
+        receives.put_back(posted);
     }
 
     /// Some time has passed: gives up what has waited for too long. How many.
@@ -208,6 +211,43 @@ impl Assembly {
     /// The receives that hold a part of a message.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> + '_ {
         self.partial.drain(..).map(|partial| partial.posted)
+    }
+}
+
+impl Receives {
+    /// Of those that are not of the eager class, which the program did not post.
+    pub(super) fn len(&self) -> usize {
+        self.posted.len()
+    }
+
+    pub(super) fn push(&mut self, posted: Posted) {
+        self.of(posted.is_eager()).push_back(posted);
+    }
+
+    /// The oldest of a class, for a message of that class.
+    #[inline]
+    fn next(&mut self, eager: bool) -> Option<Posted> {
+        self.of(eager).pop_front()
+    }
+
+    /// Puts one back where it was.
+    fn put_back(&mut self, posted: Posted) {
+        let all = self.of(posted.is_eager());
+        let later = all.iter().position(|other| other.ticket() > posted.ticket());
+        all.insert(later.unwrap_or(all.len()), posted);
+    }
+
+    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
+        let at = self.posted.iter().position(|posted| posted.ticket() == ticket)?;
+        self.posted.remove(at)
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> + '_ {
+        self.posted.drain(..).chain(self.eager.drain(..))
+    }
+
+    const fn of(&mut self, eager: bool) -> &mut VecDeque<Posted> {
+        if eager { &mut self.eager } else { &mut self.posted }
     }
 }
 

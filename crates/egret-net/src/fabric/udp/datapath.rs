@@ -62,8 +62,7 @@ impl Inward {
     }
 
     fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
-        let at = self.receives.iter().position(|posted| posted.ticket() == ticket)?;
-        self.receives.remove(at)
+        self.receives.cancel(ticket)
     }
 }
 
@@ -109,9 +108,11 @@ impl Conn {
         port: &mut impl Port,
         notices: &mut Notices,
     ) -> Result<bool, Unposted> {
-        if matches!(posted.op(), Op::Recv) {
+        if matches!(posted.op(), Op::Recv) && posted.is_eager() {
+            self.inward.receives.push(posted);
+        } else if matches!(posted.op(), Op::Recv) {
             let outstanding = self.inward.receives.len() + self.peers.begun();
-            self.inward.receives.push_back(room(self.depth, outstanding, posted)?);
+            self.inward.receives.push(room(self.depth, outstanding, posted)?);
         } else {
             let posted = room(self.depth, self.sender.outstanding(), posted)?;
             self.sender.push(posted, port, notices);
@@ -187,7 +188,7 @@ impl Open for Conn {
             Peers::One { assembly, .. } => all.extend(assembly.drain()),
             Peers::Group(members) => all.extend(members.drain()),
         }
-        all.extend(self.inward.receives.drain(..));
+        all.extend(self.inward.receives.drain());
         all.sort_by_key(Posted::ticket);
         for posted in all {
             posted.fail(why.clone(), notices);

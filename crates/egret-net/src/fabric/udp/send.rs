@@ -222,7 +222,8 @@ impl Leaving {
         let kind =
             descriptor.kind().map(|kind| Named { fingerprint: kind.fingerprint, name: &kind.name });
         let (number, split, tag) = (self.number, self.split, descriptor.tag());
-        Piece { number, tag, split, index, kind, bytes: &[] }
+        let eager = self.posted.is_eager();
+        Piece { number, tag, eager, split, index, kind, bytes: &[] }
     }
 
     /// Sends several pieces together. How many; none if that is not to be had.

@@ -46,6 +46,8 @@ pub(super) struct Piece<'a> {
     /// Counts the sender's messages on its connection.
     pub number: u64,
     pub tag: u64,
+    /// Whether it is of the eager class.
+    pub eager: bool,
     pub split: Split,
     pub index: u32,
     pub kind: Option<Named<'a>>,
@@ -116,6 +118,7 @@ const ANSWER: u8 = 9;
 const TYPED: u8 = 1;
 const GROUP: u8 = 2;
 const SIGNED: u8 = 4;
+const EAGER: u8 = 8;
 const WAITS: u8 = 1;
 
 impl Split {
@@ -226,6 +229,7 @@ impl<const N: usize> Head<N> {
     #[inline]
     fn piece(to: u64, flags: u8, from: Option<u64>, piece: &Piece<'_>) -> Self {
         let flags = flags | if piece.kind.is_some() { TYPED } else { 0 };
+        let flags = flags | if piece.eager { EAGER } else { 0 };
         let kind = if piece.split.is_whole() { MESSAGE } else { FRAGMENTED };
         let mut head = Self::new(kind, flags, piece.split.len, to);
         head.put(&piece.number.to_le_bytes());
@@ -338,7 +342,7 @@ struct Reader<'a>(&'a [u8]);
 impl<'a> Reader<'a> {
     #[inline]
     fn piece(&mut self, kind: u8, flags: u8, len: u32, to: u64) -> Result<Datagram<'a>, Malformed> {
-        if flags & !(TYPED | GROUP | SIGNED) != 0 || flags & (GROUP | SIGNED) == SIGNED {
+        if flags & !(TYPED | GROUP | SIGNED | EAGER) != 0 || flags & (GROUP | SIGNED) == SIGNED {
             return Err(Malformed("flags"));
         }
         let (number, tag) = (self.u64()?, self.u64()?);
@@ -360,7 +364,8 @@ impl<'a> Reader<'a> {
         if !split.admits(index, bytes.len()) && !planted(Fault::LengthIgnored) {
             return Err(Malformed("a piece outside its message"));
         }
-        let piece = Piece { number, tag, split, index, kind: named, bytes };
+        let eager = flags & EAGER != 0;
+        let piece = Piece { number, tag, eager, split, index, kind: named, bytes };
         Ok(match from {
             None => Datagram::Piece { to: Number(to), piece },
             Some(from) => Datagram::Group { group: to, from, signature, piece },

@@ -19,6 +19,7 @@ mod planted;
 mod processes;
 mod program;
 mod reach;
+mod records;
 mod ring;
 mod trust;
 mod watched;

@@ -1,17 +1,27 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{bell, copy, cord, left, memory, reach, ring};
+use super::{bell, copy, cord, left, memory, reach, records, ring};
 use crate::atomics::checker::check;
 use crate::fabric::shm::fault::{Fault, caught};
 use crate::fabric::shm::ring::tests::around_the_numbers;
 
 #[test]
 fn loom_finds_planted_faults() {
-    let faults: [(Fault, fn()); 7] = [
+    let faults: [(Fault, fn()); 17] = [
         (Fault::PutRelaxed, ring::around_a_ring),
         (Fault::PutEarly, ring::around_a_ring),
         (Fault::PollRelaxed, ring::around_a_ring),
+        (Fault::HeadEarly, records::one_line),
+        (Fault::HeadRelaxed, records::one_line),
+        (Fault::TakeUnfenced, records::one_line),
+        (Fault::ConsumedEarly, records::one_line),
+        (Fault::HeadEarly, records::two_lines),
+        (Fault::HeadRelaxed, records::two_lines),
+        (Fault::TakeUnfenced, records::two_lines),
+        (Fault::ConsumedEarly, records::two_lines),
+        (Fault::ClearLate, records::stale_payload),
+        (Fault::StaleForgotten, records::stale_payload),
         (Fault::RingUnfenced, bell::no_lost_wake_up),
         (Fault::ArmUnfenced, bell::no_lost_wake_up),
         (Fault::LookBeforeArm, bell::no_lost_wake_up),
@@ -24,8 +34,14 @@ fn loom_finds_planted_faults() {
 
 #[test]
 fn other_checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 12] = [
+    let faults: [(Fault, fn()); 18] = [
         (Fault::SequenceStops, around_the_numbers),
+        (Fault::PositionStops, records::around_the_positions),
+        (Fault::StaleForgotten, records::stale_lines),
+        (Fault::SkipForgotten, records::over_the_end),
+        (Fault::LengthUnchecked, records::nonsense),
+        (Fault::ConsumedUnchecked, records::impossible_consumption),
+        (Fault::AskIgnored, records::asked),
         (Fault::TailForgotten, copy::every_place_and_length),
         (Fault::BoundsOffByOne, memory::ends_are_ends),
         (Fault::SealsIgnored, memory::unsealed_is_refused),

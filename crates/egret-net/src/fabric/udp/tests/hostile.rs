@@ -16,7 +16,7 @@ use crate::vi::Descriptor;
 fn message(to: Number, number: u64, bytes: &[u8]) -> Vec<u8> {
     let len = u32::try_from(bytes.len()).unwrap();
     let split = Split { len, unit: len };
-    let piece = Piece { number, tag: 7, split, index: 0, kind: None, bytes };
+    let piece = Piece { number, tag: 7, eager: false, split, index: 0, kind: None, bytes };
     [Head::<HEAD_MAX>::of_piece(to, &piece).bytes(), bytes].concat()
 }
 
@@ -204,6 +204,7 @@ fn a_seeded_run_of_nearly_right_datagrams() {
                     let split = Split { len: 600, unit: 300 };
                     let index = u32::from(rng.once_in(2));
                     let piece = Piece {
+                        eager: false,
                         number: rng.next() % 8,
                         tag: 0,
                         split,
@@ -265,7 +266,15 @@ fn whatever_arrives_the_buffers_come_back() {
                 2 | 3 => {
                     let split = Split { len: 600, unit: 300 };
                     let (number, index) = (rng.next() % 5, u32::from(rng.once_in(2)));
-                    let piece = Piece { number, tag: 0, split, index, kind: None, bytes: &[] };
+                    let piece = Piece {
+                        number,
+                        tag: 0,
+                        eager: false,
+                        split,
+                        index,
+                        kind: None,
+                        bytes: &[],
+                    };
                     [Head::<HEAD_MAX>::of_piece(Number(0), &piece).bytes(), &[1; 300]].concat()
                 }
                 4 => Head::probe(Number(0)).bytes().to_vec(),

@@ -56,7 +56,7 @@ impl End {
         let end = Self(Arc::new(Mutex::new(Inner { conn: None, outbox })));
         let limits = Limits { queue_depth: DEPTH, ..Limits::least() };
         let nic = Nic::new(Arc::new(Stage { end: end.clone(), keys: Arc::default(), limits }));
-        let spec = ViSpec { reliability: Reliability::Unreliable, depth: DEPTH };
+        let spec = ViSpec::new(Reliability::Unreliable, DEPTH);
         end.inner().conn = Some(make(spec));
         let options = ViOptions::of(Reliability::Unreliable);
         let vi = nic.wait_connect(&Address::new("", "", 0), &options, Deadline::NOW).unwrap();

@@ -10,7 +10,7 @@ use crate::fabric::udp::wire::{
 const TO: Number = Number(0x0807_0605_0403_0201);
 
 fn piece(split: Split, index: u32, bytes: &[u8]) -> Piece<'_> {
-    Piece { number: 9, tag: 0xaabb, split, index, kind: None, bytes }
+    Piece { number: 9, tag: 0xaabb, eager: false, split, index, kind: None, bytes }
 }
 
 fn joined(head: &Head, bytes: &[u8]) -> Vec<u8> {

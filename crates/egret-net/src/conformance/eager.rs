@@ -1,0 +1,331 @@
+//! Eager messages: in order, whole, out of the way of posted ones, and bounded.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use super::case::list;
+use super::check::{Outcome, Wrong, check, check_eq, check_is};
+use super::death::be_killed;
+use super::pattern;
+use super::side::Side;
+use crate::vi::{Drain, EAGER_MAX, Lane, Position, SendError, Vi, ViError, ViId, ViOptions};
+
+list! { "eager":
+    Reliable order,
+    Reliable answers,
+    Reliable full,
+    Reliable arrived,
+    Every too_large,
+    Once shared_drain,
+    Once beside_posted,
+    Once left_behind,
+    Unreliable never_full,
+    Lossless datagrams,
+    Kills known_dead,
+}
+
+/// A message that was drained.
+struct Got {
+    vi: ViId,
+    tag: u64,
+    bytes: Vec<u8>,
+}
+
+/// Drains until there are so many messages.
+async fn drained(side: &Side, drain: &Drain, count: usize) -> Result<Vec<Got>, Wrong> {
+    let mut all = Vec::new();
+    let some = poll_fn(|_| {
+        let left = count - all.len();
+        // Fewer than there may be: a budget is kept.
+        let budget = left.min(7);
+        let came = drain.poll(budget, |reply, tag, bytes| {
+            all.push(Got { vi: reply.vi(), tag, bytes: bytes.to_vec() });
+        });
+        if came <= budget && all.len() >= count {
+            return Poll::Ready(());
+        }
+        side.look_again()
+    });
+    side.must("eager messages", some).await?;
+    check_eq!(all.len(), count, "messages drained, by budgets that add up to it");
+    Ok(all)
+}
+
+/// Sends, and drains while the lane is full.
+async fn send(side: &Side, vi: &Vi, lane: Lane, tag: u64, len: usize) -> Result<Position, Wrong> {
+    let mut bytes = vec![0; len];
+    pattern::fill(tag, &mut bytes);
+    let (first, second) = bytes.split_at(len / 3);
+    let sent = poll_fn(|_| match vi.send_eager(lane, tag, &[first, second]) {
+        Err(SendError::Full) => {
+            vi.drain().poll(1, |_, _, _| {});
+            side.look_again()
+        }
+        other => Poll::Ready(other),
+    });
+    Ok(side.must("room for an eager message", sent).await??)
+}
+
+fn len_of(number: u64) -> usize {
+    match number % 7 {
+        0 => 0,
+        1 => 48,
+        2 => 49,
+        3 => EAGER_MAX,
+        _ => usize::try_from(number * 37 % 300).expect("a few bytes"),
+    }
+}
+
+/// Everything arrives, whole, in the order of its lane.
+async fn order(side: &Side) -> Outcome {
+    let vi = side.pair("order").await?;
+    let count = side.profile.messages;
+    if side.is_caller() {
+        for number in 0..count {
+            let lane = Lane::ALL[usize::from(number % 3 == 0)];
+            send(side, &vi, lane, number, len_of(number)).await?;
+        }
+        return side.meet().await;
+    }
+    let mut last = [None; 2];
+    for got in drained(side, vi.drain(), usize::try_from(count)?).await? {
+        let lane = usize::from(got.tag % 3 == 0);
+        check!(last[lane] < Some(got.tag), "message {} after {:?}", got.tag, last[lane]);
+        last[lane] = Some(got.tag);
+        check_eq!(got.bytes.len(), len_of(got.tag), "bytes of message {}", got.tag);
+        pattern::verify(got.tag, &got.bytes)?;
+        check_eq!(got.vi, vi.id(), "the connection it came by");
+    }
+    side.meet().await
+}
+
+/// A message is answered while it is drained, on the connection it came by.
+async fn answers(side: &Side) -> Outcome {
+    let vi = side.pair("answers").await?;
+    for round in 0..20_u64 {
+        if side.is_caller() {
+            send(side, &vi, Lane::Talk, round, len_of(round)).await?;
+            let got = drained(side, vi.drain(), 1).await?.remove(0);
+            check_eq!((got.tag, got.bytes.len()), (round + 100, len_of(round)), "the answer");
+            pattern::verify(round, &got.bytes)?;
+            continue;
+        }
+        let mut answered = None;
+        let answering = poll_fn(|_| {
+            vi.drain().poll(1, |reply, tag, bytes| {
+                answered = Some(reply.send(Lane::Talk, tag + 100, &[bytes]));
+            });
+            if answered.is_some() { Poll::Ready(()) } else { side.look_again() }
+        });
+        side.must("a message", answering).await?;
+        check_is!(answered, Some(Ok(_)), "an answer");
+    }
+    side.meet().await
+}
+
+/// A lane is bounded; whoever drains it makes room, and nothing is lost.
+async fn full(side: &Side) -> Outcome {
+    let vi = side.pair("full").await?;
+    if side.is_caller() {
+        let mut sent = 0_u64;
+        let why = loop {
+            check!(sent < 1 << 20, "a lane that is never full");
+            match vi.send_eager(Lane::Talk, sent, &[&[7; 100]]) {
+                Ok(_) => sent += 1,
+                Err(why) => break why,
+            }
+        };
+        check_eq!(why, SendError::Full, "a lane that nobody drains");
+        check_eq!(vi.error(), None, "the error state");
+        side.meet().await?;
+        send(side, &vi, Lane::Talk, sent, 5).await?;
+        send(side, &vi, Lane::Bulk, u64::MAX, 0).await?;
+        side.meet().await?;
+        return Ok(());
+    }
+    side.meet().await?;
+    let mut next = 0;
+    loop {
+        let got = drained(side, vi.drain(), 1).await?.remove(0);
+        if got.tag == u64::MAX {
+            break;
+        }
+        check_eq!(got.tag, next, "the next message");
+        next += 1;
+    }
+    check!(next > 1, "a lane that holds one message");
+    side.meet().await
+}
+
+/// What has arrived is known, and is what was drained.
+async fn arrived(side: &Side) -> Outcome {
+    let vi = side.pair("arrived").await?;
+    if !side.is_caller() {
+        drop(drained(side, vi.drain(), 3).await?);
+        // It is asked, and answers when it is driven.
+        let mut end = pin!(side.meet());
+        return poll_fn(|context| {
+            vi.drain().poll(9, |_, _, _| {});
+            end.as_mut().poll(context)
+        })
+        .await;
+    }
+    let before = vi.arrived(Lane::Talk);
+    let mut position = before;
+    for number in 0..3 {
+        let next = send(side, &vi, Lane::Talk, number, 60).await?;
+        check!(next > position, "positions that grow: {next:?} after {position:?}");
+        position = next;
+    }
+    let mut known = before;
+    let mut fell = false;
+    let all = poll_fn(|_| {
+        let now = vi.arrived(Lane::Talk);
+        fell |= now < known;
+        known = now;
+        vi.drain().poll(9, |_, _, _| {});
+        if known >= position { Poll::Ready(()) } else { side.look_again() }
+    });
+    side.must("the arrival of all", all).await?;
+    check!(!fell, "what has arrived became less");
+    side.meet().await
+}
+
+async fn too_large(side: &Side) -> Outcome {
+    let vi = side.pair("too large").await?;
+    let half = vec![0; EAGER_MAX / 2 + 1];
+    let refused = vi.send_eager(Lane::Talk, 0, &[&half, &half]);
+    let why = SendError::TooLarge { len: EAGER_MAX + 2, max: EAGER_MAX };
+    check_eq!(refused, Err(why), "a message that is too large");
+    check_eq!(vi.error(), None, "the error state");
+    side.meet().await
+}
+
+/// One drain for several connections, each told apart.
+async fn shared_drain(side: &Side) -> Outcome {
+    let drain = side.nic.drain();
+    let options = ViOptions { drain: Some(drain.clone()), ..side.options() };
+    let mut vis = Vec::new();
+    for number in 0..3 {
+        vis.push(side.pair_with(&format!("shared {number}"), &options).await?);
+    }
+    if side.is_caller() {
+        for (number, vi) in (0..).zip(&vis) {
+            for part in 0..3 {
+                send(side, vi, Lane::Talk, number * 10 + part, 20).await?;
+            }
+        }
+        return side.meet().await;
+    }
+    let mut next = [0; 3];
+    for got in drained(side, &drain, 9).await? {
+        let number = usize::try_from(got.tag / 10)?;
+        check_eq!(got.vi, vis[number].id(), "the connection of message {}", got.tag);
+        check_eq!(got.tag % 10, next[number], "the next message of connection {number}");
+        next[number] += 1;
+    }
+    side.meet().await
+}
+
+/// Neither class takes what is the other's, or waits for it.
+async fn beside_posted(side: &Side) -> Outcome {
+    let vi = side.pair("beside").await?;
+    if side.is_caller() {
+        // There is no receive for it.
+        side.post_send(&vi, 1, 100_000)?;
+        send(side, &vi, Lane::Talk, 2, 100).await?;
+        side.meet().await?;
+        drop(side.done(vi.send_queue()).await?);
+        return side.meet().await;
+    }
+    let got = drained(side, vi.drain(), 1).await?.remove(0);
+    check_eq!(got.tag, 2, "the eager message");
+    side.post_recv(&vi, 100_000)?;
+    side.meet().await?;
+    let received = side.done(vi.recv_queue()).await?;
+    check_eq!((received.tag, received.len), (1, 100_000), "the posted message");
+    pattern::verify(1, received.into_buf().bytes())?;
+    side.meet().await
+}
+
+/// What was sent before a connection was closed is drained; nothing is sent after.
+async fn left_behind(side: &Side) -> Outcome {
+    let vi = side.pair("left").await?;
+    if side.profile.lossy {
+        // What a link loses is not repeated once the connection is closed.
+        return side.meet().await;
+    }
+    if side.is_caller() {
+        for number in 0..3 {
+            send(side, &vi, Lane::Talk, number, 70).await?;
+        }
+        side.pause(side.profile.quiet).await;
+        side.meet().await?;
+        vi.disconnect();
+        let refused = vi.send_eager(Lane::Talk, 0, &[]);
+        check_eq!(refused, Err(SendError::Closed(ViError::Closed)), "a message after the end");
+        return side.meet().await;
+    }
+    // It may take a moment until they are here.
+    side.meet().await?;
+    let closed = poll_fn(|_| {
+        side.nic.poll();
+        if vi.error().is_some() { Poll::Ready(()) } else { side.look_again() }
+    });
+    side.must("the end of the connection", closed).await?;
+    let tags: Vec<u64> = drained(side, vi.drain(), 3).await?.iter().map(|got| got.tag).collect();
+    check_eq!(tags, [0, 1, 2], "what was sent before the end");
+    let refused = vi.send_eager(Lane::Talk, 0, &[]);
+    check_is!(refused, Err(SendError::Closed(_)), "a message after the end");
+    side.meet().await
+}
+
+/// At the unreliable level a message that there is no room for is dropped.
+async fn never_full(side: &Side) -> Outcome {
+    let vi = side.pair("never full").await?;
+    if side.is_caller() {
+        for number in 0..500 {
+            check_is!(vi.send_eager(Lane::Talk, number, &[&[1; 50]]), Ok(_), "a datagram");
+        }
+    }
+    side.meet().await?;
+    check_eq!(vi.error(), None, "the error state");
+    side.meet().await
+}
+
+async fn datagrams(side: &Side) -> Outcome {
+    let vi = side.pair("datagrams").await?;
+    if side.is_caller() {
+        for number in 0..20 {
+            send(side, &vi, Lane::Talk, number, 40).await?;
+        }
+        return side.meet().await;
+    }
+    for (number, got) in (0..).zip(drained(side, vi.drain(), 20).await?) {
+        check_eq!(got.tag, number, "the next message");
+        pattern::verify(number, &got.bytes)?;
+    }
+    side.meet().await
+}
+
+/// Whoever sends to a peer that died is told in time.
+async fn known_dead(side: &Side) -> Outcome {
+    let vi = side.pair("dead").await?;
+    if !side.is_caller() {
+        side.meet().await?;
+        return be_killed(side).await;
+    }
+    side.meet().await?;
+    side.kill_peer()?;
+    let told = poll_fn(|_| match vi.send_eager(Lane::Talk, 0, &[&[1; 10]]) {
+        Err(SendError::Closed(why)) => Poll::Ready(why),
+        _ => {
+            vi.drain().poll(9, |_, _, _| {});
+            side.look_again()
+        }
+    });
+    let why = side.within("word of the death", side.profile.death, told).await?;
+    check_is!(why, ViError::PeerDied { .. }, "why it is closed");
+    Ok(())
+}

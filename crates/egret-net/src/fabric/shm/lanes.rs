@@ -1,0 +1,193 @@
+//! The eager messages of one end: a ring of [records](super::records) in each direction for
+//! each lane.
+//!
+//! To send is to write a record and, if the peer's nic sleeps, to wake it. To drain is to copy
+//! records out. A lone message and its answer are one cache line each way, and neither side
+//! reads how far the other is before a ring seems full.
+
+use std::collections::VecDeque;
+
+use super::foreign::Foreign;
+use super::layout::{CONSUMED, LANE_LINES, LANES};
+use super::memory::Own;
+use super::records::{Lie, NotSent, RingReceiver, RingSender, Scratch};
+use crate::fabric::ViSpec;
+use crate::vi::{EAGER_MAX, Lane, Position, SendError, ViError, ViId};
+
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub vi: ViId,
+    is_reliable: bool,
+    senders: [RingSender; 2],
+    receivers: [RingReceiver; 2],
+    /// Whether who waits was told of what is there to be drained.
+    told: bool,
+    /// What the peer had consumed of each lane when somebody began to wait for more.
+    awaited: [Option<u64>; 2],
+    /// Messages that there was no room for, at the unreliable level.
+    pub dropped: u64,
+}
+
+/// What a connection that has ended had received and nobody had drained.
+#[derive(Debug)]
+pub(super) struct Undrained {
+    vi: ViId,
+    records: VecDeque<(u64, Vec<u8>)>,
+}
+
+const LIE: ViError = ViError::Protocol("a ring of records that makes no sense");
+
+impl Lanes {
+    /// `None` if the peer's memory is not as large as it must be.
+    pub(super) fn new(spec: ViSpec, own: &Own, foreign: &Foreign) -> Option<Self> {
+        let sender = |lane: usize| {
+            let (first, consumed) = (LANES[lane], CONSUMED[lane] as u64);
+            RingSender::new(own.clone(), first, LANE_LINES, foreign.clone(), consumed).ok()
+        };
+        let receiver = |lane: usize| {
+            let (first, lines) = (LANES[lane] as u64, LANE_LINES as u64);
+            RingReceiver::new(foreign.clone(), first, lines, own.clone(), CONSUMED[lane]).ok()
+        };
+        Some(Self {
+            vi: spec.vi,
+            is_reliable: spec.reliability.is_reliable(),
+            senders: [sender(0)?, sender(1)?],
+            receivers: [receiver(0)?, receiver(1)?],
+            told: false,
+            awaited: [None; 2],
+            dropped: 0,
+        })
+    }
+
+    /// Writes a record. The caller wakes the peer.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<Position, SendError> {
+        let sender = &mut self.senders[lane as usize];
+        match sender.send(tag, parts) {
+            Ok(position) => Ok(Position::new(position)),
+            Err(why) => self.not_sent(lane, why),
+        }
+    }
+
+    #[cold]
+    fn not_sent(&mut self, lane: Lane, why: NotSent) -> Result<Position, SendError> {
+        match why {
+            NotSent::TooLarge { len } => Err(SendError::TooLarge { len, max: EAGER_MAX }),
+            NotSent::Full if self.is_reliable => {
+                self.awaits(lane)?;
+                Err(SendError::Full)
+            }
+            NotSent::Full => {
+                self.dropped += 1;
+                Ok(Position::new(self.senders[lane as usize].position()))
+            }
+            NotSent::Lie(_) => Err(SendError::Closed(LIE)),
+        }
+    }
+
+    /// How much of a lane the peer has consumed; it is asked to say so. Whether it must be
+    /// woken for that.
+    pub(super) fn arrived(&mut self, lane: Lane) -> Result<(Position, bool), SendError> {
+        let arrived = self.awaits(lane)?;
+        let sender = &mut self.senders[lane as usize];
+        let is_behind = arrived < sender.position();
+        let before = sender.position();
+        let asked = is_behind && sender.ask() && sender.position() != before;
+        Ok((Position::new(arrived), asked))
+    }
+
+    /// Somebody waits for the peer to consume more. What it has consumed so far.
+    fn awaits(&mut self, lane: Lane) -> Result<u64, SendError> {
+        let sender = &mut self.senders[lane as usize];
+        let arrived = sender.arrived().map_err(|_| SendError::Closed(LIE))?;
+        let is_behind = arrived < sender.position();
+        self.awaited[lane as usize] = is_behind.then_some(arrived);
+        Ok(arrived)
+    }
+
+    /// Whether there is something that who waits was not told of: records, or room that
+    /// somebody waits for.
+    #[inline]
+    pub(super) fn has_news(&mut self) -> Result<bool, Box<ViError>> {
+        let is_ready = !self.told && self.is_ready();
+        self.told |= is_ready;
+        Ok(is_ready || self.awaited != [None; 2] && self.has_room()?)
+    }
+
+    #[inline]
+    fn is_ready(&self) -> bool {
+        self.receivers[0].is_ready() || self.receivers[1].is_ready()
+    }
+
+    #[cold]
+    fn has_room(&mut self) -> Result<bool, Box<ViError>> {
+        let mut news = false;
+        for (awaited, sender) in self.awaited.iter_mut().zip(&mut self.senders) {
+            let Some(known) = *awaited else { continue };
+            if sender.arrived().map_err(lie)? != known {
+                (*awaited, news) = (None, true);
+            }
+        }
+        Ok(news)
+    }
+
+    /// The next record of either lane, talk first. The caller has answered it before it takes
+    /// another.
+    #[inline]
+    pub(super) fn take<'s>(
+        &mut self,
+        scratch: &'s mut Scratch,
+    ) -> Result<Option<(u64, &'s [u8])>, Box<ViError>> {
+        self.told = false;
+        let lane = usize::from(!self.receivers[0].is_ready());
+        self.receivers[lane].take(scratch).map_err(lie)
+    }
+
+    /// What the peer can know of how far this side is: it changes when that is published.
+    #[inline]
+    pub(super) fn published(&self) -> u64 {
+        self.receivers[0].published() + self.receivers[1].published()
+    }
+
+    /// Says how far this side is.
+    pub(super) fn publish(&mut self) {
+        self.receivers.iter_mut().for_each(RingReceiver::publish);
+    }
+
+    /// What the peer has written and nobody has drained, as much as its rings hold.
+    pub(super) fn undrained(&mut self) -> Undrained {
+        let (mut scratch, mut records) = (Scratch::new(), VecDeque::new());
+        for receiver in &mut self.receivers {
+            for _ in 0..LANE_LINES {
+                let Ok(Some((tag, bytes))) = receiver.take(&mut scratch) else { break };
+                records.push_back((tag, bytes.to_vec()));
+            }
+        }
+        Undrained { vi: self.vi, records }
+    }
+}
+
+impl Undrained {
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    pub(super) const fn vi(&self) -> ViId {
+        self.vi
+    }
+
+    pub(super) fn take(&mut self) -> Option<(u64, Vec<u8>)> {
+        self.records.pop_front()
+    }
+}
+
+#[cold]
+fn lie(lie: Lie) -> Box<ViError> {
+    tracing::warn!(%lie, "a peer's ring of records");
+    LIE.into()
+}

@@ -1,0 +1,233 @@
+//! The end that reads records.
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::super::fault::{Fault, planted};
+use super::super::foreign::Foreign;
+use super::super::memory::{LINE, LINE_WORDS, Own, Peek, Readable, Writable};
+use super::{INLINE, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, RECORD_MAX, TAG_WORD};
+use super::{head, is_at, length, lines_of, without_length, word_inside};
+use crate::atomics::{Atomics, Word};
+
+/// Reads records out of a ring in memory of the sender, and says in memory of its
+/// own how far it is.
+#[derive(Debug)]
+pub(in super::super) struct RingReceiver<F = Foreign, M = Own> {
+    peer: F,
+    lines: Lines,
+    /// Lines consumed, ever.
+    position: u64,
+    /// What the sender can know of that.
+    published: u64,
+    memory: M,
+    /// Which word of ours says it.
+    consumed_word: usize,
+}
+
+/// Private memory that one record is copied to. It is good for any number of
+/// receivers, one after the other.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Scratch(Box<[u64; SCRATCH_WORDS]>);
+
+impl<F: Readable, M: Writable> RingReceiver<F, M> {
+    /// The ring of `lines` lines at byte `first`, as the peer says. How far this end is
+    /// will stand at byte `consumed` of its own memory, where there is still zero.
+    pub(in super::super) fn new(
+        peer: F,
+        first: u64,
+        lines: u64,
+        memory: M,
+        consumed: usize,
+    ) -> Result<Self, NoRing> {
+        Self::from_lines(LINES_MIN, peer, first, lines, memory, consumed)
+    }
+
+    /// The same with another least number of lines. Records may be shorter then.
+    pub(in super::super) fn from_lines(
+        least: u64,
+        peer: F,
+        first: u64,
+        lines: u64,
+        memory: M,
+        consumed: usize,
+    ) -> Result<Self, NoRing> {
+        let lines = Lines::inside(peer.lines().len(), first, lines, least)?;
+        let consumed_word = word_inside(memory.lines().len(), consumed as u64)?;
+        Ok(Self { peer, lines, position: 0, published: 0, memory, consumed_word })
+    }
+
+    /// Whether [`take`](Self::take) would find something, be it only an ask.
+    #[inline]
+    pub(in super::super) fn is_ready(&self) -> bool {
+        is_at(self.peer.lines()[self.lines.line(self.position)][0].peek(), self.position)
+    }
+
+    /// The next record, its tag and its payload, if it is there.
+    #[inline(always)]
+    pub(in super::super) fn take<'s>(
+        &mut self,
+        scratch: &'s mut Scratch,
+    ) -> Result<Option<(u64, &'s [u8])>, Lie> {
+        let line = &self.peer.lines()[self.lines.line(self.position)];
+        let first = line[0].peek();
+        let len = length(first);
+        if without_length(first) != head(self.position, Kind::Record, 0) || len > INLINE {
+            return if is_at(first, self.position) {
+                self.take_other(first, scratch)
+            } else {
+                Ok(None)
+            };
+        }
+        if !planted(Fault::TakeUnfenced) {
+            F::Atomics::fence(Acquire);
+        }
+        if planted(Fault::ConsumedEarly) {
+            self.say(self.position + 1);
+        }
+        for (word, shared) in scratch.0[TAG_WORD..LINE_WORDS].iter_mut().zip(&line[TAG_WORD..]) {
+            *word = shared.peek();
+        }
+        // By a constant: where the next head is does not depend on what this one says.
+        self.consume(1);
+        Ok(Some(scratch.record(len)))
+    }
+
+    /// What the sender can know of that.
+    #[inline]
+    pub(in super::super) fn published(&self) -> u64 {
+        self.published
+    }
+
+    /// Publishes how far this end is.
+    #[cold]
+    #[inline(never)]
+    pub(in super::super) fn publish(&mut self) {
+        if self.published != self.position {
+            self.published = self.position;
+            self.say(self.position);
+        }
+    }
+
+    fn say(&self, position: u64) {
+        self.memory.lines().as_flattened()[self.consumed_word].store(position, Release);
+    }
+
+    /// Takes what is not a record of one line: this head, and what follows if that was
+    /// not for delivery.
+    #[cold]
+    #[inline(never)]
+    fn take_other<'s>(
+        &mut self,
+        mut first: u64,
+        scratch: &'s mut Scratch,
+    ) -> Result<Option<(u64, &'s [u8])>, Lie> {
+        for undelivered in 0..=UNDELIVERED_MAX {
+            let (len, other) = (length(first), without_length(first));
+            if other == head(self.position, Kind::Record, 0) {
+                self.copy(first, scratch)?;
+                return Ok(Some(scratch.record(len)));
+            }
+            if undelivered == UNDELIVERED_MAX {
+                break;
+            }
+            self.pass(first)?;
+            first = self.peer.lines()[self.lines.line(self.position)][0].peek();
+            if !is_at(first, self.position) {
+                return Ok(None);
+            }
+        }
+        Err(self.lie(first))
+    }
+
+    /// Copies the record with this head to scratch, of whatever length.
+    fn copy(&mut self, first: u64, scratch: &mut Scratch) -> Result<(), Lie> {
+        let lines = lines_of(length(first));
+        let is_fit = length(first) <= RECORD_MAX
+            && lines <= self.lines.record_max()
+            && lines <= self.lines.to_end(self.position);
+        if !is_fit && !planted(Fault::LengthUnchecked) {
+            return Err(self.lie(first));
+        }
+        if !planted(Fault::TakeUnfenced) {
+            F::Atomics::fence(Acquire);
+        }
+        if planted(Fault::ConsumedEarly) {
+            self.say(self.position + lines);
+        }
+        let at = self.lines.line(self.position) * LINE;
+        // Whole lines, which copy faster than what is in them.
+        let words = usize::try_from(lines).map_or(usize::MAX, |lines| lines * LINE_WORDS);
+        self.peer.copy_out(at, &mut scratch.0[..words]).map_err(|_| self.lie(first))?;
+        self.consume(lines);
+        Ok(())
+    }
+
+    /// Passes what is not delivered.
+    fn pass(&mut self, first: u64) -> Result<(), Lie> {
+        let to_end = self.lines.to_end(self.position);
+        if first == head(self.position, Kind::Ask, 0) {
+            self.position += 1;
+            if !planted(Fault::AskIgnored) {
+                self.publish();
+            }
+            return Ok(());
+        }
+        // A skip is for a record that is too long for what is left.
+        if first == head(self.position, Kind::Skip, 0) && to_end < self.lines.record_max() {
+            self.consume(to_end);
+            return Ok(());
+        }
+        Err(self.lie(first))
+    }
+
+    #[inline(always)]
+    fn consume(&mut self, lines: u64) {
+        self.position += lines;
+        if self.position - self.published >= self.lines.quarter() {
+            self.publish();
+        }
+    }
+
+    #[cold]
+    fn lie(&self, head: u64) -> Lie {
+        Lie::Head { head, position: self.position }
+    }
+}
+
+#[cfg(test)]
+impl<F: Readable, M: Writable> RingReceiver<F, M> {
+    /// Lines consumed so far, ever.
+    pub(in super::super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// As if so many lines more had been consumed.
+    pub(in super::super) fn jump(&mut self, lines: u64) {
+        self.position += lines;
+        self.published = self.position;
+        self.say(self.position);
+    }
+
+    /// Begins again.
+    pub(in super::super) fn restart(&mut self) {
+        (self.position, self.published) = (0, 0);
+    }
+}
+
+impl Scratch {
+    pub(in super::super) fn new() -> Self {
+        Self(Box::new([0; SCRATCH_WORDS]))
+    }
+
+    /// The record that was copied here, with a length that was checked.
+    #[inline(always)]
+    fn record(&self, len: usize) -> (u64, &[u8]) {
+        let bytes: &[u8] = bytemuck::cast_slice(&self.0[..]);
+        (self.0[TAG_WORD], &bytes[PAYLOAD..PAYLOAD + len])
+    }
+}
+
+/// How many records in a row may be for no delivery: an ask, and a skip. What a skip
+/// is for follows it.
+const UNDELIVERED_MAX: usize = 2;
+const SCRATCH_WORDS: usize = (LINE + RECORD_MAX) / 8;

@@ -1,0 +1,279 @@
+//! The end that writes records.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::super::fault::{Fault, planted};
+use super::super::foreign::Foreign;
+use super::super::memory::{LINE, Own, Peek, Readable, WORD, Writable};
+use super::{INLINE, Kind, LINES_MIN, Lie, Lines, NoRing, NotSent, TAG_WORD};
+use super::{head, lines_of, word_inside};
+use crate::atomics::{Atomics, Word};
+
+/// Writes records into a ring in memory of its own, and reads in memory of the
+/// receiver how far that is.
+#[derive(Debug)]
+pub(in super::super) struct RingSender<M = Own, F = Foreign> {
+    memory: M,
+    lines: Lines,
+    /// Lines written, ever.
+    position: u64,
+    /// Lines up to here may be written: the receiver has consumed what they held.
+    limit: u64,
+    /// The position behind the last ask.
+    asked: u64,
+    stale: Stale,
+    peer: F,
+    /// Which word of the peer's says how far it is, and what it said last.
+    consumed_word: usize,
+    consumed: u64,
+}
+
+impl<M: Writable, F: Readable> RingSender<M, F> {
+    /// A ring of `lines` lines at byte `first`, where the memory is still zero, for a
+    /// receiver that says at byte `consumed` of its memory how far it is.
+    pub(in super::super) fn new(
+        memory: M,
+        first: usize,
+        lines: usize,
+        peer: F,
+        consumed: u64,
+    ) -> Result<Self, NoRing> {
+        Self::from_lines(LINES_MIN, memory, first, lines, peer, consumed)
+    }
+
+    /// The same with another least number of lines. Records may be shorter then.
+    pub(in super::super) fn from_lines(
+        least: u64,
+        memory: M,
+        first: usize,
+        lines: usize,
+        peer: F,
+        consumed: u64,
+    ) -> Result<Self, NoRing> {
+        let lines = Lines::inside(memory.lines().len(), first as u64, lines as u64, least)?;
+        let consumed_word = word_inside(peer.lines().len(), consumed)?;
+        let (limit, stale) = (lines.count, Stale::new(lines));
+        let (position, asked, consumed) = (0, 0, 0);
+        Ok(Self { memory, lines, position, limit, asked, stale, peer, consumed_word, consumed })
+    }
+
+    /// Writes a record with this tag and these parts in a row as its payload. The
+    /// position behind it: it has arrived when [`arrived`](Self::arrived) says as much.
+    #[inline(always)]
+    pub(in super::super) fn send(&mut self, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
+        let len = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()));
+        if len > INLINE {
+            return self.send_long(tag, len, parts);
+        }
+        self.reserve(1)?;
+        let mut payload = [0; INLINE_WORDS];
+        let bytes = bytemuck::bytes_of_mut(&mut payload);
+        let mut at = 0;
+        for part in parts {
+            copy_short(part, &mut bytes[at..]);
+            at += part.len();
+        }
+        self.publish(Kind::Record, len, 1, tag, &payload);
+        Ok(self.position)
+    }
+
+    /// Lines written so far, ever.
+    #[inline]
+    pub(in super::super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The position up to which all has arrived, as the receiver has published it.
+    pub(in super::super) fn arrived(&mut self) -> Result<u64, Lie> {
+        let said = self.peer.lines().as_flattened()[self.consumed_word].peek();
+        // What is written over from now on was read before the receiver said so.
+        F::Atomics::fence(Acquire);
+        let (before, position) = (self.consumed, self.position);
+        if !(before..=position).contains(&said) && !planted(Fault::ConsumedUnchecked) {
+            return Err(Lie::Consumed { said, before, position });
+        }
+        self.consumed = said;
+        self.limit = said + self.lines.count;
+        Ok(said)
+    }
+
+    /// Has the receiver publish its position when it comes to this one, unless it was
+    /// asked already. `false` if the ring is full: the receiver will publish some
+    /// position, and may be asked then.
+    pub(in super::super) fn ask(&mut self) -> bool {
+        if self.asked == self.position || self.consumed == self.position {
+            return true;
+        }
+        if self.reserve(1).is_err() {
+            return false;
+        }
+        self.publish(Kind::Ask, 0, 1, 0, &[0; INLINE_WORDS]);
+        self.asked = self.position;
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn send_long(&mut self, tag: u64, len: usize, parts: &[&[u8]]) -> Result<u64, NotSent> {
+        let lines = lines_of(len.min(usize::MAX / 2));
+        if lines > self.lines.record_max() || len > super::RECORD_MAX {
+            return Err(NotSent::TooLarge { len });
+        }
+        let to_end = self.lines.to_end(self.position);
+        if to_end < lines && !planted(Fault::SkipForgotten) {
+            // Both or neither: a skip is always followed by what it is for.
+            self.reserve(to_end + lines)?;
+            self.publish(Kind::Skip, 0, to_end, 0, &[0; INLINE_WORDS]);
+        }
+        self.reserve(lines)?;
+        let payload = self.copy_parts(parts);
+        self.publish(Kind::Record, len, lines, tag, &payload);
+        Ok(self.position)
+    }
+
+    /// Writes what comes after the first line, and answers what goes into that.
+    fn copy_parts(&self, parts: &[&[u8]]) -> [u64; INLINE_WORDS] {
+        let mut payload = [0; INLINE_WORDS];
+        let bytes = bytemuck::bytes_of_mut(&mut payload);
+        let mut at = 0;
+        let mut next = (self.lines.line(self.position) + 1) * LINE;
+        for part in parts {
+            let (first, rest) = part.split_at(part.len().min(INLINE - at));
+            bytes[at..at + first.len()].copy_from_slice(first);
+            at += first.len();
+            self.memory.copy_in(next, rest);
+            next += rest.len();
+        }
+        payload
+    }
+
+    /// Makes sure that there is room for so many lines and the next head.
+    #[inline(always)]
+    fn reserve(&mut self, lines: u64) -> Result<(), NotSent> {
+        if self.position + lines < self.limit { Ok(()) } else { self.look_for_room(lines) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_room(&mut self, lines: u64) -> Result<(), NotSent> {
+        self.arrived()?;
+        let has_room = self.position + lines < self.limit;
+        has_room.then_some(()).ok_or(NotSent::Full)
+    }
+
+    /// Writes the first of a record's `lines` and with it publishes them all.
+    #[inline(always)]
+    fn publish(
+        &mut self,
+        kind: Kind,
+        len: usize,
+        lines: u64,
+        tag: u64,
+        payload: &[u64; INLINE_WORDS],
+    ) {
+        let next = self.position + lines;
+        if next < self.stale.until || lines > 1 {
+            self.pass_stale(next);
+        }
+        let line = &self.memory.lines()[self.lines.line(self.position)];
+        let first = head(self.position, kind, len);
+        if planted(Fault::HeadEarly) {
+            line[0].store(first, Release);
+        }
+        // Back to back: a receiver that polls takes the line away between two stores.
+        line[TAG_WORD].store(tag, Relaxed);
+        for (shared, word) in line[TAG_WORD + 1..].iter().zip(payload) {
+            shared.store(*word, Relaxed);
+        }
+        line[0].store(first, if planted(Fault::HeadRelaxed) { Relaxed } else { Release });
+        if planted(Fault::ClearLate) {
+            self.memory.lines()[self.lines.line(next)][0].store(0, Relaxed);
+        }
+        self.position = next;
+    }
+
+    /// Remembers the lines behind the head at this position as stale, and clears the
+    /// head line after them if it is.
+    #[cold]
+    #[inline(never)]
+    fn pass_stale(&mut self, next: u64) {
+        if !planted(Fault::StaleForgotten) {
+            (self.position + 1..next).for_each(|position| self.stale.insert(self.lines, position));
+        }
+        let is_late = planted(Fault::ClearLate);
+        if self.stale.remove(self.lines, next) && !is_late {
+            self.memory.lines()[self.lines.line(next)][0].store(0, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+impl<M, F> RingSender<M, F> {
+    /// As if so many lines more had been written and consumed, in the same way as the
+    /// last ones.
+    pub(in super::super) fn jump(&mut self, lines: u64) {
+        for position in [&mut self.position, &mut self.limit, &mut self.consumed] {
+            *position += lines;
+        }
+        self.stale.until += lines;
+    }
+}
+
+/// The lines whose first word is not a head of the last time round.
+#[derive(Debug)]
+struct Stale {
+    /// A bit for each line of the ring.
+    bits: Box<[u64]>,
+    /// No line is stale from this position on.
+    until: u64,
+}
+
+impl Stale {
+    fn new(lines: Lines) -> Self {
+        let words = usize::try_from(lines.count.div_ceil(64)).expect("at most LINES_MAX");
+        Self { bits: vec![0; words].into(), until: 0 }
+    }
+
+    fn insert(&mut self, lines: Lines, position: u64) {
+        let index = lines.index(position);
+        self.bits[index / 64] |= 1 << (index % 64);
+        self.until = position + lines.count + 1;
+    }
+
+    /// Whether it was.
+    fn remove(&mut self, lines: Lines, position: u64) -> bool {
+        let index = lines.index(position);
+        let (word, bit) = (&mut self.bits[index / 64], 1 << (index % 64));
+        let was = *word & bit != 0;
+        *word &= !bit;
+        was
+    }
+}
+
+/// Copies at most [`INLINE`] bytes, by loads and stores of fixed sizes: a call would
+/// take longer, and single bytes too.
+#[inline(always)]
+fn copy_short(from: &[u8], to: &mut [u8]) {
+    let len = from.len();
+    let to = &mut to[..len];
+    if len >= 16 {
+        let mut at = 0;
+        while at + 16 <= len {
+            to[at..at + 16].copy_from_slice(&from[at..at + 16]);
+            at += 16;
+        }
+        to[len - 16..].copy_from_slice(&from[len - 16..]);
+    } else if len >= 8 {
+        to[..8].copy_from_slice(&from[..8]);
+        to[len - 8..].copy_from_slice(&from[len - 8..]);
+    } else if len >= 4 {
+        to[..4].copy_from_slice(&from[..4]);
+        to[len - 4..].copy_from_slice(&from[len - 4..]);
+    } else {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+    }
+}
+
+const INLINE_WORDS: usize = INLINE / WORD;

@@ -1,0 +1,268 @@
+//! Eager messages: small ones, out of the sender's hands when sending returns.
+//!
+//! There is neither a descriptor nor a completion, and the receiver posts nothing: it
+//! [drains](Drain). What a lane holds is bounded, and a sender that is ahead of its receiver
+//! is told so ([`SendError::Full`]).
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::ops::{NicOps, Seen};
+use super::over_posted::OverPosted;
+use super::{ViError, ViId};
+use crate::rt::{Deadline, Instant};
+
+/// Bytes of the largest eager message.
+pub const EAGER_MAX: usize = 4096;
+
+/// Which of a connection's two orders a message is in; neither waits for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Lane {
+    /// Control and small messages.
+    Talk = 0,
+    /// Messages that go with large data.
+    Bulk = 1,
+}
+
+impl Lane {
+    /// Both, the more urgent first.
+    pub const ALL: [Self; 2] = [Self::Talk, Self::Bulk];
+}
+
+/// How far a lane has been written, or has arrived: a count that only grows. Positions of one
+/// lane of one connection compare; others do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Position(u64);
+
+impl Position {
+    /// The position of this number; for fabrics.
+    #[must_use]
+    #[inline]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    #[must_use]
+    #[inline]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Why an eager message was not sent. Nothing of it has left.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The lane holds as much as it can until the peer drains. An outcome, not a failure: drain
+    /// and send again.
+    #[error("the lane is full: the peer has not drained what was sent before")]
+    Full,
+    /// The connection is in the error state, for this reason.
+    #[error("the connection is closed: {0}")]
+    Closed(ViError),
+    /// More bytes than an eager message has.
+    #[error("a message of {len} bytes; an eager one has at most {max}: post it")]
+    TooLarge {
+        /// Bytes of the parts together.
+        len: usize,
+        /// [`EAGER_MAX`].
+        max: usize,
+    },
+}
+
+impl SendError {
+    /// The bytes of `parts` together, if an eager message can have them.
+    ///
+    /// # Errors
+    ///
+    /// If they are too many.
+    #[inline]
+    pub fn check(parts: &[&[u8]]) -> Result<usize, Self> {
+        let len = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        if len > EAGER_MAX { Err(Self::TooLarge { len, max: EAGER_MAX }) } else { Ok(len) }
+    }
+}
+
+/// The connection that a drained message came by, to answer on.
+pub trait Reply {
+    /// Which connection it is.
+    fn vi(&self) -> ViId;
+    /// Sends on it, as [`Vi::send_eager`](super::Vi::send_eager).
+    ///
+    /// # Errors
+    ///
+    /// See [`SendError`].
+    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError>;
+}
+
+/// What drained messages are passed to: the connection each came by, its tag, its bytes.
+pub type Sink<'a> = dyn FnMut(&mut dyn Reply, u64, &[u8]) + 'a;
+
+/// Which drain the messages of a connection go to. Never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DrainId(u64);
+
+impl DrainId {
+    pub(super) fn unused() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Takes the eager messages of one connection, or of as many of a nic as share it
+/// ([`ViOptions::drain`](super::ViOptions::drain)).
+///
+/// Each message was copied once, into private memory, before the function sees it; a message of
+/// one lane never overtakes another of that lane. What the function must not do is to use the
+/// nic by other means than the [`Reply`] it is given: it runs inside the drain, and drains do
+/// not nest.
+///
+/// ```
+/// use egret_net::fabric::sim::Sim;
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::{Address, Lane, ViOptions};
+///
+/// let sim = Sim::new(1);
+/// let (ping, pong) = (sim.nic("ping"), sim.nic("pong"));
+/// let options = ViOptions::default();
+/// let listener = pong.listen("echo", 0, &options)?;
+/// let connecting = ping.connect(&Address::new("pong", "echo", 0), &options, Deadline::DEFAULT);
+/// let there = listener.wait_accept(Deadline::DEFAULT)?;
+/// let here = ping.block_on(connecting)?;
+///
+/// here.send_eager(Lane::Talk, 7, &[b"to ", b"you"])?;
+/// there.drain().wait(16, Deadline::DEFAULT, |reply, tag, bytes| {
+///     reply.send(Lane::Talk, tag + 1, &[bytes]).expect("an empty lane");
+/// })?;
+/// let mut got = Vec::new();
+/// here.drain().wait(16, Deadline::DEFAULT, |_, tag, bytes| got.push((tag, bytes.to_vec())))?;
+/// assert_eq!(got, [(8, b"to you".to_vec())]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Drain {
+    nic: Arc<dyn NicOps>,
+    id: DrainId,
+    /// Where the fabric does not carry eager messages itself.
+    posted: Option<Arc<OverPosted>>,
+}
+
+/// Why a wait for eager messages ended without one.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DrainError {
+    /// The deadline passed.
+    #[error("no eager message within {waited:?}")]
+    TimedOut {
+        /// How long.
+        waited: Duration,
+    },
+}
+
+impl Drain {
+    pub(super) fn new(nic: Arc<dyn NicOps>) -> Self {
+        let posted = (!nic.has_eager()).then(Arc::default);
+        Self { nic, id: DrainId::unused(), posted }
+    }
+
+    pub(super) const fn id(&self) -> DrainId {
+        self.id
+    }
+
+    pub(super) const fn posted(&self) -> Option<&Arc<OverPosted>> {
+        self.posted.as_ref()
+    }
+
+    pub(super) fn is_of(&self, nic: &Arc<dyn NicOps>) -> bool {
+        Arc::ptr_eq(&self.nic, nic)
+    }
+
+    /// Passes what has arrived to `sink`, at most `budget` messages, and says how many there
+    /// were. Never blocks; lets the fabric make progress if nothing is there.
+    pub fn poll(&self, budget: usize, mut sink: impl FnMut(&mut dyn Reply, u64, &[u8])) -> usize {
+        match self.take(budget, &mut sink) {
+            0 => {
+                self.nic.progress();
+                self.take(budget, &mut sink)
+            }
+            drained => drained,
+        }
+    }
+
+    /// Passes what has arrived to `sink`, at most `budget` messages, without letting the fabric
+    /// make progress: for who has just done so.
+    #[inline]
+    pub fn take(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
+        match &self.posted {
+            None => self.nic.drain(self.id, budget, sink),
+            Some(posted) => posted.drain(budget, sink),
+        }
+    }
+
+    /// Waits until something arrives, and passes at most `budget` messages to `sink`. How many.
+    ///
+    /// A connection that ends ends no wait: it may be one of many. Its owner looks at
+    /// [`Vi::error`](super::Vi::error), or has a receive posted.
+    ///
+    /// # Errors
+    ///
+    /// If the deadline passes.
+    pub fn wait(
+        &self,
+        budget: usize,
+        deadline: impl Into<Deadline>,
+        mut sink: impl FnMut(&mut dyn Reply, u64, &[u8]),
+    ) -> Result<usize, DrainError> {
+        for _ in 0..LOOKS {
+            match self.take(budget, &mut sink) {
+                0 => {}
+                drained => return Ok(drained),
+            }
+        }
+        self.wait_longer(budget, deadline.into(), &mut sink)
+    }
+
+    /// The clock is not asked for what comes at once.
+    fn wait_longer(
+        &self,
+        budget: usize,
+        deadline: Deadline,
+        sink: &mut Sink<'_>,
+    ) -> Result<usize, DrainError> {
+        let started = self.nic.now();
+        let until = deadline.until_from(started);
+        let mut seen = self.nic.progress();
+        loop {
+            match self.take(budget, sink) {
+                0 => {}
+                drained => return Ok(drained),
+            }
+            let now = self.nic.now();
+            if until.is_some_and(|until| now >= until) {
+                return Err(DrainError::TimedOut { waited: now - started });
+            }
+            seen = self.wait_once(seen, until);
+        }
+    }
+
+    fn wait_once(&self, seen: Seen, until: Option<Instant>) -> Seen {
+        self.nic.wait(seen, until)
+    }
+}
+
+impl fmt::Debug for Drain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Looks before the clock is asked: some round trips between two processes.
+const LOOKS: u32 = 64;

@@ -1,0 +1,272 @@
+//! Eager messages over posted ones, on fabrics that do not carry them themselves.
+//!
+//! Each connection has receives posted of the eager class, and sends from memory that it uses
+//! again. A message has a head of eight bytes before its parts:
+//!
+//! | byte | |
+//! |---|---|
+//! | 0 | what it is: 0 message, 1 credit, 2 request for credit |
+//! | 1–3 | zero |
+//! | 4–7 | how many messages of the peer were drained, the low bits |
+//!
+//! A sender has at most [`WINDOW`] messages that the peer has not drained, as far as it knows.
+//! What was drained it hears by every head; by a message of its own when that is a quarter of
+//! the window, or when it asks. Both lanes are one here: the fabric keeps posted messages of the
+//! eager class apart from large ones.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::eager::{EAGER_MAX, Lane, Position, Reply, SendError, Sink};
+use super::inbox::Mailbox;
+use super::ops::ViOps;
+use super::{Completion, Descriptor, Op, OpKind, Posted, Refused, Ticket, ViId};
+use crate::atomics::Lean;
+use crate::buf::{Pool, PoolError};
+
+/// The eager messages of some connections of a nic.
+pub(super) struct OverPosted {
+    inbox: Mailbox,
+    members: Lean<BTreeMap<ViId, Arc<Member>>>,
+}
+
+/// One of the connections.
+pub(super) struct Member {
+    id: ViId,
+    ops: Arc<dyn ViOps>,
+    state: Lean<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Messages sent, ever.
+    sent: u64,
+    /// Of these, what the peer has drained, as far as is known.
+    heard: u64,
+    /// Messages of the peer drained, ever.
+    drained: u64,
+    /// What the peer was told of that.
+    told: u64,
+    /// How far the peer was asked to say how far it is.
+    asked: u64,
+    /// Memory of messages that were sent, to be used again.
+    spare: Vec<Descriptor>,
+}
+
+/// Messages that a peer may have sent and this side not drained.
+const WINDOW: u64 = 64;
+/// Receives for messages beyond the window: what tells of credit.
+const CREDITS: usize = 8;
+const HEAD: usize = 8;
+/// Memory of messages that is kept.
+const SPARE_MAX: usize = 16;
+
+const MESSAGE: u8 = 0;
+const CREDIT: u8 = 1;
+const ASK: u8 = 2;
+
+impl Default for OverPosted {
+    fn default() -> Self {
+        let inbox = Mailbox::new(usize::MAX / 2);
+        Self { inbox, members: Lean::new(BTreeMap::new()) }
+    }
+}
+
+impl OverPosted {
+    /// Takes a connection on, which has its receives from now on.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        id: ViId,
+        ops: &Arc<dyn ViOps>,
+    ) -> Result<Arc<Member>, PoolError> {
+        let member = Member { id, ops: Arc::clone(ops), state: Lean::new(State::default()) };
+        let member = Arc::new(member);
+        let count = usize::try_from(WINDOW).expect("a few") + CREDITS;
+        let pool = Pool::new(HEAD + EAGER_MAX, count)?;
+        for _ in 0..count {
+            let buf = pool.take(HEAD + EAGER_MAX).expect("as many as there are");
+            // A connection that is broken needs no receive.
+            let _ = member.post(Op::Recv, Descriptor::new(buf), &self.inbox);
+        }
+        self.members.with(|members| members.insert(id, Arc::clone(&member)));
+        Ok(member)
+    }
+
+    /// The connection is gone. What it has received before is still drained.
+    pub(super) fn remove(&self, id: ViId) {
+        let member = self.members.with(|members| members.remove(&id));
+        drop(member);
+    }
+
+    pub(super) fn send(
+        &self,
+        member: &Member,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<Position, SendError> {
+        let len = SendError::check(parts)?;
+        member.state.with(|state| {
+            if member.is_reliable() && state.sent - state.heard >= WINDOW {
+                return match member.ops.error() {
+                    None => Err(SendError::Full),
+                    Some(why) => Err(SendError::Closed(why)),
+                };
+            }
+            let frame = state.frame((MESSAGE, len), tag, parts);
+            match member.post(Op::Send, frame, &self.inbox) {
+                Ok(()) => {}
+                // Lost, as this level allows.
+                Err(Refused::Full { .. }) if !member.is_reliable() => {}
+                Err(Refused::Broken(why)) => return Err(SendError::Closed(why)),
+                Err(_) => return Err(SendError::Full),
+            }
+            state.told = state.drained;
+            state.sent += 1;
+            Ok(Position::new(state.sent))
+        })
+    }
+
+    /// How much of what was sent the peer has drained. It is asked to say so.
+    pub(super) fn arrived(&self, member: &Member) -> Position {
+        member.state.with(|state| {
+            let is_asked = state.asked >= state.sent || state.sent - state.heard >= WINDOW;
+            if state.heard < state.sent && !is_asked {
+                let frame = state.frame((ASK, 0), 0, &[]);
+                if member.post(Op::Send, frame, &self.inbox).is_ok() {
+                    state.sent += 1;
+                    (state.asked, state.told) = (state.sent, state.drained);
+                }
+            }
+            Position::new(state.heard)
+        })
+    }
+
+    pub(super) fn drain(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
+        let mut drained = 0;
+        while drained < budget
+            && let Some(completion) = self.inbox.inbox().take()
+        {
+            let member = self.members.with(|members| members.get(&completion.vi).cloned());
+            let is_receive = completion.op == OpKind::Recv;
+            match (member, completion.status.is_ok()) {
+                (Some(member), true) if is_receive => {
+                    drained += usize::from(self.received(&member, completion, sink));
+                }
+                (Some(member), true) => member.state.with(|state| state.keep(completion)),
+                // What was under way when the connection ended, or is nobody's any more.
+                _ => drop(completion),
+            }
+        }
+        drained
+    }
+
+    /// A message of the peer. Whether it was one for the sink.
+    fn received(&self, member: &Arc<Member>, completion: Completion, sink: &mut Sink<'_>) -> bool {
+        let (tag, bytes) = (completion.tag, completion.bytes());
+        let Some((&[what, .., d0, d1, d2, d3], parts)) = bytes.split_first_chunk::<HEAD>() else {
+            member.ops.disconnect();
+            return false;
+        };
+        let heard = u32::from_le_bytes([d0, d1, d2, d3]);
+        member.state.with(|state| {
+            state.hear(heard);
+            state.drained += u64::from(what != CREDIT);
+        });
+        if what == MESSAGE {
+            sink(&mut Answering { over: self, member }, tag, parts);
+        }
+        let _ = member.post(Op::Recv, completion.into_descriptor(), &self.inbox);
+        member.state.with(|state| {
+            let owed = state.drained - state.told;
+            if (what == ASK && owed > 0) || owed >= WINDOW / 4 {
+                let frame = state.frame((CREDIT, 0), 0, &[]);
+                if member.post(Op::Send, frame, &self.inbox).is_ok() {
+                    state.told = state.drained;
+                }
+            }
+        });
+        what == MESSAGE
+    }
+}
+
+impl Member {
+    fn is_reliable(&self) -> bool {
+        self.ops.reliability().is_reliable()
+    }
+
+    fn post(&self, op: Op, mut descriptor: Descriptor, inbox: &Mailbox) -> Result<(), Refused> {
+        let inbox = inbox.inbox();
+        let number = inbox.reserve().expect("there are places for all");
+        let ticket = Ticket::new(self.id, number, op == Op::Recv);
+        descriptor.note_mut().set_eager();
+        self.ops.post(Posted::new(ticket, op, descriptor, inbox)).map_err(|unposted| {
+            let (reason, posted) = unposted.into_parts();
+            drop(posted.withdraw());
+            reason
+        })
+    }
+}
+
+impl State {
+    fn frame(&mut self, (what, len): (u8, usize), tag: u64, parts: &[&[u8]]) -> Descriptor {
+        let mut bytes = self.spare.pop().map_or_else(Vec::new, into_vec);
+        bytes.clear();
+        bytes.reserve(HEAD + len);
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
+        let drained = self.drained as u32;
+        bytes.extend([what, 0, 0, 0]);
+        bytes.extend(drained.to_le_bytes());
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        Descriptor::new(bytes).with_tag(tag)
+    }
+
+    fn keep(&mut self, completion: Completion) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(completion.into_descriptor());
+        }
+    }
+
+    /// The peer says how much it has drained; what it cannot have drained it is not believed.
+    fn hear(&mut self, low: u32) {
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
+        let ahead = low.wrapping_sub(self.heard as u32);
+        let heard = self.heard + u64::from(ahead);
+        if heard <= self.sent {
+            self.heard = heard;
+        }
+    }
+}
+
+fn into_vec(descriptor: Descriptor) -> Vec<u8> {
+    let first = descriptor.into_segments().next();
+    first.and_then(|segment| segment.into_vec().ok()).unwrap_or_default()
+}
+
+/// The connection that a message came by.
+struct Answering<'a> {
+    over: &'a OverPosted,
+    member: &'a Member,
+}
+
+impl Reply for Answering<'_> {
+    fn vi(&self) -> ViId {
+        self.member.id
+    }
+
+    fn send(&mut self, _lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        self.over.send(self.member, tag, parts)
+    }
+}
+
+impl fmt::Debug for OverPosted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OverPosted").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member").field("vi", &self.id).finish_non_exhaustive()
+    }
+}
