@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::sync::atomic::fence;
 use loom::thread;
 
-use super::{Atomics, Lock, word};
+use super::{Atomics, FenceFault, Lock, word};
+use crate::fault::planted;
 use crate::rt::Instant;
 
 /// Tries all interleavings of `body` with at most three preemptions.
@@ -73,12 +74,27 @@ impl Atomics for LoomAtomics {
         true
     }
 
+    /// Without the other half it is nothing.
     fn light_fence() {
-        fence(Ordering::SeqCst);
+        if !planted(FenceFault::GlobalLater) {
+            fence(Ordering::SeqCst);
+        }
     }
 
     fn heavy_fence() {
         fence(Ordering::SeqCst);
+    }
+
+    fn has_global_fence() -> bool {
+        !planted(FenceFault::GlobalNever)
+    }
+
+    fn global_fence() -> bool {
+        let is_granted = !planted(FenceFault::GlobalLater);
+        if is_granted {
+            fence(Ordering::SeqCst);
+        }
+        is_granted
     }
 
     fn relax(_turns: u32) {

@@ -58,6 +58,14 @@ pub(crate) trait Atomics: fmt::Debug + 'static {
     /// The dear half: a system call. It does not unwind: if there is no fence it does not
     /// return.
     fn heavy_fence();
+    /// Whether there is a [`global_fence`](Self::global_fence), which then reaches the
+    /// threads of this process too.
+    fn has_global_fence() -> bool;
+    /// The dear half towards [light](Self::light_fence) halves of all processes that have
+    /// it, and towards sequentially consistent fences of any. Whether it was granted: a
+    /// kernel may deny later what it [had](Self::has_global_fence).
+    #[must_use]
+    fn global_fence() -> bool;
     /// Passes the time of a short wait that has gone on for so many `turns`.
     fn relax(turns: u32);
 }
@@ -162,6 +170,23 @@ impl Atomics for StdAtomics {
         }
     }
 
+    /// Registers the process with the kernel and passes the fence, both once: others may
+    /// then rely on this process, and it knows that it may rely on the fence.
+    fn has_global_fence() -> bool {
+        static REGISTERED: OnceLock<bool> = OnceLock::new();
+        let register = || {
+            membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
+                && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
+        };
+        !planted(FenceFault::GlobalNever) && *REGISTERED.get_or_init(register)
+    }
+
+    /// Every processor that runs a thread of a registered process passes a full fence
+    /// before this returns.
+    fn global_fence() -> bool {
+        !planted(FenceFault::GlobalLater) && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
+    }
+
     fn relax(turns: u32) {
         if turns < SPINS { std::hint::spin_loop() } else { rt::yield_now() }
     }
@@ -205,9 +230,13 @@ fn end_without_fence(why: rustix::io::Errno) -> ! {
 
 /// One way the kernel can get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FenceFault {
+pub(crate) enum FenceFault {
     /// A filter of system calls that was installed later denies the calling thread the fence.
     Denied,
+    /// The kernel has no fence over processes, or denies it from the start.
+    GlobalNever,
+    /// A filter that was installed later denies the calling thread the fence over processes.
+    GlobalLater,
 }
 
 thread_local! {

@@ -3,9 +3,9 @@
 //! Each nic has one word, in memory of its own that its peers read:
 //!
 //! ```text
-//!   ┌───────────────────────────────────────┬──────────────┬────────┐
-//!   │ how often it went to sleep, 62 bits   │ never sleeps │ asleep │
-//!   └───────────────────────────────────────┴──────────────┴────────┘
+//!   ┌────────┬───────────────────────────────────────┬──────────────┬────────┐
+//!   │ fences │ how often it went to sleep, 61 bits   │ never sleeps │ asleep │
+//!   └────────┴───────────────────────────────────────┴──────────────┴────────┘
 //! ```
 //!
 //! | the sleeper | a ringer |
@@ -19,6 +19,24 @@
 //! asleep and pulls; is it the ringer's, then the sleeper sees the message in its
 //! last look. Without either fence both may look at what was: that is the lost
 //! wake-up.
+//!
+//! # Who pays for the fence
+//!
+//! A fence behind a put waits until the line that was put is this processor's, which
+//! is most of what a message costs. A sleep costs far more, so the sleeper pays: it
+//! passes a [fence over processes](Atomics::global_fence), and a ringer has to keep
+//! the order of its own program alone. That takes two things, which are settled when
+//! the ringer connects:
+//!
+//! * the sleeper says that it passes that fence (*fences*), if the kernel lets it;
+//! * the ringer's process is registered with the kernel, which then reaches it.
+//!
+//! A ringer that lacks one of them fences by itself. If the kernel denies a sleeper the
+//! fence that it had before, there may be ringers that rely on it: [`arm`](Sleeper::arm)
+//! says that the bell is not to be trusted, and the caller does not sleep long. Ringers
+//! that connect from then on fence.
+//!
+//! # When a ringer pulls
 //!
 //! The count tells a ringer that it has pulled for this sleep already. It need
 //! not again, though the sleeper is slow to wake: the sleeper will look at its
@@ -48,6 +66,10 @@ pub(super) struct Sleeper<M = Own> {
     memory: M,
     line: usize,
     sleeps: u64,
+    /// Whether ringers may rely on the fence over processes.
+    is_relied_on: bool,
+    /// What the word says of that: [`FENCES`] or nothing.
+    fences: u64,
 }
 
 /// The side that wakes it.
@@ -59,6 +81,8 @@ pub(super) struct Ringer<M = Foreign, H = Handle> {
     line: Option<usize>,
     /// The word for which the cord was pulled last.
     rung: u64,
+    /// Whether the sleeper fences for this end.
+    is_light: bool,
 }
 
 /// Whether a nic ever sleeps.
@@ -85,32 +109,49 @@ impl<M: Writable> Sleeper<M> {
     pub(super) fn new(memory: M, offset: usize, habit: Habit) -> Self {
         assert!(offset.is_multiple_of(LINE), "a bell at {offset} is not on a line of its own");
         let line = offset / LINE;
-        memory.lines()[line][0].store(if habit == Habit::Spins { SPINS } else { 0 }, Relaxed);
-        Self { memory, line, sleeps: 0 }
+        let is_relied_on = habit == Habit::Sleeps && M::Atomics::has_global_fence();
+        let fences = if is_relied_on { FENCES } else { 0 };
+        let spins = if habit == Habit::Spins { SPINS } else { 0 };
+        memory.lines()[line][0].store(fences | spins, Relaxed);
+        Self { memory, line, sleeps: 0, is_relied_on, fences }
     }
 
     /// From now on peers pull their cords. The caller looks at all its rings
-    /// once more before it sleeps.
+    /// once more before it sleeps. If the answer is `false`, some peers may not see that
+    /// it sleeps, and it must wake by itself soon.
     ///
     /// # Panics
     ///
     /// If it never sleeps.
     #[inline]
-    pub(super) fn arm(&mut self) {
+    #[must_use]
+    pub(super) fn arm(&mut self) -> bool {
         assert_eq!(self.word().load(Relaxed) & SPINS, 0, "this nic said that it never sleeps");
         self.sleeps += 1;
-        self.word().store(self.sleeps << COUNT_SHIFT | ASLEEP, Relaxed);
-        if !planted(Fault::ArmUnfenced) {
-            M::Atomics::fence(SeqCst);
+        self.store(ASLEEP);
+        if planted(Fault::ArmUnfenced) || self.is_relied_on && M::Atomics::global_fence() {
+            return true;
         }
+        if self.fences != 0 {
+            self.fences = 0;
+            self.store(ASLEEP);
+        }
+        // For ringers that fence.
+        M::Atomics::fence(SeqCst);
+        !self.is_relied_on
     }
 
     /// From now on peers need not pull their cords. The caller looks at its rings,
     /// and may drain the cords that were pulled. The number of the sleep that ends.
     #[inline]
     pub(super) fn disarm(&mut self) -> u64 {
-        self.word().store(self.sleeps << COUNT_SHIFT, Relaxed);
+        self.store(0);
         self.sleeps
+    }
+
+    #[inline]
+    fn store(&self, asleep: u64) {
+        self.word().store(self.fences | self.sleeps << COUNT_SHIFT | asleep, Relaxed);
     }
 
     #[inline]
@@ -123,19 +164,22 @@ impl Ringer {
     /// A second one for the same peer, for another thread.
     pub(super) fn another(&self) -> Result<Self, CordError> {
         let (memory, handle) = (self.memory.clone(), self.handle.another()?);
-        Ok(Self { memory, handle, line: self.line, rung: 0 })
+        Ok(Self { memory, handle, line: self.line, rung: 0, is_light: self.is_light })
     }
 }
 
 impl<M: Readable, H: Pull> Ringer<M, H> {
     /// The ringer of a peer whose word is the first of the line at byte
     /// `offset`, as that peer says; `None` if there is no such line. Asks whether
-    /// the peer ever sleeps.
+    /// the peer ever sleeps, and whether it fences then.
     pub(super) fn new(memory: M, offset: u64, handle: H) -> Option<Self> {
         let line =
             usize::try_from(offset).ok().filter(|offset| offset.is_multiple_of(LINE))? / LINE;
-        let spins = memory.lines().get(line)?[0].peek() & SPINS != 0;
-        Some(Self { memory, handle, line: (!spins).then_some(line), rung: 0 })
+        let word = memory.lines().get(line)?[0].peek();
+        let line = (word & SPINS == 0).then_some(line);
+        let is_asked = word & FENCES != 0 || planted(Fault::LightUnasked);
+        let is_light = is_asked && line.is_some() && M::Atomics::has_global_fence();
+        Some(Self { memory, handle, line, rung: 0, is_light })
     }
 
     /// After something was put into a ring: wakes the peer if it sleeps. Says
@@ -143,8 +187,10 @@ impl<M: Readable, H: Pull> Ringer<M, H> {
     #[inline]
     pub(super) fn ring(&mut self) -> Result<bool, CordError> {
         let Some(line) = self.line else { return Ok(false) };
-        if !planted(Fault::RingUnfenced) {
-            M::Atomics::fence(SeqCst);
+        match self.is_light {
+            _ if planted(Fault::RingUnfenced) => {}
+            true => M::Atomics::light_fence(),
+            false => M::Atomics::fence(SeqCst),
         }
         let word = self.memory.lines()[line][0].peek();
         if word & ASLEEP == 0 || word == self.rung {
@@ -156,6 +202,16 @@ impl<M: Readable, H: Pull> Ringer<M, H> {
     }
 }
 
+#[cfg(test)]
+impl<M, H> Ringer<M, H> {
+    pub(super) fn is_light(&self) -> bool {
+        self.is_light
+    }
+}
+
+/// The highest bit: a count never comes to it, also that of a peer which does not know
+/// this one.
+const FENCES: u64 = 1 << 63;
 const ASLEEP: u64 = 1;
 const SPINS: u64 = 1 << 1;
 const COUNT_SHIFT: u32 = 2;

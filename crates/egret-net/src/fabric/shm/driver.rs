@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rustix::event::epoll;
@@ -37,6 +39,8 @@ pub(super) struct Driver {
     scratch: Scratch,
     /// The link that the next drain begins with.
     turn: usize,
+    /// When to look again though no bell was rung.
+    nap_until: Option<Instant>,
 }
 
 type After = hub::After<Driver>;
@@ -52,7 +56,17 @@ pub(super) struct Fixed {
     /// cords, a wake, and the other set.
     pub bells: OwnedFd,
     pub bell_page: Own,
+    /// Whether peers might not ring for the sleep that begins.
+    pub doubt: Arc<AtomicBool>,
     pub stance: Stance,
+}
+
+/// What the one who sleeps has to itself.
+#[derive(Debug)]
+pub(super) struct Bell {
+    pub sleeper: Sleeper,
+    /// As in [`Fixed`].
+    pub doubt: Arc<AtomicBool>,
 }
 
 /// Visitors dealt with at one tick, so that those who knock for ever do not stop
@@ -60,10 +74,12 @@ pub(super) struct Fixed {
 const VISITORS_AT_ONCE: usize = 16;
 /// How long a visitor may take to greet.
 const GREETING_MAX: Duration = Duration::from_secs(1);
+/// How long to sleep when a peer might not ring.
+const NAP: Duration = Duration::from_millis(1);
 
 impl Work for Driver {
     type Fixed = Fixed;
-    type Place = Sleeper;
+    type Place = Bell;
     type Link = Arc<Link>;
     type Visitor = Visitor;
 
@@ -93,6 +109,7 @@ impl Work for Driver {
     /// Moves messages. Whether there were any.
     fn last_look(&mut self, fixed: &Fixed, after: &mut After) -> bool {
         let mut busy = false;
+        self.nap_until = fixed.doubt.load(Relaxed).then(|| rt::now() + NAP);
         for link in &self.links {
             let polled = link.poll(&fixed.keys, &mut after.notices, true);
             busy |= polled != Polled::Nothing;
@@ -104,19 +121,21 @@ impl Work for Driver {
     /// When to tick again at the latest.
     fn deadline(&self) -> Option<Instant> {
         let door = self.door.as_ref().and_then(Door::next_deadline);
-        self.knocks.values().filter_map(Knocking::deadline).chain(door).min()
+        let knocks = self.knocks.values().filter_map(Knocking::deadline);
+        knocks.chain(door).chain(self.nap_until).min()
     }
 
     fn set(fixed: &Fixed) -> &OwnedFd {
         &fixed.bells
     }
 
-    fn arm(bell: &mut Sleeper) {
-        bell.arm();
+    fn arm(bell: &mut Bell) {
+        let is_heard = bell.sleeper.arm();
+        bell.doubt.store(!is_heard, Relaxed);
     }
 
-    fn disarm(bell: &mut Sleeper) -> u64 {
-        bell.disarm()
+    fn disarm(bell: &mut Bell) -> u64 {
+        bell.sleeper.disarm()
     }
 
     /// No bell is armed.
@@ -216,6 +235,7 @@ impl Driver {
             pace: Pace::default(),
             scratch: Scratch::new(),
             turn: 0,
+            nap_until: None,
         }
     }
 

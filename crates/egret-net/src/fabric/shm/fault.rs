@@ -47,6 +47,8 @@ pub(super) enum Fault {
     RingUnfenced,
     /// A sleeper may look at its rings before its flag is seen.
     ArmUnfenced,
+    /// A ringer relies on a fence that the sleeper does not promise.
+    LightUnasked,
     /// A sleeper looks at its rings for the last time before it raises its flag.
     #[cfg(test)]
     LookBeforeArm,

@@ -7,8 +7,11 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 use super::ShmFabric;
+use super::foreign::Foreign;
 use super::layout::{BOUNCE, BYTES, CHUNK, DEPTH, LEFT, PLACED, RECEIVES, RING, SLOTS, TAKEN};
+use super::memory::{LINE, Own};
 use super::puppet::{Greeted, Puppet};
+use super::records::{RECORD_MAX, RingReceiver, RingSender, Scratch};
 use super::rendezvous::fuzz_packet;
 use crate::buf::Pool;
 use crate::fabric::Fabric;
@@ -20,6 +23,53 @@ use crate::vi::{Hello, Nic, Reliability, ViOptions};
 /// neither panic nor keep a buffer.
 pub fn slots(input: &[u8]) {
     STAGE.with(|stage| stage.play(&mut Input(input)));
+}
+
+/// A peer writes these into its ring, and says that it consumed so much. Every head is
+/// an answer, and a payload has a length that was checked.
+pub fn records(input: &[u8]) {
+    let mut input = Input(input);
+    let own = Own::new(2 * RING_BYTES).expect("memory");
+    let fd = own.fd().try_clone_to_owned().expect("a descriptor");
+    let foreign = Foreign::map(fd, own.len() as u64).expect("it is sealed");
+    let mut scratch = Scratch::new();
+    let lines = RING_BYTES / LINE;
+    let receiver =
+        RingReceiver::new(foreign.clone(), 0, lines as u64, Own::new(LINE).expect("memory"), 0);
+    let mut receiver = receiver.expect("it is inside");
+    // What it consumed is said where nobody writes records.
+    let sender = Own::new(RING_BYTES).expect("memory");
+    let sender = RingSender::new(sender, 0, lines, foreign, RING_BYTES as u64);
+    let mut sender = sender.expect("it is inside");
+    while !input.0.is_empty() {
+        match input.byte() % 5 {
+            0 => {
+                let at = usize::from(u16::from_le_bytes(input.array())) % (RING_BYTES / 8) * 8;
+                own.word(at).store(u64::from_le_bytes(input.array()), Relaxed);
+            }
+            1 | 2 => {
+                let position = receiver.position();
+                let [low, high, kind, rest] = input.array();
+                let rest = if rest == u8::MAX { rest } else { 1 };
+                let head = u32::from_le_bytes([rest, kind % 4, low, high]);
+                let line = usize::try_from(position % lines as u64).expect("it is less");
+                own.word(line * LINE).store(position << 32 | u64::from(head), Release);
+            }
+            3 => {
+                let said = u64::from(input.byte()) | u64::from(input.byte()) << 56;
+                own.word(RING_BYTES).store(said, Release);
+                let _ = sender.arrived();
+            }
+            _ => {
+                let payload = vec![0; usize::from(u16::from_le_bytes(input.array())) % 5000];
+                let _ = sender.send(0, &[&payload]);
+                sender.ask();
+            }
+        }
+        if let Ok(Some((_, payload))) = receiver.take(&mut scratch) {
+            assert!(payload.len() <= RECORD_MAX, "{} bytes", payload.len());
+        }
+    }
 }
 
 /// A stranger sends these as a greeting, an answer or a message.
@@ -149,4 +199,5 @@ impl Play<'_> {
     }
 }
 
+const RING_BYTES: usize = 256 * LINE;
 const LONG: Duration = Duration::from_secs(10);

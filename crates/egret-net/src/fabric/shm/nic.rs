@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::bell::{Habit, Sleeper};
-use super::driver::{Driver, Fixed};
+use super::driver::{Bell, Driver, Fixed};
 use super::layout::{BELL, BELL_BYTES, DEPTH, TRANSFER_MAX};
 use super::memory::Own;
 use super::rendezvous::{Door, DoorError, Stance};
@@ -30,13 +30,15 @@ pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
     let bell_page = Own::new(BELL_BYTES).map_err(|why| refused(why.to_string()))?;
     let habit = if options.wait == Wait::Spin { Habit::Spins } else { Habit::Sleeps };
     let sleeper = Sleeper::new(bell_page.clone(), BELL, habit);
+    let doubt = Arc::default();
+    let bell = Bell { sleeper, doubt: Arc::clone(&doubt) };
     let system = |errno: Errno| refused(errno.to_string());
-    let sleep = Sleep::new(sleeper).map_err(system)?;
+    let sleep = Sleep::new(bell).map_err(system)?;
     let (sockets, bells) = (set::create().map_err(system)?, set::create().map_err(system)?);
     Token::Door.watch(&sockets, door.fd()).map_err(system)?;
     Token::Sockets.watch(&bells, &sockets).map_err(system)?;
     Token::Wake.watch(&bells, sleep.fd()).map_err(system)?;
-    let fixed = Fixed { host, keys: Arc::default(), sockets, bells, bell_page, stance };
+    let fixed = Fixed { host, keys: Arc::default(), sockets, bells, bell_page, doubt, stance };
     Ok(HubNic(Hub::new(fixed, options.wait, sleep, Driver::new(door))))
 }
 

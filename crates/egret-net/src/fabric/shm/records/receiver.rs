@@ -81,9 +81,6 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         if !planted(Fault::TakeUnfenced) {
             F::Atomics::fence(Acquire);
         }
-        if planted(Fault::ConsumedEarly) {
-            self.say(self.position + 1);
-        }
         for (word, shared) in scratch.0[TAG_WORD..LINE_WORDS].iter_mut().zip(&line[TAG_WORD..]) {
             *word = shared.peek();
         }
@@ -196,11 +193,6 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
 
 #[cfg(test)]
 impl<F: Readable, M: Writable> RingReceiver<F, M> {
-    /// Lines consumed so far, ever.
-    pub(in super::super) fn position(&self) -> u64 {
-        self.position
-    }
-
     /// As if so many lines more had been consumed.
     pub(in super::super) fn jump(&mut self, lines: u64) {
         self.position += lines;

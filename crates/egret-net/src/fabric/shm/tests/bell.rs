@@ -5,9 +5,10 @@ use loom::thread;
 use super::checker::{self, memory};
 use super::{foreign_of, shared};
 use crate::atomics::checker::check;
+use crate::atomics::{Atomics, FenceFault, StdAtomics};
 use crate::fabric::shm::bell::{Habit, Ringer, Sleeper};
 use crate::fabric::shm::cord::{Cord, Handle};
-use crate::fabric::shm::fault::{Fault, planted};
+use crate::fabric::shm::fault::{Fault, caught, planted};
 use crate::fabric::shm::memory::{LINE, Own};
 use crate::fabric::shm::ring::{Consumer, Producer};
 
@@ -17,17 +18,41 @@ fn loom_no_wake_up_is_lost() {
 }
 
 #[test]
+fn loom_no_wake_up_is_lost_where_ringers_fence() {
+    assert!(!caught(FenceFault::GlobalNever, || check(no_lost_wake_up)));
+}
+
+#[test]
+fn loom_no_wake_up_is_lost_when_the_fence_is_denied_later() {
+    assert!(!caught(FenceFault::GlobalLater, || check(no_lost_wake_up)));
+}
+
+#[test]
+fn loom_finds_who_trusts_a_bell_without_its_fence() {
+    assert!(caught(FenceFault::GlobalLater, || check(|| two_messages(true, Trust::Blind))));
+}
+
+/// What a sleeper makes of a bell that is not to be trusted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// It looks again soon.
+    Wary,
+    /// It sleeps on.
+    Blind,
+}
+
+#[test]
 fn loom_no_wake_up_is_lost_though_the_cord_is_not_drained() {
-    check(|| two_messages(false));
+    check(|| two_messages(false, Trust::Wary));
 }
 
 pub(super) fn no_lost_wake_up() {
-    two_messages(true);
+    two_messages(true, Trust::Wary);
 }
 
 /// Two messages to a process that sleeps whenever it finds none: it may sleep
 /// once, twice or never, and must have both.
-fn two_messages(drains: bool) {
+fn two_messages(drains: bool, trust: Trust) {
     let (slots, flag) = (memory(2), memory(1));
     let cord = checker::Cord::new();
     let mut sleeper = Sleeper::new(flag, 0, Habit::Sleeps);
@@ -44,7 +69,7 @@ fn two_messages(drains: bool) {
         if consumer.poll().is_some() {
             continue;
         }
-        sleep_unless(&mut sleeper, cord, drains, || consumer.poll().is_some());
+        sleep_unless(&mut sleeper, cord, (drains, trust), || consumer.poll().is_some());
     }
     sending.join().unwrap();
 }
@@ -53,17 +78,20 @@ fn two_messages(drains: bool) {
 fn sleep_unless(
     sleeper: &mut Sleeper<checker::Memory>,
     cord: &checker::Cord,
-    drains: bool,
+    (drains, trust): (bool, Trust),
     mut look: impl FnMut() -> bool,
 ) {
     let seen = planted(Fault::LookBeforeArm) && look();
-    sleeper.arm();
+    let is_heard = sleeper.arm() || trust == Trust::Blind;
     let seen = if planted(Fault::LookBeforeArm) { seen } else { look() };
     if planted(Fault::DrainAfterArm) {
         cord.drain();
     }
-    if !seen {
-        cord.sleep();
+    match seen {
+        true => {}
+        false if is_heard => cord.sleep(),
+        // A sleep that ends by itself.
+        false => thread::yield_now(),
     }
     sleeper.disarm();
     if drains && !planted(Fault::DrainAfterArm) {
@@ -79,7 +107,7 @@ fn a_sleeper_is_rung_once_each_time_it_sleeps() {
     let mut ringer = Ringer::new(foreign, LINE as u64, Handle::new(handle).unwrap()).unwrap();
     assert!(!ringer.ring().unwrap(), "it is awake");
     for _ in 0..3 {
-        sleeper.arm();
+        assert!(sleeper.arm());
         assert!(ringer.ring().unwrap(), "it sleeps");
         assert!(!ringer.ring().unwrap(), "it was rung for this");
         sleeper.disarm();
@@ -104,7 +132,64 @@ fn a_peer_that_never_sleeps_is_never_rung() {
 #[test]
 #[should_panic(expected = "never sleeps")]
 fn who_never_sleeps_does_not() {
-    Sleeper::new(Own::new(4096).unwrap(), 0, Habit::Spins).arm();
+    let _ = Sleeper::new(Own::new(4096).unwrap(), 0, Habit::Spins).arm();
+}
+
+/// Runs `body` where the kernel denies the fence so, if at all.
+fn denied<T>(denial: Option<FenceFault>, body: impl FnOnce() -> T) -> T {
+    let mut made = None;
+    let make = || made = Some(body());
+    match denial {
+        Some(denial) => assert!(!caught(denial, make)),
+        None => make(),
+    }
+    made.unwrap()
+}
+
+fn ringer(own: &Own) -> Ringer {
+    let (_cord, handle) = Cord::pair().unwrap();
+    Ringer::new(foreign_of(own), 0, Handle::new(handle).unwrap()).unwrap()
+}
+
+#[test]
+fn a_ringer_goes_light_only_for_a_sleeper_that_fences() {
+    no_promise();
+    let never = Some(FenceFault::GlobalNever);
+    for (asleep, ringing) in [(None, None), (never, None), (None, never), (never, never)] {
+        let own = Own::new(4096).unwrap();
+        let mut sleeper = denied(asleep, || Sleeper::new(own.clone(), 0, Habit::Sleeps));
+        let ringer = denied(ringing, || ringer(&own));
+        let both = asleep.is_none() && ringing.is_none() && StdAtomics::has_global_fence();
+        assert_eq!(ringer.is_light(), both, "asleep {asleep:?}, ringing {ringing:?}");
+        assert!(sleeper.arm(), "nobody relies on what is not there");
+    }
+}
+
+/// The word of a sleeper that promises nothing, as those did that knew no fence.
+pub(super) fn no_promise() {
+    let own = Own::new(4096).unwrap();
+    for word in [0, 5, 5 << 2 | 1] {
+        own.word(0).store(word, Relaxed);
+        assert!(!ringer(&own).is_light(), "{word}");
+    }
+}
+
+#[test]
+fn who_is_denied_the_fence_later_says_so() {
+    let own = Own::new(4096).unwrap();
+    let mut sleeper = Sleeper::new(own.clone(), 0, Habit::Sleeps);
+    let has_fence = StdAtomics::has_global_fence();
+    assert_eq!(ringer(&own).is_light(), has_fence);
+    assert!(sleeper.arm());
+    sleeper.disarm();
+    for _ in 0..2 {
+        let is_heard = denied(Some(FenceFault::GlobalLater), || sleeper.arm());
+        assert_eq!(is_heard, !has_fence, "there may be a ringer that relies on it");
+        assert!(!ringer(&own).is_light(), "who connects now fences");
+        sleeper.disarm();
+    }
+    assert!(sleeper.arm(), "it is granted again");
+    assert!(!ringer(&own).is_light(), "once denied it is not promised again");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the fuzzers call, over inputs of which each run sees the same.
 
-use crate::fabric::shm::fuzzing::{rendezvous, slots};
+use crate::fabric::shm::fuzzing::{records, rendezvous, slots};
 use crate::fabric::shm::tests::Rng;
 
 /// Inputs that lead somewhere: an instruction each, with what it takes.
@@ -46,6 +46,16 @@ fn whatever_a_peer_says_the_buffers_come_back() {
             input[at] = rng.byte();
         }
         let outcome = std::panic::catch_unwind(|| slots(&input));
+        assert!(outcome.is_ok(), "seed {seed}");
+    }
+}
+
+#[test]
+fn whatever_a_peer_writes_into_its_ring_is_an_answer() {
+    for seed in 0..1500 {
+        let mut rng = Rng(seed);
+        let input: Vec<u8> = (0..rng.below(400)).map(|_| rng.byte()).collect();
+        let outcome = std::panic::catch_unwind(|| records(&input));
         assert!(outcome.is_ok(), "seed {seed}");
     }
 }

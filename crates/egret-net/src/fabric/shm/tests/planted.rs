@@ -8,18 +8,17 @@ use crate::fabric::shm::ring::tests::around_the_numbers;
 
 #[test]
 fn loom_finds_planted_faults() {
-    let faults: [(Fault, fn()); 17] = [
+    let faults: [(Fault, fn()); 16] = [
         (Fault::PutRelaxed, ring::around_a_ring),
         (Fault::PutEarly, ring::around_a_ring),
         (Fault::PollRelaxed, ring::around_a_ring),
         (Fault::HeadEarly, records::one_line),
         (Fault::HeadRelaxed, records::one_line),
         (Fault::TakeUnfenced, records::one_line),
-        (Fault::ConsumedEarly, records::one_line),
         (Fault::HeadEarly, records::two_lines),
         (Fault::HeadRelaxed, records::two_lines),
         (Fault::TakeUnfenced, records::two_lines),
-        (Fault::ConsumedEarly, records::two_lines),
+        (Fault::ConsumedEarly, records::right_behind),
         (Fault::ClearLate, records::stale_payload),
         (Fault::StaleForgotten, records::stale_payload),
         (Fault::RingUnfenced, bell::no_lost_wake_up),
@@ -34,7 +33,7 @@ fn loom_finds_planted_faults() {
 
 #[test]
 fn other_checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 18] = [
+    let faults: [(Fault, fn()); 19] = [
         (Fault::SequenceStops, around_the_numbers),
         (Fault::PositionStops, records::around_the_positions),
         (Fault::StaleForgotten, records::stale_lines),
@@ -45,6 +44,7 @@ fn other_checks_find_planted_faults() {
         (Fault::TailForgotten, copy::every_place_and_length),
         (Fault::BoundsOffByOne, memory::ends_are_ends),
         (Fault::SealsIgnored, memory::unsealed_is_refused),
+        (Fault::LightUnasked, bell::no_promise),
         (Fault::NotDrained, cord::wakes_for_ever),
         (Fault::LeftIgnored, left::a_heap_message_is_not_torn),
         (Fault::MarkIgnored, reach::another_program_is_not_read),

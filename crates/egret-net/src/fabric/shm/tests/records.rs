@@ -119,6 +119,16 @@ pub(super) fn two_lines() {
 }
 
 #[test]
+fn loom_a_record_is_not_written_over_before_it_is_copied() {
+    check(right_behind);
+}
+
+/// The last one goes where the first was, as soon as there is room.
+pub(super) fn right_behind() {
+    models(4, &[56, 0, 0, 8]);
+}
+
+#[test]
 fn loom_a_record_too_long_for_the_rest_of_the_ring_skips_it() {
     check(skipping);
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::conformance::nic;
+use crate::atomics::{Atomics, FenceFault, StdAtomics};
 use crate::fabric::hub::fault::{Fault, caught};
-use crate::rt::{self, Deadline};
+use crate::rt::{self, Deadline, Instant};
 use crate::vi::{Address, Arming, Descriptor, Nic, Vi, ViOptions, Wait};
 
 /// Turns a hang into a failure.
@@ -60,6 +61,35 @@ fn rung() {
 fn a_descriptor_is_readable_when_something_happens() {
     said();
     rung();
+}
+
+#[test]
+fn a_descriptor_is_readable_where_peers_fence_for_themselves() {
+    assert!(!caught(FenceFault::GlobalNever, rung));
+}
+
+/// How long a nic with a peer may sleep without looking.
+fn armed_until() -> Option<Instant> {
+    let nics = nics();
+    let _connected = connect(&nics);
+    loop {
+        if let Arming::Armed { until } = nics[1].arm(nics[1].poll()) {
+            return until;
+        }
+    }
+}
+
+#[test]
+fn a_bell_without_its_fence_is_not_slept_on_for_long() {
+    assert_eq!(armed_until(), None, "the peer rings");
+    if !StdAtomics::has_global_fence() {
+        return;
+    }
+    let denied = || {
+        let until = armed_until().expect("the peer may not ring");
+        assert!(until <= rt::now() + Duration::from_millis(1));
+    };
+    assert!(!caught(FenceFault::GlobalLater, denied));
 }
 
 #[test]
