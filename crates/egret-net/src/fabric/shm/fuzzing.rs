@@ -66,10 +66,17 @@ pub fn records(input: &[u8]) {
                 sender.ask();
             }
         }
-        if let Ok(Some((_, payload))) = receiver.take(&mut scratch) {
-            assert!(payload.len() <= RECORD_MAX, "{} bytes", payload.len());
+        let is_ready = receiver.is_ready();
+        match receiver.take(&mut scratch) {
+            Ok(Some((_, payload))) => {
+                assert!(is_ready && payload.len() <= RECORD_MAX, "{} bytes", payload.len());
+                receiver.publish();
+            }
+            Ok(None) => {}
+            Err(_) => assert!(is_ready, "nothing is no lie"),
         }
     }
+    assert!(sender.position() >= sender.arrived().unwrap_or(0));
 }
 
 /// A stranger sends these as a greeting, an answer or a message.

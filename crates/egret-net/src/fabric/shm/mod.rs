@@ -18,6 +18,7 @@
 //! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
 //! | `lanes.rs`, `records/` | eager messages |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
+//! | `records/` | eager records, from one process to another |
 //! | `wire.rs`, `layout.rs`, `ring.rs`, `cut.rs` | what lies where, and how it is written |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
 //! | `reach.rs`, `process.rs` | memory of the other side that is in no region |
@@ -37,6 +38,8 @@
 //! |---|---|---|---|
 //! | a ring's slots | its producer | its consumer | `Producer` in `Own`, `Consumer` in `Foreign` |
 //! | how far a consumer is | that consumer | the producer | a word of `Own`, `Foreign::load` |
+//! | a ring's records | its sender | its receiver | `RingSender` in `Own`, `RingReceiver` in `Foreign` |
+//! | how much was consumed | that receiver | the sender | the same, the other way round |
 //! | whether a nic sleeps | that nic | all its peers | `Sleeper` in `Own`, `Ringer` in `Foreign` |
 //! | a sender's small data | the sender | the receiver | `Own::copy_in`, `Foreign::copy_out` |
 //! | other memory of a sender | the sender | the kernel, for the receiver | an address; `Reach::read` |
