@@ -11,7 +11,7 @@ use super::args::{self, Common, SIM, Usage};
 use super::asking::{Asker, Asking, Task, What};
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
-use super::measure::{Against, Case, Probe, Unit};
+use super::measure::{Case, Probe, Unit};
 use super::peer::Peer;
 use super::report::{Column, Line};
 use super::side::Mode;
@@ -107,11 +107,10 @@ fn suite(name: &'static str, what: What, how: &How, sizes: Vec<Size>) -> Result<
             ..Line::default()
         };
         let window = Mode::Posted.many(what == What::OneWay, bytes);
-        let (fabric, host) = (fabric.to_owned(), host("am"));
-        let (Size { words, bytes: data }, wait) = (size, wait);
-        let task = Task { fabric, wait, what, words, bytes: data, window, host };
+        let (Size { words, bytes: data }, host) = (size, host("am"));
+        let task = Task { fabric: fabric.to_owned(), wait, what, words, bytes: data, window, host };
         let (subject, limit) = both(&peer, task, bytes)?;
-        let against = Against::Limit(limit);
+        let against = what.of_vi().against(&peer, (LIMIT, limit), fabric, bytes)?;
         Ok(Case { line, unit: what.unit(), subject, against, rounds: None })
     });
     Ok(Suite { name, columns: what.columns(), cases: Box::new(cases) })
@@ -187,6 +186,7 @@ impl What {
                 Column::LIMIT,
                 Column::LIMIT_NS,
                 Column::RATIO,
+                Column::OF_SLOT,
                 Column::SPREAD,
             ],
             Self::OneWay => &[
@@ -195,6 +195,7 @@ impl What {
                 Column::LIMIT,
                 Column::LIMIT_MSG_S,
                 Column::RATIO,
+                Column::OF_LINE_RING,
                 Column::SPREAD,
             ],
             Self::Data => &[

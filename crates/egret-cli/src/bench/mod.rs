@@ -9,6 +9,7 @@
 mod am;
 mod args;
 mod asking;
+mod bare;
 mod channel;
 mod channels;
 mod duo;

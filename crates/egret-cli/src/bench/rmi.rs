@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use egret::net::limit::Limit;
 use egret::net::rt;
 use egret::stream::Reader;
 
@@ -14,7 +15,8 @@ use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Unit};
 use super::peer::Peer;
-use super::report::{Column, Line};
+use super::probe::{with, with_slot};
+use super::report::{Column, Line, Of};
 use super::rmi_calls::{Call, Calls, Many, OneByOne};
 use super::rmi_limit::WithTree;
 use super::serialize;
@@ -174,9 +176,14 @@ fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Resu
         Call::Tree => Box::new(WithTree::new(vi)?),
         _ => Box::new(vi(there)?),
     };
-    let (calls, against) = (Rc::clone(calls), Against::Limit(limit));
-    let limit = if call == Call::Tree { VI_AND_TREE } else { VI };
-    let line = Line { limit, ..line };
+    let (calls, fabric) = (Rc::clone(calls), line.fabric.unwrap_or_default());
+    let name = if call == Call::Tree { VI_AND_TREE } else { VI };
+    let line = Line { limit: name, ..line };
+    let against = match inflight {
+        1 if there <= SMALL_MAX => with_slot(peer, (name, limit), fabric, there)?,
+        1 => Against::Limit(limit),
+        _ => with(peer, (name, limit), fabric, (Of::LineEcho, Limit::LineEcho, 8))?,
+    };
     let (subject, unit): (Box<dyn Probe>, _) = match inflight {
         1 => (Box::new(OneByOne { calls, call }), Unit::Nanos),
         _ => (Box::new(Many { calls, call, inflight }), Unit::Messages),
@@ -223,6 +230,8 @@ const NAME: &str = "rmi";
 const VI: &str = "vi";
 /// And what a tree costs besides.
 const VI_AND_TREE: &str = "vi+tree";
+/// Arguments of more bytes are no small message.
+const SMALL_MAX: usize = 4096;
 const UDP: &str = "udp";
 const COLUMNS: &[Column] = &[
     Column::CALL,
@@ -236,5 +245,7 @@ const COLUMNS: &[Column] = &[
     Column::LIMIT_NS,
     Column::LIMIT_MSG_S,
     Column::RATIO,
+    Column::OF_SLOT,
+    Column::OF_LINE_ECHO,
     Column::SPREAD,
 ];
