@@ -7,7 +7,7 @@ use anyhow::Result;
 use egret::net::rt;
 
 use super::Suite;
-use super::args::{self, Common, SIM, Usage};
+use super::args::{self, Common, SIM, UDP, Usage};
 use super::asking::{Asker, Asking, Task, What};
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
@@ -135,7 +135,7 @@ fn plan(task: &Task, bytes: usize) -> Plan {
         wait: task.wait,
         trust: Trusting::Isolated,
         answers: match task.what {
-            What::Requests => Answers::Each(bytes),
+            What::Requests | What::Mixed => Answers::Each(bytes),
             What::OneWay | What::Data => Answers::Never,
         },
         window: task.window,
@@ -145,14 +145,14 @@ fn plan(task: &Task, bytes: usize) -> Plan {
     }
 }
 
-fn host(of: &str) -> String {
+pub(super) fn host(of: &str) -> String {
     format!("bench-{of}-{}-{:x}", std::process::id(), rt::random())
 }
 
 /// The fabric, if it is one that loses nothing.
 fn fabric(how: &How) -> Result<&'static str, Usage> {
     match args::fabric(&how.fabric)? {
-        UDP => Err(Usage(format!("{UDP} may lose what the virtual interface sends"))),
+        UDP => Err(args::lossy()),
         SIM if how.wait != Waiting::Spin => {
             Err(Usage(format!("{SIM} never sleeps: --wait spin only")))
         }
@@ -163,7 +163,7 @@ fn fabric(how: &How) -> Result<&'static str, Usage> {
 impl What {
     const fn of_vi(self) -> vi::What {
         match self {
-            Self::Requests => vi::What::Latency,
+            Self::Requests | Self::Mixed => vi::What::Latency,
             Self::OneWay => vi::What::Rate,
             Self::Data => vi::What::Bandwidth,
         }
@@ -171,7 +171,7 @@ impl What {
 
     const fn unit(self) -> Unit {
         match self {
-            Self::Requests => Unit::Nanos,
+            Self::Requests | Self::Mixed => Unit::Nanos,
             Self::OneWay => Unit::Messages,
             Self::Data => Unit::Megabytes,
         }
@@ -179,7 +179,7 @@ impl What {
 
     const fn columns(self) -> &'static [Column] {
         match self {
-            Self::Requests => &[
+            Self::Requests | Self::Mixed => &[
                 Column::WORDS,
                 Column::P50,
                 Column::P99,
@@ -212,4 +212,3 @@ impl What {
 
 /// The virtual interface.
 const LIMIT: &str = "vi";
-const UDP: &str = "udp";

@@ -12,6 +12,7 @@ use super::channels::Reading;
 use super::duo::{Followed, Leader};
 use super::graph_trip::Receiver;
 use super::machine;
+use super::many::Answering;
 use super::peer::{Opening, Order, PATIENCE, Reply, Told};
 use super::quiet::Quiet;
 use super::rmi_calls::CalledOn;
@@ -144,6 +145,17 @@ impl Follower for Receiver {
     }
 }
 
+impl Follower for Answering {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        Self::follow(self, rounds)?;
+        Ok(Told::new())
+    }
+
+    fn host(&self) -> String {
+        self.host().to_owned()
+    }
+}
+
 impl Follower for Quiet {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds)
@@ -199,6 +211,7 @@ fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
         Opening::Calls(pooled) => Box::new(CalledOn::new(&pooled)?),
         Opening::Channel(stream) => Box::new(Reading::new(&stream)?),
         Opening::Graph(trip) => Box::new(Receiver::new(trip)?),
+        Opening::Many(meeting) => Box::new(Answering::new(&meeting)?),
         Opening::Quiet(quietness) => Box::new(Quiet::new(quietness)?),
         Opening::LimitLeader { key, bytes } => {
             let (end, fds) = key.parse::<Limit>()?.prepare(bytes)?;

@@ -15,6 +15,7 @@ use super::channels::Stream;
 use super::duo::Plan;
 use super::graph_trip::Trip;
 use super::machine::{self, Cores};
+use super::many::Meeting;
 use super::quiet::Quietness;
 use super::rmi_calls::Pooled;
 use super::still::Stillness;
@@ -63,6 +64,8 @@ pub(crate) enum Opening {
     Channel(Stream),
     /// Graphs over a fabric.
     Graph(Trip),
+    /// Connections one of which is used at a time.
+    Many(Meeting),
     /// Endpoints or channels over which nothing goes.
     Quiet(Quietness),
 }

@@ -39,6 +39,10 @@ pub(crate) struct Line {
     pub(crate) words: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) objects: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) peers: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream_bytes: Option<usize>,
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) bytes: usize,
     #[serde(flatten)]
@@ -213,6 +217,9 @@ impl Column {
     pub(crate) const FABRIC: Self =
         Self::new("Fabric", 9, |line| line.fabric.unwrap_or_default().to_owned());
     pub(crate) const SIZE: Self = Self::new("Size", 9, |line| line.bytes.to_string());
+    pub(crate) const STREAM: Self = Self::new("Stream", 9, |line| count(line.stream_bytes));
+    pub(crate) const THREADS: Self = Self::new("Threads", 9, |line| count(line.threads));
+    pub(crate) const PEERS: Self = Self::new("Peers", 7, |line| count(line.peers));
     pub(crate) const P50: Self = Self::new("p50 ns", 13, |line| figure(line.subject.p50_ns));
     pub(crate) const P99: Self = Self::new("p99 ns", 13, |line| figure(line.subject.p99_ns));
     pub(crate) const MB_S: Self = Self::new("MB/s", 11, |line| figure(line.subject.mb_s));

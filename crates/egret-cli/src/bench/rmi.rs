@@ -10,7 +10,7 @@ use egret::net::rt;
 use egret::stream::Reader;
 
 use super::Suite;
-use super::args::{self, Common, Usage};
+use super::args::{self, Common};
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Unit};
@@ -120,10 +120,7 @@ enum Row {
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
-    let fabric = match args::between_processes(&args.fabric)? {
-        UDP => return Err(Usage(format!("{UDP} may lose what the virtual interface sends")).into()),
-        fabric => fabric,
-    };
+    let fabric = args::lossless(&args.fabric)?;
     let whats = match &args.calls[..] {
         [] => What::value_variants(),
         calls => calls,
@@ -232,7 +229,6 @@ const VI: &str = "vi";
 const VI_AND_TREE: &str = "vi+tree";
 /// Arguments of more bytes are no small message.
 const SMALL_MAX: usize = 4096;
-const UDP: &str = "udp";
 const COLUMNS: &[Column] = &[
     Column::CALL,
     Column::IN_FLIGHT,
