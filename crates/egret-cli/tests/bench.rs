@@ -42,7 +42,11 @@ fn limits_report_every_field_of_the_contract() {
         assert_eq!(line["noisy"] == true, figure(line, "spread") > 0.15, "{line}");
         match line["limit"].as_str().unwrap() {
             "shm-ring" => assert!(figure(line, "mb_s") > 0.0),
-            "line-ring" | "tcp-write" => assert!(figure(line, "msg_s") > 0.0),
+            "line-ring" | "line-echo" | "tcp-write" => assert!(figure(line, "msg_s") > 0.0),
+            "switch-pairs" => {
+                assert_eq!([&line["pairs"], &line["rounds"], &line["bytes"]], [8, 200, 4]);
+                assert!(figure(line, "run_ns") > 0.0 && figure(line, "cores") >= 1.0);
+            }
             "tcp-raw" if line["p50_ns"].is_null() => assert!(figure(line, "mb_s") > 0.0),
             _ => assert!(figure(line, "p99_ns") >= figure(line, "p50_ns"), "{line}"),
         }
@@ -50,6 +54,7 @@ fn limits_report_every_field_of_the_contract() {
     let of = |name: &str| lines.iter().filter(|line| line["limit"] == name).count();
     let counts = ["shm-slot", "shm-ring", "line-ring", "eventfd", "tcp-raw"].map(of);
     assert_eq!(counts, [4, 4, 1, 1, 12]);
+    assert_eq!(["line-echo", "switch-pairs"].map(of), [1, 1]);
     // No datagram carries 64 KiB.
     assert_eq!(["tcp-write", "udp-raw"].map(of), [1, 4]);
     assert_eq!(["memcpy", "malloc+free", "clone"].map(of), [4, 4, 4]);
@@ -133,6 +138,15 @@ fn messages_between_processes_are_measured() {
                 _ => "line-ring",
             };
             assert_eq!(line["limit"], limit);
+            // Of the limit itself it is the same figure.
+            let of = ["of_slot", "of_line_ring"].map(|of| line[of].as_f64());
+            let ratio = line["ratio"].as_f64();
+            match limit {
+                "eventfd" => assert!(of[0] > Some(0.0) && of[0] != ratio && of[1].is_none()),
+                "shm-slot" => assert_eq!(of, [ratio, None]),
+                "line-ring" => assert_eq!(of, [None, ratio]),
+                _ => assert_eq!(of, [None, None]),
+            }
         }
     }
 }
@@ -252,14 +266,15 @@ fn processes_that_cooperate_are_measured() {
 }
 
 #[test]
-fn pairs_are_held_against_one_alone() {
+fn pairs_are_held_against_bare_ones_and_one_alone() {
     for fabric in ["shm", "tcp", "udp"] {
         let args = ["--quick", "--json", "--reps", "1", "--pairs", "3", "--wait", "frugal"];
         let how = ["bench", "pairs", "--rounds", "30", "--fabric", fabric];
         let lines = lines(&[&how[..], &args[..]].concat());
         let [line] = &lines[..] else { panic!("{lines:?}") };
         assert_eq!([&line["bench"], &line["fabric"], &line["wait"]], ["pairs", fabric, "frugal"]);
-        assert_eq!(line["limit"], "one-pair");
+        assert_eq!(line["limit"], "switch-pairs");
+        assert!(figure(line, "of_one_pair") > 0.0);
         assert_eq!([&line["pairs"], &line["rounds"], &line["bytes"]], [3, 30, 4]);
         assert!(figure(line, "cores") >= 1.0);
         let ratio = figure(line, "run_ns") / figure(line, "limit_ns");
@@ -318,7 +333,7 @@ fn sizes_and_filters_choose_the_lines() {
         shm.iter().map(|line| (line["limit"].as_str().unwrap(), figure(line, "bytes"))).collect();
     let slots = [("shm-slot", 8.0), ("shm-slot", 2048.0), ("shm-ring", 8.0), ("shm-ring", 2048.0)];
     assert_eq!(found[..4], slots);
-    assert_eq!(found[4..], [("line-ring", 8.0)]);
+    assert_eq!(found[4..], [("line-ring", 8.0), ("line-echo", 8.0)]);
     assert!(shm.iter().all(|line| line["wait"] == "spin" && line["spread"] == 0.0));
 }
 
@@ -328,7 +343,7 @@ fn people_get_columns() {
     let text: Vec<&str> = stdout(&output).lines().collect();
     assert!(text[0].starts_with("# egret "), "{text:?}");
     assert!(text[1].starts_with("# Limit"), "{text:?}");
-    assert_eq!(text[2].split_whitespace().count(), 8, "{text:?}");
+    assert_eq!(text[2].split_whitespace().count(), 9, "{text:?}");
     assert_eq!(
         text.len(),
         2 + 5,

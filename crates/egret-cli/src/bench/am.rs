@@ -7,11 +7,11 @@ use anyhow::Result;
 use egret::net::rt;
 
 use super::Suite;
-use super::args::{self, Common, SIM, Usage};
+use super::args::{self, Common, SIM, UDP, Usage};
 use super::asking::{Asker, Asking, Task, What};
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
-use super::measure::{Against, Case, Probe, Unit};
+use super::measure::{Case, Probe, Unit};
 use super::peer::Peer;
 use super::report::{Column, Line};
 use super::side::Mode;
@@ -107,11 +107,10 @@ fn suite(name: &'static str, what: What, how: &How, sizes: Vec<Size>) -> Result<
             ..Line::default()
         };
         let window = Mode::Posted.many(what == What::OneWay, bytes);
-        let (fabric, host) = (fabric.to_owned(), host("am"));
-        let (Size { words, bytes: data }, wait) = (size, wait);
-        let task = Task { fabric, wait, what, words, bytes: data, window, host };
+        let (Size { words, bytes: data }, host) = (size, host("am"));
+        let task = Task { fabric: fabric.to_owned(), wait, what, words, bytes: data, window, host };
         let (subject, limit) = both(&peer, task, bytes)?;
-        let against = Against::Limit(limit);
+        let against = what.of_vi().against(&peer, (LIMIT, limit), fabric, bytes)?;
         Ok(Case { line, unit: what.unit(), subject, against, rounds: None })
     });
     Ok(Suite { name, columns: what.columns(), cases: Box::new(cases) })
@@ -136,7 +135,7 @@ fn plan(task: &Task, bytes: usize) -> Plan {
         wait: task.wait,
         trust: Trusting::Isolated,
         answers: match task.what {
-            What::Requests => Answers::Each(bytes),
+            What::Requests | What::Mixed => Answers::Each(bytes),
             What::OneWay | What::Data => Answers::Never,
         },
         window: task.window,
@@ -146,14 +145,14 @@ fn plan(task: &Task, bytes: usize) -> Plan {
     }
 }
 
-fn host(of: &str) -> String {
+pub(super) fn host(of: &str) -> String {
     format!("bench-{of}-{}-{:x}", std::process::id(), rt::random())
 }
 
 /// The fabric, if it is one that loses nothing.
 fn fabric(how: &How) -> Result<&'static str, Usage> {
     match args::fabric(&how.fabric)? {
-        UDP => Err(Usage(format!("{UDP} may lose what the virtual interface sends"))),
+        UDP => Err(args::lossy()),
         SIM if how.wait != Waiting::Spin => {
             Err(Usage(format!("{SIM} never sleeps: --wait spin only")))
         }
@@ -164,7 +163,7 @@ fn fabric(how: &How) -> Result<&'static str, Usage> {
 impl What {
     const fn of_vi(self) -> vi::What {
         match self {
-            Self::Requests => vi::What::Latency,
+            Self::Requests | Self::Mixed => vi::What::Latency,
             Self::OneWay => vi::What::Rate,
             Self::Data => vi::What::Bandwidth,
         }
@@ -172,7 +171,7 @@ impl What {
 
     const fn unit(self) -> Unit {
         match self {
-            Self::Requests => Unit::Nanos,
+            Self::Requests | Self::Mixed => Unit::Nanos,
             Self::OneWay => Unit::Messages,
             Self::Data => Unit::Megabytes,
         }
@@ -180,13 +179,14 @@ impl What {
 
     const fn columns(self) -> &'static [Column] {
         match self {
-            Self::Requests => &[
+            Self::Requests | Self::Mixed => &[
                 Column::WORDS,
                 Column::P50,
                 Column::P99,
                 Column::LIMIT,
                 Column::LIMIT_NS,
                 Column::RATIO,
+                Column::OF_SLOT,
                 Column::SPREAD,
             ],
             Self::OneWay => &[
@@ -195,6 +195,7 @@ impl What {
                 Column::LIMIT,
                 Column::LIMIT_MSG_S,
                 Column::RATIO,
+                Column::OF_LINE_RING,
                 Column::SPREAD,
             ],
             Self::Data => &[
@@ -211,4 +212,3 @@ impl What {
 
 /// The virtual interface.
 const LIMIT: &str = "vi";
-const UDP: &str = "udp";

@@ -54,8 +54,22 @@ pub(crate) fn between_processes(name: &str) -> Result<&'static str, Usage> {
     }
 }
 
+/// The same, if nothing that is sent over it is lost.
+pub(crate) fn lossless(name: &str) -> Result<&'static str, Usage> {
+    match between_processes(name)? {
+        UDP => Err(lossy()),
+        fabric => Ok(fabric),
+    }
+}
+
+/// Why not over [`UDP`].
+pub(crate) fn lossy() -> Usage {
+    Usage(format!("{UDP} may lose what the virtual interface sends"))
+}
+
 /// The fabric of one process.
 pub(crate) const SIM: &str = "sim";
+pub(crate) const UDP: &str = "udp";
 
 impl Common {
     /// The sizes asked for, or else `default`.

@@ -47,6 +47,9 @@ pub(crate) enum What {
     OneWay,
     /// Data one way.
     Data,
+    /// Requests of a few bytes, each answered, while data goes the same way, if messages
+    /// have data.
+    Mixed,
 }
 
 /// The one that asks, and the station of the one that serves.
@@ -170,6 +173,50 @@ impl Asker {
         Ok(Sample::Total(took))
     }
 
+    /// Requests one at a time, while as much data is under way as there are buffers.
+    fn mixed(&mut self, rounds: u64) -> Result<Sample> {
+        let mut times = Vec::with_capacity(usize::try_from(rounds)?);
+        let (began, first, mut small) = (rt::now(), self.round, [0; SMALL_BYTES]);
+        for number in 0..rounds {
+            self.stream()?;
+            fill(&mut small, number);
+            let start = Stopwatch::start();
+            let reply = self.call(Message::to(SMALL).bytes(&small))?;
+            times.push(start.nanos());
+            ensure!(reply.bytes() == small, "an answer arrived damaged");
+        }
+        while !self.calls.is_empty() {
+            let buf = self.wait_back()?;
+            self.spare.push(buf);
+        }
+        let streamed = (self.round - first) * self.task.bytes as u64;
+        let mb_s = streamed as f64 * 1e3 / (rt::now() - began).as_nanos() as f64;
+        self.settle()?;
+        Ok(if streamed > 0 { Sample::Streamed(times, mb_s) } else { Sample::Times(times) })
+    }
+
+    /// Sends with the buffers that are free, without waiting for any.
+    fn stream(&mut self) -> Result<()> {
+        while let Some(reply) = self.calls.front_mut().and_then(Call::poll_reply) {
+            self.calls.pop_front();
+            self.spare.push(sent_back(reply?)?);
+        }
+        while let Some(mut buf) = self.spare.pop() {
+            fill(buf.bytes_mut(), self.round + 1);
+            match self.remote.try_transfer(Message::to(DATA).data(buf)) {
+                Ok(call) => self.calls.push_back(call),
+                Err(Unsent { reason: SendError::Full { .. }, message }) => {
+                    let unsent = message.into_segments().pop().context("it had data")?;
+                    self.spare.push(unsent.into_buf().map_err(|_| anyhow!("it was a buffer"))?);
+                    return Ok(());
+                }
+                Err(unsent) => return Err(unsent.reason.into()),
+            }
+            self.round += 1;
+        }
+        Ok(())
+    }
+
     /// Sends data. Memory is free before a handler has run, and then there may be no room.
     fn transfer(&self, mut message: Message<'_>) -> Result<Call> {
         loop {
@@ -189,12 +236,10 @@ impl Asker {
     /// Waits for the oldest message that is under way; its buffer.
     fn wait_back(&mut self) -> Result<Buf> {
         let call = self.calls.pop_front().context("nothing is under way")?;
-        let mut reply = match &self.beside {
+        sent_back(match &self.beside {
             None => call.wait(PATIENCE)?,
             Some(beside) => beside.run(call)??,
-        };
-        let sent = reply.take_sent().context("what was sent did not come back")?;
-        sent.into_buf().map_err(|_| anyhow!("what came back is no buffer"))
+        })
     }
 
     /// Says that the run is over, and hears whether all of it came.
@@ -237,6 +282,7 @@ impl Probe for Asker {
             What::Requests => self.requests(rounds),
             What::OneWay => self.one_way(rounds),
             What::Data => self.data(rounds),
+            What::Mixed => self.mixed(rounds),
         }
     }
 }
@@ -274,6 +320,12 @@ impl Beside {
     }
 }
 
+/// The buffer that was sent.
+fn sent_back(mut reply: Reply) -> Result<Buf> {
+    let sent = reply.take_sent().context("what was sent did not come back")?;
+    sent.into_buf().map_err(|_| anyhow!("what came back is no buffer"))
+}
+
 /// The links of a nic whose both sides wait: nobody else needs to drive them.
 pub(super) fn links(nic: Nic) -> Result<Links> {
     Ok(Links::open(nic, LinksOptions::default().background(false))?)
@@ -299,6 +351,14 @@ pub(super) const TAKE: u8 = 1;
 pub(super) const DATA: u8 = 2;
 /// Answers.
 pub(super) const ROOM: u8 = 4;
+/// Answers with the same few bytes.
+pub(super) const SMALL: u8 = 5;
+pub(super) const SMALL_BYTES: usize = 4;
+/// Is not answered before [`RELEASE`] comes.
+pub(super) const HOLD: u8 = 6;
+/// Says whether there is a request that is not answered.
+pub(super) const IS_HELD: u8 = 7;
+pub(super) const RELEASE: u8 = 8;
 /// Hears that a run is over, and says how many messages came in all.
 pub(super) const SETTLE: u8 = 3;
 /// After this, and so many looks, there was nothing else to do.

@@ -12,6 +12,7 @@ use super::channels::Reading;
 use super::duo::{Followed, Leader};
 use super::graph_trip::Receiver;
 use super::machine;
+use super::many::Answering;
 use super::peer::{Opening, Order, PATIENCE, Reply, Told};
 use super::quiet::Quiet;
 use super::rmi_calls::CalledOn;
@@ -21,9 +22,9 @@ use super::still::Still;
 /// How `egret bench` starts its second process.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PeerArgs {
-    /// The core to stay on
-    #[arg(long)]
-    core: Option<usize>,
+    /// The cores to stay on
+    #[arg(long, value_delimiter = ',')]
+    core: Vec<usize>,
 }
 
 /// Does what it is told until the first process is gone.
@@ -31,8 +32,8 @@ pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
     // A first process that is killed while this one spins takes it along. If it died before
     // this call, the channel is closed and the loop below ends at once.
     set_parent_process_death_signal(Some(Signal::KILL)).context("tying the processes together")?;
-    if let Some(core) = args.core {
-        machine::pin(core)?;
+    if !args.core.is_empty() {
+        machine::pin(&args.core)?;
     }
     machine::open_many();
     let channel = Channel::inherited()?;
@@ -41,7 +42,7 @@ pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
     while let Some((order, fds)) = channel.receive().context(strange)? {
         match stations.obey(order, fds) {
             Ok(None) => {}
-            Ok(Some(reply)) => channel.send(&reply, &[])?,
+            Ok(Some((reply, fds))) => channel.send(&reply, &fds)?,
             Err(error) => channel.send(&Reply::Failed(format!("{error:#}")), &[])?,
         }
     }
@@ -56,12 +57,34 @@ trait Follower {
     fn host(&self) -> String {
         String::new()
     }
+
+    /// What its other side needs, if that is not the first process.
+    fn fds(&mut self) -> Vec<OwnedFd> {
+        Vec::new()
+    }
 }
 
 impl Follower for End {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds, PATIENCE)?;
         Ok(Told::new())
+    }
+}
+
+/// Leads a limit for somebody else than the first process.
+struct LimitLeader {
+    end: End,
+    fds: Vec<OwnedFd>,
+}
+
+impl Follower for LimitLeader {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        self.end.lead(rounds, PATIENCE)?;
+        Ok(Told::new())
+    }
+
+    fn fds(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.fds)
     }
 }
 
@@ -122,6 +145,17 @@ impl Follower for Receiver {
     }
 }
 
+impl Follower for Answering {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        Self::follow(self, rounds)?;
+        Ok(Told::new())
+    }
+
+    fn host(&self) -> String {
+        self.host().to_owned()
+    }
+}
+
 impl Follower for Quiet {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds)
@@ -148,17 +182,17 @@ struct Stations(BTreeMap<u32, Box<dyn Follower>>);
 
 impl Stations {
     /// What to answer, if the order is one to be answered.
-    fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<Option<Reply>> {
+    fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<Option<(Reply, Vec<OwnedFd>)>> {
         match order {
             Order::Open { station, opening } => {
-                let follower = follower(opening, fds)?;
-                let host = follower.host();
+                let mut follower = follower(opening, fds)?;
+                let (host, fds) = (follower.host(), follower.fds());
                 self.0.insert(station, follower);
-                Ok(Some(Reply::Open(host)))
+                Ok(Some((Reply::Open(host), fds)))
             }
             Order::Run { station, rounds } => {
                 let follower = self.0.get_mut(&station).context("nothing is open there")?;
-                follower.follow(rounds).map(|told| Some(Reply::Done(told)))
+                Ok(Some((Reply::Done(follower.follow(rounds)?), Vec::new())))
             }
             Order::Close { station } => {
                 self.0.remove(&station);
@@ -177,7 +211,12 @@ fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
         Opening::Calls(pooled) => Box::new(CalledOn::new(&pooled)?),
         Opening::Channel(stream) => Box::new(Reading::new(&stream)?),
         Opening::Graph(trip) => Box::new(Receiver::new(trip)?),
+        Opening::Many(meeting) => Box::new(Answering::new(&meeting)?),
         Opening::Quiet(quietness) => Box::new(Quiet::new(quietness)?),
+        Opening::LimitLeader { key, bytes } => {
+            let (end, fds) = key.parse::<Limit>()?.prepare(bytes)?;
+            Box::new(LimitLeader { end, fds })
+        }
         Opening::Limit { key, bytes } => Box::new(key.parse::<Limit>()?.join(bytes, fds)?),
     })
 }

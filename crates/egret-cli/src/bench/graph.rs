@@ -190,7 +190,7 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
 /// Pins this process, which needs no other.
 fn alone() -> Result<Option<Rc<Peer>>> {
     if let Some(cores) = Cores::choose()? {
-        machine::pin(cores.leader)?;
+        machine::pin(&[cores.leader])?;
     }
     Ok(None)
 }

@@ -26,11 +26,11 @@ impl Cores {
     }
 }
 
-/// Keeps the calling process on `core`.
-pub(crate) fn pin(core: usize) -> Result<()> {
+/// Keeps the calling process on `cores`.
+pub(crate) fn pin(cores: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).with_context(|| format!("pinning to core {core}"))
+    cores.iter().for_each(|core| set.set(*core));
+    sched_setaffinity(None, &set).with_context(|| format!("pinning to cores {cores:?}"))
 }
 
 /// Lets this process have as many descriptors as it may.

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 
 use super::args::Common;
 use super::progress::Progress;
-use super::report::{Figure, Line};
+use super::report::{Figure, Line, Of};
 
 /// One line of a report before it is measured.
 pub(crate) struct Case {
@@ -30,8 +30,18 @@ pub(crate) enum Against {
     Nothing,
     /// The least it could cost, measured in turn with it.
     Limit(Box<dyn Probe>),
+    /// The same, and what else it is held against in the same run.
+    Limits(Box<dyn Probe>, Vec<Further>),
     /// What it may cost.
     Allowance(f64),
+}
+
+/// What a subject is held against besides its limit.
+pub(crate) struct Further {
+    /// Where the ratio to it is reported.
+    pub(crate) of: Of,
+    /// What is measured in turn with subject and limit; none if it is the limit.
+    pub(crate) probe: Option<Box<dyn Probe>>,
 }
 
 /// Something that can be done again and again while a clock runs.
@@ -44,6 +54,8 @@ pub(crate) trait Probe {
 pub(crate) enum Sample {
     /// Nanoseconds of each operation.
     Times(Vec<f64>),
+    /// The same, and the bandwidth of a stream meanwhile.
+    Streamed(Vec<f64>, f64),
     /// The whole run.
     Total(Duration),
     /// Something that is no time, in its unit.
@@ -85,35 +97,64 @@ impl Plan {
 
 impl Case {
     /// Warms up, then limit, subject, limit, subject, … and the medians.
-    pub(crate) fn measure(mut self, plan: &Plan, progress: &Progress) -> Result<Line> {
-        let warm = |probe: &mut dyn Probe| match self.rounds {
-            None => warm_up(probe, plan),
-            Some(rounds) => Ok(rounds),
+    pub(crate) fn measure(self, plan: &Plan, progress: &Progress) -> Result<Line> {
+        let Self { mut line, unit, subject, against, rounds } = self;
+        let runs = |probe| Runs::new(probe, rounds, plan);
+        let mut subject = runs(subject)?;
+        let (limit, further, allowed) = match against {
+            Against::Nothing => (None, Vec::new(), None),
+            Against::Limit(limit) => (Some(limit), Vec::new(), None),
+            Against::Limits(limit, further) => (Some(limit), further, None),
+            Against::Allowance(allowed) => (None, Vec::new(), Some(allowed)),
         };
-        let subject_rounds = warm(self.subject.as_mut())?;
-        let limit_rounds = match &mut self.against {
-            Against::Limit(limit) => warm(limit.as_mut())?,
-            Against::Nothing | Against::Allowance(_) => 0,
-        };
-        let (mut subjects, mut limits) = (Vec::new(), Vec::new());
+        let mut limit = limit.map(runs).transpose()?;
+        let further = further.into_iter();
+        let further = further.map(|Further { of, probe }| Ok((of, probe.map(runs).transpose()?)));
+        let mut further = further.collect::<Result<Vec<(Of, Option<Runs>)>>>()?;
         for _ in 0..plan.reps {
-            if let Against::Limit(limit) = &mut self.against {
-                let sample = limit.run(limit_rounds)?;
-                limits.push(self.unit.figure(&sample, limit_rounds, &self.line)?);
+            let others = further.iter_mut().filter_map(|(_, runs)| runs.as_mut());
+            for runs in limit.iter_mut().chain(others).chain([&mut subject]) {
+                runs.run(unit, &line)?;
             }
-            let sample = self.subject.run(subject_rounds)?;
-            subjects.push(self.unit.figure(&sample, subject_rounds, &self.line)?);
             progress.step();
         }
-        let mut line = self.line;
-        line.set_subject(self.unit, median(&subjects));
-        match self.against {
-            Against::Nothing => {}
-            Against::Limit(_) => line.set_limit(self.unit, median(&limits)),
-            Against::Allowance(middle) => line.set_limit(self.unit, Figure { middle, p99: None }),
+        line.set_subject(unit, median(&subject.figures));
+        let allowed = allowed.map(|middle| Figure { middle, ..Figure::default() });
+        let limit_figure = limit.as_ref().map(|limit| median(&limit.figures)).or(allowed);
+        if let Some(figure) = limit_figure {
+            line.set_limit(unit, figure.middle);
         }
-        line.set_spread(spread(if limits.is_empty() { &subjects } else { &limits }));
+        for (of, runs) in further {
+            let figure = runs.map(|runs| median(&runs.figures)).or(limit_figure);
+            line.set_of(of, unit, figure.unwrap_or_default().middle);
+        }
+        line.set_spread(spread(&limit.as_ref().unwrap_or(&subject).figures));
         Ok(line)
+    }
+}
+
+/// A probe, and what its runs came to.
+struct Runs {
+    probe: Box<dyn Probe>,
+    /// Of one run.
+    rounds: u64,
+    figures: Vec<Figure>,
+}
+
+impl Runs {
+    /// With so many rounds a run, or as many as fill the time.
+    fn new(mut probe: Box<dyn Probe>, rounds: Option<u64>, plan: &Plan) -> Result<Self> {
+        let rounds = match rounds {
+            None => warm_up(probe.as_mut(), plan)?,
+            Some(rounds) => rounds,
+        };
+        Ok(Self { probe, rounds, figures: Vec::new() })
+    }
+
+    fn run(&mut self, unit: Unit, line: &Line) -> Result<()> {
+        let sample = self.probe.run(self.rounds)?;
+        self.figures.push(unit.figure(&sample, self.rounds, line)?);
+        Ok(())
     }
 }
 
@@ -141,9 +182,12 @@ impl Unit {
         let rounds = rounds as f64;
         let nanos = match sample {
             Sample::Times(times) if self == Self::Nanos => return percentiles(times),
-            Sample::Times(times) => times.iter().sum(),
+            Sample::Streamed(times, mb_s) if self == Self::Nanos => {
+                return Ok(Figure { mb_s: Some(*mb_s), ..percentiles(times)? });
+            }
+            Sample::Times(times) | Sample::Streamed(times, _) => times.iter().sum(),
             Sample::Total(total) => total.as_nanos() as f64,
-            Sample::Value(middle) => return Ok(Figure { middle: *middle, p99: None }),
+            Sample::Value(middle) => return Ok(Figure { middle: *middle, ..Figure::default() }),
         };
         let middle = match self {
             Self::Nanos => nanos / rounds,
@@ -151,7 +195,7 @@ impl Unit {
             Self::Messages => rounds * 1e9 / nanos,
             Self::Run | Self::Bytes | Self::Cpu => nanos,
         };
-        Ok(Figure { middle, p99: None })
+        Ok(Figure { middle, ..Figure::default() })
     }
 }
 
@@ -164,14 +208,18 @@ fn percentiles(times: &[f64]) -> Result<Figure> {
         histogram.record((nanos * PICOS) as u64)?;
     }
     let at = |quantile| histogram.value_at_quantile(quantile) as f64 / PICOS;
-    Ok(Figure { middle: at(0.5), p99: Some(at(0.99)) })
+    Ok(Figure { middle: at(0.5), p99: Some(at(0.99)), mb_s: None })
 }
 
 /// The median of each part of the figures.
 fn median(figures: &[Figure]) -> Figure {
-    let p99s: Option<Vec<f64>> = figures.iter().map(|figure| figure.p99).collect();
+    let of_all = |part: fn(&Figure) -> Option<f64>| {
+        let parts: Option<Vec<f64>> = figures.iter().map(part).collect();
+        parts.map(middle)
+    };
     let middles = figures.iter().map(|figure| figure.middle).collect();
-    Figure { middle: middle(middles), p99: p99s.map(middle) }
+    let (p99, mb_s) = (of_all(|figure| figure.p99), of_all(|figure| figure.mb_s));
+    Figure { middle: middle(middles), p99, mb_s }
 }
 
 fn middle(mut values: Vec<f64>) -> f64 {
@@ -200,15 +248,47 @@ mod tests {
     use super::*;
 
     fn figures(middles: &[f64]) -> Vec<Figure> {
-        middles.iter().map(|&middle| Figure { middle, p99: Some(2.0 * middle) }).collect()
+        let figure = |&middle| Figure { middle, p99: Some(2.0 * middle), mb_s: None };
+        middles.iter().map(figure).collect()
     }
 
     #[test]
     fn medians_and_spread_are_over_the_repetitions() {
         let odd = figures(&[3.0, 1.0, 2.0]);
-        assert_eq!(median(&odd), Figure { middle: 2.0, p99: Some(4.0) });
+        assert_eq!(median(&odd), Figure { middle: 2.0, p99: Some(4.0), mb_s: None });
         assert_eq!(spread(&odd), 1.0);
         assert_eq!(median(&figures(&[1.0, 4.0, 2.0, 3.0])).middle, 2.5);
+    }
+
+    /// Says its number whenever it runs; one round takes that many nanoseconds.
+    struct Named(u64, std::rc::Rc<std::cell::RefCell<Vec<u64>>>);
+
+    impl Probe for Named {
+        fn run(&mut self, rounds: u64) -> Result<Sample> {
+            self.1.borrow_mut().push(self.0);
+            Ok(Sample::Total(Duration::from_nanos(self.0 * rounds)))
+        }
+    }
+
+    #[test]
+    fn further_limits_are_measured_in_turn_with_the_first() {
+        let log = std::rc::Rc::default();
+        let named =
+            |number| -> Box<dyn Probe> { Box::new(Named(number, std::rc::Rc::clone(&log))) };
+        let further = vec![
+            Further { of: Of::Slot, probe: Some(named(3)) },
+            Further { of: Of::LineRing, probe: None },
+        ];
+        let against = Against::Limits(named(2), further);
+        let (line, unit, rounds) = (Line::default(), Unit::Nanos, Some(10));
+        let case = Case { line, unit, subject: named(6), against, rounds };
+        let plan = Plan { reps: 2, budget: Duration::from_millis(1) };
+        let line = case.measure(&plan, &Progress::new(2)).unwrap();
+        assert_eq!(*log.borrow(), [2, 3, 6, 2, 3, 6]);
+        assert_eq!(
+            [line.ratio, line.of.slot, line.of.line_ring],
+            [Some(3.0), Some(2.0), Some(3.0)]
+        );
     }
 
     #[test]

@@ -9,6 +9,7 @@
 mod am;
 mod args;
 mod asking;
+mod bare;
 mod channel;
 mod channels;
 mod duo;
@@ -25,8 +26,11 @@ mod graph_walk;
 
 mod idle;
 mod limits;
+mod look;
 pub(crate) mod machine;
+mod many;
 mod measure;
+mod mixed;
 mod pairs;
 mod peer;
 mod pool;
@@ -44,6 +48,8 @@ mod serialize_values;
 mod served;
 mod side;
 mod still;
+mod team;
+mod threads;
 mod vi;
 
 use std::io::Write;
@@ -83,6 +89,8 @@ const EXAMPLES: &str = "Examples:
   egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
   egret bench am-latency --words 0,16     requests and their answers
+  egret bench threads --threads 1,4       requests of several threads at once
+  egret bench look --peers 0,64           what idle connections cost who looks
   egret bench graph --graphs map1760      objects that refer to each other
   egret bench rmi --fabric tcp            remote calls, one at a time and 64 at once
   egret bench limits --json | jq .        one object a line; fields: docs/bench.md";
@@ -106,6 +114,9 @@ enum Name {
     AmLatency(am::LatencyArgs),
     AmRate(am::RateArgs),
     AmBandwidth(am::BandwidthArgs),
+    Mixed(mixed::Args),
+    Threads(threads::Args),
+    Look(look::Args),
     Channel(channels::Args),
     Rmi(rmi::Args),
 }
@@ -123,6 +134,9 @@ impl Name {
             Self::AmLatency(args) => &args.how.common,
             Self::AmRate(args) => &args.how.common,
             Self::AmBandwidth(args) => &args.how.common,
+            Self::Mixed(args) => &args.common,
+            Self::Threads(args) => &args.common,
+            Self::Look(args) => &args.common,
             Self::Channel(args) => &args.common,
             Self::Rmi(args) => &args.common,
         }
@@ -142,6 +156,9 @@ impl Name {
             Self::AmLatency(args) => am::latency(args),
             Self::AmRate(args) => am::rate(args),
             Self::AmBandwidth(args) => am::bandwidth(args),
+            Self::Mixed(args) => mixed::suite(args),
+            Self::Threads(args) => threads::suite(args),
+            Self::Look(args) => look::suite(args),
             Self::Channel(args) => channels::suite(args),
             Self::Rmi(args) => rmi::suite(args),
         }

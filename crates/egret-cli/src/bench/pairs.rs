@@ -5,28 +5,31 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
+use egret::net::limit::Limit;
 use egret::net::rt;
 
 use super::Suite;
 use super::args::{Common, between_processes};
+use super::bare::Bare;
 use super::duo::{Answers, Plan, Trusting, Waiting};
 use super::machine;
-use super::measure::{Against, Case, Probe, Sample, Unit};
+use super::measure::{Against, Case, Further, Probe, Sample, Unit};
 use super::peer::{Opening, Peer, Station};
-use super::report::{Column, Line};
+use super::report::{Column, Line, Of};
 use super::side::Mode;
 
 /// Pairs of processes that play ping-pong on all cores at once.
 ///
 /// Each pair sends a fixed number of 4-byte messages there and back, on whatever
-/// core the kernel puts it. All at once are held against
-/// one pair alone, times their number, over the cores: 1.00 would be as if
-/// nobody was in anyone's way. These are times of whole runs, so whatever else
-/// runs on the machine is in all of them.
+/// core the kernel puts it. All at once are held against as many pairs of bare
+/// processes, which yield their core or sleep, whatever is better; and against
+/// one pair of egret alone, times their number, over the cores ("of 1 pair"): there
+/// 1.00 would be as if nobody was in anyone's way. These are times of whole runs,
+/// so whatever else runs on the machine is in all of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many pairs
-    #[arg(long, value_name = "N", default_value = "8")]
+    #[arg(long, value_name = "N", default_value_t = PAIRS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pairs: u32,
     /// What carries the messages: shm, tcp or udp
@@ -46,18 +49,26 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
     let (pairs, wait) = (args.pairs, args.wait);
     let fabric = between_processes(&args.fabric)?;
-    let rounds = args.rounds.unwrap_or(if args.common.quick { 200 } else { 10_000 });
+    let rounds = args.rounds.unwrap_or(rounds(&args.common));
     machine::warn_of_others();
     let cases = std::iter::once_with(move || case(fabric, pairs, wait, rounds));
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
+}
+
+/// Messages there and back of each pair, if it is not said.
+pub(crate) const fn rounds(common: &Common) -> u64 {
+    if common.quick { 200 } else { 10_000 }
 }
 
 fn case(fabric: &'static str, pairs: u32, wait: Waiting, rounds: u64) -> Result<Case> {
     let start = |number| Pair::start(fabric, number, wait);
     let all = (0..pairs).map(start).collect::<Result<Vec<_>>>()?;
     let all = Rc::new(all);
-    let cores = machine::allowed()?.len();
-    let alone = Alone { all: Rc::clone(&all), times: f64::from(pairs) / cores as f64 };
+    let cores = machine::allowed()?;
+    let bare = Box::new(Bare::start(pairs, &cores)?);
+    let times = f64::from(pairs) / cores.len() as f64;
+    let alone = Box::new(Alone { all: Rc::clone(&all), times });
+    let further = vec![Further { of: Of::OnePair, probe: Some(alone) }];
     let line = Line {
         bench: NAME,
         fabric: Some(fabric),
@@ -65,25 +76,25 @@ fn case(fabric: &'static str, pairs: u32, wait: Waiting, rounds: u64) -> Result<
         wait: Some(wait.name()),
         trust: Some("isolated"),
         pairs: Some(pairs),
-        cores: Some(cores),
+        cores: Some(cores.len()),
         rounds: Some(rounds),
         bytes: BYTES,
-        limit: "one-pair",
+        limit: Limit::SwitchYield.name(),
         ..Line::default()
     };
     Ok(Case {
         line,
         unit: Unit::Run,
         subject: Box::new(Together(all)),
-        against: Against::Limit(Box::new(alone)),
+        against: Against::Limits(bare, further),
         rounds: Some(rounds),
     })
 }
 
 /// Two processes that are connected.
-struct Pair {
-    leader: Station,
-    follower: Station,
+pub(crate) struct Pair {
+    pub(crate) leader: Station,
+    pub(crate) follower: Station,
 }
 
 impl Pair {
@@ -110,7 +121,7 @@ impl Pair {
 }
 
 /// From the word to the first until the last is done.
-fn run(pairs: &[Pair], rounds: u64) -> Result<Duration> {
+pub(crate) fn run(pairs: &[Pair], rounds: u64) -> Result<Duration> {
     let start = rt::now();
     for pair in pairs {
         pair.follower.begin(rounds)?;
@@ -145,6 +156,8 @@ impl Probe for Alone {
 }
 
 const NAME: &str = "pairs";
+/// How many there are, if it is not said.
+pub(crate) const PAIRS: u32 = 8;
 const BYTES: usize = 4;
 const WARM_UP: u64 = 100;
 const COLUMNS: &[Column] = &[
@@ -155,5 +168,6 @@ const COLUMNS: &[Column] = &[
     Column::LIMIT,
     Column::LIMIT_MS,
     Column::RATIO,
+    Column::OF_ONE_PAIR,
     Column::SPREAD,
 ];

@@ -15,6 +15,7 @@ use super::channels::Stream;
 use super::duo::Plan;
 use super::graph_trip::Trip;
 use super::machine::{self, Cores};
+use super::many::Meeting;
 use super::quiet::Quietness;
 use super::rmi_calls::Pooled;
 use super::still::Stillness;
@@ -47,6 +48,8 @@ pub(crate) enum Order {
 pub(crate) enum Opening {
     /// A limit, by its key; its descriptors come along.
     Limit { key: String, bytes: usize },
+    /// The same, as the one who leads; its descriptors come back.
+    LimitLeader { key: String, bytes: usize },
     /// Messages over a fabric.
     Vi(Plan),
     /// The same, as the one who leads.
@@ -61,6 +64,8 @@ pub(crate) enum Opening {
     Channel(Stream),
     /// Graphs over a fabric.
     Graph(Trip),
+    /// Connections one of which is used at a time.
+    Many(Meeting),
     /// Endpoints or channels over which nothing goes.
     Quiet(Quietness),
 }
@@ -68,7 +73,7 @@ pub(crate) enum Opening {
 /// What the follower says to an order, except to `Close`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// It is open, at this host if it has one.
+    /// It is open, at this host if it has one; what the other side needs comes along.
     Open(String),
     Done(Told),
     Failed(String),
@@ -84,6 +89,8 @@ pub(crate) struct Station {
     number: u32,
     /// Where its nic is, if it has one.
     pub(crate) host: String,
+    /// For whom it is to work with.
+    pub(crate) fds: Vec<OwnedFd>,
 }
 
 impl Peer {
@@ -94,7 +101,7 @@ impl Peer {
             machine::warn("one core for two processes; the figures mean little");
             return Self::start_anywhere();
         };
-        machine::pin(cores.leader)?;
+        machine::pin(&[cores.leader])?;
         Self::spawn(&["--core", &cores.follower.to_string()], 2 * PATIENCE)
     }
 
@@ -102,6 +109,12 @@ impl Peer {
     /// of the one it waits for.
     pub(crate) fn start_anywhere() -> Result<Self> {
         Self::spawn(&[], 6 * PATIENCE)
+    }
+
+    /// Starts a follower that runs on any of these cores, whatever this process is pinned to.
+    pub(crate) fn start_on(cores: &[usize]) -> Result<Self> {
+        let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
+        Self::spawn(&["--core", &cores.join(",")], 6 * PATIENCE)
     }
 
     fn spawn(args: &[&str], patience: Duration) -> Result<Self> {
@@ -118,23 +131,23 @@ impl Peer {
         self.stations.set(number + 1);
         self.channel.send(&Order::Open { station: number, opening }, fds)?;
         match self.reply()? {
-            Reply::Open(host) => Ok(Station { peer: Rc::clone(self), number, host }),
-            reply => bail!("the second process opened nothing, it said {reply:?}"),
+            (Reply::Open(host), fds) => Ok(Station { peer: Rc::clone(self), number, host, fds }),
+            (reply, _) => bail!("the second process opened nothing, it said {reply:?}"),
         }
     }
 
     /// Waits until the follower has done what it was told.
     fn settled(&self) -> Result<Told> {
         match self.reply()? {
-            Reply::Done(told) => Ok(told),
-            reply => bail!("the second process ran nothing, it said {reply:?}"),
+            (Reply::Done(told), _) => Ok(told),
+            (reply, _) => bail!("the second process ran nothing, it said {reply:?}"),
         }
     }
 
-    fn reply(&self) -> Result<Reply> {
+    fn reply(&self) -> Result<(Reply, Vec<OwnedFd>)> {
         match self.channel.receive().context("waiting for the second process")? {
             Some((Reply::Failed(why), _)) => bail!("the second process failed: {why}"),
-            Some((reply, _)) => Ok(reply),
+            Some(reply) => Ok(reply),
             None => bail!("the second process died"),
         }
     }

@@ -49,7 +49,7 @@ enum Op {
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     if let Some(cores) = Cores::choose()? {
-        machine::pin(cores.leader)?;
+        machine::pin(&[cores.leader])?;
     }
     let sizes = args.common.sizes_or(&SIZES);
     let plan: Vec<(Op, usize)> =

@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::Result;
 use egret::net::limit::{End, Limit, Measured};
 
-use super::measure::{Probe, Sample};
+use super::measure::{Against, Further, Probe, Sample};
 use super::peer::{Opening, PATIENCE, Peer, Station};
+use super::report::Of;
 
 /// A limit between this process and the other.
 #[derive(Debug)]
@@ -33,6 +34,37 @@ impl Probe for Linked {
         })
     }
 }
+
+/// A message over `fabric` is held against `limit`, and if the fabric is shared memory against
+/// `shm-slot` of so many bytes too: the word of an empty message has some.
+pub(crate) fn with_slot(
+    peer: &Rc<Peer>,
+    limit: (&str, Box<dyn Probe>),
+    fabric: &str,
+    bytes: usize,
+) -> Result<Against> {
+    with(peer, limit, fabric, (Of::Slot, Limit::ShmSlot, bytes.max(SLOT_BYTES_MIN)))
+}
+
+/// The same with another limit of shared memory.
+pub(crate) fn with(
+    peer: &Rc<Peer>,
+    (name, limit): (&str, Box<dyn Probe>),
+    fabric: &str,
+    (of, other, bytes): (Of, Limit, usize),
+) -> Result<Against> {
+    if fabric != "shm" {
+        return Ok(Against::Limit(limit));
+    }
+    let probe: Option<Box<dyn Probe>> = match other.name() == name {
+        true => None,
+        false => Some(Box::new(Linked::new(peer, other, bytes)?)),
+    };
+    Ok(Against::Limits(limit, vec![Further { of, probe }]))
+}
+
+/// What an empty message is counted as.
+const SLOT_BYTES_MIN: usize = 4;
 
 /// Work of one process that is too short to time alone: a round is a batch,
 /// and its time that of the batch over its size.

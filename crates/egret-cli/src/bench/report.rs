@@ -39,6 +39,10 @@ pub(crate) struct Line {
     pub(crate) words: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) objects: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) peers: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stream_bytes: Option<usize>,
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) bytes: usize,
     #[serde(flatten)]
@@ -56,6 +60,8 @@ pub(crate) struct Line {
     pub(crate) limit_cpu: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
     pub(crate) ratio: Option<f64>,
+    #[serde(flatten)]
+    pub(crate) of: Ratios,
     #[serde(serialize_with = "rounded")]
     pub(crate) spread: Option<f64>,
     #[serde(skip_serializing_if = "is_false")]
@@ -81,48 +87,101 @@ pub(crate) struct Figures {
     pub(crate) cpu: Option<f64>,
 }
 
+/// Ratios to what else was measured in the same run, beside the limit.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Ratios {
+    #[serde(rename = "of_slot", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) slot: Option<f64>,
+    #[serde(rename = "of_line_ring", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) line_ring: Option<f64>,
+    #[serde(rename = "of_line_echo", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) line_echo: Option<f64>,
+    #[serde(rename = "of_one_pair", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) one_pair: Option<f64>,
+    #[serde(rename = "of_one", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) one: Option<f64>,
+}
+
+/// Which of the [`Ratios`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// `shm-slot` of as many bytes.
+    Slot,
+    LineRing,
+    LineEcho,
+    /// The same of one pair without the others.
+    OnePair,
+    /// The same of one thread; this one is the total over it, whatever the unit.
+    One,
+}
+
 /// What one run, or the median of several, came to.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) middle: f64,
     pub(crate) p99: Option<f64>,
+    /// Of a stream meanwhile.
+    pub(crate) mb_s: Option<f64>,
 }
 
 impl Line {
     pub(crate) fn set_subject(&mut self, unit: Unit, figure: Figure) {
-        let subject = &mut self.subject;
-        match unit {
-            Unit::Nanos => (subject.p50_ns, subject.p99_ns) = (Some(figure.middle), figure.p99),
-            Unit::Megabytes => subject.mb_s = Some(figure.middle),
-            Unit::Messages => subject.msg_s = Some(figure.middle),
-            Unit::Run => subject.run_ns = Some(figure.middle),
-            Unit::Bytes => subject.memory_bytes = Some(figure.middle),
-            Unit::Cpu => subject.cpu = Some(figure.middle),
+        *self.figure_in(unit) = Some(figure.middle);
+        if unit == Unit::Nanos {
+            self.subject.p99_ns = figure.p99;
+            self.subject.mb_s = figure.mb_s;
         }
     }
 
-    /// The limit's figure, and with the subject's the ratio: above one is
-    /// worse than the limit, for times and for rates.
-    pub(crate) fn set_limit(&mut self, unit: Unit, figure: Figure) {
-        let limit = figure.middle;
-        let over = |subject: Option<f64>| subject.map(|subject| subject / limit);
+    /// The limit's figure, and with the subject's the ratio.
+    pub(crate) fn set_limit(&mut self, unit: Unit, limit: f64) {
+        self.ratio = self.over(unit, limit);
+        let to = match unit {
+            Unit::Nanos | Unit::Run => &mut self.limit_ns,
+            Unit::Megabytes => &mut self.limit_mb_s,
+            Unit::Messages => &mut self.limit_msg_s,
+            Unit::Bytes => &mut self.limit_bytes,
+            Unit::Cpu => &mut self.limit_cpu,
+        };
+        *to = Some(limit);
+    }
+
+    /// The ratio to something else.
+    pub(crate) fn set_of(&mut self, of: Of, unit: Unit, limit: f64) {
+        let ratio = self.over(unit, limit);
+        match of {
+            Of::Slot => self.of.slot = ratio,
+            Of::LineRing => self.of.line_ring = ratio,
+            Of::LineEcho => self.of.line_echo = ratio,
+            Of::OnePair => self.of.one_pair = ratio,
+            Of::One => self.of.one = self.figure_in(unit).map(|total| total / limit),
+        }
+    }
+
+    /// The subject over the limit: above one is worse than the limit, for times and
+    /// for rates.
+    fn over(&mut self, unit: Unit, limit: f64) -> Option<f64> {
+        let ratio = self.figure_in(unit).map(|subject| subject / limit);
         match unit {
-            Unit::Nanos => {
-                (self.limit_ns, self.ratio) = (Some(limit), over(self.subject.p50_ns));
-            }
-            Unit::Megabytes => {
-                let ratio = over(self.subject.mb_s).map(f64::recip);
-                (self.limit_mb_s, self.ratio) = (Some(limit), ratio);
-            }
-            Unit::Messages => {
-                let ratio = over(self.subject.msg_s).map(f64::recip);
-                (self.limit_msg_s, self.ratio) = (Some(limit), ratio);
-            }
-            Unit::Run => (self.limit_ns, self.ratio) = (Some(limit), over(self.subject.run_ns)),
-            Unit::Bytes => {
-                (self.limit_bytes, self.ratio) = (Some(limit), over(self.subject.memory_bytes));
-            }
-            Unit::Cpu => (self.limit_cpu, self.ratio) = (Some(limit), over(self.subject.cpu)),
+            Unit::Megabytes | Unit::Messages => ratio.map(f64::recip),
+            Unit::Nanos | Unit::Run | Unit::Bytes | Unit::Cpu => ratio,
+        }
+    }
+
+    fn figure_in(&mut self, unit: Unit) -> &mut Option<f64> {
+        let subject = &mut self.subject;
+        match unit {
+            Unit::Nanos => &mut subject.p50_ns,
+            Unit::Megabytes => &mut subject.mb_s,
+            Unit::Messages => &mut subject.msg_s,
+            Unit::Run => &mut subject.run_ns,
+            Unit::Bytes => &mut subject.memory_bytes,
+            Unit::Cpu => &mut subject.cpu,
         }
     }
 
@@ -158,6 +217,9 @@ impl Column {
     pub(crate) const FABRIC: Self =
         Self::new("Fabric", 9, |line| line.fabric.unwrap_or_default().to_owned());
     pub(crate) const SIZE: Self = Self::new("Size", 9, |line| line.bytes.to_string());
+    pub(crate) const STREAM: Self = Self::new("Stream", 9, |line| count(line.stream_bytes));
+    pub(crate) const THREADS: Self = Self::new("Threads", 9, |line| count(line.threads));
+    pub(crate) const PEERS: Self = Self::new("Peers", 7, |line| count(line.peers));
     pub(crate) const P50: Self = Self::new("p50 ns", 13, |line| figure(line.subject.p50_ns));
     pub(crate) const P99: Self = Self::new("p99 ns", 13, |line| figure(line.subject.p99_ns));
     pub(crate) const MB_S: Self = Self::new("MB/s", 11, |line| figure(line.subject.mb_s));
@@ -178,6 +240,12 @@ impl Column {
         line.subject.cpu.map_or_else(|| "-".to_owned(), |cpu| format!("{:.3}", cpu * 100.0))
     });
     pub(crate) const RATIO: Self = Self::new("Ratio", 8, |line| figure(line.ratio));
+    pub(crate) const OF_SLOT: Self = Self::new("of slot", 9, |line| figure(line.of.slot));
+    pub(crate) const OF_LINE_RING: Self = Self::new("of ring", 9, |line| figure(line.of.line_ring));
+    pub(crate) const OF_LINE_ECHO: Self = Self::new("of echo", 9, |line| figure(line.of.line_echo));
+    pub(crate) const OF_ONE_PAIR: Self =
+        Self::new("of 1 pair", 11, |line| figure(line.of.one_pair));
+    pub(crate) const OF_ONE: Self = Self::new("of one", 8, |line| figure(line.of.one));
     pub(crate) const SPREAD: Self = Self::new("Spread", 8, |line| {
         let flag = if line.noisy { '!' } else { ' ' };
         format!("{}{flag}", figure(line.spread))
@@ -250,8 +318,8 @@ mod tests {
 
     fn line(unit: Unit, subject: f64, limit: f64, spread: f64) -> String {
         let mut line = Line { bench: "b", bytes: 8, limit: "l", ..Line::default() };
-        line.set_subject(unit, Figure { middle: subject, p99: None });
-        line.set_limit(unit, Figure { middle: limit, p99: None });
+        line.set_subject(unit, Figure { middle: subject, ..Figure::default() });
+        line.set_limit(unit, limit);
         line.set_spread(spread);
         serde_json::to_string(&line).unwrap()
     }
@@ -269,6 +337,19 @@ mod tests {
         assert!(
             line(Unit::Messages, 20.0, 30.0, 0.0).contains(r#""limit_msg_s":30.0,"ratio":1.5"#)
         );
+    }
+
+    #[test]
+    fn further_ratios_go_like_the_first_but_for_threads() {
+        let mut line = Line { bench: "b", limit: "l", ..Line::default() };
+        line.set_subject(Unit::Messages, Figure { middle: 20.0, ..Figure::default() });
+        for of in [Of::Slot, Of::LineRing, Of::LineEcho, Of::OnePair, Of::One] {
+            line.set_of(of, Unit::Messages, 40.0);
+        }
+        let text = serde_json::to_string(&line).unwrap();
+        let of =
+            r#""of_slot":2.0,"of_line_ring":2.0,"of_line_echo":2.0,"of_one_pair":2.0,"of_one":0.5"#;
+        assert!(text.contains(of), "{text}");
     }
 
     #[test]

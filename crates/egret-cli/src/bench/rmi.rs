@@ -5,16 +5,18 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use clap::ValueEnum;
+use egret::net::limit::Limit;
 use egret::net::rt;
 use egret::stream::Reader;
 
 use super::Suite;
-use super::args::{self, Common, Usage};
+use super::args::{self, Common};
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Unit};
 use super::peer::Peer;
-use super::report::{Column, Line};
+use super::probe::{with, with_slot};
+use super::report::{Column, Line, Of};
 use super::rmi_calls::{Call, Calls, Many, OneByOne};
 use super::rmi_limit::WithTree;
 use super::serialize;
@@ -118,10 +120,7 @@ enum Row {
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
-    let fabric = match args::between_processes(&args.fabric)? {
-        UDP => return Err(Usage(format!("{UDP} may lose what the virtual interface sends")).into()),
-        fabric => fabric,
-    };
+    let fabric = args::lossless(&args.fabric)?;
     let whats = match &args.calls[..] {
         [] => What::value_variants(),
         calls => calls,
@@ -174,9 +173,14 @@ fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Resu
         Call::Tree => Box::new(WithTree::new(vi)?),
         _ => Box::new(vi(there)?),
     };
-    let (calls, against) = (Rc::clone(calls), Against::Limit(limit));
-    let limit = if call == Call::Tree { VI_AND_TREE } else { VI };
-    let line = Line { limit, ..line };
+    let (calls, fabric) = (Rc::clone(calls), line.fabric.unwrap_or_default());
+    let name = if call == Call::Tree { VI_AND_TREE } else { VI };
+    let line = Line { limit: name, ..line };
+    let against = match inflight {
+        1 if there <= SMALL_MAX => with_slot(peer, (name, limit), fabric, there)?,
+        1 => Against::Limit(limit),
+        _ => with(peer, (name, limit), fabric, (Of::LineEcho, Limit::LineEcho, 8))?,
+    };
     let (subject, unit): (Box<dyn Probe>, _) = match inflight {
         1 => (Box::new(OneByOne { calls, call }), Unit::Nanos),
         _ => (Box::new(Many { calls, call, inflight }), Unit::Messages),
@@ -223,7 +227,8 @@ const NAME: &str = "rmi";
 const VI: &str = "vi";
 /// And what a tree costs besides.
 const VI_AND_TREE: &str = "vi+tree";
-const UDP: &str = "udp";
+/// Arguments of more bytes are no small message.
+const SMALL_MAX: usize = 4096;
 const COLUMNS: &[Column] = &[
     Column::CALL,
     Column::IN_FLIGHT,
@@ -236,5 +241,7 @@ const COLUMNS: &[Column] = &[
     Column::LIMIT_NS,
     Column::LIMIT_MSG_S,
     Column::RATIO,
+    Column::OF_SLOT,
+    Column::OF_LINE_ECHO,
     Column::SPREAD,
 ];

@@ -31,7 +31,7 @@ pub(crate) struct Args {
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
     if let Some(cores) = Cores::choose()? {
-        machine::pin(cores.leader)?;
+        machine::pin(&[cores.leader])?;
     }
     let makers: Vec<Maker> = vec![
         || array("u8-100k", byte, 100_000),

@@ -1,16 +1,18 @@
 //! Active messages between two processes: the one that serves.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
 use egret::net::buf::Pool;
 use egret::net::fabric::Fabrics;
 use egret::net::vi::NicOptions;
 use egret::node::Links;
-use egret::node::am::{Endpoint, Request};
+use egret::node::am::{Endpoint, Message, ReplySlot, Request};
 
-use super::asking::{DATA, ECHO, NAME, ROOM, SETTLE, TAKE, Task, links, said};
+use super::asking::{
+    DATA, ECHO, HOLD, IS_HELD, NAME, RELEASE, ROOM, SETTLE, SMALL, TAKE, Task, links, said,
+};
 use super::side::{PATIENCE, mark};
 
 /// The one that serves.
@@ -29,6 +31,8 @@ struct Tally {
     damaged: AtomicU64,
     /// How often the other side has said that it is done.
     settled: AtomicU64,
+    /// What is not answered yet.
+    held: Mutex<Option<ReplySlot>>,
 }
 
 impl Tally {
@@ -39,6 +43,10 @@ impl Tally {
         let round = self.came.load(Ordering::Relaxed) + 1;
         self.came.store(round, Ordering::Relaxed);
         round
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<ReplySlot>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
@@ -88,6 +96,18 @@ impl Served {
             tally.check(data.len() == bytes && ends == [Some(&mark(round)); 2]);
         });
         self.on(ROOM, |_, request| request.reply(&[]));
+        self.on(SMALL, |_, request| {
+            let bytes = request.bytes().to_vec();
+            request.reply_with(Message::to(THE_CALL).bytes(&bytes));
+        });
+        self.on(HOLD, |tally, request| *tally.held() = Some(request.later()));
+        self.on(IS_HELD, |tally, request| request.reply(&[tally.held().is_some().into()]));
+        self.on(RELEASE, |tally, request| {
+            if let Some(held) = tally.held().take() {
+                held.reply(&[]);
+            }
+            request.reply(&[]);
+        });
         self.on(SETTLE, |tally, request| {
             tally.settled.fetch_add(1, Ordering::Relaxed);
             request.reply(&[tally.came.load(Ordering::Relaxed)]);
@@ -129,6 +149,8 @@ fn are_right(have: &[u64], words: usize, round: u64) -> bool {
     have.len() == words && [have.first(), have.last()].iter().flatten().all(|end| **end == round)
 }
 
+/// Of an answer: no handler, but whoever waits for it.
+const THE_CALL: u8 = 255;
 /// Most words of a short message.
 const MOST_WORDS: usize = 16;
 /// Buffers that are supplied for each message under way: it is not under way any more when

@@ -12,8 +12,8 @@ use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::Peer;
-use super::probe::Linked;
-use super::report::{Column, Line};
+use super::probe::{Linked, with, with_slot};
+use super::report::{Column, Line, Of};
 use super::side::{Mode, Side, connected};
 
 /// Options of the benchmarks that send messages.
@@ -128,8 +128,9 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             }
         };
         let of_limit = limit.fixed_bytes().unwrap_or(bytes);
-        let limit: Box<dyn Probe> = Box::new(Linked::new(&peer, limit, of_limit)?);
-        Ok(Case { line, unit: what.unit(), subject, against: Against::Limit(limit), rounds: None })
+        let probe: Box<dyn Probe> = Box::new(Linked::new(&peer, limit, of_limit)?);
+        let against = what.against(&peer, (limit.name(), probe), fabric, bytes)?;
+        Ok(Case { line, unit: what.unit(), subject, against, rounds: None })
     });
     Ok(Suite { name: what.name(), columns: what.columns(), cases: Box::new(cases) })
 }
@@ -187,6 +188,21 @@ impl What {
         }
     }
 
+    /// Its limit, and the bare one of shared memory.
+    pub(super) fn against(
+        self,
+        peer: &Rc<Peer>,
+        limit: (&str, Box<dyn Probe>),
+        fabric: &str,
+        bytes: usize,
+    ) -> Result<Against> {
+        match self {
+            Self::Latency => with_slot(peer, limit, fabric, bytes),
+            Self::Bandwidth => Ok(Against::Limit(limit.1)),
+            Self::Rate => with(peer, limit, fabric, (Of::LineRing, Limit::LineRing, bytes)),
+        }
+    }
+
     const fn unit(self) -> Unit {
         match self {
             Self::Latency => Unit::Nanos,
@@ -205,6 +221,7 @@ impl What {
                 Column::LIMIT,
                 Column::LIMIT_NS,
                 Column::RATIO,
+                Column::OF_SLOT,
                 Column::SPREAD,
             ],
             Self::Bandwidth => &[

@@ -6,10 +6,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::LimitError;
+use super::echo::Echo;
 use super::event::Events;
 use super::line::Lines;
 use super::ring::Ring;
 use super::slot::Slot;
+use super::switch::{Rest, Switch};
 use super::tcp::{Flow, Tcp};
 use super::udp::{self, Udp};
 use super::wait::Patience;
@@ -24,6 +26,12 @@ pub enum Limit {
     ShmRing,
     /// 1,024 cache lines one way, eight bytes of payload in each.
     LineRing,
+    /// Such lines each way, 64 under way, each echoed.
+    LineEcho,
+    /// A line each way; both sides yield their core while they wait.
+    SwitchYield,
+    /// A line each way; both sides sleep in futex.
+    SwitchFutex,
     /// An eventfd each way; both sides sleep in epoll.
     Eventfd,
     /// A round trip over loopback TCP; both sides spin on a non-blocking read.
@@ -42,10 +50,13 @@ pub enum Limit {
 
 impl Limit {
     /// Every limit between two processes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::ShmSlot,
         Self::ShmRing,
         Self::LineRing,
+        Self::LineEcho,
+        Self::SwitchYield,
+        Self::SwitchFutex,
         Self::Eventfd,
         Self::TcpSpin,
         Self::TcpFrugal,
@@ -62,6 +73,8 @@ impl Limit {
             Self::ShmSlot => "shm-slot",
             Self::ShmRing => "shm-ring",
             Self::LineRing => "line-ring",
+            Self::LineEcho => "line-echo",
+            Self::SwitchYield | Self::SwitchFutex => "switch-pairs",
             Self::Eventfd => "eventfd",
             Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth => "tcp-raw",
             Self::TcpWrite => "tcp-write",
@@ -73,6 +86,8 @@ impl Limit {
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
+            Self::SwitchYield => "switch-pairs/yield",
+            Self::SwitchFutex => "switch-pairs/futex",
             Self::TcpSpin => "tcp-raw/spin",
             Self::TcpFrugal => "tcp-raw/frugal",
             Self::TcpBandwidth => "tcp-raw/bandwidth",
@@ -86,7 +101,8 @@ impl Limit {
     #[must_use]
     pub const fn fixed_bytes(self) -> Option<usize> {
         match self {
-            Self::LineRing | Self::Eventfd | Self::TcpWrite => Some(8),
+            Self::LineRing | Self::LineEcho | Self::Eventfd | Self::TcpWrite => Some(8),
+            Self::SwitchYield | Self::SwitchFutex => Some(4),
             _ => None,
         }
     }
@@ -112,6 +128,8 @@ impl Limit {
             Self::ShmSlot => Slot::prepare(bytes).map(End::leading),
             Self::ShmRing => Ring::prepare(bytes).map(End::leading),
             Self::LineRing => Lines::prepare().map(End::leading),
+            Self::LineEcho => Echo::prepare().map(End::leading),
+            Self::SwitchYield | Self::SwitchFutex => Switch::prepare(self.rest()).map(End::leading),
             Self::Eventfd => Events::prepare().map(End::leading),
             Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth | Self::TcpWrite => {
                 Tcp::prepare(self.flow(), bytes).map(End::leading)
@@ -134,6 +152,10 @@ impl Limit {
             Self::ShmSlot => End::new(Slot::join(bytes, &self.one(fds)?)?),
             Self::ShmRing => End::new(Ring::join(bytes, &self.one(fds)?)?),
             Self::LineRing => End::new(Lines::join(&self.one(fds)?)?),
+            Self::LineEcho => End::new(Echo::join(&self.one(fds)?)?),
+            Self::SwitchYield | Self::SwitchFutex => {
+                End::new(Switch::join(self.rest(), &self.one(fds)?)?)
+            }
             Self::Eventfd => End::new(Events::join(self.exactly(fds)?)?),
             Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth | Self::TcpWrite => {
                 End::new(Tcp::join(self.flow(), bytes, self.one(fds)?)?)
@@ -142,6 +164,10 @@ impl Limit {
                 End::new(Udp::join(self == Self::UdpSpin, bytes, self.one(fds)?)?)
             }
         })
+    }
+
+    fn rest(self) -> Rest {
+        if self == Self::SwitchYield { Rest::Yield } else { Rest::Futex }
     }
 
     fn flow(self) -> Flow {
@@ -240,7 +266,7 @@ impl End {
 pub enum Measured {
     /// The time of each round trip, in nanoseconds.
     RoundTrips(Vec<f64>),
-    /// The time from the first send until the last message was consumed.
+    /// The time from the first send until the last message was consumed, or its echo came.
     OneWay(Duration),
 }
 

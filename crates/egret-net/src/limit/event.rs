@@ -79,7 +79,8 @@ impl Link for Events {
     }
 }
 
-fn timespec(patience: &Patience) -> Result<Timespec, LimitError> {
+/// What is left, for a system call.
+pub(super) fn timespec(patience: &Patience) -> Result<Timespec, LimitError> {
     let left = patience.left()?;
     Ok(Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() })
 }

@@ -34,9 +34,7 @@ impl Lines {
 
     #[inline]
     fn line(&self, sequence: u64) -> &[AtomicU64] {
-        #[expect(clippy::cast_possible_truncation, reason = "below LINES")]
-        let at = (sequence % LINES as u64) as usize * LINE_WORDS;
-        &self.shared.words()[at..at + 2]
+        line(self.shared.words(), sequence)
     }
 }
 
@@ -52,9 +50,7 @@ impl Link for Lines {
                     sequence - consumed <= LINES as u64
                 })?;
             }
-            let line = self.line(sequence);
-            line[1].store(content(sequence), Relaxed);
-            line[0].store(sequence, Release);
+            put(self.line(sequence), sequence);
         }
         patience.spin(|| self.consumed().load(Acquire) == end - 1)?;
         self.next = end;
@@ -65,10 +61,8 @@ impl Link for Lines {
         let end = self.next + rounds;
         for sequence in self.next..end {
             let line = self.line(sequence);
-            patience.spin(|| line[0].load(Acquire) == sequence)?;
-            if line[1].load(Relaxed) != content(sequence) {
-                return Err(LimitError::Corrupt(sequence));
-            }
+            patience.spin(|| is_there(line, sequence))?;
+            check(line, sequence)?;
             if sequence % BATCH == 0 || sequence == end - 1 {
                 self.consumed().store(sequence, Release);
             }
@@ -78,13 +72,40 @@ impl Link for Lines {
     }
 }
 
+/// The two words of message `sequence`, of lines that are used in turn.
+#[inline]
+pub(super) fn line(lines: &[AtomicU64], sequence: u64) -> &[AtomicU64] {
+    #[expect(clippy::cast_possible_truncation, reason = "below LINES")]
+    let at = (sequence % LINES as u64) as usize * LINE_WORDS;
+    &lines[at..at + 2]
+}
+
+/// Writes message `sequence` to its line.
+#[inline]
+pub(super) fn put(line: &[AtomicU64], sequence: u64) {
+    line[1].store(content(sequence), Relaxed);
+    line[0].store(sequence, Release);
+}
+
+#[inline]
+pub(super) fn is_there(line: &[AtomicU64], sequence: u64) -> bool {
+    line[0].load(Acquire) == sequence
+}
+
+/// An error if the message that is there is not `sequence`.
+#[inline]
+pub(super) fn check(line: &[AtomicU64], sequence: u64) -> Result<(), LimitError> {
+    let is_right = line[1].load(Relaxed) == content(sequence);
+    if is_right { Ok(()) } else { Err(LimitError::Corrupt(sequence)) }
+}
+
 /// The payload of message `sequence`.
 #[inline]
 fn content(sequence: u64) -> u64 {
     !sequence
 }
 
-const LINES: usize = 1024;
-const LINE_WORDS: usize = 8;
+pub(super) const LINES: usize = 1024;
+pub(super) const LINE_WORDS: usize = 8;
 const BATCH: u64 = 128;
 const LEN: usize = (LINES + 1) * LINE_WORDS * size_of::<u64>();

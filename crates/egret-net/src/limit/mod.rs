@@ -29,6 +29,7 @@
 //! Every run takes a timeout, spinning or not: a follower that died or never
 //! came is [`LimitError::Stalled`], not a spinning leader.
 
+mod echo;
 mod end;
 mod event;
 mod line;
@@ -37,6 +38,7 @@ pub mod payload;
 mod ring;
 mod shared;
 mod slot;
+mod switch;
 mod tcp;
 mod ticks;
 mod udp;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{
@@ -89,6 +89,15 @@ impl Shared {
         // SAFETY: the mapping is page-aligned, of at least this length (its file is sealed
         // against shrinking) and lives as long as `self`; any bytes are a word, and atomics
         // leave the memory open to `write`, whose caller keeps the others away.
+        unsafe { std::slice::from_raw_parts(base, len) }
+    }
+
+    /// All of it, as halves of words: what a process can sleep on. Of one link either
+    /// these are used or the words.
+    #[inline]
+    pub(super) fn halves(&self) -> &[AtomicU32] {
+        let (base, len) = (self.base.cast().as_ptr(), self.len / size_of::<AtomicU32>());
+        // SAFETY: as in `words`; whoever uses halves uses nothing else.
         unsafe { std::slice::from_raw_parts(base, len) }
     }
 

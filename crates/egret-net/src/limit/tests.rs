@@ -23,7 +23,7 @@ fn every_limit_runs_at_every_size() {
     for limit in Limit::ALL {
         let sizes = [1, 4, 56, 57, 4096, 100_000];
         for bytes in sizes.map(|bytes| bytes.min(limit.bytes_max())) {
-            let is_rate = matches!(limit, Limit::LineRing | Limit::TcpWrite);
+            let is_rate = matches!(limit, Limit::LineRing | Limit::LineEcho | Limit::TcpWrite);
             let rounds = if is_rate { 3000 } else { 40 };
             match run(limit, bytes, rounds) {
                 Measured::RoundTrips(times) => {

@@ -1,0 +1,74 @@
+//! `egret bench mixed`: a small message beside large ones.
+
+use std::rc::Rc;
+
+use anyhow::Result;
+
+use super::Suite;
+use super::am::host;
+use super::args::{Common, lossless};
+use super::asking::{Asking, SMALL_BYTES, Task, What};
+use super::duo::{Trusting, Waiting};
+use super::machine;
+use super::measure::{Against, Case, Unit};
+use super::peer::Peer;
+use super::report::{Column, Line};
+use super::side::Mode;
+
+/// Time of a small request and its answer beside a stream
+///
+/// Requests of 4 bytes that a handler in another process answers, one at a time, while the
+/// same two stream active messages with data the same way. MB/s is the bandwidth of the
+/// stream meanwhile. Held against the same requests without the stream.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What carries the messages: shm or tcp
+    #[arg(long, value_name = "NAME", default_value = "shm")]
+    fabric: String,
+    /// How to wait for the other side
+    #[arg(long, default_value = "spin")]
+    wait: Waiting,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) fn suite(args: &Args) -> Result<Suite> {
+    let sizes = args.common.sizes_or(&[1 << 20]);
+    let (fabric, wait) = (lossless(&args.fabric)?, args.wait);
+    machine::open_many();
+    let peer = Rc::new(Peer::start()?);
+    let cases = sizes.into_iter().map(move |stream| {
+        let asking = |bytes| {
+            let (fabric, host, what) = (fabric.to_owned(), host("mixed"), What::Mixed);
+            let window = Mode::Posted.many(false, bytes);
+            Asking::new(&peer, Task { fabric, wait, what, words: 0, bytes, window, host })
+        };
+        let (subject, alone) = (Box::new(asking(stream)?), Box::new(asking(0)?));
+        let line = Line {
+            bench: NAME,
+            fabric: Some(fabric),
+            wait: Some(wait.name()),
+            trust: Some(Trusting::Isolated.name()),
+            stream_bytes: Some(stream),
+            bytes: SMALL_BYTES,
+            limit: "alone",
+            ..Line::default()
+        };
+        let against = Against::Limit(alone);
+        Ok(Case { line, unit: Unit::Nanos, subject, against, rounds: None })
+    });
+    Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
+}
+
+const NAME: &str = "mixed";
+const COLUMNS: &[Column] = &[
+    Column::SIZE,
+    Column::STREAM,
+    Column::P50,
+    Column::P99,
+    Column::MB_S,
+    Column::LIMIT,
+    Column::LIMIT_NS,
+    Column::RATIO,
+    Column::SPREAD,
+];

@@ -1,0 +1,191 @@
+//! Threads of one process that ask others, for `egret bench threads`.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use egret::net::fabric::Fabrics;
+use egret::net::limit::Stopwatch;
+use egret::net::rt;
+use egret::net::vi::NicOptions;
+use egret::node::Links;
+use egret::node::am::{Endpoint, EndpointName, Remote};
+
+use super::asking::{ECHO, HOLD, IS_HELD, NAME, RELEASE, SETTLE, Task, links};
+use super::peer::Station;
+use super::side::PATIENCE;
+
+/// Threads that ask, all over one nic, and whom they ask.
+pub(crate) struct Team {
+    threads: Vec<Thread>,
+    servers: Vec<Server>,
+}
+
+/// A process that answers.
+struct Server {
+    station: Station,
+    /// For what is not measured.
+    aside: (Endpoint, Remote),
+    /// How many requests it has had.
+    had: u64,
+}
+
+/// A thread that does what it is told; it ends with this value.
+struct Thread {
+    orders: Sender<Order>,
+    done: Receiver<Result<Vec<f64>>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    /// So many requests one after the other.
+    Ask(u64),
+    /// The same, and the time of each.
+    Time(u64),
+    /// A request that is answered late.
+    Hold,
+}
+
+impl Team {
+    /// So many threads; each asks the next of the servers.
+    pub(crate) fn new(task: &Task, stations: Vec<Station>, threads: usize) -> Result<Self> {
+        let nic = NicOptions::new(&format!("{}-asks", task.host)).wait(task.wait.of_nic());
+        let links = links(Fabrics::default().open(&task.fabric, nic)?)?;
+        for station in &stations {
+            station.begin(0)?;
+        }
+        let thread = |at: usize| Thread::start(&links, &stations[at % stations.len()].host);
+        let threads = (0..threads).map(thread).collect::<Result<Vec<_>>>()?;
+        let server = |station: Station| {
+            let aside = mapped(&links, &station.host)?;
+            Ok(Server { station, aside, had: 0 })
+        };
+        let servers = stations.into_iter().map(server).collect::<Result<Vec<_>>>()?;
+        servers.iter().try_for_each(Server::settle)?;
+        Ok(Self { threads, servers })
+    }
+
+    /// So many requests in all, by so many threads at once; how long they take.
+    pub(crate) fn ask(&mut self, requests: u64, threads: usize) -> Result<Duration> {
+        self.run(|team| {
+            let team_size = threads as u64;
+            let share =
+                |at: usize| requests / team_size + u64::from((at as u64) < requests % team_size);
+            let start = rt::now();
+            for at in 0..threads {
+                team.threads[at].tell(Order::Ask(share(at)))?;
+            }
+            for at in 0..threads {
+                team.threads[at].end()?;
+            }
+            let took = rt::now() - start;
+            (0..threads).for_each(|at| team.server_of(at).had += share(at));
+            Ok(took)
+        })
+    }
+
+    /// The time of each request of the second thread. The first one waits meanwhile for
+    /// an answer that does not come, or does nothing.
+    pub(crate) fn second(&mut self, requests: u64, first_waits: bool) -> Result<Vec<f64>> {
+        self.run(|team| {
+            if first_waits {
+                team.threads[0].tell(Order::Hold)?;
+                team.servers[0].wait_until_held()?;
+            }
+            team.threads[1].tell(Order::Time(requests))?;
+            let times = team.threads[1].end()?;
+            team.server_of(1).had += requests;
+            if first_waits {
+                team.servers[0].aside.1.wait_call(RELEASE, PATIENCE)?;
+                team.threads[0].end()?;
+            }
+            Ok(times)
+        })
+    }
+
+    fn server_of(&mut self, thread: usize) -> &mut Server {
+        let servers = self.servers.len();
+        &mut self.servers[thread % servers]
+    }
+
+    /// Lets all servers serve while `lead` asks.
+    fn run<T>(&mut self, lead: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        for server in &self.servers {
+            server.station.begin(0)?;
+        }
+        let led = lead(self)?;
+        self.servers.iter().try_for_each(Server::settle)?;
+        Ok(led)
+    }
+}
+
+impl Server {
+    /// Says that a run is over, and hears whether all of it came.
+    fn settle(&self) -> Result<()> {
+        let reply = self.aside.1.wait_call(SETTLE, PATIENCE)?;
+        let [came] = reply.words() else { bail!("an answer without its number") };
+        ensure!(*came == self.had, "{came} requests came of {}", self.had);
+        self.station.end()?;
+        Ok(())
+    }
+
+    fn wait_until_held(&self) -> Result<()> {
+        let until = PATIENCE.until_from(rt::now());
+        while self.aside.1.wait_call(IS_HELD, PATIENCE)?.words() != [1] {
+            ensure!(until.is_none_or(|until| rt::now() < until), "a request did not come");
+        }
+        Ok(())
+    }
+}
+
+impl Thread {
+    fn start(links: &Links, host: &str) -> Result<Self> {
+        let (endpoint, remote) = mapped(links, host)?;
+        let ((orders, to_do), (say, done)) = (channel(), channel());
+        let body = move || {
+            // As long as the remote is used.
+            let _endpoint = endpoint;
+            while let Ok(order) = to_do.recv() {
+                if say.send(obey(&remote, order)).is_err() {
+                    break;
+                }
+            }
+        };
+        rt::spawn("asks", body).context("starting a thread")?;
+        Ok(Self { orders, done })
+    }
+
+    fn tell(&self, order: Order) -> Result<()> {
+        self.orders.send(order).context("a thread is gone")
+    }
+
+    fn end(&self) -> Result<Vec<f64>> {
+        self.done.recv().context("a thread is gone")?
+    }
+}
+
+fn obey(remote: &Remote, order: Order) -> Result<Vec<f64>> {
+    let mut times = Vec::new();
+    match order {
+        Order::Hold => drop(remote.wait_call(HOLD, PATIENCE)?),
+        Order::Ask(requests) => {
+            for _ in 0..requests {
+                remote.wait_call(ECHO, PATIENCE)?;
+            }
+        }
+        Order::Time(requests) => {
+            for _ in 0..requests {
+                let start = Stopwatch::start();
+                remote.wait_call(ECHO, PATIENCE)?;
+                times.push(start.nanos());
+            }
+        }
+    }
+    Ok(times)
+}
+
+fn mapped(links: &Links, host: &str) -> Result<(Endpoint, Remote)> {
+    let endpoint = links.bundle().endpoint(0);
+    let remote = endpoint.wait_map(&EndpointName::new(host, NAME, 0), PATIENCE)?;
+    Ok((endpoint, remote))
+}

@@ -1,0 +1,169 @@
+//! `egret bench threads`: requests of several threads of one process.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::Suite;
+use super::am::host;
+use super::args::{Common, lossless};
+use super::asking::{Task, What};
+use super::duo::{Trusting, Waiting};
+use super::machine;
+use super::measure::{Against, Case, Further, Probe, Sample, Unit};
+use super::peer::{Opening, Peer};
+use super::report::{Column, Line, Of};
+use super::team::Team;
+
+/// Requests a second of several threads of one process
+///
+/// Each thread sends empty requests, one at a time, to a handler in another process, all of
+/// them to the same one or each to one of its own. All together are held against one thread;
+/// "of one" is their total over its: more is better. "second" is the time of a request of a
+/// second thread while the first one waits for an answer that does not come, held against a
+/// request of a thread that is alone. Threads and processes run where the kernel puts them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How many threads
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4",
+          value_parser = clap::value_parser!(u32).range(1..=16))]
+    threads: Vec<u32>,
+    /// Whom they ask
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "same,different")]
+    peers: Vec<Peers>,
+    /// What carries the messages: shm or tcp
+    #[arg(long, value_name = "NAME", default_value = "shm")]
+    fabric: String,
+    /// How to wait for the other side
+    #[arg(long, default_value = "balanced")]
+    wait: Waiting,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Peers {
+    /// One process
+    Same,
+    /// One process for each thread
+    Different,
+}
+
+impl Peers {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Different => "different",
+        }
+    }
+}
+
+/// A line to measure.
+#[derive(Debug, Clone, Copy)]
+enum Row {
+    /// Of so many threads.
+    Requests(u32),
+    Second,
+}
+
+pub(crate) fn suite(args: &Args) -> Result<Suite> {
+    args.common.no_sizes(NAME)?;
+    let (fabric, wait) = (lossless(&args.fabric)?, args.wait);
+    let rows: Vec<Row> = args.threads.iter().map(|threads| Row::Requests(*threads)).collect();
+    let second = [(Peers::Same, Row::Second)].into_iter();
+    let all = args.peers.iter().flat_map(|&peers| rows.iter().map(move |&row| (peers, row)));
+    let all: Vec<(Peers, Row)> = all.chain(second).collect();
+    let most = args.threads.iter().copied().chain([2]).max().unwrap_or(2);
+    machine::open_many();
+    machine::warn_of_others();
+    let mut last: Option<(Peers, Rc<RefCell<Team>>)> = None;
+    let cases = all.into_iter().map(move |(peers, row)| {
+        let team = match last.take().filter(|(of, _)| *of == peers) {
+            Some((_, team)) => team,
+            None => Rc::new(RefCell::new(team(fabric, wait, peers, most)?)),
+        };
+        last = Some((peers, Rc::clone(&team)));
+        let line = Line {
+            bench: NAME,
+            fabric: Some(fabric),
+            wait: Some(wait.name()),
+            trust: Some(Trusting::Isolated.name()),
+            ..Line::default()
+        };
+        Ok(case(line, &team, peers, row))
+    });
+    Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
+}
+
+/// The threads of this process, and the processes that they ask.
+fn team(fabric: &str, wait: Waiting, peers: Peers, threads: u32) -> Result<Team> {
+    let (what, words, bytes, window) = (What::Requests, 0, 0, 1);
+    let task = |host| Task { fabric: fabric.to_owned(), wait, what, words, bytes, window, host };
+    let servers = if peers == Peers::Same { 1 } else { threads };
+    let start = |_| Rc::new(Peer::start_anywhere()?).open(Opening::Am(task(host("serves"))), &[]);
+    let stations = (0..servers).map(start).collect::<Result<Vec<_>>>()?;
+    Team::new(&task(host("team")), stations, threads as usize)
+}
+
+fn case(line: Line, team: &Rc<RefCell<Team>>, peers: Peers, row: Row) -> Case {
+    let team = || Rc::clone(team);
+    match row {
+        Row::Requests(threads) => {
+            let (op, threads_of_line) = (Some(peers.name()), Some(threads));
+            let line = Line { op, threads: threads_of_line, limit: "one-thread", ..line };
+            let one = Box::new(Requests { team: team(), threads: 1 });
+            let further = vec![Further { of: Of::One, probe: None }];
+            let subject = Box::new(Requests { team: team(), threads: threads as usize });
+            let against = Against::Limits(one, further);
+            Case { line, unit: Unit::Messages, subject, against, rounds: None }
+        }
+        Row::Second => {
+            let line = Line { op: Some("second"), threads: Some(2), limit: "alone", ..line };
+            let second = |first_waits| Box::new(Second { team: team(), first_waits });
+            let (subject, against) = (second(true), Against::Limit(second(false)));
+            Case { line, unit: Unit::Nanos, subject, against, rounds: None }
+        }
+    }
+}
+
+/// Requests of so many threads at once.
+struct Requests {
+    team: Rc<RefCell<Team>>,
+    threads: usize,
+}
+
+impl Probe for Requests {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        Ok(Sample::Total(self.team.borrow_mut().ask(rounds, self.threads)?))
+    }
+}
+
+/// Requests of the second thread.
+struct Second {
+    team: Rc<RefCell<Team>>,
+    first_waits: bool,
+}
+
+impl Probe for Second {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        Ok(Sample::Times(self.team.borrow_mut().second(rounds, self.first_waits)?))
+    }
+}
+
+const NAME: &str = "threads";
+const COLUMNS: &[Column] = &[
+    Column::OP,
+    Column::THREADS,
+    Column::WAIT,
+    Column::MSG_S,
+    Column::P50,
+    Column::P99,
+    Column::LIMIT,
+    Column::LIMIT_MSG_S,
+    Column::LIMIT_NS,
+    Column::RATIO,
+    Column::OF_ONE,
+    Column::SPREAD,
+];
