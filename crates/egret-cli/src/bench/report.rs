@@ -28,6 +28,8 @@ pub(crate) struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) threads: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ring: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pairs: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cores: Option<usize>,

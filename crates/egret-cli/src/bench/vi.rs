@@ -5,6 +5,7 @@ use std::rc::Rc;
 use anyhow::Result;
 use egret::net::limit::Limit;
 use egret::net::rt;
+use egret::net::vi::EAGER_MAX;
 
 use super::Suite;
 use super::args::{Common, SIM, Usage, fabric};
@@ -91,7 +92,13 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
         return Err(Usage(why.to_owned()).into());
     }
     let fabric = args.fabric(what)?;
-    let sizes = args.common.sizes_or(what.sizes(fabric));
+    let sizes = args.common.sizes_or(what.sizes(fabric, args.mode));
+    if args.mode == Mode::Eager
+        && let Some(bytes) = sizes.iter().find(|bytes| **bytes > EAGER_MAX)
+    {
+        let why = format!("{bytes} bytes, and an eager message has at most {EAGER_MAX}");
+        return Err(Usage(why).into());
+    }
     let limit = what.limit(fabric, args.wait);
     if let Some(bytes) = sizes.iter().find(|bytes| **bytes > limit.bytes_max()) {
         let (name, max) = (limit.name(), limit.bytes_max());
@@ -107,6 +114,7 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             mode: Some(mode.name()),
             wait: Some(wait.name()),
             trust: Some(trust.name()),
+            ring: (mode == Mode::Eager && fabric == SHM).then_some(RING),
             bytes,
             limit: limit.name(),
             ..Line::default()
@@ -135,6 +143,8 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
     Ok(Suite { name: what.name(), columns: what.columns(), cases: Box::new(cases) })
 }
 
+/// Bytes of the ring that eager messages of a lane go through.
+const RING: usize = 64 << 10;
 const SHM: &str = "shm";
 const TCP: &str = "tcp";
 const UDP: &str = "udp";
@@ -162,8 +172,10 @@ impl What {
         }
     }
 
-    fn sizes(self, fabric: &str) -> &'static [usize] {
+    fn sizes(self, fabric: &str, mode: Mode) -> &'static [usize] {
         match self {
+            Self::Latency if mode == Mode::Eager => &[4, 64, 256, 1 << 10, 4 << 10],
+            Self::Bandwidth if mode == Mode::Eager => &[4 << 10],
             Self::Latency if fabric == UDP => &[4, 1 << 10, 16 << 10],
             Self::Latency => &[4, 1 << 10, 64 << 10, 1 << 20],
             Self::Bandwidth => &[4 << 10, 64 << 10, 1 << 20],

@@ -89,7 +89,13 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         Ok(Some(scratch.record(len)))
     }
 
-    /// What the sender can know of that.
+    /// Lines consumed so far, ever.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(in super::super) fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// What the sender can know of how far this end is.
     #[inline]
     pub(in super::super) fn published(&self) -> u64 {
         self.published
