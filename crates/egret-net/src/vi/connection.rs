@@ -142,9 +142,19 @@ impl Vi {
     /// of what was sent and has not arrived nobody knows.
     #[must_use]
     pub fn arrived(&self, lane: Lane) -> Position {
+        self.arrived_if_asked(lane, true)
+    }
+
+    /// Like [`arrived`](Self::arrived), without asking the peer.
+    #[must_use]
+    pub fn arrived_so_far(&self, lane: Lane) -> Position {
+        self.arrived_if_asked(lane, false)
+    }
+
+    fn arrived_if_asked(&self, lane: Lane, asked: bool) -> Position {
         match (&self.member, self.drain.posted()) {
-            (Some(member), Some(over)) => over.arrived(member),
-            _ => self.ops.arrived(lane),
+            (Some(member), Some(over)) => over.arrived(member, asked),
+            _ => self.ops.arrived(lane, asked),
         }
     }
 

@@ -152,8 +152,9 @@ pub trait ViOps: Send + Sync + fmt::Debug {
     fn send(&self, _lane: Lane, _tag: u64, _parts: &[&[u8]]) -> Result<Position, SendError> {
         Err(SendError::Closed(self.error().unwrap_or(ViError::Closed)))
     }
-    /// How much of a lane has arrived at the peer, which is asked to say so.
-    fn arrived(&self, _lane: Lane) -> Position {
+    /// How much of a lane has arrived at the peer, as far as is known; if it is to be `asked`, it
+    /// says so soon.
+    fn arrived(&self, _lane: Lane, _asked: bool) -> Position {
         Position::default()
     }
 }

@@ -127,11 +127,11 @@ impl OverPosted {
         })
     }
 
-    /// How much of what was sent the peer has drained. It is asked to say so.
-    pub(super) fn arrived(&self, member: &Member) -> Position {
+    /// How much of what was sent the peer has drained. It may be asked to say so.
+    pub(super) fn arrived(&self, member: &Member, asked: bool) -> Position {
         member.state.with(|state| {
             let is_asked = state.asked >= state.sent || state.sent - state.heard >= WINDOW;
-            if state.heard < state.sent && !is_asked {
+            if asked && state.heard < state.sent && !is_asked {
                 let frame = state.frame((ASK, 0), 0, &[]);
                 if member.post(Op::Send, frame, &self.inbox).is_ok() {
                     state.sent += 1;

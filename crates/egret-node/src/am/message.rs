@@ -3,7 +3,7 @@
 use std::fmt;
 
 use egret_net::buf::{Buf, Held};
-use egret_net::vi::Segment;
+use egret_net::vi::{EAGER_MAX, Segment};
 
 use crate::link::Head;
 
@@ -239,5 +239,5 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Most bytes of a medium message.
-pub const MEDIUM_MAX: usize = 4096;
+/// Most bytes of a medium message: with 16 words, what an eager message takes.
+pub const MEDIUM_MAX: usize = EAGER_MAX - 8 * Head::WORDS_MAX;

@@ -34,6 +34,15 @@ impl Arrived {
         Self { head, borrowed: true, landed, supplied: false, memory, came, own: len - came }
     }
 
+    /// What was drained, in memory of at least its length.
+    #[inline]
+    pub(crate) fn from_eager(head: Head, bytes: &[u8], mut memory: Descriptor) -> Self {
+        let own = bytes.len();
+        memory.bytes_mut().expect("memory of its own")[..own].copy_from_slice(bytes);
+        let (landed, supplied, came) = (false, false, 0);
+        Self { head, borrowed: true, landed, supplied, memory, came, own }
+    }
+
     /// What a window has put together.
     pub(crate) fn from_parts(head: Head, landed: Option<Buf>, own: Vec<u8>) -> Self {
         let (came, len) = (landed.as_ref().map_or(0, Buf::len), own.len());

@@ -1,13 +1,17 @@
-//! What carries the frames of a link: two connections of a reliable fabric, one for
-//! what is short and one for what may be large, or one connection of a lossy fabric and
-//! the window that makes three lanes of it.
+//! What carries the frames of a link: one connection. On a reliable fabric short frames are
+//! eager messages, and what may be large is posted; on a lossy one a window makes three lanes of
+//! datagrams.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use egret_net::vi::{Descriptor, Landing, RemoteSlice, Trust, Vi, ViError, ViId};
+use egret_net::vi::{
+    self, Descriptor, EAGER_MAX, Landing, Position, RemoteSlice, SendError, Trust, Vi, ViError,
+    ViId,
+};
 
 use super::windowed::Windowed;
-use super::{Fate, Lane, LinkCounters};
+use super::{Fate, Head, Kind, Lane, LinkCounters};
 
 /// What carries the frames of a link.
 #[derive(Debug)]
@@ -17,15 +21,31 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    /// Hands a frame to the fabric, or gives it back if that has no room or is broken.
+    /// Hands a frame to the fabric, or gives it back if that has no room or is broken. What is
+    /// not needed any more comes back, to be used again.
     #[inline]
-    pub(crate) fn post(&mut self, lane: Lane, frame: Descriptor) -> Result<(), Descriptor> {
+    pub(crate) fn post(
+        &mut self,
+        lane: Lane,
+        frame: Descriptor,
+    ) -> Result<Option<Descriptor>, Descriptor> {
         match self {
-            Self::Direct(direct) => direct.post(lane, frame),
+            Self::Direct(direct) if lane == Lane::Bulk => direct.post(frame),
+            Self::Direct(direct) => direct.send(frame),
             Self::Windowed(windowed) => {
                 windowed.send(lane, frame);
-                Ok(())
+                Ok(None)
             }
+        }
+    }
+
+    /// The next short frame that the peer has by now, if there are so many that it is time to
+    /// look.
+    #[inline]
+    pub(crate) fn next_arrived(&mut self) -> Option<Descriptor> {
+        match self {
+            Self::Direct(direct) if direct.sent.len() > SENT_MANY => direct.next_arrived(),
+            _ => None,
         }
     }
 
@@ -41,39 +61,42 @@ impl Carrier {
 
     fn access(&mut self, post: impl FnOnce(&Vi) -> bool) -> bool {
         let Self::Direct(direct) = self else { return false };
-        let posted = post(&direct.bulk);
-        direct.under_way[wire(Lane::Bulk)] += u32::from(posted);
+        let posted = post(&direct.vi);
+        direct.under_way += u32::from(posted);
         posted
     }
 
     /// A send of a reliable connection has come back.
     #[inline]
-    pub(crate) fn sent(&mut self, lane: Lane) {
+    pub(crate) fn sent(&mut self) {
         if let Self::Direct(direct) = self {
-            direct.sent(lane);
+            direct.under_way -= 1;
         }
     }
 
-    /// Receives into `receive` again, if that is what it was.
+    /// Receives into `receive` again, if that is what it was. What is broken needs no receive.
     #[inline]
-    pub(crate) fn receive(&self, lane: Lane, receive: Descriptor) {
+    pub(crate) fn receive(&self, receive: Descriptor) {
         if let Self::Direct(direct) = self {
-            direct.receive(lane, receive);
+            drop(direct.vi.post_recv(receive));
         }
     }
 
     /// Whether frames are with the fabric that will come back.
     pub(crate) fn is_quiet(&self) -> bool {
         match self {
-            Self::Direct(direct) => direct.under_way == [0; 2],
+            Self::Direct(direct) => direct.under_way == 0,
             Self::Windowed(_) => true,
         }
     }
 
-    /// Whether the peer has all that was posted.
+    /// Whether the peer has all that was sent.
     pub(crate) fn is_through(&self) -> bool {
         match self {
-            Self::Direct(_) => self.is_quiet(),
+            Self::Direct(direct) => {
+                let arrived = direct.vi.arrived(vi::Lane::Talk);
+                direct.under_way == 0 && arrived >= direct.position
+            }
             Self::Windowed(windowed) => windowed.is_through(),
         }
     }
@@ -83,40 +106,40 @@ impl Carrier {
     #[inline]
     pub(crate) fn broken(&self) -> Option<ViError> {
         match self {
-            Self::Direct(direct) if direct.refused => direct.error(),
+            Self::Direct(direct) if direct.refused => direct.vi.error(),
             Self::Windowed(windowed) if windowed.is_refused() => windowed.vi().error(),
             _ => None,
         }
     }
 
-    /// Its connections: that of the talk lane first.
-    pub(crate) fn ids(&self) -> Vec<ViId> {
+    /// Its connection.
+    pub(crate) const fn vi(&self) -> &Vi {
         match self {
-            Self::Direct(direct) => vec![direct.talk.id(), direct.bulk.id()],
-            Self::Windowed(windowed) => vec![windowed.vi().id()],
+            Self::Direct(direct) => &direct.vi,
+            Self::Windowed(windowed) => windowed.vi(),
         }
+    }
+
+    pub(crate) const fn id(&self) -> ViId {
+        self.vi().id()
     }
 
     /// How far its sides trust each other.
     pub(crate) fn trust(&self) -> Trust {
-        match self {
-            Self::Direct(direct) if direct.talk.trust() == Trust::Isolated => Trust::Isolated,
-            Self::Direct(direct) => direct.bulk.trust(),
-            Self::Windowed(windowed) => windowed.vi().trust(),
-        }
+        self.vi().trust()
     }
 
     /// Adds what it has done so far.
     pub(crate) fn count(&self, counters: &mut LinkCounters) {
-        let mut add = |vi: &Vi| {
-            let done = vi.counters();
-            counters.sent += done.sent;
-            counters.received += done.received;
-        };
+        let done = self.vi().counters();
+        counters.sent += done.sent;
+        counters.received += done.received;
         match self {
-            Self::Direct(direct) => [&direct.talk, &direct.bulk].into_iter().for_each(add),
+            Self::Direct(direct) => {
+                counters.sent += direct.eager.0;
+                counters.received += direct.eager.1;
+            }
             Self::Windowed(windowed) => {
-                add(windowed.vi());
                 let (repeated, older) = windowed.counts();
                 counters.repeated += repeated;
                 counters.older += older;
@@ -124,13 +147,19 @@ impl Carrier {
         }
     }
 
-    /// Closes it. What a window holds comes back here, the rest by its completions.
+    /// A short frame has come.
+    #[inline]
+    pub(crate) fn count_eager(&mut self) {
+        if let Self::Direct(direct) = self {
+            direct.eager.1 += 1;
+        }
+    }
+
+    /// Closes it. Short frames that may not have arrived, and what a window holds, come back
+    /// here, the rest by its completions.
     pub(crate) fn close(&mut self) -> Vec<(Descriptor, Fate)> {
         match self {
-            Self::Direct(direct) => {
-                direct.close();
-                Vec::new()
-            }
+            Self::Direct(direct) => direct.close(),
             Self::Windowed(windowed) => {
                 windowed.vi().disconnect();
                 windowed.end()
@@ -139,42 +168,42 @@ impl Carrier {
     }
 }
 
-/// The connections of a link over a reliable fabric.
+/// The connection of a link over a reliable fabric.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    talk: Vi,
-    bulk: Vi,
-    /// Sends under way on each.
-    under_way: [u32; 2],
+    vi: Vi,
+    /// Posted sends and remote accesses under way.
+    under_way: u32,
     depth: u32,
-    /// Whether a frame was not taken.
+    /// Whether a frame was not taken, for the connection is broken.
     refused: bool,
+    /// How far the talk lane was written.
+    position: Position,
+    /// Short frames that nothing answers, and how far the lane was with each: as long as they
+    /// may not have arrived.
+    sent: VecDeque<(Position, Descriptor)>,
+    /// Bytes of the next frame of control that have gone before.
+    gone: usize,
+    /// Short frames sent and received.
+    eager: (u64, u64),
 }
 
 impl Direct {
-    pub(crate) fn new(talk: Vi, bulk: Vi) -> Self {
-        let depth = talk.nic().limits().queue_depth;
-        Self { talk, bulk, under_way: [0; 2], depth, refused: false }
+    pub(crate) fn new(vi: Vi) -> Self {
+        let depth = vi.nic().limits().queue_depth;
+        let (position, sent, eager) = (Position::default(), VecDeque::new(), (0, 0));
+        Self { vi, under_way: 0, depth, refused: false, position, sent, gone: 0, eager }
     }
 
     #[inline]
-    fn vi(&self, lane: Lane) -> &Vi {
-        match lane {
-            Lane::Control | Lane::Talk => &self.talk,
-            Lane::Bulk => &self.bulk,
-        }
-    }
-
-    #[inline]
-    fn post(&mut self, lane: Lane, frame: Descriptor) -> Result<(), Descriptor> {
-        let under_way = self.under_way[wire(lane)];
-        if under_way >= self.depth {
+    fn post(&mut self, frame: Descriptor) -> Result<Option<Descriptor>, Descriptor> {
+        if self.under_way >= self.depth {
             return Err(frame);
         }
-        match self.vi(lane).post_send(frame) {
+        match self.vi.post_send(frame) {
             Ok(_) => {
-                self.under_way[wire(lane)] = under_way + 1;
-                Ok(())
+                self.under_way += 1;
+                Ok(None)
             }
             Err(refused) => {
                 self.refused = true;
@@ -183,25 +212,66 @@ impl Direct {
         }
     }
 
+    /// Sends a short frame, which is out of our hands then. Only if nothing will answer it, it
+    /// is kept until it has arrived.
+    #[inline]
+    fn send(&mut self, frame: Descriptor) -> Result<Option<Descriptor>, Descriptor> {
+        let bytes = frame.bytes();
+        if bytes.len() > EAGER_MAX {
+            return self.send_in_parts(frame);
+        }
+        match self.vi.send_eager(vi::Lane::Talk, frame.tag(), &[bytes]) {
+            Ok(position) => {
+                self.position = position;
+                self.eager.0 += 1;
+                if frame.tag() >> KIND_SHIFT != Kind::OneWay as u64 {
+                    return Ok(Some(frame));
+                }
+                self.sent.push_back((position, frame));
+                Ok(None)
+            }
+            Err(why) => {
+                self.refused |= why != SendError::Full;
+                Err(frame)
+            }
+        }
+    }
+
+    /// Sends a long frame of control: parts of it first, which say that they are.
     #[cold]
-    fn error(&self) -> Option<ViError> {
-        self.talk.error().or_else(|| self.bulk.error())
+    fn send_in_parts(&mut self, frame: Descriptor) -> Result<Option<Descriptor>, Descriptor> {
+        let (part, last) = (Head { handler: PART, ..Head::of(Kind::Control, 0) }, frame.tag());
+        while self.gone < frame.bytes().len() {
+            let rest = &frame.bytes()[self.gone..];
+            let now = &rest[..rest.len().min(EAGER_MAX)];
+            let tag = if now.len() < rest.len() { part.to_bits() } else { last };
+            match self.vi.send_eager(vi::Lane::Talk, tag, &[now]) {
+                Ok(position) => {
+                    self.position = position;
+                    self.gone += now.len();
+                }
+                Err(why) => {
+                    self.refused |= why != SendError::Full;
+                    return Err(frame);
+                }
+            }
+        }
+        self.gone = 0;
+        Ok(Some(frame))
     }
 
-    #[inline]
-    fn sent(&mut self, lane: Lane) {
-        self.under_way[wire(lane)] -= 1;
+    #[cold]
+    fn next_arrived(&mut self) -> Option<Descriptor> {
+        let arrived = self.vi.arrived_so_far(vi::Lane::Talk);
+        let (_, frame) = self.sent.pop_front_if(|(position, _)| *position <= arrived)?;
+        Some(frame)
     }
 
-    /// What is broken needs no receive.
-    #[inline]
-    fn receive(&self, lane: Lane, receive: Descriptor) {
-        drop(self.vi(lane).post_recv(receive));
-    }
-
-    fn close(&self) {
-        self.talk.disconnect();
-        self.bulk.disconnect();
+    fn close(&mut self) -> Vec<(Descriptor, Fate)> {
+        let arrived = self.vi.arrived_so_far(vi::Lane::Talk);
+        self.vi.disconnect();
+        let sent = self.sent.drain(..).filter(|(position, _)| *position > arrived);
+        sent.map(|(_, frame)| (frame, Fate::Unknown)).collect()
     }
 }
 
@@ -215,13 +285,11 @@ pub(crate) fn post_receives(vi: &Vi, count: u32, largest: u64, landing: &Arc<dyn
     }
 }
 
-const fn wire(lane: Lane) -> usize {
-    match lane {
-        Lane::Control | Lane::Talk => 0,
-        Lane::Bulk => 1,
-    }
-}
-
+/// The handler that a part of a frame of control names: another part follows.
+pub(crate) const PART: u8 = 1;
+/// Frames that are kept before anybody looks what has arrived.
+const SENT_MANY: usize = 64;
+const KIND_SHIFT: u32 = 60;
 /// Bytes that a receive holds without asking for memory: the words of a message, and a
 /// short payload.
 pub(crate) const OWN_BYTES: usize = 256;

@@ -5,7 +5,7 @@ use egret_stream::{Reader, Wire, Writer};
 /// One frame of the control lane.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub(crate) enum Control {
-    /// The first frame of each connection, from both sides.
+    /// The first frame of a connection, from both sides.
     Hello(Hello),
     /// Instead of a hello: there is another link already, or will be.
     Crossed,
@@ -42,9 +42,7 @@ pub(crate) enum Control {
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
-    /// Which of the link's connections this is.
-    pub(crate) lane: u8,
-    /// Of the link, chosen by who calls; the connections of a link have the same.
+    /// Of the link, chosen by who calls.
     pub(crate) link: u64,
     /// The life of the node that says it.
     pub(crate) incarnation: u64,
@@ -130,7 +128,7 @@ pub(crate) const CONTROL_MAX: u64 = 16 << 10;
 /// Longest reason for closing.
 pub(crate) const WHY_MAX: usize = 1024;
 /// What this side speaks.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -144,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_or_too_long_is_no_frame() {
-        let hello = Hello { version: 1, lane: 1, link: 2, incarnation: 3, host: "a".into() };
+        let hello = Hello { version: 1, link: 2, incarnation: 3, host: "a".into() };
         let bytes = Control::Hello(hello).to_bytes();
         for len in 0..bytes.len() {
             assert_eq!(Control::from_bytes(&bytes[..len]), None);

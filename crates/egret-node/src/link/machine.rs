@@ -27,6 +27,8 @@ pub(crate) struct Machine {
     /// Descriptors of short frames, to be used again.
     spare: Vec<Descriptor>,
     pool: Pool,
+    /// The parts of a long frame of control that have come.
+    pub(crate) parts: Vec<u8>,
 }
 
 impl Machine {
@@ -35,7 +37,7 @@ impl Machine {
         let (peer, outbox, spare) = (peer.to_owned(), Default::default(), Vec::new());
         let (held_max, answers_max) = (fixed.receives() / 2, fixed.options.budget);
         let am = Tables { held_max, answers_max, ..Tables::default() };
-        Self { peer, lands, am, segments, outbox, spare, pool }
+        Self { peer, lands, am, segments, outbox, spare, pool, parts: Vec::new() }
     }
 
     /// A frame of words and bytes, which are copied.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use egret_net::buf::Pool;
 use egret_net::rt;
 use egret_net::sync::Baton;
-use egret_net::vi::{CompletionQueue, Nic, Reliability, ViOptions};
+use egret_net::vi::{CompletionQueue, Drain, Nic, Reliability, ViOptions};
 
 use super::behind::Locked;
 use super::opening::Opening;
@@ -24,6 +24,8 @@ use crate::link::carrier::OWN_BYTES;
 pub(crate) struct Core {
     pub(crate) nic: Nic,
     pub(crate) queue: CompletionQueue,
+    /// What takes the short frames of all links.
+    pub(crate) drain: Drain,
     pub(crate) state: Locked,
     /// Who drives.
     pub(crate) baton: Baton,
@@ -56,11 +58,6 @@ impl Fixed {
         !self.vi.reliability.is_reliable()
     }
 
-    /// How many connections a link is.
-    pub(crate) const fn connections(&self) -> usize {
-        if self.is_lossy() { 1 } else { 2 }
-    }
-
     /// Receives that each connection has posted.
     pub(crate) fn receives(&self) -> u32 {
         RECEIVES_MAX.min(self.nic.limits().queue_depth)
@@ -69,12 +66,13 @@ impl Fixed {
 
 impl Core {
     pub(crate) fn open(nic: Nic, options: LinksOptions) -> Result<Arc<Self>, OpenError> {
-        let queue = nic.completion_queue(usize::MAX / 2);
+        let (queue, drain) = (nic.completion_queue(usize::MAX / 2), nic.drain());
         let has = nic.limits().offers(options.reliability);
         let vi = ViOptions {
             reliability: if has { options.reliability } else { Reliability::Unreliable },
             send_queue: Some(queue.clone()),
             recv_queue: Some(queue.clone()),
+            drain: Some(drain.clone()),
             ..ViOptions::default()
         };
         let pool = Pool::new(OWN_BYTES, FRAMES)?;
@@ -87,7 +85,7 @@ impl Core {
             Fixed { nic: nic.clone(), options, peers_set, vi, pool, depot, incarnation, number };
         let opening = Opening::new(&fixed)?;
         let (state, baton) = (Locked::new(State::new(fixed, opening)), Baton::default());
-        Ok(Arc::new(Self { nic, queue, state, baton, depot: memory, number }))
+        Ok(Arc::new(Self { nic, queue, drain, state, baton, depot: memory, number }))
     }
 }
 

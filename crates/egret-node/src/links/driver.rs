@@ -92,6 +92,10 @@ impl Core {
     fn feed(&self, state: &mut State) -> bool {
         state.role_waits = false;
         state.receive_again();
+        // Short frames first: of a link that has ended, what came before its end.
+        if state.drain(&self.drain, TURN) == TURN {
+            return true;
+        }
         let mut left = TURN;
         while left > 0
             && let Some(completion) = self.queue.take()
@@ -99,6 +103,7 @@ impl Core {
             state.completed(completion);
             left -= 1;
         }
+        state.pump_blocked();
         if state.is_busy() {
             state.look_after();
         }

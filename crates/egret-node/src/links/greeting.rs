@@ -1,12 +1,13 @@
 //! How two sides of a link greet: what strangers say, and who gives way when both called.
 
-use egret_net::vi::{Completion, Descriptor};
+use egret_net::vi::Lane;
 
 use super::opening::{CROSSED_AGAIN, Stranger};
 use super::slots::Key;
 use super::state::{Line, State};
+use crate::link::arrived::Arrived;
 use crate::link::control::{Control, Hello, VERSION};
-use crate::link::{Head, Kind, Lane, LinkError, LinkUpError};
+use crate::link::{Head, Kind, LinkError, LinkUpError};
 
 impl State {
     /// The peer that was called has greeted.
@@ -41,25 +42,20 @@ impl State {
 
     /// What a stranger says first must be a hello.
     #[cold]
-    pub(crate) fn stranger_said(&mut self, stranger: Key, completion: Completion) {
-        if self.fixed.is_lossy() {
-            return self.stranger_sent(stranger, completion);
-        }
+    pub(crate) fn stranger_said(&mut self, stranger: Key, frame: Result<Arrived, &'static str>) {
         let Some(known) = self.opening.strangers.get(stranger) else { return };
-        let hello = match Head::from_bits(completion.tag) {
-            Ok(Head { kind: Kind::Control, .. }) if completion.status.is_ok() => {
-                Control::from_bytes(completion.bytes())
+        let hello = match frame {
+            Ok(frame) if frame.head == Head::of(Kind::Control, 0) => {
+                Control::from_bytes(frame.bytes())
             }
             _ => None,
         };
         let Some(Control::Hello(hello)) = hello else { return self.send_away(stranger) };
-        if known.hello.is_some() || hello.version != VERSION || hello.host != known.vi.peer() {
+        if hello.version != VERSION || hello.host != known.vi.peer() {
             tracing::warn!(peer = known.vi.peer(), version = hello.version, "a hello that is none");
             return self.send_away(stranger);
         }
-        drop(known.vi.post_recv(completion.into_descriptor()));
-        known.hello = Some(hello.clone());
-        self.pair_up(stranger, &hello);
+        self.let_in(stranger, &hello);
     }
 
     pub(crate) fn send_away(&mut self, stranger: Key) {
@@ -70,45 +66,37 @@ impl State {
         }
     }
 
-    /// Makes a link of two connections that belong together.
-    fn pair_up(&mut self, first: Key, hello: &Hello) {
-        let other = self.opening.strangers.iter_mut().find(|(key, known)| {
-            *key != first && known.hello.as_ref().is_some_and(|other| belong(other, hello))
-        });
-        let Some((second, _)) = other else { return };
-        let (talk, bulk) =
-            if hello.lane == Lane::Talk as u8 { (first, second) } else { (second, first) };
-        let talk = self.opening.strangers.remove(talk).expect("it is there");
-        let bulk = self.opening.strangers.remove(bulk).expect("it is there");
+    /// Makes a link of the connection of a stranger that has said hello.
+    fn let_in(&mut self, stranger: Key, hello: &Hello) {
+        let Some(known) = self.opening.strangers.remove(stranger) else { return };
         if self.call_counts(hello) {
-            return self.tell_away(talk, bulk, &Control::Crossed);
+            return self.tell_away(known, &Control::Crossed);
         }
         if let Err(links) = self.admit(&hello.host) {
-            return self.tell_away(talk, bulk, &Control::Full { links });
+            return self.tell_away(known, &Control::Full { links });
         }
         self.replace(&hello.host);
-        let link = self.add_line(&hello.host, (talk.vi, bulk.vi), bulk.lands, false);
-        let answer = self.hello(hello.link, Lane::Talk);
+        let link = self.add_line(&hello.host, known.vi, known.lands, false);
+        let answer = self.hello(hello.link);
         let line = self.links.get(link).expect("just made");
         line.incarnation = Some(hello.incarnation);
-        let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &answer);
-        line.machine.push(Lane::Control, frame);
+        line.machine.control(&answer);
         self.hosts.insert(hello.host.clone(), link);
         self.pump(link);
         self.open_more();
     }
 
     /// Tells a stranger why there is no link, and forgets it soon.
-    fn tell_away(&mut self, talk: Stranger, bulk: Stranger, why: &Control) {
-        let head = Head::of(Kind::Control, 0).to_bits();
-        drop(talk.vi.post_send(Descriptor::new(why.to_bytes()).with_tag(head)));
-        self.set_place(talk.vi.id(), None);
-        self.set_place(bulk.vi.id(), None);
+    fn tell_away(&mut self, stranger: Stranger, why: &Control) {
+        let (vi, head) = (stranger.vi, Head::of(Kind::Control, 0).to_bits());
+        // One that takes nothing sees the connection end.
+        let _ = vi.send_eager(Lane::Talk, head, &[&why.to_bytes()]);
+        self.set_place(vi.id(), None);
         if self.opening.told.len() >= TOLD_MAX {
             self.opening.told.remove(0);
         }
         let until = self.fixed.nic.now() + CROSSED_AGAIN;
-        self.opening.told.push((until, talk.vi, bulk.vi));
+        self.opening.told.push((until, vi));
     }
 
     /// Makes sure that a host may have a link, at the cost of the oldest one that is of no use.
@@ -175,9 +163,3 @@ impl State {
 
 /// Links of strangers that are being told why they are none, at most.
 const TOLD_MAX: usize = 64;
-
-/// Whether two connections are of one link.
-fn belong(one: &Hello, other: &Hello) -> bool {
-    let of = |hello: &Hello| (hello.link, hello.incarnation, hello.host.clone());
-    of(one) == of(other) && one.lane != other.lane
-}

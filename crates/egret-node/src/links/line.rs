@@ -37,15 +37,26 @@ impl Line {
         self.machine.is_idle() && !self.machine.has_waiting() && self.carrier.is_through()
     }
 
+    /// Sends what there is room for. Whether short frames wait for more.
     #[inline]
-    pub(crate) fn pump(&mut self) {
+    pub(crate) fn pump(&mut self) -> bool {
+        let mut waits = false;
         for lane in Lane::ALL {
             while let Some(frame) = self.machine.pop(lane) {
-                if let Err(frame) = self.carrier.post(lane, frame) {
-                    self.machine.unpop(lane, frame);
-                    break;
+                match self.carrier.post(lane, frame) {
+                    Ok(None) => {}
+                    Ok(Some(spare)) => self.machine.recycle(spare),
+                    Err(frame) => {
+                        self.machine.unpop(lane, frame);
+                        waits |= lane != Lane::Bulk;
+                        break;
+                    }
                 }
             }
         }
+        while let Some(spare) = self.carrier.next_arrived() {
+            self.machine.recycle(spare);
+        }
+        waits
     }
 }

@@ -12,7 +12,7 @@ use crate::link::control::Control;
 use crate::link::machine::Machine;
 use crate::link::window::link_of;
 use crate::link::windowed::{Windowed, post_datagrams};
-use crate::link::{Head, Kind, Lane, LinkCounters, LinkError};
+use crate::link::{LinkCounters, LinkError};
 
 impl State {
     /// Something completed on a link with a window.
@@ -102,10 +102,9 @@ impl State {
         let machine = Machine::new(host, &self.fixed, lands);
         let link = self.add_line_of(Line::new(machine, carrier, true));
         self.set_place(id, Some(Place::Window(link)));
-        let hello = self.hello(number, Lane::Talk);
+        let hello = self.hello(number);
         let line = self.links.get(link).expect("just made");
-        let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &hello);
-        line.machine.push(Lane::Control, frame);
+        line.machine.control(&hello);
         self.opening.set_link(host, link);
         self.pump(link);
     }
@@ -156,12 +155,11 @@ impl State {
             return Ok(());
         }
         self.replace(&hello.host);
-        let answer = self.hello(hello.link, Lane::Talk);
+        let answer = self.hello(hello.link);
         let line = self.links.get(link).ok_or("no link")?;
         line.machine.peer.clone_from(&hello.host);
         line.incarnation = Some(hello.incarnation);
-        let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &answer);
-        line.machine.push(Lane::Control, frame);
+        line.machine.control(&answer);
         self.hosts.insert(hello.host.clone(), link);
         self.pump(link);
         self.open_more();

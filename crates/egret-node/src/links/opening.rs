@@ -1,10 +1,9 @@
 //! How links are made: calling, being called, and what happens when two nodes call each
 //! other at the same time.
 //!
-//! A link over a reliable fabric is two connections. Who calls makes both and says hello
-//! on each; who is called answers on the first when both are there. If two nodes call each
-//! other, the call of the one whose host comes first in the alphabet counts, and the other
-//! is told that they [crossed](Control::Crossed).
+//! A link is one connection. Who calls makes it and says hello; who is called answers. If two
+//! nodes call each other, the call of the one whose host comes first in the alphabet counts, and
+//! the other is told that they [crossed](Control::Crossed).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,7 +24,7 @@ use crate::link::control::{Control, Hello, VERSION};
 use crate::link::lands::Lands;
 use crate::link::machine::Machine;
 use crate::link::windowed::post_datagrams;
-use crate::link::{Head, Kind, Lane, LinkError, LinkUpError};
+use crate::link::{LinkError, LinkUpError};
 
 /// Links that are being made.
 pub(crate) struct Opening {
@@ -36,7 +35,7 @@ pub(crate) struct Opening {
     pub(super) calls: BTreeMap<String, Calling>,
     pub(super) strangers: Slots<Stranger>,
     /// Connections that were told to give way, until when they are kept.
-    pub(super) told: Vec<(Instant, Vi, Vi)>,
+    pub(super) told: Vec<(Instant, Vi)>,
     /// Links over a lossy fabric that must be greeted by then.
     unmet: Vec<(Instant, Key)>,
 }
@@ -46,9 +45,9 @@ type Accepting = Pin<Box<dyn Future<Output = Result<Vi, ListenError>> + Send>>;
 /// A call that is under way.
 #[derive(Debug, Default)]
 pub(super) struct Calling {
-    connecting: Vec<Connecting>,
-    made: Vec<Vi>,
-    /// The link, from when its connections are made to when the peer has greeted.
+    connecting: Option<Connecting>,
+    made: Option<Vi>,
+    /// The link, from when its connection is made to when the peer has greeted.
     pub(super) link: Option<Key>,
     failed: Option<LinkUpError>,
     wakers: Vec<Sleeper>,
@@ -61,7 +60,6 @@ pub(super) struct Calling {
 pub(super) struct Stranger {
     pub(super) vi: Vi,
     pub(super) lands: Arc<Lands>,
-    pub(super) hello: Option<Hello>,
     until: Instant,
 }
 
@@ -95,7 +93,7 @@ impl Opening {
 
     /// The connection that was made for a call, if it is one.
     pub(crate) fn take_made(&mut self, host: &str) -> Option<Vi> {
-        self.calls.get_mut(host)?.made.pop()
+        self.calls.get_mut(host)?.made.take()
     }
 
     /// The call is as far as this link.
@@ -209,7 +207,8 @@ impl State {
         }
         let connecting = self.connecting(host, deadline);
         let wakers = waker.into_iter().map(Sleeper::of);
-        let call = Calling { connecting, wakers: wakers.collect(), ..Calling::default() };
+        let (connecting, wakers) = (Some(connecting), wakers.collect());
+        let call = Calling { connecting, wakers, ..Calling::default() };
         self.opening.calls.insert(host.to_owned(), call);
         self.open_more();
         None
@@ -229,10 +228,8 @@ impl State {
         call.failed
     }
 
-    fn connecting(&self, host: &str, deadline: Deadline) -> Vec<Connecting> {
-        let to = Address::new(host, SERVICE, 0);
-        let connect = |_| self.fixed.nic.connect(&to, &self.fixed.vi, deadline);
-        (0..self.fixed.connections()).map(connect).collect()
+    fn connecting(&self, host: &str, deadline: Deadline) -> Connecting {
+        self.fixed.nic.connect(&Address::new(host, SERVICE, 0), &self.fixed.vi, deadline)
     }
 
     #[inline]
@@ -254,7 +251,7 @@ impl State {
                 self.send_away(stranger);
             }
         }
-        self.opening.told.retain(|(until, ..)| *until > now);
+        self.opening.told.retain(|(until, _)| *until > now);
         for (until, link) in std::mem::take(&mut self.opening.unmet) {
             let unmet = self.links.get(link).is_some_and(|line| line.incarnation.is_none());
             if unmet && until > now {
@@ -298,7 +295,7 @@ impl State {
             }
             let until = self.fixed.nic.now() + HELLO_WITHIN;
             let id = vi.id();
-            let stranger = Stranger { vi, lands, hello: None, until };
+            let stranger = Stranger { vi, lands, until };
             let key = self.opening.strangers.insert(stranger);
             self.set_place(id, Some(Place::Stranger(key)));
         }
@@ -318,9 +315,9 @@ impl State {
         all.sort_by_key(|(until, ..)| *until);
         // Those of a pool may come all at once, and are not to push each other out.
         let peers = usize::try_from(self.fixed.options.peers_max).unwrap_or(usize::MAX);
-        let most = STRANGERS_MAX.max(peers.saturating_mul(self.fixed.connections()));
+        let most = STRANGERS_MAX.max(peers);
         let of_one = all.iter().filter(|(_, is_same, _)| *is_same).count();
-        let oldest = if of_one >= STRANGER_MAX * self.fixed.connections() {
+        let oldest = if of_one >= STRANGER_MAX {
             all.iter().find(|(_, is_same, _)| *is_same)
         } else if all.len() >= most {
             all.first()
@@ -356,11 +353,11 @@ impl State {
         if call.again.is_some_and(|again| again <= now) {
             let fresh = self.connecting(host, Deadline::DEFAULT);
             let call = self.opening.calls.get_mut(host).expect("just looked at");
-            (call.connecting, call.again) = (fresh, None);
+            (call.connecting, call.again) = (Some(fresh), None);
         }
         let waker = self.opening.flag.waker();
         let call = self.opening.calls.get_mut(host).expect("just looked at");
-        match call.connect_more(&waker, self.fixed.connections()) {
+        match call.connect_more(&waker) {
             Ok(true) if self.fixed.is_lossy() => self.say_hello_lossy(host),
             Ok(true) => self.say_hello(host),
             Ok(false) => {}
@@ -368,45 +365,35 @@ impl State {
         }
     }
 
-    /// Both connections are made.
+    /// The connection of a call is made.
     fn say_hello(&mut self, host: &str) {
-        let Some(call) = self.opening.calls.get_mut(host) else { return };
-        let (Some(bulk), Some(talk)) = (call.made.pop(), call.made.pop()) else { return };
+        let Some(vi) = self.opening.take_made(host) else { return };
         let lands = self.lands();
-        self.post_receives(&talk, &lands);
-        self.post_receives(&bulk, &lands);
-        let number = rt::random();
-        let link = self.add_line(host, (talk, bulk), lands, true);
-        for lane in [Lane::Talk, Lane::Bulk] {
-            let hello = self.hello(number, lane);
-            let line = self.links.get(link).expect("just made");
-            let frame = line.machine.frame(Head::of(Kind::Control, 0), &[], &hello);
-            line.machine.push(lane, frame);
-        }
+        self.post_receives(&vi, &lands);
+        let hello = self.hello(rt::random());
+        let link = self.add_line(host, vi, lands, true);
+        let line = self.links.get(link).expect("just made");
+        line.machine.control(&hello);
         self.opening.set_link(host, link);
         self.pump(link);
     }
 
-    pub(crate) fn hello(&self, link: u64, lane: Lane) -> Vec<u8> {
+    pub(crate) fn hello(&self, link: u64) -> Control {
         let (host, incarnation) = (self.fixed.nic.host().to_owned(), self.fixed.incarnation);
-        let hello = Hello { version: VERSION, lane: lane as u8, link, incarnation, host };
-        Control::Hello(hello).to_bytes()
+        Control::Hello(Hello { version: VERSION, link, incarnation, host })
     }
 
     pub(super) fn add_line(
         &mut self,
         host: &str,
-        vis: (Vi, Vi),
+        vi: Vi,
         lands: Arc<Lands>,
         called: bool,
     ) -> Key {
-        let machine = Machine::new(host, &self.fixed, lands);
-        let carrier = Carrier::Direct(Box::new(Direct::new(vis.0, vis.1)));
-        let ids = carrier.ids();
+        let (machine, id) = (Machine::new(host, &self.fixed, lands), vi.id());
+        let carrier = Carrier::Direct(Box::new(Direct::new(vi)));
         let link = self.add_line_of(Line::new(machine, carrier, called));
-        for (id, lane) in ids.into_iter().zip([Lane::Talk, Lane::Bulk]) {
-            self.set_place(id, Some(Place::Link(link, lane)));
-        }
+        self.set_place(id, Some(Place::Link(link)));
         link
     }
 
@@ -418,15 +405,17 @@ impl State {
 }
 
 impl Calling {
-    /// Whether all connections are made now.
-    fn connect_more(&mut self, waker: &Waker, connections: usize) -> Result<bool, ConnectError> {
+    /// Whether the connection is made now.
+    fn connect_more(&mut self, waker: &Waker) -> Result<bool, ConnectError> {
         let mut context = Context::from_waker(waker);
-        while let Some(first) = self.connecting.first_mut() {
-            let Poll::Ready(made) = Pin::new(first).poll(&mut context) else { return Ok(false) };
-            drop(self.connecting.remove(0));
-            self.made.push(made?);
+        if let Some(connecting) = &mut self.connecting {
+            let Poll::Ready(made) = Pin::new(connecting).poll(&mut context) else {
+                return Ok(false);
+            };
+            self.connecting = None;
+            self.made = Some(made?);
         }
-        Ok(self.made.len() == connections)
+        Ok(self.made.is_some())
     }
 }
 

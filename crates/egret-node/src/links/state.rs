@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
 use egret_net::rt::Instant;
-use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
+use egret_net::vi::{Completion, Descriptor, Drain, OpKind, ViError, ViId};
 
 use super::behind::Sleeper;
 use super::core::Fixed;
@@ -18,7 +18,7 @@ use crate::am::{BundleState, EndpointState, SendError, Upcall};
 use crate::channel::{self, table::Channels};
 use crate::flow::{Budget, FlowId, FlowTerms};
 use crate::link::arrived::Arrived;
-use crate::link::carrier::Carrier;
+use crate::link::carrier::{Carrier, OWN_BYTES, PART};
 use crate::link::control::{CONTROL_MAX, Control};
 use crate::link::lands::Flow;
 use crate::link::machine::Machine;
@@ -43,7 +43,13 @@ pub(crate) struct State {
     #[expect(clippy::vec_box, reason = "what is kept is the boxes")]
     pub(crate) spare: Vec<Box<Upcall>>,
     /// Receives that are to be posted again, when there is time.
-    later: Vec<(Key, Lane, Descriptor)>,
+    later: Vec<(Key, Descriptor)>,
+    /// Memory for short frames, to be used again.
+    scratch: Vec<Descriptor>,
+    /// Short frames that were drained, and are to be heard.
+    drained: Vec<(ViId, Result<Arrived, &'static str>)>,
+    /// Links whose short frames wait for room.
+    blocked: BTreeSet<Key>,
     /// Links over lossy fabrics, which want to be looked after.
     pub(crate) windows: BTreeSet<Key>,
     pub(crate) budget: Budget,
@@ -68,7 +74,7 @@ pub(crate) struct State {
 /// What a connection belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
-    Link(Key, Lane),
+    Link(Key),
     Window(Key),
     Stranger(Key),
 }
@@ -89,6 +95,9 @@ impl State {
             bundles: Slots::default(),
             spare: Vec::new(),
             later: Vec::new(),
+            scratch: Vec::new(),
+            drained: Vec::new(),
+            blocked: BTreeSet::new(),
             windows: BTreeSet::new(),
             budget: Budget::new(terms),
             flows: BTreeMap::new(),
@@ -143,7 +152,9 @@ impl State {
     #[inline]
     pub(crate) fn pump(&mut self, link: Key) {
         if let Some(line) = self.links.get(link) {
-            line.pump();
+            if line.pump() {
+                self.blocked.insert(link);
+            }
             if let Carrier::Windowed(windowed) = &mut line.carrier {
                 windowed.flush(self.fixed.nic.now());
                 self.windows.insert(link);
@@ -203,13 +214,77 @@ impl State {
     #[inline]
     pub(crate) fn completed(&mut self, completion: Completion) {
         match self.place(completion.vi) {
-            Some(Place::Link(link, lane)) if completion.op == OpKind::Recv => {
-                self.received(link, lane, completion);
+            Some(Place::Link(link)) if completion.op == OpKind::Recv => {
+                self.received(link, completion);
             }
-            Some(Place::Link(link, lane)) => self.sent(link, lane, completion),
+            Some(Place::Link(link)) => self.sent(link, completion),
             Some(Place::Window(link)) => self.datagram(link, completion),
-            Some(Place::Stranger(stranger)) => self.stranger_said(stranger, completion),
+            Some(Place::Stranger(stranger)) if self.fixed.is_lossy() => {
+                self.stranger_sent(stranger, completion);
+            }
+            // It has ended, or has not said hello.
+            Some(Place::Stranger(stranger)) => self.send_away(stranger),
             None => {}
+        }
+    }
+
+    /// Takes short frames that have come, at most `budget`. How many there were.
+    ///
+    /// They are heard when the drain is over: to hear may be to send, and inside a drain only
+    /// its own connection could.
+    #[inline]
+    pub(crate) fn drain(&mut self, drain: &Drain, budget: usize) -> usize {
+        let mut drained = std::mem::take(&mut self.drained);
+        let count = drain.take(budget, &mut |reply, tag, bytes| {
+            drained.push((reply.vi(), self.short_frame(tag, bytes)));
+        });
+        for (vi, frame) in drained.drain(..) {
+            self.heard_short(vi, frame);
+        }
+        self.drained = drained;
+        count
+    }
+
+    #[inline]
+    fn short_frame(&mut self, tag: u64, bytes: &[u8]) -> Result<Arrived, &'static str> {
+        let head = Head::from_bits(tag).map_err(|_| "a frame of no kind")?;
+        if bytes.len() > OWN_BYTES {
+            return Ok(Arrived::from_parts(head, None, bytes.to_vec()));
+        }
+        let spare = self.scratch.pop();
+        let memory = spare.unwrap_or_else(|| Descriptor::new(vec![0_u8; OWN_BYTES]));
+        Ok(Arrived::from_eager(head, bytes, memory))
+    }
+
+    #[inline]
+    fn heard_short(&mut self, vi: ViId, frame: Result<Arrived, &'static str>) {
+        let link = match self.place(vi) {
+            Some(Place::Link(link)) => link,
+            Some(Place::Stranger(stranger)) => return self.stranger_said(stranger, frame),
+            Some(Place::Window(_)) | None => return,
+        };
+        if let Some(line) = self.links.get(link) {
+            if line.ended.is_some() {
+                return;
+            }
+            line.carrier.count_eager();
+        }
+        let heard = frame.and_then(|arrived| match arrived.head.kind.lane() {
+            Lane::Bulk => Err("a frame on the wrong lane"),
+            Lane::Control | Lane::Talk => self.hear(link, arrived),
+        });
+        if let Err(why) = heard {
+            self.cut_off(link, why);
+        }
+    }
+
+    /// Sends what waited for room.
+    #[inline]
+    pub(crate) fn pump_blocked(&mut self) {
+        if !self.blocked.is_empty() {
+            for link in std::mem::take(&mut self.blocked) {
+                self.pump(link);
+            }
         }
     }
 
@@ -234,9 +309,9 @@ impl State {
     }
 
     #[inline]
-    fn received(&mut self, link: Key, lane: Lane, completion: Completion) {
+    fn received(&mut self, link: Key, completion: Completion) {
         let heard = match (&completion.status, Head::from_bits(completion.tag)) {
-            (Ok(()), Ok(head)) if (head.kind.lane() == Lane::Bulk) != (lane == Lane::Bulk) => {
+            (Ok(()), Ok(head)) if head.kind.lane() != Lane::Bulk => {
                 Err("a frame on the wrong lane")
             }
             (Ok(()), Ok(head)) => self.hear(link, Arrived::from_completion(head, completion)),
@@ -265,10 +340,25 @@ impl State {
     }
 
     fn heard_control(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
-        let bytes = arrived.bytes();
-        if bytes.len() as u64 > CONTROL_MAX {
+        let line = self.links.get(link).ok_or("no link")?;
+        let parts = &mut line.machine.parts;
+        if (parts.len() + arrived.bytes().len()) as u64 > CONTROL_MAX {
             return Err("a frame of control that is too long");
         }
+        if arrived.head.handler == PART {
+            parts.extend_from_slice(arrived.bytes());
+            self.release(link, arrived);
+            return Ok(());
+        }
+        let arrived = if parts.is_empty() {
+            arrived
+        } else {
+            let whole = [&std::mem::take(parts)[..], arrived.bytes()].concat();
+            let head = arrived.head;
+            self.release(link, arrived);
+            Arrived::from_parts(head, None, whole)
+        };
+        let bytes = arrived.bytes();
         let line = self.links.get(link).ok_or("no link")?;
         if line.incarnation.is_some()
             && bytes.first().is_some_and(|what| channel::CONTROLS.contains(what))
@@ -320,7 +410,10 @@ impl State {
     pub(crate) fn release(&mut self, link: Key, arrived: Arrived) {
         let lane = arrived.head.kind.lane();
         if let Some(receive) = arrived.release() {
-            self.later.push((link, lane, receive));
+            if lane != Lane::Bulk {
+                return self.keep_scratch(receive);
+            }
+            self.later.push((link, receive));
             if self.later.len() >= LATER_MAX {
                 self.receive_again();
             }
@@ -330,23 +423,34 @@ impl State {
     /// Posts the receives again that were used.
     #[inline]
     pub(crate) fn receive_again(&mut self) {
-        while let Some((link, lane, receive)) = self.later.pop() {
-            self.give_back(link, lane, receive);
+        while let Some((link, receive)) = self.later.pop() {
+            self.give_back(link, Lane::Bulk, receive);
         }
     }
 
     /// Receives into `receive` again.
     #[inline]
     pub(crate) fn give_back(&mut self, link: Key, lane: Lane, receive: Descriptor) {
+        if lane != Lane::Bulk {
+            return self.keep_scratch(receive);
+        }
         if let Some(line) = self.links.get(link)
             && !planted(Fault::NotPosted)
         {
-            line.carrier.receive(lane, receive);
+            line.carrier.receive(receive);
+        }
+    }
+
+    /// Keeps the memory of a short frame for the next.
+    #[inline]
+    fn keep_scratch(&mut self, memory: Descriptor) {
+        if self.scratch.len() < SCRATCH_MAX {
+            self.scratch.push(memory);
         }
     }
 
     #[inline]
-    fn sent(&mut self, link: Key, lane: Lane, completion: Completion) {
+    fn sent(&mut self, link: Key, completion: Completion) {
         if let Err(why) = &completion.status
             && !matches!(why, ViError::RemoteAccess(_))
         {
@@ -354,7 +458,7 @@ impl State {
             self.broke(link, &why.clone());
         }
         let Some(line) = self.links.get(link) else { return };
-        line.carrier.sent(lane);
+        line.carrier.sent();
         if matches!(completion.op, OpKind::Read | OpKind::Write) {
             self.accessed(link, completion);
             return self.forget_if_ended(link);
@@ -462,14 +566,16 @@ impl State {
             && am.outgoing.len() == 0
             && let Some(line) = self.links.remove(link)
         {
-            let ids = line.carrier.ids();
-            ids.into_iter().for_each(|id| self.set_place(id, None));
+            self.set_place(line.carrier.id(), None);
         }
     }
 }
 
 /// Receives that wait to be posted again, at most: a fraction of what a connection has.
 const LATER_MAX: usize = 16;
+
+/// Memory of short frames that is kept.
+const SCRATCH_MAX: usize = 256;
 
 /// Keeps a waker for who brings what it waits for. If nobody does so for long, all look for
 /// themselves: who gave up waiting does not say so.

@@ -184,8 +184,11 @@ impl Conn {
         sent
     }
 
-    /// How much of a lane has arrived; the peer is asked to say so.
-    pub(super) fn arrived(&mut self, lane: Lane) -> Result<Position, SendError> {
+    /// How much of a lane has arrived; the peer may be asked to say so.
+    pub(super) fn arrived(&mut self, lane: Lane, asked: bool) -> Result<Position, SendError> {
+        if !asked {
+            return self.lanes.arrived_so_far(lane);
+        }
         let (position, asked) = self.lanes.arrived(lane)?;
         if asked {
             self.ring_bell();

@@ -33,6 +33,8 @@ pub(super) struct Lanes {
 pub(super) struct Undrained {
     vi: ViId,
     records: VecDeque<(u64, Vec<u8>)>,
+    /// How far the peer had said that it was, of each lane.
+    pub arrived: [Position; 2],
 }
 
 const LIE: ViError = ViError::Protocol("a ring of records that makes no sense");
@@ -88,6 +90,12 @@ impl Lanes {
             }
             NotSent::Lie(_) => Err(SendError::Closed(LIE)),
         }
+    }
+
+    /// How much of a lane the peer has consumed, as far as it has said so.
+    pub(super) fn arrived_so_far(&mut self, lane: Lane) -> Result<Position, SendError> {
+        let arrived = self.senders[lane as usize].arrived();
+        arrived.map(Position::new).map_err(|_| SendError::Closed(LIE))
     }
 
     /// How much of a lane the peer has consumed; it is asked to say so. Whether it must be
@@ -168,7 +176,8 @@ impl Lanes {
                 records.push_back((tag, bytes.to_vec()));
             }
         }
-        Undrained { vi: self.vi, records }
+        let arrived = Lane::ALL.map(|lane| self.arrived_so_far(lane).unwrap_or_default());
+        Undrained { vi: self.vi, records, arrived }
     }
 }
 

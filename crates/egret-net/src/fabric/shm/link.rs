@@ -32,6 +32,8 @@ struct State {
     end: End<Conn>,
     /// Eager messages that a connection which has ended left.
     undrained: Option<Undrained>,
+    /// How much of each lane had arrived at its end.
+    arrived: [Position; 2],
 }
 
 /// What came of polling.
@@ -55,7 +57,8 @@ impl Polled {
 
 impl Link {
     pub(super) fn new(id: u64, peer: &str, spec: ViSpec, agreed: Agreed, conn: Conn) -> Self {
-        let state = Lean::new(State { end: End::new(conn), undrained: None });
+        let arrived = [Position::default(); 2];
+        let state = Lean::new(State { end: End::new(conn), undrained: None, arrived });
         let (level, drain) = (spec.reliability, spec.drain);
         Self { id, peer: Arc::from(peer), level, agreed, drain, state }
     }
@@ -165,8 +168,11 @@ impl Link {
         self.work(notices, |_| Err(why.into()));
     }
 
-    pub(super) fn arrived(&self, lane: Lane) -> Result<Position, SendError> {
-        self.state.with(|state| state.end.live()?.arrived(lane))
+    pub(super) fn arrived(&self, lane: Lane, asked: bool) -> Result<Position, SendError> {
+        self.state.with(|state| match state.end.open() {
+            Some(conn) => conn.arrived(lane, asked),
+            None => Ok(state.arrived[lane as usize]),
+        })
     }
 
     /// Passes eager messages that are there to `sink`, at most `budget`. How many.
@@ -232,8 +238,10 @@ fn work(
             }
         }
         Err(why) => {
-            let undrained = state.end.end(&why, notices);
-            state.undrained = undrained.filter(|undrained| !undrained.is_empty());
+            if let Some(undrained) = state.end.end(&why, notices) {
+                state.arrived = undrained.arrived;
+                state.undrained = (!undrained.is_empty()).then_some(undrained);
+            }
             Polled::Gone
         }
     }

@@ -98,8 +98,8 @@ impl ViOps for ShmVi {
         sent
     }
 
-    fn arrived(&self, lane: Lane) -> Position {
-        match self.link.arrived(lane) {
+    fn arrived(&self, lane: Lane, asked: bool) -> Position {
+        match self.link.arrived(lane, asked) {
             Ok(position) => position,
             Err(SendError::Closed(why)) => {
                 self.closed(&why);

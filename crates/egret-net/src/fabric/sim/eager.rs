@@ -52,9 +52,9 @@ impl Eager {
         Ok(Position::new(self.sent))
     }
 
-    /// How much has arrived at the peer. Whether to ask it.
-    pub(super) const fn asked(&mut self) -> Position {
-        self.waits = self.heard < self.sent;
+    /// How much has arrived at the peer, which may be asked.
+    pub(super) const fn arrived(&mut self, asked: bool) -> Position {
+        self.waits |= asked && self.heard < self.sent;
         Position::new(self.heard)
     }
 
@@ -83,9 +83,13 @@ impl Eager {
         Some(record)
     }
 
-    /// What is left of it when its connection has ended.
-    pub(super) fn leave(&mut self) -> Self {
-        std::mem::replace(self, Self::new(self.vi, self.drain))
+    /// What is left of it when its connection has ended, with or without what has arrived.
+    pub(super) fn leave(&mut self, keeps: bool) -> Self {
+        let mut left = std::mem::replace(self, Self::new(self.vi, self.drain));
+        if !keeps {
+            left.arrived.clear();
+        }
+        left
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -47,7 +47,7 @@ pub(super) enum End {
         why: ViError,
         farewell: Farewell,
         counters: Counters,
-        /// Eager messages that arrived before, to be drained.
+        /// Its eager messages: those that arrived before are to be drained.
         left: Option<Box<Eager>>,
     },
 }

@@ -96,13 +96,18 @@ impl ViOps for SimVi {
         })
     }
 
-    fn arrived(&self, _lane: Lane) -> Position {
+    fn arrived(&self, _lane: Lane, asked: bool) -> Position {
         self.fabric.with(|world| {
-            let asked = |world: &mut World| {
-                world.with_end(self.node, self.end, |conn, _| Ok(conn.eager.asked()))
+            if !self.is_current(world) {
+                return Position::default();
+            }
+            let ended = match world.nodes[self.node].ends.get_mut(&self.end) {
+                Some(End::Gone { left: Some(left), .. }) => Some(left.arrived(false)),
+                _ => None,
             };
-            let known = self.is_current(world).then(|| asked(world)).flatten();
-            known.unwrap_or_default()
+            let (node, end) = (self.node, self.end);
+            let ask = || world.with_end(node, end, |conn, _| Ok(conn.eager.arrived(asked)));
+            ended.or_else(ask).unwrap_or_default()
         })
     }
 

@@ -301,9 +301,8 @@ impl World {
         let mut out = Out::new(self.now, keys, &mut self.after.notices, self.planted);
         conn.fail(&why, &mut out);
         let counters = conn.counters();
-        let is_left = why != ViError::Closed && !conn.eager.is_empty();
-        let eager = is_left.then(|| Box::new(conn.eager.leave()));
-        ends.insert(end, End::Gone { why, farewell: farewell.clone(), counters, left: eager });
+        let left = Some(Box::new(conn.eager.leave(why != ViError::Closed)));
+        ends.insert(end, End::Gone { why, farewell: farewell.clone(), counters, left });
         self.after.arrived = true;
         self.send(node, end, peer, Some(peer_end), Body::Gone(farewell));
     }

@@ -97,10 +97,10 @@ fn answers_that_nobody_reads_wait_in_their_windows() {
     let honest = &stage.nodes[0];
     honest.endpoints[0].endpoint.on(20, keep);
     let (slot, bytes) = (liar.slot, u64::MAX);
-    say(&liar.talk, &Control::ReplyCredit { slot, bytes });
+    say(&liar.vi, &Control::ReplyCredit { slot, bytes });
     for request in 0..4 {
         let head = Head { handler: 20, request, ..Head::of(Kind::Request, slot) };
-        send(&liar.talk, head.to_bits(), Vec::new());
+        send(&liar.vi, head.to_bits(), Vec::new());
     }
     stage.steps(100);
     sim.partition(&["honest"], &["liar"]);
@@ -118,7 +118,7 @@ fn answers_that_nobody_reads_wait_in_their_windows() {
     assert_eq!(waits, (LARGE as u64, true), "the others wait, and keep their places");
     sim.heal();
     stage.steps(300);
-    let came = std::iter::from_fn(|| liar.bulk.recv_queue().poll());
+    let came = std::iter::from_fn(|| liar.vi.recv_queue().poll());
     assert_eq!(came.filter(|got| got.len == LARGE as u64).count(), 4, "all of them come");
     let answers = honest.links.core.state.with(|state| {
         let link = state.hosts["liar"];

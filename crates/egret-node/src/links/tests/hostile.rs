@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
 use egret_net::rt::Deadline;
-use egret_net::vi::{Address, Descriptor, Nic, Vi, ViOptions};
+use egret_net::vi::{self, Address, Descriptor, Nic, Vi, ViOptions};
 
 use super::ledger::Ledger;
 use super::world::{Node, step};
 use crate::am::{Call, Remote, Request};
+use crate::link::carrier::PART;
 use crate::link::control::{Control, Hello, Map, Mapped, VERSION};
-use crate::link::{Head, Kind, Lane};
+use crate::link::{Head, Kind};
 use crate::links::LinksOptions;
 
 /// An honest node and another that uses it, and one that lies.
@@ -25,10 +26,9 @@ pub(super) struct Stage {
     pub(super) nic: Nic,
 }
 
-/// The connections of who lies.
+/// The connection of who lies.
 pub(super) struct Liar {
-    pub(super) talk: Vi,
-    pub(super) bulk: Vi,
+    pub(super) vi: Vi,
     /// Of its mapping, at the honest node.
     pub(super) slot: u32,
 }
@@ -50,15 +50,11 @@ impl Stage {
     }
 
     pub(super) fn connect(&self) -> Vi {
-        self.connect_to_take(5000)
-    }
-
-    fn connect_to_take(&self, bytes: usize) -> Vi {
         let to = Address::new("honest", "egret.link", 0);
         let vi = run(&self.nodes, self.nic.connect(&to, &ViOptions::default(), Deadline::DEFAULT));
         let vi = vi.unwrap();
         for _ in 0..32 {
-            vi.post_recv(Descriptor::new(vec![0_u8; bytes])).unwrap();
+            vi.post_recv(Descriptor::new(vec![0_u8; 2 << 20])).unwrap();
         }
         vi
     }
@@ -69,20 +65,17 @@ impl Stage {
 
     /// Somebody with a link and a mapping.
     pub(super) fn liar(&self) -> Liar {
-        let (talk, bulk) = (self.connect(), self.connect_to_take(2 << 20));
-        say(&talk, &hello(Lane::Talk));
-        say(&bulk, &hello(Lane::Bulk));
+        let vi = self.connect();
+        say(&vi, &hello());
         self.steps(100);
         let (number, name, tag) = (7, "e0".to_owned(), 0);
-        say(&talk, &Control::Map(Map { number, name, tag, bytes: 1000, needs: Vec::new() }));
+        say(&vi, &Control::Map(Map { number, name, tag, bytes: 1000, needs: Vec::new() }));
         self.steps(100);
-        let mut mapped = None;
-        while let Some(got) = talk.recv_queue().poll() {
-            if let Some(Control::Mapped(Mapped { slot, .. })) = Control::from_bytes(got.bytes()) {
-                mapped = Some(slot);
-            }
-        }
-        Liar { talk, bulk, slot: mapped.expect("it was let in") }
+        let mapped = heard(&vi).into_iter().find_map(|control| match control {
+            Control::Mapped(Mapped { slot, .. }) => Some(slot),
+            _ => None,
+        });
+        Liar { vi, slot: mapped.expect("it was let in") }
     }
 
     /// It was cut off for this, and everybody else goes on.
@@ -92,7 +85,7 @@ impl Stage {
         let said = honest.cut_off_last().map(|why| why.to_string()).unwrap_or_default();
         assert!(said.contains(why), "{said:?}, and not {why:?}");
         assert_eq!(honest.counters().cut_off, 1, "{why}");
-        assert!(liar.talk.error().is_some() || liar.bulk.error().is_some(), "{why}");
+        assert!(liar.vi.error().is_some(), "{why}");
         let account = honest.account();
         assert_eq!((account.links, account.dead, account.incoming), (1, 0, 1), "{why}");
         self.assert_goes_on();
@@ -118,9 +111,16 @@ pub(super) fn run<F: Future>(nodes: &[Node], future: F) -> F::Output {
     panic!("it never ends");
 }
 
-pub(super) fn hello(lane: Lane) -> Control {
+pub(super) fn hello() -> Control {
     let host = "liar".to_owned();
-    Control::Hello(Hello { version: VERSION, lane: lane as u8, link: 5, incarnation: 6, host })
+    Control::Hello(Hello { version: VERSION, link: 5, incarnation: 6, host })
+}
+
+/// What was said to it, of control.
+fn heard(vi: &Vi) -> Vec<Control> {
+    let mut all = Vec::new();
+    vi.drain().poll(usize::MAX, |_, _, bytes| all.extend(Control::from_bytes(bytes)));
+    all
 }
 
 pub(super) fn say(vi: &Vi, control: &Control) {
@@ -128,6 +128,10 @@ pub(super) fn say(vi: &Vi, control: &Control) {
 }
 
 pub(super) fn send(vi: &Vi, head: u64, bytes: Vec<u8>) {
+    vi.send_eager(vi::Lane::Talk, head, &[&bytes]).unwrap();
+}
+
+fn post(vi: &Vi, head: u64, bytes: Vec<u8>) {
     vi.post_send(Descriptor::new(bytes).with_tag(head)).unwrap();
 }
 
@@ -142,44 +146,51 @@ const KEPT: u8 = 6;
 type Lie = (fn(&Liar), &'static str);
 
 const LIES: &[Lie] = &[
-    (|it| (0..5).for_each(|at| send(&it.talk, request(it.slot, at).to_bits(), vec![])), "window"),
-    (|it| send(&it.talk, request(99, 0).to_bits(), vec![]), "for no mapping"),
+    (|it| (0..5).for_each(|at| send(&it.vi, request(it.slot, at).to_bits(), vec![])), "window"),
+    (|it| send(&it.vi, request(99, 0).to_bits(), vec![]), "for no mapping"),
     (
-        |it| send(&it.talk, Head { words: 16, ..request(it.slot, 0) }.to_bits(), vec![1, 2, 3]),
+        |it| send(&it.vi, Head { words: 16, ..request(it.slot, 0) }.to_bits(), vec![1, 2, 3]),
         "shorter than its words",
     ),
-    (|it| send(&it.talk, u64::MAX, vec![]), "of no kind"),
-    (|it| send(&it.talk, request(it.slot, 0).to_bits(), vec![0; 10_000]), "longer than any"),
-    (|it| send(&it.talk, Head::of(Kind::Reply, 0).to_bits(), vec![]), "an answer to nothing"),
-    (|it| send(&it.talk, Head::of(Kind::Returned, 0).to_bits(), vec![]), "without a reason"),
-    (|it| send(&it.talk, Head::of(Kind::Bulk, it.slot).to_bits(), vec![1]), "wrong lane"),
-    (|it| send(&it.bulk, request(it.slot, 0).to_bits(), vec![]), "wrong lane"),
-    (|it| send(&it.bulk, Head::of(Kind::Bulk, 99).to_bits(), vec![0; 600]), "for nobody"),
+    (|it| send(&it.vi, u64::MAX, vec![]), "of no kind"),
+    (|it| post(&it.vi, request(it.slot, 0).to_bits(), vec![0; 10_000]), "longer than any"),
+    (|it| send(&it.vi, Head::of(Kind::Reply, 0).to_bits(), vec![]), "an answer to nothing"),
+    (|it| send(&it.vi, Head::of(Kind::Returned, 0).to_bits(), vec![]), "without a reason"),
+    (|it| send(&it.vi, Head::of(Kind::Bulk, it.slot).to_bits(), vec![1]), "wrong lane"),
+    (|it| post(&it.vi, request(it.slot, 0).to_bits(), vec![]), "wrong lane"),
+    (|it| post(&it.vi, Head::of(Kind::Bulk, 99).to_bits(), vec![0; 600]), "for nobody"),
     (
-        |it| send(&it.bulk, Head::of(Kind::Bulk, it.slot).to_bits(), vec![0; 100_000]),
+        |it| post(&it.vi, Head::of(Kind::Bulk, it.slot).to_bits(), vec![0; 100_000]),
         "more bytes than were granted",
     ),
-    (|it| say(&it.talk, &Control::Credit { number: 0, messages: 1, bytes: 0 }), "no mapping"),
-    (|it| say(&it.talk, &Control::ReplyCredit { slot: 50, bytes: 1 }), "no mapping"),
-    (|it| say(&it.talk, &Control::Want { slot: 50, bytes: 1, lacking: 1 }), "not mapped"),
-    (|it| say(&it.talk, &Control::ReplyTooLarge { slot: it.slot, bytes: 1 }), "nobody sent"),
-    (|it| say(&it.talk, &Control::Unmap { slot: 50 }), "had not mapped"),
-    (|it| say(&it.talk, &Control::Leave { slot: 50 }), "has not mapped"),
-    (|it| say(&it.talk, &Control::Unmapped { number: 3 }), "was not mapped"),
+    (|it| say(&it.vi, &Control::Credit { number: 0, messages: 1, bytes: 0 }), "no mapping"),
+    (|it| say(&it.vi, &Control::ReplyCredit { slot: 50, bytes: 1 }), "no mapping"),
+    (|it| say(&it.vi, &Control::Want { slot: 50, bytes: 1, lacking: 1 }), "not mapped"),
+    (|it| say(&it.vi, &Control::ReplyTooLarge { slot: it.slot, bytes: 1 }), "nobody sent"),
+    (|it| say(&it.vi, &Control::Unmap { slot: 50 }), "had not mapped"),
+    (|it| say(&it.vi, &Control::Leave { slot: 50 }), "has not mapped"),
+    (|it| say(&it.vi, &Control::Unmapped { number: 3 }), "was not mapped"),
     (
         |it| {
-            send(&it.talk, request(it.slot, 0).to_bits(), vec![]);
-            say(&it.talk, &Control::Unmap { slot: it.slot });
+            send(&it.vi, request(it.slot, 0).to_bits(), vec![]);
+            say(&it.vi, &Control::Unmap { slot: it.slot });
         },
         "with messages under way",
     ),
-    (|it| say(&it.talk, &hello(Lane::Talk)), "greeted twice"),
-    (|it| say(&it.talk, &Control::Failed { why: "w".repeat(1025) }), "too long"),
+    (|it| say(&it.vi, &hello()), "greeted twice"),
+    (|it| say(&it.vi, &Control::Failed { why: "w".repeat(1025) }), "too long"),
+    (
+        |it| {
+            let part = Head { handler: PART, ..Head::of(Kind::Control, 0) };
+            (0..5).for_each(|_| send(&it.vi, part.to_bits(), vec![0; 4096]));
+        },
+        "control that is too long",
+    ),
     (
         |it| {
             let mut bytes = Control::Unmap { slot: it.slot }.to_bytes();
             bytes.pop();
-            send(&it.talk, Head::of(Kind::Control, 0).to_bits(), bytes);
+            send(&it.vi, Head::of(Kind::Control, 0).to_bits(), bytes);
         },
         "control that is none",
     ),
@@ -204,15 +215,14 @@ fn asked(stage: &Stage, liar: &Liar) -> (Remote, Call, u32) {
     let mut context = Context::from_waker(Waker::noop());
     assert!(mapping.as_mut().poll(&mut context).is_pending());
     stage.steps(50);
-    let asks = std::iter::from_fn(|| liar.talk.recv_queue().poll());
-    let number = asks.filter_map(|got| match Control::from_bytes(got.bytes()) {
-        Some(Control::Map(map)) => Some(map.number),
+    let number = heard(&liar.vi).into_iter().find_map(|control| match control {
+        Control::Map(map) => Some(map.number),
         _ => None,
     });
-    let number = number.last().expect("it asks");
+    let number = number.expect("it asks");
     let (slot, window, bytes) = (9, 2, 1000);
     let (handlers, segment) = (Vec::new(), None);
-    say(&liar.talk, &Control::Mapped(Mapped { number, slot, window, bytes, handlers, segment }));
+    say(&liar.vi, &Control::Mapped(Mapped { number, slot, window, bytes, handlers, segment }));
     let remote = run(&stage.nodes, mapping).unwrap();
     let call = remote.try_request((1, &[5])).unwrap();
     stage.steps(20);
@@ -225,14 +235,14 @@ fn who_lies_about_what_it_was_asked_is_cut_off() {
     let reply = |number, request| Head { request, handler: 255, ..Head::of(Kind::Reply, number) };
     let lies: &[Lie] = &[
         (
-            |it, at| say(&it.talk, &Control::Credit { number: at, messages: 2, bytes: 0 }),
+            |it, at| say(&it.vi, &Control::Credit { number: at, messages: 2, bytes: 0 }),
             "not sent",
         ),
         (
-            |it, at| say(&it.talk, &Control::TooLarge { number: at, bytes: 5, most: 4 }),
+            |it, at| say(&it.vi, &Control::TooLarge { number: at, bytes: 5, most: 4 }),
             "nobody sent",
         ),
-        (|it, at| say(&it.talk, &Control::Unmapped { number: at }), "in use"),
+        (|it, at| say(&it.vi, &Control::Unmapped { number: at }), "in use"),
     ];
     for (lie, why) in lies {
         let sim = Sim::new(2);
@@ -250,7 +260,7 @@ fn who_lies_about_what_it_was_asked_is_cut_off() {
     let liar = stage.liar();
     let (remote, call, number) = asked(&stage, &liar);
     for _ in 0..2 {
-        send(&liar.talk, reply(number, 0).to_bits(), vec![]);
+        send(&liar.vi, reply(number, 0).to_bits(), vec![]);
     }
     assert!(run(&stage.nodes, call).unwrap().words().is_empty(), "the first is its answer");
     drop(remote);
@@ -264,12 +274,11 @@ fn who_does_not_listen_is_cut_off_before_it_costs_much() {
     let stage = Stage::new(&sim);
     let liar = stage.liar();
     let until = sim.elapsed() + Duration::from_secs(60);
-    while liar.talk.error().is_none() && sim.elapsed() < until {
+    while liar.vi.error().is_none() && sim.elapsed() < until {
         let (number, name) = (1, "nobody".to_owned());
         let map = Map { number, name, tag: 0, bytes: 0, needs: Vec::new() };
-        let frame = Descriptor::new(Control::Map(map).to_bytes());
-        drop(liar.talk.post_send(frame.with_tag(Head::of(Kind::Control, 0).to_bits())));
-        while liar.talk.send_queue().poll().is_some() {}
+        let head = Head::of(Kind::Control, 0).to_bits();
+        let _ = liar.vi.send_eager(vi::Lane::Talk, head, &[&Control::Map(map).to_bytes()]);
         step(stage.nodes.iter());
     }
     stage.assert_cut_off(&liar, "does not listen");

@@ -7,7 +7,7 @@ use egret_net::fabric::sim::Sim;
 use super::hostile::{Stage, hello, run, say, send};
 use super::world::step;
 use crate::link::control::{Control, Hello, VERSION};
-use crate::link::{Head, Kind, Lane};
+use crate::link::{Head, Kind};
 
 #[test]
 fn who_does_not_say_hello_is_sent_away() {
@@ -15,7 +15,7 @@ fn who_does_not_say_hello_is_sent_away() {
     let stage = Stage::new(&sim);
     let honest = &stage.nodes[0].links;
     let control = Head::of(Kind::Control, 0).to_bits();
-    let other = Hello { version: VERSION + 1, lane: 1, link: 1, incarnation: 1, host: "x".into() };
+    let other = Hello { version: VERSION + 1, link: 1, incarnation: 1, host: "x".into() };
     let said: Vec<(u64, Vec<u8>)> = vec![
         (control, Vec::new()),
         (control, vec![0xff; 4000]),
@@ -32,10 +32,10 @@ fn who_does_not_say_hello_is_sent_away() {
         assert!(vi.error().is_some(), "{head:x}");
     }
     let twice = stage.connect();
-    say(&twice, &hello(Lane::Talk));
-    say(&twice, &hello(Lane::Talk));
+    say(&twice, &hello());
+    say(&twice, &hello());
     stage.steps(100);
-    assert_eq!(honest.counters().turned_away, 7);
+    assert_eq!((honest.counters().turned_away, honest.counters().cut_off), (6, 1));
     assert_eq!(honest.account().strangers, 0);
     stage.assert_goes_on();
 }
