@@ -63,7 +63,7 @@ pub(super) struct Fixed {
 
 /// What the one who sleeps has to itself.
 #[derive(Debug)]
-pub(super) struct Bell {
+pub(super) struct Doorbell {
     pub sleeper: Sleeper,
     /// As in [`Fixed`].
     pub doubt: Arc<AtomicBool>,
@@ -79,7 +79,7 @@ const NAP: Duration = Duration::from_millis(1);
 
 impl Work for Driver {
     type Fixed = Fixed;
-    type Place = Bell;
+    type Place = Doorbell;
     type Link = Arc<Link>;
     type Visitor = Visitor;
 
@@ -129,12 +129,12 @@ impl Work for Driver {
         &fixed.bells
     }
 
-    fn arm(bell: &mut Bell) {
-        let is_heard = bell.sleeper.arm();
-        bell.doubt.store(!is_heard, Relaxed);
+    fn arm(bell: &mut Doorbell) {
+        let is_sure = bell.sleeper.arm();
+        bell.doubt.store(!is_sure, Relaxed);
     }
 
-    fn disarm(bell: &mut Bell) -> u64 {
+    fn disarm(bell: &mut Doorbell) -> u64 {
         bell.sleeper.disarm()
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::bell::{Habit, Sleeper};
-use super::driver::{Bell, Driver, Fixed};
+use super::driver::{Doorbell, Driver, Fixed};
 use super::layout::{BELL, BELL_BYTES, DEPTH, TRANSFER_MAX};
 use super::memory::Own;
 use super::rendezvous::{Door, DoorError, Stance};
@@ -31,7 +31,7 @@ pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
     let habit = if options.wait == Wait::Spin { Habit::Spins } else { Habit::Sleeps };
     let sleeper = Sleeper::new(bell_page.clone(), BELL, habit);
     let doubt = Arc::default();
-    let bell = Bell { sleeper, doubt: Arc::clone(&doubt) };
+    let bell = Doorbell { sleeper, doubt: Arc::clone(&doubt) };
     let system = |errno: Errno| refused(errno.to_string());
     let sleep = Sleep::new(bell).map_err(system)?;
     let (sockets, bells) = (set::create().map_err(system)?, set::create().map_err(system)?);

@@ -41,8 +41,8 @@
 //! Payload could be anything, also a head that is valid now; so could a head which a
 //! skip has left in its line for 2^32 lines. The sender remembers which lines are of
 //! these two sorts (*stale*), and clears a line that is before it publishes the record
-//! in front of it. A record is therefore written only where there is room for it and
-//! one line more.
+//! in front of it. In a ring that is full that line is the head of the oldest record,
+//! which is not stale, so that nothing is cleared that was not consumed.
 //!
 //! # Order
 //!
@@ -50,8 +50,8 @@
 //! receiver loads the head, fences, checks it, and copies the record to its scratch,
 //! once. What it takes from then on is private. How far it is, `consumed`, is a word
 //! in memory of its own, which it stores with release after the copy: every quarter of
-//! a ring, when it is asked, and when it is told to. The sender loads that word
-//! when the ring seems full and when somebody wants to know.
+//! a ring, for an ask, and by [`publish`](RingReceiver::publish). The sender loads that
+//! word when the ring seems full and for [`arrived`](RingSender::arrived).
 //!
 //! # A hostile peer
 //!
@@ -77,7 +77,7 @@ pub(super) const INLINE: usize = LINE - PAYLOAD;
 /// Lines of the smallest ring that takes records of every length.
 pub(super) const LINES_MIN: u64 = 4 * (lines_of(RECORD_MAX) - 1);
 
-/// The peer did against the protocol what no error of ours explains.
+/// A protocol error of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub(super) enum Lie {
@@ -214,7 +214,9 @@ fn is_at(head: u64, position: u64) -> bool {
 /// The length that a head says.
 #[inline]
 fn length(head: u64) -> usize {
-    usize::from((head >> LENGTH_SHIFT) as u16)
+    #[expect(clippy::cast_possible_truncation, reason = "the bits of the length")]
+    let length = (head >> LENGTH_SHIFT) as u16;
+    usize::from(length)
 }
 
 /// What a head says apart from the length.

@@ -81,6 +81,9 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         if !planted(Fault::TakeUnfenced) {
             F::Atomics::fence(Acquire);
         }
+        if planted(Fault::ConsumedEarly) {
+            self.say(self.position + 1);
+        }
         for (word, shared) in scratch.0[TAG_WORD..LINE_WORDS].iter_mut().zip(&line[TAG_WORD..]) {
             *word = shared.peek();
         }

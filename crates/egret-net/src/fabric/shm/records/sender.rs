@@ -147,17 +147,17 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         payload
     }
 
-    /// Makes sure that there is room for so many lines and the next head.
+    /// Makes sure that there is room for so many lines.
     #[inline(always)]
     fn reserve(&mut self, lines: u64) -> Result<(), NotSent> {
-        if self.position + lines < self.limit { Ok(()) } else { self.look_for_room(lines) }
+        if self.position + lines <= self.limit { Ok(()) } else { self.look_for_room(lines) }
     }
 
     #[cold]
     #[inline(never)]
     fn look_for_room(&mut self, lines: u64) -> Result<(), NotSent> {
         self.arrived()?;
-        let has_room = self.position + lines < self.limit;
+        let has_room = self.position + lines <= self.limit;
         has_room.then_some(()).ok_or(NotSent::Full)
     }
 
@@ -278,7 +278,7 @@ fn copy_short(from: &[u8], to: &mut [u8]) {
 }
 
 /// How many lines before its turn a line is asked for. The receiver has it since the
-/// last time round. In a row of records of one line it was five of six parts of their
-/// time to wait for it; a round trip takes as long without.
+/// last time round, and in a row of records of one line most of their time was spent
+/// waiting for it. A round trip takes as long without.
 const AHEAD: u64 = 8;
 const INLINE_WORDS: usize = INLINE / WORD;

@@ -82,14 +82,14 @@ fn sleep_unless(
     mut look: impl FnMut() -> bool,
 ) {
     let seen = planted(Fault::LookBeforeArm) && look();
-    let is_heard = sleeper.arm() || trust == Trust::Blind;
+    let is_sure = sleeper.arm() || trust == Trust::Blind;
     let seen = if planted(Fault::LookBeforeArm) { seen } else { look() };
     if planted(Fault::DrainAfterArm) {
         cord.drain();
     }
     match seen {
         true => {}
-        false if is_heard => cord.sleep(),
+        false if is_sure => cord.sleep(),
         // A sleep that ends by itself.
         false => thread::yield_now(),
     }
@@ -183,8 +183,8 @@ fn who_is_denied_the_fence_later_says_so() {
     assert!(sleeper.arm());
     sleeper.disarm();
     for _ in 0..2 {
-        let is_heard = denied(Some(FenceFault::GlobalLater), || sleeper.arm());
-        assert_eq!(is_heard, !has_fence, "there may be a ringer that relies on it");
+        let is_sure = denied(Some(FenceFault::GlobalLater), || sleeper.arm());
+        assert_eq!(is_sure, !has_fence, "there may be a ringer that relies on it");
         assert!(!ringer(&own).is_light(), "who connects now fences");
         sleeper.disarm();
     }

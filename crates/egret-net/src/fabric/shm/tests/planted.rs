@@ -8,13 +8,14 @@ use crate::fabric::shm::ring::tests::around_the_numbers;
 
 #[test]
 fn loom_finds_planted_faults() {
-    let faults: [(Fault, fn()); 16] = [
+    let faults: [(Fault, fn()); 17] = [
         (Fault::PutRelaxed, ring::around_a_ring),
         (Fault::PutEarly, ring::around_a_ring),
         (Fault::PollRelaxed, ring::around_a_ring),
         (Fault::HeadEarly, records::one_line),
         (Fault::HeadRelaxed, records::one_line),
         (Fault::TakeUnfenced, records::one_line),
+        (Fault::ConsumedEarly, records::one_line),
         (Fault::HeadEarly, records::two_lines),
         (Fault::HeadRelaxed, records::two_lines),
         (Fault::TakeUnfenced, records::two_lines),
