@@ -33,7 +33,15 @@ struct Server {
 /// A thread that does what it is told; it ends with this value.
 struct Thread {
     orders: Sender<Order>,
-    done: Receiver<Result<Vec<f64>>>,
+    done: Receiver<Result<Done>>,
+}
+
+/// What a thread has done.
+#[derive(Debug, Default)]
+struct Done {
+    requests: u64,
+    /// Of each of them, if it was told to take the time.
+    times: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,19 +76,15 @@ impl Team {
     /// So many requests in all, by so many threads at once; how long they take.
     pub(crate) fn ask(&mut self, requests: u64, threads: usize) -> Result<Duration> {
         self.run(|team| {
-            let team_size = threads as u64;
-            let share =
-                |at: usize| requests / team_size + u64::from((at as u64) < requests % team_size);
+            let (share, rest) = (requests / threads as u64, requests % threads as u64);
             let start = rt::now();
-            for at in 0..threads {
-                team.threads[at].tell(Order::Ask(share(at)))?;
+            for (at, thread) in team.threads[..threads].iter().enumerate() {
+                thread.tell(Order::Ask(share + u64::from((at as u64) < rest)))?;
             }
-            for at in 0..threads {
-                team.threads[at].end()?;
-            }
+            let did = (0..threads).map(|at| Ok(team.end(at)?.requests)).sum::<Result<u64>>()?;
             let took = rt::now() - start;
-            (0..threads).for_each(|at| team.server_of(at).had += share(at));
-            Ok(took)
+            // Threads that wait for a core more than for an answer do not come to the end.
+            Ok(took.mul_f64(requests as f64 / did.max(1) as f64))
         })
     }
 
@@ -93,14 +97,20 @@ impl Team {
                 team.servers[0].wait_until_held()?;
             }
             team.threads[1].tell(Order::Time(requests))?;
-            let times = team.threads[1].end()?;
-            team.server_of(1).had += requests;
+            let times = team.end(1)?.times;
             if first_waits {
                 team.servers[0].aside.1.wait_call(RELEASE, PATIENCE)?;
-                team.threads[0].end()?;
+                team.end(0)?;
             }
             Ok(times)
         })
+    }
+
+    /// Waits until a thread has done what it was told.
+    fn end(&mut self, thread: usize) -> Result<Done> {
+        let done = self.threads[thread].done.recv().context("a thread is gone")??;
+        self.server_of(thread).had += done.requests;
+        Ok(done)
     }
 
     fn server_of(&mut self, thread: usize) -> &mut Server {
@@ -158,30 +168,29 @@ impl Thread {
     fn tell(&self, order: Order) -> Result<()> {
         self.orders.send(order).context("a thread is gone")
     }
-
-    fn end(&self) -> Result<Vec<f64>> {
-        self.done.recv().context("a thread is gone")?
-    }
 }
 
-fn obey(remote: &Remote, order: Order) -> Result<Vec<f64>> {
-    let mut times = Vec::new();
-    match order {
-        Order::Hold => drop(remote.wait_call(HOLD, PATIENCE)?),
-        Order::Ask(requests) => {
-            for _ in 0..requests {
-                remote.wait_call(ECHO, PATIENCE)?;
-            }
+fn obey(remote: &Remote, order: Order) -> Result<Done> {
+    let mut done = Done::default();
+    let (requests, is_timed) = match order {
+        Order::Hold => {
+            remote.wait_call(HOLD, PATIENCE)?;
+            return Ok(done);
         }
-        Order::Time(requests) => {
-            for _ in 0..requests {
-                let start = Stopwatch::start();
-                remote.wait_call(ECHO, PATIENCE)?;
-                times.push(start.nanos());
-            }
+        Order::Ask(requests) => (requests, false),
+        Order::Time(requests) => (requests, true),
+    };
+    let until = rt::now() + LONGEST;
+    while done.requests < requests {
+        let start = is_timed.then(Stopwatch::start);
+        remote.wait_call(ECHO, PATIENCE)?;
+        done.times.extend(start.map(Stopwatch::nanos));
+        done.requests += 1;
+        if done.requests.is_multiple_of(BETWEEN_CHECKS) && rt::now() >= until {
+            break;
         }
     }
-    Ok(times)
+    Ok(done)
 }
 
 fn mapped(links: &Links, host: &str) -> Result<(Endpoint, Remote)> {
@@ -189,3 +198,7 @@ fn mapped(links: &Links, host: &str) -> Result<(Endpoint, Remote)> {
     let remote = endpoint.wait_map(&EndpointName::new(host, NAME, 0), PATIENCE)?;
     Ok((endpoint, remote))
 }
+
+/// How long a thread goes on; others wait meanwhile.
+const LONGEST: Duration = Duration::from_secs(1);
+const BETWEEN_CHECKS: u64 = 16;
