@@ -202,6 +202,9 @@ fn active_messages_are_held_against_the_virtual_interface() {
         assert_eq!(requests[1]["bytes"], 128);
         let ratio = figure(&requests[0], "p50_ns") / figure(&requests[0], "limit_ns");
         assert!((figure(&requests[0], "ratio") - ratio).abs() <= 0.01 * ratio + 0.001);
+        let [bytes] = &of("am-latency", &["--bytes", "1K"])[..] else { panic!("one line") };
+        assert_eq!([bytes["bytes"] == 1024, bytes["of_slot"].is_f64()], [true, is_shm]);
+        assert!(bytes["words"].is_null() && figure(bytes, "p50_ns") > 0.0);
         let [one_way] = &of("am-rate", &[])[..] else { panic!("one line") };
         assert_eq!([&one_way["words"], &one_way["bytes"]], [1, 8]);
         assert!(figure(one_way, "limit_msg_s") > 0.0);
@@ -300,7 +303,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[test]
 fn bad_arguments_are_usage_errors() {
-    let bad: [&[&str]; 38] = [
+    let bad: [&[&str]; 39] = [
         &["bench"],
         &["bench", "nonesuch"],
         &["bench", "limits", "--sizes", "0"],
@@ -325,6 +328,7 @@ fn bad_arguments_are_usage_errors() {
         &["bench", "latency", "--fabric", "udp", "--mode", "read"],
         &["bench", "bandwidth", "--fabric", "udp"],
         &["bench", "am-latency", "--words", "17"],
+        &["bench", "am-latency", "--bytes", "5K"],
         &["bench", "am-latency", "--sizes", "8"],
         &["bench", "am-rate", "--sizes", "8"],
         &["bench", "am-rate", "--fabric", "udp"],

@@ -99,8 +99,9 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
 
 /// The threads of this process, and the processes that they ask.
 fn team(fabric: &str, wait: Waiting, peers: Peers, threads: u32) -> Result<Team> {
-    let (what, words, bytes, window) = (What::Requests, 0, 0, 1);
-    let task = |host| Task { fabric: fabric.to_owned(), wait, what, words, bytes, window, host };
+    let (what, words, bytes, copied, window) = (What::Requests, 0, 0, 0, 1);
+    let task =
+        |host| Task { fabric: fabric.to_owned(), wait, what, words, bytes, copied, window, host };
     let servers = if peers == Peers::Same { 1 } else { threads };
     let start = |_| Rc::new(Peer::start_anywhere()?).open(Opening::Am(task(host("serves"))), &[]);
     let stations = (0..servers).map(start).collect::<Result<Vec<_>>>()?;
