@@ -1,4 +1,4 @@
-//! Threads of one process that ask others, for `egret bench threads`.
+//! Threads of one process that send requests to others, for `egret bench threads`.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::asking::{ECHO, HOLD, IS_HELD, NAME, RELEASE, SETTLE, Task, links};
 use super::peer::Station;
 use super::side::PATIENCE;
 
-/// Threads that ask, all over one nic, and whom they ask.
+/// Threads that send requests, all over one nic, and the processes that answer.
 pub(crate) struct Team {
     threads: Vec<Thread>,
     servers: Vec<Server>,
@@ -30,7 +30,7 @@ struct Server {
     had: u64,
 }
 
-/// A thread that does what it is told; it ends with this value.
+/// A thread that carries out orders; it ends with this value.
 struct Thread {
     orders: Sender<Order>,
     done: Receiver<Result<Done>>,
@@ -40,14 +40,14 @@ struct Thread {
 #[derive(Debug, Default)]
 struct Done {
     requests: u64,
-    /// Of each of them, if it was told to take the time.
+    /// Of each of them, if the order was to take the time.
     times: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Order {
     /// So many requests one after the other.
-    Ask(u64),
+    Send(u64),
     /// The same, and the time of each.
     Time(u64),
     /// A request that is answered late.
@@ -55,9 +55,9 @@ enum Order {
 }
 
 impl Team {
-    /// So many threads; each asks the next of the servers.
+    /// So many threads; each sends to the next of the servers.
     pub(crate) fn new(task: &Task, stations: Vec<Station>, threads: usize) -> Result<Self> {
-        let nic = NicOptions::new(&format!("{}-asks", task.host)).wait(task.wait.of_nic());
+        let nic = NicOptions::new(&format!("{}-requests", task.host)).wait(task.wait.of_nic());
         let links = links(Fabrics::default().open(&task.fabric, nic)?)?;
         for station in &stations {
             station.begin(0)?;
@@ -74,12 +74,12 @@ impl Team {
     }
 
     /// So many requests in all, by so many threads at once; how long they take.
-    pub(crate) fn ask(&mut self, requests: u64, threads: usize) -> Result<Duration> {
+    pub(crate) fn send(&mut self, requests: u64, threads: usize) -> Result<Duration> {
         self.run(|team| {
             let (share, rest) = (requests / threads as u64, requests % threads as u64);
             let start = rt::now();
             for (at, thread) in team.threads[..threads].iter().enumerate() {
-                thread.tell(Order::Ask(share + u64::from((at as u64) < rest)))?;
+                thread.order(Order::Send(share + u64::from((at as u64) < rest)))?;
             }
             let did = (0..threads).map(|at| Ok(team.end(at)?.requests)).sum::<Result<u64>>()?;
             let took = rt::now() - start;
@@ -93,10 +93,10 @@ impl Team {
     pub(crate) fn second(&mut self, requests: u64, first_waits: bool) -> Result<Vec<f64>> {
         self.run(|team| {
             if first_waits {
-                team.threads[0].tell(Order::Hold)?;
+                team.threads[0].order(Order::Hold)?;
                 team.servers[0].wait_until_held()?;
             }
-            team.threads[1].tell(Order::Time(requests))?;
+            team.threads[1].order(Order::Time(requests))?;
             let times = team.end(1)?.times;
             if first_waits {
                 team.servers[0].aside.1.wait_call(RELEASE, PATIENCE)?;
@@ -106,7 +106,7 @@ impl Team {
         })
     }
 
-    /// Waits until a thread has done what it was told.
+    /// Waits until a thread has carried out its order.
     fn end(&mut self, thread: usize) -> Result<Done> {
         let done = self.threads[thread].done.recv().context("a thread is gone")??;
         self.server_of(thread).had += done.requests;
@@ -118,7 +118,7 @@ impl Team {
         &mut self.servers[thread % servers]
     }
 
-    /// Lets all servers serve while `lead` asks.
+    /// Lets all servers serve while `lead` sends requests.
     fn run<T>(&mut self, lead: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         for server in &self.servers {
             server.station.begin(0)?;
@@ -130,7 +130,7 @@ impl Team {
 }
 
 impl Server {
-    /// Says that a run is over, and hears whether all of it came.
+    /// Ends a run, and checks that all of its requests came.
     fn settle(&self) -> Result<()> {
         let reply = self.aside.1.wait_call(SETTLE, PATIENCE)?;
         let [came] = reply.words() else { bail!("an answer without its number") };
@@ -161,11 +161,11 @@ impl Thread {
                 }
             }
         };
-        rt::spawn("asks", body).context("starting a thread")?;
+        rt::spawn("requests", body).context("starting a thread")?;
         Ok(Self { orders, done })
     }
 
-    fn tell(&self, order: Order) -> Result<()> {
+    fn order(&self, order: Order) -> Result<()> {
         self.orders.send(order).context("a thread is gone")
     }
 }
@@ -177,7 +177,7 @@ fn obey(remote: &Remote, order: Order) -> Result<Done> {
             remote.wait_call(HOLD, PATIENCE)?;
             return Ok(done);
         }
-        Order::Ask(requests) => (requests, false),
+        Order::Send(requests) => (requests, false),
         Order::Time(requests) => (requests, true),
     };
     let until = rt::now() + LONGEST;

@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4",
           value_parser = clap::value_parser!(u32).range(1..=16))]
     threads: Vec<u32>,
-    /// Whom they ask
+    /// Where they send their requests
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "same,different")]
     peers: Vec<Peers>,
     /// What carries the messages: shm or tcp
@@ -97,7 +97,7 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
 
-/// The threads of this process, and the processes that they ask.
+/// The threads of this process, and the processes that answer.
 fn team(fabric: &str, wait: Waiting, peers: Peers, threads: u32) -> Result<Team> {
     let (what, words, bytes, copied, window) = (What::Requests, 0, 0, 0, 1);
     let task =
@@ -137,7 +137,7 @@ struct Requests {
 
 impl Probe for Requests {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
-        Ok(Sample::Total(self.team.borrow_mut().ask(rounds, self.threads)?))
+        Ok(Sample::Total(self.team.borrow_mut().send(rounds, self.threads)?))
     }
 }
 
