@@ -75,7 +75,7 @@ impl Team {
 
     /// So many requests in all, by so many threads at once; how long they take.
     pub(crate) fn send(&mut self, requests: u64, threads: usize) -> Result<Duration> {
-        self.run(|team| {
+        self.run(threads, |team| {
             let (share, rest) = (requests / threads as u64, requests % threads as u64);
             let start = rt::now();
             for (at, thread) in team.threads[..threads].iter().enumerate() {
@@ -88,20 +88,24 @@ impl Team {
         })
     }
 
+    /// The time of each request of the first thread.
+    pub(crate) fn first(&mut self, requests: u64) -> Result<Vec<f64>> {
+        self.run(1, |team| {
+            team.threads[0].order(Order::Time(requests))?;
+            Ok(team.end(0)?.times)
+        })
+    }
+
     /// The time of each request of the second thread. The first one waits meanwhile for
-    /// an answer that does not come, or does nothing.
-    pub(crate) fn second(&mut self, requests: u64, first_waits: bool) -> Result<Vec<f64>> {
-        self.run(|team| {
-            if first_waits {
-                team.threads[0].order(Order::Hold)?;
-                team.servers[0].wait_until_held()?;
-            }
+    /// an answer that does not come.
+    pub(crate) fn second(&mut self, requests: u64) -> Result<Vec<f64>> {
+        self.run(2, |team| {
+            team.threads[0].order(Order::Hold)?;
+            team.servers[0].wait_until_held()?;
             team.threads[1].order(Order::Time(requests))?;
             let times = team.end(1)?.times;
-            if first_waits {
-                team.servers[0].aside.1.wait_call(RELEASE, PATIENCE)?;
-                team.end(0)?;
-            }
+            team.servers[0].aside.1.wait_call(RELEASE, PATIENCE)?;
+            team.end(0)?;
             Ok(times)
         })
     }
@@ -118,13 +122,14 @@ impl Team {
         &mut self.servers[thread % servers]
     }
 
-    /// Lets all servers serve while `lead` sends requests.
-    fn run<T>(&mut self, lead: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        for server in &self.servers {
+    /// Lets the servers of so many threads serve while `lead` has requests sent.
+    fn run<T>(&mut self, threads: usize, lead: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let servers = threads.min(self.servers.len());
+        for server in &self.servers[..servers] {
             server.station.begin(0)?;
         }
         let led = lead(self)?;
-        self.servers.iter().try_for_each(Server::settle)?;
+        self.servers[..servers].iter().try_for_each(Server::settle)?;
         Ok(led)
     }
 }
