@@ -195,14 +195,20 @@ fn active_messages_are_held_against_the_virtual_interface() {
             }
             lines
         };
+        let is_shm = fabric == "shm";
         let requests = of("am-latency", &["--words", "0,16"]);
+        assert!(requests.iter().all(|line| line["of_slot"].is_f64() == is_shm), "{requests:?}");
         assert!(requests.iter().map(|line| figure(line, "words")).eq([0.0, 16.0]));
         assert_eq!(requests[1]["bytes"], 128);
         let ratio = figure(&requests[0], "p50_ns") / figure(&requests[0], "limit_ns");
         assert!((figure(&requests[0], "ratio") - ratio).abs() <= 0.01 * ratio + 0.001);
+        let [bytes] = &of("am-latency", &["--bytes", "1K"])[..] else { panic!("one line") };
+        assert_eq!([bytes["bytes"] == 1024, bytes["of_slot"].is_f64()], [true, is_shm]);
+        assert!(bytes["words"].is_null() && figure(bytes, "p50_ns") > 0.0);
         let [one_way] = &of("am-rate", &[])[..] else { panic!("one line") };
         assert_eq!([&one_way["words"], &one_way["bytes"]], [1, 8]);
         assert!(figure(one_way, "limit_msg_s") > 0.0);
+        assert_eq!(one_way["of_line_ring"].is_f64(), is_shm);
         let data = of("am-bandwidth", &["--sizes", "1,70K,1M"]);
         assert!(data.iter().map(|line| figure(line, "bytes")).eq([1.0, 71_680.0, 1_048_576.0]));
         assert!(data.iter().all(|line| line["words"].is_null() && figure(line, "mb_s") > 0.0));
@@ -228,32 +234,6 @@ fn channels_are_held_against_the_virtual_interface() {
 }
 
 #[test]
-fn idle_connections_of_a_network_are_measured() {
-    for (fabric, memory) in [("tcp", &["opened", "used"][..]), ("udp", &["opened"])] {
-        let args = ["--quick", "--json", "--reps", "1", "--connections", "20"];
-        let lines = lines(&[&["bench", "idle", "--fabric", fabric], &args[..]].concat());
-        assert!(lines.iter().all(|line| line["fabric"] == fabric));
-        let quiet: &[&str] = if fabric == "tcp" { &["mapped endpoint", "channel"] } else { &[] };
-        let (lines, of_links) = lines.split_at(lines.len() - quiet.len());
-        assert!(of_links.iter().map(|line| &line["op"]).eq(quiet), "{of_links:?}");
-        let (memories, others) = lines.split_at(memory.len());
-        assert!(lines.iter().all(|line| line["connections"] == 20));
-        assert!(memories.iter().map(|line| &line["op"]).eq(memory), "{memories:?}");
-        assert!(memories.iter().all(|line| figure(line, "limit_bytes") == 32_768.0));
-        let [waiting @ .., spinning, sleeping] = others else { panic!("{others:?}") };
-        for (line, wait) in waiting.iter().zip(["balanced", "frugal"]) {
-            assert_eq!([&line["op"], &line["wait"]], ["waiting", wait]);
-            let cpu = figure(line, "cpu");
-            assert!(cpu > 0.0 && cpu < 0.5, "who waits sleeps: {line}");
-        }
-        for (line, wait) in [(spinning, "spin"), (sleeping, "frugal")] {
-            assert_eq!([&line["op"], &line["wait"], &line["limit"]], ["active", wait, "alone"]);
-            assert!(figure(line, "p50_ns") > 0.0 && figure(line, "ratio") > 0.0);
-        }
-    }
-}
-
-#[test]
 fn processes_that_cooperate_are_measured() {
     let args = ["--fabric", "shm", "--trust", "cooperating", "--sizes", "4,70K", "--quick"];
     for mode in ["handover", "write"] {
@@ -262,50 +242,6 @@ fn processes_that_cooperate_are_measured() {
             assert_eq!([&line["mode"], &line["trust"]], [mode, "cooperating"]);
             assert!(figure(&line, "ratio") > 0.0);
         }
-    }
-}
-
-#[test]
-fn pairs_are_held_against_bare_ones_and_one_alone() {
-    for fabric in ["shm", "tcp", "udp"] {
-        let args = ["--quick", "--json", "--reps", "1", "--pairs", "3", "--wait", "frugal"];
-        let how = ["bench", "pairs", "--rounds", "30", "--fabric", fabric];
-        let lines = lines(&[&how[..], &args[..]].concat());
-        let [line] = &lines[..] else { panic!("{lines:?}") };
-        assert_eq!([&line["bench"], &line["fabric"], &line["wait"]], ["pairs", fabric, "frugal"]);
-        assert_eq!(line["limit"], "switch-pairs");
-        assert!(figure(line, "of_one_pair") > 0.0);
-        assert_eq!([&line["pairs"], &line["rounds"], &line["bytes"]], [3, 30, 4]);
-        assert!(figure(line, "cores") >= 1.0);
-        let ratio = figure(line, "run_ns") / figure(line, "limit_ns");
-        assert!((figure(line, "ratio") - ratio).abs() <= 0.01 * ratio, "{line}");
-    }
-}
-
-#[test]
-fn silence_is_held_against_what_it_may_cost() {
-    let args = ["--quick", "--json", "--reps", "1", "--connections", "3"];
-    let lines = lines(&[&["bench", "idle"], &args[..]].concat());
-    let found: Vec<_> = lines.iter().map(|line| [&line["op"], &line["wait"]]).collect();
-    let ops = ["opened", "opened both", "used", "used both"].map(|op| [op, "balanced"]);
-    assert_eq!(found[..4], ops);
-    assert_eq!(found[4..6], [["waiting", "balanced"], ["waiting", "frugal"]]);
-    assert_eq!(found[6..], ["mapped endpoint", "channel"].map(|op| [op, "balanced"]));
-    for line in &lines[..4] {
-        assert_eq!(line["connections"], 3);
-        assert_eq!(figure(line, "limit_bytes"), 262_144.0);
-        assert!(figure(line, "memory_bytes") >= 4096.0, "a page at least: {line}");
-    }
-    assert!(figure(&lines[2], "memory_bytes") > figure(&lines[0], "memory_bytes"));
-    for line in &lines[6..] {
-        let figures = ["limit_bytes", "connections"].map(|name| figure(line, name));
-        assert_eq!(figures, [4096.0, 100.0]);
-        assert!(figure(line, "memory_bytes") > 0.0);
-    }
-    for line in &lines[4..6] {
-        assert_eq!(figure(line, "limit_cpu"), 0.01);
-        let cpu = figure(line, "cpu");
-        assert!(cpu > 0.0 && cpu < 0.5, "who waits sleeps: {line}");
     }
 }
 
@@ -367,7 +303,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 
 #[test]
 fn bad_arguments_are_usage_errors() {
-    let bad: [&[&str]; 31] = [
+    let bad: [&[&str]; 39] = [
         &["bench"],
         &["bench", "nonesuch"],
         &["bench", "limits", "--sizes", "0"],
@@ -379,12 +315,20 @@ fn bad_arguments_are_usage_errors() {
         &["bench", "pairs", "--sizes", "8"],
         &["bench", "idle", "--sizes", "8"],
         &["bench", "idle", "--fabric", "sim"],
-        &["bench", "idle", "--fabric", "shm", "--connections", "1000"],
+        &["bench", "idle", "--fabric", "shm", "--connections", "3000"],
+        &["bench", "mixed", "--fabric", "udp"],
+        &["bench", "mixed", "--fabric", "sim"],
+        &["bench", "threads", "--threads", "0"],
+        &["bench", "threads", "--peers", "none"],
+        &["bench", "threads", "--sizes", "8"],
+        &["bench", "look", "--peers", "5000"],
+        &["bench", "look", "--fabric", "udp"],
         &["bench", "latency", "--fabric", "tcp", "--trust", "cooperating"],
         &["bench", "latency", "--fabric", "udp", "--sizes", "64K"],
         &["bench", "latency", "--fabric", "udp", "--mode", "read"],
         &["bench", "bandwidth", "--fabric", "udp"],
         &["bench", "am-latency", "--words", "17"],
+        &["bench", "am-latency", "--bytes", "5K"],
         &["bench", "am-latency", "--sizes", "8"],
         &["bench", "am-rate", "--sizes", "8"],
         &["bench", "am-rate", "--fabric", "udp"],
@@ -483,7 +427,7 @@ fn state(process: u32) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-const BENCHES: [&str; 13] = [
+const BENCHES: [&str; 16] = [
     "limits",
     "pool",
     "latency",
@@ -495,6 +439,9 @@ const BENCHES: [&str; 13] = [
     "am-latency",
     "am-rate",
     "am-bandwidth",
+    "mixed",
+    "threads",
+    "look",
     "channel",
     "rmi",
 ];

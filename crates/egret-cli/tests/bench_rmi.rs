@@ -23,6 +23,10 @@ fn remote_calls_are_held_against_the_virtual_interface() {
                 if inflight > 1.0 { ["msg_s", "limit_msg_s"] } else { ["p50_ns", "limit_ns"] };
             assert!(unit.iter().all(|name| figure(line, name) > 0.0), "{line}");
             assert_eq!(line["limit"], if call == "tree1023" { "vi+tree" } else { "vi" });
+            let is_small = ["null", "i32", "bytes-1k", "f64-1k"].contains(&call);
+            let (is_shm, is_one) = (fabric == "shm", inflight == 1.0);
+            assert_eq!(line["of_slot"].is_f64(), is_shm && is_small && is_one, "{line}");
+            assert_eq!(line["of_line_echo"].is_f64(), is_shm && !is_one, "{line}");
             calls.push(format!("{call} {inflight} {}", line["mode"].as_str().unwrap()));
         }
         let null = ["null 1 inline", "null 1 pooled", "null 64 inline", "null 64 pooled"];

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use egret::net::rt;
+use egret::node::am::MEDIUM_MAX;
 
 use super::Suite;
 use super::args::{self, Common, SIM, UDP, Usage};
@@ -32,15 +33,18 @@ pub(crate) struct How {
 
 /// Time of a short request and its answer
 ///
-/// A request of so many words that a handler in another process answers with as many,
-/// one at a time. Held against a message of as many bytes there and one back over the
-/// virtual interface.
+/// A request of so many words, or with so many bytes, that a handler in another process
+/// answers with as many, one at a time. Held against a message of as many bytes there and
+/// one back over the virtual interface.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LatencyArgs {
-    /// Words of 8 bytes of each message, 0 to 16
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,4,8,16",
+    /// Words of 8 bytes of each message, 0 to 16 [default: 0,4,8,16 if no --bytes are given]
+    #[arg(long, value_name = "LIST", value_delimiter = ',',
           value_parser = clap::value_parser!(u8).range(0..=16))]
     words: Vec<u8>,
+    /// Bytes of messages that have no words, 4K at most [default: 1K if no --words are given]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = args::parse_size)]
+    bytes: Vec<usize>,
     #[command(flatten)]
     pub(crate) how: How,
 }
@@ -67,19 +71,29 @@ pub(crate) struct BandwidthArgs {
 
 pub(crate) fn latency(args: &LatencyArgs) -> Result<Suite> {
     args.how.common.no_sizes("am-latency")?;
-    let sizes = args.words.iter().map(|words| Size { words: (*words).into(), bytes: 0 });
-    suite("am-latency", What::Requests, &args.how, sizes.collect())
+    let (words, bytes) = match (&args.words[..], &args.bytes[..]) {
+        ([], []) => (&WORDS[..], &BYTES[..]),
+        given => given,
+    };
+    if let Some(bytes) = bytes.iter().find(|bytes| **bytes > MEDIUM_MAX) {
+        return Err(Usage(format!("{bytes} bytes, and a request has {MEDIUM_MAX} at most")).into());
+    }
+    let words =
+        words.iter().map(|words| (What::Requests, Size { words: (*words).into(), bytes: 0 }));
+    let bytes = bytes.iter().map(|bytes| (What::Medium, Size { words: 0, bytes: *bytes }));
+    suite("am-latency", What::Requests.columns(), &args.how, words.chain(bytes).collect())
 }
 
 pub(crate) fn rate(args: &RateArgs) -> Result<Suite> {
     args.how.common.no_sizes("am-rate")?;
-    suite("am-rate", What::OneWay, &args.how, vec![Size { words: 1, bytes: 0 }])
+    let one_word = vec![(What::OneWay, Size { words: 1, bytes: 0 })];
+    suite("am-rate", What::OneWay.columns(), &args.how, one_word)
 }
 
 pub(crate) fn bandwidth(args: &BandwidthArgs) -> Result<Suite> {
     let sizes = args.how.common.sizes_or(&[64 << 10, 1 << 20]);
-    let sizes = sizes.into_iter().map(|bytes| Size { words: 0, bytes });
-    suite("am-bandwidth", What::Data, &args.how, sizes.collect())
+    let sizes = sizes.into_iter().map(|bytes| (What::Data, Size { words: 0, bytes }));
+    suite("am-bandwidth", What::Data.columns(), &args.how, sizes.collect())
 }
 
 /// What a message has.
@@ -89,31 +103,41 @@ struct Size {
     bytes: usize,
 }
 
-fn suite(name: &'static str, what: What, how: &How, sizes: Vec<Size>) -> Result<Suite> {
+fn suite(
+    name: &'static str,
+    columns: &'static [Column],
+    how: &How,
+    sizes: Vec<(What, Size)>,
+) -> Result<Suite> {
     let fabric = fabric(how)?;
     let wait = how.wait;
     machine::open_many();
     let peer = Rc::new(Peer::start()?);
-    let cases = sizes.into_iter().map(move |size| {
+    let cases = sizes.into_iter().map(move |(what, size)| {
         let bytes = size.words * 8 + size.bytes;
         let line = Line {
             bench: name,
             fabric: Some(fabric),
             wait: Some(wait.name()),
             trust: Some(Trusting::Isolated.name()),
-            words: (what != What::Data).then_some(size.words),
+            words: matches!(what, What::Requests | What::OneWay).then_some(size.words),
             bytes,
             limit: LIMIT,
             ..Line::default()
         };
         let window = Mode::Posted.many(what == What::OneWay, bytes);
-        let (Size { words, bytes: data }, host) = (size, host("am"));
-        let task = Task { fabric: fabric.to_owned(), wait, what, words, bytes: data, window, host };
+        let (words, copied, data) = match what {
+            What::Medium => (0, size.bytes, 0),
+            _ => (size.words, 0, size.bytes),
+        };
+        let (fabric_of_task, host) = (fabric.to_owned(), host("am"));
+        let task =
+            Task { fabric: fabric_of_task, wait, what, words, bytes: data, copied, window, host };
         let (subject, limit) = both(&peer, task, bytes)?;
         let against = what.of_vi().against(&peer, (LIMIT, limit), fabric, bytes)?;
         Ok(Case { line, unit: what.unit(), subject, against, rounds: None })
     });
-    Ok(Suite { name, columns: what.columns(), cases: Box::new(cases) })
+    Ok(Suite { name, columns, cases: Box::new(cases) })
 }
 
 /// Active messages, and the same over the virtual interface.
@@ -135,7 +159,7 @@ fn plan(task: &Task, bytes: usize) -> Plan {
         wait: task.wait,
         trust: Trusting::Isolated,
         answers: match task.what {
-            What::Requests | What::Mixed => Answers::Each(bytes),
+            What::Requests | What::Medium => Answers::Each(bytes),
             What::OneWay | What::Data => Answers::Never,
         },
         window: task.window,
@@ -163,7 +187,7 @@ fn fabric(how: &How) -> Result<&'static str, Usage> {
 impl What {
     const fn of_vi(self) -> vi::What {
         match self {
-            Self::Requests | Self::Mixed => vi::What::Latency,
+            Self::Requests | Self::Medium => vi::What::Latency,
             Self::OneWay => vi::What::Rate,
             Self::Data => vi::What::Bandwidth,
         }
@@ -171,7 +195,7 @@ impl What {
 
     const fn unit(self) -> Unit {
         match self {
-            Self::Requests | Self::Mixed => Unit::Nanos,
+            Self::Requests | Self::Medium => Unit::Nanos,
             Self::OneWay => Unit::Messages,
             Self::Data => Unit::Megabytes,
         }
@@ -179,8 +203,9 @@ impl What {
 
     const fn columns(self) -> &'static [Column] {
         match self {
-            Self::Requests | Self::Mixed => &[
+            Self::Requests | Self::Medium => &[
                 Column::WORDS,
+                Column::SIZE,
                 Column::P50,
                 Column::P99,
                 Column::LIMIT,
@@ -210,5 +235,8 @@ impl What {
     }
 }
 
+/// What is measured if nothing is said.
+const WORDS: [u8; 4] = [0, 4, 8, 16];
+const BYTES: [usize; 1] = [1 << 10];
 /// The virtual interface.
 const LIMIT: &str = "vi";

@@ -87,7 +87,7 @@ impl Common {
 }
 
 /// Reads `4`, `1K`, `64K`, `1M`.
-fn parse_size(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     let with_unit = |letters: [char; 2]| text.strip_suffix(letters);
     let (digits, unit) = match (with_unit(['K', 'k']), with_unit(['M', 'm'])) {
         (Some(digits), _) => (digits, 1 << 10),

@@ -32,6 +32,8 @@ pub(crate) struct Task {
     pub(crate) words: usize,
     /// Bytes of data of each message.
     pub(crate) bytes: usize,
+    /// Bytes that are copied of each message.
+    pub(crate) copied: usize,
     /// Messages with data under way at once.
     pub(crate) window: usize,
     /// What the nic of the one that serves is opened with.
@@ -47,9 +49,9 @@ pub(crate) enum What {
     OneWay,
     /// Data one way.
     Data,
-    /// Requests of a few bytes, each answered, while data goes the same way, if messages
-    /// have data.
-    Mixed,
+    /// Requests with bytes that are copied, each answered, while data goes the same way if
+    /// there is any.
+    Medium,
 }
 
 /// The one that asks, and the station of the one that serves.
@@ -174,16 +176,17 @@ impl Asker {
     }
 
     /// Requests one at a time, while as much data is under way as there are buffers.
-    fn mixed(&mut self, rounds: u64) -> Result<Sample> {
+    fn medium(&mut self, rounds: u64) -> Result<Sample> {
         let mut times = Vec::with_capacity(usize::try_from(rounds)?);
-        let (began, first, mut small) = (rt::now(), self.round, [0; SMALL_BYTES]);
+        let (began, first) = (rt::now(), self.round);
+        let mut bytes = vec![0; self.task.copied];
         for number in 0..rounds {
             self.stream()?;
-            fill(&mut small, number);
+            fill(&mut bytes, number);
             let start = Stopwatch::start();
-            let reply = self.call(Message::to(SMALL).bytes(&small))?;
+            let reply = self.call(Message::to(ECHO_BYTES).bytes(&bytes))?;
             times.push(start.nanos());
-            ensure!(reply.bytes() == small, "an answer arrived damaged");
+            ensure!(reply.bytes() == bytes, "an answer arrived damaged");
         }
         while !self.calls.is_empty() {
             let buf = self.wait_back()?;
@@ -282,7 +285,7 @@ impl Probe for Asker {
             What::Requests => self.requests(rounds),
             What::OneWay => self.one_way(rounds),
             What::Data => self.data(rounds),
-            What::Mixed => self.mixed(rounds),
+            What::Medium => self.medium(rounds),
         }
     }
 }
@@ -351,9 +354,8 @@ pub(super) const TAKE: u8 = 1;
 pub(super) const DATA: u8 = 2;
 /// Answers.
 pub(super) const ROOM: u8 = 4;
-/// Answers with the same few bytes.
-pub(super) const SMALL: u8 = 5;
-pub(super) const SMALL_BYTES: usize = 4;
+/// Answers with the same bytes.
+pub(super) const ECHO_BYTES: u8 = 5;
 /// Is not answered before [`RELEASE`] comes.
 pub(super) const HOLD: u8 = 6;
 /// Says whether there is a request that is not answered.

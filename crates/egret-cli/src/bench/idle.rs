@@ -189,6 +189,10 @@ impl Probe for Watch {
             What::Memory { connections, both, .. } => {
                 // The first has the nics and whatever else there is once.
                 let (before, kernel) = (at_once(&sides, 1)?, kernel_memory());
+                // A few at a time: with many connections all would take longer than a reply may.
+                for open in (1..u64::from(connections)).step_by(AT_ONCE) {
+                    at_once(&sides, open)?;
+                }
                 at_once(&sides, 1 + u64::from(connections))?;
                 let after = at_once(&sides, 1 + u64::from(connections))?;
                 let grown = after.iter().zip(before).map(|(after, before)| after - before);
@@ -259,6 +263,8 @@ const SHM: &str = "shm";
 const UDP: &str = "udp";
 /// A connection over shared memory takes more memory, and more descriptors.
 const SHM_MAX: u32 = 2000;
+/// How many are opened in one run.
+const AT_ONCE: usize = 50;
 /// What a connection may take.
 const SHM_OPENED_BYTES: f64 = 48.0 * 1024.0;
 const SHM_USED_BYTES: f64 = 160.0 * 1024.0;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::Suite;
 use super::am::host;
 use super::args::{Common, lossless};
-use super::asking::{Asking, SMALL_BYTES, Task, What};
+use super::asking::{Asking, Task, What};
 use super::duo::{Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Unit};
@@ -39,9 +39,10 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     let peer = Rc::new(Peer::start()?);
     let cases = sizes.into_iter().map(move |stream| {
         let asking = |bytes| {
-            let (fabric, host, what) = (fabric.to_owned(), host("mixed"), What::Mixed);
+            let (fabric, host) = (fabric.to_owned(), host("mixed"));
+            let (what, words, copied) = (What::Medium, 0, SMALL_BYTES);
             let window = Mode::Posted.many(false, bytes);
-            Asking::new(&peer, Task { fabric, wait, what, words: 0, bytes, window, host })
+            Asking::new(&peer, Task { fabric, wait, what, words, bytes, copied, window, host })
         };
         let (subject, alone) = (Box::new(asking(stream)?), Box::new(asking(0)?));
         let line = Line {
@@ -61,6 +62,8 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
 }
 
 const NAME: &str = "mixed";
+/// Of a request.
+const SMALL_BYTES: usize = 4;
 const COLUMNS: &[Column] = &[
     Column::SIZE,
     Column::STREAM,

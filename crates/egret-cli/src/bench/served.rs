@@ -11,7 +11,7 @@ use egret::node::Links;
 use egret::node::am::{Endpoint, Message, ReplySlot, Request};
 
 use super::asking::{
-    DATA, ECHO, HOLD, IS_HELD, NAME, RELEASE, ROOM, SETTLE, SMALL, TAKE, Task, links, said,
+    DATA, ECHO, ECHO_BYTES, HOLD, IS_HELD, NAME, RELEASE, ROOM, SETTLE, TAKE, Task, links, said,
 };
 use super::side::{PATIENCE, mark};
 
@@ -96,8 +96,10 @@ impl Served {
             tally.check(data.len() == bytes && ends == [Some(&mark(round)); 2]);
         });
         self.on(ROOM, |_, request| request.reply(&[]));
-        self.on(SMALL, |_, request| {
-            let bytes = request.bytes().to_vec();
+        let mut bytes = Vec::new();
+        self.endpoint.on(ECHO_BYTES, move |request| {
+            bytes.clear();
+            bytes.extend_from_slice(request.bytes());
             request.reply_with(Message::to(THE_CALL).bytes(&bytes));
         });
         self.on(HOLD, |tally, request| *tally.held() = Some(request.later()));

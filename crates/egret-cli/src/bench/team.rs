@@ -1,4 +1,4 @@
-//! Threads of one process that ask others, for `egret bench threads`.
+//! Threads of one process that send requests to others, for `egret bench threads`.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::asking::{ECHO, HOLD, IS_HELD, NAME, RELEASE, SETTLE, Task, links};
 use super::peer::Station;
 use super::side::PATIENCE;
 
-/// Threads that ask, all over one nic, and whom they ask.
+/// Threads that send requests, all over one nic, and the processes that answer.
 pub(crate) struct Team {
     threads: Vec<Thread>,
     servers: Vec<Server>,
@@ -30,16 +30,24 @@ struct Server {
     had: u64,
 }
 
-/// A thread that does what it is told; it ends with this value.
+/// A thread that carries out orders; it ends with this value.
 struct Thread {
     orders: Sender<Order>,
-    done: Receiver<Result<Vec<f64>>>,
+    done: Receiver<Result<Done>>,
+}
+
+/// What a thread has done.
+#[derive(Debug, Default)]
+struct Done {
+    requests: u64,
+    /// Of each of them, if the order was to take the time.
+    times: Vec<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Order {
     /// So many requests one after the other.
-    Ask(u64),
+    Send(u64),
     /// The same, and the time of each.
     Time(u64),
     /// A request that is answered late.
@@ -47,9 +55,9 @@ enum Order {
 }
 
 impl Team {
-    /// So many threads; each asks the next of the servers.
+    /// So many threads; each sends to the next of the servers.
     pub(crate) fn new(task: &Task, stations: Vec<Station>, threads: usize) -> Result<Self> {
-        let nic = NicOptions::new(&format!("{}-asks", task.host)).wait(task.wait.of_nic());
+        let nic = NicOptions::new(&format!("{}-requests", task.host)).wait(task.wait.of_nic());
         let links = links(Fabrics::default().open(&task.fabric, nic)?)?;
         for station in &stations {
             station.begin(0)?;
@@ -66,41 +74,47 @@ impl Team {
     }
 
     /// So many requests in all, by so many threads at once; how long they take.
-    pub(crate) fn ask(&mut self, requests: u64, threads: usize) -> Result<Duration> {
-        self.run(|team| {
-            let team_size = threads as u64;
-            let share =
-                |at: usize| requests / team_size + u64::from((at as u64) < requests % team_size);
+    pub(crate) fn send(&mut self, requests: u64, threads: usize) -> Result<Duration> {
+        self.run(threads, |team| {
+            let (share, rest) = (requests / threads as u64, requests % threads as u64);
             let start = rt::now();
-            for at in 0..threads {
-                team.threads[at].tell(Order::Ask(share(at)))?;
+            for (at, thread) in team.threads[..threads].iter().enumerate() {
+                thread.order(Order::Send(share + u64::from((at as u64) < rest)))?;
             }
-            for at in 0..threads {
-                team.threads[at].end()?;
-            }
+            let did = (0..threads).map(|at| Ok(team.end(at)?.requests)).sum::<Result<u64>>()?;
             let took = rt::now() - start;
-            (0..threads).for_each(|at| team.server_of(at).had += share(at));
-            Ok(took)
+            // Threads that wait for a core more than for an answer do not come to the end.
+            Ok(took.mul_f64(requests as f64 / did.max(1) as f64))
+        })
+    }
+
+    /// The time of each request of the first thread.
+    pub(crate) fn first(&mut self, requests: u64) -> Result<Vec<f64>> {
+        self.run(1, |team| {
+            team.threads[0].order(Order::Time(requests))?;
+            Ok(team.end(0)?.times)
         })
     }
 
     /// The time of each request of the second thread. The first one waits meanwhile for
-    /// an answer that does not come, or does nothing.
-    pub(crate) fn second(&mut self, requests: u64, first_waits: bool) -> Result<Vec<f64>> {
-        self.run(|team| {
-            if first_waits {
-                team.threads[0].tell(Order::Hold)?;
-                team.servers[0].wait_until_held()?;
-            }
-            team.threads[1].tell(Order::Time(requests))?;
-            let times = team.threads[1].end()?;
-            team.server_of(1).had += requests;
-            if first_waits {
-                team.servers[0].aside.1.wait_call(RELEASE, PATIENCE)?;
-                team.threads[0].end()?;
-            }
+    /// an answer that does not come.
+    pub(crate) fn second(&mut self, requests: u64) -> Result<Vec<f64>> {
+        self.run(2, |team| {
+            team.threads[0].order(Order::Hold)?;
+            team.servers[0].wait_until_held()?;
+            team.threads[1].order(Order::Time(requests))?;
+            let times = team.end(1)?.times;
+            team.servers[0].aside.1.wait_call(RELEASE, PATIENCE)?;
+            team.end(0)?;
             Ok(times)
         })
+    }
+
+    /// Waits until a thread has carried out its order.
+    fn end(&mut self, thread: usize) -> Result<Done> {
+        let done = self.threads[thread].done.recv().context("a thread is gone")??;
+        self.server_of(thread).had += done.requests;
+        Ok(done)
     }
 
     fn server_of(&mut self, thread: usize) -> &mut Server {
@@ -108,19 +122,20 @@ impl Team {
         &mut self.servers[thread % servers]
     }
 
-    /// Lets all servers serve while `lead` asks.
-    fn run<T>(&mut self, lead: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        for server in &self.servers {
+    /// Lets the servers of so many threads serve while `lead` has requests sent.
+    fn run<T>(&mut self, threads: usize, lead: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let servers = threads.min(self.servers.len());
+        for server in &self.servers[..servers] {
             server.station.begin(0)?;
         }
         let led = lead(self)?;
-        self.servers.iter().try_for_each(Server::settle)?;
+        self.servers[..servers].iter().try_for_each(Server::settle)?;
         Ok(led)
     }
 }
 
 impl Server {
-    /// Says that a run is over, and hears whether all of it came.
+    /// Ends a run, and checks that all of its requests came.
     fn settle(&self) -> Result<()> {
         let reply = self.aside.1.wait_call(SETTLE, PATIENCE)?;
         let [came] = reply.words() else { bail!("an answer without its number") };
@@ -151,37 +166,36 @@ impl Thread {
                 }
             }
         };
-        rt::spawn("asks", body).context("starting a thread")?;
+        rt::spawn("requests", body).context("starting a thread")?;
         Ok(Self { orders, done })
     }
 
-    fn tell(&self, order: Order) -> Result<()> {
+    fn order(&self, order: Order) -> Result<()> {
         self.orders.send(order).context("a thread is gone")
-    }
-
-    fn end(&self) -> Result<Vec<f64>> {
-        self.done.recv().context("a thread is gone")?
     }
 }
 
-fn obey(remote: &Remote, order: Order) -> Result<Vec<f64>> {
-    let mut times = Vec::new();
-    match order {
-        Order::Hold => drop(remote.wait_call(HOLD, PATIENCE)?),
-        Order::Ask(requests) => {
-            for _ in 0..requests {
-                remote.wait_call(ECHO, PATIENCE)?;
-            }
+fn obey(remote: &Remote, order: Order) -> Result<Done> {
+    let mut done = Done::default();
+    let (requests, is_timed) = match order {
+        Order::Hold => {
+            remote.wait_call(HOLD, PATIENCE)?;
+            return Ok(done);
         }
-        Order::Time(requests) => {
-            for _ in 0..requests {
-                let start = Stopwatch::start();
-                remote.wait_call(ECHO, PATIENCE)?;
-                times.push(start.nanos());
-            }
+        Order::Send(requests) => (requests, false),
+        Order::Time(requests) => (requests, true),
+    };
+    let until = rt::now() + LONGEST;
+    while done.requests < requests {
+        let start = is_timed.then(Stopwatch::start);
+        remote.wait_call(ECHO, PATIENCE)?;
+        done.times.extend(start.map(Stopwatch::nanos));
+        done.requests += 1;
+        if done.requests.is_multiple_of(BETWEEN_CHECKS) && rt::now() >= until {
+            break;
         }
     }
-    Ok(times)
+    Ok(done)
 }
 
 fn mapped(links: &Links, host: &str) -> Result<(Endpoint, Remote)> {
@@ -189,3 +203,7 @@ fn mapped(links: &Links, host: &str) -> Result<(Endpoint, Remote)> {
     let remote = endpoint.wait_map(&EndpointName::new(host, NAME, 0), PATIENCE)?;
     Ok((endpoint, remote))
 }
+
+/// How long a thread goes on; others wait meanwhile.
+const LONGEST: Duration = Duration::from_secs(1);
+const BETWEEN_CHECKS: u64 = 16;

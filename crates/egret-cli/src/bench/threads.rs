@@ -11,7 +11,7 @@ use super::am::host;
 use super::args::{Common, lossless};
 use super::asking::{Task, What};
 use super::duo::{Trusting, Waiting};
-use super::machine;
+use super::machine::{self, Cores};
 use super::measure::{Against, Case, Further, Probe, Sample, Unit};
 use super::peer::{Opening, Peer};
 use super::report::{Column, Line, Of};
@@ -23,14 +23,15 @@ use super::team::Team;
 /// them to the same one or each to one of its own. All together are held against one thread;
 /// "of one" is their total over its: more is better. "second" is the time of a request of a
 /// second thread while the first one waits for an answer that does not come, held against a
-/// request of a thread that is alone. Threads and processes run where the kernel puts them.
+/// request of a thread that is alone. All processes that answer share a core; the threads
+/// have the others.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many threads
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4",
           value_parser = clap::value_parser!(u32).range(1..=16))]
     threads: Vec<u32>,
-    /// Whom they ask
+    /// Where they send their requests
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "same,different")]
     peers: Vec<Peers>,
     /// What carries the messages: shm or tcp
@@ -77,12 +78,14 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     let all: Vec<(Peers, Row)> = all.chain(second).collect();
     let most = args.threads.iter().copied().chain([2]).max().unwrap_or(2);
     machine::open_many();
-    machine::warn_of_others();
+    let core = place()?;
+    // Over a nic that no other thread uses: what they leave behind is not in its time.
+    let lone = shared(team(fabric, wait, &core, (Peers::Same, 1))?);
     let mut last: Option<(Peers, Rc<RefCell<Team>>)> = None;
     let cases = all.into_iter().map(move |(peers, row)| {
         let team = match last.take().filter(|(of, _)| *of == peers) {
             Some((_, team)) => team,
-            None => Rc::new(RefCell::new(team(fabric, wait, peers, most)?)),
+            None => shared(team(fabric, wait, &core, (peers, most))?),
         };
         last = Some((peers, Rc::clone(&team)));
         let line = Line {
@@ -92,37 +95,65 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
             trust: Some(Trusting::Isolated.name()),
             ..Line::default()
         };
-        Ok(case(line, &team, peers, row))
+        Ok(case(line, &team, &lone, peers, row))
     });
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
 
-/// The threads of this process, and the processes that they ask.
-fn team(fabric: &str, wait: Waiting, peers: Peers, threads: u32) -> Result<Team> {
-    let (what, words, bytes, window) = (What::Requests, 0, 0, 1);
-    let task = |host| Task { fabric: fabric.to_owned(), wait, what, words, bytes, window, host };
+/// Leaves a core to those who answer, and keeps the threads of this process away from it:
+/// which of them share a core would be luck otherwise, and most of the time.
+fn place() -> Result<Vec<usize>> {
+    let all = machine::allowed()?;
+    let Some(cores) = Cores::choose()? else {
+        machine::warn("one core for all processes; the figures mean little");
+        return Ok(all);
+    };
+    let others: Vec<usize> = all.into_iter().filter(|core| *core != cores.follower).collect();
+    machine::pin(&others)?;
+    Ok(vec![cores.follower])
+}
+
+/// The threads of this process, and the processes that answer.
+fn team(
+    fabric: &str,
+    wait: Waiting,
+    core: &[usize],
+    (peers, threads): (Peers, u32),
+) -> Result<Team> {
+    let (what, words, bytes, copied, window) = (What::Requests, 0, 0, 0, 1);
+    let task =
+        |host| Task { fabric: fabric.to_owned(), wait, what, words, bytes, copied, window, host };
     let servers = if peers == Peers::Same { 1 } else { threads };
-    let start = |_| Rc::new(Peer::start_anywhere()?).open(Opening::Am(task(host("serves"))), &[]);
+    let start = |_| Rc::new(Peer::start_on(core)?).open(Opening::Am(task(host("serves"))), &[]);
     let stations = (0..servers).map(start).collect::<Result<Vec<_>>>()?;
     Team::new(&task(host("team")), stations, threads as usize)
 }
 
-fn case(line: Line, team: &Rc<RefCell<Team>>, peers: Peers, row: Row) -> Case {
-    let team = || Rc::clone(team);
+fn shared(team: Team) -> Rc<RefCell<Team>> {
+    Rc::new(RefCell::new(team))
+}
+
+fn case(
+    line: Line,
+    team: &Rc<RefCell<Team>>,
+    lone: &Rc<RefCell<Team>>,
+    peers: Peers,
+    row: Row,
+) -> Case {
+    let (team, lone) = (Rc::clone(team), Rc::clone(lone));
     match row {
         Row::Requests(threads) => {
             let (op, threads_of_line) = (Some(peers.name()), Some(threads));
             let line = Line { op, threads: threads_of_line, limit: "one-thread", ..line };
-            let one = Box::new(Requests { team: team(), threads: 1 });
+            let one = Box::new(Requests { team: lone, threads: 1 });
             let further = vec![Further { of: Of::One, probe: None }];
-            let subject = Box::new(Requests { team: team(), threads: threads as usize });
+            let subject = Box::new(Requests { team, threads: threads as usize });
             let against = Against::Limits(one, further);
             Case { line, unit: Unit::Messages, subject, against, rounds: None }
         }
         Row::Second => {
             let line = Line { op: Some("second"), threads: Some(2), limit: "alone", ..line };
-            let second = |first_waits| Box::new(Second { team: team(), first_waits });
-            let (subject, against) = (second(true), Against::Limit(second(false)));
+            let (subject, against) = (Box::new(Second(team)), Against::Limit(Box::new(Lone(lone))));
             Case { line, unit: Unit::Nanos, subject, against, rounds: None }
         }
     }
@@ -136,19 +167,25 @@ struct Requests {
 
 impl Probe for Requests {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
-        Ok(Sample::Total(self.team.borrow_mut().ask(rounds, self.threads)?))
+        Ok(Sample::Total(self.team.borrow_mut().send(rounds, self.threads)?))
     }
 }
 
 /// Requests of the second thread.
-struct Second {
-    team: Rc<RefCell<Team>>,
-    first_waits: bool,
-}
+struct Second(Rc<RefCell<Team>>);
 
 impl Probe for Second {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
-        Ok(Sample::Times(self.team.borrow_mut().second(rounds, self.first_waits)?))
+        Ok(Sample::Times(self.0.borrow_mut().second(rounds)?))
+    }
+}
+
+/// Requests of a thread that is alone.
+struct Lone(Rc<RefCell<Team>>);
+
+impl Probe for Lone {
+    fn run(&mut self, rounds: u64) -> Result<Sample> {
+        Ok(Sample::Times(self.0.borrow_mut().first(rounds)?))
     }
 }
 
