@@ -383,13 +383,7 @@ impl State {
         Control::Hello(Hello { version: VERSION, link, incarnation, host })
     }
 
-    pub(super) fn add_line(
-        &mut self,
-        host: &str,
-        vi: Vi,
-        lands: Arc<Lands>,
-        called: bool,
-    ) -> Key {
+    pub(super) fn add_line(&mut self, host: &str, vi: Vi, lands: Arc<Lands>, called: bool) -> Key {
         let (machine, id) = (Machine::new(host, &self.fixed, lands), vi.id());
         let carrier = Carrier::Direct(Box::new(Direct::new(vi)));
         let link = self.add_line_of(Line::new(machine, carrier, called));

@@ -34,7 +34,7 @@ pub(super) struct Record {
 }
 
 /// Messages that the peer has not drained, at most.
-const WINDOW: u64 = 64;
+const WINDOW: u64 = 256;
 
 impl Eager {
     pub(super) const fn new(vi: ViId, drain: DrainId) -> Self {

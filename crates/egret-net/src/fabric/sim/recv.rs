@@ -42,7 +42,7 @@ struct Writing {
 }
 
 /// How far ahead of its turn an item is kept.
-const EARLY_MAX: u64 = 256;
+const EARLY_MAX: u64 = 512;
 
 impl Receiver {
     pub(super) fn outstanding(&self) -> usize {

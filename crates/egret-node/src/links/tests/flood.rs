@@ -8,12 +8,19 @@ use egret_net::vi::Reliability;
 use super::hostile::{Stage, run, say, send};
 use super::ledger::Ledger;
 use super::world::{Node, step};
-use crate::am::{Endpoint, EndpointName, Message, Remote, Request};
+use crate::am::{Call, Endpoint, EndpointName, Message, Remote, Request};
 use crate::link::control::Control;
 use crate::link::{Head, Kind};
 use crate::links::LinksOptions;
 
 fn flood(seed: u64, window: u32, level: Reliability, count: u64) {
+    flood_with(seed, window, level, count, give);
+}
+
+/// How a message of this number is sent; whether it was.
+type Give = fn(&Remote, u64, &mut Vec<(u64, Call)>) -> bool;
+
+fn flood_with(seed: u64, window: u32, level: Reliability, count: u64, give: Give) {
     let sim = Sim::new(seed);
     if level == Reliability::Unreliable {
         sim.links().loss(0.05).duplicate(0.05).reorder(0.05).corrupt(0.05);
@@ -60,7 +67,7 @@ fn flood(seed: u64, window: u32, level: Reliability, count: u64) {
 }
 
 /// Every third is answered.
-fn give(remote: &Remote, number: u64, calls: &mut Vec<(u64, crate::am::Call)>) -> bool {
+fn give(remote: &Remote, number: u64, calls: &mut Vec<(u64, Call)>) -> bool {
     if number.is_multiple_of(3) {
         let call = remote.try_request((0, &[number])).ok();
         let is_sent = call.is_some();
@@ -68,6 +75,11 @@ fn give(remote: &Remote, number: u64, calls: &mut Vec<(u64, crate::am::Call)>) -
         return is_sent;
     }
     remote.try_send((0, &[number])).is_ok()
+}
+
+/// Each has data, which takes a receive.
+fn give_data(remote: &Remote, number: u64, _: &mut Vec<(u64, Call)>) -> bool {
+    remote.try_send(Message::to(0).words(&[number]).data(vec![7_u8; 20])).is_ok()
 }
 
 #[test]
@@ -83,6 +95,7 @@ fn both_sides_flood_whatever_the_window() {
 #[test]
 pub(super) fn more_messages_than_receives_come_once_and_in_order() {
     flood(1, 64, Reliability::Reception, 3000);
+    flood_with(1, 64, Reliability::Reception, 3000, give_data);
 }
 
 /// A peer that takes any amount of answers, and does not read them.

@@ -234,14 +234,8 @@ fn who_lies_about_what_it_was_asked_is_cut_off() {
     type Lie = (fn(&Liar, u32), &'static str);
     let reply = |number, request| Head { request, handler: 255, ..Head::of(Kind::Reply, number) };
     let lies: &[Lie] = &[
-        (
-            |it, at| say(&it.vi, &Control::Credit { number: at, messages: 2, bytes: 0 }),
-            "not sent",
-        ),
-        (
-            |it, at| say(&it.vi, &Control::TooLarge { number: at, bytes: 5, most: 4 }),
-            "nobody sent",
-        ),
+        (|it, at| say(&it.vi, &Control::Credit { number: at, messages: 2, bytes: 0 }), "not sent"),
+        (|it, at| say(&it.vi, &Control::TooLarge { number: at, bytes: 5, most: 4 }), "nobody sent"),
         (|it, at| say(&it.vi, &Control::Unmapped { number: at }), "in use"),
     ];
     for (lie, why) in lies {

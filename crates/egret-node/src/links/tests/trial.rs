@@ -12,7 +12,7 @@ use egret_net::vi::Reliability;
 use super::ledger::{Id, Ledger, NO_HANDLER, Sent, Stream, Way};
 use super::random::Random;
 use super::world::{AT_ONCE, DATA, HOLD, LATER, NEVER, Node, UPCALL, step};
-use crate::am::{Call, Mapping, Message, Remote, SendError, Unsent};
+use crate::am::{Call, MEDIUM_MAX, Mapping, Message, Remote, SendError, Unsent};
 use crate::links::LinksOptions;
 use crate::links::slots::Key;
 
@@ -202,7 +202,7 @@ impl<'a> Trial<'a> {
         let way = [Way::Answered, Way::Answered, Way::Not, Way::Transfer][random.index(4)];
         let is_bulk = way == Way::Transfer || random.is(30);
         let most = if random.is(5) { 200_000 } else { 20_000 };
-        let len = random.size(if is_bulk { most } else { 4096 });
+        let len = random.size(if is_bulk { most } else { MEDIUM_MAX as u64 });
         let handlers = [AT_ONCE, AT_ONCE, LATER, NEVER, DATA, UPCALL, HOLD, NO_HANDLER];
         let known = if random.is(90) { 7 } else { 8 };
         let handler = handlers[random.index(known)];
