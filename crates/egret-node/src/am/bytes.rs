@@ -128,6 +128,7 @@ impl State {
             Err(_) => self.control(link, &Control::ReplyTooLarge { slot, bytes }),
         }
         self.drain_channels();
+        self.give_way();
         Ok(())
     }
 
@@ -162,6 +163,9 @@ impl State {
         let machine = self.live(link).map_err(|_| "no link")?;
         let key = machine.am.incoming.key_at(slot).ok_or("a refusal of no mapping")?;
         let incoming = machine.am.incoming.get(key).expect("just looked at");
+        if incoming.is_of_one_gone(bytes) {
+            return Ok(());
+        }
         let refused = incoming.drop_reply().ok_or("it refused what nobody sent")?;
         incoming.answered();
         let head = Head::from_bits(refused.tag()).expect("of this side");

@@ -33,6 +33,8 @@ egret_net::faults! {
         PiecesSwapped,
         /// Links are closed with a reason before the peer has what was sent.
         Hasty,
+        /// Data that goes back holds memory while others wait for that.
+        HeldAgainst,
         /// An endpoint's own window is not what its mappings get.
         OtherWindow,
     }

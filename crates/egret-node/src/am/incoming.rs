@@ -32,6 +32,8 @@ pub(crate) struct Incoming {
     replies: VecDeque<Descriptor>,
     /// Whether they wait for the link to have sent others.
     pub(super) stalled: bool,
+    /// Answers with data that were asked for, and gave way before the peer had answered that.
+    gave_way: u32,
 }
 
 impl Incoming {
@@ -50,6 +52,7 @@ impl Incoming {
             reply_bytes,
             replies,
             stalled: false,
+            gave_way: 0,
         }
     }
 
@@ -81,9 +84,31 @@ impl Incoming {
         Some((bytes, bytes.saturating_sub(self.reply_bytes)))
     }
 
+    /// The next answer with data that waits.
+    pub(crate) fn next_reply(&self) -> Option<&Descriptor> {
+        self.replies.front()
+    }
+
     /// Takes out the next answer, which cannot be sent.
     pub(crate) fn drop_reply(&mut self) -> Option<Descriptor> {
         self.replies.pop_front()
+    }
+
+    /// The next answer with data gives way, though the peer was asked to take it.
+    pub(crate) fn give_way(&mut self) -> Option<Descriptor> {
+        let reply = self.replies.pop_front()?;
+        self.gave_way += 1;
+        self.answered();
+        Some(reply)
+    }
+
+    /// Whether the peer, which will not take something that costs so much, means an answer that
+    /// gave way.
+    pub(crate) fn is_of_one_gone(&mut self, bytes: u64) -> bool {
+        let is_next = self.lacks().is_some_and(|(next, _)| next == bytes);
+        let is_gone = !is_next && self.gave_way > 0;
+        self.gave_way -= u32::from(is_gone);
+        is_gone
     }
 
     /// A message has come.

@@ -3,6 +3,10 @@
 //! The data of a request is at the sender's until the request is answered. That of a message
 //! which is not answered is gone from there when it has arrived, so it is sent back: among the
 //! answers with data, when the sender takes it. Until it goes it is held by the flow it came by.
+//!
+//! Whoever holds such data waits for memory of the other side. So that no two sides wait for each
+//! other, nor several in a circle, data gives way when somebody waits to answer this side, perhaps
+//! with such data: it goes back without its bytes.
 
 use egret_net::vi::{Descriptor, Segment};
 
@@ -12,6 +16,7 @@ use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
 use super::request::From;
 use super::{Reason, Undelivered};
+use crate::flow::FlowId;
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
 use crate::link::{Head, Kind, Lane};
@@ -49,6 +54,36 @@ impl State {
         let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
         let is_first = incoming.push_reply(frame);
         self.pass_replies(from.link, from.slot, is_first);
+        self.give_way();
+    }
+
+    /// Sends data back without its bytes that waits for the peer to take it, if somebody waits for
+    /// memory of this side to answer.
+    pub(super) fn give_way(&mut self) {
+        let answers = |id: FlowId| matches!(self.flows.get(&id), Some((_, Flow::Replies(_))));
+        if !self.budget.waiting().any(answers) || planted(Fault::HeldAgainst) {
+            return;
+        }
+        for link in self.links.keys() {
+            let Ok(machine) = self.live(link) else { continue };
+            for slot in machine.am.incoming.keys() {
+                while let Some(frame) = self.take_waiting_return(link, slot) {
+                    self.send_back_without(link, slot, &frame);
+                    self.pass_replies(link, slot, true);
+                }
+            }
+        }
+    }
+
+    /// The next answer of a mapping, if it is data on its way back that lacks bytes.
+    fn take_waiting_return(&mut self, link: Key, slot: Key) -> Option<Descriptor> {
+        let incoming = self.live(link).ok()?.am.incoming.get(slot)?;
+        let tag = incoming.next_reply()?.tag();
+        let is_return = returned_len(u64::MAX, Head::from_bits(tag).ok()?).is_some();
+        if !is_return || incoming.lacks()?.1 == 0 {
+            return None;
+        }
+        incoming.give_way()
     }
 
     /// Data that goes back is with the link, or never will be: the peer may send as much again.

@@ -335,6 +335,11 @@ impl Budget {
         self.waiting.front().copied()
     }
 
+    /// All who wait, in that order.
+    pub fn waiting(&self) -> impl Iterator<Item = FlowId> {
+        self.waiting.iter().copied()
+    }
+
     /// Grants what the flow may have beyond what it holds, if that is worth a frame.
     fn refill(&mut self, flow: FlowId) -> u64 {
         let guarantee = self.terms.guarantee;

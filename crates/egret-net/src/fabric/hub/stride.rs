@@ -36,6 +36,15 @@ impl Stride {
     #[inline]
     pub(in crate::fabric) fn posted(&self, posted: &Posted) {
         if !matches!(posted.op(), Op::Recv) {
+            self.spoke();
+        }
+    }
+
+    /// This side says something.
+    #[inline]
+    pub(in crate::fabric) fn spoke(&self) {
+        // Seldom written: it lies beside what other threads read.
+        if self.heard.load(Relaxed) != 0 {
             self.heard.store(0, Relaxed);
         }
     }

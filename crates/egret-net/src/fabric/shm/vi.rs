@@ -91,6 +91,7 @@ impl ViOps for ShmVi {
 
     #[inline]
     fn send(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        self.inner.stride.spoke();
         let sent = self.link.send(lane, tag, parts);
         if let Err(SendError::Closed(why)) = &sent {
             self.closed(why);

@@ -1,7 +1,7 @@
 //! Every fault that can be planted is caught by a test that is not about it.
 
 use super::seeds::try_seeds;
-use super::{ended, flood, gathered, moved, parted};
+use super::{ended, flood, gathered, moved, parted, returned};
 use crate::am::fault::{Fault, caught};
 
 /// Faults that the trials find in a few seeds.
@@ -55,6 +55,12 @@ fn a_window_that_is_not_the_endpoints_is_found() {
 fn a_receive_that_is_not_posted_again_is_found() {
     let test = flood::more_messages_than_receives_come_once_and_in_order;
     assert!(caught(Fault::NotPosted, test), "it goes unnoticed");
+}
+
+#[test]
+fn data_that_is_held_against_each_other_is_found() {
+    let test = returned::two_sides_that_send_data_back_do_not_wait_for_each_other;
+    assert!(caught(Fault::HeldAgainst, test), "it goes unnoticed");
 }
 
 #[test]

@@ -104,6 +104,31 @@ fn a_flood_that_nobody_takes_comes_back_whole() {
     }
 }
 
+/// Both sides hold data of the other that nobody takes, and neither has memory for its own.
+#[test]
+pub(super) fn two_sides_that_send_data_back_do_not_wait_for_each_other() {
+    for (sim, options) in worlds() {
+        let nodes = nodes(&sim, &options.budget(1 << 20), &["a", "b"]);
+        let pair = |_| [map(&nodes, [0, 0], [1, 0]), map(&nodes, [1, 0], [0, 0])];
+        // Each has its guarantee, so that less is left for all.
+        let remotes: Vec<Remote> = (0..5).flat_map(pair).collect();
+        let told = [told(&nodes[0]), told(&nodes[1])];
+        for remote in &remotes[..2] {
+            let data = vec![7_u8; 200_000];
+            remote.try_send(Message::to(NONE).words(&[1, 2]).data(data)).unwrap();
+        }
+        go_on(&sim, &nodes, SOON);
+        for told in &told {
+            let back = told.lock().unwrap().pop().expect("it came back");
+            assert!(matches!(back.bytes.len(), 0 | 200_000), "{} bytes", back.bytes.len());
+            assert_eq!((back.handler, &back.words[..]), (NONE, &[1, 2][..]));
+        }
+        drop(remotes);
+        go_on(&sim, &nodes, SOON);
+        is_settled(&nodes);
+    }
+}
+
 /// Until the error handler has run, what came back is held by the flow that brought it.
 #[test]
 fn data_that_comes_back_is_charged_until_its_handler_has_run() {
