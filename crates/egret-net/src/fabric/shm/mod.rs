@@ -1,8 +1,9 @@
 //! Shared memory between processes, which need not trust each other.
 //!
 //! Processes of one user on one machine find each other by name, hand each other
-//! the memory they write, and read each other's. A message of up to 32 bytes
-//! travels in a slot of a ring; one that lies in a
+//! the memory they write, and read each other's. An eager message is a record in a
+//! ring of its lane. A posted message of up to 32 bytes
+//! travels in a slot of another ring; one that lies in a
 //! [shareable](crate::buf::PoolBuilder::shareable) pool stays there until the
 //! receiver copies it to where it is wanted, and so does a large one that lies
 //! elsewhere, if the kernel lets the receiver read it there; others pass through a
@@ -16,9 +17,8 @@
 //! | `nic.rs`, `driver.rs`, `knocking.rs`, `token.rs` | listening, connecting, and who has left |
 //! | `bell.rs`, `cord.rs`, and `hub` | waiting, and waking who sleeps |
 //! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
-//! | `lanes.rs`, `records/` | eager messages |
+//! | `lanes.rs`, `records/` | eager messages: the lanes of an end, and the ring of records that each is |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
-//! | `records/` | eager records, from one process to another |
 //! | `wire.rs`, `layout.rs`, `ring.rs`, `cut.rs` | what lies where, and how it is written |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
 //! | `reach.rs`, `process.rs` | memory of the other side that is in no region |
