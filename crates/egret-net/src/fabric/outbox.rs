@@ -77,8 +77,13 @@ impl Outbox {
     #[inline]
     pub(super) fn outstanding(&self) -> usize {
         let current = usize::from(self.current.is_some());
-        let current = current + self.eager.len() + self.eager_sent.len();
         self.waiting.len() + self.reads.len() + current + self.sent.len() + self.asked.len()
+    }
+
+    /// Messages of the eager class that are not back yet.
+    #[inline]
+    pub(super) fn eager_outstanding(&self) -> usize {
+        self.eager.len() + self.eager_sent.len()
     }
 
     /// Whether what the peer says of itself could set something free.

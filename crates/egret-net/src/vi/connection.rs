@@ -6,9 +6,9 @@ use super::inbox::Inbox;
 use super::ops::ViOps;
 use super::over_posted::Member;
 use super::{
-    CompletionQueue, ConnectError, Descriptor, Drain, Lane, Limits, Nic, Op, OpKind, Position,
-    PostError, Posted, Refused, Reliability, RemoteSlice, SendError, Ticket, Trust, ViError, ViId,
-    ViOptions, WhyIsolated,
+    CompletionQueue, Descriptor, Drain, Lane, Limits, Nic, Op, OpKind, Position, PostError, Posted,
+    Refused, Reliability, RemoteSlice, SendError, Ticket, Trust, ViError, ViId, ViOptions,
+    WhyIsolated,
 };
 use crate::buf::{Buf, Kind, Plain, Typed};
 
@@ -33,23 +33,17 @@ pub struct Vi {
 }
 
 impl Vi {
-    pub(super) fn new(
-        nic: Nic,
-        ops: Box<dyn ViOps>,
-        options: &ViOptions,
-        id: ViId,
-    ) -> Result<Self, ConnectError> {
+    pub(super) fn new(nic: Nic, ops: Box<dyn ViOps>, options: &ViOptions, id: ViId) -> Self {
         let ops: Arc<dyn ViOps> = Arc::from(ops);
         let drain = options.drain.clone().expect("each connection has one");
-        let member = drain.posted().map(|over| over.add(id, &ops)).transpose();
-        let member = member.map_err(|why| ConnectError::NoMemory(why.to_string()))?;
+        let member = drain.posted().map(|over| over.add(id, &ops));
         let limits = nic.limits();
         let own = |queue: &Option<CompletionQueue>| {
             // Room for a full queue, and for as many completions not yet taken.
             let capacity = 2 * limits.queue_depth as usize;
             queue.clone().unwrap_or_else(|| nic.completion_queue(capacity))
         };
-        Ok(Self {
+        Self {
             id,
             send_queue: own(&options.send_queue),
             recv_queue: own(&options.recv_queue),
@@ -58,7 +52,7 @@ impl Vi {
             limits,
             nic,
             ops,
-        })
+        }
     }
 
     /// What its completions carry.

@@ -146,9 +146,6 @@ pub enum Refused {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// There is no memory for its messages.
-    #[error("there is no memory for the messages of a connection: {0}")]
-    NoMemory(String),
     /// Nobody accepted in time.
     #[error("nobody accepted {to} within {waited:?}")]
     NotAccepted {

@@ -35,9 +35,8 @@ impl Listener {
     pub fn poll_accept(&self) -> Result<Option<Vi>, ListenError> {
         self.nic.poll();
         let (options, spec) = self.options.spec(&self.nic);
-        let Some(ops) = self.ops.try_accept(spec)? else { return Ok(None) };
-        // Without memory for its messages it is closed at once, and the caller sees that.
-        Ok(Vi::new(self.nic.clone(), ops, &options, spec.vi).ok())
+        let accepted = self.ops.try_accept(spec)?;
+        Ok(accepted.map(|ops| Vi::new(self.nic.clone(), ops, &options, spec.vi)))
     }
 
     /// Accepts the next connection.

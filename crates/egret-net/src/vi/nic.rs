@@ -476,7 +476,7 @@ impl Future for Connecting {
         }
         let answer = std::task::ready!(answer);
         let made = answer.unwrap_or(Err(ConnectError::NicDown));
-        Poll::Ready(made.and_then(|ops| Vi::new(self.nic.clone(), ops, &self.options, self.vi)))
+        Poll::Ready(made.map(|ops| Vi::new(self.nic.clone(), ops, &self.options, self.vi)))
     }
 }
 

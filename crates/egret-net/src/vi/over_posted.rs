@@ -23,7 +23,6 @@ use super::inbox::Mailbox;
 use super::ops::ViOps;
 use super::{Completion, Descriptor, Op, OpKind, Posted, Refused, Ticket, ViId};
 use crate::atomics::Lean;
-use crate::buf::{Pool, PoolError};
 
 /// The eager messages of some connections of a nic.
 pub(super) struct OverPosted {
@@ -55,9 +54,10 @@ struct State {
 }
 
 /// Messages that a peer may have sent and this side not drained.
-const WINDOW: u64 = 64;
-/// Receives for messages beyond the window: what tells of credit.
-const CREDITS: usize = 8;
+const WINDOW: u64 = 32;
+/// Receives beyond the window, for what tells of credit. A side that drains nothing can ask at most
+/// after every other message of its window, and is told of every quarter of it besides.
+const CREDITS: u64 = WINDOW / 2 + 8;
 const HEAD: usize = 8;
 /// Memory of messages that is kept.
 const SPARE_MAX: usize = 16;
@@ -75,25 +75,24 @@ impl Default for OverPosted {
 
 impl OverPosted {
     /// Takes a connection on, which has its receives from now on.
-    pub(super) fn add(
-        self: &Arc<Self>,
-        id: ViId,
-        ops: &Arc<dyn ViOps>,
-    ) -> Result<Arc<Member>, PoolError> {
+    pub(super) fn add(&self, id: ViId, ops: &Arc<dyn ViOps>) -> Arc<Member> {
         let member = Member { id, ops: Arc::clone(ops), state: Lean::new(State::default()) };
         let member = Arc::new(member);
-        let count = usize::try_from(WINDOW).expect("a few") + CREDITS;
-        let pool = Pool::new(HEAD + EAGER_MAX, count)?;
-        for _ in 0..count {
-            let buf = pool.take(HEAD + EAGER_MAX).expect("as many as there are");
-            // A connection that is broken needs no receive.
-            let _ = member.post(Op::Recv, Descriptor::new(buf), &self.inbox);
+        for _ in 0..WINDOW + CREDITS {
+            self.receive(&member);
         }
         self.members.with(|members| members.insert(id, Arc::clone(&member)));
-        Ok(member)
+        member
     }
 
-    /// The connection is gone. What it has received before is still drained.
+    /// Posts a receive, for memory that is made when something comes. A connection that is
+    /// broken needs none.
+    fn receive(&self, member: &Member) {
+        let receive = Descriptor::fresh((HEAD + EAGER_MAX) as u64);
+        let _ = member.post(Op::Recv, receive, &self.inbox);
+    }
+
+    /// The connection is gone, and what it has received with it.
     pub(super) fn remove(&self, id: ViId) {
         let member = self.members.with(|members| members.remove(&id));
         drop(member);
@@ -148,14 +147,16 @@ impl OverPosted {
             && let Some(completion) = self.inbox.inbox().take()
         {
             let member = self.members.with(|members| members.get(&completion.vi).cloned());
+            let Some(member) = member else { continue };
             let is_receive = completion.op == OpKind::Recv;
-            match (member, completion.status.is_ok()) {
-                (Some(member), true) if is_receive => {
+            match completion.status.is_ok() {
+                true if is_receive => {
                     drained += usize::from(self.received(&member, completion, sink));
                 }
-                (Some(member), true) => member.state.with(|state| state.keep(completion)),
-                // What was under way when the connection ended, or is nobody's any more.
-                _ => drop(completion),
+                true => member.state.with(|state| state.keep(completion)),
+                // A message that did not fit, or the end of the connection.
+                false if is_receive => self.receive(&member),
+                false => {}
             }
         }
         drained
@@ -164,7 +165,8 @@ impl OverPosted {
     /// A message of the peer. Whether it was one for the sink.
     fn received(&self, member: &Arc<Member>, completion: Completion, sink: &mut Sink<'_>) -> bool {
         let (tag, bytes) = (completion.tag, completion.bytes());
-        let Some((&[what, .., d0, d1, d2, d3], parts)) = bytes.split_first_chunk::<HEAD>() else {
+        let head = bytes.split_first_chunk::<HEAD>();
+        let Some((&[what @ MESSAGE..=ASK, 0, 0, 0, d0, d1, d2, d3], parts)) = head else {
             member.ops.disconnect();
             return false;
         };
@@ -176,7 +178,8 @@ impl OverPosted {
         if what == MESSAGE {
             sink(&mut Answering { over: self, member }, tag, parts);
         }
-        let _ = member.post(Op::Recv, completion.into_descriptor(), &self.inbox);
+        drop(completion);
+        self.receive(member);
         member.state.with(|state| {
             let owed = state.drained - state.told;
             if (what == ASK && owed > 0) || owed >= WINDOW / 4 {

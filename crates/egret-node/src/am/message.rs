@@ -239,5 +239,6 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Most bytes of a medium message: with 16 words, what an eager message takes.
-pub const MEDIUM_MAX: usize = EAGER_MAX - 8 * Head::WORDS_MAX;
+/// Most bytes of a medium message: with 16 words, and a word that says why it comes back if it
+/// does, what an eager message takes.
+pub const MEDIUM_MAX: usize = EAGER_MAX - 8 * (Head::WORDS_MAX + 1);

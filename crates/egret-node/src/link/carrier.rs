@@ -240,6 +240,7 @@ impl Direct {
     /// Sends a long frame of control: parts of it first, which say that they are.
     #[cold]
     fn send_in_parts(&mut self, frame: Descriptor) -> Result<Option<Descriptor>, Descriptor> {
+        debug_assert_eq!(frame.tag(), Head::of(Kind::Control, 0).to_bits(), "others are shorter");
         let (part, last) = (Head { handler: PART, ..Head::of(Kind::Control, 0) }, frame.tag());
         while self.gone < frame.bytes().len() {
             let rest = &frame.bytes()[self.gone..];

@@ -65,10 +65,8 @@ impl Machine {
     #[inline]
     fn begin_frame(&mut self, head: Head, words: &[u64], bytes: usize) -> (Descriptor, usize) {
         let len = words.len() * 8 + bytes;
-        let mut frame = match self.spare.pop() {
-            Some(frame) if len <= OWN_BYTES => frame,
-            _ => self.new_frame(len),
-        };
+        let spare = if len <= OWN_BYTES { self.spare.pop() } else { None };
+        let mut frame = spare.unwrap_or_else(|| self.new_frame(len));
         assert!(frame.resize(len) || frame.len() == len as u64, "a frame of this length");
         frame.set_tag(head.to_bits());
         let to = frame.bytes_mut().expect(OWN);

@@ -537,8 +537,8 @@ impl Open for Conn {
         self.notices.move_to(notices);
         // What was taken before counts for the peer, too.
         self.publish();
-        let undrained = self.lanes.undrained();
         self.lanes.publish();
+        let undrained = self.lanes.undrained(*why != ViError::Closed);
         self.parts.own.word(LEFT).store(1, Relaxed);
         // Before the buffers are anybody's: pairs with the fence in `peer_left`.
         fence(Release);

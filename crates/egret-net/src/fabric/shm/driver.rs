@@ -16,6 +16,7 @@ use super::link::{Link, Polled};
 use super::memory::Own;
 use super::records::Scratch;
 use super::rendezvous::{Door, Refusal, Stance, Visitor};
+use super::rounds::Rounds;
 use super::token::Token;
 use super::vi::ShmVi;
 use crate::fabric::hub::set::{SPACE, ready};
@@ -29,16 +30,13 @@ use crate::vi::{ConnectError, DrainId, Hello, Keys, Limits, Sink, ViError};
 pub(super) struct Driver {
     /// `None` when the nic is down.
     door: Option<Door>,
-    /// By number.
-    links: Vec<Arc<Link>>,
+    links: Rounds,
     knocks: BTreeMap<u64, Knocking>,
     listeners: Listeners<Visitor>,
     next_id: u64,
     /// When to look at the sockets.
     pace: Pace,
     scratch: Scratch,
-    /// The link that the next drain begins with.
-    turn: usize,
     /// When to look again though no bell was rung.
     nap_until: Option<Instant>,
 }
@@ -110,11 +108,12 @@ impl Work for Driver {
     fn last_look(&mut self, fixed: &Fixed, after: &mut After) -> bool {
         let mut busy = false;
         self.nap_until = fixed.doubt.load(Relaxed).then(|| rt::now() + NAP);
-        for link in &self.links {
+        self.links.poll_all(|link| {
             let polled = link.poll(&fixed.keys, &mut after.notices, true);
             busy |= polled != Polled::Nothing;
             after.happened |= polled.is_news();
-        }
+            polled
+        });
         busy
     }
 
@@ -184,7 +183,7 @@ impl Work for Driver {
 
     fn shut(&mut self, _fixed: &Fixed, after: &mut After) {
         self.door = None;
-        for link in self.links.drain(..) {
+        for link in self.links.take_all() {
             link.close(ViError::NicDown, &mut after.notices);
         }
         for Knocking { request, .. } in std::mem::take(&mut self.knocks).into_values() {
@@ -204,19 +203,8 @@ impl Work for Driver {
         sink: &mut Sink<'_>,
         after: &mut After,
     ) -> usize {
-        let (count, mut drained) = (self.links.len(), 0);
-        for at in self.turn..self.turn + count {
-            let link = &self.links[if at < count { at } else { at - count }];
-            if link.drain == drain {
-                let left = budget - drained;
-                drained += link.drain(left, &mut self.scratch, sink, &mut after.notices);
-                if drained == budget {
-                    self.turn = (at + 1) % count;
-                    break;
-                }
-            }
-        }
-        drained
+        let Self { links, scratch, .. } = self;
+        links.drain(drain, budget, |link, left| link.drain(left, scratch, sink, &mut after.notices))
     }
 
     fn vi(hub: &Arc<Hub<Self>>, link: Arc<Link>) -> Box<dyn ViOps> {
@@ -228,24 +216,24 @@ impl Driver {
     pub(super) fn new(door: Door) -> Self {
         Self {
             door: Some(door),
-            links: Vec::new(),
+            links: Rounds::default(),
             knocks: BTreeMap::new(),
             listeners: Listeners::default(),
             next_id: 1,
             pace: Pace::default(),
             scratch: Scratch::new(),
-            turn: 0,
             nap_until: None,
         }
     }
 
     /// Moves messages.
     #[inline]
-    fn poll_quickly(&self, fixed: &Fixed, after: &mut After) {
-        for link in &self.links {
+    fn poll_quickly(&mut self, fixed: &Fixed, after: &mut After) {
+        self.links.poll_some(|link| {
             let polled = link.poll(&fixed.keys, &mut after.notices, false);
             after.happened |= polled.is_news();
-        }
+            polled
+        });
     }
 
     /// Looks at the sockets without waiting.
@@ -258,18 +246,20 @@ impl Driver {
     }
 
     /// Deals with what the set of the sockets said.
-    fn ready(&self, token: Token, fixed: &Fixed, after: &mut After) {
+    fn ready(&mut self, token: Token, fixed: &Fixed, after: &mut After) {
         match token {
             Token::Control(id) => {
                 if let Some(link) = self.link(id) {
                     let heard = link.hear(&fixed.keys, &mut after.notices);
                     after.happened |= heard == Polled::Gone;
+                    self.links.is_ready(id);
                 }
             }
             Token::Ended(id) => {
                 if let Some(link) = self.link(id) {
                     link.ended(&fixed.keys, &mut after.notices);
                     after.happened = true;
+                    self.links.is_ready(id);
                 }
             }
             // A tick follows, and looks at these.
@@ -287,14 +277,13 @@ impl Driver {
     }
 
     fn link(&self, id: u64) -> Option<&Arc<Link>> {
-        let at = self.links.binary_search_by_key(&id, |link| link.id).ok()?;
-        Some(&self.links[at])
+        self.links.get(id)
     }
 
     /// Lets callers in, knocks where it is time to, forgets what is over.
     fn tick(&mut self, now: Instant, fixed: &Fixed, after: &mut After) {
         self.pace.looked(now);
-        self.links.retain(|link| !link.is_over());
+        self.links.forget_over();
         for _ in 0..VISITORS_AT_ONCE {
             let Some(door) = &mut self.door else { break };
             match door.poll_visitor(now, now + GREETING_MAX) {
@@ -342,7 +331,7 @@ impl Driver {
     fn add(&mut self, link: Link, fixed: &Fixed) -> Option<Arc<Link>> {
         link.watch(fixed).ok()?;
         let link = Arc::new(link);
-        self.links.push(Arc::clone(&link));
+        self.links.add(Arc::clone(&link));
         Some(link)
     }
 

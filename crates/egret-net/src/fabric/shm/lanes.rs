@@ -167,10 +167,11 @@ impl Lanes {
         self.receivers.iter_mut().for_each(RingReceiver::publish);
     }
 
-    /// What the peer has written and nobody has drained, as much as its rings hold.
-    pub(super) fn undrained(&mut self) -> Undrained {
+    /// What the peer has written and nobody has drained, as much as its rings hold; nothing if
+    /// nobody `wants` it: then it has not arrived.
+    pub(super) fn undrained(&mut self, wants: bool) -> Undrained {
         let (mut scratch, mut records) = (Scratch::new(), VecDeque::new());
-        for receiver in &mut self.receivers {
+        for receiver in self.receivers.iter_mut().filter(|_| wants) {
             for _ in 0..LANE_LINES {
                 let Ok(Some((tag, bytes))) = receiver.take(&mut scratch) else { break };
                 records.push_back((tag, bytes.to_vec()));

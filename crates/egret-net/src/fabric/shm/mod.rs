@@ -14,7 +14,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `driver.rs`, `knocking.rs`, `token.rs` | listening, connecting, and who has left |
+//! | `nic.rs`, `driver.rs`, `rounds.rs`, `knocking.rs`, `token.rs` | listening, connecting, and who has left |
 //! | `bell.rs`, `cord.rs`, and `hub` | waiting, and waking who sleeps |
 //! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
 //! | `lanes.rs`, `records/` | eager messages: the lanes of an end, and the ring of records that each is |
@@ -108,6 +108,7 @@ mod recv;
 mod rendezvous;
 mod returns;
 mod ring;
+mod rounds;
 mod send;
 #[cfg(test)]
 mod tests;

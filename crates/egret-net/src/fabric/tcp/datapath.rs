@@ -114,6 +114,9 @@ impl Conn {
         }
         let outstanding = if receiving {
             self.receiver.incoming.outstanding()
+        } else if posted.is_eager() {
+            // It has a window of its own.
+            0
         } else {
             self.sender.outbox.outstanding()
         };

@@ -100,7 +100,8 @@ impl Sender {
     /// Whether nothing is on its way: what is posted now can leave at once.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.batch.is_empty() && self.outbox.outstanding() == 0 && self.outbox.answers.is_empty()
+        let outstanding = self.outbox.outstanding() + self.outbox.eager_outstanding();
+        self.batch.is_empty() && outstanding == 0 && self.outbox.answers.is_empty()
     }
 
     /// Whether a flush could write something.
