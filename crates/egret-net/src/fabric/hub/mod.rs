@@ -200,15 +200,17 @@ impl<W: Work> Hub<W> {
         let mut guard = self.inside.lock();
         let inside = &mut *guard;
         let drained = inside.work.drain(drain, budget, sink, &mut inside.after);
-        if drained > 0 {
-            // What is drained is answered there and then, as a rule.
-            self.stride.spoke();
-        }
         let wake = inside.after.is_news() && self.count(inside);
         if wake || inside.after.has_more() {
             let after = std::mem::take(&mut inside.after);
             drop(guard);
             self.finish(after, wake);
+        } else {
+            drop(guard);
+        }
+        match drained {
+            0 => self.stride.listen(),
+            _ => self.stride.heard(),
         }
         drained
     }

@@ -12,7 +12,7 @@ use crate::vi::{Op, Posted};
 
 #[derive(Debug, Default)]
 pub(in crate::fabric) struct Stride {
-    /// Waits that ended with something since this side last said something.
+    /// Looks that found something since this side last said something.
     heard: AtomicU32,
 }
 
@@ -21,6 +21,14 @@ impl Stride {
     #[inline]
     pub(super) fn pauses(&self) -> u32 {
         if self.heard.load(Relaxed) < LISTENS { 1 } else { PAUSES }
+    }
+
+    /// A look has found nothing: leaves the peer its time, if this side only listens.
+    #[inline]
+    pub(super) fn listen(&self) {
+        if self.heard.load(Relaxed) >= LISTENS {
+            (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        }
     }
 
     /// A look has found something.

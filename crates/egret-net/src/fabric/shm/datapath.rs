@@ -23,7 +23,7 @@ use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::gate::Pass;
 use super::io::{Io, Parts};
-use super::lanes::{Lanes, Undrained};
+use super::lanes::{Behind, Lanes, Undrained};
 use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, REGION_MAX, RING, SLOTS, TAKEN};
 use super::patience::Patience;
 use super::reach::Reach;
@@ -169,8 +169,18 @@ impl Conn {
         Ok(())
     }
 
-    /// Sends an eager message. An error may be the end of the connection.
+    /// Sends an eager message, if nothing is against it.
     #[inline]
+    pub(super) fn try_send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
+        let sent = self.lanes.try_send(lane, tag, parts);
+        if sent.is_some() {
+            self.ring_bell();
+        }
+        sent
+    }
+
+    /// Sends an eager message, or says why not. That may be the end of the connection.
+    #[cold]
     pub(super) fn send(
         &mut self,
         lane: Lane,
@@ -561,7 +571,10 @@ impl Reply for Answering<'_> {
     }
 
     fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        self.0.send(lane, tag, parts)
+        match self.0.try_send(lane, tag, parts) {
+            Some(behind) => Ok(Position::new(behind.get())),
+            None => self.0.send(lane, tag, parts),
+        }
     }
 }
 

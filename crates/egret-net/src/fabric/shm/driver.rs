@@ -149,7 +149,10 @@ impl Work for Driver {
         let mut look = events.is_some_and(<[_]>::is_empty);
         for event in events.unwrap_or_default() {
             match Token::decode(event.data.u64()) {
-                Token::Cord(id) => self.rung(id, sleep),
+                Token::Cord(id) => {
+                    self.rung(id, sleep);
+                    self.poll_one(id, fixed, after);
+                }
                 _ => look = true,
             }
         }
@@ -230,6 +233,15 @@ impl Driver {
     #[inline]
     fn poll_quickly(&mut self, fixed: &Fixed, after: &mut After) {
         self.links.poll_some(|link| {
+            let polled = link.poll(&fixed.keys, &mut after.notices, false);
+            after.happened |= polled.is_news();
+            polled
+        });
+    }
+
+    /// Moves messages of one connection.
+    fn poll_one(&mut self, id: u64, fixed: &Fixed, after: &mut After) {
+        self.links.poll_one(id, |link| {
             let polled = link.poll(&fixed.keys, &mut after.notices, false);
             after.happened |= polled.is_news();
             polled

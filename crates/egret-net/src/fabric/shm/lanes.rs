@@ -6,6 +6,7 @@
 //! reads how far the other is before a ring seems full.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use super::foreign::Foreign;
 use super::layout::{CONSUMED, LANE_LINES, LANES};
@@ -37,6 +38,9 @@ pub(super) struct Undrained {
     pub arrived: [Position; 2],
 }
 
+/// The position behind a record: never zero.
+pub(super) type Behind = NonZeroU64;
+
 const LIE: ViError = ViError::Protocol("a ring of records that makes no sense");
 
 impl Lanes {
@@ -61,23 +65,29 @@ impl Lanes {
         })
     }
 
-    /// Writes a record. The caller wakes the peer.
-    #[inline]
+    /// Writes a record, if nothing is against it. The caller wakes the peer.
+    ///
+    /// The answer fits a register: one that is built in memory and then moved as a whole waits
+    /// until all stores before it are done, the record's among them, which takes longer than all
+    /// the rest.
+    #[inline(always)]
+    pub(super) fn try_send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
+        let sent = self.senders[lane as usize].send(tag, parts);
+        sent.ok().and_then(Behind::new)
+    }
+
+    /// Writes a record, or says why not.
+    #[cold]
     pub(super) fn send(
         &mut self,
         lane: Lane,
         tag: u64,
         parts: &[&[u8]],
     ) -> Result<Position, SendError> {
-        let sender = &mut self.senders[lane as usize];
-        match sender.send(tag, parts) {
-            Ok(position) => Ok(Position::new(position)),
-            Err(why) => self.not_sent(lane, why),
-        }
-    }
-
-    #[cold]
-    fn not_sent(&mut self, lane: Lane, why: NotSent) -> Result<Position, SendError> {
+        let why = match self.senders[lane as usize].send(tag, parts) {
+            Ok(position) => return Ok(Position::new(position)),
+            Err(why) => why,
+        };
         match why {
             NotSent::TooLarge { len } => Err(SendError::TooLarge { len, max: EAGER_MAX }),
             NotSent::Full if self.is_reliable => {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::datapath::{Conn, GONE};
 use super::driver::Fixed;
-use super::lanes::Undrained;
+use super::lanes::{Behind, Undrained};
 use super::records::Scratch;
 use super::token::Token;
 use crate::atomics::Lean;
@@ -151,8 +151,14 @@ impl Link {
         drop(undrained);
     }
 
-    /// Sends an eager message.
+    /// Sends an eager message, if nothing is against it.
     #[inline]
+    pub(super) fn try_send(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
+        self.state.with(|state| state.end.open()?.try_send(lane, tag, parts))
+    }
+
+    /// Sends an eager message, or says why not.
+    #[cold]
     pub(super) fn send(
         &self,
         lane: Lane,

@@ -77,6 +77,18 @@ impl Rounds {
         }
     }
 
+    /// Polls one, which has rung.
+    pub(super) fn poll_one(&mut self, id: u64, mut poll: impl FnMut(&Link) -> Polled) {
+        if self.all.len() <= FEW {
+            return;
+        }
+        if let Ok(at) = self.all.binary_search_by_key(&id, |link| link.id)
+            && self.poll_at(at, &mut poll) != Polled::Nothing
+        {
+            self.heat(at);
+        }
+    }
+
     /// Polls all.
     #[inline]
     pub(super) fn poll_all(&mut self, mut poll: impl FnMut(&Link) -> Polled) {

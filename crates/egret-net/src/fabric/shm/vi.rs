@@ -23,6 +23,15 @@ impl ShmVi {
 }
 
 impl ShmVi {
+    #[cold]
+    fn send_or_say(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        let sent = self.link.send(lane, tag, parts);
+        if let Err(SendError::Closed(why)) = &sent {
+            self.closed(why);
+        }
+        sent
+    }
+
     /// A message could not be sent: the connection is closed, or must be.
     #[cold]
     fn closed(&self, why: &ViError) {
@@ -92,11 +101,10 @@ impl ViOps for ShmVi {
     #[inline]
     fn send(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
         self.inner.stride.spoke();
-        let sent = self.link.send(lane, tag, parts);
-        if let Err(SendError::Closed(why)) = &sent {
-            self.closed(why);
+        match self.link.try_send(lane, tag, parts) {
+            Some(behind) => Ok(Position::new(behind.get())),
+            None => self.send_or_say(lane, tag, parts),
         }
-        sent
     }
 
     fn arrived(&self, lane: Lane, asked: bool) -> Position {
