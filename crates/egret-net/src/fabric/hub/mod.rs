@@ -55,7 +55,7 @@ pub(super) use self::pace::Pace;
 pub(super) use self::sleep::Sleep;
 use self::stride::Stride;
 use super::{ConnectRequest, ListenerOps, Seen, ViOps, ViSpec};
-use crate::atomics::Lean;
+use crate::atomics::{Lean, LeanGuard};
 use crate::rt::{self, Instant};
 use crate::vi::{
     ConnectError, DrainId, Keys, Limits, ListenError, Notices, Reliability, Sink, Wait,
@@ -119,18 +119,27 @@ pub(super) trait Work: fmt::Debug + Send + Sized + 'static {
     fn shut(&mut self, fixed: &Self::Fixed, after: &mut After<Self>);
     /// Whether it carries eager messages itself.
     const HAS_EAGER: bool = false;
-    /// Passes eager messages to `sink`.
+    /// Passes eager messages to `sink`, at most `budget`.
     fn drain(
         &mut self,
         _drain: DrainId,
         _budget: usize,
         _sink: &mut Sink<'_>,
         _after: &mut After<Self>,
-    ) -> usize {
-        0
+    ) -> Drained {
+        Drained::default()
     }
     /// The handle of a connection.
     fn vi(hub: &Arc<Hub<Self>>, link: Self::Link) -> Box<dyn ViOps>;
+}
+
+/// What came of a drain.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Drained {
+    /// Messages.
+    pub count: usize,
+    /// Whether some were answered there and then.
+    pub answers: bool,
 }
 
 /// What a nic, its listeners and its connections share.
@@ -176,17 +185,43 @@ impl<W: Work> Hub<W> {
     #[inline]
     pub(super) fn progress(self: &Arc<Self>) -> Seen {
         // Whoever has it does the same just now, and counts what happens.
-        if let Some(mut guard) = self.inside.try_lock() {
-            let inside = &mut *guard;
-            inside.work.progress(&self.fixed, &mut inside.after);
-            let wake = inside.after.is_news() && self.count(inside);
-            if wake || inside.after.has_more() {
-                let after = std::mem::take(&mut inside.after);
-                drop(guard);
-                self.finish(after, wake);
-            }
+        if let Some(guard) = self.inside.try_lock() {
+            self.run(guard, |work, fixed, after| work.progress(fixed, after));
         }
         self.seen()
+    }
+
+    /// Works under the lock, and tells afterwards.
+    #[inline]
+    pub(super) fn work<R>(
+        self: &Arc<Self>,
+        body: impl FnOnce(&mut W, &W::Fixed, &mut After<W>) -> R,
+    ) -> R {
+        self.run(self.inside.lock(), body)
+    }
+
+    /// Works under the lock, where nobody is to be told of what comes of it.
+    #[inline]
+    pub(super) fn quietly<R>(&self, body: impl FnOnce(&mut W) -> R) -> R {
+        self.inside.with(|inside| body(&mut inside.work))
+    }
+
+    /// Works with the lock, and tells when it is free again, if there is anybody to tell.
+    #[inline]
+    fn run<R>(
+        self: &Arc<Self>,
+        mut guard: LeanGuard<'_, Inside<W>>,
+        body: impl FnOnce(&mut W, &W::Fixed, &mut After<W>) -> R,
+    ) -> R {
+        let inside = &mut *guard;
+        let result = body(&mut inside.work, &self.fixed, &mut inside.after);
+        let wake = inside.after.is_news() && self.count(inside);
+        if wake || inside.after.has_more() {
+            let after = std::mem::take(&mut inside.after);
+            drop(guard);
+            self.finish(after, wake);
+        }
+        result
     }
 
     /// Passes eager messages that are there to `sink`, at most `budget`. How many.
@@ -197,22 +232,13 @@ impl<W: Work> Hub<W> {
         budget: usize,
         sink: &mut Sink<'_>,
     ) -> usize {
-        let mut guard = self.inside.lock();
-        let inside = &mut *guard;
-        let drained = inside.work.drain(drain, budget, sink, &mut inside.after);
-        let wake = inside.after.is_news() && self.count(inside);
-        if wake || inside.after.has_more() {
-            let after = std::mem::take(&mut inside.after);
-            drop(guard);
-            self.finish(after, wake);
-        } else {
-            drop(guard);
-        }
+        let drained = self.work(|work, _, after| work.drain(drain, budget, sink, after));
         match drained {
-            0 => self.stride.listen(),
-            _ => self.stride.heard(),
+            Drained { count: 0, .. } => self.stride.listen(),
+            Drained { answers: true, .. } => self.stride.spoke(),
+            Drained { .. } => self.stride.heard(),
         }
-        drained
+        drained.count
     }
 
     #[inline]
@@ -233,20 +259,6 @@ impl<W: Work> Hub<W> {
         inside.happened += 1;
         self.happened.store(inside.happened, Ordering::Release);
         inside.sleepers > 0
-    }
-
-    /// Works under the lock, and tells afterwards.
-    pub(super) fn work<R>(
-        self: &Arc<Self>,
-        body: impl FnOnce(&mut W, &W::Fixed, &mut After<W>) -> R,
-    ) -> R {
-        let (result, after, wake) = self.inside.with(|inside| {
-            let result = body(&mut inside.work, &self.fixed, &mut inside.after);
-            let wake = inside.after.is_news() && self.count(inside);
-            (result, std::mem::take(&mut inside.after), wake)
-        });
-        self.finish(after, wake);
-        result
     }
 
     /// Looks at everything once more before a sleep. Whether there is nothing

@@ -33,6 +33,7 @@ use super::rendezvous::{ControlError, Message};
 use super::ring::{Consumer, Producer};
 use super::send::Sender;
 use super::wire::{COUNTS, Place, Slot, Small};
+use crate::fabric::hub::Drained;
 use crate::fabric::hub::bytes::Malformed;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::end::Open;
@@ -213,19 +214,21 @@ impl Conn {
         budget: usize,
         scratch: &mut Scratch,
         sink: &mut Sink<'_>,
-    ) -> Result<usize, Box<ViError>> {
-        let (mut drained, published) = (0, self.lanes.published());
-        while drained < budget
+    ) -> Result<Drained, Box<ViError>> {
+        let (mut count, mut answers, published) = (0, false, self.lanes.published());
+        while count < budget
             && let Some((tag, bytes)) = self.lanes.take(scratch)?
         {
-            sink(&mut Answering(self), tag, bytes);
-            drained += 1;
+            let mut answering = Answering { conn: self, answers: false };
+            sink(&mut answering, tag, bytes);
+            answers |= answering.answers;
+            count += 1;
         }
         if self.lanes.published() != published {
             // The peer may sleep until there is room.
             self.ring_bell();
         }
-        Ok(drained)
+        Ok(Drained { count, answers })
     }
 
     /// Writes the counts' line, if it has something new to say.
@@ -563,17 +566,22 @@ impl Open for Conn {
 }
 
 /// The connection that an eager message came by.
-struct Answering<'a>(&'a mut Conn);
+struct Answering<'a> {
+    conn: &'a mut Conn,
+    /// Whether it was answered.
+    answers: bool,
+}
 
 impl Reply for Answering<'_> {
     fn vi(&self) -> ViId {
-        self.0.lanes.vi
+        self.conn.lanes.vi
     }
 
     fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        match self.0.try_send(lane, tag, parts) {
+        self.answers = true;
+        match self.conn.try_send(lane, tag, parts) {
             Some(behind) => Ok(Position::new(behind.get())),
-            None => self.0.send(lane, tag, parts),
+            None => self.conn.send(lane, tag, parts),
         }
     }
 }

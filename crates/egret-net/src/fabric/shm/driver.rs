@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::event::epoll;
 
 use super::bell::Sleeper;
+use super::datapath::Conn;
 use super::knocking::{Ground, Knocking, Met, Outcome, terms};
 use super::link::{Link, Polled};
 use super::memory::Own;
@@ -20,10 +21,12 @@ use super::rounds::Rounds;
 use super::token::Token;
 use super::vi::ShmVi;
 use crate::fabric::hub::set::{SPACE, ready};
-use crate::fabric::hub::{self, Away, Hub, Key, Listeners, Pace, Work};
-use crate::fabric::{ConnectRequest, ViOps, ViSpec};
+use crate::fabric::hub::{self, Away, Drained, Hub, Key, Listeners, Pace, Work};
+use crate::fabric::{ConnectRequest, Unposted, ViOps, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, DrainId, Hello, Keys, Limits, Sink, ViError};
+use crate::vi::{
+    Agreed, ConnectError, DrainId, Hello, Keys, Limits, Posted, Reliability, Sink, ViError,
+};
 
 /// The changing part of a nic.
 #[derive(Debug)]
@@ -41,7 +44,16 @@ pub(super) struct Driver {
     nap_until: Option<Instant>,
 }
 
-type After = hub::After<Driver>;
+/// A connection that was made.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub id: u64,
+    pub peer: Arc<str>,
+    pub level: Reliability,
+    pub agreed: Agreed,
+}
+
+pub(super) type After = hub::After<Driver>;
 
 /// The part of a nic that stays as it is.
 #[derive(Debug)]
@@ -78,7 +90,7 @@ const NAP: Duration = Duration::from_millis(1);
 impl Work for Driver {
     type Fixed = Fixed;
     type Place = Doorbell;
-    type Link = Arc<Link>;
+    type Link = Made;
     type Visitor = Visitor;
 
     fn host(fixed: &Fixed) -> &str {
@@ -165,14 +177,14 @@ impl Work for Driver {
         self.door.is_some().then_some(&mut self.listeners)
     }
 
-    fn accept(&mut self, key: &Key, spec: ViSpec, fixed: &Fixed) -> Option<Arc<Link>> {
+    fn accept(&mut self, key: &Key, spec: ViSpec, fixed: &Fixed) -> Option<Made> {
         loop {
             let visitor = self.listeners.next(key)?;
             let (peer, agreed) = (visitor.greeting.host.clone(), visitor.agreed);
             if let Some(conn) = admit(visitor, spec, fixed) {
-                let link = Link::new(self.unused(), &peer, spec, agreed, conn);
-                if let Some(link) = self.add(link, fixed) {
-                    return Some(link);
+                let made = self.add((&peer, spec, agreed), conn, fixed);
+                if made.is_some() {
+                    return made;
                 }
             }
         }
@@ -186,9 +198,7 @@ impl Work for Driver {
 
     fn shut(&mut self, _fixed: &Fixed, after: &mut After) {
         self.door = None;
-        for link in self.links.take_all() {
-            link.close(ViError::NicDown, &mut after.notices);
-        }
+        self.links.end_all(|link| link.close(ViError::NicDown, &mut after.notices));
         for Knocking { request, .. } in std::mem::take(&mut self.knocks).into_values() {
             after.settle(request.promise, Err(ConnectError::NicDown));
         }
@@ -205,13 +215,18 @@ impl Work for Driver {
         budget: usize,
         sink: &mut Sink<'_>,
         after: &mut After,
-    ) -> usize {
-        let Self { links, scratch, .. } = self;
-        links.drain(drain, budget, |link, left| link.drain(left, scratch, sink, &mut after.notices))
+    ) -> Drained {
+        let (Self { links, scratch, .. }, mut answers) = (self, false);
+        let count = links.drain(drain, budget, |link, left| {
+            let drained = link.drain(left, scratch, sink, &mut after.notices);
+            answers |= drained.answers;
+            drained.count
+        });
+        Drained { count, answers }
     }
 
-    fn vi(hub: &Arc<Hub<Self>>, link: Arc<Link>) -> Box<dyn ViOps> {
-        Box::new(ShmVi::new(Arc::clone(hub), link))
+    fn vi(hub: &Arc<Hub<Self>>, made: Made) -> Box<dyn ViOps> {
+        Box::new(ShmVi::new(Arc::clone(hub), made))
     }
 }
 
@@ -261,14 +276,14 @@ impl Driver {
     fn ready(&mut self, token: Token, fixed: &Fixed, after: &mut After) {
         match token {
             Token::Control(id) => {
-                if let Some(link) = self.link(id) {
+                if let Some(link) = self.links.get(id) {
                     let heard = link.hear(&fixed.keys, &mut after.notices);
                     after.happened |= heard == Polled::Gone;
                     self.links.is_ready(id);
                 }
             }
             Token::Ended(id) => {
-                if let Some(link) = self.link(id) {
+                if let Some(link) = self.links.get(id) {
                     link.ended(&fixed.keys, &mut after.notices);
                     after.happened = true;
                     self.links.is_ready(id);
@@ -282,20 +297,47 @@ impl Driver {
     }
 
     /// The peer of this link rang, which ended the sleep with this number.
-    fn rung(&self, id: u64, sleep: u64) {
-        if let Some(link) = self.link(id) {
+    fn rung(&mut self, id: u64, sleep: u64) {
+        if let Some(link) = self.links.get(id) {
             link.rung(sleep);
         }
     }
 
-    fn link(&self, id: u64) -> Option<&Arc<Link>> {
-        self.links.get(id)
+    /// The connection of a handle, which has it until it is [released](Self::release).
+    #[inline]
+    pub(super) fn link(&mut self, id: u64) -> &mut Link {
+        self.links.get(id).expect("a handle keeps it")
+    }
+
+    /// Takes a descriptor.
+    #[inline]
+    pub(super) fn post(
+        &mut self,
+        id: u64,
+        posted: Posted,
+        keys: &Keys,
+        after: &mut After,
+    ) -> Result<(), Unposted> {
+        let link = self.link(id);
+        if link.post(posted, keys)? {
+            // Of slots that waited for it not all were taken, if they are many: a thread that
+            // sleeps has more to poll for.
+            after.happened |= link.resume(keys, &mut after.notices) != Polled::Nothing;
+        }
+        Ok(())
+    }
+
+    /// The handle of a connection is gone, and the connection with it.
+    pub(super) fn release(&mut self, id: u64, after: &mut After) -> Option<Link> {
+        self.link(id).close(ViError::Closed, &mut after.notices);
+        after.happened = true;
+        self.links.remove(id)
     }
 
     /// Lets callers in, knocks where it is time to, forgets what is over.
     fn tick(&mut self, now: Instant, fixed: &Fixed, after: &mut After) {
         self.pace.looked(now);
-        self.links.forget_over();
+        self.links.sort_out();
         for _ in 0..VISITORS_AT_ONCE {
             let Some(door) = &mut self.door else { break };
             match door.poll_visitor(now, now + GREETING_MAX) {
@@ -333,18 +375,24 @@ impl Driver {
         };
         let Some(Knocking { request, .. }) = self.knocks.remove(&id) else { return };
         let result = result.and_then(|(conn, agreed)| {
-            let link = Link::new(self.unused(), &request.to.host, request.spec, agreed, *conn);
-            self.add(link, fixed).ok_or(ConnectError::NicDown)
+            let who = (request.to.host.as_str(), request.spec, agreed);
+            self.add(who, *conn, fixed).ok_or(ConnectError::NicDown)
         });
         after.settle(request.promise, result);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.
-    fn add(&mut self, link: Link, fixed: &Fixed) -> Option<Arc<Link>> {
+    fn add(
+        &mut self,
+        (peer, spec, agreed): (&str, ViSpec, Agreed),
+        conn: Conn,
+        fixed: &Fixed,
+    ) -> Option<Made> {
+        let mut link = Link::new(self.unused(), spec, conn);
         link.watch(fixed).ok()?;
-        let link = Arc::new(link);
-        self.links.add(Arc::clone(&link));
-        Some(link)
+        let made = Made { id: link.id, peer: Arc::from(peer), level: spec.reliability, agreed };
+        self.links.add(link);
+        Some(made)
     }
 
     fn unused(&mut self) -> u64 {
@@ -355,7 +403,7 @@ impl Driver {
 }
 
 /// Makes a connection with a visitor, if what it brings can be used.
-fn admit(visitor: Visitor, spec: ViSpec, fixed: &Fixed) -> Option<super::datapath::Conn> {
+fn admit(visitor: Visitor, spec: ViSpec, fixed: &Fixed) -> Option<Conn> {
     let ground = Ground::new()?;
     let (theirs, trust) = (visitor.greeting.terms, visitor.agreed.trust());
     let (control, handles) =

@@ -7,8 +7,7 @@
 //! Connections with eager messages that nobody has drained are remembered: to drain is to go to
 //! them alone.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::link::{Link, Polled};
 use crate::vi::DrainId;
@@ -16,7 +15,9 @@ use crate::vi::DrainId;
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     /// By number.
-    all: Vec<Arc<Link>>,
+    all: Vec<Link>,
+    /// Those that have ended, as long as somebody has a handle to them.
+    ended: BTreeMap<u64, Link>,
     /// Places of those that had something lately, the last one first.
     hot: Vec<usize>,
     /// The place that the next round begins with.
@@ -33,32 +34,50 @@ const HOT: usize = 4;
 const SWEEP: usize = 8;
 
 impl Rounds {
-    pub(super) fn add(&mut self, link: Arc<Link>) {
+    pub(super) fn add(&mut self, link: Link) {
         self.all.push(link);
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<&Arc<Link>> {
-        let at = self.all.binary_search_by_key(&id, |link| link.id).ok()?;
-        Some(&self.all[at])
-    }
-
-    /// Takes out all.
-    pub(super) fn take_all(&mut self) -> Vec<Arc<Link>> {
-        std::mem::take(self).all
-    }
-
-    /// Forgets those of which nothing can come any more.
-    pub(super) fn forget_over(&mut self) {
-        let before = self.all.len();
-        self.all.retain(|link| !link.is_over());
-        if self.all.len() != before {
-            (self.hot, self.next) = (Vec::new(), 0);
+    #[inline]
+    pub(super) fn get(&mut self, id: u64) -> Option<&mut Link> {
+        match self.all.binary_search_by_key(&id, |link| link.id) {
+            Ok(at) => self.all.get_mut(at),
+            Err(_) => self.ended.get_mut(&id),
         }
+    }
+
+    /// Ends all, each by `end`.
+    pub(super) fn end_all(&mut self, end: impl FnMut(&mut Link)) {
+        self.all.iter_mut().for_each(end);
+        self.sort_out();
+    }
+
+    /// The last handle to it is gone: it is taken out, to be dropped.
+    pub(super) fn remove(&mut self, id: u64) -> Option<Link> {
+        let at = self.all.binary_search_by_key(&id, |link| link.id);
+        self.ready.retain(|ready| *ready != id);
+        match at {
+            Ok(at) => {
+                (self.hot, self.next) = (Vec::new(), 0);
+                Some(self.all.remove(at))
+            }
+            Err(_) => self.ended.remove(&id),
+        }
+    }
+
+    /// Puts those aside that have ended.
+    pub(super) fn sort_out(&mut self) {
+        if self.all.iter().all(|link| link.error().is_none()) {
+            return;
+        }
+        let ended = self.all.extract_if(.., |link| link.error().is_some());
+        self.ended.extend(ended.map(|link| (link.id, link)));
+        (self.hot, self.next) = (Vec::new(), 0);
     }
 
     /// Polls those whose turn it is.
     #[inline]
-    pub(super) fn poll_some(&mut self, mut poll: impl FnMut(&Link) -> Polled) {
+    pub(super) fn poll_some(&mut self, mut poll: impl FnMut(&mut Link) -> Polled) {
         if self.all.len() <= FEW {
             return self.poll_all(poll);
         }
@@ -78,7 +97,7 @@ impl Rounds {
     }
 
     /// Polls one, which has rung.
-    pub(super) fn poll_one(&mut self, id: u64, mut poll: impl FnMut(&Link) -> Polled) {
+    pub(super) fn poll_one(&mut self, id: u64, mut poll: impl FnMut(&mut Link) -> Polled) {
         if self.all.len() <= FEW {
             return;
         }
@@ -91,15 +110,15 @@ impl Rounds {
 
     /// Polls all.
     #[inline]
-    pub(super) fn poll_all(&mut self, mut poll: impl FnMut(&Link) -> Polled) {
+    pub(super) fn poll_all(&mut self, mut poll: impl FnMut(&mut Link) -> Polled) {
         for at in 0..self.all.len() {
             self.poll_at(at, &mut poll);
         }
     }
 
     #[inline]
-    fn poll_at(&mut self, at: usize, poll: &mut impl FnMut(&Link) -> Polled) -> Polled {
-        let link = &self.all[at];
+    fn poll_at(&mut self, at: usize, poll: &mut impl FnMut(&mut Link) -> Polled) -> Polled {
+        let link = &mut self.all[at];
         let polled = poll(link);
         if matches!(polled, Polled::Eager | Polled::Gone) {
             let id = link.id;
@@ -130,7 +149,7 @@ impl Rounds {
         &mut self,
         drain: DrainId,
         budget: usize,
-        mut take: impl FnMut(&Link, usize) -> usize,
+        mut take: impl FnMut(&mut Link, usize) -> usize,
     ) -> usize {
         let mut drained = 0;
         for _ in 0..self.ready.len() {
@@ -153,7 +172,7 @@ impl Rounds {
         let few = self.all.len() <= FEW;
         let count = if few { self.all.len() } else { self.hot.len() };
         for at in 0..count {
-            let link = &self.all[if few { at } else { self.hot[at] }];
+            let link = &mut self.all[if few { at } else { self.hot[at] }];
             if link.drain == drain && drained < budget {
                 let left = budget - drained;
                 let took = take(link, left);

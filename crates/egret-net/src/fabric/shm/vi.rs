@@ -2,125 +2,104 @@
 
 use std::sync::Arc;
 
-use super::link::{Link, Polled};
+use super::driver::{After, Driver, Fixed, Made};
+use super::link::Link;
 use super::nic::Inner;
 use crate::fabric::{Unposted, ViOps};
 use crate::vi::{
-    Counters, Lane, Notices, Position, Posted, Reliability, SendError, Ticket, Trust, ViError,
-    WhyIsolated,
+    Counters, Lane, Position, Posted, Reliability, SendError, Ticket, Trust, ViError, WhyIsolated,
 };
 
+/// The connection itself is its nic's, which has it as long as there is this handle.
 #[derive(Debug)]
 pub(super) struct ShmVi {
     inner: Arc<Inner>,
-    link: Arc<Link>,
+    made: Made,
 }
 
 impl ShmVi {
-    pub(super) const fn new(inner: Arc<Inner>, link: Arc<Link>) -> Self {
-        Self { inner, link }
+    pub(super) const fn new(inner: Arc<Inner>, made: Made) -> Self {
+        Self { inner, made }
     }
-}
 
-impl ShmVi {
+    /// Works on the connection, under the lock of its nic.
+    #[inline]
+    fn with<R>(&self, body: impl FnOnce(&mut Link, &Fixed, &mut After) -> R) -> R {
+        let id = self.made.id;
+        let body = |driver: &mut Driver, fixed: &Fixed, after: &mut After| {
+            body(driver.link(id), fixed, after)
+        };
+        self.inner.work(body)
+    }
+
     #[cold]
     fn send_or_say(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        let sent = self.link.send(lane, tag, parts);
-        if let Err(SendError::Closed(why)) = &sent {
-            self.closed(why);
-        }
-        sent
-    }
-
-    /// A message could not be sent: the connection is closed, or must be.
-    #[cold]
-    fn closed(&self, why: &ViError) {
-        if self.link.error().is_none() {
-            let mut notices = Notices::default();
-            self.link.lied(why.clone(), &mut notices);
-            self.inner.happen();
-            notices.give();
-        }
+        self.with(|link, _, after| link.send(lane, tag, parts, &mut after.notices))
     }
 }
 
 impl ViOps for ShmVi {
     fn peer(&self) -> &str {
-        &self.link.peer
+        &self.made.peer
     }
 
     fn reliability(&self) -> Reliability {
-        self.link.level
+        self.made.level
     }
 
     fn trust(&self) -> Trust {
-        self.link.agreed.trust()
+        self.made.agreed.trust()
     }
 
     fn why_isolated(&self) -> Option<WhyIsolated> {
-        self.link.agreed.why_isolated()
+        self.made.agreed.why_isolated()
     }
 
     fn post(&self, posted: Posted) -> Result<(), Unposted> {
         self.inner.stride.posted(&posted);
-        let news = self.link.post(posted, &self.inner.fixed.keys)?;
-        if news {
-            let mut notices = Notices::default();
-            // Of slots that waited for it not all were taken, if they are many: a thread that
-            // sleeps has more to poll for.
-            if self.link.resume(&self.inner.fixed.keys, &mut notices) != Polled::Nothing {
-                self.inner.happen();
-            }
-            self.inner.tell(notices);
-        }
-        Ok(())
+        let id = self.made.id;
+        self.inner.work(|driver, fixed, after| driver.post(id, posted, &fixed.keys, after))
     }
 
     fn cancel(&self, ticket: Ticket) -> bool {
-        let mut notices = Notices::default();
-        let cancelled = self.link.cancel(ticket, &mut notices);
-        self.inner.tell(notices);
-        cancelled
+        self.with(|link, _, after| link.cancel(ticket, &mut after.notices))
     }
 
     fn disconnect(&self) {
-        let mut notices = Notices::default();
-        self.link.close(ViError::Closed, &mut notices);
-        self.inner.happen();
-        notices.give();
+        self.with(|link, _, after| {
+            link.close(ViError::Closed, &mut after.notices);
+            after.happened = true;
+        });
     }
 
     fn error(&self) -> Option<ViError> {
-        self.link.error()
+        self.inner.quietly(|driver| driver.link(self.made.id).error())
     }
 
     fn counters(&self) -> Counters {
-        self.link.counters()
+        self.inner.quietly(|driver| driver.link(self.made.id).counters())
     }
 
     #[inline]
     fn send(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
         self.inner.stride.spoke();
-        match self.link.try_send(lane, tag, parts) {
+        let id = self.made.id;
+        match self.inner.quietly(|driver| driver.link(id).try_send(lane, tag, parts)) {
             Some(behind) => Ok(Position::new(behind.get())),
             None => self.send_or_say(lane, tag, parts),
         }
     }
 
     fn arrived(&self, lane: Lane, asked: bool) -> Position {
-        match self.link.arrived(lane, asked) {
-            Ok(position) => position,
-            Err(SendError::Closed(why)) => {
-                self.closed(&why);
-                Position::default()
-            }
-            Err(_) => Position::default(),
-        }
+        self.with(|link, _, after| link.arrived(lane, asked, &mut after.notices))
     }
 }
 
 impl Drop for ShmVi {
     fn drop(&mut self) {
-        self.disconnect();
+        let id = self.made.id;
+        let link = self.inner.work(|driver, _, after| driver.release(id, after));
+        // Without the lock: what it had posted is the program's.
+        drop(link);
     }
 }

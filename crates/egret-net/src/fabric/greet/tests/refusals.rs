@@ -74,7 +74,7 @@ fn another_version_is_told_to_both() {
 fn a_refusal_of_a_later_version_is_understood() {
     let mut caller = caller("");
     said_by_caller(&mut caller);
-    let said = b"EGRT\x02\x01\x09\0\x04\0\x08\0\x03\x03\x09\0\x02\0??";
+    let said = b"EGRT\x02\x01\x09\0\x04\0\x08\0\x03\x03\x09\0\x03\0??";
     let version = HelloError::Version { theirs: 9, ours: 3 };
     assert_eq!(caller.feed(said), Err(GreetError::Refused(Refusal::Hello(version))));
 }

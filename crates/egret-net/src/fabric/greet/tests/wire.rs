@@ -38,8 +38,8 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 /// Made with Python's `hmac` and `hashlib`.
-const ASKING_PROOF: &str = "7782c82bbccc5375e7fd3d9a4174d05a5945eff1b831825ddbf00ff3a37d1d71";
-const WELCOME_PROOF: &str = "c870e68a7fa93e66a8d03f597f969371e675f3360e66c1f6d7c93a425ea6d6f8";
+const ASKING_PROOF: &str = "1a8f018d6a10df1877615ebecd914d83be38ca59807ea80c43d3d1187d20465a";
+const WELCOME_PROOF: &str = "9077c627822bb7b26697aefdc1ede75483b33ae2ea8662311441f9e20237d9a4";
 
 #[test]
 fn the_bytes_of_refusals_are_these_for_ever() {
