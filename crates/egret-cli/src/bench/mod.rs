@@ -47,6 +47,7 @@ mod serialize;
 mod serialize_values;
 mod served;
 mod side;
+mod side_eager;
 mod still;
 mod team;
 mod threads;

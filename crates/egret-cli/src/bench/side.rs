@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::ValueEnum;
 use egret::net::buf::Pool;
 use egret::net::fabric::Fabrics;
 use egret::net::rt::{self, Deadline};
 use egret::net::vi::{
-    Access, Address, Completion, Descriptor, Exposed, Handed, Lane, Nic, RemoteKey, RemoteSlice,
-    SendError, Vi, ViOptions,
+    Access, Address, Completion, Descriptor, Exposed, Handed, Nic, RemoteKey, RemoteSlice, Vi,
+    ViOptions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -91,11 +91,11 @@ const LAST_POLLS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(super) vi: Vi,
-    mode: Mode,
+    pub(super) mode: Mode,
     /// Of a message that is sent.
     bytes: usize,
     /// Of one that comes.
-    taken: usize,
+    pub(super) taken: usize,
     /// Messages to send, and receives posted, at once.
     window: usize,
     /// What to send with, those that are under way not among them.
@@ -105,7 +105,7 @@ pub(crate) struct Side {
     /// What was received into, to be posted again.
     again: Option<Descriptor>,
     /// What a slice send borrows.
-    slice: Vec<u8>,
+    pub(super) slice: Vec<u8>,
     /// What the peer may read and write, taken in turn.
     exposed: Vec<Exposed>,
     /// The same of the peer.
@@ -115,7 +115,7 @@ pub(crate) struct Side {
     /// The buffer that goes from hand to hand, if it is here.
     held: Option<Handed>,
     /// The last eager message that was drained.
-    came: u64,
+    pub(super) came: u64,
 }
 
 /// Bytes of each message, seen from one side. They differ in [`Mode::Posted`] alone.
@@ -363,53 +363,6 @@ impl Side {
         Ok(())
     }
 
-    /// Sends, as soon as there is room.
-    fn send_eager(&self, round: u64) -> Result<()> {
-        loop {
-            match self.vi.send_eager(Lane::Talk, round, &[&self.slice]) {
-                Ok(_) => return Ok(()),
-                Err(SendError::Full) => drop(self.vi.nic().poll()),
-                Err(why) => return Err(why.into()),
-            }
-        }
-    }
-
-    /// Drains until the message of this round is there, and looks at each.
-    fn drain(&mut self, round: u64) -> Result<()> {
-        let mut wrong = None;
-        while self.came < round {
-            let (came, taken) = (&mut self.came, self.taken);
-            self.vi.drain().wait(EAGER_BATCH, PATIENCE, |_, tag, bytes| {
-                *came += 1;
-                let ends = [bytes.first(), bytes.last()];
-                let is_right = ends.iter().flatten().all(|end| **end == mark(tag));
-                if tag != *came || bytes.len() != taken || !is_right {
-                    wrong = Some((tag, bytes.len()));
-                }
-            })?;
-            if let Some((tag, bytes)) = wrong {
-                bail!("message {tag} of {bytes} bytes came damaged, or {} was due", self.came);
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells the other side that everything of a run has come, if that is not known otherwise.
-    pub(super) fn tell_all_came(&mut self) -> Result<()> {
-        if self.mode == Mode::Eager {
-            self.vi.send_eager(Lane::Talk, END, &[])?;
-        }
-        Ok(())
-    }
-
-    /// Hears that.
-    pub(super) fn hear_all_came(&mut self) -> Result<()> {
-        if self.mode == Mode::Eager {
-            self.vi.drain().wait(1, PATIENCE, |_, _, _| {})?;
-        }
-        Ok(())
-    }
-
     fn descriptor(&mut self) -> Descriptor {
         self.ready.take().expect("rewritten before it is sent")
     }
@@ -522,8 +475,6 @@ const SAID: Duration = Duration::from_millis(1);
 const POLLS: u32 = 64;
 /// The same where messages are counted.
 const MANY: usize = 256;
-/// Eager messages drained at once.
-const EAGER_BATCH: usize = 256;
 /// And where they are large.
 const FEW: usize = 4;
 const IN_CACHE: usize = 4 << 20;

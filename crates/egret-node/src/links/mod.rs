@@ -8,6 +8,7 @@ pub(crate) mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod greeting;
+mod heard;
 pub(crate) mod line;
 mod lossy;
 mod opening;

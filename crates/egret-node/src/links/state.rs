@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
 use egret_net::rt::Instant;
-use egret_net::vi::{Completion, Descriptor, Drain, OpKind, ViError, ViId};
+use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
 
 use super::behind::Sleeper;
 use super::core::Fixed;
@@ -15,11 +15,10 @@ use super::parting::Parting;
 use super::slots::{Key, Slots};
 use crate::am::fault::{Fault, planted};
 use crate::am::{BundleState, EndpointState, SendError, Upcall};
-use crate::channel::{self, table::Channels};
+use crate::channel::table::Channels;
 use crate::flow::{Budget, FlowId, FlowTerms};
 use crate::link::arrived::Arrived;
-use crate::link::carrier::{Carrier, OWN_BYTES, PART};
-use crate::link::control::{CONTROL_MAX, Control};
+use crate::link::carrier::Carrier;
 use crate::link::lands::Flow;
 use crate::link::machine::Machine;
 use crate::link::{Fate, Head, Kind, Lane, LinkCounters, LinkError};
@@ -45,11 +44,11 @@ pub(crate) struct State {
     /// Receives that are to be posted again, when there is time.
     later: Vec<(Key, Descriptor)>,
     /// Memory for short frames, to be used again.
-    scratch: Vec<Descriptor>,
+    pub(super) scratch: Vec<Descriptor>,
     /// Short frames that were drained, and are to be heard.
-    drained: Vec<(ViId, Result<Arrived, &'static str>)>,
+    pub(super) drained: Vec<(ViId, Result<Arrived, &'static str>)>,
     /// Links whose short frames wait for room.
-    blocked: BTreeSet<Key>,
+    pub(super) blocked: BTreeSet<Key>,
     /// Links over lossy fabrics, which want to be looked after.
     pub(crate) windows: BTreeSet<Key>,
     pub(crate) budget: Budget,
@@ -228,68 +227,8 @@ impl State {
         }
     }
 
-    /// Takes short frames that have come, at most `budget`. How many there were.
-    ///
-    /// They are heard when the drain is over: to hear may be to send, and inside a drain only
-    /// its own connection could.
     #[inline]
-    pub(crate) fn drain(&mut self, drain: &Drain, budget: usize) -> usize {
-        let mut drained = std::mem::take(&mut self.drained);
-        let count = drain.take(budget, &mut |reply, tag, bytes| {
-            drained.push((reply.vi(), self.short_frame(tag, bytes)));
-        });
-        for (vi, frame) in drained.drain(..) {
-            self.heard_short(vi, frame);
-        }
-        self.drained = drained;
-        count
-    }
-
-    #[inline]
-    fn short_frame(&mut self, tag: u64, bytes: &[u8]) -> Result<Arrived, &'static str> {
-        let head = Head::from_bits(tag).map_err(|_| "a frame of no kind")?;
-        if bytes.len() > OWN_BYTES {
-            return Ok(Arrived::from_parts(head, None, bytes.to_vec()));
-        }
-        let spare = self.scratch.pop();
-        let memory = spare.unwrap_or_else(|| Descriptor::new(vec![0_u8; OWN_BYTES]));
-        Ok(Arrived::from_eager(head, bytes, memory))
-    }
-
-    #[inline]
-    fn heard_short(&mut self, vi: ViId, frame: Result<Arrived, &'static str>) {
-        let link = match self.place(vi) {
-            Some(Place::Link(link)) => link,
-            Some(Place::Stranger(stranger)) => return self.stranger_said(stranger, frame),
-            Some(Place::Window(_)) | None => return,
-        };
-        if let Some(line) = self.links.get(link) {
-            if line.ended.is_some() {
-                return;
-            }
-            line.carrier.count_eager();
-        }
-        let heard = frame.and_then(|arrived| match arrived.head.kind.lane() {
-            Lane::Bulk => Err("a frame on the wrong lane"),
-            Lane::Control | Lane::Talk => self.hear(link, arrived),
-        });
-        if let Err(why) = heard {
-            self.cut_off(link, why);
-        }
-    }
-
-    /// Sends what waited for room.
-    #[inline]
-    pub(crate) fn pump_blocked(&mut self) {
-        if !self.blocked.is_empty() {
-            for link in std::mem::take(&mut self.blocked) {
-                self.pump(link);
-            }
-        }
-    }
-
-    #[inline]
-    fn place(&mut self, vi: ViId) -> Option<Place> {
+    pub(super) fn place(&mut self, vi: ViId) -> Option<Place> {
         if let Some((last, place)) = self.last
             && last == vi
         {
@@ -320,88 +259,6 @@ impl State {
         };
         if let Err(why) = heard {
             self.cut_off(link, why);
-        }
-    }
-
-    /// A frame has arrived.
-    ///
-    /// # Errors
-    ///
-    /// What no honest peer does.
-    #[inline]
-    pub(crate) fn hear(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
-        match arrived.head.kind {
-            Kind::Request | Kind::OneWay | Kind::Bulk => self.deliver(link, arrived),
-            Kind::Reply | Kind::NoReply | Kind::BulkReply => self.answered(link, arrived),
-            Kind::Returned => self.returned(link, arrived),
-            Kind::Control => self.heard_control(link, arrived),
-            Kind::Part | Kind::Last | Kind::Abort | Kind::End => self.heard_channel(link, arrived),
-        }
-    }
-
-    fn heard_control(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
-        let line = self.links.get(link).ok_or("no link")?;
-        let parts = &mut line.machine.parts;
-        if (parts.len() + arrived.bytes().len()) as u64 > CONTROL_MAX {
-            return Err("a frame of control that is too long");
-        }
-        if arrived.head.handler == PART {
-            parts.extend_from_slice(arrived.bytes());
-            self.release(link, arrived);
-            return Ok(());
-        }
-        let arrived = if parts.is_empty() {
-            arrived
-        } else {
-            let whole = [&std::mem::take(parts)[..], arrived.bytes()].concat();
-            let head = arrived.head;
-            self.release(link, arrived);
-            Arrived::from_parts(head, None, whole)
-        };
-        let bytes = arrived.bytes();
-        let line = self.links.get(link).ok_or("no link")?;
-        if line.incarnation.is_some()
-            && bytes.first().is_some_and(|what| channel::CONTROLS.contains(what))
-        {
-            return self.heard_channel_control(link, arrived);
-        }
-        let control = Control::from_bytes(bytes).ok_or("a frame of control that is none")?;
-        self.release(link, arrived);
-        let line = self.links.get(link).ok_or("no link")?;
-        let greets = matches!(control, Control::Hello(_) | Control::Crossed | Control::Full { .. });
-        if line.incarnation.is_none() && !greets {
-            return Err("it has not said hello");
-        }
-        match control {
-            Control::Hello(hello) => self.greeted(link, &hello),
-            Control::Crossed => {
-                self.crossed(link);
-                Ok(())
-            }
-            Control::Full { links } if line.called && line.incarnation.is_none() => {
-                self.full(link, links);
-                Ok(())
-            }
-            Control::Full { .. } => Err("it has no room for a link that there is"),
-            Control::Map(map) => self.asked_to_map(link, &map),
-            Control::Mapped(mapped) => self.mapped(link, mapped),
-            Control::NotMapped { number, why } => self.not_mapped(link, number, why),
-            Control::Unmap { slot } => self.unmapped(link, slot),
-            Control::Unmapped { number } => self.unmap_known(link, number),
-            Control::Leave { slot } => self.leaves(link, slot),
-            Control::Credit { number, messages, bytes } => {
-                self.credited(link, number, messages, bytes)
-            }
-            Control::Want { slot, bytes, lacking } => self.wanted(link, slot, bytes, lacking),
-            Control::ReplyCredit { slot, bytes } => self.reply_credited(link, slot, bytes),
-            Control::ReplyWant { number, bytes, lacking } => {
-                self.reply_wanted(link, number, bytes, lacking)
-            }
-            Control::ReplyTooLarge { slot, bytes } => self.reply_too_large(link, slot, bytes),
-            Control::TooLarge { number, bytes, most } => {
-                self.too_large(link, number, (bytes, most))
-            }
-            Control::Failed { why } => self.peer_failed(link, &why),
         }
     }
 
@@ -438,14 +295,6 @@ impl State {
             && !planted(Fault::NotPosted)
         {
             line.carrier.receive(receive);
-        }
-    }
-
-    /// Keeps the memory of a short frame for the next.
-    #[inline]
-    fn keep_scratch(&mut self, memory: Descriptor) {
-        if self.scratch.len() < SCRATCH_MAX {
-            self.scratch.push(memory);
         }
     }
 
@@ -573,9 +422,6 @@ impl State {
 
 /// Receives that wait to be posted again, at most: a fraction of what a connection has.
 const LATER_MAX: usize = 16;
-
-/// Memory of short frames that is kept.
-const SCRATCH_MAX: usize = 256;
 
 /// Keeps a waker for who brings what it waits for. If nobody does so for long, all look for
 /// themselves: who gave up waiting does not say so.

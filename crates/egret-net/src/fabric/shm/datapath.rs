@@ -23,38 +23,33 @@ use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::gate::Pass;
 use super::io::{Io, Parts};
-use super::lanes::{Behind, Lanes, Undrained};
+use super::lanes::{Lanes, Undrained};
 use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, REGION_MAX, RING, SLOTS, TAKEN};
 use super::patience::Patience;
 use super::reach::Reach;
-use super::records::Scratch;
 use super::recv::Receiver;
 use super::rendezvous::{ControlError, Message};
 use super::ring::{Consumer, Producer};
 use super::send::Sender;
 use super::wire::{COUNTS, Place, Slot, Small};
-use crate::fabric::hub::Drained;
 use crate::fabric::hub::bytes::Malformed;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::receives::Receives;
 use crate::fabric::{Unposted, ViSpec};
-use crate::vi::{
-    Counters, Keys, Lane, Notices, Op, Position, Posted, Refused, Reply, SendError, Sink, Ticket,
-    Trust, ViError, ViId,
-};
+use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, Trust, ViError};
 
 #[derive(Debug)]
 pub(super) struct Conn {
     depth: u32,
-    parts: Parts,
+    pub parts: Parts,
     /// There if this side can read the memory of the peer's process.
     reach: Option<Reach>,
     ring: Consumer,
     sender: Sender,
     receiver: Receiver,
-    lanes: Lanes,
+    pub(super) lanes: Lanes,
     /// Slots in their order, from one that waits for a receive, or for the next poll to
     /// copy the rest of its bytes, on; `None` for those that overtook it. The peer's ring
     /// has no room for more.
@@ -117,19 +112,6 @@ impl Conn {
         })
     }
 
-    pub(super) fn control_fd(&self) -> BorrowedFd<'_> {
-        self.parts.control.fd()
-    }
-
-    /// Readable when the peer's process has ended, if the kernel can say.
-    pub(super) fn process_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.parts.control.peer().pidfd()
-    }
-
-    pub(super) fn cord_fd(&self) -> BorrowedFd<'_> {
-        self.parts.cord.fd()
-    }
-
     /// The peer rang, which ended the sleep with this number. An error: it will
     /// ring no more.
     pub(super) fn rung(&mut self, sleep: u64) -> Result<(), CordError> {
@@ -168,67 +150,6 @@ impl Conn {
             }
         }
         Ok(())
-    }
-
-    /// Sends an eager message, if nothing is against it.
-    #[inline]
-    pub(super) fn try_send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
-        let sent = self.lanes.try_send(lane, tag, parts);
-        if sent.is_some() {
-            self.ring_bell();
-        }
-        sent
-    }
-
-    /// Sends an eager message, or says why not. That may be the end of the connection.
-    #[cold]
-    pub(super) fn send(
-        &mut self,
-        lane: Lane,
-        tag: u64,
-        parts: &[&[u8]],
-    ) -> Result<Position, SendError> {
-        let sent = self.lanes.send(lane, tag, parts);
-        if sent.is_ok() {
-            self.ring_bell();
-        }
-        sent
-    }
-
-    /// How much of a lane has arrived; the peer may be asked to say so.
-    pub(super) fn arrived(&mut self, lane: Lane, asked: bool) -> Result<Position, SendError> {
-        if !asked {
-            return self.lanes.arrived_so_far(lane);
-        }
-        let (position, asked) = self.lanes.arrived(lane)?;
-        if asked {
-            self.ring_bell();
-        }
-        Ok(position)
-    }
-
-    /// Passes eager messages that are there to `sink`, at most `budget`. How many.
-    #[inline]
-    pub(super) fn drain(
-        &mut self,
-        budget: usize,
-        scratch: &mut Scratch,
-        sink: &mut Sink<'_>,
-    ) -> Result<Drained, Box<ViError>> {
-        let (mut count, mut answers, published) = (0, false, self.lanes.published());
-        while count < budget
-            && let Some((tag, bytes)) = self.lanes.take(scratch)?
-        {
-            let mut answering = Answering { conn: self, answers: false };
-            sink(&mut answering, tag, bytes);
-            answers |= answering.answers;
-            count += 1;
-        }
-        if self.lanes.published() != published {
-            // The peer may sleep until there is room.
-            self.ring_bell();
-        }
-        Ok(Drained { count, answers })
     }
 
     /// Writes the counts' line, if it has something new to say.
@@ -285,14 +206,8 @@ impl Conn {
         Ok(took || put || home)
     }
 
-    /// Whether there are eager messages, or room for them, that nobody was told of.
-    #[inline]
-    pub(super) fn has_eager_news(&mut self) -> Result<bool, Box<ViError>> {
-        self.lanes.has_news()
-    }
-
     /// A peer that cannot be woken is gone, which its socket says too.
-    fn ring_bell(&mut self) {
+    pub(super) fn ring_bell(&mut self) {
         let _ = self.parts.ringer.ring();
     }
 
@@ -562,27 +477,6 @@ impl Open for Conn {
             posted.fail(why.clone(), notices);
         }
         undrained
-    }
-}
-
-/// The connection that an eager message came by.
-struct Answering<'a> {
-    conn: &'a mut Conn,
-    /// Whether it was answered.
-    answers: bool,
-}
-
-impl Reply for Answering<'_> {
-    fn vi(&self) -> ViId {
-        self.conn.lanes.vi
-    }
-
-    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        self.answers = true;
-        match self.conn.try_send(lane, tag, parts) {
-            Some(behind) => Ok(Position::new(behind.get())),
-            None => self.conn.send(lane, tag, parts),
-        }
     }
 }
 

@@ -25,6 +25,21 @@ pub(super) struct Parts {
     pub ringer: Ringer,
 }
 
+impl Parts {
+    pub(super) fn control_fd(&self) -> BorrowedFd<'_> {
+        self.control.fd()
+    }
+
+    /// Readable when the peer's process has ended, if the kernel can say.
+    pub(super) fn process_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.control.peer().pidfd()
+    }
+
+    pub(super) fn cord_fd(&self) -> BorrowedFd<'_> {
+        self.cord.fd()
+    }
+}
+
 /// What an end uses of its surroundings during one call.
 pub(super) struct Io<'a> {
     pub keys: &'a Keys,

@@ -54,10 +54,10 @@ impl Link {
     /// Has the sets wake up for it.
     pub(super) fn watch(&mut self, fixed: &Fixed) -> Result<(), Errno> {
         let Some(conn) = self.end.open() else { return Ok(()) };
-        Token::Cord(self.id).watch(&fixed.bells, conn.cord_fd())?;
-        Token::Control(self.id).watch(&fixed.sockets, conn.control_fd())?;
+        Token::Cord(self.id).watch(&fixed.bells, conn.parts.cord_fd())?;
+        Token::Control(self.id).watch(&fixed.sockets, conn.parts.control_fd())?;
         let ended = Token::Ended(self.id);
-        conn.process_fd().map_or(Ok(()), |fd| ended.watch(&fixed.sockets, fd))
+        conn.parts.process_fd().map_or(Ok(()), |fd| ended.watch(&fixed.sockets, fd))
     }
 
     /// Takes a descriptor. Whether to [resume](Self::resume) then.

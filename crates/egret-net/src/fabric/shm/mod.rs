@@ -17,7 +17,7 @@
 //! | `nic.rs`, `driver.rs`, `rounds.rs`, `knocking.rs`, `token.rs` | listening, connecting, and who has left |
 //! | `bell.rs`, `cord.rs`, and `hub` | waiting, and waking who sleeps |
 //! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
-//! | `lanes.rs`, `records/` | eager messages: the lanes of an end, and the ring of records that each is |
+//! | `eager.rs`, `lanes.rs`, `records/` | eager messages: the lanes of an end, and the ring of records that each is |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
 //! | `wire.rs`, `layout.rs`, `ring.rs`, `cut.rs` | what lies where, and how it is written |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
@@ -82,6 +82,7 @@ mod cut;
 mod datapath;
 mod direct;
 mod driver;
+mod eager;
 mod fault;
 mod foreign;
 #[cfg(any(test, feature = "fuzzing"))]
