@@ -16,13 +16,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::eager::{EAGER_MAX, Lane, Position, Reply, SendError, Sink};
 use super::inbox::Mailbox;
 use super::ops::ViOps;
-use super::{Completion, Descriptor, Op, OpKind, Posted, Refused, Ticket, ViId};
+use super::{Completion, Descriptor, Landing, Op, OpKind, Posted, Refused, Ticket, ViId};
 use crate::atomics::Lean;
+use crate::buf::{Buf, Pool};
 
 /// The eager messages of some connections of a nic.
 pub(super) struct OverPosted {
@@ -59,6 +60,8 @@ const WINDOW: u64 = 32;
 /// after every other message of its window, and is told of every quarter of it besides.
 const CREDITS: u64 = WINDOW / 2 + 8;
 const HEAD: usize = 8;
+/// Bytes of a message that needs no memory beyond what its receive has.
+const SMALL: usize = 256;
 /// Memory of messages that is kept.
 const SPARE_MAX: usize = 16;
 
@@ -78,17 +81,18 @@ impl OverPosted {
     pub(super) fn add(&self, id: ViId, ops: &Arc<dyn ViOps>) -> Arc<Member> {
         let member = Member { id, ops: Arc::clone(ops), state: Lean::new(State::default()) };
         let member = Arc::new(member);
+        let large: Arc<dyn Landing> = Arc::new(Large);
         for _ in 0..WINDOW + CREDITS {
-            self.receive(&member);
+            let (own, most) = (vec![0_u8; HEAD + SMALL], (HEAD + EAGER_MAX) as u64);
+            self.receive(&member, Descriptor::landing(own, most, Arc::clone(&large)));
         }
         self.members.with(|members| members.insert(id, Arc::clone(&member)));
         member
     }
 
-    /// Posts a receive, for memory that is made when something comes. A connection that is
-    /// broken needs none.
-    fn receive(&self, member: &Member) {
-        let receive = Descriptor::fresh((HEAD + EAGER_MAX) as u64);
+    /// Posts a receive. A connection that is broken needs none.
+    fn receive(&self, member: &Member, mut receive: Descriptor) {
+        receive.unland();
         let _ = member.post(Op::Recv, receive, &self.inbox);
     }
 
@@ -155,7 +159,7 @@ impl OverPosted {
                 }
                 true => member.state.with(|state| state.keep(completion)),
                 // A message that did not fit, or the end of the connection.
-                false if is_receive => self.receive(&member),
+                false if is_receive => self.receive(&member, completion.into_descriptor()),
                 false => {}
             }
         }
@@ -178,8 +182,7 @@ impl OverPosted {
         if what == MESSAGE {
             sink(&mut Answering { over: self, member }, tag, parts);
         }
-        drop(completion);
-        self.receive(member);
+        self.receive(member, completion.into_descriptor());
         member.state.with(|state| {
             let owed = state.drained - state.told;
             if (what == ASK && owed > 0) || owed >= WINDOW / 4 {
@@ -213,20 +216,30 @@ impl Member {
 
 impl State {
     fn frame(&mut self, (what, len): (u8, usize), tag: u64, parts: &[&[u8]]) -> Descriptor {
-        let mut bytes = self.spare.pop().map_or_else(Vec::new, into_vec);
-        bytes.clear();
-        bytes.reserve(HEAD + len);
+        let spare = if len <= SMALL { self.spare.pop() } else { None };
+        let mut frame = spare.unwrap_or_else(|| memory(HEAD + len.max(SMALL)));
+        if !frame.resize(HEAD + len) {
+            frame = Descriptor::new(vec![0_u8; HEAD + len]);
+        }
+        frame.set_tag(tag);
+        let bytes = frame.bytes_mut().expect("memory of its own");
         #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
         let drained = self.drained as u32;
-        bytes.extend([what, 0, 0, 0]);
-        bytes.extend(drained.to_le_bytes());
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        Descriptor::new(bytes).with_tag(tag)
+        let (head, mut rest) = bytes.split_at_mut(HEAD);
+        head[..4].copy_from_slice(&[what, 0, 0, 0]);
+        head[4..].copy_from_slice(&drained.to_le_bytes());
+        for part in parts {
+            let (here, behind) = rest.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            rest = behind;
+        }
+        frame
     }
 
     fn keep(&mut self, completion: Completion) {
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(completion.into_descriptor());
+        let mut frame = completion.into_descriptor();
+        if self.spare.len() < SPARE_MAX && frame.resize(HEAD + SMALL) {
+            self.spare.push(frame);
         }
     }
 
@@ -241,9 +254,35 @@ impl State {
     }
 }
 
-fn into_vec(descriptor: Descriptor) -> Vec<u8> {
-    let first = descriptor.into_segments().next();
-    first.and_then(|segment| segment.into_vec().ok()).unwrap_or_default()
+/// Where messages land that are not small.
+#[derive(Debug)]
+struct Large;
+
+impl Landing for Large {
+    fn land(&self, len: u64, _tag: u64) -> Result<Buf, &'static str> {
+        let len = usize::try_from(len).map_err(|_| "more than an eager message has")?;
+        pooled(len).ok_or("there is no memory for an eager message")
+    }
+}
+
+/// Memory for a message that is sent.
+fn memory(len: usize) -> Descriptor {
+    match pooled(len) {
+        Some(buf) => Descriptor::new(buf),
+        None => Descriptor::new(vec![0_u8; len]),
+    }
+}
+
+/// A buffer of the pool that all connections of the process share, or of one of its own.
+fn pooled(len: usize) -> Option<Buf> {
+    static POOL: OnceLock<Option<Pool>> = OnceLock::new();
+    let build = || {
+        let pool = Pool::builder().class(HEAD + SMALL, 1024).class(HEAD + EAGER_MAX, 256);
+        pool.build().ok()
+    };
+    let shared = POOL.get_or_init(build).as_ref();
+    let buf = shared.and_then(|pool| pool.take(len).ok());
+    buf.or_else(|| Pool::new(len, 1).ok()?.take(len).ok())
 }
 
 /// The connection that a message came by.

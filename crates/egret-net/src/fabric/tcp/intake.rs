@@ -88,8 +88,14 @@ impl Intake {
             return Ok(None);
         }
         let head = Head::decode(first)?;
-        let Frame::Message { tag, kind: None } = head.frame else { return Ok(None) };
         let Some((payload, behind)) = rest.split_at_checked(head.payload) else { return Ok(None) };
+        if let Frame::Eager { tag } = head.frame {
+            sender.hear(head.counts, io.notices)?;
+            receiver.incoming.place_eager(tag, payload, io.notices)?;
+            self.taken += 1;
+            return Ok(Some(behind));
+        }
+        let Frame::Message { tag, kind: None } = head.frame else { return Ok(None) };
         if receiver.begun >= receiver.incoming.receives.promised
             || !receiver.place(tag, payload, io)
         {
