@@ -14,8 +14,9 @@
 //! the window, or when it asks. Both lanes are one here: the fabric keeps posted messages of the
 //! eager class apart from large ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::eager::{EAGER_MAX, Lane, Position, Reply, SendError, Sink};
@@ -29,6 +30,8 @@ use crate::buf::{Buf, Pool};
 pub(super) struct OverPosted {
     inbox: Mailbox,
     members: Lean<BTreeMap<ViId, Arc<Member>>>,
+    /// Whether a thread drains: one at a time, so that nothing overtakes.
+    draining: AtomicBool,
 }
 
 /// One of the connections.
@@ -52,6 +55,9 @@ struct State {
     asked: u64,
     /// Memory of messages that were sent, to be used again.
     spare: Vec<Descriptor>,
+    /// Messages that are about to be posted, and whether a thread is at it.
+    queued: VecDeque<Descriptor>,
+    posting: bool,
 }
 
 /// Messages that a peer may have sent and this side not drained.
@@ -72,7 +78,7 @@ const ASK: u8 = 2;
 impl Default for OverPosted {
     fn default() -> Self {
         let inbox = Mailbox::new(usize::MAX / 2);
-        Self { inbox, members: Lean::new(BTreeMap::new()) }
+        Self { inbox, members: Lean::new(BTreeMap::new()), draining: AtomicBool::new(false) }
     }
 }
 
@@ -81,12 +87,13 @@ impl OverPosted {
     pub(super) fn add(&self, id: ViId, ops: &Arc<dyn ViOps>) -> Arc<Member> {
         let member = Member { id, ops: Arc::clone(ops), state: Lean::new(State::default()) };
         let member = Arc::new(member);
+        // First: what comes as soon as there is a receive has somebody to go to.
+        self.members.with(|members| members.insert(id, Arc::clone(&member)));
         let large: Arc<dyn Landing> = Arc::new(Large);
         for _ in 0..WINDOW + CREDITS {
             let (own, most) = (vec![0_u8; HEAD + SMALL], (HEAD + EAGER_MAX) as u64);
             self.receive(&member, Descriptor::landing(own, most, Arc::clone(&large)));
         }
-        self.members.with(|members| members.insert(id, Arc::clone(&member)));
         member
     }
 
@@ -109,43 +116,52 @@ impl OverPosted {
         parts: &[&[u8]],
     ) -> Result<Position, SendError> {
         let len = SendError::check(parts)?;
-        member.state.with(|state| {
-            if member.is_reliable() && state.sent - state.heard >= WINDOW {
-                return match member.ops.error() {
-                    None => Err(SendError::Full),
-                    Some(why) => Err(SendError::Closed(why)),
-                };
+        if let Some(why) = member.ops.error() {
+            return Err(SendError::Closed(why));
+        }
+        let is_reliable = member.is_reliable();
+        let position = member.state.with(|state| {
+            if is_reliable && state.sent - state.heard >= WINDOW {
+                return None;
             }
-            let frame = state.frame((MESSAGE, len), tag, parts);
-            match member.post(Op::Send, frame, &self.inbox) {
-                Ok(()) => {}
-                // Lost, as this level allows.
-                Err(Refused::Full { .. }) if !member.is_reliable() => {}
-                Err(Refused::Broken(why)) => return Err(SendError::Closed(why)),
-                Err(_) => return Err(SendError::Full),
-            }
-            state.told = state.drained;
+            state.queue((MESSAGE, len), tag, parts);
             state.sent += 1;
-            Ok(Position::new(state.sent))
-        })
+            Some(Position::new(state.sent))
+        });
+        self.post_queued(member);
+        position.ok_or(SendError::Full)
+    }
+
+    /// Posts what is queued, in order: one thread at a time, with no lock of ours, for a fabric
+    /// may have the program told of something else meanwhile. What is refused is lost: at the
+    /// unreliable level for want of room, else with the connection.
+    fn post_queued(&self, member: &Member) {
+        while let Some(frame) = member.state.with(State::next_frame) {
+            let _ = member.post(Op::Send, frame, &self.inbox);
+            member.state.with(|state| state.posting = false);
+        }
     }
 
     /// How much of what was sent the peer has drained. It may be asked to say so.
     pub(super) fn arrived(&self, member: &Member, asked: bool) -> Position {
-        member.state.with(|state| {
+        let heard = member.state.with(|state| {
             let is_asked = state.asked >= state.sent || state.sent - state.heard >= WINDOW;
             if asked && state.heard < state.sent && !is_asked {
-                let frame = state.frame((ASK, 0), 0, &[]);
-                if member.post(Op::Send, frame, &self.inbox).is_ok() {
-                    state.sent += 1;
-                    (state.asked, state.told) = (state.sent, state.drained);
-                }
+                state.queue((ASK, 0), 0, &[]);
+                state.sent += 1;
+                state.asked = state.sent;
             }
-            Position::new(state.heard)
-        })
+            state.heard
+        });
+        self.post_queued(member);
+        Position::new(heard)
     }
 
     pub(super) fn drain(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
+        if self.draining.swap(true, Ordering::Acquire) {
+            return 0;
+        }
+        let _draining = Draining(&self.draining);
         let mut drained = 0;
         while drained < budget
             && let Some(completion) = self.inbox.inbox().take()
@@ -186,12 +202,10 @@ impl OverPosted {
         member.state.with(|state| {
             let owed = state.drained - state.told;
             if (what == ASK && owed > 0) || owed >= WINDOW / 4 {
-                let frame = state.frame((CREDIT, 0), 0, &[]);
-                if member.post(Op::Send, frame, &self.inbox).is_ok() {
-                    state.told = state.drained;
-                }
+                state.queue((CREDIT, 0), 0, &[]);
             }
         });
+        self.post_queued(member);
         what == MESSAGE
     }
 }
@@ -215,6 +229,23 @@ impl Member {
 }
 
 impl State {
+    /// Queues a message, which tells the peer how much was drained.
+    fn queue(&mut self, what: (u8, usize), tag: u64, parts: &[&[u8]]) {
+        let frame = self.frame(what, tag, parts);
+        self.queued.push_back(frame);
+        self.told = self.drained;
+    }
+
+    /// The next message to post, if no other thread is at it.
+    fn next_frame(&mut self) -> Option<Descriptor> {
+        if self.posting {
+            return None;
+        }
+        let frame = self.queued.pop_front();
+        self.posting = frame.is_some();
+        frame
+    }
+
     fn frame(&mut self, (what, len): (u8, usize), tag: u64, parts: &[&[u8]]) -> Descriptor {
         let spare = if len <= SMALL { self.spare.pop() } else { None };
         let mut frame = spare.unwrap_or_else(|| memory(HEAD + len.max(SMALL)));
@@ -251,6 +282,15 @@ impl State {
         if heard <= self.sent {
             self.heard = heard;
         }
+    }
+}
+
+/// A drain that goes on.
+struct Draining<'a>(&'a AtomicBool);
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 

@@ -28,7 +28,10 @@ impl State {
         let slot = line.machine.am.incoming.key_at(head.slot).ok_or("a message for no mapping")?;
         let incoming = line.machine.am.incoming.get(slot).expect("just looked at");
         incoming.take()?;
-        arrived.parts().ok_or("a message shorter than its words")?;
+        let (_, payload) = arrived.parts().ok_or("a message shorter than its words")?;
+        if head.kind != Kind::Bulk && payload.len() > MEDIUM_MAX {
+            return Err("a message longer than any");
+        }
         if head.kind == Kind::Bulk {
             let flow = Flow::Requests(head.slot);
             if arrived.has_landed() {

@@ -93,21 +93,22 @@ impl Core {
         state.role_waits = false;
         state.receive_again();
         // Short frames first: of a link that has ended, what came before its end.
-        if state.drain(&self.drain, TURN) == TURN {
-            return true;
-        }
+        let is_drained = state.drain(&self.drain, TURN) < TURN;
         let mut left = TURN;
         while left > 0
             && let Some(completion) = self.queue.take()
         {
-            state.completed(completion);
+            state.completed_or_put_aside(completion);
             left -= 1;
+        }
+        if is_drained {
+            state.end_broken();
         }
         state.pump_blocked();
         if state.is_busy() {
             state.look_after();
         }
-        left == 0
+        left == 0 || !is_drained
     }
 
     /// Waits while another thread has the role.

@@ -49,6 +49,10 @@ pub(crate) struct State {
     pub(super) drained: Vec<(ViId, Result<Arrived, &'static str>)>,
     /// Links whose short frames wait for room.
     pub(super) blocked: BTreeSet<Key>,
+    /// What has failed, and links that are known to be broken, until all short frames that came
+    /// before are heard.
+    failed: Vec<Completion>,
+    broken: BTreeSet<Key>,
     /// Links over lossy fabrics, which want to be looked after.
     pub(crate) windows: BTreeSet<Key>,
     pub(crate) budget: Budget,
@@ -97,6 +101,8 @@ impl State {
             scratch: Vec::new(),
             drained: Vec::new(),
             blocked: BTreeSet::new(),
+            failed: Vec::new(),
+            broken: BTreeSet::new(),
             windows: BTreeSet::new(),
             budget: Budget::new(terms),
             flows: BTreeMap::new(),
@@ -161,8 +167,36 @@ impl State {
             let broken = line.carrier.broken();
             if line.machine.is_flooded() {
                 self.cut_off(link, "it asks, and does not listen");
-            } else if let Some(why) = broken {
-                self.broke(link, &why);
+            } else if broken.is_some() {
+                self.broken.insert(link);
+            }
+        }
+    }
+
+    /// Takes what has completed; what has failed is for [later](Self::end_broken).
+    #[inline]
+    pub(crate) fn completed_or_put_aside(&mut self, completion: Completion) {
+        if completion.status.is_ok() {
+            self.completed(completion);
+        } else {
+            self.failed.push(completion);
+        }
+    }
+
+    /// Ends what is known to have ended: all that came before was heard.
+    #[inline]
+    pub(crate) fn end_broken(&mut self) {
+        if !self.failed.is_empty() {
+            for completion in std::mem::take(&mut self.failed) {
+                self.completed(completion);
+            }
+        }
+        if !self.broken.is_empty() {
+            for link in std::mem::take(&mut self.broken) {
+                let broken = self.links.get(link).and_then(|line| line.carrier.broken());
+                if let Some(why) = broken {
+                    self.broke(link, &why);
+                }
             }
         }
     }

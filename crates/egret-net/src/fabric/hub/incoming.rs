@@ -16,7 +16,10 @@ pub(in crate::fabric) struct Incoming {
     level: Reliability,
     pub receives: Receives,
     /// Receives of the eager class.
-    pub eager: VecDeque<Posted>,
+    eager: VecDeque<Posted>,
+    /// Messages of that class that came before the first receive for them was posted, which is
+    /// when somebody has the connection. `None` from then on.
+    early: Option<VecDeque<(u64, Vec<u8>)>>,
     pub current: Current,
     /// The read that is being answered, and how much of it is here.
     answered: Option<(u64, u64)>,
@@ -59,6 +62,7 @@ impl Incoming {
             level,
             receives: Receives::default(),
             eager: VecDeque::new(),
+            early: Some(VecDeque::new()),
             current: Current::Nothing,
             answered: None,
             kinds: BTreeMap::new(),
@@ -116,6 +120,19 @@ impl Incoming {
         true
     }
 
+    /// Takes a receive of the eager class.
+    pub(in crate::fabric) fn post_eager(&mut self, posted: Posted, notices: &mut Notices) {
+        self.eager.push_back(posted);
+        if let Some(early) = &mut self.early {
+            if let Some((tag, bytes)) = early.pop_front() {
+                // It was short enough to be kept, and fits.
+                let _ = self.place_eager(tag, &bytes, notices);
+            } else {
+                self.early = None;
+            }
+        }
+    }
+
     /// Places a whole message of the eager class in the oldest receive of that class. There is
     /// one, or the peer has sent more than it may.
     pub(in crate::fabric) fn place_eager(
@@ -125,6 +142,10 @@ impl Incoming {
         notices: &mut Notices,
     ) -> Result<(), Box<ViError>> {
         let Some(mut posted) = self.eager.pop_front() else {
+            if let Some(early) = self.early.as_mut().filter(|early| early.len() < EARLY_MAX) {
+                early.push_back((tag, bytes.to_vec()));
+                return Ok(());
+            }
             if self.level.is_reliable() {
                 return Err(ViError::Protocol("more eager messages than its window").into());
             }
@@ -269,5 +290,7 @@ impl Incoming {
     }
 }
 
+/// Messages that are kept for a connection that nobody has yet: a window of them.
+const EARLY_MAX: usize = 32;
 /// Names of types kept for a peer.
 const KINDS_MAX: usize = 1024;

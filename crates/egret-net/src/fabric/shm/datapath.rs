@@ -465,7 +465,7 @@ impl Open for Conn {
         // What was taken before counts for the peer, too.
         self.publish();
         self.lanes.publish();
-        let undrained = self.lanes.undrained(*why != ViError::Closed);
+        let undrained = self.lanes.undrained(!matches!(why, ViError::Closed | ViError::NicDown));
         self.parts.own.word(LEFT).store(1, Relaxed);
         // Before the buffers are anybody's: pairs with the fence in `peer_left`.
         fence(Release);

@@ -220,6 +220,7 @@ impl Work for Driver {
         let count = links.drain(drain, budget, |link, left| {
             let drained = link.drain(left, scratch, sink, &mut after.notices);
             answers |= drained.answers;
+            after.happened |= link.error().is_some();
             drained.count
         });
         Drained { count, answers }

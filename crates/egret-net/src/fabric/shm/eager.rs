@@ -44,28 +44,30 @@ impl Conn {
         Ok(position)
     }
 
-    /// Passes eager messages that are there to `sink`, at most `budget`. How many.
+    /// Passes eager messages that are there to `sink`, at most `budget`, and counts them; also
+    /// those before an error.
     #[inline]
     pub(super) fn drain(
         &mut self,
         budget: usize,
         scratch: &mut Scratch,
         sink: &mut Sink<'_>,
-    ) -> Result<Drained, Box<ViError>> {
-        let (mut count, mut answers, published) = (0, false, self.lanes.published());
-        while count < budget
+        drained: &mut Drained,
+    ) -> Result<(), Box<ViError>> {
+        let published = self.lanes.published();
+        while drained.count < budget
             && let Some((tag, bytes)) = self.lanes.take(scratch)?
         {
             let mut answering = Answering { conn: self, answers: false };
             sink(&mut answering, tag, bytes);
-            answers |= answering.answers;
-            count += 1;
+            drained.answers |= answering.answers;
+            drained.count += 1;
         }
         if self.lanes.published() != published {
             // The peer may sleep until there is room.
             self.ring_bell();
         }
-        Ok(Drained { count, answers })
+        Ok(())
     }
 
     /// Whether there are eager messages, or room for them, that nobody was told of.

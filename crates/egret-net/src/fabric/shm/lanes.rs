@@ -91,7 +91,9 @@ impl Lanes {
         match why {
             NotSent::TooLarge { len } => Err(SendError::TooLarge { len, max: EAGER_MAX }),
             NotSent::Full if self.is_reliable => {
-                self.awaits(lane)?;
+                // As the attempt saw it: what has come since is news.
+                let seen = self.senders[lane as usize].consumed();
+                self.awaited[lane as usize].get_or_insert(seen);
                 Err(SendError::Full)
             }
             NotSent::Full => {
@@ -111,21 +113,16 @@ impl Lanes {
     /// How much of a lane the peer has consumed; it is asked to say so. Whether it must be
     /// woken for that.
     pub(super) fn arrived(&mut self, lane: Lane) -> Result<(Position, bool), SendError> {
-        let arrived = self.awaits(lane)?;
-        let sender = &mut self.senders[lane as usize];
-        let is_behind = arrived < sender.position();
-        let before = sender.position();
-        let asked = is_behind && sender.ask() && sender.position() != before;
-        Ok((Position::new(arrived), asked))
-    }
-
-    /// Somebody waits for the peer to consume more. What it has consumed so far.
-    fn awaits(&mut self, lane: Lane) -> Result<u64, SendError> {
         let sender = &mut self.senders[lane as usize];
         let arrived = sender.arrived().map_err(|_| SendError::Closed(LIE))?;
         let is_behind = arrived < sender.position();
-        self.awaited[lane as usize] = is_behind.then_some(arrived);
-        Ok(arrived)
+        if is_behind {
+            // What others wait for stays: it is older, and news the sooner.
+            self.awaited[lane as usize].get_or_insert(arrived);
+        }
+        let before = sender.position();
+        let asked = is_behind && sender.ask() && sender.position() != before;
+        Ok((Position::new(arrived), asked))
     }
 
     /// Whether there is something that who waits was not told of: records, or room that
@@ -182,12 +179,18 @@ impl Lanes {
     pub(super) fn undrained(&mut self, wants: bool) -> Undrained {
         let (mut scratch, mut records) = (Scratch::new(), VecDeque::new());
         for receiver in self.receivers.iter_mut().filter(|_| wants) {
-            for _ in 0..LANE_LINES {
-                let Ok(Some((tag, bytes))) = receiver.take(&mut scratch) else { break };
+            receiver.silence();
+            let end = receiver.position() + LANE_LINES as u64;
+            while receiver.position() < end
+                && let Ok(Some((tag, bytes))) = receiver.take(&mut scratch)
+            {
                 records.push_back((tag, bytes.to_vec()));
             }
         }
-        let arrived = Lane::ALL.map(|lane| self.arrived_so_far(lane).unwrap_or_default());
+        let arrived = Lane::ALL.map(|lane| {
+            let known = Position::new(self.senders[lane as usize].consumed());
+            self.arrived_so_far(lane).unwrap_or(known)
+        });
         Undrained { vi: self.vi, records, arrived }
     }
 }

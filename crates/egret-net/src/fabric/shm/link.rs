@@ -177,7 +177,7 @@ impl Link {
         }
         let mut drained = Drained::default();
         self.work(notices, |conn| {
-            drained = conn.drain(budget, scratch, sink)?;
+            conn.drain(budget, scratch, sink, &mut drained)?;
             Ok(drained.count > 0)
         });
         drained

@@ -162,9 +162,11 @@ impl Rounds {
             let left = budget - drained;
             let took = take(link, left);
             drained += took;
-            if took == left {
-                // There may be more.
+            // There may be more, also of one that has just ended.
+            if took == left || took > 0 && link.error().is_some() {
                 self.ready.push_back(id);
+            }
+            if took == left {
                 return drained;
             }
         }
@@ -177,7 +179,7 @@ impl Rounds {
                 let left = budget - drained;
                 let took = take(link, left);
                 drained += took;
-                if took == left {
+                if took == left || link.error().is_some() {
                     let id = link.id;
                     self.is_ready(id);
                 }

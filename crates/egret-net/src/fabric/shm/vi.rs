@@ -34,7 +34,11 @@ impl ShmVi {
 
     #[cold]
     fn send_or_say(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        self.with(|link, _, after| link.send(lane, tag, parts, &mut after.notices))
+        self.with(|link, _, after| {
+            let sent = link.send(lane, tag, parts, &mut after.notices);
+            after.happened |= link.error().is_some();
+            sent
+        })
     }
 }
 
@@ -91,7 +95,11 @@ impl ViOps for ShmVi {
     }
 
     fn arrived(&self, lane: Lane, asked: bool) -> Position {
-        self.with(|link, _, after| link.arrived(lane, asked, &mut after.notices))
+        self.with(|link, _, after| {
+            let arrived = link.arrived(lane, asked, &mut after.notices);
+            after.happened |= link.error().is_some();
+            arrived
+        })
     }
 }
 

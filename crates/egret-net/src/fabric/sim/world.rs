@@ -276,16 +276,22 @@ impl World {
     ) -> Option<(EndId, ViId, Record)> {
         self.seen = self.now;
         let Node { ends, ready, .. } = &mut self.nodes[node];
-        let mut is_for = |end: &EndId| {
+        let is_for = |ends: &mut BTreeMap<EndId, End>, end: &EndId| {
             ends.get_mut(end).and_then(End::eager).is_some_and(|eager| eager.drain == drain)
         };
-        let at = ready.iter().position(&mut is_for)?;
-        let end = ready.remove(at)?;
-        let eager = ends.get_mut(&end).and_then(End::eager)?;
-        let (vi, record) = (eager.vi, eager.take()?);
-        if !eager.is_empty() {
-            ready.push_back(end);
-        }
+        let (end, vi, record) = loop {
+            let at = ready.iter().position(|end| is_for(ends, end))?;
+            let end = ready.remove(at)?;
+            let eager = ends.get_mut(&end).and_then(End::eager)?;
+            let (vi, record) = (eager.vi, eager.take());
+            if !eager.is_empty() {
+                ready.push_back(end);
+            }
+            // One that was closed here has none left.
+            if let Some(record) = record {
+                break (end, vi, record);
+            }
+        };
         self.with_end(node, end, |conn, out| {
             conn.drained(out);
             Ok(())

@@ -109,14 +109,14 @@ impl Conn {
     pub(super) fn post(&mut self, posted: Posted, keys: &Keys) -> Result<bool, Unposted> {
         let receiving = matches!(posted.op(), Op::Recv);
         if receiving && posted.is_eager() {
-            self.receiver.incoming.eager.push_back(posted);
-            return Ok(false);
+            self.receiver.incoming.post_eager(posted, &mut self.notices);
+            return Ok(!self.notices.is_empty());
         }
         let outstanding = if receiving {
             self.receiver.incoming.outstanding()
         } else if posted.is_eager() {
-            // It has a window of its own.
-            0
+            // Apart from the others: neither class waits for the other.
+            self.sender.outbox.eager_outstanding()
         } else {
             self.sender.outbox.outstanding()
         };

@@ -22,6 +22,8 @@ pub(in super::super) struct RingReceiver<F = Foreign, M = Own> {
     memory: M,
     /// Which word of ours says it.
     consumed_word: usize,
+    /// Whether the sender is told nothing any more.
+    is_silent: bool,
 }
 
 /// Private memory that one record is copied to. It is good for any number of
@@ -53,7 +55,8 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     ) -> Result<Self, NoRing> {
         let lines = Lines::inside(peer.lines().len(), first, lines, least)?;
         let consumed_word = word_inside(memory.lines().len(), consumed as u64)?;
-        Ok(Self { peer, lines, position: 0, published: 0, memory, consumed_word })
+        let (position, published, is_silent) = (0, 0, false);
+        Ok(Self { peer, lines, position, published, memory, consumed_word, is_silent })
     }
 
     /// Whether [`take`](Self::take) would find something, be it only an ask.
@@ -93,7 +96,6 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     }
 
     /// Lines consumed so far, ever.
-    #[cfg(any(test, feature = "fuzzing"))]
     pub(in super::super) fn position(&self) -> u64 {
         self.position
     }
@@ -110,8 +112,15 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     pub(in super::super) fn publish(&mut self) {
         if self.published != self.position {
             self.published = self.position;
-            self.say(self.position);
+            if !self.is_silent {
+                self.say(self.position);
+            }
         }
+    }
+
+    /// From now on nothing is published: what is taken is not said to have arrived.
+    pub(in super::super) fn silence(&mut self) {
+        self.is_silent = true;
     }
 
     fn say(&self, position: u64) {

@@ -83,6 +83,12 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         self.position
     }
 
+    /// The same, as it was known last.
+    #[inline]
+    pub(in super::super) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
     /// The position up to which all has arrived, as the receiver has published it.
     pub(in super::super) fn arrived(&mut self) -> Result<u64, Lie> {
         let said = self.peer.lines().as_flattened()[self.consumed_word].peek();
