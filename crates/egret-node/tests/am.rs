@@ -9,7 +9,9 @@ use egret_net::fabric::Fabric;
 use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::NicOptions;
-use egret_node::am::{CallError, EndpointName, MapError, Message, Reason, SendError, Signature};
+use egret_node::am::{
+    CallError, EndpointName, MEDIUM_MAX, MapError, Message, Reason, SendError, Signature,
+};
 use egret_node::{Links, LinksOptions};
 
 fn links(name: &str) -> Links {
@@ -111,7 +113,7 @@ fn medium_and_bulk_messages_arrive_whole() {
     let mine = here.bundle().endpoint(0);
     let remote =
         mine.wait_map(&EndpointName::new(there.host(), "echo", 0), Deadline::DEFAULT).unwrap();
-    for len in [0, 1, 100, 256, 257, 4096] {
+    for len in [0, 1, 100, 256, 257, MEDIUM_MAX] {
         let bytes: Vec<u8> = (0..len).map(|i| u8::try_from(i % 251).unwrap()).collect();
         let words = [len as u64, 7];
         let message = Message::to(0).words(&words).bytes(&bytes);

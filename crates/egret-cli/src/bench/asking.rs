@@ -245,11 +245,18 @@ impl Asker {
         })
     }
 
-    /// Says that the run is over, and hears whether all of it came.
+    /// Says that the run is over, when all of it has come: short messages overtake data.
     fn settle(&self) -> Result<()> {
-        let reply = self.call(SETTLE.into())?;
-        let [came] = reply.words() else { bail!("an answer without its number") };
-        ensure!(*came == self.round, "{came} messages came of {}", self.round);
+        let until = PATIENCE.until_from(rt::now());
+        loop {
+            let reply = self.call((SETTLE, &[self.round]).into())?;
+            let [came] = reply.words() else { bail!("an answer without its number") };
+            if *came == self.round {
+                break;
+            }
+            let is_late = until.is_some_and(|until| rt::now() >= until);
+            ensure!(*came < self.round && !is_late, "{came} messages came of {}", self.round);
+        }
         self.beside.as_ref().map_or(Ok(()), |beside| beside.served.check())
     }
 
@@ -361,7 +368,8 @@ pub(super) const HOLD: u8 = 6;
 /// Says whether there is a request that is not answered.
 pub(super) const IS_HELD: u8 = 7;
 pub(super) const RELEASE: u8 = 8;
-/// Hears that a run is over, and says how many messages came in all.
+/// Hears that a run of so many messages is over, and says how many came in all: it is asked again
+/// until they are as many.
 pub(super) const SETTLE: u8 = 3;
 /// After this, and so many looks, there was nothing else to do.
 const SAID: Duration = Duration::from_millis(1);

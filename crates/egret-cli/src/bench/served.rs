@@ -111,8 +111,10 @@ impl Served {
             request.reply(&[]);
         });
         self.on(SETTLE, |tally, request| {
-            tally.settled.fetch_add(1, Ordering::Relaxed);
-            request.reply(&[tally.came.load(Ordering::Relaxed)]);
+            let came = tally.came.load(Ordering::Relaxed);
+            let is_all = request.words() == [came];
+            tally.settled.fetch_add(u64::from(is_all), Ordering::Relaxed);
+            request.reply(&[came]);
         });
     }
 

@@ -9,6 +9,7 @@ use super::check::{Outcome, Wrong, check, check_eq, check_is};
 use super::death::be_killed;
 use super::pattern;
 use super::side::Side;
+use crate::rt::Deadline;
 use crate::vi::{Drain, EAGER_MAX, Lane, Position, SendError, Vi, ViError, ViId, ViOptions};
 
 list! { "eager":
@@ -19,6 +20,7 @@ list! { "eager":
     Every too_large,
     Once shared_drain,
     Once beside_posted,
+    Reliable first_word,
     Once left_behind,
     Unreliable never_full,
     Lossless datagrams,
@@ -246,6 +248,29 @@ async fn beside_posted(side: &Side) -> Outcome {
     let received = side.done(vi.recv_queue()).await?;
     check_eq!((received.tag, received.len), (1, 100_000), "the posted message");
     pattern::verify(1, received.into_buf().bytes())?;
+    side.meet().await
+}
+
+/// Who accepts may speak before the other side has taken its end.
+async fn first_word(side: &Side) -> Outcome {
+    let to = side.address("first", 0);
+    if !side.is_caller() {
+        let listener = side.listen(&to, &side.options())?;
+        let vi = side.accept(&listener).await?;
+        for number in 0..20 {
+            send(side, &vi, Lane::Talk, number, len_of(number)).await?;
+        }
+        side.meet().await?;
+        return side.meet().await;
+    }
+    let patience = Deadline::In(side.profile.patience);
+    let connecting = side.nic.connect(&to, &side.options(), patience);
+    side.meet().await?;
+    let vi = side.must("a connection", connecting).await??;
+    for (number, got) in (0..).zip(drained(side, vi.drain(), 20).await?) {
+        check_eq!(got.tag, number, "the next message");
+        pattern::verify(number, &got.bytes)?;
+    }
     side.meet().await
 }
 

@@ -170,7 +170,8 @@ impl Outbox {
     /// be complete.
     #[inline]
     pub(super) fn heard(&mut self, taken: u64, placed: u64, notices: &mut Notices) {
-        while let Some(posted) = self.eager_sent.pop_front_if(|posted| posted.way().last < taken) {
+        while self.eager_sent.front().is_some_and(|posted| posted.way().last < taken) {
+            let Some(posted) = self.eager_sent.pop_front() else { break };
             let (len, tag) = (posted.way().len, posted.descriptor().tag());
             posted.complete(len, tag, notices);
         }

@@ -264,8 +264,8 @@ impl Direct {
     #[cold]
     fn next_arrived(&mut self) -> Option<Descriptor> {
         let arrived = self.vi.arrived_so_far(vi::Lane::Talk);
-        let (_, frame) = self.sent.pop_front_if(|(position, _)| *position <= arrived)?;
-        Some(frame)
+        let has_arrived = self.sent.front().is_some_and(|(position, _)| *position <= arrived);
+        if has_arrived { self.sent.pop_front().map(|(_, frame)| frame) } else { None }
     }
 
     fn close(&mut self) -> Vec<(Descriptor, Fate)> {

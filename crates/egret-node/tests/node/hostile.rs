@@ -6,7 +6,7 @@ use std::time::Duration;
 use egret_net::fabric::{Fabric, tcp::TcpFabric};
 use egret_net::rt::Deadline;
 use egret_net::vi::NicOptions;
-use egret_node::am::{CallError, EndpointName, Message, ReplySlot};
+use egret_node::am::{CallError, EndpointName, MEDIUM_MAX, Message, ReplySlot};
 use egret_node::node::{AskError, Config, Event, JoinError, Node, Refused};
 use egret_node::{Links, LinksOptions};
 
@@ -27,7 +27,7 @@ fn garbage_is_refused_and_harms_nobody() {
     let mine = links.bundle().endpoint(0);
     let to = EndpointName::new(registry.address(), REGISTRY, 0);
     let remote = mine.wait_map(&to, SOON).unwrap();
-    for length in [0, 1, 7, 100, 4096] {
+    for length in [0, 1, 7, 100, MEDIUM_MAX] {
         for fill in [0, 1, 5, 0x7f, 0xff] {
             for words in [&[][..], &[1], &[2], &[1, 1]] {
                 let bytes = vec![fill; length];

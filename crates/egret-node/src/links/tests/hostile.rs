@@ -127,6 +127,7 @@ pub(super) fn say(vi: &Vi, control: &Control) {
     send(vi, Head::of(Kind::Control, 0).to_bits(), control.to_bytes());
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "most are made where they are sent")]
 pub(super) fn send(vi: &Vi, head: u64, bytes: Vec<u8>) {
     vi.send_eager(vi::Lane::Talk, head, &[&bytes]).unwrap();
 }
