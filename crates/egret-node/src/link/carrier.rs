@@ -44,8 +44,8 @@ impl Carrier {
     #[inline]
     pub(crate) fn next_arrived(&mut self) -> Option<Descriptor> {
         match self {
-            Self::Direct(direct) if direct.sent.len() > SENT_MANY => direct.next_arrived(),
-            _ => None,
+            Self::Direct(direct) => direct.next_arrived(),
+            Self::Windowed(_) => None,
         }
     }
 
@@ -182,6 +182,10 @@ pub(crate) struct Direct {
     /// Short frames that nothing answers, and how far the lane was with each: as long as they
     /// may not have arrived.
     sent: VecDeque<(Position, Descriptor)>,
+    /// How far the peer was when it was looked at last, and with how many frames that is done
+    /// again.
+    arrived: Position,
+    look_at: usize,
     /// Bytes of the next frame of control that have gone before.
     gone: usize,
     /// Short frames sent and received.
@@ -191,8 +195,19 @@ pub(crate) struct Direct {
 impl Direct {
     pub(crate) fn new(vi: Vi) -> Self {
         let depth = vi.nic().limits().queue_depth;
-        let (position, sent, eager) = (Position::default(), VecDeque::new(), (0, 0));
-        Self { vi, under_way: 0, depth, refused: false, position, sent, gone: 0, eager }
+        let (position, arrived) = (Position::default(), Position::default());
+        Self {
+            vi,
+            under_way: 0,
+            depth,
+            refused: false,
+            position,
+            sent: VecDeque::new(),
+            arrived,
+            look_at: SENT_MANY,
+            gone: 0,
+            eager: (0, 0),
+        }
     }
 
     #[inline]
@@ -261,11 +276,21 @@ impl Direct {
         Ok(Some(frame))
     }
 
-    #[cold]
+    #[inline]
     fn next_arrived(&mut self) -> Option<Descriptor> {
-        let arrived = self.vi.arrived_so_far(vi::Lane::Talk);
-        let has_arrived = self.sent.front().is_some_and(|(position, _)| *position <= arrived);
-        if has_arrived { self.sent.pop_front().map(|(_, frame)| frame) } else { None }
+        if self.sent.len() >= self.look_at {
+            self.look();
+        }
+        let (position, _) = self.sent.front()?;
+        if *position <= self.arrived { self.sent.pop_front().map(|(_, frame)| frame) } else { None }
+    }
+
+    /// Looks how far the peer is: seldom, for that takes a line away from it.
+    #[cold]
+    fn look(&mut self) {
+        self.arrived = self.vi.arrived_so_far(vi::Lane::Talk);
+        let left = self.sent.iter().filter(|(position, _)| *position > self.arrived).count();
+        self.look_at = left + SENT_MANY;
     }
 
     fn close(&mut self) -> Vec<(Descriptor, Fate)> {
@@ -288,8 +313,8 @@ pub(crate) fn post_receives(vi: &Vi, count: u32, largest: u64, landing: &Arc<dyn
 
 /// The handler that a part of a frame of control names: another part follows.
 pub(crate) const PART: u8 = 1;
-/// Frames that are kept before anybody looks what has arrived.
-const SENT_MANY: usize = 64;
+/// Frames that are kept beyond those known not to have arrived, before anybody looks again.
+const SENT_MANY: usize = 128;
 const KIND_SHIFT: u32 = 60;
 /// Bytes that a receive holds without asking for memory: the words of a message, and a
 /// short payload.
