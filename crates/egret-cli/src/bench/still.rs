@@ -73,7 +73,7 @@ impl Still {
                     self.open_one()?;
                 }
                 let both = matches!(self.plan.what, What::Memory { both: true, .. });
-                Ok(vec![resident(if both { "Pss:" } else { "Rss:" })?])
+                Ok(vec![if both { shared_out()? } else { resident("Rss:")? }])
             }
         }
     }
@@ -138,8 +138,14 @@ fn cpu_time() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Bytes of memory that this process has: `Rss:` counts what it shares in full,
-/// `Pss:` only its share of that.
+/// Bytes of memory that this process has and no file backs, of what is shared its share. The
+/// pages of the program's own file are shared with processes that come and go.
+fn shared_out() -> Result<f64> {
+    Ok(resident("Pss_Anon:")? + resident("Pss_Shmem:")?)
+}
+
+/// Bytes of memory that this process has, by the kernel's name for the kind; `Rss:` counts what
+/// is shared in full.
 pub(super) fn resident(name: &str) -> Result<f64> {
     let path = "/proc/self/smaps_rollup";
     let text = fs::read_to_string(path).context(path)?;

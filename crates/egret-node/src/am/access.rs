@@ -96,8 +96,8 @@ impl State {
         offset: u64,
         access: Access,
     ) -> Result<Key, SendError> {
-        let machine = self.live_mapping(link, number)?;
-        let outgoing = machine.am.outgoing.get(number).ok_or(SendError::Unmapped)?;
+        let line = self.live_mapping(link, number)?;
+        let outgoing = line.machine.am.outgoing.get(number).ok_or(SendError::Unmapped)?;
         let segment = outgoing.segment.ok_or(SendError::NoSegment)?;
         let len = match &access {
             Access::Get(len) => *len,
@@ -148,7 +148,7 @@ impl State {
         offset: u64,
         access: Access,
     ) -> Result<Key, SendError> {
-        let machine = self.live_mapping(link, number)?;
+        let line = self.live_mapping(link, number)?;
         let get = |len| [offset, len];
         let (words, data) = match access {
             Access::Get(len) => (get(len), None),
@@ -158,7 +158,7 @@ impl State {
             None => Message::to(PLAIN).words(&words),
             Some(data) => Message::to(PLAIN).words(&words[..1]).data(data),
         };
-        machine.request(number.index, message).map_err(|unsent| unsent.reason)
+        line.request(number, message).map_err(|unsent| unsent.reason)
     }
 
     /// The fabric has read or written a segment.

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use egret_net::vi::Descriptor;
 
 use super::request::From;
-use super::serve::Done;
+use super::serve::Answer;
 use super::{Ended, Endpoint, EndpointError, Request, Undelivered};
-use crate::link::Lane;
 use crate::link::arrived::Arrived;
 use crate::links::core::Core;
 use crate::links::slots::{Key, Slots};
@@ -60,15 +59,23 @@ pub(crate) struct BundleState {
     handles: usize,
 }
 
-/// Something that a bundle is to serve. It is in a box, which is used again.
-#[derive(Debug)]
+/// Something that a bundle is to serve. It stays in its box, which is used again, from when it
+/// has come until it was served.
+#[derive(Debug, Default)]
 pub(crate) struct Upcall {
     pub(crate) endpoint: Key,
     pub(crate) what: What,
+    /// The bundle that serves it, the endpoint's table there, and what runs.
+    bundle: Key,
+    table: Key,
+    pub(crate) run: Option<Run>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum What {
+    /// It was served.
+    #[default]
+    Nothing,
     /// A message of a mapping of this link, by its slot.
     Message { from: From, arrived: Arrived },
     /// An answer, by this mapping, that names a handler of who asked.
@@ -81,17 +88,6 @@ pub(crate) enum What {
     Ended(Box<Ended>),
     /// The links are closed, and the endpoint has no handlers any more.
     Closed,
-    /// It was served.
-    Nothing,
-}
-
-/// An upcall, and what is to run.
-pub(crate) struct Job {
-    pub(crate) bundle: Key,
-    /// The endpoint's table there.
-    pub(crate) table: Key,
-    pub(crate) upcall: Box<Upcall>,
-    pub(crate) run: Option<Run>,
 }
 
 pub(crate) enum Run {
@@ -161,22 +157,23 @@ impl State {
 
     /// The next upcall whose bundle nobody serves.
     #[inline]
-    pub(crate) fn next_job(&mut self) -> Option<Job> {
+    pub(crate) fn next_job(&mut self) -> Option<Box<Upcall>> {
         if !self.left.is_empty()
             && let Some(job) = self.next_left()
         {
             return Some(job);
         }
-        while let Some(upcall) = self.upcalls.pop_front() {
+        while let Some(mut upcall) = self.upcalls.pop_front() {
             let Some(endpoint) = self.endpoints.get(upcall.endpoint) else {
-                self.unserved(*upcall);
+                self.unserved(upcall);
                 continue;
             };
             let (bundle, table) = (endpoint.bundle, endpoint.table);
             let state = self.bundles.get(bundle).expect("it has an endpoint");
             if !state.serving {
                 state.serving = true;
-                return Some(state.job(bundle, table, upcall));
+                state.prepare(bundle, table, &mut upcall);
+                return Some(upcall);
             }
             let receive = state.queue(upcall);
             self.give_back_of(receive);
@@ -194,12 +191,15 @@ impl State {
     #[inline]
     pub(crate) fn end_job(
         &mut self,
-        (key, table): (Key, Key),
-        ran: Option<Run>,
+        mut ended: Box<Upcall>,
         stays: bool,
-    ) -> (Option<Job>, Option<Run>) {
+    ) -> (Option<Box<Upcall>>, Option<Run>) {
+        let (key, ran) = (ended.bundle, ended.run.take());
         let Some(bundle) = self.bundles.get(key) else { return (None, ran) };
-        let unused = bundle.put_back(table, ran);
+        let unused = bundle.put_back(ended.table, ran);
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(ended);
+        }
         if !bundle.waiting.is_empty() {
             if !stays {
                 self.leave_bundle(key);
@@ -214,13 +214,7 @@ impl State {
         if bundle.handles == 0 {
             self.forget_bundle(key);
         }
-        if stays {
-            return (self.next_job(), unused);
-        }
-        if self.has_jobs() {
-            self.fixed.nic.wake();
-        }
-        (None, unused)
+        (if stays { self.next_job() } else { None }, unused)
     }
 
     /// The thread that served a bundle leaves, and upcalls wait: the thread that drives now,
@@ -235,7 +229,7 @@ impl State {
     /// The next upcall of the bundles that were left. It came before all those of the same
     /// bundle that are not with it yet.
     #[cold]
-    fn next_left(&mut self) -> Option<Job> {
+    fn next_left(&mut self) -> Option<Box<Upcall>> {
         while let Some(key) = self.left.pop_front() {
             let Some(bundle) = self.bundles.get(key).filter(|bundle| !bundle.serving) else {
                 continue;
@@ -252,11 +246,14 @@ impl State {
 
     /// The next of those that were left to who serves a bundle.
     #[cold]
-    fn next_waiting(&mut self, key: Key) -> Option<Job> {
-        while let Some(upcall) = self.bundles.get(key)?.waiting.pop_front() {
+    fn next_waiting(&mut self, key: Key) -> Option<Box<Upcall>> {
+        while let Some(mut upcall) = self.bundles.get(key)?.waiting.pop_front() {
             match self.endpoints.get(upcall.endpoint).map(|endpoint| endpoint.table) {
-                Some(table) => return Some(self.bundles.get(key)?.job(key, table, upcall)),
-                None => self.unserved(*upcall),
+                Some(table) => {
+                    self.bundles.get(key)?.prepare(key, table, &mut upcall);
+                    return Some(upcall);
+                }
+                None => self.unserved(upcall),
             }
         }
         None
@@ -264,41 +261,26 @@ impl State {
 
     /// Something for an endpoint that was closed meanwhile.
     #[cold]
-    fn unserved(&mut self, upcall: Upcall) {
-        let endpoint = upcall.endpoint;
-        match upcall.what {
-            What::Message { from, arrived } => self.done(Done::NoHandler(from, endpoint, arrived)),
-            What::Answer { link, number, arrived } | What::Returned { link, number, arrived } => {
-                self.done(Done::Answered { link, endpoint, number, arrived });
-            }
-            _ => {}
-        }
+    fn unserved(&mut self, mut upcall: Box<Upcall>) {
+        self.done(&mut upcall, Answer::Missing);
     }
 
-    /// A box for something that is to be served.
+    /// A box for something that an endpoint is to be told.
     #[inline]
     pub(crate) fn upcall(&mut self, endpoint: Key, what: What) -> Box<Upcall> {
-        match self.spare.pop() {
-            Some(mut upcall) => {
-                (upcall.endpoint, upcall.what) = (endpoint, what);
-                upcall
-            }
-            None => Box::new(Upcall { endpoint, what }),
-        }
-    }
-
-    /// Keeps a box for the next.
-    #[inline]
-    pub(crate) fn keep_box(&mut self, upcall: Box<Upcall>) {
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(upcall);
-        }
+        let mut upcall = self.spare.pop().unwrap_or_default();
+        (upcall.endpoint, upcall.what) = (endpoint, what);
+        upcall
     }
 }
 
 impl Upcall {
+    pub(crate) fn new(endpoint: Key, what: What) -> Box<Self> {
+        Box::new(Self { endpoint, what, ..Self::default() })
+    }
+
     /// Copies it out of its receive, which is to be given back to its link.
-    pub(crate) fn detach(&mut self) -> Option<(Key, Lane, Descriptor)> {
+    pub(crate) fn detach(&mut self) -> Option<(Key, Descriptor)> {
         let (link, arrived) = match &mut self.what {
             What::Message { from, arrived } => (from.link, arrived),
             What::Answer { link, arrived, .. } | What::Returned { link, arrived, .. } => {
@@ -306,7 +288,7 @@ impl Upcall {
             }
             _ => return None,
         };
-        Some((link, arrived.head.kind.lane(), arrived.detach()?))
+        Some((link, arrived.detach()?))
     }
 }
 
@@ -318,15 +300,16 @@ impl BundleState {
 
     /// Leaves an upcall to the thread that serves; the receive that was emptied for that.
     #[cold]
-    fn queue(&mut self, mut upcall: Box<Upcall>) -> Option<(Key, Lane, Descriptor)> {
+    fn queue(&mut self, mut upcall: Box<Upcall>) -> Option<(Key, Descriptor)> {
         let receive = upcall.detach();
         self.waiting.push_back(upcall);
         receive
     }
 
+    /// Takes what runs for an upcall out of its table.
     #[inline]
-    fn job(&mut self, bundle: Key, table: Key, upcall: Box<Upcall>) -> Job {
-        let run = self.tables.get(table).and_then(|table| match &upcall.what {
+    fn prepare(&mut self, bundle: Key, at: Key, upcall: &mut Upcall) {
+        upcall.run = self.tables.get(at).and_then(|table| match &upcall.what {
             What::Message { arrived, .. } | What::Answer { arrived, .. } => {
                 let number = arrived.head.handler;
                 table.take(number).map(|handler| Run::Handler(number, handler))
@@ -336,7 +319,7 @@ impl BundleState {
             What::Closed => Some(Run::Drop(std::mem::take(table))),
             What::Nothing => None,
         });
-        Job { bundle, table, upcall, run }
+        (upcall.bundle, upcall.table) = (bundle, at);
     }
 
     #[inline]
@@ -412,11 +395,22 @@ impl Table {
     }
 }
 
-impl fmt::Debug for BundleState {
+impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bundle").field("handles", &self.handles).finish_non_exhaustive()
+        f.write_str(match self {
+            Self::Handler(..) => "Handler",
+            Self::OnError(_) => "OnError",
+            Self::OnEnd(_) => "OnEnd",
+            Self::Drop(_) => "Drop",
+        })
     }
 }
 
 /// Boxes that are kept, at most: what arrives at once.
 const SPARE_MAX: usize = 64;
+
+impl fmt::Debug for BundleState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bundle").field("handles", &self.handles).finish_non_exhaustive()
+    }
+}

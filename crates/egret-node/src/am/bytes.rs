@@ -175,8 +175,7 @@ impl State {
             // The peer knows what it takes, and is told how much this was.
             let (handler, words) = NoReply::TooLarge { bytes }.to_parts();
             let no_reply = Head { kind: Kind::NoReply, handler, words: 1, ..head };
-            let frame = machine.frame(no_reply, &words, &[]);
-            machine.push(Lane::Talk, frame);
+            self.links.get(link).expect("just looked at").say(no_reply, &words, &[]);
         }
         self.pass_replies(link, key, true);
         Ok(())

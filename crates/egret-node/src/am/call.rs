@@ -61,6 +61,8 @@ pub(crate) struct CallState {
 pub(crate) enum Outcome {
     /// Nothing that anybody would want to know.
     Empty,
+    /// An answer of so many words.
+    Few(u8, [u64; FEW]),
     /// An answer, as it arrived.
     Arrived(Arrived),
     /// What was read of a segment.
@@ -127,6 +129,21 @@ impl CallState {
             waker.wake();
         }
         self.abandoned
+    }
+
+    /// Its answer has come, which is all that it awaits: a few words.
+    #[inline]
+    pub(super) fn few_words(&mut self, bytes: &[u8]) {
+        let mut words = [0; FEW];
+        for (to, from) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *to = u64::from_le_bytes(from.try_into().expect("eight bytes"));
+        }
+        let count = u8::try_from(bytes.len() / 8).expect("a few");
+        self.outcome = Outcome::Few(count, words);
+        self.awaits.answer = false;
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
     }
 
     #[inline]
@@ -283,6 +300,7 @@ fn take(
     }
     let (sent, number) = (call.sent.take(), call.number);
     match std::mem::replace(&mut call.outcome, Outcome::Empty) {
+        Outcome::Few(count, words) => *answer = Some(Ok(Reply::few(count, words, sent))),
         Outcome::Arrived(mut arrived) if arrived.head.kind != Kind::NoReply => {
             *answer = Some(Ok(Reply::of(&mut arrived, sent)));
             state.answer_taken(link, number, arrived);
@@ -304,6 +322,9 @@ fn take(
     state.remove_call(link, key);
     Some(())
 }
+
+/// Words of an answer that are taken where they lie.
+pub(crate) const FEW: usize = 6;
 
 #[cold]
 fn gone() -> CallError {
@@ -349,7 +370,7 @@ impl State {
         let Some(machine) = self.machine(link) else { return };
         let Some(call) = machine.am.calls.get(key) else { return };
         let (wanted, number) = (!call.abandoned, call.number);
-        let (lane, receive) = (arrived.head.kind.lane(), arrived.detach());
+        let receive = arrived.detach();
         if wanted {
             machine.resolve(key, Outcome::Arrived(arrived));
         } else {
@@ -357,7 +378,7 @@ impl State {
             drop(arrived.take_landed());
             self.answer_taken(link, number, arrived);
         }
-        receive.into_iter().for_each(|receive| self.give_back(link, lane, receive));
+        receive.into_iter().for_each(|receive| self.give_back(link, receive));
     }
 }
 

@@ -3,13 +3,13 @@
 use egret_net::vi::{Descriptor, Segment};
 
 use super::bundle::{Upcall, What};
-use super::call::Outcome;
+use super::call::{Awaits, FEW, Outcome};
 use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
 use super::message::Landed;
 use super::no_reply::NoReply;
 use super::request::{From, PLAIN};
-use super::serve::{Answer, Done};
+use super::serve::Answer;
 use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Reply, Undelivered};
 use crate::link::arrived::Arrived;
 use crate::link::control::Control;
@@ -57,7 +57,7 @@ impl State {
         let what = What::Message { from, arrived };
         let of = incoming.endpoint;
         if let Some(parked) = &mut endpoint.parked {
-            let mut upcall = Box::new(Upcall { endpoint: of, what });
+            let mut upcall = Upcall::new(of, what);
             let receive = upcall.detach();
             parked.push_back(upcall);
             self.give_back_of(receive);
@@ -69,7 +69,7 @@ impl State {
             let arrived = Arrived::from_parts(head, None, arrived.bytes().to_vec());
             let what = What::Message { from: From { request: None, ..*from }, arrived };
             endpoint.under_way += 1;
-            self.upcalls.push_back(Box::new(Upcall { endpoint: of, what }));
+            self.upcalls.push_back(Upcall::new(of, what));
         }
         endpoint.under_way += 1;
         let upcall = self.upcall(of, what);
@@ -77,23 +77,54 @@ impl State {
         Ok(())
     }
 
+    /// A short message for a handler, where it lies. `false` if there is anything about it that
+    /// [`deliver`](Self::deliver) has to see to, and nothing was done.
+    #[inline]
+    pub(crate) fn deliver_at_once(&mut self, link: Key, head: Head, bytes: &[u8]) -> bool {
+        let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
+            return false;
+        };
+        let Some(slot) = line.machine.am.incoming.key_at(head.slot) else { return false };
+        let incoming = line.machine.am.incoming.get(slot).expect("just looked at");
+        let of = incoming.endpoint;
+        let Some(endpoint) = self.endpoints.get(of) else { return false };
+        let payload = bytes.len().checked_sub(usize::from(head.words) * 8);
+        if endpoint.tag != incoming.tag
+            || endpoint.parked.is_some()
+            || head.handler == PLAIN
+            || payload.is_none_or(|payload| payload > MEDIUM_MAX)
+            || planted(Fault::Twice)
+            || incoming.take().is_err()
+        {
+            return false;
+        }
+        endpoint.under_way += 1;
+        line.carrier.count_eager();
+        let from = From { link, slot, request: request_of(head) };
+        let arrived = Arrived::short(head, self.copied(bytes));
+        let upcall = self.upcall(of, What::Message { from, arrived });
+        self.upcalls.push_back(upcall);
+        true
+    }
+
     /// A handler has run, or there was none.
     #[inline]
-    pub(crate) fn done(&mut self, done: Done) {
+    pub(crate) fn done(&mut self, upcall: &mut Upcall, answer: Answer) {
         self.jobs += 1;
         if !self.servers.is_empty() {
             self.servers.drain(..).for_each(Sleeper::wake);
         }
-        match done {
-            Done::Served(from, endpoint, arrived, answer) => {
+        let endpoint = upcall.endpoint;
+        match std::mem::take(&mut upcall.what) {
+            What::Message { from, arrived } if upcall.run.is_some() => {
                 self.served(from, endpoint, arrived, answer);
             }
-            Done::NoHandler(from, endpoint, arrived) => self.no_handler(from, endpoint, arrived),
-            Done::Answered { link, endpoint, number, arrived } => {
+            What::Message { from, arrived } => self.no_handler(from, endpoint, arrived),
+            What::Answer { link, number, arrived } | What::Returned { link, number, arrived } => {
                 self.done_with(endpoint);
                 self.answer_served(link, number, arrived);
             }
-            Done::Told(endpoint) => self.done_with(endpoint),
+            _ => self.done_with(endpoint),
         }
         if self.role_waits {
             self.role_waits = false;
@@ -188,8 +219,8 @@ impl State {
     /// Answers a request.
     #[inline]
     pub(crate) fn reply(&mut self, from: From, message: Message<'_>) {
-        let (Some(request), Ok(machine)) = (from.request, self.live(from.link)) else { return };
-        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let (Some(request), Ok(line)) = (from.request, self.live_line(from.link)) else { return };
+        let Some(incoming) = line.machine.am.incoming.get(from.slot) else { return };
         let words = u8::try_from(message.words.len()).expect("at most 16");
         let (handler, slot) = (message.handler, incoming.number);
         let request = if planted(Fault::OtherCall) { request ^ 1 } else { request };
@@ -202,8 +233,7 @@ impl State {
             }
         };
         incoming.answered();
-        let frame = machine.frame(head(Kind::Reply), message.words, bytes);
-        machine.push(Lane::Talk, frame);
+        line.say(head(Kind::Reply), message.words, &[bytes]);
         self.pump(from.link);
     }
 
@@ -220,14 +250,13 @@ impl State {
     /// Answers that there is no answer.
     #[cold]
     pub(crate) fn no_reply(&mut self, from: From, why: NoReply) {
-        let (Some(request), Ok(machine)) = (from.request, self.live(from.link)) else { return };
-        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let (Some(request), Ok(line)) = (from.request, self.live_line(from.link)) else { return };
+        let Some(incoming) = line.machine.am.incoming.get(from.slot) else { return };
         incoming.answered();
         let (slot, (handler, said)) = (incoming.number, why.to_parts());
         let words = u8::try_from(said.len()).expect("three at most");
         let head = Head { kind: Kind::NoReply, words, handler, slot, request };
-        let frame = machine.frame(head, &said, &[]);
-        machine.push(Lane::Talk, frame);
+        line.say(head, &said, &[]);
         self.pump(from.link);
     }
 
@@ -238,8 +267,8 @@ impl State {
         if head.kind == Kind::Bulk && from.request.is_none() {
             return self.send_back_data(from, why, arrived);
         }
-        if let Some(machine) = self.machine(from.link)
-            && let Some(incoming) = machine.am.incoming.get(from.slot)
+        if let Some(line) = self.links.get(from.link)
+            && let Some(incoming) = line.machine.am.incoming.get(from.slot)
         {
             incoming.answered();
             let (number, request) = (incoming.number, head.request);
@@ -256,9 +285,7 @@ impl State {
             // The data of a request is still at the sender's.
             let payload = arrived.parts().map_or(&[][..], |parts| parts.1);
             let payload = if head.kind == Kind::Bulk { &[] } else { payload };
-            let bytes = [&what, payload].concat();
-            let frame = machine.frame(returned, &words[..count], &bytes);
-            machine.push(Lane::Talk, frame);
+            line.say(returned, &words[..count], &[&what, payload]);
             self.pump(from.link);
         }
         let incoming = self.machine(from.link).and_then(|it| it.am.incoming.get(from.slot));
@@ -266,6 +293,34 @@ impl State {
             Some(endpoint) => self.take_back_data(from, endpoint, arrived),
             None => self.release(from.link, arrived),
         }
+    }
+
+    /// An answer of a few words, where it lies. `false` if there is anything about it that
+    /// [`answered`](Self::answered) has to see to, and nothing was done.
+    #[inline]
+    pub(crate) fn answered_at_once(&mut self, link: Key, head: Head, bytes: &[u8]) -> bool {
+        let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
+            return false;
+        };
+        let count = usize::from(head.words);
+        if head.handler != PLAIN || bytes.len() != count * 8 || count > FEW {
+            return false;
+        }
+        let am = &mut line.machine.am;
+        let Some(call) = am.calls.at(head.request) else { return false };
+        if call.awaits != Awaits::answer(false)
+            || call.is_abandoned()
+            || call.number.index != head.slot
+        {
+            return false;
+        }
+        let Some(outgoing) = am.outgoing.get(call.number) else { return false };
+        if !outgoing.is_mapped() || outgoing.credit(1).is_err() {
+            return false;
+        }
+        call.few_words(bytes);
+        line.carrier.count_eager();
+        true
     }
 
     /// An answer to a request of this side.
@@ -309,7 +364,7 @@ impl State {
     #[cold]
     pub(crate) fn enqueue(&mut self, key: Key, what: What) {
         let Some(endpoint) = self.endpoints.get(key) else { return };
-        let mut upcall = Box::new(Upcall { endpoint: key, what });
+        let mut upcall = Upcall::new(key, what);
         if let Some(parked) = &mut endpoint.parked {
             let receive = upcall.detach();
             parked.push_back(upcall);
@@ -413,9 +468,9 @@ impl State {
         }
     }
 
-    pub(crate) fn give_back_of(&mut self, receive: Option<(Key, Lane, Descriptor)>) {
-        if let Some((link, lane, receive)) = receive {
-            self.give_back(link, lane, receive);
+    pub(crate) fn give_back_of(&mut self, receive: Option<(Key, Descriptor)>) {
+        if let Some((link, receive)) = receive {
+            self.give_back(link, receive);
         }
     }
 }
@@ -473,6 +528,14 @@ fn request_of(head: Head) -> Option<u32> {
 impl Reply {
     pub(crate) fn empty() -> Self {
         Self { words: [0; Head::WORDS_MAX], count: 0, payload: None, sent: None }
+    }
+
+    /// An answer of a few words.
+    #[inline]
+    pub(super) fn few(count: u8, words: [u64; FEW], sent: Option<Box<Segment>>) -> Self {
+        let mut reply = Self { count: count.into(), sent, ..Self::empty() };
+        reply.words[..FEW].copy_from_slice(&words);
+        reply
     }
 
     /// Takes an answer out of what it arrived in.

@@ -54,7 +54,7 @@ impl Remote {
     ) -> Result<Reply, CallError> {
         let message = Message::to(handler).words(words);
         self.call_with(message, pieces, deadline.into(), |message, _| {
-            self.send_with(message, Machine::request).map_err(|unsent| unsent.reason)
+            self.send_with(message, Line::request).map_err(|unsent| unsent.reason)
         })
     }
 

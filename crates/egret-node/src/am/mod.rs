@@ -64,7 +64,7 @@ mod serve;
 mod typed;
 
 pub use bundle::Bundle;
-pub(crate) use bundle::{BundleState, Job, Table, Upcall, What};
+pub(crate) use bundle::{BundleState, Table, Upcall, What};
 pub use call::Call;
 pub(crate) use call::CallState;
 pub use ended::{Ended, Peer};

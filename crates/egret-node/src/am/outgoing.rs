@@ -14,6 +14,7 @@ use crate::link::control::{Control, NotMapped};
 use crate::link::machine::Machine;
 use crate::link::{Head, Kind, Lane};
 use crate::links::behind::Sleeper;
+use crate::links::line::Line;
 use crate::links::slots::Key;
 
 /// An endpoint of the peer, as an endpoint of this side has mapped it.
@@ -66,6 +67,12 @@ impl Outgoing {
             segment: None,
             wakers: Vec::new(),
         }
+    }
+
+    /// Whether messages may be sent by it.
+    #[inline]
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.phase == Phase::Mapped
     }
 
     pub(crate) const fn slot(&self) -> u32 {
@@ -133,47 +140,38 @@ impl Outgoing {
     }
 }
 
-impl Machine {
-    /// Whether a mapping was given up, and is kept for what is under way.
-    #[inline]
-    pub(crate) fn is_leaving(&mut self, number: u32) -> bool {
-        self.am.outgoing.at(number).is_some_and(|outgoing| outgoing.phase == Phase::Unmapped)
-    }
-
+impl Line {
     /// Sends a message that is answered. The call's key, or the message back.
     #[inline]
     pub(crate) fn request<'a>(
         &mut self,
-        number: u32,
+        number: Key,
         message: Message<'a>,
     ) -> Result<Key, Unsent<'a>> {
-        if let Err(why) = self.begin_call(number, &message) {
-            return Err(Unsent { reason: why, message });
-        }
         let is_bulk = message.payload.is_data();
-        let key = self.am.outgoing.key_at(number).expect("just looked at");
-        let mut call = CallState::new(key, Awaits::answer(is_bulk));
-        call.returns = !matches!(message.payload, Payload::Gather(_));
-        let call = self.am.calls.insert(call);
+        let slot = match self.begin_call(number, &message) {
+            Ok(slot) => slot,
+            Err(reason) => return Err(Unsent { reason, message }),
+        };
+        let call = self.insert_call(number, &message, Awaits::answer(is_bulk));
         let kind = if is_bulk { Kind::Bulk } else { Kind::Request };
-        self.transmit(number, kind, call.index, message);
+        self.transmit(number, Head { request: call.index, ..Head::of(kind, slot) }, message);
         Ok(call)
     }
 
     /// Sends data that is not answered. The call is done when its memory is free.
     pub(crate) fn transfer<'a>(
         &mut self,
-        number: u32,
+        number: Key,
         message: Message<'a>,
     ) -> Result<Key, Unsent<'a>> {
-        if let Err(why) = self.begin_call(number, &message) {
-            return Err(Unsent { reason: why, message });
-        }
-        let key = self.am.outgoing.key_at(number).expect("just looked at");
-        let mut call = CallState::new(key, Awaits::memory());
-        call.returns = !matches!(message.payload, Payload::Gather(_));
-        let call = self.am.calls.insert(call);
-        self.transmit(number, Kind::Bulk, call.index | NOT_ANSWERED, message.into_data());
+        let slot = match self.begin_call(number, &message) {
+            Ok(slot) => slot,
+            Err(reason) => return Err(Unsent { reason, message }),
+        };
+        let call = self.insert_call(number, &message, Awaits::memory());
+        let head = Head { request: call.index | NOT_ANSWERED, ..Head::of(Kind::Bulk, slot) };
+        self.transmit(number, head, message.into_data());
         Ok(call)
     }
 
@@ -181,32 +179,64 @@ impl Machine {
     #[inline]
     pub(crate) fn one_way<'a>(
         &mut self,
-        number: u32,
+        number: Key,
         message: Message<'a>,
     ) -> Result<(), Unsent<'a>> {
         if message.payload.is_data() {
             let call = self.transfer(number, message)?;
-            drop(self.abandon(call));
+            drop(self.machine.abandon(call));
             return Ok(());
         }
-        if let Err(why) = self.begin(number, &message) {
-            return Err(Unsent { reason: why, message });
-        }
-        self.transmit(number, Kind::OneWay, number, message);
+        let slot = match self.machine.begin(number, &message) {
+            Ok(slot) => slot,
+            Err(reason) => return Err(Unsent { reason, message }),
+        };
+        let head = Head { request: number.index, ..Head::of(Kind::OneWay, slot) };
+        self.transmit(number, head, message);
         Ok(())
     }
 
-    /// Begins what needs a number that the head can hold.
+    /// Begins what needs a number that the head can hold. The slot at the peer's.
     #[inline]
-    fn begin_call(&mut self, number: u32, message: &Message<'_>) -> Result<(), SendError> {
-        if self.am.calls.len() >= NOT_ANSWERED as usize {
+    fn begin_call(&mut self, number: Key, message: &Message<'_>) -> Result<u32, SendError> {
+        if self.machine.am.calls.len() >= NOT_ANSWERED as usize {
             return Err(SendError::Full { window: NOT_ANSWERED });
         }
-        self.begin(number, message)
+        self.machine.begin(number, message)
     }
 
     #[inline]
-    fn begin(&mut self, number: u32, message: &Message<'_>) -> Result<(), SendError> {
+    fn insert_call(&mut self, number: Key, message: &Message<'_>, awaits: Awaits) -> Key {
+        let mut call = CallState::new(number, awaits);
+        call.returns = !matches!(message.payload, Payload::Gather(_));
+        self.machine.am.calls.insert(call)
+    }
+
+    #[inline]
+    fn transmit(&mut self, number: Key, head: Head, message: Message<'_>) {
+        let words = u8::try_from(message.words.len()).expect("at most 16");
+        let head = Head { words, handler: message.handler, ..head };
+        match message.payload {
+            Payload::Copied(bytes) => self.say(head, message.words, &[bytes]),
+            Payload::Pieces(pieces) => self.say(head, message.words, pieces),
+            data => {
+                let segments = data.into_segments();
+                self.machine.transmit_data(number.index, head, message.words, segments);
+            }
+        }
+    }
+}
+
+impl Machine {
+    /// Whether a mapping was given up, and is kept for what is under way.
+    #[inline]
+    pub(crate) fn is_leaving(&mut self, number: u32) -> bool {
+        self.am.outgoing.at(number).is_some_and(|outgoing| outgoing.phase == Phase::Unmapped)
+    }
+
+    /// Begins a message by a mapping, if that may send one. The slot at the peer's.
+    #[inline]
+    fn begin(&mut self, number: Key, message: &Message<'_>) -> Result<u32, SendError> {
         let (bytes, most) = match &message.payload {
             Payload::Copied(bytes) => (bytes.len() as u64, MEDIUM_MAX as u64),
             Payload::Pieces(pieces) => (total(pieces) as u64, MEDIUM_MAX as u64),
@@ -216,25 +246,9 @@ impl Machine {
         if bytes > most {
             return Err(SendError::TooLong { bytes });
         }
-        self.am.outgoing.at(number).ok_or(SendError::Unmapped)?.take_credit()
-    }
-
-    #[inline]
-    fn transmit(&mut self, number: u32, kind: Kind, request: u32, message: Message<'_>) {
-        let slot = self.am.outgoing.at(number).expect("just looked at").slot;
-        let words = u8::try_from(message.words.len()).expect("at most 16");
-        let head = Head { kind, words, handler: message.handler, slot, request };
-        match message.payload {
-            Payload::Copied(bytes) => {
-                let frame = self.frame(head, message.words, bytes);
-                self.push(Lane::Talk, frame);
-            }
-            Payload::Pieces(pieces) => {
-                let frame = self.frame_of(head, message.words, pieces);
-                self.push(Lane::Talk, frame);
-            }
-            data => self.transmit_data(number, head, message.words, data.into_segments()),
-        }
+        let outgoing = self.am.outgoing.get(number).ok_or(SendError::Unmapped)?;
+        outgoing.take_credit()?;
+        Ok(outgoing.slot)
     }
 
     /// Sends data when its bytes are granted, behind those that wait already.

@@ -7,9 +7,9 @@ use egret_net::rt::Deadline;
 
 use super::serve::in_handler;
 use super::{Call, CallError, Message, Reply, SendError, Unsent};
-use crate::link::machine::Machine;
 use crate::links::core::{Core, Stopped};
 use crate::links::driver::Clock;
+use crate::links::line::Line;
 use crate::links::slots::Key;
 use crate::links::state::{State, remember};
 
@@ -84,7 +84,7 @@ impl Remote {
     ///
     /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
     pub fn try_request<'a>(&self, message: impl Into<Message<'a>>) -> Result<Call, Unsent<'a>> {
-        let key = self.send_with(message.into(), Machine::request)?;
+        let key = self.send_with(message.into(), Line::request)?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
@@ -95,7 +95,7 @@ impl Remote {
     /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
     #[inline]
     pub fn try_send<'a>(&self, message: impl Into<Message<'a>>) -> Result<(), Unsent<'a>> {
-        self.send_with(message.into(), Machine::one_way)
+        self.send_with(message.into(), Line::one_way)
     }
 
     /// Sends a request, and waits for the window to have room.
@@ -118,7 +118,7 @@ impl Remote {
         message: Message<'_>,
         clock: &mut Clock,
     ) -> Result<Key, SendError> {
-        self.send_when_room(message, clock, Machine::request)
+        self.send_when_room(message, clock, Line::request)
     }
 
     /// Waits until the window has room, so that a message may be tried. Another thread may
@@ -147,8 +147,8 @@ impl Remote {
     }
 
     fn has_room(&self, state: &mut State, waker: Option<&Waker>) -> Poll<Result<(), SendError>> {
-        let machine = state.live_mapping(self.link, self.number)?;
-        let outgoing = machine.am.outgoing.get(self.number).ok_or(SendError::Unmapped)?;
+        let line = state.live_mapping(self.link, self.number)?;
+        let outgoing = line.machine.am.outgoing.get(self.number).ok_or(SendError::Unmapped)?;
         if outgoing.has_room()? {
             return Poll::Ready(Ok(()));
         }
@@ -167,7 +167,7 @@ impl Remote {
         message: impl Into<Message<'a>>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), SendError> {
-        self.send_when_room(message.into(), &mut Clock::of(deadline.into()), Machine::one_way)
+        self.send_when_room(message.into(), &mut Clock::of(deadline.into()), Line::one_way)
     }
 
     /// Sends data that is not answered, and does not wait: the call is done, with an empty
@@ -178,7 +178,7 @@ impl Remote {
     /// [`SendError::Full`] if the window has no room, with the message; or why there is
     /// nobody to send it to.
     pub fn try_transfer<'a>(&self, message: impl Into<Message<'a>>) -> Result<Call, Unsent<'a>> {
-        let key = self.send_with(message.into(), Machine::transfer)?;
+        let key = self.send_with(message.into(), Line::transfer)?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
@@ -207,12 +207,12 @@ impl Remote {
     pub(super) fn send_with<'a, T>(
         &self,
         message: Message<'a>,
-        send: impl FnOnce(&mut Machine, u32, Message<'a>) -> Result<T, Unsent<'a>>,
+        send: impl FnOnce(&mut Line, Key, Message<'a>) -> Result<T, Unsent<'a>>,
     ) -> Result<T, Unsent<'a>> {
         self.core.state.with(|state| {
-            let sent = match state.live_mapping(self.link, self.number) {
-                Ok(machine) => send(machine, self.number.index, message),
-                Err(reason) => Err(Unsent { reason, message }),
+            let sent = match state.live_line(self.link) {
+                Ok(line) => send(line, self.number, message),
+                Err(why) => Err(Unsent { reason: why.into(), message }),
             };
             state.pump(self.link);
             sent
@@ -224,7 +224,7 @@ impl Remote {
         &self,
         message: Message<'a>,
         clock: &mut Clock,
-        send: impl Fn(&mut Machine, u32, Message<'a>) -> Result<T, Unsent<'a>>,
+        send: impl Fn(&mut Line, Key, Message<'a>) -> Result<T, Unsent<'a>>,
     ) -> Result<T, SendError> {
         match self.send_with(message, &send) {
             Ok(sent) => Ok(sent),
@@ -240,22 +240,22 @@ impl Remote {
         &self,
         message: Message<'a>,
         clock: &mut Clock,
-        send: impl Fn(&mut Machine, u32, Message<'a>) -> Result<T, Unsent<'a>>,
+        send: impl Fn(&mut Line, Key, Message<'a>) -> Result<T, Unsent<'a>>,
     ) -> Result<T, SendError> {
         let mut message = Some(message);
         self.when_room(clock, |state, waker| {
-            let machine = match state.live_mapping(self.link, self.number) {
-                Ok(machine) => machine,
+            let line = match state.live_mapping(self.link, self.number) {
+                Ok(line) => line,
                 Err(why) => return Some(Err(why)),
             };
-            match send(machine, self.number.index, message.take()?) {
+            match send(line, self.number, message.take()?) {
                 Ok(sent) => {
                     state.pump(self.link);
                     Some(Ok(sent))
                 }
                 Err(Unsent { reason: SendError::Full { .. }, message: unsent }) => {
                     message = Some(unsent);
-                    let outgoing = machine.am.outgoing.get(self.number)?;
+                    let outgoing = line.machine.am.outgoing.get(self.number)?;
                     if let Some(waker) = waker {
                         remember(&mut outgoing.wakers, waker);
                     }

@@ -19,7 +19,7 @@ use super::{Reason, Undelivered};
 use crate::flow::FlowId;
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
-use crate::link::{Head, Kind, Lane};
+use crate::link::{Head, Kind};
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -104,10 +104,9 @@ impl State {
         let words = words.chunks_exact(8);
         let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
         let words: Vec<u64> = words.collect();
-        let Ok(machine) = self.live(link) else { return };
+        let Ok(line) = self.live_line(link) else { return };
         let what = [Kind::Bulk as u8, handler, 0, 0, 0, 0, 0, 0];
-        let frame = machine.frame(Head { kind: Kind::Returned, ..head }, &words, &what);
-        machine.push(Lane::Talk, frame);
+        line.say(Head { kind: Kind::Returned, ..head }, &words, &[&what]);
     }
 
     /// Data of this side comes back.

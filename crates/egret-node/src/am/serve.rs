@@ -6,12 +6,11 @@ use std::sync::Arc;
 use egret_net::vi::contained;
 
 use super::Undelivered;
-use super::bundle::{Handler, Job, Run, Upcall, What};
+use super::bundle::{Handler, Run, Upcall, What};
 use super::request::{From, Request};
 use crate::link::Head;
 use crate::link::arrived::Arrived;
 use crate::links::core::Core;
-use crate::links::slots::Key;
 use crate::links::state::State;
 
 /// What a handler has done about its answer.
@@ -25,19 +24,21 @@ pub(crate) enum Answer {
     Sent,
 }
 
-/// Runs a job, then what other threads have left to its bundle meanwhile, and then the
-/// other jobs that are due: until `leave` says so, which is asked after each of them, and no
+/// Runs an upcall, then what other threads have left to its bundle meanwhile, and then the
+/// others that are due: until `leave` says so, which is asked after each of them, and no
 /// more than [`JOBS_MAX`]. What is left belongs to the thread that drives next.
 #[inline]
-pub(crate) fn run_jobs(core: &Arc<Core>, mut job: Job, mut leave: impl FnMut(&mut State) -> bool) {
+pub(crate) fn run_jobs(
+    core: &Arc<Core>,
+    mut job: Box<Upcall>,
+    mut leave: impl FnMut(&mut State) -> bool,
+) {
     for left in (0..JOBS_MAX).rev() {
-        let Job { bundle, table, mut upcall, run: what } = job;
-        let (ran, done) = run(core, &mut upcall, what);
+        let answer = run(core, &mut job);
         let (next, unused) = core.state.with(|state| {
-            state.keep_box(upcall);
-            state.done(done);
+            state.done(&mut job, answer);
             let stays = !leave(state) && left > 0;
-            state.end_job((bundle, table), ran, stays)
+            state.end_job(job, stays)
         });
         // Without any lock: it may own what takes one.
         if unused.is_some() {
@@ -46,21 +47,6 @@ pub(crate) fn run_jobs(core: &Arc<Core>, mut job: Job, mut leave: impl FnMut(&mu
         let Some(next) = next else { return };
         job = next;
     }
-}
-
-/// What is left to do when a handler has run.
-#[derive(Debug)]
-pub(crate) enum Done {
-    Served(From, Key, Arrived, Answer),
-    NoHandler(From, Key, Arrived),
-    Answered {
-        link: Key,
-        endpoint: Key,
-        number: Key,
-        arrived: Arrived,
-    },
-    /// What this endpoint was to be told it was told.
-    Told(Key),
 }
 
 /// Whether the calling thread runs a handler: of a message or an answer, of an endpoint's errors
@@ -87,49 +73,47 @@ pub fn in_handler() -> bool {
     IN_HANDLER.get()
 }
 
+/// Runs what there is to run; what it has answered.
 #[inline]
-fn run(core: &Arc<Core>, upcall: &mut Upcall, run: Option<Run>) -> (Option<Run>, Done) {
-    let endpoint = upcall.endpoint;
-    match (std::mem::replace(&mut upcall.what, What::Nothing), run) {
-        (What::Message { from, mut arrived }, Some(Run::Handler(number, mut handler))) => {
-            let answer = call(core, &mut handler, from, &mut arrived);
-            let done = Done::Served(from, endpoint, arrived, answer);
-            (Some(Run::Handler(number, handler)), done)
+fn run(core: &Arc<Core>, upcall: &mut Upcall) -> Answer {
+    match (&mut upcall.what, &mut upcall.run) {
+        (What::Message { from, arrived }, Some(Run::Handler(_, handler))) => {
+            call(core, handler, *from, arrived)
         }
-        (What::Message { from, arrived }, other) => {
-            (other, Done::NoHandler(from, endpoint, arrived))
+        _ => {
+            tell(core, upcall);
+            Answer::Missing
         }
-        (What::Answer { link, number, mut arrived }, Some(Run::Handler(at, mut handler))) => {
-            let from = From { link, slot: endpoint, request: None };
-            call(core, &mut handler, from, &mut arrived);
-            (Some(Run::Handler(at, handler)), Done::Answered { link, endpoint, number, arrived })
+    }
+}
+
+/// Runs what is told to an endpoint.
+#[cold]
+fn tell(core: &Arc<Core>, upcall: &mut Upcall) {
+    match (&mut upcall.what, &mut upcall.run) {
+        (What::Answer { link, arrived, .. }, Some(Run::Handler(_, handler))) => {
+            let from = From { link: *link, slot: upcall.endpoint, request: None };
+            call(core, handler, from, arrived);
         }
-        (What::Answer { link, number, arrived }, other) => {
-            (other, Done::Answered { link, endpoint, number, arrived })
+        (What::Returned { arrived, .. }, Some(Run::OnError(handler))) => {
+            guarded(|| handler(Undelivered::of_returned(arrived)));
         }
-        (What::Undelivered(undelivered), Some(Run::OnError(mut handler))) => {
-            guarded(|| handler(*undelivered));
-            (Some(Run::OnError(handler)), Done::Told(endpoint))
+        (What::Undelivered(_), Some(Run::OnError(handler))) => {
+            if let What::Undelivered(undelivered) = std::mem::take(&mut upcall.what) {
+                guarded(|| handler(*undelivered));
+            }
         }
-        (What::Returned { link, number, arrived }, other) => {
-            let other = other.map(|run| match run {
-                Run::OnError(mut handler) => {
-                    guarded(|| handler(Undelivered::of_returned(&arrived)));
-                    Run::OnError(handler)
-                }
-                other => other,
-            });
-            (other, Done::Answered { link, endpoint, number, arrived })
+        (What::Ended(_), Some(Run::OnEnd(handler))) => {
+            if let What::Ended(ended) = std::mem::take(&mut upcall.what) {
+                guarded(|| handler(*ended));
+            }
         }
-        (What::Ended(ended), Some(Run::OnEnd(mut handler))) => {
-            guarded(|| handler(*ended));
-            (Some(Run::OnEnd(handler)), Done::Told(endpoint))
+        (What::Closed, run @ Some(Run::Drop(_))) => {
+            if let Some(Run::Drop(table)) = run.take() {
+                to_end(|| drop(table));
+            }
         }
-        (What::Closed, Some(Run::Drop(table))) => {
-            to_end(|| drop(table));
-            (None, Done::Told(endpoint))
-        }
-        (_, other) => (other, Done::Told(endpoint)),
+        _ => {}
     }
 }
 

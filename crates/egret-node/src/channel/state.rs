@@ -10,7 +10,7 @@ use super::incoming::Memory;
 use super::table::{Change, Cheat, Out};
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
-use crate::link::{Fate, Head, Kind, Lane, LinkError};
+use crate::link::{Fate, Kind, Lane, LinkError};
 use crate::links::core::Core;
 use crate::links::slots::Key;
 use crate::links::state::State;
@@ -108,10 +108,7 @@ impl State {
             return;
         };
         match out {
-            Out::Control(bytes) => {
-                let frame = machine.frame(Head::of(Kind::Control, 0), &[], &bytes);
-                machine.push(Lane::Control, frame);
-            }
+            Out::Control(bytes) => machine.control_bytes(bytes),
             Out::Bulk(frame) => machine.push(Lane::Bulk, frame),
             Out::Lands(slot, change) => {
                 let (lands, flow) = (&machine.lands, Flow::Channel(slot));

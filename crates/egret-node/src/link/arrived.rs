@@ -5,22 +5,44 @@ use egret_net::vi::{Completion, Descriptor};
 
 use super::{Head, Lane};
 
-/// A frame and the memory it lies in: a receive's own, and before it perhaps a buffer that
-/// was chosen for it. It is moved about, and small for that.
+/// A frame and the memory it lies in. It is moved about, and small for that.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) head: Head,
+    /// Whether its data lies in a buffer that the endpoint it is for has supplied.
+    pub(crate) supplied: bool,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+enum Memory {
+    /// All bytes of a short frame.
+    Short(Vec<u8>),
+    Long(Long),
+}
+
+/// A receive's own memory, and before it perhaps a buffer that was chosen for the frame.
+#[derive(Debug)]
+struct Long {
+    memory: Descriptor,
     /// Whether its memory is a receive, to be received into again.
     borrowed: bool,
     /// Whether its first bytes are in a buffer of their own, which is still there.
     landed: bool,
-    /// Whether that buffer was supplied by the endpoint it is for.
-    pub(crate) supplied: bool,
-    memory: Descriptor,
     /// Bytes in that buffer, also once it was taken out.
     came: usize,
     /// Bytes in the receive's own memory.
     own: usize,
+}
+
+/// What a frame gives back when it is done with.
+#[derive(Debug)]
+pub(crate) enum Spare {
+    /// Memory for another short frame.
+    Short(Vec<u8>),
+    /// A receive of the bulk lane, to be posted again.
+    Receive(Descriptor),
+    Nothing,
 }
 
 impl Arrived {
@@ -31,60 +53,46 @@ impl Arrived {
         let memory = completion.into_descriptor();
         let landed = memory.is_landed();
         let came = if landed { memory.bytes().len() } else { 0 };
-        Self { head, borrowed: true, landed, supplied: false, memory, came, own: len - came }
+        let long = Long { memory, borrowed: true, landed, came, own: len - came };
+        Self { head, supplied: false, memory: Memory::Long(long) }
     }
 
-    /// What was drained, in memory of at least its length.
+    /// What was drained.
     #[inline]
-    pub(crate) fn from_eager(head: Head, bytes: &[u8], mut memory: Descriptor) -> Self {
-        let own = bytes.len();
-        memory.bytes_mut().expect("memory of its own")[..own].copy_from_slice(bytes);
-        let (landed, supplied, came) = (false, false, 0);
-        Self { head, borrowed: true, landed, supplied, memory, came, own }
+    pub(crate) const fn short(head: Head, bytes: Vec<u8>) -> Self {
+        Self { head, supplied: false, memory: Memory::Short(bytes) }
     }
 
     /// What a window has put together.
     pub(crate) fn from_parts(head: Head, landed: Option<Buf>, own: Vec<u8>) -> Self {
         let (came, len) = (landed.as_ref().map_or(0, Buf::len), own.len());
-        let landed_at_all = landed.is_some();
-        let memory = match landed {
-            Some(buf) => Descriptor::new(buf).and(own),
-            None => Descriptor::new(own),
+        let (memory, landed) = match landed {
+            Some(buf) => (Descriptor::new(buf).and(own), true),
+            None if head.kind.lane() != Lane::Bulk => return Self::short(head, own),
+            None => (Descriptor::new(own), false),
         };
-        let (borrowed, supplied) = (false, false);
-        Self { head, borrowed, landed: landed_at_all, supplied, memory, came, own: len }
-    }
-
-    /// What is in the receive's own memory.
-    #[inline]
-    fn own(&self) -> &[u8] {
-        if !self.landed {
-            return &self.memory.bytes()[..self.own];
-        }
-        self.memory.segments().nth(1).map_or(&[], |own| &own.bytes()[..self.own])
-    }
-
-    /// The buffer that was chosen, if one was.
-    fn chosen(&self) -> Option<&[u8]> {
-        self.landed.then(|| self.memory.bytes())
+        let long = Long { memory, borrowed: false, landed, came, own: len };
+        Self { head, supplied: false, memory: Memory::Long(long) }
     }
 
     /// The bytes of its words, and its payload. `None` if it is shorter than its words.
     #[inline]
     pub(crate) fn parts(&self) -> Option<(&[u8], &[u8])> {
         let words = usize::from(self.head.words) * 8;
-        if self.head.kind.lane() == Lane::Bulk {
-            let own = self.own();
-            let (tail, words) = own.split_at_checked(own.len().checked_sub(words)?)?;
-            return Some((words, self.chosen().unwrap_or(tail)));
+        match &self.memory {
+            Memory::Short(bytes) => bytes.split_at_checked(words),
+            Memory::Long(long) if self.head.kind.lane() == Lane::Bulk => long.parts(words),
+            Memory::Long(long) => long.bytes().split_at_checked(words),
         }
-        self.bytes().split_at_checked(words)
     }
 
     /// All of it, words and payload; not of the bulk lane.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        if self.landed { self.memory.bytes() } else { self.own() }
+        match &self.memory {
+            Memory::Short(bytes) => bytes,
+            Memory::Long(long) => long.bytes(),
+        }
     }
 
     /// Copies the words to `to`, and says how many there are.
@@ -101,19 +109,73 @@ impl Arrived {
     /// bulk lane.
     pub(crate) fn data_len(&self) -> u64 {
         let words = usize::from(self.head.words) * 8;
-        (self.own + self.came - words.min(self.own)) as u64
+        let (own, came) = match &self.memory {
+            Memory::Short(bytes) => (bytes.len(), 0),
+            Memory::Long(long) => (long.own, long.came),
+        };
+        (own + came - words.min(own)) as u64
     }
 
     /// Whether memory was chosen for it.
     pub(crate) const fn has_landed(&self) -> bool {
-        self.landed
+        matches!(&self.memory, Memory::Long(long) if long.landed)
     }
 
     /// Takes out the memory that was chosen for it.
+    #[inline]
     pub(crate) fn take_landed(&mut self) -> Option<Buf> {
-        if !self.landed {
-            return None;
+        match &mut self.memory {
+            Memory::Long(long) if long.landed => long.take_landed(),
+            _ => None,
         }
+    }
+
+    /// Copies it out of its receive, which is given back to be posted again.
+    pub(crate) fn detach(&mut self) -> Option<Descriptor> {
+        match &mut self.memory {
+            Memory::Long(long) if long.borrowed => Some(long.detach()),
+            _ => None,
+        }
+    }
+
+    /// Whether it is in a receive.
+    #[inline]
+    pub(crate) const fn is_borrowed(&self) -> bool {
+        matches!(&self.memory, Memory::Long(long) if long.borrowed)
+    }
+
+    /// Gives back its memory.
+    #[inline]
+    pub(crate) fn release(self) -> Spare {
+        match self.memory {
+            Memory::Short(bytes) => Spare::Short(bytes),
+            Memory::Long(Long { borrowed: true, memory, .. }) => Spare::Receive(memory),
+            Memory::Long(_) => Spare::Nothing,
+        }
+    }
+}
+
+impl Long {
+    /// What is in the receive's own memory.
+    fn own(&self) -> &[u8] {
+        if !self.landed {
+            return &self.memory.bytes()[..self.own];
+        }
+        self.memory.segments().nth(1).map_or(&[], |own| &own.bytes()[..self.own])
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.landed { self.memory.bytes() } else { self.own() }
+    }
+
+    /// The words, which are the last of its own bytes, and the data.
+    fn parts(&self, words: usize) -> Option<(&[u8], &[u8])> {
+        let own = self.own();
+        let (tail, words) = own.split_at_checked(own.len().checked_sub(words)?)?;
+        Some((words, if self.landed { self.memory.bytes() } else { tail }))
+    }
+
+    fn take_landed(&mut self) -> Option<Buf> {
         self.landed = false;
         if self.borrowed {
             return self.memory.take_landed();
@@ -124,11 +186,7 @@ impl Arrived {
         buf
     }
 
-    /// Copies it out of the receive, which is given back to be posted again.
-    pub(crate) fn detach(&mut self) -> Option<Descriptor> {
-        if !self.borrowed {
-            return None;
-        }
+    fn detach(&mut self) -> Descriptor {
         self.borrowed = false;
         let own = self.own().to_vec();
         let landed = if self.landed { self.memory.take_landed() } else { None };
@@ -136,18 +194,6 @@ impl Arrived {
             Some(buf) => Descriptor::new(buf).and(own),
             None => Descriptor::new(own),
         };
-        Some(std::mem::replace(&mut self.memory, copy))
-    }
-
-    /// Whether it is in a receive.
-    #[inline]
-    pub(crate) const fn is_borrowed(&self) -> bool {
-        self.borrowed
-    }
-
-    /// Gives back its receive, to be posted again.
-    #[inline]
-    pub(crate) fn release(self) -> Option<Descriptor> {
-        if self.borrowed { Some(self.memory) } else { None }
+        std::mem::replace(&mut self.memory, copy)
     }
 }

@@ -2,7 +2,6 @@
 //! eager messages, and what may be large is posted; on a lossy one a window makes three lanes of
 //! datagrams.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use egret_net::vi::{
@@ -10,6 +9,7 @@ use egret_net::vi::{
     ViId,
 };
 
+use super::kept::Kept;
 use super::windowed::Windowed;
 use super::{Fate, Head, Kind, Lane, LinkCounters};
 
@@ -21,32 +21,31 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    /// Hands a frame to the fabric, or gives it back if that has no room or is broken. What is
-    /// not needed any more comes back, to be used again.
-    #[inline]
-    pub(crate) fn post(
-        &mut self,
-        lane: Lane,
-        frame: Descriptor,
-    ) -> Result<Option<Descriptor>, Descriptor> {
+    /// Hands a frame that waited to the fabric, or gives it back if that has no room or is broken.
+    pub(crate) fn post(&mut self, lane: Lane, frame: Descriptor) -> Result<(), Descriptor> {
         match self {
             Self::Direct(direct) if lane == Lane::Bulk => direct.post(frame),
-            Self::Direct(direct) => direct.send(frame),
+            Self::Direct(direct) => direct.send_whole(frame),
             Self::Windowed(windowed) => {
                 windowed.send(lane, frame);
-                Ok(None)
+                Ok(())
             }
         }
     }
 
-    /// The next short frame that the peer has by now, if there are so many that it is time to
-    /// look.
+    /// Sends a short frame from where its parts are. `false` if that cannot be done now.
     #[inline]
-    pub(crate) fn next_arrived(&mut self) -> Option<Descriptor> {
+    pub(crate) fn send(&mut self, tag: u64, parts: &[&[u8]]) -> bool {
         match self {
-            Self::Direct(direct) => direct.next_arrived(),
-            Self::Windowed(_) => None,
+            Self::Direct(direct) => direct.send(tag, parts),
+            Self::Windowed(_) => false,
         }
+    }
+
+    /// Whether its frames are sent as they come, and it is not known to be broken.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Direct(direct) if !direct.refused)
     }
 
     /// Fills `memory` from the peer's; `false` if that cannot be asked for now.
@@ -179,12 +178,8 @@ pub(crate) struct Direct {
     refused: bool,
     /// How far the talk lane was written.
     position: Position,
-    /// Short frames that nothing answers, and how far the lane was with each: as long as they
-    /// may not have arrived.
-    sent: VecDeque<(Position, Descriptor)>,
-    /// How far the peer was when it was looked at last, and with how many frames that is done
-    /// again.
-    arrived: Position,
+    kept: Kept,
+    /// With how many frames kept to look how far the peer is.
     look_at: usize,
     /// Bytes of the next frame of control that have gone before.
     gone: usize,
@@ -195,30 +190,27 @@ pub(crate) struct Direct {
 impl Direct {
     pub(crate) fn new(vi: Vi) -> Self {
         let depth = vi.nic().limits().queue_depth;
-        let (position, arrived) = (Position::default(), Position::default());
         Self {
             vi,
             under_way: 0,
             depth,
             refused: false,
-            position,
-            sent: VecDeque::new(),
-            arrived,
-            look_at: SENT_MANY,
+            position: Position::default(),
+            kept: Kept::default(),
+            look_at: KEPT_MANY,
             gone: 0,
             eager: (0, 0),
         }
     }
 
-    #[inline]
-    fn post(&mut self, frame: Descriptor) -> Result<Option<Descriptor>, Descriptor> {
+    fn post(&mut self, frame: Descriptor) -> Result<(), Descriptor> {
         if self.under_way >= self.depth {
             return Err(frame);
         }
         match self.vi.post_send(frame) {
             Ok(_) => {
                 self.under_way += 1;
-                Ok(None)
+                Ok(())
             }
             Err(refused) => {
                 self.refused = true;
@@ -230,31 +222,49 @@ impl Direct {
     /// Sends a short frame, which is out of our hands then. Only if nothing will answer it, it
     /// is kept until it has arrived.
     #[inline]
-    fn send(&mut self, frame: Descriptor) -> Result<Option<Descriptor>, Descriptor> {
-        let bytes = frame.bytes();
-        if bytes.len() > EAGER_MAX {
-            return self.send_in_parts(frame);
-        }
-        match self.vi.send_eager(vi::Lane::Talk, frame.tag(), &[bytes]) {
+    fn send(&mut self, tag: u64, parts: &[&[u8]]) -> bool {
+        match self.vi.send_eager(vi::Lane::Talk, tag, parts) {
             Ok(position) => {
                 self.position = position;
                 self.eager.0 += 1;
-                if frame.tag() >> KIND_SHIFT != Kind::OneWay as u64 {
-                    return Ok(Some(frame));
+                if tag >> KIND_SHIFT == Kind::OneWay as u64 {
+                    self.keep(position, tag, parts);
                 }
-                self.sent.push_back((position, frame));
-                Ok(None)
+                true
             }
             Err(why) => {
                 self.refused |= why != SendError::Full;
-                Err(frame)
+                false
             }
         }
     }
 
+    #[inline]
+    fn keep(&mut self, position: Position, tag: u64, parts: &[&[u8]]) {
+        self.kept.push(position, tag, parts);
+        if self.kept.len() >= self.look_at {
+            self.look();
+        }
+    }
+
+    /// Looks how far the peer is.
+    #[cold]
+    fn look(&mut self) {
+        self.kept.arrived(self.vi.arrived_so_far(vi::Lane::Talk));
+        self.look_at = self.kept.len() + KEPT_MANY;
+    }
+
+    fn send_whole(&mut self, frame: Descriptor) -> Result<(), Descriptor> {
+        let bytes = frame.bytes();
+        if bytes.len() > EAGER_MAX {
+            return self.send_in_parts(frame);
+        }
+        if self.send(frame.tag(), &[bytes]) { Ok(()) } else { Err(frame) }
+    }
+
     /// Sends a long frame of control: parts of it first, which say that they are.
     #[cold]
-    fn send_in_parts(&mut self, frame: Descriptor) -> Result<Option<Descriptor>, Descriptor> {
+    fn send_in_parts(&mut self, frame: Descriptor) -> Result<(), Descriptor> {
         debug_assert_eq!(frame.tag(), Head::of(Kind::Control, 0).to_bits(), "others are shorter");
         let (part, last) = (Head { handler: PART, ..Head::of(Kind::Control, 0) }, frame.tag());
         while self.gone < frame.bytes().len() {
@@ -273,31 +283,13 @@ impl Direct {
             }
         }
         self.gone = 0;
-        Ok(Some(frame))
-    }
-
-    #[inline]
-    fn next_arrived(&mut self) -> Option<Descriptor> {
-        if self.sent.len() >= self.look_at {
-            self.look();
-        }
-        let (position, _) = self.sent.front()?;
-        if *position <= self.arrived { self.sent.pop_front().map(|(_, frame)| frame) } else { None }
-    }
-
-    /// Looks how far the peer is: seldom, for that takes a line away from it.
-    #[cold]
-    fn look(&mut self) {
-        self.arrived = self.vi.arrived_so_far(vi::Lane::Talk);
-        let left = self.sent.iter().filter(|(position, _)| *position > self.arrived).count();
-        self.look_at = left + SENT_MANY;
+        Ok(())
     }
 
     fn close(&mut self) -> Vec<(Descriptor, Fate)> {
-        let arrived = self.vi.arrived_so_far(vi::Lane::Talk);
+        self.kept.arrived(self.vi.arrived_so_far(vi::Lane::Talk));
         self.vi.disconnect();
-        let sent = self.sent.drain(..).filter(|(position, _)| *position > arrived);
-        sent.map(|(_, frame)| (frame, Fate::Unknown)).collect()
+        self.kept.take_all().into_iter().map(|frame| (frame, Fate::Unknown)).collect()
     }
 }
 
@@ -314,7 +306,7 @@ pub(crate) fn post_receives(vi: &Vi, count: u32, largest: u64, landing: &Arc<dyn
 /// The handler that a part of a frame of control names: another part follows.
 pub(crate) const PART: u8 = 1;
 /// Frames that are kept beyond those known not to have arrived, before anybody looks again.
-const SENT_MANY: usize = 128;
+const KEPT_MANY: usize = 128;
 const KIND_SHIFT: u32 = 60;
 /// Bytes that a receive holds without asking for memory: the words of a message, and a
 /// short payload.

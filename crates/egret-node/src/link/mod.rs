@@ -7,6 +7,7 @@ pub(crate) mod control;
 mod counters;
 mod error;
 mod head;
+mod kept;
 pub(crate) mod lands;
 pub(crate) mod machine;
 pub(crate) mod window;

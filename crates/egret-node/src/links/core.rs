@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use egret_net::buf::Pool;
 use egret_net::rt;
 use egret_net::sync::Baton;
 use egret_net::vi::{CompletionQueue, Drain, Nic, Reliability, ViOptions};
@@ -18,7 +17,6 @@ use super::state::State;
 use crate::am::CallError;
 use crate::flow::Depot;
 use crate::link::OpenError;
-use crate::link::carrier::OWN_BYTES;
 
 /// What all handles to the links of a nic share.
 pub(crate) struct Core {
@@ -43,8 +41,6 @@ pub(crate) struct Fixed {
     pub(crate) peers_set: bool,
     /// For connections.
     pub(crate) vi: ViOptions,
-    /// For short frames.
-    pub(crate) pool: Pool,
     pub(crate) depot: Arc<Depot>,
     /// Which life of this node it is.
     pub(crate) incarnation: u64,
@@ -75,14 +71,12 @@ impl Core {
             drain: Some(drain.clone()),
             ..ViOptions::default()
         };
-        let pool = Pool::new(OWN_BYTES, FRAMES)?;
         let depot = Arc::new(Depot::default());
         let incarnation = rt::random();
         let memory = Arc::clone(&depot);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let peers_set = options.peers_max != LinksOptions::default().peers_max;
-        let fixed =
-            Fixed { nic: nic.clone(), options, peers_set, vi, pool, depot, incarnation, number };
+        let fixed = Fixed { nic: nic.clone(), options, peers_set, vi, depot, incarnation, number };
         let opening = Opening::new(&fixed)?;
         let (state, baton) = (Locked::new(State::new(fixed, opening)), Baton::default());
         Ok(Arc::new(Self { nic, queue, drain, state, baton, depot: memory, number }))
@@ -146,6 +140,3 @@ impl Wake for Flag {
 /// The links that this process has opened.
 static NUMBERS: AtomicU32 = AtomicU32::new(0);
 const RECEIVES_MAX: u32 = 256;
-/// Short frames that the links of a nic can have under way from memory of the pool;
-/// others go from the heap.
-const FRAMES: usize = 1024;

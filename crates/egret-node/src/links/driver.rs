@@ -14,7 +14,7 @@ use egret_net::vi::{Arming, Nic, Seen};
 
 use super::core::{Core, Stopped};
 use super::state::State;
-use crate::am::{Job, in_handler, run_jobs};
+use crate::am::{Upcall, in_handler, run_jobs};
 
 impl Core {
     /// Drives the links, or has them driven, until `ready` has something, at the latest
@@ -64,36 +64,46 @@ impl Core {
         clock: &mut Clock,
         ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
     ) -> Driven<T> {
-        let mut seen = self.nic.poll();
+        let (mut looks, mut seen) = (0, None);
         loop {
-            let (found, job, next, more) = self.state.with(|state| {
-                let more = self.feed(state);
+            let (found, job, next, fed) = self.state.with(|state| {
+                let fed = self.feed(state);
                 let (found, job) = (ready(state, None), state.next_job());
                 // It goes to sleep only without.
                 state.role_waits &= found.is_none() && job.is_none();
-                (found, job, state.next_event(), more)
+                (found, job, state.next_event(), fed)
             });
             if found.is_some() || job.is_some() {
+                if seen.is_none() && !fed.heard {
+                    // What there is to wait for may have been done just now: it is to get on.
+                    self.nic.poll();
+                }
                 return Driven::Has(found, job);
             }
+            // What comes at once is found without the clock.
+            looks += 1;
+            let Some(before) = seen.filter(|_| looks >= LOOKS) else {
+                seen = Some(self.nic.poll());
+                continue;
+            };
             let until = match clock.until(&self.nic) {
                 Ok(until) => until,
                 Err(stopped) => return Driven::Stopped(stopped),
             };
-            if !more {
-                seen = self.nic.wait(seen, until.into_iter().chain(next).min());
+            if !fed.more {
+                seen = Some(self.nic.wait(before, until.into_iter().chain(next).min()));
                 turn.again();
             }
         }
     }
 
-    /// Feeds what has completed to the machines. Whether there may be more.
+    /// Feeds what has come and what has completed to the machines.
     #[inline]
-    fn feed(&self, state: &mut State) -> bool {
+    fn feed(&self, state: &mut State) -> Fed {
         state.role_waits = false;
         state.receive_again();
         // Short frames first: of a link that has ended, what came before its end.
-        let is_drained = state.drain(&self.drain, TURN) < TURN;
+        let drained = state.drain(&self.drain, TURN);
         let mut left = TURN;
         while left > 0
             && let Some(completion) = self.queue.take()
@@ -101,14 +111,14 @@ impl Core {
             state.completed_or_put_aside(completion);
             left -= 1;
         }
-        if is_drained {
+        if drained < TURN {
             state.end_broken();
         }
         state.pump_blocked();
         if state.is_busy() {
             state.look_after();
         }
-        left == 0 || !is_drained
+        Fed { more: left == 0 || drained == TURN, heard: drained > 0 || left < TURN }
     }
 
     /// Waits while another thread has the role.
@@ -151,7 +161,7 @@ impl Core {
     /// already, or without time, would keep the role from who would serve.
     fn serve<T>(
         self: &Arc<Self>,
-        job: Job,
+        job: Box<Upcall>,
         mut found: Option<T>,
         clock: &mut Clock,
         ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
@@ -168,7 +178,11 @@ impl Core {
             }
             found.is_some() || over.is_some()
         });
-        found.map(Ok).or(over.map(Err))
+        let ended = found.map(Ok).or(over.map(Err));
+        if ended.is_some() {
+            self.hand_over();
+        }
+        ended
     }
 
     /// Does what can be done without waiting.
@@ -177,7 +191,7 @@ impl Core {
             self.nic.poll();
             // Who sends without end does not keep it here.
             for _ in 0..TURNS_MAX {
-                if !self.state.with(|state| self.feed(state)) {
+                if !self.state.with(|state| self.feed(state)).more {
                     break;
                 }
             }
@@ -190,8 +204,8 @@ impl Core {
     pub(super) fn arm(self: &Arc<Self>) -> Arming {
         let seen = self.nic.poll();
         let (job, next, more) = self.state.with(|state| {
-            let more = self.feed(state);
-            (state.next_job(), state.next_event(), more)
+            let fed = self.feed(state);
+            (state.next_job(), state.next_event(), fed.more)
         });
         if let Some(job) = job {
             run_jobs(self, job, |_| false);
@@ -209,11 +223,29 @@ impl Core {
         }
     }
 
+    /// Runs the next handler that is due, if one is. How many have been run then.
+    #[inline]
+    pub(super) fn run_next(self: &Arc<Self>) -> Option<u64> {
+        if in_handler() {
+            return None;
+        }
+        let job = self.state.with(State::next_job)?;
+        let mut served = 0;
+        run_jobs(self, job, |state| {
+            served = state.jobs;
+            true
+        });
+        Some(served)
+    }
+
     /// Runs the handlers that are due, or some of them. Whether there was one.
     pub(crate) fn flush(self: &Arc<Self>) -> bool {
         let job = self.state.with(State::next_job);
         let is_due = job.is_some();
-        job.into_iter().for_each(|job| run_jobs(self, job, |_| false));
+        if let Some(job) = job {
+            run_jobs(self, job, |_| false);
+            self.hand_over();
+        }
         is_due
     }
 
@@ -234,8 +266,8 @@ impl Core {
                 self.nic.poll();
             }
             let (job, next, more) = self.state.with(|state| {
-                let more = self.feed(state);
-                (state.next_job(), state.next_event(), more)
+                let fed = self.feed(state);
+                (state.next_job(), state.next_event(), fed.more)
             });
             if let Some(job) = job {
                 drop(turn);
@@ -254,10 +286,19 @@ impl Core {
     }
 }
 
+/// What came of feeding.
+#[derive(Debug, Clone, Copy)]
+struct Fed {
+    /// Whether there may be more.
+    more: bool,
+    /// Whether there was something.
+    heard: bool,
+}
+
 /// What came of driving.
 enum Driven<T> {
     /// What was waited for, perhaps, and perhaps a handler to run.
-    Has(Option<T>, Option<Job>),
+    Has(Option<T>, Option<Box<Upcall>>),
     Stopped(Stopped),
 }
 
@@ -299,6 +340,8 @@ impl Clock {
     }
 }
 
+/// Looks at what has arrived before a thread waits: about a round trip between two processes.
+const LOOKS: u32 = 16;
 /// How often the background looks at a nic that spins.
 const GLANCE: Duration = Duration::from_micros(200);
 /// Completions that are taken before anything else is looked at.

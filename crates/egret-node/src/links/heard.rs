@@ -1,42 +1,70 @@
 //! What the frames of a link say, and where short ones come from.
 
-use egret_net::vi::{Descriptor, Drain, ViId};
+use egret_net::vi::{Drain, EAGER_MAX, ViId};
 
 use super::slots::Key;
 use super::state::{Place, State};
 use crate::channel;
 use crate::link::arrived::Arrived;
-use crate::link::carrier::{OWN_BYTES, PART};
+use crate::link::carrier::PART;
 use crate::link::control::{CONTROL_MAX, Control};
 use crate::link::{Head, Kind, Lane};
 
 impl State {
     /// Takes short frames that have come, at most `budget`. How many there were.
     ///
-    /// They are heard when the drain is over: to hear may be to send, and inside a drain only
-    /// its own connection could.
+    /// Messages and answers are heard where they lie. To hear others may be to send, which cannot
+    /// be done inside a drain: they, and all that come behind them, are heard when it is over.
     #[inline]
     pub(crate) fn drain(&mut self, drain: &Drain, budget: usize) -> usize {
-        let mut drained = std::mem::take(&mut self.drained);
         let count = drain.take(budget, &mut |reply, tag, bytes| {
-            drained.push((reply.vi(), self.short_frame(tag, bytes)));
+            let vi = reply.vi();
+            if !self.drained.is_empty() || !self.heard_at_once(vi, tag, bytes) {
+                let frame = self.short_frame(tag, bytes);
+                self.drained.push((vi, frame));
+            }
         });
+        if !self.drained.is_empty() {
+            self.hear_drained();
+        }
+        count
+    }
+
+    /// Hears an answer of a few words, or a message for a handler. `false` if there is more to do
+    /// than to take it in, and nothing was done.
+    #[inline]
+    fn heard_at_once(&mut self, vi: ViId, tag: u64, bytes: &[u8]) -> bool {
+        let (Ok(head), Some(Place::Link(link))) = (Head::from_bits(tag), self.place(vi)) else {
+            return false;
+        };
+        match head.kind {
+            Kind::Reply => self.answered_at_once(link, head, bytes),
+            Kind::Request | Kind::OneWay => self.deliver_at_once(link, head, bytes),
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn hear_drained(&mut self) {
+        let mut drained = std::mem::take(&mut self.drained);
         for (vi, frame) in drained.drain(..) {
             self.heard_short(vi, frame);
         }
         self.drained = drained;
-        count
     }
 
     #[inline]
     fn short_frame(&mut self, tag: u64, bytes: &[u8]) -> Result<Arrived, &'static str> {
         let head = Head::from_bits(tag).map_err(|_| "a frame of no kind")?;
-        if bytes.len() > OWN_BYTES {
-            return Ok(Arrived::from_parts(head, None, bytes.to_vec()));
-        }
-        let spare = self.scratch.pop();
-        let memory = spare.unwrap_or_else(|| Descriptor::new(vec![0_u8; OWN_BYTES]));
-        Ok(Arrived::from_eager(head, bytes, memory))
+        Ok(Arrived::short(head, self.copied(bytes)))
+    }
+
+    /// Bytes in memory of their own.
+    #[inline]
+    pub(crate) fn copied(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut memory = self.scratch.pop().unwrap_or_default();
+        memory.extend_from_slice(bytes);
+        memory
     }
 
     #[inline]
@@ -155,8 +183,9 @@ impl State {
 
     /// Keeps the memory of a short frame for the next.
     #[inline]
-    pub(super) fn keep_scratch(&mut self, memory: Descriptor) {
-        if self.scratch.len() < SCRATCH_MAX {
+    pub(super) fn keep_scratch(&mut self, mut memory: Vec<u8>) {
+        if self.scratch.len() < SCRATCH_MAX && memory.capacity() <= EAGER_MAX {
+            memory.clear();
             self.scratch.push(memory);
         }
     }

@@ -1,8 +1,10 @@
 //! One link: its machine, and what carries its frames.
 
+use egret_net::vi::Descriptor;
+
 use crate::link::carrier::Carrier;
 use crate::link::machine::Machine;
-use crate::link::{Lane, LinkError};
+use crate::link::{Head, Lane, LinkError};
 
 /// A link: its machine, and what carries its frames.
 #[derive(Debug)]
@@ -37,26 +39,60 @@ impl Line {
         self.machine.is_idle() && !self.machine.has_waiting() && self.carrier.is_through()
     }
 
-    /// Sends what there is room for. Whether short frames wait for more.
+    /// Sends a frame of words and bytes: now, or behind those that wait.
     #[inline]
+    pub(crate) fn say(&mut self, head: Head, words: &[u64], pieces: &[&[u8]]) {
+        let mut space = [0; Head::WORDS_MAX * 8];
+        let words = as_bytes(words, &mut space);
+        if self.machine.is_quiet() {
+            let tag = head.to_bits();
+            let sent = match pieces {
+                [] => self.carrier.send(tag, &[words]),
+                [bytes] => self.carrier.send(tag, &[words, bytes]),
+                [a, b] => self.carrier.send(tag, &[words, a, b]),
+                [a, b, c] => self.carrier.send(tag, &[words, a, b, c]),
+                _ => false,
+            };
+            if sent {
+                return;
+            }
+        }
+        self.say_later(head, words, pieces);
+    }
+
+    #[cold]
+    fn say_later(&mut self, head: Head, words: &[u8], pieces: &[&[u8]]) {
+        let bytes = [&[words], pieces].concat().concat();
+        self.machine.push(Lane::Talk, Descriptor::new(bytes).with_tag(head.to_bits()));
+    }
+
+    /// Whether [`pump`](Self::pump) has something to do.
+    #[inline]
+    pub(crate) fn has_more(&self) -> bool {
+        !self.machine.is_idle() || !self.carrier.is_open()
+    }
+
+    /// Sends what there is room for. Whether short frames wait for more.
     pub(crate) fn pump(&mut self) -> bool {
         let mut waits = false;
         for lane in Lane::ALL {
             while let Some(frame) = self.machine.pop(lane) {
-                match self.carrier.post(lane, frame) {
-                    Ok(None) => {}
-                    Ok(Some(spare)) => self.machine.recycle(spare),
-                    Err(frame) => {
-                        self.machine.unpop(lane, frame);
-                        waits |= lane != Lane::Bulk;
-                        break;
-                    }
+                if let Err(frame) = self.carrier.post(lane, frame) {
+                    self.machine.unpop(lane, frame);
+                    waits |= lane != Lane::Bulk;
+                    break;
                 }
             }
         }
-        while let Some(spare) = self.carrier.next_arrived() {
-            self.machine.recycle(spare);
-        }
         waits
     }
+}
+
+/// Words as they travel, at the beginning of `space`.
+#[inline]
+fn as_bytes<'a>(words: &[u64], space: &'a mut [u8; Head::WORDS_MAX * 8]) -> &'a [u8] {
+    for (to, word) in space.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    &space[..words.len() * 8]
 }

@@ -137,15 +137,24 @@ impl Links {
         let mut clock = Clock::of(deadline.into());
         clock.start(&core.nic);
         let mut served = core.state.with(|state| state.jobs);
-        while !done() {
-            let more =
-                core.wait_by(&mut clock, &mut |state, waker| state.has_served(served, waker));
+        let is_done = loop {
+            if done() {
+                break true;
+            }
+            // Those that came together are run without another look at what comes.
+            let more = match core.run_next() {
+                Some(jobs) => Ok(jobs),
+                None => {
+                    core.wait_by(&mut clock, &mut |state, waker| state.has_served(served, waker))
+                }
+            };
             match more {
                 Ok(jobs) if clock.until(&core.nic).is_ok() => served = jobs,
-                _ => return done(),
+                _ => break done(),
             }
-        }
-        true
+        };
+        core.hand_over();
+        is_done
     }
 
     /// Closes all links, and takes the handlers out of all endpoints: what waits ends with

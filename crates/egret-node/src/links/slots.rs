@@ -1,7 +1,7 @@
 //! Things with numbers that are given again when they are free.
 
 /// A number of [`Slots`], and which of those who had it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) index: u32,
     life: u32,

@@ -17,7 +17,7 @@ use crate::am::fault::{Fault, planted};
 use crate::am::{BundleState, EndpointState, SendError, Upcall};
 use crate::channel::table::Channels;
 use crate::flow::{Budget, FlowId, FlowTerms};
-use crate::link::arrived::Arrived;
+use crate::link::arrived::{Arrived, Spare};
 use crate::link::carrier::Carrier;
 use crate::link::lands::Flow;
 use crate::link::machine::Machine;
@@ -36,15 +36,15 @@ pub(crate) struct State {
     last: Option<(ViId, Place)>,
     pub(crate) bundles: Slots<BundleState>,
     pub(crate) upcalls: VecDeque<Box<Upcall>>,
-    /// Bundles with upcalls whose thread has left.
-    pub(crate) left: VecDeque<Key>,
     /// Boxes of what was served, to be used again.
     #[expect(clippy::vec_box, reason = "what is kept is the boxes")]
     pub(crate) spare: Vec<Box<Upcall>>,
+    /// Bundles with upcalls whose thread has left.
+    pub(crate) left: VecDeque<Key>,
     /// Receives that are to be posted again, when there is time.
     later: Vec<(Key, Descriptor)>,
     /// Memory for short frames, to be used again.
-    pub(super) scratch: Vec<Descriptor>,
+    pub(super) scratch: Vec<Vec<u8>>,
     /// Short frames that were drained, and are to be heard.
     pub(super) drained: Vec<(ViId, Result<Arrived, &'static str>)>,
     /// Links whose short frames wait for room.
@@ -94,9 +94,9 @@ impl State {
             vis: BTreeMap::new(),
             last: None,
             upcalls: VecDeque::new(),
+            spare: Vec::new(),
             left: VecDeque::new(),
             bundles: Slots::default(),
-            spare: Vec::new(),
             later: Vec::new(),
             scratch: Vec::new(),
             drained: Vec::new(),
@@ -132,23 +132,29 @@ impl State {
     /// Why it does not.
     #[inline]
     pub(crate) fn live(&mut self, link: Key) -> Result<&mut Machine, LinkError> {
+        self.live_line(link).map(|line| &mut line.machine)
+    }
+
+    /// A link that lives.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not.
+    #[inline]
+    pub(crate) fn live_line(&mut self, link: Key) -> Result<&mut Line, LinkError> {
         let line = self.links.get(link).ok_or(LinkError::Closed)?;
         match &line.ended {
-            None => Ok(&mut line.machine),
+            None => Ok(line),
             Some(why) => Err(why.clone()),
         }
     }
 
-    /// The machine of a link that lives, and has this mapping.
+    /// A link that lives, and has this mapping.
     #[inline]
-    pub(crate) fn live_mapping(
-        &mut self,
-        link: Key,
-        number: Key,
-    ) -> Result<&mut Machine, SendError> {
-        let machine = self.live(link)?;
-        match machine.am.outgoing.get(number) {
-            Some(_) => Ok(machine),
+    pub(crate) fn live_mapping(&mut self, link: Key, number: Key) -> Result<&mut Line, SendError> {
+        let line = self.live_line(link)?;
+        match line.machine.am.outgoing.get(number) {
+            Some(_) => Ok(line),
             None => Err(SendError::Unmapped),
         }
     }
@@ -156,6 +162,12 @@ impl State {
     /// Sends what waits to be sent.
     #[inline]
     pub(crate) fn pump(&mut self, link: Key) {
+        if self.links.get(link).is_some_and(|line| line.has_more()) {
+            self.pump_more(link);
+        }
+    }
+
+    fn pump_more(&mut self, link: Key) {
         if let Some(line) = self.links.get(link) {
             if line.pump() {
                 self.blocked.insert(link);
@@ -299,15 +311,15 @@ impl State {
     /// Receives again into what a frame arrived in.
     #[inline]
     pub(crate) fn release(&mut self, link: Key, arrived: Arrived) {
-        let lane = arrived.head.kind.lane();
-        if let Some(receive) = arrived.release() {
-            if lane != Lane::Bulk {
-                return self.keep_scratch(receive);
+        match arrived.release() {
+            Spare::Short(memory) => self.keep_scratch(memory),
+            Spare::Receive(receive) => {
+                self.later.push((link, receive));
+                if self.later.len() >= LATER_MAX {
+                    self.receive_again();
+                }
             }
-            self.later.push((link, receive));
-            if self.later.len() >= LATER_MAX {
-                self.receive_again();
-            }
+            Spare::Nothing => {}
         }
     }
 
@@ -315,16 +327,13 @@ impl State {
     #[inline]
     pub(crate) fn receive_again(&mut self) {
         while let Some((link, receive)) = self.later.pop() {
-            self.give_back(link, Lane::Bulk, receive);
+            self.give_back(link, receive);
         }
     }
 
     /// Receives into `receive` again.
     #[inline]
-    pub(crate) fn give_back(&mut self, link: Key, lane: Lane, receive: Descriptor) {
-        if lane != Lane::Bulk {
-            return self.keep_scratch(receive);
-        }
+    pub(crate) fn give_back(&mut self, link: Key, receive: Descriptor) {
         if let Some(line) = self.links.get(link)
             && !planted(Fault::NotPosted)
         {
@@ -369,8 +378,6 @@ impl State {
             self.channel_came_back(link, frame, None);
         } else if frame.tag() >> 60 >= Kind::Bulk as u64 {
             self.sent_data(link, frame);
-        } else if let Some(line) = self.links.get(link) {
-            line.machine.recycle(frame);
         }
     }
 

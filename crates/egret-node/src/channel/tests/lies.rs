@@ -90,9 +90,7 @@ fn control_frames_that_lie_are_noticed() {
                 body.extend_from_slice(&number.to_le_bytes());
                 body.extend_from_slice(&bytes[1..]);
                 let machine = state.live(link).unwrap();
-                let head = crate::link::Head::of(crate::link::Kind::Control, 0);
-                let frame = machine.frame(head, &[], &body);
-                machine.push(crate::link::Lane::Control, frame);
+                machine.control_bytes(body);
                 state.pump(link);
             });
             rt::sleep(Duration::from_millis(1));
