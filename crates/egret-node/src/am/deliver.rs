@@ -3,14 +3,13 @@
 use egret_net::vi::{Descriptor, Segment};
 
 use super::bundle::{Upcall, What};
-use super::call::{Awaits, FEW, Outcome};
+use super::call::Outcome;
 use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
-use super::message::Landed;
 use super::no_reply::NoReply;
 use super::request::{From, PLAIN};
 use super::serve::Answer;
-use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Reply, Undelivered};
+use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Undelivered};
 use crate::link::arrived::Arrived;
 use crate::link::control::Control;
 use crate::link::lands::Flow;
@@ -152,16 +151,6 @@ impl State {
         self.send_back(from, why, arrived);
     }
 
-    /// An answer that names a handler is done with.
-    pub(super) fn answer_served(&mut self, link: Key, number: Key, mut arrived: Arrived) {
-        let (kind, bytes) = (arrived.head.kind, arrived.data_len());
-        drop(arrived.take_landed());
-        self.release(link, arrived);
-        if kind == Kind::BulkReply {
-            self.reply_bytes_used(link, number, bytes);
-        }
-    }
-
     /// One less is under way to an endpoint.
     #[inline]
     fn done_with(&mut self, of: Key) {
@@ -293,71 +282,6 @@ impl State {
             Some(endpoint) => self.take_back_data(from, endpoint, arrived),
             None => self.release(from.link, arrived),
         }
-    }
-
-    /// An answer of a few words, where it lies. `false` if there is anything about it that
-    /// [`answered`](Self::answered) has to see to, and nothing was done.
-    #[inline]
-    pub(crate) fn answered_at_once(&mut self, link: Key, head: Head, bytes: &[u8]) -> bool {
-        let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
-            return false;
-        };
-        let count = usize::from(head.words);
-        if head.handler != PLAIN || bytes.len() != count * 8 || count > FEW {
-            return false;
-        }
-        let am = &mut line.machine.am;
-        let Some(call) = am.calls.at(head.request) else { return false };
-        if call.awaits != Awaits::answer(false)
-            || call.is_abandoned()
-            || call.number.index != head.slot
-        {
-            return false;
-        }
-        let Some(outgoing) = am.outgoing.get(call.number) else { return false };
-        if !outgoing.is_mapped() || outgoing.credit(1).is_err() {
-            return false;
-        }
-        call.few_words(bytes);
-        line.carrier.count_eager();
-        true
-    }
-
-    /// An answer to a request of this side.
-    #[inline]
-    pub(crate) fn answered(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
-        let head = arrived.head;
-        let line = self.links.get(link).ok_or("no link")?;
-        if head.kind == Kind::BulkReply && head.request & NOT_ANSWERED != 0 {
-            return self.returned_data(link, arrived);
-        }
-        let (key, endpoint) = line.machine.take_answer(head)?;
-        if head.kind == Kind::BulkReply && !arrived.has_landed() {
-            line.machine.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
-        }
-        arrived.parts().ok_or("an answer shorter than its words")?;
-        let leaves = line.machine.is_leaving(head.slot);
-        if head.kind != Kind::NoReply && head.handler != PLAIN {
-            let number = line.machine.am.outgoing.key_at(head.slot).expect("just looked at");
-            line.machine.resolve(key, Outcome::Empty);
-            self.answer_upcall(link, endpoint, number, arrived);
-        } else if line.machine.am.hold_answer(key, arrived.is_borrowed()) {
-            line.machine.resolve(key, Outcome::Arrived(arrived));
-        } else {
-            self.answer_unheld(link, key, arrived);
-        }
-        if leaves {
-            self.unmap_if_quiet(link, head.slot);
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn answer_upcall(&mut self, link: Key, endpoint: Key, number: Key, arrived: Arrived) {
-        if self.endpoints.get(endpoint).is_none() {
-            return self.answer_served(link, number, arrived);
-        }
-        self.enqueue(endpoint, What::Answer { link, number, arrived });
     }
 
     /// Puts something before the bundle of an endpoint, or aside while that moves.
@@ -522,37 +446,6 @@ fn request_of(head: Head) -> Option<u32> {
         Kind::Request => Some(head.request),
         Kind::Bulk if head.request & NOT_ANSWERED == 0 => Some(head.request),
         _ => None,
-    }
-}
-
-impl Reply {
-    pub(crate) fn empty() -> Self {
-        Self { words: [0; Head::WORDS_MAX], count: 0, payload: None, sent: None }
-    }
-
-    /// An answer of a few words.
-    #[inline]
-    pub(super) fn few(count: u8, words: [u64; FEW], sent: Option<Box<Segment>>) -> Self {
-        let mut reply = Self { count: count.into(), sent, ..Self::empty() };
-        reply.words[..FEW].copy_from_slice(&words);
-        reply
-    }
-
-    /// Takes an answer out of what it arrived in.
-    #[inline]
-    pub(super) fn of(arrived: &mut Arrived, sent: Option<Box<Segment>>) -> Self {
-        let mut reply = Self { sent, ..Self::empty() };
-        reply.count = arrived.read_words(&mut reply.words);
-        let is_bulk = arrived.head.kind == Kind::BulkReply;
-        let at = if is_bulk { 0 } else { reply.count * 8 };
-        if let Some(buf) = arrived.take_landed() {
-            reply.payload = Some(Box::new(Landed::Buf(buf, at)));
-        } else if let Some((_, payload)) = arrived.parts()
-            && !payload.is_empty()
-        {
-            reply.payload = Some(Box::new(Landed::Copied(payload.to_vec())));
-        }
-        reply
     }
 }
 

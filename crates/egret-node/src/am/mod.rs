@@ -42,6 +42,7 @@
 //! ```
 
 mod access;
+mod answer;
 mod bundle;
 mod bytes;
 mod call;
