@@ -102,10 +102,12 @@ impl Driver {
 
     /// Peers need not ring any more. Deals with what ended a sleep.
     pub(super) fn disarm(&mut self, slept: bool, fixed: &Fixed, after: &mut After) {
-        let (sleep, mut space) = (self.bell.disarm(), SPACE);
-        self.poll_quickly(fixed, after);
+        let mut space = SPACE;
+        // First: what comes of the poll, at the peer, is for the next sleep.
         let events =
             if slept { ready(&fixed.bells, &mut space, Some(Duration::ZERO)) } else { &[] };
+        let sleep = self.bell.disarm();
+        self.poll_quickly(fixed, after);
         let mut look = slept && events.is_empty();
         for event in events {
             match Token::decode(event.data.u64()) {

@@ -10,7 +10,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -31,9 +31,9 @@ pub(super) struct Sleep {
     changed: Condvar,
     /// Threads that sleep, or wait for the place.
     pub(super) waiting: AtomicU32,
-    /// Readable when a sleep is to end. Made for the first one; `None` if the system has none to
-    /// give.
-    event: OnceLock<Option<OwnedFd>>,
+    /// Readable when a sleep is to end. `None` where nobody sleeps on a descriptor, or if the
+    /// system has none to give.
+    event: Option<OwnedFd>,
     luck: Luck,
     pub(super) watched: Watched,
 }
@@ -52,12 +52,14 @@ pub(super) struct Place {
 
 impl Sleep {
     pub(super) fn new(descriptor: Option<Arc<OwnedFd>>) -> Self {
+        let make = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
+        let event = descriptor.as_ref().and_then(|_| make());
         Self {
             descriptor,
             place: Mutex::default(),
             changed: Condvar::new(),
             waiting: AtomicU32::new(0),
-            event: OnceLock::new(),
+            event,
             luck: Luck::default(),
             watched: Watched::default(),
         }
@@ -66,9 +68,7 @@ impl Sleep {
     /// What is readable when something has come, and when a sleep is to end; `None` if there
     /// is no such thing.
     pub(super) fn descriptors(&self) -> Option<[BorrowedFd<'_>; 2]> {
-        let make = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
-        let event = self.event.get_or_init(make).as_ref()?;
-        Some([self.descriptor.as_ref()?.as_fd(), event.as_fd()])
+        Some([self.descriptor.as_ref()?.as_fd(), self.event.as_ref()?.as_fd()])
     }
 
     /// Ends all sleeps: something has happened, and is counted already.
@@ -79,7 +79,7 @@ impl Sleep {
         let mut place = self.place();
         if place.is_taken
             && !std::mem::replace(&mut place.told, true)
-            && let Some(Some(event)) = self.event.get()
+            && let Some(event) = &self.event
         {
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
@@ -127,7 +127,7 @@ impl Sleep {
         let mut place = self.place();
         // With the place: what is written from now on is for the next.
         if std::mem::take(&mut place.told)
-            && let Some(Some(event)) = self.event.get()
+            && let Some(event) = &self.event
         {
             let _ = rustix::io::read(event, &mut [0; 8]);
         }
