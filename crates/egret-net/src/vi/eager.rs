@@ -194,13 +194,24 @@ impl Drain {
     /// Like [`poll`](Self::poll), for a function that is at hand as one of any type.
     #[inline]
     pub fn take(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
-        let Some(posted) = &self.posted else { return self.hub.drain(self.id, budget, sink) };
+        let Some(posted) = &self.posted else {
+            return self.hub.look_and_drain(self.id, budget, sink);
+        };
         match posted.drain(budget, sink) {
             0 => {
                 self.hub.progress();
                 posted.drain(budget, sink)
             }
             drained => drained,
+        }
+    }
+
+    /// Takes what is there, and does not look for more.
+    #[inline]
+    fn take_arrived(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
+        match &self.posted {
+            None => self.hub.drain(self.id, budget, sink),
+            Some(posted) => posted.drain(budget, sink),
         }
     }
 
@@ -218,9 +229,9 @@ impl Drain {
         deadline: impl Into<Deadline>,
         mut sink: impl FnMut(&mut dyn Reply, u64, &[u8]),
     ) -> Result<usize, DrainError> {
-        let looks = if self.hub.looks_are_cheap() { LOOKS } else { 1 };
+        let looks = if self.hub.drains_are_cheap() { LOOKS } else { 1 };
         for _ in 0..looks {
-            match self.take(budget, &mut sink) {
+            match self.take_arrived(budget, &mut sink) {
                 0 => {}
                 drained => return Ok(drained),
             }
@@ -258,5 +269,5 @@ impl fmt::Debug for Drain {
     }
 }
 
-/// Looks before the clock is asked: some round trips between two processes.
+/// Drains before the nic is driven and the clock is asked: some round trips between two processes.
 const LOOKS: u32 = 64;

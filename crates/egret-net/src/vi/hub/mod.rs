@@ -158,10 +158,21 @@ impl Hub {
         self.work(|machine, after| machine.send(conn, lane, tag, parts, after))
     }
 
-    /// Passes eager messages that are there to `sink`, at most `budget`: those that a poll finds,
-    /// if there are none yet. How many.
+    /// Passes eager messages that are there to `sink`, at most `budget`. How many.
     #[inline]
     pub(super) fn drain(&self, drain: DrainId, budget: usize, sink: &mut Sink<'_>) -> usize {
+        let drained = self.work(|machine, after| machine.drain(drain, budget, sink, after));
+        self.drained(drained)
+    }
+
+    /// The same; if there are none, those that a poll finds.
+    #[inline]
+    pub(super) fn look_and_drain(
+        &self,
+        drain: DrainId,
+        budget: usize,
+        sink: &mut Sink<'_>,
+    ) -> usize {
         let mut drained = self.work(|machine, after| {
             let drained = machine.drain(drain, budget, sink, after);
             if drained.count > 0 || self.world.is_some() {
@@ -176,6 +187,11 @@ impl Hub {
             world.look();
             drained = self.work(|machine, after| machine.drain(drain, budget, sink, after));
         }
+        self.drained(drained)
+    }
+
+    #[inline]
+    fn drained(&self, drained: Drained) -> usize {
         match drained {
             Drained { count: 0, .. } => self.stride.listen(),
             Drained { answers: true, .. } => self.stride.spoke(),
@@ -184,9 +200,8 @@ impl Hub {
         drained.count
     }
 
-    /// Whether to look for eager messages again and again before a wait: where a look costs a
-    /// few loads.
-    pub(super) const fn looks_are_cheap(&self) -> bool {
+    /// Whether a drain that finds nothing costs but a few loads.
+    pub(super) const fn drains_are_cheap(&self) -> bool {
         self.has_eager && self.world.is_none()
     }
 
