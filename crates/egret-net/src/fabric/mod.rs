@@ -29,8 +29,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use crate::vi::machine::{
-    After, Arming, ConnId, ConnectPromise, ConnectRequest, Drained, ListenerName, Machine, Made,
-    Seen, Unposted, ViSpec, World,
+    After, Arming, ConnId, ConnectPromise, ConnectRequest, Drained, ListenerName, Machine,
+    MachineFd, Made, Seen, SetEvent, Unposted, ViSpec, Woken, World,
 };
 use crate::vi::{Nic, NicOptions, NicSecretError};
 

@@ -113,7 +113,7 @@ pub trait Machine: Any + Send + fmt::Debug {
     /// What is readable when something comes while the machine is [armed](Self::arm); the same
     /// as long as the machine lives. A machine without one is polled every millisecond while
     /// threads wait for it, and event loops cannot.
-    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+    fn descriptor(&self) -> Option<MachineFd> {
         None
     }
     /// From now on what comes makes the descriptor readable; what has come before is dealt with
@@ -124,9 +124,8 @@ pub trait Machine: Any + Send + fmt::Debug {
         false
     }
     /// The descriptor need not become readable any more, and is not any more; what made it
-    /// readable is dealt with. `slept`: somebody has waited for that, or for the time of the
-    /// next event.
-    fn disarm(&mut self, _slept: bool, after: &mut After) {
+    /// readable is dealt with.
+    fn disarm(&mut self, _woken: Woken<'_>, after: &mut After) {
         self.poll(after);
     }
     /// The nic goes down: nobody is let in any more, and everything ends.
@@ -227,6 +226,57 @@ pub enum Arming {
         /// When it is to be disarmed at the latest.
         until: Option<Instant>,
     },
+}
+
+/// What is readable when something comes to a machine.
+#[derive(Debug, Clone)]
+pub enum MachineFd {
+    /// Any descriptor: whoever sleeps polls it, and the machine finds out what has come.
+    Any(Arc<OwnedFd>),
+    /// A set of the kernel's (`epoll`), level-triggered or edge-triggered, whose tokens are less
+    /// than `u64::MAX`. Whoever sleeps asks it and hands in what it said, which saves a call of
+    /// the system for each sleep. Nobody else asks it.
+    Set(Arc<OwnedFd>),
+}
+
+/// How a machine comes to be disarmed.
+#[derive(Debug, Clone, Copy)]
+pub enum Woken<'a> {
+    /// Nobody has slept.
+    Awake,
+    /// Somebody has slept: the descriptor is readable, the time of the next event has come, or
+    /// something else was to be done.
+    Slept,
+    /// The same, and this is what the set said.
+    Said(&'a [SetEvent]),
+}
+
+impl<'a> Woken<'a> {
+    /// Whether somebody has slept.
+    #[must_use]
+    pub const fn has_slept(&self) -> bool {
+        !matches!(self, Self::Awake)
+    }
+
+    /// What the set said.
+    #[must_use]
+    pub const fn said(&self) -> &'a [SetEvent] {
+        match *self {
+            Self::Said(events) => events,
+            Self::Awake | Self::Slept => &[],
+        }
+    }
+}
+
+/// What a set said of one of its descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetEvent {
+    /// By what the set knows the descriptor.
+    pub token: u64,
+    /// Whether there is room to write.
+    pub has_room: bool,
+    /// Whether there is an error to hear.
+    pub has_error: bool,
 }
 
 /// What came of a drain.

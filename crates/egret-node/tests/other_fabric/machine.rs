@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use egret_net::fabric::{
-    After, ConnId, ConnectRequest, ListenerName, Machine, Made, OpenError, Unposted, ViSpec,
+    After, ConnId, ConnectRequest, ListenerName, Machine, MachineFd, Made, OpenError, Unposted,
+    ViSpec, Woken,
 };
 use egret_net::rt::Instant;
 use egret_net::vi::{
@@ -288,8 +289,8 @@ impl Machine for SwitchedMachine {
         self.attempts.values().filter_map(Attempt::deadline).min()
     }
 
-    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
-        self.descriptor.clone()
+    fn descriptor(&self) -> Option<MachineFd> {
+        self.descriptor.clone().map(MachineFd::Any)
     }
 
     fn arm(&mut self, after: &mut After) -> bool {
@@ -298,7 +299,7 @@ impl Machine for SwitchedMachine {
         false
     }
 
-    fn disarm(&mut self, _slept: bool, after: &mut After) {
+    fn disarm(&mut self, _woken: Woken<'_>, after: &mut After) {
         self.switch.arm(&self.host, false);
         while self.bell.read(&mut [0; 16]).is_ok_and(|count| count > 0) {}
         self.poll(after);

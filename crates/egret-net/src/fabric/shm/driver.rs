@@ -17,7 +17,9 @@ use super::rounds::Rounds;
 use super::token::Token;
 use crate::fabric::hub::set::{SPACE, ready};
 use crate::fabric::hub::{self, Away, Listeners, Pace};
-use crate::fabric::{After, ConnId, ConnectRequest, Drained, ListenerName, Made, Unposted, ViSpec};
+use crate::fabric::{
+    After, ConnId, ConnectRequest, Drained, ListenerName, Made, Unposted, ViSpec, Woken,
+};
 use crate::rt::Instant;
 use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, ListenError, Posted, Sink, ViError};
 
@@ -101,16 +103,12 @@ impl Driver {
     }
 
     /// Peers need not ring any more. Deals with what ended a sleep.
-    pub(super) fn disarm(&mut self, slept: bool, fixed: &Fixed, after: &mut After) {
-        let mut space = SPACE;
-        // First: what comes of the poll, at the peer, is for the next sleep.
-        let events =
-            if slept { ready(&fixed.bells, &mut space, Some(Duration::ZERO)) } else { &[] };
+    pub(super) fn disarm(&mut self, woken: Woken<'_>, fixed: &Fixed, after: &mut After) {
         let sleep = self.bell.disarm();
         self.poll_quickly(fixed, after);
-        let mut look = slept && events.is_empty();
-        for event in events {
-            match Token::decode(event.data.u64()) {
+        let mut look = woken.has_slept() && woken.said().is_empty();
+        for event in woken.said() {
+            match Token::decode(event.token) {
                 Token::Cord(id) => {
                     self.rung(id, sleep);
                     self.poll_one(id, fixed, after);

@@ -1,13 +1,13 @@
 //! A nic of shared memory as the state machine that its handles share.
 
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::Waker;
 
 use super::driver::{Driver, Fixed};
 use crate::fabric::{
-    After, ConnId, ConnectRequest, Drained, ListenerName, Machine, Made, Unposted, ViSpec,
+    After, ConnId, ConnectRequest, Drained, ListenerName, Machine, MachineFd, Made, Unposted,
+    ViSpec, Woken,
 };
 use crate::rt::Instant;
 use crate::vi::{
@@ -95,16 +95,16 @@ impl Machine for ShmMachine {
         self.driver.next_event()
     }
 
-    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
-        Some(Arc::clone(&self.fixed.bells))
+    fn descriptor(&self) -> Option<MachineFd> {
+        Some(MachineFd::Set(Arc::clone(&self.fixed.bells)))
     }
 
     fn arm(&mut self, after: &mut After) -> bool {
         self.driver.arm(&self.fixed, after)
     }
 
-    fn disarm(&mut self, slept: bool, after: &mut After) {
-        self.driver.disarm(slept, &self.fixed, after);
+    fn disarm(&mut self, woken: Woken<'_>, after: &mut After) {
+        self.driver.disarm(woken, &self.fixed, after);
     }
 
     fn shut(&mut self, after: &mut After) {

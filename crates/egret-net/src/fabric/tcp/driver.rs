@@ -23,7 +23,7 @@ use super::token::Token;
 use crate::fabric::greet::Stance;
 use crate::fabric::hub::set::{SPACE, ready};
 use crate::fabric::hub::{Listeners, Pace};
-use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Made, Unposted, ViSpec};
+use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Made, Unposted, ViSpec, Woken};
 use crate::rt::Instant;
 use crate::vi::{ConnectError, Keys, ListenError, Posted, ViError, Wait};
 
@@ -133,17 +133,15 @@ impl Driver {
         self.push_all(fixed, after, true)
     }
 
-    pub(super) fn disarm(&mut self, slept: bool, fixed: &Fixed, after: &mut After) {
+    pub(super) fn disarm(&mut self, woken: Woken<'_>, fixed: &Fixed, after: &mut After) {
         self.is_armed = false;
-        if !slept {
+        if !woken.has_slept() {
             return;
         }
-        let mut space = SPACE;
-        let events = ready(&fixed.set, &mut space, Some(Duration::ZERO));
-        for event in events {
-            self.ready(Token::decode(event.data.u64()), event.flags, fixed, after);
+        for event in woken.said() {
+            self.ready(Token::decode(event.token), event.has_room, fixed, after);
         }
-        if events.is_empty() || self.pace.is_time(after) {
+        if woken.said().is_empty() || self.pace.is_time(after) {
             self.tick(after.now(), fixed, after);
         }
         self.skips = if self.wait == Wait::Frugal { SKIPS } else { 0 };
@@ -308,15 +306,16 @@ impl Driver {
     fn look(&mut self, fixed: &Fixed, after: &mut After) {
         self.calls_left = SET_EVERY;
         for event in ready(&fixed.set, &mut { SPACE }, Some(Duration::ZERO)) {
-            self.ready(Token::decode(event.data.u64()), event.flags, fixed, after);
+            let has_room = { event.flags }.contains(EventFlags::OUT);
+            self.ready(Token::decode(event.data.u64()), has_room, fixed, after);
         }
         self.tick(after.now(), fixed, after);
     }
 
     /// Deals with what the set said.
-    fn ready(&mut self, token: Token, flags: EventFlags, fixed: &Fixed, after: &mut After) {
+    fn ready(&mut self, token: Token, has_room: bool, fixed: &Fixed, after: &mut After) {
         match token {
-            Token::Link(id) => self.ready_link(id, flags, fixed, after),
+            Token::Link(id) => self.ready_link(id, has_room, fixed, after),
             Token::Door => {
                 let (now, mut next) = (after.now(), self.next_id);
                 let visitors = self.door.as_mut().map(|door| {
@@ -342,9 +341,9 @@ impl Driver {
         }
     }
 
-    fn ready_link(&mut self, id: u64, flags: EventFlags, fixed: &Fixed, after: &mut After) {
+    fn ready_link(&mut self, id: u64, has_room: bool, fixed: &Fixed, after: &mut After) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        if flags.contains(EventFlags::OUT) {
+        if has_room {
             link.has_room();
             // What was owed meanwhile goes too: nobody else would tell it.
             match self.push(id, fixed, after, true) {

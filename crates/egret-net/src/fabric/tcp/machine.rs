@@ -1,11 +1,12 @@
 //! A nic of TCP as the state machine that its handles share.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::Waker;
 
 use super::driver::{Driver, Fixed};
-use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Machine, Made, Unposted, ViSpec};
+use crate::fabric::{
+    After, ConnId, ConnectRequest, ListenerName, Machine, MachineFd, Made, Unposted, ViSpec, Woken,
+};
 use crate::rt::Instant;
 use crate::vi::{Counters, Keys, Limits, ListenError, Posted, Reliability, Ticket, ViError};
 
@@ -89,16 +90,16 @@ impl Machine for TcpMachine {
         self.driver.next_event()
     }
 
-    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
-        Some(Arc::clone(&self.fixed.set))
+    fn descriptor(&self) -> Option<MachineFd> {
+        Some(MachineFd::Set(Arc::clone(&self.fixed.set)))
     }
 
     fn arm(&mut self, after: &mut After) -> bool {
         self.driver.arm(&self.fixed, after)
     }
 
-    fn disarm(&mut self, slept: bool, after: &mut After) {
-        self.driver.disarm(slept, &self.fixed, after);
+    fn disarm(&mut self, woken: Woken<'_>, after: &mut After) {
+        self.driver.disarm(woken, &self.fixed, after);
     }
 
     fn shut(&mut self, after: &mut After) {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 use rustix::net::SocketAddrAny;
@@ -22,7 +21,7 @@ use super::wire::{Farewell, Number};
 use crate::fabric::greet::Stance;
 use crate::fabric::hub::{Listeners, Pace, set};
 use crate::fabric::place::Peer;
-use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Made, Unposted, ViSpec};
+use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Made, Unposted, ViSpec, Woken};
 use crate::rt::{self, Instant};
 use crate::vi::{ConnectError, Keys, ListenError, Posted, Secret, ViError};
 
@@ -172,17 +171,14 @@ impl Driver {
         found
     }
 
-    pub(super) fn disarm(&mut self, slept: bool, fixed: &Fixed, after: &mut After) {
-        let mut space = set::SPACE;
+    pub(super) fn disarm(&mut self, woken: Woken<'_>, fixed: &Fixed, after: &mut After) {
         self.is_asleep = false;
-        let events =
-            if slept { set::ready(&fixed.set, &mut space, Some(Duration::ZERO)) } else { &[] };
-        if events.iter().any(|event| { event.flags }.contains(EventFlags::ERR)) {
+        if woken.said().iter().any(|event| event.has_error) {
             self.hear_troubles(fixed, after);
         }
         self.receive(fixed, after, 1);
         self.look_around(fixed, after);
-        if events.is_empty() || self.pace.is_time(after) {
+        if woken.said().is_empty() || self.pace.is_time(after) {
             self.tick(after.now(), fixed, after);
         }
     }

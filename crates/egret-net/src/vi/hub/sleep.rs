@@ -8,11 +8,13 @@
 //! descriptor readable is dealt with by the one whom it woke. If somebody else did, a peer would
 //! believe that it had rung, and the sleeper would sleep on.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::luck::{LOOKS, Luck};
@@ -20,12 +22,14 @@ use super::watch::{Loop, Watched};
 use super::{After, Hub, Inside};
 use crate::rt::{self, Instant};
 use crate::vi::Wait;
-use crate::vi::machine::Seen;
+use crate::vi::machine::{MachineFd, Seen, SetEvent, Woken};
 
 #[derive(Debug)]
 pub(super) struct Sleep {
     /// The machine's, if it has one.
     descriptor: Option<Arc<OwnedFd>>,
+    /// Whether that is a set, which has the event as well.
+    is_set: bool,
     place: Mutex<Place>,
     /// Told when the place is free or something has happened.
     changed: Condvar,
@@ -51,11 +55,19 @@ pub(super) struct Place {
 }
 
 impl Sleep {
-    pub(super) fn new(descriptor: Option<Arc<OwnedFd>>) -> Self {
+    pub(super) fn new(descriptor: Option<MachineFd>) -> Self {
+        let (descriptor, is_set) = match descriptor {
+            None => (None, false),
+            Some(MachineFd::Any(fd)) => (Some(fd), false),
+            Some(MachineFd::Set(fd)) => (Some(fd), true),
+        };
         let make = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
         let event = descriptor.as_ref().and_then(|_| make());
+        let add = |(set, event)| epoll::add(set, event, EventData::new_u64(EVENT), EventFlags::IN);
+        let is_set = is_set && descriptor.as_ref().zip(event.as_ref()).map(add) == Some(Ok(()));
         Self {
             descriptor,
+            is_set,
             place: Mutex::default(),
             changed: Condvar::new(),
             waiting: AtomicU32::new(0),
@@ -137,7 +149,7 @@ impl Sleep {
 
     /// Sleeps until one of the descriptors is readable, at the latest `until`. An error is as if
     /// that had come: the caller looks, and comes again.
-    fn sleep(&self, until: Option<Instant>) {
+    fn sleep(&self, until: Option<Instant>) -> Option<Said> {
         let descriptors = self.descriptors();
         let nap = descriptors.is_none().then(|| rt::now() + NAP);
         let left = left(until.into_iter().chain(nap).min());
@@ -146,9 +158,41 @@ impl Sleep {
         });
         let all = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         let _ = match descriptors.map(|fds| fds.map(all)) {
+            Some(_) if self.is_set => return self.ask(within),
             Some(mut all) => poll(&mut all, within.as_ref()),
             None => poll(&mut [], within.as_ref()),
         };
+        None
+    }
+
+    /// What the set says, within so much time, if there is one.
+    pub(super) fn ask(&self, within: Option<Timespec>) -> Option<Said> {
+        let set = self.descriptor.as_ref().filter(|_| self.is_set)?;
+        let mut space = [MaybeUninit::uninit(); EVENTS];
+        let events = epoll::wait(set, &mut space, within.as_ref()).map_or(&[][..], |(it, _)| it);
+        let mut said = Said { events: [SetEvent::default(); EVENTS], count: 0 };
+        for event in events.iter().filter(|event| event.data.u64() != EVENT) {
+            let (token, flags) = (event.data.u64(), event.flags);
+            let has_room = flags.contains(EventFlags::OUT);
+            let has_error = flags.contains(EventFlags::ERR);
+            said.events[said.count] = SetEvent { token, has_room, has_error };
+            said.count += 1;
+        }
+        Some(said)
+    }
+}
+
+/// What a set said.
+#[derive(Debug)]
+pub(super) struct Said {
+    events: [SetEvent; EVENTS],
+    count: usize,
+}
+
+impl Said {
+    /// For a machine that is to be disarmed, after a sleep on a set or on something else.
+    pub(super) fn woken(said: Option<&Self>) -> Woken<'_> {
+        said.map_or(Woken::Slept, |said| Woken::Said(&said.events[..said.count]))
     }
 }
 
@@ -237,10 +281,9 @@ impl Hub {
     fn sleep_on_everything(&self, seen: Seen, until: Option<Instant>) -> [After; 2] {
         let (idle, before) = self.arm_machine();
         let idle = idle.filter(|_| !self.has_happened(seen));
-        if let Some(next) = idle {
-            self.sleep.sleep(until.into_iter().chain(next).min());
-        }
-        [before, self.disarm_machine(idle.is_some())]
+        let slept = idle.map(|next| self.sleep.sleep(until.into_iter().chain(next).min()));
+        let woken = slept.as_ref().map_or(Woken::Awake, |said| Said::woken(said.as_ref()));
+        [before, self.disarm_machine(woken)]
     }
 
     /// Arms the machine. Whether there is nothing to do, and until when that will last. Those who
@@ -255,10 +298,10 @@ impl Hub {
         })
     }
 
-    pub(super) fn disarm_machine(&self, slept: bool) -> After {
+    pub(super) fn disarm_machine(&self, woken: Woken<'_>) -> After {
         self.inside.with(|inside| {
             inside.after.begin();
-            inside.machine.disarm(slept, &mut inside.after);
+            inside.machine.disarm(woken, &mut inside.after);
             self.take_after(inside)
         })
     }
@@ -273,6 +316,10 @@ impl Hub {
 
 /// Looks between two looks at the clock, which costs as much as one that finds nothing.
 const CLOCK_EVERY: u32 = 16;
+/// What a set can say at once.
+const EVENTS: usize = 64;
+/// By what a set knows the event.
+const EVENT: u64 = u64::MAX;
 /// How long to sleep where nothing says that something has come.
 const NAP: Duration = Duration::from_millis(1);
 

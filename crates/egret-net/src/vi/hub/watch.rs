@@ -15,14 +15,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
 use super::fault::{Fault, planted};
-use super::sleep::{Place, Sleep};
+use super::sleep::{Place, Said, Sleep};
 use super::{After, Hub};
 use crate::vi::Wait;
-use crate::vi::machine::{Arming, Seen};
+use crate::vi::machine::{Arming, Seen, Woken};
 
 /// What a loop polls, once it has asked for it.
 #[derive(Debug, Default)]
@@ -134,7 +134,12 @@ impl Hub {
         let after = match self.sleep.end_loop() {
             Loop::Awake => return,
             Loop::Asleep => {
-                let after = self.disarm_machine(!planted(Fault::SetUnasked));
+                let after = if planted(Fault::SetUnasked) {
+                    self.disarm_machine(Woken::Awake)
+                } else {
+                    let said = self.sleep.ask(Some(Timespec::default()));
+                    self.disarm_machine(Said::woken(said.as_ref()))
+                };
                 self.sleep.leave_place();
                 after
             }
