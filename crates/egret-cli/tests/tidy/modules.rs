@@ -151,7 +151,7 @@ mod tests {
             [""; 0]
         );
         assert_eq!(
-            findings("vi/mod.rs", "use crate::fabric::{Fabric, NicOps}; use crate::buf;"),
+            findings("vi/mod.rs", "use crate::fabric::{Fabric, Machine}; use crate::buf;"),
             [""; 0]
         );
         assert_eq!(

@@ -1,11 +1,13 @@
 //! Fabrics: what carries a [`Vi`](crate::vi::Vi)'s messages.
 //!
-//! A fabric implements four small traits: [`Fabric`] opens a nic, [`NicOps`]
-//! is the nic, [`ListenerOps`] and [`ViOps`] are what it makes. All are object-safe
+//! A fabric implements two traits: [`Fabric`] opens a nic, and [`Machine`] is the nic with all
+//! its connections, as a state machine. Both are object-safe
 //! and public, so a fabric may come from another crate; it passes the same
-//! conformance suite as the ones here.
+//! conformance suite as the ones here, and the program's handles are the same:
+//! [`Nic::new`] takes the machine.
 //!
-//! The rules they keep stand with the traits, in [`vi::ops`](crate::vi::ops).
+//! The rules that a machine keeps stand with its trait, in [`vi::machine`](crate::vi::machine);
+//! `docs/own-fabric.md` shows how to write a fabric.
 
 #[doc(hidden)]
 pub mod greet;
@@ -26,9 +28,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-pub use crate::vi::ops::{
-    Arming, ConnectRequest, ListenerOps, NicOps, Pending, Promise, Seen, Unposted, ViOps, ViSpec,
-    pending,
+pub use crate::vi::machine::{
+    After, Arming, ConnId, ConnectPromise, ConnectRequest, Drained, ListenerName, Machine,
+    MachineFd, Made, Seen, SetEvent, Unposted, ViSpec, Woken, World,
 };
 use crate::vi::{Nic, NicOptions, NicSecretError};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::handle::Handle;
 use super::inbox::Inbox;
-use super::ops::ViOps;
+use super::machine::ConnId;
 use super::over_posted::Member;
 use super::{
     CompletionQueue, Descriptor, Drain, Lane, Limits, Nic, Op, OpKind, Position, PostError, Posted,
@@ -22,7 +23,9 @@ use crate::buf::{Buf, Kind, Plain, Typed};
 pub struct Vi {
     id: ViId,
     nic: Nic,
-    ops: Arc<dyn ViOps>,
+    conn: ConnId,
+    handle: Arc<Handle>,
+    reliability: Reliability,
     send_queue: CompletionQueue,
     recv_queue: CompletionQueue,
     drain: Drain,
@@ -33,10 +36,10 @@ pub struct Vi {
 }
 
 impl Vi {
-    pub(super) fn new(nic: Nic, ops: Box<dyn ViOps>, options: &ViOptions, id: ViId) -> Self {
-        let ops: Arc<dyn ViOps> = Arc::from(ops);
+    pub(super) fn new(nic: Nic, handle: Handle, options: &ViOptions, id: ViId) -> Self {
+        let (handle, reliability) = (Arc::new(handle), options.reliability);
         let drain = options.drain.clone().expect("each connection has one");
-        let member = drain.posted().map(|over| over.add(id, &ops));
+        let member = drain.posted().map(|over| over.add(id, &handle, reliability));
         let limits = nic.limits();
         let own = |queue: &Option<CompletionQueue>| {
             // Room for a full queue, and for as many completions not yet taken.
@@ -51,7 +54,9 @@ impl Vi {
             member,
             limits,
             nic,
-            ops,
+            conn: handle.made.conn,
+            handle,
+            reliability,
         }
     }
 
@@ -70,20 +75,20 @@ impl Vi {
     /// The other end's host, as it says itself: over a network nothing proves it.
     #[must_use]
     pub fn peer(&self) -> &str {
-        self.ops.peer()
+        &self.handle.made.peer
     }
 
     /// The level both sides asked for.
     #[must_use]
-    pub fn reliability(&self) -> Reliability {
-        self.ops.reliability()
+    pub const fn reliability(&self) -> Reliability {
+        self.reliability
     }
 
     /// How far the two sides trust each other, for the life of the connection.
     /// Who wants to cooperate or nothing looks here and drops the connection.
     #[must_use]
     pub fn trust(&self) -> Trust {
-        self.ops.trust()
+        self.handle.made.trust
     }
 
     /// Why the connection is isolated although its nic asked for
@@ -91,7 +96,7 @@ impl Vi {
     /// on fabrics that know one level only.
     #[must_use]
     pub fn why_isolated(&self) -> Option<WhyIsolated> {
-        self.ops.why_isolated()
+        self.handle.made.why_isolated
     }
 
     /// Where sends, reads and writes complete.
@@ -127,7 +132,7 @@ impl Vi {
     pub fn send_eager(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
         match (&self.member, self.drain.posted()) {
             (Some(member), Some(over)) => over.send(member, tag, parts),
-            _ => self.ops.send(lane, tag, parts),
+            _ => self.nic.hub.send(self.conn, lane, tag, parts),
         }
     }
 
@@ -148,20 +153,23 @@ impl Vi {
     fn arrived_if_asked(&self, lane: Lane, asked: bool) -> Position {
         match (&self.member, self.drain.posted()) {
             (Some(member), Some(over)) => over.arrived(member, asked),
-            _ => self.ops.arrived(lane, asked),
+            _ => {
+                let hub = &self.nic.hub;
+                hub.work(|machine, after| machine.arrived(self.conn, lane, asked, after))
+            }
         }
     }
 
     /// Why it is in the error state, if it is.
     #[must_use]
     pub fn error(&self) -> Option<ViError> {
-        self.ops.error()
+        self.handle.error()
     }
 
     /// What it has done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.ops.counters()
+        self.handle.counters()
     }
 
     /// Sends the descriptor's bytes as one message.
@@ -319,14 +327,14 @@ impl Vi {
     /// Takes back a descriptor that has not begun; it completes with
     /// [`ViError::Cancelled`]. `false` if it has begun or is gone.
     pub fn cancel(&self, ticket: Ticket) -> bool {
-        self.ops.cancel(ticket)
+        self.handle.cancel(ticket)
     }
 
     /// Closes the connection. Everything outstanding completes with
     /// [`ViError::Closed`] before this returns; the peer sees
     /// [`ViError::ClosedByPeer`].
     pub fn disconnect(&self) {
-        self.ops.disconnect();
+        self.handle.close();
     }
 
     /// Inlined, so that the kind of the operation is known to what follows.
@@ -346,7 +354,7 @@ impl Vi {
             return Err(PostError { reason, descriptor });
         };
         let ticket = Ticket::new(self.id, number, matches!(op, Op::Recv));
-        match self.ops.post(Posted::new(ticket, op, descriptor, inbox)) {
+        match self.nic.hub.post(self.conn, Posted::new(ticket, op, descriptor, inbox)) {
             Ok(()) => Ok(ticket),
             Err(unposted) => {
                 let (reason, posted) = unposted.into_parts();
@@ -403,7 +411,7 @@ impl Vi {
 impl Drop for Vi {
     fn drop(&mut self) {
         if let Some(over) = self.drain.posted() {
-            self.ops.disconnect();
+            self.handle.close();
             over.remove(self.id);
         }
     }

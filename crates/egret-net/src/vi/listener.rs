@@ -1,9 +1,11 @@
 //! Accepting connections.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
 
-use super::ops::ListenerOps;
+use super::handle::Handle;
+use super::machine::ListenerName;
 use super::{ListenError, Nic, Vi, ViOptions};
 use crate::rt::Deadline;
 
@@ -12,19 +14,13 @@ use crate::rt::Deadline;
 #[derive(Debug)]
 pub struct Listener {
     nic: Nic,
-    ops: Box<dyn ListenerOps>,
     options: ViOptions,
-    name: (String, u64),
+    name: ListenerName,
 }
 
 impl Listener {
-    pub(super) fn new(
-        nic: Nic,
-        ops: Box<dyn ListenerOps>,
-        options: ViOptions,
-        name: (String, u64),
-    ) -> Self {
-        Self { nic, ops, options, name }
+    pub(super) const fn new(nic: Nic, options: ViOptions, name: ListenerName) -> Self {
+        Self { nic, options, name }
     }
 
     /// Accepts a connection if one is waiting. Never blocks.
@@ -35,8 +31,19 @@ impl Listener {
     pub fn poll_accept(&self) -> Result<Option<Vi>, ListenError> {
         self.nic.poll();
         let (options, spec) = self.options.spec(&self.nic);
-        let accepted = self.ops.try_accept(spec)?;
-        Ok(accepted.map(|ops| Vi::new(self.nic.clone(), ops, &options, spec.vi)))
+        let hub = &self.nic.hub;
+        let accepted = hub.work(|machine, after| machine.accept(&self.name, spec, after))?;
+        Ok(accepted.map(|made| {
+            let handle = Handle::new(Arc::clone(hub), made);
+            Vi::new(self.nic.clone(), handle, &options, spec.vi)
+        }))
+    }
+
+    /// Has `waker` woken once when somebody connects.
+    fn wake_on_arrival(&self, waker: &Waker) {
+        // Cloned and, if it is not kept, dropped outside the lock.
+        let waker = waker.clone();
+        drop(self.nic.hub.quietly(|machine| machine.wake_on_arrival(&self.name, waker)));
     }
 
     /// Accepts the next connection.
@@ -47,7 +54,7 @@ impl Listener {
     pub async fn accept(&self) -> Result<Vi, ListenError> {
         poll_fn(|context| {
             // Registered first: who arrives after the look wakes.
-            self.ops.wake_on_arrival(context.waker());
+            self.wake_on_arrival(context.waker());
             self.poll_accept().transpose().map_or(Poll::Pending, Poll::Ready)
         })
         .await
@@ -74,5 +81,11 @@ impl Listener {
             }
             self.nic.wait(seen, until);
         }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.nic.hub.work(|machine, after| machine.unlisten(&self.name, after));
     }
 }

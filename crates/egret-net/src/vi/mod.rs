@@ -40,6 +40,7 @@
 //! # }
 //! ```
 
+mod after;
 mod completion;
 mod connection;
 mod contained;
@@ -48,17 +49,19 @@ mod eager;
 mod error;
 mod expose;
 mod handed;
+mod handle;
 mod hello;
+pub(crate) mod hub;
 mod inbox;
 mod keys;
 mod landing;
 mod lend;
 mod limits;
 mod listener;
+pub mod machine;
 mod nic;
 mod notices;
 mod operation;
-pub mod ops;
 mod over_posted;
 mod promise;
 mod queue;
@@ -90,10 +93,10 @@ pub use landing::Landing;
 pub(crate) use lend::PLACED_LEAST;
 pub use limits::{Limits, Reliability};
 pub use listener::Listener;
+pub use machine::{Arming, Seen};
 pub use nic::{Address, Connecting, Nic, NicOptions, ViOptions, Wait};
 pub use notices::Notices;
 pub use operation::Operation;
-pub use ops::{Arming, Seen};
 pub use queue::{CompletionQueue, Next};
 pub use register::Registration;
 pub use secret::Secret;

@@ -8,7 +8,10 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::ops::{Arming, ConnectRequest, NicOps, Pending, Seen, ViOps, ViSpec, pending};
+use super::handle::Handle;
+use super::hub::Hub;
+use super::machine::{Arming, ConnectPromise, ConnectRequest, Machine, Seen, ViSpec};
+use super::promise::{Pending, pending};
 use super::register::Registrar;
 use super::{
     Access, CompletionQueue, ConnectError, Drain, ExposeError, Exposed, Limits, ListenError,
@@ -22,54 +25,64 @@ use crate::rt::{Deadline, Instant};
 /// Clones are handles to the same one.
 #[derive(Debug, Clone)]
 pub struct Nic {
-    ops: Arc<dyn NicOps>,
+    pub(super) hub: Arc<Hub>,
     registrar: Arc<Registrar>,
     /// Ends the waits of threads in [`block_on`](Self::block_on).
     waker: Waker,
 }
 
 impl Nic {
-    /// Wraps what a fabric implements; for fabrics.
+    /// The handle of a [machine](super::machine) that waits in this way; for fabrics.
     #[must_use]
-    pub fn new(ops: Arc<dyn NicOps>) -> Self {
-        let registrar = Arc::new(Registrar::new(ops.limits().registrable_max));
-        let waker = Waker::from(Arc::new(Interrupt(Arc::downgrade(&ops))));
-        Self { ops, registrar, waker }
+    pub fn new(machine: Box<dyn Machine>, wait: Wait) -> Self {
+        let hub = Hub::new(machine, wait);
+        let registrar = Arc::new(Registrar::new(hub.limits.registrable_max));
+        let waker = Waker::from(Arc::new(Interrupt(Arc::downgrade(&hub))));
+        Self { hub, registrar, waker }
+    }
+
+    /// Works on a machine of this type, for tests that look inside.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn inside<M: Machine, R>(
+        &self,
+        body: impl FnOnce(&mut M, &mut super::machine::After) -> R,
+    ) -> R {
+        self.hub.inside(body)
     }
 
     /// The name peers connect to.
     #[must_use]
     pub fn host(&self) -> &str {
-        self.ops.host()
+        &self.hub.host
     }
 
     /// What it allows.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        self.ops.limits()
+        self.hub.limits
     }
 
     /// The present moment in the world this nic lives in.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.ops.now()
+        self.hub.now()
     }
 
     /// Ends all waits for what was seen before it.
     pub fn wake(&self) {
-        self.ops.wake();
+        self.hub.wake();
     }
 
     /// A completion queue for up to `capacity` descriptors, outstanding ones included.
     #[must_use]
     pub fn completion_queue(&self, capacity: usize) -> CompletionQueue {
-        CompletionQueue::new(Arc::clone(&self.ops), capacity)
+        CompletionQueue::new(Arc::clone(&self.hub), capacity)
     }
 
     /// A drain that connections may [share](ViOptions::drain).
     #[must_use]
     pub fn drain(&self) -> Drain {
-        Drain::new(Arc::clone(&self.ops))
+        Drain::new(Arc::clone(&self.hub))
     }
 
     /// Waits for connections to `service` with `tag`.
@@ -93,8 +106,9 @@ impl Nic {
         if !options.is_for(self) {
             return Err(ListenError::OtherNic);
         }
-        let ops = self.ops.listen(service, tag, options.reliability)?;
-        Ok(Listener::new(self.clone(), ops, options.clone(), (service.to_owned(), tag)))
+        let name = (service.to_owned(), tag);
+        self.hub.quietly(|machine| machine.listen(&name, options.reliability))?;
+        Ok(Listener::new(self.clone(), options.clone(), name))
     }
 
     /// Begins to connect. The answer is a future; [`wait_connect`](Self::wait_connect) blocks,
@@ -122,7 +136,8 @@ impl Nic {
         } else {
             let until = deadline.until_from(self.now());
             let (to, at_once) = (to.clone(), options.at_once);
-            self.ops.connect(ConnectRequest { to, spec, until, at_once, promise });
+            let promise = ConnectPromise::new(promise, Arc::downgrade(&self.hub));
+            self.hub.connect(ConnectRequest { to, spec, until, at_once, promise });
         }
         Connecting { answer, nic: self.clone(), options, vi: spec.vi }
     }
@@ -200,7 +215,7 @@ impl Nic {
         match self.register(buf.region()) {
             Err(reason) => Err(ExposeError { reason, buf }),
             Ok(registration) => {
-                let keys = self.ops.keys();
+                let keys = &self.hub.keys;
                 let key = keys.insert(buf, access);
                 Ok(Exposed::new(Arc::clone(keys), key, registration))
             }
@@ -209,14 +224,14 @@ impl Nic {
 
     /// Lets the fabric make progress without blocking.
     pub fn poll(&self) -> Seen {
-        self.ops.progress()
+        self.hub.progress()
     }
 
     /// Drives the nic until more has happened than `seen`, at the latest
     /// `until`. May return early. For programs with a loop of their own, which
     /// polls, looks whether what it wants has come, and waits if not.
     pub fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
-        self.ops.wait(seen, until)
+        self.hub.wait(seen, until)
     }
 
     /// A descriptor that an event loop can poll among its others (for reading, and
@@ -243,7 +258,7 @@ impl Nic {
     /// ```
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.ops.fd()
+        self.hub.fd()
     }
 
     /// Says that an event loop is about to sleep on [`fd`](Self::fd): from now on
@@ -255,13 +270,13 @@ impl Nic {
     /// A thread that waits for the nic meanwhile is woken only when the loop disarms.
     #[must_use = "it says whether the loop may sleep"]
     pub fn arm(&self, seen: Seen) -> Arming {
-        self.ops.arm(seen)
+        self.hub.arm(seen)
     }
 
     /// The event loop is awake, whatever woke it: peers need not ring any more. What
     /// made the descriptor readable is dealt with; a poll says what came of it.
     pub fn disarm(&self) {
-        self.ops.disarm();
+        self.hub.disarm();
     }
 
     /// Runs a future to its end on this thread, driving the nic while it is
@@ -270,11 +285,11 @@ impl Nic {
         let mut future = pin!(future);
         let mut context = Context::from_waker(&self.waker);
         loop {
-            let seen = self.ops.progress();
+            let seen = self.hub.progress();
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return output;
             }
-            self.ops.wait(seen, None);
+            self.hub.wait(seen, None);
         }
     }
 }
@@ -442,8 +457,8 @@ impl ViOptions {
     /// Whether its queues are this nic's.
     fn is_for(&self, nic: &Nic) -> bool {
         let mut queues = self.send_queue.iter().chain(&self.recv_queue);
-        queues.all(|queue| queue.is_of(&nic.ops))
-            && self.drain.as_ref().is_none_or(|drain| drain.is_of(&nic.ops))
+        queues.all(|queue| queue.is_of(&nic.hub))
+            && self.drain.as_ref().is_none_or(|drain| drain.is_of(&nic.hub))
     }
 
     /// What one connection is to be, and the options with a drain for it.
@@ -459,7 +474,7 @@ impl ViOptions {
 #[derive(Debug)]
 #[must_use = "the connection is made when this is awaited"]
 pub struct Connecting {
-    answer: Pending<Result<Box<dyn ViOps>, ConnectError>>,
+    answer: Pending<Result<Handle, ConnectError>>,
     nic: Nic,
     options: ViOptions,
     vi: ViId,
@@ -476,17 +491,17 @@ impl Future for Connecting {
         }
         let answer = std::task::ready!(answer);
         let made = answer.unwrap_or(Err(ConnectError::NicDown));
-        Poll::Ready(made.map(|ops| Vi::new(self.nic.clone(), ops, &self.options, self.vi)))
+        Poll::Ready(made.map(|made| Vi::new(self.nic.clone(), made, &self.options, self.vi)))
     }
 }
 
 /// Wakes a thread that drives its nic in `block_on`.
-struct Interrupt(Weak<dyn NicOps>);
+struct Interrupt(Weak<Hub>);
 
 impl Wake for Interrupt {
     fn wake(self: Arc<Self>) {
-        if let Some(nic) = self.0.upgrade() {
-            nic.wake();
+        if let Some(hub) = self.0.upgrade() {
+            hub.wake();
         }
     }
 }

@@ -20,9 +20,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::eager::{EAGER_MAX, Lane, Position, Reply, SendError, Sink};
+use super::handle::Handle;
 use super::inbox::Mailbox;
-use super::ops::ViOps;
-use super::{Completion, Descriptor, Landing, Op, OpKind, Posted, Refused, Ticket, ViId};
+use super::{
+    Completion, Descriptor, Landing, Op, OpKind, Posted, Refused, Reliability, Ticket, ViId,
+};
 use crate::atomics::Lean;
 use crate::buf::{Buf, Pool};
 
@@ -37,7 +39,8 @@ pub(super) struct OverPosted {
 /// One of the connections.
 pub(super) struct Member {
     id: ViId,
-    ops: Arc<dyn ViOps>,
+    handle: Arc<Handle>,
+    is_reliable: bool,
     state: Lean<State>,
 }
 
@@ -84,9 +87,14 @@ impl Default for OverPosted {
 
 impl OverPosted {
     /// Takes a connection on, which has its receives from now on.
-    pub(super) fn add(&self, id: ViId, ops: &Arc<dyn ViOps>) -> Arc<Member> {
-        let member = Member { id, ops: Arc::clone(ops), state: Lean::new(State::default()) };
-        let member = Arc::new(member);
+    pub(super) fn add(
+        &self,
+        id: ViId,
+        handle: &Arc<Handle>,
+        reliability: Reliability,
+    ) -> Arc<Member> {
+        let (handle, is_reliable) = (Arc::clone(handle), reliability.is_reliable());
+        let member = Arc::new(Member { id, handle, is_reliable, state: Lean::default() });
         // First: what comes as soon as there is a receive has somebody to go to.
         self.members.with(|members| members.insert(id, Arc::clone(&member)));
         let large: Arc<dyn Landing> = Arc::new(Large);
@@ -116,10 +124,10 @@ impl OverPosted {
         parts: &[&[u8]],
     ) -> Result<Position, SendError> {
         let len = SendError::check(parts)?;
-        if let Some(why) = member.ops.error() {
+        if let Some(why) = member.handle.error() {
             return Err(SendError::Closed(why));
         }
-        let is_reliable = member.is_reliable();
+        let is_reliable = member.is_reliable;
         let position = member.state.with(|state| {
             if is_reliable && state.sent - state.heard >= WINDOW {
                 return None;
@@ -187,7 +195,7 @@ impl OverPosted {
         let (tag, bytes) = (completion.tag, completion.bytes());
         let head = bytes.split_first_chunk::<HEAD>();
         let Some((&[what @ MESSAGE..=ASK, 0, 0, 0, d0, d1, d2, d3], parts)) = head else {
-            member.ops.disconnect();
+            member.handle.close();
             return false;
         };
         let heard = u32::from_le_bytes([d0, d1, d2, d3]);
@@ -211,16 +219,12 @@ impl OverPosted {
 }
 
 impl Member {
-    fn is_reliable(&self) -> bool {
-        self.ops.reliability().is_reliable()
-    }
-
     fn post(&self, op: Op, mut descriptor: Descriptor, inbox: &Mailbox) -> Result<(), Refused> {
         let inbox = inbox.inbox();
         let number = inbox.reserve().expect("there are places for all");
         let ticket = Ticket::new(self.id, number, op == Op::Recv);
         descriptor.note_mut().set_eager();
-        self.ops.post(Posted::new(ticket, op, descriptor, inbox)).map_err(|unposted| {
+        self.handle.post(Posted::new(ticket, op, descriptor, inbox)).map_err(|unposted| {
             let (reason, posted) = unposted.into_parts();
             drop(posted.withdraw());
             reason

@@ -5,21 +5,21 @@ use std::task::{Context, Poll, Waker};
 
 /// A promise and what waits for it.
 #[must_use]
-pub fn pending<T>() -> (Promise<T>, Pending<T>) {
+pub(super) fn pending<T>() -> (Promise<T>, Pending<T>) {
     let state = Arc::new(Mutex::new(State { value: Value::Owed, waker: None }));
     (Promise { state: Some(Arc::clone(&state)) }, Pending { state })
 }
 
 /// The side that owes. Dropping it unfulfilled says so.
 #[derive(Debug)]
-pub struct Promise<T> {
+pub(super) struct Promise<T> {
     /// `None` once fulfilled.
     state: Option<Arc<Mutex<State<T>>>>,
 }
 
 /// The side that waits.
 #[derive(Debug)]
-pub struct Pending<T> {
+pub(super) struct Pending<T> {
     state: Arc<Mutex<State<T>>>,
 }
 
@@ -43,7 +43,7 @@ impl<T> Promise<T> {
     /// # Errors
     ///
     /// The value, if nobody waits any more.
-    pub fn fulfil(mut self, value: T) -> Result<(), T> {
+    pub(super) fn fulfil(mut self, value: T) -> Result<(), T> {
         let state = self.state.take().expect("fulfilled once");
         if Arc::strong_count(&state) == 1 {
             return Err(value);
@@ -54,7 +54,7 @@ impl<T> Promise<T> {
 
     /// Whether nobody waits any more.
     #[must_use]
-    pub fn is_abandoned(&self) -> bool {
+    pub(super) fn is_abandoned(&self) -> bool {
         self.state.as_ref().is_none_or(|state| Arc::strong_count(state) == 1)
     }
 }
@@ -69,7 +69,7 @@ impl<T> Drop for Promise<T> {
 
 impl<T> Pending<T> {
     /// The value once it is there; `None` if the promise was broken.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         // Wakers are cloned and dropped outside the lock.
         let waker = context.waker().clone();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,8 +7,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::hub::Hub;
 use super::inbox::{Inbox, Mailbox};
-use super::ops::{NicOps, Seen};
+use super::machine::Seen;
 use super::{Completion, WaitError};
 use crate::rt::Deadline;
 
@@ -25,12 +26,12 @@ use crate::rt::Deadline;
 #[derive(Debug, Clone)]
 pub struct CompletionQueue {
     mailbox: Arc<Mailbox>,
-    nic: Arc<dyn NicOps>,
+    hub: Arc<Hub>,
 }
 
 impl CompletionQueue {
-    pub(super) fn new(nic: Arc<dyn NicOps>, capacity: usize) -> Self {
-        Self { mailbox: Arc::new(Mailbox::new(capacity)), nic }
+    pub(super) fn new(hub: Arc<Hub>, capacity: usize) -> Self {
+        Self { mailbox: Arc::new(Mailbox::new(capacity)), hub }
     }
 
     #[inline]
@@ -44,7 +45,7 @@ impl CompletionQueue {
         if let Some(completion) = self.inbox().take() {
             return Some(completion);
         }
-        self.nic.progress();
+        self.hub.progress();
         self.inbox().take()
     }
 
@@ -56,8 +57,8 @@ impl CompletionQueue {
         self.inbox().take()
     }
 
-    pub(super) fn is_of(&self, nic: &Arc<dyn NicOps>) -> bool {
-        Arc::ptr_eq(&self.nic, nic)
+    pub(super) fn is_of(&self, hub: &Arc<Hub>) -> bool {
+        Arc::ptr_eq(&self.hub, hub)
     }
 
     /// Waits for a completion.
@@ -71,7 +72,7 @@ impl CompletionQueue {
         if let Some(completion) = self.inbox().take() {
             return Ok(completion);
         }
-        let seen = self.nic.progress();
+        let seen = self.hub.progress();
         match self.inbox().take() {
             Some(completion) => Ok(completion),
             None => self.wait_longer(seen, deadline),
@@ -80,19 +81,19 @@ impl CompletionQueue {
 
     /// The clock is not asked for what is there already.
     fn wait_longer(&self, mut seen: Seen, deadline: Deadline) -> Result<Completion, WaitError> {
-        let started = self.nic.now();
+        let started = self.hub.now();
         let until = deadline.until_from(started);
         let mut asked = Some(started);
         loop {
             if until.is_none() && self.inbox().reserved() == 0 {
                 return Err(WaitError::NothingPosted);
             }
-            let now = asked.take().unwrap_or_else(|| self.nic.now());
+            let now = asked.take().unwrap_or_else(|| self.hub.now());
             if until.is_some_and(|until| now >= until) {
                 let outstanding = self.outstanding();
                 return Err(WaitError::TimedOut { waited: now - started, outstanding });
             }
-            seen = self.nic.wait(seen, until);
+            seen = self.hub.wait(seen, until);
             if let Some(completion) = self.inbox().take() {
                 return Ok(completion);
             }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::rt::{self, Instant};
+use crate::fabric::After;
+use crate::rt::Instant;
 
 /// Says now and then that it is time. The clock costs more than a call that finds
 /// nothing, so it is asked now and then: the more often the rarer the calls.
@@ -22,14 +23,14 @@ const CLOCK_EVERY_MAX: u32 = 128;
 impl Pace {
     /// Whether this call is the one to look.
     #[inline]
-    pub(in crate::fabric) fn is_time(&mut self) -> bool {
+    pub(in crate::fabric) fn is_time(&mut self, after: &mut After) -> bool {
         self.calls_left -= 1;
-        self.calls_left == 0 && self.ask_clock()
+        self.calls_left == 0 && self.ask_clock(after.now())
     }
 
     #[cold]
-    fn ask_clock(&mut self) -> bool {
-        let (now, before) = (rt::now(), self.calls);
+    fn ask_clock(&mut self, now: Instant) -> bool {
+        let before = self.calls;
         let is_time = now >= self.looked + LOOK_AFTER;
         self.calls = if now >= self.looked + 2 * LOOK_AFTER {
             (before / 2).max(1)

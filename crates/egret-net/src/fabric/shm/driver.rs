@@ -4,11 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-
-use rustix::event::epoll;
 
 use super::bell::Sleeper;
 use super::datapath::Conn;
@@ -19,41 +15,30 @@ use super::records::Scratch;
 use super::rendezvous::{Door, Refusal, Stance, Visitor};
 use super::rounds::Rounds;
 use super::token::Token;
-use super::vi::ShmVi;
 use crate::fabric::hub::set::{SPACE, ready};
-use crate::fabric::hub::{self, Away, Drained, Hub, Key, Listeners, Pace, Work};
-use crate::fabric::{ConnectRequest, Unposted, ViOps, ViSpec};
-use crate::rt::{self, Instant};
-use crate::vi::{
-    Agreed, ConnectError, DrainId, Hello, Keys, Limits, Posted, Reliability, Sink, ViError,
+use crate::fabric::hub::{self, Away, Listeners, Pace};
+use crate::fabric::{
+    After, ConnId, ConnectRequest, Drained, ListenerName, Made, Unposted, ViSpec, Woken,
 };
+use crate::rt::Instant;
+use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, ListenError, Posted, Sink, ViError};
 
 /// The changing part of a nic.
 #[derive(Debug)]
 pub(super) struct Driver {
     /// `None` when the nic is down.
     door: Option<Door>,
-    links: Rounds,
+    pub links: Rounds,
     knocks: BTreeMap<u64, Knocking>,
-    listeners: Listeners<Visitor>,
+    pub listeners: Listeners<Visitor>,
     next_id: u64,
     /// When to look at the sockets.
     pace: Pace,
     scratch: Scratch,
+    bell: Sleeper,
     /// When to look again though no bell was rung.
     nap_until: Option<Instant>,
 }
-
-/// A connection that was made.
-#[derive(Debug)]
-pub(super) struct Made {
-    pub id: u64,
-    pub peer: Arc<str>,
-    pub level: Reliability,
-    pub agreed: Agreed,
-}
-
-pub(super) type After = hub::After<Driver>;
 
 /// The part of a nic that stays as it is.
 #[derive(Debug)]
@@ -63,20 +48,10 @@ pub(super) struct Fixed {
     /// The set of all that is looked at now and then.
     pub sockets: OwnedFd,
     /// The set of all that ends a sleep, which is asked by who sleeps alone: the
-    /// cords, a wake, and the other set.
-    pub bells: OwnedFd,
+    /// cords, and the other set.
+    pub bells: Arc<OwnedFd>,
     pub bell_page: Own,
-    /// Whether peers might not ring for the sleep that begins.
-    pub doubt: Arc<AtomicBool>,
     pub stance: Stance,
-}
-
-/// What the one who sleeps has to itself.
-#[derive(Debug)]
-pub(super) struct Doorbell {
-    pub sleeper: Sleeper,
-    /// As in [`Fixed`].
-    pub doubt: Arc<AtomicBool>,
 }
 
 /// Visitors dealt with at one tick, so that those who knock for ever do not stop
@@ -87,39 +62,37 @@ const GREETING_MAX: Duration = Duration::from_secs(1);
 /// How long to sleep when a peer might not ring.
 const NAP: Duration = Duration::from_millis(1);
 
-impl Work for Driver {
-    type Fixed = Fixed;
-    type Place = Doorbell;
-    type Link = Made;
-    type Visitor = Visitor;
-
-    fn host(fixed: &Fixed) -> &str {
-        &fixed.host
-    }
-
-    fn keys(fixed: &Fixed) -> &Arc<Keys> {
-        &fixed.keys
-    }
-
-    fn limits() -> Limits {
-        super::nic::limits()
+impl Driver {
+    pub(super) fn new(door: Door, bell: Sleeper) -> Self {
+        Self {
+            door: Some(door),
+            links: Rounds::default(),
+            knocks: BTreeMap::new(),
+            listeners: Listeners::default(),
+            next_id: 1,
+            pace: Pace::default(),
+            scratch: Scratch::new(),
+            bell,
+            nap_until: None,
+        }
     }
 
     /// Moves messages; now and then looks at the sockets. With one connection
     /// and nothing to do it costs about 25 ns, and one load of a line that is
     /// in the cache until the peer writes it.
     #[inline]
-    fn progress(&mut self, fixed: &Fixed, after: &mut After) {
+    pub(super) fn poll(&mut self, fixed: &Fixed, after: &mut After) {
         self.poll_quickly(fixed, after);
-        if self.pace.is_time() {
+        if self.pace.is_time(after) {
             self.look(fixed, after);
         }
     }
 
-    /// Moves messages. Whether there were any.
-    fn last_look(&mut self, fixed: &Fixed, after: &mut After) -> bool {
+    /// From now on peers ring. Moves messages once more. Whether there were any.
+    pub(super) fn arm(&mut self, fixed: &Fixed, after: &mut After) -> bool {
+        let is_sure = self.bell.arm();
+        self.nap_until = (!is_sure).then(|| after.now() + NAP);
         let mut busy = false;
-        self.nap_until = fixed.doubt.load(Relaxed).then(|| rt::now() + NAP);
         self.links.poll_all(|link| {
             let polled = link.poll(&fixed.keys, &mut after.notices, true);
             busy |= polled != Polled::Nothing;
@@ -129,38 +102,13 @@ impl Work for Driver {
         busy
     }
 
-    /// When to tick again at the latest.
-    fn deadline(&self) -> Option<Instant> {
-        let door = self.door.as_ref().and_then(Door::next_deadline);
-        let knocks = self.knocks.values().filter_map(Knocking::deadline);
-        knocks.chain(door).chain(self.nap_until).min()
-    }
-
-    fn set(fixed: &Fixed) -> &OwnedFd {
-        &fixed.bells
-    }
-
-    fn arm(bell: &mut Doorbell) {
-        let is_sure = bell.sleeper.arm();
-        bell.doubt.store(!is_sure, Relaxed);
-    }
-
-    fn disarm(bell: &mut Doorbell) -> u64 {
-        bell.sleeper.disarm()
-    }
-
-    /// No bell is armed.
-    fn woken(
-        &mut self,
-        fixed: &Fixed,
-        sleep: u64,
-        events: Option<&[epoll::Event]>,
-        after: &mut After,
-    ) {
+    /// Peers need not ring any more. Deals with what ended a sleep.
+    pub(super) fn disarm(&mut self, woken: Woken<'_>, fixed: &Fixed, after: &mut After) {
+        let sleep = self.bell.disarm();
         self.poll_quickly(fixed, after);
-        let mut look = events.is_some_and(<[_]>::is_empty);
-        for event in events.unwrap_or_default() {
-            match Token::decode(event.data.u64()) {
+        let mut look = woken.has_slept() && woken.said().is_empty();
+        for event in woken.said() {
+            match Token::decode(event.token) {
                 Token::Cord(id) => {
                     self.rung(id, sleep);
                     self.poll_one(id, fixed, after);
@@ -168,48 +116,59 @@ impl Work for Driver {
                 _ => look = true,
             }
         }
-        if look || self.pace.is_time() {
+        if look || self.pace.is_time(after) {
             self.look(fixed, after);
         }
     }
 
-    fn listeners(&mut self) -> Option<&mut Listeners<Visitor>> {
-        self.door.is_some().then_some(&mut self.listeners)
+    /// When to tick again at the latest.
+    pub(super) fn next_event(&self) -> Option<Instant> {
+        let door = self.door.as_ref().and_then(Door::next_deadline);
+        let knocks = self.knocks.values().filter_map(Knocking::deadline);
+        knocks.chain(door).chain(self.nap_until).min()
     }
 
-    fn accept(&mut self, key: &Key, spec: ViSpec, fixed: &Fixed) -> Option<Made> {
-        loop {
-            let visitor = self.listeners.next(key)?;
+    /// The oldest caller of a listener is accepted.
+    pub(super) fn accept(
+        &mut self,
+        name: &ListenerName,
+        spec: ViSpec,
+        fixed: &Fixed,
+    ) -> Result<Option<Made>, ListenError> {
+        while let Some(visitor) = self.listeners.next(name)? {
             let (peer, agreed) = (visitor.greeting.host.clone(), visitor.agreed);
-            if let Some(conn) = admit(visitor, spec, fixed) {
-                let made = self.add((&peer, spec, agreed), conn, fixed);
-                if made.is_some() {
-                    return made;
-                }
+            let conn = admit(visitor, spec, fixed);
+            let made = conn.and_then(|conn| self.add((&peer, spec, agreed), conn, fixed));
+            if made.is_some() {
+                return Ok(made);
             }
         }
+        Ok(None)
     }
 
-    fn connect(&mut self, request: ConnectRequest, now: Instant, fixed: &Fixed, after: &mut After) {
-        let id = self.unused();
+    /// Begins to connect.
+    pub(super) fn connect(&mut self, request: ConnectRequest, fixed: &Fixed, after: &mut After) {
+        if self.door.is_none() {
+            return after.settle(request.promise, Err(ConnectError::NicDown));
+        }
+        let (id, now) = (self.unused(), after.now());
         self.knocks.insert(id, Knocking::new(request, now));
         self.tick(now, fixed, after);
     }
 
-    fn shut(&mut self, _fixed: &Fixed, after: &mut After) {
+    pub(super) fn shut(&mut self, after: &mut After) {
         self.door = None;
         self.links.end_all(|link| link.close(ViError::NicDown, &mut after.notices));
         for Knocking { request, .. } in std::mem::take(&mut self.knocks).into_values() {
             after.settle(request.promise, Err(ConnectError::NicDown));
         }
-        after.wakers.append(&mut self.listeners.close_all());
+        self.listeners.shut(after);
         after.happened = true;
     }
 
-    const HAS_EAGER: bool = true;
-
+    /// Passes eager messages to `sink`, at most `budget`.
     #[inline]
-    fn drain(
+    pub(super) fn drain(
         &mut self,
         drain: DrainId,
         budget: usize,
@@ -224,25 +183,6 @@ impl Work for Driver {
             drained.count
         });
         Drained { count, answers }
-    }
-
-    fn vi(hub: &Arc<Hub<Self>>, made: Made) -> Box<dyn ViOps> {
-        Box::new(ShmVi::new(Arc::clone(hub), made))
-    }
-}
-
-impl Driver {
-    pub(super) fn new(door: Door) -> Self {
-        Self {
-            door: Some(door),
-            links: Rounds::default(),
-            knocks: BTreeMap::new(),
-            listeners: Listeners::default(),
-            next_id: 1,
-            pace: Pace::default(),
-            scratch: Scratch::new(),
-            nap_until: None,
-        }
     }
 
     /// Moves messages.
@@ -270,7 +210,7 @@ impl Driver {
         for event in ready(&fixed.sockets, &mut { SPACE }, Some(Duration::ZERO)) {
             self.ready(Token::decode(event.data.u64()), fixed, after);
         }
-        self.tick(rt::now(), fixed, after);
+        self.tick(after.now(), fixed, after);
     }
 
     /// Deals with what the set of the sockets said.
@@ -293,7 +233,7 @@ impl Driver {
             // A tick follows, and looks at these.
             Token::Door | Token::Knock(_) => {}
             // Not of this set.
-            Token::Wake | Token::Cord(_) | Token::Sockets => {}
+            Token::Cord(_) | Token::Sockets => {}
         }
     }
 
@@ -304,35 +244,28 @@ impl Driver {
         }
     }
 
-    /// The connection of a handle, which has it until it is [released](Self::release).
+    /// The connection of a handle, which has it until it is released.
     #[inline]
-    pub(super) fn link(&mut self, id: u64) -> &mut Link {
-        self.links.get(id).expect("a handle keeps it")
+    pub(super) fn link(&mut self, conn: ConnId) -> &mut Link {
+        self.links.get(conn.0).expect("a handle keeps it")
     }
 
     /// Takes a descriptor.
     #[inline]
     pub(super) fn post(
         &mut self,
-        id: u64,
+        conn: ConnId,
         posted: Posted,
         keys: &Keys,
         after: &mut After,
     ) -> Result<(), Unposted> {
-        let link = self.link(id);
+        let link = self.link(conn);
         if link.post(posted, keys)? {
             // Of slots that waited for it not all were taken, if they are many: a thread that
             // sleeps has more to poll for.
             after.happened |= link.resume(keys, &mut after.notices) != Polled::Nothing;
         }
         Ok(())
-    }
-
-    /// The handle of a connection is gone, and the connection with it.
-    pub(super) fn release(&mut self, id: u64, after: &mut After) -> Option<Link> {
-        self.link(id).close(ViError::Closed, &mut after.notices);
-        after.happened = true;
-        self.links.remove(id)
     }
 
     /// Lets callers in, knocks where it is time to, forgets what is over.
@@ -343,7 +276,7 @@ impl Driver {
             let Some(door) = &mut self.door else { break };
             match door.poll_visitor(now, now + GREETING_MAX) {
                 Ok(Some(visitor)) => {
-                    after.happened |= self.listeners.arrived(visitor, &mut after.wakers);
+                    self.listeners.arrived(visitor, after);
                 }
                 Ok(None) => break,
                 // It is the visitor's affair, and it was told.
@@ -360,7 +293,7 @@ impl Driver {
                 }
                 continue;
             }
-            let outcome = match knocking.poll() {
+            let outcome = match knocking.poll(now) {
                 Outcome::Knocking => knocking.tick(fixed, id, now),
                 outcome => outcome,
             };
@@ -391,7 +324,8 @@ impl Driver {
     ) -> Option<Made> {
         let mut link = Link::new(self.unused(), spec, conn);
         link.watch(fixed).ok()?;
-        let made = Made { id: link.id, peer: Arc::from(peer), level: spec.reliability, agreed };
+        let mut made = Made::new(ConnId(link.id), peer);
+        (made.trust, made.why_isolated) = (agreed.trust(), agreed.why_isolated());
         self.links.add(link);
         Some(made)
     }

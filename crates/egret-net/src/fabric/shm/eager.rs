@@ -3,7 +3,7 @@
 use super::datapath::Conn;
 use super::lanes::Behind;
 use super::records::Scratch;
-use crate::fabric::hub::Drained;
+use crate::fabric::Drained;
 use crate::vi::{Lane, Position, Reply, SendError, Sink, ViError, ViId};
 
 impl Conn {

@@ -18,7 +18,7 @@ use super::rendezvous::{
 use super::token::Token;
 use crate::fabric::listens::Listens;
 use crate::fabric::{ConnectRequest, ViSpec};
-use crate::rt::{self, Instant};
+use crate::rt::Instant;
 use crate::vi::{Agreed, ConnectError, Hello, HelloError, Trust};
 
 /// What this side gives to a connection.
@@ -156,7 +156,7 @@ impl Knocking {
                 return Outcome::Failed(self.too_late(now));
             }
             Ok(None) => {}
-            Err(why) => return self.failed(why),
+            Err(why) => return self.failed(why, now),
         }
         Outcome::Knocking
     }
@@ -182,7 +182,7 @@ impl Knocking {
     }
 
     /// Looks whether there is an answer.
-    pub(super) fn poll(&mut self) -> Outcome {
+    pub(super) fn poll(&mut self, now: Instant) -> Outcome {
         let Some((knock, started)) = self.knock.take() else { return Outcome::Knocking };
         match knock.poll() {
             Ok(Answered::NotYet(knock)) => {
@@ -190,7 +190,7 @@ impl Knocking {
                 Outcome::Knocking
             }
             Ok(Answered::Accepted(accepted)) => self.accepted(accepted),
-            Err(why) => self.failed(why),
+            Err(why) => self.failed(why, now),
         }
     }
 
@@ -208,7 +208,7 @@ impl Knocking {
     }
 
     /// Sorts the failures that another knock may mend from the others.
-    fn failed(&mut self, why: KnockError) -> Outcome {
+    fn failed(&mut self, why: KnockError, now: Instant) -> Outcome {
         let user = rustix::process::geteuid().as_raw();
         let level = self.request.spec.reliability;
         let final_error = match why {
@@ -216,7 +216,7 @@ impl Knocking {
             KnockError::Refused(refusal) => {
                 self.listens = Some(refusal.listens());
                 if self.request.at_once && refusal.listens() != Listens::Yes {
-                    return Outcome::Failed(self.too_late(rt::now()));
+                    return Outcome::Failed(self.too_late(now));
                 }
                 refusal.into_error(level, user)
             }

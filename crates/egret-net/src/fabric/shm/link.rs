@@ -7,9 +7,8 @@ use super::driver::Fixed;
 use super::lanes::{Behind, Undrained};
 use super::records::Scratch;
 use super::token::Token;
-use crate::fabric::hub::Drained;
 use crate::fabric::hub::end::End;
-use crate::fabric::{Unposted, ViSpec};
+use crate::fabric::{Drained, Unposted, ViSpec};
 use crate::vi::{
     Counters, DrainId, Keys, Lane, Notices, Position, Posted, Reply, SendError, Sink, Ticket,
     ViError, ViId,

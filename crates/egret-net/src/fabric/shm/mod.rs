@@ -14,9 +14,9 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `driver.rs`, `rounds.rs`, `knocking.rs`, `token.rs` | listening, connecting, and who has left |
-//! | `bell.rs`, `cord.rs`, and `hub` | waiting, and waking who sleeps |
-//! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
+//! | `machine.rs`, `nic.rs`, `driver.rs`, `rounds.rs`, `knocking.rs`, `token.rs` | the nic: listening, connecting, and who has left |
+//! | `bell.rs`, `cord.rs` | waking who sleeps |
+//! | `link.rs` | a connection, open or gone |
 //! | `eager.rs`, `lanes.rs`, `records/` | eager messages: the lanes of an end, and the ring of records that each is |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
 //! | `wire.rs`, `layout.rs`, `ring.rs`, `cut.rs` | what lies where, and how it is written |
@@ -95,6 +95,7 @@ mod lanes;
 mod layout;
 mod link;
 mod loans;
+mod machine;
 mod memory;
 mod nic;
 mod open;
@@ -114,11 +115,8 @@ mod send;
 #[cfg(test)]
 mod tests;
 mod token;
-mod vi;
 mod visiting;
 mod wire;
-
-use std::sync::Arc;
 
 use super::{Fabric, OpenError};
 use crate::vi::{Nic, NicOptions};
@@ -143,6 +141,6 @@ impl Fabric for ShmFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        Ok(Nic::new(Arc::new(nic::open(options)?)))
+        Ok(Nic::new(Box::new(nic::open(options)?), options.wait))
     }
 }

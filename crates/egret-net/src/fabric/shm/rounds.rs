@@ -46,6 +46,13 @@ impl Rounds {
         }
     }
 
+    pub(super) fn find(&self, id: u64) -> Option<&Link> {
+        match self.all.binary_search_by_key(&id, |link| link.id) {
+            Ok(at) => self.all.get(at),
+            Err(_) => self.ended.get(&id),
+        }
+    }
+
     /// Ends all, each by `end`.
     pub(super) fn end_all(&mut self, end: impl FnMut(&mut Link)) {
         self.all.iter_mut().for_each(end);

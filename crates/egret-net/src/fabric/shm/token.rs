@@ -9,8 +9,6 @@ use crate::fabric::hub::set;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
-    /// Somebody called `wake`.
-    Wake,
     /// Somebody knocks.
     Door,
     /// The control socket of this link.
@@ -41,7 +39,6 @@ impl Token {
 
     const fn encode(self) -> u64 {
         match self {
-            Self::Wake => WAKE,
             Self::Door => DOOR,
             Self::Control(id) => id << KIND_BITS | CONTROL,
             Self::Cord(id) => id << KIND_BITS | CORD,
@@ -54,7 +51,6 @@ impl Token {
     pub(super) const fn decode(data: u64) -> Self {
         let id = data >> KIND_BITS;
         match data & ((1 << KIND_BITS) - 1) {
-            WAKE => Self::Wake,
             DOOR => Self::Door,
             CONTROL => Self::Control(id),
             CORD => Self::Cord(id),
@@ -66,7 +62,6 @@ impl Token {
 }
 
 const KIND_BITS: u32 = 3;
-const WAKE: u64 = 0;
 const DOOR: u64 = 1;
 const CONTROL: u64 = 2;
 const CORD: u64 = 3;
@@ -80,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_token_comes_back_as_what_it_was() {
-        let few = [Token::Wake, Token::Door, Token::Sockets];
+        let few = [Token::Door, Token::Sockets];
         let many = [Token::Control(1), Token::Cord(7), Token::Ended(8), Token::Knock(9)];
         for token in few.into_iter().chain(many) {
             assert_eq!(Token::decode(token.encode()), token);

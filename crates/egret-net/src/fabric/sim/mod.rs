@@ -33,7 +33,7 @@
 mod after;
 mod datapath;
 mod eager;
-mod nic;
+mod machine;
 mod node;
 mod planted;
 mod recv;
@@ -42,7 +42,6 @@ mod rules;
 mod seeds;
 mod send;
 mod trace;
-mod vi;
 mod wire;
 mod world;
 
@@ -52,15 +51,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use after::Plan;
-use nic::SimNic;
+use machine::SimMachine;
 pub use planted::Planted;
 pub use rules::Link;
 pub use seeds::{check, count, seed_from_env, seeds};
 use world::{Event, World};
 
-use crate::fabric::{Fabric, OpenError, Seen};
+use crate::fabric::{self, Fabric, OpenError, Seen};
 use crate::rt::{self, Instant};
-use crate::vi::{Nic, NicOptions};
+use crate::vi::{Nic, NicOptions, Wait};
 
 /// A simulated network that the calling thread is inside of: [`rt::now`] and
 /// its like answer for it until this is dropped. Other fabrics cannot be waited for on that
@@ -118,13 +117,13 @@ impl Fabric for SimFabric {
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
         options.checked_secret().map_err(OpenError::secret(options))?;
         let host = &options.host;
-        let ops = self.with(|world| {
+        let machine = self.with(|world| {
             let node = world.node(host);
             let is_taken = std::mem::replace(&mut world.nodes[node].up, true);
-            (!is_taken).then(|| SimNic::new(self, world, node))
+            (!is_taken).then(|| SimMachine::new(self, world, node))
         });
         let taken = || OpenError::Taken { host: host.to_owned() };
-        ops.map(|ops| Nic::new(Arc::new(ops))).ok_or_else(taken)
+        machine.map(|machine| Nic::new(Box::new(machine), options.wait)).ok_or_else(taken)
     }
 }
 
@@ -142,17 +141,45 @@ impl rt::World for SimFabric {
     }
 }
 
+/// Everything that happens to a machine happens when somebody looks or waits here.
+impl fabric::World for SimFabric {
+    fn now(&self) -> Instant {
+        self.now()
+    }
+
+    /// Looking takes time: carries out what is due now, or moves the clock a little.
+    fn look(&self) -> Seen {
+        self.with(|world| {
+            let now = world.now;
+            if !world.step(Some(now)) {
+                let next = now + LOOK;
+                world.now = world.next_at().map_or(next, |at| next.min(at));
+            }
+        });
+        self.with(|world| Seen(world.happened))
+    }
+
+    fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
+        self.step(Some(seen), until);
+        self.look()
+    }
+
+    fn wake(&self) {
+        self.with(|world| world.happened += 1);
+    }
+}
+
 impl SimFabric {
     /// The nic of a node; the node comes up if it is not, and goes down with
     /// the last handle to its nic.
     #[must_use]
     pub fn nic(&self, name: &str) -> Nic {
-        let ops = self.with(|world| {
+        let machine = self.with(|world| {
             let node = world.node(name);
             world.nodes[node].up = true;
-            SimNic::new(self, world, node)
+            SimMachine::new(self, world, node)
         });
-        Nic::new(Arc::new(ops))
+        Nic::new(Box::new(machine), Wait::default())
     }
 
     /// The rules of the link between two nodes, both ways.
@@ -283,13 +310,28 @@ impl SimFabric {
 
     /// Works on the world under its lock, then runs what that set free.
     fn with<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
-        let mut world = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = work(&mut world);
-        world.happened += u64::from(!world.after.is_empty());
-        let after = std::mem::take(&mut world.after);
-        drop(world);
+        let (result, after) = self.look_in(|world| {
+            let result = work(world);
+            world.happened += u64::from(!world.after.is_empty());
+            (result, std::mem::take(&mut world.after))
+        });
         after.run(self);
         result
+    }
+
+    /// Works on the world for a nic that is locked: what that sets free is left to `after`.
+    fn work<R>(&self, after: &mut fabric::After, work: impl FnOnce(&mut World) -> R) -> R {
+        self.look_in(|world| {
+            let result = work(world);
+            world.happened += u64::from(!world.after.is_empty());
+            world.after.told.move_to(after);
+            result
+        })
+    }
+
+    /// Works on the world where nothing is set free.
+    fn look_in<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Carries out the next event due by `until`, or moves the clock there;
@@ -318,18 +360,6 @@ impl SimFabric {
             let report = self.report();
             panic!("everybody waits and nothing will happen; {report}");
         }
-    }
-
-    /// Looking takes time: carries out what is due now, or moves the clock a little.
-    fn look(&self) -> Seen {
-        self.with(|world| {
-            let now = world.now;
-            if !world.step(Some(now)) {
-                let next = now + LOOK;
-                world.now = world.next_at().map_or(next, |at| next.min(at));
-            }
-        });
-        self.with(|world| Seen(world.happened))
     }
 }
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::after::{Made, Settled};
 use super::datapath::{Conn, DEAD_AFTER};
 use super::eager::Eager;
 use super::wire::{Body, EndId, Farewell, Frame, NodeId, Refusal};
 use super::world::{Event, World};
 use crate::fabric::listens::Listens;
-use crate::fabric::{ConnectRequest, Promise, ViOps, ViSpec};
+use crate::fabric::{ConnId, ConnectPromise, ConnectRequest, ListenerName, Made, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{Address, ConnectError, Counters, Hello, Keys, Reliability, ViError};
 
@@ -27,7 +26,7 @@ pub(super) struct Node {
     pub ends: BTreeMap<EndId, End>,
     /// Ends with eager messages that were not drained, in the order in which they are.
     pub ready: VecDeque<EndId>,
-    pub listeners: BTreeMap<(String, u64), Listening>,
+    pub listeners: BTreeMap<ListenerName, Listening>,
     /// Who was accepted, and as which end: a repeated knock gets the same answer.
     accepted: BTreeMap<Caller, EndId>,
     next_end: EndId,
@@ -64,7 +63,7 @@ pub(super) struct Knock {
     again_after: Duration,
     /// What the host said last: whether somebody listens.
     listens: Option<Listens>,
-    promise: Promise<Result<Box<dyn ViOps>, ConnectError>>,
+    promise: ConnectPromise,
 }
 
 #[derive(Debug)]
@@ -189,7 +188,7 @@ impl World {
             left: None,
         };
         if let Some(End::Knocking(knock)) = self.nodes[node].ends.insert(end, gone) {
-            self.after.settled.push(Settled { promise: knock.promise, result });
+            self.after.told.settle(knock.promise, result);
         }
     }
 
@@ -213,7 +212,7 @@ impl World {
         }
         let answer = match Hello::decode(bytes) {
             Err(why) => Some(Refusal::Hello(why)),
-            Ok(hello) => node.listening(hello, caller, &mut self.after.wakers),
+            Ok(hello) => node.listening(hello, caller, &mut self.after.told.wakers),
         };
         let answer = answer.map_or(Body::Queued, Body::Refuse);
         self.send(frame.to, 0, frame.from, Some(frame.from_end), answer);
@@ -223,7 +222,7 @@ impl World {
     pub(super) fn accept(
         &mut self,
         node: NodeId,
-        key: &(String, u64),
+        key: &ListenerName,
         spec: ViSpec,
     ) -> Option<Made> {
         let listening = self.nodes[node].listeners.get_mut(key)?;
@@ -232,13 +231,11 @@ impl World {
         let end = self.nodes[node].add_end(End::Open { conn, peer, peer_end });
         self.nodes[node].accepted.insert(caller, end);
         self.send(node, end, peer, Some(peer_end), Body::Accept);
-        Some(self.made(node, end, peer, spec))
+        Some(self.made(end, peer))
     }
 
-    fn made(&self, node: NodeId, end: EndId, peer: NodeId, spec: ViSpec) -> Made {
-        let life = self.nodes[node].life;
-        let peer = Arc::clone(&self.nodes[peer].name);
-        Made { node, life, end, peer, reliability: spec.reliability }
+    fn made(&self, end: EndId, peer: NodeId) -> Made {
+        Made::new(ConnId(end), &self.nodes[peer].name)
     }
 
     /// A knock was answered.
@@ -271,7 +268,7 @@ impl World {
             }
             None => return,
         };
-        let made = self.made(node, end, frame.from, spec);
+        let made = self.made(end, frame.from);
         self.stop_knocking(node, end, Ok(made));
         let conn = Box::new(Conn::new(spec));
         let open = End::Open { conn, peer: frame.from, peer_end: frame.from_end };
@@ -291,7 +288,10 @@ impl World {
         }
         let node = &mut self.nodes[node];
         let listeners = std::mem::take(&mut node.listeners);
-        self.after.wakers.extend(listeners.into_values().flat_map(|listening| listening.wakers));
+        self.after
+            .told
+            .wakers
+            .extend(listeners.into_values().flat_map(|listening| listening.wakers));
         node.ends.clear();
         node.ready.clear();
         node.accepted.clear();

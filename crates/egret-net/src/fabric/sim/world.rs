@@ -236,7 +236,7 @@ impl World {
         let Node { ends, keys, .. } = &mut self.nodes[node];
         let Some(End::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return None };
         let (peer, peer_end) = (*peer, *peer_end);
-        let mut out = Out::new(self.now, keys, &mut self.after.notices, self.planted);
+        let mut out = Out::new(self.now, keys, &mut self.after.told.notices, self.planted);
         let result = call(conn, &mut out);
         let counts = conn.counts();
         let sooner = |at: &Instant| conn.timer_at.is_none_or(|armed| *at < armed);
@@ -244,7 +244,7 @@ impl World {
         conn.timer_at = timer.or(conn.timer_at);
         let Out { items, frames, placing, arrived, .. } = out;
         if arrived {
-            self.after.arrived = true;
+            self.after.told.happened = true;
             let Node { ends, ready, .. } = &mut self.nodes[node];
             if let Some(End::Open { conn, .. }) = ends.get(&end)
                 && !conn.eager.is_empty()
@@ -304,12 +304,12 @@ impl World {
         let Node { ends, keys, .. } = &mut self.nodes[node];
         let Some(End::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return };
         let (peer, peer_end) = (*peer, *peer_end);
-        let mut out = Out::new(self.now, keys, &mut self.after.notices, self.planted);
+        let mut out = Out::new(self.now, keys, &mut self.after.told.notices, self.planted);
         conn.fail(&why, &mut out);
         let counters = conn.counters();
         let left = Some(Box::new(conn.eager.leave(why != ViError::Closed)));
         ends.insert(end, End::Gone { why, farewell: farewell.clone(), counters, left });
-        self.after.arrived = true;
+        self.after.told.happened = true;
         self.send(node, end, peer, Some(peer_end), Body::Gone(farewell));
     }
 

@@ -13,7 +13,7 @@ use crate::fabric::ConnectRequest;
 use crate::fabric::greet::{Caller, GreetError, News, STEP_MAX};
 use crate::fabric::listens::Listens;
 use crate::fabric::place::{Peer, Resolved, Resolving};
-use crate::rt::{self, Instant};
+use crate::rt::Instant;
 use crate::vi::{ConnectError, Hello};
 
 /// Somebody who knocks until there is an answer or the time is up.
@@ -166,7 +166,7 @@ impl Knocking {
     }
 
     /// Looks whether there is an answer.
-    pub(super) fn poll(&mut self, fixed: &Fixed, id: u64) -> Outcome {
+    pub(super) fn poll(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome {
         let Some(mut attempt) = self.attempt.take() else { return Outcome::Knocking };
         if !attempt.is_connected {
             match attempt.socket.connected() {
@@ -192,7 +192,7 @@ impl Knocking {
                 Outcome::Made(Box::new(conn), behind)
             }
             Err(Unheard::Gone) => Outcome::Knocking,
-            Err(Unheard::Refused(why)) => self.refused(why),
+            Err(Unheard::Refused(why)) => self.refused(why, now),
         }
     }
 
@@ -210,11 +210,11 @@ impl Knocking {
     }
 
     /// Sorts the failures that another knock may mend from the others.
-    fn refused(&mut self, why: GreetError) -> Outcome {
+    fn refused(&mut self, why: GreetError, now: Instant) -> Outcome {
         if let GreetError::Refused(refusal) = &why {
             self.listens = Some(refusal.listens());
             if self.request.at_once && refusal.listens() != Listens::Yes {
-                return Outcome::Failed(self.too_late(rt::now()));
+                return Outcome::Failed(self.too_late(now));
             }
         }
         let level = self.request.spec.reliability;

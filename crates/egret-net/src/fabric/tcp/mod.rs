@@ -8,9 +8,9 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `driver.rs`, `token.rs`, and `hub` | the nic, and what it does when it is driven |
+//! | `machine.rs`, `nic.rs`, `driver.rs`, `active.rs`, `token.rs` | the nic, and what it does when it is driven |
 //! | `door.rs`, `knocking.rs`, and `greet`, `place` | listening and connecting |
-//! | `vi.rs`, `link.rs`, `yard.rs` | a connection's handle, and what it shares with the nic |
+//! | `link.rs` | a connection, open or gone |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `intake.rs`, `recv.rs` | post and poll |
 //! | `wire.rs` | what a frame says |
 //! | `socket.rs`, `leaving.rs` | the system's connections, and how they end |
@@ -32,6 +32,7 @@
 //!
 //! The bytes stand in `docs/tcp-wire.md`, those of the greeting in `docs/greeting.md`.
 
+mod active;
 mod datapath;
 mod door;
 mod driver;
@@ -44,6 +45,7 @@ mod io;
 mod knocking;
 mod leaving;
 mod link;
+mod machine;
 mod nic;
 mod recv;
 mod send;
@@ -51,11 +53,7 @@ mod socket;
 #[cfg(test)]
 mod tests;
 mod token;
-mod vi;
 mod wire;
-mod yard;
-
-use std::sync::Arc;
 
 use super::{Fabric, OpenError};
 use crate::vi::{Nic, NicOptions};
@@ -89,6 +87,6 @@ impl Fabric for TcpFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        Ok(Nic::new(Arc::new(nic::open(options)?)))
+        Ok(Nic::new(Box::new(nic::open(options)?), options.wait))
     }
 }

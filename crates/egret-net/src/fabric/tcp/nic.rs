@@ -7,20 +7,17 @@ use rustix::io::Errno;
 
 use super::door::Door;
 use super::driver::{Driver, Fixed};
+use super::machine::TcpMachine;
 use super::token::Token;
-use super::yard::Yard;
 use super::{DEPTH, SEGMENTS_MAX, TRANSFER_MAX};
 use crate::fabric::OpenError;
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::{Hub, HubNic, Sleep, set};
+use crate::fabric::hub::set;
 use crate::fabric::place::Place;
 use crate::vi::{Limits, NicOptions};
 
-/// What a nic, its listeners and its connections share.
-pub(super) type Inner = Hub<Driver>;
-
 /// A nic that listens at an address of this machine.
-pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
+pub(super) fn open(options: &NicOptions) -> Result<TcpMachine, OpenError> {
     let host = || options.host.clone();
     let refused = |why: String| OpenError::Refused { host: host(), why };
     let system = |errno: Errno| refused(errno.to_string());
@@ -35,13 +32,10 @@ pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
     let mut told = place.told;
     told.set_port(bound.port());
     let set = set::create().map_err(system)?;
-    let sleep = Sleep::new(()).map_err(system)?;
-    Token::Wake.watch(&set, sleep.fd(), EventFlags::IN).map_err(system)?;
     Token::Door.watch(&set, door.fd(), EventFlags::IN).map_err(system)?;
-    let (keys, yard) = (Arc::default(), Yard::default());
-    let fixed = Fixed { host: told.to_string(), keys, set, stance, yard };
-    let driver = Driver::new(door, options.wait);
-    Ok(HubNic(Hub::new(fixed, options.wait, sleep, driver)))
+    let (host, keys, set) = (told.to_string(), Arc::default(), Arc::new(set));
+    let fixed = Fixed { host, keys, set, stance };
+    Ok(TcpMachine { driver: Driver::new(door, options.wait), fixed })
 }
 
 /// What a nic allows.

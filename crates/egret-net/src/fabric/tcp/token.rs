@@ -9,8 +9,6 @@ use crate::fabric::hub::set;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A sleep is to end.
-    Wake,
     /// Somebody connects.
     Door,
     /// A connection.
@@ -37,7 +35,6 @@ impl Token {
 
     const fn encode(self) -> u64 {
         match self {
-            Self::Wake => WAKE,
             Self::Door => DOOR,
             Self::Link(id) => id << KIND_BITS | LINK,
             Self::Knock(id) => id << KIND_BITS | KNOCK,
@@ -49,7 +46,6 @@ impl Token {
     pub(super) const fn decode(data: u64) -> Self {
         let id = data >> KIND_BITS;
         match data & ((1 << KIND_BITS) - 1) {
-            WAKE => Self::Wake,
             DOOR => Self::Door,
             LINK => Self::Link(id),
             KNOCK => Self::Knock(id),
@@ -60,7 +56,6 @@ impl Token {
 }
 
 const KIND_BITS: u32 = 3;
-const WAKE: u64 = 0;
 const DOOR: u64 = 1;
 const LINK: u64 = 2;
 const KNOCK: u64 = 3;
@@ -74,7 +69,7 @@ mod tests {
     #[test]
     fn a_token_comes_back_as_what_it_was() {
         let many = [Token::Link(1), Token::Knock(7), Token::Visitor(8), Token::Leaving(9)];
-        for token in [Token::Wake, Token::Door].into_iter().chain(many) {
+        for token in [Token::Door].into_iter().chain(many) {
             assert_eq!(Token::decode(token.encode()), token);
         }
     }

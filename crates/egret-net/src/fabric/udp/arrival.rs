@@ -2,16 +2,15 @@
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use rustix::net::SocketAddrAny;
 
-use super::driver::{After, Driver, Fixed, Member};
+use super::driver::{Driver, Fixed, Member};
 use super::fault::{Fault, planted};
 use super::link::Link;
 use super::socket::TROUBLES_AT_ONCE;
 use super::wire::{Datagram, Farewell, Head, Number, Piece, SIGNATURE};
-use crate::rt;
+use crate::fabric::After;
 use crate::vi::{Notices, ViError};
 
 /// Datagrams of which nothing came.
@@ -62,35 +61,37 @@ impl Driver {
         fixed: &Fixed,
         after: &mut After,
     ) {
-        if let Some((number, at, link)) = &self.last
+        if let Some((number, at)) = &self.last
             && (*number, at) == (to, from)
+            && let Some(link) = self.links.get_mut(&to)
         {
             link.arrive(0, piece, &mut after.notices);
             return;
         }
         let Ok(at) = SocketAddr::try_from(from.clone()) else { return };
-        if let Some(link) = self.link(to, at, fixed) {
+        if let Some(link) = self.addressed(to, at, fixed) {
             link.arrive(0, piece, &mut after.notices);
-            self.last = Some((to, from.clone(), link));
+            self.last = Some((to, from.clone()));
         }
     }
 
     /// The connection with this number, if it is `from`'s.
-    fn link(&mut self, to: Number, from: SocketAddr, fixed: &Fixed) -> Option<Arc<Link>> {
-        match self.links.get(&to) {
+    fn addressed(&mut self, to: Number, from: SocketAddr, fixed: &Fixed) -> Option<&mut Link> {
+        let Self { links, door, knocks, tombs, tally, .. } = self;
+        match links.get_mut(&to) {
             Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
-                self.door.settled(link.at, link.to);
-                Some(Arc::clone(link))
+                door.settled(link.at, link.to);
+                Some(link)
             }
             Some(_) => {
-                self.tally.strangers += 1;
+                tally.strangers += 1;
                 None
             }
             // Its welcome may be on the way.
-            None if self.knocks.contains_key(&to) => None,
+            None if knocks.contains_key(&to) => None,
             None => {
-                self.tally.unknown += 1;
-                let said = match self.tombs.answer(to, from) {
+                tally.unknown += 1;
+                let said = match tombs.answer(to, from) {
                     Some((number, why)) => Head::goodbye(number, why),
                     None => Head::unknown(to),
                 };
@@ -109,17 +110,17 @@ impl Driver {
     ) {
         match *datagram {
             Datagram::Probe { to } => {
-                if let Some(link) = self.link(to, from, fixed) {
+                if let Some(link) = self.addressed(to, from, fixed) {
                     link.hear();
                     link.say(&Head::alive(link.to));
                 }
             }
             Datagram::Alive { to } => {
-                if let Some(link) = self.link(to, from, fixed) {
+                if let Some(link) = self.addressed(to, from, fixed) {
                     link.hear();
                 }
             }
-            Datagram::Goodbye { to, why } => self.goodbye(to, why, from, after),
+            Datagram::Goodbye { to, why } => self.goodbye(to, why, from, fixed, after),
             Datagram::Unknown { number } => self.unknown(number, from, fixed, after),
             Datagram::Greet { token, from: theirs, stream } => {
                 self.greeted((from, theirs), (token, stream), fixed, after);
@@ -131,7 +132,8 @@ impl Driver {
             }
             Datagram::Answer { to, from: theirs, waits, stream } => {
                 let Some(knocking) = self.knocks.get_mut(&to) else { return };
-                let outcome = knocking.answered(from, (theirs, waits), stream, &fixed.socket);
+                let said = ((theirs, waits), stream);
+                let outcome = knocking.answered(from, said, &fixed.socket, after.now());
                 self.knocked(to, outcome, fixed, after);
             }
             // Groups have sockets of their own.
@@ -139,7 +141,14 @@ impl Driver {
         }
     }
 
-    fn goodbye(&mut self, to: Number, why: Farewell, from: SocketAddr, after: &mut After) {
+    fn goodbye(
+        &mut self,
+        to: Number,
+        why: Farewell,
+        from: SocketAddr,
+        fixed: &Fixed,
+        after: &mut After,
+    ) {
         match self.links.get(&to) {
             Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
                 let why = match why {
@@ -147,8 +156,7 @@ impl Driver {
                     Farewell::NicDown => NIC_DOWN,
                 };
                 self.door.settled(link.at, link.to);
-                link.close(&why, &mut after.notices);
-                after.happened = true;
+                self.end(to, &why, fixed, after);
             }
             Some(_) => self.tally.strangers += 1,
             // Nothing is answered: two sides would go on for ever.
@@ -157,9 +165,8 @@ impl Driver {
     }
 
     fn unknown(&mut self, number: Number, from: SocketAddr, fixed: &Fixed, after: &mut After) {
-        if let Some(link) = self.by_peer.get(&(from, number)).and_then(|own| self.links.get(own)) {
-            link.close(&FORGOTTEN, &mut after.notices);
-            after.happened = true;
+        if let Some(own) = self.by_peer.get(&(from, number)) {
+            self.end(*own, &FORGOTTEN, fixed, after);
         } else if let Some(knocking) = self.knocks.get_mut(&number) {
             knocking.forgotten(from, &fixed.socket);
         } else {
@@ -174,10 +181,8 @@ impl Driver {
         fixed: &Fixed,
         after: &mut After,
     ) {
-        match self.door.greeted(who, what, (&fixed.stance, &fixed.socket), rt::now()) {
-            Ok(Some(visitor)) => {
-                after.happened |= self.listeners.arrived(visitor, &mut after.wakers);
-            }
+        match self.door.greeted(who, what, (&fixed.stance, &fixed.socket), after.now()) {
+            Ok(Some(visitor)) => self.listeners.arrived(visitor, after),
             Ok(None) => {}
             Err(_) => self.tally.tokenless += 1,
         }
@@ -191,10 +196,8 @@ impl Driver {
         for _ in 0..TROUBLES_AT_ONCE {
             let Some(trouble) = fixed.socket.trouble() else { return };
             let Some(number) = number_in(&trouble.bytes) else { continue };
-            let own = self.by_peer.get(&(trouble.to, number));
-            if let Some(link) = own.and_then(|own| self.links.get(own)) {
-                link.close(&NOBODY, &mut after.notices);
-                after.happened = true;
+            if let Some(own) = self.by_peer.get(&(trouble.to, number)) {
+                self.end(*own, &NOBODY, fixed, after);
             }
         }
     }
@@ -217,7 +220,7 @@ impl Member {
     }
 
     /// A datagram arrived at the group's socket.
-    pub(super) fn hear(&self, bytes: &[u8], tally: &mut Tally, notices: &mut Notices) {
+    pub(super) fn hear(&mut self, bytes: &[u8], tally: &mut Tally, notices: &mut Notices) {
         let Ok(Datagram::Group { group, from, signature, piece }) = Datagram::decode(bytes) else {
             tally.garbage += 1;
             return;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::event::epoll::{self, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::net::SocketAddrAny;
 
 use super::arrival::Tally;
@@ -14,20 +14,16 @@ use super::datapath::Conn;
 use super::door::{Door, Visitor};
 use super::group::Seal;
 use super::knocking::{Knocking, Outcome};
-use super::link::{Board, Link, Note};
+use super::link::Link;
 use super::pulse::BEAT;
 use super::socket::Socket;
-use super::vi::UdpVi;
 use super::wire::{Farewell, Number};
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::{self, Hub, Key, Listeners, Pace, Work, set};
+use crate::fabric::hub::{Listeners, Pace, set};
 use crate::fabric::place::Peer;
-use crate::fabric::{ConnectRequest, ViOps, ViSpec};
+use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Made, Unposted, ViSpec, Woken};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Keys, Limits, Secret, ViError};
-
-/// What is left to do once no lock is held.
-pub(super) type After = hub::After<Driver>;
+use crate::vi::{ConnectError, Keys, ListenError, Posted, Secret, ViError};
 
 /// The part of a nic that stays as it is.
 #[derive(Debug)]
@@ -35,22 +31,22 @@ pub(super) struct Fixed {
     pub host: String,
     pub keys: Arc<Keys>,
     pub socket: Arc<Socket>,
-    pub set: OwnedFd,
+    pub set: Arc<OwnedFd>,
     pub stance: Stance,
     pub secret: Secret,
-    pub board: Arc<Board>,
 }
 
 /// The changing part of a nic.
 #[derive(Debug)]
 pub(super) struct Driver {
-    is_up: bool,
     pub door: Door,
-    pub links: BTreeMap<Number, Arc<Link>>,
+    pub links: BTreeMap<Number, Link>,
+    /// Connections that are over, as long as somebody has a handle to them.
+    pub ended: BTreeMap<Number, Link>,
     /// The number of the link to a peer's number.
     pub by_peer: BTreeMap<(SocketAddr, Number), Number>,
     /// The link that was written to last, and where it is.
-    pub last: Option<(Number, SocketAddrAny, Arc<Link>)>,
+    pub last: Option<(Number, SocketAddrAny)>,
     pub groups: Vec<Member>,
     pub knocks: BTreeMap<Number, Knocking>,
     pub listeners: Listeners<Visitor>,
@@ -75,7 +71,7 @@ pub(super) struct Driver {
 /// This nic as a member of a group.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub link: Arc<Link>,
+    pub link: Link,
     pub seal: Seal,
     /// What the set says of its socket, if anything.
     pub watched: Option<EventFlags>,
@@ -97,10 +93,9 @@ const IN_VAIN_MAX: u32 = 64;
 const SPACE: usize = 1 << 16;
 /// Calls of `progress` without a sleep after which none is expected.
 const AWAKE_MAX: u32 = 1 << 12;
-/// What the set says of the nic's socket, of a sleep to be ended, and of a group.
+/// What the set says of the nic's socket, and of a group.
 const SOCKET: u64 = 0;
-pub(super) const WAKE: u64 = 1;
-const GROUP: u64 = 2;
+const GROUP: u64 = 1;
 
 impl Tombs {
     fn add(&mut self, link: &Link) {
@@ -125,133 +120,12 @@ impl Tombs {
     }
 }
 
-impl Work for Driver {
-    type Fixed = Fixed;
-    type Place = ();
-    type Link = Arc<Link>;
-    type Visitor = Visitor;
-
-    fn host(fixed: &Fixed) -> &str {
-        &fixed.host
-    }
-
-    fn keys(fixed: &Fixed) -> &Arc<Keys> {
-        &fixed.keys
-    }
-
-    fn limits() -> Limits {
-        super::nic::limits()
-    }
-
-    /// Takes one datagram, so that its answer can leave before the next is looked for;
-    /// more if they come in a row.
-    #[inline]
-    fn progress(&mut self, fixed: &Fixed, after: &mut After) {
-        let most = if self.streak < 2 { 1 } else { BATCH };
-        let found = self.receive(fixed, after, most);
-        self.streak = if found { self.streak.saturating_add(1) } else { 0 };
-        self.look_around(fixed, after);
-        if self.pace.is_time() {
-            self.tick(rt::now(), fixed, after);
-        }
-        self.awake += 1;
-        if self.awake >= AWAKE_MAX {
-            self.stay_awake(fixed);
-        }
-    }
-
-    fn last_look(&mut self, fixed: &Fixed, after: &mut After) -> bool {
-        (self.is_asleep, self.awake) = (true, 0);
-        self.watch(fixed);
-        let found = self.receive(fixed, after, BATCH);
-        self.look_around(fixed, after);
-        // What it says of room, it says of what is stuck now.
-        self.watch(fixed);
-        found
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        let has_beat = self.is_busy().then_some(self.next_beat);
-        self.knocks.values().map(Knocking::deadline).chain(has_beat).min()
-    }
-
-    fn set(fixed: &Fixed) -> &OwnedFd {
-        &fixed.set
-    }
-
-    fn woken(
-        &mut self,
-        fixed: &Fixed,
-        _sleep: u64,
-        events: Option<&[epoll::Event]>,
-        after: &mut After,
-    ) {
-        self.is_asleep = false;
-        let events = events.unwrap_or_default();
-        if events.iter().any(|event| { event.flags }.contains(EventFlags::ERR)) {
-            self.hear_troubles(fixed, after);
-        }
-        self.receive(fixed, after, 1);
-        self.look_around(fixed, after);
-        if events.is_empty() || self.pace.is_time() {
-            self.tick(rt::now(), fixed, after);
-        }
-    }
-
-    fn listeners(&mut self) -> Option<&mut Listeners<Visitor>> {
-        self.is_up.then_some(&mut self.listeners)
-    }
-
-    fn accept(&mut self, key: &Key, spec: ViSpec, fixed: &Fixed) -> Option<Arc<Link>> {
-        let visitor = self.listeners.next(key)?;
-        let (at, guest) = (visitor.at(), visitor.guest);
-        let link = self.connected([guest.own, guest.theirs], at, spec, fixed);
-        guest.welcome(&fixed.socket);
-        Some(link)
-    }
-
-    fn connect(&mut self, request: ConnectRequest, now: Instant, fixed: &Fixed, after: &mut After) {
-        if let Some(Peer::At(addresses)) = Peer::read(&request.to.host)
-            && let Some(group) = addresses.iter().find(|at| at.ip().is_multicast())
-        {
-            let joined = self.join(*group, &request, fixed);
-            return after.settle(request.promise, joined);
-        }
-        let mut knocking = Knocking::new(request, now, &fixed.stance);
-        let outcome = knocking.tick(now, &fixed.socket, &fixed.stance);
-        let number = knocking.number();
-        self.knocks.insert(number, knocking);
-        self.knocked(number, outcome, fixed, after);
-    }
-
-    fn shut(&mut self, fixed: &Fixed, after: &mut After) {
-        self.is_up = false;
-        self.unwatch(fixed);
-        let groups = std::mem::take(&mut self.groups).into_iter().map(|member| member.link);
-        let links = std::mem::take(&mut self.links).into_values();
-        for link in links.chain(groups) {
-            link.close(&ViError::NicDown, &mut after.notices);
-        }
-        (self.last, self.by_peer) = (None, BTreeMap::new());
-        for mut knocking in std::mem::take(&mut self.knocks).into_values() {
-            knocking.give_up(&fixed.socket);
-            after.settle(knocking.request.promise, Err(ConnectError::NicDown));
-        }
-        after.wakers.append(&mut self.listeners.close_all());
-        after.happened = true;
-    }
-
-    fn vi(hub: &Arc<Hub<Self>>, link: Arc<Link>) -> Box<dyn ViOps> {
-        Box::new(UdpVi::new(Arc::clone(hub), link))
-    }
-}
-
 impl Driver {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            is_up: true,
             door: Door::new(),
             links: BTreeMap::new(),
+            ended: BTreeMap::new(),
             by_peer: BTreeMap::new(),
             last: None,
             groups: Vec::new(),
@@ -270,6 +144,136 @@ impl Driver {
         }
     }
 
+    /// Takes one datagram, so that its answer can leave before the next is looked for;
+    /// more if they come in a row.
+    #[inline]
+    pub(super) fn poll(&mut self, fixed: &Fixed, after: &mut After) {
+        let most = if self.streak < 2 { 1 } else { BATCH };
+        let found = self.receive(fixed, after, most);
+        self.streak = if found { self.streak.saturating_add(1) } else { 0 };
+        self.look_around(fixed, after);
+        if self.pace.is_time(after) {
+            self.tick(after.now(), fixed, after);
+        }
+        self.awake += 1;
+        if self.awake >= AWAKE_MAX {
+            self.stay_awake(fixed);
+        }
+    }
+
+    pub(super) fn arm(&mut self, fixed: &Fixed, after: &mut After) -> bool {
+        (self.is_asleep, self.awake) = (true, 0);
+        self.watch(fixed);
+        let found = self.receive(fixed, after, BATCH);
+        self.look_around(fixed, after);
+        // What it says of room, it says of what is stuck now.
+        self.watch(fixed);
+        found
+    }
+
+    pub(super) fn disarm(&mut self, woken: Woken<'_>, fixed: &Fixed, after: &mut After) {
+        self.is_asleep = false;
+        if woken.said().iter().any(|event| event.has_error) {
+            self.hear_troubles(fixed, after);
+        }
+        self.receive(fixed, after, 1);
+        self.look_around(fixed, after);
+        if woken.said().is_empty() || self.pace.is_time(after) {
+            self.tick(after.now(), fixed, after);
+        }
+    }
+
+    pub(super) fn next_event(&self) -> Option<Instant> {
+        let has_beat = self.is_busy().then_some(self.next_beat);
+        self.knocks.values().map(Knocking::deadline).chain(has_beat).min()
+    }
+
+    /// The oldest caller of a listener is accepted.
+    pub(super) fn accept(
+        &mut self,
+        name: &ListenerName,
+        spec: ViSpec,
+        fixed: &Fixed,
+    ) -> Result<Option<Made>, ListenError> {
+        let Some(visitor) = self.listeners.next(name)? else { return Ok(None) };
+        let (at, guest) = (visitor.at(), visitor.guest);
+        let made = self.connected([guest.own, guest.theirs], at, spec, fixed);
+        guest.welcome(&fixed.socket);
+        Ok(Some(made))
+    }
+
+    /// Begins to connect.
+    pub(super) fn connect(&mut self, request: ConnectRequest, fixed: &Fixed, after: &mut After) {
+        if !self.listeners.is_up() {
+            return after.settle(request.promise, Err(ConnectError::NicDown));
+        }
+        if let Some(Peer::At(addresses)) = Peer::read(&request.to.host)
+            && let Some(group) = addresses.iter().find(|at| at.ip().is_multicast())
+        {
+            let joined = self.join(*group, &request, fixed);
+            return after.settle(request.promise, joined);
+        }
+        let now = after.now();
+        let mut knocking = Knocking::new(request, now, &fixed.stance);
+        let outcome = knocking.tick(now, &fixed.socket, &fixed.stance);
+        let number = knocking.number();
+        self.knocks.insert(number, knocking);
+        self.knocked(number, outcome, fixed, after);
+    }
+
+    /// Takes a descriptor.
+    #[inline]
+    pub(super) fn post(
+        &mut self,
+        conn: ConnId,
+        posted: Posted,
+        after: &mut After,
+    ) -> Result<(), Unposted> {
+        if self.link(conn).post(posted, &mut after.notices)? {
+            self.stuck.push(Number(conn.0));
+            // A thread that sleeps is to wait for room as well.
+            after.happened = true;
+        }
+        Ok(())
+    }
+
+    /// Closes a connection, if it is open.
+    pub(super) fn close(&mut self, conn: ConnId, fixed: &Fixed, after: &mut After) {
+        self.end(Number(conn.0), &ViError::Closed, fixed, after);
+    }
+
+    pub(super) fn shut(&mut self, fixed: &Fixed, after: &mut After) {
+        self.unwatch(fixed);
+        let groups = self.groups.iter().map(|member| &member.link);
+        let all = self.links.values().chain(groups).map(|link| link.number);
+        for number in all.collect::<Vec<_>>() {
+            self.end(number, &ViError::NicDown, fixed, after);
+        }
+        for mut knocking in std::mem::take(&mut self.knocks).into_values() {
+            knocking.give_up(&fixed.socket);
+            after.settle(knocking.request.promise, Err(ConnectError::NicDown));
+        }
+        self.listeners.shut(after);
+        after.happened = true;
+    }
+
+    /// The connection of a handle, which has it until it is released.
+    #[inline]
+    pub(super) fn link(&mut self, conn: ConnId) -> &mut Link {
+        let Self { links, groups, ended, .. } = self;
+        let number = Number(conn.0);
+        let mut members = groups.iter_mut().map(|member| &mut member.link);
+        let link = links.get_mut(&number).or_else(|| members.find(|link| link.number == number));
+        link.or_else(|| ended.get_mut(&number)).expect("a handle keeps it")
+    }
+
+    pub(super) fn find(&self, conn: ConnId) -> &Link {
+        let number = Number(conn.0);
+        let mut members = self.groups.iter().map(|member| &member.link);
+        let link = self.links.get(&number).or_else(|| members.find(|link| link.number == number));
+        link.or_else(|| self.ended.get(&number)).expect("a handle keeps it")
+    }
+
     /// Whether anybody's time is counted.
     fn is_busy(&self) -> bool {
         !self.links.is_empty() || !self.groups.is_empty() || self.door.guests() > 0
@@ -278,7 +282,7 @@ impl Driver {
     /// Takes datagrams until so many have come to something. Whether any has.
     #[inline]
     fn receive(&mut self, fixed: &Fixed, after: &mut After, most: u32) -> bool {
-        if !self.is_up {
+        if !self.listeners.is_up() {
             return false;
         }
         let (mut found, mut in_vain) = (0, 0);
@@ -297,7 +301,7 @@ impl Driver {
 
     fn receive_groups(&mut self, space: &mut [u8], after: &mut After) -> bool {
         let mut found = false;
-        for member in &self.groups {
+        for member in &mut self.groups {
             if member.link.socket().is_troubled() {
                 member.hear_troubles();
             }
@@ -310,21 +314,15 @@ impl Driver {
         found
     }
 
-    /// Looks at what others have left to do.
+    /// Goes on with what waits for room, and hears what the system says.
     #[inline]
     fn look_around(&mut self, fixed: &Fixed, after: &mut After) {
-        for note in fixed.board.take() {
-            match note {
-                Note::Over(number) => self.forget(number, fixed),
-                Note::Stuck(number) => self.stuck.push(number),
-            }
-        }
         if !self.stuck.is_empty() {
-            let links = &self.links;
-            let groups = &self.groups;
-            self.stuck.retain(|number| {
-                let member = || groups.iter().map(|it| &it.link).find(|it| it.number == *number);
-                let link = links.get(number).or_else(member);
+            let Self { links, groups, stuck, .. } = self;
+            stuck.retain(|number| {
+                let mut members = groups.iter_mut().map(|member| &mut member.link);
+                let member = || members.find(|link| link.number == *number);
+                let link = links.get_mut(number).or_else(member);
                 link.is_some_and(|link| link.pump(&mut after.notices))
             });
         }
@@ -336,7 +334,7 @@ impl Driver {
     /// Has a sleep end when something comes, and when there is room to send if somebody
     /// waits for it.
     fn watch(&mut self, fixed: &Fixed) {
-        if !self.is_up {
+        if !self.listeners.is_up() {
             return;
         }
         let waits = self.stuck.iter().any(|number| self.links.contains_key(number));
@@ -367,21 +365,24 @@ impl Driver {
         }
     }
 
-    /// A connection is over.
-    fn forget(&mut self, number: Number, fixed: &Fixed) {
-        if let Some(link) = self.links.remove(&number) {
+    /// Ends a connection, if it is open.
+    pub(super) fn end(&mut self, number: Number, why: &ViError, fixed: &Fixed, after: &mut After) {
+        if let Some(mut link) = self.links.remove(&number) {
+            link.close(why, &mut after.notices);
             self.by_peer.remove(&(link.at, link.to));
             self.tombs.add(&link);
+            self.ended.insert(number, link);
+        } else if let Some(at) = self.groups.iter().position(|it| it.link.number == number) {
+            let Member { mut link, .. } = self.groups.remove(at);
+            link.close(why, &mut after.notices);
+            // Its handle may keep the socket, which nobody reads any more.
+            let _ = set::forget(&fixed.set, link.socket().fd());
+            self.ended.insert(number, link);
+        } else {
+            return;
         }
-        self.groups.retain(|Member { link, .. }| {
-            let is_left = link.number == number;
-            if is_left {
-                // Its handle may keep the socket, which nobody reads any more.
-                let _ = set::forget(&fixed.set, link.socket().fd());
-            }
-            !is_left
-        });
-        if self.last.as_ref().is_some_and(|(last, ..)| *last == number) {
+        after.happened = true;
+        if self.last.as_ref().is_some_and(|(last, _)| *last == number) {
             self.last = None;
         }
     }
@@ -406,15 +407,17 @@ impl Driver {
         }
         if now >= self.next_beat {
             self.next_beat = now + BEAT;
-            self.beat(after);
+            self.beat(fixed, after);
         }
     }
 
-    pub(super) fn beat(&mut self, after: &mut After) {
+    pub(super) fn beat(&mut self, fixed: &Fixed, after: &mut After) {
         self.door.beat();
-        let groups = self.groups.iter().map(|member| &member.link);
-        for link in self.links.values().chain(groups) {
-            after.happened |= link.beat(&mut after.notices);
+        let groups = self.groups.iter_mut().map(|member| &mut member.link);
+        let all = self.links.values_mut().chain(groups);
+        let dead = all.filter_map(|link| link.beat().map(|why| (link.number, why)));
+        for (number, why) in dead.collect::<Vec<_>>() {
+            self.end(number, &why, fixed, after);
         }
     }
 
@@ -446,13 +449,12 @@ impl Driver {
         at: SocketAddr,
         spec: ViSpec,
         fixed: &Fixed,
-    ) -> Arc<Link> {
+    ) -> Made {
         let [number, to] = numbers;
         let conn = Conn::new(spec, to, fixed.socket.room_to(&at));
-        let link = Arc::new(Link::new(numbers, at, &fixed.socket, &fixed.board, conn));
-        self.links.insert(number, Arc::clone(&link));
+        self.links.insert(number, Link::new(numbers, at, &fixed.socket, conn));
         self.by_peer.insert((at, to), number);
-        link
+        Made::new(ConnId(number.0), &at.to_string())
     }
 
     /// Becomes a member of a group.
@@ -461,17 +463,17 @@ impl Driver {
         group: SocketAddr,
         request: &ConnectRequest,
         fixed: &Fixed,
-    ) -> Result<Arc<Link>, ConnectError> {
+    ) -> Result<Made, ConnectError> {
         let unknown = |_| ConnectError::UnknownHost { host: request.to.host.clone() };
         let socket = Arc::new(Socket::join(group, &fixed.socket.local()).map_err(unknown)?);
         let seal = Seal::new(&request.to, &fixed.secret);
         let room = fixed.socket.room_to(&group);
         let conn = Conn::member(request.spec, seal.clone(), room);
-        let numbers = [Number(rt::random()), Number(seal.group)];
-        let link = Arc::new(Link::new(numbers, group, &socket, &fixed.board, conn));
+        let numbers @ [number, _] = [Number(rt::random()), Number(seal.group)];
+        let link = Link::new(numbers, group, &socket, conn);
         // The set hears of it with the next sleep.
-        self.groups.push(Member { link: Arc::clone(&link), seal, watched: None });
-        Ok(link)
+        self.groups.push(Member { link, seal, watched: None });
+        Ok(Made::new(ConnId(number.0), &group.to_string()))
     }
 }
 

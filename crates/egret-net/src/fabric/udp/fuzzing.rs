@@ -6,15 +6,13 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::driver::Driver;
+use super::machine::UdpMachine;
 use super::nic;
 use super::wire::{Datagram, Number};
 use crate::buf::Pool;
-use crate::fabric::hub::Hub;
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Descriptor, Nic, NicOptions, Reliability, Vi, ViOptions, Wait};
 
@@ -35,7 +33,7 @@ thread_local! {
 
 /// What plays one input after the other.
 struct Stage {
-    nics: [(Nic, Arc<Hub<Driver>>); 2],
+    nics: [Nic; 2],
     pool: Pool,
 }
 
@@ -48,8 +46,7 @@ impl Stage {
     fn new() -> Self {
         let open = || {
             let nic = nic::open(&NicOptions::new("").wait(Wait::Frugal)).expect("loopback");
-            let hub = Arc::clone(&nic.0);
-            (Nic::new(Arc::new(nic)), hub)
+            Nic::new(Box::new(nic), Wait::Frugal)
         };
         Self { nics: [open(), open()], pool: Pool::new(BUFFER, BUFFERS).expect("memory") }
     }
@@ -79,7 +76,7 @@ impl Stage {
     }
 
     fn arrive(&self, what: u8, mut bytes: Vec<u8>) {
-        let [(_, there), (peer, _)] = if what & 8 == 0 {
+        let [there, peer] = if what & 8 == 0 {
             [&self.nics[1], &self.nics[0]]
         } else {
             [&self.nics[0], &self.nics[1]]
@@ -88,20 +85,20 @@ impl Stage {
         if what & 1 != 0 {
             from.set_port(9);
         }
-        there.work(|driver, fixed, after| {
+        there.inside(|UdpMachine { driver, fixed }, after| {
             let own = driver.links.keys().next().copied();
             if let (Some(Number(own)), 0, Some(number)) = (own, what & 2, bytes.get_mut(8..16)) {
                 number.copy_from_slice(&own.to_le_bytes());
             }
             driver.arrived(&bytes, &from.into(), fixed, after);
             if what & 4 != 0 {
-                driver.beat(after);
+                driver.beat(fixed, after);
             }
         });
     }
 
     fn connect(&self) -> [Vi; 2] {
-        let [(caller, _), (listening, _)] = &self.nics;
+        let [caller, listening] = &self.nics;
         let options = ViOptions::of(Reliability::Unreliable);
         let listener = listening.listen("fuzz", 0, &options).expect("nobody else listens");
         let to = Address::new(listening.host(), "fuzz", 0);

@@ -209,9 +209,9 @@ impl Knocking {
     pub(super) fn answered(
         &mut self,
         from: SocketAddr,
-        (theirs, waits): (Number, bool),
-        step: &[u8],
+        ((theirs, waits), step): ((Number, bool), &[u8]),
         socket: &Socket,
+        now: Instant,
     ) -> Outcome {
         if !self.is_at(from, socket) || self.attempt.is_over {
             return Outcome::Knocking;
@@ -241,7 +241,7 @@ impl Knocking {
                 if let GreetError::Refused(refusal) = &why {
                     self.listens = Some(refusal.listens());
                     if self.request.at_once && refusal.listens() != Listens::Yes {
-                        return Outcome::Failed(self.too_late(rt::now()));
+                        return Outcome::Failed(self.too_late(now));
                     }
                 }
                 if let Some(why) = why.into_error(self.request.spec.reliability) {

@@ -1,9 +1,8 @@
-//! An end of a connection as its nic and its handle share it.
+//! An end of a connection, as its nic owns it.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::net::SocketAddrAny;
 
@@ -12,7 +11,6 @@ use super::datapath::Conn;
 use super::send::{Port, Stuck};
 use super::socket::{Cut, Socket};
 use super::wire::{Farewell, Head, Number, Piece};
-use crate::atomics::Lean;
 use crate::fabric::Unposted;
 use crate::fabric::hub::end::End;
 use crate::vi::{Counters, Notices, Posted, Ticket, ViError};
@@ -24,10 +22,8 @@ pub(super) struct Link {
     /// What this end writes to.
     pub to: Number,
     pub at: SocketAddr,
-    pub peer: String,
     gate: Gate,
-    board: Arc<Board>,
-    state: Lean<End<Conn>>,
+    end: End<Conn>,
 }
 
 /// The way to a peer.
@@ -35,38 +31,6 @@ pub(super) struct Link {
 struct Gate {
     socket: Arc<Socket>,
     to: SocketAddrAny,
-}
-
-/// What the handles of connections leave for their nic to do.
-#[derive(Debug, Default)]
-pub(super) struct Board {
-    /// Whether there is anything on it.
-    is_used: AtomicBool,
-    notes: Mutex<Vec<Note>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Note {
-    /// This connection is over.
-    Over(Number),
-    /// This one waits for room to send.
-    Stuck(Number),
-}
-
-impl Board {
-    fn put(&self, note: Note) {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
-        self.is_used.store(true, Ordering::Release);
-    }
-
-    #[inline]
-    pub(super) fn take(&self) -> Vec<Note> {
-        if !self.is_used.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        self.is_used.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 impl Port for &Gate {
@@ -94,13 +58,11 @@ impl Link {
         numbers: [Number; 2],
         at: SocketAddr,
         socket: &Arc<Socket>,
-        board: &Arc<Board>,
         conn: Conn,
     ) -> Self {
         let [number, to] = numbers;
         let gate = Gate { socket: Arc::clone(socket), to: at.into() };
-        let (board, state) = (Arc::clone(board), Lean::new(End::new(conn)));
-        Self { number, to, at, peer: at.to_string(), gate, board, state }
+        Self { number, to, at, gate, end: End::new(conn) }
     }
 
     /// Whether it is one of a group.
@@ -112,62 +74,52 @@ impl Link {
         &self.gate.socket
     }
 
-    /// Takes a descriptor. Whether the nic has something to do now.
+    /// Takes a descriptor. Whether it has to wait for room, and nothing did before.
     #[inline]
-    pub(super) fn post(&self, posted: Posted, notices: &mut Notices) -> Result<bool, Unposted> {
-        let mut state = self.state.lock();
-        let (conn, posted) = state.admit(posted)?;
+    pub(super) fn post(&mut self, posted: Posted, notices: &mut Notices) -> Result<bool, Unposted> {
+        let (conn, posted) = self.end.admit(posted)?;
         let was_stuck = conn.is_stuck();
         let is_stuck = conn.post(posted, &mut &self.gate, notices)?;
-        if is_stuck && !was_stuck {
-            self.board.put(Note::Stuck(self.number));
-        }
         Ok(is_stuck && !was_stuck)
     }
 
     /// Goes on with what waits for room. Whether something still does.
-    pub(super) fn pump(&self, notices: &mut Notices) -> bool {
-        self.open(|conn| {
-            conn.pump(&mut &self.gate, notices);
-            conn.is_stuck()
-        })
-        .unwrap_or(false)
+    pub(super) fn pump(&mut self, notices: &mut Notices) -> bool {
+        let Some(conn) = self.end.open() else { return false };
+        conn.pump(&mut &self.gate, notices);
+        conn.is_stuck()
     }
 
     /// A message arrived, or a part of one.
     #[inline]
     pub(super) fn arrive(
-        &self,
+        &mut self,
         from: u64,
         piece: &Piece<'_>,
         notices: &mut Notices,
     ) -> Option<Came> {
-        let mut state = self.state.lock();
-        let conn = state.open()?;
+        let conn = self.end.open()?;
         conn.hear();
         Some(conn.arrive(from, piece, notices))
     }
 
     /// The peer lives.
-    pub(super) fn hear(&self) {
-        self.open(|conn| conn.hear());
+    pub(super) fn hear(&mut self) {
+        if let Some(conn) = self.end.open() {
+            conn.hear();
+        }
     }
 
-    /// Some time has passed: asks whether the peer lives, or finds that it does not.
-    /// Whether it is over.
-    pub(super) fn beat(&self, notices: &mut Notices) -> bool {
-        match self.open(Conn::beat) {
-            Some(Ok(asks)) => {
+    /// Some time has passed: asks whether the peer lives, or says why it does not.
+    pub(super) fn beat(&mut self) -> Option<ViError> {
+        match self.end.open()?.beat() {
+            Ok(asks) => {
                 if asks {
                     self.say(&Head::probe(self.to));
                 }
-                false
+                None
             }
-            Some(Err(why)) => {
-                self.close(&why, notices);
-                true
-            }
-            None => true,
+            Err(why) => Some(why),
         }
     }
 
@@ -176,35 +128,28 @@ impl Link {
         let _ = (&self.gate).send(&[IoSlice::new(head.bytes())]);
     }
 
-    pub(super) fn cancel(&self, ticket: Ticket, notices: &mut Notices) -> bool {
-        self.open(|conn| conn.cancel(ticket, notices)).unwrap_or(false)
+    pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
+        self.end.open().is_some_and(|conn| conn.cancel(ticket, notices))
     }
 
     /// Ends it, for this reason, and tells the peer if that is news to it.
-    pub(super) fn close(&self, why: &ViError, notices: &mut Notices) {
+    pub(super) fn close(&mut self, why: &ViError, notices: &mut Notices) {
         let farewell = match why {
             ViError::Closed => Some(Farewell::Closed),
             ViError::NicDown => Some(Farewell::NicDown),
             _ => None,
         };
-        if self.state.with(|state| state.end(why, notices)).is_none() {
-            return;
-        }
-        if let Some(why) = farewell.filter(|_| !self.is_member()) {
+        let was_open = self.end.end(why, notices).is_some();
+        if let Some(why) = farewell.filter(|_| was_open && !self.is_member()) {
             self.say(&Head::goodbye(self.to, why));
         }
-        self.board.put(Note::Over(self.number));
     }
 
     pub(super) fn error(&self) -> Option<ViError> {
-        self.state.with(|state| state.error())
+        self.end.error()
     }
 
     pub(super) fn counters(&self) -> Counters {
-        self.state.with(|state| state.counters())
-    }
-
-    fn open<R>(&self, body: impl FnOnce(&mut Conn) -> R) -> Option<R> {
-        self.state.with(|state| state.open().map(body))
+        self.end.counters()
     }
 }

@@ -7,9 +7,9 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `nic.rs`, `driver.rs`, `arrival.rs` | the nic: whom a datagram is for |
+//! | `machine.rs`, `nic.rs`, `driver.rs`, `arrival.rs` | the nic: whom a datagram is for |
 //! | `door.rs`, `knocking.rs` | those who greet this nic, and those it greets |
-//! | `vi.rs`, `link.rs` | a connection's handle, and what it shares with the nic |
+//! | `link.rs` | a connection, open or gone |
 //! | `datapath.rs`, `send.rs`, `assembly.rs`, `window.rs` | post and arrive, without socket or clock |
 //! | `pulse.rs` | whether the peer lives |
 //! | `group.rs` | messages to all members of a group |
@@ -43,17 +43,15 @@ pub mod fuzzing;
 mod group;
 mod knocking;
 mod link;
+mod machine;
 mod nic;
 mod pulse;
 mod send;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod vi;
 mod window;
 mod wire;
-
-use std::sync::Arc;
 
 use super::{Fabric, OpenError};
 use crate::vi::{Nic, NicOptions};
@@ -79,6 +77,6 @@ impl Fabric for UdpFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        Ok(Nic::new(Arc::new(nic::open(options)?)))
+        Ok(Nic::new(Box::new(nic::open(options)?), options.wait))
     }
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use super::driver::{Driver, Fixed, WAKE};
+use super::driver::{Driver, Fixed};
+use super::machine::UdpMachine;
 use super::send::SEGMENTS_MAX;
 use super::socket::Socket;
 use super::wire::MESSAGE_MAX;
 use crate::fabric::OpenError;
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::{Hub, HubNic, Sleep, set};
+use crate::fabric::hub::set;
 use crate::fabric::place::Place;
 use crate::rt;
 use crate::vi::{Limits, NicOptions};
@@ -20,7 +20,7 @@ use crate::vi::{Limits, NicOptions};
 const DEPTH: u32 = 256;
 
 /// A nic of an IP network.
-pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
+pub(super) fn open(options: &NicOptions) -> Result<UdpMachine, OpenError> {
     let refused = |why: String| OpenError::Refused { host: options.host.clone(), why };
     let place = Place::of(&options.host).map_err(|why| refused(why.to_string()))?;
     let secret = options.checked_secret_at(place.bind.ip()).map_err(OpenError::secret(options))?;
@@ -31,8 +31,7 @@ pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
     let mut told = place.told;
     told.set_port(socket.local().port());
     let system = |errno: Errno| refused(errno.to_string());
-    let (sleep, set) = (Sleep::new(()).map_err(system)?, set::create().map_err(system)?);
-    set::watch(&set, sleep.fd(), WAKE, EventFlags::IN).map_err(system)?;
+    let set = Arc::new(set::create().map_err(system)?);
     let fixed = Fixed {
         host: told.to_string(),
         keys: Arc::default(),
@@ -40,9 +39,8 @@ pub(super) fn open(options: &NicOptions) -> Result<HubNic<Driver>, OpenError> {
         set,
         stance: Stance::new("udp", secret.clone()),
         secret,
-        board: Arc::default(),
     };
-    Ok(HubNic(Hub::new(fixed, options.wait, sleep, Driver::new(rt::now()))))
+    Ok(UdpMachine { driver: Driver::new(rt::now()), fixed })
 }
 
 /// What a nic allows.

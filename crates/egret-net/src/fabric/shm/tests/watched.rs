@@ -7,8 +7,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::conformance::nic;
 use crate::atomics::{Atomics, FenceFault, StdAtomics};
-use crate::fabric::hub::fault::{Fault, caught};
 use crate::rt::{self, Deadline, Instant};
+use crate::vi::hub::fault::{Fault, caught};
 use crate::vi::{Address, Arming, Descriptor, Nic, Vi, ViOptions, Wait};
 
 /// Turns a hang into a failure.

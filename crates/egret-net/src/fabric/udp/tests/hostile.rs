@@ -89,7 +89,7 @@ fn a_replay_is_dropped() {
     let again = message(number, 0, b"once");
     for _ in 0..3 {
         let slices = [std::io::IoSlice::new(&again)];
-        a.hub.fixed.socket.send(&b.at().into(), &slices).unwrap();
+        a.socket.send(&b.at().into(), &slices).unwrap();
     }
     let got = next(&[&a.nic, &b.nic], there.recv_queue());
     assert_eq!((got.bytes(), got.tag), (b"once".as_slice(), 7));
@@ -231,7 +231,7 @@ fn a_seeded_run_of_nearly_right_datagrams() {
             // From the peer's own address, or from a stranger's.
             if rng.once_in(2) && bytes.first() != Some(&5) && bytes.first() != Some(&6) {
                 let slices = [std::io::IoSlice::new(&bytes)];
-                _ = a.hub.fixed.socket.send(&b.at().into(), &slices);
+                _ = a.socket.send(&b.at().into(), &slices);
             } else {
                 _ = socket.send_to(&bytes, b.at());
             }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::nics::{LONG, Opened, next, options, until};
-use crate::fabric::hub::{Work, set};
+use crate::fabric::hub::set;
+use crate::fabric::udp::machine::UdpMachine;
 use crate::rt::Deadline;
 use crate::vi::{Address, Descriptor, Vi};
 
@@ -115,7 +116,7 @@ fn a_group_hears_groups_only() {
 fn a_group_that_was_left_is_not_watched() {
     let a = Opened::new();
     let Some(vi) = join(&a, port(), "news") else { return };
-    a.hub.work(|driver, fixed, after| _ = driver.last_look(fixed, after));
+    a.nic.inside(|UdpMachine { driver, fixed }, after| _ = driver.arm(fixed, after));
     let (socket, watched) = a.inside(|driver| {
         let member = &driver.groups[0];
         (Arc::clone(member.link.socket()), member.watched)
@@ -123,5 +124,6 @@ fn a_group_that_was_left_is_not_watched() {
     assert!(watched.is_some());
     vi.disconnect();
     a.drain();
-    assert_eq!(set::forget(&a.hub.fixed.set, socket.fd()), Err(Errno::NOENT));
+    let set = a.nic.inside(|machine: &mut UdpMachine, _| Arc::clone(&machine.fixed.set));
+    assert_eq!(set::forget(&set, socket.fd()), Err(Errno::NOENT));
 }

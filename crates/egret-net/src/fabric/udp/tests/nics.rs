@@ -4,10 +4,11 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fabric::hub::Hub;
 use crate::fabric::udp::arrival::Tally;
 use crate::fabric::udp::driver::Driver;
+use crate::fabric::udp::machine::UdpMachine;
 use crate::fabric::udp::nic;
+use crate::fabric::udp::socket::Socket;
 use crate::rt::{self, Deadline};
 use crate::vi::{
     Address, Completion, CompletionQueue, ConnectError, Listener, Nic, NicOptions, Reliability,
@@ -18,7 +19,7 @@ use crate::vi::{
 #[derive(Debug)]
 pub(super) struct Opened {
     pub nic: Nic,
-    pub hub: Arc<Hub<Driver>>,
+    pub socket: Arc<Socket>,
 }
 
 pub(super) const LONG: Duration = Duration::from_secs(30);
@@ -37,9 +38,9 @@ impl Opened {
     }
 
     pub(super) fn with(options: &NicOptions) -> Self {
-        let nic = nic::open(options).unwrap();
-        let hub = Arc::clone(&nic.0);
-        Self { nic: Nic::new(Arc::new(nic)), hub }
+        let machine = nic::open(options).unwrap();
+        let socket = Arc::clone(&machine.fixed.socket);
+        Self { nic: Nic::new(Box::new(machine), options.wait), socket }
     }
 
     pub(super) fn at(&self) -> SocketAddr {
@@ -51,12 +52,12 @@ impl Opened {
     }
 
     pub(super) fn inside<R>(&self, body: impl FnOnce(&mut Driver) -> R) -> R {
-        self.hub.work(|driver, _, _| body(driver))
+        self.nic.inside(|machine: &mut UdpMachine, _| body(&mut machine.driver))
     }
 
     /// Half a second passes.
     pub(super) fn beat(&self) {
-        self.hub.work(|driver, _, after| driver.beat(after));
+        self.nic.inside(|UdpMachine { driver, fixed }, after| driver.beat(fixed, after));
     }
 
     pub(super) fn listen(&self, service: &str) -> Listener {

@@ -2,17 +2,18 @@
 
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use crate::fabric::hub::end::Open;
 use crate::fabric::udp::assembly::Came;
 use crate::fabric::udp::datapath::{Conn, Ignored};
 use crate::fabric::udp::send::{Port, Stuck};
 use crate::fabric::udp::wire::{Datagram, Malformed, Number};
-use crate::fabric::{ConnectRequest, ListenerOps, NicOps, Promise, Seen, Unposted, ViOps, ViSpec};
-use crate::rt::{Deadline, Instant};
+use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Machine, Made, Unposted, ViSpec};
+use crate::rt::Deadline;
 use crate::vi::{
-    Address, ConnectError, Counters, Keys, Limits, ListenError, Nic, Notices, Posted, Refused,
-    Reliability, Ticket, Vi, ViError, ViOptions,
+    Address, Counters, Keys, Limits, ListenError, Nic, Notices, Posted, Refused, Reliability,
+    Ticket, Vi, ViError, ViOptions, Wait,
 };
 
 /// One end, and what it has sent.
@@ -55,7 +56,8 @@ impl End {
         let outbox = Outbox { datagrams: Vec::new(), capacity: usize::MAX, room };
         let end = Self(Arc::new(Mutex::new(Inner { conn: None, outbox })));
         let limits = Limits { queue_depth: DEPTH, ..Limits::least() };
-        let nic = Nic::new(Arc::new(Stage { end: end.clone(), keys: Arc::default(), limits }));
+        let stage = Stage { end: end.clone(), keys: Arc::default(), limits };
+        let nic = Nic::new(Box::new(stage), Wait::Frugal);
         let spec = ViSpec::new(Reliability::Unreliable, DEPTH);
         end.inner().conn = Some(make(spec));
         let options = ViOptions::of(Reliability::Unreliable);
@@ -125,7 +127,7 @@ struct Stage {
     limits: Limits,
 }
 
-impl NicOps for Stage {
+impl Machine for Stage {
     fn host(&self) -> &str {
         ""
     }
@@ -135,59 +137,49 @@ impl NicOps for Stage {
     fn keys(&self) -> &Arc<Keys> {
         &self.keys
     }
-    fn listen(&self, _: &str, _: u64, _: Reliability) -> Result<Box<dyn ListenerOps>, ListenError> {
+    fn listen(&mut self, _: &ListenerName, _: Reliability) -> Result<(), ListenError> {
         Err(ListenError::NicDown)
     }
-    fn connect(&self, request: ConnectRequest) {
-        let promise: Promise<Result<Box<dyn ViOps>, ConnectError>> = request.promise;
-        drop(promise.fulfil(Ok(Box::new(Handle(self.end.clone())))));
+    fn unlisten(&mut self, _: &ListenerName, _: &mut After) {}
+    fn wake_on_arrival(&mut self, _: &ListenerName, waker: Waker) -> Option<Waker> {
+        Some(waker)
     }
-    fn progress(&self) -> Seen {
-        Seen(0)
+    fn accept(
+        &mut self,
+        _: &ListenerName,
+        _: ViSpec,
+        _: &mut After,
+    ) -> Result<Option<Made>, ListenError> {
+        Err(ListenError::NicDown)
     }
-    fn wait(&self, _: Seen, _: Option<Instant>) -> Seen {
-        Seen(0)
+    fn connect(&mut self, request: ConnectRequest, after: &mut After) {
+        after.settle(request.promise, Ok(Made::new(ConnId(1), "")));
     }
-    fn wake(&self) {}
-}
-
-#[derive(Debug)]
-struct Handle(End);
-
-impl ViOps for Handle {
-    fn peer(&self) -> &str {
-        ""
-    }
-    fn reliability(&self) -> Reliability {
-        Reliability::Unreliable
-    }
-    fn post(&self, posted: Posted) -> Result<(), Unposted> {
-        if self.0.inner().conn.is_none() {
-            return Err(Unposted::new(Refused::Broken(ViError::Closed), posted));
+    fn post(&mut self, _: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
+        let Inner { conn, outbox } = &mut *self.end.inner();
+        match conn {
+            Some(conn) => conn.post(posted, outbox, &mut after.notices).map(|_| ()),
+            None => Err(Unposted::new(Refused::Broken(ViError::Closed), posted)),
         }
-        self.0.work(|conn, outbox, notices| conn.post(posted, outbox, notices).map(|_| ()))
     }
-    fn cancel(&self, ticket: Ticket) -> bool {
-        self.0.work(|conn, _, notices| conn.cancel(ticket, notices))
+    fn cancel(&mut self, _: ConnId, ticket: Ticket, after: &mut After) -> bool {
+        let conn = &mut self.end.inner().conn;
+        conn.as_mut().is_some_and(|conn| conn.cancel(ticket, &mut after.notices))
     }
-    fn disconnect(&self) {
-        let conn = self.0.inner().conn.take();
-        let mut notices = Notices::default();
-        if let Some(conn) = conn {
-            conn.fail(&ViError::Closed, &mut notices);
+    fn close(&mut self, _: ConnId, after: &mut After) {
+        if let Some(conn) = self.end.inner().conn.take() {
+            conn.fail(&ViError::Closed, &mut after.notices);
         }
-        notices.give();
     }
-    fn error(&self) -> Option<ViError> {
-        self.0.inner().conn.is_none().then_some(ViError::Closed)
+    fn release(&mut self, conn: ConnId, after: &mut After) {
+        self.close(conn, after);
     }
-    fn counters(&self) -> Counters {
-        self.0.work(|conn, _, _| conn.counters())
+    fn error(&self, _: ConnId) -> Option<ViError> {
+        self.end.inner().conn.is_none().then_some(ViError::Closed)
     }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.disconnect();
+    fn counters(&self, _: ConnId) -> Counters {
+        self.end.inner().conn.as_ref().unwrap().counters()
     }
+    fn poll(&mut self, _: &mut After) {}
+    fn shut(&mut self, _: &mut After) {}
 }

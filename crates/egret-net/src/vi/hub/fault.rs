@@ -1,12 +1,12 @@
 //! Faults that tests plant here; see [`crate::fault`].
 
 #[cfg(test)]
-pub(in crate::fabric) use crate::fault::caught;
-pub(in crate::fabric) use crate::fault::planted;
+pub(crate) use crate::fault::caught;
+pub(super) use crate::fault::planted;
 
 /// One way to get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::fabric) enum Fault {
+pub(crate) enum Fault {
     /// A loop is armed though something has happened meanwhile.
     ArmedLate,
     /// Peers are not told that a loop sleeps.

@@ -1,30 +1,28 @@
 //! A sleep without a thread: for programs with an event loop of their own.
 //!
-//! The loop polls one descriptor among its others: a set of two, of which one is the
-//! set that a thread of the nic would sleep on. To [arm](Hub::arm) is the first half
+//! The loop polls one descriptor among its others: a set of three, of which two are those that a
+//! thread of the nic would sleep on. To [arm](Hub::arm) is the first half
 //! of a [sleep](super::sleep), up to the call that sleeps, and to
 //! [disarm](Hub::disarm) is the second; in between the loop has the place of the one
 //! who sleeps.
 //!
 //! If a thread has that place, the loop is armed *beside* it: the thread gets what the
-//! set says, and the loop's own event is written whenever something has happened and
+//! descriptor says, and the loop's own event is written whenever something has happened and
 //! when the thread leaves the place, which the loop may then have.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use rustix::event::epoll::EventFlags;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
 use super::fault::{Fault, planted};
-use super::set::{self, SPACE, ready};
-use super::sleep::{Place, Sleep};
-use super::{After, Hub, Work};
-use crate::fabric::{Arming, Seen};
+use super::sleep::{Place, Said, Sleep};
+use super::{After, Hub};
 use crate::vi::Wait;
+use crate::vi::machine::{Arming, Seen, Woken};
 
 /// What a loop polls, once it has asked for it.
 #[derive(Debug, Default)]
@@ -32,30 +30,25 @@ pub(super) struct Watched(OnceLock<Option<Descriptors>>);
 
 #[derive(Debug)]
 struct Descriptors {
-    /// Of the nic's set, and of the event.
+    /// Of those that a thread sleeps on, and of the event.
     all: OwnedFd,
     event: OwnedFd,
 }
 
 /// How a loop is armed.
-#[derive(Debug)]
-pub(super) enum Loop<P> {
+#[derive(Debug, Default)]
+pub(super) enum Loop {
+    #[default]
     Awake,
     /// It has the place of the one who sleeps.
-    Asleep(P),
+    Asleep,
     /// A thread has that. Whether the loop's event was written.
-    Beside {
-        told: bool,
-    },
+    Beside { told: bool },
 }
 
 impl Watched {
-    fn descriptors(&self, nic: &OwnedFd) -> Option<&Descriptors> {
-        self.0.get_or_init(|| Descriptors::new(nic).ok()).as_ref()
-    }
-
     /// Something has happened, or the place is free; for who has its lock.
-    pub(super) fn tell<P>(&self, place: &mut Place<P>) {
+    pub(super) fn tell(&self, place: &mut Place) {
         let Loop::Beside { told } = &mut place.looping else { return };
         if let Some(Some(Descriptors { event, .. })) = self.0.get()
             && !std::mem::replace(told, true)
@@ -73,62 +66,62 @@ impl Watched {
 }
 
 impl Descriptors {
-    fn new(nic: &OwnedFd) -> Result<Self, Errno> {
-        let all = set::create()?;
+    fn new(slept_on: [BorrowedFd<'_>; 2]) -> Result<Self, Errno> {
+        let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        set::watch(&all, nic, 0, EventFlags::IN)?;
-        set::watch(&all, &event, 1, EventFlags::IN)?;
+        for fd in slept_on.into_iter().chain([event.as_fd()]) {
+            epoll::add(&all, fd, EventData::new_u64(0), EventFlags::IN)?;
+        }
         Ok(Self { all, event })
     }
 }
 
-impl<P> Sleep<P> {
+impl Sleep {
     /// Takes the place for a loop, or has it beside the thread that sleeps there.
-    fn begin_loop(&self) -> Option<P> {
+    fn begin_loop(&self) -> bool {
         let mut place = self.place();
-        let own = place.own.take();
-        if own.is_none() {
-            place.looping = Loop::Beside { told: false };
-        }
-        own
+        let is_free = !std::mem::replace(&mut place.is_taken, true);
+        place.looping = if is_free { Loop::Asleep } else { Loop::Beside { told: false } };
+        is_free
     }
 
-    fn end_loop(&self) -> Loop<P> {
-        std::mem::replace(&mut self.place().looping, Loop::Awake)
+    fn end_loop(&self) -> Loop {
+        std::mem::take(&mut self.place().looping)
     }
 }
 
-impl<W: Work> Hub<W> {
+impl Hub {
     /// What a loop polls. `None` for a nic that never sleeps.
-    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub(in crate::vi) fn fd(&self) -> Option<BorrowedFd<'_>> {
         if self.wait == Wait::Spin {
             return None;
         }
-        let descriptors = self.sleep.watched.descriptors(W::set(&self.fixed))?;
+        let make = || Descriptors::new(self.sleep.descriptors()?).ok();
+        let descriptors = self.sleep.watched.0.get_or_init(make).as_ref()?;
         Some(descriptors.all.as_fd())
     }
 
     /// Goes to sleep, as far as others see, unless more has happened than was `seen`.
-    pub(super) fn arm(self: &Arc<Self>, seen: Seen) -> Arming {
+    pub(in crate::vi) fn arm(&self, seen: Seen) -> Arming {
         self.disarm();
         if self.fd().is_none() {
             return Arming::Ready;
         }
         self.sleep.waiting.fetch_add(1, Ordering::SeqCst);
         self.inside.with(|inside| inside.sleepers += 1);
-        let Some(mut own) = self.sleep.begin_loop() else {
+        if !self.sleep.begin_loop() {
             if self.has_happened(seen) {
                 self.disarm();
                 return Arming::Ready;
             }
             return Arming::Armed { until: None };
-        };
-        if !planted(Fault::NotArmed) {
-            W::arm(&mut own);
         }
-        let (idle, after) = self.last_look();
+        let (idle, after) = if planted(Fault::NotArmed) {
+            (Some(None), After::default())
+        } else {
+            self.arm_machine()
+        };
         let idle = idle.filter(|_| !self.has_happened(seen) || planted(Fault::ArmedLate));
-        self.sleep.place().looping = Loop::Asleep(own);
         if idle.is_none() {
             self.disarm();
         }
@@ -136,11 +129,20 @@ impl<W: Work> Hub<W> {
         idle.map_or(Arming::Ready, |until| Arming::Armed { until })
     }
 
-    /// Wakes up, and deals with what the set says.
-    pub(super) fn disarm(self: &Arc<Self>) {
+    /// Wakes up, and deals with what has come.
+    pub(in crate::vi) fn disarm(&self) {
         let after = match self.sleep.end_loop() {
             Loop::Awake => return,
-            Loop::Asleep(own) => self.rise(own),
+            Loop::Asleep => {
+                let after = if planted(Fault::SetUnasked) {
+                    self.disarm_machine(Woken::Awake)
+                } else {
+                    let said = self.sleep.ask(Some(Timespec::default()));
+                    self.disarm_machine(Said::woken(said.as_ref()))
+                };
+                self.sleep.leave_place();
+                after
+            }
             Loop::Beside { told } => {
                 if told {
                     self.sleep.watched.heard();
@@ -151,18 +153,5 @@ impl<W: Work> Hub<W> {
         self.inside.with(|inside| inside.sleepers -= 1);
         self.sleep.waiting.fetch_sub(1, Ordering::SeqCst);
         self.finish(after, false);
-    }
-
-    fn rise(&self, mut own: W::Place) -> After<W> {
-        let mut space = SPACE;
-        let events = if planted(Fault::SetUnasked) {
-            &[]
-        } else {
-            ready(W::set(&self.fixed), &mut space, Some(Duration::ZERO))
-        };
-        let sleep = W::disarm(&mut own);
-        let after = self.woken(sleep, Some(events));
-        self.sleep.leave_place(own);
-        after
     }
 }

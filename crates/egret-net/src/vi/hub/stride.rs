@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::vi::{Op, Posted};
 
 #[derive(Debug, Default)]
-pub(in crate::fabric) struct Stride {
+pub(super) struct Stride {
     /// Looks that found something since this side last said something.
     heard: AtomicU32,
 }
@@ -42,7 +42,7 @@ impl Stride {
 
     /// This side says something, unless it is about to listen more.
     #[inline]
-    pub(in crate::fabric) fn posted(&self, posted: &Posted) {
+    pub(super) fn posted(&self, posted: &Posted) {
         if !matches!(posted.op(), Op::Recv) {
             self.spoke();
         }
@@ -50,7 +50,7 @@ impl Stride {
 
     /// This side says something.
     #[inline]
-    pub(in crate::fabric) fn spoke(&self) {
+    pub(super) fn spoke(&self) {
         // Seldom written: it lies beside what other threads read.
         if self.heard.load(Relaxed) != 0 {
             self.heard.store(0, Relaxed);

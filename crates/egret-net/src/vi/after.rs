@@ -1,0 +1,87 @@
+//! What a call of a machine is given, and what it leaves to do once no lock is held: everything
+//! that runs code of the program.
+
+use std::task::Waker;
+
+use super::machine::{ConnectPromise, Made};
+use super::{ConnectError, Notices};
+use crate::rt::{self, Instant};
+
+/// The time of one call of a [machine](super::machine), and whom to tell of what comes of it.
+#[derive(Debug, Default)]
+pub struct After {
+    /// Completions, and their queues.
+    pub notices: Notices,
+    /// Whom to wake.
+    pub wakers: Vec<Waker>,
+    /// Whether something has happened that a waiting thread may want to look at: a caller, the
+    /// end of a connection, eager messages or room for them. Completions need not say so.
+    pub happened: bool,
+    settled: Vec<(ConnectPromise, Result<Made, ConnectError>)>,
+    now: Option<Instant>,
+}
+
+impl After {
+    /// For a call at this moment, whatever the clock says.
+    #[must_use]
+    pub fn at(now: Instant) -> Self {
+        Self { now: Some(now), ..Self::default() }
+    }
+
+    /// The present moment, the same throughout the call. The clock is asked when the machine
+    /// wants to know: that takes as long as a poll that finds nothing.
+    #[inline]
+    pub fn now(&mut self) -> Instant {
+        *self.now.get_or_insert_with(rt::now)
+    }
+
+    /// A connection was made, or was not.
+    pub fn settle(&mut self, promise: ConnectPromise, result: Result<Made, ConnectError>) {
+        self.happened = true;
+        self.settled.push((promise, result));
+    }
+
+    /// Whether something has happened that waits may be for.
+    #[must_use]
+    #[inline]
+    pub const fn is_news(&self) -> bool {
+        self.happened || !self.notices.is_empty()
+    }
+
+    /// Another call begins.
+    #[inline]
+    pub(super) const fn begin(&mut self) {
+        self.now = None;
+    }
+
+    /// The news were counted.
+    #[inline]
+    pub(super) const fn counted(&mut self) {
+        self.happened = false;
+        self.notices.counted();
+    }
+
+    /// Whether there is anybody to tell.
+    #[inline]
+    pub(crate) const fn has_more(&self) -> bool {
+        !self.notices.is_empty() || !self.wakers.is_empty() || !self.settled.is_empty()
+    }
+
+    /// Leaves it to `other` to tell.
+    pub(crate) fn move_to(&mut self, other: &mut Self) {
+        self.notices.move_to(&mut other.notices);
+        other.wakers.append(&mut self.wakers);
+        other.settled.append(&mut self.settled);
+        other.happened |= std::mem::take(&mut self.happened);
+    }
+
+    /// Tells everybody. No lock may be held. Handlers come last: they are the program's.
+    pub(crate) fn tell(self) {
+        let Self { notices, wakers, settled, .. } = self;
+        for (promise, result) in settled {
+            promise.settle(result);
+        }
+        wakers.into_iter().for_each(Waker::wake);
+        notices.give();
+    }
+}

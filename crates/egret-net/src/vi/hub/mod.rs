@@ -1,0 +1,268 @@
+//! What the handles of a nic share: the lock around its machine, the place to sleep, counting
+//! what has happened, and telling of it when no lock is held.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `mod.rs` | the lock, and the calls that go through it |
+//! | `sleep.rs`, `luck.rs`, `stride.rs` | how the threads of a nic wait |
+//! | `watch.rs` | sleeping without a thread, for event loops |
+
+pub(crate) mod fault;
+mod luck;
+mod sleep;
+mod stride;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use self::sleep::Sleep;
+use self::stride::Stride;
+use super::machine::{After, ConnId, ConnectRequest, Drained, Machine, Seen, Unposted, World};
+use super::{DrainId, Keys, Lane, Limits, Position, Posted, SendError, Sink, Wait};
+use crate::atomics::{Lean, LeanGuard};
+use crate::rt::{self, Instant};
+
+/// A machine, and what its handles share.
+#[derive(Debug)]
+pub(super) struct Hub {
+    pub host: Box<str>,
+    pub limits: Limits,
+    pub keys: Arc<Keys>,
+    pub has_eager: bool,
+    /// Where time passes, if that is not the real one.
+    world: Option<Arc<dyn World>>,
+    wait: Wait,
+    inside: Lean<Inside>,
+    sleep: Sleep,
+    stride: Stride,
+    /// How much has happened under the lock, and beside it. What waits are for is
+    /// that the sum grows.
+    happened: AtomicU64,
+    happened_beside: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Inside {
+    machine: Box<dyn Machine>,
+    /// How much has happened here.
+    happened: u64,
+    /// Threads that sleep, or are about to.
+    sleepers: u32,
+    /// What a call leaves to do; empty between calls.
+    after: After,
+}
+
+impl Hub {
+    pub(super) fn new(machine: Box<dyn Machine>, wait: Wait) -> Arc<Self> {
+        Arc::new(Self {
+            host: machine.host().into(),
+            limits: machine.limits(),
+            keys: Arc::clone(machine.keys()),
+            has_eager: machine.has_eager(),
+            world: machine.world(),
+            wait,
+            sleep: Sleep::new(machine.descriptor()),
+            inside: Lean::new(Inside {
+                machine,
+                happened: 0,
+                sleepers: 0,
+                after: After::default(),
+            }),
+            stride: Stride::default(),
+            happened: AtomicU64::new(0),
+            happened_beside: AtomicU64::new(0),
+        })
+    }
+
+    /// The present moment where the machine lives.
+    pub(super) fn now(&self) -> Instant {
+        self.world.as_ref().map_or_else(rt::now, |world| world.now())
+    }
+
+    /// Does what can be done without waiting.
+    #[inline]
+    pub(super) fn progress(&self) -> Seen {
+        if let Some(world) = &self.world {
+            return world.look();
+        }
+        // Whoever has it does the same just now, and counts what happens.
+        if let Some(guard) = self.inside.try_lock() {
+            self.run(guard, |machine, after| machine.poll(after));
+        }
+        self.seen()
+    }
+
+    /// Works under the lock, and tells afterwards.
+    #[inline]
+    pub(super) fn work<R>(&self, body: impl FnOnce(&mut dyn Machine, &mut After) -> R) -> R {
+        self.run(self.inside.lock(), body)
+    }
+
+    /// Works under the lock, where nobody is to be told of what comes of it.
+    #[inline]
+    pub(super) fn quietly<R>(&self, body: impl FnOnce(&mut dyn Machine) -> R) -> R {
+        self.inside.with(|inside| body(&mut *inside.machine))
+    }
+
+    /// Works with the lock, and tells when it is free again, if there is anybody to tell.
+    #[inline]
+    fn run<R>(
+        &self,
+        mut guard: LeanGuard<'_, Inside>,
+        body: impl FnOnce(&mut dyn Machine, &mut After) -> R,
+    ) -> R {
+        let inside = &mut *guard;
+        inside.after.begin();
+        let result = body(&mut *inside.machine, &mut inside.after);
+        let wake = inside.after.is_news() && self.count(inside);
+        if wake || inside.after.has_more() {
+            let after = std::mem::take(&mut inside.after);
+            drop(guard);
+            self.finish(after, wake);
+        }
+        result
+    }
+
+    #[inline]
+    pub(super) fn post(&self, conn: ConnId, posted: Posted) -> Result<(), Unposted> {
+        self.stride.posted(&posted);
+        self.work(|machine, after| machine.post(conn, posted, after))
+    }
+
+    /// Sends an eager message. Of what comes of it when nothing is against it nobody is to be
+    /// told.
+    #[inline]
+    pub(super) fn send(
+        &self,
+        conn: ConnId,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<Position, SendError> {
+        self.stride.spoke();
+        match self.quietly(|machine| machine.try_send(conn, lane, tag, parts)) {
+            Some(behind) => Ok(Position::new(behind.get())),
+            None => self.send_or_say(conn, lane, tag, parts),
+        }
+    }
+
+    #[cold]
+    fn send_or_say(
+        &self,
+        conn: ConnId,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<Position, SendError> {
+        self.work(|machine, after| machine.send(conn, lane, tag, parts, after))
+    }
+
+    /// Passes eager messages that are there to `sink`, at most `budget`. How many.
+    #[inline]
+    pub(super) fn drain(&self, drain: DrainId, budget: usize, sink: &mut Sink<'_>) -> usize {
+        let drained = self.work(|machine, after| machine.drain(drain, budget, sink, after));
+        self.drained(drained)
+    }
+
+    /// The same; if there are none, those that a poll finds.
+    #[inline]
+    pub(super) fn look_and_drain(
+        &self,
+        drain: DrainId,
+        budget: usize,
+        sink: &mut Sink<'_>,
+    ) -> usize {
+        let mut drained = self.work(|machine, after| {
+            let drained = machine.drain(drain, budget, sink, after);
+            if drained.count > 0 || self.world.is_some() {
+                return drained;
+            }
+            machine.poll(after);
+            if after.happened { machine.drain(drain, budget, sink, after) } else { drained }
+        });
+        if drained.count == 0
+            && let Some(world) = &self.world
+        {
+            world.look();
+            drained = self.work(|machine, after| machine.drain(drain, budget, sink, after));
+        }
+        self.drained(drained)
+    }
+
+    #[inline]
+    fn drained(&self, drained: Drained) -> usize {
+        match drained {
+            Drained { count: 0, .. } => self.stride.listen(),
+            Drained { answers: true, .. } => self.stride.spoke(),
+            Drained { .. } => self.stride.heard(),
+        }
+        drained.count
+    }
+
+    /// Whether a drain that finds nothing costs but a few loads.
+    pub(super) const fn drains_are_cheap(&self) -> bool {
+        self.has_eager && self.world.is_none()
+    }
+
+    pub(super) fn connect(&self, request: ConnectRequest) {
+        self.work(|machine, after| {
+            machine.connect(request, after);
+            // A thread that sleeps has a new moment to wake up at.
+            after.happened = true;
+        });
+    }
+
+    #[inline]
+    fn seen(&self) -> Seen {
+        let beside = self.happened_beside.load(Ordering::SeqCst);
+        Seen(self.happened.load(Ordering::Acquire).wrapping_add(beside))
+    }
+
+    fn has_happened(&self, seen: Seen) -> bool {
+        self.seen() != seen
+    }
+
+    /// Something has happened; for whoever has the lock, which orders it with those
+    /// who go to sleep. Whether there are any.
+    #[inline]
+    fn count(&self, inside: &mut Inside) -> bool {
+        inside.after.counted();
+        inside.happened += 1;
+        self.happened.store(inside.happened, Ordering::Release);
+        inside.sleepers > 0
+    }
+
+    /// Tells everyone, with no lock held, and wakes those who sleep if `wake`.
+    fn finish(&self, after: After, wake: bool) {
+        if wake {
+            self.sleep.end();
+        }
+        after.tell();
+    }
+
+    /// Something has happened beside the lock: waits end.
+    pub(super) fn wake(&self) {
+        if let Some(world) = &self.world {
+            return world.wake();
+        }
+        self.happened_beside.fetch_add(1, Ordering::SeqCst);
+        self.sleep.end();
+    }
+
+    /// Works on a machine of this type, for tests that look inside.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn inside<M: Machine, R>(&self, body: impl FnOnce(&mut M, &mut After) -> R) -> R {
+        self.work(|machine, after| {
+            let machine: &mut dyn std::any::Any = machine;
+            body(machine.downcast_mut().expect("a machine of another type"), after)
+        })
+    }
+}
+
+/// The last handle is gone: the nic goes down.
+impl Drop for Hub {
+    fn drop(&mut self) {
+        self.work(|machine, after| machine.shut(after));
+    }
+}

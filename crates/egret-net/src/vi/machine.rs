@@ -1,0 +1,402 @@
+//! What a fabric implements: the other side of the virtual interface.
+//!
+//! A [`Machine`] is one nic with all its connections, as a state machine: it has neither lock nor
+//! thread, and the time is [handed in](After::now). The handles that a program has of it
+//! ([`Nic`], [`Listener`], [`Vi`], [`Drain`]) are written once for all fabrics. They share one
+//! lock around the machine, wait and sleep for it, and tell the program what [`After`] has
+//! collected once the lock is free.
+//!
+//! What a machine may rely on:
+//!
+//! * One thread at a time calls it, and nothing that it calls comes back to it but by a
+//!   [`Reply`].
+//! * Descriptors were checked against its [`Limits`]; receives are writable.
+//! * Each connection that it has [made](Made) is [released](Machine::release) once, and named by
+//!   no call afterwards.
+//!
+//! What it must keep:
+//!
+//! * A [`Posted`] completes exactly once. Dropping one fails it, so forgetting
+//!   one takes effort.
+//! * [`close`](Machine::close), and an error, complete everything outstanding before they
+//!   return or before the error can be seen.
+//! * Nothing blocks.
+//! * Code of the program runs in the sink of a drain and where a receive
+//!   [chooses its memory](super::Landing), and nowhere else: what wakes or tells anybody goes to
+//!   [`After`].
+//! * Messages of the eager class ([`Posted::is_eager`]) take receives of that class only, and
+//!   neither class waits for the other. A machine that [carries](Machine::has_eager) eager
+//!   messages itself is never given any.
+//! * Bytes of a peer never panic.
+//!
+//! `docs/own-fabric.md` shows how to write one.
+
+use std::any::Any;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+pub use super::after::After;
+use super::handle::Handle;
+use super::hub::Hub;
+use super::promise::Promise;
+use super::{
+    Address, ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted,
+    Refused, Reliability, SendError, Sink, Ticket, Trust, ViError, ViId, WhyIsolated,
+};
+#[cfg(doc)]
+use super::{Drain, Listener, Nic, Reply, Vi};
+use crate::rt::Instant;
+
+/// One nic of a fabric and its connections. See the [module](self) for the rules.
+pub trait Machine: Any + Send + fmt::Debug {
+    /// The name peers connect to. It stays as it is.
+    fn host(&self) -> &str;
+    /// What the nic allows. It stays as it is.
+    fn limits(&self) -> Limits;
+    /// The memory that the nic exposes: the same as long as the machine lives.
+    fn keys(&self) -> &Arc<Keys>;
+
+    /// Begins to listen; nobody else may listen for the same.
+    ///
+    /// # Errors
+    ///
+    /// If someone does, or the nic is down.
+    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), ListenError>;
+    /// Stops to listen, and sends away who waits to be accepted.
+    fn unlisten(&mut self, name: &ListenerName, after: &mut After);
+    /// Keeps `waker`, to be woken once when somebody connects to this listener. One that will
+    /// wake the same as another that is kept, or that has no listener, comes back: wakers are
+    /// dropped with no lock held.
+    fn wake_on_arrival(&mut self, name: &ListenerName, waker: Waker) -> Option<Waker>;
+    /// Accepts the oldest connection that waits for this listener.
+    ///
+    /// # Errors
+    ///
+    /// If the nic is down.
+    fn accept(
+        &mut self,
+        name: &ListenerName,
+        spec: ViSpec,
+        after: &mut After,
+    ) -> Result<Option<Made>, ListenError>;
+    /// Begins to connect, and [settles](After::settle) the promise when that is decided, at the
+    /// latest when the request's time is up.
+    fn connect(&mut self, request: ConnectRequest, after: &mut After);
+
+    /// Takes a descriptor, or gives it back with the reason.
+    ///
+    /// # Errors
+    ///
+    /// If the queue is full or the connection broken.
+    fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted>;
+    /// Completes a descriptor that has not begun with [`ViError::Cancelled`],
+    /// before it returns `true`.
+    fn cancel(&mut self, conn: ConnId, ticket: Ticket, after: &mut After) -> bool;
+    /// Closes the connection, if it is open, and completes everything outstanding.
+    fn close(&mut self, conn: ConnId, after: &mut After);
+    /// Closes the connection, and forgets it: nobody has a handle to it any more.
+    fn release(&mut self, conn: ConnId, after: &mut After);
+    /// Why the connection is in the error state, if it is.
+    fn error(&self, conn: ConnId) -> Option<ViError>;
+    /// What the connection has done so far.
+    fn counters(&self, conn: ConnId) -> Counters;
+
+    /// Does what can be done without waiting.
+    fn poll(&mut self, after: &mut After);
+    /// When the machine is to be polled at the latest though nothing comes.
+    fn next_event(&self) -> Option<Instant> {
+        None
+    }
+    /// What is readable when something comes while the machine is [armed](Self::arm); the same
+    /// as long as the machine lives. A machine without one is polled every millisecond while
+    /// threads wait for it, and event loops cannot.
+    fn descriptor(&self) -> Option<MachineFd> {
+        None
+    }
+    /// From now on what comes makes the descriptor readable; what has come before is dealt with
+    /// here. Whether there is more to do, so that nobody may sleep. [`disarm`](Self::disarm)
+    /// follows in either case, and other calls may come in between.
+    fn arm(&mut self, after: &mut After) -> bool {
+        self.poll(after);
+        false
+    }
+    /// The descriptor need not become readable any more, and is not any more; what made it
+    /// readable is dealt with.
+    fn disarm(&mut self, _woken: Woken<'_>, after: &mut After) {
+        self.poll(after);
+    }
+    /// The nic goes down: nobody is let in any more, and everything ends.
+    fn shut(&mut self, after: &mut After);
+
+    /// Whether the machine carries eager messages itself, by the functions below. Otherwise
+    /// they travel as posted messages of the eager class. It stays as it is.
+    fn has_eager(&self) -> bool {
+        false
+    }
+    /// Sends an eager message, if nothing is against it: the position behind it. Whoever waits
+    /// is not told.
+    ///
+    /// The answer fits a register. One that is built in memory waits there until all stores
+    /// before it are done, and those of the message take longer than the rest of a send.
+    fn try_send(
+        &mut self,
+        _conn: ConnId,
+        _lane: Lane,
+        _tag: u64,
+        _parts: &[&[u8]],
+    ) -> Option<NonZeroU64> {
+        None
+    }
+    /// Sends an eager message, or says why not: what follows a [`try_send`](Self::try_send)
+    /// that did not.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendError`].
+    fn send(
+        &mut self,
+        conn: ConnId,
+        _lane: Lane,
+        _tag: u64,
+        _parts: &[&[u8]],
+        _after: &mut After,
+    ) -> Result<Position, SendError> {
+        Err(SendError::Closed(self.error(conn).unwrap_or(ViError::Closed)))
+    }
+    /// How much of a lane has arrived at the peer, as far as is known; if the peer is to be
+    /// `asked`, it says so soon.
+    fn arrived(
+        &mut self,
+        _conn: ConnId,
+        _lane: Lane,
+        _asked: bool,
+        _after: &mut After,
+    ) -> Position {
+        Position::default()
+    }
+    /// Passes eager messages that have arrived for this drain to `sink`, at most `budget`. That
+    /// some are there, [`poll`](Self::poll) has said by [`After::happened`].
+    fn drain(
+        &mut self,
+        _drain: DrainId,
+        _budget: usize,
+        _sink: &mut Sink<'_>,
+        _after: &mut After,
+    ) -> Drained {
+        Drained::default()
+    }
+
+    /// The world in which the machine's time passes, if that is not the real one. It stays the
+    /// same.
+    fn world(&self) -> Option<Arc<dyn World>> {
+        None
+    }
+}
+
+/// A world with a time of its own, which passes when its threads look or wait. Its functions are
+/// called without the lock of any machine, and it may run code of the program.
+///
+/// A machine of such a world is not polled, armed or disarmed: what happens to it happens here.
+pub trait World: Send + Sync + fmt::Debug {
+    /// The present moment.
+    fn now(&self) -> Instant;
+    /// Lets happen what is due. How much has happened so far.
+    fn look(&self) -> Seen;
+    /// Lets time pass until more has happened than was `seen`, at the latest `until`. May return
+    /// early. Answers like `look`.
+    fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen;
+    /// Ends all waits for what was seen before.
+    fn wake(&self);
+}
+
+/// How much has happened on a nic: something to wait for more than.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen(pub u64);
+
+/// What came of [arming](super::Nic::arm) a nic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arming {
+    /// It is not armed: something is there to look at.
+    Ready,
+    /// It is armed: its descriptor is readable when something happens.
+    Armed {
+        /// When it is to be disarmed at the latest.
+        until: Option<Instant>,
+    },
+}
+
+/// What is readable when something comes to a machine.
+#[derive(Debug, Clone)]
+pub enum MachineFd {
+    /// Any descriptor: whoever sleeps polls it, and the machine finds out what has come.
+    Any(Arc<OwnedFd>),
+    /// A set of the kernel's (`epoll`), level-triggered or edge-triggered, whose tokens are less
+    /// than `u64::MAX`. Whoever sleeps asks it and hands in what it said, which saves a call of
+    /// the system for each sleep. Nobody else asks it.
+    Set(Arc<OwnedFd>),
+}
+
+/// How a machine comes to be disarmed.
+#[derive(Debug, Clone, Copy)]
+pub enum Woken<'a> {
+    /// Nobody has slept.
+    Awake,
+    /// Somebody has slept: the descriptor is readable, the time of the next event has come, or
+    /// something else was to be done.
+    Slept,
+    /// The same, and this is what the set said.
+    Said(&'a [SetEvent]),
+}
+
+impl<'a> Woken<'a> {
+    /// Whether somebody has slept.
+    #[must_use]
+    pub const fn has_slept(&self) -> bool {
+        !matches!(self, Self::Awake)
+    }
+
+    /// What the set said.
+    #[must_use]
+    pub const fn said(&self) -> &'a [SetEvent] {
+        match *self {
+            Self::Said(events) => events,
+            Self::Awake | Self::Slept => &[],
+        }
+    }
+}
+
+/// What a set said of one of its descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SetEvent {
+    /// By what the set knows the descriptor.
+    pub token: u64,
+    /// Whether there is room to write.
+    pub has_room: bool,
+    /// Whether there is an error to hear.
+    pub has_error: bool,
+}
+
+/// What came of a drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Drained {
+    /// Messages.
+    pub count: usize,
+    /// Whether some were answered there and then.
+    pub answers: bool,
+}
+
+/// The service and the tag of a listener.
+pub type ListenerName = (String, u64);
+
+/// The number of a connection, which its machine gives to it and to no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u64);
+
+/// A connection that a machine has made, to be given to the program.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Made {
+    /// How the program's handle will name it.
+    pub conn: ConnId,
+    /// The other end's host.
+    pub peer: Box<str>,
+    /// How far the two sides trust each other.
+    pub trust: Trust,
+    /// Why the connection is isolated, if this side asked for more.
+    pub why_isolated: Option<WhyIsolated>,
+}
+
+impl Made {
+    /// An isolated connection with this peer.
+    #[must_use]
+    pub fn new(conn: ConnId, peer: &str) -> Self {
+        Self { conn, peer: peer.into(), trust: Trust::Isolated, why_isolated: None }
+    }
+}
+
+/// A descriptor that a fabric did not take, and why. In a box: it is the rare
+/// answer, and the common one should not move its size about.
+#[derive(Debug)]
+pub struct Unposted(Box<(Refused, Posted)>);
+
+impl Unposted {
+    /// Gives `posted` back.
+    #[cold]
+    #[must_use]
+    pub fn new(reason: Refused, posted: Posted) -> Self {
+        Self(Box::new((reason, posted)))
+    }
+
+    pub(super) fn into_parts(self) -> (Refused, Posted) {
+        *self.0
+    }
+}
+
+/// How an end of a connection is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ViSpec {
+    /// The level asked for.
+    pub reliability: Reliability,
+    /// Descriptors that may be outstanding on each queue.
+    pub depth: u32,
+    /// What its handle is called.
+    pub vi: ViId,
+    /// Where its eager messages are drained.
+    pub drain: DrainId,
+}
+
+impl ViSpec {
+    /// An end of its own, with a drain of its own.
+    #[must_use]
+    pub fn new(reliability: Reliability, depth: u32) -> Self {
+        Self { reliability, depth, vi: ViId::unused(), drain: DrainId::unused() }
+    }
+}
+
+/// A connection to be made.
+#[derive(Debug)]
+pub struct ConnectRequest {
+    /// Where to.
+    pub to: Address,
+    /// How this end is to be.
+    pub spec: ViSpec,
+    /// When to give up.
+    pub until: Option<Instant>,
+    /// Whether to give up as soon as it is known that the host, or the listener, is not there.
+    pub at_once: bool,
+    /// What to [settle](After::settle).
+    pub promise: ConnectPromise,
+}
+
+/// What a program that connects was promised. Dropped unsettled, it says that the nic is down.
+#[derive(Debug)]
+pub struct ConnectPromise {
+    promise: Promise<Result<Handle, ConnectError>>,
+    /// Weak: the machine has the promise, and is the hub's.
+    hub: Weak<Hub>,
+}
+
+impl ConnectPromise {
+    pub(super) const fn new(
+        promise: Promise<Result<Handle, ConnectError>>,
+        hub: Weak<Hub>,
+    ) -> Self {
+        Self { promise, hub }
+    }
+
+    /// Whether nobody waits any more.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.promise.is_abandoned()
+    }
+
+    /// Keeps it. A connection that nobody waits for any more is released, so no lock may be held.
+    pub(super) fn settle(self, result: Result<Made, ConnectError>) {
+        let hub = self.hub.upgrade().ok_or(ConnectError::NicDown);
+        let handle = result.and_then(|made| Ok(Handle::new(hub?, made)));
+        drop(self.promise.fulfil(handle));
+    }
+}
