@@ -41,15 +41,6 @@ impl Nic {
         Self { hub, registrar, waker }
     }
 
-    /// Works on a machine of this type, for tests that look inside.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn inside<M: Machine, R>(
-        &self,
-        body: impl FnOnce(&mut M, &mut super::machine::After) -> R,
-    ) -> R {
-        self.hub.inside(body)
-    }
-
     /// The name peers connect to.
     #[must_use]
     pub fn host(&self) -> &str {

@@ -249,11 +249,13 @@ impl Hub {
         self.happened_beside.fetch_add(1, Ordering::SeqCst);
         self.sleep.end();
     }
+}
 
+#[cfg(any(test, feature = "fuzzing"))]
+impl super::Nic {
     /// Works on a machine of this type, for tests that look inside.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn inside<M: Machine, R>(&self, body: impl FnOnce(&mut M, &mut After) -> R) -> R {
-        self.work(|machine, after| {
+    pub(crate) fn inside<M: Machine, R>(&self, body: impl FnOnce(&mut M, &mut After) -> R) -> R {
+        self.hub.work(|machine, after| {
             let machine: &mut dyn std::any::Any = machine;
             body(machine.downcast_mut().expect("a machine of another type"), after)
         })
