@@ -44,7 +44,7 @@ fn a_drain_finds_what_has_come_on_any_of_its_connections() {
             end.send_eager(Lane::Talk, tag as u64, &[b"word"]).unwrap();
             while got.len() <= tag {
                 here.poll();
-                drain.take(1, &mut |_, tag, bytes| got.push((tag, bytes.to_vec())));
+                drain.poll(1, |_, tag, bytes| got.push((tag, bytes.to_vec())));
                 assert!(rt::now() - started < PATIENCE, "{fabric}: {tag} messages were drained");
             }
         }
