@@ -70,8 +70,9 @@ impl Core {
                 let fed = self.feed(state);
                 let (found, job) = (ready(state, None), state.next_job());
                 // It goes to sleep only without.
-                state.role_waits &= found.is_none() && job.is_none();
-                (found, job, state.next_event(), fed)
+                let is_idle = found.is_none() && job.is_none();
+                state.role_waits &= is_idle;
+                (found, job, if is_idle { state.next_event() } else { None }, fed)
             });
             if found.is_some() || job.is_some() {
                 if seen.is_none() && !fed.heard {
