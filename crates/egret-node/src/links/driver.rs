@@ -273,6 +273,8 @@ impl Core {
             if let Some(job) = job {
                 drop(turn);
                 run_jobs(self, job, |_| false);
+                // Of a thread that has taken the role meanwhile, perhaps, and sleeps.
+                self.hand_over();
             } else if self.baton.wanted() || self.nic.now() >= until || Arc::strong_count(self) == 1
             {
                 return;
