@@ -3,6 +3,7 @@
 
 use std::task::Waker;
 
+use super::contained::contained;
 use super::machine::{ConnectPromise, Made};
 use super::{ConnectError, Notices};
 use crate::rt::{self, Instant};
@@ -78,10 +79,17 @@ impl After {
     /// Tells everybody. No lock may be held. Handlers come last: they are the program's.
     pub(crate) fn tell(self) {
         let Self { notices, wakers, settled, .. } = self;
+        // A waker that panics is its executor's affair: the others are to be told too.
         for (promise, result) in settled {
-            promise.settle(result);
+            if contained(|| promise.settle(result)).is_none() {
+                tracing::error!("a waker panicked");
+            }
         }
-        wakers.into_iter().for_each(Waker::wake);
+        for waker in wakers {
+            if contained(|| waker.wake()).is_none() {
+                tracing::error!("a waker panicked");
+            }
+        }
         notices.give();
     }
 }

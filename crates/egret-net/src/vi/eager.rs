@@ -191,23 +191,42 @@ impl Drain {
         let Some(posted) = &self.posted else {
             return self.hub.look_and_drain(self.id, budget, &mut sink);
         };
-        match posted.drain(budget, &mut sink) {
+        match self.drain_posted(posted, budget, &mut sink) {
             0 => {
                 self.hub.progress();
-                posted.drain(budget, &mut sink)
+                self.drain_posted(posted, budget, &mut sink)
             }
             drained => drained,
         }
     }
 
     /// Passes what has arrived to `sink`, at most `budget` messages, without letting the fabric
-    /// make progress, so that nobody is told of anything: for a caller that has a lock of its own.
+    /// make progress: for a caller that has a lock of its own. Others are told of something only if
+    /// a connection ends by it, for its peer lies: who waits for what was posted there.
     #[inline]
     pub fn take(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
         match &self.posted {
             None => self.hub.drain(self.id, budget, sink),
-            Some(posted) => posted.drain(budget, sink),
+            Some(posted) => self.drain_posted(posted, budget, sink),
         }
+    }
+
+    /// Of two threads that drain, one is turned away, and may sleep by the time the other is done
+    /// and has left something.
+    fn drain_posted(&self, posted: &OverPosted, budget: usize, sink: &mut Sink<'_>) -> usize {
+        let drained = posted.drain(budget, sink);
+        if drained > 0 && posted.has_turned_away() {
+            self.hub.wake();
+        }
+        drained
+    }
+
+    /// Whether the fabric carries eager messages itself, so that what is sent leaves at once and
+    /// what has come is found without its progress.
+    #[must_use]
+    #[inline]
+    pub const fn is_native(&self) -> bool {
+        self.posted.is_none()
     }
 
     /// Waits until something arrives, and passes at most `budget` messages to `sink`. How many.

@@ -34,6 +34,8 @@ pub(super) struct OverPosted {
     members: Lean<BTreeMap<ViId, Arc<Member>>>,
     /// Whether a thread drains: one at a time, so that nothing overtakes.
     draining: AtomicBool,
+    /// Whether another thread wanted to meanwhile.
+    turned_away: AtomicBool,
 }
 
 /// One of the connections.
@@ -81,7 +83,8 @@ const ASK: u8 = 2;
 impl Default for OverPosted {
     fn default() -> Self {
         let inbox = Mailbox::new(usize::MAX / 2);
-        Self { inbox, members: Lean::new(BTreeMap::new()), draining: AtomicBool::new(false) }
+        let (draining, turned_away) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { inbox, members: Lean::new(BTreeMap::new()), draining, turned_away }
     }
 }
 
@@ -167,6 +170,7 @@ impl OverPosted {
 
     pub(super) fn drain(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
         if self.draining.swap(true, Ordering::Acquire) {
+            self.turned_away.store(true, Ordering::SeqCst);
             return 0;
         }
         let _draining = Draining(&self.draining);
@@ -188,6 +192,11 @@ impl OverPosted {
             }
         }
         drained
+    }
+
+    /// Whether another thread wanted to drain since this was asked.
+    pub(super) fn has_turned_away(&self) -> bool {
+        self.turned_away.load(Ordering::Relaxed) && self.turned_away.swap(false, Ordering::SeqCst)
     }
 
     /// A message of the peer. Whether it was one for the sink.

@@ -123,7 +123,7 @@ impl State {
     ) -> Result<Key, SendError> {
         let depot = Arc::clone(&self.fixed.depot);
         let line = self.links.get(link).ok_or(SendError::Unmapped)?;
-        let awaits = Awaits::answer(false);
+        let awaits = Awaits::access();
         let call = line.machine.am.calls.insert(CallState::new(number, awaits));
         let tag = Head { request: call.index, ..Head::of(Kind::Bulk, 0) }.to_bits();
         let posted = match access {

@@ -298,7 +298,7 @@ impl Machine {
     pub(crate) fn take_answer(&mut self, head: Head) -> Result<(Key, Key), &'static str> {
         let key = self.am.calls.key_at(head.request).ok_or("an answer to nothing")?;
         let call = self.am.calls.get(key).expect("just looked at");
-        if !call.awaits.answer || call.number.index != head.slot {
+        if !call.awaits.answer || call.awaits.access || call.number.index != head.slot {
             return Err("an answer to what was not asked");
         }
         let outgoing = self.am.outgoing.get(call.number).ok_or("an answer of no mapping")?;

@@ -75,15 +75,22 @@ pub(crate) enum Outcome {
 pub(crate) struct Awaits {
     pub(crate) answer: bool,
     pub(crate) memory: bool,
+    /// Whether the fabric brings the answer, and no frame of the peer can.
+    pub(crate) access: bool,
 }
 
 impl Awaits {
     pub(crate) const fn answer(memory: bool) -> Self {
-        Self { answer: true, memory }
+        Self { answer: true, memory, access: false }
+    }
+
+    /// What the fabric reads or writes.
+    pub(crate) const fn access() -> Self {
+        Self { answer: true, memory: false, access: true }
     }
 
     pub(crate) const fn memory() -> Self {
-        Self { answer: false, memory: true }
+        Self { answer: false, memory: true, access: false }
     }
 
     pub(crate) const fn nothing(self) -> bool {

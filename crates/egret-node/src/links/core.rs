@@ -28,6 +28,8 @@ pub(crate) struct Core {
     /// Who drives.
     pub(crate) baton: Baton,
     pub(crate) depot: Arc<Depot>,
+    /// Feeds that found something since the nic made progress. Only a hint.
+    pub(super) feeds: AtomicU32,
     /// Of these links, in this process.
     pub(crate) number: u32,
 }
@@ -79,7 +81,8 @@ impl Core {
         let fixed = Fixed { nic: nic.clone(), options, peers_set, vi, depot, incarnation, number };
         let opening = Opening::new(&fixed)?;
         let (state, baton) = (Locked::new(State::new(fixed, opening)), Baton::default());
-        Ok(Arc::new(Self { nic, queue, drain, state, baton, depot: memory, number }))
+        let feeds = AtomicU32::new(0);
+        Ok(Arc::new(Self { nic, queue, drain, state, baton, depot: memory, feeds, number }))
     }
 }
 

@@ -5,6 +5,7 @@
 //! its message, after it has given up the role.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -75,9 +76,8 @@ impl Core {
                 (found, job, if is_idle { state.next_event() } else { None }, fed)
             });
             if found.is_some() || job.is_some() {
-                if seen.is_none() && !fed.heard {
-                    // What there is to wait for may have been done just now: it is to get on.
-                    self.nic.poll();
+                if seen.is_none() {
+                    self.poll_if_due(fed);
                 }
                 return Driven::Has(found, job);
             }
@@ -91,11 +91,26 @@ impl Core {
                 Ok(until) => until,
                 Err(stopped) => return Driven::Stopped(stopped),
             };
-            if !fed.more {
-                seen = Some(self.nic.wait(before, until.into_iter().chain(next).min()));
+            seen = Some(if fed.more {
+                self.nic.poll()
+            } else {
+                let seen = self.nic.wait(before, until.into_iter().chain(next).min());
                 turn.again();
-            }
+                seen
+            });
         }
+    }
+
+    /// Lets the nic make progress now and then, also where there is always something to do
+    /// without: other peers are to be heard, and what was done just now is to get on.
+    #[inline]
+    fn poll_if_due(&self, fed: Fed) {
+        let feeds = self.feeds.load(Relaxed);
+        if fed.heard && !fed.more && feeds < FEEDS_MAX {
+            return self.feeds.store(feeds + 1, Relaxed);
+        }
+        self.feeds.store(0, Relaxed);
+        self.nic.poll();
     }
 
     /// Feeds what has come and what has completed to the machines.
@@ -236,6 +251,8 @@ impl Core {
             served = state.jobs;
             true
         });
+        // What a handler has answered may wait for that.
+        self.poll_if_due(Fed { more: !self.drain.is_native(), heard: true });
         Some(served)
     }
 
@@ -266,15 +283,22 @@ impl Core {
             if spins {
                 self.nic.poll();
             }
-            let (job, next, more) = self.state.with(|state| {
+            let (job, next, fed) = self.state.with(|state| {
                 let fed = self.feed(state);
-                (state.next_job(), state.next_event(), fed.more)
+                (state.next_job(), state.next_event(), fed)
             });
+            if fed.heard {
+                self.poll_if_due(fed);
+            }
+            let more = fed.more;
             if let Some(job) = job {
                 drop(turn);
                 run_jobs(self, job, |_| false);
                 // Of a thread that has taken the role meanwhile, perhaps, and sleeps.
                 self.hand_over();
+                if self.nic.now() >= until || Arc::strong_count(self) == 1 {
+                    return;
+                }
             } else if self.baton.wanted() || self.nic.now() >= until || Arc::strong_count(self) == 1
             {
                 return;
@@ -345,6 +369,8 @@ impl Clock {
 
 /// Looks at what has arrived before a thread waits: about a round trip between two processes.
 const LOOKS: u32 = 16;
+/// Feeds that find something in a row before the nic makes progress.
+const FEEDS_MAX: u32 = 8;
 /// How often the background looks at a nic that spins.
 const GLANCE: Duration = Duration::from_micros(200);
 /// Completions that are taken before anything else is looked at.
