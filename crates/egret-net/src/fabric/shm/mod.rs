@@ -98,7 +98,6 @@ mod loans;
 mod memory;
 mod nic;
 mod open;
-mod patience;
 mod process;
 #[cfg(any(test, feature = "fuzzing"))]
 mod puppet;
@@ -108,7 +107,6 @@ mod records;
 mod recv;
 mod rendezvous;
 mod returns;
-mod ring;
 mod rounds;
 mod send;
 #[cfg(test)]
