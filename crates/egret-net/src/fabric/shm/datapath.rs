@@ -25,18 +25,15 @@ use super::commons::Commons;
 use super::cord::CordError;
 use super::cut::PIECE;
 use super::fault::{Fault, planted};
-use super::foreign::Foreign;
-use super::gate::Pass;
 use super::io::{Io, Parts};
 use super::lanes::{Lanes, Undrained};
-use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, REGION_MAX, RING, RING_LINES, TAKEN};
+use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, RING, RING_LINES, TAKEN};
 use super::reach::Reach;
 use super::records::{Lie, POSTED_WORDS, RingReceiver, RingSender, Scratch};
 use super::recv::Receiver;
-use super::rendezvous::{ControlError, Message};
+use super::rendezvous::Message;
 use super::send::Sender;
-use super::wire::{Came, Item, Place, message};
-use crate::fabric::hub::bytes::Malformed;
+use super::wire::{Item, Place};
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
@@ -53,7 +50,7 @@ pub(super) struct Conn {
     ring: RingReceiver,
     scratch: Scratch<POSTED_WORDS>,
     sender: Sender,
-    receiver: Receiver,
+    pub(super) receiver: Receiver,
     pub(super) lanes: Lanes,
     /// Items in their order, from one that waits for a receive, or for the next poll to
     /// copy the rest of its bytes, on. The peer's ring has no room for more.
@@ -66,9 +63,11 @@ pub(super) struct Conn {
     told: Counts,
     /// Polls since the peer said something, or its line did.
     silence: u32,
-    commons: Option<Commons>,
+    /// Whether its line said something last: then it is no conversation.
+    hears_by_line: bool,
+    pub(super) commons: Option<Commons>,
     /// Why the peer left, read before all was that it had sent.
-    leaving: Option<Box<ViError>>,
+    pub(super) leaving: Option<Box<ViError>>,
     /// What came of it, for those who are to be told.
     pub notices: Notices,
 }
@@ -85,15 +84,16 @@ struct Waiting {
 
 /// Records taken at one poll, so that no connection starves the others.
 const BATCH: u64 = 64;
-/// Control messages read at once.
-const HEARD_AT_ONCE: usize = 64;
-/// And for one item: more than a socket holds, so that what was said before the
-/// item is among them, and a peer that says something for ever is not waited for.
-const ANNOUNCED_AT_ONCE: usize = 2048;
 /// After so many polls without a word of the peer its line is looked at, and again whenever the
 /// silence has doubled: longer than a small answer takes.
-const SILENCE: u32 = 64;
-const NO_MEMORY: ViError = ViError::Protocol("a region without its memory");
+const SILENCE: u32 = 256;
+/// The same where its line said something last: a peer that takes and does not answer.
+const SILENCE_OF_LISTENER: u32 = 4;
+/// The same where many records are under way: the longer the line is left alone, the more of them
+/// one look completes.
+const SILENCE_OF_MANY: u32 = 64;
+/// Lines under way that are not many.
+const FEW: u64 = 16;
 /// What only those who cooperate may say.
 pub(super) const ISOLATED: ViError = ViError::Protocol("another trust than cooperating");
 pub(super) const GONE: ViError = ViError::PeerDied { why: "its process is gone" };
@@ -128,6 +128,7 @@ impl Conn {
             taken: 0,
             told: Counts::default(),
             silence: 0,
+            hears_by_line: false,
             commons,
             leaving: None,
             notices: Notices::default(),
@@ -204,10 +205,15 @@ impl Conn {
             return Err(why);
         }
         if took {
-            self.silence = 0;
+            (self.silence, self.hears_by_line) = (0, false);
         } else if self.sender.outbox.is_waiting() {
             self.silence = self.silence.saturating_add(1);
-            let is_long = self.silence >= SILENCE && self.silence.is_power_of_two();
+            let most = match (self.hears_by_line, self.sender.lines_under_way()) {
+                (false, _) => SILENCE,
+                (true, ..FEW) => SILENCE_OF_LISTENER,
+                (true, _) => SILENCE_OF_MANY,
+            };
+            let is_long = self.silence >= most && self.silence.is_power_of_two();
             if thorough || is_long {
                 self.hear_counts(keys)?;
             }
@@ -351,7 +357,7 @@ impl Conn {
 
     /// Whether what an item refers to was announced.
     #[inline]
-    fn knows(&self, item: &Item) -> bool {
+    pub(super) fn knows(&self, item: &Item) -> bool {
         let knows_buffer = match (item, &self.commons) {
             (Item::HandOver { handed, .. }, Some(commons)) => commons.knows(handed),
             _ => true,
@@ -370,18 +376,12 @@ impl Conn {
         let Parts { own, foreign, control, .. } = parts;
         let mut io =
             Io { keys, notices, own, foreign, control, reach: None, record: &[], commons: None };
-        if !taken.is_item
-            && self.waiting.is_empty()
-            && let Some((counts, bytes)) = message(taken.payload)
-        {
-            sender.hear(sender.peer.advanced(counts), &mut io)?;
-            if receiver.place(taken.tag, bytes, &mut io) {
-                return Ok(Next::Placed);
-            }
+        sender.hear(sender.peer.advanced(taken.counts()), &mut io)?;
+        let can_be_placed = !taken.is_item && self.waiting.is_empty();
+        if can_be_placed && receiver.place(&taken, &mut io) {
+            return Ok(Next::Placed);
         }
-        let Came { counts, item } = Came::decode(&taken).ok_or(nonsense)?;
-        sender.hear(sender.peer.advanced(counts), &mut io)?;
-        Ok(Next::Item(item))
+        Ok(Next::Item(Item::decode(&taken).ok_or(nonsense)?))
     }
 
     fn hear_counts(&mut self, keys: &Keys) -> Result<(), Box<ViError>> {
@@ -398,73 +398,10 @@ impl Conn {
             placed: placed.max(known.placed),
         };
         if peer != known {
-            self.silence = 0;
+            (self.silence, self.hears_by_line) = (0, true);
         }
         let (sender, _, mut io) = self.split(keys);
         sender.hear(peer, &mut io)
-    }
-
-    /// Makes sure that what an item refers to is known here: its announcement
-    /// left before the item did. A type may stay without its name.
-    #[cold]
-    fn announced(&mut self, item: &Item) {
-        for _ in 0..ANNOUNCED_AT_ONCE {
-            if self.leaving.is_some() || self.knows(item) {
-                break;
-            }
-            match self.hear() {
-                Ok(true) => {}
-                Ok(false) => break,
-                // Items may have left before that.
-                Err(why) => self.leaving = Some(why),
-            }
-        }
-    }
-
-    /// Takes the control messages that are there.
-    ///
-    /// # Errors
-    ///
-    /// If one of them is the last.
-    pub(super) fn hear_all(&mut self) -> Result<(), Box<ViError>> {
-        if let Some(why) = self.leaving.take() {
-            return Err(why);
-        }
-        for _ in 0..HEARD_AT_ONCE {
-            if !self.hear()? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes one control message. `false`: there is none.
-    fn hear(&mut self) -> Result<bool, Box<ViError>> {
-        let heard = self.parts.control.poll().map_err(|error| match error {
-            ControlError::PeerGone { .. } => GONE,
-            ControlError::Protocol { why: Malformed(what), .. } => ViError::Protocol(what),
-            ControlError::System { .. } => ViError::PeerDied { why: "its socket failed" },
-        })?;
-        let Some((message, fds)) = heard else { return Ok(false) };
-        match message {
-            Message::Region { number } => {
-                let fd = fds.into_iter().next().ok_or(NO_MEMORY)?;
-                let region = Foreign::map(fd, REGION_MAX)
-                    .map_err(|_| ViError::Protocol("a region that cannot be mapped safely"))?;
-                self.receiver.add_region(number.into(), region)?;
-            }
-            Message::Commons { number, plan } => {
-                let fd = fds.into_iter().next().ok_or(NO_MEMORY)?;
-                self.commons.as_mut().ok_or(ISOLATED)?.add(number, &fd, &plan)?;
-            }
-            Message::Direct { secret, gate, number, place, len } => {
-                let commons = self.commons.as_mut().ok_or(ISOLATED)?;
-                commons.learn(secret, Pass { gate, number }, (place, len))?;
-            }
-            Message::Kind(kind) => self.receiver.incoming.learn(kind),
-            Message::Goodbye(farewell) => return Err(farewell.into_error().into()),
-        }
-        Ok(true)
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket) -> bool {

@@ -13,9 +13,9 @@ use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::io::{Io, tell};
 use super::layout::{REGIONS_MAX, TRANSFER_MAX};
-use super::records::{self, copy_short};
+use super::records::Taken;
 use super::send::Sender;
-use super::wire::{Item, Place};
+use super::wire::{Item, MESSAGE_AT, Place, copy_message};
 use crate::buf::{Buf, Kind};
 use crate::fabric::hub::incoming::{Current, Incoming};
 use crate::fabric::outbox::Answer;
@@ -70,14 +70,9 @@ impl Receiver {
 
     /// Places a message of a few bytes, if [that is all](Incoming::place) there is to it.
     #[inline]
-    pub(super) fn place(&mut self, tag: u64, bytes: &[u8], io: &mut Io<'_>) -> bool {
-        self.incoming.place((bytes.len(), tag), io.notices, |to| {
-            if bytes.len() <= records::INLINE {
-                copy_short(bytes, to);
-            } else {
-                to.copy_from_slice(bytes);
-            }
-        })
+    pub(super) fn place(&mut self, taken: &Taken<'_>, io: &mut Io<'_>) -> bool {
+        let Some(len) = taken.payload.len().checked_sub(MESSAGE_AT) else { return false };
+        self.incoming.place((len, taken.tag), io.notices, |to| copy_message(taken, to))
     }
 
     /// Takes one item that need not wait.

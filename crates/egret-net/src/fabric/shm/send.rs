@@ -89,6 +89,12 @@ impl Sender {
         self.ring.has_room(lines) && self.outbox.may_begin(posted, self.receives())
     }
 
+    /// Lines that the peer is not done with, as far as it was heard.
+    #[inline]
+    pub(super) fn lines_under_way(&self) -> u64 {
+        self.ring.position() - self.peer.taken
+    }
+
     /// Receives to count on: at the unreliable level there is no waiting for one.
     #[inline]
     fn receives(&self) -> u64 {
@@ -106,7 +112,10 @@ impl Sender {
     #[inline]
     fn put(&mut self, item: Item, bytes: &[u8], counts: Counts) {
         let words = item.encode(counts);
-        let sent = self.ring.send_item(words.what, &[words.bytes(), bytes]);
+        let sent = match words.is_whole() {
+            true => self.ring.send_words(words.what, &words.words),
+            false => self.ring.send_item(words.what, &[words.bytes(), bytes]),
+        };
         debug_assert!(sent.is_ok(), "there was room: {sent:?}");
     }
 

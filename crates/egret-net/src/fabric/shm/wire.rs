@@ -26,7 +26,7 @@
 use super::commons::Handed;
 use super::loans::Ticket;
 use super::memory::WORD;
-use super::records::{POSTED_MAX, Taken};
+use super::records::{INLINE_WORDS, POSTED_MAX, Taken};
 use super::returns;
 use crate::fabric::hub::counts::Counts;
 use crate::vi::AccessError;
@@ -78,19 +78,11 @@ pub(super) const INLINE: usize = POSTED_MAX - INLINE_AT;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Words {
     pub what: u64,
-    words: [u64; WORDS],
-    count: usize,
+    pub words: [u64; INLINE_WORDS],
+    /// Whether bytes follow, in the place of the last words.
+    is_inline: bool,
 }
 
-/// What came: the counts of the peer, and what the record says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Came {
-    pub counts: u64,
-    pub item: Item,
-}
-
-/// The counts, and five words of an item.
-const WORDS: usize = 6;
 /// Where the bytes of a record that is a message begin in its payload.
 pub(super) const MESSAGE_AT: usize = WORD;
 /// Where the bytes of an item begin in its payload.
@@ -118,36 +110,46 @@ const NO_READ: u64 = 3;
 const NO_WRITE: u64 = 4;
 
 impl Words {
+    /// Whether no bytes follow.
+    #[inline]
+    pub(super) const fn is_whole(&self) -> bool {
+        !self.is_inline
+    }
+
     /// The words before bytes in the record.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        &bytemuck::bytes_of(&self.words)[..self.count * WORD]
+        let bytes = bytemuck::bytes_of(&self.words);
+        if self.is_inline { &bytes[..INLINE_AT] } else { bytes }
     }
 }
 
-/// The counts and the bytes of a record that is a whole message.
+/// Copies the bytes of a record that is a whole message to where there is room for just them.
 #[inline]
-pub(super) fn message(payload: &[u8]) -> Option<(u64, &[u8])> {
-    let (counts, bytes) = payload.split_first_chunk()?;
-    Some((u64::from_ne_bytes(*counts), bytes))
+pub(super) fn copy_message(taken: &Taken<'_>, to: &mut [u8]) {
+    if to.len() > (INLINE_WORDS - 1) * WORD {
+        to.copy_from_slice(&taken.payload[MESSAGE_AT..]);
+        return;
+    }
+    let [_, words @ ..] = taken.words;
+    let (chunks, rest) = to.as_chunks_mut::<WORD>();
+    for (chunk, word) in chunks.iter_mut().zip(&words) {
+        *chunk = word.to_ne_bytes();
+    }
+    if !rest.is_empty() {
+        let last = words[chunks.len()].to_ne_bytes();
+        match rest.len() {
+            4 => rest.copy_from_slice(&last[..4]),
+            _ => rest.iter_mut().zip(last).for_each(|(to, from)| *to = from),
+        }
+    }
 }
 
-impl Came {
-    /// What a peer's record says; `None` if it makes no sense.
+impl Taken<'_> {
+    /// The counts of who sent it; of a record too short for them whatever was there before.
     #[inline]
-    pub(super) fn decode(taken: &Taken<'_>) -> Option<Self> {
-        let Taken { is_item, tag, payload } = *taken;
-        if !is_item {
-            let (counts, bytes) = message(payload)?;
-            let bytes = Place::inline(MESSAGE_AT, bytes.len())?;
-            return Some(Self { counts, item: Item::Message { tag, kind: None, bytes } });
-        }
-        let mut words = [0; WORDS];
-        let known = payload.len().min(WORDS * WORD);
-        bytemuck::bytes_of_mut(&mut words)[..known].copy_from_slice(&payload[..known]);
-        let [counts, words @ ..] = words;
-        let len = payload.len().checked_sub(INLINE_AT)?;
-        Some(Self { counts, item: Item::decode(tag, &words, len)? })
+    pub(super) const fn counts(&self) -> u64 {
+        self.words[0]
     }
 }
 
@@ -254,9 +256,8 @@ impl Item {
             Self::Written { id, result } => WRITTEN | answer(id, result, &mut words),
         };
         let [a, b, c, d, e] = words;
-        let is_inline = what >> 8 & 0xff == IN_RECORD >> 8;
-        let count = if is_inline { INLINE_AT / WORD } else { WORDS };
-        Words { what, words: [counts.pack(), a, b, c, d, e], count }
+        let is_inline = what & 0xff << 8 == IN_RECORD;
+        Words { what, words: [counts.pack(), a, b, c, d, e], is_inline }
     }
 
     /// Whether it needs a posted receive.
@@ -293,23 +294,29 @@ impl Item {
         }
     }
 
-    /// What a peer's item says beside the counts, with so many bytes in its record; `None` if
-    /// it makes no sense.
-    fn decode(head: u64, words: &[u64; 5], len: usize) -> Option<Self> {
-        let [w0, w1, w2, w3, w4] = *words;
+    /// What a peer's record says beside the counts; `None` if it makes no sense.
+    pub(super) fn decode(taken: &Taken<'_>) -> Option<Self> {
+        let Taken { is_item, tag, payload, words } = *taken;
+        if !is_item {
+            let bytes = Place::inline(MESSAGE_AT, payload.len().checked_sub(MESSAGE_AT)?)?;
+            return Some(Self::Message { tag, kind: None, bytes });
+        }
+        let [_, words @ ..] = words;
+        let (head, [w0, w1, w2, w3, w4]) = (tag, words);
+        let len = payload.len().checked_sub(INLINE_AT)?;
         let kind = (head & TYPED != 0).then_some(w1);
         let result = if head & REFUSED == 0 { Some(Ok(())) } else { reason(w1, w2, w3, w4) };
         Some(match head & 0xff {
-            MESSAGE => Self::Message { tag: w0, kind, bytes: Place::decode(head, words, len)? },
+            MESSAGE => Self::Message { tag: w0, kind, bytes: Place::decode(head, &words, len)? },
             BEGIN => Self::Begin { tag: w0, kind, len: w4 },
-            PIECE => Self::Piece { bytes: Place::decode(head, words, len)? },
+            PIECE => Self::Piece { bytes: Place::decode(head, &words, len)? },
             HAND_OVER => {
                 let ticket = Ticket { place: returns::Place::decode(w2)?, len: w3 };
                 let back = head & BACK != 0;
                 Self::HandOver { tag: w0, kind, handed: Handed { ticket, back } }
             }
             READ => Self::Read { id: w0, secret: w1, offset: w2, len: w3 },
-            READ_PIECE => Self::ReadPiece { id: w0, bytes: Place::decode(head, words, len)? },
+            READ_PIECE => Self::ReadPiece { id: w0, bytes: Place::decode(head, &words, len)? },
             READ_END => Self::ReadEnd { id: w0, result: result? },
             WRITE => Self::Write { secret: w1, offset: w2, len: w3 },
             WRITE_END => Self::WriteEnd { id: w0, notify: (head & NOTIFY != 0).then_some(w1) },
@@ -354,10 +361,19 @@ mod tests {
     use super::*;
 
     /// What a peer makes of an item with these bytes in its record.
-    fn decoded(item: Item, bytes: &[u8], counts: Counts) -> Option<Came> {
+    fn decoded(item: Item, bytes: &[u8], counts: Counts) -> (u64, Option<Item>) {
         let words = item.encode(counts);
         let payload = [words.bytes(), bytes].concat();
-        Came::decode(&Taken { is_item: true, tag: words.what, payload: &payload })
+        let taken = taken(true, words.what, &payload);
+        (taken.counts(), Item::decode(&taken))
+    }
+
+    /// A record as it is taken.
+    fn taken(is_item: bool, tag: u64, payload: &[u8]) -> Taken<'_> {
+        let mut words = [0; INLINE_WORDS];
+        let first = payload.len().min(size_of_val(&words));
+        bytemuck::bytes_of_mut(&mut words)[..first].copy_from_slice(&payload[..first]);
+        Taken { is_item, tag, payload, words }
     }
 
     #[test]
@@ -377,11 +393,18 @@ mod tests {
     #[test]
     fn a_record_is_a_message_behind_its_counts() {
         let payload = [&5_u64.to_ne_bytes()[..], b"egret"].concat();
-        assert_eq!(message(&payload), Some((5, &b"egret"[..])));
-        let came = Came::decode(&Taken { is_item: false, tag: 7, payload: &payload }).unwrap();
+        let record = taken(false, 7, &payload);
         let bytes = Place::Inline { at: 8, len: 5 };
-        assert_eq!(came.item, Item::Message { tag: 7, kind: None, bytes });
-        assert_eq!(Came::decode(&Taken { is_item: false, tag: 7, payload: &payload[..7] }), None);
+        assert_eq!(record.counts(), 5);
+        assert_eq!(Item::decode(&record), Some(Item::Message { tag: 7, kind: None, bytes }));
+        assert_eq!(Item::decode(&taken(false, 7, &payload[..7])), None);
+        for len in 0..100_u8 {
+            let sent: Vec<u8> = (0..len).collect();
+            let payload = [&[0; 8][..], &sent].concat();
+            let mut came = vec![0; sent.len()];
+            copy_message(&taken(false, 7, &payload), &mut came);
+            assert_eq!(came, sent);
+        }
     }
 
     fn places() -> impl Strategy<Value = Place> {
@@ -454,8 +477,7 @@ mod tests {
             let counts = Counts { taken, receives, placed };
             let len = item.place().filter(|place| place.is_inline()).map_or(0, Place::len);
             let bytes = vec![1; usize::try_from(len).unwrap()];
-            let came = Came { counts: counts.pack(), item };
-            prop_assert_eq!(decoded(item, &bytes, counts), Some(came));
+            prop_assert_eq!(decoded(item, &bytes, counts), (counts.pack(), Some(item)));
         }
 
         #[test]
@@ -464,7 +486,7 @@ mod tests {
             tag: u64,
             payload in proptest::collection::vec(any::<u8>(), 0..=POSTED_MAX),
         ) {
-            if let Some(Came { item, .. }) = Came::decode(&Taken { is_item, tag, payload: &payload }) {
+            if let Some(item) = Item::decode(&taken(is_item, tag, &payload)) {
                 let end = match item.place() {
                     Some(Place::Inline { at, len }) => usize::from(*at) + usize::from(*len),
                     _ => 0,

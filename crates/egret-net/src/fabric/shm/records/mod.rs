@@ -82,6 +82,8 @@ pub(super) const RECORD_MAX: usize = 4096;
 pub(super) const POSTED_MAX: usize = 1024 + 3 * WORD;
 /// Payload bytes of the longest record of one line.
 pub(super) const INLINE: usize = LINE - PAYLOAD;
+/// The same in words.
+pub(super) const INLINE_WORDS: usize = INLINE / WORD;
 /// Lines of the smallest ring that takes records of every length.
 pub(super) const LINES_MIN: u64 = 4 * (lines_of(RECORD_MAX) - 1);
 

@@ -6,7 +6,8 @@ use super::super::fault::{Fault, planted};
 use super::super::foreign::Foreign;
 use super::super::memory::{LINE, LINE_WORDS, Own, Peek, Readable, WORD, Writable};
 use super::{
-    INLINE, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, POSTED_MAX, RECORD_MAX, TAG_WORD,
+    INLINE, INLINE_WORDS, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, POSTED_MAX, RECORD_MAX,
+    TAG_WORD,
 };
 use super::{head, is_at, length, lines_of, without_length, word_inside};
 use crate::atomics::{Atomics, Word};
@@ -41,6 +42,9 @@ pub(in super::super) struct Taken<'s> {
     pub is_item: bool,
     pub tag: u64,
     pub payload: &'s [u8],
+    /// The payload of the first line once more. What was stored word by word and is then loaded
+    /// in larger parts waits until all stores before it are done.
+    pub words: [u64; INLINE_WORDS],
 }
 
 impl<F: Readable, M: Writable> RingReceiver<F, M> {
@@ -132,12 +136,12 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         if planted(Fault::ConsumedEarly) {
             self.say(self.position + 1);
         }
-        for (word, shared) in scratch.0[TAG_WORD..LINE_WORDS].iter_mut().zip(&line[TAG_WORD..]) {
-            *word = shared.peek();
-        }
+        let tag = line[TAG_WORD].peek();
+        let words = std::array::from_fn(|word| line[TAG_WORD + 1 + word].peek());
+        scratch.0[TAG_WORD + 1..LINE_WORDS].copy_from_slice(&words);
         // By a constant: where the next head is does not depend on what this one says.
         self.consume(1);
-        Ok(Some(scratch.record(is_item, len)))
+        Ok(Some(Taken { is_item, tag, payload: scratch.payload_of(len), words }))
     }
 
     /// Lines consumed so far, ever.
@@ -304,10 +308,14 @@ impl Scratch<POSTED_WORDS> {
 
 impl<const WORDS: usize> Scratch<WORDS> {
     /// The record that was copied here, with a length that was checked.
-    #[inline(always)]
     fn record(&self, is_item: bool, len: usize) -> Taken<'_> {
-        let bytes: &[u8] = bytemuck::cast_slice(&self.0[..]);
-        Taken { is_item, tag: self.0[TAG_WORD], payload: &bytes[PAYLOAD..PAYLOAD + len] }
+        let words = std::array::from_fn(|word| self.0[TAG_WORD + 1 + word]);
+        Taken { is_item, tag: self.0[TAG_WORD], payload: self.payload_of(len), words }
+    }
+
+    #[inline(always)]
+    fn payload_of(&self, len: usize) -> &[u8] {
+        &bytemuck::cast_slice(&self.0[..])[PAYLOAD..PAYLOAD + len]
     }
 }
 

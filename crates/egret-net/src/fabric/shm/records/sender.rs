@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::fault::{Fault, planted};
 use super::super::foreign::Foreign;
-use super::super::memory::{LINE, Own, Peek, Readable, WORD, Writable};
-use super::{INLINE, Kind, LINES_MIN, Lie, Lines, NoRing, NotSent, TAG_WORD};
+use super::super::memory::{LINE, Own, Peek, Readable, Writable};
+use super::{INLINE, INLINE_WORDS, Kind, LINES_MIN, Lie, Lines, NoRing, NotSent, TAG_WORD};
 use super::{copy_short, head, lines_of, word_inside};
 use crate::atomics::{Atomics, Word};
 
@@ -64,7 +64,19 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         self.write(Kind::Record, tag, parts)
     }
 
-    /// The same for an item.
+    /// The same for an item of one line, which has these words.
+    #[inline]
+    pub(in super::super) fn send_words(
+        &mut self,
+        what: u64,
+        words: &[u64; INLINE_WORDS],
+    ) -> Result<u64, NotSent> {
+        self.reserve(1)?;
+        self.publish(Kind::Item, INLINE, 1, what, words);
+        Ok(self.position)
+    }
+
+    /// The same for any item.
     #[inline]
     pub(in super::super) fn send_item(
         &mut self,
@@ -294,4 +306,3 @@ impl Stale {
 /// last time round, and in a row of records of one line most of their time was spent
 /// waiting for it. A round trip takes as long without.
 const AHEAD: u64 = 8;
-const INLINE_WORDS: usize = INLINE / WORD;

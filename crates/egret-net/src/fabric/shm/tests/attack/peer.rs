@@ -19,7 +19,7 @@ use crate::fabric::shm::memory::{LINE, WORD};
 use crate::fabric::shm::puppet::{Greeted, Puppet, Strings, greet, wait_answer};
 use crate::fabric::shm::records::{POSTED_WORDS, RingReceiver, Scratch};
 use crate::fabric::shm::rendezvous::Handles;
-use crate::fabric::shm::wire::{Came, Item, Place};
+use crate::fabric::shm::wire::{Item, Place};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Reliability, RemoteKey};
 
@@ -428,7 +428,7 @@ impl Guest {
     /// Takes what the victim sends, and looks for keys in it.
     fn listen(&mut self) {
         while let Ok(Some(taken)) = self.theirs.take_posted(&mut self.scratch) {
-            let key = match Came::decode(&taken).map(|came| came.item) {
+            let key = match Item::decode(&taken) {
                 Some(Item::Message { bytes: Place::Inline { at, len: 17 }, .. }) => {
                     &taken.payload[usize::from(at)..][..17]
                 }
