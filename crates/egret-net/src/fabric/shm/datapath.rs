@@ -23,7 +23,7 @@ use std::sync::atomic::fence;
 
 use super::commons::Commons;
 use super::cord::CordError;
-use super::cut::PIECE;
+use super::cut::{PIECE, PIECES};
 use super::fault::{Fault, planted};
 use super::io::{Io, Parts};
 use super::lanes::{Lanes, Undrained};
@@ -198,7 +198,14 @@ impl Conn {
     /// anything to do.
     #[inline]
     pub(super) fn poll(&mut self, keys: &Keys, thorough: bool) -> Result<bool, Box<ViError>> {
-        let took = self.take_records(keys, PIECE)?;
+        let mut took = self.take_records(keys, PIECE)?;
+        // One after the other, unless eager messages wait to be drained.
+        for _ in 1..PIECES {
+            if !self.is_unfinished() || self.lanes.is_ready() {
+                break;
+            }
+            took |= self.take_records(keys, PIECE)?;
+        }
         if (!took || planted(Fault::FarewellFirst))
             && let Some(why) = self.leaving.take()
         {
