@@ -1,12 +1,16 @@
-//! Slots with more bytes than are to be copied at once.
+//! Items with more bytes than are to be copied at once.
 
-use super::wire::{Place, Slot};
+use super::wire::{Item, Place};
 
-/// Bytes copied at one poll, and so while nobody looks at a deadline: some 100 µs.
-pub(super) const BYTES_AT_ONCE: u64 = 1 << 20;
+/// Bytes copied between two looks at the rings of eager messages: a piece, some 10 µs.
+pub(super) const PIECE: u64 = 64 << 10;
+/// Pieces copied at one poll of an end without eager messages, and so while nobody looks at a
+/// deadline: some 30 µs. Who waits pauses between two polls, and one piece at each would take a
+/// fifth longer.
+pub(super) const PIECES: usize = 4;
 
-impl Slot {
-    /// The slot, if it brings no more than `most` bytes; otherwise two that say the same one
+impl Item {
+    /// The item, if it brings no more than `most` bytes; otherwise two that say the same one
     /// after the other.
     pub(super) fn cut(self, most: u64) -> (Self, Option<Self>) {
         if self.place().is_none_or(|bytes| bytes.len() <= most) {
@@ -36,8 +40,8 @@ impl Place {
     const fn split_at(self, most: u64) -> [Self; 2] {
         let left = self.len().saturating_sub(most);
         match self {
-            // No more than a slot holds, which is less than anybody cuts at.
-            Self::Inline { bytes, .. } => [self, Self::Inline { bytes, len: 0 }],
+            // No more than a record holds, which is less than anybody cuts at.
+            Self::Inline { at, .. } => [self, Self::Inline { at, len: 0 }],
             Self::Region { number, offset, .. } => [
                 Self::Region { number, offset, len: most },
                 Self::Region { number, offset: offset.saturating_add(most), len: left },
@@ -61,16 +65,16 @@ mod tests {
     #[test]
     fn the_parts_say_what_the_whole_said() {
         let bytes = Place::Region { number: 3, offset: 100, len: 2_500 };
-        let mut slot = Slot::Message { tag: 7, kind: None, bytes };
-        assert_eq!(slot.cut(2_500), (slot, None), "small enough");
+        let mut item = Item::Message { tag: 7, kind: None, bytes };
+        assert_eq!(item.cut(2_500), (item, None), "small enough");
         let mut parts = Vec::new();
-        while let (now, Some(later)) = slot.cut(1_000) {
+        while let (now, Some(later)) = item.cut(1_000) {
             parts.push(now);
-            slot = later;
+            item = later;
         }
-        parts.push(slot);
-        let piece = |offset, len| Slot::Piece { bytes: Place::Region { number: 3, offset, len } };
-        let begin = Slot::Begin { tag: 7, kind: None, len: 2_500 };
+        parts.push(item);
+        let piece = |offset, len| Item::Piece { bytes: Place::Region { number: 3, offset, len } };
+        let begin = Item::Begin { tag: 7, kind: None, len: 2_500 };
         assert_eq!(parts, [begin, piece(100, 1_000), piece(1_100, 1_000), piece(2_100, 500)]);
     }
 }

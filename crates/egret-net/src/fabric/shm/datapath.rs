@@ -1,15 +1,21 @@
 //! One end of a connection: post and poll.
 //!
 //! No clock, no thread, and no system call but the rare control message: a
-//! post writes a slot, a poll reads one. What travels in the common case of a
-//! small message and its answer is one cache line each way: the slot carries
+//! post writes a record, a poll reads one. What travels in the common case of a
+//! small message and its answer is one cache line each way: the record carries
 //! the bytes and the counts.
 //!
-//! The counts have a line of their own too, for whoever does not answer. It is
-//! written whenever slots were taken, which costs little as long as the peer does
-//! not read it: a line that was read has to be fetched back, and a slot written
-//! after it waits for that. So it is read with [`Patience`]: soon where the last
-//! news came that way, late where they came by slots.
+//! Posted messages have a ring of records of their own, beside those of the lanes. In one ring
+//! with eager messages a posted message that waits for a receive would hold up the eager ones
+//! behind it, and one that nobody drains the posted ones, unless all were copied out to wait
+//! elsewhere, in memory without a bound. The price of the other ring is one load for each look, of
+//! a line that stays in the cache until the peer writes it.
+//!
+//! The counts have a line of their own too, beside how much of the ring this end is done with, for
+//! whoever does not answer. It is written whenever records were taken, which costs little as long
+//! as the peer does not read it: a line that was read has to be fetched back, and a record written
+//! after it waits for that. So it is read when the ring, or the peer's receives, seem to be used
+//! up, and when the peer has been [silent](SILENCE) for a while.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,21 +23,17 @@ use std::sync::atomic::fence;
 
 use super::commons::Commons;
 use super::cord::CordError;
-use super::cut::BYTES_AT_ONCE;
+use super::cut::{PIECE, PIECES};
 use super::fault::{Fault, planted};
-use super::foreign::Foreign;
-use super::gate::Pass;
 use super::io::{Io, Parts};
 use super::lanes::{Lanes, Undrained};
-use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, REGION_MAX, RING, SLOTS, TAKEN};
-use super::patience::Patience;
+use super::layout::{CHUNK, LEFT, PLACED, RECEIVES, RING, RING_LINES, TAKEN};
 use super::reach::Reach;
+use super::records::{Lie, POSTED_WORDS, RingReceiver, RingSender, Scratch};
 use super::recv::Receiver;
-use super::rendezvous::{ControlError, Message};
-use super::ring::{Consumer, Producer};
+use super::rendezvous::Message;
 use super::send::Sender;
-use super::wire::{COUNTS, Place, Slot, Small};
-use crate::fabric::hub::bytes::Malformed;
+use super::wire::{Item, Place};
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
@@ -45,36 +47,53 @@ pub(super) struct Conn {
     pub parts: Parts,
     /// There if this side can read the memory of the peer's process.
     reach: Option<Reach>,
-    ring: Consumer,
+    ring: RingReceiver,
+    scratch: Scratch<POSTED_WORDS>,
     sender: Sender,
-    receiver: Receiver,
+    pub(super) receiver: Receiver,
     pub(super) lanes: Lanes,
-    /// Slots in their order, from one that waits for a receive, or for the next poll to
-    /// copy the rest of its bytes, on; `None` for those that overtook it. The peer's ring
-    /// has no room for more.
-    waiting: VecDeque<Option<Slot>>,
+    /// Items in their order, from one that waits for a receive, or for the next poll to
+    /// copy the rest of its bytes, on. The peer's ring has no room for more.
+    waiting: VecDeque<Waiting>,
     /// Bytes that this poll may still copy.
     bytes_left: u64,
-    /// Slots taken from the peer's ring, ever, without gaps.
+    /// Lines of the peer's ring that this side is done with, ever, without gaps.
     taken: u64,
-    /// What the peer was told of this side's counts, by slot or by their line.
+    /// What the peer was told of this side's counts, by a record or by their line.
     told: Counts,
-    patience: Patience,
-    commons: Option<Commons>,
+    /// Polls since the peer said something, or its line did.
+    silence: u32,
+    /// Whether its line said something last: then it is no conversation.
+    hears_by_line: bool,
+    pub(super) commons: Option<Commons>,
     /// Why the peer left, read before all was that it had sent.
-    leaving: Option<Box<ViError>>,
+    pub(super) leaving: Option<Box<ViError>>,
     /// What came of it, for those who are to be told.
     pub notices: Notices,
 }
 
-/// Slots taken at one poll, so that no connection starves the others.
+/// An item that waits, or `None` of one that overtook those in front of it.
+#[derive(Debug)]
+struct Waiting {
+    item: Option<Item>,
+    /// The payload of its record, if it has bytes there.
+    record: Box<[u8]>,
+    /// The position behind its record.
+    behind: u64,
+}
+
+/// Records taken at one poll, so that no connection starves the others.
 const BATCH: u64 = 64;
-/// Control messages read at once.
-const HEARD_AT_ONCE: usize = 64;
-/// And for one slot: more than a socket holds, so that what was said before the
-/// slot is among them, and a peer that says something for ever is not waited for.
-const ANNOUNCED_AT_ONCE: usize = 2048;
-const NO_MEMORY: ViError = ViError::Protocol("a region without its memory");
+/// After so many polls without a word of the peer its line is looked at, and again whenever the
+/// silence has doubled: longer than a small answer takes.
+const SILENCE: u32 = 256;
+/// The same where its line said something last: a peer that takes and does not answer.
+const SILENCE_OF_LISTENER: u32 = 4;
+/// The same where many records are under way: the longer the line is left alone, the more of them
+/// one look completes.
+const SILENCE_OF_MANY: u32 = 64;
+/// Lines under way that are not many.
+const FEW: u64 = 16;
 /// What only those who cooperate may say.
 pub(super) const ISOLATED: ViError = ViError::Protocol("another trust than cooperating");
 pub(super) const GONE: ViError = ViError::PeerDied { why: "its process is gone" };
@@ -90,21 +109,26 @@ impl Conn {
             }
             Trust::Isolated => None,
         };
-        let producer = Producer::new(parts.own.clone(), RING, SLOTS);
-        let ring = Consumer::new(parts.foreign.clone(), RING as u64, SLOTS as u64).ok()?;
+        let Parts { own, foreign, .. } = &parts;
+        let (own, foreign) = (|| own.clone(), || foreign.clone());
+        let sender = RingSender::new(own(), RING, RING_LINES, foreign(), TAKEN as u64).ok()?;
+        let (first, lines) = (RING as u64, RING_LINES as u64);
+        let ring = RingReceiver::new(foreign(), first, lines, own(), TAKEN).ok()?.of_posted();
         Some(Self {
             depth: spec.depth,
-            sender: Sender::new(spec.reliability, producer),
+            sender: Sender::new(spec.reliability, sender),
             receiver: Receiver::new(spec.reliability),
             lanes: Lanes::new(spec, &parts.own, &parts.foreign)?,
             reach: Reach::offer(&parts.own, &parts.foreign, parts.control.peer()),
             parts,
             ring,
+            scratch: Scratch::of_posted(),
             waiting: VecDeque::new(),
             bytes_left: 0,
             taken: 0,
             told: Counts::default(),
-            patience: Patience::default(),
+            silence: 0,
+            hears_by_line: false,
             commons,
             leaving: None,
             notices: Notices::default(),
@@ -158,34 +182,48 @@ impl Conn {
         if counts != self.told {
             self.parts.own.word(PLACED).store(counts.placed, Release);
             self.parts.own.word(RECEIVES).store(counts.receives, Release);
-            self.parts.own.word(TAKEN).store(counts.taken, Release);
+            self.ring.release(counts.taken);
             self.told = counts;
             self.ring_bell();
         }
     }
 
-    /// Whether a slot waits for a receive.
+    /// Whether an item waits for a receive.
     pub(super) fn is_held_up(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Does what can be done: takes slots, hears counts, puts slots, and wakes
+    /// Does what can be done: takes records, hears counts, puts records, and wakes
     /// the peer if there is something new for it to look at. Whether there was
     /// anything to do.
     #[inline]
     pub(super) fn poll(&mut self, keys: &Keys, thorough: bool) -> Result<bool, Box<ViError>> {
-        let took = self.take_slots(keys, BYTES_AT_ONCE)?;
+        let mut took = self.take_records(keys, PIECE)?;
+        // One after the other, unless eager messages wait to be drained.
+        for _ in 1..PIECES {
+            if !self.is_unfinished() || self.lanes.is_ready() {
+                break;
+            }
+            took |= self.take_records(keys, PIECE)?;
+        }
         if (!took || planted(Fault::FarewellFirst))
             && let Some(why) = self.leaving.take()
         {
             return Err(why);
         }
         if took {
-            self.patience.talked();
-        } else if self.sender.outbox.is_waiting() && (thorough || self.patience.is_over()) {
-            let before = self.sender.peer;
-            self.hear_counts(keys)?;
-            self.patience.looked(self.sender.peer != before);
+            (self.silence, self.hears_by_line) = (0, false);
+        } else if self.sender.outbox.is_waiting() {
+            self.silence = self.silence.saturating_add(1);
+            let most = match (self.hears_by_line, self.sender.lines_under_way()) {
+                (false, _) => SILENCE,
+                (true, ..FEW) => SILENCE_OF_LISTENER,
+                (true, _) => SILENCE_OF_MANY,
+            };
+            let is_long = self.silence >= most && self.silence.is_power_of_two();
+            if thorough || is_long {
+                self.hear_counts(keys)?;
+            }
         }
         let late = planted(Fault::ReturnsLate) && took;
         let home = !late && self.commons.as_mut().is_some_and(Commons::poll);
@@ -216,10 +254,14 @@ impl Conn {
     }
 
     #[inline]
-    fn take_slots(&mut self, keys: &Keys, bytes_max: u64) -> Result<bool, Box<ViError>> {
+    fn take_records(&mut self, keys: &Keys, bytes_max: u64) -> Result<bool, Box<ViError>> {
         self.bytes_left = bytes_max;
         let mut took = 0;
-        while took < BATCH && self.bytes_left > 0 && !self.receiver.torn && self.take_slot(keys)? {
+        while took < BATCH
+            && self.bytes_left > 0
+            && !self.receiver.torn
+            && self.take_record(keys)?
+        {
             took += 1;
             if planted(Fault::FarewellFirst) && self.leaving.is_some() {
                 break;
@@ -228,9 +270,9 @@ impl Conn {
         Ok(took > 0)
     }
 
-    /// Takes the next slot: one that waited, or the ring's. `false`: there is none.
+    /// Takes the next record: one that waited, or the ring's. `false`: there is none.
     #[inline]
-    fn take_slot(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
+    fn take_record(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
         if self.receiver.is_copying() {
             let most = self.bytes_left.max(CHUNK as u64);
             let (_, receiver, mut io) = self.split(keys);
@@ -241,94 +283,112 @@ impl Conn {
         if !self.waiting.is_empty() && self.take_waiting(keys)? {
             return Ok(true);
         }
-        let slot = match self.next_slot(keys)? {
-            Next::Nothing => return Ok(false),
+        match self.next_record(keys)? {
+            Next::Nothing => Ok(false),
             Next::Placed => {
-                self.taken += 1;
-                return Ok(true);
+                self.taken = self.ring.position();
+                Ok(true)
             }
-            Next::Slot(slot) => slot,
-        };
-        self.take_any(slot, keys)
+            Next::Item(item) => self.take_any(item, keys),
+        }
     }
 
-    fn take_any(&mut self, slot: Slot, keys: &Keys) -> Result<bool, Box<ViError>> {
-        if self.waiting.is_empty() && !self.receiver.holds_up(&slot) {
-            match self.apply(slot, keys)? {
-                // Only now: a slot that ends the connection was not taken.
-                None => self.taken += 1,
-                rest => self.waiting.push_back(rest),
+    fn take_any(&mut self, item: Item, keys: &Keys) -> Result<bool, Box<ViError>> {
+        let behind = self.ring.position();
+        if self.waiting.is_empty() && !self.receiver.holds_up(&item) {
+            match self.apply(item, None, keys)? {
+                // Only now: an item that ends the connection was not taken.
+                None => self.taken = behind,
+                rest => {
+                    self.waiting.push_back(Waiting { item: rest, record: Box::default(), behind })
+                }
             }
             return Ok(true);
         }
-        if self.waiting.len() >= SLOTS {
-            return Err(ViError::Protocol("more slots than the ring has").into());
+        if behind - self.taken > RING_LINES as u64 {
+            return Err(ViError::Protocol("more records than the ring has").into());
         }
-        let waits = if slot.overtakes() { self.apply(slot, keys)? } else { Some(slot) };
-        self.waiting.push_back(waits);
+        let item = if item.overtakes() { self.apply(item, None, keys)? } else { Some(item) };
+        if planted(Fault::ReleasedEarly) {
+            self.taken = behind;
+        }
+        let has_bytes = item.and_then(|item| item.place().copied()).is_some_and(Place::is_inline);
+        let has_bytes = has_bytes && !planted(Fault::KeptForgotten);
+        let record = if has_bytes { self.scratch.payload().into() } else { Box::default() };
+        self.waiting.push_back(Waiting { item, record, behind });
         Ok(true)
     }
 
-    /// Takes the oldest slot that waited, if it need not any more.
+    /// Takes the oldest item that waited, if it need not any more.
     #[cold]
     fn take_waiting(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
         while let Some(front) = self.waiting.front() {
-            if front.is_some_and(|slot| self.receiver.holds_up(&slot)) {
+            if front.item.is_some_and(|item| self.receiver.holds_up(&item)) {
                 break;
             }
-            let front = self.waiting.pop_front().flatten();
-            if let Some(slot) = front
-                && let Some(rest) = self.apply(slot, keys)?
+            let Some(Waiting { item, record, behind }) = self.waiting.pop_front() else { break };
+            if let Some(item) = item
+                && let Some(rest) = self.apply(item, Some(&record), keys)?
             {
-                self.waiting.push_front(Some(rest));
+                self.waiting.push_front(Waiting { item: Some(rest), record, behind });
                 return Ok(true);
             }
-            self.taken += 1;
-            if front.is_some() {
+            self.taken = behind;
+            if item.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Does what a slot says, as far as this poll may copy. What is left of it.
+    /// Does what an item says, as far as this poll may copy: of the record in scratch, or of
+    /// one that was kept. What is left of it.
     #[inline]
-    fn apply(&mut self, slot: Slot, keys: &Keys) -> Result<Option<Slot>, Box<ViError>> {
-        if !self.knows(&slot) {
-            self.announced(&slot);
+    fn apply(
+        &mut self,
+        item: Item,
+        kept: Option<&[u8]>,
+        keys: &Keys,
+    ) -> Result<Option<Item>, Box<ViError>> {
+        if !self.knows(&item) {
+            self.announced(&item);
         }
-        let (now, rest) = slot.cut(self.bytes_left.max(CHUNK as u64));
+        let (now, rest) = item.cut(self.bytes_left.max(CHUNK as u64));
         let bytes = now.place().map_or(0, Place::len);
         let (sender, receiver, mut io) = self.split(keys);
+        io.record = kept.unwrap_or(io.record);
         receiver.take(now, sender, &mut io)?;
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
         Ok(rest)
     }
 
-    /// Whether what a slot refers to was announced.
+    /// Whether what an item refers to was announced.
     #[inline]
-    fn knows(&self, slot: &Slot) -> bool {
-        let knows_buffer = match (slot, &self.commons) {
-            (Slot::HandOver { handed, .. }, Some(commons)) => commons.knows(handed),
+    pub(super) fn knows(&self, item: &Item) -> bool {
+        let knows_buffer = match (item, &self.commons) {
+            (Item::HandOver { handed, .. }, Some(commons)) => commons.knows(handed),
             _ => true,
         };
-        knows_buffer && self.receiver.knows(slot)
+        knows_buffer && self.receiver.knows(item)
     }
 
-    /// The next slot of the peer's ring, its counts heard.
+    /// The next record of the peer's ring, its counts heard.
     #[inline]
-    fn next_slot(&mut self, keys: &Keys) -> Result<Next, Box<ViError>> {
-        let Some((head, words)) = self.ring.poll() else { return Ok(Next::Nothing) };
-        let can_be_small = self.waiting.is_empty();
-        let (sender, receiver, mut io) = self.split(keys);
-        sender.hear(sender.peer.advanced(words[COUNTS]), &mut io)?;
-        if let Some(small) = Small::decode(head, &words).filter(|_| can_be_small)
-            && receiver.place(&small, &mut io)
-        {
+    fn next_record(&mut self, keys: &Keys) -> Result<Next, Box<ViError>> {
+        let Self { ring, scratch, sender, receiver, notices, parts, .. } = self;
+        let Some(taken) = ring.take_posted(scratch).map_err(lie)? else {
+            return Ok(Next::Nothing);
+        };
+        let nonsense = ViError::Protocol("a record that makes no sense");
+        let Parts { own, foreign, control, .. } = parts;
+        let mut io =
+            Io { keys, notices, own, foreign, control, reach: None, record: &[], commons: None };
+        sender.hear(sender.peer.advanced(taken.counts()), &mut io)?;
+        let can_be_placed = !taken.is_item && self.waiting.is_empty();
+        if can_be_placed && receiver.place(&taken, &mut io) {
             return Ok(Next::Placed);
         }
-        let nonsense = ViError::Protocol("a slot that makes no sense");
-        Ok(Next::Slot(Slot::decode(&(head, words)).ok_or(nonsense)?))
+        Ok(Next::Item(Item::decode(&taken).ok_or(nonsense)?))
     }
 
     fn hear_counts(&mut self, keys: &Keys) -> Result<(), Box<ViError>> {
@@ -337,78 +397,18 @@ impl Conn {
             word.expect("the region has the layout's size")
         };
         let (taken, receives, placed) = (load(TAKEN), load(RECEIVES), load(PLACED));
-        let (sender, _, mut io) = self.split(keys);
-        // Slots may have said more than the line does.
-        let known = sender.peer;
+        // Records may have said more than the line does.
+        let known = self.sender.peer;
         let peer = Counts {
             taken: taken.max(known.taken),
             receives: receives.max(known.receives),
             placed: placed.max(known.placed),
         };
+        if peer != known {
+            (self.silence, self.hears_by_line) = (0, true);
+        }
+        let (sender, _, mut io) = self.split(keys);
         sender.hear(peer, &mut io)
-    }
-
-    /// Makes sure that what a slot refers to is known here: its announcement
-    /// left before the slot did. A type may stay without its name.
-    #[cold]
-    fn announced(&mut self, slot: &Slot) {
-        for _ in 0..ANNOUNCED_AT_ONCE {
-            if self.leaving.is_some() || self.knows(slot) {
-                break;
-            }
-            match self.hear() {
-                Ok(true) => {}
-                Ok(false) => break,
-                // Slots may have left before that.
-                Err(why) => self.leaving = Some(why),
-            }
-        }
-    }
-
-    /// Takes the control messages that are there.
-    ///
-    /// # Errors
-    ///
-    /// If one of them is the last.
-    pub(super) fn hear_all(&mut self) -> Result<(), Box<ViError>> {
-        if let Some(why) = self.leaving.take() {
-            return Err(why);
-        }
-        for _ in 0..HEARD_AT_ONCE {
-            if !self.hear()? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes one control message. `false`: there is none.
-    fn hear(&mut self) -> Result<bool, Box<ViError>> {
-        let heard = self.parts.control.poll().map_err(|error| match error {
-            ControlError::PeerGone { .. } => GONE,
-            ControlError::Protocol { why: Malformed(what), .. } => ViError::Protocol(what),
-            ControlError::System { .. } => ViError::PeerDied { why: "its socket failed" },
-        })?;
-        let Some((message, fds)) = heard else { return Ok(false) };
-        match message {
-            Message::Region { number } => {
-                let fd = fds.into_iter().next().ok_or(NO_MEMORY)?;
-                let region = Foreign::map(fd, REGION_MAX)
-                    .map_err(|_| ViError::Protocol("a region that cannot be mapped safely"))?;
-                self.receiver.add_region(number.into(), region)?;
-            }
-            Message::Commons { number, plan } => {
-                let fd = fds.into_iter().next().ok_or(NO_MEMORY)?;
-                self.commons.as_mut().ok_or(ISOLATED)?.add(number, &fd, &plan)?;
-            }
-            Message::Direct { secret, gate, number, place, len } => {
-                let commons = self.commons.as_mut().ok_or(ISOLATED)?;
-                commons.learn(secret, Pass { gate, number }, (place, len))?;
-            }
-            Message::Kind(kind) => self.receiver.incoming.learn(kind),
-            Message::Goodbye(farewell) => return Err(farewell.into_error().into()),
-        }
-        Ok(true)
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket) -> bool {
@@ -424,8 +424,8 @@ impl Conn {
     /// What the peer did before it left still counts.
     pub(super) fn last_look(&mut self, keys: &Keys) {
         // As much as the ring holds: a hostile peer could go on for ever.
-        for _ in 0..=SLOTS as u64 / BATCH {
-            if !matches!(self.take_slots(keys, u64::MAX), Ok(true)) {
+        for _ in 0..=RING_LINES as u64 / BATCH {
+            if !matches!(self.take_records(keys, u64::MAX), Ok(true)) {
                 break;
             }
         }
@@ -441,10 +441,10 @@ impl Conn {
 
     #[inline]
     fn split<'a>(&'a mut self, keys: &'a Keys) -> (&'a mut Sender, &'a mut Receiver, Io<'a>) {
-        let Self { sender, receiver, parts, reach, notices, commons, .. } = self;
+        let Self { sender, receiver, parts, reach, notices, commons, scratch, .. } = self;
         let Parts { own, foreign, control, .. } = parts;
-        let (reach, commons) = (reach.as_ref(), commons.as_mut());
-        (sender, receiver, Io { keys, notices, own, foreign, control, reach, commons })
+        let (reach, commons, record) = (reach.as_ref(), commons.as_mut(), scratch.payload());
+        (sender, receiver, Io { keys, notices, own, foreign, control, reach, record, commons })
     }
 }
 
@@ -484,5 +484,11 @@ enum Next {
     Nothing,
     /// A small message, which is in its place already.
     Placed,
-    Slot(Slot),
+    Item(Item),
+}
+
+#[cold]
+fn lie(lie: Lie) -> Box<ViError> {
+    tracing::warn!(%lie, "a peer's ring of posted messages");
+    ViError::Protocol("a record that makes no sense").into()
 }

@@ -13,14 +13,12 @@ pub(super) enum Fault {
     BoundsOffByOne,
     /// A peer's memory is mapped as it comes.
     SealsIgnored,
-    /// A slot says that it is filled without releasing what it is filled with.
-    PutRelaxed,
-    /// A slot says that it is filled, and then is.
-    PutEarly,
-    /// Sequence numbers stop at the last one that 32 bits hold.
-    SequenceStops,
-    /// A slot is read without acquiring what its number stands for.
-    PollRelaxed,
+    /// An item that waits for a receive counts as done with.
+    ReleasedEarly,
+    /// An item is delivered by rings of eager messages too.
+    ItemsAnywhere,
+    /// The bytes of a record that waits are looked for where the next one is.
+    KeptForgotten,
     /// The head of a record is stored before the record.
     HeadEarly,
     /// The head of a record is stored without releasing the record.
@@ -43,7 +41,7 @@ pub(super) enum Fault {
     SkipForgotten,
     /// A receiver that is asked publishes nothing.
     AskIgnored,
-    /// A ringer may look at the flag before its slot is seen.
+    /// A ringer may look at the flag before its record is seen.
     RingUnfenced,
     /// A sleeper may look at its rings before its flag is seen.
     ArmUnfenced,

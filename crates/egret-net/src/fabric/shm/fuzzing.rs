@@ -1,6 +1,6 @@
 //! What a fuzzer calls: bytes that become what a peer says. Not for use.
 //!
-//! The input of [`slots`] is a program of one-byte instructions.
+//! The input of [`posted`] is a program of one-byte instructions.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::ShmFabric;
 use super::foreign::Foreign;
-use super::layout::{BOUNCE, BYTES, CHUNK, DEPTH, LEFT, PLACED, RECEIVES, RING, SLOTS, TAKEN};
+use super::layout::{BOUNCE, BYTES, CHUNK, DEPTH, LEFT, PLACED, RECEIVES, RING, RING_LINES, TAKEN};
 use super::memory::{LINE, Own};
 use super::puppet::{Greeted, Puppet};
 use super::records::{RECORD_MAX, RingReceiver, RingSender, Scratch};
@@ -21,7 +21,7 @@ use crate::vi::{Hello, Nic, Reliability, ViOptions};
 
 /// A peer writes these into its memory and its socket. The other end must
 /// neither panic nor keep a buffer.
-pub fn slots(input: &[u8]) {
+pub fn posted(input: &[u8]) {
     STAGE.with(|stage| stage.play(&mut Input(input)));
 }
 
@@ -137,9 +137,9 @@ impl Play<'_> {
         match input.byte() % 16 {
             0..=5 => self.put(input),
             6 => {
-                let head = u32::from_le_bytes(input.array());
-                let words = std::array::from_fn(|_| u64::from_le_bytes(input.array()));
-                self.puppet.ring.put(head, &words);
+                let (tag, len) = (u64::from_le_bytes(input.array()), input.byte());
+                let payload = input.take(usize::from(len));
+                self.puppet.put_any(true, tag, payload);
             }
             7 => {
                 let at = usize::from(u16::from_le_bytes(input.array())) % (BYTES / 8) * 8;
@@ -166,12 +166,16 @@ impl Play<'_> {
         self.victim.poll();
     }
 
-    /// A slot of which more than a few make sense.
+    /// A record of which more than a few make sense.
     fn put(&mut self, input: &mut Input<'_>) {
-        let [op, place, len, flags] = input.array().map(u32::from);
-        let head = (op % 11) | (place % 5) << 8 | (len % 40) << 16 | (flags % 8) << 24;
-        let words = std::array::from_fn(|_| self.word(input));
-        self.puppet.ring.put(head, &words);
+        let [op, place, len, flags] = input.array().map(u64::from);
+        let tag = (op % 11) | (place % 5) << 8 | (flags % 8) << 24;
+        let words: [u64; 6] = std::array::from_fn(|_| self.word(input));
+        // Behind the words there may be more, also more than a record may have.
+        let bytes = bytemuck::cast_slice(&words).iter().copied().cycle();
+        let len = usize::try_from(if len < 250 { len % 60 } else { (len - 249) * 300 });
+        let payload: Vec<u8> = bytes.take(len.expect("a few")).collect();
+        self.puppet.put_any(op < 230, tag, &payload);
     }
 
     fn word(&self, input: &mut Input<'_>) -> u64 {
@@ -183,7 +187,7 @@ impl Play<'_> {
             BOUNCE as u64,
             CHUNK as u64,
             BYTES as u64,
-            SLOTS as u64,
+            RING_LINES as u64,
             DEPTH as u64,
             4 * 4096,
             u64::MAX,

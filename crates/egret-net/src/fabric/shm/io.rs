@@ -48,6 +48,8 @@ pub(super) struct Io<'a> {
     pub foreign: &'a Foreign,
     pub control: &'a Control,
     pub reach: Option<&'a Reach>,
+    /// The payload of the record that is being taken, in private memory.
+    pub record: &'a [u8],
     /// On a connection that cooperates.
     pub commons: Option<&'a mut Commons>,
 }

@@ -134,8 +134,9 @@ impl Lanes {
         Ok(is_ready || self.awaited != [None; 2] && self.has_room()?)
     }
 
+    /// Whether there are records to be drained.
     #[inline]
-    fn is_ready(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.receivers[0].is_ready() || self.receivers[1].is_ready()
     }
 

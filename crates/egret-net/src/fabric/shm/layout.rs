@@ -7,7 +7,7 @@ pub(super) const MARK: usize = 0;
 pub(super) const MARK_AT: usize = 8;
 /// One if this end reads memory of the peer's process by its address.
 pub(super) const REACHES: usize = 16;
-/// Slots taken from the peer's ring.
+/// Lines of the peer's ring of posted messages that this end is done with.
 pub(super) const TAKEN: usize = 64;
 /// Receives posted, ever.
 pub(super) const RECEIVES: usize = 72;
@@ -15,12 +15,12 @@ pub(super) const RECEIVES: usize = 72;
 pub(super) const PLACED: usize = 80;
 /// Not zero once this end takes part no more: its buffers may have new contents.
 pub(super) const LEFT: usize = 88;
-/// The ring of slots to the peer.
+/// The ring of posted messages to the peer.
 pub(super) const RING: usize = 128;
-/// How many slots it has.
-pub(super) const SLOTS: usize = 256;
-/// How far this end is in the peer's rings of records, a line of its own for each lane.
-pub(super) const CONSUMED: [usize; 2] = [RING + SLOTS * 64, RING + SLOTS * 64 + 128];
+/// How many lines it has.
+pub(super) const RING_LINES: usize = 256;
+/// How far this end is in the peer's rings of eager messages, a line of its own for each lane.
+pub(super) const CONSUMED: [usize; 2] = [RING + RING_LINES * 64, RING + RING_LINES * 64 + 128];
 /// Where bytes lie that are in no region the peer could read.
 pub(super) const BOUNCE: usize = 20 << 10;
 /// The bounce area is handed out in pieces of this size, in turn.
@@ -33,12 +33,12 @@ pub(super) const RETURNS: usize = BOUNCE + CHUNK * CHUNKS;
 /// The gates to memory under keys of this end, and where this end is inside, on a
 /// connection that cooperates.
 pub(super) const GATES: usize = RETURNS + super::returns::bytes(super::returns::LENT_MAX);
-/// The rings of records to the peer, one for each lane: talk and bulk.
+/// The rings of eager messages to the peer, one for each lane: talk and bulk.
 pub(super) const LANES: [usize; 2] = [FIRST_LANE, FIRST_LANE + LANE_LINES * 64];
 /// Lines of each: 64 KiB.
 pub(super) const LANE_LINES: usize = 1024;
 const FIRST_LANE: usize = (GATES + super::gate::bytes(super::gate::GATES)).next_multiple_of(4096);
-/// The whole: 300 KiB. The five pages of counts and ring are there from the
+/// The whole: 300 KiB. The five pages of counts and posted messages are there from the
 /// start; those behind them come when they are used.
 pub(super) const BYTES: usize = FIRST_LANE + 2 * LANE_LINES * 64;
 

@@ -2,8 +2,8 @@
 //!
 //! Processes of one user on one machine find each other by name, hand each other
 //! the memory they write, and read each other's. An eager message is a record in a
-//! ring of its lane. A posted message of up to 32 bytes
-//! travels in a slot of another ring; one that lies in a
+//! ring of its lane. A posted message of up to 1 KiB
+//! travels in a record of another ring; a longer one that lies in a
 //! [shareable](crate::buf::PoolBuilder::shareable) pool stays there until the
 //! receiver copies it to where it is wanted, and so does a large one that lies
 //! elsewhere, if the kernel lets the receiver read it there; others pass through a
@@ -17,9 +17,10 @@
 //! | `machine.rs`, `nic.rs`, `driver.rs`, `rounds.rs`, `knocking.rs`, `token.rs` | the nic: listening, connecting, and who has left |
 //! | `bell.rs`, `cord.rs` | waking who sleeps |
 //! | `link.rs` | a connection, open or gone |
-//! | `eager.rs`, `lanes.rs`, `records/` | eager messages: the lanes of an end, and the ring of records that each is |
-//! | `datapath.rs`, `io.rs`, `send.rs`, `recv.rs`, `patience.rs` | post and poll |
-//! | `wire.rs`, `layout.rs`, `ring.rs`, `cut.rs` | what lies where, and how it is written |
+//! | `records/` | rings of records, of which eager and posted messages have their own |
+//! | `eager.rs`, `lanes.rs` | eager messages: the lanes of an end |
+//! | `datapath.rs`, `hearing.rs`, `io.rs`, `send.rs`, `recv.rs` | post and poll |
+//! | `wire.rs`, `layout.rs`, `cut.rs` | what lies where, and how it is written |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
 //! | `reach.rs`, `process.rs` | memory of the other side that is in no region |
 //! | `commons.rs`, `loans.rs`, `reaper.rs`, `visiting.rs`, `returns.rs` | buffers that change hands: at home, and at a peer |
@@ -36,10 +37,9 @@
 //!
 //! | memory | written by | read by | reached through |
 //! |---|---|---|---|
-//! | a ring's slots | its producer | its consumer | `Producer` in `Own`, `Consumer` in `Foreign` |
-//! | how far a consumer is | that consumer | the producer | a word of `Own`, `Foreign::load` |
 //! | a ring's records | its sender | its receiver | `RingSender` in `Own`, `RingReceiver` in `Foreign` |
 //! | how much was consumed | that receiver | the sender | the same, the other way round |
+//! | counts of posted messages | their receiver | the sender | words of `Own`, `Foreign::load` |
 //! | whether a nic sleeps | that nic | all its peers | `Sleeper` in `Own`, `Ringer` in `Foreign` |
 //! | a sender's small data | the sender | the receiver | `Own::copy_in`, `Foreign::copy_out` |
 //! | other memory of a sender | the sender | the kernel, for the receiver | an address; `Reach::read` |
@@ -89,6 +89,7 @@ mod foreign;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gate;
+mod hearing;
 mod io;
 mod knocking;
 mod lanes;
@@ -99,7 +100,6 @@ mod machine;
 mod memory;
 mod nic;
 mod open;
-mod patience;
 mod process;
 #[cfg(any(test, feature = "fuzzing"))]
 mod puppet;
@@ -109,7 +109,6 @@ mod records;
 mod recv;
 mod rendezvous;
 mod returns;
-mod ring;
 mod rounds;
 mod send;
 #[cfg(test)]

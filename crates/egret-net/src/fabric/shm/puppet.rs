@@ -11,12 +11,15 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 use super::bell::{Habit, Sleeper};
 use super::cord::Cord;
+use super::foreign::Foreign;
 use super::knocking::terms;
-use super::layout::{BELL, BELL_BYTES, BYTES, RING, SLOTS};
+use super::layout::{BELL, BELL_BYTES, BYTES, RING, RING_LINES};
 use super::memory::Own;
 use super::reach;
+use super::records::RingSender;
 use super::rendezvous::{Accepted, Answered, Greeting, Handles, Knock, Started};
-use super::ring::Producer;
+use super::wire::Item;
+use crate::fabric::hub::counts::Counts;
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Secret};
 
@@ -40,8 +43,8 @@ pub(super) struct Greeted {
 #[derive(Debug)]
 pub(super) struct Puppet {
     pub strings: Strings,
-    /// Slots in their order, each with the number that it must have.
-    pub ring: Producer,
+    /// Records in their order, each with the position that it must have.
+    ring: RingSender,
     /// What the other end gave.
     pub accepted: Accepted,
 }
@@ -74,7 +77,10 @@ impl Greeted {
     pub(super) fn wait(self, until: Instant) -> Option<Puppet> {
         let Self { strings, knock } = self;
         let accepted = wait_answer(knock, until)?;
-        let ring = Producer::new(strings.own.clone(), RING, SLOTS);
+        let own = strings.own.clone();
+        let seen = Foreign::map(own.fd().try_clone_to_owned().ok()?, own.len() as u64).ok()?;
+        // How far the other end is it does not ask.
+        let ring = RingSender::new(own, RING, RING_LINES, seen, 0).ok()?;
         Some(Puppet { strings, ring, accepted })
     }
 }
@@ -100,6 +106,28 @@ pub(super) fn wait_answer(mut knock: Knock, until: Instant) -> Option<Accepted> 
 }
 
 impl Puppet {
+    /// Puts an item with its bytes, also where there is no room.
+    pub(super) fn put(&mut self, item: Item, bytes: &[u8], counts: Counts) {
+        let words = item.encode(counts);
+        self.put_any(true, words.what, &[words.bytes(), bytes].concat());
+    }
+
+    /// Puts any record of at most 4 KiB.
+    pub(super) fn put_any(&mut self, is_item: bool, tag: u64, payload: &[u8]) {
+        self.ring.hear(self.ring.position()).expect("all that was written");
+        let put = match is_item {
+            true => self.ring.send_item(tag, &[payload]),
+            false => self.ring.send(tag, &[payload]),
+        };
+        put.expect("there is room");
+    }
+
+    /// Lines that were put.
+    #[cfg(test)]
+    pub(super) fn position(&self) -> u64 {
+        self.ring.position()
+    }
+
     /// Sends any packet.
     pub(super) fn say(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(32))];

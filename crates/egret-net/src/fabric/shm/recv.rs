@@ -1,6 +1,6 @@
-//! The receiving half of one end: slots in, completions out.
+//! The receiving half of one end: records in, completions out.
 //!
-//! Every word of a slot is the peer's and may be a lie. A slot is copied out
+//! Every word of a record is the peer's and may be a lie. A record is copied out
 //! of the ring before it is looked at; lengths are checked against what is
 //! posted or exposed here before a byte is copied; places are checked by
 //! [`Foreign`] against the region they name.
@@ -13,8 +13,9 @@ use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::io::{Io, tell};
 use super::layout::{REGIONS_MAX, TRANSFER_MAX};
+use super::records::Taken;
 use super::send::Sender;
-use super::wire::{Place, Slot, Small};
+use super::wire::{Item, MESSAGE_AT, Place, copy_message};
 use crate::buf::{Buf, Kind};
 use crate::fabric::hub::incoming::{Current, Incoming};
 use crate::fabric::outbox::Answer;
@@ -47,54 +48,55 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether what a slot refers to was announced.
-    pub(super) fn knows(&self, slot: &Slot) -> bool {
-        let kind = match slot {
-            Slot::Message { kind, .. } | Slot::Begin { kind, .. } | Slot::HandOver { kind, .. } => {
+    /// Whether what an item refers to was announced.
+    pub(super) fn knows(&self, item: &Item) -> bool {
+        let kind = match item {
+            Item::Message { kind, .. } | Item::Begin { kind, .. } | Item::HandOver { kind, .. } => {
                 *kind
             }
             _ => None,
         };
-        let knows_region = match slot.place() {
+        let knows_region = match item.place() {
             Some(Place::Region { number, .. }) => self.regions.contains_key(number),
             _ => true,
         };
         knows_region && kind.is_none_or(|kind| self.incoming.knows(kind))
     }
 
-    /// Whether a slot must wait for a receive.
-    pub(super) fn holds_up(&self, slot: &Slot) -> bool {
-        slot.needs_receive() && self.incoming.holds_up()
+    /// Whether an item must wait for a receive.
+    pub(super) fn holds_up(&self, item: &Item) -> bool {
+        item.needs_receive() && self.incoming.holds_up()
     }
 
-    /// Places a small message, if [that is all](Incoming::place) there is to it.
+    /// Places a message of a few bytes, if [that is all](Incoming::place) there is to it.
     #[inline]
-    pub(super) fn place(&mut self, small: &Small, io: &mut Io<'_>) -> bool {
-        self.incoming.place((small.len, small.tag), io.notices, |to| small.copy_to(to))
+    pub(super) fn place(&mut self, taken: &Taken<'_>, io: &mut Io<'_>) -> bool {
+        let Some(len) = taken.payload.len().checked_sub(MESSAGE_AT) else { return false };
+        self.incoming.place((len, taken.tag), io.notices, |to| copy_message(taken, to))
     }
 
-    /// Takes one slot that need not wait.
+    /// Takes one item that need not wait.
     pub(super) fn take(
         &mut self,
-        slot: Slot,
+        item: Item,
         sender: &mut Sender,
         io: &mut Io<'_>,
     ) -> Result<(), Box<ViError>> {
-        if slot.needs_receive() && self.incoming.receives.is_empty() {
-            return self.drop_message(&slot, io);
+        if item.needs_receive() && self.incoming.receives.is_empty() {
+            return self.drop_message(&item, io);
         }
-        self.apply(slot, sender, io)
+        self.apply(item, sender, io)
     }
 
-    fn drop_message(&mut self, slot: &Slot, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
+    fn drop_message(&mut self, item: &Item, io: &mut Io<'_>) -> Result<(), Box<ViError>> {
         self.incoming.receives.dropped += 1;
-        match slot {
-            Slot::Begin { len, .. } => {
+        match item {
+            Item::Begin { len, .. } => {
                 self.incoming.idle()?;
                 self.incoming.current = Current::Dropped { left: *len };
             }
             // It must have arrived to go home again.
-            Slot::HandOver { handed, .. } if !planted(Fault::UnreceivedForgotten) => {
+            Item::HandOver { handed, .. } if !planted(Fault::UnreceivedForgotten) => {
                 drop(arrived(*handed, io)?);
             }
             _ => {}
@@ -104,41 +106,41 @@ impl Receiver {
 
     fn apply(
         &mut self,
-        slot: Slot,
+        item: Item,
         sender: &mut Sender,
         io: &mut Io<'_>,
     ) -> Result<(), Box<ViError>> {
-        match slot {
-            Slot::Message { tag, kind, bytes } => {
+        match item {
+            Item::Message { tag, kind, bytes } => {
                 if self.begin_message((bytes.len(), tag, kind), io)? {
                     self.piece(&bytes, io)?;
                 }
                 Ok(())
             }
-            Slot::Begin { tag, kind, len } => {
+            Item::Begin { tag, kind, len } => {
                 if !self.begin_message((len, tag, kind), io)? {
                     self.incoming.current = Current::Dropped { left: len };
                 }
                 Ok(())
             }
-            Slot::Piece { bytes } => self.piece(&bytes, io),
-            Slot::HandOver { tag, kind, handed } => self.handed((tag, kind), handed, io),
-            Slot::Read { id, secret, offset, len } => {
+            Item::Piece { bytes } => self.piece(&bytes, io),
+            Item::HandOver { tag, kind, handed } => self.handed((tag, kind), handed, io),
+            Item::Read { id, secret, offset, len } => {
                 let from = RemoteKey::of(secret).at(offset);
                 sender.answer(match io.keys.check(&from, len, false) {
                     Ok(()) => Answer::Read { id, from, len, offset: 0 },
                     Err(why) => Answer::ReadEnd { id, result: Err(why) },
                 })
             }
-            Slot::ReadPiece { id, bytes } => self.read_piece(id, &bytes, sender, io),
-            Slot::ReadEnd { id, result } => {
+            Item::ReadPiece { id, bytes } => self.read_piece(id, &bytes, sender, io),
+            Item::ReadEnd { id, result } => {
                 self.incoming.end_read(id, result, &mut sender.outbox, io.notices)
             }
-            Slot::Write { secret, offset, len } => {
+            Item::Write { secret, offset, len } => {
                 self.incoming.begin_write((secret, offset, len), io.keys)
             }
-            Slot::WriteEnd { id, notify } => self.write_end(id, notify, sender, io),
-            Slot::Written { id, result } => Ok(sender.outbox.answered(id, result, io.notices)?),
+            Item::WriteEnd { id, notify } => self.write_end(id, notify, sender, io),
+            Item::Written { id, result } => Ok(sender.outbox.answered(id, result, io.notices)?),
         }
     }
 
@@ -302,7 +304,7 @@ fn whole(
     Ok(Some(buf))
 }
 
-/// The buffer that a slot hands over.
+/// The buffer that an item hands over.
 fn arrived(handed: Handed, io: &mut Io<'_>) -> Result<Buf, Box<ViError>> {
     io.commons.as_deref_mut().ok_or(ISOLATED)?.take(handed)
 }
@@ -317,8 +319,8 @@ fn fetch(
 ) -> Result<(), Box<ViError>> {
     let outside = ViError::Protocol("bytes outside its memory");
     let (source, mut at, len) = match place {
-        Place::Inline { bytes, len } => {
-            let mut from = &bytes[..usize::from(*len)];
+        Place::Inline { at, len } => {
+            let mut from = &io.record[usize::from(*at)..][..usize::from(*len)];
             fill(from.len(), &mut |to| {
                 let (now, later) = from.split_at(to.len());
                 to.copy_from_slice(now);

@@ -1,10 +1,10 @@
-//! The sending half of one end: descriptors in, slots out.
+//! The sending half of one end: descriptors in, records out.
 //!
 //! A send begins when the peer has a receive posted for it and the ring has
-//! room. Bytes that lie in a shareable region stay there: the slot names the
-//! place and the peer fetches them, and so do many bytes that lie elsewhere, if
-//! the peer can [reach](super::reach) them. A few bytes travel in the slot. Others
-//! go through the bounce area, a piece at a time.
+//! room. A few bytes travel in the record. Others that lie in a shareable region stay
+//! there: the record names the place and the peer fetches them, and so do many bytes that
+//! lie elsewhere, if the peer can [reach](super::reach) them. The rest goes through the
+//! bounce area, a piece at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -12,11 +12,11 @@ use std::os::fd::BorrowedFd;
 use super::commons::{Commons, Handed};
 use super::fault::{Fault, planted};
 use super::io::{Io, tell};
-use super::layout::{BOUNCE, CHUNK, CHUNKS, DEPTH, REGIONS_MAX, SLOTS};
+use super::layout::{BOUNCE, CHUNK, CHUNKS, DEPTH, REGIONS_MAX};
 use super::reach;
+use super::records::{self, POSTED_MAX, RingSender, lines_of};
 use super::rendezvous::Message;
-use super::ring::Producer;
-use super::wire::{INLINE, Place, Slot, Small, Words};
+use super::wire::{INLINE, Item, MESSAGE_AT, Place};
 use crate::buf::Region;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::outbox::{Answer, Outbox, Outgoing};
@@ -24,10 +24,8 @@ use crate::vi::{Op, Posted, Reliability, ViError};
 
 #[derive(Debug)]
 pub(super) struct Sender {
-    ring: Producer,
-    /// Slots put, ever.
-    slots: u64,
-    /// Which slots name the pieces of the bounce area that are in use.
+    ring: RingSender,
+    /// The positions of the records that name the pieces of the bounce area that are in use.
     bounced: VecDeque<u64>,
     bounces: usize,
     /// Regions the peer was told of, with their numbers. They stay mapped, so
@@ -45,10 +43,9 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(level: Reliability, ring: Producer) -> Self {
+    pub(super) fn new(level: Reliability, ring: RingSender) -> Self {
         Self {
             ring,
-            slots: 0,
             bounced: VecDeque::new(),
             bounces: 0,
             regions: BTreeMap::new(),
@@ -66,35 +63,36 @@ impl Sender {
     pub(super) fn push(&mut self, posted: Posted, counts: Counts, io: &mut Io<'_>) -> bool {
         let is_first = !self.outbox.has_more() && self.may_begin(&posted);
         let commons = io.commons.as_deref();
-        if is_first && !must_wait(&self.outbox, self.written, &posted, commons) {
-            if let Some((head, words)) = small(&posted, counts) {
-                self.ring.put(head, &words);
-                self.outbox.messages += 1;
-                let len = posted.descriptor().len();
-                self.went(posted, len);
-                self.slots += 1;
-                return true;
-            }
-            let Some(slot) = self.begin(posted, io) else { return false };
-            self.put(slot, counts);
-            if self.outbox.has_more() {
-                self.pump(counts, io);
-            }
+        if !is_first || must_wait(&self.outbox, self.written, &posted, commons) {
+            self.outbox.push(posted);
+            return self.pump(counts, io);
+        }
+        if let Some(bytes) = small(&posted) {
+            self.put_message(posted.descriptor().tag(), bytes, counts);
+            self.outbox.messages += 1;
+            let len = bytes.len() as u64;
+            self.went(posted, len);
             return true;
         }
-        self.outbox.push(posted);
-        self.pump(counts, io)
-    }
-
-    #[inline]
-    fn has_room(&self) -> bool {
-        self.slots - self.peer.taken < SLOTS as u64
+        let put = self.begin(posted, counts, io);
+        if self.outbox.has_more() {
+            self.pump(counts, io);
+        }
+        put
     }
 
     /// Whether a send or a write has all it takes to begin.
     #[inline]
     pub(super) fn may_begin(&self, posted: &Posted) -> bool {
-        self.has_room() && self.outbox.may_begin(posted, self.receives())
+        let is_short = posted.descriptor().len() <= (records::INLINE - MESSAGE_AT) as u64;
+        let lines = if is_short { 1 } else { ROOM };
+        self.ring.has_room(lines) && self.outbox.may_begin(posted, self.receives())
+    }
+
+    /// Lines that the peer is not done with, as far as it was heard.
+    #[inline]
+    pub(super) fn lines_under_way(&self) -> u64 {
+        self.ring.position() - self.peer.taken
     }
 
     /// Receives to count on: at the unreliable level there is no waiting for one.
@@ -103,11 +101,22 @@ impl Sender {
         if self.outbox.level().is_reliable() { self.peer.receives } else { u64::MAX }
     }
 
+    /// Puts a whole message without a type. There is room for it.
     #[inline]
-    fn put(&mut self, slot: Slot, counts: Counts) {
-        let (head, words) = slot.encode(counts);
-        self.ring.put(head, &words);
-        self.slots += 1;
+    fn put_message(&mut self, tag: u64, bytes: &[u8], counts: Counts) {
+        let sent = self.ring.send(tag, &[&counts.pack().to_ne_bytes(), bytes]);
+        debug_assert!(sent.is_ok(), "there was room: {sent:?}");
+    }
+
+    /// Puts an item, and the bytes that it has in its record. There is room for both.
+    #[inline]
+    fn put(&mut self, item: Item, bytes: &[u8], counts: Counts) {
+        let words = item.encode(counts);
+        let sent = match words.is_whole() {
+            true => self.ring.send_words(words.what, &words.words),
+            false => self.ring.send_item(words.what, &[words.bytes(), bytes]),
+        };
+        debug_assert!(sent.is_ok(), "there was room: {sent:?}");
     }
 
     pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Box<ViError>> {
@@ -120,39 +129,39 @@ impl Sender {
 
     /// Puts what the ring, the bounce area and the peer's receives allow.
     pub(super) fn pump(&mut self, counts: Counts, io: &mut Io<'_>) -> bool {
-        let before = self.slots;
-        while self.has_room() {
-            let Some(slot) = self.next(io) else { break };
-            self.put(slot, counts);
-        }
-        self.slots != before
+        let before = self.ring.position();
+        while self.ring.has_room(ROOM) && self.put_next(counts, io) {}
+        self.ring.position() != before
     }
 
-    fn next(&mut self, io: &mut Io<'_>) -> Option<Slot> {
+    /// Puts one record, if there is one to put.
+    fn put_next(&mut self, counts: Counts, io: &mut Io<'_>) -> bool {
         if let Some(answer) = self.outbox.answers.pop_front() {
-            return self.next_of_answer(answer, io);
+            return self.put_answer(answer, counts, io);
         }
         if let Some((id, from, len)) = self.outbox.next_read() {
-            return Some(Slot::Read { id, secret: from.key.secret(), offset: from.offset, len });
+            let (secret, offset) = (from.key.secret(), from.offset);
+            self.put(Item::Read { id, secret, offset, len }, &[], counts);
+            return true;
         }
         if let Some(current) = self.outbox.current.take() {
-            return self.next_of(current, io);
+            return self.put_piece(current, counts, io);
         }
         let (receives, written) = (self.receives(), self.written);
         loop {
             let commons = io.commons.as_deref();
             let posted = self.outbox.next_waiting(|outbox, next| {
                 outbox.may_begin(next, receives) && !must_wait(outbox, written, next, commons)
-            })?;
-            let slot = self.begin(posted, io);
-            if slot.is_some() {
-                return slot;
+            });
+            let Some(posted) = posted else { return false };
+            if self.begin(posted, counts, io) {
+                return true;
             }
         }
     }
 
-    /// Begins what was posted. `None`: it is done.
-    fn begin(&mut self, mut posted: Posted, io: &mut Io<'_>) -> Option<Slot> {
+    /// Begins what was posted. `false`: it is done, and there was nothing to put.
+    fn begin(&mut self, mut posted: Posted, counts: Counts, io: &mut Io<'_>) -> bool {
         let descriptor = posted.descriptor();
         let (len, tag) = (descriptor.len(), descriptor.tag());
         if let Op::Write { to, notify } = *posted.op() {
@@ -160,35 +169,47 @@ impl Sender {
             let done = direct.is_some_and(|direct| direct.write(&to, descriptor));
             if done && !notify {
                 posted.complete(len, tag, io.notices);
-                return None;
+                return false;
             }
             self.outbox.messages += u64::from(notify);
             self.executes = !done;
             // What is there already needs but its notice: a write of nothing has it.
             let (offset, len) = if done { (len, 0) } else { (0, len) };
             self.outbox.current = Some(Outgoing { posted, offset });
-            return Some(Slot::Write { secret: to.key.secret(), offset: to.offset, len });
+            self.put(Item::Write { secret: to.key.secret(), offset: to.offset, len }, &[], counts);
+            return true;
         }
         self.outbox.messages += 1;
-        let kind = descriptor.kind().map(|kind| {
-            let is_new = !self.kinds.contains(&kind.fingerprint);
-            if is_new && io.tell(&Message::Kind(kind.clone()), &[]) {
-                self.kinds.insert(kind.fingerprint);
-            }
-            kind.fingerprint
-        });
-        let slot = match self.handed(&mut posted, io) {
-            Some(handed) => Slot::HandOver { tag, kind, handed },
-            None => match self.placed(&posted, io) {
-                Some(bytes) => Slot::Message { tag, kind, bytes },
-                None => {
-                    self.outbox.current = Some(Outgoing { posted, offset: 0 });
-                    return Some(Slot::Begin { tag, kind, len });
+        let kind = self.named(&posted, io);
+        if let Some(handed) = self.handed(&mut posted, io) {
+            self.put(Item::HandOver { tag, kind, handed }, &[], counts);
+        } else if len <= INLINE as u64 {
+            with_bytes(&posted, 0, len, |bytes| match kind {
+                None => self.put_message(tag, bytes, counts),
+                Some(_) => {
+                    let place = Place::appended(bytes.len());
+                    self.put(Item::Message { tag, kind, bytes: place }, bytes, counts);
                 }
-            },
-        };
+            });
+        } else if let Some(bytes) = self.placed(&posted, io) {
+            self.put(Item::Message { tag, kind, bytes }, &[], counts);
+        } else {
+            self.put(Item::Begin { tag, kind, len }, &[], counts);
+            self.outbox.current = Some(Outgoing { posted, offset: 0 });
+            return true;
+        }
         self.went(posted, len);
-        Some(slot)
+        true
+    }
+
+    /// What the elements of a message are. The peer is told the name before it is used.
+    fn named(&mut self, posted: &Posted, io: &Io<'_>) -> Option<u64> {
+        let kind = posted.descriptor().kind()?;
+        let is_new = !self.kinds.contains(&kind.fingerprint);
+        if is_new && io.tell(&Message::Kind(kind.clone()), &[]) {
+            self.kinds.insert(kind.fingerprint);
+        }
+        Some(kind.fingerprint)
     }
 
     /// The buffer of a hand-over, if it can change hands; otherwise it is sent
@@ -207,12 +228,7 @@ impl Sender {
 
     /// Where all of a message lies, if that is one place.
     fn placed(&mut self, posted: &Posted, io: &mut Io<'_>) -> Option<Place> {
-        let descriptor = posted.descriptor();
-        if descriptor.len() <= INLINE as u64 {
-            let len = usize::try_from(descriptor.len()).expect("a few bytes");
-            return Some(Place::inline(|to| descriptor.gather(0, to), len));
-        }
-        if descriptor.segment_count() > 1 {
+        if posted.descriptor().segment_count() > 1 {
             return None;
         }
         let found = self.in_region(posted, 0, io).or_else(|| self.in_process(posted, 0, io));
@@ -273,7 +289,8 @@ impl Sender {
         })
     }
 
-    fn next_of(&mut self, current: Outgoing, io: &mut Io<'_>) -> Option<Slot> {
+    /// Puts the next piece of what is under way, or the end of a write.
+    fn put_piece(&mut self, current: Outgoing, counts: Counts, io: &mut Io<'_>) -> bool {
         let Outgoing { posted, offset } = current;
         let len = posted.descriptor().len();
         if offset == len {
@@ -283,41 +300,47 @@ impl Sender {
             let tag = posted.descriptor().tag();
             let id = self.outbox.ask(posted);
             self.written = if self.executes { Some(id) } else { self.written };
-            return Some(Slot::WriteEnd { id, notify: notify.then_some(tag) });
+            self.put(Item::WriteEnd { id, notify: notify.then_some(tag) }, &[], counts);
+            return true;
         }
-        let Some((bytes, n)) = self.piece(&posted, offset, io) else {
+        let Some(bytes) = self.piece(&posted, offset, io) else {
             self.outbox.current = Some(Outgoing { posted, offset });
-            return None;
+            return false;
         };
+        let (item, n) = (Item::Piece { bytes }, bytes.len());
+        match bytes {
+            Place::Inline { .. } => {
+                with_bytes(&posted, offset, n, |bytes| self.put(item, bytes, counts));
+            }
+            _ => self.put(item, &[], counts),
+        }
         if offset + n == len && matches!(posted.op(), Op::Send) {
             self.went(posted, len);
         } else {
             self.outbox.current = Some(Outgoing { posted, offset: offset + n });
         }
-        Some(Slot::Piece { bytes })
+        true
     }
 
-    /// The next piece of a message: in place, in the slot, or by the bounce area.
-    fn piece(&mut self, posted: &Posted, offset: u64, io: &mut Io<'_>) -> Option<(Place, u64)> {
+    /// The next piece of a message: in place, in the record, or by the bounce area.
+    fn piece(&mut self, posted: &Posted, offset: u64, io: &mut Io<'_>) -> Option<Place> {
         let in_region = self.in_region(posted, offset, io);
-        if let Some(found) = in_region.or_else(|| self.in_process(posted, offset, io)) {
-            return Some(found);
+        if let Some((place, _)) = in_region.or_else(|| self.in_process(posted, offset, io)) {
+            return Some(place);
         }
         let left = reach::run(posted.descriptor(), offset);
         if left <= INLINE as u64 {
-            let len = usize::try_from(left).expect("a few bytes");
-            let place = Place::inline(|to| posted.descriptor().gather(offset, to), len);
-            return Some((place, left));
+            return Some(Place::appended(usize::try_from(left).expect("a few bytes")));
         }
         let n = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
         let at = self.bounce()?;
         io.gather(at, posted.descriptor(), offset, n);
-        Some((Place::Bounce { offset: at as u64, len: n as u64 }, n as u64))
+        Some(Place::Bounce { offset: at as u64, len: n as u64 })
     }
 
     /// The next piece of the bounce area, if it is free.
     fn bounce(&mut self) -> Option<usize> {
-        while self.bounced.front().is_some_and(|slot| *slot < self.peer.taken) {
+        while self.bounced.front().is_some_and(|position| *position < self.peer.taken) {
             self.bounced.pop_front();
         }
         if self.bounced.len() == CHUNKS {
@@ -325,45 +348,60 @@ impl Sender {
         }
         let at = BOUNCE + self.bounces % CHUNKS * CHUNK;
         self.bounces += 1;
-        self.bounced.push_back(self.slots);
+        self.bounced.push_back(self.ring.position());
         Some(at)
     }
 
-    /// Notes that the slot about to be put is the last of a send of so many bytes,
-    /// which a hand-over has no more.
+    /// Notes that the record put last is the last of a send of so many bytes, which a hand-over
+    /// has no more.
     #[inline]
     fn went(&mut self, posted: Posted, len: u64) {
         let len = if planted(Fault::HandedLength) { posted.descriptor().len() } else { len };
-        self.outbox.went(posted, len, self.slots);
+        self.outbox.went(posted, len, self.ring.position() - 1);
     }
 
-    /// The next slot of an answer; what is left of it goes back to the front.
-    fn next_of_answer(&mut self, answer: Answer, io: &mut Io<'_>) -> Option<Slot> {
-        match answer {
+    /// Puts the next record of an answer; what is left of it goes back to the front.
+    fn put_answer(&mut self, answer: Answer, counts: Counts, io: &mut Io<'_>) -> bool {
+        let item = match answer {
             Answer::Read { id, len, offset, .. } if offset == len => {
-                Some(Slot::ReadEnd { id, result: Ok(()) })
+                Item::ReadEnd { id, result: Ok(()) }
             }
-            Answer::Read { id, from, len, offset } => {
-                let n = usize::try_from(len - offset).unwrap_or(CHUNK).min(CHUNK);
-                let Some(at) = self.bounce() else {
-                    self.outbox.answers.push_front(answer);
-                    return None;
-                };
-                let place = from.key.at(from.offset + offset);
-                let mut bytes = vec![0; n];
-                // The key may have been revoked since the read was admitted.
-                if let Err(why) = io.keys.read(&place, &mut bytes) {
-                    return Some(Slot::ReadEnd { id, result: Err(why) });
-                }
-                io.own.copy_in(at, &bytes);
-                let offset = offset + n as u64;
-                self.outbox.answers.push_front(Answer::Read { id, from, len, offset });
-                let bytes = Place::Bounce { offset: at as u64, len: n as u64 };
-                Some(Slot::ReadPiece { id, bytes })
-            }
-            Answer::ReadEnd { id, result } => Some(Slot::ReadEnd { id, result }),
-            Answer::Written { id, result } => Some(Slot::Written { id, result }),
+            Answer::Read { .. } => return self.put_read(answer, counts, io),
+            Answer::ReadEnd { id, result } => Item::ReadEnd { id, result },
+            Answer::Written { id, result } => Item::Written { id, result },
+        };
+        self.put(item, &[], counts);
+        true
+    }
+
+    /// Puts the next bytes that a read asked for.
+    fn put_read(&mut self, answer: Answer, counts: Counts, io: &mut Io<'_>) -> bool {
+        let Answer::Read { id, from, len, offset } = answer else { return false };
+        let left = usize::try_from(len - offset).unwrap_or(CHUNK);
+        let is_inline = left <= INLINE;
+        let n = if is_inline { left } else { left.min(CHUNK) };
+        let bounce = if is_inline { None } else { self.bounce() };
+        if !is_inline && bounce.is_none() {
+            self.outbox.answers.push_front(answer);
+            return false;
         }
+        let mut bytes = vec![0; n];
+        // The key may have been revoked since the read was admitted.
+        if let Err(why) = io.keys.read(&from.key.at(from.offset + offset), &mut bytes) {
+            self.put(Item::ReadEnd { id, result: Err(why) }, &[], counts);
+            return true;
+        }
+        match bounce {
+            Some(at) => {
+                io.own.copy_in(at, &bytes);
+                let place = Place::Bounce { offset: at as u64, len: n as u64 };
+                self.put(Item::ReadPiece { id, bytes: place }, &[], counts);
+            }
+            None => self.put(Item::ReadPiece { id, bytes: Place::appended(n) }, &bytes, counts),
+        }
+        let offset = offset + n as u64;
+        self.outbox.answers.push_front(Answer::Read { id, from, len, offset });
+        true
     }
 
     /// The peer says how far it is. What it cannot be is a lie.
@@ -372,10 +410,11 @@ impl Sender {
         if peer == self.peer {
             return Ok(());
         }
-        if peer.taken > self.slots || peer.placed > self.outbox.messages {
+        let taken = self.peer.taken.max(peer.taken);
+        if peer.placed > self.outbox.messages || self.ring.hear(taken).is_err() {
             return Err(ViError::Protocol("it has taken what was never sent").into());
         }
-        self.peer.taken = self.peer.taken.max(peer.taken);
+        self.peer.taken = taken;
         self.peer.receives = self.peer.receives.max(peer.receives);
         self.peer.placed = self.peer.placed.max(peer.placed);
         self.outbox.heard(self.peer.taken, self.peer.placed, io.notices);
@@ -398,12 +437,25 @@ fn must_wait(
         && !planted(Fault::WriteOvertakes)
 }
 
-/// The words of a send of one small segment without a type.
+/// The bytes of a send of one small segment without a type.
 #[inline]
-fn small(posted: &Posted, counts: Counts) -> Option<Words> {
+fn small(posted: &Posted) -> Option<&[u8]> {
     let descriptor = posted.descriptor();
     let simple = matches!(posted.op(), Op::Send) && descriptor.kind().is_none() && !posted.gives();
-    let bytes = Some(descriptor.bytes()).filter(|bytes| bytes.len() <= INLINE)?;
     let whole = simple && descriptor.segment_count() == 1;
-    whole.then(|| Small::encode(descriptor.tag(), bytes, counts))
+    Some(descriptor.bytes()).filter(|bytes| whole && bytes.len() <= INLINE)
 }
+
+/// Passes so many bytes of a descriptor, from `offset` on, in one row. They are few.
+fn with_bytes(posted: &Posted, offset: u64, len: u64, body: impl FnOnce(&[u8])) {
+    let (descriptor, mut row) = (posted.descriptor(), [0; INLINE]);
+    if descriptor.segment_count() == 1 && offset == 0 && descriptor.len() == len {
+        return body(descriptor.bytes());
+    }
+    let row = &mut row[..usize::try_from(len).expect("a few bytes")];
+    descriptor.gather(offset, row);
+    body(row);
+}
+
+/// Lines that a record of any length, and what it skips, take at most.
+const ROOM: u64 = 2 * lines_of(POSTED_MAX) - 1;

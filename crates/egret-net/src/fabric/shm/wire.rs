@@ -1,37 +1,39 @@
-//! What a slot of the ring says.
+//! What a record of the ring of posted messages says.
 //!
-//! A slot is a head of 32 bits and seven words. The last word carries the
-//! sender's own counts (slots taken, receives posted, messages placed), so that
-//! in a conversation no other cache line needs to travel.
+//! The first word of its payload has the sender's own counts (lines taken, receives posted,
+//! messages placed), so that in a conversation no other cache line needs to travel. A *record*
+//! is a whole message without a type: its tag is that of the record, and its bytes follow the
+//! counts. Everything else is an *item*, whose tag says what it is:
 //!
-//! | bits of the head | |
+//! | bits of the tag | |
 //! |---|---|
 //! | 0–7 | what it is |
-//! | 8–15 | where its bytes are: 0 nowhere, 1 in the slot, 2 in a region of the sender's, 3 in its bounce area, 4 in its process |
-//! | 16–23 | bytes in the slot |
+//! | 8–15 | where its bytes are: 0 nowhere, 1 in the record, 2 in a region of the sender's, 3 in its bounce area, 4 in its process |
 //! | 24–31 | flags: 1 typed, 2 notify, 4 refused, 8 back |
 //!
-//! | word | message, piece | read, write | answer |
+//! | word behind the counts | message, piece | read, write | answer |
 //! |---|---|---|---|
 //! | 0 | tag, or number of the read | number | number |
 //! | 1 | fingerprint of the element type | secret of the key | reason |
-//! | 2 | bytes 0–7, or number of the region | offset | offset |
-//! | 3 | bytes 8–15, or offset, or address | length | length |
-//! | 4 | bytes 16–23, or length | | size |
-//! | 5 | bytes 24–31 | | |
-//! | 6 | counts | counts | counts |
+//! | 2 | the first bytes, or number of the region | offset | offset |
+//! | 3 | more bytes, or offset, or address | length | length |
+//! | 4 | more bytes, or length | | size |
+//!
+//! Bytes in the record go on behind word 4 as far as its length says.
 //!
 //! Everything read from a peer is a copy, and is checked after it was copied.
 
 use super::commons::Handed;
 use super::loans::Ticket;
+use super::memory::WORD;
+use super::records::{INLINE_WORDS, POSTED_MAX, Taken};
 use super::returns;
 use crate::fabric::hub::counts::Counts;
 use crate::vi::AccessError;
 
-/// What a slot carries, without its counts.
+/// What a record carries, without its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum Item {
     /// A whole message.
     Message { tag: u64, kind: Option<u64>, bytes: Place },
     /// A message of several pieces begins; they follow.
@@ -57,8 +59,9 @@ pub(super) enum Slot {
 /// Where bytes lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In the slot itself.
-    Inline { bytes: [u8; INLINE], len: u8 },
+    /// In the record itself, from this byte of its payload on. Who writes a record appends them,
+    /// wherever that is.
+    Inline { at: u16, len: u16 },
     /// In a region of the sender's that it has announced under this number.
     Region { number: u64, offset: u64, len: u64 },
     /// In the sender's bounce area.
@@ -67,106 +70,102 @@ pub(super) enum Place {
     Process { at: u64, len: u64 },
 }
 
-/// Bytes that travel in the slot.
-pub(super) const INLINE: usize = 32;
+/// Bytes that travel in a record at most.
+pub(super) const INLINE: usize = POSTED_MAX - INLINE_AT;
 
-/// A head and seven words.
-pub(super) type Words = (u32, [u64; 7]);
+/// What an item is written as: the tag of its record, and the words of the payload that come
+/// before bytes in the record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Words {
+    pub what: u64,
+    pub words: [u64; INLINE_WORDS],
+    /// Whether bytes follow, in the place of the last words.
+    is_inline: bool,
+}
 
-const MESSAGE: u32 = 1;
-const BEGIN: u32 = 2;
-const PIECE: u32 = 3;
-const READ: u32 = 4;
-const READ_PIECE: u32 = 5;
-const READ_END: u32 = 6;
-const WRITE: u32 = 7;
-const WRITE_END: u32 = 8;
-const WRITTEN: u32 = 9;
-const HAND_OVER: u32 = 10;
+/// Where the bytes of a record that is a message begin in its payload.
+pub(super) const MESSAGE_AT: usize = WORD;
+/// Where the bytes of an item begin in its payload.
+const INLINE_AT: usize = 3 * WORD;
 
-const TYPED: u32 = 1 << 24;
-const NOTIFY: u32 = 2 << 24;
-const REFUSED: u32 = 4 << 24;
-const BACK: u32 = 8 << 24;
+const MESSAGE: u64 = 1;
+const BEGIN: u64 = 2;
+const PIECE: u64 = 3;
+const READ: u64 = 4;
+const READ_PIECE: u64 = 5;
+const READ_END: u64 = 6;
+const WRITE: u64 = 7;
+const WRITE_END: u64 = 8;
+const WRITTEN: u64 = 9;
+const HAND_OVER: u64 = 10;
+
+const TYPED: u64 = 1 << 24;
+const NOTIFY: u64 = 2 << 24;
+const REFUSED: u64 = 4 << 24;
+const BACK: u64 = 8 << 24;
 
 const REVOKED: u64 = 1;
 const OUT_OF_BOUNDS: u64 = 2;
 const NO_READ: u64 = 3;
 const NO_WRITE: u64 = 4;
 
-/// The word of a slot that carries the counts.
-pub(super) const COUNTS: usize = 6;
+impl Words {
+    /// Whether no bytes follow.
+    #[inline]
+    pub(super) const fn is_whole(&self) -> bool {
+        !self.is_inline
+    }
 
-/// A whole message of a few bytes without a type: what most slots are. The same
-/// as [`Slot::Message`], without a detour.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Small {
-    pub tag: u64,
-    pub len: usize,
-    words: [u64; INLINE / 8],
+    /// The words before bytes in the record.
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        let bytes = bytemuck::bytes_of(&self.words);
+        if self.is_inline { &bytes[..INLINE_AT] } else { bytes }
+    }
 }
 
-impl Small {
-    const HEAD: u32 = MESSAGE | 1 << 8;
-
-    /// What is sent.
-    ///
-    /// # Panics
-    ///
-    /// If there are more bytes than fit.
-    #[inline]
-    pub(super) fn encode(tag: u64, bytes: &[u8], counts: Counts) -> Words {
-        assert!(bytes.len() <= INLINE, "{} bytes in a slot", bytes.len());
-        let (chunks, rest) = bytes.as_chunks::<8>();
-        let mut words = [tag, 0, 0, 0, 0, 0, counts.pack()];
-        for (word, chunk) in words[2..].iter_mut().zip(chunks) {
-            *word = u64::from_le_bytes(*chunk);
-        }
-        if !rest.is_empty() {
-            words[2 + chunks.len()] =
-                rest.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b));
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "a few")]
-        let len = bytes.len() as u32;
-        (Self::HEAD | len << 16, words)
+/// Copies the bytes of a record that is a whole message to where there is room for just them.
+#[inline]
+pub(super) fn copy_message(taken: &Taken<'_>, to: &mut [u8]) {
+    if to.len() > (INLINE_WORDS - 1) * WORD {
+        to.copy_from_slice(&taken.payload[MESSAGE_AT..]);
+        return;
     }
-
-    /// What came, if it is one.
-    #[inline]
-    pub(super) fn decode(head: u32, words: &[u64; 7]) -> Option<Self> {
-        let len = (head >> 16 & 0xff) as usize;
-        let is_small = head & !(0xff << 16) == Self::HEAD && len <= INLINE;
-        let [tag, _, a, b, c, d, _] = *words;
-        is_small.then_some(Self { tag, len, words: [a, b, c, d] })
+    let [_, words @ ..] = taken.words;
+    let (chunks, rest) = to.as_chunks_mut::<WORD>();
+    for (chunk, word) in chunks.iter_mut().zip(&words) {
+        *chunk = word.to_ne_bytes();
     }
+    if !rest.is_empty() {
+        let last = words[chunks.len()].to_ne_bytes();
+        match rest.len() {
+            4 => rest.copy_from_slice(&last[..4]),
+            _ => rest.iter_mut().zip(last).for_each(|(to, from)| *to = from),
+        }
+    }
+}
 
-    /// Copies its bytes to where there is room for just them.
+impl Taken<'_> {
+    /// The counts of who sent it; of a record too short for them whatever was there before.
     #[inline]
-    pub(super) fn copy_to(&self, to: &mut [u8]) {
-        let (chunks, rest) = to.as_chunks_mut::<8>();
-        for (chunk, word) in chunks.iter_mut().zip(&self.words) {
-            *chunk = word.to_le_bytes();
-        }
-        if !rest.is_empty() {
-            let mut word = self.words[chunks.len()];
-            for byte in rest {
-                *byte = word.to_le_bytes()[0];
-                word >>= 8;
-            }
-        }
+    pub(super) const fn counts(&self) -> u64 {
+        self.words[0]
     }
 }
 
 impl Place {
-    /// A few bytes for the slot.
+    /// So many bytes in a record, which are appended to what is written there.
     ///
     /// # Panics
     ///
     /// If they are more than fit.
-    pub(super) fn inline(from: impl FnOnce(&mut [u8]), len: usize) -> Self {
-        let mut bytes = [0; INLINE];
-        from(&mut bytes[..len]);
-        Self::Inline { bytes, len: u8::try_from(len).expect("it fits the slot") }
+    pub(super) fn appended(len: usize) -> Self {
+        assert!(len <= INLINE, "{len} bytes in a record");
+        Self::inline(INLINE_AT, len).expect("a few")
+    }
+
+    fn inline(at: usize, len: usize) -> Option<Self> {
+        Some(Self::Inline { at: u16::try_from(at).ok()?, len: u16::try_from(len).ok()? })
     }
 
     pub(super) const fn len(&self) -> u64 {
@@ -176,19 +175,19 @@ impl Place {
         }
     }
 
+    /// Whether the bytes are in the record.
+    pub(super) const fn is_inline(self) -> bool {
+        matches!(self, Self::Inline { .. })
+    }
+
     /// Whether the bytes are in memory that the sender has other uses for.
     pub(super) const fn is_lent(&self) -> bool {
         matches!(self, Self::Region { .. } | Self::Process { .. })
     }
 
-    fn encode(self, words: &mut [u64; 7]) -> u32 {
+    fn encode(self, words: &mut [u64; 5]) -> u64 {
         match self {
-            Self::Inline { bytes, len } => {
-                for (word, bytes) in words[2..6].iter_mut().zip(bytes.chunks_exact(8)) {
-                    *word = u64::from_le_bytes(bytes.try_into().expect("eight"));
-                }
-                1 << 8 | u32::from(len) << 16
-            }
+            Self::Inline { .. } => IN_RECORD,
             Self::Region { number, offset, len } => {
                 [words[2], words[3], words[4]] = [number, offset, len];
                 2 << 8
@@ -204,16 +203,10 @@ impl Place {
         }
     }
 
-    fn decode(head: u32, words: &[u64; 7]) -> Option<Self> {
-        match head >> 8 & 0xff {
-            1 => {
-                let len = (head >> 16 & 0xff) as u8;
-                let mut bytes = [0; INLINE];
-                for (word, bytes) in words[2..6].iter().zip(bytes.chunks_exact_mut(8)) {
-                    bytes.copy_from_slice(&word.to_le_bytes());
-                }
-                (usize::from(len) <= INLINE).then_some(Self::Inline { bytes, len })
-            }
+    /// Where an item says that its bytes are, of which so many could be in its record.
+    fn decode(what: u64, words: &[u64; 5], len: usize) -> Option<Self> {
+        match what >> 8 & 0xff {
+            1 => Self::inline(INLINE_AT, len),
             2 => Some(Self::Region { number: words[2], offset: words[3], len: words[4] }),
             3 => Some(Self::Bounce { offset: words[3], len: words[4] }),
             4 => Some(Self::Process { at: words[3], len: words[4] }),
@@ -222,12 +215,13 @@ impl Place {
     }
 }
 
-impl Slot {
+const IN_RECORD: u64 = 1 << 8;
+
+impl Item {
     #[inline]
     pub(super) fn encode(self, counts: Counts) -> Words {
-        let mut words = [0; 7];
-        words[6] = counts.pack();
-        let head = match self {
+        let mut words = [0; 5];
+        let what = match self {
             Self::Message { tag, kind, bytes } => {
                 [words[0], words[1]] = [tag, kind.unwrap_or(0)];
                 MESSAGE | bytes.encode(&mut words) | typed(kind)
@@ -261,7 +255,9 @@ impl Slot {
             }
             Self::Written { id, result } => WRITTEN | answer(id, result, &mut words),
         };
-        (head, words)
+        let [a, b, c, d, e] = words;
+        let is_inline = what & 0xff << 8 == IN_RECORD;
+        Words { what, words: [counts.pack(), a, b, c, d, e], is_inline }
     }
 
     /// Whether it needs a posted receive.
@@ -298,22 +294,29 @@ impl Slot {
         }
     }
 
-    /// What a peer's slot says beside the counts; `None` if it makes no sense.
-    pub(super) fn decode((head, words): &Words) -> Option<Self> {
-        let (head, [w0, w1, w2, w3, w4, ..]) = (*head, *words);
+    /// What a peer's record says beside the counts; `None` if it makes no sense.
+    pub(super) fn decode(taken: &Taken<'_>) -> Option<Self> {
+        let Taken { is_item, tag, payload, words } = *taken;
+        if !is_item {
+            let bytes = Place::inline(MESSAGE_AT, payload.len().checked_sub(MESSAGE_AT)?)?;
+            return Some(Self::Message { tag, kind: None, bytes });
+        }
+        let [_, words @ ..] = words;
+        let (head, [w0, w1, w2, w3, w4]) = (tag, words);
+        let len = payload.len().checked_sub(INLINE_AT)?;
         let kind = (head & TYPED != 0).then_some(w1);
         let result = if head & REFUSED == 0 { Some(Ok(())) } else { reason(w1, w2, w3, w4) };
         Some(match head & 0xff {
-            MESSAGE => Self::Message { tag: w0, kind, bytes: Place::decode(head, words)? },
+            MESSAGE => Self::Message { tag: w0, kind, bytes: Place::decode(head, &words, len)? },
             BEGIN => Self::Begin { tag: w0, kind, len: w4 },
-            PIECE => Self::Piece { bytes: Place::decode(head, words)? },
+            PIECE => Self::Piece { bytes: Place::decode(head, &words, len)? },
             HAND_OVER => {
                 let ticket = Ticket { place: returns::Place::decode(w2)?, len: w3 };
                 let back = head & BACK != 0;
                 Self::HandOver { tag: w0, kind, handed: Handed { ticket, back } }
             }
             READ => Self::Read { id: w0, secret: w1, offset: w2, len: w3 },
-            READ_PIECE => Self::ReadPiece { id: w0, bytes: Place::decode(head, words)? },
+            READ_PIECE => Self::ReadPiece { id: w0, bytes: Place::decode(head, &words, len)? },
             READ_END => Self::ReadEnd { id: w0, result: result? },
             WRITE => Self::Write { secret: w1, offset: w2, len: w3 },
             WRITE_END => Self::WriteEnd { id: w0, notify: (head & NOTIFY != 0).then_some(w1) },
@@ -323,11 +326,11 @@ impl Slot {
     }
 }
 
-const fn typed(kind: Option<u64>) -> u32 {
+const fn typed(kind: Option<u64>) -> u64 {
     if kind.is_some() { TYPED } else { 0 }
 }
 
-fn answer(id: u64, result: Result<(), AccessError>, words: &mut [u64; 7]) -> u32 {
+fn answer(id: u64, result: Result<(), AccessError>, words: &mut [u64; 5]) -> u64 {
     words[0] = id;
     let Err(why) = result else { return 0 };
     let (code, details) = match why {
@@ -357,20 +360,56 @@ mod tests {
 
     use super::*;
 
+    /// What a peer makes of an item with these bytes in its record.
+    fn decoded(item: Item, bytes: &[u8], counts: Counts) -> (u64, Option<Item>) {
+        let words = item.encode(counts);
+        let payload = [words.bytes(), bytes].concat();
+        let taken = taken(true, words.what, &payload);
+        (taken.counts(), Item::decode(&taken))
+    }
+
+    /// A record as it is taken.
+    fn taken(is_item: bool, tag: u64, payload: &[u8]) -> Taken<'_> {
+        let mut words = [0; INLINE_WORDS];
+        let first = payload.len().min(size_of_val(&words));
+        bytemuck::bytes_of_mut(&mut words)[..first].copy_from_slice(&payload[..first]);
+        Taken { is_item, tag, payload, words }
+    }
+
     #[test]
-    fn a_small_message_is_these_words() {
-        let bytes = Place::inline(|bytes| bytes.copy_from_slice(b"egret"), 5);
-        let slot = Slot::Message { tag: 7, kind: Some(9), bytes };
-        let (head, words) = slot.encode(Counts { taken: 3, receives: 1, placed: 2 });
-        assert_eq!(head, 0x0105_0101);
-        let counts = 3 << 42 | 1 << 21 | 2;
-        assert_eq!(words, [7, 9, u64::from_le_bytes(*b"egret\0\0\0"), 0, 0, 0, counts]);
+    fn items_are_these_words() {
+        let counts = Counts { taken: 3, receives: 1, placed: 2 };
+        let packed = 3 << 42 | 1 << 21 | 2;
+        let typed = Item::Message { tag: 7, kind: Some(9), bytes: Place::appended(5) };
+        let words = typed.encode(counts);
+        assert_eq!((words.what, words.words), (0x0100_0101, [packed, 7, 9, 0, 0, 0]));
+        assert_eq!(words.bytes().len(), 24, "the bytes follow");
+        let bytes = Place::Region { number: 3, offset: 4, len: 5 };
+        let words = Item::Message { tag: 7, kind: None, bytes }.encode(counts);
+        assert_eq!((words.what, words.words), (0x0201, [packed, 7, 0, 3, 4, 5]));
+        assert_eq!(words.bytes().len(), 48);
+    }
+
+    #[test]
+    fn a_record_is_a_message_behind_its_counts() {
+        let payload = [&5_u64.to_ne_bytes()[..], b"egret"].concat();
+        let record = taken(false, 7, &payload);
+        let bytes = Place::Inline { at: 8, len: 5 };
+        assert_eq!(record.counts(), 5);
+        assert_eq!(Item::decode(&record), Some(Item::Message { tag: 7, kind: None, bytes }));
+        assert_eq!(Item::decode(&taken(false, 7, &payload[..7])), None);
+        for len in 0..100_u8 {
+            let sent: Vec<u8> = (0..len).collect();
+            let payload = [&[0; 8][..], &sent].concat();
+            let mut came = vec![0; sent.len()];
+            copy_message(&taken(false, 7, &payload), &mut came);
+            assert_eq!(came, sent);
+        }
     }
 
     fn places() -> impl Strategy<Value = Place> {
         prop_oneof![
-            proptest::collection::vec(any::<u8>(), 0..=INLINE)
-                .prop_map(|bytes| Place::inline(|to| to.copy_from_slice(&bytes), bytes.len())),
+            (0..=INLINE).prop_map(Place::appended),
             any::<(u64, u64, u64)>().prop_map(|(number, offset, len)| Place::Region {
                 number,
                 offset,
@@ -393,72 +432,66 @@ mod tests {
         ]
     }
 
-    fn slots() -> impl Strategy<Value = Slot> {
+    fn items() -> impl Strategy<Value = Item> {
         let kind = any::<Option<u64>>();
         prop_oneof![
-            (any::<u64>(), kind, places()).prop_map(|(tag, kind, bytes)| Slot::Message {
+            (any::<u64>(), kind, places()).prop_map(|(tag, kind, bytes)| Item::Message {
                 tag,
                 kind,
                 bytes
             }),
-            any::<(u64, Option<u64>, u64)>().prop_map(|(tag, kind, len)| Slot::Begin {
+            any::<(u64, Option<u64>, u64)>().prop_map(|(tag, kind, len)| Item::Begin {
                 tag,
                 kind,
                 len
             }),
-            places().prop_map(|bytes| Slot::Piece { bytes }),
+            places().prop_map(|bytes| Item::Piece { bytes }),
             any::<(u64, Option<u64>, u64, u64, bool)>().prop_filter_map(
                 "a place",
                 |(tag, kind, place, len, back)| {
                     let ticket = Ticket { place: returns::Place::decode(place)?, len };
-                    Some(Slot::HandOver { tag, kind, handed: Handed { ticket, back } })
+                    Some(Item::HandOver { tag, kind, handed: Handed { ticket, back } })
                 }
             ),
-            any::<(u64, u64, u64, u64)>().prop_map(|(id, secret, offset, len)| Slot::Read {
+            any::<(u64, u64, u64, u64)>().prop_map(|(id, secret, offset, len)| Item::Read {
                 id,
                 secret,
                 offset,
                 len
             }),
-            (any::<u64>(), places()).prop_map(|(id, bytes)| Slot::ReadPiece { id, bytes }),
-            (any::<u64>(), results()).prop_map(|(id, result)| Slot::ReadEnd { id, result }),
-            any::<(u64, u64, u64)>().prop_map(|(secret, offset, len)| Slot::Write {
+            (any::<u64>(), places()).prop_map(|(id, bytes)| Item::ReadPiece { id, bytes }),
+            (any::<u64>(), results()).prop_map(|(id, result)| Item::ReadEnd { id, result }),
+            any::<(u64, u64, u64)>().prop_map(|(secret, offset, len)| Item::Write {
                 secret,
                 offset,
                 len
             }),
-            any::<(u64, Option<u64>)>().prop_map(|(id, notify)| Slot::WriteEnd { id, notify }),
-            (any::<u64>(), results()).prop_map(|(id, result)| Slot::Written { id, result }),
+            any::<(u64, Option<u64>)>().prop_map(|(id, notify)| Item::WriteEnd { id, notify }),
+            (any::<u64>(), results()).prop_map(|(id, result)| Item::Written { id, result }),
         ]
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(slot in slots(), taken: u64, receives: u64, placed: u64) {
+        fn what_is_written_is_read(item in items(), taken: u64, receives: u64, placed: u64) {
             let counts = Counts { taken, receives, placed };
-            prop_assert_eq!(Slot::decode(&slot.encode(counts)), Some(slot));
-            prop_assert_eq!(slot.encode(counts).1[COUNTS], counts.pack());
+            let len = item.place().filter(|place| place.is_inline()).map_or(0, Place::len);
+            let bytes = vec![1; usize::try_from(len).unwrap()];
+            prop_assert_eq!(decoded(item, &bytes, counts), (counts.pack(), Some(item)));
         }
 
         #[test]
-        fn a_small_message_is_a_message(
-            tag: u64, taken: u64,
-            sent in proptest::collection::vec(any::<u8>(), 0..=INLINE),
+        fn any_words_are_an_answer(
+            is_item: bool,
+            tag: u64,
+            payload in proptest::collection::vec(any::<u8>(), 0..=POSTED_MAX),
         ) {
-            let counts = Counts { taken, ..Counts::default() };
-            let (head, words) = Small::encode(tag, &sent, counts);
-            let bytes = Place::inline(|to| to.copy_from_slice(&sent), sent.len());
-            prop_assert_eq!((head, words), Slot::Message { tag, kind: None, bytes }.encode(counts));
-            let small = Small::decode(head, &words).unwrap();
-            let mut got = vec![0; small.len];
-            small.copy_to(&mut got);
-            prop_assert_eq!((small.tag, got), (tag, sent));
-        }
-
-        #[test]
-        fn any_words_are_an_answer(head: u32, words: [u64; 7]) {
-            if let Some(slot) = Slot::decode(&(head, words)) {
-                prop_assert_eq!(Slot::decode(&slot.encode(Counts::default())), Some(slot));
+            if let Some(item) = Item::decode(&taken(is_item, tag, &payload)) {
+                let end = match item.place() {
+                    Some(Place::Inline { at, len }) => usize::from(*at) + usize::from(*len),
+                    _ => 0,
+                };
+                prop_assert!(end <= payload.len(), "{item:?} of {} bytes", payload.len());
             }
         }
     }

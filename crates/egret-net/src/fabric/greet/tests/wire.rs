@@ -15,20 +15,20 @@ use crate::vi::SecretError;
 fn the_bytes_are_these_for_ever() {
     let (mut caller, mut callee) = (caller("egret"), callee("egret"));
     let opening = said_by_caller(&mut caller);
-    assert_eq!(opening, [&b"EGRT\x02\x01\x03\0\x01\x01\x20\0"[..], &[1; 32]].concat());
+    assert_eq!(opening, [&b"EGRT\x02\x01\x04\0\x01\x01\x20\0"[..], &[1; 32]].concat());
     callee.feed(&opening).unwrap();
     let opening = said_by_callee(&mut callee);
-    assert_eq!(opening, [&b"EGRT\x02\x01\x03\0\x01\x01\x20\0"[..], &[2; 32]].concat());
+    assert_eq!(opening, [&b"EGRT\x02\x01\x04\0\x01\x01\x20\0"[..], &[2; 32]].concat());
     caller.feed(&opening).unwrap();
     let asking = said_by_caller(&mut caller);
-    let words = b"\x16\0EGRT\x02\x01\x03\0\x01\x04\x07\0\0\0\0\0\0\0gridterms of a";
-    assert_eq!(asking[..12], *b"EGRT\x02\x01\x03\0\x02\0\x42\0");
+    let words = b"\x16\0EGRT\x02\x01\x04\0\x01\x04\x07\0\0\0\0\0\0\0gridterms of a";
+    assert_eq!(asking[..12], *b"EGRT\x02\x01\x04\0\x02\0\x42\0");
     assert_eq!(shown(&asking[12..44]), ASKING_PROOF);
     assert_eq!(asking[44..], *words);
     callee.feed(&asking).unwrap();
     callee.welcome(b"terms of b");
     let welcome = said_by_callee(&mut callee);
-    assert_eq!(welcome[..12], *b"EGRT\x02\x01\x03\0\x03\0\x2a\0");
+    assert_eq!(welcome[..12], *b"EGRT\x02\x01\x04\0\x03\0\x2a\0");
     assert_eq!(shown(&welcome[12..44]), WELCOME_PROOF);
     assert_eq!(welcome[44..], *b"terms of b");
 }
@@ -38,8 +38,8 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 /// Made with Python's `hmac` and `hashlib`.
-const ASKING_PROOF: &str = "1a8f018d6a10df1877615ebecd914d83be38ca59807ea80c43d3d1187d20465a";
-const WELCOME_PROOF: &str = "9077c627822bb7b26697aefdc1ede75483b33ae2ea8662311441f9e20237d9a4";
+const ASKING_PROOF: &str = "cef76d1ae92ca181052679a80e05456b92fc5f7212792691783580941ec1dde2";
+const WELCOME_PROOF: &str = "a904cfcce84fe2334b3106a4187e5a292a513864733c8840a75d64090c692941";
 
 #[test]
 fn the_bytes_of_refusals_are_these_for_ever() {
@@ -86,7 +86,7 @@ fn every_text_is_known() {
 pub(super) fn a_step_is_not_longer_than_it_may_be() {
     for kind in [1, 2, 3, 4, 5] {
         let len = u16::try_from(BODY_MAX + 1).unwrap().to_le_bytes();
-        let head = [&b"EGRT\x02\x01\x03\0"[..], &[kind, 0], &len].concat();
+        let head = [&b"EGRT\x02\x01\x04\0"[..], &[kind, 0], &len].concat();
         let mut inbox = Inbox::default();
         assert!(inbox.feed(&head).is_err(), "{kind}");
         assert!(inbox.held() <= HEAD, "{kind}");
@@ -101,7 +101,7 @@ fn a_step_has_a_bound() {
 #[test]
 fn memory_is_taken_for_what_has_come() {
     let len = u16::try_from(BODY_MAX).unwrap().to_le_bytes();
-    let head = [&b"EGRT\x02\x01\x03\0\x02\0"[..], &len].concat();
+    let head = [&b"EGRT\x02\x01\x04\0\x02\0"[..], &len].concat();
     let mut inbox = Inbox::default();
     assert_eq!(inbox.feed(&head), Ok((HEAD, None)));
     assert!(inbox.held() <= HEAD);
@@ -134,7 +134,7 @@ proptest! {
     fn nearly_right_bytes_have_one_outcome(
         side: u8, piece: u8, kind in 0..6_u8, flags in 0..3_u8, len in 0..80_u8, bytes in vec(any::<u8>(), 0..200),
     ) {
-        let head = [&[side, piece][..], b"EGRT\x02\x01\x03\0", &[kind, flags, len, 0]].concat();
+        let head = [&[side, piece][..], b"EGRT\x02\x01\x04\0", &[kind, flags, len, 0]].concat();
         fuzzing::stranger(&[head, bytes].concat());
     }
 }

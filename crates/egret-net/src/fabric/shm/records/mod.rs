@@ -28,6 +28,11 @@
 //! | record | is delivered | as its length says |
 //! | ask | has the receiver publish how far it is, and is not delivered | one |
 //! | skip | the next record is at the start of the ring; not delivered | up to the end |
+//! | item | is delivered, as what its words say ([`wire`](super::wire)) | as its length says |
+//!
+//! Rings of eager messages have no items. The ring of posted messages has no asks: what it
+//! carries is [consumed](RingReceiver::release) when its owner is done with it, which may be
+//! later than it was copied, and is published by the owner.
 //!
 //! A record never runs over the end of the ring: if it would, a skip precedes it. A
 //! record takes at most a quarter of the ring and one line. So whatever its place,
@@ -63,7 +68,7 @@
 mod receiver;
 mod sender;
 
-pub(super) use receiver::{RingReceiver, Scratch};
+pub(super) use receiver::{POSTED_WORDS, RingReceiver, Scratch, Taken};
 pub(super) use sender::RingSender;
 use thiserror::Error;
 
@@ -72,8 +77,13 @@ use super::memory::{LINE, WORD};
 
 /// Payload bytes of the longest record.
 pub(super) const RECORD_MAX: usize = 4096;
+/// Payload bytes of the longest record of the ring of posted messages: longer messages stay
+/// where they are, and the receiver copies them from there.
+pub(super) const POSTED_MAX: usize = 1024 + 3 * WORD;
 /// Payload bytes of the longest record of one line.
 pub(super) const INLINE: usize = LINE - PAYLOAD;
+/// The same in words.
+pub(super) const INLINE_WORDS: usize = INLINE / WORD;
 /// Lines of the smallest ring that takes records of every length.
 pub(super) const LINES_MIN: u64 = 4 * (lines_of(RECORD_MAX) - 1);
 
@@ -197,6 +207,7 @@ enum Kind {
     Record = 0,
     Ask = 1,
     Skip = 2,
+    Item = 3,
 }
 
 /// A head as a sender writes it.
@@ -236,8 +247,34 @@ fn low_half(position: u64) -> u64 {
 }
 
 /// Lines of a record with so many bytes of payload.
-const fn lines_of(len: usize) -> u64 {
+pub(super) const fn lines_of(len: usize) -> u64 {
     (len + PAYLOAD).div_ceil(LINE) as u64
+}
+
+/// Copies at most [`INLINE`] bytes, by loads and stores of fixed sizes: a call would
+/// take longer, and single bytes too.
+#[inline(always)]
+pub(super) fn copy_short(from: &[u8], to: &mut [u8]) {
+    let len = from.len();
+    let to = &mut to[..len];
+    if len >= 16 {
+        let mut at = 0;
+        while at + 16 <= len {
+            to[at..at + 16].copy_from_slice(&from[at..at + 16]);
+            at += 16;
+        }
+        to[len - 16..].copy_from_slice(&from[len - 16..]);
+    } else if len >= 8 {
+        to[..8].copy_from_slice(&from[..8]);
+        to[len - 8..].copy_from_slice(&from[len - 8..]);
+    } else if len >= 4 {
+        to[..4].copy_from_slice(&from[..4]);
+        to[len - 4..].copy_from_slice(&from[len - 4..]);
+    } else {
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = *from;
+        }
+    }
 }
 
 /// Where the payload begins in a record.

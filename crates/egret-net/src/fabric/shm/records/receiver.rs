@@ -4,8 +4,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::super::fault::{Fault, planted};
 use super::super::foreign::Foreign;
-use super::super::memory::{LINE, LINE_WORDS, Own, Peek, Readable, Writable};
-use super::{INLINE, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, RECORD_MAX, TAG_WORD};
+use super::super::memory::{LINE, LINE_WORDS, Own, Peek, Readable, WORD, Writable};
+use super::{
+    INLINE, INLINE_WORDS, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, POSTED_MAX, RECORD_MAX,
+    TAG_WORD,
+};
 use super::{head, is_at, length, lines_of, without_length, word_inside};
 use crate::atomics::{Atomics, Word};
 
@@ -24,12 +27,25 @@ pub(in super::super) struct RingReceiver<F = Foreign, M = Own> {
     consumed_word: usize,
     /// Whether the sender is told nothing any more.
     is_silent: bool,
+    /// Lines after which this end publishes how far it is, though nobody asks.
+    publish_after: u64,
 }
 
 /// Private memory that one record is copied to. It is good for any number of
 /// receivers, one after the other.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Scratch(Box<[u64; SCRATCH_WORDS]>);
+pub(in super::super) struct Scratch<const WORDS: usize = SCRATCH_WORDS>(Box<[u64; WORDS]>);
+
+/// A record of the ring of posted messages, in scratch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Taken<'s> {
+    pub is_item: bool,
+    pub tag: u64,
+    pub payload: &'s [u8],
+    /// The payload of the first line once more. What was stored word by word and is then loaded
+    /// in larger parts waits until all stores before it are done.
+    pub words: [u64; INLINE_WORDS],
+}
 
 impl<F: Readable, M: Writable> RingReceiver<F, M> {
     /// The ring of `lines` lines at byte `first`, as the peer says. How far this end is
@@ -56,7 +72,22 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         let lines = Lines::inside(peer.lines().len(), first, lines, least)?;
         let consumed_word = word_inside(memory.lines().len(), consumed as u64)?;
         let (position, published, is_silent) = (0, 0, false);
-        Ok(Self { peer, lines, position, published, memory, consumed_word, is_silent })
+        let publish_after = lines.quarter();
+        Ok(Self {
+            peer,
+            lines,
+            position,
+            published,
+            memory,
+            consumed_word,
+            is_silent,
+            publish_after,
+        })
+    }
+
+    /// The same ring, of posted messages: its owner publishes what it is done with.
+    pub(in super::super) fn of_posted(self) -> Self {
+        Self { publish_after: u64::MAX, ..self }
     }
 
     /// Whether [`take`](Self::take) would find something, be it only an ask.
@@ -71,12 +102,30 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         &mut self,
         scratch: &'s mut Scratch,
     ) -> Result<Option<(u64, &'s [u8])>, Lie> {
+        Ok(self.take_any::<_, false>(scratch)?.map(|taken| (taken.tag, taken.payload)))
+    }
+
+    /// The next record of posted messages, or item, if it is there. Nothing is published.
+    #[inline(always)]
+    pub(in super::super) fn take_posted<'s>(
+        &mut self,
+        scratch: &'s mut Scratch<POSTED_WORDS>,
+    ) -> Result<Option<Taken<'s>>, Lie> {
+        self.take_any::<_, true>(scratch)
+    }
+
+    #[inline(always)]
+    fn take_any<'s, const WORDS: usize, const POSTED: bool>(
+        &mut self,
+        scratch: &'s mut Scratch<WORDS>,
+    ) -> Result<Option<Taken<'s>>, Lie> {
         let line = &self.peer.lines()[self.lines.line(self.position)];
         let first = line[0].peek();
-        let len = length(first);
-        if without_length(first) != head(self.position, Kind::Record, 0) || len > INLINE {
+        let (len, other) = (length(first), without_length(first));
+        let is_item = POSTED && other == head(self.position, Kind::Item, 0);
+        if !is_item && other != head(self.position, Kind::Record, 0) || len > INLINE {
             return if is_at(first, self.position) {
-                self.take_other(first, scratch)
+                self.take_other::<_, POSTED>(first, scratch)
             } else {
                 Ok(None)
             };
@@ -87,12 +136,12 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         if planted(Fault::ConsumedEarly) {
             self.say(self.position + 1);
         }
-        for (word, shared) in scratch.0[TAG_WORD..LINE_WORDS].iter_mut().zip(&line[TAG_WORD..]) {
-            *word = shared.peek();
-        }
+        let tag = line[TAG_WORD].peek();
+        let words = std::array::from_fn(|word| line[TAG_WORD + 1 + word].peek());
+        scratch.0[TAG_WORD + 1..LINE_WORDS].copy_from_slice(&words);
         // By a constant: where the next head is does not depend on what this one says.
         self.consume(1);
-        Ok(Some(scratch.record(len)))
+        Ok(Some(Taken { is_item, tag, payload: scratch.payload_of(len), words }))
     }
 
     /// Lines consumed so far, ever.
@@ -118,6 +167,13 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         }
     }
 
+    /// Publishes that the owner is done with what was written up to this position.
+    #[inline]
+    pub(in super::super) fn release(&mut self, position: u64) {
+        self.published = position;
+        self.say(position);
+    }
+
     /// From now on nothing is published: what is taken is not said to have arrived.
     pub(in super::super) fn silence(&mut self) {
         self.is_silent = true;
@@ -131,21 +187,23 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     /// not for delivery.
     #[cold]
     #[inline(never)]
-    fn take_other<'s>(
+    fn take_other<'s, const WORDS: usize, const POSTED: bool>(
         &mut self,
         mut first: u64,
-        scratch: &'s mut Scratch,
-    ) -> Result<Option<(u64, &'s [u8])>, Lie> {
+        scratch: &'s mut Scratch<WORDS>,
+    ) -> Result<Option<Taken<'s>>, Lie> {
         for undelivered in 0..=UNDELIVERED_MAX {
             let (len, other) = (length(first), without_length(first));
-            if other == head(self.position, Kind::Record, 0) {
+            let may_be_item = POSTED || planted(Fault::ItemsAnywhere);
+            let is_item = may_be_item && other == head(self.position, Kind::Item, 0);
+            if is_item || other == head(self.position, Kind::Record, 0) {
                 self.copy(first, scratch)?;
-                return Ok(Some(scratch.record(len)));
+                return Ok(Some(scratch.record(is_item, len)));
             }
             if undelivered == UNDELIVERED_MAX {
                 break;
             }
-            self.pass(first)?;
+            self.pass(first, !POSTED)?;
             first = self.peer.lines()[self.lines.line(self.position)][0].peek();
             if !is_at(first, self.position) {
                 return Ok(None);
@@ -155,9 +213,14 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     }
 
     /// Copies the record with this head to scratch, of whatever length.
-    fn copy(&mut self, first: u64, scratch: &mut Scratch) -> Result<(), Lie> {
+    fn copy<const WORDS: usize>(
+        &mut self,
+        first: u64,
+        scratch: &mut Scratch<WORDS>,
+    ) -> Result<(), Lie> {
         let lines = lines_of(length(first));
-        let is_fit = length(first) <= RECORD_MAX
+        let is_fit = length(first) <= WORDS * WORD - PAYLOAD
+            && length(first) <= RECORD_MAX
             && lines <= self.lines.record_max()
             && lines <= self.lines.to_end(self.position);
         if !is_fit && !planted(Fault::LengthUnchecked) {
@@ -178,9 +241,9 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     }
 
     /// Passes what is not delivered.
-    fn pass(&mut self, first: u64) -> Result<(), Lie> {
+    fn pass(&mut self, first: u64, may_ask: bool) -> Result<(), Lie> {
         let to_end = self.lines.to_end(self.position);
-        if first == head(self.position, Kind::Ask, 0) {
+        if first == head(self.position, Kind::Ask, 0) && may_ask {
             self.position += 1;
             if !planted(Fault::AskIgnored) {
                 self.publish();
@@ -198,7 +261,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     #[inline(always)]
     fn consume(&mut self, lines: u64) {
         self.position += lines;
-        if self.position - self.published >= self.lines.quarter() {
+        if self.position - self.published >= self.publish_after {
             self.publish();
         }
     }
@@ -228,16 +291,37 @@ impl Scratch {
     pub(in super::super) fn new() -> Self {
         Self(Box::new([0; SCRATCH_WORDS]))
     }
+}
 
+impl Scratch<POSTED_WORDS> {
+    /// For the ring of posted messages.
+    pub(in super::super) fn of_posted() -> Self {
+        Self(Box::new([0; POSTED_WORDS]))
+    }
+
+    /// What the last record had here, and perhaps some of those before it.
+    #[inline]
+    pub(in super::super) fn payload(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.0[..])[PAYLOAD..]
+    }
+}
+
+impl<const WORDS: usize> Scratch<WORDS> {
     /// The record that was copied here, with a length that was checked.
+    fn record(&self, is_item: bool, len: usize) -> Taken<'_> {
+        let words = std::array::from_fn(|word| self.0[TAG_WORD + 1 + word]);
+        Taken { is_item, tag: self.0[TAG_WORD], payload: self.payload_of(len), words }
+    }
+
     #[inline(always)]
-    fn record(&self, len: usize) -> (u64, &[u8]) {
-        let bytes: &[u8] = bytemuck::cast_slice(&self.0[..]);
-        (self.0[TAG_WORD], &bytes[PAYLOAD..PAYLOAD + len])
+    fn payload_of(&self, len: usize) -> &[u8] {
+        &bytemuck::cast_slice(&self.0[..])[PAYLOAD..PAYLOAD + len]
     }
 }
 
 /// How many records in a row may be for no delivery: an ask, and a skip. What a skip
 /// is for follows it.
 const UNDELIVERED_MAX: usize = 2;
-const SCRATCH_WORDS: usize = (LINE + RECORD_MAX) / 8;
+const SCRATCH_WORDS: usize = (LINE + RECORD_MAX) / WORD;
+/// Of the longest record of posted messages.
+pub(in super::super) const POSTED_WORDS: usize = lines_of(POSTED_MAX) as usize * LINE_WORDS;

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::fault::{Fault, planted};
 use super::super::foreign::Foreign;
-use super::super::memory::{LINE, Own, Peek, Readable, WORD, Writable};
-use super::{INLINE, Kind, LINES_MIN, Lie, Lines, NoRing, NotSent, TAG_WORD};
-use super::{head, lines_of, word_inside};
+use super::super::memory::{LINE, Own, Peek, Readable, Writable};
+use super::{INLINE, INLINE_WORDS, Kind, LINES_MIN, Lie, Lines, NoRing, NotSent, TAG_WORD};
+use super::{copy_short, head, lines_of, word_inside};
 use crate::atomics::{Atomics, Word};
 
 /// Writes records into a ring in memory of its own, and reads in memory of the
@@ -61,9 +61,36 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     /// position behind it: it has arrived when [`arrived`](Self::arrived) says as much.
     #[inline(always)]
     pub(in super::super) fn send(&mut self, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
+        self.write(Kind::Record, tag, parts)
+    }
+
+    /// The same for an item of one line, which has these words.
+    #[inline]
+    pub(in super::super) fn send_words(
+        &mut self,
+        what: u64,
+        words: &[u64; INLINE_WORDS],
+    ) -> Result<u64, NotSent> {
+        self.reserve(1)?;
+        self.publish(Kind::Item, INLINE, 1, what, words);
+        Ok(self.position)
+    }
+
+    /// The same for any item.
+    #[inline]
+    pub(in super::super) fn send_item(
+        &mut self,
+        what: u64,
+        parts: &[&[u8]],
+    ) -> Result<u64, NotSent> {
+        self.write(Kind::Item, what, parts)
+    }
+
+    #[inline(always)]
+    fn write(&mut self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
         let len = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()));
         if len > INLINE {
-            return self.send_long(tag, len, parts);
+            return self.write_long(kind, tag, len, parts);
         }
         self.reserve(1)?;
         let mut payload = [0; INLINE_WORDS];
@@ -73,8 +100,14 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
             copy_short(part, &mut bytes[at..]);
             at += part.len();
         }
-        self.publish(Kind::Record, len, 1, tag, &payload);
+        self.publish(kind, len, 1, tag, &payload);
         Ok(self.position)
+    }
+
+    /// Whether so many lines are free, as far as the receiver was heard.
+    #[inline]
+    pub(in super::super) fn has_room(&self, lines: u64) -> bool {
+        self.position + lines <= self.limit
     }
 
     /// Lines written so far, ever.
@@ -94,13 +127,20 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         let said = self.peer.lines().as_flattened()[self.consumed_word].peek();
         // What is written over from now on was read before the receiver said so.
         F::Atomics::fence(Acquire);
+        self.hear(said)?;
+        Ok(said)
+    }
+
+    /// The receiver says by other means how far it is, and this side has acquired it.
+    #[inline]
+    pub(in super::super) fn hear(&mut self, said: u64) -> Result<(), Lie> {
         let (before, position) = (self.consumed, self.position);
         if !(before..=position).contains(&said) && !planted(Fault::ConsumedUnchecked) {
             return Err(Lie::Consumed { said, before, position });
         }
         self.consumed = said;
         self.limit = said + self.lines.count;
-        Ok(said)
+        Ok(())
     }
 
     /// Has the receiver publish its position when it comes to this one, unless it was
@@ -120,7 +160,13 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
 
     #[cold]
     #[inline(never)]
-    fn send_long(&mut self, tag: u64, len: usize, parts: &[&[u8]]) -> Result<u64, NotSent> {
+    fn write_long(
+        &mut self,
+        kind: Kind,
+        tag: u64,
+        len: usize,
+        parts: &[&[u8]],
+    ) -> Result<u64, NotSent> {
         let lines = lines_of(len.min(usize::MAX / 2));
         if lines > self.lines.record_max() || len > super::RECORD_MAX {
             return Err(NotSent::TooLarge { len });
@@ -133,7 +179,7 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         }
         self.reserve(lines)?;
         let payload = self.copy_parts(parts);
-        self.publish(Kind::Record, len, lines, tag, &payload);
+        self.publish(kind, len, lines, tag, &payload);
         Ok(self.position)
     }
 
@@ -156,15 +202,14 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
     /// Makes sure that there is room for so many lines.
     #[inline(always)]
     fn reserve(&mut self, lines: u64) -> Result<(), NotSent> {
-        if self.position + lines <= self.limit { Ok(()) } else { self.look_for_room(lines) }
+        if self.has_room(lines) { Ok(()) } else { self.look_for_room(lines) }
     }
 
     #[cold]
     #[inline(never)]
     fn look_for_room(&mut self, lines: u64) -> Result<(), NotSent> {
         self.arrived()?;
-        let has_room = self.position + lines <= self.limit;
-        has_room.then_some(()).ok_or(NotSent::Full)
+        self.has_room(lines).then_some(()).ok_or(NotSent::Full)
     }
 
     /// Writes the first of a record's `lines` and with it publishes them all.
@@ -257,34 +302,7 @@ impl Stale {
     }
 }
 
-/// Copies at most [`INLINE`] bytes, by loads and stores of fixed sizes: a call would
-/// take longer, and single bytes too.
-#[inline(always)]
-fn copy_short(from: &[u8], to: &mut [u8]) {
-    let len = from.len();
-    let to = &mut to[..len];
-    if len >= 16 {
-        let mut at = 0;
-        while at + 16 <= len {
-            to[at..at + 16].copy_from_slice(&from[at..at + 16]);
-            at += 16;
-        }
-        to[len - 16..].copy_from_slice(&from[len - 16..]);
-    } else if len >= 8 {
-        to[..8].copy_from_slice(&from[..8]);
-        to[len - 8..].copy_from_slice(&from[len - 8..]);
-    } else if len >= 4 {
-        to[..4].copy_from_slice(&from[..4]);
-        to[len - 4..].copy_from_slice(&from[len - 4..]);
-    } else {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = *from;
-        }
-    }
-}
-
 /// How many lines before its turn a line is asked for. The receiver has it since the
 /// last time round, and in a row of records of one line most of their time was spent
 /// waiting for it. A round trip takes as long without.
 const AHEAD: u64 = 8;
-const INLINE_WORDS: usize = INLINE / WORD;

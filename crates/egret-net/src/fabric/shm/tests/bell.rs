@@ -10,7 +10,7 @@ use crate::fabric::shm::bell::{Habit, Ringer, Sleeper};
 use crate::fabric::shm::cord::{Cord, Handle};
 use crate::fabric::shm::fault::{Fault, caught, planted};
 use crate::fabric::shm::memory::{LINE, Own};
-use crate::fabric::shm::ring::{Consumer, Producer};
+use crate::fabric::shm::records::{RingReceiver, RingSender, Scratch};
 
 #[test]
 fn loom_no_wake_up_is_lost() {
@@ -53,23 +53,26 @@ pub(super) fn no_lost_wake_up() {
 /// Two messages to a process that sleeps whenever it finds none: it may sleep
 /// once, twice or never, and must have both.
 fn two_messages(drains: bool, trust: Trust) {
-    let (slots, flag) = (memory(2), memory(1));
+    let (lines, consumed, flag) = (memory(2), memory(1), memory(1));
     let cord = checker::Cord::new();
     let mut sleeper = Sleeper::new(flag, 0, Habit::Sleeps);
-    let mut producer = Producer::new(slots, 0, 2);
+    let mut sender = RingSender::from_lines(2, lines, 0, 2, consumed, 0).unwrap();
     let mut ringer = Ringer::new(flag, 0, cord).unwrap();
     let sending = thread::spawn(move || {
         for number in 0..2 {
-            producer.put(number, &[0; 7]);
+            sender.send(number, &[]).unwrap();
             ringer.ring().unwrap();
         }
     });
-    let mut consumer = Consumer::new(slots, 0, 2).unwrap();
-    while consumer.taken_count() < 2 {
-        if consumer.poll().is_some() {
+    let receiver = RingReceiver::from_lines(2, lines, 0, 2, consumed, 0).unwrap();
+    let (mut receiver, mut scratch) = (receiver.of_posted(), Scratch::of_posted());
+    while receiver.position() < 2 {
+        if receiver.take_posted(&mut scratch).unwrap().is_some() {
             continue;
         }
-        sleep_unless(&mut sleeper, cord, (drains, trust), || consumer.poll().is_some());
+        sleep_unless(&mut sleeper, cord, (drains, trust), || {
+            receiver.take_posted(&mut scratch).unwrap().is_some()
+        });
     }
     sending.join().unwrap();
 }

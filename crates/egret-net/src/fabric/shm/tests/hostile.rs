@@ -8,59 +8,27 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::shared;
-use crate::fabric::shm::memory::{LINE, WORD};
-use crate::fabric::shm::ring::Consumer;
+use crate::fabric::shm::memory::WORD;
 use crate::rt;
 
 /// What the peer does next, and what this side does.
 #[derive(Debug, Clone)]
 enum Step {
-    Write {
-        offset: usize,
-        bytes: Vec<u8>,
-    },
-    /// A word that looks like the one the consumer waits for, or nearly.
-    Number {
-        slot: usize,
-        sequence: u32,
-        head: u32,
-    },
-    Poll,
-    CopyOut {
-        offset: u64,
-        bytes: usize,
-    },
-    Load {
-        offset: u64,
-    },
+    Write { offset: usize, bytes: Vec<u8> },
+    CopyOut { offset: u64, bytes: usize },
+    Load { offset: u64 },
 }
 
 proptest! {
     #[test]
     fn nonsense_is_read_as_it_is(steps in vec(step(), 1..60)) {
         let (own, foreign) = shared(BYTES);
-        let mut consumer = Consumer::new(foreign.clone(), RING as u64, SLOTS as u64).unwrap();
         let mut model = vec![0; BYTES];
         for step in steps {
             match step {
                 Step::Write { offset, bytes } => {
                     own.copy_in(offset, &bytes);
                     model[offset..][..bytes.len()].copy_from_slice(&bytes);
-                }
-                Step::Number { slot, sequence, head } => {
-                    let word = u64::from(head) << 32 | u64::from(sequence);
-                    own.word(RING + slot * LINE).store(word, Relaxed);
-                    model[RING + slot * LINE..][..WORD].copy_from_slice(&word.to_ne_bytes());
-                }
-                Step::Poll => {
-                    let number = consumer.taken_count();
-                    let slot = usize::try_from(number).unwrap() % SLOTS;
-                    let line = words(&model, RING + slot * LINE);
-                    let there = line[0] & u64::from(u32::MAX) == number + 1;
-                    let expected = there.then(|| (line[0] >> 32, line[1..].to_vec()));
-                    let polled = consumer.poll().map(|(head, words)| (u64::from(head), words.to_vec()));
-                    prop_assert_eq!(polled, expected);
-                    prop_assert_eq!(consumer.taken_count(), number + u64::from(there));
                 }
                 Step::CopyOut { offset, bytes } => {
                     let mut copied = vec![0; bytes];
@@ -83,7 +51,6 @@ proptest! {
 #[test]
 fn a_peer_that_keeps_writing_changes_nothing_but_bytes() {
     let (own, foreign) = shared(BYTES);
-    let mut consumer = Consumer::new(foreign.clone(), 0, SLOTS as u64).unwrap();
     own.copy_in(0, &[1; BYTES]);
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
@@ -101,7 +68,6 @@ fn a_peer_that_keeps_writing_changes_nothing_but_bytes() {
         let (at, len) = (round % 16, 1 + round * 7 % 2000);
         foreign.copy_out(at as u64, &mut copied[..len]).unwrap();
         assert!(copied[..len].iter().all(|byte| (1..=3).contains(byte)));
-        assert_eq!(consumer.poll(), None, "no number looks like this");
     }
     stop.store(true, Relaxed);
     writing.join().unwrap();
@@ -112,17 +78,9 @@ fn step() -> impl Strategy<Value = Step> {
     let offset = prop_oneof![0..BYTES as u64 + 70, any::<u64>()];
     prop_oneof![
         2 => (0..BYTES - 200, bytes).prop_map(|(offset, bytes)| Step::Write { offset, bytes }),
-        4 => (0..SLOTS, 0..8_u32, any::<u32>())
-            .prop_map(|(slot, sequence, head)| Step::Number { slot, sequence, head }),
-        4 => Just(Step::Poll),
         2 => (offset.clone(), 0..BYTES + 2).prop_map(|(offset, bytes)| Step::CopyOut { offset, bytes }),
         1 => offset.prop_map(|offset| Step::Load { offset }),
     ]
-}
-
-fn words(model: &[u8], at: usize) -> Vec<u64> {
-    let line = model[at..][..LINE].as_chunks::<WORD>().0;
-    line.iter().map(|word| u64::from_ne_bytes(*word)).collect()
 }
 
 fn inside(model: &[u8], offset: u64, bytes: usize) -> Option<&[u8]> {
@@ -131,5 +89,3 @@ fn inside(model: &[u8], offset: u64, bytes: usize) -> Option<&[u8]> {
 }
 
 const BYTES: usize = 4096;
-const RING: usize = 2 * LINE;
-const SLOTS: usize = 4;

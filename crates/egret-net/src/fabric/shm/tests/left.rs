@@ -10,7 +10,7 @@ use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::shm::reach::LEAST;
 use crate::fabric::shm::rendezvous::{Message, Sent};
-use crate::fabric::shm::wire::{Place, Slot};
+use crate::fabric::shm::wire::{Item, Place};
 use crate::rt::{self, Deadline};
 use crate::vi::{Access, Address, Descriptor, Nic, Reliability, Vi, ViError, ViOptions, Wait};
 
@@ -123,10 +123,8 @@ pub(super) fn messages_before_the_farewell() {
     let (vi, mut puppet) = connected(&nic, Reliability::Delivery);
     for tag in 1..=2 {
         vi.post_recv(Descriptor::new(vec![0_u8; 8])).unwrap();
-        let bytes = Place::inline(|to| to.fill(7), 8);
-        let slot = Slot::Message { tag, kind: Some(99), bytes };
-        let (head, words) = slot.encode(Counts::default());
-        puppet.ring.put(head, &words);
+        let item = Item::Message { tag, kind: Some(99), bytes: Place::appended(8) };
+        puppet.put(item, &[7; 8], Counts::default());
     }
     let farewell = Message::Goodbye(Farewell::of(ViError::Closed));
     assert_eq!(puppet.accepted.control.send(&farewell, &[]).unwrap(), Sent::Sent);

@@ -20,8 +20,8 @@ mod processes;
 mod program;
 mod reach;
 mod records;
-mod ring;
 mod trust;
+mod waiting;
 mod watched;
 
 use super::foreign::Foreign;

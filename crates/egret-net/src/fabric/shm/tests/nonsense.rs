@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::super::layout::RING;
 use super::super::puppet::{Greeted, Puppet};
+use super::super::records::RECORD_MAX;
 use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::shm::ShmFabric;
@@ -27,10 +28,15 @@ fn words() -> impl Strategy<Value = u64> {
     prop_oneof![0..5_u64, Just(RING as u64), Just(40_000), any::<u64>()]
 }
 
-fn slots() -> impl Strategy<Value = (u32, [u64; 7])> {
-    let head = (0..11_u32, 0..5_u32, 0..40_u32, 0..8_u32)
-        .prop_map(|(op, place, len, flags)| op | place << 8 | len << 16 | flags << 24);
-    (head, proptest::array::uniform7(words()))
+/// Whether it is an item, its tag, and its payload: some words and more bytes.
+fn records() -> impl Strategy<Value = (bool, u64, Vec<u8>)> {
+    let tag = (0..11_u64, 0..5_u64, 0..8_u64)
+        .prop_map(|(op, place, flags)| op | place << 8 | flags << 24);
+    let more = prop_oneof![4 => 0..40_usize, 1 => 0..=RECORD_MAX];
+    let payload = (proptest::array::uniform6(words()), more).prop_map(|(words, len)| {
+        bytemuck::cast_slice(&words).iter().copied().cycle().take(len.max(8)).collect()
+    });
+    (prop_oneof![4 => Just(true), 1 => Just(false)], tag, payload)
 }
 
 proptest! {
@@ -39,7 +45,7 @@ proptest! {
     /// It is an error of the connection, or nothing; and all buffers come back.
     #[test]
     fn nonsense_ends_at_most_the_connection(
-        said in proptest::collection::vec(slots(), 1..300),
+        said in proptest::collection::vec(records(), 1..300),
         level in 0..3_u8,
         take_back: bool,
     ) {
@@ -54,8 +60,8 @@ proptest! {
                 prop_assert!(vi.cancel(receive));
             }
         }
-        for (head, words) in &said {
-            puppet.ring.put(*head, words);
+        for (is_item, tag, payload) in &said {
+            puppet.put_any(*is_item, *tag, payload);
             nic.poll();
         }
         let queues = [vi.recv_queue().clone(), vi.send_queue().clone()];

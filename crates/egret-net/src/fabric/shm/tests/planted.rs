@@ -1,17 +1,15 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{bell, copy, cord, left, memory, reach, records, ring};
+use super::{bell, copy, cord, left, memory, reach, records, waiting};
 use crate::atomics::checker::check;
 use crate::fabric::shm::fault::{Fault, caught};
-use crate::fabric::shm::ring::tests::around_the_numbers;
 
 #[test]
 fn loom_finds_planted_faults() {
-    let faults: [(Fault, fn()); 17] = [
-        (Fault::PutRelaxed, ring::around_a_ring),
-        (Fault::PutEarly, ring::around_a_ring),
-        (Fault::PollRelaxed, ring::around_a_ring),
+    let faults: [(Fault, fn()); 16] = [
+        (Fault::ConsumedEarly, records::posted),
+        (Fault::TakeUnfenced, records::posted),
         (Fault::HeadEarly, records::one_line),
         (Fault::HeadRelaxed, records::one_line),
         (Fault::TakeUnfenced, records::one_line),
@@ -34,8 +32,10 @@ fn loom_finds_planted_faults() {
 
 #[test]
 fn other_checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 19] = [
-        (Fault::SequenceStops, around_the_numbers),
+    let faults: [(Fault, fn()); 21] = [
+        (Fault::ItemsAnywhere, records::items_are_for_posted),
+        (Fault::KeptForgotten, waiting::kept_bytes),
+        (Fault::ReleasedEarly, waiting::not_done_with),
         (Fault::PositionStops, records::around_the_positions),
         (Fault::StaleForgotten, records::stale_lines),
         (Fault::SkipForgotten, records::over_the_end),

@@ -12,9 +12,9 @@ use crate::buf::Kind;
 use crate::fabric::hub::bytes::known;
 use crate::vi::{AccessError, HelloError, Nonce, ViError};
 
-const GREETING: &[u8] = b"EGRT\x02\x01\x03\x00\x01\x04\x07\0\0\0\0\0\0\0grid\
+const GREETING: &[u8] = b"EGRT\x02\x01\x04\x00\x01\x04\x07\0\0\0\0\0\0\0grid\
     \x03\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\0\x10\0\0\0\0\0\0\x01\x02\x03\x01a\x00";
-const ACCEPT: &[u8] = b"EGRT\x03\0\x00\
+const ACCEPT: &[u8] = b"EGRT\x04\0\x00\
     \x03\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\0\x10\0\0\0\0\0\0\x01\x02\x03\x00";
 
 /// A packet with three descriptors.
@@ -43,7 +43,7 @@ fn the_bytes_are_these_for_ever() {
         (Refusal::Crowded, b"\x05"),
         (Refusal::OtherTag, b"\x07"),
     ] {
-        assert_eq!(Answer::refuse(&refusal), [b"EGRT\x03\0", bytes].concat(), "{refusal:?}");
+        assert_eq!(Answer::refuse(&refusal), [b"EGRT\x04\0", bytes].concat(), "{refusal:?}");
     }
 }
 
@@ -98,11 +98,11 @@ pub(super) fn another_version_is_refused() {
     let mut bytes = GREETING.to_vec();
     bytes[6] = 9;
     let read = Greeting::decode(packet(&bytes)).map(|(greeting, _)| greeting);
-    assert_eq!(read, Err(HelloError::Version { theirs: 9, ours: 3 }));
+    assert_eq!(read, Err(HelloError::Version { theirs: 9, ours: 4 }));
     let mut bytes = ACCEPT.to_vec();
     bytes[4] = 9;
     let read = Answer::decode(packet(&bytes)).unwrap_err();
-    assert_eq!(read, HelloError::Version { theirs: 9, ours: 3 });
+    assert_eq!(read, HelloError::Version { theirs: 9, ours: 4 });
 }
 
 /// Descriptors nobody asked for are closed, those within a packet's room and those beyond.

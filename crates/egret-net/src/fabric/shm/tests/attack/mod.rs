@@ -17,7 +17,7 @@ use crate::rt;
 
 /// What the hostile program does, each by its name.
 const ATTACKS: [&str; 13] = [
-    "scribble", "slots", "replay", "counts", "files", "truncate", "regions", "control", "names",
+    "scribble", "posted", "replay", "counts", "files", "truncate", "regions", "control", "names",
     "silence", "knocks", "bell", "keys",
 ];
 
@@ -53,7 +53,7 @@ fn a_hostile_program_ends_only_its_own_connections() {
     let seed = seed();
     println!("EGRET_SEED={seed}");
     let mut victim = Victim::new();
-    victim.endure("slots", seed);
+    victim.endure("posted", seed);
     let before = victim.footprint();
     let mut told = String::new();
     for attack in ATTACKS {

@@ -13,13 +13,13 @@ use crate::buf::Pool;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::shm::foreign::Foreign;
 use crate::fabric::shm::layout::{
-    BELL, BELL_BYTES, BOUNCE, BYTES, CHUNK, LEFT, PLACED, RECEIVES, RING, SLOTS, TAKEN,
+    BELL, BELL_BYTES, BOUNCE, BYTES, CHUNK, LEFT, PLACED, RECEIVES, RING, RING_LINES, TAKEN,
 };
 use crate::fabric::shm::memory::{LINE, WORD};
 use crate::fabric::shm::puppet::{Greeted, Puppet, Strings, greet, wait_answer};
+use crate::fabric::shm::records::{POSTED_WORDS, RingReceiver, Scratch};
 use crate::fabric::shm::rendezvous::Handles;
-use crate::fabric::shm::ring::Consumer;
-use crate::fabric::shm::wire::{INLINE, Place, Slot};
+use crate::fabric::shm::wire::{Item, Place};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Reliability, RemoteKey};
 
@@ -40,7 +40,7 @@ pub(super) fn attack(attack: &str, victim: &str, seed: u64) {
     let mut attacker = Attacker { victim: victim.to_owned(), rng: Rng(name), until };
     let step = match attack {
         "scribble" => Attacker::scribble,
-        "slots" => Attacker::slots,
+        "posted" => Attacker::posted,
         "replay" => Attacker::replay,
         "counts" => Attacker::counts,
         "truncate" => Attacker::truncate,
@@ -68,8 +68,8 @@ pub(super) fn attack(attack: &str, victim: &str, seed: u64) {
 struct Guest {
     puppet: Puppet,
     foreign: Foreign,
-    theirs: Consumer,
-    taken: u64,
+    theirs: RingReceiver,
+    scratch: Scratch<POSTED_WORDS>,
     keys: Vec<u64>,
     _region: Pool,
 }
@@ -88,12 +88,13 @@ impl Attacker {
         let puppet = Greeted::new(&self.victim, hello)?.wait(self.until)?;
         let fd = puppet.accepted.handles.control.try_clone().unwrap();
         let foreign = Foreign::map(fd, 1 << 30).unwrap();
-        let theirs = Consumer::new(foreign.clone(), RING as u64, SLOTS as u64).unwrap();
+        let (own, seen) = (puppet.strings.own.clone(), foreign.clone());
+        let theirs = RingReceiver::new(seen, RING as u64, RING_LINES as u64, own, TAKEN).unwrap();
         puppet.strings.own.word(RECEIVES).store(1000, Release);
         let region = Pool::builder().class(4096, 16).shareable().build().unwrap();
         let _ = puppet.say(&[1, 1, 0, 0, 0, 0], &[region.region().fd().unwrap()]);
-        let keys = Vec::new();
-        let mut guest = Guest { puppet, foreign, theirs, taken: 0, keys, _region: region };
+        let (theirs, scratch, keys) = (theirs.of_posted(), Scratch::of_posted(), Vec::new());
+        let mut guest = Guest { puppet, foreign, theirs, scratch, keys, _region: region };
         let patience = rt::now() + Duration::from_millis(20);
         while guest.keys.len() < 2 && rt::now() < patience {
             guest.listen();
@@ -110,7 +111,8 @@ impl Attacker {
         let secrets = guest.keys.len();
         match self.rng.below(10) {
             0..=2 => self.rng.below(4) as u64,
-            3 => [RING, BOUNCE, BOUNCE + CHUNK, BYTES, BYTES - 1, SLOTS][self.rng.below(6)] as u64,
+            3 => [RING, BOUNCE, BOUNCE + CHUNK, BYTES, BYTES - 1, RING_LINES][self.rng.below(6)]
+                as u64,
             4 => [u64::MAX, u64::MAX - 7, 1 << 63, u32::MAX.into()][self.rng.below(4)],
             5 => self.rng.below(40_000) as u64,
             6..=8 if secrets > 0 => guest.keys[self.rng.below(secrets)],
@@ -118,9 +120,10 @@ impl Attacker {
         }
     }
 
-    fn head(&mut self) -> u32 {
-        let [op, place, len, flags] = [12, 5, 40, 8].map(|end| self.rng.below(end));
-        u32::try_from(op | place << 8 | len << 16 | flags << 24).unwrap()
+    /// What an item says that it is.
+    fn what(&mut self) -> u64 {
+        let [op, place, flags] = [12, 5, 8].map(|end| self.rng.below(end) as u64);
+        op | place << 8 | flags << 24
     }
 
     /// Random words over everything that is its own.
@@ -135,13 +138,15 @@ impl Attacker {
                     2 => own.word(self.rng.below(BYTES / WORD) * WORD).store(value, Relaxed),
                     3..6 => {
                         // One that the victim may be waiting for.
-                        let number = self.rng.below(2 * SLOTS) as u64;
-                        let at = RING + usize::try_from(number).unwrap() % SLOTS * LINE;
-                        let first = u64::from(self.head()) << 32 | (number + 1);
-                        own.word(at).store(first, Relaxed);
+                        let position = self.rng.below(2 * RING_LINES);
+                        let at = RING + position % RING_LINES * LINE;
+                        let (kind, len) = (self.rng.below(5), self.rng.below(80));
+                        let first = position << 32 | len << 16 | kind << 8 | 1;
+                        own.word(at + WORD).store(self.what(), Relaxed);
+                        own.word(at).store(first as u64, Relaxed);
                     }
                     _ => {
-                        let at = RING + self.rng.below(SLOTS * LINE / WORD) * WORD;
+                        let at = RING + self.rng.below(RING_LINES * LINE / WORD) * WORD;
                         own.word(at).store(value, Relaxed);
                     }
                 }
@@ -149,12 +154,15 @@ impl Attacker {
         }
     }
 
-    /// Slots with the right numbers that say anything.
-    fn slots(&mut self, guest: &mut Guest) {
+    /// Records at the right positions that say anything.
+    fn posted(&mut self, guest: &mut Guest) {
         while !self.is_over(guest) {
             for _ in 0..1 + self.rng.below(20) {
-                let (head, words) = (self.head(), [(); 7].map(|()| self.word(guest)));
-                guest.puppet.ring.put(head, &words);
+                let (what, words) = (self.what(), [(); 6].map(|()| self.word(guest)));
+                let bytes = bytemuck::cast_slice(&words).iter().copied().cycle();
+                let most = if self.rng.below(10) == 0 { 2000 } else { 60 };
+                let payload: Vec<u8> = bytes.take(self.rng.below(most)).collect();
+                guest.puppet.put_any(self.rng.below(8) > 0, what, &payload);
             }
             if !guest.keep_pace() {
                 return;
@@ -162,24 +170,20 @@ impl Attacker {
         }
     }
 
-    /// The same slots again, with their old numbers and with others.
+    /// The same records again, at their old positions and at others.
     fn replay(&mut self, guest: &mut Guest) {
         let own = guest.puppet.strings.own.clone();
-        for _ in 0..SLOTS {
-            let mut bytes = [0; 32];
-            bytes[0] = self.rng.byte();
-            let bytes = Place::Inline { bytes, len: 32 };
-            let slot = Slot::Message { tag: self.rng.next(), kind: None, bytes };
-            let (head, words) = slot.encode(guest.counts());
-            guest.puppet.ring.put(head, &words);
+        for _ in 0..RING_LINES {
+            let (tag, first) = (self.rng.next(), self.rng.byte());
+            guest.message(tag, guest.counts().pack(), &[first; 32]);
         }
         while !self.is_over(guest) {
             guest.listen();
-            let slot = self.rng.below(SLOTS);
-            let at = RING + slot * LINE;
-            let old = own.word(at).load(Relaxed);
-            let laps = self.rng.below(4) * SLOTS;
-            own.word(at).store((old >> 32 << 32) | (laps + slot + 1) as u64, Release);
+            let line = self.rng.below(RING_LINES);
+            let at = RING + line * LINE;
+            let old = own.word(at).load(Relaxed) & u64::from(u32::MAX);
+            let laps = self.rng.below(4) * RING_LINES;
+            own.word(at).store(((laps + line) as u64) << 32 | old, Release);
         }
     }
 
@@ -189,13 +193,12 @@ impl Attacker {
         while !self.is_over(guest) {
             guest.listen();
             let at = [TAKEN, RECEIVES, PLACED, LEFT][self.rng.below(4)];
-            let near = guest.taken.wrapping_add(self.rng.below(9) as u64).wrapping_sub(4);
+            let taken = guest.theirs.position();
+            let near = taken.wrapping_add(self.rng.below(9) as u64).wrapping_sub(4);
             let far = self.word(guest);
             own.word(at).store(if self.rng.below(3) == 0 { far } else { near }, Release);
-            let slot = Slot::Message { tag: 0, kind: None, bytes: Place::inline(|_| (), 0) };
-            let (head, mut words) = slot.encode(guest.counts());
-            words[6] = self.word(guest);
-            guest.puppet.ring.put(head, &words);
+            let counts = self.word(guest);
+            guest.message(0, counts, &[]);
             if !guest.keep_pace() {
                 return;
             }
@@ -241,7 +244,7 @@ impl Attacker {
             }
             let offset = [BOUNCE, BYTES - CHUNK, BYTES - 1][self.rng.below(3)] as u64;
             let bytes = Place::Bounce { offset, len: 1 + self.rng.below(CHUNK) as u64 };
-            guest.put(Slot::Message { tag: 0, kind: None, bytes });
+            guest.put(Item::Message { tag: 0, kind: None, bytes });
             if !guest.keep_pace() {
                 return;
             }
@@ -287,10 +290,10 @@ impl Attacker {
         }
     }
 
-    /// Names of types without end, while a slot waits for a region that never comes.
+    /// Names of types without end, while an item waits for a region that never comes.
     fn names(&mut self, guest: &mut Guest) {
         let bytes = Place::Region { number: 99, offset: 0, len: 8 };
-        guest.put(Slot::Message { tag: 0, kind: None, bytes });
+        guest.put(Item::Message { tag: 0, kind: None, bytes });
         let until = self.until;
         let socket = guest.puppet.accepted.control.fd().try_clone_to_owned().unwrap();
         let say = move |socket: OwnedFd, mut fingerprint: u64| {
@@ -369,19 +372,20 @@ impl Attacker {
                 1 => (60, 5),
                 _ => (8, 16),
             };
-            if len > INLINE as u64 || self.rng.below(2) == 0 {
-                guest.put(Slot::Read { id, secret, offset, len });
+            if len > 32 || self.rng.below(2) == 0 {
+                guest.put(Item::Read { id, secret, offset, len });
             } else {
-                guest.put(Slot::Write { secret, offset, len });
+                guest.put(Item::Write { secret, offset, len });
                 // Now and then not as many as it said.
                 let len = if self.rng.below(100) == 0 { 3 } else { len };
-                let bytes = Place::inline(|to| to.fill(1), usize::try_from(len).unwrap());
-                guest.put(Slot::Piece { bytes });
-                guest.put(Slot::WriteEnd { id, notify: (id % 7 == 0).then_some(id) });
+                let bytes = vec![1; usize::try_from(len).unwrap()];
+                let item = Item::Piece { bytes: Place::appended(bytes.len()) };
+                guest.puppet.put(item, &bytes, guest.counts());
+                guest.put(Item::WriteEnd { id, notify: (id % 7 == 0).then_some(id) });
             }
             // Now and then it does not listen to the answers for a while.
             if self.rng.below(300) == 0 {
-                (0..100).for_each(|id| guest.put(Slot::Read { id, secret, offset: 0, len: 64 }));
+                (0..100).for_each(|id| guest.put(Item::Read { id, secret, offset: 0, len: 64 }));
             }
             if !guest.keep_pace() {
                 return;
@@ -395,19 +399,23 @@ impl Guest {
         Counts { taken: 0, receives: 1000, placed: 0 }
     }
 
-    fn put(&mut self, slot: Slot) {
-        let (head, words) = slot.encode(self.counts());
-        self.puppet.ring.put(head, &words);
+    fn put(&mut self, item: Item) {
+        self.puppet.put(item, &[], self.counts());
     }
 
-    /// Gives the victim time to take what was put: a slot that is overwritten
+    /// A whole message, with any counts.
+    fn message(&mut self, tag: u64, counts: u64, bytes: &[u8]) {
+        self.puppet.put_any(false, tag, &[&counts.to_ne_bytes(), bytes].concat());
+    }
+
+    /// Gives the victim time to take what was put: a record that is overwritten
     /// before was never there. `false` if it takes nothing more.
     fn keep_pace(&mut self) -> bool {
         let patience = rt::now() + Duration::from_millis(20);
         loop {
             self.listen();
             let taken = self.foreign.load(TAKEN as u64, Relaxed).unwrap();
-            if self.puppet.ring.put_count().saturating_sub(taken) < SLOTS as u64 / 2 {
+            if self.puppet.position().saturating_sub(taken) < RING_LINES as u64 / 2 {
                 return true;
             }
             if rt::now() >= patience || self.puppet.accepted.control.is_gone() {
@@ -419,13 +427,17 @@ impl Guest {
 
     /// Takes what the victim sends, and looks for keys in it.
     fn listen(&mut self) {
-        while let Some(words) = self.theirs.poll() {
-            self.taken += 1;
-            self.puppet.strings.own.word(TAKEN).store(self.taken, Release);
-            let Some(Slot::Message { bytes, .. }) = Slot::decode(&words) else { continue };
-            let Place::Inline { bytes, len: 17 } = bytes else { continue };
-            let key = RemoteKey::from_bytes(bytes[..17].try_into().unwrap());
-            self.keys.push(key.secret());
+        while let Ok(Some(taken)) = self.theirs.take_posted(&mut self.scratch) {
+            let key = match Item::decode(&taken) {
+                Some(Item::Message { bytes: Place::Inline { at, len: 17 }, .. }) => {
+                    &taken.payload[usize::from(at)..][..17]
+                }
+                _ => &[],
+            };
+            if let Ok(key) = key.try_into() {
+                self.keys.push(RemoteKey::from_bytes(key).secret());
+            }
+            self.theirs.release(self.theirs.position());
         }
     }
 

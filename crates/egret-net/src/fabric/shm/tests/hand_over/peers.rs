@@ -16,13 +16,15 @@ use crate::fabric::shm::fault::step;
 use crate::fabric::shm::foreign::Foreign;
 use crate::fabric::shm::loans::{Loans, Ticket};
 use crate::fabric::shm::memory::{LINE, Own};
+use crate::fabric::shm::records::{RingReceiver, RingSender, Scratch};
 use crate::fabric::shm::returns::{LENT_MAX, Place, bytes};
-use crate::fabric::shm::ring::{Consumer, Producer};
 use crate::fabric::shm::visiting::Visiting;
 
 /// More than there are buffers, so there is always room.
-const SLOTS: usize = 64;
-const RETURNS: usize = SLOTS * LINE;
+const LINES: usize = 256;
+/// How far a process is in the ring of the other.
+const CONSUMED: usize = LINES * LINE;
+const RETURNS: usize = CONSUMED + LINE;
 
 /// Numbers, and what to decide by chance.
 #[derive(Debug, Clone, Copy)]
@@ -42,25 +44,30 @@ impl Chance {
 struct Rings {
     own: Own,
     foreign: Foreign,
-    out: Producer,
-    into: Consumer,
+    out: RingSender,
+    into: RingReceiver,
+    scratch: Scratch,
 }
 
 impl Rings {
     fn new(own: Own, foreign: Foreign) -> Self {
-        let out = Producer::new(own.clone(), 0, SLOTS);
-        let into = Consumer::new(foreign.clone(), 0, SLOTS as u64).unwrap();
-        Self { own, foreign, out, into }
+        let (own_again, seen) = (own.clone(), foreign.clone());
+        let out = RingSender::new(own_again, 0, LINES, seen, CONSUMED as u64).unwrap();
+        let (own_again, seen) = (own.clone(), foreign.clone());
+        let into = RingReceiver::new(seen, 0, LINES as u64, own_again, CONSUMED).unwrap();
+        Self { own, foreign, out, into, scratch: Scratch::new() }
     }
 
     fn tell(&mut self, Ticket { place, len }: Ticket, content: u64) {
         step();
-        self.out.put(0, &[place.encode(), len, content, 0, 0, 0, 0]);
+        let words = [place.encode(), len, content];
+        self.out.send(0, &[bytemuck::bytes_of(&words)]).unwrap();
         step();
     }
 
     fn hear(&mut self) -> Option<(Ticket, u64)> {
-        let (_, [place, len, content, ..]) = self.into.poll()?;
+        let (_, payload) = self.into.take(&mut self.scratch).unwrap()?;
+        let [place, len, content]: [u64; 3] = bytemuck::pod_read_unaligned(payload);
         step();
         Some((Ticket { place: Place::decode(place).unwrap(), len }, content))
     }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{Ends, ends};
 use crate::fabric::shm::memory::LINE;
-use crate::fabric::shm::records::{Lie, NotSent, RECORD_MAX};
+use crate::fabric::shm::records::{Lie, NotSent, POSTED_WORDS, RECORD_MAX, Scratch};
 use crate::fabric::shm::tests::Rng;
 use crate::rt;
 
@@ -49,6 +49,34 @@ pub(in super::super) fn nonsense() {
                 (0..position).for_each(|tag| ends.pass(tag, &[]));
                 answer(&mut ends, position, position << 32 | len << 16 | kind << 8 | 1);
             }
+        }
+    }
+}
+
+#[test]
+fn kinds_are_errors_where_they_do_not_belong() {
+    items_are_for_posted();
+}
+
+/// Items in rings of eager messages; asks, and records that are too long, among posted ones.
+pub(in super::super) fn items_are_for_posted() {
+    let (item, ask) = (8 << 16 | 3 << 8 | 1, 1 << 8 | 1);
+    let mut eager = ends(256);
+    eager.ring.word(LINE).store(item, Release);
+    let taken = eager.receiver.take(&mut eager.scratch);
+    assert_eq!(taken, Err(Lie::Head { head: item, position: 0 }));
+    // One byte more than scratch has behind the head and the tag.
+    let too_long = (POSTED_WORDS as u64 * 8 - 15) << 16 | 1;
+    for (head, is_fit) in
+        [(item, true), (ask, false), (too_long, false), (too_long | 3 << 8, false)]
+    {
+        let Ends { ring, receiver, .. } = ends(256);
+        let (mut receiver, mut scratch) = (receiver.of_posted(), Scratch::of_posted());
+        ring.word(LINE).store(head, Release);
+        let taken = receiver.take_posted(&mut scratch);
+        match is_fit {
+            true => assert_eq!(taken.unwrap().map(|taken| taken.is_item), Some(true)),
+            false => assert_eq!(taken, Err(Lie::Head { head, position: 0 })),
         }
     }
 }

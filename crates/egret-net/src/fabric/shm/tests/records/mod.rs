@@ -5,8 +5,8 @@ mod models;
 
 use std::sync::atomic::Ordering::Acquire;
 
-pub(super) use hostile::{impossible_consumption, nonsense};
-pub(super) use models::{one_line, right_behind, stale_payload, two_lines};
+pub(super) use hostile::{impossible_consumption, items_are_for_posted, nonsense};
+pub(super) use models::{one_line, posted, right_behind, stale_payload, two_lines};
 use proptest::prelude::*;
 
 use super::{Rng, shared};
@@ -176,6 +176,33 @@ fn what_a_record_looks_like_is_for_ever() {
     ends.sender.send(1, &[&[4; 60]]).unwrap();
     assert_eq!(ends.ring.word(LINE + 3 * LINE).load(Acquire), 3 << 32 | 2 << 8 | 1, "a skip");
     assert_eq!(ends.ring.word(LINE).load(Acquire), 4 << 32 | 60 << 16 | 1);
+}
+
+#[test]
+fn what_an_item_looks_like_is_for_ever() {
+    let mut ends = ends(4);
+    ends.sender.send_item(0xAABB, &[&[1; 8], &[2; 3]]).unwrap();
+    let line: Vec<u64> = (0..4).map(|word| ends.ring.word(LINE + word * 8).load(Acquire)).collect();
+    assert_eq!(line, [11 << 16 | 3 << 8 | 1, 0xAABB, u64::from_ne_bytes([1; 8]), 0x02_02_02]);
+}
+
+#[test]
+fn what_is_posted_is_published_when_its_owner_is_done_with_it() {
+    let Ends { mut sender, receiver, .. } = ends(256);
+    let (mut receiver, mut scratch) = (receiver.of_posted(), Scratch::of_posted());
+    for tag in 0..256 {
+        sender.send_item(tag, &[&content(tag, 8)]).unwrap();
+        let taken = receiver.take_posted(&mut scratch).unwrap().unwrap();
+        assert_eq!((taken.is_item, taken.tag, taken.payload), (true, tag, &content(tag, 8)[..]));
+    }
+    assert!(!sender.has_room(1));
+    assert_eq!((sender.arrived(), sender.send(0, &[])), (Ok(0), Err(NotSent::Full)));
+    receiver.release(100);
+    assert_eq!(sender.arrived(), Ok(100));
+    assert!(sender.has_room(100) && !sender.has_room(101));
+    // As if a record of the receiver's had said so.
+    assert_eq!(sender.hear(256), Ok(()));
+    assert!(sender.has_room(256) && sender.hear(255).is_err() && sender.hear(257).is_err());
 }
 
 proptest! {

@@ -71,6 +71,45 @@ pub(in super::super) fn two_lines() {
 }
 
 #[test]
+fn loom_posted_records_and_items_go_around_a_ring() {
+    check(posted);
+}
+
+/// An item of two lines, records, and one where the item was. The sender looks how far the
+/// receiver is, which says so when it is done with each.
+pub(in super::super) fn posted() {
+    const LENGTHS: [usize; 4] = [56, 0, 0, 8];
+    let (mut sender, receiver) = model(4);
+    let mut receiver = receiver.of_posted();
+    let sending = thread::spawn(move || {
+        for (tag, len) in (1..).zip(LENGTHS) {
+            let bytes = content(tag, len);
+            let mut send = || match tag {
+                1 => sender.send_item(tag, &[&bytes]),
+                _ => sender.send(tag, &[&bytes]),
+            };
+            while let Err(why) = send() {
+                assert_eq!(why, NotSent::Full);
+                thread::yield_now();
+            }
+        }
+    });
+    let mut scratch = Scratch::of_posted();
+    for (tag, len) in (1..).zip(LENGTHS) {
+        let taken = loop {
+            match receiver.take_posted(&mut scratch).unwrap() {
+                Some(taken) => break taken,
+                None => thread::yield_now(),
+            }
+        };
+        assert_eq!((taken.is_item, taken.tag), (tag == 1, tag));
+        assert_eq!(taken.payload, content(tag, len));
+        receiver.release(receiver.position());
+    }
+    sending.join().unwrap();
+}
+
+#[test]
 fn loom_a_record_is_not_written_over_before_it_is_copied() {
     check(right_behind);
 }

@@ -2,4 +2,4 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| egret_net::fabric::shm::fuzzing::slots(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| egret_net::fabric::shm::fuzzing::posted(input));
