@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output, Stdio};
 
-use egret::net::fabric::Fabrics;
+use egret::net::fabric::{Fabrics, shm};
 use serde_json::Value;
 
 const EGRET: &str = env!("CARGO_BIN_EXE_egret");
@@ -114,8 +114,26 @@ fn nothing_is_left_behind_and_the_second_process_is_hidden() {
     assert_eq!(egret(&["info", "--yaml"]).status.code(), Some(2));
 }
 
-const GRANTS: [&str; 6] =
-    ["memfd-seals", "so-peercred", "so-peerpidfd", "membarrier", "process-vm-readv", "pidfd"];
+#[test]
+fn the_doorbell_is_fenced_as_shm_says() {
+    let info = object(&egret(&["info", "--json"]));
+    let is_granted = named(&info["grants"], "membarrier-global")["granted"].as_bool().unwrap();
+    assert_eq!(is_granted, shm::sleepers_fence());
+    let means = info["means"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
+    let about: Vec<_> = means.filter(|line| line.contains("doorbell")).collect();
+    let said = if is_granted { "who sleeps passes" } else { "each message passes" };
+    assert!(matches!(about[..], [line] if line.contains(said)), "{about:?}");
+}
+
+const GRANTS: [&str; 7] = [
+    "memfd-seals",
+    "so-peercred",
+    "so-peerpidfd",
+    "membarrier",
+    "membarrier-global",
+    "process-vm-readv",
+    "pidfd",
+];
 
 #[test]
 fn settings_are_listed_with_value_and_origin_and_the_secret_is_not_shown() {

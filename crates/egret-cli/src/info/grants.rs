@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
+use egret::net::fabric::shm;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde::Serialize;
@@ -38,6 +39,7 @@ pub(crate) fn all() -> Vec<Grant> {
         Grant::of(PEERCRED, with(Second::peercred)),
         Grant::of(PEERPIDFD, with(Second::peerpidfd)),
         Grant::of(MEMBARRIER, private_expedited()),
+        Grant::of(MEMBARRIER_GLOBAL, global_expedited()),
         Grant::of(PROCESS_VM_READV, with(Second::process_vm_readv).map_err(with_yama)),
         // Last: it takes the second process's life.
         Grant::of(PIDFD, with(Second::pidfd)),
@@ -62,6 +64,14 @@ fn private_expedited() -> Result<()> {
     membarrier(MembarrierCommand::PrivateExpedited).context("membarrier")
 }
 
+/// The kernel says why it denies the fence; the fabric says what it has made of that.
+fn global_expedited() -> Result<()> {
+    membarrier(MembarrierCommand::RegisterGlobalExpedited).context("registering")?;
+    membarrier(MembarrierCommand::GlobalExpedited).context("membarrier")?;
+    ensure!(shm::sleepers_fence(), "it was denied before, and shm does without");
+    Ok(())
+}
+
 /// Adds the setting that most often is the reason.
 fn with_yama(error: anyhow::Error) -> anyhow::Error {
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
@@ -76,6 +86,8 @@ pub(crate) const PEERCRED: &str = "so-peercred";
 pub(crate) const PEERPIDFD: &str = "so-peerpidfd";
 pub(crate) const PIDFD: &str = "pidfd";
 pub(crate) const MEMBARRIER: &str = "membarrier";
+/// Over processes, and not over the threads of one alone.
+pub(crate) const MEMBARRIER_GLOBAL: &str = "membarrier-global";
 pub(crate) const PROCESS_VM_READV: &str = "process-vm-readv";
 
 #[cfg(test)]

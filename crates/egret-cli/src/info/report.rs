@@ -4,7 +4,9 @@ use std::fmt::{Display, Write};
 
 use super::Info;
 use super::fabrics::{FabricInfo, LimitsInfo};
-use super::grants::{Grant, MEMBARRIER, MEMFD_SEALS, PEERCRED, PEERPIDFD, PIDFD, PROCESS_VM_READV};
+use super::grants::{
+    Grant, MEMBARRIER, MEMBARRIER_GLOBAL, MEMFD_SEALS, PEERCRED, PEERPIDFD, PIDFD, PROCESS_VM_READV,
+};
 use super::places::PlaceInfo;
 
 /// What follows from what was found.
@@ -32,6 +34,14 @@ pub(super) fn means(fabrics: &[FabricInfo], grants: &[Grant]) -> Vec<String> {
             say("a peer's descriptor is made from its number, while its socket is open");
         }
         (false, _) => say("a peer's end shows by its socket alone"),
+    }
+    if shm {
+        say(match has(MEMBARRIER_GLOBAL) {
+            true => "shm: who sleeps passes the memory fence of the doorbell; sending takes none",
+            false => {
+                "shm: each message passes a memory fence for the doorbell: slower, and just as safe"
+            }
+        });
     }
     if !has(MEMBARRIER) {
         say("buffers and locks take atomic operations each time: slower, and just as safe");
@@ -165,7 +175,15 @@ mod tests {
     }
 
     fn found(shm: bool, missing: &[&'static str]) -> String {
-        let all = [MEMFD_SEALS, PEERCRED, PEERPIDFD, PIDFD, MEMBARRIER, PROCESS_VM_READV];
+        let all = [
+            MEMFD_SEALS,
+            PEERCRED,
+            PEERPIDFD,
+            PIDFD,
+            MEMBARRIER,
+            MEMBARRIER_GLOBAL,
+            PROCESS_VM_READV,
+        ];
         let grant = |name| Grant { name, granted: !missing.contains(&name), why: None };
         let grants: Vec<Grant> = all.into_iter().map(grant).collect();
         let trust = vec!["isolated"];
@@ -179,8 +197,10 @@ mod tests {
         assert!(all.contains("copies once") && all.contains("bounce area"), "{all}");
         assert!(all.contains("may cooperate"), "{all}");
         assert!(all.contains("nothing is encrypted"), "{all}");
-        assert_eq!(all.lines().count(), 4, "{all}");
-        assert!(found(false, &[]).contains("not to be had"));
+        assert!(all.contains("who sleeps passes the memory fence"), "{all}");
+        assert_eq!(all.lines().count(), 5, "{all}");
+        let without = found(false, &[]);
+        assert!(without.contains("not to be had") && !without.contains("doorbell"), "{without}");
         for (missing, said) in [
             (MEMFD_SEALS, "no connection will"),
             (PEERCRED, "no connection will"),
@@ -188,6 +208,7 @@ mod tests {
             (PIDFD, "by its socket alone"),
             (PIDFD, "isolated only"),
             (MEMBARRIER, "atomic operations each time"),
+            (MEMBARRIER_GLOBAL, "each message passes a memory fence"),
             (PROCESS_VM_READV, "take two copies,"),
         ] {
             assert!(found(true, &[missing]).contains(said), "{missing}");

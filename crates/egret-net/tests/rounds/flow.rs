@@ -166,7 +166,7 @@ fn reason(error: PostError) -> ViError {
     }
 }
 
-fn fill(bytes: &mut [u8], seed: u64) {
+pub(crate) fn fill(bytes: &mut [u8], seed: u64) {
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = pattern(seed, at as u64);
     }
@@ -177,7 +177,7 @@ fn assert_pattern(buf: &Buf, seed: u64, from: u64) {
     assert!(right, "{} bytes that were not sent", buf.len());
 }
 
-const fn pattern(seed: u64, at: u64) -> u8 {
+pub(crate) const fn pattern(seed: u64, at: u64) -> u8 {
     (seed ^ at ^ (at >> 8)).to_le_bytes()[0]
 }
 

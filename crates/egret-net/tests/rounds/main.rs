@@ -1,11 +1,15 @@
 //! Rounds in which one side of some connections is killed, stopped, cut off or
 //! leaves, while messages of all sizes flow: a thousand over shared memory, a
 //! thousand over `tcp`. What is left must be able to go on as if it had never been.
+//! Some more rounds are of eager messages alone, as many as `EGRET_ROUNDS` says.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod eager;
+mod flood;
 mod flow;
 mod network;
+mod notes;
 mod party;
 mod peer;
 mod relay;
@@ -28,6 +32,9 @@ fn other() {
         ["peer", fabric, name, known_ms, seed] => {
             let known = Duration::from_millis(known_ms.parse().unwrap());
             peer::run(fabric, name, known, seed.parse().unwrap());
+        }
+        ["flood", fabric, name, seed, fault] => {
+            eager::run(fabric, name, seed.parse().unwrap(), fault);
         }
         ["relay"] => relay::run(),
         _ => panic!("{part}"),

@@ -16,7 +16,7 @@ use super::{LONG, command};
 
 /// What the child is to be, its fabric, what its nic is opened with, its seed.
 pub(crate) const PART: &str = "EGRET_TEST_ROUNDS_PART";
-const CONNECT: &str = "connect ";
+pub(crate) const CONNECT: &str = "connect ";
 
 /// A child that does not outlive its test.
 pub(crate) struct Peer {
@@ -28,12 +28,17 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts it, in another network namespace if one is named.
     pub(crate) fn start(part: &str, space: Option<&str>) -> Self {
+        Self::start_with(part, space, Stdio::null())
+    }
+
+    /// Starts it with this to write to.
+    pub(crate) fn start_with(part: &str, space: Option<&str>, stdout: Stdio) -> Self {
         let (orders, stdin) = UnixStream::pair().unwrap();
         let child = command(space)
             .args(["--exact", "other", "--nocapture"])
             .env(PART, part)
             .stdin(OwnedFd::from(stdin))
-            .stdout(Stdio::null())
+            .stdout(stdout)
             .spawn();
         orders.set_read_timeout(Some(LONG)).unwrap();
         let mut peer = Self { child: child.unwrap(), orders, host: String::new() };

@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod flood;
 mod flooded;
+mod heard;
 mod peer;
 mod processes;
+mod rounds;
 mod spaces;
 mod threads;
 
@@ -22,7 +25,10 @@ const LONG: Duration = Duration::from_secs(60);
 #[test]
 fn other() {
     let Ok(part) = std::env::var(peer::PART) else { return };
-    peer::run(&part);
+    match part.strip_prefix(rounds::PREFIX) {
+        Some(part) => rounds::run(part),
+        None => peer::run(&part),
+    }
 }
 
 fn open(fabric: &str, name: &str, options: LinksOptions) -> Links {

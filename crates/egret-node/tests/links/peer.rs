@@ -1,7 +1,7 @@
 //! The other process: this test, started again.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
@@ -24,6 +24,11 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts it, in another network namespace if one is named.
     pub(crate) fn start(part: &str, space: Option<&str>) -> Self {
+        Self::start_with(part, space, Stdio::null())
+    }
+
+    /// Starts it with this to write to.
+    pub(crate) fn start_with(part: &str, space: Option<&str>, stdout: Stdio) -> Self {
         let (stream, stdin) = UnixStream::pair().unwrap();
         let this = std::env::current_exe().unwrap();
         let mut command = match space {
@@ -35,7 +40,7 @@ impl Peer {
             }
         };
         command.args(["--exact", "other", "--nocapture"]).env(PART, part);
-        let child = command.stdin(OwnedFd::from(stdin)).stdout(Stdio::null()).spawn().unwrap();
+        let child = command.stdin(OwnedFd::from(stdin)).stdout(stdout).spawn().unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         let mut peer = Self { child, stream, host: String::new() };
         peer.host = peer.said();
@@ -75,7 +80,7 @@ pub(crate) fn run(part: &str) {
         panic!("{part}")
     };
     let links = open(fabric, name, LinksOptions::default().window(window.parse().unwrap()));
-    let mut stream = UnixStream::from(std::io::stdin().as_fd_owned());
+    let mut stream = inherited();
     let endpoint = links.bundle().register("serve", 0).unwrap();
     endpoint.on(0, |request| {
         let words = request.words();
@@ -106,14 +111,9 @@ pub(crate) fn run(part: &str) {
     }
 }
 
-trait Owned {
-    fn as_fd_owned(&self) -> OwnedFd;
-}
-
-impl Owned for std::io::Stdin {
-    fn as_fd_owned(&self) -> OwnedFd {
-        std::os::fd::AsFd::as_fd(self).try_clone_to_owned().unwrap()
-    }
+/// What the child hears its test by, and says something to it.
+pub(crate) fn inherited() -> UnixStream {
+    std::io::stdin().as_fd().try_clone_to_owned().unwrap().into()
 }
 
 /// Messages of each side.

@@ -13,7 +13,7 @@ use super::peer::{FLOOD, Peer};
 use super::{LONG, map, open};
 
 /// A name that nobody else has, as the fabric wants it.
-fn name(fabric: &str, what: &str) -> String {
+pub(crate) fn name(fabric: &str, what: &str) -> String {
     match fabric {
         "shm" => format!("{what}-{}-{}", std::process::id(), rt::random()),
         _ => "127.0.0.1".to_owned(),
@@ -70,7 +70,7 @@ fn kill(fabric: &str) -> Duration {
     took
 }
 
-fn until(what: &str, done: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, done: impl Fn() -> bool) {
     let end = rt::now() + LONG;
     while !done() {
         assert!(rt::now() < end, "not {what}");

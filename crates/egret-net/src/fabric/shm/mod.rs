@@ -118,6 +118,7 @@ mod visiting;
 mod wire;
 
 use super::{Fabric, OpenError};
+use crate::atomics::{Atomics, StdAtomics};
 use crate::vi::{Nic, NicOptions};
 
 /// Opens nics whose peers are processes of the same user on this machine.
@@ -142,4 +143,14 @@ impl Fabric for ShmFabric {
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
         Ok(Nic::new(Box::new(nic::open(options)?), options.wait))
     }
+}
+
+/// Whether a nic of this process that goes to sleep passes the memory fence of its doorbell for
+/// all who send to it. Where the kernel denies `membarrier` over processes each of them passes one
+/// with each message.
+///
+/// The answer is found once, by trying, and holds for all nics of the process.
+#[must_use]
+pub fn sleepers_fence() -> bool {
+    StdAtomics::has_global_fence()
 }
