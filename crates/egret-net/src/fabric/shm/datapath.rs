@@ -300,7 +300,7 @@ impl Conn {
                 // Only now: an item that ends the connection was not taken.
                 None => self.taken = behind,
                 rest => {
-                    self.waiting.push_back(Waiting { item: rest, record: Box::default(), behind })
+                    self.waiting.push_back(Waiting { item: rest, record: Box::default(), behind });
                 }
             }
             return Ok(true);

@@ -324,4 +324,4 @@ impl<const WORDS: usize> Scratch<WORDS> {
 const UNDELIVERED_MAX: usize = 2;
 const SCRATCH_WORDS: usize = (LINE + RECORD_MAX) / WORD;
 /// Of the longest record of posted messages.
-pub(in super::super) const POSTED_WORDS: usize = lines_of(POSTED_MAX) as usize * LINE_WORDS;
+pub(in super::super) const POSTED_WORDS: usize = (POSTED_MAX + PAYLOAD).div_ceil(LINE) * LINE_WORDS;
