@@ -170,6 +170,7 @@ pub(crate) fn run(fabric: &str, name: &str, seed: u64, fault: &str) {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "a round that fails is found by its seed")]
 fn rounds(fabric: &'static str) {
     let count = std::env::var("EGRET_ROUNDS").map_or(20, |count| count.parse().unwrap());
     let seed = seed();
