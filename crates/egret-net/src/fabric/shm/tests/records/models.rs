@@ -179,7 +179,7 @@ fn loom_who_is_asked_publishes() {
 }
 
 #[test]
-fn copies_by_words_are_exact() {
+fn loom_copies_by_words_are_exact() {
     check(|| {
         let lines = memory(3);
         for (offset, len) in [(0, 64), (8, 9), (3, 2), (70, 100), (64, 0), (63, 2)] {
