@@ -18,7 +18,9 @@ use super::memory::Own;
 use super::reach;
 use super::records::RingSender;
 use super::rendezvous::{Accepted, Answered, Greeting, Handles, Knock, Started};
+#[cfg(test)]
 use super::wire::Item;
+#[cfg(test)]
 use crate::fabric::hub::counts::Counts;
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Secret};
@@ -107,6 +109,7 @@ pub(super) fn wait_answer(mut knock: Knock, until: Instant) -> Option<Accepted> 
 
 impl Puppet {
     /// Puts an item with its bytes, also where there is no room.
+    #[cfg(test)]
     pub(super) fn put(&mut self, item: Item, bytes: &[u8], counts: Counts) {
         let words = item.encode(counts);
         self.put_any(true, words.what, &[words.bytes(), bytes].concat());
