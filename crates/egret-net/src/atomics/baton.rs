@@ -33,7 +33,8 @@
 //!
 //! # Costs
 //!
-//! To enter and to leave is to take a lock that leans, twice, and to store two words.
+//! To enter and to leave is to take a lock that leans, twice, and to store two words. A role
+//! [behind](Baton::behind) a lock that the thread has anyway costs the words alone.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -92,9 +93,9 @@ pub(crate) struct Turn<'a, A: Atomics = StdAtomics> {
 }
 
 /// A seat that is taken. Dropping it rises.
-pub(crate) struct Seated<'a, A: Atomics = StdAtomics> {
+pub(crate) struct Seated<'a, 's, A: Atomics = StdAtomics> {
     baton: &'a Baton<A>,
-    chair: &'a Arc<Chair<A>>,
+    chair: &'s Arc<Chair<A>>,
     is_up: bool,
 }
 
@@ -118,8 +119,13 @@ pub(crate) enum Waited<T> {
 
 impl<A: Atomics> Baton<A> {
     pub(crate) fn new() -> Self {
-        let inside = Inside { holder: None, seats: Default::default() };
-        Self { inside: Lean::new(inside), wanted: A::Word::new(0), turns: A::Word::new(0) }
+        Self::behind(&Lean::new(()))
+    }
+
+    /// A role that is known under this lock, which its holder may have when it leaves.
+    pub(crate) fn behind<T>(lock: &Lean<T, A>) -> Self {
+        let inside = lock.sharing(Inside { holder: None, seats: Default::default() });
+        Self { inside, wanted: A::Word::new(0), turns: A::Word::new(0) }
     }
 
     /// Takes the role if nobody has it.
@@ -133,7 +139,10 @@ impl<A: Atomics> Baton<A> {
     }
 
     /// Takes the role if nobody has it, and a seat if somebody does.
-    pub(crate) fn sit<'a>(&'a self, seat: &'a mut Seat<A>) -> Entered<Turn<'a, A>, Seated<'a, A>> {
+    pub(crate) fn sit<'a, 's>(
+        &'a self,
+        seat: &'s mut Seat<A>,
+    ) -> Entered<Turn<'a, A>, Seated<'a, 's, A>> {
         let chair = &seat.chair;
         let mut inside = self.inside.lock();
         match inside.holder {
@@ -306,7 +315,7 @@ impl Wake for Chair {
     }
 }
 
-impl<'a, A: Atomics> Seated<'a, A> {
+impl<'a, A: Atomics> Seated<'a, '_, A> {
     /// Parks until one of the three. The role is the caller's if it is told so, and
     /// only then.
     pub(crate) fn wait(mut self, until: Option<Instant>) -> Waited<Turn<'a, A>> {
@@ -349,7 +358,7 @@ impl<'a, A: Atomics> Seated<'a, A> {
     }
 }
 
-impl<A: Atomics> Drop for Seated<'_, A> {
+impl<A: Atomics> Drop for Seated<'_, '_, A> {
     fn drop(&mut self) {
         if !self.is_up {
             drop(self.rise(false));

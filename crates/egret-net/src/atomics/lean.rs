@@ -44,28 +44,45 @@
 //!
 //! # Costs
 //!
-//! For the favourite three loads and two stores of words that no other thread
-//! writes, where an uncontended `std::sync::Mutex` takes two atomic
+//! For the favourite four loads and four stores of words that no other thread
+//! writes, and for values that share its lock two loads and two stores more each; where an uncontended `std::sync::Mutex` takes two atomic
 //! read-modify-writes; to end a favour, one system call.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::{Atomics, Lock, StdAtomics, Word};
 use crate::fault::planted;
 
-/// A mutual exclusion around `T` that is cheap for a thread that is alone with it.
+/// A value that one thread at a time reaches, which is cheap for a thread that is alone with it.
+///
+/// Several values may [share](Self::sharing) one lock. A thread that has the lock by one of them
+/// reaches the others with two loads and two stores, and none of them twice.
 pub(crate) struct Lean<T, A: Atomics = StdAtomics> {
+    gate: Arc<Gate<A>>,
+    /// Whether the thread that has the lock has the value.
+    is_out: UnsafeCell<bool>,
+    value: UnsafeCell<T>,
+}
+
+/// The lock of one value or of several.
+struct Gate<A: Atomics> {
+    /// Who has the lock, or [`NOBODY`]. A thread writes its own number alone, so that it finds
+    /// that there only while it has the lock. It says nothing to other threads: a plain word,
+    /// at which the model checker need not stop.
+    inside: AtomicU64,
     /// The favourite's number and its word, or [`NOBODY`]. Written under `all`.
     favour: A::Word,
     /// How often a favourite has taken and left the lock since it is one: odd while it has
     /// it. Each is written by one thread alone.
     busy: [A::Word; WORDS],
     all: A::Lock<Turns>,
-    value: UnsafeCell<T>,
 }
 
 /// Who had the ordinary lock last, and how often in a row.
@@ -81,12 +98,22 @@ struct Turns {
 
 impl<T, A: Atomics> Lean<T, A> {
     pub(crate) fn new(value: T) -> Self {
-        Self {
+        let gate = Gate {
+            inside: AtomicU64::new(NOBODY),
             favour: A::Word::new(NOBODY),
             busy: std::array::from_fn(|_| A::Word::new(0)),
             all: A::Lock::new(Turns::new::<A>()),
-            value: UnsafeCell::new(value),
-        }
+        };
+        Self::behind(Arc::new(gate), value)
+    }
+
+    const fn behind(gate: Arc<Gate<A>>, value: T) -> Self {
+        Self { gate, is_out: UnsafeCell::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// Another value behind the same lock.
+    pub(crate) fn sharing<U>(&self, value: U) -> Lean<U, A> {
+        Lean::behind(Arc::clone(&self.gate), value)
     }
 
     /// Waits until the calling thread has the lock, which it has until the guard
@@ -94,78 +121,106 @@ impl<T, A: Atomics> Lean<T, A> {
     ///
     /// # Panics
     ///
-    /// May panic, or never return, if the calling thread has the lock already.
+    /// If the calling thread has the value already.
     #[inline]
     pub(crate) fn lock(&self) -> LeanGuard<'_, T, A> {
-        let busy = self.favoured();
-        let turn = if busy.is_some() { None } else { Some(self.turn()) };
-        LeanGuard { lock: self, _busy: busy, _turn: turn, _value: PhantomData }
+        self.take(self.gate.enter()).unwrap_or_else(|| taken_twice())
     }
 
-    /// The lock, unless another thread, or this one, has it.
+    /// The lock, unless another thread has it or this one has the value.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<LeanGuard<'_, T, A>> {
-        let busy = self.favoured();
-        let turn = if busy.is_some() { None } else { Some(self.try_turn()?) };
-        Some(LeanGuard { lock: self, _busy: busy, _turn: turn, _value: PhantomData })
+        self.take(self.gate.try_enter()?)
     }
 
     /// Runs `body` with the value, alone.
     #[inline]
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        // A favourite needs no guard: what a guard may hold costs its drop.
-        let Some(_busy) = self.favoured() else { return self.with_turn(body) };
-        // SAFETY: the lock is held as long as `_busy` lives.
-        body(unsafe { &mut *self.value.get() })
+        body(&mut self.lock())
     }
 
-    #[cold]
-    fn with_turn<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        let _turn = self.turn();
-        // SAFETY: the lock is held as long as `_turn` lives.
-        body(unsafe { &mut *self.value.get() })
-    }
-
-    /// Whether the calling thread is the favourite and does not have the lock. If
-    /// so it has it until the answer is dropped.
+    /// With the lock: the value, unless the thread has it.
     #[inline]
-    fn favoured(&self) -> Option<Busy<'_, A>> {
-        let favour = self.favour.load(Relaxed);
-        if favour >> WORD_BITS != A::me() {
+    fn take<'a>(&'a self, entry: Entry<'a, A>) -> Option<LeanGuard<'a, T, A>> {
+        // SAFETY: only the thread that has the lock reaches the flag, and keeps no reference.
+        let was_out = unsafe { std::mem::replace(&mut *self.is_out.get(), true) };
+        if was_out && !planted(Fault::TakenTwice) {
             return None;
         }
-        let busy = self.busy(favour);
-        let times = busy.load(Relaxed);
-        if is_odd(times) {
-            return None;
-        }
-        busy.store(times + 1, Relaxed);
-        let busy = Busy::<A> { busy, times };
-        A::light_fence();
-        let still = self.favour.load(Relaxed) == favour || planted(Fault::FavourUnchecked);
-        still.then_some(busy)
+        Some(LeanGuard { lock: self, entry, _value: PhantomData })
     }
 
-    /// Whether the calling thread has the lock as its favourite.
-    fn is_mine(&self) -> bool {
-        let favour = self.favour.load(Relaxed);
-        favour >> WORD_BITS == A::me() && is_odd(self.busy(favour).load(Relaxed))
+    /// Whether the calling thread has the lock, by this value or another.
+    #[inline]
+    pub(crate) fn is_mine(&self) -> bool {
+        self.gate.inside.load(Relaxed) == A::me()
     }
 
     /// Whether the calling thread is the favourite.
     #[cfg(test)]
     pub(super) fn leans_to_me(&self) -> bool {
-        self.favour.load(Relaxed) >> WORD_BITS == A::me()
+        self.gate.favour.load(Relaxed) >> WORD_BITS == A::me()
+    }
+}
+
+#[cold]
+fn taken_twice() -> ! {
+    panic!("a thread took a lock that it has")
+}
+
+impl<A: Atomics> Gate<A> {
+    #[inline]
+    fn enter(&self) -> Entry<'_, A> {
+        match self.quickly() {
+            Some(entry) => entry,
+            None => self.turn(),
+        }
+    }
+
+    #[inline]
+    fn try_enter(&self) -> Option<Entry<'_, A>> {
+        match self.quickly() {
+            Some(entry) => Some(entry),
+            None => self.try_turn(),
+        }
+    }
+
+    /// The lock, if the calling thread has it or is the favourite.
+    #[inline]
+    fn quickly(&self) -> Option<Entry<'_, A>> {
+        let me = A::me();
+        if self.inside.load(Relaxed) == me {
+            return Some(Entry { gate: self, how: How::Within });
+        }
+        let favour = self.favour.load(Relaxed);
+        if favour >> WORD_BITS != me {
+            return None;
+        }
+        let busy = self.busy(favour);
+        let times = busy.load(Relaxed);
+        busy.store(times + 1, Relaxed);
+        A::light_fence();
+        if self.favour.load(Relaxed) != favour && !planted(Fault::FavourUnchecked) {
+            self.not_favoured(busy, times);
+            return None;
+        }
+        self.inside.store(me, Relaxed);
+        Some(Entry { gate: self, how: How::Favourite { busy, times } })
+    }
+
+    /// The favour ended while the thread came.
+    #[cold]
+    fn not_favoured(&self, busy: &A::Word, times: u64) {
+        busy.store(times + 2, Release);
     }
 
     #[cold]
-    fn turn(&self) -> Turn<'_, A> {
-        assert!(!self.is_mine(), "a thread took a lock that it has");
+    fn turn(&self) -> Entry<'_, A> {
         self.begin_turn(self.all.lock())
     }
 
     #[cold]
-    fn try_turn(&self) -> Option<Turn<'_, A>> {
+    fn try_turn(&self) -> Option<Entry<'_, A>> {
         let favour = self.favour.load(Relaxed);
         if favour != NOBODY && is_odd(self.busy(favour).load(Relaxed)) {
             return None;
@@ -174,19 +229,33 @@ impl<T, A: Atomics> Lean<T, A> {
     }
 
     /// With the ordinary lock: ends another's favour.
-    fn begin_turn<'a>(&'a self, mut turns: TurnsOf<'a, A>) -> Turn<'a, A> {
+    fn begin_turn<'a>(&'a self, mut turns: TurnsOf<'a, A>) -> Entry<'a, A> {
         let favour = self.favour.load(Relaxed);
         if favour != NOBODY {
             let times = self.end(favour) / 2;
             turns.learn::<A>(times);
         }
-        Turn { favour: &self.favour, busy: &self.busy, turns }
+        self.inside.store(A::number_me(), Relaxed);
+        Entry { gate: self, how: How::Turn(ManuallyDrop::new(turns)) }
+    }
+
+    /// The thread that is not the favourite leaves. It may have won the favour.
+    #[cold]
+    fn end_turn(&self, mut turns: TurnsOf<'_, A>) {
+        if let Some(word) = turns.count::<A>() {
+            let favour = A::me() << WORD_BITS | word as u64;
+            // Its own word, which is even: it counts from here.
+            self.busy(favour).store(0, Relaxed);
+            self.favour.store(favour, Relaxed);
+        }
     }
 
     /// The word of a favourite.
     #[inline]
     fn busy(&self, favour: u64) -> &A::Word {
-        word_of::<A>(&self.busy, favour)
+        #[expect(clippy::cast_possible_truncation, reason = "three bits")]
+        let word = favour as usize % WORDS;
+        &self.busy[if planted(Fault::OneBusyWord) { 0 } else { word }]
     }
 
     /// Waits until the favourite is none. What its word says then.
@@ -239,11 +308,26 @@ impl Turns {
 /// The value of a lock that is held.
 pub(crate) struct LeanGuard<'a, T, A: Atomics = StdAtomics> {
     lock: &'a Lean<T, A>,
-    /// One of the two has it.
-    _busy: Option<Busy<'a, A>>,
-    _turn: Option<Turn<'a, A>>,
+    /// Dropped behind the guard's own end.
+    entry: Entry<'a, A>,
     /// It is shared between threads only as the value may be.
     _value: PhantomData<&'a mut T>,
+}
+
+impl<T, A: Atomics> LeanGuard<'_, T, A> {
+    /// Whether the thread still has the lock when the guard is dropped, by another value.
+    #[inline]
+    pub(crate) const fn is_within(&self) -> bool {
+        matches!(self.entry.how, How::Within)
+    }
+}
+
+impl<T, A: Atomics> Drop for LeanGuard<'_, T, A> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the thread has the lock, by `entry`, and keeps no reference.
+        unsafe { *self.lock.is_out.get() = false };
+    }
 }
 
 impl<T, A: Atomics> Deref for LeanGuard<'_, T, A> {
@@ -264,53 +348,46 @@ impl<T, A: Atomics> DerefMut for LeanGuard<'_, T, A> {
     }
 }
 
-/// A thread that is not the favourite has the lock. When it has done with it, it
-/// may have won the favour.
-struct Turn<'a, A: Atomics> {
-    favour: &'a A::Word,
-    busy: &'a [A::Word; WORDS],
-    turns: TurnsOf<'a, A>,
-}
-
 type TurnsOf<'a, A> = <<A as Atomics>::Lock<Turns> as Lock<Turns>>::Guard<'a>;
 
-impl<A: Atomics> Drop for Turn<'_, A> {
-    fn drop(&mut self) {
-        if let Some(word) = self.turns.count::<A>() {
-            let favour = A::me() << WORD_BITS | word as u64;
-            // Its own word, which is even: it counts from here.
-            word_of::<A>(self.busy, favour).store(0, Relaxed);
-            self.favour.store(favour, Relaxed);
-        }
-    }
+/// A thread has the lock until this is dropped.
+struct Entry<'a, A: Atomics> {
+    gate: &'a Gate<A>,
+    how: How<'a, A>,
 }
 
-/// The word of a favourite.
-#[inline]
-fn word_of<A: Atomics>(words: &[A::Word; WORDS], favour: u64) -> &A::Word {
-    #[expect(clippy::cast_possible_truncation, reason = "three bits")]
-    let word = favour as usize % WORDS;
-    &words[if planted(Fault::OneBusyWord) { 0 } else { word }]
+/// How a thread came to have the lock.
+enum How<'a, A: Atomics> {
+    /// It had it before, and has it afterwards.
+    Within,
+    /// As the favourite, whose word said so before.
+    Favourite { busy: &'a A::Word, times: u64 },
+    /// By the ordinary lock. Dropped by hand, so that a favourite does not carry its drop along.
+    Turn(ManuallyDrop<TurnsOf<'a, A>>),
+}
+
+impl<A: Atomics> Drop for Entry<'_, A> {
+    #[inline]
+    fn drop(&mut self) {
+        match &mut self.how {
+            How::Within => {}
+            How::Favourite { busy, times } => {
+                self.gate.inside.store(NOBODY, Relaxed);
+                let order = if planted(Fault::FavourRelaxed) { Relaxed } else { Release };
+                busy.store(*times + 2, order);
+            }
+            How::Turn(turns) => {
+                self.gate.inside.store(NOBODY, Relaxed);
+                // SAFETY: the guard of the ordinary lock is taken once, by this drop.
+                self.gate.end_turn(unsafe { ManuallyDrop::take(turns) });
+            }
+        }
+    }
 }
 
 #[inline]
 const fn is_odd(times: u64) -> bool {
     !times.is_multiple_of(2)
-}
-
-/// The favourite has the lock until this is dropped.
-struct Busy<'a, A: Atomics> {
-    busy: &'a A::Word,
-    /// What the word said before.
-    times: u64,
-}
-
-impl<A: Atomics> Drop for Busy<'_, A> {
-    #[inline]
-    fn drop(&mut self) {
-        let order = if planted(Fault::FavourRelaxed) { Relaxed } else { Release };
-        self.busy.store(self.times + 2, order);
-    }
 }
 
 // SAFETY: the value moves with its lock.
@@ -357,4 +434,6 @@ pub(super) enum Fault {
     FavourRelaxed,
     /// All favourites share one word.
     OneBusyWord,
+    /// A thread that has a value is given it again.
+    TakenTwice,
 }

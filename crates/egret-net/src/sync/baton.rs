@@ -64,7 +64,7 @@ pub struct Seat(atomics::Seat);
 
 /// A seat that is taken; dropping it rises, and passes the role on if it was given.
 #[must_use = "the seat is left when this is dropped"]
-pub struct Seated<'a>(atomics::Seated<'a>);
+pub struct Seated<'a, 's>(atomics::Seated<'a, 's>);
 
 /// What became of an attempt to get the role.
 #[derive(Debug)]
@@ -94,6 +94,12 @@ pub enum Waited<'a> {
 }
 
 impl Baton {
+    /// A role that is known under a lock which there is: a thread that has the lock enters and
+    /// leaves without another.
+    pub(crate) fn behind_lock<T>(lock: &atomics::Lean<T>) -> Self {
+        Self(atomics::Baton::behind(lock))
+    }
+
     /// Takes the role if nobody has it. Costs as little as a lock that
     /// [leans](super::Lean).
     #[inline]
@@ -105,7 +111,7 @@ impl Baton {
     }
 
     /// Takes the role if nobody has it, and a seat if somebody does.
-    pub fn sit<'a>(&'a self, seat: &'a mut Seat) -> Entered<'a, Seated<'a>> {
+    pub fn sit<'a, 's>(&'a self, seat: &'s mut Seat) -> Entered<'a, Seated<'a, 's>> {
         match self.0.sit(&mut seat.0) {
             baton::Entered::Mine(turn) => Entered::Mine(Turn(turn)),
             baton::Entered::Taken { seat, wake } => Entered::Taken { seat: Seated(seat), wake },
@@ -151,7 +157,7 @@ impl Seat {
     }
 }
 
-impl<'a> Seated<'a> {
+impl<'a> Seated<'a, '_> {
     /// Parks until the seat is woken, is given the role, or until `until`. A role that
     /// is given to a seat which was woken, or whose time is up, is passed on.
     #[must_use]
@@ -182,7 +188,7 @@ impl fmt::Debug for Seat {
     }
 }
 
-impl fmt::Debug for Seated<'_> {
+impl fmt::Debug for Seated<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seated")
     }

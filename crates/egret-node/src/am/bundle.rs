@@ -186,44 +186,24 @@ impl State {
         !self.upcalls.is_empty() || !self.left.is_empty()
     }
 
-    /// Puts back what has run, and gives the next job if the thread stays: of this bundle if
-    /// there is one, else of any. With it comes what is to be dropped without a lock.
+    /// An upcall has run: puts back what ran, and takes account of what that did. What is to be
+    /// dropped without a lock.
     #[inline]
-    pub(crate) fn end_job(
-        &mut self,
-        mut ended: Box<Upcall>,
-        stays: bool,
-    ) -> (Option<Box<Upcall>>, Option<Run>) {
-        let (key, ran) = (ended.bundle, ended.run.take());
-        let Some(bundle) = self.bundles.get(key) else { return (None, ran) };
-        let unused = bundle.put_back(ended.table, ran);
+    pub(crate) fn finish(&mut self, mut ended: Box<Upcall>, answer: Answer) -> Option<Run> {
+        self.done(&mut ended, answer);
+        let (key, table, ran) = (ended.bundle, ended.table, ended.run.take());
         if self.spare.len() < SPARE_MAX {
             self.spare.push(ended);
         }
-        if !bundle.waiting.is_empty() {
-            if !stays {
-                self.leave_bundle(key);
-                return (None, unused);
-            }
-            if let Some(job) = self.next_waiting(key) {
-                return (Some(job), unused);
-            }
-        }
-        let Some(bundle) = self.bundles.get(key) else { return (None, unused) };
+        let Some(bundle) = self.bundles.get(key) else { return ran };
+        let unused = bundle.put_back(table, ran);
         bundle.serving = false;
-        if bundle.handles == 0 {
+        if !bundle.waiting.is_empty() {
+            self.left.push_back(key);
+        } else if bundle.handles == 0 && bundle.tables.len() == 0 {
             self.forget_bundle(key);
         }
-        (if stays { self.next_job() } else { None }, unused)
-    }
-
-    /// The thread that served a bundle leaves, and upcalls wait: the thread that drives now,
-    /// or the next one, is to serve them.
-    #[cold]
-    fn leave_bundle(&mut self, key: Key) {
-        self.bundles.get(key).into_iter().for_each(|bundle| bundle.serving = false);
-        self.left.push_back(key);
-        self.fixed.nic.wake();
+        unused
     }
 
     /// The next upcall of the bundles that were left. It came before all those of the same

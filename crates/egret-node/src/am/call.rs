@@ -187,10 +187,6 @@ impl Call {
     /// [name a handler](super::Request::reply_with).
     pub fn wait(mut self, deadline: impl Into<Deadline>) -> Result<Reply, CallError> {
         let deadline = deadline.into();
-        // Of many that are under way several answers come at once.
-        if let Some(answer) = self.take(None) {
-            return answer;
-        }
         self.taken = true;
         Self::wait_for(&self.core, self.link, self.key, &mut Clock::of(deadline))
     }
@@ -216,12 +212,7 @@ impl Call {
     ///
     /// If there is none, or not in time; [`CallError::InHandler`] as [`wait`](Self::wait).
     pub fn wait_reply(&mut self, deadline: impl Into<Deadline>) -> Result<Reply, CallError> {
-        let deadline = deadline.into();
-        // Of many that are under way several answers come at once.
-        match self.take(None) {
-            Some(answer) => answer,
-            None => self.wait_more(deadline).unwrap_or_else(|stopped| Err(stopped.into())),
-        }
+        self.wait_more(deadline.into()).unwrap_or_else(|stopped| Err(stopped.into()))
     }
 
     /// Waits for the answer for a while; it may be waited for again.

@@ -263,7 +263,7 @@ impl Endpoint {
             Err(Stopped::InHandler) => Err(EndpointError::InHandler),
         };
         self.core.state.with(|state| state.unpark(self.key));
-        self.core.hand_over();
+        self.core.leave_handlers();
         moved
     }
 
@@ -374,7 +374,7 @@ impl Drop for Endpoint {
         let closed = self.core.state.with(|state| state.close_endpoint(self.key));
         // Handlers are dropped without any lock: they may own what takes one.
         drop(closed);
-        self.core.hand_over();
+        self.core.leave_handlers();
     }
 }
 

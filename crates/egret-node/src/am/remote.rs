@@ -286,7 +286,7 @@ impl Drop for Remote {
     fn drop(&mut self) {
         if self.owned {
             self.core.state.with(|state| state.unmap(self.link, self.number));
-            self.core.hand_over();
+            self.core.leave_handlers();
         }
     }
 }

@@ -24,28 +24,33 @@ pub(crate) enum Answer {
     Sent,
 }
 
-/// Runs an upcall, then what other threads have left to its bundle meanwhile, and then the
-/// others that are due: until `leave` says so, which is asked after each of them, and no
-/// more than [`JOBS_MAX`]. What is left belongs to the thread that drives next.
-#[inline]
+/// Runs an upcall, and then those that are due: until `leave` says so, which is asked after each
+/// of them, and no more than [`JOBS_MAX`]. Whether some are left, for the thread that drives next.
 pub(crate) fn run_jobs(
     core: &Arc<Core>,
     mut job: Box<Upcall>,
     mut leave: impl FnMut(&mut State) -> bool,
-) {
+) -> bool {
     for left in (0..JOBS_MAX).rev() {
         let answer = run(core, &mut job);
-        let (next, unused) = core.state.with(|state| {
-            state.done(&mut job, answer);
+        let (next, has_more, unused) = core.state.with(|state| {
+            let unused = state.finish(job, answer);
             let stays = !leave(state) && left > 0;
-            state.end_job(job, stays)
+            let next = if stays { state.next_job() } else { None };
+            (next, state.has_jobs(), unused)
         });
-        // Without any lock: it may own what takes one.
-        if unused.is_some() {
-            to_end(|| drop(unused));
-        }
-        let Some(next) = next else { return };
+        drop_unused(unused);
+        let Some(next) = next else { return has_more };
         job = next;
+    }
+    false
+}
+
+/// Drops what has run and is not needed any more, without any lock: it may own what takes one.
+#[inline]
+pub(crate) fn drop_unused(unused: Option<Run>) {
+    if unused.is_some() {
+        to_end(|| drop(unused));
     }
 }
 
@@ -75,7 +80,7 @@ pub fn in_handler() -> bool {
 
 /// Runs what there is to run; what it has answered.
 #[inline]
-fn run(core: &Arc<Core>, upcall: &mut Upcall) -> Answer {
+pub(crate) fn run(core: &Arc<Core>, upcall: &mut Upcall) -> Answer {
     match (&mut upcall.what, &mut upcall.run) {
         (What::Message { from, arrived }, Some(Run::Handler(_, handler))) => {
             call(core, handler, *from, arrived)

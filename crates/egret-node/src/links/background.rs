@@ -15,13 +15,16 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
 
 fn run(core: &Weak<Core>) {
     let (mut turns, mut trimmed) = (None, rt::now());
+    if let Some(core) = core.upgrade() {
+        core.background.get_or_init(rt::current);
+    }
     loop {
         let Some(core) = core.upgrade() else { return };
         if Arc::strong_count(&core) == 1 {
             return;
         }
         let before = turns.replace(core.baton.turns());
-        if before == turns {
+        if before == turns || core.state.with(|state| state.has_jobs()) {
             core.drive_behind(core.nic.now() + LOOK);
             // What is used now and then, and between two waits of the program, stays.
             if rt::now() - trimmed >= TRIM {

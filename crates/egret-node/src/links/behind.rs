@@ -6,17 +6,22 @@
 use std::cell::{Cell, RefCell};
 use std::task::Waker;
 
-use egret_net::sync::Lean;
-use egret_net::vi::contained;
+use egret_net::sync::Baton;
+use egret_net::vi::{Beside, Nic, contained};
 
 use super::state::State;
 
-/// The state of the links, and its lock.
-pub(crate) struct Locked(Lean<State>);
+/// The state of the links, behind the lock of their nic.
+pub(crate) struct Locked(Beside<State>);
 
 impl Locked {
-    pub(crate) fn new(state: State) -> Self {
-        Self(Lean::new(state))
+    pub(crate) fn new(nic: &Nic, state: State) -> Self {
+        Self(nic.beside(state))
+    }
+
+    /// The role of driving them, which is known under the same lock.
+    pub(crate) fn role(&self) -> Baton {
+        self.0.role()
     }
 
     /// Does something with the state, alone; then wakes who is to be woken by that.

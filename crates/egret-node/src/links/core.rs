@@ -1,8 +1,8 @@
 //! What all handles to the links of a nic share.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(crate) struct Core {
     pub(crate) state: Locked,
     /// Who drives.
     pub(crate) baton: Baton,
+    /// The thread that drives when nobody else does.
+    pub(super) background: OnceLock<rt::Thread>,
     pub(crate) depot: Arc<Depot>,
     /// Feeds that found something since the nic made progress. Only a hint.
     pub(super) feeds: AtomicU32,
@@ -80,9 +82,11 @@ impl Core {
         let peers_set = options.peers_max != LinksOptions::default().peers_max;
         let fixed = Fixed { nic: nic.clone(), options, peers_set, vi, depot, incarnation, number };
         let opening = Opening::new(&fixed)?;
-        let (state, baton) = (Locked::new(State::new(fixed, opening)), Baton::default());
-        let feeds = AtomicU32::new(0);
-        Ok(Arc::new(Self { nic, queue, drain, state, baton, depot: memory, feeds, number }))
+        let state = Locked::new(&nic, State::new(fixed, opening));
+        let baton = state.role();
+        let (feeds, background) = (AtomicU32::new(0), OnceLock::new());
+        let depot = memory;
+        Ok(Arc::new(Self { nic, queue, drain, state, baton, background, depot, feeds, number }))
     }
 }
 

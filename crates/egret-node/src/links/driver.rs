@@ -15,7 +15,7 @@ use egret_net::vi::{Arming, Nic, Seen};
 
 use super::core::{Core, Stopped};
 use super::state::State;
-use crate::am::{Upcall, in_handler, run_jobs};
+use crate::am::{Upcall, drop_unused, in_handler, run, run_jobs};
 
 impl Core {
     /// Drives the links, or has them driven, until `ready` has something, at the latest
@@ -37,80 +37,165 @@ impl Core {
         clock: &mut Clock,
         ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
     ) -> Result<T, Stopped> {
-        if in_handler() {
-            return self.state.with(|state| ready(state, None)).ok_or(Stopped::InHandler);
+        let (ended, due) = self.drive_until(clock, ready);
+        if due == Due::Nothing {
+            self.poll_if_due()
+        } else {
+            self.hand_over(due)
         }
+        ended
+    }
+
+    /// The same, for a thread that will come again soon: handlers that are still due are its.
+    ///
+    /// A thread enters the lock once for each step: what it waits for and handlers that are due
+    /// come first; then it takes the role, if that is free, and what has arrived. A handler runs
+    /// without the lock and the role, and the step behind it puts it back.
+    #[inline]
+    pub(super) fn drive_until<T>(
+        self: &Arc<Self>,
+        clock: &mut Clock,
+        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+    ) -> (Result<T, Stopped>, Due) {
+        if in_handler() {
+            let found = self.state.with(|state| ready(state, None));
+            return (found.ok_or(Stopped::InHandler), Due::Nothing);
+        }
+        let (mut role, mut looks, mut seen) = (None, 0, None);
         loop {
-            let driven = match self.baton.enter(Ground::Foreground) {
-                Entered::Mine(turn) => self.drive(turn, clock, ready),
-                Entered::Taken { wake, .. } => self.sit(wake, clock, ready),
-            };
-            let ended = match driven {
-                Driven::Has(found, None) => found.map(Ok),
-                Driven::Has(found, Some(job)) => self.serve(job, found, clock, ready),
-                Driven::Stopped(stopped) => Some(Err(stopped)),
-            };
-            if let Some(ended) = ended {
-                return ended;
+            match self.state.with(|state| self.next_step(state, &mut role, ready)) {
+                Step::Found(found, due) => return (Ok(found), due),
+                Step::Run(job) => {
+                    if let Some(ended) = self.serve(job, clock, ready) {
+                        return ended;
+                    }
+                    (looks, seen) = (0, None);
+                }
+                // What comes at once is found without the clock.
+                Step::Idle { .. } if looks < LOOKS => {
+                    if looks % POLL_EVERY == 0 || !self.drain.is_native() {
+                        seen = Some(self.nic.poll());
+                    }
+                    looks += 1;
+                }
+                Step::Idle { fed, next } => {
+                    let until = match clock.until(&self.nic) {
+                        Ok(until) => until,
+                        Err(stopped) => return (Err(stopped), Due::Nothing),
+                    };
+                    seen = Some(match seen.filter(|_| !fed.more) {
+                        Some(seen) => self.nic.wait(seen, until.into_iter().chain(next).min()),
+                        None => self.nic.poll(),
+                    });
+                    role.iter().for_each(Turn::again);
+                }
+                Step::Taken { wake } => match self.sit(wake, clock, ready) {
+                    Sat::Found(found) => return (Ok(found), Due::Nothing),
+                    Sat::Role(turn) => role = turn,
+                    Sat::Stopped(stopped) => return (Err(stopped), Due::Nothing),
+                },
             }
         }
     }
 
-    /// Drives, with the role, until there is something to do without it.
+    /// One step of a thread that waits, under the lock.
     #[inline]
-    #[expect(clippy::needless_pass_by_value, reason = "the role is given up when it returns")]
-    fn drive<T>(
-        &self,
-        turn: Turn<'_>,
+    fn next_step<'a, T>(
+        &'a self,
+        state: &mut State,
+        role: &mut Option<Turn<'a>>,
+        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
+    ) -> Step<T> {
+        if role.is_none() {
+            // Whether who has the role is to be woken is that thread's affair.
+            let role_waits = state.role_waits;
+            let found = ready(state, None);
+            state.role_waits = role_waits;
+            if let Some(found) = found {
+                return Step::Found(found, Due::of(state));
+            }
+            if let Some(job) = state.next_job() {
+                return Step::Run(job);
+            }
+            match self.baton.enter(Ground::Foreground) {
+                Entered::Mine(turn) => *role = Some(turn),
+                Entered::Taken { wake, .. } => return Step::Taken { wake },
+            }
+        }
+        let fed = self.feed(state);
+        if let Some(found) = ready(state, None) {
+            state.role_waits = false;
+            *role = None;
+            return Step::Found(found, Due::of(state));
+        }
+        if let Some(job) = state.next_job() {
+            state.role_waits = false;
+            *role = None;
+            return Step::Run(job);
+        }
+        Step::Idle { fed, next: state.next_event() }
+    }
+
+    /// Runs a handler that is due, and those behind it, until `ready` has something or the time is
+    /// over, which is looked at after each.
+    #[inline]
+    fn serve<T>(
+        self: &Arc<Self>,
+        mut job: Box<Upcall>,
         clock: &mut Clock,
         ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> Driven<T> {
-        let (mut looks, mut seen) = (0, None);
+    ) -> Option<(Result<T, Stopped>, Due)> {
+        clock.start(&self.nic);
         loop {
-            let (found, job, next, fed) = self.state.with(|state| {
-                let fed = self.feed(state);
-                let (found, job) = (ready(state, None), state.next_job());
-                // It goes to sleep only without.
-                let is_idle = found.is_none() && job.is_none();
-                state.role_waits &= is_idle;
-                (found, job, if is_idle { state.next_event() } else { None }, fed)
+            let answer = run(self, &mut job);
+            let over = clock.until(&self.nic).err();
+            let (found, next, due, unused) = self.state.with(|state| {
+                let unused = state.finish(job, answer);
+                let role_waits = state.role_waits;
+                let found = ready(state, None);
+                state.role_waits = role_waits;
+                let stays = found.is_none() && over.is_none();
+                let next = if stays { state.next_job() } else { None };
+                let due = if state.has_jobs() { Due::Others } else { Due::Nothing };
+                (found, next, due, unused)
             });
-            if found.is_some() || job.is_some() {
-                if seen.is_none() {
-                    self.poll_if_due(fed);
-                }
-                return Driven::Has(found, job);
+            drop_unused(unused);
+            if let Some(ended) = found.map(Ok).or(over.map(Err)) {
+                return Some((ended, due));
             }
-            // What comes at once is found without the clock.
-            looks += 1;
-            let Some(before) = seen.filter(|_| looks >= LOOKS) else {
-                seen = Some(self.nic.poll());
-                continue;
-            };
-            let until = match clock.until(&self.nic) {
-                Ok(until) => until,
-                Err(stopped) => return Driven::Stopped(stopped),
-            };
-            seen = Some(if fed.more {
-                self.nic.poll()
-            } else {
-                let seen = self.nic.wait(before, until.into_iter().chain(next).min());
-                turn.again();
-                seen
-            });
+            job = next?;
         }
     }
 
     /// Lets the nic make progress now and then, also where there is always something to do
     /// without: other peers are to be heard, and what was done just now is to get on.
     #[inline]
-    fn poll_if_due(&self, fed: Fed) {
+    pub(super) fn poll_if_due(&self) {
         let feeds = self.feeds.load(Relaxed);
-        if fed.heard && !fed.more && feeds < FEEDS_MAX {
+        if feeds < FEEDS_MAX && self.drain.is_native() {
             return self.feeds.store(feeds + 1, Relaxed);
         }
         self.feeds.store(0, Relaxed);
         self.nic.poll();
+    }
+
+    /// Handlers are due, and the thread that found them leaves: who drives now is to look, or the
+    /// background at once. One is run here if the thread has not run any: those who wait only for
+    /// what is there already would keep the role from who would serve.
+    #[cold]
+    pub(crate) fn hand_over(self: &Arc<Self>, due: Due) {
+        self.nic.poll();
+        let has_more = match due {
+            Due::Nothing => false,
+            Due::Others => true,
+            Due::All => {
+                let job = self.state.with(State::next_job);
+                job.is_some_and(|job| run_jobs(self, job, |_| true))
+            }
+        };
+        if has_more {
+            self.call_background();
+        }
     }
 
     /// Feeds what has come and what has completed to the machines.
@@ -144,61 +229,31 @@ impl Core {
         wake: bool,
         clock: &mut Clock,
         ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> Driven<T> {
+    ) -> Sat<'_, T> {
         if wake {
             self.nic.wake();
         }
         let mut seat = Seat::new(Ground::Foreground);
         let waker = seat.waker();
-        let found = self.state.with(|state| ready(state, Some(&waker)));
-        if found.is_some() {
-            return Driven::Has(found, None);
+        if let Some(found) = self.state.with(|state| ready(state, Some(&waker))) {
+            return Sat::Found(found);
         }
         let until = match clock.until(&self.nic) {
             Ok(until) => until,
-            Err(stopped) => return Driven::Stopped(stopped),
+            Err(stopped) => return Sat::Stopped(stopped),
         };
         match self.baton.sit(&mut seat) {
-            Entered::Mine(turn) => self.drive(turn, clock, ready),
+            Entered::Mine(turn) => Sat::Role(Some(turn)),
             Entered::Taken { seat, wake } => {
                 if wake {
                     self.nic.wake();
                 }
                 match seat.wait(until) {
-                    Waited::Given(turn) => self.drive(turn, clock, ready),
-                    Waited::Woken | Waited::TimedOut => Driven::Has(None, None),
+                    Waited::Given(turn) => Sat::Role(Some(turn)),
+                    Waited::Woken | Waited::TimedOut => Sat::Role(None),
                 }
             }
         }
-    }
-
-    /// Without the role: runs handlers until `ready` has something or the time is over, which
-    /// is looked at after each. At least one is run, else those who wait only for what is there
-    /// already, or without time, would keep the role from who would serve.
-    fn serve<T>(
-        self: &Arc<Self>,
-        job: Box<Upcall>,
-        mut found: Option<T>,
-        clock: &mut Clock,
-        ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
-    ) -> Option<Result<T, Stopped>> {
-        let mut over = None;
-        clock.start(&self.nic);
-        run_jobs(self, job, |state| {
-            if found.is_none() {
-                // Whether who has the role is to be woken is that thread's affair.
-                let role_waits = state.role_waits;
-                found = ready(state, None);
-                state.role_waits = role_waits;
-                over = clock.until(&self.nic).err();
-            }
-            found.is_some() || over.is_some()
-        });
-        let ended = found.map(Ok).or(over.map(Err));
-        if ended.is_some() {
-            self.hand_over();
-        }
-        ended
     }
 
     /// Does what can be done without waiting.
@@ -239,39 +294,32 @@ impl Core {
         }
     }
 
-    /// Runs the next handler that is due, if one is. How many have been run then.
-    #[inline]
-    pub(super) fn run_next(self: &Arc<Self>) -> Option<u64> {
-        if in_handler() {
-            return None;
-        }
-        let job = self.state.with(State::next_job)?;
-        let mut served = 0;
-        run_jobs(self, job, |state| {
-            served = state.jobs;
-            true
-        });
-        // What a handler has answered may wait for that.
-        self.poll_if_due(Fed { more: !self.drain.is_native(), heard: true });
-        Some(served)
-    }
-
     /// Runs the handlers that are due, or some of them. Whether there was one.
     pub(crate) fn flush(self: &Arc<Self>) -> bool {
         let job = self.state.with(State::next_job);
         let is_due = job.is_some();
-        if let Some(job) = job {
-            run_jobs(self, job, |_| false);
-            self.hand_over();
+        if let Some(job) = job
+            && run_jobs(self, job, |_| false)
+        {
+            self.call_background();
         }
         is_due
     }
 
     /// Has handlers that are due run by who drives, or will: not by the caller, who has
     /// something else to do.
-    pub(crate) fn hand_over(&self) {
+    pub(crate) fn leave_handlers(&self) {
         if self.state.with(|state| state.has_jobs()) {
-            self.nic.wake();
+            self.call_background();
+        }
+    }
+
+    /// Who drives is to look, or the background at once.
+    #[cold]
+    fn call_background(&self) {
+        self.nic.wake();
+        if let Some(background) = self.background.get() {
+            background.unpark();
         }
     }
 
@@ -288,14 +336,15 @@ impl Core {
                 (state.next_job(), state.next_event(), fed)
             });
             if fed.heard {
-                self.poll_if_due(fed);
+                self.nic.poll();
             }
             let more = fed.more;
             if let Some(job) = job {
                 drop(turn);
-                run_jobs(self, job, |_| false);
-                // Of a thread that has taken the role meanwhile, perhaps, and sleeps.
-                self.hand_over();
+                if run_jobs(self, job, |_| false) {
+                    // Of a thread that has taken the role meanwhile, perhaps, and sleeps.
+                    self.nic.wake();
+                }
                 if self.nic.now() >= until || Arc::strong_count(self) == 1 {
                     return;
                 }
@@ -322,10 +371,40 @@ struct Fed {
     heard: bool,
 }
 
-/// What came of driving.
-enum Driven<T> {
-    /// What was waited for, perhaps, and perhaps a handler to run.
-    Has(Option<T>, Option<Box<Upcall>>),
+/// What came of one step of a thread that waits.
+enum Step<T> {
+    /// What it waits for; and what is left to do.
+    Found(T, Due),
+    /// A handler is due.
+    Run(Box<Upcall>),
+    /// Nothing, and the role is the thread's.
+    Idle { fed: Fed, next: Option<Instant> },
+    /// Nothing, and another thread has the role: one in the background, which is to be woken.
+    Taken { wake: bool },
+}
+
+/// Handlers that are due when a thread has what it waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    Nothing,
+    /// Some, of which the thread has run none.
+    All,
+    /// Some, behind those that the thread has run.
+    Others,
+}
+
+impl Due {
+    #[inline]
+    fn of(state: &State) -> Self {
+        if state.has_jobs() { Self::All } else { Self::Nothing }
+    }
+}
+
+/// What came of sitting.
+enum Sat<'a, T> {
+    Found(T),
+    /// It is time to look again, perhaps with the role.
+    Role(Option<Turn<'a>>),
     Stopped(Stopped),
 }
 
@@ -369,6 +448,9 @@ impl Clock {
 
 /// Looks at what has arrived before a thread waits: about a round trip between two processes.
 const LOOKS: u32 = 16;
+/// Looks for short frames between two that let the nic make progress, where the fabric has the
+/// frames in sight.
+const POLL_EVERY: u32 = 4;
 /// Feeds that find something in a row before the nic makes progress.
 const FEEDS_MAX: u32 = 8;
 /// How often the background looks at a nic that spins.

@@ -29,7 +29,7 @@ use egret_net::vi::{Arming, Nic, Trust};
 pub use options::LinksOptions;
 
 use self::core::Core;
-use self::driver::Clock;
+use self::driver::{Clock, Due};
 use self::state::State;
 use crate::am::Bundle;
 use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
@@ -134,26 +134,25 @@ impl Links {
     /// one is due, whatever the deadline; no other is begun when that has passed.
     pub fn drive(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
         let core = &self.core;
-        let mut clock = Clock::of(deadline.into());
+        let (mut clock, mut served, mut left) = (Clock::of(deadline.into()), None, Due::Nothing);
         clock.start(&core.nic);
-        let mut served = core.state.with(|state| state.jobs);
         let is_done = loop {
             if done() {
                 break true;
             }
-            // Those that came together are run without another look at what comes.
-            let more = match core.run_next() {
-                Some(jobs) => Ok(jobs),
-                None => {
-                    core.wait_by(&mut clock, &mut |state, waker| state.has_served(served, waker))
-                }
-            };
-            match more {
-                Ok(jobs) if clock.until(&core.nic).is_ok() => served = jobs,
+            let (jobs, due) = core.drive_until(&mut clock, &mut |state, waker| {
+                state.has_served(*served.get_or_insert(state.jobs), waker)
+            });
+            core.poll_if_due();
+            left = due;
+            match jobs {
+                Ok(jobs) if clock.until(&core.nic).is_ok() => served = Some(jobs),
                 _ => break done(),
             }
         };
-        core.hand_over();
+        if left != Due::Nothing {
+            core.hand_over(left);
+        }
         is_done
     }
 

@@ -92,6 +92,32 @@ fn a_try_finds_it_taken() {
     });
 }
 
+/// A thread comes to a second value of the lock that it has, while another ends its favour.
+fn one_within_another() {
+    let lock = model();
+    let second = Arc::new(lock.sharing([AtomicU64::new(0), AtomicU64::new(0)]));
+    let both = move || {
+        lock.with(|_| {
+            assert!(lock.try_lock().is_none(), "a value is taken once");
+            step(&second);
+            step(&second)
+        })
+    };
+    both();
+    let other = thread::spawn({
+        let both = both.clone();
+        move || both()
+    });
+    let mine = both();
+    let theirs = other.join().unwrap();
+    assert_eq!([mine.min(theirs), mine.max(theirs)], [3, 5]);
+}
+
+#[test]
+fn values_share_a_lock() {
+    check(one_within_another);
+}
+
 #[test]
 fn a_panic_inside_lets_it_go() {
     let lock: Lean<u32, StdAtomics> = Lean::new(0);
@@ -153,6 +179,7 @@ fn every_planted_fault_is_found() {
     ] {
         assert!(caught(fault, || check(one_of_two)), "{fault:?}");
     }
+    assert!(caught(Fault::TakenTwice, || check(one_within_another)), "taken twice");
     let three = || a_favourite_of_long_ago_harms_nobody();
     assert!(caught(Fault::OneBusyWord, three), "one busy word");
 }

@@ -4,9 +4,11 @@
 //! | file | what it does |
 //! |---|---|
 //! | `mod.rs` | the lock, and the calls that go through it |
+//! | `beside.rs` | what stands on a nic and shares its lock |
 //! | `sleep.rs`, `luck.rs`, `stride.rs` | how the threads of a nic wait |
 //! | `watch.rs` | sleeping without a thread, for event loops |
 
+mod beside;
 pub(crate) mod fault;
 mod luck;
 mod sleep;
@@ -14,8 +16,9 @@ mod stride;
 mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+pub use self::beside::Beside;
 use self::sleep::Sleep;
 use self::stride::Stride;
 use super::machine::{After, ConnId, ConnectRequest, Drained, Machine, Seen, Unposted, World};
@@ -40,6 +43,8 @@ pub(super) struct Hub {
     /// that the sum grows.
     happened: AtomicU64,
     happened_beside: AtomicU64,
+    /// Whether a call inside the lock has left something to who has it.
+    has_left: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -51,6 +56,10 @@ struct Inside {
     sleepers: u32,
     /// What a call leaves to do; empty between calls.
     after: After,
+    /// What calls have left to do that a thread made while it had the lock by something
+    /// [beside](Beside), and whether there is somebody to wake.
+    left: After,
+    wakes: bool,
 }
 
 impl Hub {
@@ -68,10 +77,13 @@ impl Hub {
                 happened: 0,
                 sleepers: 0,
                 after: After::default(),
+                left: After::default(),
+                wakes: false,
             }),
             stride: Stride::default(),
             happened: AtomicU64::new(0),
             happened_beside: AtomicU64::new(0),
+            has_left: AtomicBool::new(false),
         })
     }
 
@@ -80,9 +92,13 @@ impl Hub {
         self.world.as_ref().map_or_else(rt::now, |world| world.now())
     }
 
-    /// Does what can be done without waiting.
+    /// Does what can be done without waiting. A thread that has the lock by something beside
+    /// does nothing: it may have called for something else, and others are told of what happens.
     #[inline]
     pub(super) fn progress(&self) -> Seen {
+        if self.inside.is_mine() {
+            return self.seen();
+        }
         if let Some(world) = &self.world {
             return world.look();
         }
@@ -117,11 +133,25 @@ impl Hub {
         let result = body(&mut *inside.machine, &mut inside.after);
         let wake = inside.after.is_news() && self.count(inside);
         if wake || inside.after.has_more() {
-            let after = std::mem::take(&mut inside.after);
-            drop(guard);
-            self.finish(after, wake);
+            self.tell(guard, wake);
         }
         result
+    }
+
+    /// Tells of what was done with the lock: when it is free, which is now or when the thread
+    /// leaves what it has [beside](Beside).
+    #[cold]
+    fn tell(&self, mut guard: LeanGuard<'_, Inside>, wake: bool) {
+        let is_within = guard.is_within();
+        let Inside { after, left, wakes, .. } = &mut *guard;
+        if is_within {
+            after.move_to(left);
+            *wakes |= wake;
+            return self.has_left.store(true, Ordering::Relaxed);
+        }
+        let after = std::mem::take(after);
+        drop(guard);
+        self.finish(after, wake);
     }
 
     #[inline]

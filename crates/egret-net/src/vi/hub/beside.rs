@@ -1,0 +1,80 @@
+//! What stands on a nic, and shares its lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Hub;
+use crate::atomics::Lean;
+use crate::sync::Baton;
+use crate::vi::Nic;
+
+/// A value behind the lock of a nic; made by [`Nic::beside`].
+///
+/// Who stands on a nic has state of its own: links, for one. A thread that has such state under
+/// this lock sends, posts, drains and closes on the same nic without taking another. Whom that
+/// concerns (a waker, the handler of a completion queue) is told when the thread leaves, so that
+/// no code of the program runs under the lock. The nic makes no [progress](Nic::poll) meanwhile.
+///
+/// ```
+/// use egret_net::fabric::sim::Sim;
+///
+/// let nic = Sim::new(1).nic("a");
+/// let sent = nic.beside(0);
+/// assert_eq!(sent.with(|sent| std::mem::replace(sent, 1)), 0);
+/// ```
+pub struct Beside<T> {
+    hub: Arc<Hub>,
+    value: Lean<T>,
+}
+
+impl<T> Beside<T> {
+    /// Runs `body` with the value, alone.
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread has the value already.
+    #[inline]
+    pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        let mut guard = self.value.lock();
+        let result = body(&mut guard);
+        let is_within = guard.is_within();
+        drop(guard);
+        if self.hub.has_left.load(Ordering::Relaxed) && !is_within {
+            self.hub.tell_left();
+        }
+        result
+    }
+
+    /// A role that is known under the same lock.
+    #[must_use]
+    pub fn role(&self) -> Baton {
+        Baton::behind_lock(&self.value)
+    }
+}
+
+impl Nic {
+    /// A value behind the lock of the nic.
+    #[must_use]
+    pub fn beside<T>(&self, value: T) -> Beside<T> {
+        Beside { hub: Arc::clone(&self.hub), value: self.hub.inside.sharing(value) }
+    }
+}
+
+impl Hub {
+    /// Tells of what calls have left, with no lock held.
+    #[cold]
+    fn tell_left(&self) {
+        let (after, wake) = self.inside.with(|inside| {
+            self.has_left.store(false, Ordering::Relaxed);
+            (std::mem::take(&mut inside.left), std::mem::take(&mut inside.wakes))
+        });
+        self.finish(after, wake);
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Beside<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
+    }
+}
