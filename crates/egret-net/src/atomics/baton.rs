@@ -131,11 +131,10 @@ impl<A: Atomics> Baton<A> {
     /// Takes the role if nobody has it.
     #[inline]
     pub(crate) fn enter(&self, ground: Ground) -> Entered<Turn<'_, A>, ()> {
-        let mut inside = self.inside.lock();
-        match inside.holder {
-            None => Entered::Mine(self.take(&mut inside, ground)),
+        self.inside.with(|inside| match inside.holder {
+            None => Entered::Mine(self.take(inside, ground)),
             Some(holder) => Entered::Taken { seat: (), wake: self.ask(holder, ground) },
-        }
+        })
     }
 
     /// Takes the role if nobody has it, and a seat if somebody does.
@@ -193,7 +192,7 @@ impl<A: Atomics> Baton<A> {
 
     #[inline]
     fn leave(&self) {
-        let next = self.pass(&mut self.inside.lock());
+        let next = self.inside.with(|inside| self.pass(inside));
         if let Some(next) = next {
             next.tell();
         }

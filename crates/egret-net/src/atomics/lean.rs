@@ -51,7 +51,6 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -122,32 +121,80 @@ impl<T, A: Atomics> Lean<T, A> {
     /// # Panics
     ///
     /// If the calling thread has the value already.
-    #[inline]
     pub(crate) fn lock(&self) -> LeanGuard<'_, T, A> {
-        self.take(self.gate.enter()).unwrap_or_else(|| taken_twice())
+        let (busy, turn) = match self.gate.quickly() {
+            Quick::Within => (None, None),
+            Quick::Favoured(busy) => (Some(busy), None),
+            Quick::No => (None, Some(self.gate.turn())),
+        };
+        let guard = LeanGuard { lock: self, busy, turn, _value: PhantomData };
+        self.take_out();
+        guard
     }
 
     /// The lock, unless another thread has it or this one has the value.
-    #[inline]
     pub(crate) fn try_lock(&self) -> Option<LeanGuard<'_, T, A>> {
-        self.take(self.gate.try_enter()?)
+        let (busy, turn) = match self.gate.quickly() {
+            Quick::Within if self.is_out() && !planted(Fault::TakenTwice) => return None,
+            Quick::Within => (None, None),
+            Quick::Favoured(busy) => (Some(busy), None),
+            Quick::No => (None, Some(self.gate.try_turn()?)),
+        };
+        let guard = LeanGuard { lock: self, busy, turn, _value: PhantomData };
+        self.take_out();
+        Some(guard)
     }
 
     /// Runs `body` with the value, alone.
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread has the value already.
     #[inline]
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        body(&mut self.lock())
+        // Each in a place of its own, and none of them moved: what a favourite does stays in
+        // registers.
+        let (mut turn, mut busy) = (None, None);
+        match self.gate.quickly() {
+            Quick::Within => {}
+            Quick::Favoured(word) => busy = Some(word),
+            Quick::No => turn = Some(self.gate.turn()),
+        }
+        let _entry = Entry { gate: &self.gate, busy, turn: &mut turn };
+        self.take_out();
+        let _out = Out(self);
+        // SAFETY: the lock is held as long as `_entry` lives, and nobody else on this thread has
+        // the value as long as `_out` does.
+        body(unsafe { &mut *self.value.get() })
     }
 
-    /// With the lock: the value, unless the thread has it.
+    /// Runs `body` with the value, unless another thread has the lock, or this one the value.
     #[inline]
-    fn take<'a>(&'a self, entry: Entry<'a, A>) -> Option<LeanGuard<'a, T, A>> {
+    pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.try_lock().map(|mut value| body(&mut value))
+    }
+
+    /// With the lock: whether the thread has the value.
+    fn is_out(&self) -> bool {
+        // SAFETY: only the thread that has the lock reaches the flag, and keeps no reference.
+        unsafe { *self.is_out.get() }
+    }
+
+    /// With the lock: takes the value.
+    #[inline]
+    fn take_out(&self) {
         // SAFETY: only the thread that has the lock reaches the flag, and keeps no reference.
         let was_out = unsafe { std::mem::replace(&mut *self.is_out.get(), true) };
         if was_out && !planted(Fault::TakenTwice) {
-            return None;
+            taken_twice();
         }
-        Some(LeanGuard { lock: self, entry, _value: PhantomData })
+    }
+
+    /// With the lock: puts the value back.
+    #[inline]
+    fn put_back(&self) {
+        // SAFETY: only the thread that has the lock reaches the flag, and keeps no reference.
+        unsafe { *self.is_out.get() = false };
     }
 
     /// Whether the calling thread has the lock, by this value or another.
@@ -169,32 +216,16 @@ fn taken_twice() -> ! {
 }
 
 impl<A: Atomics> Gate<A> {
-    #[inline]
-    fn enter(&self) -> Entry<'_, A> {
-        match self.quickly() {
-            Some(entry) => entry,
-            None => self.turn(),
-        }
-    }
-
-    #[inline]
-    fn try_enter(&self) -> Option<Entry<'_, A>> {
-        match self.quickly() {
-            Some(entry) => Some(entry),
-            None => self.try_turn(),
-        }
-    }
-
     /// The lock, if the calling thread has it or is the favourite.
     #[inline]
-    fn quickly(&self) -> Option<Entry<'_, A>> {
+    fn quickly(&self) -> Quick<'_, A> {
         let me = A::me();
         if self.inside.load(Relaxed) == me {
-            return Some(Entry { gate: self, how: How::Within });
+            return Quick::Within;
         }
         let favour = self.favour.load(Relaxed);
         if favour >> WORD_BITS != me {
-            return None;
+            return Quick::No;
         }
         let busy = self.busy(favour);
         let times = busy.load(Relaxed);
@@ -202,10 +233,18 @@ impl<A: Atomics> Gate<A> {
         A::light_fence();
         if self.favour.load(Relaxed) != favour && !planted(Fault::FavourUnchecked) {
             self.not_favoured(busy, times);
-            return None;
+            return Quick::No;
         }
         self.inside.store(me, Relaxed);
-        Some(Entry { gate: self, how: How::Favourite { busy, times } })
+        Quick::Favoured(busy)
+    }
+
+    /// The favourite leaves.
+    #[inline]
+    fn leave(&self, busy: &A::Word) {
+        self.inside.store(NOBODY, Relaxed);
+        let order = if planted(Fault::FavourRelaxed) { Relaxed } else { Release };
+        busy.store(busy.load(Relaxed) + 1, order);
     }
 
     /// The favour ended while the thread came.
@@ -215,12 +254,12 @@ impl<A: Atomics> Gate<A> {
     }
 
     #[cold]
-    fn turn(&self) -> Entry<'_, A> {
+    fn turn(&self) -> TurnsOf<'_, A> {
         self.begin_turn(self.all.lock())
     }
 
     #[cold]
-    fn try_turn(&self) -> Option<Entry<'_, A>> {
+    fn try_turn(&self) -> Option<TurnsOf<'_, A>> {
         let favour = self.favour.load(Relaxed);
         if favour != NOBODY && is_odd(self.busy(favour).load(Relaxed)) {
             return None;
@@ -229,19 +268,21 @@ impl<A: Atomics> Gate<A> {
     }
 
     /// With the ordinary lock: ends another's favour.
-    fn begin_turn<'a>(&'a self, mut turns: TurnsOf<'a, A>) -> Entry<'a, A> {
+    fn begin_turn<'a>(&'a self, mut turns: TurnsOf<'a, A>) -> TurnsOf<'a, A> {
         let favour = self.favour.load(Relaxed);
         if favour != NOBODY {
             let times = self.end(favour) / 2;
             turns.learn::<A>(times);
         }
         self.inside.store(A::number_me(), Relaxed);
-        Entry { gate: self, how: How::Turn(ManuallyDrop::new(turns)) }
+        turns
     }
 
     /// The thread that is not the favourite leaves. It may have won the favour.
     #[cold]
-    fn end_turn(&self, mut turns: TurnsOf<'_, A>) {
+    fn end_turn(&self, turn: &mut Option<TurnsOf<'_, A>>) {
+        let Some(mut turns) = turn.take() else { return };
+        self.inside.store(NOBODY, Relaxed);
         if let Some(word) = turns.count::<A>() {
             let favour = A::me() << WORD_BITS | word as u64;
             // Its own word, which is even: it counts from here.
@@ -308,25 +349,17 @@ impl Turns {
 /// The value of a lock that is held.
 pub(crate) struct LeanGuard<'a, T, A: Atomics = StdAtomics> {
     lock: &'a Lean<T, A>,
-    /// Dropped behind the guard's own end.
-    entry: Entry<'a, A>,
+    busy: Option<&'a A::Word>,
+    turn: Option<TurnsOf<'a, A>>,
     /// It is shared between threads only as the value may be.
     _value: PhantomData<&'a mut T>,
-}
-
-impl<T, A: Atomics> LeanGuard<'_, T, A> {
-    /// Whether the thread still has the lock when the guard is dropped, by another value.
-    #[inline]
-    pub(crate) const fn is_within(&self) -> bool {
-        matches!(self.entry.how, How::Within)
-    }
 }
 
 impl<T, A: Atomics> Drop for LeanGuard<'_, T, A> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the thread has the lock, by `entry`, and keeps no reference.
-        unsafe { *self.lock.is_out.get() = false };
+        self.lock.put_back();
+        drop(Entry { gate: &self.lock.gate, busy: self.busy, turn: &mut self.turn });
     }
 }
 
@@ -350,38 +383,42 @@ impl<T, A: Atomics> DerefMut for LeanGuard<'_, T, A> {
 
 type TurnsOf<'a, A> = <<A as Atomics>::Lock<Turns> as Lock<Turns>>::Guard<'a>;
 
-/// A thread has the lock until this is dropped.
-struct Entry<'a, A: Atomics> {
-    gate: &'a Gate<A>,
-    how: How<'a, A>,
-}
-
-/// How a thread came to have the lock.
-enum How<'a, A: Atomics> {
-    /// It had it before, and has it afterwards.
+/// How a thread comes to a lock.
+enum Quick<'a, A: Atomics> {
+    /// It has it already, and still has it when it leaves.
     Within,
-    /// As the favourite, whose word said so before.
-    Favourite { busy: &'a A::Word, times: u64 },
-    /// By the ordinary lock. Dropped by hand, so that a favourite does not carry its drop along.
-    Turn(ManuallyDrop<TurnsOf<'a, A>>),
+    /// As the favourite, whose word this is.
+    Favoured(&'a A::Word),
+    /// Not without the ordinary lock.
+    No,
 }
 
-impl<A: Atomics> Drop for Entry<'_, A> {
+/// A thread has the lock until this is dropped: as the favourite, or by the ordinary lock, or
+/// still, if it had it before.
+struct Entry<'a, 't, A: Atomics> {
+    gate: &'a Gate<A>,
+    busy: Option<&'a A::Word>,
+    turn: &'t mut Option<TurnsOf<'a, A>>,
+}
+
+impl<A: Atomics> Drop for Entry<'_, '_, A> {
     #[inline]
     fn drop(&mut self) {
-        match &mut self.how {
-            How::Within => {}
-            How::Favourite { busy, times } => {
-                self.gate.inside.store(NOBODY, Relaxed);
-                let order = if planted(Fault::FavourRelaxed) { Relaxed } else { Release };
-                busy.store(*times + 2, order);
-            }
-            How::Turn(turns) => {
-                self.gate.inside.store(NOBODY, Relaxed);
-                // SAFETY: the guard of the ordinary lock is taken once, by this drop.
-                self.gate.end_turn(unsafe { ManuallyDrop::take(turns) });
-            }
+        match self.busy {
+            Some(busy) => self.gate.leave(busy),
+            None if self.turn.is_none() => {}
+            None => self.gate.end_turn(self.turn),
         }
+    }
+}
+
+/// A thread has the value until this is dropped.
+struct Out<'a, T, A: Atomics>(&'a Lean<T, A>);
+
+impl<T, A: Atomics> Drop for Out<'_, T, A> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.put_back();
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::hub::Hub;
+use super::hub::{Clock, Hub};
 use super::over_posted::OverPosted;
 use super::{ViError, ViId};
 use crate::rt::Deadline;
@@ -243,36 +243,19 @@ impl Drain {
         deadline: impl Into<Deadline>,
         mut sink: impl FnMut(&mut dyn Reply, u64, &[u8]),
     ) -> Result<usize, DrainError> {
-        let looks = if self.hub.drains_are_cheap() { LOOKS } else { 1 };
-        for _ in 0..looks {
+        let (mut spin, mut clock) = (self.hub.spin_draining(), Clock::of(deadline.into()));
+        loop {
             match self.take(budget, &mut sink) {
                 0 => {}
                 drained => return Ok(drained),
             }
-        }
-        self.wait_longer(budget, deadline.into(), &mut sink)
-    }
-
-    /// The clock is not asked for what comes at once.
-    fn wait_longer(
-        &self,
-        budget: usize,
-        deadline: Deadline,
-        sink: &mut Sink<'_>,
-    ) -> Result<usize, DrainError> {
-        let started = self.hub.now();
-        let until = deadline.until_from(started);
-        let mut seen = self.hub.progress();
-        loop {
-            match self.take(budget, sink) {
-                0 => {}
-                drained => return Ok(drained),
+            if spin.again() {
+                continue;
             }
-            let now = self.hub.now();
-            if until.is_some_and(|until| now >= until) {
-                return Err(DrainError::TimedOut { waited: now - started });
+            match clock.until(&self.hub) {
+                Ok(until) => spin.wait(until),
+                Err(waited) => return Err(DrainError::TimedOut { waited }),
             }
-            seen = self.hub.wait(seen, until);
         }
     }
 }
@@ -282,6 +265,3 @@ impl fmt::Debug for Drain {
         f.debug_struct("Drain").field("id", &self.id).finish_non_exhaustive()
     }
 }
-
-/// Drains before the nic is driven and the clock is asked: some round trips between two processes.
-const LOOKS: u32 = 64;

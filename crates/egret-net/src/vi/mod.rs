@@ -85,7 +85,7 @@ pub use error::{
 pub use expose::{Access, Exposed, RemoteKey, RemoteSlice};
 pub use handed::Handed;
 pub use hello::{Hello, HelloError, PROTOCOL_VERSION};
-pub use hub::Beside;
+pub use hub::{Beside, Spin};
 pub use keys::Keys;
 pub(crate) use keys::Open;
 #[cfg(test)]

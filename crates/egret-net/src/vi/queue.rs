@@ -7,9 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::hub::Hub;
+use super::hub::{Clock, Hub};
 use super::inbox::{Inbox, Mailbox};
-use super::machine::Seen;
 use super::{Completion, WaitError};
 use crate::rt::Deadline;
 
@@ -69,33 +68,21 @@ impl CompletionQueue {
     /// could end with.
     pub fn wait(&self, deadline: impl Into<Deadline>) -> Result<Completion, WaitError> {
         let deadline = deadline.into();
-        if let Some(completion) = self.inbox().take() {
-            return Ok(completion);
-        }
-        let seen = self.hub.progress();
-        match self.inbox().take() {
-            Some(completion) => Ok(completion),
-            None => self.wait_longer(seen, deadline),
-        }
-    }
-
-    /// The clock is not asked for what is there already.
-    fn wait_longer(&self, mut seen: Seen, deadline: Deadline) -> Result<Completion, WaitError> {
-        let started = self.hub.now();
-        let until = deadline.until_from(started);
-        let mut asked = Some(started);
+        let (mut spin, mut clock) = (self.hub.spin(), Clock::of(deadline));
         loop {
-            if until.is_none() && self.inbox().reserved() == 0 {
-                return Err(WaitError::NothingPosted);
-            }
-            let now = asked.take().unwrap_or_else(|| self.hub.now());
-            if until.is_some_and(|until| now >= until) {
-                let outstanding = self.outstanding();
-                return Err(WaitError::TimedOut { waited: now - started, outstanding });
-            }
-            seen = self.hub.wait(seen, until);
             if let Some(completion) = self.inbox().take() {
                 return Ok(completion);
+            }
+            if spin.again() {
+                continue;
+            }
+            match clock.until(&self.hub) {
+                Ok(None) if self.inbox().reserved() == 0 => return Err(WaitError::NothingPosted),
+                Ok(until) => spin.wait(until),
+                Err(waited) => {
+                    let outstanding = self.outstanding();
+                    return Err(WaitError::TimedOut { waited, outstanding });
+                }
             }
         }
     }

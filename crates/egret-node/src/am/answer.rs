@@ -4,9 +4,9 @@ use egret_net::vi::Segment;
 
 use super::Reply;
 use super::bundle::What;
-use super::call::{Awaits, FEW, Outcome};
+use super::call::{Awaits, Outcome};
 use super::deliver::NOT_ANSWERED;
-use super::message::Landed;
+use super::message::{Few, Landed, Words};
 use super::request::PLAIN;
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
@@ -23,7 +23,7 @@ impl State {
             return false;
         };
         let count = usize::from(head.words);
-        if head.handler != PLAIN || bytes.len() != count * 8 || count > FEW {
+        if head.handler != PLAIN || bytes.len() != count * 8 || count > Few::MAX {
             return false;
         }
         let am = &mut line.machine.am;
@@ -93,24 +93,18 @@ impl State {
 
 impl Reply {
     pub(crate) fn empty() -> Self {
-        Self { words: [0; Head::WORDS_MAX], count: 0, payload: None, sent: None }
-    }
-
-    /// An answer of a few words.
-    #[inline]
-    pub(super) fn few(count: u8, words: [u64; FEW], sent: Option<Box<Segment>>) -> Self {
-        let mut reply = Self { count: count.into(), sent, ..Self::empty() };
-        reply.words[..FEW].copy_from_slice(&words);
-        reply
+        Self { words: Words::Few(Few::new()), payload: None, sent: None }
     }
 
     /// Takes an answer out of what it arrived in.
     #[inline]
     pub(super) fn of(arrived: &mut Arrived, sent: Option<Box<Segment>>) -> Self {
         let mut reply = Self { sent, ..Self::empty() };
-        reply.count = arrived.read_words(&mut reply.words);
+        let mut words = [0; Head::WORDS_MAX];
+        let count = arrived.read_words(&mut words);
+        reply.words = Words::Many(words[..count].into());
         let is_bulk = arrived.head.kind == Kind::BulkReply;
-        let at = if is_bulk { 0 } else { reply.count * 8 };
+        let at = if is_bulk { 0 } else { count * 8 };
         if let Some(buf) = arrived.take_landed() {
             reply.payload = Some(Box::new(Landed::Buf(buf, at)));
         } else if let Some((_, payload)) = arrived.parts()

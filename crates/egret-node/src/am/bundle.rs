@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use egret_net::vi::Descriptor;
 
+use super::message::Few;
 use super::request::From;
 use super::serve::Answer;
 use super::{Ended, Endpoint, EndpointError, Request, Undelivered};
+use crate::link::Head;
 use crate::link::arrived::Arrived;
 use crate::links::core::Core;
 use crate::links::slots::{Key, Slots};
@@ -65,10 +67,20 @@ pub(crate) struct BundleState {
 pub(crate) struct Upcall {
     pub(crate) endpoint: Key,
     pub(crate) what: What,
-    /// The bundle that serves it, the endpoint's table there, and what runs.
-    bundle: Key,
-    table: Key,
+    /// Where it is served, and what runs.
+    pub(crate) home: Home,
     pub(crate) run: Option<Run>,
+    /// What that has done about its answer.
+    pub(crate) answer: Answer,
+    pub(crate) few: Few,
+}
+
+/// The bundle of an endpoint, and the endpoint's table there. They stay the same while anything is
+/// under way to it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Home {
+    pub(crate) bundle: Key,
+    pub(crate) table: Key,
 }
 
 #[derive(Debug, Default)]
@@ -164,18 +176,16 @@ impl State {
             return Some(job);
         }
         while let Some(mut upcall) = self.upcalls.pop_front() {
-            let Some(endpoint) = self.endpoints.get(upcall.endpoint) else {
+            let Some(bundle) = self.bundles.get(upcall.home.bundle) else {
                 self.unserved(upcall);
                 continue;
             };
-            let (bundle, table) = (endpoint.bundle, endpoint.table);
-            let state = self.bundles.get(bundle).expect("it has an endpoint");
-            if !state.serving {
-                state.serving = true;
-                state.prepare(bundle, table, &mut upcall);
+            if !bundle.serving {
+                bundle.serving = true;
+                bundle.prepare(&mut upcall);
                 return Some(upcall);
             }
-            let receive = state.queue(upcall);
+            let receive = bundle.queue(upcall);
             self.give_back_of(receive);
         }
         None
@@ -189,14 +199,17 @@ impl State {
     /// An upcall has run: puts back what ran, and takes account of what that did. What is to be
     /// dropped without a lock.
     #[inline]
-    pub(crate) fn finish(&mut self, mut ended: Box<Upcall>, answer: Answer) -> Option<Run> {
-        self.done(&mut ended, answer);
-        let (key, table, ran) = (ended.bundle, ended.table, ended.run.take());
+    pub(crate) fn finish(&mut self, mut ended: Box<Upcall>) -> Option<Run> {
+        self.done(&mut ended);
+        let key = ended.home.bundle;
+        if let Some(bundle) = self.bundles.get(key) {
+            bundle.put_back(ended.home.table, &mut ended.run);
+        }
+        let unused = if ended.run.is_some() { ended.run.take() } else { None };
         if self.spare.len() < SPARE_MAX {
             self.spare.push(ended);
         }
-        let Some(bundle) = self.bundles.get(key) else { return ran };
-        let unused = bundle.put_back(table, ran);
+        let Some(bundle) = self.bundles.get(key) else { return unused };
         bundle.serving = false;
         if !bundle.waiting.is_empty() {
             self.left.push_back(key);
@@ -227,29 +240,24 @@ impl State {
     /// The next of those that were left to who serves a bundle.
     #[cold]
     fn next_waiting(&mut self, key: Key) -> Option<Box<Upcall>> {
-        while let Some(mut upcall) = self.bundles.get(key)?.waiting.pop_front() {
-            match self.endpoints.get(upcall.endpoint).map(|endpoint| endpoint.table) {
-                Some(table) => {
-                    self.bundles.get(key)?.prepare(key, table, &mut upcall);
-                    return Some(upcall);
-                }
-                None => self.unserved(upcall),
-            }
-        }
-        None
+        let bundle = self.bundles.get(key)?;
+        let mut upcall = bundle.waiting.pop_front()?;
+        bundle.prepare(&mut upcall);
+        Some(upcall)
     }
 
     /// Something for an endpoint that was closed meanwhile.
     #[cold]
     fn unserved(&mut self, mut upcall: Box<Upcall>) {
-        self.done(&mut upcall, Answer::Missing);
+        self.done(&mut upcall);
     }
 
     /// A box for something that an endpoint is to be told.
     #[inline]
-    pub(crate) fn upcall(&mut self, endpoint: Key, what: What) -> Box<Upcall> {
+    pub(crate) fn upcall(&mut self, endpoint: Key, home: Home, what: What) -> Box<Upcall> {
         let mut upcall = self.spare.pop().unwrap_or_default();
         (upcall.endpoint, upcall.what) = (endpoint, what);
+        upcall.home = home;
         upcall
     }
 }
@@ -257,6 +265,24 @@ impl State {
 impl Upcall {
     pub(crate) fn new(endpoint: Key, what: What) -> Box<Self> {
         Box::new(Self { endpoint, what, ..Self::default() })
+    }
+
+    /// To be served there.
+    pub(crate) fn at(mut self: Box<Self>, home: Home) -> Box<Self> {
+        self.home = home;
+        self
+    }
+
+    /// Becomes a short message, in the memory of the one before if that was short, too.
+    #[inline]
+    pub(crate) fn set_short(&mut self, from: From, head: Head, bytes: &[u8]) {
+        if let What::Message { from: place, arrived } = &mut self.what
+            && arrived.reuse(head, bytes)
+        {
+            *place = from;
+            return;
+        }
+        self.what = What::Message { from, arrived: Arrived::short(head, bytes.to_vec()) };
     }
 
     /// Copies it out of its receive, which is to be given back to its link.
@@ -288,8 +314,8 @@ impl BundleState {
 
     /// Takes what runs for an upcall out of its table.
     #[inline]
-    fn prepare(&mut self, bundle: Key, at: Key, upcall: &mut Upcall) {
-        upcall.run = self.tables.get(at).and_then(|table| match &upcall.what {
+    fn prepare(&mut self, upcall: &mut Upcall) {
+        upcall.run = self.tables.get(upcall.home.table).and_then(|table| match &upcall.what {
             What::Message { arrived, .. } | What::Answer { arrived, .. } => {
                 let number = arrived.head.handler;
                 table.take(number).map(|handler| Run::Handler(number, handler))
@@ -299,31 +325,32 @@ impl BundleState {
             What::Closed => Some(Run::Drop(std::mem::take(table))),
             What::Nothing => None,
         });
-        (upcall.bundle, upcall.table) = (bundle, at);
+        upcall.answer = Answer::Missing;
     }
 
+    /// Puts back what has run, if its place is still there.
     #[inline]
-    fn put_back(&mut self, table: Key, ran: Option<Run>) -> Option<Run> {
-        let Some(table) = self.tables.get(table) else { return ran };
+    fn put_back(&mut self, table: Key, ran: &mut Option<Run>) {
+        let Some(table) = self.tables.get(table) else { return };
         match ran {
-            Some(Run::Handler(number, handler)) => {
-                match table.handlers.get_mut(usize::from(number)) {
-                    Some(place @ Entry::Out) => {
-                        *place = Entry::Here(handler);
-                        None
-                    }
-                    _ => Some(Run::Handler(number, handler)),
+            Some(Run::Handler(number, _)) => {
+                if let Some(place @ Entry::Out) = table.handlers.get_mut(usize::from(*number))
+                    && let Some(Run::Handler(_, handler)) = ran.take()
+                {
+                    *place = Entry::Here(handler);
                 }
             }
-            Some(Run::OnError(handler)) if table.on_error.is_none() => {
-                table.on_error = Some(handler);
-                None
+            Some(Run::OnError(_)) if table.on_error.is_none() => {
+                if let Some(Run::OnError(handler)) = ran.take() {
+                    table.on_error = Some(handler);
+                }
             }
-            Some(Run::OnEnd(handler)) if table.on_end.is_none() => {
-                table.on_end = Some(handler);
-                None
+            Some(Run::OnEnd(_)) if table.on_end.is_none() => {
+                if let Some(Run::OnEnd(handler)) = ran.take() {
+                    table.on_end = Some(handler);
+                }
             }
-            other => other,
+            _ => {}
         }
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use egret_net::rt::Deadline;
 use egret_net::vi::{Descriptor, Segment};
 
-use super::message::Landed;
+use super::message::{Few, Landed, Words};
 use super::no_reply::NoReply;
 use super::{CallError, Reason, Reply, Tables};
 use crate::link::arrived::Arrived;
@@ -48,6 +48,7 @@ pub(crate) struct CallState {
     pub(crate) number: Key,
     pub(crate) awaits: Awaits,
     pub(crate) outcome: Outcome,
+    few: Few,
     /// The memory it sent, when that is back.
     pub(crate) sent: Option<Box<Segment>>,
     /// Whether the memory it sent is to come back.
@@ -61,8 +62,8 @@ pub(crate) struct CallState {
 pub(crate) enum Outcome {
     /// Nothing that anybody would want to know.
     Empty,
-    /// An answer of so many words.
-    Few(u8, [u64; FEW]),
+    /// An answer of [a few words](CallState::few).
+    Few,
     /// An answer, as it arrived.
     Arrived(Arrived),
     /// What was read of a segment.
@@ -105,6 +106,7 @@ impl CallState {
             number,
             awaits,
             outcome: Outcome::Empty,
+            few: Few::new(),
             sent: None,
             returns: true,
             waker: None,
@@ -141,12 +143,8 @@ impl CallState {
     /// Its answer has come, which is all that it awaits: a few words.
     #[inline]
     pub(super) fn few_words(&mut self, bytes: &[u8]) {
-        let mut words = [0; FEW];
-        for (to, from) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *to = u64::from_le_bytes(from.try_into().expect("eight bytes"));
-        }
-        let count = u8::try_from(bytes.len() / 8).expect("a few");
-        self.outcome = Outcome::Few(count, words);
+        self.few.set_bytes(bytes);
+        self.outcome = Outcome::Few;
         self.awaits.answer = false;
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -297,8 +295,12 @@ fn take(
         return None;
     }
     let (sent, number) = (call.sent.take(), call.number);
+    if let Outcome::Few = &call.outcome {
+        *answer = Some(Ok(Reply { words: Words::Few(call.few), payload: None, sent }));
+        state.remove_call(link, key);
+        return Some(());
+    }
     match std::mem::replace(&mut call.outcome, Outcome::Empty) {
-        Outcome::Few(count, words) => *answer = Some(Ok(Reply::few(count, words, sent))),
         Outcome::Arrived(mut arrived) if arrived.head.kind != Kind::NoReply => {
             *answer = Some(Ok(Reply::of(&mut arrived, sent)));
             state.answer_taken(link, number, arrived);
@@ -315,14 +317,13 @@ fn take(
             *answer = Some(Err(*why));
             taken.sent = sent;
         }
-        Outcome::Empty => *answer = Some(Ok(Reply { sent, ..Reply::empty() })),
+        Outcome::Few | Outcome::Empty => {
+            *answer = Some(Ok(Reply { sent, ..Reply::empty() }));
+        }
     }
     state.remove_call(link, key);
     Some(())
 }
-
-/// Words of an answer that are taken where they lie.
-pub(crate) const FEW: usize = 6;
 
 #[cold]
 fn gone() -> CallError {
@@ -333,7 +334,7 @@ impl State {
     #[inline]
     fn remove_call(&mut self, link: Key, key: Key) {
         if let Some(machine) = self.machine(link) {
-            drop(machine.am.calls.remove(key));
+            machine.am.calls.clear(key);
         }
         self.forget_if_ended(link);
     }

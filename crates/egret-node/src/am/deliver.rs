@@ -6,6 +6,7 @@ use super::bundle::{Upcall, What};
 use super::call::Outcome;
 use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
+use super::message::Few;
 use super::no_reply::NoReply;
 use super::request::{From, PLAIN};
 use super::serve::Answer;
@@ -54,7 +55,7 @@ impl State {
             return Ok(());
         }
         let what = What::Message { from, arrived };
-        let of = incoming.endpoint;
+        let (of, home) = (incoming.endpoint, endpoint.home());
         if let Some(parked) = &mut endpoint.parked {
             let mut upcall = Upcall::new(of, what);
             let receive = upcall.detach();
@@ -68,10 +69,10 @@ impl State {
             let arrived = Arrived::from_parts(head, None, arrived.bytes().to_vec());
             let what = What::Message { from: From { request: None, ..*from }, arrived };
             endpoint.under_way += 1;
-            self.upcalls.push_back(Upcall::new(of, what));
+            self.upcalls.push_back(Upcall::new(of, what).at(home));
         }
         endpoint.under_way += 1;
-        let upcall = self.upcall(of, what);
+        let upcall = self.upcall(of, home, what);
         self.upcalls.push_back(upcall);
         Ok(())
     }
@@ -99,31 +100,40 @@ impl State {
         }
         endpoint.under_way += 1;
         line.carrier.count_eager();
+        let home = endpoint.home();
         let from = From { link, slot, request: request_of(head) };
-        let arrived = Arrived::short(head, self.copied(bytes));
-        let upcall = self.upcall(of, What::Message { from, arrived });
+        let mut upcall = self.spare.pop().unwrap_or_default();
+        upcall.endpoint = of;
+        upcall.home = home;
+        upcall.set_short(from, head, bytes);
         self.upcalls.push_back(upcall);
         true
     }
 
     /// A handler has run, or there was none.
     #[inline]
-    pub(crate) fn done(&mut self, upcall: &mut Upcall, answer: Answer) {
+    pub(crate) fn done(&mut self, upcall: &mut Upcall) {
+        match &mut upcall.what {
+            What::Message { from, arrived } if upcall.run.is_some() => {
+                self.answer(from, &upcall.answer, &upcall.few);
+                self.done_with(upcall.endpoint);
+                // A short frame stays in its box, for the next.
+                if !arrived.is_short() {
+                    self.done_with_data(upcall);
+                }
+            }
+            _ => self.done_with_other(upcall),
+        }
+        self.count_served();
+    }
+
+    /// A handler has run, or what it left to another thread was answered. Who drives until
+    /// something is done is to ask whether it is.
+    #[inline]
+    fn count_served(&mut self) {
         self.jobs += 1;
         if !self.servers.is_empty() {
             self.servers.drain(..).for_each(Sleeper::wake);
-        }
-        let endpoint = upcall.endpoint;
-        match std::mem::take(&mut upcall.what) {
-            What::Message { from, arrived } if upcall.run.is_some() => {
-                self.served(from, endpoint, arrived, answer);
-            }
-            What::Message { from, arrived } => self.no_handler(from, endpoint, arrived),
-            What::Answer { link, number, arrived } | What::Returned { link, number, arrived } => {
-                self.done_with(endpoint);
-                self.answer_served(link, number, arrived);
-            }
-            _ => self.done_with(endpoint),
         }
         if self.role_waits {
             self.role_waits = false;
@@ -131,16 +141,42 @@ impl State {
         }
     }
 
+    /// Answers a request that its handler has left to another thread.
+    pub(crate) fn reply_later(&mut self, from: From, message: Message<'_>) {
+        self.reply(from, message);
+        self.count_served();
+    }
+
+    /// What a handler did about its answer.
     #[inline]
-    fn served(&mut self, from: From, endpoint: Key, arrived: Arrived, answer: Answer) {
-        self.done_with(endpoint);
+    fn answer(&mut self, from: &From, answer: &Answer, few: &Few) {
         match (from.request, answer) {
-            (None, _) => self.taken(from),
+            (Some(request), Answer::Few) => self.reply_few(from, request, few.words()),
+            (None, _) => self.taken(*from),
             (_, Answer::Sent) => {}
-            (_, Answer::Missing) => self.no_reply(from, NoReply::Missing),
-            (_, Answer::Panicked) => self.no_reply(from, NoReply::Panicked),
+            (_, Answer::Missing) => self.no_reply(*from, NoReply::Missing),
+            (_, Answer::Panicked) => self.no_reply(*from, NoReply::Panicked),
         }
-        self.take_back_data(from, endpoint, arrived);
+    }
+
+    #[cold]
+    fn done_with_data(&mut self, upcall: &mut Upcall) {
+        if let What::Message { from, arrived } = std::mem::take(&mut upcall.what) {
+            self.take_back_data(from, upcall.endpoint, arrived);
+        }
+    }
+
+    #[cold]
+    fn done_with_other(&mut self, upcall: &mut Upcall) {
+        let endpoint = upcall.endpoint;
+        match std::mem::take(&mut upcall.what) {
+            What::Message { from, arrived } => self.no_handler(from, endpoint, arrived),
+            What::Answer { link, number, arrived } | What::Returned { link, number, arrived } => {
+                self.done_with(endpoint);
+                self.answer_served(link, number, arrived);
+            }
+            _ => self.done_with(endpoint),
+        }
     }
 
     #[cold]
@@ -222,8 +258,27 @@ impl State {
             }
         };
         incoming.answered();
-        line.say(head(Kind::Reply), message.words, &[bytes]);
-        self.pump(from.link);
+        if !line.say(head(Kind::Reply), message.words, bytes) {
+            self.pump(from.link);
+        }
+    }
+
+    /// Answers a request with a few words.
+    #[inline]
+    fn reply_few(&mut self, from: &From, request: u32, words: &[u64]) {
+        let Some(line) = self.links.get(from.link) else { return };
+        let Some(incoming) = line.machine.am.incoming.get(from.slot) else { return };
+        if line.ended.is_some() {
+            return;
+        }
+        incoming.answered();
+        let count = u8::try_from(words.len()).expect("a few");
+        let request = if planted(Fault::OtherCall) { request ^ 1 } else { request };
+        let (kind, slot) = (Kind::Reply, incoming.number);
+        let head = Head { kind, words: count, handler: PLAIN, slot, request };
+        if !line.say(head, words, &[]) {
+            self.pump(from.link);
+        }
     }
 
     /// Answers with data, when the peer takes it.
@@ -274,7 +329,7 @@ impl State {
             // The data of a request is still at the sender's.
             let payload = arrived.parts().map_or(&[][..], |parts| parts.1);
             let payload = if head.kind == Kind::Bulk { &[] } else { payload };
-            line.say(returned, &words[..count], &[&what, payload]);
+            line.say_pieces(returned, &words[..count], &[&what, payload]);
             self.pump(from.link);
         }
         let incoming = self.machine(from.link).and_then(|it| it.am.incoming.get(from.slot));
@@ -288,7 +343,7 @@ impl State {
     #[cold]
     pub(crate) fn enqueue(&mut self, key: Key, what: What) {
         let Some(endpoint) = self.endpoints.get(key) else { return };
-        let mut upcall = Upcall::new(key, what);
+        let mut upcall = Upcall::new(key, what).at(endpoint.home());
         if let Some(parked) = &mut endpoint.parked {
             let receive = upcall.detach();
             parked.push_back(upcall);

@@ -8,7 +8,7 @@ use egret_net::buf::Buf;
 use egret_net::rt::Deadline;
 use egret_net::vi::{Access, ExposeError, Exposed};
 
-use super::bundle::Upcall;
+use super::bundle::{Home, Upcall};
 use super::serve::in_handler;
 use super::{
     Bundle, Ended, EndpointError, MapError, Mapping, Needed, Remote, Request, Table, Undelivered,
@@ -51,6 +51,13 @@ pub(crate) struct EndpointState {
     pub(crate) window: u32,
     /// Its translation table: link and number of each mapping.
     pub(crate) remotes: Vec<Option<(Key, Key)>>,
+}
+
+impl EndpointState {
+    #[inline]
+    pub(crate) const fn home(&self) -> Home {
+        Home { bundle: self.bundle, table: self.table }
+    }
 }
 
 /// Where an endpoint is, what it is called, and its tag.

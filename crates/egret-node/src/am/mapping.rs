@@ -280,7 +280,7 @@ impl State {
         }
         for upcall in parked {
             endpoint.under_way += 1;
-            self.upcalls.push_back(upcall);
+            self.upcalls.push_back(upcall.at(endpoint.home()));
         }
     }
 

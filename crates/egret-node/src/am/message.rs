@@ -5,7 +5,7 @@ use std::fmt;
 use egret_net::buf::{Buf, Held};
 use egret_net::vi::{EAGER_MAX, Segment};
 
-use crate::link::Head;
+use crate::link::{Head, Kind};
 
 /// A message: the handler it is for, up to 16 words, and perhaps bytes or data.
 ///
@@ -79,6 +79,22 @@ impl<'a> Message<'a> {
         self
     }
 
+    /// Its bytes, if they go by a short frame from where they are.
+    #[inline]
+    pub(crate) fn short_bytes(&self) -> Option<&'a [u8]> {
+        match self.payload {
+            Payload::Copied(bytes) if bytes.len() <= MEDIUM_MAX => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The head of its frame, but for the request.
+    #[inline]
+    pub(crate) fn head(&self, kind: Kind, slot: u32) -> Head {
+        let words = u8::try_from(self.words.len()).expect("at most 16");
+        Head { kind, words, handler: self.handler, slot, request: 0 }
+    }
+
     /// Its bytes as data.
     pub(crate) fn into_data(self) -> Self {
         match self.payload {
@@ -130,10 +146,53 @@ impl<'a> From<(u8, &'a [u64])> for Message<'a> {
 
 /// The answer to a request.
 pub struct Reply {
-    pub(crate) words: [u64; Head::WORDS_MAX],
-    pub(crate) count: usize,
+    pub(crate) words: Words,
     pub(crate) payload: Option<Box<Landed>>,
     pub(crate) sent: Option<Box<Segment>>,
+}
+
+/// The words of an answer, which is moved about and small for that.
+pub(crate) enum Words {
+    Few(Few),
+    Many(Box<[u64]>),
+}
+
+/// Words of an answer that are kept where they were written: to move more than a word at a time of
+/// what was just written word by word is slow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Few {
+    count: usize,
+    words: [u64; Few::MAX],
+}
+
+impl Few {
+    pub(crate) const MAX: usize = 6;
+
+    #[inline]
+    pub(crate) const fn new() -> Self {
+        Self { count: 0, words: [0; Self::MAX] }
+    }
+
+    /// Takes words, of which there are no more than [`MAX`](Self::MAX).
+    #[inline]
+    pub(crate) fn set(&mut self, words: &[u64]) {
+        self.count = words.len().min(Self::MAX);
+        self.words.iter_mut().zip(words).for_each(|(to, word)| *to = *word);
+    }
+
+    /// Takes words as they travel.
+    #[inline]
+    pub(crate) fn set_bytes(&mut self, bytes: &[u8]) {
+        self.count = (bytes.len() / 8).min(Self::MAX);
+        for (to, from) in self.words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *to = u64::from_le_bytes(from.try_into().expect("eight bytes"));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words[..self.count]
+    }
 }
 
 /// A payload that is kept.
@@ -205,7 +264,10 @@ impl Reply {
     #[must_use]
     #[inline]
     pub fn words(&self) -> &[u64] {
-        &self.words[..self.count]
+        match &self.words {
+            Words::Few(few) => few.words(),
+            Words::Many(words) => words,
+        }
     }
 
     /// Its bytes or data.

@@ -125,7 +125,16 @@ impl Outgoing {
         if self.phase == Phase::Mapped { Ok(self.credits > 0) } else { Err(SendError::Unmapped) }
     }
 
+    /// Takes a credit, if there is one. The slot at the peer's.
     #[inline]
+    fn credit_at_once(&mut self) -> Option<u32> {
+        if !self.is_mapped() {
+            return None;
+        }
+        self.credits = self.credits.checked_sub(1)?;
+        Some(self.slot)
+    }
+
     fn take_credit(&mut self) -> Result<(), SendError> {
         if self.phase != Phase::Mapped {
             return Err(SendError::Unmapped);
@@ -141,8 +150,33 @@ impl Outgoing {
 }
 
 impl Line {
-    /// Sends a message that is answered. The call's key, or the message back.
+    /// Sends a short message that is answered. The call's key; `None` if there is anything about
+    /// it that [`request`](Self::request) has to see to, and nothing was done.
     #[inline]
+    pub(crate) fn request_at_once(&mut self, number: Key, message: &Message<'_>) -> Option<Key> {
+        let bytes = message.short_bytes()?;
+        let am = &mut self.machine.am;
+        if am.calls.len() >= NOT_ANSWERED as usize {
+            return None;
+        }
+        let slot = am.outgoing.get(number)?.credit_at_once()?;
+        let call = am.calls.insert(CallState::new(number, Awaits::answer(false)));
+        let head = Head { request: call.index, ..message.head(Kind::Request, slot) };
+        self.say(head, message.words, bytes);
+        Some(call)
+    }
+
+    /// Sends a short message that is not answered, in the same way.
+    #[inline]
+    pub(crate) fn one_way_at_once(&mut self, number: Key, message: &Message<'_>) -> Option<()> {
+        let bytes = message.short_bytes()?;
+        let slot = self.machine.am.outgoing.get(number)?.credit_at_once()?;
+        let head = Head { request: number.index, ..message.head(Kind::OneWay, slot) };
+        self.say(head, message.words, bytes);
+        Some(())
+    }
+
+    /// Sends a message that is answered. The call's key, or the message back.
     pub(crate) fn request<'a>(
         &mut self,
         number: Key,
@@ -176,7 +210,6 @@ impl Line {
     }
 
     /// Sends a message that is not answered.
-    #[inline]
     pub(crate) fn one_way<'a>(
         &mut self,
         number: Key,
@@ -197,7 +230,6 @@ impl Line {
     }
 
     /// Begins what needs a number that the head can hold. The slot at the peer's.
-    #[inline]
     fn begin_call(&mut self, number: Key, message: &Message<'_>) -> Result<u32, SendError> {
         if self.machine.am.calls.len() >= NOT_ANSWERED as usize {
             return Err(SendError::Full { window: NOT_ANSWERED });
@@ -205,20 +237,18 @@ impl Line {
         self.machine.begin(number, message)
     }
 
-    #[inline]
     fn insert_call(&mut self, number: Key, message: &Message<'_>, awaits: Awaits) -> Key {
         let mut call = CallState::new(number, awaits);
         call.returns = !matches!(message.payload, Payload::Gather(_));
         self.machine.am.calls.insert(call)
     }
 
-    #[inline]
     fn transmit(&mut self, number: Key, head: Head, message: Message<'_>) {
         let words = u8::try_from(message.words.len()).expect("at most 16");
         let head = Head { words, handler: message.handler, ..head };
         match message.payload {
-            Payload::Copied(bytes) => self.say(head, message.words, &[bytes]),
-            Payload::Pieces(pieces) => self.say(head, message.words, pieces),
+            Payload::Copied(bytes) => _ = self.say(head, message.words, bytes),
+            Payload::Pieces(pieces) => _ = self.say_pieces(head, message.words, pieces),
             data => {
                 let segments = data.into_segments();
                 self.machine.transmit_data(number.index, head, message.words, segments);
@@ -235,7 +265,6 @@ impl Machine {
     }
 
     /// Begins a message by a mapping, if that may send one. The slot at the peer's.
-    #[inline]
     fn begin(&mut self, number: Key, message: &Message<'_>) -> Result<u32, SendError> {
         let (bytes, most) = match &message.payload {
             Payload::Copied(bytes) => (bytes.len() as u64, MEDIUM_MAX as u64),

@@ -84,7 +84,11 @@ impl Remote {
     ///
     /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
     pub fn try_request<'a>(&self, message: impl Into<Message<'a>>) -> Result<Call, Unsent<'a>> {
-        let key = self.send_with(message.into(), Line::request)?;
+        let message = message.into();
+        let key = match self.at_once(&message, Line::request_at_once) {
+            Some(key) => key,
+            None => self.send_with(message, Line::request)?,
+        };
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
@@ -95,7 +99,11 @@ impl Remote {
     /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
     #[inline]
     pub fn try_send<'a>(&self, message: impl Into<Message<'a>>) -> Result<(), Unsent<'a>> {
-        self.send_with(message.into(), Line::one_way)
+        let message = message.into();
+        match self.at_once(&message, Line::one_way_at_once) {
+            Some(()) => Ok(()),
+            None => self.send_with(message, Line::one_way),
+        }
     }
 
     /// Sends a request, and waits for the window to have room.
@@ -118,7 +126,10 @@ impl Remote {
         message: Message<'_>,
         clock: &mut Clock,
     ) -> Result<Key, SendError> {
-        self.send_when_room(message, clock, Line::request)
+        match self.at_once(&message, Line::request_at_once) {
+            Some(key) => Ok(key),
+            None => self.send_when_room(message, clock, Line::request),
+        }
     }
 
     /// Waits until the window has room, so that a message may be tried. Another thread may
@@ -167,7 +178,11 @@ impl Remote {
         message: impl Into<Message<'a>>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), SendError> {
-        self.send_when_room(message.into(), &mut Clock::of(deadline.into()), Line::one_way)
+        let message = message.into();
+        match self.at_once(&message, Line::one_way_at_once) {
+            Some(()) => Ok(()),
+            None => self.send_when_room(message, &mut Clock::of(deadline.into()), Line::one_way),
+        }
     }
 
     /// Sends data that is not answered, and does not wait: the call is done, with an empty
@@ -203,7 +218,23 @@ impl Remote {
         Call::wait_for(&self.core, self.link, key, &mut clock)
     }
 
+    /// Sends a short message that nothing is against.
     #[inline]
+    fn at_once<T>(
+        &self,
+        message: &Message<'_>,
+        send: impl FnOnce(&mut Line, Key, &Message<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.core.state.with(|state| {
+            let line = state.links.get(self.link).filter(|line| line.ended.is_none())?;
+            let sent = send(line, self.number, message)?;
+            if line.has_more() {
+                state.pump(self.link);
+            }
+            Some(sent)
+        })
+    }
+
     pub(super) fn send_with<'a, T>(
         &self,
         message: Message<'a>,
@@ -219,7 +250,6 @@ impl Remote {
         })
     }
 
-    #[inline]
     fn send_when_room<'a, T>(
         &self,
         message: Message<'a>,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::message::Landed;
+use super::message::{Few, Landed};
 use super::no_reply::NoReply;
 use super::serve::Answer;
 use super::{Kept, Message, Peer};
@@ -23,6 +23,7 @@ pub struct Request<'a> {
     pub(crate) words: &'a [u64],
     pub(crate) arrived: &'a mut Arrived,
     pub(crate) answer: &'a mut Answer,
+    pub(crate) few: &'a mut Few,
 }
 
 /// Where an answer goes.
@@ -93,20 +94,23 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Answers with words. The answer to a message that wants none goes nowhere.
+    /// Answers with words. Up to six go when the handler has ended, for the cost of its end
+    /// alone; an answer that is to go before is [`reply_with`](Self::reply_with)'s. The answer to
+    /// a message that wants none goes nowhere.
     ///
     /// # Panics
     ///
     /// If there are more than 16.
     #[inline]
     pub fn reply(self, words: &[u64]) {
-        if self.wants_reply() {
-            *self.answer = Answer::Sent;
-            self.core.state.with(|state| state.reply(self.from, Message::to(PLAIN).words(words)));
+        if words.len() > Few::MAX {
+            return self.reply_with(Message::to(PLAIN).words(words));
         }
+        self.few.set(words);
+        *self.answer = Answer::Few;
     }
 
-    /// Answers with words and bytes or data; if the message names a handler below 255,
+    /// Answers with words and bytes or data, now; if the message names a handler below 255,
     /// it runs at the endpoint that asked.
     pub fn reply_with(self, message: Message<'_>) {
         if self.wants_reply() {
@@ -159,7 +163,7 @@ impl ReplySlot {
     /// Answers with words and bytes or data.
     pub fn reply_with(mut self, message: Message<'_>) {
         self.done = true;
-        self.core.state.with(|state| state.reply(self.from, message));
+        self.core.state.with(|state| state.reply_later(self.from, message));
     }
 }
 

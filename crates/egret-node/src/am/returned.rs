@@ -106,7 +106,7 @@ impl State {
         let words: Vec<u64> = words.collect();
         let Ok(line) = self.live_line(link) else { return };
         let what = [Kind::Bulk as u8, handler, 0, 0, 0, 0, 0, 0];
-        line.say(Head { kind: Kind::Returned, ..head }, &words, &[&what]);
+        line.say(Head { kind: Kind::Returned, ..head }, &words, &what);
     }
 
     /// Data of this side comes back.

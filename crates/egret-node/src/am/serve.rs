@@ -7,6 +7,7 @@ use egret_net::vi::contained;
 
 use super::Undelivered;
 use super::bundle::{Handler, Run, Upcall, What};
+use super::message::Few;
 use super::request::{From, Request};
 use crate::link::Head;
 use crate::link::arrived::Arrived;
@@ -14,14 +15,17 @@ use crate::links::core::Core;
 use crate::links::state::State;
 
 /// What a handler has done about its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) enum Answer {
     /// Nothing yet.
+    #[default]
     Missing,
     /// It panicked.
     Panicked,
     /// It will answer, or has.
     Sent,
+    /// A few words, which go when the handler has ended.
+    Few,
 }
 
 /// Runs an upcall, and then those that are due: until `leave` says so, which is asked after each
@@ -32,9 +36,9 @@ pub(crate) fn run_jobs(
     mut leave: impl FnMut(&mut State) -> bool,
 ) -> bool {
     for left in (0..JOBS_MAX).rev() {
-        let answer = run(core, &mut job);
+        run(core, &mut job);
         let (next, has_more, unused) = core.state.with(|state| {
-            let unused = state.finish(job, answer);
+            let unused = state.finish(job);
             let stays = !leave(state) && left > 0;
             let next = if stays { state.next_job() } else { None };
             (next, state.has_jobs(), unused)
@@ -78,17 +82,14 @@ pub fn in_handler() -> bool {
     IN_HANDLER.get()
 }
 
-/// Runs what there is to run; what it has answered.
+/// Runs what there is to run.
 #[inline]
-pub(crate) fn run(core: &Arc<Core>, upcall: &mut Upcall) -> Answer {
+pub(crate) fn run(core: &Arc<Core>, upcall: &mut Upcall) {
     match (&mut upcall.what, &mut upcall.run) {
         (What::Message { from, arrived }, Some(Run::Handler(_, handler))) => {
-            call(core, handler, *from, arrived)
+            call(core, handler, *from, arrived, (&mut upcall.answer, &mut upcall.few));
         }
-        _ => {
-            tell(core, upcall);
-            Answer::Missing
-        }
+        _ => tell(core, upcall),
     }
 }
 
@@ -98,7 +99,7 @@ fn tell(core: &Arc<Core>, upcall: &mut Upcall) {
     match (&mut upcall.what, &mut upcall.run) {
         (What::Answer { link, arrived, .. }, Some(Run::Handler(_, handler))) => {
             let from = From { link: *link, slot: upcall.endpoint, request: None };
-            call(core, handler, from, arrived);
+            call(core, handler, from, arrived, (&mut upcall.answer, &mut upcall.few));
         }
         (What::Returned { arrived, .. }, Some(Run::OnError(handler))) => {
             guarded(|| handler(Undelivered::of_returned(arrived)));
@@ -122,17 +123,21 @@ fn tell(core: &Arc<Core>, upcall: &mut Upcall) {
     }
 }
 
-/// Calls a handler; what it answers.
+/// Calls a handler.
 #[inline]
-fn call(core: &Arc<Core>, handler: &mut Handler, from: From, arrived: &mut Arrived) -> Answer {
-    let mut answer = Answer::Missing;
+fn call(
+    core: &Arc<Core>,
+    handler: &mut Handler,
+    from: From,
+    arrived: &mut Arrived,
+    (answer, few): (&mut Answer, &mut Few),
+) {
     let mut words = [0; Head::WORDS_MAX];
     let count = arrived.read_words(&mut words);
-    let request = Request { core, from, words: &words[..count], arrived, answer: &mut answer };
-    let ended = guarded(|| handler(request));
-    match answer {
-        Answer::Missing if !ended => Answer::Panicked,
-        answer => answer,
+    let words = &words[..count];
+    let request = Request { core, from, words, arrived, answer: &mut *answer, few };
+    if !guarded(|| handler(request)) && matches!(answer, Answer::Missing) {
+        *answer = Answer::Panicked;
     }
 }
 

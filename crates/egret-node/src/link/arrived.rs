@@ -144,6 +144,22 @@ impl Arrived {
         matches!(&self.memory, Memory::Long(long) if long.borrowed)
     }
 
+    /// Whether it was drained, and is in memory of its own.
+    #[inline]
+    pub(crate) const fn is_short(&self) -> bool {
+        matches!(self.memory, Memory::Short(_))
+    }
+
+    /// Becomes another short frame, in the same memory. `false` if it is not short.
+    #[inline]
+    pub(crate) fn reuse(&mut self, head: Head, bytes: &[u8]) -> bool {
+        let Memory::Short(memory) = &mut self.memory else { return false };
+        memory.clear();
+        memory.extend_from_slice(bytes);
+        (self.head, self.supplied) = (head, false);
+        true
+    }
+
     /// Gives back its memory.
     #[inline]
     pub(crate) fn release(self) -> Spare {

@@ -61,32 +61,31 @@ impl Core {
             let found = self.state.with(|state| ready(state, None));
             return (found.ok_or(Stopped::InHandler), Due::Nothing);
         }
-        let (mut role, mut looks, mut seen) = (None, 0, None);
+        let (mut role, mut spin) = (None, None);
         loop {
             match self.state.with(|state| self.next_step(state, &mut role, ready)) {
                 Step::Found(found, due) => return (Ok(found), due),
                 Step::Run(job) => {
+                    spin = None;
                     if let Some(ended) = self.serve(job, clock, ready) {
                         return ended;
                     }
-                    (looks, seen) = (0, None);
-                }
-                // What comes at once is found without the clock.
-                Step::Idle { .. } if looks < LOOKS => {
-                    if looks % POLL_EVERY == 0 || !self.drain.is_native() {
-                        seen = Some(self.nic.poll());
-                    }
-                    looks += 1;
                 }
                 Step::Idle { fed, next } => {
+                    let spin = spin.get_or_insert_with(|| self.nic.spin());
+                    // What comes at once is found without the clock.
+                    if spin.again() {
+                        continue;
+                    }
                     let until = match clock.until(&self.nic) {
                         Ok(until) => until,
                         Err(stopped) => return (Err(stopped), Due::Nothing),
                     };
-                    seen = Some(match seen.filter(|_| !fed.more) {
-                        Some(seen) => self.nic.wait(seen, until.into_iter().chain(next).min()),
-                        None => self.nic.poll(),
-                    });
+                    if fed.more {
+                        self.nic.poll();
+                    } else {
+                        spin.wait(until.into_iter().chain(next).min());
+                    }
                     role.iter().for_each(Turn::again);
                 }
                 Step::Taken { wake } => match self.sit(wake, clock, ready) {
@@ -147,10 +146,10 @@ impl Core {
     ) -> Option<(Result<T, Stopped>, Due)> {
         clock.start(&self.nic);
         loop {
-            let answer = run(self, &mut job);
+            run(self, &mut job);
             let over = clock.until(&self.nic).err();
             let (found, next, due, unused) = self.state.with(|state| {
-                let unused = state.finish(job, answer);
+                let unused = state.finish(job);
                 let role_waits = state.role_waits;
                 let found = ready(state, None);
                 state.role_waits = role_waits;
@@ -446,11 +445,6 @@ impl Clock {
     }
 }
 
-/// Looks at what has arrived before a thread waits: about a round trip between two processes.
-const LOOKS: u32 = 16;
-/// Looks for short frames between two that let the nic make progress, where the fabric has the
-/// frames in sight.
-const POLL_EVERY: u32 = 4;
 /// Feeds that find something in a row before the nic makes progress.
 const FEEDS_MAX: u32 = 8;
 /// How often the background looks at a nic that spins.

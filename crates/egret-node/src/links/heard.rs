@@ -183,7 +183,7 @@ impl State {
 
     /// Keeps the memory of a short frame for the next.
     #[inline]
-    pub(super) fn keep_scratch(&mut self, mut memory: Vec<u8>) {
+    pub(crate) fn keep_scratch(&mut self, mut memory: Vec<u8>) {
         if self.scratch.len() < SCRATCH_MAX && memory.capacity() <= EAGER_MAX {
             memory.clear();
             self.scratch.push(memory);

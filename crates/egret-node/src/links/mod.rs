@@ -130,8 +130,9 @@ impl Links {
     }
 
     /// Drives the links until `done` says so or the deadline passes; whether `done` did. It
-    /// is asked at the beginning and whenever a handler has run. One handler is run if
-    /// one is due, whatever the deadline; no other is begun when that has passed.
+    /// is asked at the beginning and whenever a handler has run, or what it left for
+    /// [later](crate::am::Request::later) was answered. One handler is run if one is due,
+    /// whatever the deadline; no other is begun when that has passed.
     pub fn drive(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
         let core = &self.core;
         let (mut clock, mut served, mut left) = (Clock::of(deadline.into()), None, Due::Nothing);

@@ -85,6 +85,19 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    /// Empties the place, and drops who had it there.
+    #[inline]
+    pub(crate) fn clear(&mut self, key: Key) {
+        if let Some(place) = self.places.get_mut(key.index as usize)
+            && place.life == key.life
+            && place.value.is_some()
+        {
+            place.value = None;
+            place.life = place.life.wrapping_add(1);
+            self.free.push(key.index);
+        }
+    }
+
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
         self.places.iter_mut().enumerate().filter_map(|(index, place)| {
             let key = Key { index: u32::try_from(index).ok()?, life: place.life };

@@ -142,7 +142,7 @@ impl State {
     /// Why it does not.
     #[inline]
     pub(crate) fn live_line(&mut self, link: Key) -> Result<&mut Line, LinkError> {
-        let line = self.links.get(link).ok_or(LinkError::Closed)?;
+        let Some(line) = self.links.get(link) else { return Err(LinkError::Closed) };
         match &line.ended {
             None => Ok(line),
             Some(why) => Err(why.clone()),

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::Hub;
 use crate::atomics::Lean;
@@ -36,13 +35,8 @@ impl<T> Beside<T> {
     /// If the calling thread has the value already.
     #[inline]
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        let mut guard = self.value.lock();
-        let result = body(&mut guard);
-        let is_within = guard.is_within();
-        drop(guard);
-        if self.hub.has_left.load(Ordering::Relaxed) && !is_within {
-            self.hub.tell_left();
-        }
+        let result = self.value.with(body);
+        self.hub.tell_if_left();
         result
     }
 
@@ -58,18 +52,6 @@ impl Nic {
     #[must_use]
     pub fn beside<T>(&self, value: T) -> Beside<T> {
         Beside { hub: Arc::clone(&self.hub), value: self.hub.inside.sharing(value) }
-    }
-}
-
-impl Hub {
-    /// Tells of what calls have left, with no lock held.
-    #[cold]
-    fn tell_left(&self) {
-        let (after, wake) = self.inside.with(|inside| {
-            self.has_left.store(false, Ordering::Relaxed);
-            (std::mem::take(&mut inside.left), std::mem::take(&mut inside.wakes))
-        });
-        self.finish(after, wake);
     }
 }
 

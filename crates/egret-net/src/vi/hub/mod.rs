@@ -5,14 +5,14 @@
 //! |---|---|
 //! | `mod.rs` | the lock, and the calls that go through it |
 //! | `beside.rs` | what stands on a nic and shares its lock |
-//! | `sleep.rs`, `luck.rs`, `stride.rs` | how the threads of a nic wait |
+//! | `spin.rs` | how a thread looks, gives way and goes to sleep: the spin policy |
+//! | `sleep.rs` | how the threads of a nic sleep |
 //! | `watch.rs` | sleeping without a thread, for event loops |
 
 mod beside;
 pub(crate) mod fault;
-mod luck;
 mod sleep;
-mod stride;
+mod spin;
 mod watch;
 
 use std::sync::Arc;
@@ -20,10 +20,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use self::beside::Beside;
 use self::sleep::Sleep;
-use self::stride::Stride;
+pub(super) use self::spin::Clock;
+use self::spin::History;
+pub use self::spin::Spin;
 use super::machine::{After, ConnId, ConnectRequest, Drained, Machine, Seen, Unposted, World};
 use super::{DrainId, Keys, Lane, Limits, Position, Posted, SendError, Sink, Wait};
-use crate::atomics::{Lean, LeanGuard};
+use crate::atomics::Lean;
 use crate::rt::{self, Instant};
 
 /// A machine, and what its handles share.
@@ -38,12 +40,12 @@ pub(super) struct Hub {
     wait: Wait,
     inside: Lean<Inside>,
     sleep: Sleep,
-    stride: Stride,
+    history: History,
     /// How much has happened under the lock, and beside it. What waits are for is
     /// that the sum grows.
     happened: AtomicU64,
     happened_beside: AtomicU64,
-    /// Whether a call inside the lock has left something to who has it.
+    /// Whether calls have left something to do.
     has_left: AtomicBool,
 }
 
@@ -56,8 +58,7 @@ struct Inside {
     sleepers: u32,
     /// What a call leaves to do; empty between calls.
     after: After,
-    /// What calls have left to do that a thread made while it had the lock by something
-    /// [beside](Beside), and whether there is somebody to wake.
+    /// What calls have left to do when the lock is free, and whether there is somebody to wake.
     left: After,
     wakes: bool,
 }
@@ -80,7 +81,7 @@ impl Hub {
                 left: After::default(),
                 wakes: false,
             }),
-            stride: Stride::default(),
+            history: History::default(),
             happened: AtomicU64::new(0),
             happened_beside: AtomicU64::new(0),
             has_left: AtomicBool::new(false),
@@ -103,8 +104,11 @@ impl Hub {
             return world.look();
         }
         // Whoever has it does the same just now, and counts what happens.
-        if let Some(guard) = self.inside.try_lock() {
-            self.run(guard, |machine, after| machine.poll(after));
+        let polled = self.inside.try_with(|inside| {
+            self.call(inside, |machine, after| machine.poll(after));
+        });
+        if polled.is_some() {
+            self.tell_if_left();
         }
         self.seen()
     }
@@ -112,7 +116,9 @@ impl Hub {
     /// Works under the lock, and tells afterwards.
     #[inline]
     pub(super) fn work<R>(&self, body: impl FnOnce(&mut dyn Machine, &mut After) -> R) -> R {
-        self.run(self.inside.lock(), body)
+        let result = self.inside.with(|inside| self.call(inside, body));
+        self.tell_if_left();
+        result
     }
 
     /// Works under the lock, where nobody is to be told of what comes of it.
@@ -121,42 +127,52 @@ impl Hub {
         self.inside.with(|inside| body(&mut *inside.machine))
     }
 
-    /// Works with the lock, and tells when it is free again, if there is anybody to tell.
+    /// Calls the machine with the lock. Whom to tell of what comes of it is put aside until the
+    /// lock is free, which is soon, or when the thread leaves what it has [beside](Beside).
     #[inline]
-    fn run<R>(
+    fn call<R>(
         &self,
-        mut guard: LeanGuard<'_, Inside>,
+        inside: &mut Inside,
         body: impl FnOnce(&mut dyn Machine, &mut After) -> R,
     ) -> R {
-        let inside = &mut *guard;
         inside.after.begin();
         let result = body(&mut *inside.machine, &mut inside.after);
         let wake = inside.after.is_news() && self.count(inside);
         if wake || inside.after.has_more() {
-            self.tell(guard, wake);
+            self.put_aside(inside, wake);
         }
         result
     }
 
-    /// Tells of what was done with the lock: when it is free, which is now or when the thread
-    /// leaves what it has [beside](Beside).
-    #[cold]
-    fn tell(&self, mut guard: LeanGuard<'_, Inside>, wake: bool) {
-        let is_within = guard.is_within();
-        let Inside { after, left, wakes, .. } = &mut *guard;
-        if is_within {
-            after.move_to(left);
-            *wakes |= wake;
-            return self.has_left.store(true, Ordering::Relaxed);
+    fn put_aside(&self, inside: &mut Inside, wake: bool) {
+        inside.after.move_to(&mut inside.left);
+        inside.wakes |= wake;
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Tells of what calls have left, if the thread has left the lock.
+    #[inline]
+    fn tell_if_left(&self) {
+        if self.has_left.load(Ordering::Relaxed) {
+            self.tell_left();
         }
-        let after = std::mem::take(after);
-        drop(guard);
+    }
+
+    #[cold]
+    fn tell_left(&self) {
+        if self.inside.is_mine() {
+            return;
+        }
+        let (after, wake) = self.inside.with(|inside| {
+            self.has_left.store(false, Ordering::Relaxed);
+            (std::mem::take(&mut inside.left), std::mem::take(&mut inside.wakes))
+        });
         self.finish(after, wake);
     }
 
     #[inline]
     pub(super) fn post(&self, conn: ConnId, posted: Posted) -> Result<(), Unposted> {
-        self.stride.posted(&posted);
+        self.history.posted(&posted);
         self.work(|machine, after| machine.post(conn, posted, after))
     }
 
@@ -170,7 +186,7 @@ impl Hub {
         tag: u64,
         parts: &[&[u8]],
     ) -> Result<Position, SendError> {
-        self.stride.spoke();
+        self.history.spoke();
         match self.quietly(|machine| machine.try_send(conn, lane, tag, parts)) {
             Some(behind) => Ok(Position::new(behind.get())),
             None => self.send_or_say(conn, lane, tag, parts),
@@ -223,16 +239,11 @@ impl Hub {
     #[inline]
     fn drained(&self, drained: Drained) -> usize {
         match drained {
-            Drained { count: 0, .. } => self.stride.listen(),
-            Drained { answers: true, .. } => self.stride.spoke(),
-            Drained { .. } => self.stride.heard(),
+            Drained { count: 0, .. } => {}
+            Drained { answers: true, .. } => self.history.spoke(),
+            Drained { .. } => self.history.heard(),
         }
         drained.count
-    }
-
-    /// Whether a drain that finds nothing costs but a few loads.
-    pub(super) const fn drains_are_cheap(&self) -> bool {
-        self.has_eager && self.world.is_none()
     }
 
     pub(super) fn connect(&self, request: ConnectRequest) {

@@ -1,4 +1,4 @@
-//! How the threads of a nic wait.
+//! How the threads of a nic sleep.
 //!
 //! One of them sleeps on the descriptor of the machine, the others
 //! wait for it: when something has happened, or it has slept enough, all look
@@ -17,11 +17,9 @@ use std::time::Duration;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::luck::{LOOKS, Luck};
 use super::watch::{Loop, Watched};
 use super::{After, Hub, Inside};
 use crate::rt::{self, Instant};
-use crate::vi::Wait;
 use crate::vi::machine::{MachineFd, Seen, SetEvent, Woken};
 
 #[derive(Debug)]
@@ -38,7 +36,6 @@ pub(super) struct Sleep {
     /// Readable when a sleep is to end. `None` where nobody sleeps on a descriptor, or if the
     /// system has none to give.
     event: Option<OwnedFd>,
-    luck: Luck,
     pub(super) watched: Watched,
 }
 
@@ -72,7 +69,6 @@ impl Sleep {
             changed: Condvar::new(),
             waiting: AtomicU32::new(0),
             event,
-            luck: Luck::default(),
             watched: Watched::default(),
         }
     }
@@ -197,71 +193,7 @@ impl Said {
 }
 
 impl Hub {
-    /// Waits until more has happened than was `seen`, at the latest `until`, in the
-    /// way that the nic waits.
-    pub(in crate::vi) fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
-        if let Some(world) = &self.world {
-            return world.wait(seen, until);
-        }
-        match self.wait {
-            Wait::Spin => {
-                self.spin(seen, LOOKS, until);
-            }
-            Wait::Balanced => {
-                if !self.spin_or_yield(seen, until) {
-                    self.sleep(seen, until);
-                }
-            }
-            Wait::Frugal => self.sleep(seen, until),
-        }
-        self.seen()
-    }
-
-    /// Looks so many times, or until it is late: a look may move many bytes of a message that
-    /// is not complete by it. Whether something has happened.
-    fn spin(&self, seen: Seen, looks: u32, until: Option<Instant>) -> bool {
-        let pauses = self.stride.pauses();
-        for look in 1..=looks {
-            for _ in 0..pauses {
-                std::hint::spin_loop();
-            }
-            if self.progress() != seen {
-                self.stride.heard();
-                return true;
-            }
-            if look % CLOCK_EVERY == 0 && until.is_some_and(|until| rt::now() >= until) {
-                break;
-            }
-        }
-        false
-    }
-
-    /// Looks for a while, then gives way now and again, as long as that pays.
-    /// Whether something has happened.
-    fn spin_or_yield(&self, seen: Seen, until: Option<Instant>) -> bool {
-        let luck = &self.sleep.luck;
-        if self.spin(seen, luck.looks(), until) {
-            luck.found();
-            return true;
-        }
-        let yields = luck.missed();
-        let mut before = if yields > 0 { rt::now() } else { Instant::default() };
-        for _ in 0..yields {
-            rt::yield_now();
-            let now = rt::now();
-            let is_slow = luck.gave_way(now - before);
-            before = now;
-            if self.progress() != seen {
-                return true;
-            }
-            if is_slow || until.is_some_and(|until| now >= until) {
-                break;
-            }
-        }
-        false
-    }
-
-    fn sleep(&self, seen: Seen, until: Option<Instant>) {
+    pub(super) fn sleep(&self, seen: Seen, until: Option<Instant>) {
         self.sleep.waiting.fetch_add(1, Ordering::SeqCst);
         self.inside.with(|inside| inside.sleepers += 1);
         let mut afters = None;
@@ -314,8 +246,6 @@ impl Hub {
     }
 }
 
-/// Looks between two looks at the clock, which costs as much as one that finds nothing.
-const CLOCK_EVERY: u32 = 16;
 /// What a set can say at once.
 const EVENTS: usize = 64;
 /// By what a set knows the event.
