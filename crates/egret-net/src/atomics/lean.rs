@@ -168,10 +168,21 @@ impl<T, A: Atomics> Lean<T, A> {
         body(unsafe { &mut *self.value.get() })
     }
 
-    /// Runs `body` with the value, unless another thread has the lock, or this one the value.
+    /// Runs `body` with the value, unless a thread has the lock, be it this one.
     #[inline]
     pub(crate) fn try_with<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.try_lock().map(|mut value| body(&mut value))
+        let (mut turn, mut busy) = (None, None);
+        match self.gate.quickly() {
+            Quick::Within => return None,
+            Quick::Favoured(word) => busy = Some(word),
+            Quick::No => turn = Some(self.gate.try_turn()?),
+        }
+        let _entry = Entry { gate: &self.gate, busy, turn: &mut turn };
+        self.take_out();
+        let _out = Out(self);
+        // SAFETY: the lock is held as long as `_entry` lives, and was taken by it: nobody else on
+        // this thread has the value.
+        Some(body(unsafe { &mut *self.value.get() }))
     }
 
     /// With the lock: whether the thread has the value.

@@ -107,7 +107,7 @@ pub(crate) enum Run {
     OnError(ErrorHandler),
     OnEnd(EndHandler),
     /// All are dropped.
-    Drop(Table),
+    Drop(Box<Table>),
 }
 
 impl Bundle {
@@ -196,27 +196,28 @@ impl State {
         !self.upcalls.is_empty() || !self.left.is_empty()
     }
 
-    /// An upcall has run: puts back what ran, and takes account of what that did. What is to be
-    /// dropped without a lock.
+    /// An upcall has run: puts back what ran, and takes account of what that did. What is not
+    /// needed any more goes to `unused`, to be dropped without a lock.
     #[inline]
-    pub(crate) fn finish(&mut self, mut ended: Box<Upcall>) -> Option<Run> {
+    pub(crate) fn finish(&mut self, mut ended: Box<Upcall>, unused: &mut Option<Run>) {
         self.done(&mut ended);
         let key = ended.home.bundle;
         if let Some(bundle) = self.bundles.get(key) {
             bundle.put_back(ended.home.table, &mut ended.run);
         }
-        let unused = if ended.run.is_some() { ended.run.take() } else { None };
+        if ended.run.is_some() {
+            *unused = ended.run.take();
+        }
         if self.spare.len() < SPARE_MAX {
             self.spare.push(ended);
         }
-        let Some(bundle) = self.bundles.get(key) else { return unused };
+        let Some(bundle) = self.bundles.get(key) else { return };
         bundle.serving = false;
         if !bundle.waiting.is_empty() {
             self.left.push_back(key);
         } else if bundle.handles == 0 && bundle.tables.len() == 0 {
             self.forget_bundle(key);
         }
-        unused
     }
 
     /// The next upcall of the bundles that were left. It came before all those of the same
@@ -322,7 +323,7 @@ impl BundleState {
             }
             What::Undelivered(_) | What::Returned { .. } => table.on_error.take().map(Run::OnError),
             What::Ended(_) => table.on_end.take().map(Run::OnEnd),
-            What::Closed => Some(Run::Drop(std::mem::take(table))),
+            What::Closed => Some(Run::Drop(Box::new(std::mem::take(table)))),
             What::Nothing => None,
         });
         upcall.answer = Answer::Missing;

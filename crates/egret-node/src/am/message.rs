@@ -173,6 +173,14 @@ impl Few {
         Self { count: 0, words: [0; Self::MAX] }
     }
 
+    /// Words of which there are no more than [`MAX`](Self::MAX).
+    #[inline]
+    pub(crate) fn of(words: &[u64]) -> Self {
+        let mut few = Self::new();
+        few.set(words);
+        few
+    }
+
     /// Takes words, of which there are no more than [`MAX`](Self::MAX).
     #[inline]
     pub(crate) fn set(&mut self, words: &[u64]) {

@@ -37,11 +37,12 @@ pub(crate) fn run_jobs(
 ) -> bool {
     for left in (0..JOBS_MAX).rev() {
         run(core, &mut job);
-        let (next, has_more, unused) = core.state.with(|state| {
-            let unused = state.finish(job);
+        let mut unused = None;
+        let (next, has_more) = core.state.with(|state| {
+            state.finish(job, &mut unused);
             let stays = !leave(state) && left > 0;
             let next = if stays { state.next_job() } else { None };
-            (next, state.has_jobs(), unused)
+            (next, state.has_jobs())
         });
         drop_unused(unused);
         let Some(next) = next else { return has_more };

@@ -148,15 +148,16 @@ impl Core {
         loop {
             run(self, &mut job);
             let over = clock.until(&self.nic).err();
-            let (found, next, due, unused) = self.state.with(|state| {
-                let unused = state.finish(job);
+            let (mut found, mut unused) = (None, None);
+            let (next, due) = self.state.with(|state| {
+                state.finish(job, &mut unused);
                 let role_waits = state.role_waits;
-                let found = ready(state, None);
+                found = ready(state, None);
                 state.role_waits = role_waits;
                 let stays = found.is_none() && over.is_none();
                 let next = if stays { state.next_job() } else { None };
                 let due = if state.has_jobs() { Due::Others } else { Due::Nothing };
-                (found, next, due, unused)
+                (next, due)
             });
             drop_unused(unused);
             if let Some(ended) = found.map(Ok).or(over.map(Err)) {

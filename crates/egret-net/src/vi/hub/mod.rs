@@ -97,11 +97,8 @@ impl Hub {
     /// does nothing: it may have called for something else, and others are told of what happens.
     #[inline]
     pub(super) fn progress(&self) -> Seen {
-        if self.inside.is_mine() {
-            return self.seen();
-        }
         if let Some(world) = &self.world {
-            return world.look();
+            return if self.inside.is_mine() { self.seen() } else { world.look() };
         }
         // Whoever has it does the same just now, and counts what happens.
         let polled = self.inside.try_with(|inside| {

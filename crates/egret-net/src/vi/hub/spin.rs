@@ -17,7 +17,8 @@
 //! times a sleep and a wake-up, is the last one, and the next 64 waits sleep without giving way.
 //! A look takes the cache line away from a peer that is about to write it: a thread that has found
 //! something 4 times without sending anything only listens, and pauses 16 times before each look,
-//! in which the peer writes a few messages. A thread that answers does not pause.
+//! in which the peer writes a few messages. A thread that answers pauses once before a look that
+//! drives the nic, which reads several lines of the peer, and not at all before one that drains.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -84,7 +85,7 @@ impl<'a> Spin<'a> {
             return false;
         }
         self.looks += 1;
-        self.hub.history.pause();
+        self.hub.history.pause(self.per_drive == 1);
         if self.looks.is_multiple_of(self.per_drive) {
             self.drive();
         }
@@ -263,15 +264,16 @@ impl History {
         is_slow
     }
 
-    /// Leaves the peer time to write, if this side only listens.
+    /// Leaves the peer time to write, if this side only listens; and at each look that drives the
+    /// nic, which reads more of the peer's lines than one.
     #[inline]
-    fn pause(&self) {
-        (0..self.pauses()).for_each(|_| std::hint::spin_loop());
+    fn pause(&self, drives: bool) {
+        (0..self.pauses(drives)).for_each(|_| std::hint::spin_loop());
     }
 
     #[inline]
-    fn pauses(&self) -> u32 {
-        if self.heard.load(Relaxed) < LISTENS { 0 } else { PAUSES }
+    fn pauses(&self, drives: bool) -> u32 {
+        if self.heard.load(Relaxed) < LISTENS { u32::from(drives) } else { PAUSES }
     }
 
     /// A look has found something.
