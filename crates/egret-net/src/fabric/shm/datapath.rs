@@ -47,9 +47,9 @@ pub(super) struct Conn {
     pub parts: Parts,
     /// There if this side can read the memory of the peer's process.
     reach: Option<Reach>,
-    ring: RingReceiver,
+    pub(super) ring: RingReceiver,
     scratch: Scratch<POSTED_WORDS>,
-    sender: Sender,
+    pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     pub(super) lanes: Lanes,
     /// Items in their order, from one that waits for a receive, or for the next poll to
@@ -63,6 +63,11 @@ pub(super) struct Conn {
     told: Counts,
     /// Polls since the peer said something, or its line did.
     silence: u32,
+    /// Whether the last poll found nothing to do, and nothing was begun since: what the peer
+    /// writes is all that can be something to do.
+    pub is_quiet: bool,
+    /// Whether a drain under way was answered.
+    pub answers: bool,
     /// Whether its line said something last: then it is no conversation.
     hears_by_line: bool,
     pub(super) commons: Option<Commons>,
@@ -128,6 +133,8 @@ impl Conn {
             taken: 0,
             told: Counts::default(),
             silence: 0,
+            is_quiet: false,
+            answers: false,
             hears_by_line: false,
             commons,
             leaving: None,
@@ -244,6 +251,7 @@ impl Conn {
     }
 
     /// A peer that cannot be woken is gone, which its socket says too.
+    #[inline]
     pub(super) fn ring_bell(&mut self) {
         let _ = self.parts.ringer.ring();
     }

@@ -6,10 +6,10 @@ use super::super::fault::{Fault, planted};
 use super::super::foreign::Foreign;
 use super::super::memory::{LINE, LINE_WORDS, Own, Peek, Readable, WORD, Writable};
 use super::{
-    INLINE, INLINE_WORDS, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, POSTED_MAX, RECORD_MAX,
-    TAG_WORD,
+    INLINE, INLINE_WORDS, KIND_SHIFT, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, POSTED_MAX,
+    RECORD_MAX, TAG_WORD,
 };
-use super::{head, is_at, length, lines_of, without_length, word_inside};
+use super::{head, is_at, is_like, length, lines_of, only_length, without_length, word_inside};
 use crate::atomics::{Atomics, Word};
 
 /// Reads records out of a ring in memory of the sender, and says in memory of its
@@ -20,6 +20,9 @@ pub(in super::super) struct RingReceiver<F = Foreign, M = Own> {
     lines: Lines,
     /// Lines consumed, ever.
     position: u64,
+    /// The line where the next head will be, and what that is if its record is empty.
+    next: usize,
+    empty: u64,
     /// What the sender can know of that.
     published: u64,
     memory: M,
@@ -27,8 +30,10 @@ pub(in super::super) struct RingReceiver<F = Foreign, M = Own> {
     consumed_word: usize,
     /// Whether the sender is told nothing any more.
     is_silent: bool,
-    /// Lines after which this end publishes how far it is, though nobody asks.
+    /// Lines after which this end publishes how far it is, though nobody asks, and the position
+    /// where that will be.
     publish_after: u64,
+    publish_at: u64,
 }
 
 /// Private memory that one record is copied to. It is good for any number of
@@ -73,27 +78,31 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         let consumed_word = word_inside(memory.lines().len(), consumed as u64)?;
         let (position, published, is_silent) = (0, 0, false);
         let publish_after = lines.quarter();
+        let (next, empty) = (lines.line(position), head(position, Kind::Record, 0));
         Ok(Self {
             peer,
             lines,
             position,
+            next,
+            empty,
             published,
             memory,
             consumed_word,
             is_silent,
             publish_after,
+            publish_at: publish_after,
         })
     }
 
     /// The same ring, of posted messages: its owner publishes what it is done with.
     pub(in super::super) fn of_posted(self) -> Self {
-        Self { publish_after: u64::MAX, ..self }
+        Self { publish_after: u64::MAX, publish_at: u64::MAX, ..self }
     }
 
     /// Whether [`take`](Self::take) would find something, be it only an ask.
-    #[inline]
+    #[inline(always)]
     pub(in super::super) fn is_ready(&self) -> bool {
-        is_at(self.peer.lines()[self.lines.line(self.position)][0].peek(), self.position)
+        is_like(self.peer.lines()[self.next][0].peek(), self.empty)
     }
 
     /// The next record, its tag and its payload, if it is there.
@@ -102,7 +111,17 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         &mut self,
         scratch: &'s mut Scratch,
     ) -> Result<Option<(u64, &'s [u8])>, Lie> {
-        Ok(self.take_any::<_, false>(scratch)?.map(|taken| (taken.tag, taken.payload)))
+        let taken = self.take_len(scratch)?;
+        Ok(taken.map(|(tag, len)| (tag, scratch.payload_of(len))))
+    }
+
+    /// The same; of the payload the length, and the bytes are in scratch.
+    #[inline(always)]
+    pub(in super::super) fn take_len(
+        &mut self,
+        scratch: &mut Scratch,
+    ) -> Result<Option<(u64, usize)>, Lie> {
+        Ok(self.take_any::<_, false>(scratch)?.map(|taken| (taken.tag, taken.payload.len())))
     }
 
     /// The next record of posted messages, or item, if it is there. Nothing is published.
@@ -119,12 +138,13 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         &mut self,
         scratch: &'s mut Scratch<WORDS>,
     ) -> Result<Option<Taken<'s>>, Lie> {
-        let line = &self.peer.lines()[self.lines.line(self.position)];
+        let line = &self.peer.lines()[self.next];
         let first = line[0].peek();
-        let (len, other) = (length(first), without_length(first));
-        let is_item = POSTED && other == head(self.position, Kind::Item, 0);
-        if !is_item && other != head(self.position, Kind::Record, 0) || len > INLINE {
-            return if is_at(first, self.position) {
+        let item = only_length(first, self.empty | (Kind::Item as u64) << KIND_SHIFT);
+        let is_item = POSTED && item <= INLINE as u64;
+        let len = if is_item { item } else { only_length(first, self.empty) };
+        if len > INLINE as u64 {
+            return if is_like(first, self.empty) {
                 self.take_other::<_, POSTED>(first, scratch)
             } else {
                 Ok(None)
@@ -141,7 +161,8 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         scratch.0[TAG_WORD + 1..LINE_WORDS].copy_from_slice(&words);
         // By a constant: where the next head is does not depend on what this one says.
         self.consume(1);
-        Ok(Some(Taken { is_item, tag, payload: scratch.payload_of(len), words }))
+        #[expect(clippy::cast_possible_truncation, reason = "at most INLINE")]
+        Ok(Some(Taken { is_item, tag, payload: scratch.payload_of(len as usize), words }))
     }
 
     /// Lines consumed so far, ever.
@@ -161,6 +182,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     pub(in super::super) fn publish(&mut self) {
         if self.published != self.position {
             self.published = self.position;
+            self.publish_at = self.position.saturating_add(self.publish_after);
             if !self.is_silent {
                 self.say(self.position);
             }
@@ -244,7 +266,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     fn pass(&mut self, first: u64, may_ask: bool) -> Result<(), Lie> {
         let to_end = self.lines.to_end(self.position);
         if first == head(self.position, Kind::Ask, 0) && may_ask {
-            self.position += 1;
+            self.advance(1);
             if !planted(Fault::AskIgnored) {
                 self.publish();
             }
@@ -260,10 +282,17 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
 
     #[inline(always)]
     fn consume(&mut self, lines: u64) {
-        self.position += lines;
-        if self.position - self.published >= self.publish_after {
+        self.advance(lines);
+        if self.position >= self.publish_at {
             self.publish();
         }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, lines: u64) {
+        self.position += lines;
+        self.next = self.lines.line(self.position);
+        self.empty = head(self.position, Kind::Record, 0);
     }
 
     #[cold]
@@ -276,14 +305,14 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
 impl<F: Readable, M: Writable> RingReceiver<F, M> {
     /// As if so many lines more had been consumed.
     pub(in super::super) fn jump(&mut self, lines: u64) {
-        self.position += lines;
-        self.published = self.position;
-        self.say(self.position);
+        self.advance(lines);
+        self.publish();
     }
 
     /// Begins again.
     pub(in super::super) fn restart(&mut self) {
-        (self.position, self.published) = (0, 0);
+        (self.position, self.published, self.publish_at) = (0, 0, self.publish_after);
+        self.advance(0);
     }
 }
 
@@ -313,8 +342,9 @@ impl<const WORDS: usize> Scratch<WORDS> {
         Taken { is_item, tag: self.0[TAG_WORD], payload: self.payload_of(len), words }
     }
 
+    /// So many bytes of the payload that was copied here last.
     #[inline(always)]
-    fn payload_of(&self, len: usize) -> &[u8] {
+    pub(in super::super) fn payload_of(&self, len: usize) -> &[u8] {
         &bytemuck::cast_slice(&self.0[..])[PAYLOAD..PAYLOAD + len]
     }
 }

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::fault::{Fault, planted};
 use super::super::foreign::Foreign;
-use super::super::memory::{LINE, Own, Peek, Readable, Writable};
+use super::super::memory::{LINE, Own, Peek, Readable, WORD, Writable};
 use super::{INLINE, INLINE_WORDS, Kind, LINES_MIN, Lie, Lines, NoRing, NotSent, TAG_WORD};
-use super::{copy_short, head, lines_of, word_inside};
+use super::{gather, head, lines_of, word_inside};
 use crate::atomics::{Atomics, Word};
 
 /// Writes records into a ring in memory of its own, and reads in memory of the
@@ -57,6 +57,24 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         Ok(Self { memory, lines, position, limit, asked, stale, peer, consumed_word, consumed })
     }
 
+    /// Writes a record of one part and one line, if there is room as far as is known and nothing
+    /// to clear: then it takes nothing but the stores, and no call. The position behind it.
+    #[inline(always)]
+    pub(in super::super) fn try_short(&mut self, tag: u64, parts: &[&[u8]]) -> Option<u64> {
+        let &[part] = parts else { return None };
+        let next = self.position + 1;
+        if part.len() > INLINE || next > self.limit || next < self.stale.until {
+            return None;
+        }
+        if part.len() <= 2 * WORD {
+            let [first, second] = gather::pair(part);
+            self.store(Kind::Record, part.len(), 1, tag, &[first, second, 0, 0, 0, 0]);
+        } else {
+            self.store(Kind::Record, part.len(), 1, tag, &gather::words(part));
+        }
+        Some(next)
+    }
+
     /// Writes a record with this tag and these parts in a row as its payload. The
     /// position behind it: it has arrived when [`arrived`](Self::arrived) says as much.
     #[inline(always)]
@@ -88,19 +106,31 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
 
     #[inline(always)]
     fn write(&mut self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
+        // A word and a few bytes, as a posted message is.
+        let &[first, part] = parts else { return self.write_any(kind, tag, parts) };
+        let (Ok(first), ..=BEHIND_WORD) = (first.try_into(), part.len()) else {
+            return self.write_any(kind, tag, parts);
+        };
+        self.reserve(1)?;
+        let (first, len) = (u64::from_ne_bytes(first), WORD + part.len());
+        if part.len() <= 2 * WORD {
+            let [second, third] = gather::pair(part);
+            self.publish(kind, len, 1, tag, &[first, second, third, 0, 0, 0]);
+        } else {
+            let [second, third, fourth, fifth, sixth] = gather::words(part);
+            self.publish(kind, len, 1, tag, &[first, second, third, fourth, fifth, sixth]);
+        }
+        Ok(self.position)
+    }
+
+    #[inline(never)]
+    fn write_any(&mut self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
         let len = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()));
         if len > INLINE {
             return self.write_long(kind, tag, len, parts);
         }
         self.reserve(1)?;
-        let mut payload = [0; INLINE_WORDS];
-        let bytes = bytemuck::bytes_of_mut(&mut payload);
-        let mut at = 0;
-        for part in parts {
-            copy_short(part, &mut bytes[at..]);
-            at += part.len();
-        }
-        self.publish(kind, len, 1, tag, &payload);
+        self.publish(kind, len, 1, tag, &gather::payload(parts));
         Ok(self.position)
     }
 
@@ -158,8 +188,6 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         true
     }
 
-    #[cold]
-    #[inline(never)]
     fn write_long(
         &mut self,
         kind: Kind,
@@ -226,7 +254,21 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         if next < self.stale.until || lines > 1 {
             self.pass_stale(next);
         }
-        let line = &self.memory.lines()[self.lines.line(self.position)];
+        self.store(kind, len, lines, tag, payload);
+    }
+
+    #[inline(always)]
+    fn store(
+        &mut self,
+        kind: Kind,
+        len: usize,
+        lines: u64,
+        tag: u64,
+        payload: &[u64; INLINE_WORDS],
+    ) {
+        let next = self.position + lines;
+        let all = self.memory.lines();
+        let line = &all[self.lines.line(self.position)];
         let first = head(self.position, kind, len);
         if planted(Fault::HeadEarly) {
             line[0].store(first, Release);
@@ -238,9 +280,9 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         }
         line[0].store(first, if planted(Fault::HeadRelaxed) { Relaxed } else { Release });
         if planted(Fault::ClearLate) {
-            self.memory.lines()[self.lines.line(next)][0].store(0, Relaxed);
+            all[self.lines.line(next)][0].store(0, Relaxed);
         }
-        self.memory.claim(self.lines.line(next + AHEAD));
+        M::claim(&all[self.lines.line(next + AHEAD)]);
         self.position = next;
     }
 
@@ -302,6 +344,8 @@ impl Stale {
     }
 }
 
+/// Bytes of a record of one line behind its first word.
+const BEHIND_WORD: usize = INLINE - WORD;
 /// How many lines before its turn a line is asked for. The receiver has it since the
 /// last time round, and in a row of records of one line most of their time was spent
 /// waiting for it. A round trip takes as long without.
