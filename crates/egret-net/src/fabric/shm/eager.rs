@@ -33,7 +33,8 @@ impl Conn {
 
     #[inline(never)]
     fn try_send_any(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
-        let sent = self.lanes.try_send(lane, tag, parts);
+        let sent = self.lanes.try_long(lane, tag, parts);
+        let sent = sent.or_else(|| self.lanes.try_send(lane, tag, parts));
         if sent.is_some() {
             self.ring_bell();
         }

@@ -72,11 +72,18 @@ impl Lanes {
         self.senders[lane as usize].try_short(tag, parts).and_then(Behind::new)
     }
 
+    /// The same of more [lines](RingSender::try_long).
+    #[inline]
+    pub(super) fn try_long(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
+        self.senders[lane as usize].try_long(tag, parts).and_then(Behind::new)
+    }
+
     /// Writes a record, if nothing is against it. The caller wakes the peer.
     ///
     /// The answer fits a register: one that is built in memory and then moved as a whole waits
     /// until all stores before it are done, the record's among them, which takes longer than all
     /// the rest.
+    #[inline(never)]
     pub(super) fn try_send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
         let sent = self.senders[lane as usize].send(tag, parts);
         sent.ok().and_then(Behind::new)

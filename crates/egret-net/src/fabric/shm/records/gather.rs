@@ -47,8 +47,14 @@ fn fill(part: &[u8], words: &mut [u64]) {
         *word = u64::from_ne_bytes(*bytes);
     }
     if !rest.is_empty() {
-        words[whole.len()] = if whole.is_empty() { short(part) } else { last(part, rest.len()) };
+        words[whole.len()] = end(part, rest.len());
     }
+}
+
+/// The last word of a part that ends with `len` bytes of it.
+#[inline(always)]
+pub(super) fn end(part: &[u8], len: usize) -> u64 {
+    if part.len() < WORD { short(part) } else { last(part, len) }
 }
 
 /// The last `len` bytes of a part with a word or more; of a whole word, if they are none.

@@ -141,14 +141,22 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         let line = &self.peer.lines()[self.next];
         let first = line[0].peek();
         let item = only_length(first, self.empty | (Kind::Item as u64) << KIND_SHIFT);
-        let is_item = POSTED && item <= INLINE as u64;
+        let is_item = POSTED && item <= RECORD_MAX as u64;
         let len = if is_item { item } else { only_length(first, self.empty) };
-        if len > INLINE as u64 {
+        if len > RECORD_MAX as u64 {
             return if is_like(first, self.empty) {
                 self.take_other::<_, POSTED>(first, scratch)
             } else {
                 Ok(None)
             };
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most RECORD_MAX")]
+        let len = len as usize;
+        if len > INLINE {
+            if !self.copy(len, scratch) {
+                return Err(self.lie(first));
+            }
+            return Ok(Some(scratch.record(is_item, len)));
         }
         if !planted(Fault::TakeUnfenced) {
             F::Atomics::fence(Acquire);
@@ -161,8 +169,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         scratch.0[TAG_WORD + 1..LINE_WORDS].copy_from_slice(&words);
         // By a constant: where the next head is does not depend on what this one says.
         self.consume(1);
-        #[expect(clippy::cast_possible_truncation, reason = "at most INLINE")]
-        Ok(Some(Taken { is_item, tag, payload: scratch.payload_of(len as usize), words }))
+        Ok(Some(Taken { is_item, tag, payload: scratch.payload_of(len), words }))
     }
 
     /// Lines consumed so far, ever.
@@ -219,7 +226,9 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
             let may_be_item = POSTED || planted(Fault::ItemsAnywhere);
             let is_item = may_be_item && other == head(self.position, Kind::Item, 0);
             if is_item || other == head(self.position, Kind::Record, 0) {
-                self.copy(first, scratch)?;
+                if !self.copy(len, scratch) {
+                    break;
+                }
                 return Ok(Some(scratch.record(is_item, len)));
             }
             if undelivered == UNDELIVERED_MAX {
@@ -234,19 +243,16 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         Err(self.lie(first))
     }
 
-    /// Copies the record with this head to scratch, of whatever length.
-    fn copy<const WORDS: usize>(
-        &mut self,
-        first: u64,
-        scratch: &mut Scratch<WORDS>,
-    ) -> Result<(), Lie> {
-        let lines = lines_of(length(first));
-        let is_fit = length(first) <= WORDS * WORD - PAYLOAD
-            && length(first) <= RECORD_MAX
+    /// Copies the next record to scratch, of whatever length. `false` if no record has that.
+    #[inline(never)]
+    fn copy<const WORDS: usize>(&mut self, len: usize, scratch: &mut Scratch<WORDS>) -> bool {
+        let lines = lines_of(len);
+        let is_fit = len <= WORDS * WORD - PAYLOAD
+            && len <= RECORD_MAX
             && lines <= self.lines.record_max()
             && lines <= self.lines.to_end(self.position);
         if !is_fit && !planted(Fault::LengthUnchecked) {
-            return Err(self.lie(first));
+            return false;
         }
         if !planted(Fault::TakeUnfenced) {
             F::Atomics::fence(Acquire);
@@ -254,12 +260,14 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         if planted(Fault::ConsumedEarly) {
             self.say(self.position + lines);
         }
-        let at = self.lines.line(self.position) * LINE;
+        let at = self.next * LINE;
         // Whole lines, which copy faster than what is in them.
         let words = usize::try_from(lines).map_or(usize::MAX, |lines| lines * LINE_WORDS);
-        self.peer.copy_out(at, &mut scratch.0[..words]).map_err(|_| self.lie(first))?;
-        self.consume(lines);
-        Ok(())
+        let is_inside = self.peer.copy_out(at, &mut scratch.0[..words]).is_ok();
+        if is_inside {
+            self.consume(lines);
+        }
+        is_inside
     }
 
     /// Passes what is not delivered.
@@ -337,6 +345,7 @@ impl Scratch<POSTED_WORDS> {
 
 impl<const WORDS: usize> Scratch<WORDS> {
     /// The record that was copied here, with a length that was checked.
+    #[inline(always)]
     fn record(&self, is_item: bool, len: usize) -> Taken<'_> {
         let words = std::array::from_fn(|word| self.0[TAG_WORD + 1 + word]);
         Taken { is_item, tag: self.0[TAG_WORD], payload: self.payload_of(len), words }

@@ -75,6 +75,42 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         Some(next)
     }
 
+    /// The same with more lines: before the end of the ring there is room for them.
+    #[inline]
+    pub(in super::super) fn try_long(&mut self, tag: u64, parts: &[&[u8]]) -> Option<u64> {
+        let &[part] = parts else { return None };
+        let (first, rest) = part.split_first_chunk::<INLINE>()?;
+        let (len, lines) = (part.len(), 1 + rest.len().div_ceil(LINE) as u64);
+        let most = self.lines.record_max().min(self.lines.to_end(self.position));
+        if len > super::RECORD_MAX || lines > most || !self.has_room(lines) {
+            return None;
+        }
+        self.copy_lines(self.lines.line(self.position) + 1, rest);
+        self.publish(Kind::Record, len, lines, tag, &gather::words(first));
+        Some(self.position)
+    }
+
+    /// Copies to the start of this line and those behind it. What is not a whole line goes by
+    /// words, the last of them filled up, which is quicker than byte for byte.
+    #[inline(always)]
+    fn copy_lines(&self, line: usize, bytes: &[u8]) {
+        let (whole, rest) = bytes.as_chunks::<LINE>();
+        if !whole.is_empty() {
+            self.memory.copy_in(line * LINE, whole.as_flattened());
+        }
+        if rest.is_empty() {
+            return;
+        }
+        let line = &self.memory.lines()[line + whole.len()];
+        let (words, tail) = rest.as_chunks();
+        for (shared, word) in line.iter().zip(words) {
+            shared.store(u64::from_ne_bytes(*word), Relaxed);
+        }
+        if !tail.is_empty() {
+            line[words.len()].store(gather::end(rest, tail.len()), Relaxed);
+        }
+    }
+
     /// Writes a record with this tag and these parts in a row as its payload. The
     /// position behind it: it has arrived when [`arrived`](Self::arrived) says as much.
     #[inline(always)]
@@ -251,10 +287,14 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         payload: &[u64; INLINE_WORDS],
     ) {
         let next = self.position + lines;
-        if next < self.stale.until || lines > 1 {
-            self.pass_stale(next);
+        if next < self.stale.until {
+            self.clear(next);
         }
+        let behind = self.position + 1;
         self.store(kind, len, lines, tag, payload);
+        if lines > 1 && !planted(Fault::StaleForgotten) {
+            self.stale.insert(self.lines, behind, lines - 1);
+        }
     }
 
     #[inline(always)]
@@ -282,18 +322,16 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         if planted(Fault::ClearLate) {
             all[self.lines.line(next)][0].store(0, Relaxed);
         }
-        M::claim(&all[self.lines.line(next + AHEAD)]);
+        for ahead in 0..lines {
+            M::claim(&all[self.lines.line(next + AHEAD + ahead)]);
+        }
         self.position = next;
     }
 
-    /// Remembers the lines behind the head at this position as stale, and clears the
-    /// head line after them if it is.
+    /// Clears the head line at this position if it is stale.
     #[cold]
     #[inline(never)]
-    fn pass_stale(&mut self, next: u64) {
-        if !planted(Fault::StaleForgotten) {
-            (self.position + 1..next).for_each(|position| self.stale.insert(self.lines, position));
-        }
+    fn clear(&mut self, next: u64) {
         let is_late = planted(Fault::ClearLate);
         if self.stale.remove(self.lines, next) && !is_late {
             self.memory.lines()[self.lines.line(next)][0].store(0, Relaxed);
@@ -328,10 +366,15 @@ impl Stale {
         Self { bits: vec![0; words].into(), until: 0 }
     }
 
-    fn insert(&mut self, lines: Lines, position: u64) {
-        let index = lines.index(position);
-        self.bits[index / 64] |= 1 << (index % 64);
-        self.until = position + lines.count + 1;
+    /// So many lines from this position on, which do not run over the end.
+    fn insert(&mut self, lines: Lines, position: u64, count: u64) {
+        self.until = position + count + lines.count;
+        let (mut at, mut left) = (lines.index(position), count);
+        while left > 0 {
+            let now = left.min(64 - at as u64 % 64);
+            self.bits[at / 64] |= (u64::MAX >> (64 - now)) << (at % 64);
+            (at, left) = ((at / 64 + 1) * 64, left - now);
+        }
     }
 
     /// Whether it was.
