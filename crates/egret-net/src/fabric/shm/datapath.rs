@@ -56,15 +56,14 @@ pub(super) struct Conn {
     /// copy the rest of its bytes, on. The peer's ring has no room for more.
     waiting: VecDeque<Waiting>,
     /// Bytes that this poll may still copy.
-    bytes_left: u64,
+    pub(super) bytes_left: u64,
     /// Lines of the peer's ring that this side is done with, ever, without gaps.
     taken: u64,
     /// What the peer was told of this side's counts, by a record or by their line.
     told: Counts,
     /// Polls since the peer said something, or its line did.
     silence: u32,
-    /// Whether the last poll found nothing to do, and nothing was begun since: what the peer
-    /// writes is all that can be something to do.
+    /// Whether the last poll found nothing to do, and nothing was begun since.
     pub is_quiet: bool,
     /// Whether a drain under way was answered.
     pub answers: bool,
@@ -254,11 +253,6 @@ impl Conn {
     #[inline]
     pub(super) fn ring_bell(&mut self) {
         let _ = self.parts.ringer.ring();
-    }
-
-    /// Whether the last poll left bytes that it could have copied to the next.
-    pub(super) const fn is_unfinished(&self) -> bool {
-        self.bytes_left == 0
     }
 
     #[inline]

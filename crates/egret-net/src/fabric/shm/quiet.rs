@@ -1,8 +1,8 @@
 //! One end of a connection: whether there is anything to do.
 //!
-//! To find out by a poll costs more than all that a poll of an end in use does. So an end remembers
-//! that it had nothing to do, and until something begins on this side a look at the heads of the
-//! peer's rings is enough.
+//! A poll that finds nothing asks a dozen queues whether they are empty. So an end remembers that
+//! they were, and until something begins on this side a look at the heads of the peer's rings is
+//! enough.
 
 use super::commons::Commons;
 use super::datapath::Conn;
@@ -21,5 +21,10 @@ impl Conn {
         let is_held_up = self.is_held_up() || self.receiver.is_copying() || self.leaving.is_some();
         let has_lent = self.commons.as_ref().is_some_and(Commons::has_lent);
         !(awaits || is_held_up || has_lent) && self.notices.is_empty()
+    }
+
+    /// Whether the last poll left bytes that it could have copied to the next.
+    pub(super) const fn is_unfinished(&self) -> bool {
+        self.bytes_left == 0
     }
 }

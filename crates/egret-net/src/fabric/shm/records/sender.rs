@@ -85,6 +85,9 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         if len > super::RECORD_MAX || lines > most || !self.has_room(lines) {
             return None;
         }
+        // All at once: a receiver that copies fetches some lines more than it needs, and has taken
+        // away what was claimed ahead.
+        self.claim(self.position, lines);
         self.copy_lines(self.lines.line(self.position) + 1, rest);
         self.publish(Kind::Record, len, lines, tag, &gather::words(first));
         Some(self.position)
@@ -322,10 +325,17 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         if planted(Fault::ClearLate) {
             all[self.lines.line(next)][0].store(0, Relaxed);
         }
-        for ahead in 0..lines {
-            M::claim(&all[self.lines.line(next + AHEAD + ahead)]);
-        }
+        self.claim(next + AHEAD, lines);
         self.position = next;
+    }
+
+    /// Says that so many lines from this position on will be stored to soon.
+    #[inline(always)]
+    fn claim(&self, position: u64, lines: u64) {
+        let all = self.memory.lines();
+        for position in position..position + lines {
+            M::claim(&all[self.lines.line(position)]);
+        }
     }
 
     /// Clears the head line at this position if it is stale.
