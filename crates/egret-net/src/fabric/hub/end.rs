@@ -18,10 +18,14 @@ pub(in crate::fabric) trait Open {
 pub(in crate::fabric) enum End<C> {
     Open(Box<C>),
     /// In the error state, for good. Its memory and its descriptors are gone.
-    Gone {
-        why: ViError,
-        counters: Counters,
-    },
+    Gone(Box<Gone>),
+}
+
+/// What is known of an end that is gone.
+#[derive(Debug)]
+pub(in crate::fabric) struct Gone {
+    why: ViError,
+    counters: Counters,
 }
 
 impl<C: Open> End<C> {
@@ -37,7 +41,7 @@ impl<C: Open> End<C> {
     ) -> Result<(&mut C, Posted), Unposted> {
         match self {
             Self::Open(conn) => Ok((conn, posted)),
-            Self::Gone { why, .. } => Err(Unposted::new(Refused::Broken(why.clone()), posted)),
+            Self::Gone(gone) => Err(Unposted::new(Refused::Broken(gone.why.clone()), posted)),
         }
     }
 
@@ -46,7 +50,7 @@ impl<C: Open> End<C> {
     pub(in crate::fabric) fn live(&mut self) -> Result<&mut C, SendError> {
         match self {
             Self::Open(conn) => Ok(conn),
-            Self::Gone { why, .. } => Err(SendError::Closed(why.clone())),
+            Self::Gone(gone) => Err(SendError::Closed(gone.why.clone())),
         }
     }
 
@@ -54,21 +58,21 @@ impl<C: Open> End<C> {
     pub(in crate::fabric) fn open(&mut self) -> Option<&mut C> {
         match self {
             Self::Open(conn) => Some(conn),
-            Self::Gone { .. } => None,
+            Self::Gone(_) => None,
         }
     }
 
     pub(in crate::fabric) fn error(&self) -> Option<ViError> {
         match self {
             Self::Open(_) => None,
-            Self::Gone { why, .. } => Some(why.clone()),
+            Self::Gone(gone) => Some(gone.why.clone()),
         }
     }
 
     pub(in crate::fabric) fn counters(&self) -> Counters {
         match self {
             Self::Open(conn) => conn.counters(),
-            Self::Gone { counters, .. } => *counters,
+            Self::Gone(gone) => gone.counters,
         }
     }
 
@@ -80,10 +84,10 @@ impl<C: Open> End<C> {
         notices: &mut Notices,
     ) -> Option<C::Left> {
         let Self::Open(conn) = self else { return None };
-        let gone = Self::Gone { why: why.clone(), counters: conn.counters() };
-        match std::mem::replace(self, gone) {
+        let gone = Gone { why: why.clone(), counters: conn.counters() };
+        match std::mem::replace(self, Self::Gone(Box::new(gone))) {
             Self::Open(conn) => Some(conn.fail(why, notices)),
-            Self::Gone { .. } => None,
+            Self::Gone(_) => None,
         }
     }
 }

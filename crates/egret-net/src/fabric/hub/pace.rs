@@ -24,12 +24,19 @@ impl Pace {
     /// Whether this call is the one to look.
     #[inline]
     pub(in crate::fabric) fn is_time(&mut self, after: &mut After) -> bool {
-        self.calls_left -= 1;
-        self.calls_left == 0 && self.ask_clock(after.now())
+        self.is_due() && self.ask_clock(after.now())
     }
 
+    /// Whether this call is one to [ask the clock](Self::ask_clock).
+    #[inline]
+    pub(in crate::fabric) const fn is_due(&mut self) -> bool {
+        self.calls_left -= 1;
+        self.calls_left == 0
+    }
+
+    /// Whether it is time, by the clock.
     #[cold]
-    fn ask_clock(&mut self, now: Instant) -> bool {
+    pub(in crate::fabric) fn ask_clock(&mut self, now: Instant) -> bool {
         let before = self.calls;
         let is_time = now >= self.looked + LOOK_AFTER;
         self.calls = if now >= self.looked + 2 * LOOK_AFTER {

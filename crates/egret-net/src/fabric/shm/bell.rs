@@ -186,16 +186,26 @@ impl<M: Readable, H: Pull> Ringer<M, H> {
     /// whether that took a system call.
     #[inline]
     pub(super) fn ring(&mut self) -> Result<bool, CordError> {
-        let Some(line) = self.line else { return Ok(false) };
+        self.asleep().map_or(Ok(false), |word| self.pull(word))
+    }
+
+    /// After something was put into a ring: the word of a peer that sleeps and was not rung for
+    /// that, to [`pull`](Self::pull) for.
+    #[inline(always)]
+    pub(super) fn asleep(&self) -> Option<u64> {
+        let line = self.line?;
         match self.is_light {
             _ if planted(Fault::RingUnfenced) => {}
             true => M::Atomics::light_fence(),
             false => M::Atomics::fence(SeqCst),
         }
         let word = self.memory.lines()[line][0].peek();
-        if word & ASLEEP == 0 || word == self.rung {
-            return Ok(false);
-        }
+        (word & ASLEEP != 0 && word != self.rung).then_some(word)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pull(&mut self, word: u64) -> Result<bool, CordError> {
         self.handle.pull()?;
         self.rung = word;
         Ok(true)

@@ -161,7 +161,13 @@ impl Commons {
     /// Takes home what the peer has dropped. Whether that was something.
     #[inline]
     pub(super) fn poll(&mut self) -> bool {
-        self.loans.count() > 0 && self.loans.poll()
+        self.has_lent() && self.loans.poll()
+    }
+
+    /// Whether the peer has buffers of this side.
+    #[inline]
+    pub(super) fn has_lent(&self) -> bool {
+        self.loans.count() > 0
     }
 }
 

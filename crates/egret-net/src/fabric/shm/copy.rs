@@ -11,7 +11,7 @@
 //!   whole words where they are aligned in the shared memory and single bytes
 //!   before and after them, never outside the range;
 //! * assembly that the compiler cannot see into: blocks of 64 bytes, and on
-//!   x86-64 from 1 KiB on `rep movsb`, if the processor says that it is fast
+//!   x86-64 from 384 bytes on `rep movsb`, if the processor says that it is fast
 //!   (ERMS). On other architectures than that and aarch64 the words do it all.
 //!
 //! What the assembly does must be something Rust could have done: reading is
@@ -31,7 +31,7 @@
 //! | 40 | 3.7 | 7.3 | 5.6 | 4.5 |
 //! | 64 | 3.0 | 3.8 | 3.0 | 4.5 |
 //! | 256 | 5.0 | 7.3 | 7.1 | 12 |
-//! | 512 | 4.1 | 9.3 | 13 | 15 |
+//! | 512 | 4.1 | 15 | 13 | 15 |
 //! | 1 KiB | 7.9 | 20 | 26 | 17 |
 //! | 4 KiB | 29 | 30 | 100 | 28 |
 //! | 16 KiB | 100 | 101 | 395 | 99 |

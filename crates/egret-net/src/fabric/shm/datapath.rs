@@ -47,22 +47,26 @@ pub(super) struct Conn {
     pub parts: Parts,
     /// There if this side can read the memory of the peer's process.
     reach: Option<Reach>,
-    ring: RingReceiver,
+    pub(super) ring: RingReceiver,
     scratch: Scratch<POSTED_WORDS>,
-    sender: Sender,
+    pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     pub(super) lanes: Lanes,
     /// Items in their order, from one that waits for a receive, or for the next poll to
     /// copy the rest of its bytes, on. The peer's ring has no room for more.
     waiting: VecDeque<Waiting>,
     /// Bytes that this poll may still copy.
-    bytes_left: u64,
+    pub(super) bytes_left: u64,
     /// Lines of the peer's ring that this side is done with, ever, without gaps.
     taken: u64,
     /// What the peer was told of this side's counts, by a record or by their line.
     told: Counts,
     /// Polls since the peer said something, or its line did.
     silence: u32,
+    /// Whether the last poll found nothing to do, and nothing was begun since.
+    pub is_quiet: bool,
+    /// Whether a drain under way was answered.
+    pub answers: bool,
     /// Whether its line said something last: then it is no conversation.
     hears_by_line: bool,
     pub(super) commons: Option<Commons>,
@@ -128,6 +132,8 @@ impl Conn {
             taken: 0,
             told: Counts::default(),
             silence: 0,
+            is_quiet: false,
+            answers: false,
             hears_by_line: false,
             commons,
             leaving: None,
@@ -244,13 +250,9 @@ impl Conn {
     }
 
     /// A peer that cannot be woken is gone, which its socket says too.
+    #[inline]
     pub(super) fn ring_bell(&mut self) {
         let _ = self.parts.ringer.ring();
-    }
-
-    /// Whether the last poll left bytes that it could have copied to the next.
-    pub(super) const fn is_unfinished(&self) -> bool {
-        self.bytes_left == 0
     }
 
     #[inline]

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use super::bell::Sleeper;
 use super::datapath::Conn;
+use super::eager::Draining;
 use super::knocking::{Ground, Knocking, Met, Outcome, terms};
+use super::lanes::Behind;
 use super::link::{Link, Polled};
 use super::memory::Own;
 use super::records::Scratch;
@@ -21,7 +23,9 @@ use crate::fabric::{
     After, ConnId, ConnectRequest, Drained, ListenerName, Made, Unposted, ViSpec, Woken,
 };
 use crate::rt::Instant;
-use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, ListenError, Posted, Sink, ViError};
+use crate::vi::{
+    Agreed, ConnectError, DrainId, Hello, Keys, Lane, ListenError, Posted, Sink, ViError,
+};
 
 /// The changing part of a nic.
 #[derive(Debug)]
@@ -82,8 +86,26 @@ impl Driver {
     /// in the cache until the peer writes it.
     #[inline]
     pub(super) fn poll(&mut self, fixed: &Fixed, after: &mut After) {
+        if self.links.may_have_work() {
+            return self.poll_now(fixed, after);
+        }
+        if self.pace.is_due() {
+            self.look_if_time(fixed, after);
+        }
+    }
+
+    #[inline(never)]
+    fn poll_now(&mut self, fixed: &Fixed, after: &mut After) {
         self.poll_quickly(fixed, after);
-        if self.pace.is_time(after) {
+        if self.pace.is_due() {
+            self.look_if_time(fixed, after);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_if_time(&mut self, fixed: &Fixed, after: &mut After) {
+        if self.pace.ask_clock(after.now()) {
             self.look(fixed, after);
         }
     }
@@ -167,7 +189,7 @@ impl Driver {
     }
 
     /// Passes eager messages to `sink`, at most `budget`.
-    #[inline]
+    #[inline(never)]
     pub(super) fn drain(
         &mut self,
         drain: DrainId,
@@ -175,14 +197,37 @@ impl Driver {
         sink: &mut Sink<'_>,
         after: &mut After,
     ) -> Drained {
-        let (Self { links, scratch, .. }, mut answers) = (self, false);
-        let count = links.drain(drain, budget, |link, left| {
-            let drained = link.drain(left, scratch, sink, &mut after.notices);
-            answers |= drained.answers;
-            after.happened |= link.error().is_some();
-            drained.count
-        });
-        Drained { count, answers }
+        let Self { links, scratch, .. } = self;
+        let mut draining = Draining { scratch, sink, left: budget, answers: false, after };
+        links.drain(drain, &mut draining);
+        Drained { count: budget - draining.left, answers: draining.answers }
+    }
+
+    /// Sends an eager message, if nothing is against it.
+    #[inline(always)]
+    pub(super) fn try_send(
+        &mut self,
+        conn: ConnId,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Option<Behind> {
+        match self.links.last(conn.0) {
+            Some(link) => link.try_send(lane, tag, parts),
+            None => self.try_send_by(conn, lane, tag, parts),
+        }
+    }
+
+    /// The same by another connection than the last one.
+    #[inline(never)]
+    fn try_send_by(
+        &mut self,
+        conn: ConnId,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Option<Behind> {
+        self.link(conn).try_send(lane, tag, parts)
     }
 
     /// Moves messages.

@@ -3,28 +3,62 @@
 use super::datapath::Conn;
 use super::lanes::Behind;
 use super::records::Scratch;
-use crate::fabric::Drained;
+use crate::fabric::After;
 use crate::vi::{Lane, Position, Reply, SendError, Sink, ViError, ViId};
 
+/// A drain under way.
+pub(super) struct Draining<'a, 'f> {
+    pub scratch: &'a mut Scratch,
+    pub sink: &'a mut Sink<'f>,
+    /// Messages that it may still take.
+    pub left: usize,
+    /// Whether some were answered there and then.
+    pub answers: bool,
+    pub after: &'a mut After,
+}
+
 impl Conn {
-    /// Sends an eager message, if nothing is against it.
-    #[inline]
+    /// Sends an eager message, if nothing is against it. What is short makes no call, so that
+    /// nothing has to be saved around one.
+    #[inline(always)]
     pub(super) fn try_send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
-        let sent = self.lanes.try_send(lane, tag, parts);
+        let Some(behind) = self.lanes.try_short(lane, tag, parts) else {
+            return self.try_send_any(lane, tag, parts);
+        };
+        match self.parts.ringer.asleep() {
+            None => Some(behind),
+            Some(word) => self.wake(word, behind),
+        }
+    }
+
+    #[inline(never)]
+    fn try_send_any(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
+        let sent = self.lanes.try_long(lane, tag, parts);
+        let sent = sent.or_else(|| self.lanes.try_send(lane, tag, parts));
         if sent.is_some() {
             self.ring_bell();
         }
         sent
     }
 
+    /// Wakes a peer that sleeps. A peer that cannot be woken is gone, which its socket says too.
+    #[cold]
+    #[inline(never)]
+    fn wake(&mut self, word: u64, sent: Behind) -> Option<Behind> {
+        let _ = self.parts.ringer.pull(word);
+        Some(sent)
+    }
+
     /// Sends an eager message, or says why not. That may be the end of the connection.
     #[cold]
-    pub(super) fn send(
+    pub(super) fn send_or_say(
         &mut self,
         lane: Lane,
         tag: u64,
         parts: &[&[u8]],
     ) -> Result<Position, SendError> {
+        // It may have to wait for room.
+        self.is_quiet = false;
         let sent = self.lanes.send(lane, tag, parts);
         if sent.is_ok() {
             self.ring_bell();
@@ -37,6 +71,7 @@ impl Conn {
         if !asked {
             return self.lanes.arrived_so_far(lane);
         }
+        self.is_quiet = false;
         let (position, asked) = self.lanes.arrived(lane)?;
         if asked {
             self.ring_bell();
@@ -44,25 +79,18 @@ impl Conn {
         Ok(position)
     }
 
-    /// Passes eager messages that are there to `sink`, at most `budget`, and counts them; also
-    /// those before an error.
+    /// Passes eager messages that are there to the sink, and counts them; also those before an
+    /// error.
     #[inline]
-    pub(super) fn drain(
-        &mut self,
-        budget: usize,
-        scratch: &mut Scratch,
-        sink: &mut Sink<'_>,
-        drained: &mut Drained,
-    ) -> Result<(), Box<ViError>> {
+    pub(super) fn drain(&mut self, draining: &mut Draining<'_, '_>) -> Result<(), Box<ViError>> {
         let published = self.lanes.published();
-        while drained.count < budget
-            && let Some((tag, bytes)) = self.lanes.take(scratch)?
+        while draining.left > 0
+            && let Some((tag, bytes)) = self.lanes.take(draining.scratch)?
         {
-            let mut answering = Answering { conn: self, answers: false };
-            sink(&mut answering, tag, bytes);
-            drained.answers |= answering.answers;
-            drained.count += 1;
+            (draining.sink)(self, tag, bytes);
+            draining.left -= 1;
         }
+        draining.answers |= std::mem::take(&mut self.answers);
         if self.lanes.published() != published {
             // The peer may sleep until there is room.
             self.ring_bell();
@@ -78,22 +106,16 @@ impl Conn {
 }
 
 /// The connection that an eager message came by.
-struct Answering<'a> {
-    conn: &'a mut Conn,
-    /// Whether it was answered.
-    answers: bool,
-}
-
-impl Reply for Answering<'_> {
+impl Reply for Conn {
     fn vi(&self) -> ViId {
-        self.conn.lanes.vi
+        self.lanes.vi
     }
 
     fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
         self.answers = true;
-        match self.conn.try_send(lane, tag, parts) {
+        match self.try_send(lane, tag, parts) {
             Some(behind) => Ok(Position::new(behind.get())),
-            None => self.conn.send(lane, tag, parts),
+            None => self.send_or_say(lane, tag, parts),
         }
     }
 }

@@ -23,7 +23,11 @@ use crate::atomics::StdAtomics;
 /// arrives is what the peer likes. Offsets are the peer's too, and a bad one is
 /// an answer, not a panic. The handle is cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Foreign(Arc<Mapping>);
+pub(super) struct Foreign {
+    mapping: Arc<Mapping>,
+    /// All of it. The mapping could say so too, one pointer further away, for each look.
+    lines: NonNull<[Line<ForeignWord>]>,
+}
 
 /// Why a peer's descriptor was not mapped.
 #[derive(Debug, Error)]
@@ -80,11 +84,12 @@ impl Foreign {
         // The mapping keeps the file.
         drop(fd);
         let base = NonNull::new(base.cast()).expect("the kernel never maps address zero unasked");
-        Ok(Self(Arc::new(Mapping { base, len })))
+        let lines = NonNull::slice_from_raw_parts(base.cast(), len / LINE);
+        Ok(Self { mapping: Arc::new(Mapping { base, len }), lines })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len
+        self.mapping.len
     }
 
     /// The word at byte `offset`, if there is one.
@@ -116,7 +121,7 @@ impl Foreign {
         let at = at.ok_or(OutOfBounds { offset, bytes, len })?;
         // SAFETY: the range is inside the mapping, which lives as long as `self`; this process
         // cannot write it at all.
-        unsafe { copy::copy_out(self.0.base.as_ptr().wrapping_add(at), to) };
+        unsafe { copy::copy_out(self.mapping.base.as_ptr().wrapping_add(at), to) };
         Ok(())
     }
 }
@@ -127,10 +132,9 @@ impl Readable for Foreign {
 
     #[inline]
     fn lines(&self) -> &[Line<ForeignWord>] {
-        let (base, lines) = (self.0.base.as_ptr().cast(), self.0.len / LINE);
-        // SAFETY: the mapping is of whole pages and lives as long as `self`; any bytes are a
-        // word, and atomics leave the memory open to the peer.
-        unsafe { std::slice::from_raw_parts(base, lines) }
+        // SAFETY: all of the mapping, which is of whole pages and lives as long as `self`; any
+        // bytes are a word, and atomics leave the memory open to the peer.
+        unsafe { self.lines.as_ref() }
     }
 
     #[inline]
@@ -155,6 +159,10 @@ impl Drop for Mapping {
 }
 
 // SAFETY: the memory is not bound to a thread; all access is by loads that may race.
+unsafe impl Send for Foreign {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Foreign {}
+// SAFETY: as for `Foreign`.
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mapping {}

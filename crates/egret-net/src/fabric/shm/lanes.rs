@@ -65,12 +65,25 @@ impl Lanes {
         })
     }
 
+    /// Writes a record of one part and one line, if that takes [nothing
+    /// else](RingSender::try_short). The caller wakes the peer.
+    #[inline(always)]
+    pub(super) fn try_short(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
+        self.senders[lane as usize].try_short(tag, parts).and_then(Behind::new)
+    }
+
+    /// The same of more [lines](RingSender::try_long).
+    #[inline]
+    pub(super) fn try_long(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
+        self.senders[lane as usize].try_long(tag, parts).and_then(Behind::new)
+    }
+
     /// Writes a record, if nothing is against it. The caller wakes the peer.
     ///
     /// The answer fits a register: one that is built in memory and then moved as a whole waits
     /// until all stores before it are done, the record's among them, which takes longer than all
     /// the rest.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn try_send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
         let sent = self.senders[lane as usize].send(tag, parts);
         sent.ok().and_then(Behind::new)
@@ -129,13 +142,25 @@ impl Lanes {
     /// somebody waits for.
     #[inline]
     pub(super) fn has_news(&mut self) -> Result<bool, Box<ViError>> {
-        let is_ready = !self.told && self.is_ready();
+        let is_ready = self.has_untold();
         self.told |= is_ready;
-        Ok(is_ready || self.awaited != [None; 2] && self.has_room()?)
+        Ok(is_ready || self.is_awaited() && self.has_room()?)
+    }
+
+    /// Whether there are records that who waits was not told of.
+    #[inline(always)]
+    pub(super) fn has_untold(&self) -> bool {
+        !self.told && self.is_ready()
+    }
+
+    /// Whether somebody waits for room.
+    #[inline(always)]
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited[0].is_some() || self.awaited[1].is_some()
     }
 
     /// Whether there are records to be drained.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_ready(&self) -> bool {
         self.receivers[0].is_ready() || self.receivers[1].is_ready()
     }
@@ -154,14 +179,18 @@ impl Lanes {
 
     /// The next record of either lane, talk first. The caller has answered it before it takes
     /// another.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take<'s>(
         &mut self,
         scratch: &'s mut Scratch,
     ) -> Result<Option<(u64, &'s [u8])>, Box<ViError>> {
         self.told = false;
-        let lane = usize::from(!self.receivers[0].is_ready());
-        self.receivers[lane].take(scratch).map_err(lie)
+        let [talk, bulk] = &mut self.receivers;
+        let taken = match talk.take_len(scratch).map_err(lie)? {
+            None => bulk.take_len(scratch).map_err(lie)?,
+            taken => taken,
+        };
+        Ok(taken.map(|(tag, len)| (tag, scratch.payload_of(len))))
     }
 
     /// What the peer can know of how far this side is: it changes when that is published.

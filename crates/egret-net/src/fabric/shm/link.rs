@@ -4,14 +4,14 @@ use rustix::io::Errno;
 
 use super::datapath::{Conn, GONE};
 use super::driver::Fixed;
+use super::eager::Draining;
 use super::lanes::{Behind, Undrained};
-use super::records::Scratch;
 use super::token::Token;
 use crate::fabric::hub::end::End;
-use crate::fabric::{Drained, Unposted, ViSpec};
+use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{
-    Counters, DrainId, Keys, Lane, Notices, Position, Posted, Reply, SendError, Sink, Ticket,
-    ViError, ViId,
+    Counters, DrainId, Keys, Lane, Notices, Position, Posted, Reply, SendError, Ticket, ViError,
+    ViId,
 };
 
 #[derive(Debug)]
@@ -63,6 +63,7 @@ impl Link {
     #[inline]
     pub(super) fn post(&mut self, posted: Posted, keys: &Keys) -> Result<bool, Unposted> {
         let (conn, posted) = self.end.admit(posted)?;
+        conn.is_quiet = false;
         conn.post(posted, keys)?;
         Ok(conn.is_held_up() || !conn.notices.is_empty())
     }
@@ -85,9 +86,19 @@ impl Link {
         let polled = self.work(notices, |conn| {
             let polled = conn.poll(keys, thorough)?;
             eager = conn.has_eager_news()?;
+            conn.is_quiet = !polled && conn.can_be_quiet();
             Ok(polled)
         });
         if eager && polled != Polled::Gone { Polled::Eager } else { polled }
+    }
+
+    /// Whether a poll could find something to do.
+    #[inline(always)]
+    pub(super) fn may_have_work(&self) -> bool {
+        match &self.end {
+            End::Open(conn) => conn.may_have_work(),
+            End::Gone(_) => true,
+        }
     }
 
     /// The peer said something over its socket, or left.
@@ -117,6 +128,7 @@ impl Link {
 
     pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
         let Some(conn) = self.end.open() else { return false };
+        conn.is_quiet = false;
         let cancelled = conn.cancel(ticket);
         conn.notices.move_to(notices);
         cancelled
@@ -129,7 +141,7 @@ impl Link {
     }
 
     /// Sends an eager message, if nothing is against it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn try_send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
         self.end.open()?.try_send(lane, tag, parts)
     }
@@ -143,7 +155,7 @@ impl Link {
         parts: &[&[u8]],
         notices: &mut Notices,
     ) -> Result<Position, SendError> {
-        let sent = self.end.live()?.send(lane, tag, parts);
+        let sent = self.end.live()?.send_or_say(lane, tag, parts);
         if let Err(SendError::Closed(why)) = &sent {
             self.work(notices, |_| Err(why.clone().into()));
         }
@@ -162,43 +174,62 @@ impl Link {
         })
     }
 
-    /// Passes eager messages that are there to `sink`, at most `budget`.
-    #[inline]
-    pub(super) fn drain(
-        &mut self,
-        budget: usize,
-        scratch: &mut Scratch,
-        sink: &mut Sink<'_>,
-        notices: &mut Notices,
-    ) -> Drained {
-        if self.end.open().is_none() {
-            return self.drain_rest(budget, sink);
+    /// Whether there are eager messages.
+    #[inline(always)]
+    pub(super) fn has_eager(&self) -> bool {
+        match &self.end {
+            End::Open(conn) => conn.lanes.is_ready(),
+            End::Gone(_) => self.undrained.is_some(),
         }
-        let mut drained = Drained::default();
-        self.work(notices, |conn| {
-            conn.drain(budget, scratch, sink, &mut drained)?;
-            Ok(drained.count > 0)
-        });
-        drained
     }
 
-    /// Passes what is left of a connection that has ended to `sink`.
+    /// Passes eager messages that are there to the sink. Whether it may have to be drained once
+    /// more, because the drain has had as many as it may, or the connection has ended.
+    #[inline(always)]
+    pub(super) fn drain(&mut self, draining: &mut Draining<'_, '_>) -> bool {
+        if draining.left == 0 {
+            return true;
+        }
+        match &mut self.end {
+            End::Open(conn) => match conn.drain(draining) {
+                Ok(()) => draining.left == 0,
+                Err(why) => self.fail(why, draining),
+            },
+            End::Gone(_) => self.drain_rest(draining),
+        }
+    }
+
     #[cold]
-    fn drain_rest(&mut self, budget: usize, sink: &mut Sink<'_>) -> Drained {
-        let mut drained = Drained::default();
-        let Some(why) = self.end.error() else { return drained };
-        let Some(undrained) = &mut self.undrained else { return drained };
+    #[inline(never)]
+    fn fail(&mut self, why: Box<ViError>, draining: &mut Draining<'_, '_>) -> bool {
+        self.work(&mut draining.after.notices, |_| Err(why));
+        draining.after.happened = true;
+        true
+    }
+
+    /// Passes what is left of a connection that has ended to the sink.
+    #[cold]
+    fn drain_rest(&mut self, draining: &mut Draining<'_, '_>) -> bool {
+        draining.after.happened = true;
+        let Some(why) = self.end.error() else { return false };
+        let Some(undrained) = &mut self.undrained else { return false };
         let mut ended = Ended { vi: undrained.vi(), why };
-        while drained.count < budget
+        while draining.left > 0
             && let Some((tag, bytes)) = undrained.take()
         {
-            sink(&mut ended, tag, &bytes);
-            drained.count += 1;
+            (draining.sink)(&mut ended, tag, &bytes);
+            draining.left -= 1;
         }
         if undrained.is_empty() {
             self.undrained = None;
         }
-        drained
+        self.undrained.is_some()
+    }
+
+    /// Whether it is in the error state.
+    #[inline]
+    pub(super) const fn has_ended(&self) -> bool {
+        matches!(self.end, End::Gone(_))
     }
 
     pub(super) fn error(&self) -> Option<ViError> {
@@ -217,6 +248,7 @@ impl Link {
         body: impl FnOnce(&mut Conn) -> Result<bool, Box<ViError>>,
     ) -> Polled {
         let Some(conn) = self.end.open() else { return Polled::Gone };
+        conn.is_quiet = false;
         match body(conn) {
             Ok(busy) => {
                 if !conn.notices.is_empty() {

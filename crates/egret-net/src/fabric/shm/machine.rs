@@ -123,7 +123,7 @@ impl Machine for ShmMachine {
         tag: u64,
         parts: &[&[u8]],
     ) -> Option<NonZeroU64> {
-        self.driver.link(conn).try_send(lane, tag, parts)
+        self.driver.try_send(conn, lane, tag, parts)
     }
 
     fn send(
@@ -155,6 +155,9 @@ impl Machine for ShmMachine {
         sink: &mut Sink<'_>,
         after: &mut After,
     ) -> Drained {
+        if !self.driver.links.may_have_eager(drain) {
+            return Drained::default();
+        }
         self.driver.drain(drain, budget, sink, after)
     }
 }

@@ -1,6 +1,7 @@
 //! Memory that this process writes and its peers read.
 
 use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,7 +18,11 @@ use crate::buf::{Region, RegionError};
 /// word, so everything is an atomic word or a [`copy`] that behaves like
 /// many. The handle is cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Own(Region);
+pub(super) struct Own {
+    region: Region,
+    /// All of it. The region could say so too, one pointer further away, for each message.
+    lines: NonNull<[Line<AtomicU64>]>,
+}
 
 /// Cache lines that this side may store to.
 pub(super) trait Writable {
@@ -26,7 +31,7 @@ pub(super) trait Writable {
     fn lines(&self) -> &[Line<<Self::Atomics as Atomics>::Word>];
 
     /// Says that this line will be stored to soon.
-    fn claim(&self, _line: usize) {}
+    fn claim(_line: &Line<<Self::Atomics as Atomics>::Word>) {}
 
     /// Copies `from` to byte `offset`. Who reads there sees
     /// some of the new bytes and some of the old until it is told otherwise, by a
@@ -94,7 +99,9 @@ impl Own {
     /// The same with only the pages of its `first` bytes there; the others come
     /// when they are used.
     pub(super) fn with_first(bytes: usize, first: usize) -> Result<Self, RegionError> {
-        let own = Self(Region::builder(bytes).shareable().map()?);
+        let region = Region::builder(bytes).shareable().map()?;
+        let (base, len) = (region.base().cast(), region.len() / LINE);
+        let own = Self { region, lines: NonNull::slice_from_raw_parts(base, len) };
         let lines = &own.lines()[..first.div_ceil(LINE)];
         lines.iter().step_by(rustix::param::page_size() / LINE).for_each(touch);
         Ok(own)
@@ -102,11 +109,11 @@ impl Own {
 
     /// The file to hand out.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.fd().expect("it was built shareable")
+        self.region.fd().expect("it was built shareable")
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.lines.len() * LINE
     }
 
     /// The word at byte `offset`.
@@ -131,7 +138,7 @@ impl Own {
     pub(super) fn copy_in(&self, offset: usize, from: &[u8]) {
         let (bytes, len) = (from.len(), self.len());
         assert!(offset <= len && bytes <= len - offset, "{bytes} bytes at {offset} of {len}");
-        let to = self.0.base().as_ptr().wrapping_add(offset);
+        let to = self.region.base().as_ptr().wrapping_add(offset);
         // SAFETY: the range is inside the mapping, which has whole words and lives as long as
         // `self`; nobody reaches it but through `lines` and this function.
         unsafe { copy::copy_in(from, to) };
@@ -143,16 +150,15 @@ impl Writable for Own {
 
     #[inline]
     fn lines(&self) -> &[Line<AtomicU64>] {
-        let (base, lines) = (self.0.base().as_ptr().cast(), self.len() / LINE);
-        // SAFETY: the mapping is of whole pages, initialised, and lives as long as `self`. Its
-        // region is nobody else's, so that no pool was cut from it: this process reaches it
-        // only by atomics and by copies that behave like them.
-        unsafe { std::slice::from_raw_parts(base, lines) }
+        // SAFETY: all of the region's mapping, which is of whole pages, initialised, and lives as
+        // long as `self`. The region is nobody else's, so that no pool was cut from it: this
+        // process reaches it only by atomics and by copies that behave like them.
+        unsafe { self.lines.as_ref() }
     }
 
     #[inline]
-    fn claim(&self, line: usize) {
-        block::claim(self.lines()[line].as_ptr().cast());
+    fn claim(line: &Line<AtomicU64>) {
+        block::claim(line.as_ptr().cast());
     }
 
     #[inline]
@@ -160,6 +166,11 @@ impl Writable for Own {
         Self::copy_in(self, offset, from);
     }
 }
+
+// SAFETY: the memory is not bound to a thread; all access is by atomics, or as if by atomics.
+unsafe impl Send for Own {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Own {}
 
 /// Has the kernel find the page now.
 fn touch(line: &Line<AtomicU64>) {

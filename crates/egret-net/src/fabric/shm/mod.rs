@@ -19,7 +19,7 @@
 //! | `link.rs` | a connection, open or gone |
 //! | `records/` | rings of records, of which eager and posted messages have their own |
 //! | `eager.rs`, `lanes.rs` | eager messages: the lanes of an end |
-//! | `datapath.rs`, `hearing.rs`, `io.rs`, `send.rs`, `recv.rs` | post and poll |
+//! | `datapath.rs`, `quiet.rs`, `hearing.rs`, `io.rs`, `send.rs`, `recv.rs` | post and poll |
 //! | `wire.rs`, `layout.rs`, `cut.rs` | what lies where, and how it is written |
 //! | `memory.rs`, `foreign.rs`, `copy.rs`, `block.rs` | memory of this side and of the other |
 //! | `reach.rs`, `process.rs` | memory of the other side that is in no region |
@@ -103,6 +103,7 @@ mod open;
 mod process;
 #[cfg(any(test, feature = "fuzzing"))]
 mod puppet;
+mod quiet;
 mod reach;
 mod reaper;
 mod records;

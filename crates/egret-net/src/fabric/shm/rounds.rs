@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::eager::Draining;
 use super::link::{Link, Polled};
 use crate::vi::DrainId;
 
@@ -22,6 +23,8 @@ pub(super) struct Rounds {
     hot: Vec<usize>,
     /// The place that the next round begins with.
     next: usize,
+    /// The place of the one that was asked for last.
+    last: usize,
     /// The numbers of those with eager messages, in the order in which they were found.
     ready: VecDeque<u64>,
 }
@@ -38,10 +41,19 @@ impl Rounds {
         self.all.push(link);
     }
 
+    /// The same as last time, if it is this one.
+    #[inline(always)]
+    pub(super) fn last(&mut self, id: u64) -> Option<&mut Link> {
+        self.all.get_mut(self.last).filter(|link| link.id == id)
+    }
+
     #[inline]
     pub(super) fn get(&mut self, id: u64) -> Option<&mut Link> {
         match self.all.binary_search_by_key(&id, |link| link.id) {
-            Ok(at) => self.all.get_mut(at),
+            Ok(at) => {
+                self.last = at;
+                self.all.get_mut(at)
+            }
             Err(_) => self.ended.get_mut(&id),
         }
     }
@@ -74,12 +86,19 @@ impl Rounds {
 
     /// Puts those aside that have ended.
     pub(super) fn sort_out(&mut self) {
-        if self.all.iter().all(|link| link.error().is_none()) {
+        if !self.all.iter().any(Link::has_ended) {
             return;
         }
-        let ended = self.all.extract_if(.., |link| link.error().is_some());
+        let ended = self.all.extract_if(.., |link| link.has_ended());
         self.ended.extend(ended.map(|link| (link.id, link)));
         (self.hot, self.next) = (Vec::new(), 0);
+    }
+
+    /// Whether a poll could find something to do. A few loads, and no call, for few that have
+    /// nothing.
+    #[inline(always)]
+    pub(super) fn may_have_work(&self) -> bool {
+        self.all.len() > FEW || self.all.iter().any(Link::may_have_work)
     }
 
     /// Polls those whose turn it is.
@@ -89,6 +108,9 @@ impl Rounds {
             return self.poll_all(poll);
         }
         for at in 0..self.hot.len() {
+            if !self.all[self.hot[at]].may_have_work() {
+                continue;
+            }
             let polled = self.poll_at(self.hot[at], &mut poll);
             if polled != Polled::Nothing && at > 0 {
                 self.hot.swap(at, at - 1);
@@ -97,7 +119,7 @@ impl Rounds {
         for _ in 0..SWEEP {
             let at = self.next;
             self.next = if at + 1 < self.all.len() { at + 1 } else { 0 };
-            if self.poll_at(at, &mut poll) != Polled::Nothing {
+            if self.all[at].may_have_work() && self.poll_at(at, &mut poll) != Polled::Nothing {
                 self.heat(at);
             }
         }
@@ -123,7 +145,7 @@ impl Rounds {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn poll_at(&mut self, at: usize, poll: &mut impl FnMut(&mut Link) -> Polled) -> Polled {
         let link = &mut self.all[at];
         let polled = poll(link);
@@ -135,11 +157,8 @@ impl Rounds {
     }
 
     /// This one has eager messages, or has ended and may have some.
-    #[inline]
     pub(super) fn is_ready(&mut self, id: u64) {
-        if !self.ready.contains(&id) {
-            self.ready.push_back(id);
-        }
+        add(&mut self.ready, id);
     }
 
     fn heat(&mut self, at: usize) {
@@ -149,49 +168,63 @@ impl Rounds {
         }
     }
 
-    /// Drains the connections of a drain that have something, each by `take`, which is told how
-    /// much it may take and says how much there was. At most `budget` in all.
+    /// Whether a drain could find something. A few loads, and no call, for few that have nothing.
+    #[inline(always)]
+    pub(super) fn may_have_eager(&self, drain: DrainId) -> bool {
+        !self.ready.is_empty()
+            || self.all.len() > FEW
+            || self.all.iter().any(|link| link.drain == drain && link.has_eager())
+    }
+
+    /// Drains the connections of a drain that have something.
     #[inline]
-    pub(super) fn drain(
-        &mut self,
-        drain: DrainId,
-        budget: usize,
-        mut take: impl FnMut(&mut Link, usize) -> usize,
-    ) -> usize {
-        let mut drained = 0;
+    pub(super) fn drain(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
+        if !self.ready.is_empty() {
+            self.drain_ready(drain, draining);
+        }
+        // What has come since the last poll: who waits drains again and again.
+        if self.all.len() > FEW {
+            return self.drain_hot(drain, draining);
+        }
+        let Self { all, ready, .. } = self;
+        for link in all {
+            if link.drain == drain && link.drain(draining) {
+                add(ready, link.id);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn drain_ready(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
         for _ in 0..self.ready.len() {
             let Some(id) = self.ready.pop_front() else { break };
             let Some(link) = self.get(id) else { continue };
-            if link.drain != drain {
-                self.ready.push_back(id);
-                continue;
-            }
-            let left = budget - drained;
-            let took = take(link, left);
-            drained += took;
-            // There may be more, also of one that has just ended.
-            if took == left || took > 0 && link.error().is_some() {
+            if link.drain != drain || drain_one(link, draining) {
                 self.ready.push_back(id);
             }
-            if took == left {
-                return drained;
+        }
+    }
+
+    #[inline(never)]
+    fn drain_hot(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
+        let Self { all, hot, ready, .. } = self;
+        for at in hot {
+            let link = &mut all[*at];
+            if link.drain == drain && link.has_eager() && drain_one(link, draining) {
+                add(ready, link.id);
             }
         }
-        // What has come since the last poll: who waits drains again and again.
-        let few = self.all.len() <= FEW;
-        let count = if few { self.all.len() } else { self.hot.len() };
-        for at in 0..count {
-            let link = &mut self.all[if few { at } else { self.hot[at] }];
-            if link.drain == drain && drained < budget {
-                let left = budget - drained;
-                let took = take(link, left);
-                drained += took;
-                if took == left || link.error().is_some() {
-                    let id = link.id;
-                    self.is_ready(id);
-                }
-            }
-        }
-        drained
+    }
+}
+
+#[inline(never)]
+fn drain_one(link: &mut Link, draining: &mut Draining<'_, '_>) -> bool {
+    link.drain(draining)
+}
+
+#[cold]
+fn add(ready: &mut VecDeque<u64>, id: u64) {
+    if !ready.contains(&id) {
+        ready.push_back(id);
     }
 }

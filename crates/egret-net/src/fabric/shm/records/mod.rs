@@ -65,6 +65,7 @@
 //! whatever was there meanwhile, or a [`Lie`]. A receiver can say that it has consumed
 //! anything; if that is less than before, or more than was written, it is a [`Lie`].
 
+mod gather;
 mod receiver;
 mod sender;
 
@@ -134,6 +135,8 @@ pub(super) enum NoRing {
 struct Lines {
     first: usize,
     count: u64,
+    /// The bits of a position that say which line is its.
+    mask: usize,
 }
 
 impl Lines {
@@ -143,7 +146,9 @@ impl Lines {
             return Err(NoRing::Lines { lines, least });
         }
         let first = place(all * LINE, offset, LINE, lines * LINE as u64)?;
-        Ok(Self { first, count: lines })
+        #[expect(clippy::cast_possible_truncation, reason = "at most LINES_MAX")]
+        let mask = lines as usize - 1;
+        Ok(Self { first, count: lines, mask })
     }
 
     /// The line of a position, counted from the start of the memory.
@@ -157,9 +162,7 @@ impl Lines {
     fn index(self, position: u64) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
         let position = position as usize;
-        #[expect(clippy::cast_possible_truncation, reason = "at most LINES_MAX")]
-        let mask = self.count as usize - 1;
-        position & mask
+        position & self.mask
     }
 
     /// Lines from this position to the end of the ring.
@@ -219,7 +222,21 @@ fn head(position: u64, kind: Kind, len: usize) -> u64 {
 /// Whether this is the head of the record at this position, of whatever kind.
 #[inline]
 fn is_at(head: u64, position: u64) -> bool {
-    head >> 32 == low_half(position) && head & VALID != 0
+    is_like(head, self::head(position, Kind::Record, 0))
+}
+
+/// Whether this head is of the same position as that of an empty record, of whatever kind.
+#[inline(always)]
+fn is_like(head: u64, empty: u64) -> bool {
+    // Only the lower half may differ, and not in its last bit, which comes to the top.
+    (head ^ empty).rotate_right(1) >> 31 == 0
+}
+
+/// The length of a record, if its head differs in that alone from that of an empty one; else
+/// more than any length.
+#[inline(always)]
+fn only_length(head: u64, empty: u64) -> u64 {
+    (head ^ empty).rotate_right(LENGTH_SHIFT)
 }
 
 /// The length that a head says.
@@ -249,32 +266,6 @@ fn low_half(position: u64) -> u64 {
 /// Lines of a record with so many bytes of payload.
 pub(super) const fn lines_of(len: usize) -> u64 {
     (len + PAYLOAD).div_ceil(LINE) as u64
-}
-
-/// Copies at most [`INLINE`] bytes, by loads and stores of fixed sizes: a call would
-/// take longer, and single bytes too.
-#[inline(always)]
-pub(super) fn copy_short(from: &[u8], to: &mut [u8]) {
-    let len = from.len();
-    let to = &mut to[..len];
-    if len >= 16 {
-        let mut at = 0;
-        while at + 16 <= len {
-            to[at..at + 16].copy_from_slice(&from[at..at + 16]);
-            at += 16;
-        }
-        to[len - 16..].copy_from_slice(&from[len - 16..]);
-    } else if len >= 8 {
-        to[..8].copy_from_slice(&from[..8]);
-        to[len - 8..].copy_from_slice(&from[len - 8..]);
-    } else if len >= 4 {
-        to[..4].copy_from_slice(&from[..4]);
-        to[len - 4..].copy_from_slice(&from[len - 4..]);
-    } else {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = *from;
-        }
-    }
 }
 
 /// Where the payload begins in a record.

@@ -6,10 +6,10 @@ use super::super::fault::{Fault, planted};
 use super::super::foreign::Foreign;
 use super::super::memory::{LINE, LINE_WORDS, Own, Peek, Readable, WORD, Writable};
 use super::{
-    INLINE, INLINE_WORDS, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, POSTED_MAX, RECORD_MAX,
-    TAG_WORD,
+    INLINE, INLINE_WORDS, KIND_SHIFT, Kind, LINES_MIN, Lie, Lines, NoRing, PAYLOAD, POSTED_MAX,
+    RECORD_MAX, TAG_WORD,
 };
-use super::{head, is_at, length, lines_of, without_length, word_inside};
+use super::{head, is_at, is_like, length, lines_of, only_length, without_length, word_inside};
 use crate::atomics::{Atomics, Word};
 
 /// Reads records out of a ring in memory of the sender, and says in memory of its
@@ -20,6 +20,9 @@ pub(in super::super) struct RingReceiver<F = Foreign, M = Own> {
     lines: Lines,
     /// Lines consumed, ever.
     position: u64,
+    /// The line where the next head will be, and what that is if its record is empty.
+    next: usize,
+    empty: u64,
     /// What the sender can know of that.
     published: u64,
     memory: M,
@@ -27,8 +30,10 @@ pub(in super::super) struct RingReceiver<F = Foreign, M = Own> {
     consumed_word: usize,
     /// Whether the sender is told nothing any more.
     is_silent: bool,
-    /// Lines after which this end publishes how far it is, though nobody asks.
+    /// Lines after which this end publishes how far it is, though nobody asks, and the position
+    /// where that will be.
     publish_after: u64,
+    publish_at: u64,
 }
 
 /// Private memory that one record is copied to. It is good for any number of
@@ -73,27 +78,31 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         let consumed_word = word_inside(memory.lines().len(), consumed as u64)?;
         let (position, published, is_silent) = (0, 0, false);
         let publish_after = lines.quarter();
+        let (next, empty) = (lines.line(position), head(position, Kind::Record, 0));
         Ok(Self {
             peer,
             lines,
             position,
+            next,
+            empty,
             published,
             memory,
             consumed_word,
             is_silent,
             publish_after,
+            publish_at: publish_after,
         })
     }
 
     /// The same ring, of posted messages: its owner publishes what it is done with.
     pub(in super::super) fn of_posted(self) -> Self {
-        Self { publish_after: u64::MAX, ..self }
+        Self { publish_after: u64::MAX, publish_at: u64::MAX, ..self }
     }
 
     /// Whether [`take`](Self::take) would find something, be it only an ask.
-    #[inline]
+    #[inline(always)]
     pub(in super::super) fn is_ready(&self) -> bool {
-        is_at(self.peer.lines()[self.lines.line(self.position)][0].peek(), self.position)
+        is_like(self.peer.lines()[self.next][0].peek(), self.empty)
     }
 
     /// The next record, its tag and its payload, if it is there.
@@ -102,7 +111,17 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         &mut self,
         scratch: &'s mut Scratch,
     ) -> Result<Option<(u64, &'s [u8])>, Lie> {
-        Ok(self.take_any::<_, false>(scratch)?.map(|taken| (taken.tag, taken.payload)))
+        let taken = self.take_len(scratch)?;
+        Ok(taken.map(|(tag, len)| (tag, scratch.payload_of(len))))
+    }
+
+    /// The same; of the payload the length, and the bytes are in scratch.
+    #[inline(always)]
+    pub(in super::super) fn take_len(
+        &mut self,
+        scratch: &mut Scratch,
+    ) -> Result<Option<(u64, usize)>, Lie> {
+        Ok(self.take_any::<_, false>(scratch)?.map(|taken| (taken.tag, taken.payload.len())))
     }
 
     /// The next record of posted messages, or item, if it is there. Nothing is published.
@@ -119,16 +138,25 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         &mut self,
         scratch: &'s mut Scratch<WORDS>,
     ) -> Result<Option<Taken<'s>>, Lie> {
-        let line = &self.peer.lines()[self.lines.line(self.position)];
+        let line = &self.peer.lines()[self.next];
         let first = line[0].peek();
-        let (len, other) = (length(first), without_length(first));
-        let is_item = POSTED && other == head(self.position, Kind::Item, 0);
-        if !is_item && other != head(self.position, Kind::Record, 0) || len > INLINE {
-            return if is_at(first, self.position) {
+        let item = only_length(first, self.empty | (Kind::Item as u64) << KIND_SHIFT);
+        let is_item = POSTED && item <= RECORD_MAX as u64;
+        let len = if is_item { item } else { only_length(first, self.empty) };
+        if len > RECORD_MAX as u64 {
+            return if is_like(first, self.empty) {
                 self.take_other::<_, POSTED>(first, scratch)
             } else {
                 Ok(None)
             };
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "at most RECORD_MAX")]
+        let len = len as usize;
+        if len > INLINE {
+            if !self.copy(len, scratch) {
+                return Err(self.lie(first));
+            }
+            return Ok(Some(scratch.record(is_item, len)));
         }
         if !planted(Fault::TakeUnfenced) {
             F::Atomics::fence(Acquire);
@@ -161,6 +189,7 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
     pub(in super::super) fn publish(&mut self) {
         if self.published != self.position {
             self.published = self.position;
+            self.publish_at = self.position.saturating_add(self.publish_after);
             if !self.is_silent {
                 self.say(self.position);
             }
@@ -197,7 +226,9 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
             let may_be_item = POSTED || planted(Fault::ItemsAnywhere);
             let is_item = may_be_item && other == head(self.position, Kind::Item, 0);
             if is_item || other == head(self.position, Kind::Record, 0) {
-                self.copy(first, scratch)?;
+                if !self.copy(len, scratch) {
+                    break;
+                }
                 return Ok(Some(scratch.record(is_item, len)));
             }
             if undelivered == UNDELIVERED_MAX {
@@ -212,19 +243,16 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         Err(self.lie(first))
     }
 
-    /// Copies the record with this head to scratch, of whatever length.
-    fn copy<const WORDS: usize>(
-        &mut self,
-        first: u64,
-        scratch: &mut Scratch<WORDS>,
-    ) -> Result<(), Lie> {
-        let lines = lines_of(length(first));
-        let is_fit = length(first) <= WORDS * WORD - PAYLOAD
-            && length(first) <= RECORD_MAX
+    /// Copies the next record to scratch, of whatever length. `false` if no record has that.
+    #[inline(never)]
+    fn copy<const WORDS: usize>(&mut self, len: usize, scratch: &mut Scratch<WORDS>) -> bool {
+        let lines = lines_of(len);
+        let is_fit = len <= WORDS * WORD - PAYLOAD
+            && len <= RECORD_MAX
             && lines <= self.lines.record_max()
             && lines <= self.lines.to_end(self.position);
         if !is_fit && !planted(Fault::LengthUnchecked) {
-            return Err(self.lie(first));
+            return false;
         }
         if !planted(Fault::TakeUnfenced) {
             F::Atomics::fence(Acquire);
@@ -232,19 +260,21 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         if planted(Fault::ConsumedEarly) {
             self.say(self.position + lines);
         }
-        let at = self.lines.line(self.position) * LINE;
+        let at = self.next * LINE;
         // Whole lines, which copy faster than what is in them.
         let words = usize::try_from(lines).map_or(usize::MAX, |lines| lines * LINE_WORDS);
-        self.peer.copy_out(at, &mut scratch.0[..words]).map_err(|_| self.lie(first))?;
-        self.consume(lines);
-        Ok(())
+        let is_inside = self.peer.copy_out(at, &mut scratch.0[..words]).is_ok();
+        if is_inside {
+            self.consume(lines);
+        }
+        is_inside
     }
 
     /// Passes what is not delivered.
     fn pass(&mut self, first: u64, may_ask: bool) -> Result<(), Lie> {
         let to_end = self.lines.to_end(self.position);
         if first == head(self.position, Kind::Ask, 0) && may_ask {
-            self.position += 1;
+            self.advance(1);
             if !planted(Fault::AskIgnored) {
                 self.publish();
             }
@@ -260,10 +290,17 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
 
     #[inline(always)]
     fn consume(&mut self, lines: u64) {
-        self.position += lines;
-        if self.position - self.published >= self.publish_after {
+        self.advance(lines);
+        if self.position >= self.publish_at {
             self.publish();
         }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, lines: u64) {
+        self.position += lines;
+        self.next = self.lines.line(self.position);
+        self.empty = head(self.position, Kind::Record, 0);
     }
 
     #[cold]
@@ -276,14 +313,14 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
 impl<F: Readable, M: Writable> RingReceiver<F, M> {
     /// As if so many lines more had been consumed.
     pub(in super::super) fn jump(&mut self, lines: u64) {
-        self.position += lines;
-        self.published = self.position;
-        self.say(self.position);
+        self.advance(lines);
+        self.publish();
     }
 
     /// Begins again.
     pub(in super::super) fn restart(&mut self) {
-        (self.position, self.published) = (0, 0);
+        (self.position, self.published, self.publish_at) = (0, 0, self.publish_after);
+        self.advance(0);
     }
 }
 
@@ -308,13 +345,15 @@ impl Scratch<POSTED_WORDS> {
 
 impl<const WORDS: usize> Scratch<WORDS> {
     /// The record that was copied here, with a length that was checked.
+    #[inline(always)]
     fn record(&self, is_item: bool, len: usize) -> Taken<'_> {
         let words = std::array::from_fn(|word| self.0[TAG_WORD + 1 + word]);
         Taken { is_item, tag: self.0[TAG_WORD], payload: self.payload_of(len), words }
     }
 
+    /// So many bytes of the payload that was copied here last.
     #[inline(always)]
-    fn payload_of(&self, len: usize) -> &[u8] {
+    pub(in super::super) fn payload_of(&self, len: usize) -> &[u8] {
         &bytemuck::cast_slice(&self.0[..])[PAYLOAD..PAYLOAD + len]
     }
 }

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::super::fault::{Fault, planted};
 use super::super::foreign::Foreign;
-use super::super::memory::{LINE, Own, Peek, Readable, Writable};
+use super::super::memory::{LINE, Own, Peek, Readable, WORD, Writable};
 use super::{INLINE, INLINE_WORDS, Kind, LINES_MIN, Lie, Lines, NoRing, NotSent, TAG_WORD};
-use super::{copy_short, head, lines_of, word_inside};
+use super::{gather, head, lines_of, word_inside};
 use crate::atomics::{Atomics, Word};
 
 /// Writes records into a ring in memory of its own, and reads in memory of the
@@ -57,6 +57,63 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         Ok(Self { memory, lines, position, limit, asked, stale, peer, consumed_word, consumed })
     }
 
+    /// Writes a record of one part and one line, if there is room as far as is known and nothing
+    /// to clear: then it takes nothing but the stores, and no call. The position behind it.
+    #[inline(always)]
+    pub(in super::super) fn try_short(&mut self, tag: u64, parts: &[&[u8]]) -> Option<u64> {
+        let &[part] = parts else { return None };
+        let next = self.position + 1;
+        if part.len() > INLINE || next > self.limit || next < self.stale.until {
+            return None;
+        }
+        if part.len() <= 2 * WORD {
+            let [first, second] = gather::pair(part);
+            self.store(Kind::Record, part.len(), 1, tag, &[first, second, 0, 0, 0, 0]);
+        } else {
+            self.store(Kind::Record, part.len(), 1, tag, &gather::words(part));
+        }
+        Some(next)
+    }
+
+    /// The same with more lines: before the end of the ring there is room for them.
+    #[inline]
+    pub(in super::super) fn try_long(&mut self, tag: u64, parts: &[&[u8]]) -> Option<u64> {
+        let &[part] = parts else { return None };
+        let (first, rest) = part.split_first_chunk::<INLINE>()?;
+        let (len, lines) = (part.len(), 1 + rest.len().div_ceil(LINE) as u64);
+        let most = self.lines.record_max().min(self.lines.to_end(self.position));
+        if len > super::RECORD_MAX || lines > most || !self.has_room(lines) {
+            return None;
+        }
+        // All at once: a receiver that copies fetches some lines more than it needs, and has taken
+        // away what was claimed ahead.
+        self.claim(self.position, lines);
+        self.copy_lines(self.lines.line(self.position) + 1, rest);
+        self.publish(Kind::Record, len, lines, tag, &gather::words(first));
+        Some(self.position)
+    }
+
+    /// Copies to the start of this line and those behind it. What is not a whole line goes by
+    /// words, the last of them filled up, which is quicker than byte for byte.
+    #[inline(always)]
+    fn copy_lines(&self, line: usize, bytes: &[u8]) {
+        let (whole, rest) = bytes.as_chunks::<LINE>();
+        if !whole.is_empty() {
+            self.memory.copy_in(line * LINE, whole.as_flattened());
+        }
+        if rest.is_empty() {
+            return;
+        }
+        let line = &self.memory.lines()[line + whole.len()];
+        let (words, tail) = rest.as_chunks();
+        for (shared, word) in line.iter().zip(words) {
+            shared.store(u64::from_ne_bytes(*word), Relaxed);
+        }
+        if !tail.is_empty() {
+            line[words.len()].store(gather::end(rest, tail.len()), Relaxed);
+        }
+    }
+
     /// Writes a record with this tag and these parts in a row as its payload. The
     /// position behind it: it has arrived when [`arrived`](Self::arrived) says as much.
     #[inline(always)]
@@ -88,19 +145,31 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
 
     #[inline(always)]
     fn write(&mut self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
+        // A word and a few bytes, as a posted message is.
+        let &[first, part] = parts else { return self.write_any(kind, tag, parts) };
+        let (Ok(first), ..=BEHIND_WORD) = (first.try_into(), part.len()) else {
+            return self.write_any(kind, tag, parts);
+        };
+        self.reserve(1)?;
+        let (first, len) = (u64::from_ne_bytes(first), WORD + part.len());
+        if part.len() <= 2 * WORD {
+            let [second, third] = gather::pair(part);
+            self.publish(kind, len, 1, tag, &[first, second, third, 0, 0, 0]);
+        } else {
+            let [second, third, fourth, fifth, sixth] = gather::words(part);
+            self.publish(kind, len, 1, tag, &[first, second, third, fourth, fifth, sixth]);
+        }
+        Ok(self.position)
+    }
+
+    #[inline(never)]
+    fn write_any(&mut self, kind: Kind, tag: u64, parts: &[&[u8]]) -> Result<u64, NotSent> {
         let len = parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()));
         if len > INLINE {
             return self.write_long(kind, tag, len, parts);
         }
         self.reserve(1)?;
-        let mut payload = [0; INLINE_WORDS];
-        let bytes = bytemuck::bytes_of_mut(&mut payload);
-        let mut at = 0;
-        for part in parts {
-            copy_short(part, &mut bytes[at..]);
-            at += part.len();
-        }
-        self.publish(kind, len, 1, tag, &payload);
+        self.publish(kind, len, 1, tag, &gather::payload(parts));
         Ok(self.position)
     }
 
@@ -158,8 +227,6 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         true
     }
 
-    #[cold]
-    #[inline(never)]
     fn write_long(
         &mut self,
         kind: Kind,
@@ -223,10 +290,28 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         payload: &[u64; INLINE_WORDS],
     ) {
         let next = self.position + lines;
-        if next < self.stale.until || lines > 1 {
-            self.pass_stale(next);
+        if next < self.stale.until {
+            self.clear(next);
         }
-        let line = &self.memory.lines()[self.lines.line(self.position)];
+        let behind = self.position + 1;
+        self.store(kind, len, lines, tag, payload);
+        if lines > 1 && !planted(Fault::StaleForgotten) {
+            self.stale.insert(self.lines, behind, lines - 1);
+        }
+    }
+
+    #[inline(always)]
+    fn store(
+        &mut self,
+        kind: Kind,
+        len: usize,
+        lines: u64,
+        tag: u64,
+        payload: &[u64; INLINE_WORDS],
+    ) {
+        let next = self.position + lines;
+        let all = self.memory.lines();
+        let line = &all[self.lines.line(self.position)];
         let first = head(self.position, kind, len);
         if planted(Fault::HeadEarly) {
             line[0].store(first, Release);
@@ -238,20 +323,25 @@ impl<M: Writable, F: Readable> RingSender<M, F> {
         }
         line[0].store(first, if planted(Fault::HeadRelaxed) { Relaxed } else { Release });
         if planted(Fault::ClearLate) {
-            self.memory.lines()[self.lines.line(next)][0].store(0, Relaxed);
+            all[self.lines.line(next)][0].store(0, Relaxed);
         }
-        self.memory.claim(self.lines.line(next + AHEAD));
+        self.claim(next + AHEAD, lines);
         self.position = next;
     }
 
-    /// Remembers the lines behind the head at this position as stale, and clears the
-    /// head line after them if it is.
+    /// Says that so many lines from this position on will be stored to soon.
+    #[inline(always)]
+    fn claim(&self, position: u64, lines: u64) {
+        let all = self.memory.lines();
+        for position in position..position + lines {
+            M::claim(&all[self.lines.line(position)]);
+        }
+    }
+
+    /// Clears the head line at this position if it is stale.
     #[cold]
     #[inline(never)]
-    fn pass_stale(&mut self, next: u64) {
-        if !planted(Fault::StaleForgotten) {
-            (self.position + 1..next).for_each(|position| self.stale.insert(self.lines, position));
-        }
+    fn clear(&mut self, next: u64) {
         let is_late = planted(Fault::ClearLate);
         if self.stale.remove(self.lines, next) && !is_late {
             self.memory.lines()[self.lines.line(next)][0].store(0, Relaxed);
@@ -286,10 +376,15 @@ impl Stale {
         Self { bits: vec![0; words].into(), until: 0 }
     }
 
-    fn insert(&mut self, lines: Lines, position: u64) {
-        let index = lines.index(position);
-        self.bits[index / 64] |= 1 << (index % 64);
-        self.until = position + lines.count + 1;
+    /// So many lines from this position on, which do not run over the end.
+    fn insert(&mut self, lines: Lines, position: u64, count: u64) {
+        self.until = position + count + lines.count;
+        let (mut at, mut left) = (lines.index(position), count);
+        while left > 0 {
+            let now = left.min(64 - at as u64 % 64);
+            self.bits[at / 64] |= (u64::MAX >> (64 - now)) << (at % 64);
+            (at, left) = ((at / 64 + 1) * 64, left - now);
+        }
     }
 
     /// Whether it was.
@@ -302,6 +397,8 @@ impl Stale {
     }
 }
 
+/// Bytes of a record of one line behind its first word.
+const BEHIND_WORD: usize = INLINE - WORD;
 /// How many lines before its turn a line is asked for. The receiver has it since the
 /// last time round, and in a row of records of one line most of their time was spent
 /// waiting for it. A round trip takes as long without.
