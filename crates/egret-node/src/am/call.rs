@@ -296,7 +296,8 @@ fn take(
     }
     let (sent, number) = (call.sent.take(), call.number);
     if let Outcome::Few = &call.outcome {
-        *answer = Some(Ok(Reply { words: Words::Few(Few::of(call.few.words())), payload: None, sent }));
+        *answer =
+            Some(Ok(Reply { words: Words::Few(Few::of(call.few.words())), payload: None, sent }));
         state.remove_call(link, key);
         return Some(());
     }

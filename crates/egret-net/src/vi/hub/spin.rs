@@ -472,11 +472,11 @@ mod tests {
     fn a_side_that_only_listens_pauses_until_it_sends() {
         let history = History::default();
         for _ in 0..LISTENS {
-            assert_eq!(history.pauses(), 0);
+            assert_eq!(history.pauses(false), 0);
             history.heard();
         }
-        assert_eq!(history.pauses(), PAUSES);
+        assert_eq!(history.pauses(true), PAUSES);
         history.spoke();
-        assert_eq!(history.pauses(), 0);
+        assert_eq!(history.pauses(false), 0);
     }
 }
