@@ -192,6 +192,7 @@ impl State {
     }
 
     /// Whether handlers are to be run, and nobody does so.
+    #[inline]
     pub(crate) fn has_jobs(&self) -> bool {
         !self.upcalls.is_empty() || !self.left.is_empty()
     }

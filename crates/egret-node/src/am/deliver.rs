@@ -9,12 +9,13 @@ use super::gather::bulk_frame;
 use super::message::Few;
 use super::no_reply::NoReply;
 use super::request::{From, PLAIN};
+use super::returned::Why;
 use super::serve::Answer;
 use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Undelivered};
 use crate::link::arrived::Arrived;
 use crate::link::control::Control;
 use crate::link::lands::Flow;
-use crate::link::{Fate, Head, Kind, Lane};
+use crate::link::{Fate, Head, Kind};
 use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
 use crate::links::state::State;
@@ -450,46 +451,6 @@ impl State {
     pub(crate) fn give_back_of(&mut self, receive: Option<(Key, Descriptor)>) {
         if let Some((link, receive)) = receive {
             self.give_back(link, receive);
-        }
-    }
-}
-
-impl Undelivered {
-    /// Of a frame of this side.
-    fn of(head: Head, frame: &Descriptor, reason: Reason) -> Self {
-        let mut all = vec![0; usize::try_from(frame.len()).expect("it is in memory")];
-        frame.gather(0, &mut all);
-        let words = usize::from(head.words) * 8;
-        let (words, bytes) = if head.kind.lane() == Lane::Bulk {
-            let words = all.split_off(all.len() - words);
-            (words, all)
-        } else {
-            let bytes = all.split_off(words);
-            (all, bytes)
-        };
-        let words = words.chunks_exact(8);
-        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        Self { reason, handler: head.handler, words: words.collect(), bytes }
-    }
-}
-
-/// Why a message goes back.
-#[derive(Debug, Clone, Copy)]
-#[repr(u8)]
-pub(super) enum Why {
-    NoHandler = 0,
-    WrongTag = 1,
-    EndpointGone = 2,
-}
-
-impl Why {
-    /// What the peer says, of a message for this handler.
-    pub(super) const fn read(why: u8, handler: u8) -> Result<Reason, &'static str> {
-        match why {
-            0 => Ok(Reason::NoHandler { handler }),
-            1 => Ok(Reason::WrongTag),
-            2 => Ok(Reason::EndpointGone),
-            _ => Err("a return for no reason"),
         }
     }
 }

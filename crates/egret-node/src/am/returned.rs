@@ -11,7 +11,7 @@
 use egret_net::vi::{Descriptor, Segment};
 
 use super::bundle::What;
-use super::deliver::{NOT_ANSWERED, Why};
+use super::deliver::NOT_ANSWERED;
 use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
 use super::request::From;
@@ -19,7 +19,7 @@ use super::{Reason, Undelivered};
 use crate::flow::FlowId;
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
-use crate::link::{Head, Kind};
+use crate::link::{Head, Kind, Lane};
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -164,3 +164,43 @@ fn returned_len(frame_len: u64, head: Head) -> Option<u64> {
 
 /// Bytes behind the data that say what it was.
 const WHAT: usize = 8;
+
+impl Undelivered {
+    /// Of a frame of this side.
+    pub(super) fn of(head: Head, frame: &Descriptor, reason: Reason) -> Self {
+        let mut all = vec![0; usize::try_from(frame.len()).expect("it is in memory")];
+        frame.gather(0, &mut all);
+        let words = usize::from(head.words) * 8;
+        let (words, bytes) = if head.kind.lane() == Lane::Bulk {
+            let words = all.split_off(all.len() - words);
+            (words, all)
+        } else {
+            let bytes = all.split_off(words);
+            (all, bytes)
+        };
+        let words = words.chunks_exact(8);
+        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
+        Self { reason, handler: head.handler, words: words.collect(), bytes }
+    }
+}
+
+/// Why a message goes back.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub(super) enum Why {
+    NoHandler = 0,
+    WrongTag = 1,
+    EndpointGone = 2,
+}
+
+impl Why {
+    /// What the peer says, of a message for this handler.
+    pub(super) const fn read(why: u8, handler: u8) -> Result<Reason, &'static str> {
+        match why {
+            0 => Ok(Reason::NoHandler { handler }),
+            1 => Ok(Reason::WrongTag),
+            2 => Ok(Reason::EndpointGone),
+            _ => Err("a return for no reason"),
+        }
+    }
+}

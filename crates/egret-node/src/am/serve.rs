@@ -79,6 +79,7 @@ pub(crate) fn drop_unused(unused: Option<Run>) {
 /// wait; it sends by `try_request` and `try_send`, and has the answer
 /// [name a handler](super::Request::reply_with) or its [`Call`](super::Call) awaited elsewhere.
 #[must_use]
+#[inline]
 pub fn in_handler() -> bool {
     IN_HANDLER.get()
 }

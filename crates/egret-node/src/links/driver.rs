@@ -113,7 +113,9 @@ impl Core {
             if let Some(found) = found {
                 return Step::Found(found, Due::of(state));
             }
-            if let Some(job) = state.next_job() {
+            if state.has_jobs()
+                && let Some(job) = state.next_job()
+            {
                 return Step::Run(job);
             }
             match self.baton.enter(Ground::Foreground) {
@@ -127,7 +129,9 @@ impl Core {
             *role = None;
             return Step::Found(found, Due::of(state));
         }
-        if let Some(job) = state.next_job() {
+        if state.has_jobs()
+            && let Some(job) = state.next_job()
+        {
             state.role_waits = false;
             *role = None;
             return Step::Run(job);
