@@ -14,7 +14,7 @@
 //!                                           if it was woken or its time is up
 //! ```
 //!
-//! Who has the role, and who sits, is known under one [lock](super::Lean), so that the
+//! Who has the role, and who sits, is known under one [lock](super::Joint), so that the
 //! role is never lost and never doubled: whoever leaves names the next in the same
 //! moment, and whoever rises from a seat looks, in the moment it leaves the queue,
 //! whether it was named. One that was named and does not want the role any more passes
@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::task::Wake;
 
-use super::{Atomics, Lean, StdAtomics, Word};
+use super::{Atomics, Joint, StdAtomics, Word};
 use crate::fault::planted;
 use crate::rt::{self, Instant};
 
@@ -58,7 +58,7 @@ pub enum Ground {
 
 /// See the [module](self).
 pub(crate) struct Baton<A: Atomics = StdAtomics> {
-    inside: Lean<Inside<A>, A>,
+    inside: Joint<Inside<A>, A>,
     /// Whether a holder in the background is asked to leave. Written under the lock.
     wanted: A::Word,
     /// How often the role was taken or used. Written by its holder.
@@ -119,11 +119,11 @@ pub(crate) enum Waited<T> {
 
 impl<A: Atomics> Baton<A> {
     pub(crate) fn new() -> Self {
-        Self::behind(&Lean::new(()))
+        Self::behind(&Joint::new(()))
     }
 
     /// A role that is known under this lock, which its holder may have when it leaves.
-    pub(crate) fn behind<T>(lock: &Lean<T, A>) -> Self {
+    pub(crate) fn behind<T>(lock: &Joint<T, A>) -> Self {
         let inside = lock.sharing(Inside { holder: None, seats: Default::default() });
         Self { inside, wanted: A::Word::new(0), turns: A::Word::new(0) }
     }
@@ -143,15 +143,14 @@ impl<A: Atomics> Baton<A> {
         seat: &'s mut Seat<A>,
     ) -> Entered<Turn<'a, A>, Seated<'a, 's, A>> {
         let chair = &seat.chair;
-        let mut inside = self.inside.lock();
-        match inside.holder {
-            None => Entered::Mine(self.take(&mut inside, chair.ground)),
+        self.inside.with(|inside| match inside.holder {
+            None => Entered::Mine(self.take(inside, chair.ground)),
             Some(holder) => {
                 inside.seats_of(chair.ground).push_back(Arc::clone(chair));
                 let wake = self.ask(holder, chair.ground);
                 Entered::Taken { seat: Seated { baton: self, chair, is_up: false }, wake }
             }
-        }
+        })
     }
 
     /// Whether a foreground thread waits for a holder in the background to leave.
@@ -339,21 +338,21 @@ impl<'a, A: Atomics> Seated<'a, '_, A> {
 
     /// Leaves the queue, with the role if that was given and is `wanted`.
     fn rise(&self, wanted: bool) -> Option<Turn<'a, A>> {
-        let mut inside = self.baton.inside.lock();
-        if self.chair.given.load(Relaxed) == 0 {
-            inside.remove(self.chair);
-            return None;
-        }
-        self.chair.given.store(0, Relaxed);
-        if wanted {
-            return Some(Turn { baton: self.baton });
-        }
-        let next = if planted(Fault::RoleKept) { None } else { self.baton.pass(&mut inside) };
-        drop(inside);
+        let (turn, next) = self.baton.inside.with(|inside| {
+            if self.chair.given.load(Relaxed) == 0 {
+                inside.remove(self.chair);
+                return (None, None);
+            }
+            self.chair.given.store(0, Relaxed);
+            if wanted {
+                return (Some(Turn { baton: self.baton }), None);
+            }
+            (None, if planted(Fault::RoleKept) { None } else { self.baton.pass(inside) })
+        });
         if let Some(next) = next {
             next.tell();
         }
-        None
+        turn
     }
 }
 
@@ -370,11 +369,11 @@ impl<A: Atomics> fmt::Debug for Baton<A> {
         let (turns, wanted) = (self.turns(), self.wanted());
         let mut said = f.debug_struct("Baton");
         let said = said.field("turns", &turns).field("wanted", &wanted);
-        match self.inside.try_lock() {
-            Some(inside) => {
-                let seats = inside.seats.iter().map(VecDeque::len).sum::<usize>();
-                said.field("holder", &inside.holder).field("seats", &seats).finish()
-            }
+        let known = self.inside.try_with(|inside| {
+            (inside.holder, inside.seats.iter().map(VecDeque::len).sum::<usize>())
+        });
+        match known {
+            Some((holder, seats)) => said.field("holder", &holder).field("seats", &seats).finish(),
             None => said.finish_non_exhaustive(),
         }
     }

@@ -59,11 +59,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::{Atomics, Lock, StdAtomics, Word};
 use crate::fault::planted;
 
-/// A value that one thread at a time reaches, which is cheap for a thread that is alone with it.
+/// A value that one thread at a time reaches, which is cheap for a thread that is alone with it,
+/// and a guard that holds it.
+pub(crate) struct Lean<T, A: Atomics = StdAtomics>(Joint<T, A>);
+
+/// The same, of which several may [share](Self::sharing) one lock. A thread that has the lock by one
+/// of them reaches the others with two loads and two stores, and none of them twice.
 ///
-/// Several values may [share](Self::sharing) one lock. A thread that has the lock by one of them
-/// reaches the others with two loads and two stores, and none of them twice.
-pub(crate) struct Lean<T, A: Atomics = StdAtomics> {
+/// There is no guard: guards can be dropped in any order, and who drops the one that took the lock
+/// would leave it with the others still in hand.
+pub(crate) struct Joint<T, A: Atomics = StdAtomics> {
     gate: Arc<Gate<A>>,
     /// Whether the thread that has the lock has the value.
     is_out: UnsafeCell<bool>,
@@ -97,6 +102,56 @@ struct Turns {
 
 impl<T, A: Atomics> Lean<T, A> {
     pub(crate) fn new(value: T) -> Self {
+        Self(Joint::new(value))
+    }
+
+    /// Waits until the calling thread has the lock, which it has until the guard
+    /// is dropped.
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread has the lock already.
+    pub(crate) fn lock(&self) -> LeanGuard<'_, T, A> {
+        let (busy, turn) = match self.0.gate.quickly() {
+            Quick::Within => taken_twice(),
+            Quick::Favoured(busy) => (Some(busy), None),
+            Quick::No => (None, Some(self.0.gate.turn())),
+        };
+        // Nobody has it, so that this does not panic.
+        self.0.take_out();
+        LeanGuard { lock: &self.0, busy, turn, _value: PhantomData }
+    }
+
+    /// The lock, unless a thread has it, be it this one.
+    pub(crate) fn try_lock(&self) -> Option<LeanGuard<'_, T, A>> {
+        let (busy, turn) = match self.0.gate.quickly() {
+            Quick::Within => return None,
+            Quick::Favoured(busy) => (Some(busy), None),
+            Quick::No => (None, Some(self.0.gate.try_turn()?)),
+        };
+        self.0.take_out();
+        Some(LeanGuard { lock: &self.0, busy, turn, _value: PhantomData })
+    }
+
+    /// Runs `body` with the value, alone.
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread has the lock already.
+    #[inline]
+    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        self.0.with(body)
+    }
+
+    /// Whether the calling thread is the favourite.
+    #[cfg(test)]
+    pub(super) fn leans_to_me(&self) -> bool {
+        self.0.gate.favour.load(Relaxed) >> WORD_BITS == A::me()
+    }
+}
+
+impl<T, A: Atomics> Joint<T, A> {
+    pub(crate) fn new(value: T) -> Self {
         let gate = Gate {
             inside: AtomicU64::new(NOBODY),
             favour: A::Word::new(NOBODY),
@@ -111,38 +166,8 @@ impl<T, A: Atomics> Lean<T, A> {
     }
 
     /// Another value behind the same lock.
-    pub(crate) fn sharing<U>(&self, value: U) -> Lean<U, A> {
-        Lean::behind(Arc::clone(&self.gate), value)
-    }
-
-    /// Waits until the calling thread has the lock, which it has until the guard
-    /// is dropped.
-    ///
-    /// # Panics
-    ///
-    /// If the calling thread has the value already.
-    pub(crate) fn lock(&self) -> LeanGuard<'_, T, A> {
-        let (busy, turn) = match self.gate.quickly() {
-            Quick::Within => (None, None),
-            Quick::Favoured(busy) => (Some(busy), None),
-            Quick::No => (None, Some(self.gate.turn())),
-        };
-        let guard = LeanGuard { lock: self, busy, turn, _value: PhantomData };
-        self.take_out();
-        guard
-    }
-
-    /// The lock, unless another thread has it or this one has the value.
-    pub(crate) fn try_lock(&self) -> Option<LeanGuard<'_, T, A>> {
-        let (busy, turn) = match self.gate.quickly() {
-            Quick::Within if self.is_out() && !planted(Fault::TakenTwice) => return None,
-            Quick::Within => (None, None),
-            Quick::Favoured(busy) => (Some(busy), None),
-            Quick::No => (None, Some(self.gate.try_turn()?)),
-        };
-        let guard = LeanGuard { lock: self, busy, turn, _value: PhantomData };
-        self.take_out();
-        Some(guard)
+    pub(crate) fn sharing<U>(&self, value: U) -> Joint<U, A> {
+        Joint::behind(Arc::clone(&self.gate), value)
     }
 
     /// Runs `body` with the value, alone.
@@ -185,12 +210,6 @@ impl<T, A: Atomics> Lean<T, A> {
         Some(body(unsafe { &mut *self.value.get() }))
     }
 
-    /// With the lock: whether the thread has the value.
-    fn is_out(&self) -> bool {
-        // SAFETY: only the thread that has the lock reaches the flag, and keeps no reference.
-        unsafe { *self.is_out.get() }
-    }
-
     /// With the lock: takes the value.
     #[inline]
     fn take_out(&self) {
@@ -212,12 +231,6 @@ impl<T, A: Atomics> Lean<T, A> {
     #[inline]
     pub(crate) fn is_mine(&self) -> bool {
         self.gate.inside.load(Relaxed) == A::me()
-    }
-
-    /// Whether the calling thread is the favourite.
-    #[cfg(test)]
-    pub(super) fn leans_to_me(&self) -> bool {
-        self.gate.favour.load(Relaxed) >> WORD_BITS == A::me()
     }
 }
 
@@ -359,7 +372,7 @@ impl Turns {
 
 /// The value of a lock that is held.
 pub(crate) struct LeanGuard<'a, T, A: Atomics = StdAtomics> {
-    lock: &'a Lean<T, A>,
+    lock: &'a Joint<T, A>,
     busy: Option<&'a A::Word>,
     turn: Option<TurnsOf<'a, A>>,
     /// It is shared between threads only as the value may be.
@@ -424,7 +437,7 @@ impl<A: Atomics> Drop for Entry<'_, '_, A> {
 }
 
 /// A thread has the value until this is dropped.
-struct Out<'a, T, A: Atomics>(&'a Lean<T, A>);
+struct Out<'a, T, A: Atomics>(&'a Joint<T, A>);
 
 impl<T, A: Atomics> Drop for Out<'_, T, A> {
     #[inline]
@@ -439,16 +452,19 @@ const fn is_odd(times: u64) -> bool {
 }
 
 // SAFETY: the value moves with its lock.
-unsafe impl<T: Send, A: Atomics> Send for Lean<T, A> {}
+unsafe impl<T: Send, A: Atomics> Send for Joint<T, A> {}
 // SAFETY: the value is reached by one thread at a time.
-unsafe impl<T: Send, A: Atomics> Sync for Lean<T, A> {}
+unsafe impl<T: Send, A: Atomics> Sync for Joint<T, A> {}
+
+impl<T: fmt::Debug> fmt::Debug for Joint<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.try_with(|value| write!(f, "{value:?}")).unwrap_or_else(|| f.write_str("locked"))
+    }
+}
 
 impl<T: fmt::Debug> fmt::Debug for Lean<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.try_lock() {
-            Some(value) => write!(f, "{:?}", *value),
-            None => f.write_str("locked"),
-        }
+        self.0.fmt(f)
     }
 }
 

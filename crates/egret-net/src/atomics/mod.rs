@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 pub use baton::Ground;
 pub(crate) use baton::{Baton, Seat, Seated, Turn};
-pub(crate) use lean::{Lean, LeanGuard};
+pub(crate) use lean::{Joint, Lean, LeanGuard};
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::fault::planted;

@@ -96,7 +96,7 @@ pub enum Waited<'a> {
 impl Baton {
     /// A role that is known under a lock which there is: a thread that has the lock enters and
     /// leaves without another.
-    pub(crate) fn behind_lock<T>(lock: &atomics::Lean<T>) -> Self {
+    pub(crate) fn behind_lock<T>(lock: &atomics::Joint<T>) -> Self {
         Self(atomics::Baton::behind(lock))
     }
 

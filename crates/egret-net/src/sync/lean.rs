@@ -42,29 +42,11 @@ impl<T> Lean<T> {
         Self(atomics::Lean::new(value))
     }
 
-    /// Another value behind the same lock: a thread that has one of them comes to the other
-    /// without a word that threads share.
-    ///
-    /// ```
-    /// use egret_net::sync::Lean;
-    ///
-    /// let names = Lean::new(vec!["a"]);
-    /// let count = names.sharing(1);
-    /// let mut names = names.lock();
-    /// names.push("b");
-    /// count.with(|count| *count = names.len());
-    /// assert_eq!(*count.lock(), 2);
-    /// ```
-    #[must_use]
-    pub fn sharing<U>(&self, value: U) -> Lean<U> {
-        Lean(self.0.sharing(value))
-    }
-
     /// Waits until the calling thread has the lock.
     ///
     /// # Panics
     ///
-    /// If the calling thread has the value already.
+    /// If the calling thread has the lock already.
     #[inline]
     pub fn lock(&self) -> LeanGuard<'_, T> {
         LeanGuard(self.0.lock())

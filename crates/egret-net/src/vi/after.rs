@@ -68,6 +68,11 @@ impl After {
         !self.notices.is_empty() || !self.wakers.is_empty() || !self.settled.is_empty()
     }
 
+    /// Whether somebody is woken by it who waits for more than a queue.
+    pub(crate) const fn has_wakers(&self) -> bool {
+        !self.wakers.is_empty() || !self.settled.is_empty()
+    }
+
     /// Leaves it to `other` to tell.
     pub(crate) fn move_to(&mut self, other: &mut Self) {
         self.notices.move_to(&mut other.notices);

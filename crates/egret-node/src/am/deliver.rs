@@ -142,6 +142,12 @@ impl State {
         }
     }
 
+    /// Answers that there is no answer to such a request.
+    pub(crate) fn no_reply_later(&mut self, from: From) {
+        self.no_reply(from, NoReply::Missing);
+        self.count_served();
+    }
+
     /// Answers a request that its handler has left to another thread.
     pub(crate) fn reply_later(&mut self, from: From, message: Message<'_>) {
         self.reply(from, message);

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::message::{Few, Landed};
-use super::no_reply::NoReply;
 use super::serve::Answer;
 use super::{Kept, Message, Peer};
 use crate::link::Kind;
@@ -95,8 +94,9 @@ impl<'a> Request<'a> {
     }
 
     /// Answers with words. Up to six go when the handler has ended, for the cost of its end
-    /// alone; an answer that is to go before is [`reply_with`](Self::reply_with)'s. The answer to
-    /// a message that wants none goes nowhere.
+    /// alone, and so behind what the handler sends. An answer that is to go before, as that of a
+    /// handler which then closes the links or ends the process, is
+    /// [`reply_with`](Self::reply_with)'s. The answer to a message that wants none goes nowhere.
     ///
     /// # Panics
     ///
@@ -170,7 +170,7 @@ impl ReplySlot {
 impl Drop for ReplySlot {
     fn drop(&mut self) {
         if !self.done {
-            self.core.state.with(|state| state.no_reply(self.from, NoReply::Missing));
+            self.core.state.with(|state| state.no_reply_later(self.from));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The thread that drives the links when nobody waits.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,8 +24,11 @@ fn run(core: &Weak<Core>) {
         if Arc::strong_count(&core) == 1 {
             return;
         }
+        if core.is_called.swap(false, Ordering::Acquire) {
+            core.flush();
+        }
         let before = turns.replace(core.baton.turns());
-        if before == turns || core.state.with(|state| state.has_jobs()) {
+        if before == turns {
             core.drive_behind(core.nic.now() + LOOK);
             // What is used now and then, and between two waits of the program, stays.
             if rt::now() - trimmed >= TRIM {

@@ -27,8 +27,12 @@ impl Locked {
     /// Does something with the state, alone; then wakes who is to be woken by that.
     #[inline]
     pub(crate) fn with<T>(&self, body: impl FnOnce(&mut State) -> T) -> T {
-        let _behind = Behind::begin();
-        self.0.with(body)
+        let result = {
+            let _behind = Behind::begin();
+            self.0.with_untold(body)
+        };
+        self.0.tell();
+        result
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Core {
     pub(crate) baton: Baton,
     /// The thread that drives when nobody else does.
     pub(super) background: OnceLock<rt::Thread>,
+    /// Whether that is to run handlers that are due.
+    pub(super) is_called: AtomicBool,
     pub(crate) depot: Arc<Depot>,
     /// Feeds that found something since the nic made progress. Only a hint.
     pub(super) feeds: AtomicU32,
@@ -85,8 +87,19 @@ impl Core {
         let state = Locked::new(&nic, State::new(fixed, opening));
         let baton = state.role();
         let (feeds, background) = (AtomicU32::new(0), OnceLock::new());
-        let depot = memory;
-        Ok(Arc::new(Self { nic, queue, drain, state, baton, background, depot, feeds, number }))
+        let is_called = AtomicBool::new(false);
+        Ok(Arc::new(Self {
+            nic,
+            queue,
+            drain,
+            state,
+            baton,
+            background,
+            is_called,
+            depot: memory,
+            feeds,
+            number,
+        }))
     }
 }
 

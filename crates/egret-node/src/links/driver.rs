@@ -5,7 +5,7 @@
 //! its message, after it has given up the role.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -161,6 +161,10 @@ impl Core {
                 let stays = found.is_none() && over.is_none();
                 let next = if stays { state.next_job() } else { None };
                 let due = if state.has_jobs() { Due::Others } else { Due::Nothing };
+                // Another thread drives, and has left upcalls to this one, which may be long.
+                if !stays && !state.left.is_empty() {
+                    self.nic.wake();
+                }
                 (next, due)
             });
             drop_unused(unused);
@@ -323,6 +327,7 @@ impl Core {
     fn call_background(&self) {
         self.nic.wake();
         if let Some(background) = self.background.get() {
+            self.is_called.store(true, Release);
             background.unpark();
         }
     }

@@ -135,19 +135,20 @@ impl Links {
     /// whatever the deadline; no other is begun when that has passed.
     pub fn drive(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
         let core = &self.core;
-        let (mut clock, mut served, mut left) = (Clock::of(deadline.into()), None, Due::Nothing);
+        let (mut clock, mut left) = (Clock::of(deadline.into()), Due::Nothing);
         clock.start(&core.nic);
+        // Before it is asked: what others serve behind that is asked for again.
+        let mut served = core.state.with(|state| state.jobs);
         let is_done = loop {
             if done() {
                 break true;
             }
-            let (jobs, due) = core.drive_until(&mut clock, &mut |state, waker| {
-                state.has_served(*served.get_or_insert(state.jobs), waker)
-            });
+            let (jobs, due) =
+                core.drive_until(&mut clock, &mut |state, waker| state.has_served(served, waker));
             core.poll_if_due();
             left = due;
             match jobs {
-                Ok(jobs) if clock.until(&core.nic).is_ok() => served = Some(jobs),
+                Ok(jobs) if clock.until(&core.nic).is_ok() => served = jobs,
                 _ => break done(),
             }
         };

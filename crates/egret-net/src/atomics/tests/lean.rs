@@ -12,7 +12,7 @@ use loom::thread;
 
 use super::super::checker::{LoomAtomics, check};
 use super::super::lean::Fault;
-use super::super::{Atomics, FenceFault, Lean, StdAtomics};
+use super::super::{Atomics, FenceFault, Joint, Lean, StdAtomics};
 use crate::fault::caught;
 
 /// Two words that are equal whenever nobody has the lock.
@@ -25,12 +25,14 @@ fn model() -> Arc<Model> {
 
 /// Adds one, and answers how many there were.
 fn step(lock: &Model) -> u64 {
-    lock.with(|pair| {
-        let [a, b] = pair.each_ref().map(|word| word.load(Relaxed));
-        assert_eq!(a, b, "somebody else is inside");
-        pair.iter().for_each(|word| word.store(a + 1, Relaxed));
-        a
-    })
+    lock.with(add_one)
+}
+
+fn add_one(pair: &mut Pair) -> u64 {
+    let [a, b] = pair.each_ref().map(|word| word.load(Relaxed));
+    assert_eq!(a, b, "somebody else is inside");
+    pair.iter().for_each(|word| word.store(a + 1, Relaxed));
+    a
 }
 
 /// The favourite steps while another thread takes the lock.
@@ -94,23 +96,52 @@ fn a_try_finds_it_taken() {
 
 /// A thread comes to a second value of the lock that it has, while another ends its favour.
 fn one_within_another() {
-    let lock = model();
-    let second = Arc::new(lock.sharing([AtomicU64::new(0), AtomicU64::new(0)]));
-    let both = move || {
+    let lock: Joint<Pair, LoomAtomics> = Joint::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let second = lock.sharing([AtomicU64::new(0), AtomicU64::new(0)]);
+    let both = Arc::new(move || {
         lock.with(|_| {
-            assert!(lock.try_lock().is_none(), "a value is taken once");
-            step(&second);
-            step(&second)
+            assert!(lock.try_with(|_| ()).is_none(), "a value is taken once");
+            second.with(add_one);
+            second.with(add_one)
         })
-    };
+    });
     both();
     let other = thread::spawn({
-        let both = both.clone();
+        let both = Arc::clone(&both);
         move || both()
     });
     let mine = both();
     let theirs = other.join().unwrap();
     assert_eq!([mine.min(theirs), mine.max(theirs)], [3, 5]);
+}
+
+/// A value that a thread has is not given to it again, however often it asks.
+fn never_twice() {
+    let first: Joint<u32> = Joint::new(0);
+    let second = first.sharing(0);
+    first.with(|_| {
+        second.with(|_| {
+            for _ in 0..2 {
+                let again = std::panic::AssertUnwindSafe(|| second.with(|value| *value));
+                assert!(std::panic::catch_unwind(again).is_err(), "it is taken");
+            }
+        });
+        assert_eq!(second.with(|value| *value), 0);
+    });
+    let lock: Lean<u32> = Lean::new(0);
+    let guard = lock.lock();
+    for _ in 0..2 {
+        let again = std::panic::AssertUnwindSafe(|| drop(lock.lock()));
+        assert!(std::panic::catch_unwind(again).is_err(), "it is taken");
+        assert!(lock.try_lock().is_none());
+    }
+    drop(guard);
+    assert!(lock.try_lock().is_some());
+}
+
+#[test]
+fn what_a_thread_has_it_is_not_given_again() {
+    never_twice();
 }
 
 #[test]
@@ -179,7 +210,7 @@ fn every_planted_fault_is_found() {
     ] {
         assert!(caught(fault, || check(one_of_two)), "{fault:?}");
     }
-    assert!(caught(Fault::TakenTwice, || check(one_within_another)), "taken twice");
+    assert!(caught(Fault::TakenTwice, never_twice), "taken twice");
     let three = || a_favourite_of_long_ago_harms_nobody();
     assert!(caught(Fault::OneBusyWord, three), "one busy word");
 }

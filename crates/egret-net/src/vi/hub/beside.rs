@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Hub;
-use crate::atomics::Lean;
+use super::{Hub, Tell};
+use crate::atomics::Joint;
 use crate::sync::Baton;
 use crate::vi::Nic;
 
@@ -13,7 +13,8 @@ use crate::vi::Nic;
 /// Who stands on a nic has state of its own: links, for one. A thread that has such state under
 /// this lock sends, posts, drains and closes on the same nic without taking another. Whom that
 /// concerns (a waker, the handler of a completion queue) is told when the thread leaves, so that
-/// no code of the program runs under the lock. The nic makes no [progress](Nic::poll) meanwhile.
+/// no code of the program runs under the lock. The nic makes no [progress](Nic::poll) meanwhile, and
+/// a thread must not wait for it there.
 ///
 /// ```
 /// use egret_net::fabric::sim::Sim;
@@ -24,7 +25,7 @@ use crate::vi::Nic;
 /// ```
 pub struct Beside<T> {
     hub: Arc<Hub>,
-    value: Lean<T>,
+    value: Joint<T>,
 }
 
 impl<T> Beside<T> {
@@ -35,9 +36,21 @@ impl<T> Beside<T> {
     /// If the calling thread has the value already.
     #[inline]
     pub fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        let result = self.value.with(body);
+        let _tell = Tell(&self.hub);
+        self.value.with(body)
+    }
+
+    /// The same, for a caller that has something of its own to end behind the lock, and then
+    /// [tells](Self::tell) at once.
+    #[inline]
+    pub fn with_untold<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
+        self.value.with(body)
+    }
+
+    /// Tells whom calls under the lock concern.
+    #[inline]
+    pub fn tell(&self) {
         self.hub.tell_if_left();
-        result
     }
 
     /// A role that is known under the same lock.

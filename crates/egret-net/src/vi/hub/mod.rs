@@ -25,7 +25,7 @@ use self::spin::History;
 pub use self::spin::Spin;
 use super::machine::{After, ConnId, ConnectRequest, Drained, Machine, Seen, Unposted, World};
 use super::{DrainId, Keys, Lane, Limits, Position, Posted, SendError, Sink, Wait};
-use crate::atomics::Lean;
+use crate::atomics::Joint;
 use crate::rt::{self, Instant};
 
 /// A machine, and what its handles share.
@@ -38,7 +38,7 @@ pub(super) struct Hub {
     /// Where time passes, if that is not the real one.
     world: Option<Arc<dyn World>>,
     wait: Wait,
-    inside: Lean<Inside>,
+    inside: Joint<Inside>,
     sleep: Sleep,
     history: History,
     /// How much has happened under the lock, and beside it. What waits are for is
@@ -73,7 +73,7 @@ impl Hub {
             world: machine.world(),
             wait,
             sleep: Sleep::new(machine.descriptor()),
-            inside: Lean::new(Inside {
+            inside: Joint::new(Inside {
                 machine,
                 happened: 0,
                 sleepers: 0,
@@ -100,7 +100,7 @@ impl Hub {
         if let Some(world) = &self.world {
             return if self.inside.is_mine() { self.seen() } else { world.look() };
         }
-        // Whoever has it does the same just now, and counts what happens.
+        // Whoever has it counts what happens, and who would sleep waits for it.
         let polled = self.inside.try_with(|inside| {
             self.call(inside, |machine, after| machine.poll(after));
         });
@@ -113,9 +113,8 @@ impl Hub {
     /// Works under the lock, and tells afterwards.
     #[inline]
     pub(super) fn work<R>(&self, body: impl FnOnce(&mut dyn Machine, &mut After) -> R) -> R {
-        let result = self.inside.with(|inside| self.call(inside, body));
-        self.tell_if_left();
-        result
+        let _tell = Tell(self);
+        self.inside.with(|inside| self.call(inside, body))
     }
 
     /// Works under the lock, where nobody is to be told of what comes of it.
@@ -271,12 +270,17 @@ impl Hub {
         inside.sleepers > 0
     }
 
-    /// Tells everyone, with no lock held, and wakes those who sleep if `wake`.
+    /// Tells everyone, with no lock held, and wakes those who sleep if `wake`. Who is woken by what
+    /// is told only now may have looked before: it is counted once more.
     fn finish(&self, after: After, wake: bool) {
         if wake {
             self.sleep.end();
         }
+        let wakes_more = after.has_wakers();
         after.tell();
+        if wakes_more {
+            self.wake();
+        }
     }
 
     /// Something has happened beside the lock: waits end.
@@ -286,6 +290,17 @@ impl Hub {
         }
         self.happened_beside.fetch_add(1, Ordering::SeqCst);
         self.sleep.end();
+    }
+}
+
+/// Tells of what calls have left when it is dropped, which is behind the lock, also if a call
+/// panicked.
+struct Tell<'a>(&'a Hub);
+
+impl Drop for Tell<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.tell_if_left();
     }
 }
 
