@@ -243,7 +243,7 @@ impl Drain {
         deadline: impl Into<Deadline>,
         mut sink: impl FnMut(&mut dyn Reply, u64, &[u8]),
     ) -> Result<usize, DrainError> {
-        let (mut spin, mut clock) = (self.hub.spin_draining(), Clock::of(deadline.into()));
+        let (mut spin, mut clock) = (self.hub.spin_for_eager(), Clock::of(deadline.into()));
         loop {
             match self.take(budget, &mut sink) {
                 0 => {}

@@ -2,12 +2,9 @@
 
 use super::wire::{Item, Place};
 
-/// Bytes copied between two looks at the rings of eager messages: a piece, some 10 µs.
+/// Bytes copied at one poll, and so between two looks at eager messages or at a deadline: a piece,
+/// some 10 µs.
 pub(super) const PIECE: u64 = 64 << 10;
-/// Pieces copied at one poll of an end without eager messages, and so while nobody looks at a
-/// deadline: some 30 µs. Who waits pauses between two polls, and one piece at each would take a
-/// fifth longer.
-pub(super) const PIECES: usize = 4;
 
 impl Item {
     /// The item, if it brings no more than `most` bytes; otherwise two that say the same one

@@ -23,7 +23,7 @@ use std::sync::atomic::fence;
 
 use super::commons::Commons;
 use super::cord::CordError;
-use super::cut::{PIECE, PIECES};
+use super::cut::PIECE;
 use super::fault::{Fault, planted};
 use super::io::{Io, Parts};
 use super::lanes::{Lanes, Undrained};
@@ -204,14 +204,7 @@ impl Conn {
     /// anything to do.
     #[inline]
     pub(super) fn poll(&mut self, keys: &Keys, thorough: bool) -> Result<bool, Box<ViError>> {
-        let mut took = self.take_records(keys, PIECE)?;
-        // One after the other, unless eager messages wait to be drained.
-        for _ in 1..PIECES {
-            if !self.is_unfinished() || self.lanes.is_ready() {
-                break;
-            }
-            took |= self.take_records(keys, PIECE)?;
-        }
+        let took = self.take_records(keys, PIECE)?;
         if (!took || planted(Fault::FarewellFirst))
             && let Some(why) = self.leaving.take()
         {

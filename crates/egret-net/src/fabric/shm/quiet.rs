@@ -17,10 +17,15 @@ impl Conn {
     /// Whether a poll that has found nothing will find nothing until the peer writes something, or
     /// this side begins something.
     pub(super) fn can_be_quiet(&self) -> bool {
-        let awaits = self.sender.outbox.is_waiting() || self.lanes.is_awaited();
-        let is_held_up = self.is_held_up() || self.receiver.is_copying() || self.leaving.is_some();
-        let has_lent = self.commons.as_ref().is_some_and(Commons::has_lent);
-        !(awaits || is_held_up || has_lent) && self.notices.is_empty()
+        let is_held_up =
+            || self.is_held_up() || self.receiver.is_copying() || self.leaving.is_some();
+        let has_lent = || self.commons.as_ref().is_some_and(Commons::has_lent);
+        // First what is so while a posted message is under way.
+        !self.sender.outbox.is_waiting()
+            && !self.lanes.is_awaited()
+            && !is_held_up()
+            && !has_lent()
+            && self.notices.is_empty()
     }
 
     /// Whether the last poll left bytes that it could have copied to the next.

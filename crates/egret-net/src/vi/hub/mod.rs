@@ -204,7 +204,7 @@ impl Hub {
     #[inline]
     pub(super) fn drain(&self, drain: DrainId, budget: usize, sink: &mut Sink<'_>) -> usize {
         let drained = self.work(|machine, after| machine.drain(drain, budget, sink, after));
-        self.drained(drained)
+        self.drained(drained, budget)
     }
 
     /// The same; if there are none, those that a poll finds.
@@ -229,15 +229,15 @@ impl Hub {
             world.look();
             drained = self.work(|machine, after| machine.drain(drain, budget, sink, after));
         }
-        self.drained(drained)
+        self.drained(drained, budget)
     }
 
     #[inline]
-    fn drained(&self, drained: Drained) -> usize {
+    fn drained(&self, drained: Drained, budget: usize) -> usize {
         match drained {
             Drained { count: 0, .. } => {}
             Drained { answers: true, .. } => self.history.spoke(),
-            Drained { .. } => self.history.heard(),
+            Drained { count, .. } => self.history.drained(count < budget),
         }
         drained.count
     }

@@ -19,9 +19,12 @@
 //! something 4 times without sending anything only listens, and pauses 16 times before each look,
 //! in which the peer writes a few messages. A thread that answers pauses once before a look that
 //! drives the nic, which reads several lines of the peer, and not at all before one that drains.
+//! A side that only listens and takes messages faster than the peer writes them finds one each
+//! time, in the line that the peer is writing: after a drain that has taken all it pauses 128
+//! times, in which some tens of messages are written.
 
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use super::Hub;
@@ -179,9 +182,16 @@ impl Hub {
         Spin::new(self, 1)
     }
 
+    /// A wait whose looks drain, and do nothing else: the first of them may be too soon.
+    #[inline]
+    pub(in crate::vi) fn spin_for_eager(&self) -> Spin<'_> {
+        self.history.leave_time();
+        self.spin_draining()
+    }
+
     /// A wait whose looks drain.
     #[inline]
-    pub(in crate::vi) fn spin_draining(&self) -> Spin<'_> {
+    fn spin_draining(&self) -> Spin<'_> {
         Spin::new(self, if self.has_eager { DRAINS } else { 1 })
     }
 
@@ -224,6 +234,8 @@ pub(super) struct History {
     hurried: AtomicU32,
     /// Looks that have found something since this side last sent something.
     heard: AtomicU32,
+    /// Whether the last of them has taken all there was.
+    is_ahead: AtomicBool,
 }
 
 impl History {
@@ -282,6 +294,25 @@ impl History {
         let heard = self.heard.load(Relaxed);
         if heard < LISTENS {
             self.heard.store(heard + 1, Relaxed);
+        }
+    }
+
+    /// A drain has found something, and perhaps taken `all` there was.
+    #[inline]
+    pub(super) fn drained(&self, all: bool) {
+        self.heard();
+        if self.is_ahead.load(Relaxed) != all {
+            self.is_ahead.store(all, Relaxed);
+        }
+    }
+
+    /// Leaves peers time to write before the first look of a wait, if this side only listens and
+    /// has just taken all there was.
+    #[inline]
+    fn leave_time(&self) {
+        if self.is_ahead.load(Relaxed) && self.heard.load(Relaxed) >= LISTENS {
+            self.is_ahead.store(false, Relaxed);
+            (0..PAUSES_AHEAD).for_each(|_| std::hint::spin_loop());
         }
     }
 
@@ -351,6 +382,8 @@ const HURRIED: u32 = 64;
 const LISTENS: u32 = 4;
 /// Pauses before a look of such a side.
 const PAUSES: u32 = 16;
+/// Pauses of such a side before a wait, if it has taken all there was.
+const PAUSES_AHEAD: u32 = 128;
 
 #[cfg(test)]
 mod tests {
@@ -395,6 +428,10 @@ mod tests {
             history.heard();
         }
         assert_eq!(history.pauses(true), PAUSES);
+        history.drained(true);
+        assert!(history.is_ahead.load(Relaxed));
+        history.leave_time();
+        assert!(!history.is_ahead.load(Relaxed), "once for each drain");
         history.spoke();
         assert_eq!(history.pauses(false), 0);
     }
