@@ -64,10 +64,8 @@ use crate::fault::planted;
 pub(crate) struct Lean<T, A: Atomics = StdAtomics>(Joint<T, A>);
 
 /// The same, of which several may [share](Self::sharing) one lock. A thread that has the lock by one
-/// of them reaches the others with two loads and two stores, and none of them twice.
-///
-/// There is no guard: guards can be dropped in any order, and who drops the one that took the lock
-/// would leave it with the others still in hand.
+/// of them reaches the others with two loads and two stores, and none of them twice. There is no
+/// guard: who drops the one that took the lock first would leave it with the others in hand.
 pub(crate) struct Joint<T, A: Atomics = StdAtomics> {
     gate: Arc<Gate<A>>,
     /// Whether the thread that has the lock has the value.
@@ -177,8 +175,7 @@ impl<T, A: Atomics> Joint<T, A> {
     /// If the calling thread has the value already.
     #[inline]
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        // Each in a place of its own, and none of them moved: what a favourite does stays in
-        // registers.
+        // None of these is moved: what a favourite does stays in registers.
         let (mut turn, mut busy) = (None, None);
         match self.gate.quickly() {
             Quick::Within => {}
