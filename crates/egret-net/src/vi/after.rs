@@ -68,11 +68,6 @@ impl After {
         !self.notices.is_empty() || !self.wakers.is_empty() || !self.settled.is_empty()
     }
 
-    /// Whether somebody is woken by it who waits for more than a queue.
-    pub(crate) const fn has_wakers(&self) -> bool {
-        !self.wakers.is_empty() || !self.settled.is_empty()
-    }
-
     /// Leaves it to `other` to tell.
     pub(crate) fn move_to(&mut self, other: &mut Self) {
         self.notices.move_to(&mut other.notices);
@@ -82,8 +77,16 @@ impl After {
     }
 
     /// Tells everybody. No lock may be held. Handlers come last: they are the program's.
-    pub(crate) fn tell(self) {
-        let Self { notices, wakers, settled, .. } = self;
+    pub(crate) fn tell(mut self) {
+        self.wake();
+        self.notices.give();
+    }
+
+    /// Wakes those who wait for more than a queue. Whether there were any.
+    pub(crate) fn wake(&mut self) -> bool {
+        let (wakers, settled) =
+            (std::mem::take(&mut self.wakers), std::mem::take(&mut self.settled));
+        let has_any = !wakers.is_empty() || !settled.is_empty();
         // A waker that panics is its executor's affair: the others are to be told too.
         for (promise, result) in settled {
             if contained(|| promise.settle(result)).is_none() {
@@ -95,6 +98,6 @@ impl After {
                 tracing::error!("a waker panicked");
             }
         }
-        notices.give();
+        has_any
     }
 }

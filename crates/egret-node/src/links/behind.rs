@@ -27,12 +27,20 @@ impl Locked {
     /// Does something with the state, alone; then wakes who is to be woken by that.
     #[inline]
     pub(crate) fn with<T>(&self, body: impl FnOnce(&mut State) -> T) -> T {
-        let result = {
-            let _behind = Behind::begin();
-            self.0.with_untold(body)
-        };
+        // Told last, also if the body panics.
+        let _tell = Tell(&self.0);
+        let _behind = Behind::begin();
+        self.0.with_untold(body)
+    }
+}
+
+/// Tells whom calls of the nic concern, when it is dropped.
+struct Tell<'a>(&'a Beside<State>);
+
+impl Drop for Tell<'_> {
+    #[inline]
+    fn drop(&mut self) {
         self.0.tell();
-        result
     }
 }
 

@@ -326,8 +326,8 @@ impl Core {
     #[cold]
     fn call_background(&self) {
         self.nic.wake();
+        self.is_called.store(true, Release);
         if let Some(background) = self.background.get() {
-            self.is_called.store(true, Release);
             background.unpark();
         }
     }

@@ -272,15 +272,14 @@ impl Hub {
 
     /// Tells everyone, with no lock held, and wakes those who sleep if `wake`. Who is woken by what
     /// is told only now may have looked before: it is counted once more.
-    fn finish(&self, after: After, wake: bool) {
+    fn finish(&self, mut after: After, wake: bool) {
         if wake {
             self.sleep.end();
         }
-        let wakes_more = after.has_wakers();
-        after.tell();
-        if wakes_more {
+        if after.wake() {
             self.wake();
         }
+        after.tell();
     }
 
     /// Something has happened beside the lock: waits end.

@@ -185,7 +185,9 @@ impl Hub {
     /// A wait whose looks drain, and do nothing else: the first of them may be too soon.
     #[inline]
     pub(in crate::vi) fn spin_for_eager(&self) -> Spin<'_> {
-        self.history.leave_time();
+        if self.wait != Wait::Frugal && self.world.is_none() {
+            self.history.leave_time();
+        }
         self.spin_draining()
     }
 
@@ -330,6 +332,7 @@ impl History {
         // Seldom written: it lies beside what other threads read.
         if self.heard.load(Relaxed) != 0 {
             self.heard.store(0, Relaxed);
+            self.is_ahead.store(false, Relaxed);
         }
     }
 }
