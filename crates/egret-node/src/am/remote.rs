@@ -128,7 +128,7 @@ impl Remote {
     ) -> Result<Key, SendError> {
         match self.at_once(&message, Line::request_at_once) {
             Some(key) => Ok(key),
-            None => self.send_when_room(message, clock, Line::request),
+            None => self.send_later(message, clock, Line::request),
         }
     }
 
@@ -181,7 +181,7 @@ impl Remote {
         let message = message.into();
         match self.at_once(&message, Line::one_way_at_once) {
             Some(()) => Ok(()),
-            None => self.send_when_room(message, &mut Clock::of(deadline.into()), Line::one_way),
+            None => self.send_later(message, &mut Clock::of(deadline.into()), Line::one_way),
         }
     }
 
@@ -250,21 +250,8 @@ impl Remote {
         })
     }
 
-    fn send_when_room<'a, T>(
-        &self,
-        message: Message<'a>,
-        clock: &mut Clock,
-        send: impl Fn(&mut Line, Key, Message<'a>) -> Result<T, Unsent<'a>>,
-    ) -> Result<T, SendError> {
-        match self.send_with(message, &send) {
-            Ok(sent) => Ok(sent),
-            Err(Unsent { reason: SendError::Full { .. }, message }) => {
-                self.send_later(message, clock, send)
-            }
-            Err(unsent) => Err(unsent.reason),
-        }
-    }
-
+    /// Sends a message about which there is something to see to: when the window has room, as a
+    /// rule.
     #[cold]
     fn send_later<'a, T>(
         &self,

@@ -39,9 +39,9 @@ impl Core {
     ) -> Result<T, Stopped> {
         let (ended, due) = self.drive_until(clock, ready);
         if due == Due::Nothing {
-            self.poll_if_due()
+            self.poll_if_due();
         } else {
-            self.hand_over(due)
+            self.hand_over(due);
         }
         ended
     }
