@@ -1,4 +1,5 @@
 mod acts;
+mod asked;
 mod crossed;
 mod crowd;
 mod deadlines;
