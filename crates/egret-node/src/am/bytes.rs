@@ -122,6 +122,11 @@ impl State {
     ) -> Result<(), &'static str> {
         let machine = self.live(link).map_err(|_| "no link")?;
         let outgoing = machine.am.outgoing.at(number).ok_or("it wants what is not mapped")?;
+        // The answer has gone without its bytes, and overtook the question on another lane. The
+        // peer will hear that the mapping was given up before it hears anything else of it.
+        if outgoing.phase == Phase::Gone {
+            return Ok(());
+        }
         let (slot, id) = (outgoing.slot(), outgoing.flow);
         match self.budget.want(id, bytes, lacking.min(bytes)) {
             Ok(more) => self.grant(link, Flow::Replies(number), more),
