@@ -39,6 +39,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::task::Wake;
@@ -91,6 +92,9 @@ pub(crate) struct Chair<A: Atomics = StdAtomics> {
 pub(crate) struct Turn<'a, A: Atomics = StdAtomics> {
     baton: &'a Baton<A>,
 }
+
+/// Who has the role now. Dropping it tells it.
+pub(crate) struct Next<A: Atomics = StdAtomics>(Arc<Chair<A>>);
 
 /// A seat that is taken. Dropping it rises.
 pub(crate) struct Seated<'a, 's, A: Atomics = StdAtomics> {
@@ -256,6 +260,22 @@ impl<A: Atomics> Turn<'_, A> {
     #[inline]
     pub(crate) fn again(&self) {
         self.baton.count();
+    }
+}
+
+impl<A: Atomics> Turn<'_, A> {
+    /// Leaves, for a thread that has the lock: who has the role then is told when the answer is
+    /// dropped, which is to be behind the lock.
+    #[inline]
+    pub(crate) fn hand(self) -> Option<Next<A>> {
+        let baton = ManuallyDrop::new(self).baton;
+        baton.inside.with(|inside| baton.pass(inside)).map(Next)
+    }
+}
+
+impl<A: Atomics> Drop for Next<A> {
+    fn drop(&mut self) {
+        self.0.tell();
     }
 }
 

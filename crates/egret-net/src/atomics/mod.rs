@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 pub use baton::Ground;
-pub(crate) use baton::{Baton, Seat, Seated, Turn};
+pub(crate) use baton::{Baton, Next, Seat, Seated, Turn};
 pub(crate) use lean::{Joint, Lean, LeanGuard};
 use rustix::thread::{MembarrierCommand, membarrier};
 

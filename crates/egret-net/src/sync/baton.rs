@@ -58,6 +58,9 @@ pub struct Baton(atomics::Baton);
 #[must_use = "the role is left when this is dropped"]
 pub struct Turn<'a>(atomics::Turn<'a>);
 
+/// Who has the role now; dropping it tells it.
+pub struct Next(#[expect(dead_code, reason = "its drop tells")] atomics::Next);
+
 /// A place to wait for the role; of the thread that made it, for any number of waits,
 /// one after the other.
 pub struct Seat(atomics::Seat);
@@ -136,6 +139,14 @@ impl Baton {
 }
 
 impl Turn<'_> {
+    /// Leaves, for a thread that has the lock which the role is known under: who has the role then
+    /// is told when the answer is dropped, behind the lock.
+    #[inline]
+    #[must_use = "who has the role then is told when this is dropped"]
+    pub fn hand(self) -> Option<Next> {
+        self.0.hand().map(Next)
+    }
+
     /// Counts one more turn with the role.
     #[inline]
     pub fn again(&self) {
@@ -179,6 +190,12 @@ impl fmt::Debug for Baton {
 impl fmt::Debug for Turn<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Turn")
+    }
+}
+
+impl fmt::Debug for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Next")
     }
 }
 

@@ -3,7 +3,7 @@
 mod baton;
 mod lean;
 
-pub use baton::{Baton, Entered, Seat, Seated, Turn, Waited};
+pub use baton::{Baton, Entered, Next, Seat, Seated, Turn, Waited};
 pub use lean::{Lean, LeanGuard};
 
 pub use crate::atomics::Ground;

@@ -63,7 +63,17 @@ impl Core {
         }
         let (mut role, mut spin) = (None, None);
         loop {
-            match self.state.with(|state| self.next_step(state, &mut role, ready)) {
+            // Who has the role next is told behind the lock.
+            let mut next_holder = None;
+            let step = self.state.with(|state| {
+                let step = self.next_step(state, &mut role, ready);
+                if !matches!(step, Step::Idle { .. }) {
+                    next_holder = role.take().and_then(Turn::hand);
+                }
+                step
+            });
+            drop(next_holder);
+            match step {
                 Step::Found(found, due) => return (Ok(found), due),
                 Step::Run(job) => {
                     spin = None;
@@ -126,14 +136,12 @@ impl Core {
         let fed = self.feed(state);
         if let Some(found) = ready(state, None) {
             state.role_waits = false;
-            *role = None;
             return Step::Found(found, Due::of(state));
         }
         if state.has_jobs()
             && let Some(job) = state.next_job()
         {
             state.role_waits = false;
-            *role = None;
             return Step::Run(job);
         }
         Step::Idle { fed, next: state.next_event() }
