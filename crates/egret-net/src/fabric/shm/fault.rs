@@ -41,6 +41,8 @@ pub(super) enum Fault {
     SkipForgotten,
     /// A receiver that is asked publishes nothing.
     AskIgnored,
+    /// What begins at a connection of many does not end its quiet.
+    Undisturbed,
     /// A ringer may look at the flag before its record is seen.
     RingUnfenced,
     /// A sleeper may look at its rings before its flag is seen.

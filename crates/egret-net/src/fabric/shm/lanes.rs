@@ -165,6 +165,11 @@ impl Lanes {
         self.receivers[0].is_ready() || self.receivers[1].is_ready()
     }
 
+    /// Where the next record of each lane will be; see [`RingReceiver::awaited`].
+    pub(super) fn awaited_heads(&self) -> [(usize, u64); 2] {
+        [self.receivers[0].awaited(), self.receivers[1].awaited()]
+    }
+
     #[cold]
     fn has_room(&mut self) -> Result<bool, Box<ViError>> {
         let mut news = false;

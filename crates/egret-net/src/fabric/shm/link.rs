@@ -6,6 +6,7 @@ use super::datapath::{Conn, GONE};
 use super::driver::Fixed;
 use super::eager::Draining;
 use super::lanes::{Behind, Undrained};
+use super::quiet::Heads;
 use super::token::Token;
 use crate::fabric::hub::end::End;
 use crate::fabric::{Unposted, ViSpec};
@@ -98,6 +99,22 @@ impl Link {
         match &self.end {
             End::Open(conn) => conn.may_have_work(),
             End::Gone(_) => true,
+        }
+    }
+
+    /// What a look among many looks at, if the connection is open.
+    pub(super) fn heads(&self) -> Option<Heads> {
+        match &self.end {
+            End::Open(conn) => Some(conn.heads()),
+            End::Gone(_) => None,
+        }
+    }
+
+    /// See [`Conn::renew`].
+    pub(super) fn renew(&self, heads: &mut Heads) {
+        match &self.end {
+            End::Open(conn) => conn.renew(heads),
+            End::Gone(_) => heads.disturb(),
         }
     }
 

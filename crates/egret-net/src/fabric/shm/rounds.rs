@@ -2,7 +2,8 @@
 //!
 //! A look at a connection that is idle costs a few loads, which is much for a thousand of them. So
 //! each look goes to all if they are few, and else to those that had something lately and to some
-//! of the others in turn. Before a nic sleeps it looks at all.
+//! of the others in turn: by their [heads](Heads), which lie side by side, one line for each
+//! connection, and of the peer's memory three. Before a nic sleeps it looks at all.
 //!
 //! Connections with eager messages that nobody has drained are remembered: to drain is to go to
 //! them alone.
@@ -11,12 +12,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::eager::Draining;
 use super::link::{Link, Polled};
+use super::quiet::Heads;
 use crate::vi::DrainId;
 
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     /// By number.
     all: Vec<Link>,
+    /// The heads of each, if there are many. Whatever else is done with a link disturbs them.
+    heads: Vec<Option<Heads>>,
     /// Those that have ended, as long as somebody has a handle to them.
     ended: BTreeMap<u64, Link>,
     /// Places of those that had something lately, the last one first.
@@ -38,7 +42,22 @@ const SWEEP: usize = 8;
 
 impl Rounds {
     pub(super) fn add(&mut self, link: Link) {
+        if self.all.len() > FEW {
+            self.heads.push(link.heads());
+        }
         self.all.push(link);
+        if self.all.len() == FEW + 1 {
+            self.begin_again();
+        }
+    }
+
+    /// Places have changed: none is hot, and all heads are renewed at the next looks.
+    fn begin_again(&mut self) {
+        (self.hot, self.next) = (Vec::new(), 0);
+        self.heads.clear();
+        if self.all.len() > FEW {
+            self.heads.extend(self.all.iter().map(Link::heads));
+        }
     }
 
     /// The same as last time, if it is this one.
@@ -52,6 +71,7 @@ impl Rounds {
         match self.all.binary_search_by_key(&id, |link| link.id) {
             Ok(at) => {
                 self.last = at;
+                self.disturb(at);
                 self.all.get_mut(at)
             }
             Err(_) => self.ended.get_mut(&id),
@@ -77,8 +97,9 @@ impl Rounds {
         self.ready.retain(|ready| *ready != id);
         match at {
             Ok(at) => {
-                (self.hot, self.next) = (Vec::new(), 0);
-                Some(self.all.remove(at))
+                let link = self.all.remove(at);
+                self.begin_again();
+                Some(link)
             }
             Err(_) => self.ended.remove(&id),
         }
@@ -91,7 +112,37 @@ impl Rounds {
         }
         let ended = self.all.extract_if(.., |link| link.has_ended());
         self.ended.extend(ended.map(|link| (link.id, link)));
-        (self.hot, self.next) = (Vec::new(), 0);
+        self.begin_again();
+    }
+
+    /// Something else than a look may change a link of many.
+    #[inline]
+    fn disturb(&mut self, at: usize) {
+        if let Some(Some(heads)) = self.heads.get_mut(at) {
+            heads.disturb();
+        }
+    }
+
+    /// Whether one of many may have something to do.
+    #[inline(always)]
+    fn is_due(&mut self, at: usize) -> bool {
+        self.heads[at].as_ref().is_none_or(Heads::may_have_work) && self.is_due_itself(at)
+    }
+
+    #[inline(never)]
+    fn is_due_itself(&mut self, at: usize) -> bool {
+        let is_due = self.all[at].may_have_work();
+        if !is_due {
+            self.renew(at);
+        }
+        is_due
+    }
+
+    /// From now on the heads of one of many are looked at, if that is enough.
+    fn renew(&mut self, at: usize) {
+        if let Some(Some(heads)) = self.heads.get_mut(at) {
+            self.all[at].renew(heads);
+        }
     }
 
     /// Whether a poll could find something to do. A few loads, and no call, for few that have
@@ -108,7 +159,7 @@ impl Rounds {
             return self.poll_all(poll);
         }
         for at in 0..self.hot.len() {
-            if !self.all[self.hot[at]].may_have_work() {
+            if !self.is_due(self.hot[at]) {
                 continue;
             }
             let polled = self.poll_at(self.hot[at], &mut poll);
@@ -119,7 +170,7 @@ impl Rounds {
         for _ in 0..SWEEP {
             let at = self.next;
             self.next = if at + 1 < self.all.len() { at + 1 } else { 0 };
-            if self.all[at].may_have_work() && self.poll_at(at, &mut poll) != Polled::Nothing {
+            if self.is_due(at) && self.poll_at(at, &mut poll) != Polled::Nothing {
                 self.heat(at);
             }
         }
@@ -148,9 +199,9 @@ impl Rounds {
     #[inline(never)]
     fn poll_at(&mut self, at: usize, poll: &mut impl FnMut(&mut Link) -> Polled) -> Polled {
         let link = &mut self.all[at];
-        let polled = poll(link);
+        let (polled, id) = (poll(link), link.id);
+        self.renew(at);
         if matches!(polled, Polled::Eager | Polled::Gone) {
-            let id = link.id;
             self.is_ready(id);
         }
         polled
@@ -207,11 +258,15 @@ impl Rounds {
 
     #[inline(never)]
     fn drain_hot(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
-        let Self { all, hot, ready, .. } = self;
-        for at in hot {
-            let link = &mut all[*at];
+        for at in 0..self.hot.len() {
+            let at = self.hot[at];
+            if self.heads[at].as_ref().is_some_and(|heads| !heads.may_have_work()) {
+                continue;
+            }
+            self.disturb(at);
+            let link = &mut self.all[at];
             if link.drain == drain && link.has_eager() && drain_one(link, draining) {
-                add(ready, link.id);
+                add(&mut self.ready, link.id);
             }
         }
     }

@@ -7,6 +7,7 @@ mod checker;
 mod conformance;
 mod copy;
 mod cord;
+mod crowd;
 mod direct;
 mod fuzzed;
 mod hand_over;

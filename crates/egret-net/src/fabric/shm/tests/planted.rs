@@ -1,7 +1,7 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{bell, copy, cord, left, memory, reach, records, waiting};
+use super::{bell, copy, cord, crowd, left, memory, reach, records, waiting};
 use crate::atomics::checker::check;
 use crate::fabric::shm::fault::{Fault, caught};
 
@@ -32,7 +32,8 @@ fn loom_finds_planted_faults() {
 
 #[test]
 fn other_checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 21] = [
+    let faults: [(Fault, fn()); 22] = [
+        (Fault::Undisturbed, crowd::begun_when_quiet),
         (Fault::ItemsAnywhere, records::items_are_for_posted),
         (Fault::KeptForgotten, waiting::kept_bytes),
         (Fault::ReleasedEarly, waiting::not_done_with),
