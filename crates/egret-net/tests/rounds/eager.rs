@@ -176,17 +176,19 @@ fn rounds(fabric: &'static str) {
     let seed = seed();
     let before = Footprint::now();
     let mut rounds = Rounds::new(fabric, seed);
-    for round in 0..count {
+    // A kill may hit when nothing is under way: on a busy machine it takes more of them.
+    let is_enough = |found: Found| count < 20 || found.late > 0 && found.unknown > 0;
+    let mut round = 0;
+    while round < count || !is_enough(rounds.found) {
         println!("EGRET_SEED={seed}, round {round}");
         let messages = rounds.side.rng.below(600);
         rounds.round(Fault::None, messages);
+        round += 1;
+        assert!(round < 20 * count, "no kill cut anything off: {:?}", rounds.found);
     }
-    let found = rounds.found;
+    println!("{:?}", rounds.found);
     drop(rounds);
     assert_eq!(Footprint::now(), before);
-    println!("{found:?}");
-    let in_the_middle = found.late > 0 && found.unknown > 0;
-    assert!(in_the_middle || count < 20, "no kill cut anything off: {found:?}");
 }
 
 #[test]

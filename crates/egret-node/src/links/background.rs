@@ -43,8 +43,9 @@ fn run(core: &Weak<Core>) {
     }
 }
 
-/// If nobody has driven for so long, nobody waits.
-const QUIET: Duration = Duration::from_millis(1);
+/// If nobody has driven for so long, nobody waits: what comes then is heard after twice that at
+/// the latest. A glance costs a few microseconds, now and then, while others drive.
+const QUIET: Duration = Duration::from_micros(250);
 /// How often it looks whether there are links at all.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long memory for what arrives is kept though nothing does, at least.

@@ -168,17 +168,19 @@ fn rounds(fabric: &'static str) {
     // What is opened at the first traffic is kept.
     rounds.round(Fault::None, 400);
     let before = footprint();
-    for round in 0..count {
+    // A kill may hit when nothing is under way: on a busy machine it takes more of them.
+    let is_enough = |found: Found| count < 20 || found.late > 0 && found.unknown > 0;
+    let mut round = 0;
+    while round < count || !is_enough(rounds.found) {
         println!("EGRET_SEED={seed}, round {round}");
         let messages = rounds.rng.below(600);
         rounds.round(Fault::None, messages);
         until("rid of the dead process", || footprint() == before);
         assert_eq!(wait(WaitOptions::NOHANG).unwrap_err(), Errno::CHILD, "a process is left");
+        round += 1;
+        assert!(round < 20 * count, "no kill cut anything off: {:?}", rounds.found);
     }
-    let found = rounds.found;
-    println!("{found:?}");
-    let in_the_middle = found.late > 0 && found.unknown > 0;
-    assert!(in_the_middle || count < 20, "no kill cut anything off: {found:?}");
+    println!("{:?}", rounds.found);
 }
 
 #[test]

@@ -263,9 +263,30 @@ fn a_wake_ends_a_wait() {
     check(3, woken_alone);
 }
 
+/// Who leaves with the lock says behind it whose the role is.
+fn handed_on() {
+    let scene = scene();
+    let Entered::Mine(turn) = scene.baton.enter(Ground::Foreground) else { panic!("it is free") };
+    let other = spawn(&scene, |scene, seat| scene.go(seat, None));
+    scene.step();
+    let next = turn.hand();
+    // Meanwhile the role is the other's, who has not been told, or nobody's.
+    let third = spawn(&scene, |scene, seat| scene.go(seat, None));
+    drop(next);
+    assert_eq!((other.join().unwrap(), third.join().unwrap()), (Got::Role, Got::Role));
+    assert_eq!(scene.steps(), 3);
+    scene.is_free();
+}
+
+#[test]
+fn a_role_that_is_handed_on_under_the_lock_is_not_lost() {
+    check(1, handed_on);
+}
+
 #[test]
 fn every_planted_fault_is_found() {
-    let faults: [(Fault, usize, fn()); 6] = [
+    let faults: [(Fault, usize, fn()); 7] = [
+        (Fault::Untold, 1, handed_on),
         (Fault::RoleKept, 3, || woken_and_given(0)),
         (Fault::GivenTwice, 3, both_step),
         (Fault::WokenLate, 3, woken_alone),

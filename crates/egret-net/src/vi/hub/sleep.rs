@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 
 use super::watch::{Loop, Watched};
 use super::{After, Hub, Inside};
@@ -58,8 +59,7 @@ impl Sleep {
             Some(MachineFd::Any(fd)) => (Some(fd), false),
             Some(MachineFd::Set(fd)) => (Some(fd), true),
         };
-        let make = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
-        let event = descriptor.as_ref().and_then(|_| make());
+        let event = descriptor.as_ref().and_then(|_| make_event());
         let add = |(set, event)| epoll::add(set, event, EventData::new_u64(EVENT), EventFlags::IN);
         let is_set = is_set && descriptor.as_ref().zip(event.as_ref()).map(add) == Some(Ok(()));
         Self {
@@ -244,6 +244,14 @@ impl Hub {
         }
         std::mem::take(&mut inside.after)
     }
+}
+
+fn make_event() -> Option<OwnedFd> {
+    let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let warn = |errno: &Errno| {
+        tracing::warn!(%errno, "eventfd failed: threads that wait on this nic look every millisecond");
+    };
+    made.inspect_err(warn).ok()
 }
 
 /// What a set can say at once.
