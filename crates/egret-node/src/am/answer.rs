@@ -26,7 +26,7 @@ impl State {
         if head.handler != PLAIN || bytes.len() != count * 8 || count > Few::MAX {
             return false;
         }
-        let am = &mut line.machine.am;
+        let am = &mut line.am;
         let Some(call) = am.calls.at(head.request) else { return false };
         if call.awaits != Awaits::answer(false)
             || call.is_abandoned()
@@ -51,18 +51,18 @@ impl State {
         if head.kind == Kind::BulkReply && head.request & NOT_ANSWERED != 0 {
             return self.returned_data(link, arrived);
         }
-        let (key, endpoint) = line.machine.take_answer(head)?;
+        let (key, endpoint) = line.take_answer(head)?;
         if head.kind == Kind::BulkReply && !arrived.has_landed() {
-            line.machine.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
+            line.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
         }
         arrived.parts().ok_or("an answer shorter than its words")?;
-        let leaves = line.machine.is_leaving(head.slot);
+        let leaves = line.is_leaving(head.slot);
         if head.kind != Kind::NoReply && head.handler != PLAIN {
-            let number = line.machine.am.outgoing.key_at(head.slot).expect("just looked at");
-            line.machine.resolve(key, Outcome::Empty);
+            let number = line.am.outgoing.key_at(head.slot).expect("just looked at");
+            line.resolve(key, Outcome::Empty);
             self.answer_upcall(link, endpoint, number, arrived);
-        } else if line.machine.am.hold_answer(key, arrived.is_borrowed()) {
-            line.machine.resolve(key, Outcome::Arrived(arrived));
+        } else if line.am.hold_answer(key, arrived.is_borrowed()) {
+            line.resolve(key, Outcome::Arrived(arrived));
         } else {
             self.answer_unheld(link, key, arrived);
         }

@@ -12,11 +12,11 @@ use super::message::{Few, Landed, Words};
 use super::no_reply::NoReply;
 use super::{CallError, Reason, Reply, Tables};
 use crate::link::arrived::Arrived;
-use crate::link::machine::Machine;
 use crate::link::{Fate, Kind, LinkError};
 use crate::links::behind::Sleeper;
 use crate::links::core::{Core, Stopped};
 use crate::links::driver::Clock;
+use crate::links::line::Line;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -286,7 +286,7 @@ fn take(
     taken: &mut Taken,
 ) -> Option<()> {
     let answer = &mut taken.answer;
-    let call = state.machine(link).and_then(|machine| machine.am.calls.get(key));
+    let call = state.links.get(link).and_then(|line| line.am.calls.get(key));
     let Some(call) = call else {
         *answer = Some(Err(gone()));
         return Some(());
@@ -334,8 +334,8 @@ fn gone() -> CallError {
 impl State {
     #[inline]
     fn remove_call(&mut self, link: Key, key: Key) {
-        if let Some(machine) = self.machine(link) {
-            machine.am.calls.clear(key);
+        if let Some(line) = self.links.get(link) {
+            line.am.calls.clear(key);
         }
         self.forget_if_ended(link);
     }
@@ -345,8 +345,8 @@ impl State {
     fn answer_taken(&mut self, link: Key, number: Key, arrived: Arrived) {
         let head = arrived.head;
         let bytes = arrived.data_len();
-        if let Some(machine) = self.machine(link) {
-            machine.am.held -= u32::from(arrived.is_borrowed());
+        if let Some(line) = self.links.get(link) {
+            line.am.held -= u32::from(arrived.is_borrowed());
         }
         self.release(link, arrived);
         if head.kind == Kind::BulkReply {
@@ -356,9 +356,9 @@ impl State {
 
     /// Nobody waits for a call any more.
     fn abandon(&mut self, link: Key, key: Key) {
-        let Some(machine) = self.machine(link) else { return };
-        let Some(number) = machine.am.calls.get(key).map(|call| call.number) else { return };
-        if let Some(Outcome::Arrived(arrived)) = machine.abandon(key) {
+        let Some(line) = self.links.get(link) else { return };
+        let Some(number) = line.am.calls.get(key).map(|call| call.number) else { return };
+        if let Some(Outcome::Arrived(arrived)) = line.abandon(key) {
             self.answer_taken(link, number, arrived);
         }
         self.forget_if_done(link);
@@ -367,14 +367,14 @@ impl State {
     /// An answer that nobody waits for, or that must not stay in its receive.
     #[cold]
     pub(super) fn answer_unheld(&mut self, link: Key, key: Key, mut arrived: Arrived) {
-        let Some(machine) = self.machine(link) else { return };
-        let Some(call) = machine.am.calls.get(key) else { return };
+        let Some(line) = self.links.get(link) else { return };
+        let Some(call) = line.am.calls.get(key) else { return };
         let (wanted, number) = (!call.abandoned, call.number);
         let receive = arrived.detach();
         if wanted {
-            machine.resolve(key, Outcome::Arrived(arrived));
+            line.resolve(key, Outcome::Arrived(arrived));
         } else {
-            machine.resolve(key, Outcome::Empty);
+            line.resolve(key, Outcome::Empty);
             drop(arrived.take_landed());
             self.answer_taken(link, number, arrived);
         }
@@ -394,7 +394,7 @@ impl Tables {
     }
 }
 
-impl Machine {
+impl Line {
     /// Nobody waits for a call any more.
     pub(crate) fn abandon(&mut self, key: Key) -> Option<Outcome> {
         let call = self.am.calls.get(key)?;

@@ -8,7 +8,6 @@ use super::serve::in_handler;
 use super::{Call, CallError, MEDIUM_MAX, Message, Payload, Remote, Reply, SendError};
 use crate::flow::cost;
 use crate::link::carrier::Carrier;
-use crate::link::machine::Machine;
 use crate::link::{Head, Lane, LinkError};
 use crate::links::driver::Clock;
 use crate::links::line::Line;
@@ -102,7 +101,7 @@ impl Remote {
             if is_back() {
                 return Some(());
             }
-            let call = state.machine(self.link).and_then(|machine| machine.am.calls.get(call));
+            let call = state.links.get(self.link).and_then(|line| line.am.calls.get(call));
             call.into_iter().for_each(|call| _ = call.poll(waker));
             None
         });
@@ -119,20 +118,14 @@ impl Line {
     /// Copies the data of a request that the fabric does not have yet, unless another has its
     /// number by now.
     fn own_data(&mut self, call: Key) {
-        if self.machine.am.calls.get(call).is_none() {
+        if self.am.calls.get(call).is_none() {
             return;
         }
         let request = call.index;
-        self.machine.own_data(request);
+        self.waiting_data().for_each(|frame| own(frame, request));
         if let Carrier::Windowed(windowed) = &mut self.carrier {
             windowed.unsent(Lane::Bulk).for_each(|frame| own(frame, request));
         }
-    }
-}
-
-impl Machine {
-    fn own_data(&mut self, request: u32) {
-        self.waiting_data().for_each(|frame| own(frame, request));
     }
 }
 
@@ -255,12 +248,12 @@ mod tests {
             sim.run_until(sim.elapsed() + std::time::Duration::from_millis(1));
         };
         let key = |state: &mut crate::links::state::State| {
-            let machine = state.machine(remote.link).unwrap();
-            machine.am.calls.keys()[0]
+            let line = state.links.get(remote.link).unwrap();
+            line.am.calls.keys()[0]
         };
         let at = |state: &mut crate::links::state::State| {
-            let machine = state.machine(remote.link).unwrap();
-            let frame = machine.waiting_data().next().unwrap();
+            let line = state.links.get(remote.link).unwrap();
+            let frame = line.waiting_data().next().unwrap();
             frame.segments().next().unwrap().bytes().as_ptr()
         };
         let mut first = remote.try_request(9).unwrap();

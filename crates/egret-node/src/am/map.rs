@@ -71,11 +71,11 @@ impl Mapping {
             }
         }
         let asked = self.asked.as_mut().expect("just asked");
-        let machine = match state.live(asked.link) {
-            Ok(machine) => machine,
+        let line = match state.live(asked.link) {
+            Ok(line) => line,
             Err(why) => return Some(Err(MapError::Link(why))),
         };
-        let outgoing = machine.am.outgoing.get(asked.number)?;
+        let outgoing = line.am.outgoing.get(asked.number)?;
         let handlers = match &outgoing.phase {
             Phase::Asked => {
                 if let Some(waker) = waker {
@@ -100,8 +100,8 @@ impl Mapping {
             state.budget.close(flow);
             return Err(MapError::TooLong { bytes: len, most: CONTROL_MAX });
         }
-        let machine = match state.live(link) {
-            Ok(machine) => machine,
+        let line = match state.live(link) {
+            Ok(line) => line,
             Err(why) => {
                 state.budget.close(flow);
                 return Err(why.into());
@@ -109,11 +109,11 @@ impl Mapping {
         };
         let names = self.needs.iter().map(|needed| (needed.need.name.clone(), u8::MAX));
         let handlers = names.collect();
-        let number = machine.am.outgoing.insert(Outgoing::new(self.endpoint, flow, handlers));
-        machine.lands.open(Flow::Replies(number.index), None);
-        machine.lands.grant(Flow::Replies(number.index), bytes);
+        let number = line.am.outgoing.insert(Outgoing::new(self.endpoint, flow, handlers));
+        line.lands.open(Flow::Replies(number.index), None);
+        line.lands.grant(Flow::Replies(number.index), bytes);
         map.number = number.index;
-        machine.control(&Control::Map(map));
+        line.control(&Control::Map(map));
         state.flows.insert(flow, (link, Flow::Replies(number.index)));
         state.pump(link);
         let (core, handlers) = (Arc::clone(&self.core), Vec::new());

@@ -11,7 +11,6 @@ use super::gather::{bulk_frame, data_bytes, total};
 use super::{CallState, Incoming, MEDIUM_MAX, Message, Payload, SendError, Unsent};
 use crate::flow::FlowId;
 use crate::link::control::{Control, NotMapped};
-use crate::link::machine::Machine;
 use crate::link::{Head, Kind, Lane};
 use crate::links::behind::Sleeper;
 use crate::links::line::Line;
@@ -155,7 +154,7 @@ impl Line {
     #[inline]
     pub(crate) fn request_at_once(&mut self, number: Key, message: &Message<'_>) -> Option<Key> {
         let bytes = message.short_bytes()?;
-        let am = &mut self.machine.am;
+        let am = &mut self.am;
         if am.calls.len() >= NOT_ANSWERED as usize {
             return None;
         }
@@ -170,7 +169,7 @@ impl Line {
     #[inline]
     pub(crate) fn one_way_at_once(&mut self, number: Key, message: &Message<'_>) -> Option<()> {
         let bytes = message.short_bytes()?;
-        let slot = self.machine.am.outgoing.get(number)?.credit_at_once()?;
+        let slot = self.am.outgoing.get(number)?.credit_at_once()?;
         let head = Head { request: number.index, ..message.head(Kind::OneWay, slot) };
         self.say(head, message.words, bytes);
         Some(())
@@ -217,10 +216,10 @@ impl Line {
     ) -> Result<(), Unsent<'a>> {
         if message.payload.is_data() {
             let call = self.transfer(number, message)?;
-            drop(self.machine.abandon(call));
+            drop(self.abandon(call));
             return Ok(());
         }
-        let slot = match self.machine.begin(number, &message) {
+        let slot = match self.begin(number, &message) {
             Ok(slot) => slot,
             Err(reason) => return Err(Unsent { reason, message }),
         };
@@ -231,16 +230,16 @@ impl Line {
 
     /// Begins what needs a number that the head can hold. The slot at the peer's.
     fn begin_call(&mut self, number: Key, message: &Message<'_>) -> Result<u32, SendError> {
-        if self.machine.am.calls.len() >= NOT_ANSWERED as usize {
+        if self.am.calls.len() >= NOT_ANSWERED as usize {
             return Err(SendError::Full { window: NOT_ANSWERED });
         }
-        self.machine.begin(number, message)
+        self.begin(number, message)
     }
 
     fn insert_call(&mut self, number: Key, message: &Message<'_>, awaits: Awaits) -> Key {
         let mut call = CallState::new(number, awaits);
         call.returns = !matches!(message.payload, Payload::Gather(_));
-        self.machine.am.calls.insert(call)
+        self.am.calls.insert(call)
     }
 
     fn transmit(&mut self, number: Key, head: Head, message: Message<'_>) {
@@ -251,13 +250,13 @@ impl Line {
             Payload::Pieces(pieces) => _ = self.say_pieces(head, message.words, pieces),
             data => {
                 let segments = data.into_segments();
-                self.machine.transmit_data(number.index, head, message.words, segments);
+                self.transmit_data(number.index, head, message.words, segments);
             }
         }
     }
 }
 
-impl Machine {
+impl Line {
     /// Whether a mapping was given up, and is kept for what is under way.
     #[inline]
     pub(crate) fn is_leaving(&mut self, number: u32) -> bool {

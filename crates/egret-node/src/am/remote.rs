@@ -31,7 +31,7 @@ impl Remote {
     pub(super) fn known(core: &Arc<Core>, link: Key, number: Key, index: usize) -> Self {
         let core = Arc::clone(core);
         let handlers = core.state.with(|state| {
-            let outgoing = state.machine(link)?.am.outgoing.get(number)?;
+            let outgoing = state.links.get(link)?.am.outgoing.get(number)?;
             Some(outgoing.handlers.clone())
         });
         let handlers = handlers.unwrap_or_default();
@@ -62,7 +62,7 @@ impl Remote {
     pub fn host(&self) -> String {
         self.core
             .state
-            .with(|state| state.machine(self.link).map(|machine| machine.peer.clone()))
+            .with(|state| state.links.get(self.link).map(|line| line.peer.clone()))
             .unwrap_or_default()
     }
 
@@ -72,8 +72,8 @@ impl Remote {
         self.core
             .state
             .with(|state| {
-                let machine = state.machine(self.link)?;
-                machine.am.outgoing.get(self.number).map(|outgoing| outgoing.window())
+                let line = state.links.get(self.link)?;
+                line.am.outgoing.get(self.number).map(|outgoing| outgoing.window())
             })
             .unwrap_or(0)
     }
@@ -159,7 +159,7 @@ impl Remote {
 
     fn has_room(&self, state: &mut State, waker: Option<&Waker>) -> Poll<Result<(), SendError>> {
         let line = state.live_mapping(self.link, self.number)?;
-        let outgoing = line.machine.am.outgoing.get(self.number).ok_or(SendError::Unmapped)?;
+        let outgoing = line.am.outgoing.get(self.number).ok_or(SendError::Unmapped)?;
         if outgoing.has_room()? {
             return Poll::Ready(Ok(()));
         }
@@ -241,7 +241,7 @@ impl Remote {
         send: impl FnOnce(&mut Line, Key, Message<'a>) -> Result<T, Unsent<'a>>,
     ) -> Result<T, Unsent<'a>> {
         self.core.state.with(|state| {
-            let sent = match state.live_line(self.link) {
+            let sent = match state.live(self.link) {
                 Ok(line) => send(line, self.number, message),
                 Err(why) => Err(Unsent { reason: why.into(), message }),
             };
@@ -272,7 +272,7 @@ impl Remote {
                 }
                 Err(Unsent { reason: SendError::Full { .. }, message: unsent }) => {
                     message = Some(unsent);
-                    let outgoing = line.machine.am.outgoing.get(self.number)?;
+                    let outgoing = line.am.outgoing.get(self.number)?;
                     if let Some(waker) = waker {
                         remember(&mut outgoing.wakers, waker);
                     }

@@ -30,9 +30,9 @@ impl State {
         let head = arrived.head;
         let mut words = [0; Head::WORDS_MAX];
         let count = arrived.read_words(&mut words);
-        let Ok(machine) = self.live(from.link) else { return self.release(from.link, arrived) };
-        let segments = machine.segments;
-        let Some(incoming) = machine.am.incoming.get(from.slot) else {
+        let Ok(line) = self.live(from.link) else { return self.release(from.link, arrived) };
+        let segments = line.segments;
+        let Some(incoming) = line.am.incoming.get(from.slot) else {
             return self.release(from.link, arrived);
         };
         let (slot, endpoint) = (incoming.number, incoming.endpoint);
@@ -50,8 +50,8 @@ impl State {
             endpoint.supply.give_back(buf);
         }
         self.release(from.link, arrived);
-        let Ok(machine) = self.live(from.link) else { return };
-        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let Ok(line) = self.live(from.link) else { return };
+        let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         let is_first = incoming.push_reply(frame);
         self.pass_replies(from.link, from.slot, is_first);
         self.give_way();
@@ -65,8 +65,8 @@ impl State {
             return;
         }
         for link in self.links.keys() {
-            let Ok(machine) = self.live(link) else { continue };
-            for slot in machine.am.incoming.keys() {
+            let Ok(line) = self.live(link) else { continue };
+            for slot in line.am.incoming.keys() {
                 while let Some(frame) = self.take_waiting_return(link, slot) {
                     self.send_back_without(link, slot, &frame);
                     self.pass_replies(link, slot, true);
@@ -104,7 +104,7 @@ impl State {
         let words = words.chunks_exact(8);
         let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
         let words: Vec<u64> = words.collect();
-        let Ok(line) = self.live_line(link) else { return };
+        let Ok(line) = self.live(link) else { return };
         let what = [Kind::Bulk as u8, handler, 0, 0, 0, 0, 0, 0];
         line.say(Head { kind: Kind::Returned, ..head }, &words, &what);
     }
@@ -117,13 +117,13 @@ impl State {
         arrived: Arrived,
     ) -> Result<(), &'static str> {
         let head = arrived.head;
-        let machine = &mut self.links.get(link).ok_or("no link")?.machine;
-        let number = machine.am.outgoing.key_at(head.slot).ok_or("a return for no mapping")?;
-        let outgoing = machine.am.outgoing.get(number).expect("just looked at");
+        let line = self.links.get(link).ok_or("no link")?;
+        let number = line.am.outgoing.key_at(head.slot).ok_or("a return for no mapping")?;
+        let outgoing = line.am.outgoing.get(number).expect("just looked at");
         outgoing.credit(1)?;
         let endpoint = outgoing.endpoint;
         if !arrived.has_landed() {
-            machine.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
+            line.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
         }
         read_returned(&arrived)?;
         // Its bytes are the flow's until the error handler has run.

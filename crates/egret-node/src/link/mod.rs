@@ -9,7 +9,6 @@ mod error;
 mod head;
 mod kept;
 pub(crate) mod lands;
-pub(crate) mod machine;
 pub(crate) mod window;
 pub(crate) mod windowed;
 

@@ -1,4 +1,4 @@
-//! The driver: takes what has arrived, feeds the machines, runs handlers, sends.
+//! The driver: takes what has arrived, feeds the links, runs handlers, sends.
 //!
 //! Any thread that waits may drive; one at a time has the role. The others sit until what
 //! they wait for has come or the role is theirs. A handler runs on the thread that received
@@ -214,7 +214,7 @@ impl Core {
         }
     }
 
-    /// Feeds what has come and what has completed to the machines.
+    /// Feeds what has come and what has completed to the links.
     #[inline]
     fn feed(&self, state: &mut State) -> Fed {
         state.role_waits = false;

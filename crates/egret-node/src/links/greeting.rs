@@ -23,7 +23,7 @@ impl State {
             return self.greeted_lossy(link, hello);
         }
         line.incarnation = Some(hello.incarnation);
-        let host = line.machine.peer.clone();
+        let host = line.peer.clone();
         self.hosts.insert(host, link);
         self.open_more();
         Ok(())
@@ -32,7 +32,7 @@ impl State {
     /// The peer has called, too, and its call counts.
     pub(crate) fn crossed(&mut self, link: Key) {
         let Some(line) = self.links.get(link) else { return };
-        let host = line.machine.peer.clone();
+        let host = line.peer.clone();
         if let Some(call) = self.opening.calls.get_mut(&host) {
             call.link = None;
             call.again = Some(self.fixed.nic.now() + CROSSED_AGAIN);
@@ -80,7 +80,7 @@ impl State {
         let answer = self.hello(hello.link);
         let line = self.links.get(link).expect("just made");
         line.incarnation = Some(hello.incarnation);
-        line.machine.control(&answer);
+        line.control(&answer);
         self.hosts.insert(hello.host.clone(), link);
         self.pump(link);
         self.open_more();
@@ -129,7 +129,7 @@ impl State {
 
     /// The peer that was called has no room for a link.
     pub(crate) fn full(&mut self, link: Key, links: u32) {
-        let Some(peer) = self.machine(link).map(|machine| machine.peer.clone()) else { return };
+        let Some(peer) = self.links.get(link).map(|line| line.peer.clone()) else { return };
         self.opening.call_refused(&peer, LinkUpError::Full { peer: peer.clone(), links });
         self.end(link, |_| LinkError::Closed);
     }

@@ -117,7 +117,7 @@ impl State {
 
     fn heard_control(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
         let line = self.links.get(link).ok_or("no link")?;
-        let parts = &mut line.machine.parts;
+        let parts = &mut line.control_parts;
         if (parts.len() + arrived.bytes().len()) as u64 > CONTROL_MAX {
             return Err("a frame of control that is too long");
         }

@@ -9,7 +9,6 @@ use super::slots::Key;
 use super::state::{Line, Place, State};
 use crate::link::carrier::Carrier;
 use crate::link::control::Control;
-use crate::link::machine::Machine;
 use crate::link::window::link_of;
 use crate::link::windowed::{Windowed, post_datagrams};
 use crate::link::{LinkCounters, LinkError};
@@ -99,12 +98,11 @@ impl State {
         let (lands, number, id) = (self.lands(), rt::random(), vi.id());
         let landing: Arc<dyn Landing> = lands.clone();
         let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
-        let machine = Machine::new(host, &self.fixed, lands);
-        let link = self.add_line_of(Line::new(machine, carrier, true));
+        let link = self.add_line_of(Line::new(host, &self.fixed, lands, carrier, true));
         self.set_place(id, Some(Place::Window(link)));
         let hello = self.hello(number);
         let line = self.links.get(link).expect("just made");
-        line.machine.control(&hello);
+        line.control(&hello);
         self.opening.set_link(host, link);
         self.pump(link);
     }
@@ -122,8 +120,7 @@ impl State {
         let (id, peer) = (vi.id(), vi.peer().to_owned());
         let landing: Arc<dyn Landing> = lands.clone();
         let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
-        let machine = Machine::new(&peer, &self.fixed, lands);
-        let link = self.add_line_of(Line::new(machine, carrier, false));
+        let link = self.add_line_of(Line::new(&peer, &self.fixed, lands, carrier, false));
         self.set_place(id, Some(Place::Window(link)));
         self.opening.expect_hello(link, self.fixed.nic.now());
         self.datagram(link, completion);
@@ -137,17 +134,17 @@ impl State {
     ) -> Result<(), &'static str> {
         if self.call_counts(hello) {
             if let Some(line) = self.links.get(link) {
-                line.machine.control(&Control::Crossed);
+                line.control(&Control::Crossed);
             }
             self.pump(link);
             return Ok(());
         }
-        if self.links.get(link).is_none_or(|line| line.machine.peer != hello.host) {
+        if self.links.get(link).is_none_or(|line| line.peer != hello.host) {
             return Err("a hello in another's name");
         }
         if let Err(links) = self.admit(&hello.host) {
             if let Some(line) = self.links.get(link) {
-                line.machine.control(&Control::Full { links });
+                line.control(&Control::Full { links });
                 // It is closed when its time for a hello is over.
                 line.parts = true;
             }
@@ -157,9 +154,9 @@ impl State {
         self.replace(&hello.host);
         let answer = self.hello(hello.link);
         let line = self.links.get(link).ok_or("no link")?;
-        line.machine.peer.clone_from(&hello.host);
+        line.peer.clone_from(&hello.host);
         line.incarnation = Some(hello.incarnation);
-        line.machine.control(&answer);
+        line.control(&answer);
         self.hosts.insert(hello.host.clone(), link);
         self.pump(link);
         self.open_more();

@@ -22,7 +22,6 @@ use super::state::{Line, Place, State, remember};
 use crate::link::carrier::{Carrier, Direct, post_receives};
 use crate::link::control::{Control, Hello, VERSION};
 use crate::link::lands::Lands;
-use crate::link::machine::Machine;
 use crate::link::windowed::post_datagrams;
 use crate::link::{LinkError, LinkUpError};
 
@@ -309,7 +308,7 @@ impl State {
             all.push((stranger.until, stranger.vi.peer() == peer, Unproven::Stranger(key)));
         }
         for (until, link) in &self.opening.unmet {
-            let is_same = self.links.get(*link).is_some_and(|line| line.machine.peer == peer);
+            let is_same = self.links.get(*link).is_some_and(|line| line.peer == peer);
             all.push((*until, is_same, Unproven::Link(*link)));
         }
         all.sort_by_key(|(until, ..)| *until);
@@ -373,7 +372,7 @@ impl State {
         let hello = self.hello(rt::random());
         let link = self.add_line(host, vi, lands, true);
         let line = self.links.get(link).expect("just made");
-        line.machine.control(&hello);
+        line.control(&hello);
         self.opening.set_link(host, link);
         self.pump(link);
     }
@@ -384,9 +383,8 @@ impl State {
     }
 
     pub(super) fn add_line(&mut self, host: &str, vi: Vi, lands: Arc<Lands>, called: bool) -> Key {
-        let (machine, id) = (Machine::new(host, &self.fixed, lands), vi.id());
-        let carrier = Carrier::Direct(Box::new(Direct::new(vi)));
-        let link = self.add_line_of(Line::new(machine, carrier, called));
+        let (id, carrier) = (vi.id(), Carrier::Direct(Box::new(Direct::new(vi))));
+        let link = self.add_line_of(Line::new(host, &self.fixed, lands, carrier, called));
         self.set_place(id, Some(Place::Link(link)));
         link
     }

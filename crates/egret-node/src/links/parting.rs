@@ -122,7 +122,7 @@ impl State {
             open = true;
             if !line.parts && (is_through || now >= say) {
                 line.parts = true;
-                line.machine.control(&Control::Failed { why: why.clone() });
+                line.control(&Control::Failed { why: why.clone() });
                 self.pump(link);
             }
         }
@@ -150,7 +150,7 @@ impl State {
     fn end_links_to(&mut self, host: &str, why: &str) {
         let failed = |peer| LinkError::PeerFailed { peer, why: shorten(why).to_owned() };
         for link in self.links.keys() {
-            if self.machine(link).is_some_and(|machine| machine.peer == host) {
+            if self.links.get(link).is_some_and(|line| line.peer == host) {
                 self.end(link, failed);
             }
         }

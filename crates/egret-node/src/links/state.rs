@@ -20,7 +20,6 @@ use crate::flow::{Budget, FlowId, FlowTerms};
 use crate::link::arrived::{Arrived, Spare};
 use crate::link::carrier::Carrier;
 use crate::link::lands::Flow;
-use crate::link::machine::Machine;
 use crate::link::{Fate, Head, Kind, Lane, LinkCounters, LinkError};
 
 /// Everything that the links of a nic know.
@@ -119,29 +118,13 @@ impl State {
         }
     }
 
-    /// The machine of a link, dead or alive.
-    #[inline]
-    pub(crate) fn machine(&mut self, link: Key) -> Option<&mut Machine> {
-        self.links.get(link).map(|line| &mut line.machine)
-    }
-
-    /// The machine of a link that lives.
-    ///
-    /// # Errors
-    ///
-    /// Why it does not.
-    #[inline]
-    pub(crate) fn live(&mut self, link: Key) -> Result<&mut Machine, LinkError> {
-        self.live_line(link).map(|line| &mut line.machine)
-    }
-
     /// A link that lives.
     ///
     /// # Errors
     ///
     /// Why it does not.
     #[inline]
-    pub(crate) fn live_line(&mut self, link: Key) -> Result<&mut Line, LinkError> {
+    pub(crate) fn live(&mut self, link: Key) -> Result<&mut Line, LinkError> {
         let Some(line) = self.links.get(link) else { return Err(LinkError::Closed) };
         match &line.ended {
             None => Ok(line),
@@ -152,8 +135,8 @@ impl State {
     /// A link that lives, and has this mapping.
     #[inline]
     pub(crate) fn live_mapping(&mut self, link: Key, number: Key) -> Result<&mut Line, SendError> {
-        let line = self.live_line(link)?;
-        match line.machine.am.outgoing.get(number) {
+        let line = self.live(link)?;
+        match line.am.outgoing.get(number) {
             Some(_) => Ok(line),
             None => Err(SendError::Unmapped),
         }
@@ -177,7 +160,7 @@ impl State {
                 self.windows.insert(link);
             }
             let broken = line.carrier.broken();
-            if line.machine.is_flooded() {
+            if line.is_flooded() {
                 self.cut_off(link, "it asks, and does not listen");
             } else if broken.is_some() {
                 self.broken.insert(link);
@@ -365,7 +348,7 @@ impl State {
         if let Some(line) = self.links.get(link) {
             if line.ended.is_some() {
                 self.forget_if_done(link);
-            } else if !line.machine.is_idle() {
+            } else if !line.is_idle() {
                 self.pump(link);
             }
         }
@@ -391,7 +374,7 @@ impl State {
     #[cold]
     pub(crate) fn cut_off(&mut self, link: Key, why: &str) {
         if let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) {
-            tracing::warn!(peer = line.machine.peer, why, "cut off");
+            tracing::warn!(peer = line.peer, why, "cut off");
         }
         self.end(link, |peer| LinkError::CutOff { peer, why: why.to_owned() });
     }
@@ -401,7 +384,7 @@ impl State {
     pub(crate) fn end(&mut self, link: Key, why: impl FnOnce(String) -> LinkError) {
         let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else { return };
         // Who was told so may be faster in closing it.
-        let why = if line.parts { LinkError::Closed } else { why(line.machine.peer.clone()) };
+        let why = if line.parts { LinkError::Closed } else { why(line.peer.clone()) };
         line.ended = Some(why.clone());
         self.counters.ended += 1;
         if matches!(why, LinkError::CutOff { .. }) {
@@ -415,11 +398,11 @@ impl State {
         }
         let mut unsent = line.carrier.close();
         let never = Fate::NotDelivered;
-        unsent.extend(line.machine.take_waiting().into_iter().map(|frame| (frame, never)));
+        unsent.extend(line.take_waiting().into_iter().map(|frame| (frame, never)));
         for lane in Lane::ALL {
-            unsent.extend(std::iter::from_fn(|| Some((line.machine.pop(lane)?, never))));
+            unsent.extend(std::iter::from_fn(|| Some((line.pop(lane)?, never))));
         }
-        let peer = line.machine.peer.clone();
+        let peer = line.peer.clone();
         if self.hosts.get(&peer) == Some(&link) {
             self.hosts.remove(&peer);
         }
@@ -451,7 +434,7 @@ impl State {
         }
         self.remove_unmapped(link);
         let Some(line) = self.links.get(link) else { return };
-        let am = &line.machine.am;
+        let am = &line.am;
         if am.calls.len() == 0
             && am.outgoing.len() == 0
             && let Some(line) = self.links.remove(link)
