@@ -57,14 +57,15 @@ impl State {
         }
         arrived.parts().ok_or("an answer shorter than its words")?;
         let leaves = line.is_leaving(head.slot);
+        let number = line.am.outgoing.key_at(head.slot).expect("just looked at");
         if head.kind != Kind::NoReply && head.handler != PLAIN {
-            let number = line.am.outgoing.key_at(head.slot).expect("just looked at");
             line.resolve(key, Outcome::Empty);
             self.answer_upcall(link, endpoint, number, arrived);
-        } else if line.am.hold_answer(key, arrived.is_borrowed()) {
-            line.resolve(key, Outcome::Arrived(arrived));
+        } else if line.am.calls.get(key).is_some_and(|call| call.is_abandoned()) {
+            line.resolve(key, Outcome::Empty);
+            self.answer_served(link, number, arrived);
         } else {
-            self.answer_unheld(link, key, arrived);
+            line.resolve(key, Outcome::Arrived(arrived));
         }
         if leaves {
             self.unmap_if_quiet(link, head.slot);
@@ -80,11 +81,11 @@ impl State {
         self.enqueue(endpoint, What::Answer { link, number, arrived });
     }
 
-    /// An answer that names a handler is done with.
-    pub(super) fn answer_served(&mut self, link: Key, number: Key, mut arrived: Arrived) {
+    /// An answer is done with.
+    #[inline]
+    pub(super) fn answer_served(&mut self, link: Key, number: Key, arrived: Arrived) {
         let (kind, bytes) = (arrived.head.kind, arrived.data_len());
-        drop(arrived.take_landed());
-        self.release(link, arrived);
+        self.release(arrived);
         if kind == Kind::BulkReply {
             self.reply_bytes_used(link, number, bytes);
         }

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use egret_net::vi::Descriptor;
-
 use super::message::Few;
 use super::request::From;
 use super::serve::Answer;
@@ -185,8 +183,7 @@ impl State {
                 bundle.prepare(&mut upcall);
                 return Some(upcall);
             }
-            let receive = bundle.queue(upcall);
-            self.give_back_of(receive);
+            bundle.waiting.push_back(upcall);
         }
         None
     }
@@ -275,28 +272,16 @@ impl Upcall {
         self
     }
 
-    /// Becomes a short message, in the memory of the one before if that was short, too.
+    /// Becomes a short message, in the memory of the one before.
     #[inline]
     pub(crate) fn set_short(&mut self, from: From, head: Head, bytes: &[u8]) {
-        if let What::Message { from: place, arrived } = &mut self.what
-            && arrived.reuse(head, bytes)
-        {
+        if let What::Message { from: place, arrived } = &mut self.what {
+            arrived.reuse(head, bytes);
             *place = from;
             return;
         }
-        self.what = What::Message { from, arrived: Arrived::short(head, bytes.to_vec()) };
-    }
-
-    /// Copies it out of its receive, which is to be given back to its link.
-    pub(crate) fn detach(&mut self) -> Option<(Key, Descriptor)> {
-        let (link, arrived) = match &mut self.what {
-            What::Message { from, arrived } => (from.link, arrived),
-            What::Answer { link, arrived, .. } | What::Returned { link, arrived, .. } => {
-                (*link, arrived)
-            }
-            _ => return None,
-        };
-        Some((link, arrived.detach()?))
+        let arrived = Arrived::from_parts(head, None, bytes.to_vec());
+        self.what = What::Message { from, arrived };
     }
 }
 
@@ -304,14 +289,6 @@ impl BundleState {
     /// Upcalls that wait for the thread that serves.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// Leaves an upcall to the thread that serves; the receive that was emptied for that.
-    #[cold]
-    fn queue(&mut self, mut upcall: Box<Upcall>) -> Option<(Key, Descriptor)> {
-        let receive = upcall.detach();
-        self.waiting.push_back(upcall);
-        receive
     }
 
     /// Takes what runs for an upcall out of its table.

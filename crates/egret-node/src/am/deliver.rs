@@ -58,10 +58,7 @@ impl State {
         let what = What::Message { from, arrived };
         let (of, home) = (incoming.endpoint, endpoint.home());
         if let Some(parked) = &mut endpoint.parked {
-            let mut upcall = Upcall::new(of, what);
-            let receive = upcall.detach();
-            parked.push_back(upcall);
-            self.give_back_of(receive);
+            parked.push_back(Upcall::new(of, what));
             return Ok(());
         }
         if planted(Fault::Twice)
@@ -215,24 +212,20 @@ impl State {
         }
     }
 
-    /// Gives back a message's receive, and its data: to the endpoint that supplied the
-    /// memory, and as credit to the peer.
+    /// Gives back a message's memory, and its data: to the endpoint that supplied the
+    /// buffer, and as credit to the peer.
     #[inline]
     pub(super) fn take_back_data(&mut self, from: From, endpoint: Key, mut arrived: Arrived) {
-        let kind = arrived.head.kind;
-        if kind == Kind::Bulk {
-            let bytes = arrived.data_len();
-            if let (Some(buf), Some(endpoint)) =
+        let (kind, bytes) = (arrived.head.kind, arrived.data_len());
+        if arrived.supplied
+            && let (Some(buf), Some(endpoint)) =
                 (arrived.take_landed(), self.endpoints.get(endpoint))
-                && arrived.supplied
-            {
-                endpoint.supply.give_back(buf);
-            }
-            self.release(from.link, arrived);
+        {
+            endpoint.supply.give_back(buf);
+        }
+        self.release(arrived);
+        if kind == Kind::Bulk {
             self.used_bytes(from, bytes);
-        } else {
-            drop(arrived.take_landed());
-            self.release(from.link, arrived);
         }
     }
 
@@ -342,7 +335,7 @@ impl State {
         let incoming = self.links.get(from.link).and_then(|it| it.am.incoming.get(from.slot));
         match incoming.map(|incoming| incoming.endpoint) {
             Some(endpoint) => self.take_back_data(from, endpoint, arrived),
-            None => self.release(from.link, arrived),
+            None => self.release(arrived),
         }
     }
 
@@ -350,11 +343,9 @@ impl State {
     #[cold]
     pub(crate) fn enqueue(&mut self, key: Key, what: What) {
         let Some(endpoint) = self.endpoints.get(key) else { return };
-        let mut upcall = Upcall::new(key, what).at(endpoint.home());
+        let upcall = Upcall::new(key, what).at(endpoint.home());
         if let Some(parked) = &mut endpoint.parked {
-            let receive = upcall.detach();
-            parked.push_back(upcall);
-            return self.give_back_of(receive);
+            return parked.push_back(upcall);
         }
         endpoint.under_way += 1;
         self.upcalls.push_back(upcall);
@@ -377,7 +368,7 @@ impl State {
             bytes: bytes.to_vec(),
         };
         let is_one_way = *kind == Kind::OneWay as u8 || head.request & NOT_ANSWERED != 0;
-        self.release(link, arrived);
+        self.release(arrived);
         let line = self.links.get(link).ok_or("no link")?;
         let number = line.am.outgoing.at(head.slot).ok_or("a return for no mapping")?;
         if is_one_way {
@@ -451,12 +442,6 @@ impl State {
         if let (Some(told), Some(outgoing)) = (told, line.am.outgoing.get(number)) {
             let endpoint = outgoing.endpoint;
             self.tell_undelivered(endpoint, told);
-        }
-    }
-
-    pub(crate) fn give_back_of(&mut self, receive: Option<(Key, Descriptor)>) {
-        if let Some((link, receive)) = receive {
-            self.give_back(link, receive);
         }
     }
 }

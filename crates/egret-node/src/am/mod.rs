@@ -97,11 +97,6 @@ pub(crate) struct Tables {
     pub(crate) incoming: Slots<Incoming>,
     /// Requests that are under way.
     pub(crate) calls: Slots<CallState>,
-    /// Answers that are still in their receives.
-    pub(crate) held: u32,
-    /// How many may be. The others are copied out, so that a program that does not take its
-    /// answers holds nothing up.
-    pub(crate) held_max: u32,
     /// Bytes of answers that the link has and the peer has not taken.
     pub(crate) answers: u64,
     /// How many there may be before the others wait, and keep their places in the windows: a

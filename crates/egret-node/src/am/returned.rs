@@ -30,10 +30,10 @@ impl State {
         let head = arrived.head;
         let mut words = [0; Head::WORDS_MAX];
         let count = arrived.read_words(&mut words);
-        let Ok(line) = self.live(from.link) else { return self.release(from.link, arrived) };
+        let Ok(line) = self.live(from.link) else { return self.release(arrived) };
         let segments = line.segments;
         let Some(incoming) = line.am.incoming.get(from.slot) else {
-            return self.release(from.link, arrived);
+            return self.release(arrived);
         };
         let (slot, endpoint) = (incoming.number, incoming.endpoint);
         // What the endpoint supplied is the endpoint's.
@@ -49,7 +49,7 @@ impl State {
         if let (Some(buf), Some(endpoint)) = (arrived.take_landed(), self.endpoints.get(endpoint)) {
             endpoint.supply.give_back(buf);
         }
-        self.release(from.link, arrived);
+        self.release(arrived);
         let Ok(line) = self.live(from.link) else { return };
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         let is_first = incoming.push_reply(frame);

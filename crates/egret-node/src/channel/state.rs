@@ -38,7 +38,7 @@ impl State {
                 Memory::Small(bytes.to_vec())
             }
         };
-        self.release(link, arrived);
+        self.release(arrived);
         let heard = self.channels.hear(link, head, memory, &mut self.budget);
         self.drain_channels();
         heard.map_err(|lie| Cheat::Lie(lie).reason())
@@ -60,7 +60,7 @@ impl State {
         }
         let heard =
             self.channels.hear_control((link, &line.peer), arrived.bytes(), &mut self.budget);
-        self.release(link, arrived);
+        self.release(arrived);
         self.drain_channels();
         heard.map_err(Cheat::reason)
     }

@@ -25,8 +25,6 @@ pub struct Account {
     pub incoming: usize,
     /// Requests that are not done.
     pub calls: usize,
-    /// Answers that lie in their receives.
-    pub held: u32,
     /// Messages that wait for a handler.
     pub upcalls: usize,
     /// Messages that wait for an endpoint to be moved.
@@ -79,7 +77,6 @@ impl State {
             account.outgoing += am.outgoing.len();
             account.incoming += am.incoming.len();
             account.calls += am.calls.len();
-            account.held += am.held;
             account.unsent += usize::from(!line.is_idle());
             if let Carrier::Direct(_) = &line.carrier {
                 account.unsent += usize::from(!line.carrier.is_quiet());

@@ -218,7 +218,6 @@ impl Core {
     #[inline]
     fn feed(&self, state: &mut State) -> Fed {
         state.role_waits = false;
-        state.receive_again();
         // Short frames first: of a link that has ended, what came before its end.
         let drained = state.drain(&self.drain, TURN);
         let mut left = TURN;

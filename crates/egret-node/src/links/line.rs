@@ -47,11 +47,10 @@ impl Line {
         carrier: Carrier,
         called: bool,
     ) -> Self {
-        let (held_max, answers_max) = (fixed.receives() / 2, fixed.options.budget);
         Self {
             peer: peer.to_owned(),
             lands,
-            am: Tables { held_max, answers_max, ..Tables::default() },
+            am: Tables { answers_max: fixed.options.budget, ..Tables::default() },
             segments: fixed.nic.limits().segments_max as usize,
             outbox: Default::default(),
             control_parts: Vec::new(),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use std::task::Waker;
 
+use egret_net::buf::Buf;
 use egret_net::rt::Instant;
 use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
 
@@ -17,7 +18,7 @@ use crate::am::fault::{Fault, planted};
 use crate::am::{BundleState, EndpointState, SendError, Upcall};
 use crate::channel::table::Channels;
 use crate::flow::{Budget, FlowId, FlowTerms};
-use crate::link::arrived::{Arrived, Spare};
+use crate::link::arrived::Arrived;
 use crate::link::carrier::Carrier;
 use crate::link::lands::Flow;
 use crate::link::{Fate, Head, Kind, Lane, LinkCounters, LinkError};
@@ -40,9 +41,7 @@ pub(crate) struct State {
     pub(crate) spare: Vec<Box<Upcall>>,
     /// Bundles with upcalls whose thread has left.
     pub(crate) left: VecDeque<Key>,
-    /// Receives that are to be posted again, when there is time.
-    later: Vec<(Key, Descriptor)>,
-    /// Memory for short frames, to be used again.
+    /// Memory for frames, to be used again.
     pub(super) scratch: Vec<Vec<u8>>,
     /// Short frames that were drained, and are to be heard.
     pub(super) drained: Vec<(ViId, Result<Arrived, &'static str>)>,
@@ -96,7 +95,6 @@ impl State {
             spare: Vec::new(),
             left: VecDeque::new(),
             bundles: Slots::default(),
-            later: Vec::new(),
             scratch: Vec::new(),
             drained: Vec::new(),
             blocked: BTreeSet::new(),
@@ -276,47 +274,32 @@ impl State {
         };
     }
 
+    /// A frame of the bulk lane. Its receive, whose own memory is copied, is posted again at once.
     #[inline]
     fn received(&mut self, link: Key, completion: Completion) {
-        let heard = match (&completion.status, Head::from_bits(completion.tag)) {
-            (Ok(()), Ok(head)) if head.kind.lane() != Lane::Bulk => {
-                Err("a frame on the wrong lane")
-            }
-            (Ok(()), Ok(head)) => self.hear(link, Arrived::from_completion(head, completion)),
-            (Ok(()), Err(_)) => Err("a frame of no kind"),
-            (Err(why), _) => return self.broke(link, &why.clone()),
+        if let Err(why) = &completion.status {
+            return self.broke(link, &why.clone());
+        }
+        let head = Head::from_bits(completion.tag);
+        let len = usize::try_from(completion.len).unwrap_or(usize::MAX);
+        let mut receive = completion.into_descriptor();
+        let landed = receive.take_landed();
+        let own = &receive.bytes()[..len - landed.as_ref().map_or(0, Buf::len)];
+        let own = self.copied(own);
+        self.give_back(link, receive);
+        let heard = match head {
+            Ok(head) if head.kind.lane() != Lane::Bulk => Err("a frame on the wrong lane"),
+            Ok(head) => self.hear(link, Arrived::from_parts(head, landed, own)),
+            Err(_) => Err("a frame of no kind"),
         };
         if let Err(why) = heard {
             self.cut_off(link, why);
         }
     }
 
-    /// Receives again into what a frame arrived in.
-    #[inline]
-    pub(crate) fn release(&mut self, link: Key, arrived: Arrived) {
-        match arrived.release() {
-            Spare::Short(memory) => self.keep_scratch(memory),
-            Spare::Receive(receive) => {
-                self.later.push((link, receive));
-                if self.later.len() >= LATER_MAX {
-                    self.receive_again();
-                }
-            }
-            Spare::Nothing => {}
-        }
-    }
-
-    /// Posts the receives again that were used.
-    #[inline]
-    pub(crate) fn receive_again(&mut self) {
-        while let Some((link, receive)) = self.later.pop() {
-            self.give_back(link, receive);
-        }
-    }
-
     /// Receives into `receive` again.
     #[inline]
-    pub(crate) fn give_back(&mut self, link: Key, receive: Descriptor) {
+    fn give_back(&mut self, link: Key, receive: Descriptor) {
         if let Some(line) = self.links.get(link)
             && !planted(Fault::NotPosted)
         {
@@ -443,9 +426,6 @@ impl State {
         }
     }
 }
-
-/// Receives that wait to be posted again, at most: a fraction of what a connection has.
-const LATER_MAX: usize = 16;
 
 /// Keeps a waker for who brings what it waits for. If nobody does so for long, all look for
 /// themselves: who gave up waiting does not say so.
