@@ -9,7 +9,7 @@ use super::gather::bulk_frame;
 use super::message::Few;
 use super::no_reply::NoReply;
 use super::request::{From, PLAIN};
-use super::returned::Why;
+use super::returned::{Why, words_of};
 use super::serve::Answer;
 use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Undelivered};
 use crate::link::arrived::Arrived;
@@ -258,7 +258,7 @@ impl State {
             }
         };
         incoming.answered();
-        if !line.say(head(Kind::Reply), message.words, bytes) {
+        if !line.say(head(Kind::Reply), message.words, &[bytes]) {
             self.pump(from.link);
         }
     }
@@ -329,7 +329,7 @@ impl State {
             // The data of a request is still at the sender's.
             let payload = arrived.parts().map_or(&[][..], |parts| parts.1);
             let payload = if head.kind == Kind::Bulk { &[] } else { payload };
-            line.say_pieces(returned, &words[..count], &[&what, payload]);
+            line.say(returned, &words[..count], &[&what, payload]);
             self.pump(from.link);
         }
         let incoming = self.links.get(from.link).and_then(|it| it.am.incoming.get(from.slot));
@@ -359,12 +359,10 @@ impl State {
         let ([kind, handler, ..], bytes) =
             payload.split_first_chunk::<8>().ok_or("a return without a reason")?;
         let reason = Why::read(head.handler, *handler)?;
-        let words = words.chunks_exact(8);
-        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
         let undelivered = Undelivered {
             reason: reason.clone(),
             handler: *handler,
-            words: words.collect(),
+            words: words_of(words),
             bytes: bytes.to_vec(),
         };
         let is_one_way = *kind == Kind::OneWay as u8 || head.request & NOT_ANSWERED != 0;

@@ -161,7 +161,7 @@ impl Line {
         let slot = am.outgoing.get(number)?.credit_at_once()?;
         let call = am.calls.insert(CallState::new(number, Awaits::answer(false)));
         let head = Head { request: call.index, ..message.head(Kind::Request, slot) };
-        self.say(head, message.words, bytes);
+        self.say(head, message.words, &[bytes]);
         Some(call)
     }
 
@@ -171,7 +171,7 @@ impl Line {
         let bytes = message.short_bytes()?;
         let slot = self.am.outgoing.get(number)?.credit_at_once()?;
         let head = Head { request: number.index, ..message.head(Kind::OneWay, slot) };
-        self.say(head, message.words, bytes);
+        self.say(head, message.words, &[bytes]);
         Some(())
     }
 
@@ -246,8 +246,8 @@ impl Line {
         let words = u8::try_from(message.words.len()).expect("at most 16");
         let head = Head { words, handler: message.handler, ..head };
         match message.payload {
-            Payload::Copied(bytes) => _ = self.say(head, message.words, bytes),
-            Payload::Pieces(pieces) => _ = self.say_pieces(head, message.words, pieces),
+            Payload::Copied(bytes) => _ = self.say(head, message.words, &[bytes]),
+            Payload::Pieces(pieces) => _ = self.say(head, message.words, pieces),
             data => {
                 let segments = data.into_segments();
                 self.transmit_data(number.index, head, message.words, segments);

@@ -101,12 +101,10 @@ impl State {
         frame.gather(0, &mut all);
         let words = all.split_off(all.len() - usize::from(head.words) * 8);
         let handler = all[all.len() - WHAT];
-        let words = words.chunks_exact(8);
-        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        let words: Vec<u64> = words.collect();
+        let words = words_of(&words);
         let Ok(line) = self.live(link) else { return };
         let what = [Kind::Bulk as u8, handler, 0, 0, 0, 0, 0, 0];
-        line.say(Head { kind: Kind::Returned, ..head }, &words, &what);
+        line.say(Head { kind: Kind::Returned, ..head }, &words, &[&what]);
     }
 
     /// Data of this side comes back.
@@ -162,6 +160,12 @@ fn returned_len(frame_len: u64, head: Head) -> Option<u64> {
     brings.then(|| frame_len - u64::from(head.words) * 8 - WHAT as u64)
 }
 
+/// Words, from how they travel.
+pub(super) fn words_of(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.chunks_exact(8);
+    words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
+}
+
 /// Bytes behind the data that say what it was.
 const WHAT: usize = 8;
 
@@ -178,9 +182,7 @@ impl Undelivered {
             let bytes = all.split_off(words);
             (all, bytes)
         };
-        let words = words.chunks_exact(8);
-        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        Self { reason, handler: head.handler, words: words.collect(), bytes }
+        Self { reason, handler: head.handler, words: words_of(&words), bytes }
     }
 }
 

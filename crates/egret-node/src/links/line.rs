@@ -121,47 +121,31 @@ impl Line {
         self.outbox.iter().all(VecDeque::is_empty)
     }
 
-    /// Sends a frame of words and bytes: now, or behind those that wait, which is to be
+    /// Sends a frame of words and pieces of bytes: now, or behind those that wait, which is to be
     /// [pumped](super::state::State::pump) then. Whether it has gone.
     #[inline]
-    pub(crate) fn say(&mut self, head: Head, words: &[u64], bytes: &[u8]) -> bool {
-        let mut space = [0; Head::WORDS_MAX * 8];
-        let words = as_bytes(words, &mut space);
-        let tag = head.to_bits();
-        let has_gone = self.is_quiet()
-            && if bytes.is_empty() {
-                self.carrier.send(tag, &[words])
-            } else {
-                self.carrier.send(tag, &[words, bytes])
-            };
-        if !has_gone {
-            self.say_later(tag, &[words, bytes]);
-        }
-        has_gone
-    }
-
-    /// The same, of several pieces of bytes.
-    pub(crate) fn say_pieces(&mut self, head: Head, words: &[u64], pieces: &[&[u8]]) -> bool {
+    pub(crate) fn say(&mut self, head: Head, words: &[u64], pieces: &[&[u8]]) -> bool {
         let mut space = [0; Head::WORDS_MAX * 8];
         let words = as_bytes(words, &mut space);
         let tag = head.to_bits();
         let has_gone = self.is_quiet()
             && match pieces {
-                [] => self.carrier.send(tag, &[words]),
+                [] | [[]] => self.carrier.send(tag, &[words]),
                 [bytes] => self.carrier.send(tag, &[words, bytes]),
                 [a, b] => self.carrier.send(tag, &[words, a, b]),
                 [a, b, c] => self.carrier.send(tag, &[words, a, b, c]),
                 _ => false,
             };
         if !has_gone {
-            self.say_later(tag, &[&[words], pieces].concat());
+            self.say_later(tag, words, pieces);
         }
         has_gone
     }
 
     #[cold]
-    fn say_later(&mut self, tag: u64, parts: &[&[u8]]) {
-        self.push(Lane::Talk, Descriptor::new(parts.concat()).with_tag(tag));
+    fn say_later(&mut self, tag: u64, words: &[u8], pieces: &[&[u8]]) {
+        let bytes = [&[words], pieces].concat().concat();
+        self.push(Lane::Talk, Descriptor::new(bytes).with_tag(tag));
     }
 
     /// Whether [`pump`](Self::pump) has something to do.
