@@ -154,11 +154,11 @@ impl State {
             Access::Get(len) => (get(len), None),
             Access::Put(data) => (get(0), Some(data)),
         };
-        let message = match data {
+        let mut message = match data {
             None => Message::to(PLAIN).words(&words),
             Some(data) => Message::to(PLAIN).words(&words[..1]).data(data),
         };
-        line.request(number, message).map_err(|unsent| unsent.reason)
+        line.request(number, &mut message)
     }
 
     /// The fabric has read or written a segment.

@@ -28,9 +28,7 @@ impl State {
         }
         let am = &mut line.am;
         let Some(call) = am.calls.at(head.request) else { return false };
-        if call.awaits != Awaits::answer(false)
-            || call.is_abandoned()
-            || call.number.index != head.slot
+        if call.awaits != Awaits::answer() || call.is_abandoned() || call.number.index != head.slot
         {
             return false;
         }

@@ -81,17 +81,14 @@ pub(crate) struct Awaits {
 }
 
 impl Awaits {
-    pub(crate) const fn answer(memory: bool) -> Self {
-        Self { answer: true, memory, access: false }
+    #[inline]
+    pub(crate) const fn answer() -> Self {
+        Self { answer: true, memory: false, access: false }
     }
 
     /// What the fabric reads or writes.
     pub(crate) const fn access() -> Self {
         Self { answer: true, memory: false, access: true }
-    }
-
-    pub(crate) const fn memory() -> Self {
-        Self { answer: false, memory: true, access: false }
     }
 
     pub(crate) const fn nothing(self) -> bool {

@@ -33,7 +33,7 @@ impl Remote {
     ) -> Result<Reply, CallError> {
         let message = Message::to(handler).words(words);
         self.call_with(message, pieces, deadline.into(), |message, clock| {
-            self.request_when_room(message, clock)
+            self.send_when_room(message, clock, Line::request)
         })
     }
 
@@ -53,7 +53,7 @@ impl Remote {
     ) -> Result<Reply, CallError> {
         let message = Message::to(handler).words(words);
         self.call_with(message, pieces, deadline.into(), |message, _| {
-            self.send_with(message, Line::request).map_err(|unsent| unsent.reason)
+            self.send_now(message, Line::request)
         })
     }
 
@@ -63,7 +63,7 @@ impl Remote {
         message: Message<'_>,
         pieces: &[&[u8]],
         deadline: Deadline,
-        send: impl FnOnce(Message<'_>, &mut Clock) -> Result<Key, SendError>,
+        send: impl FnOnce(&mut Message<'_>, &mut Clock) -> Result<Key, SendError>,
     ) -> Result<Reply, CallError> {
         if in_handler() {
             return Err(CallError::InHandler);
@@ -71,11 +71,11 @@ impl Remote {
         let mut clock = Clock::of(deadline);
         if total(pieces) <= MEDIUM_MAX {
             let payload = Payload::Pieces(pieces);
-            let key = send(Message { payload, ..message }, &mut clock)?;
+            let key = send(&mut Message { payload, ..message }, &mut clock)?;
             return Call::wait_for(&self.core, self.link, key, &mut clock);
         }
         Segment::lend_all(pieces, |lent, is_back| {
-            let sent = send(message.gather(lent), &mut clock);
+            let sent = send(&mut message.gather(lent), &mut clock);
             let answer = sent.map_err(CallError::from).and_then(|key| {
                 let answer = Call::wait_for(&self.core, self.link, key, &mut clock);
                 if !is_back() {

@@ -84,11 +84,7 @@ impl Remote {
     ///
     /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
     pub fn try_request<'a>(&self, message: impl Into<Message<'a>>) -> Result<Call, Unsent<'a>> {
-        let message = message.into();
-        let key = match self.at_once(&message, Line::request_at_once) {
-            Some(key) => key,
-            None => self.send_with(message, Line::request)?,
-        };
+        let key = self.send_or_return(message.into(), Line::request)?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
@@ -99,11 +95,7 @@ impl Remote {
     /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
     #[inline]
     pub fn try_send<'a>(&self, message: impl Into<Message<'a>>) -> Result<(), Unsent<'a>> {
-        let message = message.into();
-        match self.at_once(&message, Line::one_way_at_once) {
-            Some(()) => Ok(()),
-            None => self.send_with(message, Line::one_way),
-        }
+        self.send_or_return(message.into(), Line::one_way)
     }
 
     /// Sends a request, and waits for the window to have room.
@@ -116,20 +108,9 @@ impl Remote {
         message: impl Into<Message<'a>>,
         deadline: impl Into<Deadline>,
     ) -> Result<Call, SendError> {
-        let key = self.request_when_room(message.into(), &mut Clock::of(deadline.into()))?;
+        let mut clock = Clock::of(deadline.into());
+        let key = self.send_when_room(&mut message.into(), &mut clock, Line::request)?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
-    }
-
-    #[inline]
-    pub(super) fn request_when_room(
-        &self,
-        message: Message<'_>,
-        clock: &mut Clock,
-    ) -> Result<Key, SendError> {
-        match self.at_once(&message, Line::request_at_once) {
-            Some(key) => Ok(key),
-            None => self.send_later(message, clock, Line::request),
-        }
     }
 
     /// Waits until the window has room, so that a message may be tried. Another thread may
@@ -178,11 +159,8 @@ impl Remote {
         message: impl Into<Message<'a>>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), SendError> {
-        let message = message.into();
-        match self.at_once(&message, Line::one_way_at_once) {
-            Some(()) => Ok(()),
-            None => self.send_later(message, &mut Clock::of(deadline.into()), Line::one_way),
-        }
+        let mut clock = Clock::of(deadline.into());
+        self.send_when_room(&mut message.into(), &mut clock, Line::one_way)
     }
 
     /// Sends data that is not answered, and does not wait: the call is done, with an empty
@@ -193,7 +171,7 @@ impl Remote {
     /// [`SendError::Full`] if the window has no room, with the message; or why there is
     /// nobody to send it to.
     pub fn try_transfer<'a>(&self, message: impl Into<Message<'a>>) -> Result<Call, Unsent<'a>> {
-        let key = self.send_with(message.into(), Line::transfer)?;
+        let key = self.send_or_return(message.into(), Line::transfer)?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
@@ -214,71 +192,76 @@ impl Remote {
             return Err(CallError::InHandler);
         }
         let mut clock = Clock::of(deadline.into());
-        let key = self.request_when_room(message.into(), &mut clock)?;
+        let key = self.send_when_room(&mut message.into(), &mut clock, Line::request)?;
         Call::wait_for(&self.core, self.link, key, &mut clock)
     }
 
-    /// Sends a short message that nothing is against.
+    /// Sends a message, if the window has room.
     #[inline]
-    fn at_once<T>(
+    pub(super) fn send_now<T>(
         &self,
-        message: &Message<'_>,
-        send: impl FnOnce(&mut Line, Key, &Message<'_>) -> Option<T>,
-    ) -> Option<T> {
+        message: &mut Message<'_>,
+        send: impl FnOnce(&mut Line, Key, &mut Message<'_>) -> Result<T, SendError>,
+    ) -> Result<T, SendError> {
         self.core.state.with(|state| {
-            let line = state.links.get(self.link).filter(|line| line.ended.is_none())?;
+            let line = state.live(self.link)?;
             let sent = send(line, self.number, message)?;
             if line.has_more() {
                 state.pump(self.link);
             }
-            Some(sent)
+            Ok(sent)
         })
     }
 
-    pub(super) fn send_with<'a, T>(
+    #[inline]
+    fn send_or_return<'a, T>(
         &self,
-        message: Message<'a>,
-        send: impl FnOnce(&mut Line, Key, Message<'a>) -> Result<T, Unsent<'a>>,
+        mut message: Message<'a>,
+        send: impl FnOnce(&mut Line, Key, &mut Message<'_>) -> Result<T, SendError>,
     ) -> Result<T, Unsent<'a>> {
-        self.core.state.with(|state| {
-            let sent = match state.live(self.link) {
-                Ok(line) => send(line, self.number, message),
-                Err(why) => Err(Unsent { reason: why.into(), message }),
-            };
-            state.pump(self.link);
-            sent
-        })
+        match self.send_now(&mut message, send) {
+            Ok(sent) => Ok(sent),
+            Err(reason) => Err(Unsent { reason, message }),
+        }
     }
 
-    /// Sends a message about which there is something to see to: when the window has room, as a
-    /// rule.
-    #[cold]
-    fn send_later<'a, T>(
+    /// Sends a message when the window has room.
+    #[inline]
+    pub(super) fn send_when_room<T>(
         &self,
-        message: Message<'a>,
+        message: &mut Message<'_>,
         clock: &mut Clock,
-        send: impl Fn(&mut Line, Key, Message<'a>) -> Result<T, Unsent<'a>>,
+        send: impl Fn(&mut Line, Key, &mut Message<'_>) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
-        let mut message = Some(message);
+        match self.send_now(message, &send) {
+            Ok(sent) => Ok(sent),
+            Err(SendError::Full { .. }) => self.send_later(message, clock, send),
+            Err(why) => Err(why),
+        }
+    }
+
+    #[cold]
+    fn send_later<T>(
+        &self,
+        message: &mut Message<'_>,
+        clock: &mut Clock,
+        send: impl Fn(&mut Line, Key, &mut Message<'_>) -> Result<T, SendError>,
+    ) -> Result<T, SendError> {
         self.when_room(clock, |state, waker| {
             let line = match state.live_mapping(self.link, self.number) {
                 Ok(line) => line,
                 Err(why) => return Some(Err(why)),
             };
-            match send(line, self.number, message.take()?) {
-                Ok(sent) => {
-                    state.pump(self.link);
-                    Some(Ok(sent))
-                }
-                Err(Unsent { reason: SendError::Full { .. }, message: unsent }) => {
-                    message = Some(unsent);
+            match send(line, self.number, message) {
+                Err(SendError::Full { .. }) => {
                     let outgoing = line.am.outgoing.get(self.number)?;
-                    if let Some(waker) = waker {
-                        remember(&mut outgoing.wakers, waker);
-                    }
+                    waker.into_iter().for_each(|waker| remember(&mut outgoing.wakers, waker));
                     None
                 }
-                Err(unsent) => Some(Err(unsent.reason)),
+                sent => {
+                    state.pump(self.link);
+                    Some(sent)
+                }
             }
         })
     }
