@@ -49,8 +49,6 @@ pub(crate) struct EndpointState {
     pub(crate) typed: Vec<(Need, u8)>,
     /// Messages that may be under way by each mapping that is made of it.
     pub(crate) window: u32,
-    /// Its translation table: link and number of each mapping.
-    pub(crate) remotes: Vec<Option<(Key, Key)>>,
 }
 
 impl EndpointState {
@@ -96,7 +94,6 @@ impl Endpoint {
                 segment: None,
                 typed: Vec::new(),
                 window: inside.fixed.options.window,
-                remotes: Vec::new(),
             };
             inside.endpoints.insert(state)
         });
@@ -331,14 +328,6 @@ impl Endpoint {
         deadline: impl Into<Deadline>,
     ) -> Mapping {
         Mapping::new(&self.core, self.key, to, needs, deadline.into())
-    }
-
-    /// What it has mapped under this index: its translation table, filled from 0 on.
-    #[must_use]
-    pub fn remote(&self, index: usize) -> Option<Remote> {
-        let (link, number) =
-            self.with(|endpoint| endpoint.remotes.get(index).copied().flatten())?;
-        Some(Remote::known(&self.core, link, number, index))
     }
 
     /// Registers a handler with types; its number.

@@ -87,7 +87,6 @@ impl Mapping {
             Phase::Mapped | Phase::Unmapped | Phase::Gone => outgoing.handlers.clone(),
         };
         asked.handlers = handlers;
-        asked.index = state.translate(self.endpoint, asked.link, asked.number);
         self.asked.take().map(Ok)
     }
 
@@ -117,7 +116,7 @@ impl Mapping {
         state.flows.insert(flow, (link, Flow::Replies(number.index)));
         state.pump(link);
         let (core, handlers) = (Arc::clone(&self.core), Vec::new());
-        Ok(Remote { core, link, number, index: usize::MAX, owned: true, handlers })
+        Ok(Remote { core, link, number, handlers })
     }
 
     /// What the peer is asked, but for the mapping's number.

@@ -134,15 +134,6 @@ impl State {
         let Some(line) = self.links.get(link) else { return };
         let (is_dead, is_quiet) = (line.ended.is_some(), line.carrier.is_quiet());
         let Some(outgoing) = line.am.outgoing.get(number) else { return };
-        let endpoint = outgoing.endpoint;
-        if let Some(endpoint) = self.endpoints.get(endpoint) {
-            let mapping = (link, number);
-            for place in endpoint.remotes.iter_mut().filter(|place| **place == Some(mapping)) {
-                *place = None;
-            }
-        }
-        let outgoing_known = &mut self.links.get(link).expect("just looked at").am.outgoing;
-        let outgoing = outgoing_known.get(number).expect("just looked at");
         if is_dead && is_quiet || matches!(outgoing.phase, Phase::Refused(_)) {
             self.remove_outgoing(link, number);
             self.forget_if_done(link);
@@ -244,18 +235,6 @@ impl State {
         }
         self.pump(link);
         Ok(())
-    }
-
-    /// Puts a mapping into its endpoint's translation table.
-    pub(crate) fn translate(&mut self, endpoint: Key, link: Key, number: Key) -> usize {
-        let Some(endpoint) = self.endpoints.get(endpoint) else { return usize::MAX };
-        let free = endpoint.remotes.iter().position(Option::is_none);
-        let index = free.unwrap_or(endpoint.remotes.len());
-        if index == endpoint.remotes.len() {
-            endpoint.remotes.push(None);
-        }
-        endpoint.remotes[index] = Some((link, number));
-        index
     }
 
     /// Closes an endpoint. What is left of it is to be dropped without a lock.

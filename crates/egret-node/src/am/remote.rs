@@ -21,33 +21,14 @@ pub struct Remote {
     pub(super) core: Arc<Core>,
     pub(super) link: Key,
     pub(super) number: Key,
-    pub(super) index: usize,
-    /// Whether the mapping ends with this handle.
-    pub(super) owned: bool,
     pub(super) handlers: Vec<(String, u8)>,
 }
 
 impl Remote {
-    pub(super) fn known(core: &Arc<Core>, link: Key, number: Key, index: usize) -> Self {
-        let core = Arc::clone(core);
-        let handlers = core.state.with(|state| {
-            let outgoing = state.links.get(link)?.am.outgoing.get(number)?;
-            Some(outgoing.handlers.clone())
-        });
-        let handlers = handlers.unwrap_or_default();
-        Self { core, link, number, index, owned: false, handlers }
-    }
-
     /// Its link.
     #[cfg(test)]
     pub(crate) const fn link(&self) -> Key {
         self.link
-    }
-
-    /// Its place in the endpoint's translation table.
-    #[must_use]
-    pub const fn index(&self) -> usize {
-        self.index
     }
 
     /// The number of the handler of this name, which the mapping
@@ -284,9 +265,7 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if self.owned {
-            self.core.state.with(|state| state.unmap(self.link, self.number));
-            self.core.leave_handlers();
-        }
+        self.core.state.with(|state| state.unmap(self.link, self.number));
+        self.core.leave_handlers();
     }
 }
