@@ -80,7 +80,7 @@ pub(crate) use outgoing::Outgoing;
 pub use remote::Remote;
 pub use request::{ReplySlot, Request};
 pub use serve::in_handler;
-pub(crate) use serve::{drop_unused, run, run_jobs};
+pub(crate) use serve::run_jobs;
 
 pub use typed::{Needed, Signature};
 
