@@ -124,7 +124,7 @@ impl Line {
         let request = call.index;
         self.waiting_data().for_each(|frame| own(frame, request));
         if let Carrier::Windowed(windowed) = &mut self.carrier {
-            windowed.unsent(Lane::Bulk).for_each(|frame| own(frame, request));
+            windowed.window.unsent(Lane::Bulk).for_each(|frame| own(frame, request));
         }
     }
 }

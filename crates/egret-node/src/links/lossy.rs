@@ -36,7 +36,7 @@ impl State {
         while let Some(Line { carrier: Carrier::Windowed(windowed), ended: None, .. }) =
             self.links.get(link)
         {
-            if let Some(frame) = windowed.poll_sent() {
+            if let Some(frame) = windowed.window.poll_sent() {
                 self.acknowledged(link, frame);
             } else if let Some(arrived) = windowed.poll_arrived() {
                 if let Err(why) = arrived.and_then(|arrived| self.hear(link, arrived)) {
@@ -58,8 +58,8 @@ impl State {
             line.pump();
             let Carrier::Windowed(windowed) = &mut line.carrier else { continue };
             windowed.flush(now);
-            let is_silent = windowed.is_silent(now);
-            let is_due = windowed.next_event().is_some();
+            let is_silent = windowed.window.is_silent(now);
+            let is_due = windowed.window.next_event().is_some();
             if let Some(why) = line.carrier.broken() {
                 self.broke(link, &why);
             } else if is_silent {
@@ -85,7 +85,7 @@ impl State {
         let mut next = self.opening.next_event().into_iter().chain(self.next_parting()).min();
         for link in &self.windows {
             if let Some(Line { carrier: Carrier::Windowed(windowed), .. }) = self.links.get(*link) {
-                next = next.into_iter().chain(windowed.next_event()).min();
+                next = next.into_iter().chain(windowed.window.next_event()).min();
             }
         }
         next

@@ -377,7 +377,7 @@ impl State {
         line.carrier.count(&mut self.counters);
         let mut acknowledged = Vec::new();
         if let Carrier::Windowed(windowed) = &mut line.carrier {
-            acknowledged.extend(std::iter::from_fn(|| windowed.poll_sent()));
+            acknowledged.extend(std::iter::from_fn(|| windowed.window.poll_sent()));
         }
         let mut unsent = line.carrier.close();
         let never = Fate::NotDelivered;
