@@ -163,7 +163,7 @@ impl State {
 
     /// The fabric has read or written a segment.
     pub(crate) fn accessed(&mut self, link: Key, completion: Completion) {
-        let Ok(head) = Head::from_bits(completion.tag) else { return };
+        let Some(head) = Head::from_bits(completion.tag) else { return };
         let Some(line) = self.links.get(link) else { return };
         let Some(key) = line.am.calls.key_at(head.request) else { return };
         let outcome = match &completion.status {

@@ -247,7 +247,7 @@ impl State {
     #[cold]
     pub(crate) fn sent_data(&mut self, link: Key, frame: Descriptor) {
         let Some(line) = self.links.get(link) else { return };
-        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        let Some(head) = Head::from_bits(frame.tag()) else { return };
         if head.kind != Kind::Bulk {
             return self.sent_answer(link, frame.len());
         }

@@ -394,7 +394,7 @@ impl State {
     pub(crate) fn undelivered(&mut self, link: Key, frame: Descriptor, fate: Fate) {
         let Some(line) = self.links.get(link) else { return };
         let Some(why) = line.ended.clone() else { return };
-        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        let Some(head) = Head::from_bits(frame.tag()) else { return };
         if head.kind >= Kind::Part {
             return self.channel_came_back(link, frame, Some(fate));
         }
@@ -424,7 +424,7 @@ impl State {
     /// Data that will not be delivered: whoever holds its call is told, or the endpoint.
     #[cold]
     pub(crate) fn data_undelivered(&mut self, link: Key, frame: Descriptor, reason: Reason) {
-        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        let Some(head) = Head::from_bits(frame.tag()) else { return };
         let Some(line) = self.links.get(link) else { return };
         let Some(key) = line.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
         let call = line.am.calls.get(key).expect("just looked at");

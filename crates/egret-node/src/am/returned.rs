@@ -79,7 +79,7 @@ impl State {
     fn take_waiting_return(&mut self, link: Key, slot: Key) -> Option<Descriptor> {
         let incoming = self.live(link).ok()?.am.incoming.get(slot)?;
         let tag = incoming.next_reply()?.tag();
-        let is_return = returned_len(u64::MAX, Head::from_bits(tag).ok()?).is_some();
+        let is_return = returned_len(u64::MAX, Head::from_bits(tag)?).is_some();
         if !is_return || incoming.lacks()?.1 == 0 {
             return None;
         }

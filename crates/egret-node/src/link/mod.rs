@@ -14,7 +14,7 @@ pub(crate) mod windowed;
 
 pub use counters::LinkCounters;
 pub use error::{Fate, LinkError, LinkUpError, OpenError};
-pub use head::{Head, HeadError, Kind, Lane};
+pub(crate) use head::{Head, Kind, Lane};
 
 /// What a fuzzer calls: bytes that become datagrams of a link. Not for use.
 #[cfg(feature = "fuzzing")]

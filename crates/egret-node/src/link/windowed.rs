@@ -68,7 +68,7 @@ impl Windowed {
     /// The next frame that has arrived, or is none.
     pub(crate) fn poll_arrived(&mut self) -> Option<Result<Arrived, &'static str>> {
         let arrived = self.window.poll_arrived()?;
-        let head = Head::from_bits(arrived.tag).map_err(|_| "a frame of no kind");
+        let head = Head::from_bits(arrived.tag).ok_or("a frame of no kind");
         let memory = arrived.memory;
         Some(head.and_then(|head| {
             if head.kind.lane() != arrived.lane {

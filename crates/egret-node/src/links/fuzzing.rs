@@ -138,7 +138,7 @@ impl Stage {
 
     /// Takes a frame as a fabric does. Whether it was a lie.
     fn hear(&self, state: &mut State, frame: &Frame) -> bool {
-        let Ok(head) = Head::from_bits(frame.tag) else { return true };
+        let Some(head) = Head::from_bits(frame.tag) else { return true };
         let Ok(line) = state.live(self.link) else { return true };
         let mut own = frame.bytes.clone();
         let mut landed = None;

@@ -34,7 +34,7 @@ impl State {
     /// than to take it in, and nothing was done.
     #[inline]
     fn heard_at_once(&mut self, vi: ViId, tag: u64, bytes: &[u8]) -> bool {
-        let (Ok(head), Some(Place::Link(link))) = (Head::from_bits(tag), self.place(vi)) else {
+        let (Some(head), Some(Place::Link(link))) = (Head::from_bits(tag), self.place(vi)) else {
             return false;
         };
         match head.kind {
@@ -55,7 +55,7 @@ impl State {
 
     #[inline]
     fn short_frame(&mut self, tag: u64, bytes: &[u8]) -> Result<Arrived, &'static str> {
-        let head = Head::from_bits(tag).map_err(|_| "a frame of no kind")?;
+        let head = Head::from_bits(tag).ok_or("a frame of no kind")?;
         Ok(Arrived::from_parts(head, None, self.copied(bytes)))
     }
 

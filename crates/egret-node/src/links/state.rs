@@ -288,9 +288,9 @@ impl State {
         let own = self.copied(own);
         self.give_back(link, receive);
         let heard = match head {
-            Ok(head) if head.kind.lane() != Lane::Bulk => Err("a frame on the wrong lane"),
-            Ok(head) => self.hear(link, Arrived::from_parts(head, landed, own)),
-            Err(_) => Err("a frame of no kind"),
+            Some(head) if head.kind.lane() != Lane::Bulk => Err("a frame on the wrong lane"),
+            Some(head) => self.hear(link, Arrived::from_parts(head, landed, own)),
+            None => Err("a frame of no kind"),
         };
         if let Err(why) = heard {
             self.cut_off(link, why);
