@@ -16,7 +16,6 @@ use crate::link::arrived::Arrived;
 use crate::link::control::Control;
 use crate::link::lands::Flow;
 use crate::link::{Fate, Head, Kind};
-use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -130,9 +129,7 @@ impl State {
     #[inline]
     fn count_served(&mut self) {
         self.jobs += 1;
-        if !self.servers.is_empty() {
-            self.servers.drain(..).for_each(Sleeper::wake);
-        }
+        self.servers.wake();
         if self.role_waits {
             self.role_waits = false;
             self.fixed.nic.wake();

@@ -17,7 +17,7 @@ use crate::link::control::{CONTROL_MAX, Control, Map, Needs, NotMapped};
 use crate::link::lands::Flow;
 use crate::links::core::{Core, Stopped};
 use crate::links::slots::Key;
-use crate::links::state::{State, remember};
+use crate::links::state::State;
 
 /// A remote endpoint that was asked for; made by
 /// [`Endpoint::map`](super::Endpoint::map). Whoever drops it does not want it.
@@ -78,9 +78,7 @@ impl Mapping {
         let outgoing = line.am.outgoing.get(asked.number)?;
         let handlers = match &outgoing.phase {
             Phase::Asked => {
-                if let Some(waker) = waker {
-                    remember(&mut outgoing.wakers, waker);
-                }
+                outgoing.waiters.wait(waker);
                 return None;
             }
             Phase::Refused(why) => return Some(Err(self.explain(why.clone()))),

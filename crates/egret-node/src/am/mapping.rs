@@ -90,7 +90,7 @@ impl State {
                 }
                 outgoing.segment = segment.map(|key| RemoteKey::from_bytes(&key));
                 outgoing.mapped(slot, window, bytes);
-                outgoing.wake();
+                outgoing.waiters.wake();
                 let endpoint = outgoing.endpoint;
                 if self.endpoints.get(endpoint).is_some() {
                     self.meets(link, endpoint);
@@ -118,7 +118,7 @@ impl State {
         match outgoing.phase {
             Phase::Asked => {
                 outgoing.phase = Phase::Refused(why);
-                outgoing.wake();
+                outgoing.waiters.wake();
                 Ok(())
             }
             Phase::Unmapped => {
@@ -267,7 +267,7 @@ impl State {
     pub(crate) fn end_tables(&mut self, link: Key, why: &LinkError) {
         let Some(line) = self.links.get(link) else { return };
         for (_, outgoing) in line.am.outgoing.iter_mut() {
-            outgoing.wake();
+            outgoing.waiters.wake();
         }
         for key in line.am.calls.keys() {
             let call = line.am.calls.get(key).expect("just listed");

@@ -12,7 +12,7 @@ use super::{CallState, Incoming, MEDIUM_MAX, Message, Payload, SendError};
 use crate::flow::FlowId;
 use crate::link::control::{Control, NotMapped};
 use crate::link::{Head, Kind, Lane};
-use crate::links::behind::Sleeper;
+use crate::links::behind::Waiters;
 use crate::links::line::Line;
 use crate::links::slots::Key;
 
@@ -37,7 +37,7 @@ pub(crate) struct Outgoing {
     pub(crate) handlers: Vec<(String, u8)>,
     pub(crate) segment: Option<RemoteKey>,
     /// Who waits for any of this to change.
-    pub(crate) wakers: Vec<Sleeper>,
+    pub(crate) waiters: Waiters,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Outgoing {
             flow,
             handlers,
             segment: None,
-            wakers: Vec::new(),
+            waiters: Waiters::default(),
         }
     }
 
@@ -104,15 +104,8 @@ impl Outgoing {
         self.credits = credits
             .filter(|credits| *credits <= self.window)
             .ok_or("credit for what was not sent")?;
-        if !self.wakers.is_empty() {
-            self.wake();
-        }
+        self.waiters.wake();
         Ok(())
-    }
-
-    #[cold]
-    pub(crate) fn wake(&mut self) {
-        self.wakers.drain(..).for_each(Sleeper::wake);
     }
 
     /// Whether a message may be sent now.

@@ -11,7 +11,7 @@ use crate::links::core::{Core, Stopped};
 use crate::links::driver::Clock;
 use crate::links::line::Line;
 use crate::links::slots::Key;
-use crate::links::state::{State, remember};
+use crate::links::state::State;
 
 /// A remote endpoint that a local one has mapped.
 ///
@@ -125,7 +125,7 @@ impl Remote {
         if outgoing.has_room()? {
             return Poll::Ready(Ok(()));
         }
-        waker.into_iter().for_each(|waker| remember(&mut outgoing.wakers, waker));
+        outgoing.waiters.wait(waker);
         Poll::Pending
     }
 
@@ -236,7 +236,7 @@ impl Remote {
             match send(line, self.number, message) {
                 Err(SendError::Full { .. }) => {
                     let outgoing = line.am.outgoing.get(self.number)?;
-                    waker.into_iter().for_each(|waker| remember(&mut outgoing.wakers, waker));
+                    outgoing.waiters.wait(waker);
                     None
                 }
                 sent => {

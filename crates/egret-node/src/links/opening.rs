@@ -15,10 +15,10 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Address, ConnectError, Connecting, Landing, ListenError, Listener, Vi};
 
-use super::behind::Sleeper;
+use super::behind::Waiters;
 use super::core::{Core, Fixed, Flag, Stopped};
 use super::slots::{Key, Slots};
-use super::state::{Line, Place, State, remember};
+use super::state::{Line, Place, State};
 use crate::link::carrier::{Carrier, Direct, post_receives};
 use crate::link::control::{Control, Hello, VERSION};
 use crate::link::lands::Lands;
@@ -49,7 +49,7 @@ pub(super) struct Calling {
     /// The link, from when its connection is made to when the peer has greeted.
     pub(super) link: Option<Key>,
     failed: Option<LinkUpError>,
-    wakers: Vec<Sleeper>,
+    waiters: Waiters,
     /// When it is to be tried again.
     pub(super) again: Option<Instant>,
 }
@@ -149,7 +149,7 @@ impl Opening {
 impl Calling {
     fn fail(&mut self, why: LinkUpError) {
         self.failed = Some(why);
-        self.wakers.drain(..).for_each(Sleeper::wake);
+        self.waiters.wake();
     }
 }
 
@@ -196,18 +196,15 @@ impl State {
                 self.opening.calls.remove(host);
                 return Some(Err(why));
             }
-            if let Some(waker) = waker {
-                remember(&mut call.wakers, waker);
-            }
+            call.waiters.wait(waker);
             return None;
         }
         if host == self.fixed.nic.host() {
             return Some(Err(LinkUpError::Oneself));
         }
-        let connecting = self.connecting(host, deadline);
-        let wakers = waker.into_iter().map(Sleeper::of);
-        let (connecting, wakers) = (Some(connecting), wakers.collect());
-        let call = Calling { connecting, wakers, ..Calling::default() };
+        let connecting = Some(self.connecting(host, deadline));
+        let mut call = Calling { connecting, ..Calling::default() };
+        call.waiters.wait(waker);
         self.opening.calls.insert(host.to_owned(), call);
         self.open_more();
         None
@@ -217,8 +214,8 @@ impl State {
     /// failed, if the fabric says so by now.
     pub(crate) fn give_up(&mut self, host: &str) -> Option<LinkUpError> {
         self.open_more();
-        let call = self.opening.calls.remove(host)?;
-        call.wakers.into_iter().for_each(Sleeper::wake);
+        let mut call = self.opening.calls.remove(host)?;
+        call.waiters.wake();
         // Who drives has no waker.
         self.fixed.nic.wake();
         if let Some(link) = call.link {
@@ -263,7 +260,7 @@ impl State {
         for host in hosts {
             if self.hosts.contains_key(&host) {
                 let call = self.opening.calls.remove(&host);
-                call.into_iter().flat_map(|call| call.wakers).for_each(Sleeper::wake);
+                call.into_iter().for_each(|mut call| call.waiters.wake());
             } else {
                 self.call_more(&host, now);
             }

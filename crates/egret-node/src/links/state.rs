@@ -8,7 +8,7 @@ use egret_net::buf::Buf;
 use egret_net::rt::Instant;
 use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
 
-use super::behind::Sleeper;
+use super::behind::Waiters;
 use super::core::Fixed;
 pub(crate) use super::line::Line;
 use super::opening::Opening;
@@ -64,7 +64,7 @@ pub(crate) struct State {
     /// Whether who drives waits for what another thread may do.
     pub(crate) role_waits: bool,
     /// Who waits for one to be run.
-    pub(crate) servers: Vec<Sleeper>,
+    pub(crate) servers: Waiters,
     /// Whether no links are made any more.
     pub(crate) closed: bool,
     pub(crate) counters: LinkCounters,
@@ -109,7 +109,7 @@ impl State {
             parting: None,
             jobs: 0,
             role_waits: false,
-            servers: Vec::new(),
+            servers: Waiters::default(),
             closed: false,
             counters: LinkCounters::default(),
             cut_off_last: None,
@@ -207,10 +207,8 @@ impl State {
     #[inline]
     pub(crate) fn has_served(&mut self, before: u64, waker: Option<&Waker>) -> Option<u64> {
         if self.jobs == before {
-            match waker {
-                Some(waker) => remember(&mut self.servers, waker),
-                None => self.role_waits = true,
-            }
+            self.servers.wait(waker);
+            self.role_waits |= waker.is_none();
             return None;
         }
         Some(self.jobs)
@@ -426,17 +424,3 @@ impl State {
         }
     }
 }
-
-/// Keeps a waker for who brings what it waits for. If nobody does so for long, all look for
-/// themselves: who gave up waiting does not say so.
-pub(crate) fn remember(wakers: &mut Vec<Sleeper>, waker: &Waker) {
-    if wakers.iter().any(|known| known.is(waker)) {
-        return;
-    }
-    if wakers.len() >= WAKERS_MAX {
-        wakers.drain(..).for_each(Sleeper::wake);
-    }
-    wakers.push(Sleeper::of(waker));
-}
-
-const WAKERS_MAX: usize = 64;
