@@ -69,16 +69,30 @@ impl State {
     /// Makes a link of the connection of a stranger that has said hello.
     fn let_in(&mut self, stranger: Key, hello: &Hello) {
         let Some(known) = self.opening.strangers.remove(stranger) else { return };
+        if let Some(why) = self.turn_down(hello) {
+            return self.tell_away(known, &why);
+        }
+        let link = self.add_line(&hello.host, known.vi, known.lands, hello.link, false);
+        self.welcome(link, hello);
+    }
+
+    /// What a peer that has called is told if it gets no link. If it does, there is no other to it
+    /// any more.
+    pub(super) fn turn_down(&mut self, hello: &Hello) -> Option<Control> {
         if self.call_counts(hello) {
-            return self.tell_away(known, &Control::Crossed);
+            return Some(Control::Crossed);
         }
         if let Err(links) = self.admit(&hello.host) {
-            return self.tell_away(known, &Control::Full { links });
+            return Some(Control::Full { links });
         }
         self.replace(&hello.host);
-        let link = self.add_line(&hello.host, known.vi, known.lands, false);
+        None
+    }
+
+    /// Greets a peer that has called: its link is the one to use.
+    pub(super) fn welcome(&mut self, link: Key, hello: &Hello) {
         let answer = self.hello(hello.link);
-        let line = self.links.get(link).expect("just made");
+        let Some(line) = self.links.get(link) else { return };
         line.incarnation = Some(hello.incarnation);
         line.control(&answer);
         self.hosts.insert(hello.host.clone(), link);
@@ -104,7 +118,7 @@ impl State {
     /// # Errors
     ///
     /// If it may not: how many links there are.
-    pub(crate) fn admit(&mut self, host: &str) -> Result<(), u32> {
+    fn admit(&mut self, host: &str) -> Result<(), u32> {
         let most = self.fixed.options.peers_max;
         if self.hosts.contains_key(host) || self.hosts.len() < most as usize {
             return Ok(());
@@ -135,7 +149,7 @@ impl State {
     }
 
     /// Whether this side has called the host itself and its call counts.
-    pub(crate) fn call_counts(&mut self, hello: &Hello) -> bool {
+    fn call_counts(&mut self, hello: &Hello) -> bool {
         let host = &*hello.host;
         if self.fixed.nic.host() >= host {
             return false;
@@ -150,7 +164,7 @@ impl State {
     }
 
     /// Ends the link to a host that has called again.
-    pub(crate) fn replace(&mut self, host: &str) {
+    fn replace(&mut self, host: &str) {
         if let Some(link) = self.hosts.get(host).copied() {
             self.end(link, |peer| LinkError::Replaced { peer });
         }

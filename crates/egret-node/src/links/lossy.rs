@@ -1,16 +1,13 @@
 //! Links over lossy fabrics.
 
-use std::sync::Arc;
-
-use egret_net::rt::{self, Instant};
-use egret_net::vi::{Completion, Landing, OpKind};
+use egret_net::rt::Instant;
+use egret_net::vi::{Completion, OpKind};
 
 use super::slots::Key;
-use super::state::{Line, Place, State};
+use super::state::{Line, State};
 use crate::link::carrier::Carrier;
-use crate::link::control::Control;
+use crate::link::control::{Control, Hello};
 use crate::link::window::link_of;
-use crate::link::windowed::{Windowed, post_datagrams};
 use crate::link::{LinkCounters, LinkError};
 
 impl State {
@@ -91,22 +88,6 @@ impl State {
         next
     }
 
-    /// The connection of a call is made.
-    pub(crate) fn say_hello_lossy(&mut self, host: &str) {
-        let Some(vi) = self.opening.take_made(host) else { return };
-        post_datagrams(&vi, self.fixed.receives());
-        let (lands, number, id) = (self.lands(), rt::random(), vi.id());
-        let landing: Arc<dyn Landing> = lands.clone();
-        let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
-        let link = self.add_line_of(Line::new(host, &self.fixed, lands, carrier, true));
-        self.set_place(id, Some(Place::Window(link)));
-        let hello = self.hello(number);
-        let line = self.links.get(link).expect("just made");
-        line.control(&hello);
-        self.opening.set_link(host, link);
-        self.pump(link);
-    }
-
     /// The first datagram of a stranger, with which its link begins.
     pub(crate) fn stranger_sent(&mut self, stranger: Key, completion: Completion) {
         let number = link_of(completion.bytes()).filter(|_| completion.status.is_ok());
@@ -117,49 +98,26 @@ impl State {
             return;
         };
         let Some((vi, lands)) = self.opening.take_stranger(stranger) else { return };
-        let (id, peer) = (vi.id(), vi.peer().to_owned());
-        let landing: Arc<dyn Landing> = lands.clone();
-        let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
-        let link = self.add_line_of(Line::new(&peer, &self.fixed, lands, carrier, false));
-        self.set_place(id, Some(Place::Window(link)));
+        let peer = vi.peer().to_owned();
+        let link = self.add_line(&peer, vi, lands, number, false);
         self.opening.expect_hello(link, self.fixed.nic.now());
         self.datagram(link, completion);
     }
 
     /// The hello of a stranger over a lossy fabric.
-    pub(crate) fn greeted_lossy(
-        &mut self,
-        link: Key,
-        hello: &crate::link::control::Hello,
-    ) -> Result<(), &'static str> {
-        if self.call_counts(hello) {
-            if let Some(line) = self.links.get(link) {
-                line.control(&Control::Crossed);
-            }
-            self.pump(link);
-            return Ok(());
-        }
+    pub(crate) fn greeted_lossy(&mut self, link: Key, hello: &Hello) -> Result<(), &'static str> {
         if self.links.get(link).is_none_or(|line| line.peer != hello.host) {
             return Err("a hello in another's name");
         }
-        if let Err(links) = self.admit(&hello.host) {
-            if let Some(line) = self.links.get(link) {
-                line.control(&Control::Full { links });
-                // It is closed when its time for a hello is over.
-                line.parts = true;
-            }
-            self.pump(link);
+        let Some(why) = self.turn_down(hello) else {
+            self.welcome(link, hello);
             return Ok(());
-        }
-        self.replace(&hello.host);
-        let answer = self.hello(hello.link);
+        };
         let line = self.links.get(link).ok_or("no link")?;
-        line.peer.clone_from(&hello.host);
-        line.incarnation = Some(hello.incarnation);
-        line.control(&answer);
-        self.hosts.insert(hello.host.clone(), link);
+        line.control(&why);
+        // It is closed when its time for a hello is over.
+        line.parts = matches!(why, Control::Full { .. });
         self.pump(link);
-        self.open_more();
         Ok(())
     }
 }

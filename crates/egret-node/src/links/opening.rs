@@ -22,7 +22,7 @@ use super::state::{Line, Place, State};
 use crate::link::carrier::{Carrier, Direct, post_receives};
 use crate::link::control::{Control, Hello, VERSION};
 use crate::link::lands::Lands;
-use crate::link::windowed::post_datagrams;
+use crate::link::windowed::{Windowed, post_datagrams};
 use crate::link::{LinkError, LinkUpError};
 
 /// Links that are being made.
@@ -284,11 +284,7 @@ impl State {
             }
             self.make_room(vi.peer());
             let lands = self.lands();
-            if self.fixed.is_lossy() {
-                post_datagrams(&vi, self.fixed.receives());
-            } else {
-                self.post_receives(&vi, &lands);
-            }
+            self.post_receives(&vi, &lands);
             let until = self.fixed.nic.now() + HELLO_WITHIN;
             let id = vi.id();
             let stranger = Stranger { vi, lands, until };
@@ -335,7 +331,11 @@ impl State {
         Arc::new(Lands::new(Arc::clone(&self.fixed.depot)))
     }
 
+    /// Posts what a connection receives into.
     fn post_receives(&self, vi: &Vi, lands: &Arc<Lands>) {
+        if self.fixed.is_lossy() {
+            return post_datagrams(vi, self.fixed.receives());
+        }
         let landing: Arc<dyn Landing> = lands.clone();
         post_receives(vi, self.fixed.receives(), u64::MAX, &landing);
     }
@@ -354,7 +354,6 @@ impl State {
         let waker = self.opening.flag.waker();
         let call = self.opening.calls.get_mut(host).expect("just looked at");
         match call.connect_more(&waker) {
-            Ok(true) if self.fixed.is_lossy() => self.say_hello_lossy(host),
             Ok(true) => self.say_hello(host),
             Ok(false) => {}
             Err(why) => call.fail(LinkUpError::Connect(why)),
@@ -364,10 +363,10 @@ impl State {
     /// The connection of a call is made.
     fn say_hello(&mut self, host: &str) {
         let Some(vi) = self.opening.take_made(host) else { return };
-        let lands = self.lands();
+        let (lands, number) = (self.lands(), rt::random());
         self.post_receives(&vi, &lands);
-        let hello = self.hello(rt::random());
-        let link = self.add_line(host, vi, lands, true);
+        let hello = self.hello(number);
+        let link = self.add_line(host, vi, lands, number, true);
         let line = self.links.get(link).expect("just made");
         line.control(&hello);
         self.opening.set_link(host, link);
@@ -379,17 +378,28 @@ impl State {
         Control::Hello(Hello { version: VERSION, link, incarnation, host })
     }
 
-    pub(super) fn add_line(&mut self, host: &str, vi: Vi, lands: Arc<Lands>, called: bool) -> Key {
-        let (id, carrier) = (vi.id(), Carrier::Direct(Box::new(Direct::new(vi))));
-        let link = self.add_line_of(Line::new(host, &self.fixed, lands, carrier, called));
-        self.set_place(id, Some(Place::Link(link)));
-        link
-    }
-
-    pub(crate) fn add_line_of(&mut self, mut line: Line) -> Key {
+    /// A link of this number over a connection that has its receives.
+    pub(super) fn add_line(
+        &mut self,
+        host: &str,
+        vi: Vi,
+        lands: Arc<Lands>,
+        number: u64,
+        called: bool,
+    ) -> Key {
+        let (id, is_lossy) = (vi.id(), self.fixed.is_lossy());
+        let carrier = if is_lossy {
+            Carrier::Windowed(Box::new(Windowed::new(vi, number, lands.clone())))
+        } else {
+            Carrier::Direct(Box::new(Direct::new(vi)))
+        };
+        let mut line = Line::new(host, &self.fixed, lands, carrier, called);
         self.counters.made += 1;
         line.made = self.counters.made;
-        self.links.insert(line)
+        let link = self.links.insert(line);
+        let place = if is_lossy { Place::Window(link) } else { Place::Link(link) };
+        self.set_place(id, Some(place));
+        link
     }
 }
 
