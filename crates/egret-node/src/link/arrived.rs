@@ -4,7 +4,7 @@ use egret_net::buf::Buf;
 
 use super::{Head, Lane};
 
-/// A frame, in memory that is its own. It is moved about, and small for that.
+/// A frame, in memory that is its own.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) head: Head,
