@@ -97,7 +97,7 @@ impl State {
         access: Access,
     ) -> Result<Key, SendError> {
         let line = self.live_mapping(link, number)?;
-        let outgoing = line.machine.am.outgoing.get(number).ok_or(SendError::Unmapped)?;
+        let outgoing = line.am.outgoing.get(number).ok_or(SendError::Unmapped)?;
         let segment = outgoing.segment.ok_or(SendError::NoSegment)?;
         let len = match &access {
             Access::Get(len) => *len,
@@ -124,7 +124,7 @@ impl State {
         let depot = Arc::clone(&self.fixed.depot);
         let line = self.links.get(link).ok_or(SendError::Unmapped)?;
         let awaits = Awaits::access();
-        let call = line.machine.am.calls.insert(CallState::new(number, awaits));
+        let call = line.am.calls.insert(CallState::new(number, awaits));
         let tag = Head { request: call.index, ..Head::of(Kind::Bulk, 0) }.to_bits();
         let posted = match access {
             Access::Get(len) => {
@@ -137,7 +137,7 @@ impl State {
         if posted {
             return Ok(call);
         }
-        line.machine.am.calls.remove(call);
+        line.am.calls.remove(call);
         Err(SendError::Full { window: self.fixed.nic.limits().queue_depth })
     }
 
@@ -154,18 +154,18 @@ impl State {
             Access::Get(len) => (get(len), None),
             Access::Put(data) => (get(0), Some(data)),
         };
-        let message = match data {
+        let mut message = match data {
             None => Message::to(PLAIN).words(&words),
             Some(data) => Message::to(PLAIN).words(&words[..1]).data(data),
         };
-        line.request(number, message).map_err(|unsent| unsent.reason)
+        line.request(number, &mut message)
     }
 
     /// The fabric has read or written a segment.
     pub(crate) fn accessed(&mut self, link: Key, completion: Completion) {
-        let Ok(head) = Head::from_bits(completion.tag) else { return };
+        let Some(head) = Head::from_bits(completion.tag) else { return };
         let Some(line) = self.links.get(link) else { return };
-        let Some(key) = line.machine.am.calls.key_at(head.request) else { return };
+        let Some(key) = line.am.calls.key_at(head.request) else { return };
         let outcome = match &completion.status {
             Ok(()) if completion.op == OpKind::Read => {
                 let segment = completion.into_descriptor().into_segments().next();
@@ -174,20 +174,20 @@ impl State {
             }
             Ok(()) => {
                 let sent = completion.into_descriptor().into_segments().next();
-                line.machine.am.calls.get(key).expect("just looked at").sent = sent.map(Box::new);
+                line.am.calls.get(key).expect("just looked at").sent = sent.map(Box::new);
                 Outcome::Empty
             }
             Err(ViError::RemoteAccess(why)) => {
                 let (why, is_put) = (*why, completion.op == OpKind::Write);
                 let sent = completion.into_descriptor().into_segments().next();
-                let call = line.machine.am.calls.get(key).expect("just looked at");
+                let call = line.am.calls.get(key).expect("just looked at");
                 call.sent = sent.filter(|_| is_put).map(Box::new);
                 Outcome::Failed(Box::new(CallError::Access(why)))
             }
             // The link dies, and all its calls with it.
             Err(_) => return,
         };
-        line.machine.resolve(key, outcome);
+        line.resolve(key, outcome);
     }
 
     /// A message to the segment of an endpoint of this side.

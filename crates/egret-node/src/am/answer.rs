@@ -26,11 +26,9 @@ impl State {
         if head.handler != PLAIN || bytes.len() != count * 8 || count > Few::MAX {
             return false;
         }
-        let am = &mut line.machine.am;
+        let am = &mut line.am;
         let Some(call) = am.calls.at(head.request) else { return false };
-        if call.awaits != Awaits::answer(false)
-            || call.is_abandoned()
-            || call.number.index != head.slot
+        if call.awaits != Awaits::answer() || call.is_abandoned() || call.number.index != head.slot
         {
             return false;
         }
@@ -51,20 +49,21 @@ impl State {
         if head.kind == Kind::BulkReply && head.request & NOT_ANSWERED != 0 {
             return self.returned_data(link, arrived);
         }
-        let (key, endpoint) = line.machine.take_answer(head)?;
+        let (key, endpoint) = line.take_answer(head)?;
         if head.kind == Kind::BulkReply && !arrived.has_landed() {
-            line.machine.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
+            line.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
         }
         arrived.parts().ok_or("an answer shorter than its words")?;
-        let leaves = line.machine.is_leaving(head.slot);
+        let leaves = line.is_leaving(head.slot);
+        let number = line.am.outgoing.key_at(head.slot).expect("just looked at");
         if head.kind != Kind::NoReply && head.handler != PLAIN {
-            let number = line.machine.am.outgoing.key_at(head.slot).expect("just looked at");
-            line.machine.resolve(key, Outcome::Empty);
+            line.resolve(key, Outcome::Empty);
             self.answer_upcall(link, endpoint, number, arrived);
-        } else if line.machine.am.hold_answer(key, arrived.is_borrowed()) {
-            line.machine.resolve(key, Outcome::Arrived(arrived));
+        } else if line.am.calls.get(key).is_some_and(|call| call.is_abandoned()) {
+            line.resolve(key, Outcome::Empty);
+            self.answer_served(link, number, arrived);
         } else {
-            self.answer_unheld(link, key, arrived);
+            line.resolve(key, Outcome::Arrived(arrived));
         }
         if leaves {
             self.unmap_if_quiet(link, head.slot);
@@ -80,11 +79,11 @@ impl State {
         self.enqueue(endpoint, What::Answer { link, number, arrived });
     }
 
-    /// An answer that names a handler is done with.
-    pub(super) fn answer_served(&mut self, link: Key, number: Key, mut arrived: Arrived) {
+    /// An answer is done with.
+    #[inline]
+    pub(super) fn answer_served(&mut self, link: Key, number: Key, arrived: Arrived) {
         let (kind, bytes) = (arrived.head.kind, arrived.data_len());
-        drop(arrived.take_landed());
-        self.release(link, arrived);
+        self.release(arrived);
         if kind == Kind::BulkReply {
             self.reply_bytes_used(link, number, bytes);
         }

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use egret_net::vi::Descriptor;
-
 use super::message::Few;
 use super::request::From;
 use super::serve::Answer;
@@ -33,19 +31,15 @@ pub(crate) type ErrorHandler = Box<dyn FnMut(Undelivered) + Send>;
 /// What an endpoint does when a link ends.
 pub(crate) type EndHandler = Box<dyn FnMut(Ended) + Send>;
 
-/// The handlers of an endpoint.
+/// The handlers of an endpoint, [each at its place](Table::place).
 #[derive(Default)]
-pub(crate) struct Table {
-    handlers: Vec<Entry>,
-    on_error: Option<ErrorHandler>,
-    on_end: Option<EndHandler>,
-}
+pub(crate) struct Table(Vec<Entry>);
 
 #[derive(Default)]
 enum Entry {
     #[default]
     None,
-    Here(Handler),
+    Here(Run),
     /// It runs just now.
     Out,
 }
@@ -67,9 +61,10 @@ pub(crate) struct BundleState {
 pub(crate) struct Upcall {
     pub(crate) endpoint: Key,
     pub(crate) what: What,
-    /// Where it is served, and what runs.
+    /// Where it is served, and what runs, of which place in the table.
     pub(crate) home: Home,
     pub(crate) run: Option<Run>,
+    place: usize,
     /// What that has done about its answer.
     pub(crate) answer: Answer,
     pub(crate) few: Few,
@@ -103,7 +98,7 @@ pub(crate) enum What {
 }
 
 pub(crate) enum Run {
-    Handler(u8, Handler),
+    Handler(Handler),
     OnError(ErrorHandler),
     OnEnd(EndHandler),
     /// All are dropped.
@@ -185,8 +180,7 @@ impl State {
                 bundle.prepare(&mut upcall);
                 return Some(upcall);
             }
-            let receive = bundle.queue(upcall);
-            self.give_back_of(receive);
+            bundle.waiting.push_back(upcall);
         }
         None
     }
@@ -204,7 +198,7 @@ impl State {
         self.done(&mut ended);
         let key = ended.home.bundle;
         if let Some(bundle) = self.bundles.get(key) {
-            bundle.put_back(ended.home.table, &mut ended.run);
+            bundle.put_back(&mut ended);
         }
         if ended.run.is_some() {
             *unused = ended.run.take();
@@ -275,28 +269,16 @@ impl Upcall {
         self
     }
 
-    /// Becomes a short message, in the memory of the one before if that was short, too.
+    /// Becomes a short message, in the memory of the one before.
     #[inline]
     pub(crate) fn set_short(&mut self, from: From, head: Head, bytes: &[u8]) {
-        if let What::Message { from: place, arrived } = &mut self.what
-            && arrived.reuse(head, bytes)
-        {
+        if let What::Message { from: place, arrived } = &mut self.what {
+            arrived.reuse(head, bytes);
             *place = from;
             return;
         }
-        self.what = What::Message { from, arrived: Arrived::short(head, bytes.to_vec()) };
-    }
-
-    /// Copies it out of its receive, which is to be given back to its link.
-    pub(crate) fn detach(&mut self) -> Option<(Key, Descriptor)> {
-        let (link, arrived) = match &mut self.what {
-            What::Message { from, arrived } => (from.link, arrived),
-            What::Answer { link, arrived, .. } | What::Returned { link, arrived, .. } => {
-                (*link, arrived)
-            }
-            _ => return None,
-        };
-        Some((link, arrived.detach()?))
+        let arrived = Arrived::from_parts(head, None, bytes.to_vec());
+        self.what = What::Message { from, arrived };
     }
 }
 
@@ -306,80 +288,70 @@ impl BundleState {
         self.waiting.len()
     }
 
-    /// Leaves an upcall to the thread that serves; the receive that was emptied for that.
-    #[cold]
-    fn queue(&mut self, mut upcall: Box<Upcall>) -> Option<(Key, Descriptor)> {
-        let receive = upcall.detach();
-        self.waiting.push_back(upcall);
-        receive
-    }
-
     /// Takes what runs for an upcall out of its table.
     #[inline]
     fn prepare(&mut self, upcall: &mut Upcall) {
-        upcall.run = self.tables.get(upcall.home.table).and_then(|table| match &upcall.what {
-            What::Message { arrived, .. } | What::Answer { arrived, .. } => {
-                let number = arrived.head.handler;
-                table.take(number).map(|handler| Run::Handler(number, handler))
-            }
-            What::Undelivered(_) | What::Returned { .. } => table.on_error.take().map(Run::OnError),
-            What::Ended(_) => table.on_end.take().map(Run::OnEnd),
-            What::Closed => Some(Run::Drop(Box::new(std::mem::take(table)))),
-            What::Nothing => None,
+        upcall.run = self.tables.get(upcall.home.table).and_then(|table| {
+            upcall.place = match &upcall.what {
+                What::Message { arrived, .. } | What::Answer { arrived, .. } => {
+                    Table::place(arrived.head.handler)
+                }
+                What::Undelivered(_) | What::Returned { .. } => Table::ON_ERROR,
+                What::Ended(_) => Table::ON_END,
+                What::Closed => return Some(Run::Drop(Box::new(std::mem::take(table)))),
+                What::Nothing => return None,
+            };
+            table.take(upcall.place)
         });
         upcall.answer = Answer::Missing;
     }
 
     /// Puts back what has run, if its place is still there.
     #[inline]
-    fn put_back(&mut self, table: Key, ran: &mut Option<Run>) {
-        let Some(table) = self.tables.get(table) else { return };
-        match ran {
-            Some(Run::Handler(number, _)) => {
-                if let Some(place @ Entry::Out) = table.handlers.get_mut(usize::from(*number))
-                    && let Some(Run::Handler(_, handler)) = ran.take()
-                {
-                    *place = Entry::Here(handler);
-                }
-            }
-            Some(Run::OnError(_)) if table.on_error.is_none() => {
-                if let Some(Run::OnError(handler)) = ran.take() {
-                    table.on_error = Some(handler);
-                }
-            }
-            Some(Run::OnEnd(_)) if table.on_end.is_none() => {
-                if let Some(Run::OnEnd(handler)) = ran.take() {
-                    table.on_end = Some(handler);
-                }
-            }
-            _ => {}
+    fn put_back(&mut self, ended: &mut Upcall) {
+        if let Some(table) = self.tables.get(ended.home.table)
+            && let Some(entry @ Entry::Out) = table.0.get_mut(ended.place)
+            && let Some(ran) = ended.run.take()
+        {
+            *entry = Entry::Here(ran);
         }
     }
 }
 
 impl Table {
+    /// The place of what runs for messages that come back.
+    pub(crate) const ON_ERROR: usize = 0;
+    /// The place of what runs when a link ends.
+    pub(crate) const ON_END: usize = 1;
+    const NUMBERED: usize = 2;
+
+    /// The place of the handler of this number.
     #[inline]
-    fn take(&mut self, number: u8) -> Option<Handler> {
-        let entry = self.handlers.get_mut(usize::from(number))?;
+    pub(crate) const fn place(number: u8) -> usize {
+        Self::NUMBERED + number as usize
+    }
+
+    #[inline]
+    fn take(&mut self, place: usize) -> Option<Run> {
+        let entry = self.0.get_mut(place)?;
         match std::mem::take(entry) {
-            Entry::Here(handler) => {
+            Entry::Here(run) => {
                 *entry = Entry::Out;
-                Some(handler)
+                Some(run)
             }
             Entry::None | Entry::Out => None,
         }
     }
 
-    /// Sets a handler; the one before is to be dropped without a lock, for it may own what
-    /// takes one.
+    /// Sets what runs for a place; the one before is to be dropped without a lock, for it may own
+    /// what takes one.
     #[must_use]
-    pub(crate) fn set(&mut self, number: u8, handler: Option<Handler>) -> Option<Handler> {
-        let at = usize::from(number);
-        if self.handlers.len() <= at {
-            self.handlers.resize_with(at + 1, Entry::default);
+    pub(crate) fn set(&mut self, place: usize, run: Option<Run>) -> Option<Run> {
+        if self.0.len() <= place {
+            self.0.resize_with(place + 1, Entry::default);
         }
-        let entry = handler.map_or(Entry::None, Entry::Here);
-        match std::mem::replace(&mut self.handlers[at], entry) {
+        let entry = run.map_or(Entry::None, Entry::Here);
+        match std::mem::replace(&mut self.0[place], entry) {
             Entry::Here(before) => Some(before),
             Entry::None | Entry::Out => None,
         }
@@ -387,27 +359,16 @@ impl Table {
 
     /// The lowest number without a handler.
     pub(crate) fn free(&self) -> Option<u8> {
-        let taken = self.handlers.iter().position(|entry| matches!(entry, Entry::None));
-        u8::try_from(taken.unwrap_or(self.handlers.len())).ok().filter(|at| *at < u8::MAX)
-    }
-
-    /// Sets what runs for messages that come back; the one before, as by [`set`](Self::set).
-    #[must_use]
-    pub(crate) fn on_error(&mut self, handler: ErrorHandler) -> Option<ErrorHandler> {
-        self.on_error.replace(handler)
-    }
-
-    /// Sets what runs when a link ends; the one before, as by [`set`](Self::set).
-    #[must_use]
-    pub(crate) fn on_end(&mut self, handler: EndHandler) -> Option<EndHandler> {
-        self.on_end.replace(handler)
+        let is_free =
+            |number: &u8| matches!(self.0.get(Self::place(*number)), None | Some(Entry::None));
+        (0..u8::MAX).find(is_free)
     }
 }
 
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Handler(..) => "Handler",
+            Self::Handler(_) => "Handler",
             Self::OnError(_) => "OnError",
             Self::OnEnd(_) => "OnEnd",
             Self::Drop(_) => "Drop",

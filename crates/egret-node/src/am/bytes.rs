@@ -11,16 +11,16 @@ use super::{Reason, Tables};
 use crate::flow::{FlowId, NeverFits, cost};
 use crate::link::control::Control;
 use crate::link::lands::Flow;
-use crate::link::machine::Machine;
 use crate::link::{Head, Kind, Lane};
+use crate::links::line::Line;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
 impl State {
     /// Ends a flow of data to this side.
     pub(crate) fn close_flow(&mut self, link: Key, id: FlowId, flow: Flow) {
-        if let Some(machine) = self.machine(link) {
-            machine.lands.close(flow);
+        if let Some(line) = self.links.get(link) {
+            line.lands.close(flow);
         }
         self.flows.remove(&id);
         self.budget.close(id);
@@ -29,23 +29,23 @@ impl State {
 
     /// Data of a mapping was used: it may send as much again, in time.
     pub(crate) fn used_bytes(&mut self, from: From, bytes: u64) {
-        let Some(machine) = self.machine(from.link) else { return };
-        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let Some(line) = self.links.get(from.link) else { return };
+        let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         let id = incoming.flow;
         self.used(from.link, id, Flow::Requests(from.slot.index), bytes);
     }
 
     /// The data of an answer is the program's.
     pub(crate) fn reply_bytes_used(&mut self, link: Key, number: Key, bytes: u64) {
-        let Some(machine) = self.machine(link) else { return };
-        let Some(outgoing) = machine.am.outgoing.get(number) else { return };
+        let Some(line) = self.links.get(link) else { return };
+        let Some(outgoing) = line.am.outgoing.get(number) else { return };
         let id = outgoing.flow;
         self.used(link, id, Flow::Replies(number.index), bytes);
     }
 
     fn used(&mut self, link: Key, id: FlowId, flow: Flow, bytes: u64) {
-        let Some(machine) = self.machine(link) else { return };
-        let left = machine.lands.left(flow);
+        let Some(line) = self.links.get(link) else { return };
+        let left = line.lands.left(flow);
         let keen = left < 2 * cost(bytes);
         let more = self.budget.taken(id, cost(bytes), keen);
         self.grant(link, flow, more);
@@ -54,26 +54,27 @@ impl State {
 
     /// Tells a peer that it may send more.
     fn grant(&mut self, link: Key, flow: Flow, bytes: u64) {
-        let Ok(machine) = self.live(link) else { return };
+        let Ok(line) = self.live(link) else { return };
         if bytes == 0 {
             return;
         }
-        machine.lands.grant(flow, bytes);
-        let credit =
-            match flow {
-                Flow::Requests(slot) => machine.am.incoming.at(slot).map(|incoming| {
-                    Control::Credit { number: incoming.number, messages: 0, bytes }
-                }),
-                Flow::Replies(number) => machine
-                    .am
-                    .outgoing
-                    .at(number)
-                    .filter(|outgoing| outgoing.phase != Phase::Gone)
-                    .map(|outgoing| Control::ReplyCredit { slot: outgoing.slot(), bytes }),
-                Flow::Channel(_) => None,
-            };
+        line.lands.grant(flow, bytes);
+        let credit = match flow {
+            Flow::Requests(slot) => line.am.incoming.at(slot).map(|incoming| Control::Credit {
+                number: incoming.number,
+                messages: 0,
+                bytes,
+            }),
+            Flow::Replies(number) => line
+                .am
+                .outgoing
+                .at(number)
+                .filter(|outgoing| outgoing.phase != Phase::Gone)
+                .map(|outgoing| Control::ReplyCredit { slot: outgoing.slot(), bytes }),
+            Flow::Channel(_) => None,
+        };
         if let Some(credit) = credit {
-            machine.control(&credit);
+            line.control(&credit);
             self.pump(link);
         }
     }
@@ -99,8 +100,8 @@ impl State {
         bytes: u64,
         lacking: u64,
     ) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let incoming = machine.am.incoming.at(slot).ok_or("it wants what it has not mapped")?;
+        let line = self.live(link).map_err(|_| "no link")?;
+        let incoming = line.am.incoming.at(slot).ok_or("it wants what it has not mapped")?;
         let (number, id) = (incoming.number, incoming.flow);
         match self.budget.want(id, bytes, lacking.min(bytes)) {
             Ok(more) => self.grant(link, Flow::Requests(slot), more),
@@ -120,8 +121,8 @@ impl State {
         bytes: u64,
         lacking: u64,
     ) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let outgoing = machine.am.outgoing.at(number).ok_or("it wants what is not mapped")?;
+        let line = self.live(link).map_err(|_| "no link")?;
+        let outgoing = line.am.outgoing.at(number).ok_or("it wants what is not mapped")?;
         // The answer has gone without its bytes, and overtook the question on another lane. The
         // peer will hear that the mapping was given up before it hears anything else of it.
         if outgoing.phase == Phase::Gone {
@@ -138,8 +139,8 @@ impl State {
     }
 
     fn control(&mut self, link: Key, control: &Control) {
-        if let Ok(machine) = self.live(link) {
-            machine.control(control);
+        if let Ok(line) = self.live(link) {
+            line.control(control);
         }
         self.pump(link);
     }
@@ -151,9 +152,9 @@ impl State {
         slot: u32,
         bytes: u64,
     ) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let key = machine.am.incoming.key_at(slot).ok_or("credit for no mapping")?;
-        machine.am.incoming.get(key).expect("just looked at").grant_replies(bytes);
+        let line = self.live(link).map_err(|_| "no link")?;
+        let key = line.am.incoming.key_at(slot).ok_or("credit for no mapping")?;
+        line.am.incoming.get(key).expect("just looked at").grant_replies(bytes);
         self.pass_replies(link, key, false);
         Ok(())
     }
@@ -165,9 +166,9 @@ impl State {
         slot: u32,
         bytes: u64,
     ) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let key = machine.am.incoming.key_at(slot).ok_or("a refusal of no mapping")?;
-        let incoming = machine.am.incoming.get(key).expect("just looked at");
+        let line = self.live(link).map_err(|_| "no link")?;
+        let key = line.am.incoming.key_at(slot).ok_or("a refusal of no mapping")?;
+        let incoming = line.am.incoming.get(key).expect("just looked at");
         if incoming.is_of_one_gone(bytes) {
             return Ok(());
         }
@@ -188,21 +189,21 @@ impl State {
 
     /// Sends the answers with data that may be sent; asks for more if it must.
     pub(crate) fn pass_replies(&mut self, link: Key, slot: Key, may_ask: bool) {
-        let Ok(machine) = self.live(link) else { return };
+        let Ok(line) = self.live(link) else { return };
         let mut passed = Vec::new();
-        while let Some(frame) = machine.am.next_answer(slot) {
+        while let Some(frame) = line.am.next_answer(slot) {
             passed.push((frame.len(), frame.tag()));
-            machine.push(Lane::Bulk, frame);
+            line.push(Lane::Bulk, frame);
         }
         for (len, tag) in &passed {
             self.went_back(link, slot, *len, Head::from_bits(*tag).expect("of this side"));
         }
-        let Ok(machine) = self.live(link) else { return };
-        let Some(incoming) = machine.am.incoming.get(slot) else { return };
+        let Ok(line) = self.live(link) else { return };
+        let Some(incoming) = line.am.incoming.get(slot) else { return };
         let lacks = incoming.lacks().filter(|(_, lacking)| *lacking > 0);
         if let Some((bytes, lacking)) = lacks.filter(|_| may_ask || !passed.is_empty()) {
             let number = incoming.number;
-            machine.control(&Control::ReplyWant { number, bytes, lacking });
+            line.control(&Control::ReplyWant { number, bytes, lacking });
         }
         self.pump(link);
     }
@@ -215,10 +216,10 @@ impl State {
         messages: u32,
         bytes: u64,
     ) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let outgoing = machine.am.outgoing.at(number).ok_or("credit for no mapping")?;
+        let line = self.live(link).map_err(|_| "no link")?;
+        let outgoing = line.am.outgoing.at(number).ok_or("credit for no mapping")?;
         outgoing.credit(messages)?;
-        machine.granted(number, bytes);
+        line.granted(number, bytes);
         self.unmap_if_quiet(link, number);
         self.pump(link);
         Ok(())
@@ -231,9 +232,9 @@ impl State {
         number: u32,
         (bytes, most): (u64, u64),
     ) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let frame = machine.take_refused(number).ok_or("it refused what nobody sent")?;
-        if let Some(outgoing) = machine.am.outgoing.at(number) {
+        let line = self.live(link).map_err(|_| "no link")?;
+        let frame = line.take_refused(number).ok_or("it refused what nobody sent")?;
+        if let Some(outgoing) = line.am.outgoing.at(number) {
             outgoing.credit(1)?;
         }
         self.data_undelivered(link, frame, Reason::TooLarge { bytes, most });
@@ -245,24 +246,24 @@ impl State {
     /// Data was sent, and its memory is free.
     #[cold]
     pub(crate) fn sent_data(&mut self, link: Key, frame: Descriptor) {
-        let Some(machine) = self.machine(link) else { return };
-        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        let Some(line) = self.links.get(link) else { return };
+        let Some(head) = Head::from_bits(frame.tag()) else { return };
         if head.kind != Kind::Bulk {
             return self.sent_answer(link, frame.len());
         }
-        let Some(key) = machine.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
-        let call = machine.am.calls.get(key).expect("just looked at");
+        let Some(key) = line.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
+        let call = line.am.calls.get(key).expect("just looked at");
         call.memory_is_back(frame);
-        machine.settle(key);
+        line.settle(key);
         self.forget_if_done(link);
     }
 
     /// The data of an answer was sent: others may follow.
     fn sent_answer(&mut self, link: Key, bytes: u64) {
-        let Some(machine) = self.machine(link) else { return };
-        machine.am.answers = machine.am.answers.saturating_sub(bytes);
-        while let Ok(machine) = self.live(link)
-            && let Some(slot) = machine.am.unstall()
+        let Some(line) = self.links.get(link) else { return };
+        line.am.answers = line.am.answers.saturating_sub(bytes);
+        while let Ok(line) = self.live(link)
+            && let Some(slot) = line.am.unstall()
         {
             self.pass_replies(link, slot, false);
         }
@@ -297,7 +298,7 @@ impl Tables {
     }
 }
 
-impl Machine {
+impl Line {
     /// The call that an answer is to, and the endpoint that asked.
     #[inline]
     pub(crate) fn take_answer(&mut self, head: Head) -> Result<(Key, Key), &'static str> {

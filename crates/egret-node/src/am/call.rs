@@ -10,13 +10,13 @@ use egret_net::vi::{Descriptor, Segment};
 
 use super::message::{Few, Landed, Words};
 use super::no_reply::NoReply;
-use super::{CallError, Reason, Reply, Tables};
+use super::{CallError, Reason, Reply};
 use crate::link::arrived::Arrived;
-use crate::link::machine::Machine;
 use crate::link::{Fate, Kind, LinkError};
 use crate::links::behind::Sleeper;
 use crate::links::core::{Core, Stopped};
 use crate::links::driver::Clock;
+use crate::links::line::Line;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -81,17 +81,14 @@ pub(crate) struct Awaits {
 }
 
 impl Awaits {
-    pub(crate) const fn answer(memory: bool) -> Self {
-        Self { answer: true, memory, access: false }
+    #[inline]
+    pub(crate) const fn answer() -> Self {
+        Self { answer: true, memory: false, access: false }
     }
 
     /// What the fabric reads or writes.
     pub(crate) const fn access() -> Self {
         Self { answer: true, memory: false, access: true }
-    }
-
-    pub(crate) const fn memory() -> Self {
-        Self { answer: false, memory: true, access: false }
     }
 
     pub(crate) const fn nothing(self) -> bool {
@@ -286,7 +283,7 @@ fn take(
     taken: &mut Taken,
 ) -> Option<()> {
     let answer = &mut taken.answer;
-    let call = state.machine(link).and_then(|machine| machine.am.calls.get(key));
+    let call = state.links.get(link).and_then(|line| line.am.calls.get(key));
     let Some(call) = call else {
         *answer = Some(Err(gone()));
         return Some(());
@@ -304,12 +301,12 @@ fn take(
     match std::mem::replace(&mut call.outcome, Outcome::Empty) {
         Outcome::Arrived(mut arrived) if arrived.head.kind != Kind::NoReply => {
             *answer = Some(Ok(Reply::of(&mut arrived, sent)));
-            state.answer_taken(link, number, arrived);
+            state.answer_served(link, number, arrived);
         }
         Outcome::Arrived(arrived) => {
             *answer = Some(Err(NoReply::of(&arrived).to_error(state.budget.most())));
             taken.sent = sent;
-            state.answer_taken(link, number, arrived);
+            state.answer_served(link, number, arrived);
         }
         Outcome::Read(bytes) => {
             *answer = Some(Ok(Reply { payload: Some(bytes), sent, ..Reply::empty() }));
@@ -334,67 +331,24 @@ fn gone() -> CallError {
 impl State {
     #[inline]
     fn remove_call(&mut self, link: Key, key: Key) {
-        if let Some(machine) = self.machine(link) {
-            machine.am.calls.clear(key);
+        if let Some(line) = self.links.get(link) {
+            line.am.calls.clear(key);
         }
         self.forget_if_ended(link);
     }
 
-    /// Gives back what an answer arrived in.
-    #[inline]
-    fn answer_taken(&mut self, link: Key, number: Key, arrived: Arrived) {
-        let head = arrived.head;
-        let bytes = arrived.data_len();
-        if let Some(machine) = self.machine(link) {
-            machine.am.held -= u32::from(arrived.is_borrowed());
-        }
-        self.release(link, arrived);
-        if head.kind == Kind::BulkReply {
-            self.reply_bytes_used(link, number, bytes);
-        }
-    }
-
     /// Nobody waits for a call any more.
     fn abandon(&mut self, link: Key, key: Key) {
-        let Some(machine) = self.machine(link) else { return };
-        let Some(number) = machine.am.calls.get(key).map(|call| call.number) else { return };
-        if let Some(Outcome::Arrived(arrived)) = machine.abandon(key) {
-            self.answer_taken(link, number, arrived);
+        let Some(line) = self.links.get(link) else { return };
+        let Some(number) = line.am.calls.get(key).map(|call| call.number) else { return };
+        if let Some(Outcome::Arrived(arrived)) = line.abandon(key) {
+            self.answer_served(link, number, arrived);
         }
         self.forget_if_done(link);
     }
-
-    /// An answer that nobody waits for, or that must not stay in its receive.
-    #[cold]
-    pub(super) fn answer_unheld(&mut self, link: Key, key: Key, mut arrived: Arrived) {
-        let Some(machine) = self.machine(link) else { return };
-        let Some(call) = machine.am.calls.get(key) else { return };
-        let (wanted, number) = (!call.abandoned, call.number);
-        let receive = arrived.detach();
-        if wanted {
-            machine.resolve(key, Outcome::Arrived(arrived));
-        } else {
-            machine.resolve(key, Outcome::Empty);
-            drop(arrived.take_landed());
-            self.answer_taken(link, number, arrived);
-        }
-        receive.into_iter().for_each(|receive| self.give_back(link, receive));
-    }
 }
 
-impl Tables {
-    /// Whether an answer may stay in its receive until it is taken: somebody waits for it,
-    /// and few do so.
-    #[inline]
-    pub(super) fn hold_answer(&mut self, key: Key, is_borrowed: bool) -> bool {
-        let wanted = self.calls.get(key).is_some_and(|call| !call.abandoned);
-        let may = wanted && self.held < self.held_max;
-        self.held += u32::from(may && is_borrowed);
-        may
-    }
-}
-
-impl Machine {
+impl Line {
     /// Nobody waits for a call any more.
     pub(crate) fn abandon(&mut self, key: Key) -> Option<Outcome> {
         let call = self.am.calls.get(key)?;

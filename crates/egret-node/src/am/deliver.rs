@@ -9,14 +9,13 @@ use super::gather::bulk_frame;
 use super::message::Few;
 use super::no_reply::NoReply;
 use super::request::{From, PLAIN};
-use super::returned::Why;
+use super::returned::{Why, words_of};
 use super::serve::Answer;
 use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Undelivered};
 use crate::link::arrived::Arrived;
 use crate::link::control::Control;
 use crate::link::lands::Flow;
 use crate::link::{Fate, Head, Kind};
-use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -26,8 +25,8 @@ impl State {
     pub(crate) fn deliver(&mut self, link: Key, mut arrived: Arrived) -> Result<(), &'static str> {
         let head = arrived.head;
         let line = self.links.get(link).ok_or("no link")?;
-        let slot = line.machine.am.incoming.key_at(head.slot).ok_or("a message for no mapping")?;
-        let incoming = line.machine.am.incoming.get(slot).expect("just looked at");
+        let slot = line.am.incoming.key_at(head.slot).ok_or("a message for no mapping")?;
+        let incoming = line.am.incoming.get(slot).expect("just looked at");
         incoming.take()?;
         let (_, payload) = arrived.parts().ok_or("a message shorter than its words")?;
         if head.kind != Kind::Bulk && payload.len() > MEDIUM_MAX {
@@ -36,9 +35,9 @@ impl State {
         if head.kind == Kind::Bulk {
             let flow = Flow::Requests(head.slot);
             if arrived.has_landed() {
-                arrived.supplied = line.machine.lands.was_supplied(flow);
+                arrived.supplied = line.lands.was_supplied(flow);
             } else {
-                line.machine.lands.spend(flow, arrived.data_len())?;
+                line.lands.spend(flow, arrived.data_len())?;
             }
         }
         let from = From { link, slot, request: request_of(head) };
@@ -58,10 +57,7 @@ impl State {
         let what = What::Message { from, arrived };
         let (of, home) = (incoming.endpoint, endpoint.home());
         if let Some(parked) = &mut endpoint.parked {
-            let mut upcall = Upcall::new(of, what);
-            let receive = upcall.detach();
-            parked.push_back(upcall);
-            self.give_back_of(receive);
+            parked.push_back(Upcall::new(of, what));
             return Ok(());
         }
         if planted(Fault::Twice)
@@ -85,8 +81,8 @@ impl State {
         let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
             return false;
         };
-        let Some(slot) = line.machine.am.incoming.key_at(head.slot) else { return false };
-        let incoming = line.machine.am.incoming.get(slot).expect("just looked at");
+        let Some(slot) = line.am.incoming.key_at(head.slot) else { return false };
+        let incoming = line.am.incoming.get(slot).expect("just looked at");
         let of = incoming.endpoint;
         let Some(endpoint) = self.endpoints.get(of) else { return false };
         let payload = bytes.len().checked_sub(usize::from(head.words) * 8);
@@ -133,9 +129,7 @@ impl State {
     #[inline]
     fn count_served(&mut self) {
         self.jobs += 1;
-        if !self.servers.is_empty() {
-            self.servers.drain(..).for_each(Sleeper::wake);
-        }
+        self.servers.wake();
         if self.role_waits {
             self.role_waits = false;
             self.fixed.nic.wake();
@@ -215,35 +209,31 @@ impl State {
         }
     }
 
-    /// Gives back a message's receive, and its data: to the endpoint that supplied the
-    /// memory, and as credit to the peer.
+    /// Gives back a message's memory, and its data: to the endpoint that supplied the
+    /// buffer, and as credit to the peer.
     #[inline]
     pub(super) fn take_back_data(&mut self, from: From, endpoint: Key, mut arrived: Arrived) {
-        let kind = arrived.head.kind;
-        if kind == Kind::Bulk {
-            let bytes = arrived.data_len();
-            if let (Some(buf), Some(endpoint)) =
+        let (kind, bytes) = (arrived.head.kind, arrived.data_len());
+        if arrived.supplied
+            && let (Some(buf), Some(endpoint)) =
                 (arrived.take_landed(), self.endpoints.get(endpoint))
-                && arrived.supplied
-            {
-                endpoint.supply.give_back(buf);
-            }
-            self.release(from.link, arrived);
+        {
+            endpoint.supply.give_back(buf);
+        }
+        self.release(arrived);
+        if kind == Kind::Bulk {
             self.used_bytes(from, bytes);
-        } else {
-            drop(arrived.take_landed());
-            self.release(from.link, arrived);
         }
     }
 
     /// A message that is not answered is done with; its credit goes back in time.
     #[inline]
     pub(super) fn taken(&mut self, from: From) {
-        let Some(machine) = self.machine(from.link) else { return };
-        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let Some(line) = self.links.get(from.link) else { return };
+        let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         if let Some(messages) = incoming.served().filter(|_| !planted(Fault::CreditKept)) {
             let number = incoming.number;
-            machine.control(&Control::Credit { number, messages, bytes: 0 });
+            line.control(&Control::Credit { number, messages, bytes: 0 });
             self.pump(from.link);
         }
     }
@@ -251,8 +241,8 @@ impl State {
     /// Answers a request.
     #[inline]
     pub(crate) fn reply(&mut self, from: From, message: Message<'_>) {
-        let (Some(request), Ok(line)) = (from.request, self.live_line(from.link)) else { return };
-        let Some(incoming) = line.machine.am.incoming.get(from.slot) else { return };
+        let (Some(request), Ok(line)) = (from.request, self.live(from.link)) else { return };
+        let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         let words = u8::try_from(message.words.len()).expect("at most 16");
         let (handler, slot) = (message.handler, incoming.number);
         let request = if planted(Fault::OtherCall) { request ^ 1 } else { request };
@@ -265,7 +255,7 @@ impl State {
             }
         };
         incoming.answered();
-        if !line.say(head(Kind::Reply), message.words, bytes) {
+        if !line.say(head(Kind::Reply), message.words, &[bytes]) {
             self.pump(from.link);
         }
     }
@@ -274,7 +264,7 @@ impl State {
     #[inline]
     fn reply_few(&mut self, from: &From, request: u32, words: &[u64]) {
         let Some(line) = self.links.get(from.link) else { return };
-        let Some(incoming) = line.machine.am.incoming.get(from.slot) else { return };
+        let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         if line.ended.is_some() {
             return;
         }
@@ -291,9 +281,9 @@ impl State {
     /// Answers with data, when the peer takes it.
     #[cold]
     fn reply_data(&mut self, from: From, head: Head, words: &[u64], data: Vec<Segment>) {
-        let Ok(machine) = self.live(from.link) else { return };
-        let frame = bulk_frame(head, words, data, machine.segments);
-        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        let Ok(line) = self.live(from.link) else { return };
+        let frame = bulk_frame(head, words, data, line.segments);
+        let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         let is_first = incoming.push_reply(frame);
         self.pass_replies(from.link, from.slot, is_first);
     }
@@ -301,8 +291,8 @@ impl State {
     /// Answers that there is no answer.
     #[cold]
     pub(crate) fn no_reply(&mut self, from: From, why: NoReply) {
-        let (Some(request), Ok(line)) = (from.request, self.live_line(from.link)) else { return };
-        let Some(incoming) = line.machine.am.incoming.get(from.slot) else { return };
+        let (Some(request), Ok(line)) = (from.request, self.live(from.link)) else { return };
+        let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         incoming.answered();
         let (slot, (handler, said)) = (incoming.number, why.to_parts());
         let words = u8::try_from(said.len()).expect("three at most");
@@ -319,7 +309,7 @@ impl State {
             return self.send_back_data(from, why, arrived);
         }
         if let Some(line) = self.links.get(from.link)
-            && let Some(incoming) = line.machine.am.incoming.get(from.slot)
+            && let Some(incoming) = line.am.incoming.get(from.slot)
         {
             incoming.answered();
             let (number, request) = (incoming.number, head.request);
@@ -336,13 +326,13 @@ impl State {
             // The data of a request is still at the sender's.
             let payload = arrived.parts().map_or(&[][..], |parts| parts.1);
             let payload = if head.kind == Kind::Bulk { &[] } else { payload };
-            line.say_pieces(returned, &words[..count], &[&what, payload]);
+            line.say(returned, &words[..count], &[&what, payload]);
             self.pump(from.link);
         }
-        let incoming = self.machine(from.link).and_then(|it| it.am.incoming.get(from.slot));
+        let incoming = self.links.get(from.link).and_then(|it| it.am.incoming.get(from.slot));
         match incoming.map(|incoming| incoming.endpoint) {
             Some(endpoint) => self.take_back_data(from, endpoint, arrived),
-            None => self.release(from.link, arrived),
+            None => self.release(arrived),
         }
     }
 
@@ -350,11 +340,9 @@ impl State {
     #[cold]
     pub(crate) fn enqueue(&mut self, key: Key, what: What) {
         let Some(endpoint) = self.endpoints.get(key) else { return };
-        let mut upcall = Upcall::new(key, what).at(endpoint.home());
+        let upcall = Upcall::new(key, what).at(endpoint.home());
         if let Some(parked) = &mut endpoint.parked {
-            let receive = upcall.detach();
-            parked.push_back(upcall);
-            return self.give_back_of(receive);
+            return parked.push_back(upcall);
         }
         endpoint.under_way += 1;
         self.upcalls.push_back(upcall);
@@ -368,25 +356,23 @@ impl State {
         let ([kind, handler, ..], bytes) =
             payload.split_first_chunk::<8>().ok_or("a return without a reason")?;
         let reason = Why::read(head.handler, *handler)?;
-        let words = words.chunks_exact(8);
-        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
         let undelivered = Undelivered {
             reason: reason.clone(),
             handler: *handler,
-            words: words.collect(),
+            words: words_of(words),
             bytes: bytes.to_vec(),
         };
         let is_one_way = *kind == Kind::OneWay as u8 || head.request & NOT_ANSWERED != 0;
-        self.release(link, arrived);
-        let machine = &mut self.links.get(link).ok_or("no link")?.machine;
-        let number = machine.am.outgoing.at(head.slot).ok_or("a return for no mapping")?;
+        self.release(arrived);
+        let line = self.links.get(link).ok_or("no link")?;
+        let number = line.am.outgoing.at(head.slot).ok_or("a return for no mapping")?;
         if is_one_way {
             number.credit(1)?;
             let endpoint = number.endpoint;
             self.tell_undelivered(endpoint, undelivered);
         } else {
-            let (key, _) = machine.take_answer(head)?;
-            machine.resolve(key, Outcome::Failed(Box::new(CallError::Undelivered(reason))));
+            let (key, _) = line.take_answer(head)?;
+            line.resolve(key, Outcome::Failed(Box::new(CallError::Undelivered(reason))));
         }
         self.unmap_if_quiet(link, head.slot);
         Ok(())
@@ -405,7 +391,7 @@ impl State {
     pub(crate) fn undelivered(&mut self, link: Key, frame: Descriptor, fate: Fate) {
         let Some(line) = self.links.get(link) else { return };
         let Some(why) = line.ended.clone() else { return };
-        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        let Some(head) = Head::from_bits(frame.tag()) else { return };
         if head.kind >= Kind::Part {
             return self.channel_came_back(link, frame, Some(fate));
         }
@@ -414,17 +400,17 @@ impl State {
         match head.kind {
             Kind::Bulk => self.data_undelivered(link, frame, reason),
             Kind::Request => {
-                if let Some(key) = line.machine.am.calls.key_at(head.request) {
-                    let call = line.machine.am.calls.get(key).expect("just looked at");
+                if let Some(key) = line.am.calls.key_at(head.request) {
+                    let call = line.am.calls.get(key).expect("just looked at");
                     if call.awaits.answer {
                         call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
                     }
                     call.awaits = Default::default();
-                    line.machine.settle(key);
+                    line.settle(key);
                 }
             }
             Kind::OneWay => {
-                let Some(outgoing) = line.machine.am.outgoing.at(head.request) else { return };
+                let Some(outgoing) = line.am.outgoing.at(head.request) else { return };
                 let endpoint = outgoing.endpoint;
                 self.tell_undelivered(endpoint, Undelivered::of(head, &frame, reason));
             }
@@ -435,10 +421,10 @@ impl State {
     /// Data that will not be delivered: whoever holds its call is told, or the endpoint.
     #[cold]
     pub(crate) fn data_undelivered(&mut self, link: Key, frame: Descriptor, reason: Reason) {
-        let Ok(head) = Head::from_bits(frame.tag()) else { return };
-        let Some(machine) = self.machine(link) else { return };
-        let Some(key) = machine.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
-        let call = machine.am.calls.get(key).expect("just looked at");
+        let Some(head) = Head::from_bits(frame.tag()) else { return };
+        let Some(line) = self.links.get(link) else { return };
+        let Some(key) = line.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
+        let call = line.am.calls.get(key).expect("just looked at");
         let is_told = call.is_abandoned() && request_of(head).is_none();
         let number = call.number;
         let told = is_told.then(|| Undelivered::of(head, &frame, reason.clone()));
@@ -447,16 +433,10 @@ impl State {
         }
         call.memory_is_back(frame);
         call.awaits = Default::default();
-        machine.settle(key);
-        if let (Some(told), Some(outgoing)) = (told, machine.am.outgoing.get(number)) {
+        line.settle(key);
+        if let (Some(told), Some(outgoing)) = (told, line.am.outgoing.get(number)) {
             let endpoint = outgoing.endpoint;
             self.tell_undelivered(endpoint, told);
-        }
-    }
-
-    pub(crate) fn give_back_of(&mut self, receive: Option<(Key, Descriptor)>) {
-        if let Some((link, receive)) = receive {
-            self.give_back(link, receive);
         }
     }
 }

@@ -32,15 +32,15 @@ pub struct Ended {
 impl State {
     /// An endpoint has something to do with a link: it is told when that ends.
     pub(super) fn meets(&mut self, link: Key, endpoint: Key) {
-        if let Some(machine) = self.machine(link) {
-            machine.am.met.insert(endpoint);
+        if let Some(line) = self.links.get(link) {
+            line.am.met.insert(endpoint);
         }
     }
 
     /// An endpoint is closed, and told of nothing any more.
     pub(super) fn meets_nobody(&mut self, endpoint: Key) {
         for (_, line) in self.links.iter_mut() {
-            line.machine.am.met.remove(&endpoint);
+            line.am.met.remove(&endpoint);
         }
     }
 
@@ -48,10 +48,10 @@ impl State {
     /// everything that came by it.
     pub(super) fn tell_ended(&mut self, link: Key, why: &LinkError) {
         let Some(line) = self.links.get(link) else { return };
-        let met = std::mem::take(&mut line.machine.am.met);
+        let met = std::mem::take(&mut line.am.met);
         let ended = Ended {
             peer: Peer { links: self.fixed.number, link },
-            host: line.machine.peer.clone(),
+            host: line.peer.clone(),
             incarnation: line.incarnation.unwrap_or_default(),
             why: why.clone(),
         };

@@ -8,7 +8,7 @@ use egret_net::buf::Buf;
 use egret_net::rt::Deadline;
 use egret_net::vi::{Access, ExposeError, Exposed};
 
-use super::bundle::{Home, Upcall};
+use super::bundle::{Home, Run, Upcall};
 use super::serve::in_handler;
 use super::{
     Bundle, Ended, EndpointError, MapError, Mapping, Needed, Remote, Request, Table, Undelivered,
@@ -49,8 +49,6 @@ pub(crate) struct EndpointState {
     pub(crate) typed: Vec<(Need, u8)>,
     /// Messages that may be under way by each mapping that is made of it.
     pub(crate) window: u32,
-    /// Its translation table: link and number of each mapping.
-    pub(crate) remotes: Vec<Option<(Key, Key)>>,
 }
 
 impl EndpointState {
@@ -96,7 +94,6 @@ impl Endpoint {
                 segment: None,
                 typed: Vec::new(),
                 window: inside.fixed.options.window,
-                remotes: Vec::new(),
             };
             inside.endpoints.insert(state)
         });
@@ -131,19 +128,21 @@ impl Endpoint {
     /// If `number` is 255.
     pub fn on(&self, number: u8, handler: impl FnMut(Request<'_>) + Send + 'static) {
         assert!(number < u8::MAX, "handlers have numbers below 255");
-        drop(self.change(|table| table.set(number, Some(Box::new(handler)))));
+        let run = Run::Handler(Box::new(handler));
+        drop(self.change(|table| table.set(Table::place(number), Some(run))));
     }
 
     /// Has no handler of this number any more: messages for it go back.
     pub fn off(&self, number: u8) {
-        drop(self.change(|table| table.set(number, None)));
+        drop(self.change(|table| table.set(Table::place(number), None)));
         self.with(|endpoint| endpoint.typed.retain(|(_, typed)| *typed != number));
     }
 
     /// Runs `handler` for each message that could not be delivered and that nobody waits
     /// for.
     pub fn on_error(&self, handler: impl FnMut(Undelivered) + Send + 'static) {
-        drop(self.change(|table| table.on_error(Box::new(handler))));
+        let run = Run::OnError(Box::new(handler));
+        drop(self.change(|table| table.set(Table::ON_ERROR, Some(run))));
     }
 
     /// Runs `handler` once for each link that ends by which this endpoint was mapped, or has
@@ -151,7 +150,8 @@ impl Endpoint {
     /// links, was cut off, or these links are [closed](crate::Links::close). It runs as
     /// handlers do, behind those of everything that came by the link.
     pub fn on_end(&self, handler: impl FnMut(Ended) + Send + 'static) {
-        drop(self.change(|table| table.on_end(Box::new(handler))));
+        let run = Run::OnEnd(Box::new(handler));
+        drop(self.change(|table| table.set(Table::ON_END, Some(run))));
     }
 
     /// Lets so many messages be under way by each mapping that is made of it from now on,
@@ -333,14 +333,6 @@ impl Endpoint {
         Mapping::new(&self.core, self.key, to, needs, deadline.into())
     }
 
-    /// What it has mapped under this index: its translation table, filled from 0 on.
-    #[must_use]
-    pub fn remote(&self, index: usize) -> Option<Remote> {
-        let (link, number) =
-            self.with(|endpoint| endpoint.remotes.get(index).copied().flatten())?;
-        Some(Remote::known(&self.core, link, number, index))
-    }
-
     /// Registers a handler with types; its number.
     pub(super) fn add_typed(
         &self,
@@ -352,7 +344,8 @@ impl Endpoint {
         });
         let number = self.change(|table| {
             let number = known.or_else(|| table.free())?;
-            Some((number, table.set(number, Some(Box::new(handler)))))
+            let run = Run::Handler(Box::new(handler));
+            Some((number, table.set(Table::place(number), Some(run))))
         })?;
         let (number, before) = number;
         drop(before);

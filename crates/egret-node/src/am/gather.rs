@@ -8,7 +8,6 @@ use super::serve::in_handler;
 use super::{Call, CallError, MEDIUM_MAX, Message, Payload, Remote, Reply, SendError};
 use crate::flow::cost;
 use crate::link::carrier::Carrier;
-use crate::link::machine::Machine;
 use crate::link::{Head, Lane, LinkError};
 use crate::links::driver::Clock;
 use crate::links::line::Line;
@@ -34,7 +33,7 @@ impl Remote {
     ) -> Result<Reply, CallError> {
         let message = Message::to(handler).words(words);
         self.call_with(message, pieces, deadline.into(), |message, clock| {
-            self.request_when_room(message, clock)
+            self.send_when_room(message, clock, Line::request)
         })
     }
 
@@ -54,7 +53,7 @@ impl Remote {
     ) -> Result<Reply, CallError> {
         let message = Message::to(handler).words(words);
         self.call_with(message, pieces, deadline.into(), |message, _| {
-            self.send_with(message, Line::request).map_err(|unsent| unsent.reason)
+            self.send_now(message, Line::request)
         })
     }
 
@@ -64,7 +63,7 @@ impl Remote {
         message: Message<'_>,
         pieces: &[&[u8]],
         deadline: Deadline,
-        send: impl FnOnce(Message<'_>, &mut Clock) -> Result<Key, SendError>,
+        send: impl FnOnce(&mut Message<'_>, &mut Clock) -> Result<Key, SendError>,
     ) -> Result<Reply, CallError> {
         if in_handler() {
             return Err(CallError::InHandler);
@@ -72,11 +71,11 @@ impl Remote {
         let mut clock = Clock::of(deadline);
         if total(pieces) <= MEDIUM_MAX {
             let payload = Payload::Pieces(pieces);
-            let key = send(Message { payload, ..message }, &mut clock)?;
+            let key = send(&mut Message { payload, ..message }, &mut clock)?;
             return Call::wait_for(&self.core, self.link, key, &mut clock);
         }
         Segment::lend_all(pieces, |lent, is_back| {
-            let sent = send(message.gather(lent), &mut clock);
+            let sent = send(&mut message.gather(lent), &mut clock);
             let answer = sent.map_err(CallError::from).and_then(|key| {
                 let answer = Call::wait_for(&self.core, self.link, key, &mut clock);
                 if !is_back() {
@@ -102,7 +101,7 @@ impl Remote {
             if is_back() {
                 return Some(());
             }
-            let call = state.machine(self.link).and_then(|machine| machine.am.calls.get(call));
+            let call = state.links.get(self.link).and_then(|line| line.am.calls.get(call));
             call.into_iter().for_each(|call| _ = call.poll(waker));
             None
         });
@@ -119,20 +118,14 @@ impl Line {
     /// Copies the data of a request that the fabric does not have yet, unless another has its
     /// number by now.
     fn own_data(&mut self, call: Key) {
-        if self.machine.am.calls.get(call).is_none() {
+        if self.am.calls.get(call).is_none() {
             return;
         }
         let request = call.index;
-        self.machine.own_data(request);
-        if let Carrier::Windowed(windowed) = &mut self.carrier {
-            windowed.unsent(Lane::Bulk).for_each(|frame| own(frame, request));
-        }
-    }
-}
-
-impl Machine {
-    fn own_data(&mut self, request: u32) {
         self.waiting_data().for_each(|frame| own(frame, request));
+        if let Carrier::Windowed(windowed) = &mut self.carrier {
+            windowed.window.unsent(Lane::Bulk).for_each(|frame| own(frame, request));
+        }
     }
 }
 
@@ -255,12 +248,12 @@ mod tests {
             sim.run_until(sim.elapsed() + std::time::Duration::from_millis(1));
         };
         let key = |state: &mut crate::links::state::State| {
-            let machine = state.machine(remote.link).unwrap();
-            machine.am.calls.keys()[0]
+            let line = state.links.get(remote.link).unwrap();
+            line.am.calls.keys()[0]
         };
         let at = |state: &mut crate::links::state::State| {
-            let machine = state.machine(remote.link).unwrap();
-            let frame = machine.waiting_data().next().unwrap();
+            let line = state.links.get(remote.link).unwrap();
+            let frame = line.waiting_data().next().unwrap();
             frame.segments().next().unwrap().bytes().as_ptr()
         };
         let mut first = remote.try_request(9).unwrap();

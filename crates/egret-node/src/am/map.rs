@@ -17,7 +17,7 @@ use crate::link::control::{CONTROL_MAX, Control, Map, Needs, NotMapped};
 use crate::link::lands::Flow;
 use crate::links::core::{Core, Stopped};
 use crate::links::slots::Key;
-use crate::links::state::{State, remember};
+use crate::links::state::State;
 
 /// A remote endpoint that was asked for; made by
 /// [`Endpoint::map`](super::Endpoint::map). Whoever drops it does not want it.
@@ -71,23 +71,20 @@ impl Mapping {
             }
         }
         let asked = self.asked.as_mut().expect("just asked");
-        let machine = match state.live(asked.link) {
-            Ok(machine) => machine,
+        let line = match state.live(asked.link) {
+            Ok(line) => line,
             Err(why) => return Some(Err(MapError::Link(why))),
         };
-        let outgoing = machine.am.outgoing.get(asked.number)?;
+        let outgoing = line.am.outgoing.get(asked.number)?;
         let handlers = match &outgoing.phase {
             Phase::Asked => {
-                if let Some(waker) = waker {
-                    remember(&mut outgoing.wakers, waker);
-                }
+                outgoing.waiters.wait(waker);
                 return None;
             }
             Phase::Refused(why) => return Some(Err(self.explain(why.clone()))),
             Phase::Mapped | Phase::Unmapped | Phase::Gone => outgoing.handlers.clone(),
         };
         asked.handlers = handlers;
-        asked.index = state.translate(self.endpoint, asked.link, asked.number);
         self.asked.take().map(Ok)
     }
 
@@ -100,8 +97,8 @@ impl Mapping {
             state.budget.close(flow);
             return Err(MapError::TooLong { bytes: len, most: CONTROL_MAX });
         }
-        let machine = match state.live(link) {
-            Ok(machine) => machine,
+        let line = match state.live(link) {
+            Ok(line) => line,
             Err(why) => {
                 state.budget.close(flow);
                 return Err(why.into());
@@ -109,15 +106,15 @@ impl Mapping {
         };
         let names = self.needs.iter().map(|needed| (needed.need.name.clone(), u8::MAX));
         let handlers = names.collect();
-        let number = machine.am.outgoing.insert(Outgoing::new(self.endpoint, flow, handlers));
-        machine.lands.open(Flow::Replies(number.index), None);
-        machine.lands.grant(Flow::Replies(number.index), bytes);
+        let number = line.am.outgoing.insert(Outgoing::new(self.endpoint, flow, handlers));
+        line.lands.open(Flow::Replies(number.index), None);
+        line.lands.grant(Flow::Replies(number.index), bytes);
         map.number = number.index;
-        machine.control(&Control::Map(map));
+        line.control(&Control::Map(map));
         state.flows.insert(flow, (link, Flow::Replies(number.index)));
         state.pump(link);
         let (core, handlers) = (Arc::clone(&self.core), Vec::new());
-        Ok(Remote { core, link, number, index: usize::MAX, owned: true, handlers })
+        Ok(Remote { core, link, number, handlers })
     }
 
     /// What the peer is asked, but for the mapping's number.

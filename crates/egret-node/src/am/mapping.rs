@@ -24,8 +24,8 @@ impl State {
             Ok((endpoint, handlers)) => self.let_map(link, map, endpoint, handlers),
             Err(why) => Control::NotMapped { number: map.number, why },
         };
-        if let Ok(machine) = self.live(link) {
-            machine.control(&answer);
+        if let Ok(line) = self.live(link) {
+            line.control(&answer);
         }
         self.pump(link);
         Ok(())
@@ -45,10 +45,10 @@ impl State {
     fn let_map(&mut self, link: Key, map: &Map, endpoint: Key, handlers: Vec<u8>) -> Control {
         let number = map.number;
         let no_room = |why: &str| NotMapped::NoRoom { why: why.to_owned() };
-        let Ok(machine) = self.live(link) else {
+        let Ok(line) = self.live(link) else {
             return Control::NotMapped { number, why: no_room("the link has ended") };
         };
-        if machine.am.incoming.len() >= MAPPINGS_MAX {
+        if line.am.incoming.len() >= MAPPINGS_MAX {
             let why = format!("a link has at most {MAPPINGS_MAX} mappings");
             return Control::NotMapped { number, why: no_room(&why) };
         }
@@ -57,14 +57,14 @@ impl State {
             Err(why) => return Control::NotMapped { number, why: no_room(&why.to_string()) },
         };
         let bytes = self.budget.held(flow);
-        let machine = self.live(link).expect("just looked at");
-        let lands = Arc::clone(&machine.lands);
+        let line = self.live(link).expect("just looked at");
+        let lands = Arc::clone(&line.lands);
         let state = self.endpoints.get(endpoint).expect("just looked at");
         let (window, supply) = (state.window, Arc::clone(&state.supply));
         let segment = state.segment.as_ref().map(|segment| segment.key().to_bytes());
         let window = if planted(Fault::OtherWindow) { 1 << 16 } else { window };
-        let machine = self.live(link).expect("just looked at");
-        let slot = machine.am.incoming.insert(Incoming::new(map, endpoint, window, flow)).index;
+        let line = self.live(link).expect("just looked at");
+        let slot = line.am.incoming.insert(Incoming::new(map, endpoint, window, flow)).index;
         lands.open(Flow::Requests(slot), Some(supply));
         lands.grant(Flow::Requests(slot), bytes);
         self.flows.insert(flow, (link, Flow::Requests(slot)));
@@ -75,8 +75,8 @@ impl State {
     /// The peer has mapped its endpoint for this side.
     pub(crate) fn mapped(&mut self, link: Key, mapped: Mapped) -> Result<(), &'static str> {
         let Mapped { number, slot, window, bytes, handlers, segment } = mapped;
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let outgoing = machine.am.outgoing.at(number).ok_or("it mapped what nobody asked for")?;
+        let line = self.live(link).map_err(|_| "no link")?;
+        let outgoing = line.am.outgoing.at(number).ok_or("it mapped what nobody asked for")?;
         if slot >= crate::link::Head::SLOTS || window == 0 {
             return Err("a mapping that cannot be");
         }
@@ -90,7 +90,7 @@ impl State {
                 }
                 outgoing.segment = segment.map(|key| RemoteKey::from_bytes(&key));
                 outgoing.mapped(slot, window, bytes);
-                outgoing.wake();
+                outgoing.waiters.wake();
                 let endpoint = outgoing.endpoint;
                 if self.endpoints.get(endpoint).is_some() {
                     self.meets(link, endpoint);
@@ -112,13 +112,13 @@ impl State {
         number: u32,
         why: NotMapped,
     ) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let key = machine.am.outgoing.key_at(number).ok_or("a refusal of nothing")?;
-        let outgoing = machine.am.outgoing.get(key).expect("just looked at");
+        let line = self.live(link).map_err(|_| "no link")?;
+        let key = line.am.outgoing.key_at(number).ok_or("a refusal of nothing")?;
+        let outgoing = line.am.outgoing.get(key).expect("just looked at");
         match outgoing.phase {
             Phase::Asked => {
                 outgoing.phase = Phase::Refused(why);
-                outgoing.wake();
+                outgoing.waiters.wake();
                 Ok(())
             }
             Phase::Unmapped => {
@@ -133,16 +133,7 @@ impl State {
     pub(crate) fn unmap(&mut self, link: Key, number: Key) {
         let Some(line) = self.links.get(link) else { return };
         let (is_dead, is_quiet) = (line.ended.is_some(), line.carrier.is_quiet());
-        let Some(outgoing) = line.machine.am.outgoing.get(number) else { return };
-        let endpoint = outgoing.endpoint;
-        if let Some(endpoint) = self.endpoints.get(endpoint) {
-            let mapping = (link, number);
-            for place in endpoint.remotes.iter_mut().filter(|place| **place == Some(mapping)) {
-                *place = None;
-            }
-        }
-        let outgoing_known = &mut self.links.get(link).expect("just looked at").machine.am.outgoing;
-        let outgoing = outgoing_known.get(number).expect("just looked at");
+        let Some(outgoing) = line.am.outgoing.get(number) else { return };
         if is_dead && is_quiet || matches!(outgoing.phase, Phase::Refused(_)) {
             self.remove_outgoing(link, number);
             self.forget_if_done(link);
@@ -157,23 +148,23 @@ impl State {
 
     /// A mapping ends, at once or when what is under way has come back.
     fn leave(&mut self, link: Key, number: Key) {
-        let Ok(machine) = self.live(link) else { return };
-        let Some(outgoing) = machine.am.outgoing.get(number) else { return };
+        let Ok(line) = self.live(link) else { return };
+        let Some(outgoing) = line.am.outgoing.get(number) else { return };
         if outgoing.is_quiet() {
             return self.unmap_if_quiet(link, number.index);
         }
         let slot = outgoing.slot();
-        machine.control(&Control::Leave { slot });
+        line.control(&Control::Leave { slot });
         self.pump(link);
     }
 
     /// The peer will give a mapping up.
     pub(crate) fn leaves(&mut self, link: Key, slot: u32) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let incoming = machine.am.incoming.at(slot).ok_or("it leaves what it has not mapped")?;
+        let line = self.live(link).map_err(|_| "no link")?;
+        let incoming = line.am.incoming.at(slot).ok_or("it leaves what it has not mapped")?;
         let (number, messages) = (incoming.number, incoming.leave());
         if messages > 0 {
-            machine.control(&Control::Credit { number, messages, bytes: 0 });
+            line.control(&Control::Credit { number, messages, bytes: 0 });
             self.pump(link);
         }
         Ok(())
@@ -181,9 +172,9 @@ impl State {
 
     /// Forgets the mappings of a dead link that were given up.
     pub(crate) fn remove_unmapped(&mut self, link: Key) {
-        let Some(machine) = self.machine(link) else { return };
-        for key in machine.am.outgoing.keys() {
-            let outgoing = self.machine(link).and_then(|machine| machine.am.outgoing.get(key));
+        let Some(line) = self.links.get(link) else { return };
+        for key in line.am.outgoing.keys() {
+            let outgoing = self.links.get(link).and_then(|line| line.am.outgoing.get(key));
             let given_up = [Phase::Unmapped, Phase::Gone];
             if outgoing.is_some_and(|outgoing| given_up.contains(&outgoing.phase)) {
                 self.remove_outgoing(link, key);
@@ -193,26 +184,26 @@ impl State {
 
     /// Tells the peer that a mapping is given up, once nothing of it is under way.
     pub(crate) fn unmap_if_quiet(&mut self, link: Key, number: u32) {
-        let Ok(machine) = self.live(link) else { return };
-        let Some(key) = machine.am.outgoing.key_at(number) else { return };
-        let outgoing = machine.am.outgoing.get(key).expect("just looked at");
+        let Ok(line) = self.live(link) else { return };
+        let Some(key) = line.am.outgoing.key_at(number) else { return };
+        let outgoing = line.am.outgoing.get(key).expect("just looked at");
         if outgoing.phase != Phase::Unmapped || !outgoing.is_quiet() {
             return;
         }
         outgoing.phase = Phase::Gone;
         let slot = outgoing.slot();
         if planted(Fault::NumberFree) {
-            drop(machine.am.outgoing.remove(key));
+            drop(line.am.outgoing.remove(key));
         }
-        machine.control(&Control::Unmap { slot });
+        line.control(&Control::Unmap { slot });
         self.pump(link);
     }
 
     /// The peer knows that a mapping is given up.
     pub(crate) fn unmap_known(&mut self, link: Key, number: u32) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let key = machine.am.outgoing.key_at(number).ok_or("it ended what was not mapped")?;
-        let outgoing = machine.am.outgoing.get(key).expect("just looked at");
+        let line = self.live(link).map_err(|_| "no link")?;
+        let key = line.am.outgoing.key_at(number).ok_or("it ended what was not mapped")?;
+        let outgoing = line.am.outgoing.get(key).expect("just looked at");
         if outgoing.phase != Phase::Gone {
             return Err("it ended a mapping in use");
         }
@@ -221,8 +212,8 @@ impl State {
     }
 
     fn remove_outgoing(&mut self, link: Key, key: Key) {
-        let Some(machine) = self.machine(link) else { return };
-        if let Some(outgoing) = machine.am.outgoing.remove(key)
+        let Some(line) = self.links.get(link) else { return };
+        if let Some(outgoing) = line.am.outgoing.remove(key)
             && !planted(Fault::Leaky)
         {
             self.close_flow(link, outgoing.flow, Flow::Replies(key.index));
@@ -231,31 +222,19 @@ impl State {
 
     /// The peer gives a mapping up.
     pub(crate) fn unmapped(&mut self, link: Key, slot: u32) -> Result<(), &'static str> {
-        let machine = self.live(link).map_err(|_| "no link")?;
-        let key = machine.am.incoming.key_at(slot).ok_or("it gave up what it had not mapped")?;
-        let incoming = machine.am.incoming.remove(key).expect("just looked at");
+        let line = self.live(link).map_err(|_| "no link")?;
+        let key = line.am.incoming.key_at(slot).ok_or("it gave up what it had not mapped")?;
+        let incoming = line.am.incoming.remove(key).expect("just looked at");
         let (is_quiet, number) = (incoming.is_quiet(), incoming.number);
         self.close_flow(link, incoming.flow, Flow::Requests(slot));
         if !is_quiet {
             return Err("it gave up a mapping with messages under way");
         }
-        if let Ok(machine) = self.live(link) {
-            machine.control(&Control::Unmapped { number });
+        if let Ok(line) = self.live(link) {
+            line.control(&Control::Unmapped { number });
         }
         self.pump(link);
         Ok(())
-    }
-
-    /// Puts a mapping into its endpoint's translation table.
-    pub(crate) fn translate(&mut self, endpoint: Key, link: Key, number: Key) -> usize {
-        let Some(endpoint) = self.endpoints.get(endpoint) else { return usize::MAX };
-        let free = endpoint.remotes.iter().position(Option::is_none);
-        let index = free.unwrap_or(endpoint.remotes.len());
-        if index == endpoint.remotes.len() {
-            endpoint.remotes.push(None);
-        }
-        endpoint.remotes[index] = Some((link, number));
-        index
     }
 
     /// Closes an endpoint. What is left of it is to be dropped without a lock.
@@ -286,12 +265,12 @@ impl State {
 
     /// Ends everything of active messages on a link that died.
     pub(crate) fn end_tables(&mut self, link: Key, why: &LinkError) {
-        let Some(machine) = self.machine(link) else { return };
-        for (_, outgoing) in machine.am.outgoing.iter_mut() {
-            outgoing.wake();
+        let Some(line) = self.links.get(link) else { return };
+        for (_, outgoing) in line.am.outgoing.iter_mut() {
+            outgoing.waiters.wake();
         }
-        for key in machine.am.calls.keys() {
-            let call = machine.am.calls.get(key).expect("just listed");
+        for key in line.am.calls.keys() {
+            let call = line.am.calls.get(key).expect("just listed");
             if call.awaits.answer {
                 let said_lost = planted(Fault::SaidLost);
                 let fate = if said_lost { Fate::NotDelivered } else { Fate::Unknown };
@@ -299,11 +278,11 @@ impl State {
                 call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
                 call.awaits = Awaits { answer: false, ..call.awaits };
             }
-            machine.settle(key);
+            line.settle(key);
         }
-        for key in machine.am.incoming.keys() {
-            let machine = self.machine(link).expect("just looked at");
-            let incoming = machine.am.incoming.remove(key).expect("just listed");
+        for key in line.am.incoming.keys() {
+            let line = self.links.get(link).expect("just looked at");
+            let incoming = line.am.incoming.remove(key).expect("just listed");
             self.close_flow(link, incoming.flow, Flow::Requests(key.index));
         }
         self.tell_ended(link, why);

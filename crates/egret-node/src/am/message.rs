@@ -79,29 +79,11 @@ impl<'a> Message<'a> {
         self
     }
 
-    /// Its bytes, if they go by a short frame from where they are.
+    /// The head of its frame.
     #[inline]
-    pub(crate) fn short_bytes(&self) -> Option<&'a [u8]> {
-        match self.payload {
-            Payload::Copied(bytes) if bytes.len() <= MEDIUM_MAX => Some(bytes),
-            _ => None,
-        }
-    }
-
-    /// The head of its frame, but for the request.
-    #[inline]
-    pub(crate) fn head(&self, kind: Kind, slot: u32) -> Head {
+    pub(crate) fn head(&self, kind: Kind, slot: u32, request: u32) -> Head {
         let words = u8::try_from(self.words.len()).expect("at most 16");
-        Head { kind, words, handler: self.handler, slot, request: 0 }
-    }
-
-    /// Its bytes as data.
-    pub(crate) fn into_data(self) -> Self {
-        match self.payload {
-            Payload::Copied(bytes) => self.data(bytes.to_vec()),
-            Payload::Pieces(pieces) => self.data(pieces.concat()),
-            Payload::Data(_) | Payload::Gather(_) => self,
-        }
+        Head { kind, words, handler: self.handler, slot, request }
     }
 
     /// With memory that is sent from where it is, and comes back when it is: a bulk message.

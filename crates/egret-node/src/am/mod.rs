@@ -80,7 +80,7 @@ pub(crate) use outgoing::Outgoing;
 pub use remote::Remote;
 pub use request::{ReplySlot, Request};
 pub use serve::in_handler;
-pub(crate) use serve::{drop_unused, run, run_jobs};
+pub(crate) use serve::run_jobs;
 
 pub use typed::{Needed, Signature};
 
@@ -97,11 +97,6 @@ pub(crate) struct Tables {
     pub(crate) incoming: Slots<Incoming>,
     /// Requests that are under way.
     pub(crate) calls: Slots<CallState>,
-    /// Answers that are still in their receives.
-    pub(crate) held: u32,
-    /// How many may be. The others are copied out, so that a program that does not take its
-    /// answers holds nothing up.
-    pub(crate) held_max: u32,
     /// Bytes of answers that the link has and the peer has not taken.
     pub(crate) answers: u64,
     /// How many there may be before the others wait, and keep their places in the windows: a

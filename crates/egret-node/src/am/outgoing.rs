@@ -8,12 +8,11 @@ use super::call::Awaits;
 use super::deliver::NOT_ANSWERED;
 use super::fault::{Fault, planted};
 use super::gather::{bulk_frame, data_bytes, total};
-use super::{CallState, Incoming, MEDIUM_MAX, Message, Payload, SendError, Unsent};
+use super::{CallState, Incoming, MEDIUM_MAX, Message, Payload, SendError};
 use crate::flow::FlowId;
 use crate::link::control::{Control, NotMapped};
-use crate::link::machine::Machine;
 use crate::link::{Head, Kind, Lane};
-use crate::links::behind::Sleeper;
+use crate::links::behind::Waiters;
 use crate::links::line::Line;
 use crate::links::slots::Key;
 
@@ -38,7 +37,7 @@ pub(crate) struct Outgoing {
     pub(crate) handlers: Vec<(String, u8)>,
     pub(crate) segment: Option<RemoteKey>,
     /// Who waits for any of this to change.
-    pub(crate) wakers: Vec<Sleeper>,
+    pub(crate) waiters: Waiters,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +64,7 @@ impl Outgoing {
             flow,
             handlers,
             segment: None,
-            wakers: Vec::new(),
+            waiters: Waiters::default(),
         }
     }
 
@@ -105,15 +104,8 @@ impl Outgoing {
         self.credits = credits
             .filter(|credits| *credits <= self.window)
             .ok_or("credit for what was not sent")?;
-        if !self.wakers.is_empty() {
-            self.wake();
-        }
+        self.waiters.wake();
         Ok(())
-    }
-
-    #[cold]
-    pub(crate) fn wake(&mut self) {
-        self.wakers.drain(..).for_each(Sleeper::wake);
     }
 
     /// Whether a message may be sent now.
@@ -124,147 +116,61 @@ impl Outgoing {
     pub(crate) fn has_room(&self) -> Result<bool, SendError> {
         if self.phase == Phase::Mapped { Ok(self.credits > 0) } else { Err(SendError::Unmapped) }
     }
-
-    /// Takes a credit, if there is one. The slot at the peer's.
-    #[inline]
-    fn credit_at_once(&mut self) -> Option<u32> {
-        if !self.is_mapped() {
-            return None;
-        }
-        self.credits = self.credits.checked_sub(1)?;
-        Some(self.slot)
-    }
-
-    fn take_credit(&mut self) -> Result<(), SendError> {
-        if self.phase != Phase::Mapped {
-            return Err(SendError::Unmapped);
-        }
-        let full = SendError::Full { window: self.window };
-        self.credits = match self.credits.checked_sub(1) {
-            Some(credits) => credits,
-            None if planted(Fault::Boundless) => 0,
-            None => return Err(full),
-        };
-        Ok(())
-    }
 }
 
 impl Line {
-    /// Sends a short message that is answered. The call's key; `None` if there is anything about
-    /// it that [`request`](Self::request) has to see to, and nothing was done.
+    /// Sends a message that is answered. The call's key; if it cannot be sent now, the message is
+    /// as it was.
     #[inline]
-    pub(crate) fn request_at_once(&mut self, number: Key, message: &Message<'_>) -> Option<Key> {
-        let bytes = message.short_bytes()?;
-        let am = &mut self.machine.am;
-        if am.calls.len() >= NOT_ANSWERED as usize {
-            return None;
-        }
-        let slot = am.outgoing.get(number)?.credit_at_once()?;
-        let call = am.calls.insert(CallState::new(number, Awaits::answer(false)));
-        let head = Head { request: call.index, ..message.head(Kind::Request, slot) };
-        self.say(head, message.words, bytes);
-        Some(call)
-    }
-
-    /// Sends a short message that is not answered, in the same way.
-    #[inline]
-    pub(crate) fn one_way_at_once(&mut self, number: Key, message: &Message<'_>) -> Option<()> {
-        let bytes = message.short_bytes()?;
-        let slot = self.machine.am.outgoing.get(number)?.credit_at_once()?;
-        let head = Head { request: number.index, ..message.head(Kind::OneWay, slot) };
-        self.say(head, message.words, bytes);
-        Some(())
-    }
-
-    /// Sends a message that is answered. The call's key, or the message back.
-    pub(crate) fn request<'a>(
+    pub(crate) fn request(
         &mut self,
         number: Key,
-        message: Message<'a>,
-    ) -> Result<Key, Unsent<'a>> {
-        let is_bulk = message.payload.is_data();
-        let slot = match self.begin_call(number, &message) {
-            Ok(slot) => slot,
-            Err(reason) => return Err(Unsent { reason, message }),
-        };
-        let call = self.insert_call(number, &message, Awaits::answer(is_bulk));
-        let kind = if is_bulk { Kind::Bulk } else { Kind::Request };
-        self.transmit(number, Head { request: call.index, ..Head::of(kind, slot) }, message);
+        message: &mut Message<'_>,
+    ) -> Result<Key, SendError> {
+        if self.am.calls.len() >= NOT_ANSWERED as usize {
+            return Err(SendError::Full { window: NOT_ANSWERED });
+        }
+        let slot = self.begin(number, message)?;
+        let call = self.am.calls.insert(CallState::new(number, Awaits::answer()));
+        let kind = if message.payload.is_data() { Kind::Bulk } else { Kind::Request };
+        self.transmit(message.head(kind, slot, call.index), message);
         Ok(call)
     }
 
     /// Sends data that is not answered. The call is done when its memory is free.
-    pub(crate) fn transfer<'a>(
+    pub(crate) fn transfer(
         &mut self,
         number: Key,
-        message: Message<'a>,
-    ) -> Result<Key, Unsent<'a>> {
-        let slot = match self.begin_call(number, &message) {
-            Ok(slot) => slot,
-            Err(reason) => return Err(Unsent { reason, message }),
-        };
-        let call = self.insert_call(number, &message, Awaits::memory());
-        let head = Head { request: call.index | NOT_ANSWERED, ..Head::of(Kind::Bulk, slot) };
-        self.transmit(number, head, message.into_data());
+        message: &mut Message<'_>,
+    ) -> Result<Key, SendError> {
+        if self.am.calls.len() >= NOT_ANSWERED as usize {
+            return Err(SendError::Full { window: NOT_ANSWERED });
+        }
+        let slot = self.begin(number, message)?;
+        let call = self.am.calls.insert(CallState::new(number, Awaits::default()));
+        self.transmit_data(message.head(Kind::Bulk, slot, call.index | NOT_ANSWERED), message);
         Ok(call)
     }
 
     /// Sends a message that is not answered.
-    pub(crate) fn one_way<'a>(
+    #[inline]
+    pub(crate) fn one_way(
         &mut self,
         number: Key,
-        message: Message<'a>,
-    ) -> Result<(), Unsent<'a>> {
+        message: &mut Message<'_>,
+    ) -> Result<(), SendError> {
         if message.payload.is_data() {
             let call = self.transfer(number, message)?;
-            drop(self.machine.abandon(call));
+            drop(self.abandon(call));
             return Ok(());
         }
-        let slot = match self.machine.begin(number, &message) {
-            Ok(slot) => slot,
-            Err(reason) => return Err(Unsent { reason, message }),
-        };
-        let head = Head { request: number.index, ..Head::of(Kind::OneWay, slot) };
-        self.transmit(number, head, message);
+        let slot = self.begin(number, message)?;
+        self.transmit(message.head(Kind::OneWay, slot, number.index), message);
         Ok(())
     }
 
-    /// Begins what needs a number that the head can hold. The slot at the peer's.
-    fn begin_call(&mut self, number: Key, message: &Message<'_>) -> Result<u32, SendError> {
-        if self.machine.am.calls.len() >= NOT_ANSWERED as usize {
-            return Err(SendError::Full { window: NOT_ANSWERED });
-        }
-        self.machine.begin(number, message)
-    }
-
-    fn insert_call(&mut self, number: Key, message: &Message<'_>, awaits: Awaits) -> Key {
-        let mut call = CallState::new(number, awaits);
-        call.returns = !matches!(message.payload, Payload::Gather(_));
-        self.machine.am.calls.insert(call)
-    }
-
-    fn transmit(&mut self, number: Key, head: Head, message: Message<'_>) {
-        let words = u8::try_from(message.words.len()).expect("at most 16");
-        let head = Head { words, handler: message.handler, ..head };
-        match message.payload {
-            Payload::Copied(bytes) => _ = self.say(head, message.words, bytes),
-            Payload::Pieces(pieces) => _ = self.say_pieces(head, message.words, pieces),
-            data => {
-                let segments = data.into_segments();
-                self.machine.transmit_data(number.index, head, message.words, segments);
-            }
-        }
-    }
-}
-
-impl Machine {
-    /// Whether a mapping was given up, and is kept for what is under way.
+    /// Takes a credit for a message by a mapping, if that may send one. The slot at the peer's.
     #[inline]
-    pub(crate) fn is_leaving(&mut self, number: u32) -> bool {
-        self.am.outgoing.at(number).is_some_and(|outgoing| outgoing.phase == Phase::Unmapped)
-    }
-
-    /// Begins a message by a mapping, if that may send one. The slot at the peer's.
     fn begin(&mut self, number: Key, message: &Message<'_>) -> Result<u32, SendError> {
         let (bytes, most) = match &message.payload {
             Payload::Copied(bytes) => (bytes.len() as u64, MEDIUM_MAX as u64),
@@ -276,17 +182,47 @@ impl Machine {
             return Err(SendError::TooLong { bytes });
         }
         let outgoing = self.am.outgoing.get(number).ok_or(SendError::Unmapped)?;
-        outgoing.take_credit()?;
+        if !outgoing.is_mapped() {
+            return Err(SendError::Unmapped);
+        }
+        outgoing.credits = match outgoing.credits.checked_sub(1) {
+            Some(credits) => credits,
+            None if planted(Fault::Boundless) => 0,
+            None => return Err(SendError::Full { window: outgoing.window }),
+        };
         Ok(outgoing.slot)
     }
 
-    /// Sends data when its bytes are granted, behind those that wait already.
-    fn transmit_data(&mut self, number: u32, head: Head, words: &[u64], data: Vec<Segment>) {
-        let frame = bulk_frame(head, words, data, self.segments);
+    /// Sends a message that has begun.
+    #[inline]
+    fn transmit(&mut self, head: Head, message: &mut Message<'_>) {
+        match message.payload {
+            Payload::Copied(bytes) => _ = self.say(head, message.words, &[bytes]),
+            Payload::Pieces(pieces) => _ = self.say(head, message.words, pieces),
+            Payload::Data(_) | Payload::Gather(_) => self.transmit_data(head, message),
+        }
+    }
+
+    /// Sends the payload of a message as data when its bytes are granted, behind those that wait
+    /// already. The message's call awaits that memory, too.
+    #[cold]
+    fn transmit_data(&mut self, head: Head, message: &mut Message<'_>) {
+        let payload = std::mem::replace(&mut message.payload, Payload::Copied(&[]));
+        let call = self.am.calls.at(head.request & !NOT_ANSWERED).expect("just made");
+        call.awaits.memory = true;
+        call.returns = !matches!(payload, Payload::Gather(_));
+        let number = call.number.index;
+        let frame = bulk_frame(head, message.words, payload.into_segments(), self.segments);
         let outgoing = self.am.outgoing.at(number).expect("just looked at");
         outgoing.waiting.push_back(frame);
         let is_first = outgoing.waiting.len() == 1;
         self.pass_data(number, is_first);
+    }
+
+    /// Whether a mapping was given up, and is kept for what is under way.
+    #[inline]
+    pub(crate) fn is_leaving(&mut self, number: u32) -> bool {
+        self.am.outgoing.at(number).is_some_and(|outgoing| outgoing.phase == Phase::Unmapped)
     }
 
     /// Sends what waits and is granted; asks for more if it must.

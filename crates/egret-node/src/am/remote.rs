@@ -11,7 +11,7 @@ use crate::links::core::{Core, Stopped};
 use crate::links::driver::Clock;
 use crate::links::line::Line;
 use crate::links::slots::Key;
-use crate::links::state::{State, remember};
+use crate::links::state::State;
 
 /// A remote endpoint that a local one has mapped.
 ///
@@ -21,33 +21,14 @@ pub struct Remote {
     pub(super) core: Arc<Core>,
     pub(super) link: Key,
     pub(super) number: Key,
-    pub(super) index: usize,
-    /// Whether the mapping ends with this handle.
-    pub(super) owned: bool,
     pub(super) handlers: Vec<(String, u8)>,
 }
 
 impl Remote {
-    pub(super) fn known(core: &Arc<Core>, link: Key, number: Key, index: usize) -> Self {
-        let core = Arc::clone(core);
-        let handlers = core.state.with(|state| {
-            let outgoing = state.machine(link)?.am.outgoing.get(number)?;
-            Some(outgoing.handlers.clone())
-        });
-        let handlers = handlers.unwrap_or_default();
-        Self { core, link, number, index, owned: false, handlers }
-    }
-
     /// Its link.
     #[cfg(test)]
     pub(crate) const fn link(&self) -> Key {
         self.link
-    }
-
-    /// Its place in the endpoint's translation table.
-    #[must_use]
-    pub const fn index(&self) -> usize {
-        self.index
     }
 
     /// The number of the handler of this name, which the mapping
@@ -62,7 +43,7 @@ impl Remote {
     pub fn host(&self) -> String {
         self.core
             .state
-            .with(|state| state.machine(self.link).map(|machine| machine.peer.clone()))
+            .with(|state| state.links.get(self.link).map(|line| line.peer.clone()))
             .unwrap_or_default()
     }
 
@@ -72,8 +53,8 @@ impl Remote {
         self.core
             .state
             .with(|state| {
-                let machine = state.machine(self.link)?;
-                machine.am.outgoing.get(self.number).map(|outgoing| outgoing.window())
+                let line = state.links.get(self.link)?;
+                line.am.outgoing.get(self.number).map(|outgoing| outgoing.window())
             })
             .unwrap_or(0)
     }
@@ -84,11 +65,7 @@ impl Remote {
     ///
     /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
     pub fn try_request<'a>(&self, message: impl Into<Message<'a>>) -> Result<Call, Unsent<'a>> {
-        let message = message.into();
-        let key = match self.at_once(&message, Line::request_at_once) {
-            Some(key) => key,
-            None => self.send_with(message, Line::request)?,
-        };
+        let key = self.send_or_return(message.into(), Line::request)?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
@@ -99,11 +76,7 @@ impl Remote {
     /// [`SendError::Full`] if not, with the message; or why there is nobody to send it to.
     #[inline]
     pub fn try_send<'a>(&self, message: impl Into<Message<'a>>) -> Result<(), Unsent<'a>> {
-        let message = message.into();
-        match self.at_once(&message, Line::one_way_at_once) {
-            Some(()) => Ok(()),
-            None => self.send_with(message, Line::one_way),
-        }
+        self.send_or_return(message.into(), Line::one_way)
     }
 
     /// Sends a request, and waits for the window to have room.
@@ -116,20 +89,9 @@ impl Remote {
         message: impl Into<Message<'a>>,
         deadline: impl Into<Deadline>,
     ) -> Result<Call, SendError> {
-        let key = self.request_when_room(message.into(), &mut Clock::of(deadline.into()))?;
+        let mut clock = Clock::of(deadline.into());
+        let key = self.send_when_room(&mut message.into(), &mut clock, Line::request)?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
-    }
-
-    #[inline]
-    pub(super) fn request_when_room(
-        &self,
-        message: Message<'_>,
-        clock: &mut Clock,
-    ) -> Result<Key, SendError> {
-        match self.at_once(&message, Line::request_at_once) {
-            Some(key) => Ok(key),
-            None => self.send_later(message, clock, Line::request),
-        }
     }
 
     /// Waits until the window has room, so that a message may be tried. Another thread may
@@ -159,11 +121,11 @@ impl Remote {
 
     fn has_room(&self, state: &mut State, waker: Option<&Waker>) -> Poll<Result<(), SendError>> {
         let line = state.live_mapping(self.link, self.number)?;
-        let outgoing = line.machine.am.outgoing.get(self.number).ok_or(SendError::Unmapped)?;
+        let outgoing = line.am.outgoing.get(self.number).ok_or(SendError::Unmapped)?;
         if outgoing.has_room()? {
             return Poll::Ready(Ok(()));
         }
-        waker.into_iter().for_each(|waker| remember(&mut outgoing.wakers, waker));
+        outgoing.waiters.wait(waker);
         Poll::Pending
     }
 
@@ -178,11 +140,8 @@ impl Remote {
         message: impl Into<Message<'a>>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), SendError> {
-        let message = message.into();
-        match self.at_once(&message, Line::one_way_at_once) {
-            Some(()) => Ok(()),
-            None => self.send_later(message, &mut Clock::of(deadline.into()), Line::one_way),
-        }
+        let mut clock = Clock::of(deadline.into());
+        self.send_when_room(&mut message.into(), &mut clock, Line::one_way)
     }
 
     /// Sends data that is not answered, and does not wait: the call is done, with an empty
@@ -193,7 +152,7 @@ impl Remote {
     /// [`SendError::Full`] if the window has no room, with the message; or why there is
     /// nobody to send it to.
     pub fn try_transfer<'a>(&self, message: impl Into<Message<'a>>) -> Result<Call, Unsent<'a>> {
-        let key = self.send_with(message.into(), Line::transfer)?;
+        let key = self.send_or_return(message.into(), Line::transfer)?;
         Ok(Call::new(Arc::clone(&self.core), self.link, key))
     }
 
@@ -214,71 +173,76 @@ impl Remote {
             return Err(CallError::InHandler);
         }
         let mut clock = Clock::of(deadline.into());
-        let key = self.request_when_room(message.into(), &mut clock)?;
+        let key = self.send_when_room(&mut message.into(), &mut clock, Line::request)?;
         Call::wait_for(&self.core, self.link, key, &mut clock)
     }
 
-    /// Sends a short message that nothing is against.
+    /// Sends a message, if the window has room.
     #[inline]
-    fn at_once<T>(
+    pub(super) fn send_now<T>(
         &self,
-        message: &Message<'_>,
-        send: impl FnOnce(&mut Line, Key, &Message<'_>) -> Option<T>,
-    ) -> Option<T> {
+        message: &mut Message<'_>,
+        send: impl FnOnce(&mut Line, Key, &mut Message<'_>) -> Result<T, SendError>,
+    ) -> Result<T, SendError> {
         self.core.state.with(|state| {
-            let line = state.links.get(self.link).filter(|line| line.ended.is_none())?;
+            let line = state.live(self.link)?;
             let sent = send(line, self.number, message)?;
             if line.has_more() {
                 state.pump(self.link);
             }
-            Some(sent)
+            Ok(sent)
         })
     }
 
-    pub(super) fn send_with<'a, T>(
+    #[inline]
+    fn send_or_return<'a, T>(
         &self,
-        message: Message<'a>,
-        send: impl FnOnce(&mut Line, Key, Message<'a>) -> Result<T, Unsent<'a>>,
+        mut message: Message<'a>,
+        send: impl FnOnce(&mut Line, Key, &mut Message<'_>) -> Result<T, SendError>,
     ) -> Result<T, Unsent<'a>> {
-        self.core.state.with(|state| {
-            let sent = match state.live_line(self.link) {
-                Ok(line) => send(line, self.number, message),
-                Err(why) => Err(Unsent { reason: why.into(), message }),
-            };
-            state.pump(self.link);
-            sent
-        })
+        match self.send_now(&mut message, send) {
+            Ok(sent) => Ok(sent),
+            Err(reason) => Err(Unsent { reason, message }),
+        }
     }
 
-    /// Sends a message about which there is something to see to: when the window has room, as a
-    /// rule.
-    #[cold]
-    fn send_later<'a, T>(
+    /// Sends a message when the window has room.
+    #[inline]
+    pub(super) fn send_when_room<T>(
         &self,
-        message: Message<'a>,
+        message: &mut Message<'_>,
         clock: &mut Clock,
-        send: impl Fn(&mut Line, Key, Message<'a>) -> Result<T, Unsent<'a>>,
+        send: impl Fn(&mut Line, Key, &mut Message<'_>) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
-        let mut message = Some(message);
+        match self.send_now(message, &send) {
+            Ok(sent) => Ok(sent),
+            Err(SendError::Full { .. }) => self.send_later(message, clock, send),
+            Err(why) => Err(why),
+        }
+    }
+
+    #[cold]
+    fn send_later<T>(
+        &self,
+        message: &mut Message<'_>,
+        clock: &mut Clock,
+        send: impl Fn(&mut Line, Key, &mut Message<'_>) -> Result<T, SendError>,
+    ) -> Result<T, SendError> {
         self.when_room(clock, |state, waker| {
             let line = match state.live_mapping(self.link, self.number) {
                 Ok(line) => line,
                 Err(why) => return Some(Err(why)),
             };
-            match send(line, self.number, message.take()?) {
-                Ok(sent) => {
-                    state.pump(self.link);
-                    Some(Ok(sent))
-                }
-                Err(Unsent { reason: SendError::Full { .. }, message: unsent }) => {
-                    message = Some(unsent);
-                    let outgoing = line.machine.am.outgoing.get(self.number)?;
-                    if let Some(waker) = waker {
-                        remember(&mut outgoing.wakers, waker);
-                    }
+            match send(line, self.number, message) {
+                Err(SendError::Full { .. }) => {
+                    let outgoing = line.am.outgoing.get(self.number)?;
+                    outgoing.waiters.wait(waker);
                     None
                 }
-                Err(unsent) => Some(Err(unsent.reason)),
+                sent => {
+                    state.pump(self.link);
+                    Some(sent)
+                }
             }
         })
     }
@@ -301,9 +265,7 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if self.owned {
-            self.core.state.with(|state| state.unmap(self.link, self.number));
-            self.core.leave_handlers();
-        }
+        self.core.state.with(|state| state.unmap(self.link, self.number));
+        self.core.leave_handlers();
     }
 }

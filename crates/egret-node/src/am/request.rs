@@ -54,7 +54,7 @@ impl<'a> Request<'a> {
         let link = self.from.link;
         self.core
             .state
-            .with(|state| state.machine(link).map(|machine| machine.peer.clone()))
+            .with(|state| state.links.get(link).map(|line| line.peer.clone()))
             .unwrap_or_default()
     }
 

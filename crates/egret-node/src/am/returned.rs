@@ -30,10 +30,10 @@ impl State {
         let head = arrived.head;
         let mut words = [0; Head::WORDS_MAX];
         let count = arrived.read_words(&mut words);
-        let Ok(machine) = self.live(from.link) else { return self.release(from.link, arrived) };
-        let segments = machine.segments;
-        let Some(incoming) = machine.am.incoming.get(from.slot) else {
-            return self.release(from.link, arrived);
+        let Ok(line) = self.live(from.link) else { return self.release(arrived) };
+        let segments = line.segments;
+        let Some(incoming) = line.am.incoming.get(from.slot) else {
+            return self.release(arrived);
         };
         let (slot, endpoint) = (incoming.number, incoming.endpoint);
         // What the endpoint supplied is the endpoint's.
@@ -49,9 +49,9 @@ impl State {
         if let (Some(buf), Some(endpoint)) = (arrived.take_landed(), self.endpoints.get(endpoint)) {
             endpoint.supply.give_back(buf);
         }
-        self.release(from.link, arrived);
-        let Ok(machine) = self.live(from.link) else { return };
-        let Some(incoming) = machine.am.incoming.get(from.slot) else { return };
+        self.release(arrived);
+        let Ok(line) = self.live(from.link) else { return };
+        let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         let is_first = incoming.push_reply(frame);
         self.pass_replies(from.link, from.slot, is_first);
         self.give_way();
@@ -65,8 +65,8 @@ impl State {
             return;
         }
         for link in self.links.keys() {
-            let Ok(machine) = self.live(link) else { continue };
-            for slot in machine.am.incoming.keys() {
+            let Ok(line) = self.live(link) else { continue };
+            for slot in line.am.incoming.keys() {
                 while let Some(frame) = self.take_waiting_return(link, slot) {
                     self.send_back_without(link, slot, &frame);
                     self.pass_replies(link, slot, true);
@@ -79,7 +79,7 @@ impl State {
     fn take_waiting_return(&mut self, link: Key, slot: Key) -> Option<Descriptor> {
         let incoming = self.live(link).ok()?.am.incoming.get(slot)?;
         let tag = incoming.next_reply()?.tag();
-        let is_return = returned_len(u64::MAX, Head::from_bits(tag).ok()?).is_some();
+        let is_return = returned_len(u64::MAX, Head::from_bits(tag)?).is_some();
         if !is_return || incoming.lacks()?.1 == 0 {
             return None;
         }
@@ -101,12 +101,10 @@ impl State {
         frame.gather(0, &mut all);
         let words = all.split_off(all.len() - usize::from(head.words) * 8);
         let handler = all[all.len() - WHAT];
-        let words = words.chunks_exact(8);
-        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        let words: Vec<u64> = words.collect();
-        let Ok(line) = self.live_line(link) else { return };
+        let words = words_of(&words);
+        let Ok(line) = self.live(link) else { return };
         let what = [Kind::Bulk as u8, handler, 0, 0, 0, 0, 0, 0];
-        line.say(Head { kind: Kind::Returned, ..head }, &words, &what);
+        line.say(Head { kind: Kind::Returned, ..head }, &words, &[&what]);
     }
 
     /// Data of this side comes back.
@@ -117,13 +115,13 @@ impl State {
         arrived: Arrived,
     ) -> Result<(), &'static str> {
         let head = arrived.head;
-        let machine = &mut self.links.get(link).ok_or("no link")?.machine;
-        let number = machine.am.outgoing.key_at(head.slot).ok_or("a return for no mapping")?;
-        let outgoing = machine.am.outgoing.get(number).expect("just looked at");
+        let line = self.links.get(link).ok_or("no link")?;
+        let number = line.am.outgoing.key_at(head.slot).ok_or("a return for no mapping")?;
+        let outgoing = line.am.outgoing.get(number).expect("just looked at");
         outgoing.credit(1)?;
         let endpoint = outgoing.endpoint;
         if !arrived.has_landed() {
-            machine.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
+            line.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
         }
         read_returned(&arrived)?;
         // Its bytes are the flow's until the error handler has run.
@@ -162,6 +160,12 @@ fn returned_len(frame_len: u64, head: Head) -> Option<u64> {
     brings.then(|| frame_len - u64::from(head.words) * 8 - WHAT as u64)
 }
 
+/// Words, from how they travel.
+pub(super) fn words_of(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.chunks_exact(8);
+    words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
+}
+
 /// Bytes behind the data that say what it was.
 const WHAT: usize = 8;
 
@@ -178,9 +182,7 @@ impl Undelivered {
             let bytes = all.split_off(words);
             (all, bytes)
         };
-        let words = words.chunks_exact(8);
-        let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-        Self { reason, handler: head.handler, words: words.collect(), bytes }
+        Self { reason, handler: head.handler, words: words_of(&words), bytes }
     }
 }
 

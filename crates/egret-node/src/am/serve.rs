@@ -30,6 +30,7 @@ pub(crate) enum Answer {
 
 /// Runs an upcall, and then those that are due: until `leave` says so, which is asked after each
 /// of them, and no more than [`JOBS_MAX`]. Whether some are left, for the thread that drives next.
+#[inline]
 pub(crate) fn run_jobs(
     core: &Arc<Core>,
     mut job: Box<Upcall>,
@@ -53,7 +54,7 @@ pub(crate) fn run_jobs(
 
 /// Drops what has run and is not needed any more, without any lock: it may own what takes one.
 #[inline]
-pub(crate) fn drop_unused(unused: Option<Run>) {
+fn drop_unused(unused: Option<Run>) {
     if unused.is_some() {
         to_end(|| drop(unused));
     }
@@ -86,9 +87,9 @@ pub fn in_handler() -> bool {
 
 /// Runs what there is to run.
 #[inline]
-pub(crate) fn run(core: &Arc<Core>, upcall: &mut Upcall) {
+fn run(core: &Arc<Core>, upcall: &mut Upcall) {
     match (&mut upcall.what, &mut upcall.run) {
-        (What::Message { from, arrived }, Some(Run::Handler(_, handler))) => {
+        (What::Message { from, arrived }, Some(Run::Handler(handler))) => {
             call(core, handler, *from, arrived, (&mut upcall.answer, &mut upcall.few));
         }
         _ => tell(core, upcall),
@@ -99,7 +100,7 @@ pub(crate) fn run(core: &Arc<Core>, upcall: &mut Upcall) {
 #[cold]
 fn tell(core: &Arc<Core>, upcall: &mut Upcall) {
     match (&mut upcall.what, &mut upcall.run) {
-        (What::Answer { link, arrived, .. }, Some(Run::Handler(_, handler))) => {
+        (What::Answer { link, arrived, .. }, Some(Run::Handler(handler))) => {
             let from = From { link: *link, slot: upcall.endpoint, request: None };
             call(core, handler, from, arrived, (&mut upcall.answer, &mut upcall.few));
         }

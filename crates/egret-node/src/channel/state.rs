@@ -38,7 +38,7 @@ impl State {
                 Memory::Small(bytes.to_vec())
             }
         };
-        self.release(link, arrived);
+        self.release(arrived);
         let heard = self.channels.hear(link, head, memory, &mut self.budget);
         self.drain_channels();
         heard.map_err(|lie| Cheat::Lie(lie).reason())
@@ -58,12 +58,9 @@ impl State {
         if line.incarnation.is_none() {
             return Err("it has not said hello");
         }
-        let heard = self.channels.hear_control(
-            (link, &line.machine.peer),
-            arrived.bytes(),
-            &mut self.budget,
-        );
-        self.release(link, arrived);
+        let heard =
+            self.channels.hear_control((link, &line.peer), arrived.bytes(), &mut self.budget);
+        self.release(arrived);
         self.drain_channels();
         heard.map_err(Cheat::reason)
     }
@@ -101,17 +98,17 @@ impl State {
             self.flows.remove(&flow);
             return;
         }
-        let Ok(machine) = self.live(link) else {
+        let Ok(line) = self.live(link) else {
             if let Out::Bulk(frame) = out {
                 self.channels.came_back(link, frame, Some(Fate::NotDelivered));
             }
             return;
         };
         match out {
-            Out::Control(bytes) => machine.control_bytes(bytes),
-            Out::Bulk(frame) => machine.push(Lane::Bulk, frame),
+            Out::Control(bytes) => line.control_bytes(bytes),
+            Out::Bulk(frame) => line.push(Lane::Bulk, frame),
             Out::Lands(slot, change) => {
-                let (lands, flow) = (&machine.lands, Flow::Channel(slot));
+                let (lands, flow) = (&line.lands, Flow::Channel(slot));
                 match change {
                     Change::Grant(bytes) => lands.grant(flow, bytes),
                     Change::Revoke(bytes) => lands.revoke(flow, bytes),

@@ -419,7 +419,7 @@ impl Channels {
 
     /// A frame is back: the peer has it, or what is known of it when its link died.
     pub(crate) fn came_back(&mut self, link: Key, frame: Descriptor, fate: Option<Fate>) {
-        let Ok(head) = Head::from_bits(frame.tag()) else { return };
+        let Some(head) = Head::from_bits(frame.tag()) else { return };
         drop(frame);
         let Some(numbers) = self.routes.get(&(link, head.slot)) else { return };
         // What never left belongs to who has the slot now.

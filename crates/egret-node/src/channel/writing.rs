@@ -120,7 +120,7 @@ impl Writing {
         }
         let frame = self.machine().ok()?.poll_frame()?;
         self.under_way += 1;
-        if let Ok(head) = Head::from_bits(frame.tag())
+        if let Some(head) = Head::from_bits(frame.tag())
             && head.kind == Kind::Last
         {
             self.gone += 1;

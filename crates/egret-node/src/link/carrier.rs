@@ -27,7 +27,7 @@ impl Carrier {
             Self::Direct(direct) if lane == Lane::Bulk => direct.post(frame),
             Self::Direct(direct) => direct.send_whole(frame),
             Self::Windowed(windowed) => {
-                windowed.send(lane, frame);
+                windowed.window.send(lane, frame);
                 Ok(())
             }
         }
@@ -96,7 +96,7 @@ impl Carrier {
                 let arrived = direct.vi.arrived(vi::Lane::Talk);
                 direct.under_way == 0 && arrived >= direct.position
             }
-            Self::Windowed(windowed) => windowed.is_through(),
+            Self::Windowed(windowed) => windowed.window.is_through(),
         }
     }
 
@@ -106,7 +106,7 @@ impl Carrier {
     pub(crate) fn broken(&self) -> Option<ViError> {
         match self {
             Self::Direct(direct) if direct.refused => direct.vi.error(),
-            Self::Windowed(windowed) if windowed.is_refused() => windowed.vi().error(),
+            Self::Windowed(windowed) if windowed.refused => windowed.vi.error(),
             _ => None,
         }
     }
@@ -115,7 +115,7 @@ impl Carrier {
     pub(crate) const fn vi(&self) -> &Vi {
         match self {
             Self::Direct(direct) => &direct.vi,
-            Self::Windowed(windowed) => windowed.vi(),
+            Self::Windowed(windowed) => &windowed.vi,
         }
     }
 
@@ -139,9 +139,9 @@ impl Carrier {
                 counters.received += direct.eager.1;
             }
             Self::Windowed(windowed) => {
-                let (repeated, older) = windowed.counts();
-                counters.repeated += repeated;
-                counters.older += older;
+                let done = windowed.window.counters();
+                counters.repeated += done.repeated;
+                counters.older += done.foreign;
             }
         }
     }
@@ -160,8 +160,8 @@ impl Carrier {
         match self {
             Self::Direct(direct) => direct.close(),
             Self::Windowed(windowed) => {
-                windowed.vi().disconnect();
-                windowed.end()
+                windowed.vi.disconnect();
+                windowed.window.end()
             }
         }
     }

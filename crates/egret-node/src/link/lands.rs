@@ -127,7 +127,7 @@ impl Lands {
 
 impl Landing for Lands {
     fn land(&self, len: u64, tag: u64) -> Result<Buf, &'static str> {
-        let head = Head::from_bits(tag).map_err(|_| "a frame of no kind")?;
+        let head = Head::from_bits(tag).ok_or("a frame of no kind")?;
         let words = u64::from(head.words) * 8;
         let data = len.checked_sub(words).ok_or("a frame without the words it says")?;
         match head.kind {

@@ -9,13 +9,12 @@ mod error;
 mod head;
 mod kept;
 pub(crate) mod lands;
-pub(crate) mod machine;
 pub(crate) mod window;
 pub(crate) mod windowed;
 
 pub use counters::LinkCounters;
 pub use error::{Fate, LinkError, LinkUpError, OpenError};
-pub use head::{Head, HeadError, Kind, Lane};
+pub(crate) use head::{Head, Kind, Lane};
 
 /// What a fuzzer calls: bytes that become datagrams of a link. Not for use.
 #[cfg(feature = "fuzzing")]

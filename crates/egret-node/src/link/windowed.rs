@@ -7,20 +7,20 @@ use std::sync::Arc;
 use egret_net::rt::Instant;
 use egret_net::vi::{Completion, Descriptor, Landing, OpKind, Vi};
 
+use super::Head;
 use super::arrived::Arrived;
 use super::window::{Lie, Pace, Terms, Window};
-use super::{Fate, Head, Lane};
 
 /// One connection of a lossy fabric, and its window.
 pub(crate) struct Windowed {
-    vi: Vi,
-    window: Window,
+    pub(crate) vi: Vi,
+    pub(crate) window: Window,
     /// Memory of datagrams, to be used again.
     spare: Vec<Vec<u8>>,
     under_way: u32,
     depth: u32,
     /// Whether a datagram was not taken.
-    refused: bool,
+    pub(crate) refused: bool,
 }
 
 impl Windowed {
@@ -29,18 +29,6 @@ impl Windowed {
         let depth = vi.nic().limits().queue_depth;
         let window = Window::new(terms(link), landing);
         Self { vi, window, spare: Vec::new(), under_way: 0, depth, refused: false }
-    }
-
-    pub(crate) const fn vi(&self) -> &Vi {
-        &self.vi
-    }
-
-    pub(crate) const fn is_refused(&self) -> bool {
-        self.refused
-    }
-
-    pub(crate) fn send(&mut self, lane: Lane, frame: Descriptor) {
-        self.window.send(lane, frame);
     }
 
     /// Sends the datagrams that are due.
@@ -80,7 +68,7 @@ impl Windowed {
     /// The next frame that has arrived, or is none.
     pub(crate) fn poll_arrived(&mut self) -> Option<Result<Arrived, &'static str>> {
         let arrived = self.window.poll_arrived()?;
-        let head = Head::from_bits(arrived.tag).map_err(|_| "a frame of no kind");
+        let head = Head::from_bits(arrived.tag).ok_or("a frame of no kind");
         let memory = arrived.memory;
         Some(head.and_then(|head| {
             if head.kind.lane() != arrived.lane {
@@ -90,45 +78,10 @@ impl Windowed {
         }))
     }
 
-    /// The next frame that the peer has acknowledged.
-    pub(crate) fn poll_sent(&mut self) -> Option<Descriptor> {
-        self.window.poll_sent()
-    }
-
-    pub(crate) fn next_event(&self) -> Option<Instant> {
-        self.window.next_event()
-    }
-
-    /// Whether the peer has not acknowledged anything for too long.
-    pub(crate) fn is_silent(&self, now: Instant) -> bool {
-        self.window.is_silent(now)
-    }
-
-    /// Whether the peer has acknowledged everything.
-    pub(crate) fn is_through(&self) -> bool {
-        self.window.is_through()
-    }
-
     /// Acknowledges now what else could wait a little.
     pub(crate) fn acknowledge(&mut self, now: Instant) {
         self.window.acknowledge(now);
         self.flush(now);
-    }
-
-    /// What of a lane the peer has not acknowledged, where it is sent from again.
-    pub(crate) fn unsent(&mut self, lane: Lane) -> impl Iterator<Item = &mut Descriptor> {
-        self.window.unsent(lane)
-    }
-
-    /// All that the peer has not acknowledged.
-    pub(crate) fn end(&mut self) -> Vec<(Descriptor, Fate)> {
-        self.window.end()
-    }
-
-    /// Datagrams that were repeated, and those of an older life.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        let counters = self.window.counters();
-        (counters.repeated, counters.foreign)
     }
 }
 

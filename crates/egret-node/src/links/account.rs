@@ -25,8 +25,6 @@ pub struct Account {
     pub incoming: usize,
     /// Requests that are not done.
     pub calls: usize,
-    /// Answers that lie in their receives.
-    pub held: u32,
     /// Messages that wait for a handler.
     pub upcalls: usize,
     /// Messages that wait for an endpoint to be moved.
@@ -73,14 +71,13 @@ impl State {
             account.parked += endpoint.parked.as_ref().map_or(0, |parked| parked.len());
         }
         for (_, line) in self.links.iter_mut() {
-            let am = &line.machine.am;
+            let am = &line.am;
             account.links += usize::from(line.ended.is_none());
             account.dead += usize::from(line.ended.is_some());
             account.outgoing += am.outgoing.len();
             account.incoming += am.incoming.len();
             account.calls += am.calls.len();
-            account.held += am.held;
-            account.unsent += usize::from(!line.machine.is_idle());
+            account.unsent += usize::from(!line.is_idle());
             if let Carrier::Direct(_) = &line.carrier {
                 account.unsent += usize::from(!line.carrier.is_quiet());
             }

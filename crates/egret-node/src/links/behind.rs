@@ -73,6 +73,43 @@ impl Drop for Sleeper {
     }
 }
 
+/// Who waits for the same thing.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters(Vec<Sleeper>);
+
+impl Waiters {
+    /// Keeps a waker, if there is one, for who brings what it waits for. If nobody does so for
+    /// long, all look for themselves: who gave up waiting does not say so.
+    #[inline]
+    pub(crate) fn wait(&mut self, waker: Option<&Waker>) {
+        waker.into_iter().for_each(|waker| self.keep(waker));
+    }
+
+    fn keep(&mut self, waker: &Waker) {
+        if self.0.iter().any(|known| known.is(waker)) {
+            return;
+        }
+        if self.0.len() >= WAITERS_MAX {
+            self.wake();
+        }
+        self.0.push(Sleeper::of(waker));
+    }
+
+    #[inline]
+    pub(crate) fn wake(&mut self) {
+        if !self.0.is_empty() {
+            self.wake_all();
+        }
+    }
+
+    #[cold]
+    fn wake_all(&mut self) {
+        self.0.drain(..).for_each(Sleeper::wake);
+    }
+}
+
+const WAITERS_MAX: usize = 64;
+
 type Then = fn(Waker);
 
 /// Does something with a waker, now or behind the lock.

@@ -1,4 +1,4 @@
-//! The driver: takes what has arrived, feeds the machines, runs handlers, sends.
+//! The driver: takes what has arrived, feeds the links, runs handlers, sends.
 //!
 //! Any thread that waits may drive; one at a time has the role. The others sit until what
 //! they wait for has come or the role is theirs. A handler runs on the thread that received
@@ -15,7 +15,7 @@ use egret_net::vi::{Arming, Nic, Seen};
 
 use super::core::{Core, Stopped};
 use super::state::State;
-use crate::am::{Upcall, drop_unused, in_handler, run, run_jobs};
+use crate::am::{Upcall, in_handler, run_jobs};
 
 impl Core {
     /// Drives the links, or has them driven, until `ready` has something, at the latest
@@ -152,35 +152,24 @@ impl Core {
     #[inline]
     fn serve<T>(
         self: &Arc<Self>,
-        mut job: Box<Upcall>,
+        job: Box<Upcall>,
         clock: &mut Clock,
         ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
     ) -> Option<(Result<T, Stopped>, Due)> {
         clock.start(&self.nic);
-        loop {
-            run(self, &mut job);
-            let over = clock.until(&self.nic).err();
-            let (mut found, mut unused) = (None, None);
-            let (next, due) = self.state.with(|state| {
-                state.finish(job, &mut unused);
-                let role_waits = state.role_waits;
-                found = ready(state, None);
-                state.role_waits = role_waits;
-                let stays = found.is_none() && over.is_none();
-                let next = if stays { state.next_job() } else { None };
-                let due = if state.has_jobs() { Due::Others } else { Due::Nothing };
-                // Another thread drives, and has left upcalls to this one, which may be long.
-                if !stays && !state.left.is_empty() {
-                    self.nic.wake();
-                }
-                (next, due)
-            });
-            drop_unused(unused);
-            if let Some(ended) = found.map(Ok).or(over.map(Err)) {
-                return Some((ended, due));
+        let mut ended = None;
+        let has_more = run_jobs(self, job, |state| {
+            let role_waits = state.role_waits;
+            let found = ready(state, None);
+            state.role_waits = role_waits;
+            ended = found.map(Ok).or_else(|| clock.until(&self.nic).err().map(Err));
+            // Another thread drives, and has left upcalls to this one, which may be long.
+            if ended.is_some() && !state.left.is_empty() {
+                self.nic.wake();
             }
-            job = next?;
-        }
+            ended.is_some()
+        });
+        Some((ended?, if has_more { Due::Others } else { Due::Nothing }))
     }
 
     /// Lets the nic make progress now and then, also where there is always something to do
@@ -214,11 +203,10 @@ impl Core {
         }
     }
 
-    /// Feeds what has come and what has completed to the machines.
+    /// Feeds what has come and what has completed to the links.
     #[inline]
     fn feed(&self, state: &mut State) -> Fed {
         state.role_waits = false;
-        state.receive_again();
         // Short frames first: of a link that has ended, what came before its end.
         let drained = state.drain(&self.drain, TURN);
         let mut left = TURN;

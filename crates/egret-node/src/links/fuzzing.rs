@@ -138,12 +138,12 @@ impl Stage {
 
     /// Takes a frame as a fabric does. Whether it was a lie.
     fn hear(&self, state: &mut State, frame: &Frame) -> bool {
-        let Ok(head) = Head::from_bits(frame.tag) else { return true };
-        let Ok(machine) = state.live(self.link) else { return true };
+        let Some(head) = Head::from_bits(frame.tag) else { return true };
+        let Ok(line) = state.live(self.link) else { return true };
         let mut own = frame.bytes.clone();
         let mut landed = None;
         if own.len() > OWN_BYTES {
-            let Ok(mut buf) = machine.lands.land(own.len() as u64, frame.tag) else { return true };
+            let Ok(mut buf) = line.lands.land(own.len() as u64, frame.tag) else { return true };
             let rest = own.split_off(buf.len().min(own.len()));
             buf.bytes_mut().copy_from_slice(&own);
             (own, landed) = (rest, Some(buf));

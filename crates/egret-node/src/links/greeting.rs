@@ -23,7 +23,7 @@ impl State {
             return self.greeted_lossy(link, hello);
         }
         line.incarnation = Some(hello.incarnation);
-        let host = line.machine.peer.clone();
+        let host = line.peer.clone();
         self.hosts.insert(host, link);
         self.open_more();
         Ok(())
@@ -32,7 +32,7 @@ impl State {
     /// The peer has called, too, and its call counts.
     pub(crate) fn crossed(&mut self, link: Key) {
         let Some(line) = self.links.get(link) else { return };
-        let host = line.machine.peer.clone();
+        let host = line.peer.clone();
         if let Some(call) = self.opening.calls.get_mut(&host) {
             call.link = None;
             call.again = Some(self.fixed.nic.now() + CROSSED_AGAIN);
@@ -69,18 +69,32 @@ impl State {
     /// Makes a link of the connection of a stranger that has said hello.
     fn let_in(&mut self, stranger: Key, hello: &Hello) {
         let Some(known) = self.opening.strangers.remove(stranger) else { return };
+        if let Some(why) = self.turn_down(hello) {
+            return self.tell_away(known, &why);
+        }
+        let link = self.add_line(&hello.host, known.vi, known.lands, hello.link, false);
+        self.welcome(link, hello);
+    }
+
+    /// What a peer that has called is told if it gets no link. If it does, there is no other to it
+    /// any more.
+    pub(super) fn turn_down(&mut self, hello: &Hello) -> Option<Control> {
         if self.call_counts(hello) {
-            return self.tell_away(known, &Control::Crossed);
+            return Some(Control::Crossed);
         }
         if let Err(links) = self.admit(&hello.host) {
-            return self.tell_away(known, &Control::Full { links });
+            return Some(Control::Full { links });
         }
         self.replace(&hello.host);
-        let link = self.add_line(&hello.host, known.vi, known.lands, false);
+        None
+    }
+
+    /// Greets a peer that has called: its link is the one to use.
+    pub(super) fn welcome(&mut self, link: Key, hello: &Hello) {
         let answer = self.hello(hello.link);
-        let line = self.links.get(link).expect("just made");
+        let Some(line) = self.links.get(link) else { return };
         line.incarnation = Some(hello.incarnation);
-        line.machine.control(&answer);
+        line.control(&answer);
         self.hosts.insert(hello.host.clone(), link);
         self.pump(link);
         self.open_more();
@@ -104,7 +118,7 @@ impl State {
     /// # Errors
     ///
     /// If it may not: how many links there are.
-    pub(crate) fn admit(&mut self, host: &str) -> Result<(), u32> {
+    fn admit(&mut self, host: &str) -> Result<(), u32> {
         let most = self.fixed.options.peers_max;
         if self.hosts.contains_key(host) || self.hosts.len() < most as usize {
             return Ok(());
@@ -129,13 +143,13 @@ impl State {
 
     /// The peer that was called has no room for a link.
     pub(crate) fn full(&mut self, link: Key, links: u32) {
-        let Some(peer) = self.machine(link).map(|machine| machine.peer.clone()) else { return };
+        let Some(peer) = self.links.get(link).map(|line| line.peer.clone()) else { return };
         self.opening.call_refused(&peer, LinkUpError::Full { peer: peer.clone(), links });
         self.end(link, |_| LinkError::Closed);
     }
 
     /// Whether this side has called the host itself and its call counts.
-    pub(crate) fn call_counts(&mut self, hello: &Hello) -> bool {
+    fn call_counts(&mut self, hello: &Hello) -> bool {
         let host = &*hello.host;
         if self.fixed.nic.host() >= host {
             return false;
@@ -150,7 +164,7 @@ impl State {
     }
 
     /// Ends the link to a host that has called again.
-    pub(crate) fn replace(&mut self, host: &str) {
+    fn replace(&mut self, host: &str) {
         if let Some(link) = self.hosts.get(host).copied() {
             self.end(link, |peer| LinkError::Replaced { peer });
         }

@@ -34,7 +34,7 @@ impl State {
     /// than to take it in, and nothing was done.
     #[inline]
     fn heard_at_once(&mut self, vi: ViId, tag: u64, bytes: &[u8]) -> bool {
-        let (Ok(head), Some(Place::Link(link))) = (Head::from_bits(tag), self.place(vi)) else {
+        let (Some(head), Some(Place::Link(link))) = (Head::from_bits(tag), self.place(vi)) else {
             return false;
         };
         match head.kind {
@@ -55,8 +55,8 @@ impl State {
 
     #[inline]
     fn short_frame(&mut self, tag: u64, bytes: &[u8]) -> Result<Arrived, &'static str> {
-        let head = Head::from_bits(tag).map_err(|_| "a frame of no kind")?;
-        Ok(Arrived::short(head, self.copied(bytes)))
+        let head = Head::from_bits(tag).ok_or("a frame of no kind")?;
+        Ok(Arrived::from_parts(head, None, self.copied(bytes)))
     }
 
     /// Bytes in memory of their own.
@@ -117,13 +117,13 @@ impl State {
 
     fn heard_control(&mut self, link: Key, arrived: Arrived) -> Result<(), &'static str> {
         let line = self.links.get(link).ok_or("no link")?;
-        let parts = &mut line.machine.parts;
+        let parts = &mut line.control_parts;
         if (parts.len() + arrived.bytes().len()) as u64 > CONTROL_MAX {
             return Err("a frame of control that is too long");
         }
         if arrived.head.handler == PART {
             parts.extend_from_slice(arrived.bytes());
-            self.release(link, arrived);
+            self.release(arrived);
             return Ok(());
         }
         let arrived = if parts.is_empty() {
@@ -131,7 +131,7 @@ impl State {
         } else {
             let whole = [&std::mem::take(parts)[..], arrived.bytes()].concat();
             let head = arrived.head;
-            self.release(link, arrived);
+            self.release(arrived);
             Arrived::from_parts(head, None, whole)
         };
         let bytes = arrived.bytes();
@@ -142,7 +142,7 @@ impl State {
             return self.heard_channel_control(link, arrived);
         }
         let control = Control::from_bytes(bytes).ok_or("a frame of control that is none")?;
-        self.release(link, arrived);
+        self.release(arrived);
         let line = self.links.get(link).ok_or("no link")?;
         let greets = matches!(control, Control::Hello(_) | Control::Crossed | Control::Full { .. });
         if line.incarnation.is_none() && !greets {
@@ -181,9 +181,10 @@ impl State {
         }
     }
 
-    /// Keeps the memory of a short frame for the next.
+    /// A frame is done with: its memory is kept for the next.
     #[inline]
-    pub(crate) fn keep_scratch(&mut self, mut memory: Vec<u8>) {
+    pub(crate) fn release(&mut self, arrived: Arrived) {
+        let mut memory = arrived.into_own();
         if self.scratch.len() < SCRATCH_MAX && memory.capacity() <= EAGER_MAX {
             memory.clear();
             self.scratch.push(memory);
@@ -191,5 +192,5 @@ impl State {
     }
 }
 
-/// Memory of short frames that is kept.
+/// Memory of frames that is kept.
 const SCRATCH_MAX: usize = 256;

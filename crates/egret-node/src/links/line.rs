@@ -1,15 +1,31 @@
-//! One link: its machine, and what carries its frames.
+//! One link: what is to be sent, lane by lane, the tables of what may arrive, and what carries its
+//! frames.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use egret_net::vi::Descriptor;
 
+use super::core::Fixed;
+use crate::am::Tables;
 use crate::link::carrier::Carrier;
-use crate::link::machine::Machine;
-use crate::link::{Head, Lane, LinkError};
+use crate::link::control::Control;
+use crate::link::lands::Lands;
+use crate::link::{Head, Kind, Lane, LinkError};
 
-/// A link: its machine, and what carries its frames.
+/// One side of a link.
 #[derive(Debug)]
 pub(crate) struct Line {
-    pub(crate) machine: Machine,
+    /// The other side's host.
+    pub(crate) peer: String,
+    pub(crate) lands: Arc<Lands>,
+    pub(crate) am: Tables,
+    /// Segments that a frame may have.
+    pub(crate) segments: usize,
+    /// Frames that wait for room, or for a window, lane by lane.
+    pub(crate) outbox: [VecDeque<Descriptor>; 3],
+    /// The parts of a long frame of control that have come.
+    pub(crate) control_parts: Vec<u8>,
     pub(crate) carrier: Carrier,
     /// Which of the peer's lives it is with, once that is known.
     pub(crate) incarnation: Option<u64>,
@@ -24,77 +40,127 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) const fn new(machine: Machine, carrier: Carrier, called: bool) -> Self {
-        let (incarnation, ended, parts, made) = (None, None, false, 0);
-        Self { machine, carrier, incarnation, made, called, parts, ended }
+    pub(crate) fn new(
+        peer: &str,
+        fixed: &Fixed,
+        lands: Arc<Lands>,
+        carrier: Carrier,
+        called: bool,
+    ) -> Self {
+        Self {
+            peer: peer.to_owned(),
+            lands,
+            am: Tables { answers_max: fixed.options.budget, ..Tables::default() },
+            segments: fixed.nic.limits().segments_max as usize,
+            outbox: Default::default(),
+            control_parts: Vec::new(),
+            carrier,
+            incarnation: None,
+            made: 0,
+            called,
+            parts: false,
+            ended: None,
+        }
     }
 
     /// Whether the peer called, and nothing is mapped by either side.
     pub(crate) fn is_unused(&self) -> bool {
-        !self.called && self.machine.am.incoming.len() + self.machine.am.outgoing.len() == 0
+        !self.called && self.am.incoming.len() + self.am.outgoing.len() == 0
     }
 
     /// Whether the peer has everything that was sent.
     pub(crate) fn is_through(&self) -> bool {
-        self.machine.is_idle() && !self.machine.has_waiting() && self.carrier.is_through()
+        self.is_idle() && !self.has_waiting() && self.carrier.is_through()
     }
 
-    /// Sends a frame of words and bytes: now, or behind those that wait, which is to be
+    /// Puts a frame behind those of its lane.
+    #[inline]
+    pub(crate) fn push(&mut self, lane: Lane, frame: Descriptor) {
+        self.outbox[lane as usize].push_back(frame);
+    }
+
+    pub(crate) fn control(&mut self, control: &Control) {
+        self.control_bytes(control.to_bytes());
+    }
+
+    /// The same, of what is encoded already.
+    pub(crate) fn control_bytes(&mut self, bytes: Vec<u8>) {
+        let head = Head::of(Kind::Control, 0).to_bits();
+        self.push(Lane::Control, Descriptor::new(bytes).with_tag(head));
+    }
+
+    /// The next frame of a lane.
+    #[inline]
+    pub(crate) fn pop(&mut self, lane: Lane) -> Option<Descriptor> {
+        self.outbox[lane as usize].pop_front()
+    }
+
+    /// Puts a frame that could not be sent back in front.
+    pub(crate) fn unpop(&mut self, lane: Lane, frame: Descriptor) {
+        self.outbox[lane as usize].push_front(frame);
+    }
+
+    /// Whether more waits than an honest peer lets wait: it asks, and does not take what it
+    /// is answered.
+    #[inline]
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.outbox[Lane::Control as usize].len() > CONTROL_MAX
+            || self.outbox.iter().any(|lane| lane.len() > OUTBOX_MAX)
+    }
+
+    /// Whether no short frame waits to be sent.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.outbox[Lane::Control as usize].is_empty()
+            && self.outbox[Lane::Talk as usize].is_empty()
+    }
+
+    /// Whether nothing waits to be sent.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.outbox.iter().all(VecDeque::is_empty)
+    }
+
+    /// Sends a frame of words and pieces of bytes: now, or behind those that wait, which is to be
     /// [pumped](super::state::State::pump) then. Whether it has gone.
     #[inline]
-    pub(crate) fn say(&mut self, head: Head, words: &[u64], bytes: &[u8]) -> bool {
+    pub(crate) fn say(&mut self, head: Head, words: &[u64], pieces: &[&[u8]]) -> bool {
         let mut space = [0; Head::WORDS_MAX * 8];
         let words = as_bytes(words, &mut space);
         let tag = head.to_bits();
-        let has_gone = self.machine.is_quiet()
-            && if bytes.is_empty() {
-                self.carrier.send(tag, &[words])
-            } else {
-                self.carrier.send(tag, &[words, bytes])
-            };
-        if !has_gone {
-            self.say_later(tag, &[words, bytes]);
-        }
-        has_gone
-    }
-
-    /// The same, of several pieces of bytes.
-    pub(crate) fn say_pieces(&mut self, head: Head, words: &[u64], pieces: &[&[u8]]) -> bool {
-        let mut space = [0; Head::WORDS_MAX * 8];
-        let words = as_bytes(words, &mut space);
-        let tag = head.to_bits();
-        let has_gone = self.machine.is_quiet()
+        let has_gone = self.is_quiet()
             && match pieces {
-                [] => self.carrier.send(tag, &[words]),
+                [] | [[]] => self.carrier.send(tag, &[words]),
                 [bytes] => self.carrier.send(tag, &[words, bytes]),
                 [a, b] => self.carrier.send(tag, &[words, a, b]),
                 [a, b, c] => self.carrier.send(tag, &[words, a, b, c]),
                 _ => false,
             };
         if !has_gone {
-            self.say_later(tag, &[&[words], pieces].concat());
+            self.say_later(tag, words, pieces);
         }
         has_gone
     }
 
     #[cold]
-    fn say_later(&mut self, tag: u64, parts: &[&[u8]]) {
-        self.machine.push(Lane::Talk, Descriptor::new(parts.concat()).with_tag(tag));
+    fn say_later(&mut self, tag: u64, words: &[u8], pieces: &[&[u8]]) {
+        let bytes = [&[words], pieces].concat().concat();
+        self.push(Lane::Talk, Descriptor::new(bytes).with_tag(tag));
     }
 
     /// Whether [`pump`](Self::pump) has something to do.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
-        !self.machine.is_idle() || !self.carrier.is_open()
+        !self.is_idle() || !self.carrier.is_open()
     }
 
     /// Sends what there is room for. Whether short frames wait for more.
     pub(crate) fn pump(&mut self) -> bool {
         let mut waits = false;
         for lane in Lane::ALL {
-            while let Some(frame) = self.machine.pop(lane) {
+            while let Some(frame) = self.pop(lane) {
                 if let Err(frame) = self.carrier.post(lane, frame) {
-                    self.machine.unpop(lane, frame);
+                    self.unpop(lane, frame);
                     waits |= lane != Lane::Bulk;
                     break;
                 }
@@ -112,3 +178,9 @@ fn as_bytes<'a>(words: &[u64], space: &'a mut [u8; Head::WORDS_MAX * 8]) -> &'a 
     }
     &space[..words.len() * 8]
 }
+
+/// Frames that may wait in a lane. What this side's program sends is bounded by its windows;
+/// what a peer is answered is bounded by this.
+const OUTBOX_MAX: usize = 1 << 16;
+/// Of control: it is caused by the peer alone.
+const CONTROL_MAX: usize = 1 << 14;

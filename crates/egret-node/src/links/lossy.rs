@@ -1,17 +1,13 @@
 //! Links over lossy fabrics.
 
-use std::sync::Arc;
-
-use egret_net::rt::{self, Instant};
-use egret_net::vi::{Completion, Landing, OpKind};
+use egret_net::rt::Instant;
+use egret_net::vi::{Completion, OpKind};
 
 use super::slots::Key;
-use super::state::{Line, Place, State};
+use super::state::{Line, State};
 use crate::link::carrier::Carrier;
-use crate::link::control::Control;
-use crate::link::machine::Machine;
+use crate::link::control::{Control, Hello};
 use crate::link::window::link_of;
-use crate::link::windowed::{Windowed, post_datagrams};
 use crate::link::{LinkCounters, LinkError};
 
 impl State {
@@ -37,7 +33,7 @@ impl State {
         while let Some(Line { carrier: Carrier::Windowed(windowed), ended: None, .. }) =
             self.links.get(link)
         {
-            if let Some(frame) = windowed.poll_sent() {
+            if let Some(frame) = windowed.window.poll_sent() {
                 self.acknowledged(link, frame);
             } else if let Some(arrived) = windowed.poll_arrived() {
                 if let Err(why) = arrived.and_then(|arrived| self.hear(link, arrived)) {
@@ -59,8 +55,8 @@ impl State {
             line.pump();
             let Carrier::Windowed(windowed) = &mut line.carrier else { continue };
             windowed.flush(now);
-            let is_silent = windowed.is_silent(now);
-            let is_due = windowed.next_event().is_some();
+            let is_silent = windowed.window.is_silent(now);
+            let is_due = windowed.window.next_event().is_some();
             if let Some(why) = line.carrier.broken() {
                 self.broke(link, &why);
             } else if is_silent {
@@ -86,27 +82,10 @@ impl State {
         let mut next = self.opening.next_event().into_iter().chain(self.next_parting()).min();
         for link in &self.windows {
             if let Some(Line { carrier: Carrier::Windowed(windowed), .. }) = self.links.get(*link) {
-                next = next.into_iter().chain(windowed.next_event()).min();
+                next = next.into_iter().chain(windowed.window.next_event()).min();
             }
         }
         next
-    }
-
-    /// The connection of a call is made.
-    pub(crate) fn say_hello_lossy(&mut self, host: &str) {
-        let Some(vi) = self.opening.take_made(host) else { return };
-        post_datagrams(&vi, self.fixed.receives());
-        let (lands, number, id) = (self.lands(), rt::random(), vi.id());
-        let landing: Arc<dyn Landing> = lands.clone();
-        let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
-        let machine = Machine::new(host, &self.fixed, lands);
-        let link = self.add_line_of(Line::new(machine, carrier, true));
-        self.set_place(id, Some(Place::Window(link)));
-        let hello = self.hello(number);
-        let line = self.links.get(link).expect("just made");
-        line.machine.control(&hello);
-        self.opening.set_link(host, link);
-        self.pump(link);
     }
 
     /// The first datagram of a stranger, with which its link begins.
@@ -119,50 +98,26 @@ impl State {
             return;
         };
         let Some((vi, lands)) = self.opening.take_stranger(stranger) else { return };
-        let (id, peer) = (vi.id(), vi.peer().to_owned());
-        let landing: Arc<dyn Landing> = lands.clone();
-        let carrier = Carrier::Windowed(Box::new(Windowed::new(vi, number, landing)));
-        let machine = Machine::new(&peer, &self.fixed, lands);
-        let link = self.add_line_of(Line::new(machine, carrier, false));
-        self.set_place(id, Some(Place::Window(link)));
+        let peer = vi.peer().to_owned();
+        let link = self.add_line(&peer, vi, lands, number, false);
         self.opening.expect_hello(link, self.fixed.nic.now());
         self.datagram(link, completion);
     }
 
     /// The hello of a stranger over a lossy fabric.
-    pub(crate) fn greeted_lossy(
-        &mut self,
-        link: Key,
-        hello: &crate::link::control::Hello,
-    ) -> Result<(), &'static str> {
-        if self.call_counts(hello) {
-            if let Some(line) = self.links.get(link) {
-                line.machine.control(&Control::Crossed);
-            }
-            self.pump(link);
-            return Ok(());
-        }
-        if self.links.get(link).is_none_or(|line| line.machine.peer != hello.host) {
+    pub(crate) fn greeted_lossy(&mut self, link: Key, hello: &Hello) -> Result<(), &'static str> {
+        if self.links.get(link).is_none_or(|line| line.peer != hello.host) {
             return Err("a hello in another's name");
         }
-        if let Err(links) = self.admit(&hello.host) {
-            if let Some(line) = self.links.get(link) {
-                line.machine.control(&Control::Full { links });
-                // It is closed when its time for a hello is over.
-                line.parts = true;
-            }
-            self.pump(link);
+        let Some(why) = self.turn_down(hello) else {
+            self.welcome(link, hello);
             return Ok(());
-        }
-        self.replace(&hello.host);
-        let answer = self.hello(hello.link);
+        };
         let line = self.links.get(link).ok_or("no link")?;
-        line.machine.peer.clone_from(&hello.host);
-        line.incarnation = Some(hello.incarnation);
-        line.machine.control(&answer);
-        self.hosts.insert(hello.host.clone(), link);
+        line.control(&why);
+        // It is closed when its time for a hello is over.
+        line.parts = matches!(why, Control::Full { .. });
         self.pump(link);
-        self.open_more();
         Ok(())
     }
 }

@@ -15,15 +15,14 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Address, ConnectError, Connecting, Landing, ListenError, Listener, Vi};
 
-use super::behind::Sleeper;
+use super::behind::Waiters;
 use super::core::{Core, Fixed, Flag, Stopped};
 use super::slots::{Key, Slots};
-use super::state::{Line, Place, State, remember};
+use super::state::{Line, Place, State};
 use crate::link::carrier::{Carrier, Direct, post_receives};
 use crate::link::control::{Control, Hello, VERSION};
 use crate::link::lands::Lands;
-use crate::link::machine::Machine;
-use crate::link::windowed::post_datagrams;
+use crate::link::windowed::{Windowed, post_datagrams};
 use crate::link::{LinkError, LinkUpError};
 
 /// Links that are being made.
@@ -50,7 +49,7 @@ pub(super) struct Calling {
     /// The link, from when its connection is made to when the peer has greeted.
     pub(super) link: Option<Key>,
     failed: Option<LinkUpError>,
-    wakers: Vec<Sleeper>,
+    waiters: Waiters,
     /// When it is to be tried again.
     pub(super) again: Option<Instant>,
 }
@@ -150,7 +149,7 @@ impl Opening {
 impl Calling {
     fn fail(&mut self, why: LinkUpError) {
         self.failed = Some(why);
-        self.wakers.drain(..).for_each(Sleeper::wake);
+        self.waiters.wake();
     }
 }
 
@@ -197,18 +196,15 @@ impl State {
                 self.opening.calls.remove(host);
                 return Some(Err(why));
             }
-            if let Some(waker) = waker {
-                remember(&mut call.wakers, waker);
-            }
+            call.waiters.wait(waker);
             return None;
         }
         if host == self.fixed.nic.host() {
             return Some(Err(LinkUpError::Oneself));
         }
-        let connecting = self.connecting(host, deadline);
-        let wakers = waker.into_iter().map(Sleeper::of);
-        let (connecting, wakers) = (Some(connecting), wakers.collect());
-        let call = Calling { connecting, wakers, ..Calling::default() };
+        let connecting = Some(self.connecting(host, deadline));
+        let mut call = Calling { connecting, ..Calling::default() };
+        call.waiters.wait(waker);
         self.opening.calls.insert(host.to_owned(), call);
         self.open_more();
         None
@@ -218,8 +214,8 @@ impl State {
     /// failed, if the fabric says so by now.
     pub(crate) fn give_up(&mut self, host: &str) -> Option<LinkUpError> {
         self.open_more();
-        let call = self.opening.calls.remove(host)?;
-        call.wakers.into_iter().for_each(Sleeper::wake);
+        let mut call = self.opening.calls.remove(host)?;
+        call.waiters.wake();
         // Who drives has no waker.
         self.fixed.nic.wake();
         if let Some(link) = call.link {
@@ -264,7 +260,7 @@ impl State {
         for host in hosts {
             if self.hosts.contains_key(&host) {
                 let call = self.opening.calls.remove(&host);
-                call.into_iter().flat_map(|call| call.wakers).for_each(Sleeper::wake);
+                call.into_iter().for_each(|mut call| call.waiters.wake());
             } else {
                 self.call_more(&host, now);
             }
@@ -288,11 +284,7 @@ impl State {
             }
             self.make_room(vi.peer());
             let lands = self.lands();
-            if self.fixed.is_lossy() {
-                post_datagrams(&vi, self.fixed.receives());
-            } else {
-                self.post_receives(&vi, &lands);
-            }
+            self.post_receives(&vi, &lands);
             let until = self.fixed.nic.now() + HELLO_WITHIN;
             let id = vi.id();
             let stranger = Stranger { vi, lands, until };
@@ -309,7 +301,7 @@ impl State {
             all.push((stranger.until, stranger.vi.peer() == peer, Unproven::Stranger(key)));
         }
         for (until, link) in &self.opening.unmet {
-            let is_same = self.links.get(*link).is_some_and(|line| line.machine.peer == peer);
+            let is_same = self.links.get(*link).is_some_and(|line| line.peer == peer);
             all.push((*until, is_same, Unproven::Link(*link)));
         }
         all.sort_by_key(|(until, ..)| *until);
@@ -339,7 +331,11 @@ impl State {
         Arc::new(Lands::new(Arc::clone(&self.fixed.depot)))
     }
 
+    /// Posts what a connection receives into.
     fn post_receives(&self, vi: &Vi, lands: &Arc<Lands>) {
+        if self.fixed.is_lossy() {
+            return post_datagrams(vi, self.fixed.receives());
+        }
         let landing: Arc<dyn Landing> = lands.clone();
         post_receives(vi, self.fixed.receives(), u64::MAX, &landing);
     }
@@ -358,7 +354,6 @@ impl State {
         let waker = self.opening.flag.waker();
         let call = self.opening.calls.get_mut(host).expect("just looked at");
         match call.connect_more(&waker) {
-            Ok(true) if self.fixed.is_lossy() => self.say_hello_lossy(host),
             Ok(true) => self.say_hello(host),
             Ok(false) => {}
             Err(why) => call.fail(LinkUpError::Connect(why)),
@@ -368,12 +363,12 @@ impl State {
     /// The connection of a call is made.
     fn say_hello(&mut self, host: &str) {
         let Some(vi) = self.opening.take_made(host) else { return };
-        let lands = self.lands();
+        let (lands, number) = (self.lands(), rt::random());
         self.post_receives(&vi, &lands);
-        let hello = self.hello(rt::random());
-        let link = self.add_line(host, vi, lands, true);
+        let hello = self.hello(number);
+        let link = self.add_line(host, vi, lands, number, true);
         let line = self.links.get(link).expect("just made");
-        line.machine.control(&hello);
+        line.control(&hello);
         self.opening.set_link(host, link);
         self.pump(link);
     }
@@ -383,18 +378,28 @@ impl State {
         Control::Hello(Hello { version: VERSION, link, incarnation, host })
     }
 
-    pub(super) fn add_line(&mut self, host: &str, vi: Vi, lands: Arc<Lands>, called: bool) -> Key {
-        let (machine, id) = (Machine::new(host, &self.fixed, lands), vi.id());
-        let carrier = Carrier::Direct(Box::new(Direct::new(vi)));
-        let link = self.add_line_of(Line::new(machine, carrier, called));
-        self.set_place(id, Some(Place::Link(link)));
-        link
-    }
-
-    pub(crate) fn add_line_of(&mut self, mut line: Line) -> Key {
+    /// A link of this number over a connection that has its receives.
+    pub(super) fn add_line(
+        &mut self,
+        host: &str,
+        vi: Vi,
+        lands: Arc<Lands>,
+        number: u64,
+        called: bool,
+    ) -> Key {
+        let (id, is_lossy) = (vi.id(), self.fixed.is_lossy());
+        let carrier = if is_lossy {
+            Carrier::Windowed(Box::new(Windowed::new(vi, number, lands.clone())))
+        } else {
+            Carrier::Direct(Box::new(Direct::new(vi)))
+        };
+        let mut line = Line::new(host, &self.fixed, lands, carrier, called);
         self.counters.made += 1;
         line.made = self.counters.made;
-        self.links.insert(line)
+        let link = self.links.insert(line);
+        let place = if is_lossy { Place::Window(link) } else { Place::Link(link) };
+        self.set_place(id, Some(place));
+        link
     }
 }
 

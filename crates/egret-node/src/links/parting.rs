@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use egret_net::rt::{Deadline, Instant};
 
-use super::behind::Sleeper;
+use super::behind::Waiters;
 use super::core::{Core, Stopped};
 use super::slots::Key;
-use super::state::{State, remember};
+use super::state::State;
 use crate::am::fault::{Fault, planted};
 use crate::am::{What, run_jobs};
 use crate::link::LinkError;
@@ -28,7 +28,7 @@ pub(crate) struct Parting {
     say: Instant,
     /// When the links are closed, whoever has not heard it.
     end: Instant,
-    wakers: Vec<Sleeper>,
+    waiters: Waiters,
 }
 
 impl Core {
@@ -79,8 +79,7 @@ impl State {
         for endpoint in self.endpoints.keys() {
             self.enqueue(endpoint, What::Closed);
         }
-        let parting = self.parting.take();
-        parting.into_iter().flat_map(|it| it.wakers).for_each(Sleeper::wake);
+        self.parting.take().into_iter().for_each(|mut parting| parting.waiters.wake());
     }
 
     fn close_opening(&mut self) {
@@ -99,7 +98,7 @@ impl State {
         let now = self.fixed.nic.now();
         let (say, end) = (now + SAY_WITHIN, now + END_WITHIN);
         let why = shorten(why).to_owned();
-        self.parting = Some(Parting { why, say, end, wakers: Vec::new() });
+        self.parting = Some(Parting { why, say, end, waiters: Waiters::default() });
         self.part_more();
     }
 
@@ -122,7 +121,7 @@ impl State {
             open = true;
             if !line.parts && (is_through || now >= say) {
                 line.parts = true;
-                line.machine.control(&Control::Failed { why: why.clone() });
+                line.control(&Control::Failed { why: why.clone() });
                 self.pump(link);
             }
         }
@@ -133,9 +132,7 @@ impl State {
 
     fn has_parted(&mut self, waker: Option<&Waker>) -> Option<()> {
         let Some(parting) = &mut self.parting else { return Some(()) };
-        if let Some(waker) = waker {
-            remember(&mut parting.wakers, waker);
-        }
+        parting.waiters.wait(waker);
         None
     }
 
@@ -150,7 +147,7 @@ impl State {
     fn end_links_to(&mut self, host: &str, why: &str) {
         let failed = |peer| LinkError::PeerFailed { peer, why: shorten(why).to_owned() };
         for link in self.links.keys() {
-            if self.machine(link).is_some_and(|machine| machine.peer == host) {
+            if self.links.get(link).is_some_and(|line| line.peer == host) {
                 self.end(link, failed);
             }
         }

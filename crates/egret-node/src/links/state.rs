@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use std::task::Waker;
 
+use egret_net::buf::Buf;
 use egret_net::rt::Instant;
 use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
 
-use super::behind::Sleeper;
+use super::behind::Waiters;
 use super::core::Fixed;
 pub(crate) use super::line::Line;
 use super::opening::Opening;
@@ -17,10 +18,9 @@ use crate::am::fault::{Fault, planted};
 use crate::am::{BundleState, EndpointState, SendError, Upcall};
 use crate::channel::table::Channels;
 use crate::flow::{Budget, FlowId, FlowTerms};
-use crate::link::arrived::{Arrived, Spare};
+use crate::link::arrived::Arrived;
 use crate::link::carrier::Carrier;
 use crate::link::lands::Flow;
-use crate::link::machine::Machine;
 use crate::link::{Fate, Head, Kind, Lane, LinkCounters, LinkError};
 
 /// Everything that the links of a nic know.
@@ -41,9 +41,7 @@ pub(crate) struct State {
     pub(crate) spare: Vec<Box<Upcall>>,
     /// Bundles with upcalls whose thread has left.
     pub(crate) left: VecDeque<Key>,
-    /// Receives that are to be posted again, when there is time.
-    later: Vec<(Key, Descriptor)>,
-    /// Memory for short frames, to be used again.
+    /// Memory for frames, to be used again.
     pub(super) scratch: Vec<Vec<u8>>,
     /// Short frames that were drained, and are to be heard.
     pub(super) drained: Vec<(ViId, Result<Arrived, &'static str>)>,
@@ -66,7 +64,7 @@ pub(crate) struct State {
     /// Whether who drives waits for what another thread may do.
     pub(crate) role_waits: bool,
     /// Who waits for one to be run.
-    pub(crate) servers: Vec<Sleeper>,
+    pub(crate) servers: Waiters,
     /// Whether no links are made any more.
     pub(crate) closed: bool,
     pub(crate) counters: LinkCounters,
@@ -97,7 +95,6 @@ impl State {
             spare: Vec::new(),
             left: VecDeque::new(),
             bundles: Slots::default(),
-            later: Vec::new(),
             scratch: Vec::new(),
             drained: Vec::new(),
             blocked: BTreeSet::new(),
@@ -112,27 +109,11 @@ impl State {
             parting: None,
             jobs: 0,
             role_waits: false,
-            servers: Vec::new(),
+            servers: Waiters::default(),
             closed: false,
             counters: LinkCounters::default(),
             cut_off_last: None,
         }
-    }
-
-    /// The machine of a link, dead or alive.
-    #[inline]
-    pub(crate) fn machine(&mut self, link: Key) -> Option<&mut Machine> {
-        self.links.get(link).map(|line| &mut line.machine)
-    }
-
-    /// The machine of a link that lives.
-    ///
-    /// # Errors
-    ///
-    /// Why it does not.
-    #[inline]
-    pub(crate) fn live(&mut self, link: Key) -> Result<&mut Machine, LinkError> {
-        self.live_line(link).map(|line| &mut line.machine)
     }
 
     /// A link that lives.
@@ -141,7 +122,7 @@ impl State {
     ///
     /// Why it does not.
     #[inline]
-    pub(crate) fn live_line(&mut self, link: Key) -> Result<&mut Line, LinkError> {
+    pub(crate) fn live(&mut self, link: Key) -> Result<&mut Line, LinkError> {
         let Some(line) = self.links.get(link) else { return Err(LinkError::Closed) };
         match &line.ended {
             None => Ok(line),
@@ -152,8 +133,8 @@ impl State {
     /// A link that lives, and has this mapping.
     #[inline]
     pub(crate) fn live_mapping(&mut self, link: Key, number: Key) -> Result<&mut Line, SendError> {
-        let line = self.live_line(link)?;
-        match line.machine.am.outgoing.get(number) {
+        let line = self.live(link)?;
+        match line.am.outgoing.get(number) {
             Some(_) => Ok(line),
             None => Err(SendError::Unmapped),
         }
@@ -177,7 +158,7 @@ impl State {
                 self.windows.insert(link);
             }
             let broken = line.carrier.broken();
-            if line.machine.is_flooded() {
+            if line.is_flooded() {
                 self.cut_off(link, "it asks, and does not listen");
             } else if broken.is_some() {
                 self.broken.insert(link);
@@ -226,10 +207,8 @@ impl State {
     #[inline]
     pub(crate) fn has_served(&mut self, before: u64, waker: Option<&Waker>) -> Option<u64> {
         if self.jobs == before {
-            match waker {
-                Some(waker) => remember(&mut self.servers, waker),
-                None => self.role_waits = true,
-            }
+            self.servers.wait(waker);
+            self.role_waits |= waker.is_none();
             return None;
         }
         Some(self.jobs)
@@ -293,47 +272,32 @@ impl State {
         };
     }
 
+    /// A frame of the bulk lane. Its receive, whose own memory is copied, is posted again at once.
     #[inline]
     fn received(&mut self, link: Key, completion: Completion) {
-        let heard = match (&completion.status, Head::from_bits(completion.tag)) {
-            (Ok(()), Ok(head)) if head.kind.lane() != Lane::Bulk => {
-                Err("a frame on the wrong lane")
-            }
-            (Ok(()), Ok(head)) => self.hear(link, Arrived::from_completion(head, completion)),
-            (Ok(()), Err(_)) => Err("a frame of no kind"),
-            (Err(why), _) => return self.broke(link, &why.clone()),
+        if let Err(why) = &completion.status {
+            return self.broke(link, &why.clone());
+        }
+        let head = Head::from_bits(completion.tag);
+        let len = usize::try_from(completion.len).unwrap_or(usize::MAX);
+        let mut receive = completion.into_descriptor();
+        let landed = receive.take_landed();
+        let own = &receive.bytes()[..len - landed.as_ref().map_or(0, Buf::len)];
+        let own = self.copied(own);
+        self.give_back(link, receive);
+        let heard = match head {
+            Some(head) if head.kind.lane() != Lane::Bulk => Err("a frame on the wrong lane"),
+            Some(head) => self.hear(link, Arrived::from_parts(head, landed, own)),
+            None => Err("a frame of no kind"),
         };
         if let Err(why) = heard {
             self.cut_off(link, why);
         }
     }
 
-    /// Receives again into what a frame arrived in.
-    #[inline]
-    pub(crate) fn release(&mut self, link: Key, arrived: Arrived) {
-        match arrived.release() {
-            Spare::Short(memory) => self.keep_scratch(memory),
-            Spare::Receive(receive) => {
-                self.later.push((link, receive));
-                if self.later.len() >= LATER_MAX {
-                    self.receive_again();
-                }
-            }
-            Spare::Nothing => {}
-        }
-    }
-
-    /// Posts the receives again that were used.
-    #[inline]
-    pub(crate) fn receive_again(&mut self) {
-        while let Some((link, receive)) = self.later.pop() {
-            self.give_back(link, receive);
-        }
-    }
-
     /// Receives into `receive` again.
     #[inline]
-    pub(crate) fn give_back(&mut self, link: Key, receive: Descriptor) {
+    fn give_back(&mut self, link: Key, receive: Descriptor) {
         if let Some(line) = self.links.get(link)
             && !planted(Fault::NotPosted)
         {
@@ -365,7 +329,7 @@ impl State {
         if let Some(line) = self.links.get(link) {
             if line.ended.is_some() {
                 self.forget_if_done(link);
-            } else if !line.machine.is_idle() {
+            } else if !line.is_idle() {
                 self.pump(link);
             }
         }
@@ -391,7 +355,7 @@ impl State {
     #[cold]
     pub(crate) fn cut_off(&mut self, link: Key, why: &str) {
         if let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) {
-            tracing::warn!(peer = line.machine.peer, why, "cut off");
+            tracing::warn!(peer = line.peer, why, "cut off");
         }
         self.end(link, |peer| LinkError::CutOff { peer, why: why.to_owned() });
     }
@@ -401,7 +365,7 @@ impl State {
     pub(crate) fn end(&mut self, link: Key, why: impl FnOnce(String) -> LinkError) {
         let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else { return };
         // Who was told so may be faster in closing it.
-        let why = if line.parts { LinkError::Closed } else { why(line.machine.peer.clone()) };
+        let why = if line.parts { LinkError::Closed } else { why(line.peer.clone()) };
         line.ended = Some(why.clone());
         self.counters.ended += 1;
         if matches!(why, LinkError::CutOff { .. }) {
@@ -411,15 +375,15 @@ impl State {
         line.carrier.count(&mut self.counters);
         let mut acknowledged = Vec::new();
         if let Carrier::Windowed(windowed) = &mut line.carrier {
-            acknowledged.extend(std::iter::from_fn(|| windowed.poll_sent()));
+            acknowledged.extend(std::iter::from_fn(|| windowed.window.poll_sent()));
         }
         let mut unsent = line.carrier.close();
         let never = Fate::NotDelivered;
-        unsent.extend(line.machine.take_waiting().into_iter().map(|frame| (frame, never)));
+        unsent.extend(line.take_waiting().into_iter().map(|frame| (frame, never)));
         for lane in Lane::ALL {
-            unsent.extend(std::iter::from_fn(|| Some((line.machine.pop(lane)?, never))));
+            unsent.extend(std::iter::from_fn(|| Some((line.pop(lane)?, never))));
         }
-        let peer = line.machine.peer.clone();
+        let peer = line.peer.clone();
         if self.hosts.get(&peer) == Some(&link) {
             self.hosts.remove(&peer);
         }
@@ -451,7 +415,7 @@ impl State {
         }
         self.remove_unmapped(link);
         let Some(line) = self.links.get(link) else { return };
-        let am = &line.machine.am;
+        let am = &line.am;
         if am.calls.len() == 0
             && am.outgoing.len() == 0
             && let Some(line) = self.links.remove(link)
@@ -460,20 +424,3 @@ impl State {
         }
     }
 }
-
-/// Receives that wait to be posted again, at most: a fraction of what a connection has.
-const LATER_MAX: usize = 16;
-
-/// Keeps a waker for who brings what it waits for. If nobody does so for long, all look for
-/// themselves: who gave up waiting does not say so.
-pub(crate) fn remember(wakers: &mut Vec<Sleeper>, waker: &Waker) {
-    if wakers.iter().any(|known| known.is(waker)) {
-        return;
-    }
-    if wakers.len() >= WAKERS_MAX {
-        wakers.drain(..).for_each(Sleeper::wake);
-    }
-    wakers.push(Sleeper::of(waker));
-}
-
-const WAKERS_MAX: usize = 64;

@@ -89,8 +89,8 @@ fn control_frames_that_lie_are_noticed() {
                 let mut body = vec![bytes[0]];
                 body.extend_from_slice(&number.to_le_bytes());
                 body.extend_from_slice(&bytes[1..]);
-                let machine = state.live(link).unwrap();
-                machine.control_bytes(body);
+                let line = state.live(link).unwrap();
+                line.control_bytes(body);
                 state.pump(link);
             });
             rt::sleep(Duration::from_millis(1));

@@ -125,8 +125,8 @@ fn answers_that_nobody_reads_wait_in_their_windows() {
     stage.steps(3);
     let waits = honest.links.core.state.with(|state| {
         let link = state.hosts["liar"];
-        let machine = state.machine(link).unwrap();
-        (machine.am.answers, machine.has_waiting())
+        let line = state.links.get(link).unwrap();
+        (line.am.answers, line.has_waiting())
     });
     assert_eq!(waits, (LARGE as u64, true), "the others wait, and keep their places");
     sim.heal();
@@ -135,7 +135,7 @@ fn answers_that_nobody_reads_wait_in_their_windows() {
     assert_eq!(came.filter(|got| got.len == LARGE as u64).count(), 4, "all of them come");
     let answers = honest.links.core.state.with(|state| {
         let link = state.hosts["liar"];
-        state.machine(link).unwrap().am.answers
+        state.links.get(link).unwrap().am.answers
     });
     assert_eq!(answers, 0);
 }

@@ -139,7 +139,7 @@ fn data_that_comes_back_is_charged_until_its_handler_has_run() {
         let left = move |links: &Links| {
             links.core.state.with(|state| {
                 let link = state.hosts["b"];
-                state.machine(link).map_or(0, |it| it.lands.left(Flow::Replies(0)))
+                state.links.get(link).map_or(0, |it| it.lands.left(Flow::Replies(0)))
             })
         };
         let (links, seen) = (nodes[0].links.clone(), Arc::new(Mutex::new(Vec::new())));
