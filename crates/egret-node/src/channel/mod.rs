@@ -23,10 +23,9 @@ mod writer;
 mod writing;
 
 pub(crate) use control::CONTROLS;
-pub use control::{ControlError, Refusal};
+pub use control::Refusal;
 pub use delivery::{Delivery, Part};
 pub use error::{ChannelError, NotWritten, ReadError, WriteError};
-pub use incoming::Lie;
 pub use message::Message;
 pub use reader::{Listener, Reader};
 pub use writer::Writer;

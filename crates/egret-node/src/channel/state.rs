@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use egret_net::vi::Descriptor;
 
 use super::incoming::Memory;
-use super::table::{Change, Cheat, Out};
+use super::table::{Change, Out};
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
 use crate::link::{Fate, Kind, Lane, LinkError};
@@ -41,7 +41,7 @@ impl State {
         self.release(link, arrived);
         let heard = self.channels.hear(link, head, memory, &mut self.budget);
         self.drain_channels();
-        heard.map_err(|lie| Cheat::Lie(lie).reason())
+        heard
     }
 
     /// A frame of control of channels has come.
@@ -65,7 +65,7 @@ impl State {
         );
         self.release(link, arrived);
         self.drain_channels();
-        heard.map_err(Cheat::reason)
+        heard
     }
 
     /// A frame of a channel is back from the link: the peer has it, or what is known of it.

@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
 use egret_net::vi::Descriptor;
-use thiserror::Error;
 
-use super::control::{Control, ControlError, Refusal};
-use super::incoming::{Incoming, Lie, Memory};
+use super::control::{Control, Refusal};
+use super::incoming::{Incoming, Memory, NO_CHANNEL, NO_CONTROL, TWICE};
 use super::outgoing::Outgoing;
 use super::reading::Reading;
 use super::writing::Writing;
@@ -66,25 +65,6 @@ struct Listening {
     backlog: usize,
     waiting: VecDeque<u32>,
     wakers: Vec<Sleeper>,
-}
-
-/// What a peer did that no honest one does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum Cheat {
-    #[error(transparent)]
-    Lie(#[from] Lie),
-    #[error(transparent)]
-    Control(#[from] ControlError),
-}
-
-impl Cheat {
-    /// What the peer is told.
-    pub(crate) const fn reason(self) -> &'static str {
-        match self {
-            Self::Control(_) => "a frame of control of channels that is none",
-            Self::Lie(lie) => lie.reason(),
-        }
-    }
 }
 
 impl Channels {
@@ -261,9 +241,9 @@ impl Channels {
         head: Head,
         memory: Memory,
         budget: &mut Budget,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), &'static str> {
         let reading = self.readers.get_mut(&head.slot).filter(|reading| reading.is_of(link));
-        let reading = reading.ok_or(Lie::NoChannel)?;
+        let reading = reading.ok_or(NO_CHANNEL)?;
         reading.incoming.hear(head.kind, memory)?;
         reading.wake();
         if head.kind == Kind::End {
@@ -279,8 +259,8 @@ impl Channels {
         (link, peer): (Key, &str),
         bytes: &[u8],
         budget: &mut Budget,
-    ) -> Result<(), Cheat> {
-        match Control::decode(bytes)? {
+    ) -> Result<(), &'static str> {
+        match Control::decode(bytes).ok_or(NO_CONTROL)? {
             Control::Open { number, name } => {
                 self.opened_here((link, peer), number, name, budget)?;
             }
@@ -328,8 +308,8 @@ impl Channels {
         &mut self,
         link: Key,
         number: u64,
-        hear: impl FnOnce(&mut Incoming) -> Result<Option<Control<'static>>, Lie>,
-    ) -> Result<(), Lie> {
+        hear: impl FnOnce(&mut Incoming) -> Result<Option<Control<'static>>, &'static str>,
+    ) -> Result<(), &'static str> {
         let Some(slot) = self.numbers.get(&(link, number)).copied() else { return Ok(()) };
         let reading = self.readers.get_mut(&slot).expect("its number is known");
         if reading.incoming.is_ended() {
@@ -346,7 +326,7 @@ impl Channels {
         number: u64,
         bytes: u64,
         budget: &mut Budget,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), &'static str> {
         self.for_reader(link, number, |incoming| incoming.unused(bytes, budget).map(|()| None))?;
         if let Some(slot) = self.numbers.get(&(link, number)).copied() {
             self.out.push_back((link, Out::Lands(slot, Change::Revoke(bytes))));
@@ -361,9 +341,9 @@ impl Channels {
         number: u64,
         name: &str,
         budget: &mut Budget,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), &'static str> {
         if self.numbers.contains_key(&(link, number)) {
-            return Err(Lie::Twice);
+            return Err(TWICE);
         }
         match self.admit((link, peer), number, name, budget) {
             Ok((slot, flow)) => {
@@ -404,12 +384,18 @@ impl Channels {
     }
 
     /// A channel to be written here is open.
-    fn opened_there(&mut self, link: Key, number: u64, slot: u32, credit: u64) -> Result<(), Lie> {
+    fn opened_there(
+        &mut self,
+        link: Key,
+        number: u64,
+        slot: u32,
+        credit: u64,
+    ) -> Result<(), &'static str> {
         let Some(writing) = self.writers.get_mut(&number).filter(|it| it.link == link) else {
-            return Err(Lie::NoChannel);
+            return Err(NO_CHANNEL);
         };
         if slot >= Head::SLOTS {
-            return Err(Lie::NoChannel);
+            return Err(NO_CHANNEL);
         }
         writing.opened(Outgoing::new(number, slot, credit), slot)?;
         self.routes.entry((link, slot)).or_default().push_back(number);
