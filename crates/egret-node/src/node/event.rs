@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
+use egret_stream::Wire;
 use thiserror::Error;
 
 use super::{Member, NodeId};
@@ -44,7 +45,7 @@ impl From<Entry> for Event {
 }
 
 /// How a node came to be no member any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub enum Fate {
     /// It has left.
     Left,

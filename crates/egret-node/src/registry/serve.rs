@@ -8,11 +8,11 @@ use egret_net::rt::{self, Deadline, Instant, Thread};
 
 use super::options::RegistryError;
 use super::state::{LOOK, State, Terms, Ticket};
-use super::wire::{ASK, Answer, Ask, ENDPOINT, EVENTS, PLAIN, Refusal, VERSION};
+use super::wire::{ASK, Answer, Ask, ENDPOINT, EVENTS, PLAIN, VERSION};
 use crate::Links;
 use crate::am::{Ended, Endpoint, Message, Peer, ReplySlot, Request};
 use crate::link::LinkError;
-use crate::node::{Event, Follow};
+use crate::node::{Event, Follow, Refused};
 
 /// The registry on its links.
 pub(super) struct Server {
@@ -71,8 +71,8 @@ impl Server {
             return;
         }
         let ask = match request.words() {
-            [VERSION] => Ask::from_bytes(request.bytes()).ok_or(Refusal::Unreadable),
-            _ => Err(Refusal::Version { ours: VERSION }),
+            [VERSION] => Ask::from_bytes(request.bytes()).ok_or(Refused::Unreadable),
+            _ => Err(Refused::Version { theirs: VERSION }),
         };
         match ask {
             Err(why) => answer((request.later(), PLAIN), &Answer::Refused(why)),
