@@ -14,7 +14,7 @@ use super::writing::Writing;
 use crate::flow::{Budget, FlowId};
 use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::behind::Sleeper;
-use crate::links::slots::Key;
+use crate::links::slots::{Key, Slots};
 
 /// All channels of a node.
 #[derive(Debug)]
@@ -23,10 +23,9 @@ pub(crate) struct Channels {
     /// The writers of open channels, by their links and the reader's slots. A slot may be given
     /// again before the last frames of who had it are back; those come back first.
     routes: BTreeMap<(Key, u32), VecDeque<u64>>,
-    readers: BTreeMap<u32, Reading>,
+    readers: Slots<Reading>,
     /// The slots of readers, by their links and the writer's numbers.
     numbers: BTreeMap<(Key, u64), u32>,
-    vacant: Vec<u32>,
     listeners: BTreeMap<String, Listening>,
     /// The number of the next channel that is written here. None is used twice.
     next: u64,
@@ -68,13 +67,12 @@ struct Listening {
 }
 
 impl Channels {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             writers: BTreeMap::new(),
             routes: BTreeMap::new(),
-            readers: BTreeMap::new(),
+            readers: Slots::default(),
             numbers: BTreeMap::new(),
-            vacant: Vec::new(),
             listeners: BTreeMap::new(),
             next: 1,
             out: VecDeque::new(),
@@ -177,12 +175,12 @@ impl Channels {
     }
 
     pub(crate) fn reader(&mut self, slot: u32) -> &mut Reading {
-        self.readers.get_mut(&slot).expect("its handle is there")
+        self.readers.at(slot).expect("its handle is there")
     }
 
     /// Grants the writers what can be granted after something of a reader was taken.
     pub(crate) fn settle_reader(&mut self, slot: u32, budget: &mut Budget) {
-        let Some(reading) = self.readers.get_mut(&slot) else { return };
+        let Some(reading) = self.readers.at(slot) else { return };
         let (link, control) = (reading.link, reading.incoming.settle(budget));
         self.grant(link, slot, control);
         self.forget_reader(slot, budget);
@@ -200,13 +198,14 @@ impl Channels {
 
     /// Forgets a reader that is done.
     fn forget_reader(&mut self, slot: u32, budget: &mut Budget) {
-        if self.readers.get(&slot).is_some_and(Reading::is_done) {
-            let reading = self.readers.remove(&slot).expect("just looked at");
+        if let Some(key) = self.readers.key_at(slot)
+            && self.readers.look(key).is_some_and(Reading::is_done)
+        {
+            let reading = self.readers.remove(key).expect("just looked at");
             self.numbers.remove(&(reading.link, reading.number));
             let flow = reading.incoming.flow();
             budget.close(flow);
             self.out.push_back((reading.link, Out::Closed(flow)));
-            self.vacant.push(slot);
         }
     }
 
@@ -220,7 +219,7 @@ impl Channels {
 
     /// A reader was granted something in its turn.
     pub(crate) fn granted(&mut self, slot: u32, bytes: u64) {
-        let Some(reading) = self.readers.get_mut(&slot) else { return };
+        let Some(reading) = self.readers.at(slot) else { return };
         let (link, control) = (reading.link, reading.incoming.promise(bytes));
         self.grant(link, slot, control);
     }
@@ -228,7 +227,7 @@ impl Channels {
     /// Asks all writers for what they do not use.
     pub(crate) fn recall(&mut self, budget: &Budget) {
         let mut asked = Vec::new();
-        for reading in self.readers.values_mut().filter(|reading| reading.is_live()) {
+        for (_, reading) in self.readers.iter_mut().filter(|(_, reading)| reading.is_live()) {
             asked.extend(reading.incoming.recall(budget).map(|ask| (reading.link, ask)));
         }
         asked.iter().for_each(|(link, control)| self.tell(*link, control));
@@ -242,7 +241,7 @@ impl Channels {
         memory: Memory,
         budget: &mut Budget,
     ) -> Result<(), &'static str> {
-        let reading = self.readers.get_mut(&head.slot).filter(|reading| reading.is_of(link));
+        let reading = self.readers.at(head.slot).filter(|reading| reading.is_of(link));
         let reading = reading.ok_or(NO_CHANNEL)?;
         reading.incoming.hear(head.kind, memory)?;
         reading.wake();
@@ -311,7 +310,7 @@ impl Channels {
         hear: impl FnOnce(&mut Incoming) -> Result<Option<Control<'static>>, &'static str>,
     ) -> Result<(), &'static str> {
         let Some(slot) = self.numbers.get(&(link, number)).copied() else { return Ok(()) };
-        let reading = self.readers.get_mut(&slot).expect("its number is known");
+        let reading = self.readers.at(slot).expect("its number is known");
         if reading.incoming.is_ended() {
             return Ok(());
         }
@@ -368,17 +367,14 @@ impl Channels {
         if listening.waiting.len() >= listening.backlog {
             return Err(Refusal::Backlog);
         }
-        let used = u32::try_from(self.readers.len()).unwrap_or(u32::MAX);
-        let slot = self.vacant.last().copied().unwrap_or(used);
-        if slot >= Head::SLOTS {
+        if self.readers.len() >= Head::SLOTS as usize {
             return Err(Refusal::NoRoom);
         }
         let flow = budget.open(link.into()).map_err(|_| Refusal::NoRoom)?;
-        self.vacant.pop();
+        let incoming = Incoming::new(number, flow, budget);
+        let slot = self.readers.insert(Reading::new((link, peer), number, incoming)).index;
         listening.waiting.push_back(slot);
         listening.wakers.drain(..).for_each(Sleeper::wake);
-        let incoming = Incoming::new(number, flow, budget);
-        self.readers.insert(slot, Reading::new((link, peer), number, incoming));
         self.numbers.insert((link, number), slot);
         Ok((slot, flow))
     }
