@@ -121,11 +121,10 @@ impl Writer {
         deadline: impl Into<Deadline>,
     ) -> Result<(), NotWritten> {
         let deadline = deadline.into();
-        let started = self.core.nic.now();
         let mut message = self.message();
+        // The first of a message is only held.
         message.wait_write_owned(memory, deadline)?;
-        let left = left_of(deadline, message.waited_since(started));
-        message.wait_finish(left).map_err(NotWritten::without)
+        message.wait_finish(deadline).map_err(NotWritten::without)
     }
 
     /// The same, without a thread.
