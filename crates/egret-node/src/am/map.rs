@@ -114,7 +114,7 @@ impl Mapping {
         machine.lands.grant(Flow::Replies(number.index), bytes);
         map.number = number.index;
         machine.control(&Control::Map(map));
-        state.flows.insert(flow, (link, Flow::Replies(number.index)));
+        state.budget.put(flow, (link, Flow::Replies(number.index)));
         state.pump(link);
         let (core, handlers) = (Arc::clone(&self.core), Vec::new());
         Ok(Remote { core, link, number, index: usize::MAX, owned: true, handlers })

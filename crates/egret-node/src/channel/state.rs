@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use egret_net::vi::Descriptor;
 
 use super::incoming::Memory;
-use super::table::{Change, Out};
+use super::table::Out;
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
 use crate::link::{Fate, Kind, Lane, LinkError};
@@ -59,7 +59,7 @@ impl State {
             return Err("it has not said hello");
         }
         let heard = self.channels.hear_control(
-            (link, &line.machine.peer),
+            (link, &line.machine.peer, &line.machine.lands),
             arrived.bytes(),
             &mut self.budget,
         );
@@ -97,10 +97,6 @@ impl State {
     }
 
     fn give_link(&mut self, link: Key, out: Out) {
-        if let Out::Closed(flow) = out {
-            self.flows.remove(&flow);
-            return;
-        }
         let Ok(machine) = self.live(link) else {
             if let Out::Bulk(frame) = out {
                 self.channels.came_back(link, frame, Some(Fate::NotDelivered));
@@ -110,19 +106,6 @@ impl State {
         match out {
             Out::Control(bytes) => machine.control_bytes(bytes),
             Out::Bulk(frame) => machine.push(Lane::Bulk, frame),
-            Out::Lands(slot, change) => {
-                let (lands, flow) = (&machine.lands, Flow::Channel(slot));
-                match change {
-                    Change::Grant(bytes) => lands.grant(flow, bytes),
-                    Change::Revoke(bytes) => lands.revoke(flow, bytes),
-                    Change::Close => lands.close(flow),
-                    Change::Open(id) => {
-                        lands.open(flow, None);
-                        self.flows.insert(id, (link, flow));
-                    }
-                }
-            }
-            Out::Closed(_) => {}
         }
     }
 

@@ -2,6 +2,7 @@
 //! comes out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::task::Waker;
 
 use egret_net::vi::Descriptor;
@@ -11,7 +12,8 @@ use super::incoming::{Incoming, Memory, NO_CHANNEL, NO_CONTROL, TWICE};
 use super::outgoing::Outgoing;
 use super::reading::Reading;
 use super::writing::Writing;
-use crate::flow::{Budget, FlowId};
+use crate::flow::Budget;
+use crate::link::lands::{Flow, Lands};
 use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::behind::Sleeper;
 use crate::links::slots::{Key, Slots};
@@ -39,23 +41,6 @@ pub(crate) enum Out {
     Control(Vec<u8>),
     /// A frame of the bulk lane.
     Bulk(Descriptor),
-    /// What the peer may send to a slot.
-    Lands(u32, Change),
-    /// A flow is closed.
-    Closed(FlowId),
-}
-
-/// What changes of what a peer may send to a slot.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// It may be sent to, by this flow.
-    Open(FlowId),
-    /// So much more.
-    Grant(u64),
-    /// So much less.
-    Revoke(u64),
-    /// Nothing any more.
-    Close,
 }
 
 /// Who accepts the channels of a name.
@@ -181,8 +166,8 @@ impl Channels {
     /// Grants the writers what can be granted after something of a reader was taken.
     pub(crate) fn settle_reader(&mut self, slot: u32, budget: &mut Budget) {
         let Some(reading) = self.readers.at(slot) else { return };
-        let (link, control) = (reading.link, reading.incoming.settle(budget));
-        self.grant(link, slot, control);
+        let control = reading.incoming.settle(budget);
+        self.grant(slot, control);
         self.forget_reader(slot, budget);
     }
 
@@ -203,25 +188,25 @@ impl Channels {
         {
             let reading = self.readers.remove(key).expect("just looked at");
             self.numbers.remove(&(reading.link, reading.number));
-            let flow = reading.incoming.flow();
-            budget.close(flow);
-            self.out.push_back((reading.link, Out::Closed(flow)));
+            budget.close(reading.incoming.flow());
         }
     }
 
-    fn grant(&mut self, link: Key, slot: u32, control: Option<Control<'_>>) {
+    fn grant(&mut self, slot: u32, control: Option<Control<'_>>) {
         let Some(control) = control else { return };
+        let reading = self.reader(slot);
         if let Control::Credit { bytes, .. } = control {
-            self.out.push_back((link, Out::Lands(slot, Change::Grant(bytes))));
+            reading.lands.grant(Flow::Channel(slot), bytes);
         }
+        let link = reading.link;
         self.tell(link, &control);
     }
 
     /// A reader was granted something in its turn.
     pub(crate) fn granted(&mut self, slot: u32, bytes: u64) {
         let Some(reading) = self.readers.at(slot) else { return };
-        let (link, control) = (reading.link, reading.incoming.promise(bytes));
-        self.grant(link, slot, control);
+        let control = reading.incoming.promise(bytes);
+        self.grant(slot, control);
     }
 
     /// Asks all writers for what they do not use.
@@ -246,7 +231,7 @@ impl Channels {
         reading.incoming.hear(head.kind, memory)?;
         reading.wake();
         if head.kind == Kind::End {
-            self.out.push_back((link, Out::Lands(head.slot, Change::Close)));
+            reading.lands.close(Flow::Channel(head.slot));
         }
         self.settle_reader(head.slot, budget);
         Ok(())
@@ -255,13 +240,14 @@ impl Channels {
     /// A frame of control has come.
     pub(crate) fn hear_control(
         &mut self,
-        (link, peer): (Key, &str),
+        writer: (Key, &str, &Arc<Lands>),
         bytes: &[u8],
         budget: &mut Budget,
     ) -> Result<(), &'static str> {
+        let link = writer.0;
         match Control::decode(bytes).ok_or(NO_CONTROL)? {
             Control::Open { number, name } => {
-                self.opened_here((link, peer), number, name, budget)?;
+                self.opened_here(writer, number, name, budget)?;
             }
             Control::Opened { number, slot, credit } => {
                 self.opened_there(link, number, slot, credit)?;
@@ -315,7 +301,7 @@ impl Channels {
             return Ok(());
         }
         let control = hear(&mut reading.incoming)?;
-        self.grant(link, slot, control);
+        self.grant(slot, control);
         Ok(())
     }
 
@@ -328,7 +314,7 @@ impl Channels {
     ) -> Result<(), &'static str> {
         self.for_reader(link, number, |incoming| incoming.unused(bytes, budget).map(|()| None))?;
         if let Some(slot) = self.numbers.get(&(link, number)).copied() {
-            self.out.push_back((link, Out::Lands(slot, Change::Revoke(bytes))));
+            self.reader(slot).lands.revoke(Flow::Channel(slot), bytes);
         }
         Ok(())
     }
@@ -336,7 +322,7 @@ impl Channels {
     /// A peer opens a channel to be read here.
     fn opened_here(
         &mut self,
-        (link, peer): (Key, &str),
+        writer @ (link, ..): (Key, &str, &Arc<Lands>),
         number: u64,
         name: &str,
         budget: &mut Budget,
@@ -344,13 +330,8 @@ impl Channels {
         if self.numbers.contains_key(&(link, number)) {
             return Err(TWICE);
         }
-        match self.admit((link, peer), number, name, budget) {
-            Ok((slot, flow)) => {
-                let credit = budget.held(flow);
-                self.out.push_back((link, Out::Lands(slot, Change::Open(flow))));
-                self.out.push_back((link, Out::Lands(slot, Change::Grant(credit))));
-                self.tell(link, &Control::Opened { number, slot, credit });
-            }
+        match self.admit(writer, number, name, budget) {
+            Ok(opened) => self.tell(link, &opened),
             Err(why) => self.tell(link, &Control::Refused { number, why }),
         }
         Ok(())
@@ -358,11 +339,11 @@ impl Channels {
 
     fn admit(
         &mut self,
-        (link, peer): (Key, &str),
+        (link, peer, lands): (Key, &str, &Arc<Lands>),
         number: u64,
         name: &str,
         budget: &mut Budget,
-    ) -> Result<(u32, FlowId), Refusal> {
+    ) -> Result<Control<'static>, Refusal> {
         let listening = self.listeners.get_mut(name).ok_or(Refusal::NoListener)?;
         if listening.waiting.len() >= listening.backlog {
             return Err(Refusal::Backlog);
@@ -371,12 +352,18 @@ impl Channels {
             return Err(Refusal::NoRoom);
         }
         let flow = budget.open(link.into()).map_err(|_| Refusal::NoRoom)?;
+        let credit = budget.held(flow);
         let incoming = Incoming::new(number, flow, budget);
-        let slot = self.readers.insert(Reading::new((link, peer), number, incoming)).index;
+        let reading = Reading::new((link, peer, Arc::clone(lands)), number, incoming);
+        let slot = self.readers.insert(reading).index;
+        let place = Flow::Channel(slot);
+        budget.put(flow, (link, place));
+        lands.open(place, None);
+        lands.grant(place, credit);
         listening.waiting.push_back(slot);
         listening.wakers.drain(..).for_each(Sleeper::wake);
         self.numbers.insert((link, number), slot);
-        Ok((slot, flow))
+        Ok(Control::Opened { number, slot, credit })
     }
 
     /// A channel to be written here is open.
