@@ -10,7 +10,6 @@ mod delivery;
 mod error;
 pub(crate) mod fault;
 mod incoming;
-mod links;
 mod message;
 mod outgoing;
 mod reader;
