@@ -7,7 +7,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline, Instant};
 
 use super::event::{Event, Fate, Follow};
-use super::{Member, NodeId, Offer, Refused};
+use super::{Member, NodeId, Offer};
 use crate::Links;
 use crate::am::{Endpoint, Message, Remote, Request, SendError};
 use crate::registry::limits::TOLD_MAX;
@@ -160,7 +160,7 @@ impl Watch {
                     return self.lose(why);
                 }
             }
-            Some(Answer::Refused(why)) => return self.lose(&Refused::from(why).to_string()),
+            Some(Answer::Refused(why)) => return self.lose(&why.to_string()),
             _ => return self.lose("it said what no registry says"),
         }
         self.pay(Deadline::NOW);
