@@ -6,8 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant, Thread};
-
-use super::caught::caught;
+use egret_net::vi::contained;
 
 /// The alarms of a node. A thread looks after them while there are some; in a simulated world
 /// somebody calls [`ring`](Self::ring).
@@ -62,7 +61,7 @@ impl Clock {
             let waker = first.remove();
             drop(inner);
             // Its panic is its executor's affair: others are to be woken too.
-            drop(caught(|| waker.wake()));
+            _ = contained(|| waker.wake());
         }
     }
 

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use egret_net::rt;
+use egret_net::vi::caught;
 use egret_node::am::{Peer, Request};
 use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Key, Memory, Work};
-use super::caught::caught;
 use super::context::Frame;
 use super::early::Early;
 use super::fault::{Fault, planted};

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant, JoinHandle, Thread};
+use egret_net::vi::caught;
 
 use super::called::Called;
-use super::caught::caught;
 use super::load::Caller;
 use super::turns::Turns;
 use super::words::Code;
