@@ -56,6 +56,17 @@ pub enum Fate {
     },
 }
 
+impl Fate {
+    /// How, in words.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Left => "it has left",
+            Self::Died { why } => why,
+        }
+    }
+}
+
 impl fmt::Display for Fate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

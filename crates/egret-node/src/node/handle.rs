@@ -171,6 +171,12 @@ impl Handle {
         self.inner.watch.view().fates.get(&node).cloned()
     }
 
+    /// What became of the last node of a rank, if it is no member any more.
+    #[must_use]
+    pub fn last_fate(&self, rank: u32) -> Option<Fate> {
+        self.inner.watch.view().last(rank).and_then(|(_, fate)| fate.cloned())
+    }
+
     /// Waits until a node is no member any more: when its link has ended, what the registry
     /// knows of it is on its way.
     #[must_use]

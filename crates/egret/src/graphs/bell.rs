@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use egret_net::rt::{self, Instant, Thread};
+use egret_net::rt::{self, Instant};
 
 /// Wakes all who wait: each looks whether it was for them.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ pub(super) fn wait<T>(
     until: Option<Instant>,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Option<T> {
-    let waker = Waker::from(Arc::new(Unpark(rt::current())));
+    let waker = Waker::from(Arc::new(rt::current()));
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(found) = poll(&mut context) {
@@ -77,15 +77,6 @@ pub(super) fn wait<T>(
             return None;
         }
         rt::park(until.into_iter().chain([now + GLANCE]).min());
-    }
-}
-
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 

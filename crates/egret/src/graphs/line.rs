@@ -16,7 +16,7 @@ use super::GraphError;
 use super::address::{Address, Open};
 use super::bell::{Bell, wait};
 use super::fault::{Fault, planted};
-use super::shelf::Shelf;
+use crate::shelf::Shelf;
 
 /// Graphs that go to one rank.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use egret_net::buf::Kind;
 use egret_net::vi::Segment;
 use egret_node::node::{self, Handle};
 
-use super::address::{Address, gone, told};
+use super::address::{Address, gone};
 use super::bell::Bell;
 use super::inbox::{Inbox, Memory};
 use super::line::{Failed, Line};
-use super::shelf::Shelf;
 use super::{GraphError, GraphsOptions, Source};
+use crate::shelf::Shelf;
 
 /// The graphs of one name that a node sends and receives.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Mail {
         match from {
             Source::Rank(rank) => {
                 let fate = gone(&self.handle, rank)?;
-                Some(GraphError::Gone { rank, why: told(&fate) })
+                Some(GraphError::Gone { rank, why: fate.why().to_owned() })
             }
             Source::Any if size == 1 => None,
             Source::Any => {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -21,6 +21,7 @@ use super::table::Table;
 use super::trouble::{PATIENCE, Trouble};
 use super::words::WORDS_MAX;
 use super::{CallError, Limit, ObjectRef};
+use crate::shelf::Shelf;
 
 /// All stubs of one object that were made of one share it.
 pub(crate) struct Line {
@@ -32,15 +33,8 @@ pub(crate) struct Line {
     end: RwLock<Option<End>>,
     /// Since when a node is waited for of which this one has not heard.
     unheard: Mutex<Option<Instant>>,
-    connecting: Mutex<Making>,
-}
-
-/// The connection that is being made, if one is.
-#[derive(Default)]
-struct Making {
-    connecting: Option<Connecting>,
-    /// Somebody has taken it, to go on with it.
-    is_taken: bool,
+    /// The connection that is being made, if one is.
+    connecting: Shelf<Option<Connecting>>,
 }
 
 /// A connection that is being made.
@@ -84,7 +78,9 @@ impl Line {
     pub(crate) fn new(handle: &Handle, object: &ObjectRef, table: fn() -> Table) -> Self {
         let (handle, object) = (handle.clone(), object.clone());
         let exchange = Exchange::of(&handle);
-        let (end, unheard, connecting) = (RwLock::default(), Mutex::default(), Mutex::default());
+        let (end, unheard) = (RwLock::default(), Mutex::default());
+        // Who finds that another makes it looks again.
+        let connecting = Shelf::new(None, Waker::noop().clone());
         Self { handle, exchange, object, table, end, unheard, connecting }
     }
 
@@ -153,53 +149,31 @@ impl Line {
             return Poll::Ready(Ok(here));
         }
         let trouble = self.trouble(Duration::ZERO);
-        let Some(connecting) = self.take_connecting() else { return Poll::Pending };
+        let Some(mut making) = self.connecting.take() else { return Poll::Pending };
         let route = match self.route() {
             Ok(Some(route)) => route,
-            Ok(None) => {
-                self.put_back(connecting);
-                return Poll::Pending;
-            }
+            Ok(None) => return Poll::Pending,
             // Whoever is gone is not waited for, however far that was.
             Err(why) => {
-                self.put_back(None);
+                *making = None;
                 return Poll::Ready(Err(trouble.route(why)));
             }
         };
         // It has no deadline: those who wait for it have theirs.
-        let mut connecting = connecting.unwrap_or_else(|| {
+        let connecting = making.get_or_insert_with(|| {
             let (client, to) = self.ends(&route);
             let mapping = client.map(&to, &table.needed(), Deadline::UntilDead);
             Connecting { client, to, mapping, remote: None }
         });
         // Without a lock: this may run handlers, and one may use this very stub.
-        let polled = connecting.poll(context);
-        let Poll::Ready(mapped) = polled else {
-            self.put_back(Some(connecting));
-            return Poll::Pending;
-        };
-        self.put_back(None);
-        let Connecting { client, remote, .. } = connecting;
+        let Poll::Ready(mapped) = connecting.poll(context) else { return Poll::Pending };
+        let Connecting { client, remote, .. } = making.take().expect("just polled");
+        drop(making);
         Poll::Ready(match (mapped, remote) {
             (Ok(cancels), Some(remote)) => Ok(self.keep(&table, remote, cancels, client)),
             (Ok(_), None) => unreachable!("it comes first"),
             (Err(why), _) => Err(trouble.map(why)),
         })
-    }
-
-    /// The connection that is being made, to go on with it; nothing if somebody does.
-    fn take_connecting(&self) -> Option<Option<Connecting>> {
-        let mut making = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
-        if making.is_taken {
-            return None;
-        }
-        making.is_taken = true;
-        Some(making.connecting.take())
-    }
-
-    fn put_back(&self, connecting: Option<Connecting>) {
-        let mut making = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
-        (making.connecting, making.is_taken) = (connecting, false);
     }
 
     /// Refuses arguments that the object does not take.

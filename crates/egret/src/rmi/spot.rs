@@ -1,9 +1,9 @@
 //! Where the answer of a call to one's own node is left.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
-use egret_net::rt::{self, Instant, Thread};
+use egret_net::rt::{self, Instant};
 
 use super::served::Answer;
 use super::workers::Workers;
@@ -44,7 +44,7 @@ impl Spot {
     /// Waits for the answer; none if there is none in time. Where there are no workers this
     /// thread runs what there is to run.
     pub(crate) fn wait(&self, until: Option<Instant>, workers: &Workers) -> Option<Answer> {
-        let waker = Waker::from(Arc::new(Unpark(rt::current())));
+        let waker = Waker::from(Arc::new(rt::current()));
         let context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(answer) = self.poll(&context) {
@@ -61,14 +61,5 @@ impl Spot {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Wakes a thread.
-pub(crate) struct Unpark(pub(crate) Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }

@@ -7,7 +7,7 @@ use std::task::Waker;
 /// Has something that is taken to be used, and put back. To use it may run handlers, and those
 /// may want the same: they find nothing, and somebody is woken when it is back.
 #[derive(Debug)]
-pub(super) struct Shelf<T> {
+pub(crate) struct Shelf<T> {
     inner: Mutex<Inner<T>>,
     waker: Waker,
 }
@@ -21,19 +21,19 @@ struct Inner<T> {
 }
 
 /// What was taken. Dropped, it is put back.
-pub(super) struct Taken<'a, T> {
+pub(crate) struct Taken<'a, T> {
     shelf: &'a Shelf<T>,
     thing: Option<T>,
 }
 
 impl<T> Shelf<T> {
-    pub(super) fn new(thing: T, waker: Waker) -> Self {
+    pub(crate) fn new(thing: T, waker: Waker) -> Self {
         let inner = Inner { thing: Some(thing), is_missed: false, is_closed: false };
         Self { inner: Mutex::new(inner), waker }
     }
 
     /// Takes it, if it is there.
-    pub(super) fn take(&self) -> Option<Taken<'_, T>> {
+    pub(crate) fn take(&self) -> Option<Taken<'_, T>> {
         let mut inner = self.lock();
         let thing = inner.thing.take();
         inner.is_missed |= thing.is_none();
@@ -41,7 +41,7 @@ impl<T> Shelf<T> {
     }
 
     /// Drops it, now or when it is put back.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.is_closed = true;
         let thing = inner.thing.take();
