@@ -1,8 +1,9 @@
 //! What one at a time uses, and nobody waits for.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+
+use egret_net::sync::Mutex;
 
 /// Has something that is taken to be used, and put back. To use it may run handlers, and those
 /// may want the same: they find nothing, and somebody is woken when it is back.
@@ -34,7 +35,7 @@ impl<T> Shelf<T> {
 
     /// Takes it, if it is there.
     pub(crate) fn take(&self) -> Option<Taken<'_, T>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let thing = inner.thing.take();
         inner.is_missed |= thing.is_none();
         thing.map(|thing| Taken { shelf: self, thing: Some(thing) })
@@ -42,15 +43,11 @@ impl<T> Shelf<T> {
 
     /// Drops it, now or when it is put back.
     pub(crate) fn close(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.is_closed = true;
         let thing = inner.thing.take();
         drop(inner);
         drop(thing);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,7 +67,7 @@ impl<T> DerefMut for Taken<'_, T> {
 
 impl<T> Drop for Taken<'_, T> {
     fn drop(&mut self) {
-        let mut inner = self.shelf.lock();
+        let mut inner = self.shelf.inner.lock();
         let is_missed = std::mem::take(&mut inner.is_missed);
         let thing = self.thing.take();
         let unwanted =

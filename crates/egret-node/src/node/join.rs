@@ -162,7 +162,7 @@ async fn seen(
 ) -> Result<(), JoinError> {
     poll_fn(|_| {
         control.poll();
-        let view = watch.view();
+        let view = watch.view.lock();
         if let Some(why) = &view.lost {
             return Poll::Ready(Err(terms.lost(why)));
         }

@@ -163,7 +163,7 @@ impl Handle {
         if !matches!(answer, Err(AskError::NoAnswer(_))) {
             return answer;
         }
-        let (fenced, lost) = (self.fenced(), self.watch().view().lost.clone());
+        let (fenced, lost) = (self.fenced(), self.watch().view.lock().lost.clone());
         match (fenced, lost) {
             (Some(why), _) => Err(Refused::Fenced { why }.into()),
             (None, Some(why)) => Err(AskError::RegistryLost { why }),

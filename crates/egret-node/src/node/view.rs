@@ -1,10 +1,11 @@
 //! What a node knows of its pool: what the registry has told it, in that order.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
+use egret_net::sync::Mutex;
 
 use super::event::{Event, Fate, Follow};
 use super::{Member, NodeId, Offer};
@@ -16,7 +17,7 @@ use crate::registry::wire::{ASK, Answer, Ask, EVENTS, Entry, VERSION};
 /// A node's end of the talk with the registry.
 pub(crate) struct Watch {
     pub(super) links: Links,
-    view: Mutex<View>,
+    pub(super) view: Mutex<View>,
     /// Where it asks what happened.
     follows: OnceLock<Remote>,
     /// How often the registry says something at least.
@@ -70,10 +71,6 @@ impl Watch {
         watch
     }
 
-    pub(super) fn view(&self) -> MutexGuard<'_, View> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins to follow what happens.
     pub(super) fn follow(
         &self,
@@ -82,7 +79,7 @@ impl Watch {
         heard: Duration,
         fabrics: &[(String, Links)],
     ) {
-        self.view().own = Some(own);
+        self.view.lock().own = Some(own);
         _ = self.asks.set(asks);
         _ = self.follows.set(follows);
         _ = self.heard.set(heard);
@@ -94,7 +91,7 @@ impl Watch {
     /// looks now and then.
     pub(super) fn look(&self) {
         let Some(most) = self.heard.get() else { return };
-        let quiet = self.view().look(rt::now());
+        let quiet = self.view.lock().look(rt::now());
         if quiet > *most {
             self.lose(&format!("it has not said anything for {quiet:?}"));
         }
@@ -102,7 +99,7 @@ impl Watch {
 
     /// Asks when there is room for it, and wants no answer.
     pub(super) fn owe(&self, ask: &Ask) {
-        self.owed().push_back(ask.to_bytes());
+        self.owed.lock().push_back(ask.to_bytes());
         self.pay(Deadline::NOW);
     }
 
@@ -110,7 +107,7 @@ impl Watch {
     pub(super) fn pay(&self, deadline: Deadline) -> bool {
         let Some(remote) = self.asks.get() else { return true };
         loop {
-            let Some(ask) = self.owed().pop_front() else { return true };
+            let Some(ask) = self.owed.lock().pop_front() else { return true };
             let message = Message::to(ASK).words(&[VERSION]).bytes(&ask);
             let sent = match deadline {
                 // Where nobody waits, no handlers run.
@@ -120,7 +117,7 @@ impl Watch {
             match sent {
                 Ok(call) => drop(call),
                 Err(SendError::Full { .. } | SendError::TimedOut { .. } | SendError::InHandler) => {
-                    self.owed().push_front(ask);
+                    self.owed.lock().push_front(ask);
                     return false;
                 }
                 // There is nobody to ask any more.
@@ -129,14 +126,10 @@ impl Watch {
         }
     }
 
-    fn owed(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Asks what happened after what is known.
     fn ask_on(&self) {
         let Some(remote) = self.follows.get() else { return };
-        let ask = Ask::Follow { next: self.view().known }.to_bytes();
+        let ask = Ask::Follow { next: self.view.lock().known }.to_bytes();
         match remote.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
             // Its answer names a handler.
             Ok(call) => drop(call),
@@ -148,7 +141,7 @@ impl Watch {
         match Answer::from_bytes(request.bytes()) {
             Some(Answer::Events { first, entries }) => {
                 let (learned, dead, fenced) = {
-                    let mut view = self.view();
+                    let mut view = self.view.lock();
                     let learned = view.learn(first, entries);
                     (learned, std::mem::take(&mut view.dead), view.fenced.clone())
                 };
@@ -189,7 +182,7 @@ impl Watch {
 
     /// There is no registry any more.
     pub(super) fn lose(&self, why: &str) {
-        let mut view = self.view();
+        let mut view = self.view.lock();
         if view.lost.is_none() && view.fenced.is_none() {
             view.lost = Some(why.to_owned());
             view.log.push(Event::RegistryLost { why: why.to_owned() });
@@ -261,7 +254,7 @@ impl View {
 
 impl Follow for Watch {
     fn entry(&self, at: usize) -> Option<Event> {
-        self.view().log.get(at).cloned()
+        self.view.lock().log.get(at).cloned()
     }
 
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use egret_net::rt::{self, Instant};
+use egret_net::sync::Mutex;
 use egret_node::Links;
 use egret_node::am::Endpoint;
 use egret_node::node::{self, Handle, Route};
@@ -70,49 +71,44 @@ impl Exchange {
     }
 
     pub(crate) fn add(&self, number: u64, object: &Arc<Object>) {
-        self.objects().insert(number, Arc::downgrade(object));
+        self.objects.lock().insert(number, Arc::downgrade(object));
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        self.objects().remove(&number);
+        self.objects.lock().remove(&number);
     }
 
     /// An object of this node.
     pub(crate) fn object(&self, number: u64) -> Option<Arc<Object>> {
-        self.objects().get(&number).and_then(Weak::upgrade)
+        self.objects.lock().get(&number).and_then(Weak::upgrade)
     }
 
     /// Objects that are exported.
     pub(crate) fn objects_len(&self) -> usize {
-        self.objects().len()
+        self.objects.lock().len()
     }
 
     /// Where calls by a route come from.
     pub(crate) fn client(&self, route: &Route) -> Arc<Endpoint> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         let client = clients.entry(route.fabric.clone());
         Arc::clone(client.or_insert_with(|| Arc::new(client_of(&route.links))))
     }
 
     /// Keeps an object until the node closes, or exports another.
     pub(crate) fn leave_behind(&self, object: Arc<Object>, endpoints: Vec<Endpoint>) {
-        self.behind.lock().unwrap_or_else(PoisonError::into_inner).push((object, endpoints));
+        self.behind.lock().push((object, endpoints));
         if self.is_closed.load(Ordering::SeqCst) {
             self.clear_behind();
         }
     }
 
     pub(crate) fn clear_behind(&self) {
-        let behind =
-            std::mem::take(&mut *self.behind.lock().unwrap_or_else(PoisonError::into_inner));
+        let behind = std::mem::take(&mut *self.behind.lock());
         for (object, endpoints) in behind {
             drop(endpoints);
             object.close();
         }
-    }
-
-    fn objects(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Object>>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,14 +119,13 @@ fn client_of(links: &Links) -> Endpoint {
 impl node::Part for Part {
     fn close(&self, until: Instant) {
         self.exchange.is_closed.store(true, Ordering::SeqCst);
-        let objects: Vec<_> = self.exchange.objects().values().filter_map(Weak::upgrade).collect();
+        let objects: Vec<_> =
+            self.exchange.objects.lock().values().filter_map(Weak::upgrade).collect();
         objects.iter().for_each(|object| object.close());
         self.exchange.clear_behind();
         self.exchange.workers.close(until);
         self.exchange.clock.close();
-        let clients = std::mem::take(
-            &mut *self.exchange.clients.lock().unwrap_or_else(PoisonError::into_inner),
-        );
+        let clients = std::mem::take(&mut *self.exchange.clients.lock());
         drop(clients);
     }
 }

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
+use egret_net::sync::Mutex;
 use egret_node::am::{
     self, Endpoint, EndpointName, MapError, Mapping, Needed, Reason, Remote, SendError,
 };
@@ -243,7 +244,7 @@ impl Line {
     /// The way there. Of a node that has just joined this one may not have heard yet: then
     /// there is none for a while.
     fn route(&self) -> Result<Option<Route>, RouteError> {
-        let mut unheard = self.unheard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unheard = self.unheard.lock();
         match self.handle.route(self.object.node) {
             Err(RouteError::Unknown { .. })
                 if rt::now() - *unheard.get_or_insert_with(rt::now) < UNHEARD_MAX =>
@@ -317,7 +318,7 @@ impl Here {
 impl Connected {
     /// Cancels a call, and those that could not be cancelled before.
     pub(crate) fn cancel(&self, number: u64) {
-        let mut numbers = self.uncancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.uncancelled.lock();
         numbers.push(number);
         let first = numbers.len().saturating_sub(WORDS_MAX);
         if self.cancels.try_send((CANCEL, &numbers[first..])).is_ok() {

@@ -1,9 +1,10 @@
 //! Where the answer of a call to one's own node is left.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use egret_net::rt::{self, Instant};
+use egret_net::sync::Mutex;
 
 use super::served::Answer;
 use super::workers::Workers;
@@ -23,7 +24,7 @@ struct Inner {
 impl Spot {
     pub(crate) fn put(&self, answer: Answer) {
         let waker = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             inner.answer = Some(answer);
             inner.waker.take()
         };
@@ -31,7 +32,7 @@ impl Spot {
     }
 
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Answer> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some(answer) = inner.answer.take() {
             return Poll::Ready(answer);
         }
@@ -57,9 +58,5 @@ impl Spot {
                 rt::park(until);
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
