@@ -26,7 +26,7 @@ pub struct Handle {
     inner: Arc<Inner>,
 }
 
-pub(super) struct Inner {
+struct Inner {
     id: NodeId,
     size: u32,
     pool: String,
@@ -52,20 +52,6 @@ pub trait Part: Any + Send + Sync {
     }
 }
 
-impl Inner {
-    pub(super) fn new(
-        opened: Opened,
-        watch: Arc<Watch>,
-        endpoint: Endpoint,
-        asks: Arc<Remote>,
-        (id, size, pool, deadline): (NodeId, u32, String, Deadline),
-    ) -> Self {
-        let endpoint = Mutex::new(Some(endpoint));
-        let (routes, parts) = (Mutex::default(), Mutex::default());
-        Self { id, size, pool, deadline, opened, watch, asks, endpoint, routes, parts }
-    }
-}
-
 /// A fabric that a node uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -77,7 +63,17 @@ pub struct FabricInfo {
 }
 
 impl Handle {
-    pub(super) fn of(inner: Inner) -> Self {
+    pub(super) fn new(
+        opened: Opened,
+        watch: Arc<Watch>,
+        endpoint: Endpoint,
+        asks: Arc<Remote>,
+        (id, size, pool, deadline): (NodeId, u32, String, Deadline),
+    ) -> Self {
+        let endpoint = Mutex::new(Some(endpoint));
+        let (routes, parts) = (Mutex::default(), Mutex::default());
+        let inner =
+            Inner { id, size, pool, deadline, opened, watch, asks, endpoint, routes, parts };
         Self { inner: Arc::new(inner) }
     }
 

@@ -18,15 +18,22 @@ use crate::registry::wire::{ASK, Answer, Ask, EVENTS, Entry, VERSION};
 pub(crate) struct Watch {
     pub(super) links: Links,
     pub(super) view: Mutex<View>,
-    /// Where it asks what happened.
-    follows: OnceLock<Remote>,
-    /// How often the registry says something at least.
-    heard: OnceLock<Duration>,
-    /// The node's fabrics: closed if it is declared dead, and without links to the dead.
-    fabrics: OnceLock<Vec<(String, Links)>>,
-    /// Where it asks everything else, and what it could not ask yet.
-    asks: OnceLock<Arc<Remote>>,
+    /// What it needs since it is a member.
+    following: OnceLock<Following>,
+    /// What it could not ask yet.
     owed: Mutex<VecDeque<Vec<u8>>>,
+}
+
+/// What a member needs to follow what happens.
+pub(super) struct Following {
+    /// Where it asks what happened.
+    pub(super) follows: Remote,
+    /// Where it asks everything else.
+    pub(super) asks: Arc<Remote>,
+    /// How often the registry says something at least.
+    pub(super) heard: Duration,
+    /// The node's fabrics: closed if it is declared dead, and without links to the dead.
+    pub(super) fabrics: Vec<(String, Links)>,
 }
 
 /// What a node knows of its pool.
@@ -59,10 +66,7 @@ impl Watch {
         let watch = Arc::new(Self {
             links: links.clone(),
             view: Mutex::default(),
-            follows: OnceLock::new(),
-            heard: OnceLock::new(),
-            fabrics: OnceLock::new(),
-            asks: OnceLock::new(),
+            following: OnceLock::new(),
             owed: Mutex::default(),
         });
         let (told, lost) = (Arc::clone(&watch), Arc::clone(&watch));
@@ -72,27 +76,18 @@ impl Watch {
     }
 
     /// Begins to follow what happens.
-    pub(super) fn follow(
-        &self,
-        (asks, follows): (Arc<Remote>, Remote),
-        own: NodeId,
-        heard: Duration,
-        fabrics: &[(String, Links)],
-    ) {
+    pub(super) fn follow(&self, own: NodeId, following: Following) {
         self.view.lock().own = Some(own);
-        _ = self.asks.set(asks);
-        _ = self.follows.set(follows);
-        _ = self.heard.set(heard);
-        _ = self.fabrics.set(fabrics.to_vec());
+        _ = self.following.set(following);
         self.ask_on();
     }
 
     /// A registry that has not said anything for so long is lost. Whoever waits or polls
     /// looks now and then.
     pub(super) fn look(&self) {
-        let Some(most) = self.heard.get() else { return };
+        let Some(following) = self.following.get() else { return };
         let quiet = self.view.lock().look(rt::now());
-        if quiet > *most {
+        if quiet > following.heard {
             self.lose(&format!("it has not said anything for {quiet:?}"));
         }
     }
@@ -105,14 +100,14 @@ impl Watch {
 
     /// Asks what could not be asked yet; whether nothing is left of that.
     pub(super) fn pay(&self, deadline: Deadline) -> bool {
-        let Some(remote) = self.asks.get() else { return true };
+        let Some(Following { asks, .. }) = self.following.get() else { return true };
         loop {
             let Some(ask) = self.owed.lock().pop_front() else { return true };
             let message = Message::to(ASK).words(&[VERSION]).bytes(&ask);
             let sent = match deadline {
                 // Where nobody waits, no handlers run.
-                Deadline::NOW => remote.try_request(message).map_err(|unsent| unsent.reason),
-                deadline => remote.wait_request(message, deadline),
+                Deadline::NOW => asks.try_request(message).map_err(|unsent| unsent.reason),
+                deadline => asks.wait_request(message, deadline),
             };
             match sent {
                 Ok(call) => drop(call),
@@ -128,9 +123,9 @@ impl Watch {
 
     /// Asks what happened after what is known.
     fn ask_on(&self) {
-        let Some(remote) = self.follows.get() else { return };
+        let Some(Following { follows, .. }) = self.following.get() else { return };
         let ask = Ask::Follow { next: self.view.lock().known }.to_bytes();
-        match remote.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
+        match follows.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
             // Its answer names a handler.
             Ok(call) => drop(call),
             Err(unsent) => self.lose(&unsent.reason.to_string()),
@@ -162,7 +157,7 @@ impl Watch {
 
     /// The registry has declared this node dead: it must not go on as if it lived.
     fn fence(&self, why: &str) {
-        for (_, links) in self.fabrics.get().into_iter().flatten() {
+        for (_, links) in self.fabrics() {
             super::handle::end(
                 links,
                 Some(&format!("declared dead: {why}")),
@@ -171,11 +166,14 @@ impl Watch {
         }
     }
 
+    fn fabrics(&self) -> impl Iterator<Item = &(String, Links)> {
+        self.following.get().into_iter().flat_map(|following| &following.fabrics)
+    }
+
     /// Whoever waits for a node that has died is told, even if its links seem well.
     fn part_from(&self, dead: &[(Offer, String)]) {
         for (offer, why) in dead {
-            let here = self.fabrics.get().into_iter().flatten();
-            let here = here.filter(|(fabric, _)| *fabric == offer.fabric);
+            let here = self.fabrics().filter(|(fabric, _)| *fabric == offer.fabric);
             here.for_each(|(_, links)| links.end_link(&offer.host, why));
         }
     }
@@ -260,12 +258,6 @@ impl Follow for Watch {
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {
         self.look();
         self.links.drive(deadline, done)
-    }
-}
-
-impl std::fmt::Debug for Watch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
     }
 }
 
