@@ -1,7 +1,6 @@
 //! An exported object: calls arrive, pass its gate, and run.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, RwLock};
 
@@ -332,11 +331,5 @@ pub(super) fn reply(request: Request<'_>, answer: Answer) {
         request.reply(answer.words());
     } else {
         answer.send(|message| request.reply_with(message));
-    }
-}
-
-impl fmt::Debug for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Object").field("methods", &self.methods.len()).finish_non_exhaustive()
     }
 }
