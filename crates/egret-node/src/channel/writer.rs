@@ -17,6 +17,7 @@ use crate::Links;
 use crate::flow::Depot;
 use crate::link::{Fate, LinkError};
 use crate::links::core::{Core, Stopped};
+use crate::links::driver::Clock;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -45,11 +46,11 @@ impl Links {
     ) -> Result<Writer, ChannelError> {
         let (core, deadline) = (&self.core, deadline.into());
         check(name)?;
-        let started = core.nic.now();
+        let mut clock = Clock::of(deadline);
+        clock.start(&core.nic);
         let link = core.link(host, deadline)?;
         let writer = Writer::begin(core, link, host, name);
-        let left = left_of(deadline, core.nic.now() - started);
-        let opened = core.wait(left, |state, waker| writer.poll_opened(state, waker));
+        let opened = core.wait_by(&mut clock, &mut |state, waker| writer.poll_opened(state, waker));
         let opened = opened.map_err(|stopped| writer.not_opened(stopped))?;
         writer.opened(name, opened)
     }
@@ -256,14 +257,6 @@ fn poll_arrived(
 
 fn check(name: &str) -> Result<(), ChannelError> {
     if name.len() > NAME_MAX { Err(ChannelError::Name { bytes: name.len() }) } else { Ok(()) }
-}
-
-/// What is left of a deadline after so long.
-pub(super) fn left_of(deadline: Deadline, waited: std::time::Duration) -> Deadline {
-    match deadline {
-        Deadline::In(all) => Deadline::In(all.saturating_sub(waited)),
-        Deadline::UntilDead => Deadline::UntilDead,
-    }
 }
 
 pub(super) const fn stopped(stopped: Stopped) -> WriteError {
