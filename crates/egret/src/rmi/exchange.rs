@@ -15,12 +15,7 @@ use super::load::Load;
 use super::object::Object;
 use super::workers::Workers;
 
-/// The node's part: it goes with the node, and closes what is inside.
-pub(crate) struct Part {
-    pub(crate) exchange: Arc<Exchange>,
-}
-
-/// What all objects and stubs of a node share.
+/// What all objects and stubs of a node share: its part of the node.
 pub(crate) struct Exchange {
     pub(crate) workers: Arc<Workers>,
     pub(crate) load: Arc<Load>,
@@ -38,9 +33,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The exchange of a node.
     pub(crate) fn of(handle: &Handle) -> Arc<Self> {
-        let part =
-            handle.part(|| Part { exchange: Arc::new(Self::new(handle.size(), handle.budget())) });
-        Arc::clone(&part.exchange)
+        handle.part(|| Self::new(handle.size(), handle.budget()))
     }
 
     /// Of a node in a pool of so many members, that takes so many bytes from others.
@@ -116,21 +109,20 @@ fn client_of(links: &Links) -> Endpoint {
     links.bundle().endpoint(0)
 }
 
-impl node::Part for Part {
+impl node::Part for Exchange {
     fn close(&self, until: Instant) {
-        self.exchange.is_closed.store(true, Ordering::SeqCst);
-        let objects: Vec<_> =
-            self.exchange.objects.lock().values().filter_map(Weak::upgrade).collect();
+        self.is_closed.store(true, Ordering::SeqCst);
+        let objects: Vec<_> = self.objects.lock().values().filter_map(Weak::upgrade).collect();
         objects.iter().for_each(|object| object.close());
-        self.exchange.clear_behind();
-        self.exchange.workers.close(until);
-        self.exchange.clock.close();
-        let clients = std::mem::take(&mut *self.exchange.clients.lock());
+        self.clear_behind();
+        self.workers.close(until);
+        self.clock.close();
+        let clients = std::mem::take(&mut *self.clients.lock());
         drop(clients);
     }
 }
 
-impl Drop for Part {
+impl Drop for Exchange {
     fn drop(&mut self) {
         // A handle that outlives its node makes another part, which nobody closes.
         node::Part::close(self, rt::now());
