@@ -26,6 +26,7 @@ extern crate self as egret;
 
 pub mod graphs;
 pub mod rmi;
+mod shelf;
 
 pub use egret_derive::remote;
 pub use egret_net as net;

@@ -1,6 +1,8 @@
 //! Threads of the real world.
 
 use std::io;
+use std::sync::Arc;
+use std::task::Wake;
 
 use super::{Instant, in_world};
 
@@ -24,6 +26,13 @@ impl Thread {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.name()
+    }
+}
+
+/// A [`Waker`](std::task::Waker) of it unparks it.
+impl Wake for Thread {
+    fn wake(self: Arc<Self>) {
+        self.unpark();
     }
 }
 

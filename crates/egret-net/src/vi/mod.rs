@@ -75,7 +75,7 @@ pub(crate) use completion::Way;
 pub use completion::{Completion, Op, OpKind, Posted, Report, Ticket, ViId};
 pub use connection::{Counters, Vi};
 #[doc(hidden)]
-pub use contained::contained;
+pub use contained::{caught, contained};
 pub use descriptor::Descriptor;
 pub use eager::{Drain, DrainError, DrainId, EAGER_MAX, Lane, Position, Reply, SendError, Sink};
 pub use error::{

@@ -22,7 +22,6 @@ impl State {
         if let Some(line) = self.links.get(link) {
             line.lands.close(flow);
         }
-        self.flows.remove(&id);
         self.budget.close(id);
         self.tell_granted();
     }
@@ -82,7 +81,7 @@ impl State {
     /// Tells those whose turn it was.
     pub(crate) fn tell_granted(&mut self) {
         while let Some((id, bytes)) = self.budget.poll_granted() {
-            if let Some((link, flow)) = self.flows.get(&id).copied() {
+            if let Some((link, flow)) = self.budget.place(id) {
                 match flow {
                     Flow::Channel(slot) => self.channels.granted(slot, bytes),
                     _ => self.grant(link, flow, bytes),

@@ -111,7 +111,7 @@ impl Mapping {
         line.lands.grant(Flow::Replies(number.index), bytes);
         map.number = number.index;
         line.control(&Control::Map(map));
-        state.flows.insert(flow, (link, Flow::Replies(number.index)));
+        state.budget.put(flow, (link, Flow::Replies(number.index)));
         state.pump(link);
         let (core, handlers) = (Arc::clone(&self.core), Vec::new());
         Ok(Remote { core, link, number, handlers })

@@ -67,7 +67,7 @@ impl State {
         let slot = line.am.incoming.insert(Incoming::new(map, endpoint, window, flow)).index;
         lands.open(Flow::Requests(slot), Some(supply));
         lands.grant(Flow::Requests(slot), bytes);
-        self.flows.insert(flow, (link, Flow::Requests(slot)));
+        self.budget.put(flow, (link, Flow::Requests(slot)));
         self.meets(link, endpoint);
         Control::Mapped(Mapped { number, slot, window, bytes, handlers, segment })
     }

@@ -60,7 +60,7 @@ impl State {
     /// Sends data back without its bytes that waits for the peer to take it, if somebody waits for
     /// memory of this side to answer.
     pub(super) fn give_way(&mut self) {
-        let answers = |id: FlowId| matches!(self.flows.get(&id), Some((_, Flow::Replies(_))));
+        let answers = |id: FlowId| matches!(self.budget.place(id), Some((_, Flow::Replies(_))));
         if !self.budget.waiting().any(answers) || planted(Fault::HeldAgainst) {
             return;
         }

@@ -65,24 +65,6 @@ pub enum Refusal {
     NoRoom,
 }
 
-/// What is wrong with the bytes of one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ControlError {
-    /// It is none of those of channels.
-    #[error("no control frame of a channel begins with {0}")]
-    Unknown(u8),
-    /// It has more or fewer bytes than such a frame.
-    #[error("a control frame of {0} bytes")]
-    Length(usize),
-    /// A name that is no text, or longer than names are.
-    #[error("a name that is no text of at most 255 bytes")]
-    Name,
-    /// A reason that there is not.
-    #[error("no refusal is {0}")]
-    Refusal(u8),
-}
-
 impl<'a> Control<'a> {
     /// As it travels, behind what is in `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -111,17 +93,10 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Reads it back.
-    ///
-    /// # Errors
-    ///
-    /// If it is not exactly one.
-    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, ControlError> {
-        let mut fields = Fields { rest: bytes, len: bytes.len() };
+    /// Reads it back, if it is exactly one.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
         let what = fields.byte()?;
-        if !(32..=41).contains(&what) {
-            return Err(ControlError::Unknown(what));
-        }
         let number = fields.long()?;
         let control = match what {
             32 => Self::Open { number, name: fields.name()? },
@@ -133,9 +108,10 @@ impl<'a> Control<'a> {
             38 => Self::Stop { number },
             39 => Self::Recall { number, keep: fields.long()? },
             40 => Self::Unused { number, bytes: fields.long()? },
-            _ => Self::Withdraw { number },
+            41 => Self::Withdraw { number },
+            _ => return None,
         };
-        if fields.rest.is_empty() { Ok(control) } else { Err(ControlError::Length(bytes.len())) }
+        fields.0.is_empty().then_some(control)
     }
 }
 
@@ -148,44 +124,41 @@ impl Refusal {
         }
     }
 
-    const fn of(code: u8) -> Result<Self, ControlError> {
+    const fn of(code: u8) -> Option<Self> {
         match code {
-            1 => Ok(Self::NoListener),
-            2 => Ok(Self::Backlog),
-            3 => Ok(Self::NoRoom),
-            _ => Err(ControlError::Refusal(code)),
+            1 => Some(Self::NoListener),
+            2 => Some(Self::Backlog),
+            3 => Some(Self::NoRoom),
+            _ => None,
         }
     }
 }
 
-struct Fields<'a> {
-    rest: &'a [u8],
-    len: usize,
-}
+/// What is left of the bytes.
+struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], ControlError> {
-        let (now, rest) = self.rest.split_first_chunk().ok_or(ControlError::Length(self.len))?;
-        self.rest = rest;
-        Ok(*now)
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (now, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*now)
     }
 
-    fn byte(&mut self) -> Result<u8, ControlError> {
-        Ok(self.array::<1>()?[0])
+    fn byte(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
     }
 
-    fn word(&mut self) -> Result<u32, ControlError> {
-        Ok(u32::from_le_bytes(self.array()?))
+    fn word(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
     }
 
-    fn long(&mut self) -> Result<u64, ControlError> {
-        Ok(u64::from_le_bytes(self.array()?))
+    fn long(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
     }
 
-    fn name(&mut self) -> Result<&'a str, ControlError> {
-        let name = std::mem::take(&mut self.rest);
-        let short = name.len() <= NAME_MAX;
-        std::str::from_utf8(name).ok().filter(|_| short).ok_or(ControlError::Name)
+    fn name(&mut self) -> Option<&'a str> {
+        let name = std::mem::take(&mut self.0);
+        std::str::from_utf8(name).ok().filter(|name| name.len() <= NAME_MAX)
     }
 }
 
@@ -203,7 +176,7 @@ mod tests {
     fn bytes_of(control: &Control<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
         control.encode(&mut bytes);
-        assert_eq!(Control::decode(&bytes), Ok(*control));
+        assert_eq!(Control::decode(&bytes), Some(*control));
         bytes
     }
 
@@ -231,26 +204,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused_with_the_reason() {
-        let decode = |bytes: &[u8]| Control::decode(bytes).unwrap_err();
-        assert_eq!(decode(&[]), ControlError::Length(0));
-        assert_eq!(decode(&[31, 0, 0, 0, 0, 0, 0, 0, 0]), ControlError::Unknown(31));
-        assert_eq!(decode(&[42, 0, 0, 0, 0, 0, 0, 0, 0]), ControlError::Unknown(42));
-        assert_eq!(decode(&[38, 0, 0, 0, 0, 0, 0, 0, 0, 0]), ControlError::Length(10));
-        assert_eq!(decode(&[34, 0, 0, 0, 0, 0, 0, 0, 0, 9]), ControlError::Refusal(9));
-        assert_eq!(decode(&[32, 0, 0, 0, 0, 0, 0, 0, 0, 0xff]), ControlError::Name);
-        let long = [&[32, 0, 0, 0, 0, 0, 0, 0, 0][..], &[b'x'; 256]].concat();
-        assert_eq!(decode(&long), ControlError::Name);
+    fn what_is_none_is_refused() {
+        let number = [0; 8];
+        let long = [&number[..], &[b'x'; 256]].concat();
+        for (what, rest) in [
+            (31, &number[..]),
+            (42, &number),
+            (38, &number[1..]),
+            (38, &[0; 9]),
+            (34, &[0, 0, 0, 0, 0, 0, 0, 0, 9]),
+            (32, &[0, 0, 0, 0, 0, 0, 0, 0, 0xff]),
+            (32, &long),
+        ] {
+            assert_eq!(Control::decode(&[&[what], rest].concat()), None);
+        }
+        assert_eq!(Control::decode(&[]), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_one_frame_or_an_error(
+        fn any_bytes_are_one_frame_or_none(
             what in 30..44_u8,
             rest in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let bytes = [&[what], &rest[..]].concat();
-            if let Ok(control) = Control::decode(&bytes) {
+            if let Some(control) = Control::decode(&bytes) {
                 prop_assert_eq!(bytes_of(&control), bytes);
             }
         }

@@ -11,8 +11,8 @@ use egret_net::rt::Deadline;
 use super::error::ReadError;
 use super::incoming::{Memory, Next};
 use super::reader::{Reader, stopped};
-use super::writer::left_of;
 use crate::flow::Depot;
+use crate::links::driver::Clock;
 use crate::links::state::State;
 
 /// A message that is being read; got from a [`Reader`].
@@ -46,12 +46,16 @@ impl<'r> Delivery<'r> {
         &mut self,
         deadline: impl Into<Deadline>,
     ) -> Result<Option<Part>, ReadError> {
-        let deadline = deadline.into();
+        self.next_part_by(&mut Clock::of(deadline.into()))
+    }
+
+    fn next_part_by(&mut self, clock: &mut Clock) -> Result<Option<Part>, ReadError> {
         if let Some(known) = self.known() {
             return Ok(known);
         }
         let slot = self.reader.slot;
-        let next = self.reader.core.wait(deadline, |state, waker| poll_next(state, slot, waker));
+        let core = &self.reader.core;
+        let next = core.wait_by(clock, &mut |state, waker| poll_next(state, slot, waker));
         self.part(next.map_err(stopped)?)
     }
 
@@ -116,11 +120,9 @@ impl<'r> Delivery<'r> {
         into: &mut [T],
         deadline: impl Into<Deadline>,
     ) -> Result<(), ReadError> {
-        let (deadline, started) = (deadline.into(), self.reader.core.nic.now());
-        let mut into = cast_slice_mut::<T, u8>(into);
+        let (mut into, mut clock) = (cast_slice_mut::<T, u8>(into), Clock::of(deadline.into()));
         while !self.fill(&mut into) {
-            let left = left_of(deadline, self.reader.core.nic.now() - started);
-            let part = self.wait_next_part(left)?;
+            let part = self.next_part_by(&mut clock)?;
             self.rest = Some((part.ok_or(ReadError::Ended { missing: into.len() })?, 0));
         }
         Ok(())
@@ -150,12 +152,11 @@ impl<'r> Delivery<'r> {
         to: &mut Vec<u8>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), ReadError> {
-        let (deadline, started) = (deadline.into(), self.reader.core.nic.now());
-        loop {
-            let left = left_of(deadline, self.reader.core.nic.now() - started);
-            let Some(part) = self.wait_next_part(left)? else { return Ok(()) };
+        let mut clock = Clock::of(deadline.into());
+        while let Some(part) = self.next_part_by(&mut clock)? {
             to.extend_from_slice(part.bytes());
         }
+        Ok(())
     }
 
     /// What is known without asking: the rest of a part, or that there is none.

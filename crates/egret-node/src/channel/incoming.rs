@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 
 use egret_net::buf::Buf;
-use thiserror::Error;
 
 use super::control::Control;
 use super::fault::{Fault, planted};
@@ -74,50 +73,26 @@ pub(crate) enum Begin {
     Ended,
 }
 
-/// How a peer broke the rules of channels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum Lie {
-    /// It sent without credit.
-    #[error("a part that costs {bytes} bytes, with credit for {left}")]
-    NoCredit {
-        /// What the part costs.
-        bytes: u64,
-        /// What was left of its credit.
-        left: u64,
-    },
-    /// It asks for a place in the channel that it cannot have reached.
-    #[error("a part from {start} on is asked for, with credit up to {granted}")]
-    WantsTooFar {
-        /// Where that part would begin.
-        start: u64,
-        /// Where its credit ends.
-        granted: u64,
-    },
-    /// It gives back more than it has.
-    #[error("{bytes} bytes of credit given back, of {left}")]
-    NotUnused {
-        /// What it says.
-        bytes: u64,
-        /// What it had.
-        left: u64,
-    },
-    /// It aborts what has not begun.
-    #[error("the end of a message that had not begun")]
-    AbortOutside,
-    /// The channel ends within a message.
-    #[error("the end of a channel within a message")]
-    EndInside,
-    /// Something comes after the end.
-    #[error("a part after the end of its channel")]
-    AfterEnd,
-    /// It opens a channel that is open.
-    #[error("a channel that is open is opened again")]
-    Twice,
-    /// There is no such channel.
-    #[error("a frame for a channel that there is not")]
-    NoChannel,
-}
+// How a peer breaks the rules of channels, in the words that it is told.
+
+/// It sends without credit.
+pub(super) const NO_CREDIT: &str = "a part of a channel without credit";
+/// It asks for a place in the channel that it cannot have reached.
+pub(super) const WANTS_TOO_FAR: &str = "a channel wants what it cannot have reached";
+/// It gives back more credit than it has.
+pub(super) const NOT_UNUSED: &str = "a channel gives back what it does not have";
+/// It aborts what has not begun.
+pub(super) const ABORT_OUTSIDE: &str = "the abort of a message that had not begun";
+/// The channel ends within a message.
+pub(super) const END_INSIDE: &str = "the end of a channel within a message";
+/// Something comes after the end.
+pub(super) const AFTER_END: &str = "a part after the end of its channel";
+/// It opens a channel that is open.
+pub(super) const TWICE: &str = "a channel that is open is opened again";
+/// There is no such channel.
+pub(super) const NO_CHANNEL: &str = "a frame for a channel that there is not";
+/// What should be a frame of control is none.
+pub(super) const NO_CONTROL: &str = "a frame of control of channels that is none";
 
 #[derive(Debug)]
 enum Item {
@@ -149,16 +124,16 @@ impl Incoming {
     }
 
     /// Takes a frame.
-    pub(crate) fn hear(&mut self, kind: Kind, memory: Memory) -> Result<(), Lie> {
+    pub(crate) fn hear(&mut self, kind: Kind, memory: Memory) -> Result<(), &'static str> {
         if self.ended {
-            return Err(Lie::AfterEnd);
+            return Err(AFTER_END);
         }
         self.promised = false;
         match kind {
             Kind::Part => self.arrive(Item::Part(memory)),
             Kind::Last => self.arrive(Item::Last(memory)),
             Kind::Abort => self.aborted(),
-            _ if self.arriving => Err(Lie::EndInside),
+            _ if self.arriving => Err(END_INSIDE),
             _ => {
                 self.ended = true;
                 self.cut();
@@ -167,10 +142,10 @@ impl Incoming {
         }
     }
 
-    fn arrive(&mut self, item: Item) -> Result<(), Lie> {
-        let (bytes, left) = (item.cost(), self.left());
-        if bytes > left && !planted(Fault::Unchecked) {
-            return Err(Lie::NoCredit { bytes, left });
+    fn arrive(&mut self, item: Item) -> Result<(), &'static str> {
+        let bytes = item.cost();
+        if bytes > self.left() && !planted(Fault::Unchecked) {
+            return Err(NO_CREDIT);
         }
         self.arrived += bytes;
         self.arriving = matches!(item, Item::Part(_));
@@ -184,9 +159,9 @@ impl Incoming {
     }
 
     /// What waits of a message that is no more is dropped; its reader is told in its place.
-    fn aborted(&mut self) -> Result<(), Lie> {
+    fn aborted(&mut self) -> Result<(), &'static str> {
         if !std::mem::take(&mut self.arriving) {
-            return Err(Lie::AbortOutside);
+            return Err(ABORT_OUTSIDE);
         }
         if self.stopped || std::mem::take(&mut self.skipping) {
             return Ok(());
@@ -279,12 +254,11 @@ impl Incoming {
         &mut self,
         (upto, len): (u64, u64),
         budget: &mut Budget,
-    ) -> Result<Option<Control<'static>>, Lie> {
+    ) -> Result<Option<Control<'static>>, &'static str> {
         let bytes = cost(len);
         let granted = self.granted;
-        let start = upto.checked_sub(bytes).filter(|start| *start <= granted);
-        if start.is_none() {
-            return Err(Lie::WantsTooFar { start: upto.saturating_sub(bytes), granted });
+        if upto.checked_sub(bytes).is_none_or(|start| start > granted) {
+            return Err(WANTS_TOO_FAR);
         }
         let lacking = upto.saturating_sub(granted);
         if lacking == 0 || self.stopped || self.ended || planted(Fault::WantForgotten) {
@@ -322,10 +296,9 @@ impl Incoming {
     }
 
     /// The writer gives back credit.
-    pub(crate) fn unused(&mut self, bytes: u64, budget: &mut Budget) -> Result<(), Lie> {
-        let left = self.left();
-        if bytes > left {
-            return Err(Lie::NotUnused { bytes, left });
+    pub(crate) fn unused(&mut self, bytes: u64, budget: &mut Budget) -> Result<(), &'static str> {
+        if bytes > self.left() {
+            return Err(NOT_UNUSED);
         }
         self.granted -= bytes;
         budget.unused(self.flow, bytes);
@@ -378,22 +351,6 @@ impl Incoming {
     fn drop_unread(&mut self, bytes: u64) {
         if !planted(Fault::DroppedCharged) {
             self.back += bytes;
-        }
-    }
-}
-
-impl Lie {
-    /// In a few words, as the peer is told.
-    pub(crate) const fn reason(self) -> &'static str {
-        match self {
-            Self::NoCredit { .. } => "a part of a channel without credit",
-            Self::WantsTooFar { .. } => "a channel wants what it cannot have reached",
-            Self::NotUnused { .. } => "a channel gives back what it does not have",
-            Self::AbortOutside => "the abort of a message that had not begun",
-            Self::EndInside => "the end of a channel within a message",
-            Self::AfterEnd => "a part after the end of its channel",
-            Self::Twice => "a channel that is open is opened again",
-            Self::NoChannel => "a frame for a channel that there is not",
         }
     }
 }

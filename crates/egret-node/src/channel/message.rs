@@ -3,19 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
 
 use bytemuck::cast_slice;
 use egret_net::buf::{Buf, Plain};
-use egret_net::rt::{Deadline, Instant};
+use egret_net::rt::Deadline;
 use egret_net::vi::Segment;
 
 use super::error::{NotWritten, WriteError};
 use super::outgoing::{Halt, Outgoing};
-use super::writer::{Writer, left_of, stopped, stopped_lent};
+use super::writer::{Writer, stopped, stopped_lent};
 use crate::am::in_handler;
 use crate::link::{Fate, LinkError};
 use crate::links::core::Stopped;
+use crate::links::driver::Clock;
 use crate::links::state::State;
 
 /// A message that is being written; made by [`Writer::message`].
@@ -44,6 +44,17 @@ enum Held {
     Array(Segment),
 }
 
+/// How far a message is to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// What is held is with the machine.
+    Pushed,
+    /// All of it has gone.
+    Gone,
+    /// All of it has gone, and its end.
+    Finished,
+}
+
 impl<'w> Message<'w> {
     pub(super) const fn new(writer: &'w mut Writer) -> Self {
         Self { writer, started: false, held: Held::Nothing, upto: 0, ended: false, broken: None }
@@ -62,17 +73,7 @@ impl<'w> Message<'w> {
         data: &[T],
         deadline: impl Into<Deadline>,
     ) -> Result<(), WriteError> {
-        let deadline = deadline.into();
-        self.usable()?;
-        let (started, mut bytes) = (self.now(), cast_slice::<T, u8>(data));
-        if bytes.len() >= LENT_MIN {
-            self.wait_push_held(false, deadline)?;
-            return self.lend(bytes, false, left_of(deadline, self.waited_since(started)));
-        }
-        while self.collect(&mut bytes)? {
-            self.wait_push_held(false, left_of(deadline, self.waited_since(started)))?;
-        }
-        Ok(())
+        self.write_by(cast_slice(data), &mut Clock::of(deadline.into()))
     }
 
     /// Writes elements that are copied.
@@ -84,7 +85,7 @@ impl<'w> Message<'w> {
         self.usable()?;
         let mut bytes = cast_slice::<T, u8>(data);
         while self.collect(&mut bytes)? {
-            self.push_held(false).await?;
+            self.on(Goal::Pushed).await?;
         }
         Ok(())
     }
@@ -99,7 +100,7 @@ impl<'w> Message<'w> {
         let all = cast_slice::<T, u8>(data);
         let mut bytes = all;
         while self.collect(&mut bytes)? {
-            match self.try_push_held(false) {
+            match self.try_on(Goal::Pushed) {
                 Err(WriteError::Full) if bytes.len() < all.len() => break,
                 other => other?,
             }
@@ -119,8 +120,7 @@ impl<'w> Message<'w> {
         memory: impl Into<Segment>,
         deadline: impl Into<Deadline>,
     ) -> Result<(), NotWritten> {
-        let deadline = deadline.into();
-        let ready = self.usable().and_then(|()| self.wait_push_held(false, deadline));
+        let ready = self.wait_on(Goal::Pushed, &mut Clock::of(deadline.into()));
         self.hold(memory.into(), ready)
     }
 
@@ -131,10 +131,7 @@ impl<'w> Message<'w> {
     /// With the array, if the message is lost.
     pub async fn write_owned(&mut self, memory: impl Into<Segment>) -> Result<(), NotWritten> {
         let memory = memory.into();
-        let ready = match self.usable() {
-            Ok(()) => self.push_held(false).await,
-            Err(why) => Err(why),
-        };
+        let ready = self.on(Goal::Pushed).await;
         self.hold(memory, ready)
     }
 
@@ -144,7 +141,7 @@ impl<'w> Message<'w> {
     ///
     /// With the array, if it was not taken.
     pub fn try_write_owned(&mut self, memory: impl Into<Segment>) -> Result<(), NotWritten> {
-        let ready = self.usable().and_then(|()| self.try_push_held(false));
+        let ready = self.try_on(Goal::Pushed);
         self.hold(memory.into(), ready)
     }
 
@@ -154,11 +151,7 @@ impl<'w> Message<'w> {
     ///
     /// If it cannot in time, or the message is lost.
     pub fn wait_flush(&mut self, deadline: impl Into<Deadline>) -> Result<(), WriteError> {
-        let deadline = deadline.into();
-        self.usable()?;
-        let started = self.now();
-        self.wait_push_held(false, deadline)?;
-        self.wait_gone(left_of(deadline, self.waited_since(started)))
+        self.wait_on(Goal::Gone, &mut Clock::of(deadline.into()))
     }
 
     /// The same, without a thread.
@@ -167,9 +160,7 @@ impl<'w> Message<'w> {
     ///
     /// If the message is lost.
     pub async fn flush(&mut self) -> Result<(), WriteError> {
-        self.usable()?;
-        self.push_held(false).await?;
-        self.gone().await
+        self.on(Goal::Gone).await
     }
 
     /// Ends the message. It has gone then: the link has it.
@@ -178,11 +169,7 @@ impl<'w> Message<'w> {
     ///
     /// If it cannot in time, or the message is lost. It is aborted then.
     pub fn wait_finish(mut self, deadline: impl Into<Deadline>) -> Result<(), WriteError> {
-        let deadline = deadline.into();
-        self.usable()?;
-        let started = self.now();
-        self.wait_push_held(true, deadline)?;
-        self.wait_gone(left_of(deadline, self.waited_since(started)))
+        self.wait_on(Goal::Finished, &mut Clock::of(deadline.into()))
     }
 
     /// The same, without a thread.
@@ -191,9 +178,7 @@ impl<'w> Message<'w> {
     ///
     /// If the message is lost.
     pub async fn finish(mut self) -> Result<(), WriteError> {
-        self.usable()?;
-        self.push_held(true).await?;
-        self.gone().await
+        self.on(Goal::Finished).await
     }
 
     /// Ends the message, and says whether it has gone: call it again while it is
@@ -203,13 +188,7 @@ impl<'w> Message<'w> {
     ///
     /// If it has not gone yet, or the message is lost.
     pub fn try_finish(&mut self) -> Result<(), WriteError> {
-        self.usable()?;
-        if !self.ended {
-            self.try_push_held(true)?;
-            self.ended = true;
-        }
-        let (core, gone) = (Arc::clone(&self.writer.core), (self.writer.number, self.upto));
-        core.look(|state, waker| poll_gone(state, gone, waker)).unwrap_or(Err(WriteError::Full))
+        self.try_on(Goal::Finished)
     }
 
     /// Gives the message up: what has not gone never will, and its reader hears of it.
@@ -220,22 +199,24 @@ impl<'w> Message<'w> {
         data: &[T],
         deadline: Deadline,
     ) -> Result<(), WriteError> {
-        let bytes = cast_slice::<T, u8>(data);
+        let (bytes, mut clock) = (cast_slice(data), Clock::of(deadline));
         if bytes.len() >= LENT_MIN {
-            return self.lend(bytes, true, deadline);
+            return self.lend(bytes, Goal::Finished, &mut clock);
         }
-        let started = self.now();
-        self.wait_write(bytes, deadline)?;
-        let left = left_of(deadline, self.waited_since(started));
-        self.wait_finish(left)
+        self.write_by(bytes, &mut clock)?;
+        self.wait_on(Goal::Finished, &mut clock)
     }
 
-    fn now(&self) -> Instant {
-        self.writer.core.nic.now()
-    }
-
-    pub(super) fn waited_since(&self, started: Instant) -> Duration {
-        self.now() - started
+    fn write_by(&mut self, mut bytes: &[u8], clock: &mut Clock) -> Result<(), WriteError> {
+        self.usable()?;
+        if bytes.len() >= LENT_MIN {
+            self.wait_on(Goal::Pushed, clock)?;
+            return self.lend(bytes, Goal::Pushed, clock);
+        }
+        while self.collect(&mut bytes)? {
+            self.wait_on(Goal::Pushed, clock)?;
+        }
+        Ok(())
     }
 
     fn usable(&self) -> Result<(), WriteError> {
@@ -277,37 +258,91 @@ impl<'w> Message<'w> {
         self.writer.depot.take(bytes).map_err(|_| WriteError::NoMemory)
     }
 
-    fn wait_push_held(&mut self, last: bool, deadline: Deadline) -> Result<(), WriteError> {
-        if let Some(mut piece) = self.piece(last) {
-            let core = Arc::clone(&self.writer.core);
-            let pushed = core.wait(deadline, |state, waker| piece.poll_push(state, waker));
-            self.pushed(piece, pushed.map_err(stopped))?;
+    /// Waits until the message has come so far.
+    fn wait_on(&mut self, goal: Goal, clock: &mut Clock) -> Result<(), WriteError> {
+        if self.is_at(goal)? {
+            return Ok(());
         }
-        Ok(())
+        let core = Arc::clone(&self.writer.core);
+        core.wait_by(clock, &mut |state, waker| self.poll_on(goal, state, waker))
+            .map_err(stopped)?
     }
 
-    async fn push_held(&mut self, last: bool) -> Result<(), WriteError> {
-        if let Some(mut piece) = self.piece(last) {
-            let core = Arc::clone(&self.writer.core);
-            let pushed = core.step(|state, waker| piece.poll_push(state, waker)).await;
-            self.pushed(piece, Ok(pushed))?;
+    /// The same, without a thread.
+    async fn on(&mut self, goal: Goal) -> Result<(), WriteError> {
+        if self.is_at(goal)? {
+            return Ok(());
         }
-        Ok(())
+        let core = Arc::clone(&self.writer.core);
+        core.step(|state, waker| self.poll_on(goal, state, waker)).await
     }
 
-    fn try_push_held(&mut self, last: bool) -> Result<(), WriteError> {
-        if let Some(mut piece) = self.piece(last) {
-            let core = Arc::clone(&self.writer.core);
-            let pushed = core.look(|state, waker| piece.poll_push(state, waker));
-            self.pushed(piece, pushed.ok_or(WriteError::Full))?;
+    /// The same, if that can be now.
+    fn try_on(&mut self, goal: Goal) -> Result<(), WriteError> {
+        if self.is_at(goal)? {
+            return Ok(());
         }
-        Ok(())
+        let core = Arc::clone(&self.writer.core);
+        let come = core.look(|state, waker| self.poll_on(goal, state, waker));
+        come.unwrap_or(Err(WriteError::Full))
     }
 
-    /// What is held, to be pushed. Nothing, if there is nothing and it is not the end.
-    fn piece(&mut self, last: bool) -> Option<Piece> {
+    /// Whether the message has come so far, as can be seen without the machine.
+    fn is_at(&self, goal: Goal) -> Result<bool, WriteError> {
+        self.usable()?;
+        Ok(goal == Goal::Pushed && matches!(self.held, Held::Nothing))
+    }
+
+    fn poll_on(
+        &mut self,
+        goal: Goal,
+        state: &mut State,
+        waker: Option<&Waker>,
+    ) -> Option<Result<(), WriteError>> {
+        match self.poll_push(goal, state, waker)? {
+            Ok(()) if goal != Goal::Pushed => {
+                poll_gone(state, (self.writer.number, self.upto), waker)
+            }
+            pushed => Some(pushed),
+        }
+    }
+
+    /// Gives the machine what is held, and the end if that is the goal, once the machine has room.
+    fn poll_push(
+        &mut self,
+        goal: Goal,
+        state: &mut State,
+        waker: Option<&Waker>,
+    ) -> Option<Result<(), WriteError>> {
+        let last = goal == Goal::Finished;
+        let is_pushed = if last { self.ended } else { matches!(self.held, Held::Nothing) };
+        if is_pushed {
+            return Some(Ok(()));
+        }
+        let writing = state.channels.writer(self.writer.number);
+        let pushed = match writing.machine() {
+            Err(why) => Err(not_delivered(why)),
+            Ok(outgoing) => {
+                if !self.started && outgoing.is_flushed() {
+                    outgoing.begin();
+                    self.started = true;
+                }
+                match outgoing.halted().filter(|_| self.started) {
+                    Some(halt) => Err(halt.into()),
+                    None if self.started && outgoing.has_room() => self.push(last, state),
+                    None => {
+                        writing.wait(waker);
+                        return None;
+                    }
+                }
+            }
+        };
+        self.broken = pushed.clone().err();
+        Some(pushed)
+    }
+
+    fn push(&mut self, last: bool, state: &mut State) -> Result<(), WriteError> {
         let memory = match std::mem::replace(&mut self.held, Held::Nothing) {
-            Held::Nothing if !last => return None,
             Held::Nothing => None,
             Held::Array(memory) => Some(memory),
             Held::Chunk(mut buf, filled) => {
@@ -315,72 +350,42 @@ impl<'w> Message<'w> {
                 Some(buf.into())
             }
         };
-        Some(Piece { number: self.writer.number, started: self.started, memory, last, upto: 0 })
-    }
-
-    /// What became of a piece. One that could not be pushed now is held again.
-    fn pushed(
-        &mut self,
-        piece: Piece,
-        pushed: Result<Result<(), WriteError>, WriteError>,
-    ) -> Result<(), WriteError> {
-        self.started |= piece.started;
-        match pushed {
-            Ok(Ok(())) => {
-                self.upto = piece.upto;
-                Ok(())
+        let pushed = Writer::with(state, self.writer.number, |outgoing| {
+            match memory {
+                Some(memory) if !last => outgoing.part(memory).map_err(|(halt, _)| halt)?,
+                memory => outgoing.last(memory).map_err(|(halt, _)| halt)?,
             }
-            Ok(Err(why)) => {
-                self.broken = Some(why.clone());
-                Err(why)
-            }
-            Err(why) => {
-                self.held = piece.memory.map_or(Held::Nothing, Held::Array);
-                Err(why)
-            }
-        }
-    }
-
-    fn wait_gone(&mut self, deadline: Deadline) -> Result<(), WriteError> {
-        let (core, gone) = (Arc::clone(&self.writer.core), (self.writer.number, self.upto));
-        let gone = core.wait(deadline, |state, waker| poll_gone(state, gone, waker));
-        gone.map_err(stopped)?
-    }
-
-    async fn gone(&mut self) -> Result<(), WriteError> {
-        let gone = (self.writer.number, self.upto);
-        self.writer.core.step(move |state, waker| poll_gone(state, gone, waker)).await
+            Ok::<_, Halt>(outgoing.sent().1)
+        });
+        self.upto = pushed.map_err(not_delivered)??;
+        self.ended |= last;
+        Ok(())
     }
 
     /// Sends borrowed memory, and does not return before it is back.
-    fn lend(&mut self, bytes: &[u8], last: bool, deadline: Deadline) -> Result<(), WriteError> {
+    fn lend(&mut self, bytes: &[u8], goal: Goal, clock: &mut Clock) -> Result<(), WriteError> {
         if in_handler() {
             return Err(stopped(Stopped::InHandler));
         }
         let (core, number) = (Arc::clone(&self.writer.core), self.writer.number);
-        let mut piece = Piece { number, started: self.started, memory: None, last, upto: 0 };
         let sent = Segment::lend(bytes, |memory, is_back| {
-            piece.memory = Some(memory);
-            let sent = core.wait(deadline, |state, waker| {
-                if piece.memory.is_some() {
-                    match piece.poll_push(state, waker)? {
-                        Ok(()) => {}
-                        Err(why) => return Some(Err(why)),
-                    }
+            self.held = Held::Array(memory);
+            let sent = core.wait_by(clock, &mut |state, waker| {
+                if let Err(why) = self.poll_push(goal, state, waker)? {
+                    return Some(Err(why));
                 }
                 if is_back() {
-                    return Some(poll_gone(state, (number, piece.upto), None).unwrap_or(Ok(())));
+                    return Some(poll_gone(state, (number, self.upto), None).unwrap_or(Ok(())));
                 }
                 state.channels.writer(number).wait(waker);
                 None
             });
-            piece.memory = None;
+            self.held = Held::Nothing;
             match sent {
                 Ok(sent) => sent,
                 Err(why) => Err(stopped_lent(why, self.bring_back(is_back))),
             }
         });
-        self.started |= piece.started;
         self.broken = sent.clone().err();
         sent
     }
@@ -417,55 +422,6 @@ impl Drop for Message<'_> {
 impl fmt::Debug for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message").field("writer", &self.writer).finish_non_exhaustive()
-    }
-}
-
-/// A part on its way to the machine.
-struct Piece {
-    number: u64,
-    started: bool,
-    memory: Option<Segment>,
-    last: bool,
-    /// Where in the channel it ends, once it is pushed.
-    upto: u64,
-}
-
-impl Piece {
-    fn poll_push(
-        &mut self,
-        state: &mut State,
-        waker: Option<&Waker>,
-    ) -> Option<Result<(), WriteError>> {
-        let writing = state.channels.writer(self.number);
-        let outgoing = match writing.machine() {
-            Ok(outgoing) => outgoing,
-            Err(why) => return Some(Err(not_delivered(why))),
-        };
-        if !self.started && outgoing.is_flushed() {
-            outgoing.begin();
-            self.started = true;
-        }
-        if let Some(halt) = outgoing.halted().filter(|_| self.started) {
-            return Some(Err(halt.into()));
-        }
-        if !self.started || !outgoing.has_room() {
-            writing.wait(waker);
-            return None;
-        }
-        Some(self.push(state))
-    }
-
-    fn push(&mut self, state: &mut State) -> Result<(), WriteError> {
-        let (memory, last) = (self.memory.take(), self.last);
-        let pushed = Writer::with(state, self.number, |outgoing| {
-            match memory {
-                Some(memory) if !last => outgoing.part(memory).map_err(|(halt, _)| halt)?,
-                memory => outgoing.last(memory).map_err(|(halt, _)| halt)?,
-            }
-            Ok::<_, Halt>(outgoing.sent().1)
-        });
-        self.upto = pushed.map_err(not_delivered)??;
-        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use egret_net::rt::Deadline;
 
 use super::delivery::Delivery;
 use super::error::{ChannelError, ReadError};
+use crate::Links;
 use crate::flow::Depot;
 use crate::link::LinkError;
 use crate::links::core::{Core, Stopped};
@@ -33,16 +34,23 @@ pub struct Reader {
     host: String,
 }
 
-impl Listener {
-    pub(crate) fn new(core: &Arc<Core>, name: &str, backlog: usize) -> Result<Self, ChannelError> {
+impl Links {
+    /// Accepts channels of a name, of which at most `backlog` wait to be accepted.
+    ///
+    /// # Errors
+    ///
+    /// If somebody accepts them already.
+    pub fn listen(&self, name: &str, backlog: usize) -> Result<Listener, ChannelError> {
         let name = name.to_owned();
-        if core.state.with(|state| state.channels.listen(&name, backlog)) {
-            Ok(Self { core: Arc::clone(core), name })
+        if self.core.state.with(|state| state.channels.listen(&name, backlog)) {
+            Ok(Listener { core: Arc::clone(&self.core), name })
         } else {
             Err(ChannelError::Taken { name })
         }
     }
+}
 
+impl Listener {
     /// The name it accepts channels by.
     #[must_use]
     pub fn name(&self) -> &str {

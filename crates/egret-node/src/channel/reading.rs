@@ -1,11 +1,13 @@
 //! What a node knows of a channel that is read here.
 
+use std::sync::Arc;
 use std::task::Waker;
 
 use super::control::Control;
 use super::incoming::{Begin, Incoming, Next};
 use super::table::remember;
 use crate::link::LinkError;
+use crate::link::lands::Lands;
 use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
 
@@ -17,15 +19,21 @@ pub(crate) struct Reading {
     /// The host that writes it.
     pub(super) host: String,
     pub(super) incoming: Incoming,
+    /// Where what is written to it lands.
+    pub(super) lands: Arc<Lands>,
     died: Option<LinkError>,
     abandoned: bool,
     waker: Option<Sleeper>,
 }
 
 impl Reading {
-    pub(super) fn new((link, peer): (Key, &str), number: u64, incoming: Incoming) -> Self {
+    pub(super) fn new(
+        (link, peer, lands): (Key, &str, Arc<Lands>),
+        number: u64,
+        incoming: Incoming,
+    ) -> Self {
         let host = peer.to_owned();
-        Self { link, number, host, incoming, died: None, abandoned: false, waker: None }
+        Self { link, number, host, incoming, lands, died: None, abandoned: false, waker: None }
     }
 
     /// Whether there is a message to read; nothing, if that is not known yet.

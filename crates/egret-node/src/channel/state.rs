@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use egret_net::vi::Descriptor;
 
 use super::incoming::Memory;
-use super::table::{Change, Cheat, Out};
+use super::table::Out;
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
 use crate::link::{Fate, Kind, Lane, LinkError};
@@ -41,7 +41,7 @@ impl State {
         self.release(arrived);
         let heard = self.channels.hear(link, head, memory, &mut self.budget);
         self.drain_channels();
-        heard.map_err(|lie| Cheat::Lie(lie).reason())
+        heard
     }
 
     /// A frame of control of channels has come.
@@ -58,11 +58,14 @@ impl State {
         if line.incarnation.is_none() {
             return Err("it has not said hello");
         }
-        let heard =
-            self.channels.hear_control((link, &line.peer), arrived.bytes(), &mut self.budget);
+        let heard = self.channels.hear_control(
+            (link, &line.peer, &line.lands),
+            arrived.bytes(),
+            &mut self.budget,
+        );
         self.release(arrived);
         self.drain_channels();
-        heard.map_err(Cheat::reason)
+        heard
     }
 
     /// A frame of a channel is back from the link: the peer has it, or what is known of it.
@@ -94,10 +97,6 @@ impl State {
     }
 
     fn give_link(&mut self, link: Key, out: Out) {
-        if let Out::Closed(flow) = out {
-            self.flows.remove(&flow);
-            return;
-        }
         let Ok(line) = self.live(link) else {
             if let Out::Bulk(frame) = out {
                 self.channels.came_back(link, frame, Some(Fate::NotDelivered));
@@ -107,19 +106,6 @@ impl State {
         match out {
             Out::Control(bytes) => line.control_bytes(bytes),
             Out::Bulk(frame) => line.push(Lane::Bulk, frame),
-            Out::Lands(slot, change) => {
-                let (lands, flow) = (&line.lands, Flow::Channel(slot));
-                match change {
-                    Change::Grant(bytes) => lands.grant(flow, bytes),
-                    Change::Revoke(bytes) => lands.revoke(flow, bytes),
-                    Change::Close => lands.close(flow),
-                    Change::Open(id) => {
-                        lands.open(flow, None);
-                        self.flows.insert(id, (link, flow));
-                    }
-                }
-            }
-            Out::Closed(_) => {}
         }
     }
 

@@ -2,20 +2,21 @@
 //! comes out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::task::Waker;
 
 use egret_net::vi::Descriptor;
-use thiserror::Error;
 
-use super::control::{Control, ControlError, Refusal};
-use super::incoming::{Incoming, Lie, Memory};
+use super::control::{Control, Refusal};
+use super::incoming::{Incoming, Memory, NO_CHANNEL, NO_CONTROL, TWICE};
 use super::outgoing::Outgoing;
 use super::reading::Reading;
 use super::writing::Writing;
-use crate::flow::{Budget, FlowId};
+use crate::flow::Budget;
+use crate::link::lands::{Flow, Lands};
 use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::behind::Sleeper;
-use crate::links::slots::Key;
+use crate::links::slots::{Key, Slots};
 
 /// All channels of a node.
 #[derive(Debug)]
@@ -24,10 +25,9 @@ pub(crate) struct Channels {
     /// The writers of open channels, by their links and the reader's slots. A slot may be given
     /// again before the last frames of who had it are back; those come back first.
     routes: BTreeMap<(Key, u32), VecDeque<u64>>,
-    readers: BTreeMap<u32, Reading>,
+    readers: Slots<Reading>,
     /// The slots of readers, by their links and the writer's numbers.
     numbers: BTreeMap<(Key, u64), u32>,
-    vacant: Vec<u32>,
     listeners: BTreeMap<String, Listening>,
     /// The number of the next channel that is written here. None is used twice.
     next: u64,
@@ -41,23 +41,6 @@ pub(crate) enum Out {
     Control(Vec<u8>),
     /// A frame of the bulk lane.
     Bulk(Descriptor),
-    /// What the peer may send to a slot.
-    Lands(u32, Change),
-    /// A flow is closed.
-    Closed(FlowId),
-}
-
-/// What changes of what a peer may send to a slot.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// It may be sent to, by this flow.
-    Open(FlowId),
-    /// So much more.
-    Grant(u64),
-    /// So much less.
-    Revoke(u64),
-    /// Nothing any more.
-    Close,
 }
 
 /// Who accepts the channels of a name.
@@ -68,33 +51,13 @@ struct Listening {
     wakers: Vec<Sleeper>,
 }
 
-/// What a peer did that no honest one does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum Cheat {
-    #[error(transparent)]
-    Lie(#[from] Lie),
-    #[error(transparent)]
-    Control(#[from] ControlError),
-}
-
-impl Cheat {
-    /// What the peer is told.
-    pub(crate) const fn reason(self) -> &'static str {
-        match self {
-            Self::Control(_) => "a frame of control of channels that is none",
-            Self::Lie(lie) => lie.reason(),
-        }
-    }
-}
-
 impl Channels {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             writers: BTreeMap::new(),
             routes: BTreeMap::new(),
-            readers: BTreeMap::new(),
+            readers: Slots::default(),
             numbers: BTreeMap::new(),
-            vacant: Vec::new(),
             listeners: BTreeMap::new(),
             next: 1,
             out: VecDeque::new(),
@@ -197,14 +160,14 @@ impl Channels {
     }
 
     pub(crate) fn reader(&mut self, slot: u32) -> &mut Reading {
-        self.readers.get_mut(&slot).expect("its handle is there")
+        self.readers.at(slot).expect("its handle is there")
     }
 
     /// Grants the writers what can be granted after something of a reader was taken.
     pub(crate) fn settle_reader(&mut self, slot: u32, budget: &mut Budget) {
-        let Some(reading) = self.readers.get_mut(&slot) else { return };
-        let (link, control) = (reading.link, reading.incoming.settle(budget));
-        self.grant(link, slot, control);
+        let Some(reading) = self.readers.at(slot) else { return };
+        let control = reading.incoming.settle(budget);
+        self.grant(slot, control);
         self.forget_reader(slot, budget);
     }
 
@@ -220,35 +183,36 @@ impl Channels {
 
     /// Forgets a reader that is done.
     fn forget_reader(&mut self, slot: u32, budget: &mut Budget) {
-        if self.readers.get(&slot).is_some_and(Reading::is_done) {
-            let reading = self.readers.remove(&slot).expect("just looked at");
+        if let Some(key) = self.readers.key_at(slot)
+            && self.readers.look(key).is_some_and(Reading::is_done)
+        {
+            let reading = self.readers.remove(key).expect("just looked at");
             self.numbers.remove(&(reading.link, reading.number));
-            let flow = reading.incoming.flow();
-            budget.close(flow);
-            self.out.push_back((reading.link, Out::Closed(flow)));
-            self.vacant.push(slot);
+            budget.close(reading.incoming.flow());
         }
     }
 
-    fn grant(&mut self, link: Key, slot: u32, control: Option<Control<'_>>) {
+    fn grant(&mut self, slot: u32, control: Option<Control<'_>>) {
         let Some(control) = control else { return };
+        let reading = self.reader(slot);
         if let Control::Credit { bytes, .. } = control {
-            self.out.push_back((link, Out::Lands(slot, Change::Grant(bytes))));
+            reading.lands.grant(Flow::Channel(slot), bytes);
         }
+        let link = reading.link;
         self.tell(link, &control);
     }
 
     /// A reader was granted something in its turn.
     pub(crate) fn granted(&mut self, slot: u32, bytes: u64) {
-        let Some(reading) = self.readers.get_mut(&slot) else { return };
-        let (link, control) = (reading.link, reading.incoming.promise(bytes));
-        self.grant(link, slot, control);
+        let Some(reading) = self.readers.at(slot) else { return };
+        let control = reading.incoming.promise(bytes);
+        self.grant(slot, control);
     }
 
     /// Asks all writers for what they do not use.
     pub(crate) fn recall(&mut self, budget: &Budget) {
         let mut asked = Vec::new();
-        for reading in self.readers.values_mut().filter(|reading| reading.is_live()) {
+        for (_, reading) in self.readers.iter_mut().filter(|(_, reading)| reading.is_live()) {
             asked.extend(reading.incoming.recall(budget).map(|ask| (reading.link, ask)));
         }
         asked.iter().for_each(|(link, control)| self.tell(*link, control));
@@ -261,13 +225,13 @@ impl Channels {
         head: Head,
         memory: Memory,
         budget: &mut Budget,
-    ) -> Result<(), Lie> {
-        let reading = self.readers.get_mut(&head.slot).filter(|reading| reading.is_of(link));
-        let reading = reading.ok_or(Lie::NoChannel)?;
+    ) -> Result<(), &'static str> {
+        let reading = self.readers.at(head.slot).filter(|reading| reading.is_of(link));
+        let reading = reading.ok_or(NO_CHANNEL)?;
         reading.incoming.hear(head.kind, memory)?;
         reading.wake();
         if head.kind == Kind::End {
-            self.out.push_back((link, Out::Lands(head.slot, Change::Close)));
+            reading.lands.close(Flow::Channel(head.slot));
         }
         self.settle_reader(head.slot, budget);
         Ok(())
@@ -276,13 +240,14 @@ impl Channels {
     /// A frame of control has come.
     pub(crate) fn hear_control(
         &mut self,
-        (link, peer): (Key, &str),
+        writer: (Key, &str, &Arc<Lands>),
         bytes: &[u8],
         budget: &mut Budget,
-    ) -> Result<(), Cheat> {
-        match Control::decode(bytes)? {
+    ) -> Result<(), &'static str> {
+        let link = writer.0;
+        match Control::decode(bytes).ok_or(NO_CONTROL)? {
             Control::Open { number, name } => {
-                self.opened_here((link, peer), number, name, budget)?;
+                self.opened_here(writer, number, name, budget)?;
             }
             Control::Opened { number, slot, credit } => {
                 self.opened_there(link, number, slot, credit)?;
@@ -328,15 +293,15 @@ impl Channels {
         &mut self,
         link: Key,
         number: u64,
-        hear: impl FnOnce(&mut Incoming) -> Result<Option<Control<'static>>, Lie>,
-    ) -> Result<(), Lie> {
+        hear: impl FnOnce(&mut Incoming) -> Result<Option<Control<'static>>, &'static str>,
+    ) -> Result<(), &'static str> {
         let Some(slot) = self.numbers.get(&(link, number)).copied() else { return Ok(()) };
-        let reading = self.readers.get_mut(&slot).expect("its number is known");
+        let reading = self.readers.at(slot).expect("its number is known");
         if reading.incoming.is_ended() {
             return Ok(());
         }
         let control = hear(&mut reading.incoming)?;
-        self.grant(link, slot, control);
+        self.grant(slot, control);
         Ok(())
     }
 
@@ -346,10 +311,10 @@ impl Channels {
         number: u64,
         bytes: u64,
         budget: &mut Budget,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), &'static str> {
         self.for_reader(link, number, |incoming| incoming.unused(bytes, budget).map(|()| None))?;
         if let Some(slot) = self.numbers.get(&(link, number)).copied() {
-            self.out.push_back((link, Out::Lands(slot, Change::Revoke(bytes))));
+            self.reader(slot).lands.revoke(Flow::Channel(slot), bytes);
         }
         Ok(())
     }
@@ -357,21 +322,16 @@ impl Channels {
     /// A peer opens a channel to be read here.
     fn opened_here(
         &mut self,
-        (link, peer): (Key, &str),
+        writer @ (link, ..): (Key, &str, &Arc<Lands>),
         number: u64,
         name: &str,
         budget: &mut Budget,
-    ) -> Result<(), Lie> {
+    ) -> Result<(), &'static str> {
         if self.numbers.contains_key(&(link, number)) {
-            return Err(Lie::Twice);
+            return Err(TWICE);
         }
-        match self.admit((link, peer), number, name, budget) {
-            Ok((slot, flow)) => {
-                let credit = budget.held(flow);
-                self.out.push_back((link, Out::Lands(slot, Change::Open(flow))));
-                self.out.push_back((link, Out::Lands(slot, Change::Grant(credit))));
-                self.tell(link, &Control::Opened { number, slot, credit });
-            }
+        match self.admit(writer, number, name, budget) {
+            Ok(opened) => self.tell(link, &opened),
             Err(why) => self.tell(link, &Control::Refused { number, why }),
         }
         Ok(())
@@ -379,37 +339,46 @@ impl Channels {
 
     fn admit(
         &mut self,
-        (link, peer): (Key, &str),
+        (link, peer, lands): (Key, &str, &Arc<Lands>),
         number: u64,
         name: &str,
         budget: &mut Budget,
-    ) -> Result<(u32, FlowId), Refusal> {
+    ) -> Result<Control<'static>, Refusal> {
         let listening = self.listeners.get_mut(name).ok_or(Refusal::NoListener)?;
         if listening.waiting.len() >= listening.backlog {
             return Err(Refusal::Backlog);
         }
-        let used = u32::try_from(self.readers.len()).unwrap_or(u32::MAX);
-        let slot = self.vacant.last().copied().unwrap_or(used);
-        if slot >= Head::SLOTS {
+        if self.readers.len() >= Head::SLOTS as usize {
             return Err(Refusal::NoRoom);
         }
         let flow = budget.open(link.into()).map_err(|_| Refusal::NoRoom)?;
-        self.vacant.pop();
+        let credit = budget.held(flow);
+        let incoming = Incoming::new(number, flow, budget);
+        let reading = Reading::new((link, peer, Arc::clone(lands)), number, incoming);
+        let slot = self.readers.insert(reading).index;
+        let place = Flow::Channel(slot);
+        budget.put(flow, (link, place));
+        lands.open(place, None);
+        lands.grant(place, credit);
         listening.waiting.push_back(slot);
         listening.wakers.drain(..).for_each(Sleeper::wake);
-        let incoming = Incoming::new(number, flow, budget);
-        self.readers.insert(slot, Reading::new((link, peer), number, incoming));
         self.numbers.insert((link, number), slot);
-        Ok((slot, flow))
+        Ok(Control::Opened { number, slot, credit })
     }
 
     /// A channel to be written here is open.
-    fn opened_there(&mut self, link: Key, number: u64, slot: u32, credit: u64) -> Result<(), Lie> {
+    fn opened_there(
+        &mut self,
+        link: Key,
+        number: u64,
+        slot: u32,
+        credit: u64,
+    ) -> Result<(), &'static str> {
         let Some(writing) = self.writers.get_mut(&number).filter(|it| it.link == link) else {
-            return Err(Lie::NoChannel);
+            return Err(NO_CHANNEL);
         };
         if slot >= Head::SLOTS {
-            return Err(Lie::NoChannel);
+            return Err(NO_CHANNEL);
         }
         writing.opened(Outgoing::new(number, slot, credit), slot)?;
         self.routes.entry((link, slot)).or_default().push_back(number);

@@ -13,9 +13,11 @@ use super::error::{ChannelError, NotWritten, WriteError};
 use super::message::Message;
 use super::outgoing::{Halt, Outgoing};
 use super::writing::Opened;
+use crate::Links;
 use crate::flow::Depot;
 use crate::link::{Fate, LinkError};
 use crate::links::core::{Core, Stopped};
+use crate::links::driver::Clock;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -30,38 +32,54 @@ pub struct Writer {
     host: String,
 }
 
-impl Writer {
-    /// Waits for a channel to whoever accepts those of `name` at `host`.
-    pub(crate) fn wait_open(
-        core: &Arc<Core>,
+impl Links {
+    /// Waits for a channel to whoever [listens](Self::listen) by that name at `host`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no link to it, nobody accepts such channels there, or not in time.
+    pub fn wait_channel(
+        &self,
         host: &str,
         name: &str,
-        deadline: Deadline,
-    ) -> Result<Self, ChannelError> {
+        deadline: impl Into<Deadline>,
+    ) -> Result<Writer, ChannelError> {
+        let (core, deadline) = (&self.core, deadline.into());
         check(name)?;
-        let started = core.nic.now();
+        let mut clock = Clock::of(deadline);
+        clock.start(&core.nic);
         let link = core.link(host, deadline)?;
-        let writer = Self::begin(core, link, host, name);
-        let left = left_of(deadline, core.nic.now() - started);
-        let opened = core.wait(left, |state, waker| writer.poll_opened(state, waker));
+        let writer = Writer::begin(core, link, host, name);
+        let opened = core.wait_by(&mut clock, &mut |state, waker| writer.poll_opened(state, waker));
         let opened = opened.map_err(|stopped| writer.not_opened(stopped))?;
         writer.opened(name, opened)
     }
 
-    /// The same, without a thread.
-    pub(crate) async fn open(
-        core: Arc<Core>,
-        host: String,
-        name: String,
-        deadline: Deadline,
-    ) -> Result<Self, ChannelError> {
-        check(&name)?;
-        let link = core.step(|state, waker| state.link_to(&host, deadline, waker)).await?;
-        let writer = Self::begin(&core, link, &host, &name);
-        let opened = core.step(|state, waker| writer.poll_opened(state, waker)).await;
-        writer.opened(&name, opened)
+    /// A channel to whoever [listens](Self::listen) by that name at `host`. The deadline is for
+    /// the link, if there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// If there is no link to it, or nobody accepts such channels there.
+    pub fn channel<D: Into<Deadline>>(
+        &self,
+        host: &str,
+        name: &str,
+        deadline: D,
+    ) -> impl Future<Output = Result<Writer, ChannelError>> + Send + use<D> {
+        let (core, host, name) = (Arc::clone(&self.core), host.to_owned(), name.to_owned());
+        let deadline = deadline.into();
+        async move {
+            check(&name)?;
+            let link = core.step(|state, waker| state.link_to(&host, deadline, waker)).await?;
+            let writer = Writer::begin(&core, link, &host, &name);
+            let opened = core.step(|state, waker| writer.poll_opened(state, waker)).await;
+            writer.opened(&name, opened)
+        }
     }
+}
 
+impl Writer {
     fn begin(core: &Arc<Core>, link: Key, host: &str, name: &str) -> Self {
         let (number, depot) = core.state.with(|state| {
             let number = state.channels.open(link, name);
@@ -121,11 +139,10 @@ impl Writer {
         deadline: impl Into<Deadline>,
     ) -> Result<(), NotWritten> {
         let deadline = deadline.into();
-        let started = self.core.nic.now();
         let mut message = self.message();
+        // The first of a message is only held.
         message.wait_write_owned(memory, deadline)?;
-        let left = left_of(deadline, message.waited_since(started));
-        message.wait_finish(left).map_err(NotWritten::without)
+        message.wait_finish(deadline).map_err(NotWritten::without)
     }
 
     /// The same, without a thread.
@@ -240,14 +257,6 @@ fn poll_arrived(
 
 fn check(name: &str) -> Result<(), ChannelError> {
     if name.len() > NAME_MAX { Err(ChannelError::Name { bytes: name.len() }) } else { Ok(()) }
-}
-
-/// What is left of a deadline after so long.
-pub(super) fn left_of(deadline: Deadline, waited: std::time::Duration) -> Deadline {
-    match deadline {
-        Deadline::In(all) => Deadline::In(all.saturating_sub(waited)),
-        Deadline::UntilDead => Deadline::UntilDead,
-    }
 }
 
 pub(super) const fn stopped(stopped: Stopped) -> WriteError {

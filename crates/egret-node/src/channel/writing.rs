@@ -6,7 +6,7 @@ use std::task::Waker;
 use egret_net::vi::Descriptor;
 
 use super::control::{Control, Refusal};
-use super::incoming::Lie;
+use super::incoming::TWICE;
 use super::outgoing::Outgoing;
 use super::table::remember;
 use crate::link::{Fate, Head, Kind, LinkError};
@@ -74,9 +74,9 @@ impl Writing {
         }
     }
 
-    pub(super) fn opened(&mut self, mut outgoing: Outgoing, slot: u32) -> Result<(), Lie> {
+    pub(super) fn opened(&mut self, mut outgoing: Outgoing, slot: u32) -> Result<(), &'static str> {
         if !matches!(self.phase, Phase::Opening) {
-            return Err(Lie::Twice);
+            return Err(TWICE);
         }
         if self.abandoned {
             outgoing.end();

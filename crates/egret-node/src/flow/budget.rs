@@ -20,6 +20,8 @@ use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
 
 use crate::channel::fault::{Fault, planted};
+use crate::link::lands::Flow;
+use crate::links::slots::{Key, Slots};
 
 /// The bytes that a node takes from others before its program does, and who has them.
 ///
@@ -42,9 +44,7 @@ pub struct Budget {
     free: u64,
     /// Of what is free, set aside for flows that hold less than they are guaranteed.
     reserved: u64,
-    accounts: Vec<Option<Account>>,
-    vacant: Vec<u32>,
-    open: u64,
+    accounts: Slots<Account>,
     /// What each peer holds or has set aside, of those that have flows.
     peers: BTreeMap<PeerId, u64>,
     /// Of that, within the shares of the peers.
@@ -74,7 +74,7 @@ pub struct PeerId(pub u64);
 
 /// Something that bytes come by: a channel to read, a mapping that data is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FlowId(u32);
+pub struct FlowId(Key);
 
 /// A flow cannot be guaranteed its least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -110,6 +110,8 @@ pub struct NeverFits {
 #[derive(Debug)]
 struct Account {
     peer: PeerId,
+    /// The link and the place at its end that its bytes come to.
+    place: Option<(Key, Flow)>,
     held: u64,
     window: u64,
     /// Asked for beyond its share, and not granted, for a piece that costs so much.
@@ -163,10 +165,16 @@ impl Budget {
     /// All of it free.
     #[must_use]
     pub fn new(terms: FlowTerms) -> Self {
-        let (accounts, vacant, open) = (Vec::new(), Vec::new(), 0);
-        let (waiting, granted) = (VecDeque::new(), VecDeque::new());
-        let (free, reserved, peers, within) = (terms.bytes, 0, BTreeMap::new(), 0);
-        Self { terms, free, reserved, accounts, vacant, open, peers, within, waiting, granted }
+        Self {
+            terms,
+            free: terms.bytes,
+            reserved: 0,
+            accounts: Slots::default(),
+            peers: BTreeMap::new(),
+            within: 0,
+            waiting: VecDeque::new(),
+            granted: VecDeque::new(),
+        }
     }
 
     /// Shares it out among so many peers from now on.
@@ -193,18 +201,23 @@ impl Budget {
         let guarantee = self.terms.guarantee;
         if self.spare_for(peer) < guarantee {
             let FlowTerms { bytes, peers, .. } = self.terms;
-            return Err(NoRoom { flows: self.open, bytes, peers, share: self.terms.share() });
+            return Err(NoRoom { flows: self.flows(), bytes, peers, share: self.terms.share() });
         }
-        let account = Account { peer, held: guarantee, window: guarantee, wanted: 0, piece: 0 };
+        let account =
+            Account { peer, place: None, held: guarantee, window: guarantee, wanted: 0, piece: 0 };
         self.charge(peer, |charged| charged + guarantee);
         self.free -= guarantee;
-        self.open += 1;
-        let at = self.vacant.pop().unwrap_or_else(|| {
-            self.accounts.push(None);
-            u32::try_from(self.accounts.len() - 1).expect("a guarantee is more than a byte")
-        });
-        self.accounts[at as usize] = Some(account);
-        Ok(FlowId(at))
+        Ok(FlowId(self.accounts.insert(account)))
+    }
+
+    /// Notes the link that a flow comes by, and what it is there.
+    pub(crate) fn put(&mut self, flow: FlowId, place: (Key, Flow)) {
+        self.account(flow).place = Some(place);
+    }
+
+    /// The link that a flow comes by, and what it is there.
+    pub(crate) fn place(&self, flow: FlowId) -> Option<(Key, Flow)> {
+        self.look(flow).place
     }
 
     /// `bytes` that the flow held are the program's now. Returns what its sender is to be granted,
@@ -284,13 +297,11 @@ impl Budget {
 
     /// Ends a flow. All that it held is free.
     pub fn close(&mut self, flow: FlowId) {
-        let account = self.accounts[flow.0 as usize].take().expect("closed once");
+        let account = self.accounts.remove(flow.0).expect("closed once");
         self.free += if planted(Fault::Leaky) { 0 } else { account.held };
         self.reserved -= self.terms.guarantee.saturating_sub(account.held);
         let charged = account.held.max(self.terms.guarantee);
         self.charge(account.peer, |all| all - charged);
-        self.open -= 1;
-        self.vacant.push(flow.0);
         self.waiting.retain(|waits| *waits != flow);
         self.granted.retain(|(told, _)| *told != flow);
         self.serve();
@@ -317,14 +328,14 @@ impl Budget {
     /// How many flows there are.
     #[must_use]
     pub const fn flows(&self) -> u64 {
-        self.open
+        self.accounts.len() as u64
     }
 
     /// What the largest piece may cost, with as many flows as there are.
     #[must_use]
     pub const fn most(&self) -> u64 {
         let guarantee = self.terms.guarantee;
-        let rest = self.terms.bytes.saturating_sub(self.floor() + self.open * guarantee);
+        let rest = self.terms.bytes.saturating_sub(self.floor() + self.flows() * guarantee);
         guarantee + rest / 2
     }
 
@@ -400,35 +411,33 @@ impl Budget {
     }
 
     fn give(&mut self, flow: FlowId, bytes: u64) {
-        let guarantee = self.terms.guarantee;
+        self.hold(flow, |held| held + bytes);
         let account = self.account(flow);
-        let before = guarantee.saturating_sub(account.held);
-        let (peer, had) = (account.peer, account.held.max(guarantee));
-        account.held += bytes;
-        let has = account.held.max(guarantee);
         let waited = account.wanted > 0;
         account.wanted = account.wanted.saturating_sub(bytes);
-        let done = waited && account.wanted == 0;
-        let after = guarantee.saturating_sub(account.held);
-        self.reserved -= before - after;
-        self.charge(peer, |charged| charged + (has - had));
-        self.free -= bytes;
-        if done {
+        if waited && account.wanted == 0 {
             self.waiting.retain(|waits| *waits != flow);
         }
     }
 
     fn give_back(&mut self, flow: FlowId, bytes: u64) {
+        self.hold(flow, |held| held.checked_sub(bytes).expect("no more than it held"));
+    }
+
+    /// Changes what a flow holds.
+    fn hold(&mut self, flow: FlowId, change: impl FnOnce(u64) -> u64) {
         let guarantee = self.terms.guarantee;
         let account = self.account(flow);
-        let before = guarantee.saturating_sub(account.held);
-        let (peer, had) = (account.peer, account.held.max(guarantee));
-        account.held = account.held.checked_sub(bytes).expect("no more than it held");
-        let has = account.held.max(guarantee);
-        let after = guarantee.saturating_sub(account.held);
-        self.reserved += if planted(Fault::Unreserved) { 0 } else { after - before };
-        self.charge(peer, |charged| charged - (had - has));
-        self.free += bytes;
+        let (peer, before) = (account.peer, account.held);
+        let after = change(before);
+        account.held = after;
+        // Set aside is what it lacks of its guarantee.
+        let (lacked, lacks) = (guarantee.saturating_sub(before), guarantee.saturating_sub(after));
+        self.reserved -= lacked.saturating_sub(lacks);
+        let aside = lacks.saturating_sub(lacked);
+        self.reserved += if planted(Fault::Unreserved) { 0 } else { aside };
+        self.charge(peer, |charged| charged + after.max(guarantee) - before.max(guarantee));
+        self.free = self.free + before - after;
     }
 
     /// Changes what a peer holds or has set aside.
@@ -458,11 +467,11 @@ impl Budget {
     }
 
     fn look(&self, flow: FlowId) -> &Account {
-        self.accounts[flow.0 as usize].as_ref().expect("an open flow")
+        self.accounts.look(flow.0).expect("an open flow")
     }
 
     fn account(&mut self, flow: FlowId) -> &mut Account {
-        self.accounts[flow.0 as usize].as_mut().expect("an open flow")
+        self.accounts.get(flow.0).expect("an open flow")
     }
 }
 

@@ -1,9 +1,9 @@
 //! Memory for what arrives, of any size, made when it is first needed and used again.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use egret_net::buf::{Buf, Pool, PoolError};
+use egret_net::sync::Mutex;
 
 /// Buffers of any length, out of pools that are made as they are needed.
 ///
@@ -63,13 +63,13 @@ impl Depot {
     pub fn take(&self, len: usize) -> Result<Buf, PoolError> {
         let bytes = usize::try_from(rounded(len as u64)).unwrap_or(usize::MAX);
         let shelf = if bytes > LARGEST { &self.large } else { &self.shelves[number(bytes)] };
-        shelf.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, len)
+        shelf.lock().take(bytes, len)
     }
 
     /// Gives the system back what has not been used since the last time. Call it now and then.
     pub fn trim(&self) {
         for shelf in self.all() {
-            shelf.lock().unwrap_or_else(PoisonError::into_inner).trim();
+            shelf.lock().trim();
         }
     }
 
@@ -78,7 +78,7 @@ impl Depot {
     pub fn stats(&self) -> DepotStats {
         let mut stats = DepotStats::default();
         for shelf in self.all() {
-            for slab in &shelf.lock().unwrap_or_else(PoisonError::into_inner).slabs {
+            for slab in &shelf.lock().slabs {
                 stats.mapped_bytes += slab.bytes_each * slab.count;
                 stats.out_bytes += slab.bytes_each * (slab.count - slab.home());
             }

@@ -14,7 +14,7 @@ pub struct Account {
     /// All of them.
     pub budget: u64,
     /// Who holds some.
-    pub flows: usize,
+    pub flows: u64,
     /// Links that live.
     pub links: usize,
     /// Links that are dead and not forgotten.
@@ -60,7 +60,7 @@ impl State {
         let mut account = Account {
             free: self.budget.free(),
             budget: self.budget.terms().bytes,
-            flows: self.flows.len(),
+            flows: self.budget.flows(),
             upcalls: self.upcalls.len()
                 + self.bundles.values().map(BundleState::waiting).sum::<usize>(),
             strangers: self.opening.strangers(),

@@ -72,6 +72,11 @@ impl<T> Slots<T> {
         if place.life == key.life { place.value.as_mut() } else { None }
     }
 
+    pub(crate) fn look(&self, key: Key) -> Option<&T> {
+        let place = self.places.get(key.index as usize)?;
+        if place.life == key.life { place.value.as_ref() } else { None }
+    }
+
     /// Empties the place.
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
@@ -114,7 +119,7 @@ impl<T> Slots<T> {
         (0..self.places.len()).filter_map(|i| self.key_at(u32::try_from(i).ok()?)).collect()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 }

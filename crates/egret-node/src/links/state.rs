@@ -17,10 +17,9 @@ use super::slots::{Key, Slots};
 use crate::am::fault::{Fault, planted};
 use crate::am::{BundleState, EndpointState, SendError, Upcall};
 use crate::channel::table::Channels;
-use crate::flow::{Budget, FlowId, FlowTerms};
+use crate::flow::{Budget, FlowTerms};
 use crate::link::arrived::Arrived;
 use crate::link::carrier::Carrier;
-use crate::link::lands::Flow;
 use crate::link::{Fate, Head, Kind, Lane, LinkCounters, LinkError};
 
 /// Everything that the links of a nic know.
@@ -54,8 +53,6 @@ pub(crate) struct State {
     /// Links over lossy fabrics, which want to be looked after.
     pub(crate) windows: BTreeSet<Key>,
     pub(crate) budget: Budget,
-    /// Who holds of it.
-    pub(crate) flows: BTreeMap<FlowId, (Key, Flow)>,
     pub(crate) channels: Channels,
     pub(crate) opening: Opening,
     pub(crate) parting: Option<Parting>,
@@ -102,7 +99,6 @@ impl State {
             broken: BTreeSet::new(),
             windows: BTreeSet::new(),
             budget: Budget::new(terms),
-            flows: BTreeMap::new(),
             fixed,
             channels: Channels::new(),
             opening,

@@ -4,12 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use egret_net::fabric::OpenError as NicError;
+use egret_stream::Wire;
 use thiserror::Error;
 
 use super::{Fate, NodeId};
 use crate::am::{CallError, MapError};
 use crate::link::OpenError;
-use crate::registry::wire::Refusal;
 use crate::settings::SettingsError;
 
 /// Why a node is no member.
@@ -82,7 +82,7 @@ impl fmt::Debug for JoinError {
 }
 
 /// Why the registry refuses.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, Wire)]
 #[non_exhaustive]
 pub enum Refused {
     /// It speaks another version.
@@ -153,25 +153,6 @@ pub enum Refused {
         /// How much it takes.
         most: u64,
     },
-}
-
-impl From<Refusal> for Refused {
-    fn from(why: Refusal) -> Self {
-        match why {
-            Refusal::Version { ours } => Self::Version { theirs: ours },
-            Refusal::Unreadable => Self::Unreadable,
-            Refusal::OtherPool { pool } => Self::OtherPool { pool },
-            Refusal::OtherSize { size } => Self::OtherSize { size },
-            Refusal::RankTaken { by } => Self::RankTaken { by },
-            Refusal::NoSuchRank { size } => Self::NoSuchRank { size },
-            Refusal::PoolFull { size } => Self::PoolFull { size },
-            Refusal::JoinedAlready { id } => Self::JoinedAlready { id },
-            Refusal::NotMember => Self::NotMember,
-            Refusal::Fenced { why } => Self::Fenced { why },
-            Refusal::NameTaken { owner } => Self::NameTaken { owner },
-            Refusal::TooLarge { what, most } => Self::TooLarge { what, most },
-        }
-    }
 }
 
 /// Why the registry has not done what it was asked.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
+use egret_stream::Wire;
 use thiserror::Error;
 
 use super::{Member, NodeId};
@@ -44,7 +45,7 @@ impl From<Entry> for Event {
 }
 
 /// How a node came to be no member any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub enum Fate {
     /// It has left.
     Left,
@@ -53,6 +54,17 @@ pub enum Fate {
         /// How that became known.
         why: String,
     },
+}
+
+impl Fate {
+    /// How, in words.
+    #[must_use]
+    pub fn why(&self) -> &str {
+        match self {
+            Self::Left => "it has left",
+            Self::Died { why } => why,
+        }
+    }
 }
 
 impl fmt::Display for Fate {

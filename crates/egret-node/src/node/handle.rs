@@ -3,9 +3,10 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use egret_net::rt::{self, Deadline, Instant};
+use egret_net::sync::Mutex;
 
 use super::event::drive;
 use super::open::Opened;
@@ -25,7 +26,7 @@ pub struct Handle {
     inner: Arc<Inner>,
 }
 
-pub(super) struct Inner {
+struct Inner {
     id: NodeId,
     size: u32,
     pool: String,
@@ -51,20 +52,6 @@ pub trait Part: Any + Send + Sync {
     }
 }
 
-impl Inner {
-    pub(super) fn new(
-        opened: Opened,
-        watch: Arc<Watch>,
-        endpoint: Endpoint,
-        asks: Arc<Remote>,
-        (id, size, pool, deadline): (NodeId, u32, String, Deadline),
-    ) -> Self {
-        let endpoint = Mutex::new(Some(endpoint));
-        let (routes, parts) = (Mutex::default(), Mutex::default());
-        Self { id, size, pool, deadline, opened, watch, asks, endpoint, routes, parts }
-    }
-}
-
 /// A fabric that a node uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -76,7 +63,17 @@ pub struct FabricInfo {
 }
 
 impl Handle {
-    pub(super) fn of(inner: Inner) -> Self {
+    pub(super) fn new(
+        opened: Opened,
+        watch: Arc<Watch>,
+        endpoint: Endpoint,
+        asks: Arc<Remote>,
+        (id, size, pool, deadline): (NodeId, u32, String, Deadline),
+    ) -> Self {
+        let endpoint = Mutex::new(Some(endpoint));
+        let (routes, parts) = (Mutex::default(), Mutex::default());
+        let inner =
+            Inner { id, size, pool, deadline, opened, watch, asks, endpoint, routes, parts };
         Self { inner: Arc::new(inner) }
     }
 
@@ -113,13 +110,13 @@ impl Handle {
     /// The members, by rank.
     #[must_use]
     pub fn members(&self) -> Vec<Member> {
-        self.inner.watch.view().members.values().cloned().collect()
+        self.inner.watch.view.lock().members.values().cloned().collect()
     }
 
     /// The member with this rank.
     #[must_use]
     pub fn member(&self, rank: u32) -> Option<Member> {
-        self.inner.watch.view().members.get(&rank).cloned()
+        self.inner.watch.view.lock().members.get(&rank).cloned()
     }
 
     /// Waits until every rank has joined. Who has left since counts as well; who has died
@@ -135,7 +132,7 @@ impl Handle {
             outcome = self.all_here();
             outcome.is_some()
         });
-        let here = self.inner.watch.view().members.len();
+        let here = self.inner.watch.view.lock().members.len();
         let (here, waited) = (u32::try_from(here).unwrap_or(u32::MAX), rt::now() - started);
         outcome.unwrap_or(Err(AbsentError::TimedOut { here, size: self.inner.size, waited }))
     }
@@ -143,7 +140,7 @@ impl Handle {
     /// Whether every rank has joined, as far as that is decided.
     #[must_use]
     pub fn all_here(&self) -> Option<Result<(), AbsentError>> {
-        let view = self.inner.watch.view();
+        let view = self.inner.watch.view.lock();
         let mut all = true;
         for rank in 0..self.inner.size {
             match view.last(rank) {
@@ -168,7 +165,13 @@ impl Handle {
     /// What became of a node that is no member any more.
     #[must_use]
     pub fn fate(&self, node: NodeId) -> Option<Fate> {
-        self.inner.watch.view().fates.get(&node).cloned()
+        self.inner.watch.view.lock().fates.get(&node).cloned()
+    }
+
+    /// What became of the last node of a rank, if it is no member any more.
+    #[must_use]
+    pub fn last_fate(&self, rank: u32) -> Option<Fate> {
+        self.inner.watch.view.lock().last(rank).and_then(|(_, fate)| fate.cloned())
     }
 
     /// Waits until a node is no member any more: when its link has ended, what the registry
@@ -219,14 +222,14 @@ impl Handle {
             return Err(RouteError::Fenced { why });
         }
         if let Some(fate) = self.fate(node) {
-            self.routes().remove(&node);
+            self.inner.routes.lock().remove(&node);
             return Err(RouteError::Gone { node, fate });
         }
-        if let Some(known) = self.routes().get(&node) {
+        if let Some(known) = self.inner.routes.lock().get(&node) {
             return Ok(known.clone());
         }
         let route = self.find_route(node)?;
-        self.routes().insert(node, route.clone());
+        self.inner.routes.lock().insert(node, route.clone());
         Ok(route)
     }
 
@@ -261,7 +264,7 @@ impl Handle {
     /// The node's one value of a type, made if there is none: what a layer above keeps with
     /// the node. It goes with the node. `make` may ask for others, and not for its own.
     pub fn part<T: Part>(&self, make: impl FnOnce() -> T) -> Arc<T> {
-        let place = Arc::clone(self.parts().entry(TypeId::of::<T>()).or_default());
+        let place = Arc::clone(self.inner.parts.lock().entry(TypeId::of::<T>()).or_default());
         let part: Arc<dyn Any + Send + Sync> =
             Arc::clone(place.get_or_init(|| Arc::new(make()))) as _;
         part.downcast().expect("a part is found by its type")
@@ -292,13 +295,13 @@ impl Handle {
     /// Why the registry has declared this node dead.
     #[must_use]
     pub fn fenced(&self) -> Option<String> {
-        self.inner.watch.view().fenced.clone()
+        self.inner.watch.view.lock().fenced.clone()
     }
 
     /// Whether the registry is lost.
     #[must_use]
     pub fn has_lost_registry(&self) -> bool {
-        self.inner.watch.view().lost.is_some()
+        self.inner.watch.view.lock().lost.is_some()
     }
 
     pub(super) fn watch(&self) -> &Watch {
@@ -309,26 +312,18 @@ impl Handle {
         &self.inner.asks
     }
 
-    fn parts(&self) -> MutexGuard<'_, BTreeMap<TypeId, Arc<Place>>> {
-        self.inner.parts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn routes(&self) -> MutexGuard<'_, BTreeMap<NodeId, Route>> {
-        self.inner.routes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Gives everything back. Handlers and what runs for the parts may take until `until`.
     pub(super) fn close(&self, why: Option<&str>, until: Instant) {
-        let parts = std::mem::take(&mut *self.parts());
+        let parts = std::mem::take(&mut *self.inner.parts.lock());
         let links = self.links().iter().map(|(_, links)| links);
         for links in links.chain([&self.inner.opened.control]) {
             end(links, why, Deadline::In(until.since(rt::now())));
         }
         parts.values().filter_map(|place| place.get()).for_each(|part| part.close(until));
         drop(parts);
-        let mut endpoint = self.inner.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut endpoint = self.inner.endpoint.lock();
         drop(endpoint.take());
-        self.routes().clear();
+        self.inner.routes.lock().clear();
     }
 }
 

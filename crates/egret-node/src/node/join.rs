@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 
-use super::handle::{Handle, Inner};
+use super::handle::Handle;
 use super::names::answer;
 use super::open::Opened;
-use super::view::Watch;
+use super::view::{Following, Watch};
 use super::{AskError, Config, JoinError, Node, NodeId, Offer, Refused, panic, place};
 use crate::am::{Endpoint, EndpointName, Message, Remote};
 use crate::registry::wire::{ASK, Answer, Ask, ENDPOINT, Join, VERSION};
@@ -101,12 +101,13 @@ async fn run(opened: Opened, mut terms: Terms) -> Result<Node, JoinError> {
     let (id, size, heard) = welcome(&asks, &terms, started).await?;
     opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(size));
     opened.control.set_pool_size(size);
-    watch.follow((Arc::clone(&asks), follows), id, heard, &opened.fabrics);
+    let (fabrics, also_asks) = (opened.fabrics.clone(), Arc::clone(&asks));
+    watch.follow(id, Following { follows, asks: also_asks, heard, fabrics });
     seen(&watch, &opened.control, id, &terms, started).await?;
     panic::install(terms.job);
     let Terms { join, deadline, .. } = terms;
-    let inner = Inner::new(opened, watch, endpoint, asks, (id, size, join.pool, deadline));
-    Ok(Node::of(Handle::of(inner)))
+    let handle = Handle::new(opened, watch, endpoint, asks, (id, size, join.pool, deadline));
+    Ok(Node::of(handle))
 }
 
 /// The registry, from the node's endpoint.
@@ -162,7 +163,7 @@ async fn seen(
 ) -> Result<(), JoinError> {
     poll_fn(|_| {
         control.poll();
-        let view = watch.view();
+        let view = watch.view.lock();
         if let Some(why) = &view.lost {
             return Poll::Ready(Err(terms.lost(why)));
         }

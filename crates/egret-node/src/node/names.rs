@@ -8,7 +8,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline};
 
 use super::event::GLANCE;
-use super::{AskError, Fate, Handle, NodeId, Refused};
+use super::{AskError, Handle, NodeId, Refused};
 use crate::am::{Call, CallError, Message, Reply, SendError, in_handler};
 use crate::registry::wire::{ASK, Answer, Ask, VERSION};
 
@@ -163,7 +163,7 @@ impl Handle {
         if !matches!(answer, Err(AskError::NoAnswer(_))) {
             return answer;
         }
-        let (fenced, lost) = (self.fenced(), self.watch().view().lost.clone());
+        let (fenced, lost) = (self.fenced(), self.watch().view.lock().lost.clone());
         match (fenced, lost) {
             (Some(why), _) => Err(Refused::Fenced { why }.into()),
             (None, Some(why)) => Err(AskError::RegistryLost { why }),
@@ -217,7 +217,7 @@ fn unbind(name: &str, bytes: &[u8]) -> Ask {
 /// What the registry has answered.
 pub(super) fn answer(reply: Result<Reply, CallError>) -> Result<Answer, AskError> {
     match Answer::from_bytes(reply?.bytes()) {
-        Some(Answer::Refused(why)) => Err(AskError::Refused(why.into())),
+        Some(Answer::Refused(why)) => Err(why.into()),
         Some(answer) => Ok(answer),
         None => Err(AskError::OtherAnswer),
     }
@@ -240,10 +240,7 @@ impl Answer {
         match self {
             Self::Bound { owner, bytes } => Ok(Some(Binding { owner, bytes })),
             Self::NotBound => Ok(None),
-            Self::OwnerGone { name, owner, died } => {
-                let fate = died.map_or(Fate::Left, |why| Fate::Died { why });
-                Err(AskError::OwnerGone { name, owner, fate })
-            }
+            Self::OwnerGone { name, owner, fate } => Err(AskError::OwnerGone { name, owner, fate }),
             Self::NobodyLeft { name } => Err(AskError::NobodyLeft { name }),
             _ => Err(AskError::OtherAnswer),
         }

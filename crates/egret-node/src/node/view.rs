@@ -1,13 +1,14 @@
 //! What a node knows of its pool: what the registry has told it, in that order.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
+use egret_net::sync::Mutex;
 
 use super::event::{Event, Fate, Follow};
-use super::{Member, NodeId, Offer, Refused};
+use super::{Member, NodeId, Offer};
 use crate::Links;
 use crate::am::{Endpoint, Message, Remote, Request, SendError};
 use crate::registry::limits::TOLD_MAX;
@@ -16,16 +17,23 @@ use crate::registry::wire::{ASK, Answer, Ask, EVENTS, Entry, VERSION};
 /// A node's end of the talk with the registry.
 pub(crate) struct Watch {
     pub(super) links: Links,
-    view: Mutex<View>,
-    /// Where it asks what happened.
-    follows: OnceLock<Remote>,
-    /// How often the registry says something at least.
-    heard: OnceLock<Duration>,
-    /// The node's fabrics: closed if it is declared dead, and without links to the dead.
-    fabrics: OnceLock<Vec<(String, Links)>>,
-    /// Where it asks everything else, and what it could not ask yet.
-    asks: OnceLock<Arc<Remote>>,
+    pub(super) view: Mutex<View>,
+    /// What it needs since it is a member.
+    following: OnceLock<Following>,
+    /// What it could not ask yet.
     owed: Mutex<VecDeque<Vec<u8>>>,
+}
+
+/// What a member needs to follow what happens.
+pub(super) struct Following {
+    /// Where it asks what happened.
+    pub(super) follows: Remote,
+    /// Where it asks everything else.
+    pub(super) asks: Arc<Remote>,
+    /// How often the registry says something at least.
+    pub(super) heard: Duration,
+    /// The node's fabrics: closed if it is declared dead, and without links to the dead.
+    pub(super) fabrics: Vec<(String, Links)>,
 }
 
 /// What a node knows of its pool.
@@ -58,10 +66,7 @@ impl Watch {
         let watch = Arc::new(Self {
             links: links.clone(),
             view: Mutex::default(),
-            follows: OnceLock::new(),
-            heard: OnceLock::new(),
-            fabrics: OnceLock::new(),
-            asks: OnceLock::new(),
+            following: OnceLock::new(),
             owed: Mutex::default(),
         });
         let (told, lost) = (Arc::clone(&watch), Arc::clone(&watch));
@@ -70,57 +75,44 @@ impl Watch {
         watch
     }
 
-    pub(super) fn view(&self) -> MutexGuard<'_, View> {
-        self.view.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins to follow what happens.
-    pub(super) fn follow(
-        &self,
-        (asks, follows): (Arc<Remote>, Remote),
-        own: NodeId,
-        heard: Duration,
-        fabrics: &[(String, Links)],
-    ) {
-        self.view().own = Some(own);
-        _ = self.asks.set(asks);
-        _ = self.follows.set(follows);
-        _ = self.heard.set(heard);
-        _ = self.fabrics.set(fabrics.to_vec());
+    pub(super) fn follow(&self, own: NodeId, following: Following) {
+        self.view.lock().own = Some(own);
+        _ = self.following.set(following);
         self.ask_on();
     }
 
     /// A registry that has not said anything for so long is lost. Whoever waits or polls
     /// looks now and then.
     pub(super) fn look(&self) {
-        let Some(most) = self.heard.get() else { return };
-        let quiet = self.view().look(rt::now());
-        if quiet > *most {
+        let Some(following) = self.following.get() else { return };
+        let quiet = self.view.lock().look(rt::now());
+        if quiet > following.heard {
             self.lose(&format!("it has not said anything for {quiet:?}"));
         }
     }
 
     /// Asks when there is room for it, and wants no answer.
     pub(super) fn owe(&self, ask: &Ask) {
-        self.owed().push_back(ask.to_bytes());
+        self.owed.lock().push_back(ask.to_bytes());
         self.pay(Deadline::NOW);
     }
 
     /// Asks what could not be asked yet; whether nothing is left of that.
     pub(super) fn pay(&self, deadline: Deadline) -> bool {
-        let Some(remote) = self.asks.get() else { return true };
+        let Some(Following { asks, .. }) = self.following.get() else { return true };
         loop {
-            let Some(ask) = self.owed().pop_front() else { return true };
+            let Some(ask) = self.owed.lock().pop_front() else { return true };
             let message = Message::to(ASK).words(&[VERSION]).bytes(&ask);
             let sent = match deadline {
                 // Where nobody waits, no handlers run.
-                Deadline::NOW => remote.try_request(message).map_err(|unsent| unsent.reason),
-                deadline => remote.wait_request(message, deadline),
+                Deadline::NOW => asks.try_request(message).map_err(|unsent| unsent.reason),
+                deadline => asks.wait_request(message, deadline),
             };
             match sent {
                 Ok(call) => drop(call),
                 Err(SendError::Full { .. } | SendError::TimedOut { .. } | SendError::InHandler) => {
-                    self.owed().push_front(ask);
+                    self.owed.lock().push_front(ask);
                     return false;
                 }
                 // There is nobody to ask any more.
@@ -129,15 +121,11 @@ impl Watch {
         }
     }
 
-    fn owed(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Asks what happened after what is known.
     fn ask_on(&self) {
-        let Some(remote) = self.follows.get() else { return };
-        let ask = Ask::Follow { next: self.view().known }.to_bytes();
-        match remote.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
+        let Some(Following { follows, .. }) = self.following.get() else { return };
+        let ask = Ask::Follow { next: self.view.lock().known }.to_bytes();
+        match follows.try_request(Message::to(ASK).words(&[VERSION]).bytes(&ask)) {
             // Its answer names a handler.
             Ok(call) => drop(call),
             Err(unsent) => self.lose(&unsent.reason.to_string()),
@@ -148,7 +136,7 @@ impl Watch {
         match Answer::from_bytes(request.bytes()) {
             Some(Answer::Events { first, entries }) => {
                 let (learned, dead, fenced) = {
-                    let mut view = self.view();
+                    let mut view = self.view.lock();
                     let learned = view.learn(first, entries);
                     (learned, std::mem::take(&mut view.dead), view.fenced.clone())
                 };
@@ -160,7 +148,7 @@ impl Watch {
                     return self.lose(why);
                 }
             }
-            Some(Answer::Refused(why)) => return self.lose(&Refused::from(why).to_string()),
+            Some(Answer::Refused(why)) => return self.lose(&why.to_string()),
             _ => return self.lose("it said what no registry says"),
         }
         self.pay(Deadline::NOW);
@@ -169,7 +157,7 @@ impl Watch {
 
     /// The registry has declared this node dead: it must not go on as if it lived.
     fn fence(&self, why: &str) {
-        for (_, links) in self.fabrics.get().into_iter().flatten() {
+        for (_, links) in self.fabrics() {
             super::handle::end(
                 links,
                 Some(&format!("declared dead: {why}")),
@@ -178,18 +166,21 @@ impl Watch {
         }
     }
 
+    fn fabrics(&self) -> impl Iterator<Item = &(String, Links)> {
+        self.following.get().into_iter().flat_map(|following| &following.fabrics)
+    }
+
     /// Whoever waits for a node that has died is told, even if its links seem well.
     fn part_from(&self, dead: &[(Offer, String)]) {
         for (offer, why) in dead {
-            let here = self.fabrics.get().into_iter().flatten();
-            let here = here.filter(|(fabric, _)| *fabric == offer.fabric);
+            let here = self.fabrics().filter(|(fabric, _)| *fabric == offer.fabric);
             here.for_each(|(_, links)| links.end_link(&offer.host, why));
         }
     }
 
     /// There is no registry any more.
     pub(super) fn lose(&self, why: &str) {
-        let mut view = self.view();
+        let mut view = self.view.lock();
         if view.lost.is_none() && view.fenced.is_none() {
             view.lost = Some(why.to_owned());
             view.log.push(Event::RegistryLost { why: why.to_owned() });
@@ -261,18 +252,12 @@ impl View {
 
 impl Follow for Watch {
     fn entry(&self, at: usize) -> Option<Event> {
-        self.view().log.get(at).cloned()
+        self.view.lock().log.get(at).cloned()
     }
 
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {
         self.look();
         self.links.drive(deadline, done)
-    }
-}
-
-impl std::fmt::Debug for Watch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,7 @@
 //! How much anybody may ask the registry to remember.
 
-use super::wire::{Entry, Join, Refusal};
+use super::wire::{Entry, Join};
+use crate::node::Refused;
 
 /// Nodes of a pool.
 pub(crate) const SIZE_MAX: u32 = 65_536;
@@ -24,8 +25,8 @@ const TEXT_MAX: usize = 1 << 10;
 const BATCH: usize = 3 << 10;
 
 /// Whether so much can be remembered of a node.
-pub(super) fn check_join(join: &Join, log_bytes: usize) -> Result<(), Refusal> {
-    let large = |what, most: usize| Err(Refusal::TooLarge { what, most: most as u64 });
+pub(super) fn check_join(join: &Join, log_bytes: usize) -> Result<(), Refused> {
+    let large = |what, most: usize| Err(Refused::TooLarge { what, most: most as u64 });
     let texts = join.fabrics.iter().map(|offer| {
         let more = offer.properties.more.iter().map(|(key, value)| key.len() + value.len() + 16);
         offer.fabric.len() + offer.host.len() + more.sum::<usize>() + 64

@@ -7,8 +7,8 @@ use egret_net::rt::Instant;
 use super::fault::{Fault, planted};
 use super::limits::{BOUND_MAX, NAME_MAX, NAMES_MAX, WAITS_MAX};
 use super::state::Ticket;
-use super::wire::{Answer, Refusal};
-use crate::node::NodeId;
+use super::wire::Answer;
+use crate::node::{NodeId, Refused};
 
 /// Names, what they stand for, and who waits for one.
 #[derive(Debug)]
@@ -61,8 +61,8 @@ impl<P: Ord + Clone> Names<P> {
         name: &str,
         bytes: &[u8],
         replace: bool,
-    ) -> Result<(), Refusal> {
-        let large = |what, most: usize| Err(Refusal::TooLarge { what, most: most as u64 });
+    ) -> Result<(), Refused> {
+        let large = |what, most: usize| Err(Refused::TooLarge { what, most: most as u64 });
         if name.len() > NAME_MAX {
             return large(format!("a name has {} bytes", name.len()), NAME_MAX);
         }
@@ -70,7 +70,7 @@ impl<P: Ord + Clone> Names<P> {
             return large(format!("{name:?} stands for {} bytes", bytes.len()), BOUND_MAX);
         }
         match self.bound.get(name) {
-            Some((other, _)) if !replace => Err(Refusal::NameTaken { owner: *other }),
+            Some((other, _)) if !replace => Err(Refused::NameTaken { owner: *other }),
             Some((other, _)) if *other == owner => Ok(()),
             _ => {
                 let own = self.bound.values().filter(|(of, _)| *of == owner).count();
@@ -85,7 +85,7 @@ impl<P: Ord + Clone> Names<P> {
     /// Takes a name back, if it is the node's and has not been bound to something else since.
     pub(super) fn unbind(&mut self, owner: NodeId, name: &str, bytes: &[u8]) -> Answer {
         match self.bound.get(name) {
-            Some((of, _)) if *of != owner => Answer::Refused(Refusal::NameTaken { owner: *of }),
+            Some((of, _)) if *of != owner => Answer::Refused(Refused::NameTaken { owner: *of }),
             Some((_, bound)) if bound == bytes || planted(Fault::AnyUnbound) => {
                 self.bound.remove(name);
                 let own = self.last.values().filter(|of| **of == owner).count();
@@ -115,7 +115,7 @@ impl<P: Ord + Clone> Names<P> {
         let waits = self.waits.values().filter(|wait| wait.from == *from).count();
         if waits >= WAITS_MAX {
             let what = format!("the node waits for {waits} names");
-            return Some(Answer::Refused(Refusal::TooLarge { what, most: WAITS_MAX as u64 }));
+            return Some(Answer::Refused(Refused::TooLarge { what, most: WAITS_MAX as u64 }));
         }
         self.waits.insert(ticket, Wait { from: from.clone(), name: name.to_owned(), until });
         None

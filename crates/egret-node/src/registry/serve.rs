@@ -2,22 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use egret_net::rt::{self, Deadline, Instant, Thread};
+use egret_net::sync::Mutex;
 
 use super::options::RegistryError;
 use super::state::{LOOK, State, Terms, Ticket};
-use super::wire::{ASK, Answer, Ask, ENDPOINT, EVENTS, PLAIN, Refusal, VERSION};
+use super::wire::{ASK, Answer, Ask, ENDPOINT, EVENTS, PLAIN, VERSION};
 use crate::Links;
 use crate::am::{Ended, Endpoint, Message, Peer, ReplySlot, Request};
 use crate::link::LinkError;
-use crate::node::{Event, Follow};
+use crate::node::{Event, Follow, Refused};
 
 /// The registry on its links.
 pub(super) struct Server {
     pub(super) links: Links,
-    inner: Mutex<Inner>,
+    pub(super) inner: Mutex<Inner>,
     endpoint: OnceLock<Endpoint>,
     /// Who looks after the silent.
     clock: OnceLock<Thread>,
@@ -71,8 +72,8 @@ impl Server {
             return;
         }
         let ask = match request.words() {
-            [VERSION] => Ask::from_bytes(request.bytes()).ok_or(Refusal::Unreadable),
-            _ => Err(Refusal::Version { ours: VERSION }),
+            [VERSION] => Ask::from_bytes(request.bytes()).ok_or(Refused::Unreadable),
+            _ => Err(Refused::Version { theirs: VERSION }),
         };
         match ask {
             Err(why) => answer((request.later(), PLAIN), &Answer::Refused(why)),
@@ -98,7 +99,7 @@ impl Server {
     ) {
         let now = rt::now();
         let (answers, sooner) = {
-            let mut inner = self.inner();
+            let mut inner = self.inner.lock();
             let before = inner.state.next_event();
             inner.tickets += 1;
             let ticket = inner.tickets;
@@ -123,11 +124,7 @@ impl Server {
     }
 
     pub(super) fn next_event(&self) -> Option<Instant> {
-        self.inner().state.next_event()
-    }
-
-    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().state.next_event()
     }
 }
 
@@ -159,7 +156,7 @@ fn run(server: &Weak<Server>) {
 /// The log, as it is told.
 impl Follow for Server {
     fn entry(&self, at: usize) -> Option<Event> {
-        self.inner().state.log.get(at).cloned().map(Event::from)
+        self.inner.lock().state.log.get(at).cloned().map(Event::from)
     }
 
     fn drive(&self, deadline: Deadline, done: &mut dyn FnMut() -> bool) -> bool {

@@ -11,8 +11,8 @@ use egret_net::rt::Instant;
 use super::fault::{Fault, planted};
 use super::limits::{self, cut_text};
 use super::names::Names;
-use super::wire::{Answer, Ask, Entry, Join, Refusal};
-use crate::node::{Fate, Member, NodeId};
+use super::wire::{Answer, Ask, Entry, Join};
+use crate::node::{Fate, Member, NodeId, Refused};
 
 /// Who is a member, what happened, and what names stand for.
 #[derive(Debug)]
@@ -61,19 +61,13 @@ impl Life {
 #[derive(Debug)]
 pub(super) struct Seat {
     id: NodeId,
-    /// Why it is no member any more.
-    gone: Option<Gone>,
+    /// How it came to be no member any more.
+    gone: Option<Fate>,
     /// With a question standing: since when it does. Without, it owes one: since the last
     /// word, its own or to it.
     since: Instant,
     /// Its standing question, and the entry that it waits for.
     pub(super) follow: Option<(Ticket, u64)>,
-}
-
-#[derive(Debug)]
-enum Gone {
-    Left,
-    Fenced(String),
 }
 
 impl<P: Ord + Clone> State<P> {
@@ -98,7 +92,7 @@ impl<P: Ord + Clone> State<P> {
             ask => match self.seat(now, from) {
                 Ok(id) => self.member_asks(now, from, id, ticket, ask),
                 // It is told how it came to its end, as everybody is.
-                Err(Refusal::Fenced { .. }) if matches!(ask, Ask::Follow { .. }) => {
+                Err(Refused::Fenced { .. }) if matches!(ask, Ask::Follow { .. }) => {
                     self.follow(now, from, ticket, &ask);
                     None
                 }
@@ -161,16 +155,16 @@ impl<P: Ord + Clone> State<P> {
     }
 
     /// Who asks, who is alive since it does.
-    fn seat(&mut self, now: Instant, from: &P) -> Result<NodeId, Refusal> {
-        let seat = self.seats.get_mut(from).ok_or(Refusal::NotMember)?;
+    fn seat(&mut self, now: Instant, from: &P) -> Result<NodeId, Refused> {
+        let seat = self.seats.get_mut(from).ok_or(Refused::NotMember)?;
         if seat.follow.is_none() {
             seat.since = now;
         }
         match &seat.gone {
             None => Ok(seat.id),
             Some(_) if planted(Fault::NotFenced) => Ok(seat.id),
-            Some(Gone::Left) => Err(Refusal::NotMember),
-            Some(Gone::Fenced(why)) => Err(Refusal::Fenced { why: why.clone() }),
+            Some(Fate::Left) => Err(Refused::NotMember),
+            Some(Fate::Died { why }) => Err(Refused::Fenced { why: why.clone() }),
         }
     }
 
@@ -193,26 +187,26 @@ impl<P: Ord + Clone> State<P> {
         Answer::Welcome { id, size: self.terms.size, heard_ms }
     }
 
-    fn may_join(&self, from: &P, join: &Join) -> Result<u32, Refusal> {
+    fn may_join(&self, from: &P, join: &Join) -> Result<u32, Refused> {
         let (Terms { pool, size, .. }, taken) =
             (&self.terms, |rank: &u32| self.ranks.get(rank).is_some_and(Life::is_here));
         if let Some(seat) = self.seats.get(from) {
-            return Err(Refusal::JoinedAlready { id: seat.id });
+            return Err(Refused::JoinedAlready { id: seat.id });
         }
         if join.pool != *pool {
-            return Err(Refusal::OtherPool { pool: pool.clone() });
+            return Err(Refused::OtherPool { pool: pool.clone() });
         }
         if join.size.is_some_and(|asked| asked != *size) {
-            return Err(Refusal::OtherSize { size: *size });
+            return Err(Refused::OtherSize { size: *size });
         }
         limits::check_join(join, self.log_bytes)?;
         match join.rank {
-            Some(rank) if rank >= *size => Err(Refusal::NoSuchRank { size: *size }),
+            Some(rank) if rank >= *size => Err(Refused::NoSuchRank { size: *size }),
             Some(rank) => match self.ranks.get(&rank) {
-                Some(life) if life.is_here() => Err(Refusal::RankTaken { by: life.id }),
+                Some(life) if life.is_here() => Err(Refused::RankTaken { by: life.id }),
                 _ => Ok(rank),
             },
-            None => (0..*size).find(|rank| !taken(rank)).ok_or(Refusal::PoolFull { size: *size }),
+            None => (0..*size).find(|rank| !taken(rank)).ok_or(Refused::PoolFull { size: *size }),
         }
     }
 
@@ -226,7 +220,7 @@ impl<P: Ord + Clone> State<P> {
 
     fn leave(&mut self, from: &P, id: NodeId) {
         if let Some(seat) = self.seats.get_mut(from) {
-            seat.gone = Some(Gone::Left);
+            seat.gone = Some(Fate::Left);
         }
         self.gone(id, Fate::Left);
     }
@@ -289,7 +283,7 @@ impl<P: Ord + Clone> State<P> {
 
     fn declare_dead(&mut self, id: NodeId, why: String) {
         if let Some(seat) = self.seats.values_mut().find(|seat| seat.id == id) {
-            seat.gone = Some(Gone::Fenced(why.clone()));
+            seat.gone = Some(Fate::Died { why: why.clone() });
         }
         self.gone(id, Fate::Died { why });
     }
@@ -378,11 +372,7 @@ impl<P: Ord + Clone> State<P> {
 
 /// What is said of a name that this one had last, if it is gone.
 fn owner_gone(name: String, life: &Life) -> Option<Answer> {
-    let died = match life.fate.as_ref()? {
-        Fate::Left => None,
-        Fate::Died { why } => Some(why.clone()),
-    };
-    Some(Answer::OwnerGone { name, owner: life.id, died })
+    Some(Answer::OwnerGone { name, owner: life.id, fate: life.fate.clone()? })
 }
 
 /// How often time is to pass at least.

@@ -6,7 +6,7 @@
 
 use egret_stream::{Reader, Wire, Writer};
 
-use crate::node::{Member, NodeId, Offer};
+use crate::node::{Fate, Member, NodeId, Offer, Refused};
 
 /// What a node asks.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
@@ -53,40 +53,11 @@ pub(crate) enum Answer {
     /// Nobody has bound the name.
     NotBound,
     /// It was not done.
-    Refused(Refusal),
-    /// Nobody has bound the name, and the node that had it last has left, or has died of this.
-    OwnerGone { name: String, owner: NodeId, died: Option<String> },
+    Refused(Refused),
+    /// Nobody has bound the name, and the node that had it last is gone.
+    OwnerGone { name: String, owner: NodeId, fate: Fate },
     /// Nobody has bound the name, and all others are gone.
     NobodyLeft { name: String },
-}
-
-/// Why something was not done.
-#[derive(Debug, Clone, PartialEq, Eq, Wire)]
-pub(crate) enum Refusal {
-    /// The registry speaks another version.
-    Version { ours: u64 },
-    /// That is no question.
-    Unreadable,
-    /// It has another pool.
-    OtherPool { pool: String },
-    /// Its pool has another size.
-    OtherSize { size: u32 },
-    /// Somebody has the rank.
-    RankTaken { by: NodeId },
-    /// The pool has no such rank.
-    NoSuchRank { size: u32 },
-    /// All places are taken.
-    PoolFull { size: u32 },
-    /// It is a member already, or was one.
-    JoinedAlready { id: NodeId },
-    /// It is no member.
-    NotMember,
-    /// It was declared dead.
-    Fenced { why: String },
-    /// Somebody has the name.
-    NameTaken { owner: NodeId },
-    /// Something is larger than the registry takes.
-    TooLarge { what: String, most: u64 },
 }
 
 /// One entry of the log.
@@ -159,6 +130,7 @@ mod tests {
         let bind = Ask::Bind { name: "n".into(), bytes: vec![7], replace: true };
         let unbind = Ask::Unbind { name: "n".into(), bytes: vec![7] };
         let died = vec![Entry::Left(id), Entry::Died { node: id, why: "w".into() }];
+        let owner_gone = |fate| Answer::OwnerGone { name: "n".into(), owner: id, fate };
         for (bytes, golden) in [
             (
                 Ask::Join(join).to_bytes(),
@@ -178,12 +150,12 @@ mod tests {
                 "0105000000000000000200000001020000001100000000000000020200000011000000000000000100000077",
             ),
             (
-                Answer::Refused(Refusal::NameTaken { owner: id }).to_bytes(),
+                Answer::Refused(Refused::NameTaken { owner: id }).to_bytes(),
                 "050a020000001100000000000000",
             ),
+            (owner_gone(Fate::Left).to_bytes(), "06010000006e02000000110000000000000000"),
             (
-                Answer::OwnerGone { name: "n".into(), owner: id, died: Some("w".into()) }
-                    .to_bytes(),
+                owner_gone(Fate::Died { why: "w".into() }).to_bytes(),
                 "06010000006e020000001100000000000000010100000077",
             ),
             (Answer::NobodyLeft { name: "n".into() }.to_bytes(), "07010000006e"),

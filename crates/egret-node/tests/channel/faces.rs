@@ -142,6 +142,8 @@ fn ends_that_never_wait() {
         assert!(wrote < 10 << 20, "{wrote} bytes and nobody reads");
     };
     assert_eq!(full, WriteError::Full);
+    // Who awaits and gives that up loses nothing.
+    assert!(pin!(message.flush()).poll(&mut context).is_pending());
     let mut read = 0;
     let mut ended = false;
     for _ in 0..100_000 {

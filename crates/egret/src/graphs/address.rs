@@ -7,7 +7,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline};
 use egret_node::channel::{ChannelError, WriteError, Writer};
 use egret_node::link::LinkError;
-use egret_node::node::{AskError, Binding, Event, Fate, Handle, RouteError};
+use egret_node::node::{AskError, Binding, Fate, Handle, RouteError};
 
 use super::GraphError;
 use super::bell::GLANCE;
@@ -114,7 +114,8 @@ impl Address {
 
     /// What the registry says of the node's end explains more than what its link does.
     fn gone(&self, link_says: &str) -> GraphError {
-        let why = gone(&self.handle, self.rank).map_or(link_says.to_owned(), |fate| told(&fate));
+        let fate = gone(&self.handle, self.rank);
+        let why = fate.as_ref().map_or(link_says, Fate::why).to_owned();
         GraphError::Gone { rank: self.rank, why }
     }
 
@@ -122,7 +123,7 @@ impl Address {
     pub(super) fn still_there(&self) -> Result<(), GraphError> {
         let rank = self.rank;
         match gone(&self.handle, rank) {
-            Some(fate) => Err(GraphError::Gone { rank, why: told(&fate) }),
+            Some(fate) => Err(GraphError::Gone { rank, why: fate.why().to_owned() }),
             None => Ok(()),
         }
     }
@@ -130,27 +131,7 @@ impl Address {
 
 /// What became of the node of a rank, if it is no member any more.
 pub(super) fn gone(handle: &Handle, rank: u32) -> Option<Fate> {
-    if handle.member(rank).is_some() || planted(Fault::GoneUnheard) {
-        return None;
-    }
-    let mut events = handle.events();
-    let mut fate = None;
-    while let Some(event) = events.try_next() {
-        match event {
-            Event::Joined(member) if member.id.rank == rank => fate = None,
-            Event::Left(node) if node.rank == rank => fate = Some(Fate::Left),
-            Event::Died { node, why } if node.rank == rank => fate = Some(Fate::Died { why }),
-            _ => {}
-        }
-    }
-    fate
-}
-
-pub(super) fn told(fate: &Fate) -> String {
-    match fate {
-        Fate::Left => "it has left".to_owned(),
-        Fate::Died { why } => why.clone(),
-    }
+    if planted(Fault::GoneUnheard) { None } else { handle.last_fate(rank) }
 }
 
 /// A node of which nothing is heard for so long is none.

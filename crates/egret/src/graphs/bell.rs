@@ -1,11 +1,12 @@
 //! Who waits for something to happen to the graphs of a node.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use egret_net::rt::{self, Instant, Thread};
+use egret_net::rt::{self, Instant};
+use egret_net::sync::Mutex;
 
 /// Wakes all who wait: each looks whether it was for them.
 #[derive(Debug, Default)]
@@ -28,19 +29,15 @@ pub(super) struct Place {
 
 impl Bell {
     pub(super) fn place(self: &Arc<Self>) -> Place {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.next += 1;
         Place { bell: Arc::clone(self), number: inner.next }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        let waiting = std::mem::take(&mut self.lock().waiting);
+        let waiting = std::mem::take(&mut self.inner.lock().waiting);
         waiting.into_values().for_each(Waker::wake);
     }
 }
@@ -48,14 +45,14 @@ impl Wake for Bell {
 impl Place {
     /// Has this one woken when the bell rings next.
     pub(super) fn wait(&self, context: &Context<'_>) {
-        let before = self.bell.lock().waiting.insert(self.number, context.waker().clone());
+        let before = self.bell.inner.lock().waiting.insert(self.number, context.waker().clone());
         drop(before);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let waker = self.bell.lock().waiting.remove(&self.number);
+        let waker = self.bell.inner.lock().waiting.remove(&self.number);
         drop(waker);
     }
 }
@@ -66,7 +63,7 @@ pub(super) fn wait<T>(
     until: Option<Instant>,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
 ) -> Option<T> {
-    let waker = Waker::from(Arc::new(Unpark(rt::current())));
+    let waker = Waker::from(Arc::new(rt::current()));
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(found) = poll(&mut context) {
@@ -77,15 +74,6 @@ pub(super) fn wait<T>(
             return None;
         }
         rt::park(until.into_iter().chain([now + GLANCE]).min());
-    }
-}
-
-/// Wakes a thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }
 

@@ -5,10 +5,11 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use egret_net::rt::{self, Deadline, Instant};
+use egret_net::sync::Mutex;
 use egret_net::vi::Segment;
 use egret_node::channel::{WriteError, Writer};
 
@@ -16,7 +17,7 @@ use super::GraphError;
 use super::address::{Address, Open};
 use super::bell::{Bell, wait};
 use super::fault::{Fault, planted};
-use super::shelf::Shelf;
+use crate::shelf::Shelf;
 
 /// Graphs that go to one rank.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl Line {
     /// Puts a graph behind those that are to go.
     pub(super) fn post(&self, memory: Option<Segment>) -> Arc<Outcome> {
         let (memory, outcome) = (memory.map(Arc::new), Arc::<Outcome>::default());
-        self.posted().push_back(Posted { memory, outcome: Arc::clone(&outcome) });
+        self.posted.lock().push_back(Posted { memory, outcome: Arc::clone(&outcome) });
         outcome
     }
 
@@ -138,7 +139,7 @@ impl Line {
     fn wait_idle(&self, until: Option<Instant>) -> Option<Result<(), GraphError>> {
         let place = self.bell.place();
         let is_idle = self.channel.take().is_some_and(|it| it.open.is_some() && it.task.is_none());
-        if is_idle && self.posted().is_empty() {
+        if is_idle && self.posted.lock().is_empty() {
             return Some(Ok(()));
         }
         let outcome = self.post(None);
@@ -158,16 +159,12 @@ impl Line {
     }
 
     fn next(&self, open: &mut Option<Open>) -> Option<Task> {
-        let mut posted = self.posted();
+        let mut posted = self.posted.lock();
         let last = if planted(Fault::LastFirst) { posted.pop_back() } else { None };
         let first = last.or_else(|| posted.pop_front())?;
         drop(posted);
         let future = Box::pin(carry(self.address.clone(), open.take(), first.memory.clone()));
         Some(Task { posted: first, future })
-    }
-
-    fn posted(&self) -> MutexGuard<'_, VecDeque<Posted>> {
-        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -280,11 +277,11 @@ impl Wake for Pump {
 
 impl Outcome {
     fn set(&self, outcome: Result<(), Failed>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        *self.0.lock() = Some(outcome);
     }
 
     pub(super) fn take(&self) -> Option<Result<(), Failed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }
 

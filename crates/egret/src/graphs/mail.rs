@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use egret_net::buf::Kind;
+use egret_net::sync::Mutex;
 use egret_net::vi::Segment;
 use egret_node::node::{self, Handle};
 
-use super::address::{Address, gone, told};
+use super::address::{Address, gone};
 use super::bell::Bell;
 use super::inbox::{Inbox, Memory};
 use super::line::{Failed, Line};
-use super::shelf::Shelf;
 use super::{GraphError, GraphsOptions, Source};
+use crate::shelf::Shelf;
 
 /// The graphs of one name that a node sends and receives.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ impl Mail {
             is_closed: AtomicBool::new(false),
         });
         let part = handle.part(Part::default);
-        let mut all = part.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = part.0.lock();
         all.retain(|mail| mail.strong_count() > 0);
         all.push(Arc::downgrade(&mail));
         Ok(mail)
@@ -86,7 +87,7 @@ impl Mail {
         if rank == self.handle.rank() {
             return Ok(None);
         }
-        let mut lines = self.lines();
+        let mut lines = self.lines.lock();
         let line = lines.entry(rank).or_insert_with(|| {
             let (handle, name) = (self.handle.clone(), self.name.clone());
             let (fingerprint, is_known) = (self.fingerprint, Arc::default());
@@ -103,14 +104,14 @@ impl Mail {
             let (why, memory) = (GraphError::TooLarge { rank, bytes, most }, Some(memory.into()));
             return Err(Failed { why, memory });
         }
-        self.own().push_back(memory);
+        self.own.lock().push_back(memory);
         Arc::clone(&self.bell).wake();
         Ok(())
     }
 
     /// Goes on with all that was posted.
     pub(super) fn pump(&self) {
-        let lines: Vec<_> = self.lines().values().cloned().collect();
+        let lines: Vec<_> = self.lines.lock().values().cloned().collect();
         lines.iter().for_each(|line| line.pump());
     }
 
@@ -122,7 +123,7 @@ impl Mail {
         }
         let rank = self.handle.rank();
         if from.is(rank)
-            && let Some(memory) = self.own().pop_front()
+            && let Some(memory) = self.own.lock().pop_front()
         {
             return Poll::Ready(Ok((Memory::Own(memory), rank)));
         }
@@ -151,7 +152,7 @@ impl Mail {
         match from {
             Source::Rank(rank) => {
                 let fate = gone(&self.handle, rank)?;
-                Some(GraphError::Gone { rank, why: told(&fate) })
+                Some(GraphError::Gone { rank, why: fate.why().to_owned() })
             }
             Source::Any if size == 1 => None,
             Source::Any => {
@@ -165,21 +166,13 @@ impl Mail {
         let size = self.handle.size();
         if rank < size { Ok(()) } else { Err(GraphError::NoSuchRank { rank, size }) }
     }
-
-    fn own(&self) -> MutexGuard<'_, VecDeque<Segment>> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lines(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Line>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl node::Part for Part {}
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let all = std::mem::take(self.0.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let all = std::mem::take(self.0.get_mut());
         all.iter().filter_map(Weak::upgrade).for_each(|mail| mail.close());
     }
 }

@@ -53,7 +53,6 @@ mod mail;
 mod options;
 mod receiving;
 mod sending;
-mod shelf;
 #[cfg(test)]
 mod tests;
 

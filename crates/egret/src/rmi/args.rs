@@ -1,4 +1,4 @@
-//! Arguments on their way out.
+//! Arguments, and what a method returns, on their way out.
 
 use egret_net::vi::Segment;
 use egret_node::am::{MEDIUM_MAX, Message};
@@ -7,7 +7,7 @@ use egret_stream::{Wire, WriteError, Writer};
 use super::CallError;
 use super::called::Aligned;
 
-/// Arguments that were given away.
+/// Arguments that were given away, or what a method returns.
 #[derive(Debug)]
 pub(crate) enum Args {
     Bytes(Vec<u8>),
@@ -23,8 +23,13 @@ impl Args {
             args.write_fixed(&mut &mut bytes[..]);
             return Ok(Self::Bytes(bytes));
         }
+        Self::written(args).map_err(|why| unwritten(&why))
+    }
+
+    /// Writes a value; large arrays move into it.
+    pub(crate) fn written<T: Wire>(value: T) -> Result<Self, WriteError> {
         let mut writer = Writer::new();
-        writer.write_owned(args).map_err(|why| unwritten(&why))?;
+        writer.write_owned(value)?;
         Ok(match writer.len() {
             0..=MEDIUM_MAX => Self::Bytes(writer.to_vec()),
             _ => Self::Data(writer.into_descriptor().into_segments().collect()),
@@ -74,11 +79,21 @@ impl Args {
     pub(crate) fn aligned(&self) -> Aligned {
         match self {
             Self::Bytes(bytes) => Aligned::copy(&[bytes]),
-            Self::Data(pieces) => {
-                Aligned::copy(&pieces.iter().map(Segment::bytes).collect::<Vec<_>>())
-            }
+            Self::Data(pieces) => Aligned::copy(&bytes_of(pieces)),
         }
     }
+
+    /// In one piece, for a caller of this node.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Data(pieces) => bytes_of(&pieces).concat(),
+        }
+    }
+}
+
+fn bytes_of(pieces: &[Segment]) -> Vec<&[u8]> {
+    pieces.iter().map(Segment::bytes).collect()
 }
 
 /// Writes arguments and lends the pieces to `body`: large arrays where they are.

@@ -1,10 +1,11 @@
 //! A call that waits for its turn, or runs on a worker.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use egret_net::rt::{self, Instant};
+use egret_net::sync::Mutex;
 use egret_node::am::{Kept, Peer, ReplySlot};
 
 use super::context::Frame;
@@ -117,7 +118,7 @@ impl Called {
     }
 
     fn take(&self) -> Option<Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.work.lock().take()
     }
 
     fn finish(&self, to: AnswerTo, answer: Answer) {

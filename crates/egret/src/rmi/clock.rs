@@ -1,13 +1,13 @@
 //! Wakes futures whose deadline passes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant, Thread};
-
-use super::caught::caught;
+use egret_net::sync::Mutex;
+use egret_net::vi::contained;
 
 /// The alarms of a node. A thread looks after them while there are some; in a simulated world
 /// somebody calls [`ring`](Self::ring).
@@ -36,7 +36,7 @@ pub(crate) struct Alarm {
 impl Clock {
     /// Has `waker` woken at a moment.
     pub(crate) fn set(self: &Arc<Self>, at: Instant, waker: &Waker) -> Alarm {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let key = (at, inner.next);
         inner.next += 1;
         let is_first = inner.alarms.keys().next().is_none_or(|first| key < *first);
@@ -54,7 +54,7 @@ impl Clock {
     pub(crate) fn ring(&self) -> Option<Instant> {
         let now = rt::now();
         loop {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             let first = inner.alarms.first_entry()?;
             if first.key().0 > now {
                 return Some(first.key().0);
@@ -62,13 +62,13 @@ impl Clock {
             let waker = first.remove();
             drop(inner);
             // Its panic is its executor's affair: others are to be woken too.
-            drop(caught(|| waker.wake()));
+            _ = contained(|| waker.wake());
         }
     }
 
     /// Ends the thread.
     pub(crate) fn close(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.is_closed = true;
         inner.thread.take().into_iter().for_each(|thread| thread.unpark());
     }
@@ -80,21 +80,17 @@ impl Clock {
     }
 
     fn run(&self) {
-        self.lock().thread = Some(rt::current());
+        self.inner.lock().thread = Some(rt::current());
         loop {
             let next = self.ring();
             let until = next.unwrap_or_else(|| rt::now() + IDLE);
             rt::park(Some(until));
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             if inner.is_closed || next.is_none() && inner.alarms.is_empty() && rt::now() >= until {
                 (inner.thread, inner.is_running) = (None, false);
                 return;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,7 +98,7 @@ impl Alarm {
     /// Wakes another instead.
     pub(crate) fn wakes(&self, waker: &Waker) {
         let before = {
-            let mut inner = self.clock.lock();
+            let mut inner = self.clock.inner.lock();
             let known = inner.alarms.get_mut(&self.key).filter(|known| !known.will_wake(waker));
             known.map(|known| std::mem::replace(known, waker.clone()))
         };
@@ -113,7 +109,7 @@ impl Alarm {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        let removed = self.clock.lock().alarms.remove(&self.key);
+        let removed = self.clock.inner.lock().alarms.remove(&self.key);
         drop(removed);
     }
 }

@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
+use egret_net::sync::Mutex;
 use egret_node::am::Peer;
 
 /// Numbers of calls that are not to begin.
@@ -22,7 +22,7 @@ pub(crate) struct Early {
 impl Early {
     /// A call of this number was cancelled, and is not here.
     pub(crate) fn put(&self, peer: Peer, number: u64) {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.numbers.lock();
         if numbers.len() == MOST {
             numbers.pop_front();
         }
@@ -39,7 +39,7 @@ impl Early {
     #[cold]
     fn look(&self, peer: Peer, number: u64) -> bool {
         let now = rt::now();
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.numbers.lock();
         numbers.retain(|(.., since)| now - *since < LONG);
         let before = numbers.len();
         numbers.retain(|(known, its, _)| (*known, *its) != (peer, number));

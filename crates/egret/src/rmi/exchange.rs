@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use egret_net::rt::{self, Instant};
+use egret_net::sync::Mutex;
 use egret_node::Links;
 use egret_node::am::Endpoint;
 use egret_node::node::{self, Handle, Route};
@@ -14,12 +15,7 @@ use super::load::Load;
 use super::object::Object;
 use super::workers::Workers;
 
-/// The node's part: it goes with the node, and closes what is inside.
-pub(crate) struct Part {
-    pub(crate) exchange: Arc<Exchange>,
-}
-
-/// What all objects and stubs of a node share.
+/// What all objects and stubs of a node share: its part of the node.
 pub(crate) struct Exchange {
     pub(crate) workers: Arc<Workers>,
     pub(crate) load: Arc<Load>,
@@ -37,9 +33,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The exchange of a node.
     pub(crate) fn of(handle: &Handle) -> Arc<Self> {
-        let part =
-            handle.part(|| Part { exchange: Arc::new(Self::new(handle.size(), handle.budget())) });
-        Arc::clone(&part.exchange)
+        handle.part(|| Self::new(handle.size(), handle.budget()))
     }
 
     /// Of a node in a pool of so many members, that takes so many bytes from others.
@@ -70,49 +64,44 @@ impl Exchange {
     }
 
     pub(crate) fn add(&self, number: u64, object: &Arc<Object>) {
-        self.objects().insert(number, Arc::downgrade(object));
+        self.objects.lock().insert(number, Arc::downgrade(object));
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        self.objects().remove(&number);
+        self.objects.lock().remove(&number);
     }
 
     /// An object of this node.
     pub(crate) fn object(&self, number: u64) -> Option<Arc<Object>> {
-        self.objects().get(&number).and_then(Weak::upgrade)
+        self.objects.lock().get(&number).and_then(Weak::upgrade)
     }
 
     /// Objects that are exported.
     pub(crate) fn objects_len(&self) -> usize {
-        self.objects().len()
+        self.objects.lock().len()
     }
 
     /// Where calls by a route come from.
     pub(crate) fn client(&self, route: &Route) -> Arc<Endpoint> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         let client = clients.entry(route.fabric.clone());
         Arc::clone(client.or_insert_with(|| Arc::new(client_of(&route.links))))
     }
 
     /// Keeps an object until the node closes, or exports another.
     pub(crate) fn leave_behind(&self, object: Arc<Object>, endpoints: Vec<Endpoint>) {
-        self.behind.lock().unwrap_or_else(PoisonError::into_inner).push((object, endpoints));
+        self.behind.lock().push((object, endpoints));
         if self.is_closed.load(Ordering::SeqCst) {
             self.clear_behind();
         }
     }
 
     pub(crate) fn clear_behind(&self) {
-        let behind =
-            std::mem::take(&mut *self.behind.lock().unwrap_or_else(PoisonError::into_inner));
+        let behind = std::mem::take(&mut *self.behind.lock());
         for (object, endpoints) in behind {
             drop(endpoints);
             object.close();
         }
-    }
-
-    fn objects(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Object>>> {
-        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -120,22 +109,20 @@ fn client_of(links: &Links) -> Endpoint {
     links.bundle().endpoint(0)
 }
 
-impl node::Part for Part {
+impl node::Part for Exchange {
     fn close(&self, until: Instant) {
-        self.exchange.is_closed.store(true, Ordering::SeqCst);
-        let objects: Vec<_> = self.exchange.objects().values().filter_map(Weak::upgrade).collect();
+        self.is_closed.store(true, Ordering::SeqCst);
+        let objects: Vec<_> = self.objects.lock().values().filter_map(Weak::upgrade).collect();
         objects.iter().for_each(|object| object.close());
-        self.exchange.clear_behind();
-        self.exchange.workers.close(until);
-        self.exchange.clock.close();
-        let clients = std::mem::take(
-            &mut *self.exchange.clients.lock().unwrap_or_else(PoisonError::into_inner),
-        );
+        self.clear_behind();
+        self.workers.close(until);
+        self.clock.close();
+        let clients = std::mem::take(&mut *self.clients.lock());
         drop(clients);
     }
 }
 
-impl Drop for Part {
+impl Drop for Exchange {
     fn drop(&mut self) {
         // A handle that outlives its node makes another part, which nobody closes.
         node::Part::close(self, rt::now());

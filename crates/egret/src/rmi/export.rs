@@ -1,9 +1,10 @@
 //! Objects that others can call.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use egret_net::rt;
+use egret_net::sync::Mutex;
 use egret_node::Links;
 use egret_node::am::{Endpoint, EndpointError};
 use egret_node::node::{AskError, Handle};
@@ -123,7 +124,7 @@ impl Exported {
     /// If another has the name, or the registry does not answer.
     pub fn bind(&self, name: &str) -> Result<(), ExportError> {
         self.handle.bind(name, &self.reference.to_bytes())?;
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+        self.names.lock().push(name.to_owned());
         Ok(())
     }
 
@@ -134,7 +135,7 @@ impl Exported {
     /// If the registry does not answer.
     pub fn rebind(&self, name: &str) -> Result<(), ExportError> {
         self.handle.rebind(name, &self.reference.to_bytes())?;
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+        self.names.lock().push(name.to_owned());
         Ok(())
     }
 
@@ -167,7 +168,7 @@ impl Drop for Exported {
             // until that is clear nothing is answered.
             return self.exchange.leave_behind(Arc::clone(&self.object), endpoints);
         }
-        let names = self.names.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let names = self.names.get_mut();
         let bytes = self.reference.to_bytes();
         names.drain(..).for_each(|name| self.handle.unbind_soon(&name, &bytes));
         self.exchange.remove(self.reference.number);

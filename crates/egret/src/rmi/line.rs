@@ -3,11 +3,12 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::task::{Context, Poll};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
+use egret_net::sync::Mutex;
 use egret_node::am::{
     self, Endpoint, EndpointName, MapError, Mapping, Needed, Reason, Remote, SendError,
 };
@@ -21,6 +22,7 @@ use super::table::Table;
 use super::trouble::{PATIENCE, Trouble};
 use super::words::WORDS_MAX;
 use super::{CallError, Limit, ObjectRef};
+use crate::shelf::Shelf;
 
 /// All stubs of one object that were made of one share it.
 pub(crate) struct Line {
@@ -32,15 +34,8 @@ pub(crate) struct Line {
     end: RwLock<Option<End>>,
     /// Since when a node is waited for of which this one has not heard.
     unheard: Mutex<Option<Instant>>,
-    connecting: Mutex<Making>,
-}
-
-/// The connection that is being made, if one is.
-#[derive(Default)]
-struct Making {
-    connecting: Option<Connecting>,
-    /// Somebody has taken it, to go on with it.
-    is_taken: bool,
+    /// The connection that is being made, if one is.
+    connecting: Shelf<Option<Connecting>>,
 }
 
 /// A connection that is being made.
@@ -84,7 +79,9 @@ impl Line {
     pub(crate) fn new(handle: &Handle, object: &ObjectRef, table: fn() -> Table) -> Self {
         let (handle, object) = (handle.clone(), object.clone());
         let exchange = Exchange::of(&handle);
-        let (end, unheard, connecting) = (RwLock::default(), Mutex::default(), Mutex::default());
+        let (end, unheard) = (RwLock::default(), Mutex::default());
+        // Who finds that another makes it looks again.
+        let connecting = Shelf::new(None, Waker::noop().clone());
         Self { handle, exchange, object, table, end, unheard, connecting }
     }
 
@@ -153,53 +150,31 @@ impl Line {
             return Poll::Ready(Ok(here));
         }
         let trouble = self.trouble(Duration::ZERO);
-        let Some(connecting) = self.take_connecting() else { return Poll::Pending };
+        let Some(mut making) = self.connecting.take() else { return Poll::Pending };
         let route = match self.route() {
             Ok(Some(route)) => route,
-            Ok(None) => {
-                self.put_back(connecting);
-                return Poll::Pending;
-            }
+            Ok(None) => return Poll::Pending,
             // Whoever is gone is not waited for, however far that was.
             Err(why) => {
-                self.put_back(None);
+                *making = None;
                 return Poll::Ready(Err(trouble.route(why)));
             }
         };
         // It has no deadline: those who wait for it have theirs.
-        let mut connecting = connecting.unwrap_or_else(|| {
+        let connecting = making.get_or_insert_with(|| {
             let (client, to) = self.ends(&route);
             let mapping = client.map(&to, &table.needed(), Deadline::UntilDead);
             Connecting { client, to, mapping, remote: None }
         });
         // Without a lock: this may run handlers, and one may use this very stub.
-        let polled = connecting.poll(context);
-        let Poll::Ready(mapped) = polled else {
-            self.put_back(Some(connecting));
-            return Poll::Pending;
-        };
-        self.put_back(None);
-        let Connecting { client, remote, .. } = connecting;
+        let Poll::Ready(mapped) = connecting.poll(context) else { return Poll::Pending };
+        let Connecting { client, remote, .. } = making.take().expect("just polled");
+        drop(making);
         Poll::Ready(match (mapped, remote) {
             (Ok(cancels), Some(remote)) => Ok(self.keep(&table, remote, cancels, client)),
             (Ok(_), None) => unreachable!("it comes first"),
             (Err(why), _) => Err(trouble.map(why)),
         })
-    }
-
-    /// The connection that is being made, to go on with it; nothing if somebody does.
-    fn take_connecting(&self) -> Option<Option<Connecting>> {
-        let mut making = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
-        if making.is_taken {
-            return None;
-        }
-        making.is_taken = true;
-        Some(making.connecting.take())
-    }
-
-    fn put_back(&self, connecting: Option<Connecting>) {
-        let mut making = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
-        (making.connecting, making.is_taken) = (connecting, false);
     }
 
     /// Refuses arguments that the object does not take.
@@ -269,7 +244,7 @@ impl Line {
     /// The way there. Of a node that has just joined this one may not have heard yet: then
     /// there is none for a while.
     fn route(&self) -> Result<Option<Route>, RouteError> {
-        let mut unheard = self.unheard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unheard = self.unheard.lock();
         match self.handle.route(self.object.node) {
             Err(RouteError::Unknown { .. })
                 if rt::now() - *unheard.get_or_insert_with(rt::now) < UNHEARD_MAX =>
@@ -343,7 +318,7 @@ impl Here {
 impl Connected {
     /// Cancels a call, and those that could not be cancelled before.
     pub(crate) fn cancel(&self, number: u64) {
-        let mut numbers = self.uncancelled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = self.uncancelled.lock();
         numbers.push(number);
         let first = numbers.len().saturating_sub(WORDS_MAX);
         if self.cancels.try_send((CANCEL, &numbers[first..])).is_ok() {

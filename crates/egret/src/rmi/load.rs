@@ -5,10 +5,11 @@
 //! of a node, and nobody else is refused for it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use egret_net::rt;
+use egret_net::sync::Mutex;
 use egret_node::am::Peer;
 
 /// Who calls, by its link; none if the node calls itself.
@@ -75,7 +76,7 @@ impl<K: Ord + Copy> Load<K> {
 
     /// Takes on a call of so many bytes, unless that would be too much.
     pub(crate) fn take(self: &Arc<Self>, caller: K, bytes: u64) -> Option<Charge<K>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let own = inner.own.get(&caller).copied().unwrap_or_default();
         let from = if own.fits(bytes, self.share) {
             inner.own.entry(caller).or_default().add(bytes);
@@ -101,7 +102,7 @@ impl<K: Ord + Copy> Load<K> {
 
     fn give_back(&self, from: Option<K>, bytes: u64) {
         self.calls.fetch_sub(1, Ordering::Relaxed);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(caller) = from else { return inner.common.sub(bytes) };
         let own = inner.own.entry(caller).or_default();
         own.sub(bytes);
@@ -109,10 +110,6 @@ impl<K: Ord + Copy> Load<K> {
         if *own == Amount::default() && inner.own.len() > KEPT {
             inner.own.remove(&caller);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<K>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -206,6 +203,6 @@ mod tests {
         assert!(load.take(2, BYTES_LEAST).is_some());
         drop(taken);
         (0..1000).for_each(|caller| drop(load.take(caller, 1).expect("room")));
-        assert!(load.lock().own.len() <= KEPT + 1, "who does not call is forgotten");
+        assert!(load.inner.lock().own.len() <= KEPT + 1, "who does not call is forgotten");
     }
 }

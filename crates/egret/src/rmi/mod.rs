@@ -45,7 +45,6 @@
 mod args;
 mod array;
 mod called;
-mod caught;
 pub(crate) mod clock;
 mod context;
 mod early;

@@ -1,16 +1,16 @@
 //! An exported object: calls arrive, pass its gate, and run.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard, RwLock};
 
 use egret_net::rt;
+use egret_net::sync::Mutex;
+use egret_net::vi::caught;
 use egret_node::am::{Peer, Request};
 use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Key, Memory, Work};
-use super::caught::caught;
 use super::context::Frame;
 use super::early::Early;
 use super::fault::{Fault, planted};
@@ -206,7 +206,7 @@ impl Object {
         let access = self.methods[method].access;
         let mut gate = self.gate();
         // While nobody can pass the gate: who cancels it finds it where it is.
-        self.calls().insert(key, Arc::clone(&called));
+        self.calls.lock().insert(key, Arc::clone(&called));
         let verdict = match &mut gate {
             None => Verdict::Enter,
             Some(gate) => {
@@ -260,7 +260,7 @@ impl Object {
 
     /// A call is over, or will not be.
     pub(super) fn over(&self, called: &Called) {
-        self.calls().remove(&called.key);
+        self.calls.lock().remove(&called.key);
         self.leave(called.key.inside);
     }
 
@@ -294,7 +294,7 @@ impl Object {
 
     fn cancel_all(&self, first: Key, last: Key) -> usize {
         let calls: Vec<_> =
-            self.calls().range(first..=last).map(|(_, called)| Arc::clone(called)).collect();
+            self.calls.lock().range(first..=last).map(|(_, called)| Arc::clone(called)).collect();
         calls.iter().for_each(|called| called.cancel());
         calls.len()
     }
@@ -302,7 +302,7 @@ impl Object {
     /// Nothing more is to begin.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        let calls: Vec<_> = self.calls().values().cloned().collect();
+        let calls: Vec<_> = self.calls.lock().values().cloned().collect();
         calls.iter().for_each(|called| called.answer_unrun(Code::UnknownObject));
     }
 
@@ -320,11 +320,7 @@ impl Object {
     }
 
     fn gate(&self) -> Option<MutexGuard<'_, Gate<Arc<Called>>>> {
-        Some(self.gate.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn calls(&self) -> MutexGuard<'_, BTreeMap<Key, Arc<Called>>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(self.gate.as_ref()?.lock())
     }
 }
 
@@ -335,11 +331,5 @@ pub(super) fn reply(request: Request<'_>, answer: Answer) {
         request.reply(answer.words());
     } else {
         answer.send(|message| request.reply_with(message));
-    }
-}
-
-impl fmt::Debug for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Object").field("methods", &self.methods.len()).finish_non_exhaustive()
     }
 }

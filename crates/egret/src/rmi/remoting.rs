@@ -1,7 +1,7 @@
 //! Remote calls, as methods of a node.
 
 use egret_net::rt::{Deadline, Instant};
-use egret_node::node::{AskError, Handle, Node};
+use egret_node::node::{AskError, Handle};
 use egret_stream::ReadError;
 use thiserror::Error;
 
@@ -10,7 +10,7 @@ use super::export::{Export, ExportError, Exported, ObjectRef};
 use super::interface::{Exports, Interface, Proxy};
 use super::stub::Stub;
 
-/// Objects and stubs of a node.
+/// Objects and stubs of a node, which has them by its [`Handle`].
 pub trait Remoting {
     /// Lets others call an object, as the interface that its `#[remote] impl` names. If it has
     /// several, the call says which: `export::<dyn Grid>(board)`.
@@ -257,47 +257,5 @@ impl Remoting for Handle {
     fn calls_account(&self) -> CallsAccount {
         let exchange = Exchange::of(self);
         CallsAccount { objects: exchange.objects_len(), calls: exchange.load.calls() }
-    }
-}
-
-impl Remoting for Node {
-    fn export_with<I: Interface + ?Sized>(
-        &self,
-        object: impl Exports<I>,
-        how: Export,
-    ) -> Result<Exported, ExportError> {
-        (**self).export_with(object, how)
-    }
-
-    fn export_as<I: Interface + ?Sized>(
-        &self,
-        object: Box<I>,
-        how: Export,
-    ) -> Result<Exported, ExportError> {
-        (**self).export_as(object, how)
-    }
-
-    fn lookup<S: Proxy>(
-        &self,
-        name: &str,
-        deadline: impl Into<Deadline>,
-    ) -> Result<S, LookupError> {
-        Remoting::lookup(&**self, name, deadline)
-    }
-
-    fn stub<S: Proxy>(&self, object: &ObjectRef) -> S {
-        (**self).stub(object)
-    }
-
-    fn set_workers(&self, workers: usize) {
-        (**self).set_workers(workers);
-    }
-
-    fn run_calls(&self) -> (bool, Option<Instant>) {
-        (**self).run_calls()
-    }
-
-    fn calls_account(&self) -> CallsAccount {
-        (**self).calls_account()
     }
 }

@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use egret_net::vi::Segment;
-use egret_node::am::{MEDIUM_MAX, Message};
-use egret_stream::{
-    FromWire, MEMORY_BYTES, MEMORY_FACTOR, ReadError, Reader, Wire, WriteError, Writer,
-};
+use egret_node::am::Message;
+use egret_stream::{FromWire, MEMORY_BYTES, MEMORY_FACTOR, ReadError, Reader, Wire};
 
+use super::args::Args;
 use super::words::{Code, WORDS_MAX};
 use super::{CallError, Limit};
 
@@ -62,27 +60,20 @@ impl fmt::Debug for Served<'_> {
 pub(crate) struct Answer {
     words: [u64; ANSWER_WORDS],
     count: usize,
-    payload: Payload,
-}
-
-enum Payload {
-    None,
-    Bytes(Vec<u8>),
-    /// More than a medium message takes.
-    Data(Vec<Segment>),
+    payload: Option<Args>,
 }
 
 impl Answer {
     /// Of a method that returns nothing.
-    const EMPTY: Self = Self { words: [0; ANSWER_WORDS], count: 0, payload: Payload::None };
+    const EMPTY: Self = Self { words: [0; ANSWER_WORDS], count: 0, payload: None };
 
     #[inline]
     fn value<T: Wire>(value: T) -> Self {
         if const { T::SIZE.is_fixed && T::SIZE.min <= SHORT_BYTES } {
             return Self::short(&value);
         }
-        match written(value) {
-            Ok(payload) => Self { payload, ..Self::EMPTY },
+        match Args::written(value) {
+            Ok(payload) => Self { payload: Some(payload), ..Self::EMPTY },
             Err(why) => Self::text(Code::Unreadable, &why.to_string()),
         }
     }
@@ -102,8 +93,8 @@ impl Answer {
     }
 
     fn failed<E: Wire>(error: E) -> Self {
-        match written(error) {
-            Ok(payload) => Self { payload, ..Self::code(Code::Failed) },
+        match Args::written(error) {
+            Ok(payload) => Self { payload: Some(payload), ..Self::code(Code::Failed) },
             Err(why) => Self::text(Code::Unreadable, &why.to_string()),
         }
     }
@@ -117,7 +108,7 @@ impl Answer {
     pub(crate) fn text(code: Code, text: &str) -> Self {
         let end = (0..=text.len().min(TEXT_MAX)).rev().find(|end| text.is_char_boundary(*end));
         let bytes = text.as_bytes()[..end.unwrap_or(0)].to_vec();
-        Self { payload: Payload::Bytes(bytes), ..Self::code(code) }
+        Self { payload: Some(Args::Bytes(bytes)), ..Self::code(code) }
     }
 
     pub(crate) fn too_large(bytes: u64, most: u64) -> Self {
@@ -132,39 +123,23 @@ impl Answer {
 
     /// Whether it has words alone.
     pub(crate) const fn is_short(&self) -> bool {
-        matches!(self.payload, Payload::None)
+        self.payload.is_none()
     }
 
     /// Hands it over as a message.
     pub(crate) fn send(self, send: impl FnOnce(Message<'_>)) {
         let message = Message::to(NO_HANDLER).words(&self.words[..self.count]);
         match self.payload {
-            Payload::None => send(message),
-            Payload::Bytes(bytes) => send(message.bytes(&bytes)),
-            Payload::Data(pieces) => send(message.gather(pieces)),
+            None => send(message),
+            Some(Args::Bytes(bytes)) => send(message.bytes(&bytes)),
+            Some(Args::Data(pieces)) => send(message.gather(pieces)),
         }
     }
 
     /// Its payload in one piece.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
-        match self.payload {
-            Payload::None => Vec::new(),
-            Payload::Bytes(bytes) => bytes,
-            Payload::Data(pieces) => {
-                pieces.iter().flat_map(|piece| piece.bytes()).copied().collect()
-            }
-        }
+        self.payload.map(Args::into_bytes).unwrap_or_default()
     }
-}
-
-/// A value as a payload; large arrays are not copied.
-fn written<T: Wire>(value: T) -> Result<Payload, WriteError> {
-    let mut writer = Writer::new();
-    writer.write_owned(value)?;
-    if writer.len() <= MEDIUM_MAX {
-        return Ok(Payload::Bytes(writer.to_vec()));
-    }
-    Ok(Payload::Data(writer.into_descriptor().into_segments().collect()))
 }
 
 /// Reads an answer.

@@ -1,9 +1,10 @@
 //! Where the answer of a call to one's own node is left.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
-use egret_net::rt::{self, Instant, Thread};
+use egret_net::rt::{self, Instant};
+use egret_net::sync::Mutex;
 
 use super::served::Answer;
 use super::workers::Workers;
@@ -23,7 +24,7 @@ struct Inner {
 impl Spot {
     pub(crate) fn put(&self, answer: Answer) {
         let waker = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             inner.answer = Some(answer);
             inner.waker.take()
         };
@@ -31,7 +32,7 @@ impl Spot {
     }
 
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Answer> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if let Some(answer) = inner.answer.take() {
             return Poll::Ready(answer);
         }
@@ -44,7 +45,7 @@ impl Spot {
     /// Waits for the answer; none if there is none in time. Where there are no workers this
     /// thread runs what there is to run.
     pub(crate) fn wait(&self, until: Option<Instant>, workers: &Workers) -> Option<Answer> {
-        let waker = Waker::from(Arc::new(Unpark(rt::current())));
+        let waker = Waker::from(Arc::new(rt::current()));
         let context = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(answer) = self.poll(&context) {
@@ -57,18 +58,5 @@ impl Spot {
                 rt::park(until);
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Wakes a thread.
-pub(crate) struct Unpark(pub(crate) Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use egret_net::rt::Deadline;
 use egret_node::am::{self, MapError, Reason, SendError};
 use egret_node::link::{self, LinkError};
-use egret_node::node::{self, Handle, RouteError};
+use egret_node::node::{Handle, RouteError};
 
 use super::fault::{Fault, planted};
 use super::table::{INTERFACE, Table};
@@ -101,7 +101,7 @@ impl Trouble<'_> {
 
     pub(crate) fn route(&self, error: RouteError) -> CallError {
         let why = match error {
-            RouteError::Gone { fate, .. } => told(fate),
+            RouteError::Gone { fate, .. } => fate.why().to_owned(),
             other => other.to_string(),
         };
         CallError::PeerDied { node: self.node, why, may_have_run: false }
@@ -120,15 +120,8 @@ impl Trouble<'_> {
             let patience = Deadline::In(self.patience);
             (!self.patience.is_zero()).then(|| self.handle.wait_fate(self.node, patience))?
         });
-        let why = fate.map_or(link_says, told);
+        let why = fate.map_or(link_says, |fate| fate.why().to_owned());
         CallError::PeerDied { node: self.node, why, may_have_run }
-    }
-}
-
-fn told(fate: node::Fate) -> String {
-    match fate {
-        node::Fate::Left => "it has left".to_owned(),
-        node::Fate::Died { why } => why,
     }
 }
 

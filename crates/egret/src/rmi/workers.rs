@@ -1,12 +1,13 @@
 //! The threads that run calls.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant, JoinHandle, Thread};
+use egret_net::sync::Mutex;
+use egret_net::vi::caught;
 
 use super::called::Called;
-use super::caught::caught;
 use super::load::Caller;
 use super::turns::Turns;
 use super::words::Code;
@@ -43,18 +44,18 @@ impl Workers {
 
     /// From now on at most so many are busy.
     pub(crate) fn set_busy_max(self: &Arc<Self>, busy_max: usize) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.busy_max = busy_max;
         let waiting = inner.queue.len();
         drop(inner);
         for _ in 0..waiting.min(busy_max) {
-            let _ = self.employ(self.lock());
+            let _ = self.employ(self.inner.lock());
         }
     }
 
     /// Has a call run. Gives it back if there is nobody to run it.
     pub(crate) fn push(self: &Arc<Self>, called: Arc<Called>) -> Result<(), Arc<Called>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.is_closed {
             return Err(called);
         }
@@ -68,7 +69,7 @@ impl Workers {
 
     /// Runs a call that waits, if there is one.
     pub(crate) fn run_one(&self) -> bool {
-        let next = self.lock().queue.pop();
+        let next = self.inner.lock().queue.pop();
         let found = next.is_some();
         next.into_iter().for_each(|called| called.run(None));
         found
@@ -76,12 +77,12 @@ impl Workers {
 
     /// Runs a call that waits, where nobody else does.
     pub(crate) fn help(&self) -> bool {
-        self.lock().busy_max == 0 && self.run_one()
+        self.inner.lock().busy_max == 0 && self.run_one()
     }
 
     /// Runs `body`, in which the calling thread, one of these, waits for others.
     pub(crate) fn while_away<R>(self: &Arc<Self>, body: impl FnOnce() -> R) -> R {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.away += 1;
         let _ = self.employ(inner);
         let _back = Back(self);
@@ -90,7 +91,7 @@ impl Workers {
 
     /// A call that waits need not be run.
     pub(crate) fn forget(&self, called: &Called) {
-        self.lock().queue.retain(|waiting| !std::ptr::eq(&raw const **waiting, called));
+        self.inner.lock().queue.retain(|waiting| !std::ptr::eq(&raw const **waiting, called));
     }
 
     /// Ends all threads, when they have run what they run now. Whoever takes longer than
@@ -98,7 +99,7 @@ impl Workers {
     /// and ends with its call.
     pub(crate) fn close(&self, until: Instant) {
         let (handles, queue) = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             inner.is_closed = true;
             inner.idle.drain(..).for_each(|idle| idle.unpark());
             (std::mem::take(&mut inner.handles), std::mem::take(&mut inner.queue))
@@ -157,7 +158,7 @@ impl Workers {
         let me = rt::current();
         let until = rt::now() + IDLE;
         loop {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             inner.idle.retain(|idle| idle.id() != me.id());
             // One of those that came back takes no more than its share.
             let is_spare = inner.threads - inner.away > inner.busy_max;
@@ -175,10 +176,6 @@ impl Workers {
             rt::park(Some(until));
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Counts a thread among those that are busy again.
@@ -186,7 +183,7 @@ struct Back<'a>(&'a Workers);
 
 impl Drop for Back<'_> {
     fn drop(&mut self) {
-        self.0.lock().away -= 1;
+        self.0.inner.lock().away -= 1;
     }
 }
 

@@ -7,8 +7,8 @@ use egret_net::rt::Instant;
 
 use super::super::limits::{BOUND_MAX, NAME_MAX};
 use super::super::state::{LOOK, State, Terms};
-use super::super::wire::{Answer, Ask, Entry, Join, Refusal};
-use crate::node::{NodeId, Offer, Properties};
+use super::super::wire::{Answer, Ask, Entry, Join};
+use crate::node::{Fate, NodeId, Offer, Properties, Refused};
 
 /// A registry and whatever it has answered.
 pub(super) struct Desk {
@@ -96,7 +96,7 @@ pub(super) fn who_waits_for_what_nobody_can_bind_is_told() {
     let [free, never] = ["free", "never"].map(|name| desk.asks(1, lookup(name, 60_000)));
     assert_eq!(desk.said.get(&free), None, "its owner may bind it again");
     assert_eq!(desk.ask(2, Ask::Leave), Answer::Done);
-    let gone = |name: &str| Answer::OwnerGone { name: name.into(), owner: two, died: None };
+    let gone = |name: &str| Answer::OwnerGone { name: name.into(), owner: two, fate: Fate::Left };
     assert_eq!(desk.said.get(&free), Some(&Some(gone("free"))));
     assert_eq!(desk.ask(1, lookup("kept", 60_000)), gone("kept"));
     assert_eq!(desk.ask(1, lookup("kept", 0)), Answer::NotBound, "who does not wait");
@@ -161,7 +161,7 @@ pub(super) fn a_silent_node_is_asked_and_given_up_only_if_it_does_not_answer() {
     desk.passes(Duration::from_millis(1));
     assert!(matches!(&desk.state.log[1], Entry::Died { node, .. } if *node == id));
     let refused = desk.ask(1, bind("x", b""));
-    assert!(matches!(refused, Answer::Refused(Refusal::Fenced { .. })), "{refused:?}");
+    assert!(matches!(refused, Answer::Refused(Refused::Fenced { .. })), "{refused:?}");
     let told = desk.asks(1, Ask::Follow { next: 1 });
     let Some(Some(Answer::Events { entries, .. })) = desk.said.get(&told) else { panic!() };
     assert!(matches!(&entries[..], [Entry::Died { node, .. }] if *node == id));
@@ -215,13 +215,13 @@ fn nobody_can_have_more_remembered_than_the_limits_say() {
     let mut desk = Desk::new(3);
     desk.join(1);
     let large = |answer: Answer| {
-        assert!(matches!(answer, Answer::Refused(Refusal::TooLarge { .. })), "{answer:?}");
+        assert!(matches!(answer, Answer::Refused(Refused::TooLarge { .. })), "{answer:?}");
     };
     large(desk.ask(1, bind(&"n".repeat(NAME_MAX + 1), b"")));
     let answer = desk.ask(1, bind("n", &[0; BOUND_MAX + 1]));
     let Answer::Refused(why) = answer.clone() else { panic!("{answer:?}") };
     large(answer);
-    let said = crate::node::Refused::from(why).to_string();
+    let said = why.to_string();
     assert!(["4097", "4096", "no setting"].iter().all(|part| said.contains(part)), "{said}");
     for number in 0..4096 {
         assert_eq!(desk.ask(1, bind(&format!("{number}"), b"")), Answer::Done);
@@ -259,7 +259,7 @@ fn the_log_is_bounded_and_who_is_a_member_stays_one() {
     for from in 2.. {
         match desk.ask(from, Ask::Join(last.clone())) {
             Answer::Welcome { .. } => desk.state.link_ended(desk.now, &from, "gone"),
-            Answer::Refused(Refusal::TooLarge { .. }) => break,
+            Answer::Refused(Refused::TooLarge { .. }) => break,
             other => panic!("{other:?}"),
         }
         lives += 1;
@@ -274,7 +274,7 @@ fn the_log_is_bounded_and_who_is_a_member_stays_one() {
 fn who_is_no_member_is_told_nothing() {
     let mut desk = Desk::new(2);
     for ask in [Ask::Follow { next: 0 }, bind("x", b""), lookup("x", 5), Ask::Leave] {
-        assert_eq!(desk.ask(9, ask), Answer::Refused(Refusal::NotMember));
+        assert_eq!(desk.ask(9, ask), Answer::Refused(Refused::NotMember));
     }
     desk.state.link_ended(desk.now, &9, "gone");
     desk.state.process_ended(desk.now, 7, "no such rank");

@@ -240,7 +240,7 @@ impl<'a> Trial<'a> {
     }
 
     fn log(&self) -> Vec<Entry> {
-        self.registry.server.inner().state.log.clone()
+        self.registry.server.inner.lock().state.log.clone()
     }
 
     /// What must hold at all times.
@@ -256,7 +256,7 @@ impl<'a> Trial<'a> {
             let (id, fenced) = (here.node.id(), here.node.fenced());
             assert!(place.harmed || !died.contains(&id), "{id} lives: {fenced:?}");
         }
-        let inner = self.registry.server.inner();
+        let inner = self.registry.server.inner.lock();
         let here = inner.state.ranks.values().filter(|life| life.is_here()).map(|life| life.id);
         let here: BTreeSet<NodeId> = here.collect();
         let owners = inner.state.names.bound.values().map(|(owner, _)| *owner);
@@ -303,14 +303,14 @@ impl<'a> Trial<'a> {
 
     /// Questions that stand.
     fn standing(&self) -> usize {
-        let inner = self.registry.server.inner();
+        let inner = self.registry.server.inner.lock();
         inner.state.seats.values().filter(|seat| seat.follow.is_some()).count()
     }
 
     /// The registry keeps a standing question of each member, and nothing else.
     fn nothing_is_left(&self, members: usize) {
         let standing = self.standing();
-        let inner = self.registry.server.inner();
+        let inner = self.registry.server.inner.lock();
         assert!(inner.state.names.waits.is_empty());
         assert_eq!(inner.slots.len(), standing);
         assert!((members..=self.places.len()).contains(&standing), "{standing} of {members}");

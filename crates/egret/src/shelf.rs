@@ -1,13 +1,14 @@
 //! What one at a time uses, and nobody waits for.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+
+use egret_net::sync::Mutex;
 
 /// Has something that is taken to be used, and put back. To use it may run handlers, and those
 /// may want the same: they find nothing, and somebody is woken when it is back.
 #[derive(Debug)]
-pub(super) struct Shelf<T> {
+pub(crate) struct Shelf<T> {
     inner: Mutex<Inner<T>>,
     waker: Waker,
 }
@@ -21,36 +22,32 @@ struct Inner<T> {
 }
 
 /// What was taken. Dropped, it is put back.
-pub(super) struct Taken<'a, T> {
+pub(crate) struct Taken<'a, T> {
     shelf: &'a Shelf<T>,
     thing: Option<T>,
 }
 
 impl<T> Shelf<T> {
-    pub(super) fn new(thing: T, waker: Waker) -> Self {
+    pub(crate) fn new(thing: T, waker: Waker) -> Self {
         let inner = Inner { thing: Some(thing), is_missed: false, is_closed: false };
         Self { inner: Mutex::new(inner), waker }
     }
 
     /// Takes it, if it is there.
-    pub(super) fn take(&self) -> Option<Taken<'_, T>> {
-        let mut inner = self.lock();
+    pub(crate) fn take(&self) -> Option<Taken<'_, T>> {
+        let mut inner = self.inner.lock();
         let thing = inner.thing.take();
         inner.is_missed |= thing.is_none();
         thing.map(|thing| Taken { shelf: self, thing: Some(thing) })
     }
 
     /// Drops it, now or when it is put back.
-    pub(super) fn close(&self) {
-        let mut inner = self.lock();
+    pub(crate) fn close(&self) {
+        let mut inner = self.inner.lock();
         inner.is_closed = true;
         let thing = inner.thing.take();
         drop(inner);
         drop(thing);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -70,7 +67,7 @@ impl<T> DerefMut for Taken<'_, T> {
 
 impl<T> Drop for Taken<'_, T> {
     fn drop(&mut self) {
-        let mut inner = self.shelf.lock();
+        let mut inner = self.shelf.inner.lock();
         let is_missed = std::mem::take(&mut inner.is_missed);
         let thing = self.thing.take();
         let unwanted =

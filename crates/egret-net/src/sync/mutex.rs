@@ -1,0 +1,39 @@
+//! A lock that a panic does not close.
+
+use std::sync::{MutexGuard, PoisonError};
+
+/// A lock that opens again after somebody has panicked with it. What is inside must be whole
+/// whenever something runs under it that may panic.
+///
+/// ```
+/// use egret_net::sync::Mutex;
+///
+/// let mut count = Mutex::new(1);
+/// let panicked = std::panic::catch_unwind(|| {
+///     *count.lock() += 1;
+///     let _count = count.lock();
+///     panic!("with the lock");
+/// });
+/// assert!(panicked.is_err());
+/// assert_eq!((*count.lock(), *count.get_mut()), (2, 2));
+/// ```
+#[derive(Debug, Default)]
+pub struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// With this inside.
+    pub const fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    /// Waits for the lock.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is inside, for who has the lock alone.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
