@@ -15,7 +15,7 @@ pub(crate) struct Stance {
 
 /// What both have said so far.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(crate) struct Said {
     pub connecting: Nonce,
     pub listening: Nonce,
     /// All else, in order.
