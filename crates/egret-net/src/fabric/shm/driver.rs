@@ -16,8 +16,8 @@ use super::memory::Own;
 use super::records::Scratch;
 use super::rendezvous::{Door, Refusal, Stance, Visitor};
 use super::rounds::Rounds;
-use super::token::Token;
-use crate::fabric::hub::set::{SPACE, ready};
+use super::token::{CONTROL, CORD, ENDED};
+use crate::fabric::hub::set::{self, SPACE, ready};
 use crate::fabric::hub::{self, Away, Listeners, Pace};
 use crate::fabric::{
     After, ConnId, ConnectRequest, Drained, ListenerName, Made, Unposted, ViSpec, Woken,
@@ -130,8 +130,8 @@ impl Driver {
         self.poll_quickly(fixed, after);
         let mut look = woken.has_slept() && woken.said().is_empty();
         for event in woken.said() {
-            match Token::decode(event.token) {
-                Token::Cord(id) => {
+            match set::read(event.token) {
+                (CORD, id) => {
                     self.rung(id, sleep);
                     self.poll_one(id, fixed, after);
                 }
@@ -253,32 +253,30 @@ impl Driver {
     #[cold]
     fn look(&mut self, fixed: &Fixed, after: &mut After) {
         for event in ready(&fixed.sockets, &mut { SPACE }, Some(Duration::ZERO)) {
-            self.ready(Token::decode(event.data.u64()), fixed, after);
+            self.ready(event.data.u64(), fixed, after);
         }
         self.tick(after.now(), fixed, after);
     }
 
     /// Deals with what the set of the sockets said.
-    fn ready(&mut self, token: Token, fixed: &Fixed, after: &mut After) {
-        match token {
-            Token::Control(id) => {
+    fn ready(&mut self, token: u64, fixed: &Fixed, after: &mut After) {
+        match set::read(token) {
+            (CONTROL, id) => {
                 if let Some(link) = self.links.get(id) {
                     let heard = link.hear(&fixed.keys, &mut after.notices);
                     after.happened |= heard == Polled::Gone;
                     self.links.is_ready(id);
                 }
             }
-            Token::Ended(id) => {
+            (ENDED, id) => {
                 if let Some(link) = self.links.get(id) {
                     link.ended(&fixed.keys, &mut after.notices);
                     after.happened = true;
                     self.links.is_ready(id);
                 }
             }
-            // A tick follows, and looks at these.
-            Token::Door | Token::Knock(_) => {}
-            // Not of this set.
-            Token::Cord(_) | Token::Sockets => {}
+            // A tick follows, and looks at the door and the knocks.
+            _ => {}
         }
     }
 

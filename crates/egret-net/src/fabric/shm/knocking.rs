@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::epoll::EventFlags;
+
 use super::bell::Ringer;
 use super::cord::{Cord, Handle};
 use super::datapath::Conn;
@@ -15,7 +17,8 @@ use super::reach;
 use super::rendezvous::{
     Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Started, Terms,
 };
-use super::token::Token;
+use super::token::KNOCK;
+use crate::fabric::hub::set::{self, token};
 use crate::fabric::listens::Listens;
 use crate::fabric::{ConnectRequest, ViSpec};
 use crate::rt::Instant;
@@ -148,7 +151,7 @@ impl Knocking {
         match self.start(fixed) {
             Ok(Some(knock)) => {
                 // Without a place in the set the answer is seen at the next tick.
-                let _ = Token::Knock(id).watch(&fixed.sockets, knock.fd());
+                let _ = set::watch(&fixed.sockets, knock.fd(), token(KNOCK, id), EventFlags::IN);
                 self.knock = Some((knock, now));
             }
             // Not for lack of something to greet with.

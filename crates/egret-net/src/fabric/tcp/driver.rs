@@ -19,9 +19,9 @@ use super::knocking::{Knocking, Outcome};
 use super::leaving::Leavings;
 use super::link::{Link, Polled};
 use super::send::Flushed;
-use super::token::Token;
+use super::token::{DOOR, KNOCK, LINK, VISITOR};
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::set::{SPACE, ready};
+use crate::fabric::hub::set::{self, SPACE, ready};
 use crate::fabric::hub::{Listeners, Pace};
 use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Made, Unposted, ViSpec, Woken};
 use crate::rt::Instant;
@@ -139,7 +139,7 @@ impl Driver {
             return;
         }
         for event in woken.said() {
-            self.ready(Token::decode(event.token), event.has_room, fixed, after);
+            self.ready(event.token, event.has_room, fixed, after);
         }
         if woken.said().is_empty() || self.pace.is_time(after) {
             self.tick(after.now(), fixed, after);
@@ -307,16 +307,16 @@ impl Driver {
         self.calls_left = SET_EVERY;
         for event in ready(&fixed.set, &mut { SPACE }, Some(Duration::ZERO)) {
             let has_room = { event.flags }.contains(EventFlags::OUT);
-            self.ready(Token::decode(event.data.u64()), has_room, fixed, after);
+            self.ready(event.data.u64(), has_room, fixed, after);
         }
         self.tick(after.now(), fixed, after);
     }
 
     /// Deals with what the set said.
-    fn ready(&mut self, token: Token, has_room: bool, fixed: &Fixed, after: &mut After) {
-        match token {
-            Token::Link(id) => self.ready_link(id, has_room, fixed, after),
-            Token::Door => {
+    fn ready(&mut self, token: u64, has_room: bool, fixed: &Fixed, after: &mut After) {
+        match set::read(token) {
+            (LINK, id) => self.ready_link(id, has_room, fixed, after),
+            (DOOR, _) => {
                 let (now, mut next) = (after.now(), self.next_id);
                 let visitors = self.door.as_mut().map(|door| {
                     door.knocked(&fixed.set, now, || {
@@ -329,15 +329,15 @@ impl Driver {
                     self.listeners.arrived(visitor, after);
                 }
             }
-            Token::Visitor(id) => {
+            (VISITOR, id) => {
                 let door = self.door.as_mut();
                 if let Some(visitor) = door.and_then(|door| door.heard(id, &fixed.set, after.now()))
                 {
                     self.listeners.arrived(visitor, after);
                 }
             }
-            Token::Knock(id) => self.knock(id, after.now(), fixed, after),
-            Token::Leaving(id) => self.leavings.ready(id, &fixed.set),
+            (KNOCK, id) => self.knock(id, after.now(), fixed, after),
+            (_, id) => self.leavings.ready(id, &fixed.set),
         }
     }
 

@@ -8,9 +8,10 @@ use rustix::event::epoll::EventFlags;
 use super::datapath::Conn;
 use super::driver::Fixed;
 use super::socket::{Socket, is_later};
-use super::token::Token;
+use super::token::KNOCK;
 use crate::fabric::ConnectRequest;
 use crate::fabric::greet::{Caller, GreetError, News, STEP_MAX};
+use crate::fabric::hub::set::{self, token};
 use crate::fabric::listens::Listens;
 use crate::fabric::place::{Peer, Resolved, Resolving};
 use crate::rt::Instant;
@@ -128,7 +129,7 @@ impl Knocking {
         let caller = Caller::new(fixed.stance.clone(), hello, fixed.host.as_bytes());
         // Without a place in the set the answer is seen at the next tick.
         let flags = EventFlags::IN | EventFlags::OUT;
-        let _ = Token::Knock(id).watch(&fixed.set, socket.fd(), flags);
+        let _ = set::watch(&fixed.set, socket.fd(), token(KNOCK, id), flags);
         self.attempt = Some(Attempt { socket, caller, is_connected: false, since: now });
         Outcome::Knocking
     }
@@ -177,7 +178,8 @@ impl Knocking {
                 Some(Err(_)) => return self.unreached(),
                 Some(Ok(())) => {
                     attempt.is_connected = true;
-                    let _ = Token::Knock(id).watch(&fixed.set, attempt.socket.fd(), EventFlags::IN);
+                    let (fd, data) = (attempt.socket.fd(), token(KNOCK, id));
+                    let _ = set::watch(&fixed.set, fd, data, EventFlags::IN);
                 }
             }
         }

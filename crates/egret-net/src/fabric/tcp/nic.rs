@@ -8,11 +8,11 @@ use rustix::io::Errno;
 use super::door::Door;
 use super::driver::{Driver, Fixed};
 use super::machine::TcpMachine;
-use super::token::Token;
+use super::token::DOOR;
 use super::{DEPTH, SEGMENTS_MAX, TRANSFER_MAX};
 use crate::fabric::OpenError;
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::set;
+use crate::fabric::hub::set::{self, token};
 use crate::fabric::place::Place;
 use crate::vi::{Limits, NicOptions};
 
@@ -32,7 +32,7 @@ pub(super) fn open(options: &NicOptions) -> Result<TcpMachine, OpenError> {
     let mut told = place.told;
     told.set_port(bound.port());
     let set = set::create().map_err(system)?;
-    Token::Door.watch(&set, door.fd(), EventFlags::IN).map_err(system)?;
+    set::watch(&set, door.fd(), token(DOOR, 0), EventFlags::IN).map_err(system)?;
     let (host, keys, set) = (told.to_string(), Arc::default(), Arc::new(set));
     let fixed = Fixed { host, keys, set, stance };
     Ok(TcpMachine { driver: Driver::new(door, options.wait), fixed })
