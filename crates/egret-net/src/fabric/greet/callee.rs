@@ -1,11 +1,11 @@
 //! The side that listens.
 
 use super::GreetError;
-use super::bytes::{FLAGS, Reader, TERMS, TURN};
 use super::proof::{Said, Stance, nonce};
-use super::refusal::Refusal;
 use super::step::{Kind, Step};
 use super::talk::{Greeter, News, PROVEN, TERMS_MAX, Talk, Turn, read_opening, read_refusal};
+use crate::fabric::hub::Refusal;
+use crate::fabric::hub::bytes::{FLAGS, Reader, TERMS, TURN};
 use crate::vi::{Hello, HelloError, Nonce, Proof, Side};
 
 /// A greeting from the listening side.
@@ -51,12 +51,13 @@ fn asked(stance: &Stance, said: &mut Said, step: &Step) -> Result<News, GreetErr
     if step.flags != 0 {
         return Err(HelloError::Malformed(FLAGS).into());
     }
-    let mut reader = Reader(&step.body);
+    let mut reader = Reader::new(&step.body);
     let proof = Proof(reader.array()?);
-    said.add(Kind::Asking, reader.0);
+    said.add(Kind::Asking, reader.rest());
     stance.check(said, Side::Connecting, &proof)?;
-    let hello = Hello::decode(reader.bytes()?)?;
-    let terms = reader.0.to_vec();
+    let len = reader.u16()?;
+    let hello = Hello::decode(reader.bytes(len.into())?)?;
+    let terms = reader.rest().to_vec();
     if terms.len() > TERMS_MAX {
         return Err(HelloError::Malformed(TERMS).into());
     }

@@ -1,11 +1,11 @@
 //! The side that connects.
 
 use super::GreetError;
-use super::bytes::{FLAGS, LENGTH, TERMS, TURN, UNPROVEN, push_bytes};
 use super::fault::{Fault, planted};
 use super::proof::{Said, Stance, nonce};
 use super::step::{Kind, Step};
-use super::talk::{Greeter, News, TERMS_MAX, Talk, Turn, read_opening, read_refusal};
+use super::talk::{Greeter, News, TERMS_MAX, Talk, Turn, push_bytes, read_opening, read_refusal};
+use crate::fabric::hub::bytes::{FLAGS, LENGTH, TERMS, TURN, UNPROVEN};
 use crate::vi::{HASH_BYTES, Hello, HelloError, Nonce, Proof, Side};
 
 /// A greeting from the connecting side.

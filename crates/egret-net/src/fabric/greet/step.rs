@@ -10,8 +10,8 @@
 //! | 10 | 2 | length of the body |
 //! | 12 | n | body |
 
-use super::bytes::{LENGTH, STEP};
 use super::fault::{Fault, planted};
+use crate::fabric::hub::bytes::{LENGTH, STEP};
 use crate::vi::{HelloError, PROTOCOL_VERSION};
 
 /// Which step.

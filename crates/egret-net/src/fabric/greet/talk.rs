@@ -1,10 +1,10 @@
 //! What both sides of a greeting do alike: hear a step, say a step, and pass from one to the next.
 
 use super::GreetError;
-use super::bytes::{FLAGS, LENGTH, Reader, TURN, push_bytes};
 use super::proof::{HAS_SECRET, Said, Stance};
-use super::refusal::Refusal;
 use super::step::{Inbox, Kind, Step};
+use crate::fabric::hub::Refusal;
+use crate::fabric::hub::bytes::{FLAGS, LENGTH, Reader, TURN};
 use crate::vi::{HASH_BYTES, Hello, HelloError, Nonce};
 
 /// What came of some bytes.
@@ -210,6 +210,13 @@ impl Said {
     }
 }
 
+/// Appends `bytes` after their number, which the caller keeps small.
+pub(super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = u16::try_from(bytes.len()).expect("a part of a step");
+    out.extend(len.to_le_bytes());
+    out.extend(bytes);
+}
+
 /// What a refusal says, and whether it is proven.
 pub(super) fn read_refusal(
     step: &Step,
@@ -223,8 +230,8 @@ pub(super) fn read_refusal(
         }
         _ => return Err(HelloError::Malformed(FLAGS)),
     };
-    let mut reader = Reader(words);
-    let refusal = Refusal::read(&mut reader)?;
+    let mut reader = Reader::new(words);
+    let refusal = Refusal::read(reader.u8()?, &mut reader)?;
     // A later version may have more to say.
     if step.version == crate::vi::PROTOCOL_VERSION {
         reader.end()?;

@@ -14,11 +14,11 @@ use super::lanes::Behind;
 use super::link::{Link, Polled};
 use super::memory::Own;
 use super::records::Scratch;
-use super::rendezvous::{Door, Refusal, Stance, Visitor};
+use super::rendezvous::{Door, Stance, Visitor};
 use super::rounds::Rounds;
 use super::token::{CONTROL, CORD, ENDED};
 use crate::fabric::hub::set::{self, SPACE, ready};
-use crate::fabric::hub::{self, Away, Listeners, Pace};
+use crate::fabric::hub::{self, Listeners, Pace, Refusal};
 use crate::fabric::{
     After, ConnId, ConnectRequest, Drained, ListenerName, Made, Unposted, ViSpec, Woken,
 };
@@ -399,12 +399,7 @@ impl hub::Visitor for Visitor {
         Self::is_gone(self)
     }
 
-    fn turn_away(self, why: Away) {
-        self.refuse(&match why {
-            Away::NotListening => Refusal::NotListening,
-            Away::OtherTag => Refusal::OtherTag,
-            Away::Reliability(level) => Refusal::Reliability(level),
-            Away::Crowded => Refusal::Crowded,
-        });
+    fn turn_away(self, why: &Refusal) {
+        self.refuse(why);
     }
 }

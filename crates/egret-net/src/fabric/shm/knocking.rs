@@ -18,8 +18,8 @@ use super::rendezvous::{
     Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Started, Terms,
 };
 use super::token::KNOCK;
+use crate::fabric::hub::Listens;
 use crate::fabric::hub::set::{self, token};
-use crate::fabric::listens::Listens;
 use crate::fabric::{ConnectRequest, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{Agreed, ConnectError, Hello, HelloError, Trust};
@@ -212,7 +212,6 @@ impl Knocking {
 
     /// Sorts the failures that another knock may mend from the others.
     fn failed(&mut self, why: KnockError, now: Instant) -> Outcome {
-        let user = rustix::process::geteuid().as_raw();
         let level = self.request.spec.reliability;
         let final_error = match why {
             KnockError::Gone { .. } | KnockError::System(_) => None,
@@ -221,7 +220,7 @@ impl Knocking {
                 if self.request.at_once && refusal.listens() != Listens::Yes {
                     return Outcome::Failed(self.too_late(now));
                 }
-                refusal.into_error(level, user)
+                refusal.into_error(level)
             }
             KnockError::Name(_) => {
                 Some(ConnectError::UnknownHost { host: self.request.to.host.clone() })

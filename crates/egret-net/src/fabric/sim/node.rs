@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::datapath::{Conn, DEAD_AFTER};
 use super::eager::Eager;
-use super::wire::{Body, EndId, Farewell, Frame, NodeId, Refusal};
+use super::wire::{Body, EndId, Farewell, Frame, NodeId};
 use super::world::{Event, World};
-use crate::fabric::listens::Listens;
+use crate::fabric::hub::{Listens, Refusal};
 use crate::fabric::{ConnId, ConnectPromise, ConnectRequest, ListenerName, Made, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{Address, ConnectError, Counters, Hello, Keys, Reliability, ViError};
@@ -243,10 +243,12 @@ impl World {
         let node = frame.to;
         let spec = match self.nodes[node].ends.get_mut(&end) {
             Some(End::Knocking(knock)) => match &frame.body {
-                Body::Refuse(refusal @ (Refusal::NotListening | Refusal::OtherTag)) => {
-                    let is_there = *refusal == Refusal::OtherTag;
-                    knock.listens = Some(if is_there { Listens::OtherTag } else { Listens::No });
-                    if knock.at_once {
+                Body::Refuse(refusal) => {
+                    let listens = refusal.listens();
+                    knock.listens = Some(listens);
+                    if let Some(why) = refusal.clone().into_error(knock.spec.reliability) {
+                        self.stop_knocking(node, end, Err(why));
+                    } else if knock.at_once && listens != Listens::Yes {
                         self.give_up_knocking(node, end);
                     }
                     return;
@@ -254,10 +256,6 @@ impl World {
                 Body::Queued => {
                     knock.listens = Some(Listens::Yes);
                     return;
-                }
-                Body::Refuse(refusal) => {
-                    let why = refusal.clone().into_error(knock.spec.reliability);
-                    return self.stop_knocking(node, end, Err(why));
                 }
                 _ => knock.spec,
             },
@@ -328,15 +326,5 @@ impl Node {
             wakers.append(&mut listening.wakers);
         }
         None
-    }
-}
-
-impl Refusal {
-    fn into_error(self, ours: Reliability) -> ConnectError {
-        match self {
-            Self::NotListening | Self::OtherTag => unreachable!("not a final answer"),
-            Self::Reliability(theirs) => ConnectError::ReliabilityMismatch { ours, theirs },
-            Self::Hello(why) => ConnectError::Hello(why),
-        }
     }
 }

@@ -17,10 +17,10 @@ use super::fault::{Fault, planted};
 use super::socket::{Socket, is_later};
 use super::token::{DOOR, VISITOR};
 use crate::fabric::greet::{
-    Admission, Callee, GreetError, News, Refusal, Room, STEP_MAX, Source, Stance, UnderWay,
+    Admission, Callee, GreetError, News, Room, STEP_MAX, Source, Stance, UnderWay,
 };
 use crate::fabric::hub::set::{self, token};
-use crate::fabric::hub::{self, Away, Complaints};
+use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::Instant;
 use crate::vi::{Hello, HelloError};
 
@@ -285,13 +285,8 @@ impl hub::Visitor for Visitor {
         self.socket.is_over()
     }
 
-    fn turn_away(mut self, why: Away) {
-        self.callee.refuse(&match why {
-            Away::NotListening => Refusal::NotListening,
-            Away::OtherTag => Refusal::OtherTag,
-            Away::Reliability(level) => Refusal::Reliability(level),
-            Away::Crowded => Refusal::Crowded,
-        });
+    fn turn_away(mut self, why: &Refusal) {
+        self.callee.refuse(why);
         let _ = self.socket.send(self.callee.outgoing());
     }
 }

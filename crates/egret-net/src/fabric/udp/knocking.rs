@@ -8,7 +8,7 @@ use super::socket::Socket;
 use super::wire::{Farewell, Head, Number, greet};
 use crate::fabric::ConnectRequest;
 use crate::fabric::greet::{Caller, GreetError, News, Stance};
-use crate::fabric::listens::Listens;
+use crate::fabric::hub::Listens;
 use crate::fabric::place::{Peer, Resolved, Resolving};
 use crate::rt::{self, Instant};
 use crate::vi::{ConnectError, Hello};
