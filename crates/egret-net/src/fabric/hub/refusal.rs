@@ -3,12 +3,10 @@
 //! A refusal reads the same in every version, so that two versions can tell each other that they
 //! differ.
 
-use std::time::Duration;
-
 use thiserror::Error;
 
 use super::bytes::{Malformed, REASON, Reader, known, push_text};
-use crate::vi::{Address, ConnectError, HelloError, Reliability, SecretError};
+use crate::vi::{ConnectError, HelloError, Reliability, SecretError};
 
 /// Why a greeting was refused, told from the side of whoever reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -49,18 +47,6 @@ pub(in crate::fabric) enum Listens {
     /// For the service, and not with this tag.
     OtherTag,
     No,
-}
-
-impl Listens {
-    /// What a connector that stops waiting is told; `None` if there is a listener.
-    pub(in crate::fabric) fn error(self, to: &Address, waited: Duration) -> Option<ConnectError> {
-        let to = to.clone();
-        match self {
-            Self::Yes => None,
-            Self::OtherTag => Some(ConnectError::OtherTag { to, waited }),
-            Self::No => Some(ConnectError::NotListening { to, waited }),
-        }
-    }
 }
 
 impl Refusal {

@@ -181,8 +181,8 @@ impl Driver {
     pub(super) fn shut(&mut self, after: &mut After) {
         self.door = None;
         self.links.end_all(|link| link.close(ViError::NicDown, &mut after.notices));
-        for Knocking { request, .. } in std::mem::take(&mut self.knocks).into_values() {
-            after.settle(request.promise, Err(ConnectError::NicDown));
+        for Knocking { patience, .. } in std::mem::take(&mut self.knocks).into_values() {
+            after.settle(patience.request.promise, Err(ConnectError::NicDown));
         }
         self.listeners.shut(after);
         after.happened = true;
@@ -329,13 +329,6 @@ impl Driver {
         let ids: Vec<u64> = self.knocks.keys().copied().collect();
         for id in ids {
             let Some(knocking) = self.knocks.get_mut(&id) else { continue };
-            if knocking.request.promise.is_abandoned() {
-                // Dropped with no lock held: it may have somebody to wake.
-                if let Some(Knocking { request, .. }) = self.knocks.remove(&id) {
-                    after.settle(request.promise, Err(ConnectError::NicDown));
-                }
-                continue;
-            }
             let outcome = match knocking.poll(now) {
                 Outcome::Knocking => knocking.tick(fixed, id, now),
                 outcome => outcome,
@@ -350,7 +343,8 @@ impl Driver {
             Outcome::Failed(why) => Err(why),
             Outcome::Made(conn, agreed) => Ok((conn, agreed)),
         };
-        let Some(Knocking { request, .. }) = self.knocks.remove(&id) else { return };
+        let Some(Knocking { patience, .. }) = self.knocks.remove(&id) else { return };
+        let request = patience.request;
         let result = result.and_then(|(conn, agreed)| {
             let who = (request.to.host.as_str(), request.spec, agreed);
             self.add(who, *conn, fixed).ok_or(ConnectError::NicDown)

@@ -230,8 +230,8 @@ impl Driver {
             }
             self.ended.insert(id, link);
         }
-        for Knocking { request, .. } in std::mem::take(&mut self.knocks).into_values() {
-            after.settle(request.promise, Err(ConnectError::NicDown));
+        for Knocking { patience, .. } in std::mem::take(&mut self.knocks).into_values() {
+            after.settle(patience.request.promise, Err(ConnectError::NicDown));
         }
         self.listeners.shut(after);
         self.leavings.clear();
@@ -416,13 +416,6 @@ impl Driver {
     /// Looks at a connection that is being made.
     fn knock(&mut self, id: u64, now: Instant, fixed: &Fixed, after: &mut After) {
         let Some(knocking) = self.knocks.get_mut(&id) else { return };
-        if knocking.request.promise.is_abandoned() {
-            // Dropped with no lock held: it may have somebody to wake.
-            if let Some(Knocking { request, .. }) = self.knocks.remove(&id) {
-                after.settle(request.promise, Err(ConnectError::NicDown));
-            }
-            return;
-        }
         let outcome = match knocking.poll(fixed, id, now) {
             Outcome::Knocking => knocking.tick(fixed, id, now),
             outcome => outcome,
@@ -432,7 +425,7 @@ impl Driver {
             Outcome::Failed(why) => Err(why),
             Outcome::Made(conn, behind) => Ok((conn, behind)),
         };
-        let Some(Knocking { request, .. }) = self.knocks.remove(&id) else { return };
+        let Some(Knocking { patience, .. }) = self.knocks.remove(&id) else { return };
         let result = result.and_then(|(conn, behind)| {
             let id = self.add(*conn, fixed).ok_or(ConnectError::NicDown)?;
             let link = self.link(ConnId(id));
@@ -442,9 +435,9 @@ impl Driver {
             } else {
                 self.come_by(id);
             }
-            Ok(Made::new(ConnId(id), &request.to.host))
+            Ok(Made::new(ConnId(id), &patience.request.to.host))
         });
-        after.settle(request.promise, result);
+        after.settle(patience.request.promise, result);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.

@@ -251,7 +251,7 @@ impl Driver {
         }
         for mut knocking in std::mem::take(&mut self.knocks).into_values() {
             knocking.give_up(&fixed.socket);
-            after.settle(knocking.request.promise, Err(ConnectError::NicDown));
+            after.settle(knocking.patience.request.promise, Err(ConnectError::NicDown));
         }
         self.listeners.shut(after);
         after.happened = true;
@@ -393,12 +393,6 @@ impl Driver {
         let numbers: Vec<Number> = self.knocks.keys().copied().collect();
         for number in numbers {
             let Some(mut knocking) = self.knocks.remove(&number) else { continue };
-            if knocking.request.promise.is_abandoned() {
-                knocking.give_up(&fixed.socket);
-                // Dropped with no lock held: it may have somebody to wake.
-                after.settle(knocking.request.promise, Err(ConnectError::NicDown));
-                continue;
-            }
             let outcome = knocking.tick(now, &fixed.socket, &fixed.stance);
             // Another attempt has another number.
             let number = knocking.number();
@@ -438,9 +432,9 @@ impl Driver {
         if made.is_err() {
             knocking.give_up(&fixed.socket);
         }
-        let spec = knocking.request.spec;
+        let spec = knocking.patience.request.spec;
         let result = made.map(|(numbers, at)| self.connected(numbers, at, spec, fixed));
-        after.settle(knocking.request.promise, result);
+        after.settle(knocking.patience.request.promise, result);
     }
 
     fn connected(
