@@ -7,7 +7,6 @@ use rustix::io::Errno;
 
 use super::door::Door;
 use super::driver::{Driver, Fixed};
-use super::machine::TcpMachine;
 use super::token::DOOR;
 use super::{DEPTH, SEGMENTS_MAX, TRANSFER_MAX};
 use crate::fabric::OpenError;
@@ -17,7 +16,7 @@ use crate::fabric::place::Place;
 use crate::vi::{Limits, NicOptions};
 
 /// A nic that listens at an address of this machine.
-pub(super) fn open(options: &NicOptions) -> Result<TcpMachine, OpenError> {
+pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let host = || options.host.clone();
     let refused = |why: String| OpenError::Refused { host: host(), why };
     let system = |errno: Errno| refused(errno.to_string());
@@ -35,7 +34,7 @@ pub(super) fn open(options: &NicOptions) -> Result<TcpMachine, OpenError> {
     set::watch(&set, door.fd(), token(DOOR, 0), EventFlags::IN).map_err(system)?;
     let (host, keys, set) = (told.to_string(), Arc::default(), Arc::new(set));
     let fixed = Fixed { host, keys, set, stance };
-    Ok(TcpMachine { driver: Driver::new(door, options.wait), fixed })
+    Ok(Driver::new(fixed, door, options.wait))
 }
 
 /// What a nic allows.
