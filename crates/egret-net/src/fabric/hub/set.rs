@@ -41,7 +41,8 @@ pub(in crate::fabric) const fn token(kind: u8, id: u64) -> u64 {
 
 /// The kind and the thing that [`token`] was made of.
 pub(in crate::fabric) const fn read(token: u64) -> (u8, u64) {
-    (token as u8 & ((1 << KIND_BITS) - 1), token >> KIND_BITS)
+    let [low, ..] = token.to_le_bytes();
+    (low & ((1 << KIND_BITS) - 1), token >> KIND_BITS)
 }
 
 const KIND_BITS: u32 = 3;
