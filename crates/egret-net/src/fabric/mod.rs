@@ -12,7 +12,6 @@
 #[doc(hidden)]
 pub mod greet;
 mod hub;
-mod listens;
 mod outbox;
 pub mod place;
 mod receives;

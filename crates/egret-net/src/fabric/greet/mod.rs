@@ -28,14 +28,12 @@
 //! The bytes stand in `docs/greeting.md`.
 
 mod admission;
-mod bytes;
 mod callee;
 mod caller;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod proof;
-mod refusal;
 mod step;
 mod talk;
 #[cfg(test)]
@@ -48,10 +46,11 @@ pub(crate) use self::{
     callee::Callee,
     caller::Caller,
     proof::Stance,
-    refusal::Refusal,
     step::STEP_MAX,
     talk::News,
 };
+use crate::fabric::hub::Refusal;
+use crate::fabric::hub::bytes::Malformed;
 use crate::vi::{ConnectError, HelloError, Reliability, SecretError};
 
 /// Why a greeting came to nothing. A last step may be outgoing that tells the
@@ -67,6 +66,12 @@ pub(crate) enum GreetError {
     /// The peer says no.
     #[error("the peer refused: {0}")]
     Refused(Refusal),
+}
+
+impl From<Malformed> for GreetError {
+    fn from(why: Malformed) -> Self {
+        Self::Hello(why.into())
+    }
 }
 
 impl GreetError {

@@ -1,7 +1,7 @@
 //! What the sides prove to each other.
 
-use super::bytes::push_bytes;
 use super::fault::{Fault, planted};
+use super::talk::push_bytes;
 use crate::vi::{Challenge, HASH_BYTES, Nonce, Proof, Secret, SecretError, Side};
 
 /// What a side of a greeting brings along.
@@ -15,7 +15,7 @@ pub(crate) struct Stance {
 
 /// What both have said so far.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(crate) struct Said {
     pub connecting: Nonce,
     pub listening: Nonce,
     /// All else, in order.

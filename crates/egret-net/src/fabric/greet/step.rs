@@ -10,14 +10,14 @@
 //! | 10 | 2 | length of the body |
 //! | 12 | n | body |
 
-use super::bytes::{LENGTH, STEP};
 use super::fault::{Fault, planted};
+use crate::fabric::hub::bytes::{LENGTH, STEP};
 use crate::vi::{HelloError, PROTOCOL_VERSION};
 
 /// Which step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Opening = 1,
     Asking = 2,
     Welcome = 3,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
 
 /// A step that has come whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Step {
+pub(crate) struct Step {
     pub kind: Kind,
     pub flags: u8,
     /// Of the sender. Ours, unless this is a refusal.

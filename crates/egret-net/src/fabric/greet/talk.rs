@@ -1,10 +1,10 @@
-//! What both sides of a greeting do alike: hear a step, say a step.
+//! What both sides of a greeting do alike: hear a step, say a step, and pass from one to the next.
 
 use super::GreetError;
-use super::bytes::{FLAGS, LENGTH, Reader, TURN, push_bytes};
 use super::proof::{HAS_SECRET, Said, Stance};
-use super::refusal::Refusal;
 use super::step::{Inbox, Kind, Step};
+use crate::fabric::hub::Refusal;
+use crate::fabric::hub::bytes::{FLAGS, LENGTH, Reader, TURN};
 use crate::vi::{HASH_BYTES, Hello, HelloError, Nonce};
 
 /// What came of some bytes.
@@ -37,9 +37,88 @@ pub(crate) enum News {
     },
 }
 
+/// A greeting from one of its sides.
+#[derive(Debug)]
+pub(crate) struct Greeter<T> {
+    pub(super) talk: Talk,
+    /// `None` if nothing more is heard. What is outgoing then is the last step.
+    pub(super) turn: Option<T>,
+}
+
+/// How far one side of a greeting is.
+pub(crate) trait Turn: Sized {
+    /// Whether the peer is to speak.
+    fn is_peers(&self) -> bool {
+        true
+    }
+
+    /// The peer has said `step`: whose turn it is now, and what there is to tell.
+    fn next(self, talk: &mut Talk, step: &Step) -> Result<(Option<Self>, News), GreetError>;
+}
+
+impl<T: Turn> Greeter<T> {
+    /// Takes bytes of the peer, up to the end of a step. Once it is welcome, its
+    /// bytes are left alone.
+    ///
+    /// # Errors
+    ///
+    /// If the greeting comes to nothing. It is over then, but for the step that may
+    /// be outgoing.
+    pub(crate) fn feed(&mut self, input: &[u8]) -> Result<Fed, GreetError> {
+        let fed = self.hear(input);
+        if let Err(why) = &fed {
+            self.talk.say_why(why);
+            self.turn = None;
+        }
+        fed
+    }
+
+    fn hear(&mut self, input: &[u8]) -> Result<Fed, GreetError> {
+        let mut news = News::Nothing;
+        let Some(turn) = &self.turn else { return Ok(Fed { consumed: 0, news }) };
+        if !turn.is_peers() && !input.is_empty() {
+            return Err(HelloError::Malformed(TURN).into());
+        }
+        let (consumed, step) = self.talk.hear(input)?;
+        if let Some(step) = step
+            && let Some(turn) = self.turn.take()
+        {
+            (self.turn, news) = turn.next(&mut self.talk, &step)?;
+        }
+        Ok(Fed { consumed, news })
+    }
+
+    /// What is to be sent: all or the rest of one step.
+    pub(crate) fn outgoing(&self) -> &[u8] {
+        self.talk.outgoing()
+    }
+
+    /// So many bytes of it were.
+    pub(crate) fn sent(&mut self, len: usize) {
+        self.talk.sent = self.talk.said.len().min(self.talk.sent + len);
+    }
+
+    /// The step that was said last is outgoing again: it may have been lost.
+    pub(crate) const fn repeat(&mut self) {
+        self.talk.sent = 0;
+    }
+
+    /// Whether this is the step that was heard last, which the peer has repeated.
+    pub(crate) fn has_heard(&self, step: &[u8]) -> bool {
+        !self.talk.heard.is_empty() && self.talk.heard == step
+    }
+
+    /// Bytes of memory it holds.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        let Talk { inbox, heard, said, .. } = &self.talk;
+        inbox.held() + heard.capacity() + said.capacity()
+    }
+}
+
 /// One side's ears and mouth.
 #[derive(Debug)]
-pub(super) struct Talk {
+pub(crate) struct Talk {
     pub stance: Stance,
     pub own: Nonce,
     inbox: Inbox,
@@ -77,6 +156,11 @@ impl Talk {
         self.sent = 0;
     }
 
+    /// Says this side's opening.
+    pub(super) fn open(&mut self) {
+        self.say(&Step::new(Kind::Opening, self.stance.flags(), self.own.0.to_vec()));
+    }
+
     /// Says why the peer is not talked to, if that is of any use. Refusals are not
     /// answered, or two sides might refuse each other for ever.
     pub(super) fn say_why(&mut self, why: &GreetError) {
@@ -97,24 +181,6 @@ impl Talk {
 
     pub(super) fn outgoing(&self) -> &[u8] {
         &self.said[self.sent..]
-    }
-
-    pub(super) fn sent(&mut self, len: usize) {
-        self.sent = self.said.len().min(self.sent + len);
-    }
-
-    pub(super) fn repeat(&mut self) {
-        self.sent = 0;
-    }
-
-    pub(super) fn has_heard(&self, step: &[u8]) -> bool {
-        !self.heard.is_empty() && self.heard == step
-    }
-
-    /// Bytes of memory it holds.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
-        self.inbox.held() + self.heard.capacity() + self.said.capacity()
     }
 }
 
@@ -144,6 +210,13 @@ impl Said {
     }
 }
 
+/// Appends `bytes` after their number, which the caller keeps small.
+pub(super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = u16::try_from(bytes.len()).expect("a part of a step");
+    out.extend(len.to_le_bytes());
+    out.extend(bytes);
+}
+
 /// What a refusal says, and whether it is proven.
 pub(super) fn read_refusal(
     step: &Step,
@@ -157,8 +230,8 @@ pub(super) fn read_refusal(
         }
         _ => return Err(HelloError::Malformed(FLAGS)),
     };
-    let mut reader = Reader(words);
-    let refusal = Refusal::read(&mut reader)?;
+    let mut reader = Reader::new(words);
+    let refusal = Refusal::read(reader.u8()?, &mut reader)?;
     // A later version may have more to say.
     if step.version == crate::vi::PROTOCOL_VERSION {
         reader.end()?;

@@ -1,4 +1,4 @@
-//! Reading and writing the fields of packets. Numbers are little-endian.
+//! Reading and writing the fields of packets, steps and datagrams. Numbers are little-endian.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,14 @@ use thiserror::Error;
 
 use crate::buf::Kind;
 use crate::fault::planted;
+use crate::vi::HelloError;
 
-/// A packet that is not what it should be.
+/// A packet, step or datagram that is not what it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub(in crate::fabric) struct Malformed(pub &'static str);
 
-/// What is left of a packet.
+/// What is left of a packet, step or datagram.
 #[derive(Debug)]
 pub(in crate::fabric) struct Reader<'a>(&'a [u8]);
 
@@ -21,6 +22,7 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
+    #[inline]
     pub(in crate::fabric) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         match self.0.split_first_chunk() {
             Some((taken, rest)) => {
@@ -40,10 +42,12 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_le_bytes)
     }
 
+    #[inline]
     pub(in crate::fabric) fn u32(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
 
+    #[inline]
     pub(in crate::fabric) fn u64(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
     }
@@ -52,6 +56,19 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(Malformed(TOO_SHORT))?;
         self.0 = rest;
         Ok(taken)
+    }
+
+    /// What stands at the end.
+    pub(in crate::fabric) fn last<const N: usize>(&mut self) -> Result<&'a [u8; N], Malformed> {
+        let (rest, last) = self.0.split_last_chunk().ok_or(Malformed(TOO_SHORT))?;
+        self.0 = rest;
+        Ok(last)
+    }
+
+    /// All that is left, to be read again.
+    #[inline]
+    pub(in crate::fabric) const fn rest(&self) -> &'a [u8] {
+        self.0
     }
 
     /// Text of at most 255 bytes, after its length.
@@ -93,6 +110,12 @@ pub(in crate::fabric) fn read_kind(reader: &mut Reader<'_>) -> Result<Kind, Malf
     Ok(Kind { fingerprint, name: Cow::Owned(reader.text()?.to_owned()) })
 }
 
+impl From<Malformed> for HelloError {
+    fn from(Malformed(what): Malformed) -> Self {
+        Self::Malformed(what)
+    }
+}
+
 /// One way to get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::fabric) enum Fault {
@@ -120,11 +143,15 @@ pub(in crate::fabric) const ROLES: &str = "roles of descriptors, each of which m
 pub(in crate::fabric) const MISSING: &str = "fewer descriptors than declared";
 pub(in crate::fabric) const REASON: &str = "an unknown reason";
 pub(in crate::fabric) const NOT_AGREED: &str = "a level of trust that the two did not agree on";
+pub(in crate::fabric) const LENGTH: &str = "a step of a length that it cannot have";
+pub(in crate::fabric) const STEP: &str = "an unknown kind of step";
+pub(in crate::fabric) const TURN: &str = "a step that is not the next one";
+pub(in crate::fabric) const UNPROVEN: &str = "a refusal without a proof";
+pub(in crate::fabric) const TERMS: &str = "terms that are too long";
 const UNKNOWN: &str = "for a reason that this version has no words for";
 
-/// What is said about packets between processes, in [`Hello`](crate::vi::Hello)
-/// and here.
-const TEXTS: &[&str] = &[
+/// What is said about packets and steps, in [`Hello`](crate::vi::Hello) and here.
+pub(in crate::fabric) const TEXTS: &[&str] = &[
     "reliability level",
     "length of the service name",
     "service name",
@@ -138,6 +165,11 @@ const TEXTS: &[&str] = &[
     MISSING,
     REASON,
     NOT_AGREED,
+    LENGTH,
+    STEP,
+    TURN,
+    UNPROVEN,
+    TERMS,
 ];
 
 /// What the fabrics say of their peers' memory, rings, frames and messages. A test

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::task::Waker;
 
+use super::Refusal;
 use crate::fabric::{After, ListenerName};
 use crate::vi::{Hello, ListenError, Reliability};
 
@@ -14,20 +15,7 @@ pub(in crate::fabric) trait Visitor: fmt::Debug + Send {
     /// Whether it has given up.
     fn is_gone(&self) -> bool;
     /// Tells it why it is not let in.
-    fn turn_away(self, why: Away);
-}
-
-/// Why a visitor is not let in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::fabric) enum Away {
-    /// Nobody listens for this service.
-    NotListening,
-    /// Nobody listens for this tag of the service.
-    OtherTag,
-    /// Who listens asks for this level.
-    Reliability(Reliability),
-    /// Too many wait already.
-    Crowded,
+    fn turn_away(self, why: &Refusal);
 }
 
 /// The listeners of a nic; none when it is down.
@@ -104,14 +92,14 @@ impl<V: Visitor> Listeners<V> {
     pub(in crate::fabric) fn arrived(&mut self, visitor: V, after: &mut After) {
         let hello = visitor.hello();
         let key = (hello.service.clone(), hello.tag);
-        let Some(all) = &mut self.0 else { return visitor.turn_away(Away::NotListening) };
+        let Some(all) = &mut self.0 else { return visitor.turn_away(&Refusal::NotListening) };
         let mut tags = all.range((key.0.clone(), 0)..);
         let has_service = tags.next().is_some_and(|((service, _), _)| *service == key.0);
         let why = match all.get_mut(&key) {
-            None if has_service => Away::OtherTag,
-            None => Away::NotListening,
+            None if has_service => Refusal::OtherTag,
+            None => Refusal::NotListening,
             Some(listening) if listening.reliability != hello.reliability => {
-                Away::Reliability(listening.reliability)
+                Refusal::Reliability(listening.reliability)
             }
             Some(listening) => {
                 listening.backlog.retain(|visitor| !visitor.is_gone());
@@ -121,10 +109,10 @@ impl<V: Visitor> Listeners<V> {
                     after.happened = true;
                     return;
                 }
-                Away::Crowded
+                Refusal::Crowded
             }
         };
-        visitor.turn_away(why);
+        visitor.turn_away(&why);
     }
 
     /// The oldest caller of a listener that has not given up.
@@ -148,7 +136,7 @@ impl<V: Visitor> Listening<V> {
     /// nic.
     fn close(self, after: &mut After) {
         for visitor in self.backlog {
-            visitor.turn_away(Away::NotListening);
+            visitor.turn_away(&Refusal::NotListening);
         }
         after.wakers.extend(self.wakers);
     }

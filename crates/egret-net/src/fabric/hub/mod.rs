@@ -3,6 +3,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `listeners.rs` | who listens, and who waits to be accepted |
+//! | `refusal.rs`, `patience.rs` | why a listening side says no, and how long a connector goes on |
 //! | `pace.rs` | how often to look at what is slow to look at |
 //! | `complaints.rs` | what the log is told of callers that are sent away |
 //! | `set.rs` | sets of descriptors |
@@ -21,8 +22,12 @@ pub(super) mod fuzzed;
 pub(super) mod incoming;
 mod listeners;
 mod pace;
+pub(super) mod patience;
+mod refusal;
 pub(super) mod set;
 
 pub(super) use self::complaints::Complaints;
-pub(super) use self::listeners::{Away, Listeners, Visitor};
+pub(super) use self::listeners::{Listeners, Visitor};
 pub(super) use self::pace::Pace;
+pub(super) use self::refusal::Listens;
+pub(crate) use self::refusal::Refusal;

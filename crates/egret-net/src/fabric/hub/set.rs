@@ -19,7 +19,8 @@ pub(in crate::fabric) fn create() -> Result<OwnedFd, Errno> {
     epoll::create(epoll::CreateFlags::CLOEXEC)
 }
 
-/// Has `set` say `data` about `fd`, whatever it said before.
+/// Has `set` say `data` about `fd`, whatever it said before: the socket of a knock becomes that
+/// of a connection.
 pub(in crate::fabric) fn watch(
     set: &OwnedFd,
     fd: impl AsFd,
@@ -32,6 +33,19 @@ pub(in crate::fabric) fn watch(
         outcome => outcome,
     }
 }
+
+/// What a set is to say of the thing `id` of a `kind`, one of eight.
+pub(in crate::fabric) const fn token(kind: u8, id: u64) -> u64 {
+    id << KIND_BITS | kind as u64
+}
+
+/// The kind and the thing that [`token`] was made of.
+pub(in crate::fabric) const fn read(token: u64) -> (u8, u64) {
+    let [low, ..] = token.to_le_bytes();
+    (low & ((1 << KIND_BITS) - 1), token >> KIND_BITS)
+}
+
+const KIND_BITS: u32 = 3;
 
 /// Has `set` say nothing more about `fd`.
 pub(in crate::fabric) fn forget(set: &OwnedFd, fd: impl AsFd) -> Result<(), Errno> {
@@ -49,4 +63,18 @@ pub(in crate::fabric) fn ready<'a>(
         Timespec::try_from(within).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 })
     });
     epoll::wait(set, space, within.as_ref()).map_or(&[], |(events, _)| events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back_as_what_it_was() {
+        for kind in 0..8 {
+            for id in [0, 1, 7, 8, u64::MAX >> KIND_BITS] {
+                assert_eq!(read(token(kind, id)), (kind, id));
+            }
+        }
+    }
 }

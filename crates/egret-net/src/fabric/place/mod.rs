@@ -32,7 +32,7 @@ use thiserror::Error;
 pub use self::choice::reachable;
 pub use self::interface::{Interface, interfaces};
 pub(crate) use self::peer::Peer;
-pub(crate) use self::resolve::{Resolved, Resolving};
+pub(crate) use self::resolve::Whereabouts;
 use self::text::Written;
 
 /// Where a nic listens, and why there.

@@ -5,29 +5,64 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::Peer;
 use crate::rt;
+
+/// Where a host is, as far as it is known.
+#[derive(Debug)]
+pub(crate) enum Whereabouts {
+    /// The system will say, when it is asked.
+    Unasked { name: String, port: u16 },
+    /// The system is being asked.
+    Asked(Resolving),
+    /// At these, to be tried in turn; at none if nobody knows the host.
+    At(Vec<SocketAddr>),
+}
+
+impl Whereabouts {
+    /// Of a host, as a program writes it.
+    pub(crate) fn of(host: &str) -> Self {
+        match Peer::read(host) {
+            None => Self::At(Vec::new()),
+            Some(Peer::At(all)) => Self::At(all),
+            Some(Peer::Named { name, port }) => Self::Unasked { name, port },
+        }
+    }
+
+    /// Asks the system, as soon as it may be asked, and looks for the answer.
+    pub(crate) fn look_up(&mut self) {
+        if let Self::Unasked { name, port } = self
+            && let Some(asked) = Resolving::start(name, *port, || ())
+        {
+            *self = Self::Asked(asked);
+        }
+        if let Self::Asked(asked) = self
+            && let Some(all) = asked.poll()
+        {
+            *self = Self::At(all);
+        }
+    }
+
+    /// The addresses, once they are known.
+    pub(crate) fn known(&self) -> Option<&[SocketAddr]> {
+        match self {
+            Self::At(all) => Some(all),
+            Self::Unasked { .. } | Self::Asked(_) => None,
+        }
+    }
+}
 
 /// A question under way. The system's answer has no deadline, so a thread waits for
 /// it; who drops this does not.
 pub(crate) struct Resolving(Arc<Mutex<Option<Resolved>>>);
 
-/// The system's answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Resolved {
-    /// The host is at these, to be tried in turn; at most [`ADDRESSES_MAX`].
-    At(Vec<SocketAddr>),
-    /// The system knows no such host, or cannot say.
-    Unknown,
-}
+/// The system's answer: at most [`ADDRESSES_MAX`], none if it knows no such host or cannot say.
+type Resolved = Vec<SocketAddr>;
 
 impl Resolving {
     /// Asks where `name` is, and calls `wake` when it is known. `None` if so many
     /// questions are under way that one more must wait.
-    pub(crate) fn start(
-        name: &str,
-        port: u16,
-        wake: impl FnOnce() + Send + 'static,
-    ) -> Option<Self> {
+    fn start(name: &str, port: u16, wake: impl FnOnce() + Send + 'static) -> Option<Self> {
         let question = Question::begin()?;
         let answer = Arc::default();
         let (kept, name) = (Arc::clone(&answer), name.to_owned());
@@ -39,13 +74,13 @@ impl Resolving {
         };
         // Without a thread to wait, there is no answer.
         if rt::spawn("egret-resolve", ask).is_err() {
-            *lock(&answer) = Some(Resolved::Unknown);
+            *lock(&answer) = Some(Resolved::new());
         }
         Some(Self(answer))
     }
 
     /// The answer, if it is there.
-    pub(crate) fn poll(&self) -> Option<Resolved> {
+    fn poll(&self) -> Option<Resolved> {
         lock(&self.0).clone()
     }
 }
@@ -57,10 +92,8 @@ impl fmt::Debug for Resolving {
 }
 
 fn resolve(name: &str, port: u16) -> Resolved {
-    match (name, port).to_socket_addrs() {
-        Ok(addresses) => Resolved::At(addresses.take(ADDRESSES_MAX).collect()),
-        Err(_) => Resolved::Unknown,
-    }
+    let addresses = (name, port).to_socket_addrs();
+    addresses.map_or_else(|_| Resolved::new(), |all| all.take(ADDRESSES_MAX).collect())
 }
 
 fn lock(answer: &Mutex<Option<Resolved>>) -> std::sync::MutexGuard<'_, Option<Resolved>> {
@@ -110,13 +143,13 @@ mod tests {
 
     #[test]
     fn the_system_says_where_a_host_is() {
-        let Resolved::At(addresses) = answer("localhost") else { panic!("no localhost") };
+        let addresses = answer("localhost");
         assert!(!addresses.is_empty());
         assert!(
             addresses.iter().all(|at| at.ip().is_loopback() && at.port() == 7),
             "{addresses:?}"
         );
-        assert_eq!(answer("no such host"), Resolved::Unknown);
+        assert_eq!(answer("no such host"), []);
     }
 
     #[test]

@@ -9,39 +9,36 @@ use std::time::Duration;
 use super::bell::Sleeper;
 use super::datapath::Conn;
 use super::eager::Draining;
-use super::knocking::{Ground, Knocking, Met, Outcome, terms};
+use super::knocking::{Knocking, Outcome};
 use super::lanes::Behind;
 use super::link::{Link, Polled};
 use super::memory::Own;
 use super::records::Scratch;
-use super::rendezvous::{Door, Refusal, Stance, Visitor};
+use super::rendezvous::{Door, Stance, Visitor};
 use super::rounds::Rounds;
-use super::token::Token;
-use crate::fabric::hub::set::{SPACE, ready};
-use crate::fabric::hub::{self, Away, Listeners, Pace};
-use crate::fabric::{
-    After, ConnId, ConnectRequest, Drained, ListenerName, Made, Unposted, ViSpec, Woken,
-};
+use super::token::{CONTROL, ENDED};
+use crate::fabric::hub::set::{self, SPACE, ready};
+use crate::fabric::hub::{self, Listeners, Pace, Refusal};
+use crate::fabric::{After, ConnId, Drained, Made, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{
-    Agreed, ConnectError, DrainId, Hello, Keys, Lane, ListenError, Posted, Sink, ViError,
-};
+use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, Lane, Sink};
 
-/// The changing part of a nic.
+/// A nic.
 #[derive(Debug)]
 pub(super) struct Driver {
+    pub fixed: Fixed,
     /// `None` when the nic is down.
-    door: Option<Door>,
+    pub door: Option<Door>,
     pub links: Rounds,
-    knocks: BTreeMap<u64, Knocking>,
+    pub knocks: BTreeMap<u64, Knocking>,
     pub listeners: Listeners<Visitor>,
     next_id: u64,
     /// When to look at the sockets.
-    pace: Pace,
+    pub pace: Pace,
     scratch: Scratch,
-    bell: Sleeper,
+    pub bell: Sleeper,
     /// When to look again though no bell was rung.
-    nap_until: Option<Instant>,
+    pub nap_until: Option<Instant>,
 }
 
 /// The part of a nic that stays as it is.
@@ -63,12 +60,11 @@ pub(super) struct Fixed {
 const VISITORS_AT_ONCE: usize = 16;
 /// How long a visitor may take to greet.
 const GREETING_MAX: Duration = Duration::from_secs(1);
-/// How long to sleep when a peer might not ring.
-const NAP: Duration = Duration::from_millis(1);
 
 impl Driver {
-    pub(super) fn new(door: Door, bell: Sleeper) -> Self {
+    pub(super) fn new(fixed: Fixed, door: Door, bell: Sleeper) -> Self {
         Self {
+            fixed,
             door: Some(door),
             links: Rounds::default(),
             knocks: BTreeMap::new(),
@@ -81,116 +77,25 @@ impl Driver {
         }
     }
 
-    /// Moves messages; now and then looks at the sockets. With one connection
-    /// and nothing to do it costs about 25 ns, and one load of a line that is
-    /// in the cache until the peer writes it.
-    #[inline]
-    pub(super) fn poll(&mut self, fixed: &Fixed, after: &mut After) {
-        if self.links.may_have_work() {
-            return self.poll_now(fixed, after);
-        }
-        if self.pace.is_due() {
-            self.look_if_time(fixed, after);
-        }
-    }
-
     #[inline(never)]
-    fn poll_now(&mut self, fixed: &Fixed, after: &mut After) {
-        self.poll_quickly(fixed, after);
+    pub(super) fn poll_now(&mut self, after: &mut After) {
+        self.poll_quickly(after);
         if self.pace.is_due() {
-            self.look_if_time(fixed, after);
+            self.look_if_time(after);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn look_if_time(&mut self, fixed: &Fixed, after: &mut After) {
+    pub(super) fn look_if_time(&mut self, after: &mut After) {
         if self.pace.ask_clock(after.now()) {
-            self.look(fixed, after);
+            self.look(after);
         }
-    }
-
-    /// From now on peers ring. Moves messages once more. Whether there were any.
-    pub(super) fn arm(&mut self, fixed: &Fixed, after: &mut After) -> bool {
-        let is_sure = self.bell.arm();
-        self.nap_until = (!is_sure).then(|| after.now() + NAP);
-        let mut busy = false;
-        self.links.poll_all(|link| {
-            let polled = link.poll(&fixed.keys, &mut after.notices, true);
-            busy |= polled != Polled::Nothing;
-            after.happened |= polled.is_news();
-            polled
-        });
-        busy
-    }
-
-    /// Peers need not ring any more. Deals with what ended a sleep.
-    pub(super) fn disarm(&mut self, woken: Woken<'_>, fixed: &Fixed, after: &mut After) {
-        let sleep = self.bell.disarm();
-        self.poll_quickly(fixed, after);
-        let mut look = woken.has_slept() && woken.said().is_empty();
-        for event in woken.said() {
-            match Token::decode(event.token) {
-                Token::Cord(id) => {
-                    self.rung(id, sleep);
-                    self.poll_one(id, fixed, after);
-                }
-                _ => look = true,
-            }
-        }
-        if look || self.pace.is_time(after) {
-            self.look(fixed, after);
-        }
-    }
-
-    /// When to tick again at the latest.
-    pub(super) fn next_event(&self) -> Option<Instant> {
-        let door = self.door.as_ref().and_then(Door::next_deadline);
-        let knocks = self.knocks.values().filter_map(Knocking::deadline);
-        knocks.chain(door).chain(self.nap_until).min()
-    }
-
-    /// The oldest caller of a listener is accepted.
-    pub(super) fn accept(
-        &mut self,
-        name: &ListenerName,
-        spec: ViSpec,
-        fixed: &Fixed,
-    ) -> Result<Option<Made>, ListenError> {
-        while let Some(visitor) = self.listeners.next(name)? {
-            let (peer, agreed) = (visitor.greeting.host.clone(), visitor.agreed);
-            let conn = admit(visitor, spec, fixed);
-            let made = conn.and_then(|conn| self.add((&peer, spec, agreed), conn, fixed));
-            if made.is_some() {
-                return Ok(made);
-            }
-        }
-        Ok(None)
-    }
-
-    /// Begins to connect.
-    pub(super) fn connect(&mut self, request: ConnectRequest, fixed: &Fixed, after: &mut After) {
-        if self.door.is_none() {
-            return after.settle(request.promise, Err(ConnectError::NicDown));
-        }
-        let (id, now) = (self.unused(), after.now());
-        self.knocks.insert(id, Knocking::new(request, now));
-        self.tick(now, fixed, after);
-    }
-
-    pub(super) fn shut(&mut self, after: &mut After) {
-        self.door = None;
-        self.links.end_all(|link| link.close(ViError::NicDown, &mut after.notices));
-        for Knocking { request, .. } in std::mem::take(&mut self.knocks).into_values() {
-            after.settle(request.promise, Err(ConnectError::NicDown));
-        }
-        self.listeners.shut(after);
-        after.happened = true;
     }
 
     /// Passes eager messages to `sink`, at most `budget`.
     #[inline(never)]
-    pub(super) fn drain(
+    pub(super) fn drain_now(
         &mut self,
         drain: DrainId,
         budget: usize,
@@ -203,24 +108,9 @@ impl Driver {
         Drained { count: budget - draining.left, answers: draining.answers }
     }
 
-    /// Sends an eager message, if nothing is against it.
-    #[inline(always)]
-    pub(super) fn try_send(
-        &mut self,
-        conn: ConnId,
-        lane: Lane,
-        tag: u64,
-        parts: &[&[u8]],
-    ) -> Option<Behind> {
-        match self.links.last(conn.0) {
-            Some(link) => link.try_send(lane, tag, parts),
-            None => self.try_send_by(conn, lane, tag, parts),
-        }
-    }
-
-    /// The same by another connection than the last one.
+    /// Sends an eager message by another connection than the last one.
     #[inline(never)]
-    fn try_send_by(
+    pub(super) fn try_send_by(
         &mut self,
         conn: ConnId,
         lane: Lane,
@@ -232,18 +122,18 @@ impl Driver {
 
     /// Moves messages.
     #[inline]
-    fn poll_quickly(&mut self, fixed: &Fixed, after: &mut After) {
+    pub(super) fn poll_quickly(&mut self, after: &mut After) {
         self.links.poll_some(|link| {
-            let polled = link.poll(&fixed.keys, &mut after.notices, false);
+            let polled = link.poll(&self.fixed.keys, &mut after.notices, false);
             after.happened |= polled.is_news();
             polled
         });
     }
 
     /// Moves messages of one connection.
-    fn poll_one(&mut self, id: u64, fixed: &Fixed, after: &mut After) {
+    pub(super) fn poll_one(&mut self, id: u64, after: &mut After) {
         self.links.poll_one(id, |link| {
-            let polled = link.poll(&fixed.keys, &mut after.notices, false);
+            let polled = link.poll(&self.fixed.keys, &mut after.notices, false);
             after.happened |= polled.is_news();
             polled
         });
@@ -251,39 +141,37 @@ impl Driver {
 
     /// Looks at the sockets without waiting.
     #[cold]
-    fn look(&mut self, fixed: &Fixed, after: &mut After) {
-        for event in ready(&fixed.sockets, &mut { SPACE }, Some(Duration::ZERO)) {
-            self.ready(Token::decode(event.data.u64()), fixed, after);
+    pub(super) fn look(&mut self, after: &mut After) {
+        for event in ready(&self.fixed.sockets, &mut { SPACE }, Some(Duration::ZERO)) {
+            self.ready(event.data.u64(), after);
         }
-        self.tick(after.now(), fixed, after);
+        self.tick(after.now(), after);
     }
 
     /// Deals with what the set of the sockets said.
-    fn ready(&mut self, token: Token, fixed: &Fixed, after: &mut After) {
-        match token {
-            Token::Control(id) => {
+    fn ready(&mut self, token: u64, after: &mut After) {
+        match set::read(token) {
+            (CONTROL, id) => {
                 if let Some(link) = self.links.get(id) {
-                    let heard = link.hear(&fixed.keys, &mut after.notices);
+                    let heard = link.hear(&self.fixed.keys, &mut after.notices);
                     after.happened |= heard == Polled::Gone;
                     self.links.is_ready(id);
                 }
             }
-            Token::Ended(id) => {
+            (ENDED, id) => {
                 if let Some(link) = self.links.get(id) {
-                    link.ended(&fixed.keys, &mut after.notices);
+                    link.ended(&self.fixed.keys, &mut after.notices);
                     after.happened = true;
                     self.links.is_ready(id);
                 }
             }
-            // A tick follows, and looks at these.
-            Token::Door | Token::Knock(_) => {}
-            // Not of this set.
-            Token::Cord(_) | Token::Sockets => {}
+            // A tick follows, and looks at the door and the knocks.
+            _ => {}
         }
     }
 
     /// The peer of this link rang, which ended the sleep with this number.
-    fn rung(&mut self, id: u64, sleep: u64) {
+    pub(super) fn rung(&mut self, id: u64, sleep: u64) {
         if let Some(link) = self.links.get(id) {
             link.rung(sleep);
         }
@@ -295,26 +183,8 @@ impl Driver {
         self.links.get(conn.0).expect("a handle keeps it")
     }
 
-    /// Takes a descriptor.
-    #[inline]
-    pub(super) fn post(
-        &mut self,
-        conn: ConnId,
-        posted: Posted,
-        keys: &Keys,
-        after: &mut After,
-    ) -> Result<(), Unposted> {
-        let link = self.link(conn);
-        if link.post(posted, keys)? {
-            // Of slots that waited for it not all were taken, if they are many: a thread that
-            // sleeps has more to poll for.
-            after.happened |= link.resume(keys, &mut after.notices) != Polled::Nothing;
-        }
-        Ok(())
-    }
-
     /// Lets callers in, knocks where it is time to, forgets what is over.
-    fn tick(&mut self, now: Instant, fixed: &Fixed, after: &mut After) {
+    pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
         self.links.sort_out();
         for _ in 0..VISITORS_AT_ONCE {
@@ -331,65 +201,48 @@ impl Driver {
         let ids: Vec<u64> = self.knocks.keys().copied().collect();
         for id in ids {
             let Some(knocking) = self.knocks.get_mut(&id) else { continue };
-            if knocking.request.promise.is_abandoned() {
-                // Dropped with no lock held: it may have somebody to wake.
-                if let Some(Knocking { request, .. }) = self.knocks.remove(&id) {
-                    after.settle(request.promise, Err(ConnectError::NicDown));
-                }
-                continue;
-            }
             let outcome = match knocking.poll(now) {
-                Outcome::Knocking => knocking.tick(fixed, id, now),
+                Outcome::Knocking => knocking.tick(&self.fixed, id, now),
                 outcome => outcome,
             };
-            self.knocked(id, outcome, fixed, after);
+            self.knocked(id, outcome, after);
         }
     }
 
-    fn knocked(&mut self, id: u64, outcome: Outcome, fixed: &Fixed, after: &mut After) {
+    fn knocked(&mut self, id: u64, outcome: Outcome, after: &mut After) {
         let result = match outcome {
             Outcome::Knocking => return,
             Outcome::Failed(why) => Err(why),
             Outcome::Made(conn, agreed) => Ok((conn, agreed)),
         };
-        let Some(Knocking { request, .. }) = self.knocks.remove(&id) else { return };
+        let Some(Knocking { patience, .. }) = self.knocks.remove(&id) else { return };
+        let request = patience.request;
         let result = result.and_then(|(conn, agreed)| {
             let who = (request.to.host.as_str(), request.spec, agreed);
-            self.add(who, *conn, fixed).ok_or(ConnectError::NicDown)
+            self.add(who, *conn).ok_or(ConnectError::NicDown)
         });
         after.settle(request.promise, result);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.
-    fn add(
+    pub(super) fn add(
         &mut self,
         (peer, spec, agreed): (&str, ViSpec, Agreed),
         conn: Conn,
-        fixed: &Fixed,
     ) -> Option<Made> {
         let mut link = Link::new(self.unused(), spec, conn);
-        link.watch(fixed).ok()?;
+        link.watch(&self.fixed).ok()?;
         let mut made = Made::new(ConnId(link.id), peer);
         (made.trust, made.why_isolated) = (agreed.trust(), agreed.why_isolated());
         self.links.add(link);
         Some(made)
     }
 
-    fn unused(&mut self) -> u64 {
+    pub(super) fn unused(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         id
     }
-}
-
-/// Makes a connection with a visitor, if what it brings can be used.
-fn admit(visitor: Visitor, spec: ViSpec, fixed: &Fixed) -> Option<Conn> {
-    let ground = Ground::new()?;
-    let (theirs, trust) = (visitor.greeting.terms, visitor.agreed.trust());
-    let (control, handles) =
-        visitor.accept(&terms(spec.depth), ground.handles(&fixed.bell_page)).ok()?;
-    // One whose part is unfit sees the connection end.
-    ground.join(spec, trust, control, Met::new(&theirs, handles).ok()?)
 }
 
 impl hub::Visitor for Visitor {
@@ -401,12 +254,7 @@ impl hub::Visitor for Visitor {
         Self::is_gone(self)
     }
 
-    fn turn_away(self, why: Away) {
-        self.refuse(&match why {
-            Away::NotListening => Refusal::NotListening,
-            Away::OtherTag => Refusal::OtherTag,
-            Away::Reliability(level) => Refusal::Reliability(level),
-            Away::Crowded => Refusal::Crowded,
-        });
+    fn turn_away(self, why: &Refusal) {
+        self.refuse(why);
     }
 }

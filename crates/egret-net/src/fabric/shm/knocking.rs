@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::event::epoll::EventFlags;
+
 use super::bell::Ringer;
 use super::cord::{Cord, Handle};
 use super::datapath::Conn;
@@ -15,11 +17,13 @@ use super::reach;
 use super::rendezvous::{
     Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Started, Terms,
 };
-use super::token::Token;
-use crate::fabric::listens::Listens;
+use super::token::KNOCK;
+use crate::fabric::hub::Listens;
+use crate::fabric::hub::patience::{KNOCK_MAX, Patience};
+use crate::fabric::hub::set::{self, token};
 use crate::fabric::{ConnectRequest, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{Agreed, ConnectError, Hello, HelloError, Trust};
+use crate::vi::{Agreed, ConnectError, HelloError, Trust};
 
 /// What this side gives to a connection.
 #[derive(Debug)]
@@ -33,11 +37,8 @@ pub(super) struct Ground {
 const UNFIT: HelloError = HelloError::Malformed("memory or a bell that cannot be used safely");
 /// More than pages of any size make of a peer's part.
 const MEMORY_MAX: u64 = 1 << 20;
-/// How soon to knock again, at first and at last.
+/// How soon to knock again at first.
 const KNOCK_MIN: Duration = Duration::from_millis(1);
-const KNOCK_MAX: Duration = Duration::from_millis(100);
-/// How long a host may be unknown to somebody who would wait for ever.
-const UNKNOWN_MAX: Duration = Duration::from_secs(5);
 
 impl Ground {
     /// `None` if the system has no memory or no descriptors to give.
@@ -94,16 +95,9 @@ pub(super) fn terms(depth: u32) -> Terms {
 /// Somebody who knocks until there is an answer or the time is up.
 #[derive(Debug)]
 pub(super) struct Knocking {
-    pub request: ConnectRequest,
-    since: Instant,
-    next: Instant,
-    again_after: Duration,
+    pub patience: Patience,
     ground: Option<Ground>,
     knock: Option<(Knock, Instant)>,
-    /// Whether the host was ever there.
-    known: bool,
-    /// What the host said last: whether somebody listens.
-    listens: Option<Listens>,
 }
 
 /// How it stands with a connection that is being made.
@@ -116,43 +110,32 @@ pub(super) enum Outcome {
 
 impl Knocking {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
-        Self {
-            request,
-            since: now,
-            next: now,
-            again_after: KNOCK_MIN,
-            ground: None,
-            knock: None,
-            known: false,
-            listens: None,
-        }
+        Self { patience: Patience::new(request, now, KNOCK_MIN), ground: None, knock: None }
     }
 
     /// When to look at it again at the latest.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let next = self.knock.is_none().then_some(self.next);
-        self.request.until.into_iter().chain(next).min()
+        let next = self.knock.is_none().then_some(self.patience.next);
+        self.patience.request.until.into_iter().chain(next).min()
     }
 
     /// Knocks if it is time to, or gives up.
     pub(super) fn tick(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome {
-        let hopeless = !self.known && now - self.since >= UNKNOWN_MAX;
-        if self.request.until.map_or(hopeless, |until| now >= until) {
+        if self.patience.is_over(now) {
             return Outcome::Failed(self.too_late(now));
         }
-        if self.knock.is_some() || now < self.next {
+        if self.knock.is_some() || now < self.patience.next {
             return Outcome::Knocking;
         }
-        self.next = now + self.again_after;
-        self.again_after = (self.again_after * 2).min(KNOCK_MAX);
+        self.patience.knocked(now);
         match self.start(fixed) {
             Ok(Some(knock)) => {
                 // Without a place in the set the answer is seen at the next tick.
-                let _ = Token::Knock(id).watch(&fixed.sockets, knock.fd());
+                let _ = set::watch(&fixed.sockets, knock.fd(), token(KNOCK, id), EventFlags::IN);
                 self.knock = Some((knock, now));
             }
             // Not for lack of something to greet with.
-            Ok(None) if self.request.at_once && !self.known && self.ground.is_some() => {
+            Ok(None) if self.patience.is_in_vain() && self.ground.is_some() => {
                 return Outcome::Failed(self.too_late(now));
             }
             Ok(None) => {}
@@ -163,18 +146,16 @@ impl Knocking {
 
     fn start(&mut self, fixed: &Fixed) -> Result<Option<Knock>, KnockError> {
         let Fixed { host, bell_page, stance, .. } = fixed;
-        let ConnectRequest { to, spec, .. } = &self.request;
-        let hello =
-            Hello { reliability: spec.reliability, service: to.service.clone(), tag: to.tag };
+        let ConnectRequest { to, spec, .. } = &self.patience.request;
         let (host, terms, asks) = (host.clone(), terms(spec.depth), stance.ask());
-        let greeting = Greeting { hello, host, terms, asks };
+        let greeting = Greeting { hello: self.patience.hello(), host, terms, asks };
         if self.ground.is_none() {
             self.ground = Ground::new();
         }
         let Some(ground) = &self.ground else { return Ok(None) };
         let handles = ground.handles(bell_page);
         let started = Knock::start(&to.host, &greeting, handles, &stance.secret)?;
-        self.known |= !matches!(started, Started::Nobody);
+        self.patience.known |= !matches!(started, Started::Nobody);
         Ok(match started {
             Started::Knocking(knock) => Some(knock),
             Started::Nobody | Started::Busy => None,
@@ -199,7 +180,7 @@ impl Knocking {
         let ground = self.ground.take().expect("it was sent with the greeting");
         let met = Met::new(&terms, handles);
         let conn = met.and_then(|met| {
-            ground.join(self.request.spec, agreed.trust(), control, met).ok_or(UNFIT)
+            ground.join(self.patience.request.spec, agreed.trust(), control, met).ok_or(UNFIT)
         });
         match conn {
             Ok(conn) => Outcome::Made(Box::new(conn), agreed),
@@ -209,20 +190,10 @@ impl Knocking {
 
     /// Sorts the failures that another knock may mend from the others.
     fn failed(&mut self, why: KnockError, now: Instant) -> Outcome {
-        let user = rustix::process::geteuid().as_raw();
-        let level = self.request.spec.reliability;
         let final_error = match why {
             KnockError::Gone { .. } | KnockError::System(_) => None,
-            KnockError::Refused(refusal) => {
-                self.listens = Some(refusal.listens());
-                if self.request.at_once && refusal.listens() != Listens::Yes {
-                    return Outcome::Failed(self.too_late(now));
-                }
-                refusal.into_error(level, user)
-            }
-            KnockError::Name(_) => {
-                Some(ConnectError::UnknownHost { host: self.request.to.host.clone() })
-            }
+            KnockError::Refused(refusal) => self.patience.refused(refusal, now),
+            KnockError::Name(_) => Some(self.patience.unknown()),
             KnockError::OtherUser(other) => {
                 Some(ConnectError::OtherUser { ours: other.ours, theirs: other.theirs })
             }
@@ -231,14 +202,11 @@ impl Knocking {
         final_error.map_or(Outcome::Knocking, Outcome::Failed)
     }
 
-    fn too_late(&self, now: Instant) -> ConnectError {
-        let (to, waited) = (self.request.to.clone(), now - self.since);
+    fn too_late(&mut self, now: Instant) -> ConnectError {
         // A door that nobody listens behind says so quickly.
-        let is_let_in = self.knock.as_ref().is_some_and(|(_, since)| now - *since >= KNOCK_MAX);
-        match self.listens.and_then(|listens| listens.error(&to, waited)) {
-            Some(why) if !is_let_in => why,
-            _ if self.known => ConnectError::NotAccepted { to, waited },
-            _ => ConnectError::UnknownHost { host: to.host },
+        if self.knock.as_ref().is_some_and(|(_, since)| now - *since >= KNOCK_MAX) {
+            self.patience.listens = Some(Listens::Yes);
         }
+        self.patience.too_late(now)
     }
 }

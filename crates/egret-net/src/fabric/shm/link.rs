@@ -1,5 +1,6 @@
 //! An end of a connection, as its nic owns it.
 
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::datapath::{Conn, GONE};
@@ -7,8 +8,9 @@ use super::driver::Fixed;
 use super::eager::Draining;
 use super::lanes::{Behind, Undrained};
 use super::quiet::Heads;
-use super::token::Token;
+use super::token::{CONTROL, CORD, CORD_FLAGS, ENDED};
 use crate::fabric::hub::end::End;
+use crate::fabric::hub::set::{self, token};
 use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{
     Counters, DrainId, Keys, Lane, Notices, Position, Posted, Reply, SendError, Ticket, ViError,
@@ -54,10 +56,10 @@ impl Link {
     /// Has the sets wake up for it.
     pub(super) fn watch(&mut self, fixed: &Fixed) -> Result<(), Errno> {
         let Some(conn) = self.end.open() else { return Ok(()) };
-        Token::Cord(self.id).watch(&fixed.bells, conn.parts.cord_fd())?;
-        Token::Control(self.id).watch(&fixed.sockets, conn.parts.control_fd())?;
-        let ended = Token::Ended(self.id);
-        conn.parts.process_fd().map_or(Ok(()), |fd| ended.watch(&fixed.sockets, fd))
+        set::watch(&fixed.bells, conn.parts.cord_fd(), token(CORD, self.id), CORD_FLAGS)?;
+        let watch = |fd, kind| set::watch(&fixed.sockets, fd, token(kind, self.id), EventFlags::IN);
+        watch(conn.parts.control_fd(), CONTROL)?;
+        conn.parts.process_fd().map_or(Ok(()), |fd| watch(fd, ENDED))
     }
 
     /// Takes a descriptor. Whether to [resume](Self::resume) then.

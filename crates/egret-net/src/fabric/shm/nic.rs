@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::bell::{Habit, Sleeper};
 use super::driver::{Driver, Fixed};
 use super::layout::{BELL, BELL_BYTES, DEPTH, TRANSFER_MAX};
-use super::machine::ShmMachine;
 use super::memory::Own;
 use super::rendezvous::{Door, DoorError, Stance};
-use super::token::Token;
+use super::token::{DOOR, SOCKETS};
 use crate::fabric::OpenError;
-use crate::fabric::hub::set;
+use crate::fabric::hub::set::{self, token};
 use crate::vi::{Limits, NicOptions, Wait};
 
 /// A nic of this machine's shared memory.
-pub(super) fn open(options: &NicOptions) -> Result<ShmMachine, OpenError> {
+pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let host = options.host.clone();
     let secret = options.checked_secret().map_err(OpenError::secret(options))?;
     let stance = Stance { trust: options.trust, secret };
@@ -30,11 +30,11 @@ pub(super) fn open(options: &NicOptions) -> Result<ShmMachine, OpenError> {
     let bell = Sleeper::new(bell_page.clone(), BELL, habit);
     let system = |errno: Errno| refused(errno.to_string());
     let (sockets, bells) = (set::create().map_err(system)?, set::create().map_err(system)?);
-    Token::Door.watch(&sockets, door.fd()).map_err(system)?;
-    Token::Sockets.watch(&bells, &sockets).map_err(system)?;
+    set::watch(&sockets, door.fd(), token(DOOR, 0), EventFlags::IN).map_err(system)?;
+    set::watch(&bells, &sockets, token(SOCKETS, 0), EventFlags::IN).map_err(system)?;
     let (keys, bells) = (Arc::default(), Arc::new(bells));
     let fixed = Fixed { host, keys, sockets, bells, bell_page, stance };
-    Ok(ShmMachine { driver: Driver::new(door, bell), fixed })
+    Ok(Driver::new(fixed, door, bell))
 }
 
 /// What a nic allows.

@@ -86,7 +86,7 @@ const PATIENCE_MAX: Duration = Duration::from_millis(500);
 /// How often an end that only waits to receive asks whether the peer lives.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 /// How long a peer may owe an answer.
-pub(super) const DEAD_AFTER: Duration = Duration::from_secs(5);
+const DEAD_AFTER: Duration = Duration::from_secs(5);
 
 impl Conn {
     pub(super) fn new(spec: ViSpec) -> Self {

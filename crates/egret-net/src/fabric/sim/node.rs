@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::datapath::{Conn, DEAD_AFTER};
+use super::datapath::Conn;
 use super::eager::Eager;
-use super::wire::{Body, EndId, Farewell, Frame, NodeId, Refusal};
+use super::wire::{Body, EndId, Farewell, Frame, NodeId};
 use super::world::{Event, World};
-use crate::fabric::listens::Listens;
-use crate::fabric::{ConnId, ConnectPromise, ConnectRequest, ListenerName, Made, ViSpec};
-use crate::rt::Instant;
-use crate::vi::{Address, ConnectError, Counters, Hello, Keys, Reliability, ViError};
+use crate::fabric::hub::patience::Patience;
+use crate::fabric::hub::{Listens, Refusal};
+use crate::fabric::{ConnId, ConnectRequest, ListenerName, Made, ViSpec};
+use crate::vi::{ConnectError, Counters, Hello, Keys, Reliability, ViError};
 
 #[derive(Debug)]
 pub(super) struct Node {
@@ -53,17 +53,9 @@ pub(super) enum End {
 
 #[derive(Debug)]
 pub(super) struct Knock {
-    to: Address,
+    patience: Patience,
     peer: NodeId,
     hello: Vec<u8>,
-    spec: ViSpec,
-    since: Instant,
-    until: Option<Instant>,
-    at_once: bool,
-    again_after: Duration,
-    /// What the host said last: whether somebody listens.
-    listens: Option<Listens>,
-    promise: ConnectPromise,
 }
 
 #[derive(Debug)]
@@ -78,8 +70,8 @@ type Caller = (NodeId, u32, EndId);
 
 /// Knocks that a listener keeps; more are ignored, and repeated by their callers.
 const BACKLOG: usize = 128;
+/// How soon to knock again at first.
 const KNOCK_MIN: Duration = Duration::from_millis(1);
-const KNOCK_MAX: Duration = Duration::from_millis(100);
 
 impl Node {
     pub(super) fn new(name: &str) -> Self {
@@ -125,23 +117,11 @@ impl Listening {
 impl World {
     /// Begins to connect.
     pub(super) fn connect(&mut self, node: NodeId, request: ConnectRequest) {
-        let ConnectRequest { to, spec, until, at_once, promise } = request;
         self.seen = self.now;
-        let peer = self.node(&to.host);
-        let hello =
-            Hello { reliability: spec.reliability, service: to.service.clone(), tag: to.tag };
-        let knock = Knock {
-            hello: hello.encode(),
-            peer,
-            to,
-            spec,
-            since: self.now,
-            until,
-            at_once,
-            again_after: KNOCK_MIN,
-            listens: None,
-            promise,
-        };
+        let peer = self.node(&request.to.host);
+        let patience = Patience::new(request, self.now, KNOCK_MIN);
+        let hello = patience.hello().encode();
+        let knock = Knock { patience, peer, hello };
         let end = self.nodes[node].add_end(End::Knocking(Box::new(knock)));
         self.knock(node, end);
     }
@@ -150,17 +130,14 @@ impl World {
     pub(super) fn knock(&mut self, node: NodeId, end: EndId) {
         let now = self.now;
         let Some(End::Knocking(knock)) = self.nodes[node].ends.get_mut(&end) else { return };
-        let silent = knock.listens.is_none() && now - knock.since >= DEAD_AFTER;
-        let time_is_up = knock.until.map_or(silent, |until| now >= until);
-        let (peer, hopeless) = (knock.peer, knock.at_once);
-        let over = time_is_up || knock.promise.is_abandoned();
+        let (peer, hopeless) = (knock.peer, knock.patience.request.at_once);
+        let over = knock.patience.is_over(now);
         if over || hopeless && !self.nodes[peer].is_known() {
             return self.give_up_knocking(node, end);
         }
         let Some(End::Knocking(knock)) = self.nodes[node].ends.get_mut(&end) else { return };
-        let next = now + knock.again_after;
-        knock.again_after = (knock.again_after * 2).min(KNOCK_MAX);
-        let next = knock.until.map_or(next, |until| next.min(until));
+        knock.patience.knocked(now);
+        let next = knock.patience.deadline();
         let (peer, hello) = (knock.peer, knock.hello.clone());
         self.send(node, end, peer, None, Body::Connect(hello));
         self.schedule(next, Event::Knock { node, end });
@@ -169,12 +146,10 @@ impl World {
     /// Nobody was found, or nobody opened.
     fn give_up_knocking(&mut self, node: NodeId, end: EndId) {
         let Some(End::Knocking(knock)) = self.nodes[node].ends.get(&end) else { return };
-        let (to, waited) = (knock.to.clone(), self.now - knock.since);
-        let missing = knock.listens.and_then(|listens| listens.error(&to, waited));
-        let why = missing.unwrap_or_else(|| match self.nodes[knock.peer].is_known() {
-            true => ConnectError::NotAccepted { to, waited },
-            false => ConnectError::UnknownHost { host: to.host },
-        });
+        let is_known = self.nodes[knock.peer].is_known();
+        let Some(End::Knocking(knock)) = self.nodes[node].ends.get_mut(&end) else { return };
+        knock.patience.known = is_known;
+        let why = knock.patience.too_late(self.now);
         self.stop_knocking(node, end, Err(why));
     }
 
@@ -188,7 +163,7 @@ impl World {
             left: None,
         };
         if let Some(End::Knocking(knock)) = self.nodes[node].ends.insert(end, gone) {
-            self.after.told.settle(knock.promise, result);
+            self.after.told.settle(knock.patience.request.promise, result);
         }
     }
 
@@ -240,26 +215,21 @@ impl World {
 
     /// A knock was answered.
     pub(super) fn connect_answered(&mut self, end: EndId, frame: &Frame) {
-        let node = frame.to;
+        let (node, now) = (frame.to, self.now);
         let spec = match self.nodes[node].ends.get_mut(&end) {
             Some(End::Knocking(knock)) => match &frame.body {
-                Body::Refuse(refusal @ (Refusal::NotListening | Refusal::OtherTag)) => {
-                    let is_there = *refusal == Refusal::OtherTag;
-                    knock.listens = Some(if is_there { Listens::OtherTag } else { Listens::No });
-                    if knock.at_once {
-                        self.give_up_knocking(node, end);
+                Body::Refuse(refusal) => {
+                    knock.patience.known = true;
+                    if let Some(why) = knock.patience.refused(refusal.clone(), now) {
+                        self.stop_knocking(node, end, Err(why));
                     }
                     return;
                 }
                 Body::Queued => {
-                    knock.listens = Some(Listens::Yes);
+                    (knock.patience.known, knock.patience.listens) = (true, Some(Listens::Yes));
                     return;
                 }
-                Body::Refuse(refusal) => {
-                    let why = refusal.clone().into_error(knock.spec.reliability);
-                    return self.stop_knocking(node, end, Err(why));
-                }
-                _ => knock.spec,
+                _ => knock.patience.request.spec,
             },
             Some(End::Open { .. }) => return,
             Some(End::Gone { farewell, .. }) => {
@@ -328,15 +298,5 @@ impl Node {
             wakers.append(&mut listening.wakers);
         }
         None
-    }
-}
-
-impl Refusal {
-    fn into_error(self, ours: Reliability) -> ConnectError {
-        match self {
-            Self::NotListening | Self::OtherTag => unreachable!("not a final answer"),
-            Self::Reliability(theirs) => ConnectError::ReliabilityMismatch { ours, theirs },
-            Self::Hello(why) => ConnectError::Hello(why),
-        }
     }
 }

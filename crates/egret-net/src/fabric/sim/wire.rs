@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use crate::buf::Kind;
-use crate::vi::{AccessError, HelloError, Reliability, RemoteSlice, ViError};
+use crate::fabric::hub::Refusal;
+use crate::vi::{AccessError, RemoteSlice, ViError};
 
 /// Index of a node in its world.
 pub(super) type NodeId = usize;
@@ -93,14 +94,6 @@ pub(super) enum Item {
     Written { id: u64, result: Result<(), AccessError> },
     /// Stands where an item was that has been taken before its turn; never sent.
     Overtook,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refusal {
-    NotListening,
-    OtherTag,
-    Reliability(Reliability),
-    Hello(HelloError),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

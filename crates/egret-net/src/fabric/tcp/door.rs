@@ -15,11 +15,12 @@ use thiserror::Error;
 
 use super::fault::{Fault, planted};
 use super::socket::{Socket, is_later};
-use super::token::Token;
+use super::token::{DOOR, VISITOR};
 use crate::fabric::greet::{
-    Admission, Callee, GreetError, News, Refusal, Room, STEP_MAX, Source, Stance, UnderWay,
+    Admission, Callee, GreetError, News, Room, STEP_MAX, Source, Stance, UnderWay,
 };
-use crate::fabric::hub::{self, Away, Complaints, set};
+use crate::fabric::hub::set::{self, token};
+use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::Instant;
 use crate::vi::{Hello, HelloError};
 
@@ -133,7 +134,7 @@ impl Door {
                 },
             }
             let id = id();
-            if Token::Visitor(id).watch(set, greeting.socket.fd(), EventFlags::IN).is_ok() {
+            if set::watch(set, greeting.socket.fd(), token(VISITOR, id), EventFlags::IN).is_ok() {
                 self.greeting.insert(id, greeting);
             }
         }
@@ -160,7 +161,7 @@ impl Door {
     /// The set would say for ever that somebody is waiting.
     fn pause(&mut self, set: &OwnedFd, now: Instant) {
         self.paused = Some(now + PAUSE);
-        let _ = Token::Door.watch(set, &self.listening, EventFlags::empty());
+        let _ = set::watch(set, &self.listening, token(DOOR, 0), EventFlags::empty());
     }
 
     /// Somebody has said something. Whoever has said all.
@@ -187,7 +188,7 @@ impl Door {
     pub(super) fn tick(&mut self, set: &OwnedFd, now: Instant) {
         if self.paused.is_some_and(|until| until <= now) {
             self.paused = None;
-            let _ = Token::Door.watch(set, &self.listening, EventFlags::IN);
+            let _ = set::watch(set, &self.listening, token(DOOR, 0), EventFlags::IN);
         }
         if planted(Fault::LorisAwaited) {
             return;
@@ -284,13 +285,8 @@ impl hub::Visitor for Visitor {
         self.socket.is_over()
     }
 
-    fn turn_away(mut self, why: Away) {
-        self.callee.refuse(&match why {
-            Away::NotListening => Refusal::NotListening,
-            Away::OtherTag => Refusal::OtherTag,
-            Away::Reliability(level) => Refusal::Reliability(level),
-            Away::Crowded => Refusal::Crowded,
-        });
+    fn turn_away(mut self, why: &Refusal) {
+        self.callee.refuse(why);
         let _ = self.socket.send(self.callee.outgoing());
     }
 }

@@ -19,39 +19,40 @@ use super::knocking::{Knocking, Outcome};
 use super::leaving::Leavings;
 use super::link::{Link, Polled};
 use super::send::Flushed;
-use super::token::Token;
+use super::token::{DOOR, KNOCK, LINK, VISITOR};
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::set::{SPACE, ready};
+use crate::fabric::hub::set::{self, SPACE, ready};
 use crate::fabric::hub::{Listeners, Pace};
-use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Made, Unposted, ViSpec, Woken};
+use crate::fabric::{After, ConnId, Made};
 use crate::rt::Instant;
-use crate::vi::{ConnectError, Keys, ListenError, Posted, ViError, Wait};
+use crate::vi::{ConnectError, Keys, Wait};
 
-/// The changing part of a nic.
+/// A nic.
 #[derive(Debug)]
 pub(super) struct Driver {
+    pub fixed: Fixed,
     /// `None` when the nic is down.
-    door: Option<Door>,
+    pub door: Option<Door>,
     pub links: BTreeMap<u64, Link>,
     /// Connections that are over, as long as somebody has a handle to them.
     pub ended: BTreeMap<u64, Link>,
     /// Those that are read directly.
     pub active: Vec<Active>,
     /// Those with something to write or to tell.
-    dirty: Vec<u64>,
-    knocks: BTreeMap<u64, Knocking>,
+    pub dirty: Vec<u64>,
+    pub knocks: BTreeMap<u64, Knocking>,
     pub listeners: Listeners<Visitor>,
-    leavings: Leavings,
+    pub leavings: Leavings,
     next_id: u64,
     /// When to look at what is slow.
-    pace: Pace,
+    pub pace: Pace,
     /// Calls until the set is asked about the other connections.
-    calls_left: u32,
+    pub calls_left: u32,
     pub wait: Wait,
     /// Whether somebody sleeps: nobody comes by meanwhile.
-    is_armed: bool,
+    pub is_armed: bool,
     /// Calls that need not read after a frugal sleep.
-    skips: u32,
+    pub skips: u32,
     /// Where bytes land whose place is not known.
     staging: Box<[u8]>,
     /// An empty list.
@@ -73,12 +74,11 @@ const SET_EVERY: u32 = 16;
 /// Bytes that are read at once if their place is not known: many small messages, and
 /// not much of a large one.
 const STAGING: usize = 16 << 10;
-/// A frugal program looks twice before it sleeps again: it is told by the set then.
-const SKIPS: u32 = 2;
 
 impl Driver {
-    pub(super) fn new(door: Door, wait: Wait) -> Self {
+    pub(super) fn new(fixed: Fixed, door: Door, wait: Wait) -> Self {
         Self {
+            fixed,
             door: Some(door),
             links: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -98,151 +98,21 @@ impl Driver {
         }
     }
 
-    #[inline]
-    pub(super) fn poll(&mut self, fixed: &Fixed, after: &mut After) {
-        if !self.dirty.is_empty() {
-            self.push_all(fixed, after, false);
-        }
-        if self.skips > 0 {
-            self.skips -= 1;
-            return;
-        }
-        self.poll_active(fixed, after);
-        self.calls_left = self.calls_left.saturating_sub(1);
-        let is_blind = self.calls_left == 0 && self.active.len() < self.links.len();
-        if self.pace.is_time(after) || is_blind {
-            self.look(fixed, after);
-        }
-    }
-
-    /// What was posted is written, and what is owed is told. Whatever has come, the
-    /// set says.
-    pub(super) fn arm(&mut self, fixed: &Fixed, after: &mut After) -> bool {
-        self.is_armed = true;
-        let mut at = 0;
-        while let Some(&Active { id, .. }) = self.active.get(at) {
-            match self.push(id, fixed, after, true) {
-                // It is no longer among them.
-                None => continue,
-                Some(Flushed::All) => {}
-                // The rest of this looks after it.
-                Some(Flushed::More | Flushed::Full) => self.come_by(id),
-            }
-            at += 1;
-        }
-        self.push_all(fixed, after, true)
-    }
-
-    pub(super) fn disarm(&mut self, woken: Woken<'_>, fixed: &Fixed, after: &mut After) {
-        self.is_armed = false;
-        if !woken.has_slept() {
-            return;
-        }
-        for event in woken.said() {
-            self.ready(Token::decode(event.token), event.has_room, fixed, after);
-        }
-        if woken.said().is_empty() || self.pace.is_time(after) {
-            self.tick(after.now(), fixed, after);
-        }
-        self.skips = if self.wait == Wait::Frugal { SKIPS } else { 0 };
-    }
-
-    pub(super) fn next_event(&self) -> Option<Instant> {
-        let door = self.door.as_ref().and_then(Door::deadline);
-        let knocks = self.knocks.values().filter_map(Knocking::deadline);
-        knocks.chain(door).chain(self.leavings.deadline()).min()
-    }
-
-    /// The oldest caller of a listener is accepted.
-    pub(super) fn accept(
-        &mut self,
-        name: &ListenerName,
-        spec: ViSpec,
-        fixed: &Fixed,
-    ) -> Result<Option<Made>, ListenError> {
-        while let Some(visitor) = self.listeners.next(name)? {
-            let Visitor { socket, mut callee, host, .. } = visitor;
-            callee.welcome(&[]);
-            let Ok(sent) = socket.send(callee.outgoing()) else { continue };
-            callee.sent(sent);
-            let conn = Conn::new(spec, socket, callee.outgoing());
-            if let Some(id) = self.add(conn, fixed) {
-                // Of the welcome some may be left.
-                self.come_by(id);
-                return Ok(Some(Made::new(ConnId(id), &host)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Begins to connect.
-    pub(super) fn connect(&mut self, request: ConnectRequest, fixed: &Fixed, after: &mut After) {
-        if self.door.is_none() {
-            return after.settle(request.promise, Err(ConnectError::NicDown));
-        }
-        let (id, now) = (self.unused(), after.now());
-        self.knocks.insert(id, Knocking::new(request, now));
-        self.knock(id, now, fixed, after);
-    }
-
-    /// Takes a descriptor.
-    #[inline]
-    pub(super) fn post(
-        &mut self,
-        conn: ConnId,
-        posted: Posted,
-        fixed: &Fixed,
-        after: &mut After,
-    ) -> Result<(), Unposted> {
-        if self.link(conn).post(posted, fixed, &mut after.notices)? {
-            self.come_by(conn.0);
-            if self.is_armed {
-                self.push_now(conn.0, fixed, after);
-            }
-        }
-        Ok(())
-    }
-
     /// Nobody comes by while somebody sleeps, so what there is to write is written at once.
     #[cold]
-    fn push_now(&mut self, id: u64, fixed: &Fixed, after: &mut After) {
-        match self.push(id, fixed, after, false) {
+    pub(super) fn push_now(&mut self, id: u64, after: &mut After) {
+        match self.push(id, after, false) {
             Some(Flushed::All) | None => {}
-            Some(Flushed::Full) => self.watch(id, fixed),
+            Some(Flushed::Full) => self.watch(id),
             Some(Flushed::More) => after.happened = true,
         }
     }
 
-    /// Closes a connection, if it is open.
-    pub(super) fn close(&mut self, conn: ConnId, fixed: &Fixed, after: &mut After) {
-        self.link(conn).close(ViError::Closed, &mut after.notices);
-        self.forget(conn.0, fixed, after);
-    }
-
-    pub(super) fn shut(&mut self, after: &mut After) {
-        self.door = None;
-        self.active.clear();
-        for (id, mut link) in std::mem::take(&mut self.links) {
-            link.close(ViError::NicDown, &mut after.notices);
-            if let Some(mut leaving) = link.leaving.take() {
-                // The only chance.
-                leaving.push();
-            }
-            self.ended.insert(id, link);
-        }
-        for Knocking { request, .. } in std::mem::take(&mut self.knocks).into_values() {
-            after.settle(request.promise, Err(ConnectError::NicDown));
-        }
-        self.listeners.shut(after);
-        self.leavings.clear();
-        after.happened = true;
-    }
-
-    /// The connection of a handle, which has it until it is released.
+    /// The connection of a handle, which has it until it is released; and what it may need.
     #[inline]
-    pub(super) fn link(&mut self, conn: ConnId) -> &mut Link {
+    pub(super) fn link(&mut self, conn: ConnId) -> (&mut Link, &Fixed) {
         let link = self.links.get_mut(&conn.0).or_else(|| self.ended.get_mut(&conn.0));
-        link.expect("a handle keeps it")
+        (link.expect("a handle keeps it"), &self.fixed)
     }
 
     pub(super) fn find(&self, conn: ConnId) -> &Link {
@@ -252,35 +122,29 @@ impl Driver {
 
     /// Takes what came of a connection, and forgets one that is over.
     #[inline]
-    pub(super) fn poll_link(&mut self, id: u64, fixed: &Fixed, after: &mut After) -> Polled {
+    pub(super) fn poll_link(&mut self, id: u64, after: &mut After) -> Polled {
         let Some(link) = self.links.get_mut(&id) else { return Polled::Gone };
-        let polled = link.poll(fixed, &mut after.notices, &mut self.staging);
+        let polled = link.poll(&self.fixed, &mut after.notices, &mut self.staging);
         if link.is_newly_dirty() {
             self.dirty.push(id);
         }
         if polled == Polled::Gone {
-            self.forget(id, fixed, after);
+            self.forget(id, after);
         }
         polled
     }
 
     /// Writes what a connection has to say, and forgets one that is over.
-    pub(super) fn push(
-        &mut self,
-        id: u64,
-        fixed: &Fixed,
-        after: &mut After,
-        thorough: bool,
-    ) -> Option<Flushed> {
-        let flushed = self.links.get_mut(&id)?.push(fixed, &mut after.notices, thorough);
+    pub(super) fn push(&mut self, id: u64, after: &mut After, thorough: bool) -> Option<Flushed> {
+        let flushed = self.links.get_mut(&id)?.push(&self.fixed, &mut after.notices, thorough);
         if flushed.is_none() {
-            self.forget(id, fixed, after);
+            self.forget(id, after);
         }
         flushed
     }
 
     /// Writes what was posted. Whether there is more that could go.
-    fn push_all(&mut self, fixed: &Fixed, after: &mut After, thorough: bool) -> bool {
+    pub(super) fn push_all(&mut self, after: &mut After, thorough: bool) -> bool {
         let spare = std::mem::take(&mut self.spare);
         let (mut dirty, mut busy) = (std::mem::replace(&mut self.dirty, spare), false);
         for id in dirty.drain(..) {
@@ -288,13 +152,13 @@ impl Driver {
             link.unmark();
             // Nobody will look again soon at one that is left to the set.
             let thorough = thorough || !self.is_active(id);
-            match self.push(id, fixed, after, thorough) {
+            match self.push(id, after, thorough) {
                 Some(Flushed::All) | None => {}
                 Some(Flushed::More) => {
                     busy = true;
                     self.come_by(id);
                 }
-                Some(Flushed::Full) => self.await_room(id, fixed),
+                Some(Flushed::Full) => self.await_room(id),
             }
         }
         self.spare = dirty;
@@ -303,23 +167,23 @@ impl Driver {
 
     /// Asks the set without waiting.
     #[cold]
-    fn look(&mut self, fixed: &Fixed, after: &mut After) {
+    pub(super) fn look(&mut self, after: &mut After) {
         self.calls_left = SET_EVERY;
-        for event in ready(&fixed.set, &mut { SPACE }, Some(Duration::ZERO)) {
+        for event in ready(&self.fixed.set, &mut { SPACE }, Some(Duration::ZERO)) {
             let has_room = { event.flags }.contains(EventFlags::OUT);
-            self.ready(Token::decode(event.data.u64()), has_room, fixed, after);
+            self.ready(event.data.u64(), has_room, after);
         }
-        self.tick(after.now(), fixed, after);
+        self.tick(after.now(), after);
     }
 
     /// Deals with what the set said.
-    fn ready(&mut self, token: Token, has_room: bool, fixed: &Fixed, after: &mut After) {
-        match token {
-            Token::Link(id) => self.ready_link(id, has_room, fixed, after),
-            Token::Door => {
+    pub(super) fn ready(&mut self, token: u64, has_room: bool, after: &mut After) {
+        match set::read(token) {
+            (LINK, id) => self.ready_link(id, has_room, after),
+            (DOOR, _) => {
                 let (now, mut next) = (after.now(), self.next_id);
                 let visitors = self.door.as_mut().map(|door| {
-                    door.knocked(&fixed.set, now, || {
+                    door.knocked(&self.fixed.set, now, || {
                         next += 1;
                         next - 1
                     })
@@ -329,27 +193,28 @@ impl Driver {
                     self.listeners.arrived(visitor, after);
                 }
             }
-            Token::Visitor(id) => {
+            (VISITOR, id) => {
                 let door = self.door.as_mut();
-                if let Some(visitor) = door.and_then(|door| door.heard(id, &fixed.set, after.now()))
+                if let Some(visitor) =
+                    door.and_then(|door| door.heard(id, &self.fixed.set, after.now()))
                 {
                     self.listeners.arrived(visitor, after);
                 }
             }
-            Token::Knock(id) => self.knock(id, after.now(), fixed, after),
-            Token::Leaving(id) => self.leavings.ready(id, &fixed.set),
+            (KNOCK, id) => self.knock(id, after.now(), after),
+            (_, id) => self.leavings.ready(id, &self.fixed.set),
         }
     }
 
-    fn ready_link(&mut self, id: u64, has_room: bool, fixed: &Fixed, after: &mut After) {
+    fn ready_link(&mut self, id: u64, has_room: bool, after: &mut After) {
         let Some(link) = self.links.get_mut(&id) else { return };
         if has_room {
             link.has_room();
             // What was owed meanwhile goes too: nobody else would tell it.
-            match self.push(id, fixed, after, true) {
-                Some(Flushed::All) => self.watch(id, fixed),
+            match self.push(id, after, true) {
+                Some(Flushed::All) => self.watch(id),
                 Some(Flushed::More) => {
-                    self.watch(id, fixed);
+                    self.watch(id);
                     self.come_by(id);
                 }
                 // The set goes on telling.
@@ -357,9 +222,9 @@ impl Driver {
                 None => return,
             }
         }
-        if self.poll_link(id, fixed, after) == Polled::Something {
+        if self.poll_link(id, after) == Polled::Something {
             if !self.links.get_mut(&id).is_some_and(Link::is_full) {
-                self.activate(id, fixed);
+                self.activate(id);
             }
             if !self.is_active(id) {
                 self.come_by(id);
@@ -367,18 +232,18 @@ impl Driver {
         }
     }
 
-    fn watch(&mut self, id: u64, fixed: &Fixed) {
+    fn watch(&mut self, id: u64) {
         if let Some(link) = self.links.get_mut(&id) {
-            let _ = link.watch(fixed);
+            let _ = link.watch(&self.fixed);
         }
     }
 
     /// The set says when a connection whose socket is full can go on; to try again and
     /// again would keep the kernel from emptying it.
-    fn await_room(&mut self, id: u64, fixed: &Fixed) {
+    fn await_room(&mut self, id: u64) {
         self.active.retain(|active| active.id != id);
         let Some(link) = self.links.get_mut(&id) else { return };
-        if link.watch(fixed).is_err() {
+        if link.watch(&self.fixed).is_err() {
             // Then it is tried again.
             link.has_room();
             self.come_by(id);
@@ -386,7 +251,7 @@ impl Driver {
     }
 
     /// A connection is over.
-    fn forget(&mut self, id: u64, fixed: &Fixed, after: &mut After) {
+    pub(super) fn forget(&mut self, id: u64, after: &mut After) {
         self.active.retain(|active| active.id != id);
         let Some(mut link) = self.links.remove(&id) else { return };
         after.happened = true;
@@ -395,36 +260,29 @@ impl Driver {
             && !leaving.push()
         {
             let (id, now) = (self.unused(), after.now());
-            self.leavings.add(id, leaving, &fixed.set, now);
+            self.leavings.add(id, leaving, &self.fixed.set, now);
         }
         self.ended.insert(id, link);
     }
 
     /// Knocks where it is time to, sends the slow away, forgets what is over.
-    fn tick(&mut self, now: Instant, fixed: &Fixed, after: &mut After) {
+    pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
         if let Some(door) = &mut self.door {
-            door.tick(&fixed.set, now);
+            door.tick(&self.fixed.set, now);
         }
         self.leavings.tick(now);
         let ids: Vec<u64> = self.knocks.keys().copied().collect();
         for id in ids {
-            self.knock(id, now, fixed, after);
+            self.knock(id, now, after);
         }
     }
 
     /// Looks at a connection that is being made.
-    fn knock(&mut self, id: u64, now: Instant, fixed: &Fixed, after: &mut After) {
+    pub(super) fn knock(&mut self, id: u64, now: Instant, after: &mut After) {
         let Some(knocking) = self.knocks.get_mut(&id) else { return };
-        if knocking.request.promise.is_abandoned() {
-            // Dropped with no lock held: it may have somebody to wake.
-            if let Some(Knocking { request, .. }) = self.knocks.remove(&id) {
-                after.settle(request.promise, Err(ConnectError::NicDown));
-            }
-            return;
-        }
-        let outcome = match knocking.poll(fixed, id, now) {
-            Outcome::Knocking => knocking.tick(fixed, id, now),
+        let outcome = match knocking.poll(&self.fixed, id, now) {
+            Outcome::Knocking => knocking.tick(&self.fixed, id, now),
             outcome => outcome,
         };
         let result = match outcome {
@@ -432,39 +290,39 @@ impl Driver {
             Outcome::Failed(why) => Err(why),
             Outcome::Made(conn, behind) => Ok((conn, behind)),
         };
-        let Some(Knocking { request, .. }) = self.knocks.remove(&id) else { return };
+        let Some(Knocking { patience, .. }) = self.knocks.remove(&id) else { return };
         let result = result.and_then(|(conn, behind)| {
-            let id = self.add(*conn, fixed).ok_or(ConnectError::NicDown)?;
-            let link = self.link(ConnId(id));
+            let id = self.add(*conn).ok_or(ConnectError::NicDown)?;
+            let (link, fixed) = self.link(ConnId(id));
             link.take(&behind, fixed, &mut after.notices);
             if link.error().is_some() {
-                self.forget(id, fixed, after);
+                self.forget(id, after);
             } else {
                 self.come_by(id);
             }
-            Ok(Made::new(ConnId(id), &request.to.host))
+            Ok(Made::new(ConnId(id), &patience.request.to.host))
         });
-        after.settle(request.promise, result);
+        after.settle(patience.request.promise, result);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.
-    fn add(&mut self, conn: Conn, fixed: &Fixed) -> Option<u64> {
+    pub(super) fn add(&mut self, conn: Conn) -> Option<u64> {
         let id = self.unused();
         let mut link = Link::new(id, conn);
-        link.watch(fixed).ok()?;
+        link.watch(&self.fixed).ok()?;
         self.links.insert(id, link);
-        self.activate(id, fixed);
+        self.activate(id);
         Some(id)
     }
 
     /// Has this nic write what a connection has to say, soon.
-    fn come_by(&mut self, id: u64) {
+    pub(super) fn come_by(&mut self, id: u64) {
         if self.links.get_mut(&id).is_some_and(Link::mark) {
             self.dirty.push(id);
         }
     }
 
-    fn unused(&mut self) -> u64 {
+    pub(super) fn unused(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         id

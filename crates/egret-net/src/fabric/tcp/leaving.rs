@@ -9,11 +9,13 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 
 use super::datapath::Leaving;
 use super::fault::{Fault, planted};
 use super::socket::is_later;
-use super::token::Token;
+use super::token::LEAVING;
+use crate::fabric::hub::set::{self, token};
 use crate::rt::Instant;
 
 /// Those of a nic, the oldest first.
@@ -62,6 +64,10 @@ impl Leaving {
         false
     }
 
+    fn watch(&self, id: u64, set: &OwnedFd) -> Result<(), Errno> {
+        set::watch(set, self.socket.fd(), token(LEAVING, id), self.flags())
+    }
+
     fn flags(&self) -> EventFlags {
         if self.bytes.is_empty() { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT }
     }
@@ -70,7 +76,7 @@ impl Leaving {
 impl Leavings {
     pub(super) fn add(&mut self, id: u64, leaving: Leaving, set: &OwnedFd, now: Instant) {
         // Without a place in the set it goes when its time is up.
-        let _ = Token::Leaving(id).watch(set, leaving.socket.fd(), leaving.flags());
+        let _ = leaving.watch(id, set);
         if self.0.len() >= LINGERING_MAX {
             self.0.pop_front();
         }
@@ -85,7 +91,7 @@ impl Leavings {
         if leaving.push() {
             self.0.remove(at);
         } else if leaving.flags() != before {
-            let _ = Token::Leaving(id).watch(set, leaving.socket.fd(), leaving.flags());
+            let _ = leaving.watch(id, set);
         }
     }
 

@@ -5,10 +5,10 @@ use rustix::io::Errno;
 use super::datapath::{Conn, Leaving};
 use super::driver::Fixed;
 use super::send::Flushed;
-use super::token::Token;
+use super::token::LINK;
 use crate::fabric::Unposted;
 use crate::fabric::hub::end::End;
-use crate::fabric::hub::set;
+use crate::fabric::hub::set::{self, token};
 use crate::vi::{Counters, Notices, Posted, Ticket, ViError};
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Link {
     /// Has the set say what there is to do.
     pub(super) fn watch(&mut self, fixed: &Fixed) -> Result<(), Errno> {
         let Some(conn) = self.end.open() else { return Ok(()) };
-        Token::Link(self.id).watch(&fixed.set, conn.socket.fd(), conn.flags())
+        set::watch(&fixed.set, conn.socket.fd(), token(LINK, self.id), conn.flags())
     }
 
     /// Has the set say nothing more.

@@ -7,17 +7,16 @@ use rustix::io::Errno;
 
 use super::door::Door;
 use super::driver::{Driver, Fixed};
-use super::machine::TcpMachine;
-use super::token::Token;
+use super::token::DOOR;
 use super::{DEPTH, SEGMENTS_MAX, TRANSFER_MAX};
 use crate::fabric::OpenError;
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::set;
+use crate::fabric::hub::set::{self, token};
 use crate::fabric::place::Place;
 use crate::vi::{Limits, NicOptions};
 
 /// A nic that listens at an address of this machine.
-pub(super) fn open(options: &NicOptions) -> Result<TcpMachine, OpenError> {
+pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let host = || options.host.clone();
     let refused = |why: String| OpenError::Refused { host: host(), why };
     let system = |errno: Errno| refused(errno.to_string());
@@ -32,10 +31,10 @@ pub(super) fn open(options: &NicOptions) -> Result<TcpMachine, OpenError> {
     let mut told = place.told;
     told.set_port(bound.port());
     let set = set::create().map_err(system)?;
-    Token::Door.watch(&set, door.fd(), EventFlags::IN).map_err(system)?;
+    set::watch(&set, door.fd(), token(DOOR, 0), EventFlags::IN).map_err(system)?;
     let (host, keys, set) = (told.to_string(), Arc::default(), Arc::new(set));
     let fixed = Fixed { host, keys, set, stance };
-    Ok(TcpMachine { driver: Driver::new(door, options.wait), fixed })
+    Ok(Driver::new(fixed, door, options.wait))
 }
 
 /// What a nic allows.

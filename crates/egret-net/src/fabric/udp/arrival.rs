@@ -35,17 +35,11 @@ const NIC_DOWN: ViError = ViError::PeerDied { why: "its nic went down" };
 impl Driver {
     /// A datagram arrived at the nic's socket.
     #[inline]
-    pub(super) fn arrived(
-        &mut self,
-        bytes: &[u8],
-        from: &SocketAddrAny,
-        fixed: &Fixed,
-        after: &mut After,
-    ) {
+    pub(super) fn hear(&mut self, bytes: &[u8], from: &SocketAddrAny, after: &mut After) {
         match Datagram::decode(bytes) {
-            Ok(Datagram::Piece { to, piece }) => self.piece(to, &piece, from, fixed, after),
+            Ok(Datagram::Piece { to, piece }) => self.piece(to, &piece, from, after),
             Ok(datagram) => match SocketAddr::try_from(from.clone()) {
-                Ok(from) => self.said(&datagram, from, fixed, after),
+                Ok(from) => self.said(&datagram, from, after),
                 Err(_) => self.tally.garbage += 1,
             },
             Err(_) => self.tally.garbage += 1,
@@ -53,14 +47,7 @@ impl Driver {
     }
 
     #[inline]
-    fn piece(
-        &mut self,
-        to: Number,
-        piece: &Piece<'_>,
-        from: &SocketAddrAny,
-        fixed: &Fixed,
-        after: &mut After,
-    ) {
+    fn piece(&mut self, to: Number, piece: &Piece<'_>, from: &SocketAddrAny, after: &mut After) {
         if let Some((number, at)) = &self.last
             && (*number, at) == (to, from)
             && let Some(link) = self.links.get_mut(&to)
@@ -69,15 +56,15 @@ impl Driver {
             return;
         }
         let Ok(at) = SocketAddr::try_from(from.clone()) else { return };
-        if let Some(link) = self.addressed(to, at, fixed) {
+        if let Some(link) = self.addressed(to, at) {
             link.arrive(0, piece, &mut after.notices);
             self.last = Some((to, from.clone()));
         }
     }
 
     /// The connection with this number, if it is `from`'s.
-    fn addressed(&mut self, to: Number, from: SocketAddr, fixed: &Fixed) -> Option<&mut Link> {
-        let Self { links, door, knocks, tombs, tally, .. } = self;
+    fn addressed(&mut self, to: Number, from: SocketAddr) -> Option<&mut Link> {
+        let Self { links, door, knocks, tombs, tally, fixed, .. } = self;
         match links.get_mut(&to) {
             Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
                 door.settled(link.at, link.to);
@@ -101,54 +88,41 @@ impl Driver {
         }
     }
 
-    fn said(
-        &mut self,
-        datagram: &Datagram<'_>,
-        from: SocketAddr,
-        fixed: &Fixed,
-        after: &mut After,
-    ) {
+    fn said(&mut self, datagram: &Datagram<'_>, from: SocketAddr, after: &mut After) {
         match *datagram {
             Datagram::Probe { to } => {
-                if let Some(link) = self.addressed(to, from, fixed) {
+                if let Some(link) = self.addressed(to, from) {
                     link.hear();
                     link.say(&Head::alive(link.to));
                 }
             }
             Datagram::Alive { to } => {
-                if let Some(link) = self.addressed(to, from, fixed) {
+                if let Some(link) = self.addressed(to, from) {
                     link.hear();
                 }
             }
-            Datagram::Goodbye { to, why } => self.goodbye(to, why, from, fixed, after),
-            Datagram::Unknown { number } => self.unknown(number, from, fixed, after),
+            Datagram::Goodbye { to, why } => self.goodbye(to, why, from, after),
+            Datagram::Unknown { number } => self.unknown(number, from, after),
             Datagram::Greet { token, from: theirs, stream } => {
-                self.greeted((from, theirs), (token, stream), fixed, after);
+                self.greeted((from, theirs), (token, stream), after);
             }
             Datagram::Token { to, token } => {
                 if let Some(knocking) = self.knocks.get_mut(&to) {
-                    knocking.given(token, from, &fixed.socket);
+                    knocking.given(token, from, &self.fixed.socket);
                 }
             }
             Datagram::Answer { to, from: theirs, waits, stream } => {
                 let Some(knocking) = self.knocks.get_mut(&to) else { return };
                 let said = ((theirs, waits), stream);
-                let outcome = knocking.answered(from, said, &fixed.socket, after.now());
-                self.knocked(to, outcome, fixed, after);
+                let outcome = knocking.answered(from, said, &self.fixed.socket, after.now());
+                self.knocked(to, outcome, after);
             }
             // Groups have sockets of their own.
             Datagram::Piece { .. } | Datagram::Group { .. } => self.tally.garbage += 1,
         }
     }
 
-    fn goodbye(
-        &mut self,
-        to: Number,
-        why: Farewell,
-        from: SocketAddr,
-        fixed: &Fixed,
-        after: &mut After,
-    ) {
+    fn goodbye(&mut self, to: Number, why: Farewell, from: SocketAddr, after: &mut After) {
         match self.links.get(&to) {
             Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
                 let why = match why {
@@ -156,7 +130,7 @@ impl Driver {
                     Farewell::NicDown => NIC_DOWN,
                 };
                 self.door.settled(link.at, link.to);
-                self.end(to, &why, fixed, after);
+                self.end(to, &why, after);
             }
             Some(_) => self.tally.strangers += 1,
             // Nothing is answered: two sides would go on for ever.
@@ -164,24 +138,18 @@ impl Driver {
         }
     }
 
-    fn unknown(&mut self, number: Number, from: SocketAddr, fixed: &Fixed, after: &mut After) {
+    fn unknown(&mut self, number: Number, from: SocketAddr, after: &mut After) {
         if let Some(own) = self.by_peer.get(&(from, number)) {
-            self.end(*own, &FORGOTTEN, fixed, after);
+            self.end(*own, &FORGOTTEN, after);
         } else if let Some(knocking) = self.knocks.get_mut(&number) {
-            knocking.forgotten(from, &fixed.socket);
+            knocking.forgotten(from, &self.fixed.socket);
         } else {
             self.tally.unknown += 1;
         }
     }
 
-    fn greeted(
-        &mut self,
-        who: (SocketAddr, Number),
-        what: (u64, &[u8]),
-        fixed: &Fixed,
-        after: &mut After,
-    ) {
-        match self.door.greeted(who, what, (&fixed.stance, &fixed.socket), after.now()) {
+    fn greeted(&mut self, who: (SocketAddr, Number), what: (u64, &[u8]), after: &mut After) {
+        match self.door.greeted(who, what, (&self.fixed.stance, &self.fixed.socket), after.now()) {
             Ok(Some(visitor)) => self.listeners.arrived(visitor, after),
             Ok(None) => {}
             Err(_) => self.tally.tokenless += 1,
@@ -191,13 +159,13 @@ impl Driver {
     /// Hears from the system who does not receive any more. What comes back of our
     /// datagram must name the peer's number: nobody else knows it.
     #[cold]
-    pub(super) fn hear_troubles(&mut self, fixed: &Fixed, after: &mut After) {
+    pub(super) fn hear_troubles(&mut self, after: &mut After) {
         self.groups.iter().for_each(Member::hear_troubles);
         for _ in 0..TROUBLES_AT_ONCE {
-            let Some(trouble) = fixed.socket.trouble() else { return };
+            let Some(trouble) = self.fixed.socket.trouble() else { return };
             let Some(number) = number_in(&trouble.bytes) else { continue };
             if let Some(own) = self.by_peer.get(&(trouble.to, number)) {
-                self.end(*own, &NOBODY, fixed, after);
+                self.end(*own, &NOBODY, after);
             }
         }
     }

@@ -16,10 +16,8 @@ use sha2::{Digest, Sha256};
 use super::fault::{Fault, planted};
 use super::socket::Socket;
 use super::wire::{self, Head, Number};
-use crate::fabric::greet::{
-    Admission, Callee, GreetError, News, Refusal, Room, Source, Stance, UnderWay,
-};
-use crate::fabric::hub::{self, Away, Complaints};
+use crate::fabric::greet::{Admission, Callee, GreetError, News, Room, Source, Stance, UnderWay};
+use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, HelloError};
 
@@ -301,15 +299,9 @@ impl hub::Visitor for Visitor {
         self.guest.talk().is_gone
     }
 
-    fn turn_away(self, why: Away) {
-        let refusal = match why {
-            Away::NotListening => Refusal::NotListening,
-            Away::OtherTag => Refusal::OtherTag,
-            Away::Reliability(level) => Refusal::Reliability(level),
-            Away::Crowded => Refusal::Crowded,
-        };
+    fn turn_away(self, why: &Refusal) {
         let mut talk = self.guest.talk();
-        talk.callee.refuse(&refusal);
+        talk.callee.refuse(why);
         (talk.waits, talk.is_settled) = (false, true);
         drop(talk);
         self.guest.answer(&self.socket);

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::machine::UdpMachine;
+use super::driver::Driver;
 use super::nic;
 use super::wire::{Datagram, Number};
 use crate::buf::Pool;
@@ -85,14 +85,14 @@ impl Stage {
         if what & 1 != 0 {
             from.set_port(9);
         }
-        there.inside(|UdpMachine { driver, fixed }, after| {
+        there.inside(|driver: &mut Driver, after| {
             let own = driver.links.keys().next().copied();
             if let (Some(Number(own)), 0, Some(number)) = (own, what & 2, bytes.get_mut(8..16)) {
                 number.copy_from_slice(&own.to_le_bytes());
             }
-            driver.arrived(&bytes, &from.into(), fixed, after);
+            driver.hear(&bytes, &from.into(), after);
             if what & 4 != 0 {
-                driver.beat(fixed, after);
+                driver.beat(after);
             }
         });
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::driver::{Driver, Fixed};
-use super::machine::UdpMachine;
 use super::send::SEGMENTS_MAX;
 use super::socket::Socket;
 use super::wire::MESSAGE_MAX;
@@ -20,7 +19,7 @@ use crate::vi::{Limits, NicOptions};
 const DEPTH: u32 = 256;
 
 /// A nic of an IP network.
-pub(super) fn open(options: &NicOptions) -> Result<UdpMachine, OpenError> {
+pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let refused = |why: String| OpenError::Refused { host: options.host.clone(), why };
     let place = Place::of(&options.host).map_err(|why| refused(why.to_string()))?;
     let secret = options.checked_secret_at(place.bind.ip()).map_err(OpenError::secret(options))?;
@@ -40,7 +39,7 @@ pub(super) fn open(options: &NicOptions) -> Result<UdpMachine, OpenError> {
         stance: Stance::new("udp", secret.clone()),
         secret,
     };
-    Ok(UdpMachine { driver: Driver::new(rt::now()), fixed })
+    Ok(Driver::new(fixed, rt::now()))
 }
 
 /// What a nic allows.

@@ -6,10 +6,9 @@
 
 use std::borrow::Cow;
 
-use thiserror::Error;
-
 use super::fault::{Fault, planted};
 use crate::buf::Kind;
+use crate::fabric::hub::bytes::{Malformed, Reader};
 pub(super) use crate::vi::SIGNATURE;
 
 /// The number of a connection, chosen at random by the end that receives under it.
@@ -76,11 +75,6 @@ pub(super) enum Farewell {
     Closed = 0,
     NicDown = 1,
 }
-
-/// What is wrong with a datagram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("no datagram of egret's: {0}")]
-pub(super) struct Malformed(pub &'static str);
 
 /// The largest payload of a datagram over IPv4, and so of all.
 pub(super) const DATAGRAM_MAX: usize = 65_507;
@@ -300,23 +294,23 @@ impl<'a> Datagram<'a> {
     /// Reads what somebody sent.
     #[inline]
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader(bytes);
+        let mut reader = Reader::new(bytes);
         let [kind, flags, 0, 0] = reader.array()? else {
             return Err(Malformed("reserved bytes"));
         };
         let (len, to) = (reader.u32()?, reader.u64()?);
         if matches!(kind, MESSAGE | FRAGMENTED) {
-            return reader.piece(kind, flags, len, to);
+            return piece(&mut reader, kind, flags, len, to);
         }
         let decoded = match kind {
             GREET if flags == 0 && bytes.len() == GREETING_BYTES => {
                 let from = Number(reader.u64()?);
-                let stream = reader.take(len as usize)?;
+                let stream = reader.bytes(len as usize)?;
                 return Ok(Self::Greet { token: to, from, stream });
             }
             ANSWER if flags & !WAITS == 0 => {
                 let from = Number(reader.u64()?);
-                let stream = reader.take(len as usize)?;
+                let stream = reader.bytes(len as usize)?;
                 Self::Answer { to: Number(to), from, waits: flags == WAITS, stream }
             }
             _ if len != 0 => return Err(Malformed("a length of nothing")),
@@ -333,81 +327,54 @@ impl<'a> Datagram<'a> {
             TOKEN => Self::Token { to: Number(to), token: reader.u64()? },
             _ => return Err(Malformed("kind")),
         };
-        if reader.0.is_empty() { Ok(decoded) } else { Err(Malformed("more than it says")) }
+        reader.end().map(|()| decoded)
     }
 }
 
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    #[inline]
-    fn piece(&mut self, kind: u8, flags: u8, len: u32, to: u64) -> Result<Datagram<'a>, Malformed> {
-        if flags & !(TYPED | GROUP | SIGNED | EAGER) != 0 || flags & (GROUP | SIGNED) == SIGNED {
-            return Err(Malformed("flags"));
-        }
-        let (number, tag) = (self.u64()?, self.u64()?);
-        let (index, unit) = match kind {
-            MESSAGE => (0, len),
-            _ => (self.u32()?, self.u32()?),
-        };
-        let split = Split { len, unit };
-        if kind == FRAGMENTED && split.is_whole() {
-            return Err(Malformed("one piece of one"));
-        }
-        let from = if flags & GROUP == 0 { None } else { Some(self.u64()?) };
-        let named = if flags & TYPED == 0 { None } else { Some(self.named()?) };
-        let signature = if flags & SIGNED == 0 { None } else { Some(self.last()?) };
-        let bytes = self.0;
-        if number == u64::MAX {
-            return Err(Malformed("a number that none comes after"));
-        }
-        if !split.admits(index, bytes.len()) && !planted(Fault::LengthIgnored) {
-            return Err(Malformed("a piece outside its message"));
-        }
-        let eager = flags & EAGER != 0;
-        let piece = Piece { number, tag, eager, split, index, kind: named, bytes };
-        Ok(match from {
-            None => Datagram::Piece { to: Number(to), piece },
-            Some(from) => Datagram::Group { group: to, from, signature, piece },
-        })
+#[inline]
+fn piece<'a>(
+    reader: &mut Reader<'a>,
+    kind: u8,
+    flags: u8,
+    len: u32,
+    to: u64,
+) -> Result<Datagram<'a>, Malformed> {
+    if flags & !(TYPED | GROUP | SIGNED | EAGER) != 0 || flags & (GROUP | SIGNED) == SIGNED {
+        return Err(Malformed("flags"));
     }
-
-    fn named(&mut self) -> Result<Named<'a>, Malformed> {
-        let fingerprint = self.u64()?;
-        let [len] = self.array()?;
-        if usize::from(len) > NAME_MAX {
-            return Err(Malformed("a long name"));
-        }
-        let name = str::from_utf8(self.take(len.into())?).map_err(|_| Malformed("a name"))?;
-        Ok(Named { fingerprint, name })
+    let (number, tag) = (reader.u64()?, reader.u64()?);
+    let (index, unit) = match kind {
+        MESSAGE => (0, len),
+        _ => (reader.u32()?, reader.u32()?),
+    };
+    let split = Split { len, unit };
+    if kind == FRAGMENTED && split.is_whole() {
+        return Err(Malformed("one piece of one"));
     }
-
-    fn u32(&mut self) -> Result<u32, Malformed> {
-        self.array().map(u32::from_le_bytes)
+    let from = if flags & GROUP == 0 { None } else { Some(reader.u64()?) };
+    let named = if flags & TYPED == 0 { None } else { Some(named(reader)?) };
+    let signature = if flags & SIGNED == 0 { None } else { Some(reader.last()?) };
+    let bytes = reader.rest();
+    if number == u64::MAX {
+        return Err(Malformed("a number that none comes after"));
     }
-
-    fn u64(&mut self) -> Result<u64, Malformed> {
-        self.array().map(u64::from_le_bytes)
+    if !split.admits(index, bytes.len()) && !planted(Fault::LengthIgnored) {
+        return Err(Malformed("a piece outside its message"));
     }
-
-    #[inline]
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (array, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
-        self.0 = rest;
-        Ok(*array)
-    }
-
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(SHORT)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn last(&mut self) -> Result<&'a [u8; SIGNATURE], Malformed> {
-        let (rest, last) = self.0.split_last_chunk().ok_or(SHORT)?;
-        self.0 = rest;
-        Ok(last)
-    }
+    let eager = flags & EAGER != 0;
+    let piece = Piece { number, tag, eager, split, index, kind: named, bytes };
+    Ok(match from {
+        None => Datagram::Piece { to: Number(to), piece },
+        Some(from) => Datagram::Group { group: to, from, signature, piece },
+    })
 }
 
-const SHORT: Malformed = Malformed("too short");
+fn named<'a>(reader: &mut Reader<'a>) -> Result<Named<'a>, Malformed> {
+    let fingerprint = reader.u64()?;
+    let [len] = reader.array()?;
+    if usize::from(len) > NAME_MAX {
+        return Err(Malformed("a long name"));
+    }
+    let name = str::from_utf8(reader.bytes(len.into())?).map_err(|_| Malformed("a name"))?;
+    Ok(Named { fingerprint, name })
+}

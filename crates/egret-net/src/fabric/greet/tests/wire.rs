@@ -4,10 +4,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fabric::greet::bytes::{Reader, TEXTS};
+use crate::fabric::greet::STEP_MAX;
 use crate::fabric::greet::fuzzing;
 use crate::fabric::greet::step::{BODY_MAX, HEAD, Inbox, Kind, Step};
-use crate::fabric::greet::{Refusal, STEP_MAX};
+use crate::fabric::hub::Refusal;
+use crate::fabric::hub::bytes::{Malformed, Reader, TEXTS};
 use crate::vi::SecretError;
 
 #[test]
@@ -50,7 +51,8 @@ fn the_bytes_of_refusals_are_these_for_ever() {
         (Refusal::Hello(HelloError::NotEgret), b"\x03\x01"),
         (Refusal::Hello(HelloError::OtherByteOrder), b"\x03\x02"),
         (Refusal::Hello(version), b"\x03\x03\x02\0\x03\0"),
-        (Refusal::Hello(HelloError::Malformed("service name")), b"\x03\x04\x0c\0service name"),
+        (Refusal::Hello(HelloError::Malformed("service name")), b"\x03\x04\x0cservice name"),
+        (Refusal::OtherUser { uid: 1000 }, b"\x04\xe8\x03\0\0"),
         (Refusal::Crowded, b"\x05"),
         (Refusal::Secret(SecretError::Different), b"\x06\x01"),
         (Refusal::Secret(SecretError::OnlyOurs), b"\x06\x02"),
@@ -62,12 +64,18 @@ fn the_bytes_of_refusals_are_these_for_ever() {
         refusal.push(&mut written);
         assert_eq!(written, bytes, "{refusal:?}");
         let mut again = Vec::new();
-        Refusal::read(&mut Reader(bytes)).unwrap().push(&mut again);
+        read(bytes).unwrap().push(&mut again);
         // Whoever reads it is the other side.
         let mirrored = matches!(refusal, Refusal::Hello(HelloError::Version { .. }))
             || matches!(refusal, Refusal::Secret(SecretError::OnlyOurs | SecretError::OnlyTheirs));
         assert_eq!(again == bytes, !mirrored, "{refusal:?}");
     }
+}
+
+fn read(bytes: &[u8]) -> Result<Refusal, Malformed> {
+    let mut reader = Reader::new(bytes);
+    let refusal = Refusal::read(reader.u8()?, &mut reader)?;
+    reader.end().map(|()| refusal)
 }
 
 #[test]
@@ -76,9 +84,9 @@ fn every_text_is_known() {
         let mut bytes = Vec::new();
         let why = Refusal::Hello(HelloError::Malformed(text));
         why.push(&mut bytes);
-        assert_eq!(Refusal::read(&mut Reader(&bytes)), Ok(why));
+        assert_eq!(read(&bytes), Ok(why));
     }
-    let unknown = Refusal::read(&mut Reader(b"\x03\x04\x02\0hm")).unwrap();
+    let unknown = read(b"\x03\x04\x02hm").unwrap();
     let says = "the greeting is malformed: for a reason that this version has no words for";
     assert_eq!(unknown.to_string(), says);
 }

@@ -1,18 +1,15 @@
 //! The answer to a greeting.
 //!
-//! The bytes stand in `docs/shm-wire.md`. A refusal reads the same in every
-//! version, so that two versions can tell each other that they differ.
+//! The bytes stand in `docs/shm-wire.md`.
 
 use std::os::fd::OwnedFd;
-
-use thiserror::Error;
 
 use super::greeting::{Handles, Terms};
 use super::socket::Packet;
 use super::trust::{push_agreed, read_agreed};
-use crate::fabric::hub::bytes::{Malformed, PACKET_TOO_LONG, REASON, Reader, known, push_text};
-use crate::fabric::listens::Listens;
-use crate::vi::{Agreed, ConnectError, HelloError, Nonce, PROTOCOL_VERSION, Proof, Reliability};
+use crate::fabric::hub::Refusal;
+use crate::fabric::hub::bytes::{PACKET_TOO_LONG, Reader};
+use crate::vi::{Agreed, HelloError, Nonce, PROTOCOL_VERSION, Proof};
 
 /// What the listening side says.
 #[derive(Debug)]
@@ -23,62 +20,23 @@ pub(super) enum Answer {
     Refuse(Refusal),
 }
 
-/// Why a greeting was refused.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub(crate) enum Refusal {
-    /// Not a final answer: someone may listen soon.
-    #[error("nobody listens for this service yet")]
-    NotListening,
-    /// Not a final answer: someone may listen soon.
-    #[error("nobody listens for this tag of the service yet")]
-    OtherTag,
-    /// The listener has another level.
-    #[error("the listener asks for {0}")]
-    Reliability(Reliability),
-    /// The greeting was not understood, or is of another version. Told from
-    /// the side of whoever reads it.
-    #[error("{0}")]
-    Hello(HelloError),
-    /// The host belongs to another user.
-    #[error("the host belongs to user {uid}, not to the user of this process")]
-    OtherUser {
-        /// The host's user.
-        uid: u32,
-    },
-    /// Not a final answer: too many others have not finished their greeting.
-    #[error("too many others are knocking; try again")]
-    Crowded,
-}
-
 impl Answer {
     /// An acceptance; the descriptors go beside it.
     pub(super) fn accept(terms: &Terms, agreed: Agreed) -> Vec<u8> {
-        let mut bytes = head(ACCEPT);
+        let mut bytes = head();
+        bytes.push(ACCEPT);
         terms.push(&mut bytes);
         push_agreed(&mut bytes, agreed);
         bytes
     }
 
     pub(super) fn challenge(nonce: &Nonce, proof: &Proof) -> Vec<u8> {
-        [head(CHALLENGE).as_slice(), &nonce.0, &proof.0].concat()
+        [head().as_slice(), &[CHALLENGE], &nonce.0, &proof.0].concat()
     }
 
     pub(super) fn refuse(refusal: &Refusal) -> Vec<u8> {
-        let mut bytes = head(match refusal {
-            Refusal::NotListening => NOT_LISTENING,
-            Refusal::OtherTag => OTHER_TAG,
-            Refusal::Reliability(_) => RELIABILITY,
-            Refusal::Hello(_) => HELLO,
-            Refusal::OtherUser { .. } => OTHER_USER,
-            Refusal::Crowded => CROWDED,
-        });
-        match refusal {
-            Refusal::Reliability(level) => bytes.push(*level as u8),
-            Refusal::Hello(why) => push_hello_error(&mut bytes, why),
-            Refusal::OtherUser { uid } => bytes.extend(uid.to_le_bytes()),
-            Refusal::NotListening | Refusal::OtherTag | Refusal::Crowded => {}
-        }
+        let mut bytes = head();
+        refusal.push(&mut bytes);
         bytes
     }
 
@@ -110,84 +68,11 @@ impl Answer {
     }
 }
 
-impl Refusal {
-    fn read(reason: u8, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(match reason {
-            NOT_LISTENING => Self::NotListening,
-            OTHER_TAG => Self::OtherTag,
-            RELIABILITY => {
-                Self::Reliability(Reliability::from_wire(reader.u8()?).ok_or(Malformed(REASON))?)
-            }
-            HELLO => Self::Hello(read_hello_error(reader)?),
-            OTHER_USER => Self::OtherUser { uid: reader.u32()? },
-            CROWDED => Self::Crowded,
-            _ => return Err(Malformed(REASON)),
-        })
-    }
-
-    /// What the host says of the listener.
-    pub(crate) const fn listens(&self) -> Listens {
-        match self {
-            Self::NotListening => Listens::No,
-            Self::OtherTag => Listens::OtherTag,
-            _ => Listens::Yes,
-        }
-    }
-
-    /// What the connecting program is told, which asked for `level` as `user`;
-    /// `None` if it should knock again.
-    pub(crate) fn into_error(self, level: Reliability, user: u32) -> Option<ConnectError> {
-        match self {
-            Self::NotListening | Self::OtherTag | Self::Crowded => None,
-            Self::Reliability(theirs) => {
-                Some(ConnectError::ReliabilityMismatch { ours: level, theirs })
-            }
-            Self::Hello(why) => Some(ConnectError::Hello(why)),
-            Self::OtherUser { uid } => Some(ConnectError::OtherUser { ours: user, theirs: uid }),
-        }
-    }
-}
-
-fn head(outcome: u8) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    bytes.extend(PROTOCOL_VERSION.to_le_bytes());
-    bytes.push(outcome);
-    bytes
-}
-
-fn push_hello_error(bytes: &mut Vec<u8>, why: &HelloError) {
-    match why {
-        HelloError::NotEgret => bytes.push(1),
-        HelloError::OtherByteOrder => bytes.push(2),
-        // Each side puts itself second, so the reader finds them the other way round.
-        HelloError::Version { theirs, ours } => {
-            bytes.push(3);
-            bytes.extend(ours.to_le_bytes());
-            bytes.extend(theirs.to_le_bytes());
-        }
-        HelloError::Malformed(what) => {
-            bytes.push(4);
-            push_text(bytes, what);
-        }
-    }
-}
-
-fn read_hello_error(reader: &mut Reader<'_>) -> Result<HelloError, Malformed> {
-    Ok(match reader.u8()? {
-        1 => HelloError::NotEgret,
-        2 => HelloError::OtherByteOrder,
-        3 => HelloError::Version { theirs: reader.u16()?, ours: reader.u16()? },
-        4 => HelloError::Malformed(known(reader.text()?)),
-        _ => return Err(Malformed(REASON)),
-    })
+fn head() -> Vec<u8> {
+    [&MAGIC[..], &PROTOCOL_VERSION.to_le_bytes()].concat()
 }
 
 const MAGIC: [u8; 4] = *b"EGRT";
+/// Outcomes; the others are the reasons of refusals.
 const ACCEPT: u8 = 0;
-const NOT_LISTENING: u8 = 1;
-const RELIABILITY: u8 = 2;
-const HELLO: u8 = 3;
-const OTHER_USER: u8 = 4;
-const CROWDED: u8 = 5;
-const CHALLENGE: u8 = 6;
-const OTHER_TAG: u8 = 7;
+const CHALLENGE: u8 = 9;

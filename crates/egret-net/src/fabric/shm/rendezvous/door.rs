@@ -9,7 +9,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketFlags, accept_with, bind, listen};
 use thiserror::Error;
 
-use super::answer::{Answer, Refusal};
+use super::answer::Answer;
 use super::control::{Control, ControlError};
 use super::greeting::{Greeting, Handles, Terms};
 use super::knock::seqpacket;
@@ -17,6 +17,7 @@ use super::name::{NameTooLong, address};
 use super::peer::{OtherUser, Peer, own_user};
 use super::socket::{Packet, Received, Sent, Socket};
 use super::trust::{Heard, Response, Stance, told};
+use crate::fabric::hub::Refusal;
 use crate::rt::Instant;
 use crate::vi::{Agreed, Challenge, HelloError};
 

@@ -159,12 +159,6 @@ impl Handles<OwnedFd> {
     }
 }
 
-impl From<Malformed> for HelloError {
-    fn from(Malformed(what): Malformed) -> Self {
-        Self::Malformed(what)
-    }
-}
-
 /// Bytes of a hello before its service name, and the one that tells its length.
 const HELLO_FIXED: usize = 18;
 const HELLO_SERVICE_LEN: usize = 9;

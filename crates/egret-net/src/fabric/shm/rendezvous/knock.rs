@@ -6,13 +6,14 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use thiserror::Error;
 
-use super::answer::{Answer, Refusal};
+use super::answer::Answer;
 use super::control::{Control, ControlError};
 use super::greeting::{Greeting, Handles, Terms};
 use super::name::{NameTooLong, address};
 use super::peer::{OtherUser, Peer};
 use super::socket::{Received, Sent, Socket};
 use super::trust::{Asking, conclude};
+use crate::fabric::hub::Refusal;
 use crate::fabric::hub::bytes::NOT_AGREED;
 use crate::vi::{Agreed, HelloError, Nonce, Proof, Secret};
 

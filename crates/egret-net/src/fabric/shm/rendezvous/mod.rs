@@ -51,7 +51,6 @@ mod trust;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::fuzz::fuzz_packet;
 pub(crate) use self::{
-    answer::Refusal,
     control::{Control, ControlError},
     door::{Door, DoorError, Visitor},
     greeting::{Greeting, Handles, Terms},
@@ -62,7 +61,7 @@ pub(crate) use self::{
     trust::Stance,
 };
 #[cfg(test)]
-use crate::fabric::hub::{bytes::Malformed, farewell::Farewell};
+use crate::fabric::hub::{Refusal, bytes::Malformed, farewell::Farewell};
 
 #[cfg(test)]
 use self::{

@@ -4,9 +4,10 @@ use std::os::unix::net::UnixDatagram;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 
+use crate::fabric::hub::set;
 use crate::fabric::shm::bell::Pull;
 use crate::fabric::shm::cord::{Cord, CordError, Handle};
-use crate::fabric::shm::token::Token;
+use crate::fabric::shm::token::CORD_FLAGS;
 
 #[test]
 fn a_drained_cord_can_be_slept_on_again() {
@@ -33,7 +34,7 @@ pub(super) fn wakes_for_ever() {
     for asked_each in [1, 7, 1000] {
         let (mut cord, handle) = pair();
         let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-        Token::Cord(1).watch(&set, cord.fd()).unwrap();
+        set::watch(&set, cord.fd(), 1, CORD_FLAGS).unwrap();
         for sleep in 1..=5000 {
             handle.pull().unwrap();
             if sleep % asked_each == 0 {
@@ -51,7 +52,7 @@ pub(super) fn wakes_for_ever() {
 fn a_peer_that_pulls_without_end_stops_nobody() {
     let (mut cord, handle) = pair();
     let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-    Token::Cord(1).watch(&set, cord.fd()).unwrap();
+    set::watch(&set, cord.fd(), 1, CORD_FLAGS).unwrap();
     for sleep in 1..1000 {
         (0..100).for_each(|_| handle.pull().unwrap());
         let _ = has_event(&set);

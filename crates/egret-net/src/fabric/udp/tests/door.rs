@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::nics::{LONG, Opened, answers, connect, next, options, stranger, until};
-use crate::fabric::greet::{Caller, GreetError, Refusal, Stance};
+use crate::fabric::greet::{Caller, GreetError, Stance};
+use crate::fabric::hub::Refusal;
 use crate::fabric::udp::door::{Door, GUESTS, Visitor};
 use crate::fabric::udp::socket::Socket;
 use crate::fabric::udp::wire::{Datagram, Number, greet};

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::nics::{LONG, Opened, next, options, until};
+use crate::fabric::Machine;
 use crate::fabric::hub::set;
-use crate::fabric::udp::machine::UdpMachine;
+use crate::fabric::udp::driver::Driver;
 use crate::rt::Deadline;
 use crate::vi::{Address, Descriptor, Vi};
 
@@ -116,7 +117,7 @@ fn a_group_hears_groups_only() {
 fn a_group_that_was_left_is_not_watched() {
     let a = Opened::new();
     let Some(vi) = join(&a, port(), "news") else { return };
-    a.nic.inside(|UdpMachine { driver, fixed }, after| _ = driver.arm(fixed, after));
+    a.nic.inside(|driver: &mut Driver, after| _ = driver.arm(after));
     let (socket, watched) = a.inside(|driver| {
         let member = &driver.groups[0];
         (Arc::clone(member.link.socket()), member.watched)
@@ -124,6 +125,6 @@ fn a_group_that_was_left_is_not_watched() {
     assert!(watched.is_some());
     vi.disconnect();
     a.drain();
-    let set = a.nic.inside(|machine: &mut UdpMachine, _| Arc::clone(&machine.fixed.set));
+    let set = a.inside(|driver| Arc::clone(&driver.fixed.set));
     assert_eq!(set::forget(&set, socket.fd()), Err(Errno::NOENT));
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::fabric::udp::arrival::Tally;
 use crate::fabric::udp::driver::Driver;
-use crate::fabric::udp::machine::UdpMachine;
 use crate::fabric::udp::nic;
 use crate::fabric::udp::socket::Socket;
 use crate::rt::{self, Deadline};
@@ -52,12 +51,12 @@ impl Opened {
     }
 
     pub(super) fn inside<R>(&self, body: impl FnOnce(&mut Driver) -> R) -> R {
-        self.nic.inside(|machine: &mut UdpMachine, _| body(&mut machine.driver))
+        self.nic.inside(|driver, _| body(driver))
     }
 
     /// Half a second passes.
     pub(super) fn beat(&self) {
-        self.nic.inside(|UdpMachine { driver, fixed }, after| driver.beat(fixed, after));
+        self.nic.inside(|driver: &mut Driver, after| driver.beat(after));
     }
 
     pub(super) fn listen(&self, service: &str) -> Listener {

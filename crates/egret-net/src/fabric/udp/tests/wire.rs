@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 
+use crate::fabric::hub::bytes::Malformed;
 use crate::fabric::udp::wire::{
-    Datagram, Farewell, GREETING_BYTES, HEAD_MAX, Head, MESSAGE_MAX, Malformed, Named, Number,
-    Piece, Split, UNIT_MIN, answer, extra, greet,
+    Datagram, Farewell, GREETING_BYTES, HEAD_MAX, Head, MESSAGE_MAX, Named, Number, Piece, Split,
+    UNIT_MIN, answer, extra, greet,
 };
 
 const TO: Number = Number(0x0807_0605_0403_0201);
@@ -135,7 +136,7 @@ fn what_is_not_said_is_zero() {
     }
     assert_eq!(Datagram::decode(&good[..15]), Err(Malformed("too short")));
     let more = [good, vec![0]].concat();
-    assert_eq!(Datagram::decode(&more), Err(Malformed("more than it says")));
+    assert_eq!(Datagram::decode(&more), Err(Malformed("bytes after its end")));
 }
 
 proptest! {

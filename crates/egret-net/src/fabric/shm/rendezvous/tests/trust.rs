@@ -292,7 +292,7 @@ fn the_bytes_of_trust_are_these_for_ever() {
     let nonce = Nonce([1; 32]);
     let asks = asking(Some(nonce)).encode();
     assert!(asks.ends_with(&[&b"\x06caller\x01"[..], &[1; 32]].concat()), "{asks:?}");
-    let challenge = [&b"EGRT\x04\0\x06"[..], &[1; 32], &[2; 32]].concat();
+    let challenge = [&b"EGRT\x04\0\x09"[..], &[1; 32], &[2; 32]].concat();
     assert_eq!(Answer::challenge(&nonce, &Proof([2; 32])), challenge);
     let read = Answer::decode(packet(&challenge)).unwrap();
     assert!(matches!(read, Answer::Challenge(n, p) if n == nonce && p == Proof([2; 32])));

@@ -41,7 +41,7 @@ fn the_bytes_are_these_for_ever() {
         (Refusal::Hello(HelloError::Malformed("service name")), b"\x03\x04\x0cservice name"),
         (Refusal::OtherUser { uid: 1000 }, b"\x04\xe8\x03\0\0"),
         (Refusal::Crowded, b"\x05"),
-        (Refusal::OtherTag, b"\x07"),
+        (Refusal::OtherTag, b"\x08"),
     ] {
         assert_eq!(Answer::refuse(&refusal), [b"EGRT\x04\0", bytes].concat(), "{refusal:?}");
     }

@@ -1,9 +1,11 @@
-//! Why a callee says no.
+//! Why a listening side says no, and what that says of the listener.
+//!
+//! A refusal reads the same in every version, so that two versions can tell each other that they
+//! differ.
 
 use thiserror::Error;
 
-use super::bytes::{REASON, Reader, known, push_bytes};
-use crate::fabric::listens::Listens;
+use super::bytes::{Malformed, REASON, Reader, known, push_text};
 use crate::vi::{ConnectError, HelloError, Reliability, SecretError};
 
 /// Why a greeting was refused, told from the side of whoever reads it.
@@ -21,6 +23,12 @@ pub(crate) enum Refusal {
     /// The greeting was not understood, or is of another version.
     #[error("{0}")]
     Hello(HelloError),
+    /// The host belongs to another user.
+    #[error("the host belongs to user {uid}, not to the user of this process")]
+    OtherUser {
+        /// The host's user.
+        uid: u32,
+    },
     /// Not a final answer: too many others have not finished their greeting.
     #[error("too many others are greeting; try again")]
     Crowded,
@@ -32,23 +40,36 @@ pub(crate) enum Refusal {
     NicDown,
 }
 
+/// Whether somebody listens for a service and a tag, as the host says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::fabric) enum Listens {
+    Yes,
+    /// For the service, and not with this tag.
+    OtherTag,
+    No,
+}
+
 impl Refusal {
     /// What the connecting program is told, which asked for `level`; `None` if it
     /// should try again.
-    pub(crate) fn into_error(self, level: Reliability) -> Option<ConnectError> {
+    pub(in crate::fabric) fn into_error(self, level: Reliability) -> Option<ConnectError> {
         match self {
             Self::NotListening | Self::OtherTag | Self::Crowded => None,
             Self::Reliability(theirs) => {
                 Some(ConnectError::ReliabilityMismatch { ours: level, theirs })
             }
             Self::Hello(why) => Some(ConnectError::Hello(why)),
+            Self::OtherUser { uid } => {
+                let ours = rustix::process::geteuid().as_raw();
+                Some(ConnectError::OtherUser { ours, theirs: uid })
+            }
             Self::Secret(why) => Some(ConnectError::Secret(why)),
             Self::NicDown => Some(ConnectError::NicDown),
         }
     }
 
     /// What the host says of the listener.
-    pub(crate) const fn listens(&self) -> Listens {
+    pub(in crate::fabric) const fn listens(&self) -> Listens {
         match self {
             Self::NotListening => Listens::No,
             Self::OtherTag => Listens::OtherTag,
@@ -58,16 +79,16 @@ impl Refusal {
 
     /// Whether a callee may say this to who has not proven anything, and cannot
     /// prove it either.
-    pub(super) const fn goes_unproven(&self) -> bool {
+    pub(in crate::fabric) const fn goes_unproven(&self) -> bool {
         matches!(self, Self::Hello(_) | Self::Secret(_))
     }
 
     /// Whether a callee may say this before it knows what is asked.
-    pub(super) const fn goes_unasked(&self) -> bool {
+    pub(in crate::fabric) const fn goes_unasked(&self) -> bool {
         self.goes_unproven() || matches!(self, Self::Crowded | Self::NicDown)
     }
 
-    pub(super) fn push(&self, bytes: &mut Vec<u8>) {
+    pub(in crate::fabric) fn push(&self, bytes: &mut Vec<u8>) {
         match self {
             Self::NotListening => bytes.push(NOT_LISTENING),
             Self::OtherTag => bytes.push(OTHER_TAG),
@@ -75,6 +96,10 @@ impl Refusal {
             Self::Hello(why) => {
                 bytes.push(HELLO);
                 push_hello_error(bytes, why);
+            }
+            Self::OtherUser { uid } => {
+                bytes.push(OTHER_USER);
+                bytes.extend(uid.to_le_bytes());
             }
             Self::Crowded => bytes.push(CROWDED),
             // Each side puts itself first, so the reader finds them the other way round.
@@ -90,24 +115,26 @@ impl Refusal {
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, HelloError> {
-        Ok(match reader.u8()? {
+    /// Reads what stands behind the first byte, the `reason`.
+    pub(in crate::fabric) fn read(reason: u8, reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match reason {
             NOT_LISTENING => Self::NotListening,
             OTHER_TAG => Self::OtherTag,
             RELIABILITY => {
                 let level = Reliability::from_wire(reader.u8()?);
-                Self::Reliability(level.ok_or(HelloError::Malformed(REASON))?)
+                Self::Reliability(level.ok_or(Malformed(REASON))?)
             }
             HELLO => Self::Hello(read_hello_error(reader)?),
+            OTHER_USER => Self::OtherUser { uid: reader.u32()? },
             CROWDED => Self::Crowded,
             SECRET => Self::Secret(match reader.u8()? {
                 SECRET_DIFFERENT => SecretError::Different,
                 SECRET_WRITERS => SecretError::OnlyTheirs,
                 SECRET_READERS => SecretError::OnlyOurs,
-                _ => return Err(HelloError::Malformed(REASON)),
+                _ => return Err(Malformed(REASON)),
             }),
             NIC_DOWN => Self::NicDown,
-            _ => return Err(HelloError::Malformed(REASON)),
+            _ => return Err(Malformed(REASON)),
         })
     }
 }
@@ -124,24 +151,25 @@ fn push_hello_error(bytes: &mut Vec<u8>, why: &HelloError) {
         }
         HelloError::Malformed(what) => {
             bytes.push(4);
-            push_bytes(bytes, what.as_bytes());
+            push_text(bytes, what);
         }
     }
 }
 
-fn read_hello_error(reader: &mut Reader<'_>) -> Result<HelloError, HelloError> {
+fn read_hello_error(reader: &mut Reader<'_>) -> Result<HelloError, Malformed> {
     Ok(match reader.u8()? {
         1 => HelloError::NotEgret,
         2 => HelloError::OtherByteOrder,
         3 => HelloError::Version { theirs: reader.u16()?, ours: reader.u16()? },
-        4 => HelloError::Malformed(known(reader.bytes()?)),
-        _ => return Err(HelloError::Malformed(REASON)),
+        4 => HelloError::Malformed(known(reader.text()?)),
+        _ => return Err(Malformed(REASON)),
     })
 }
 
 const NOT_LISTENING: u8 = 1;
 const RELIABILITY: u8 = 2;
 const HELLO: u8 = 3;
+const OTHER_USER: u8 = 4;
 const CROWDED: u8 = 5;
 const SECRET: u8 = 6;
 const NIC_DOWN: u8 = 7;
