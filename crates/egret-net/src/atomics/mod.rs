@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 pub use baton::Ground;
 pub(crate) use baton::{Baton, Next, Seat, Seated, Turn};
-pub(crate) use lean::{Joint, Lean, LeanGuard};
+pub(crate) use lean::Joint;
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::fault::planted;
@@ -34,7 +34,7 @@ pub(crate) trait Atomics: fmt::Debug + 'static {
     type Thread: Send + Sync;
     /// The places of a [stash](crate::buf).
     type Places: AsRef<[Self::Word]> + Send + Sync;
-    /// Turns in a row that win the first favour of a [`Lean`] lock.
+    /// Turns in a row that win the first favour of a [lock](Joint).
     const IN_A_ROW: u64;
 
     /// Orders words of this and of other threads; see [`std::sync::atomic::fence`].

@@ -103,8 +103,7 @@ impl Baton {
         Self(atomics::Baton::behind(lock))
     }
 
-    /// Takes the role if nobody has it. Costs as little as a lock that
-    /// [leans](super::Lean).
+    /// Takes the role if nobody has it. Costs as little as the lock of a nic.
     #[inline]
     pub fn enter(&self, ground: Ground) -> Entered<'_, ()> {
         match self.0.enter(ground) {

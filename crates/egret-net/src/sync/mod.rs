@@ -1,9 +1,7 @@
-//! A lock and a role for threads that share a nic.
+//! A role for threads that share a nic.
 
 mod baton;
-mod lean;
 
 pub use baton::{Baton, Entered, Next, Seat, Seated, Turn, Waited};
-pub use lean::{Lean, LeanGuard};
 
 pub use crate::atomics::Ground;

@@ -87,7 +87,7 @@ impl Vi {
     }
 
     fn start(&self, op: Op, descriptor: Descriptor) -> Result<Operation, PostError> {
-        let mailbox = Mailbox::single();
+        let mailbox = Mailbox::single(&self.nic().hub);
         let ticket = self.post(op, descriptor, mailbox.inbox())?;
         Ok(Operation { mailbox, nic: self.nic().clone(), ticket })
     }
