@@ -1,7 +1,3 @@
 //! A role for threads that share a nic.
 
-mod baton;
-
-pub use baton::{Baton, Entered, Next, Seat, Seated, Turn, Waited};
-
-pub use crate::atomics::Ground;
+pub use crate::atomics::{Baton, Entered, Ground, Next, Seat, Seated, Turn, Waited};
