@@ -231,8 +231,31 @@ impl Inbox {
             let handler = if state.ready.is_empty() { None } else { state.handler.take() };
             (state.epoch, handler)
         });
-        if handler.is_some() {
-            Running { inbox: self, handler, epoch }.run();
+        self.run(handler, epoch);
+    }
+
+    /// Runs a handler over what is ready. While it runs it is not in its
+    /// place, so a notice from inside it leaves the completion to this loop; it
+    /// goes back unless it was replaced meanwhile. A panic of one call is the end of that
+    /// call alone.
+    fn run(&self, mut running: Option<Handler>, epoch: u64) {
+        while let Some(handler) = &mut running {
+            while let Some(completion) = self.pop() {
+                // Whoever drives the nic runs it, and may wait for something else.
+                if contained(|| handler(completion)).is_none() {
+                    tracing::error!("a handler of a completion queue panicked; it stays");
+                }
+            }
+            let goes_on = self.state.with(|state| {
+                let stays = state.epoch == epoch && !state.closed;
+                if stays && state.ready.is_empty() {
+                    state.handler = running.take();
+                }
+                stays
+            });
+            if !goes_on {
+                return;
+            }
         }
     }
 
@@ -251,49 +274,6 @@ impl Inbox {
                 tracing::error!("a waker that waits for a completion queue panicked");
             }
         }
-    }
-}
-
-/// A handler that runs over what is ready. While it runs it is not in its
-/// place, so a notice from inside it leaves the completion to this loop; it
-/// goes back unless it was replaced meanwhile. A panic of one call is the end of that
-/// call alone.
-struct Running<'a> {
-    inbox: &'a Inbox,
-    handler: Option<Handler>,
-    epoch: u64,
-}
-
-impl Running<'_> {
-    fn run(&mut self) {
-        while let Some(handler) = &mut self.handler {
-            while let Some(completion) = self.inbox.pop() {
-                // Whoever drives the nic runs it, and may wait for something else.
-                if contained(|| handler(completion)).is_none() {
-                    tracing::error!("a handler of a completion queue panicked; it stays");
-                }
-            }
-            let (inbox, epoch) = (self.inbox, self.epoch);
-            let goes_on = inbox.state.with(|state| {
-                if state.epoch == epoch && state.ready.is_empty() && !state.closed {
-                    state.handler = self.handler.take();
-                }
-                state.epoch == epoch && !state.closed
-            });
-            if !goes_on {
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.inbox.state.with(|state| {
-            if state.epoch == self.epoch && !state.closed && self.handler.is_some() {
-                state.handler = self.handler.take();
-            }
-        });
     }
 }
 
