@@ -44,12 +44,13 @@ impl ConnectPromise {
     /// Keeps it. A connection that nobody waits for any more is released, so no lock may be held.
     pub(super) fn settle(mut self, result: Result<Made, ConnectError>) {
         let hub = self.hub.upgrade().ok_or(ConnectError::NicDown);
-        self.give(result.and_then(|made| Ok(Handle::new(hub?, made))));
+        drop(self.give(result.and_then(|made| Ok(Handle::new(hub?, made)))));
     }
 
-    fn give(&mut self, answer: Answer) {
+    /// Gives the answer to who waits; back, if nobody does any more.
+    fn give(&mut self, answer: Answer) -> Option<Answer> {
         let Some(state) = self.state.take().filter(|state| Arc::strong_count(state) > 1) else {
-            return;
+            return Some(answer);
         };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.answer = Some(answer);
@@ -58,12 +59,13 @@ impl ConnectPromise {
         if let Some(waker) = waker {
             waker.wake();
         }
+        None
     }
 }
 
 impl Drop for ConnectPromise {
     fn drop(&mut self) {
-        self.give(Err(ConnectError::NicDown));
+        drop(self.give(Err(ConnectError::NicDown)));
     }
 }
 
@@ -86,8 +88,6 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::ConnId;
-    use crate::fabric::sim::Sim;
 
     fn look(pending: &mut Pending) -> Poll<Answer> {
         pending.poll(&mut Context::from_waker(Waker::noop()))
@@ -95,23 +95,20 @@ mod tests {
 
     #[test]
     fn kept_broken_and_abandoned() {
-        let nic = Sim::new(1).nic("a");
-        let promised = || ConnectPromise::new(Arc::downgrade(&nic.hub));
-        let made = || Made::new(ConnId(1), &Arc::from("b"));
-
+        let promised = || ConnectPromise::new(Weak::new());
         let (promise, mut waiting) = promised();
         assert!(look(&mut waiting).is_pending());
-        promise.settle(Ok(made()));
-        assert!(matches!(look(&mut waiting), Poll::Ready(Ok(_))));
+        promise.settle(Err(ConnectError::OtherNic));
+        assert!(matches!(look(&mut waiting), Poll::Ready(Err(ConnectError::OtherNic))));
 
         let (promise, mut waiting) = promised();
         drop(promise);
         assert!(matches!(look(&mut waiting), Poll::Ready(Err(ConnectError::NicDown))));
 
-        let (promise, waiting) = promised();
+        let (mut promise, waiting) = promised();
         drop(waiting);
         assert!(promise.is_abandoned());
-        promise.settle(Ok(made()));
-        assert_eq!(Arc::strong_count(&nic.hub), 1, "the connection is released");
+        let back = promise.give(Err(ConnectError::OtherNic));
+        assert!(matches!(back, Some(Err(ConnectError::OtherNic))));
     }
 }
