@@ -1,8 +1,5 @@
-//! A role that one thread has at a time, handed from thread to thread.
-//!
-//! Of several threads that wait for what a nic brings, one drives it: it has the
-//! *role*. The others sit, each parked on its own, and are woken one by one: when
-//! what they wait for has come, or when the role is theirs.
+//! A role that one thread has at a time, handed from thread to thread. How to wait with it
+//! [`Baton`] says.
 //!
 //! ```text
 //!           enter, sit                  leave: nobody sits
@@ -25,9 +22,8 @@
 //!
 //! # Foreground and background
 //!
-//! A background thread drives when nobody else does. A foreground thread that finds
-//! the role with one has it asked to leave: `wanted` is set, and whoever set it ends
-//! the holder's wait for the nic. The holder looks at `wanted` after it has polled the
+//! A foreground thread that finds the role with a thread in the background sets `wanted`, and
+//! ends the holder's wait for the nic. The holder looks at `wanted` after it has polled the
 //! nic and before it waits for more than it saw; so either it sees the wish, or its
 //! wait ends at once.
 //!
@@ -42,7 +38,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::task::Wake;
+use std::task::{Wake, Waker};
 
 use super::{Atomics, Joint, StdAtomics, Word};
 use crate::fault::planted;
@@ -57,8 +53,49 @@ pub enum Ground {
     Background,
 }
 
-/// See the [module](self).
-pub(crate) struct Baton<A: Atomics = StdAtomics> {
+/// The role of driving something, which one thread has at a time. The others sit,
+/// each parked on its own, and are woken one by one: when what they wait for has
+/// come, or when the role is theirs.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use egret_net::rt;
+/// use egret_net::sync::{Baton, Entered, Ground, Seat, Waited};
+///
+/// let baton = Arc::new(Baton::default());
+/// let Entered::Mine(turn) = baton.enter(Ground::Foreground) else { panic!("nobody has it") };
+/// let other = rt::spawn("other", {
+///     let baton = Arc::clone(&baton);
+///     move || {
+///         let mut seat = Seat::new(Ground::Foreground);
+///         match baton.sit(&mut seat) {
+///             Entered::Mine(turn) => drop(turn),
+///             Entered::Taken { seat, .. } => {
+///                 assert!(matches!(seat.wait(None), Waited::Given(_)));
+///             }
+///         }
+///     }
+/// })?;
+/// drop(turn); // to the other, if it sits
+/// other.join().expect("it does not panic");
+/// assert!(matches!(baton.enter(Ground::Background), Entered::Mine(_)));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # How to wait with it
+///
+/// [`enter`](Self::enter): whoever gets the role drives until it has what it waits
+/// for, and drops the role. Whoever does not makes a [`Seat`], registers the seat's
+/// [waker](Seat::waker) where it will be told, looks once more whether what it waits
+/// for is there, [sits](Self::sit) and [waits](Seated::wait). A wake that comes before
+/// the wait ends it.
+///
+/// A thread in the [background](Ground::Background) that has the role polls the nic,
+/// looks at [`wanted`](Self::wanted), and then waits for more than it saw. Whoever is
+/// told to `wake` it calls [`Nic::wake`](crate::vi::Nic::wake). It so leaves in time,
+/// whichever of the two is first.
+pub struct Baton<A: Atomics = StdAtomics> {
     inside: Joint<Inside<A>, A>,
     /// Whether a holder in the background is asked to leave. Written under the lock.
     wanted: A::Word,
@@ -72,8 +109,9 @@ struct Inside<A: Atomics> {
     seats: [VecDeque<Arc<Chair<A>>>; 2],
 }
 
-/// A place to wait for the role: of one thread, for one wait after the other.
-pub(crate) struct Seat<A: Atomics = StdAtomics> {
+/// A place to wait for the role; of the thread that made it, for any number of waits,
+/// one after the other.
+pub struct Seat<A: Atomics = StdAtomics> {
     chair: Arc<Chair<A>>,
     /// The thread that made it is the one that is unparked.
     _thread_bound: PhantomData<*const ()>,
@@ -88,36 +126,48 @@ pub(crate) struct Chair<A: Atomics = StdAtomics> {
     given: A::Word,
 }
 
-/// The role. Dropping it leaves.
-pub(crate) struct Turn<'a, A: Atomics = StdAtomics> {
+/// The role; dropping it leaves, and gives it to one of the threads that sit, those in
+/// the foreground first.
+#[must_use = "the role is left when this is dropped"]
+pub struct Turn<'a, A: Atomics = StdAtomics> {
     baton: &'a Baton<A>,
 }
 
-/// Who has the role now. Dropping it tells it.
-pub(crate) struct Next<A: Atomics = StdAtomics>(Arc<Chair<A>>);
+/// Who has the role now; dropping it tells it.
+pub struct Next<A: Atomics = StdAtomics>(Arc<Chair<A>>);
 
-/// A seat that is taken. Dropping it rises.
-pub(crate) struct Seated<'a, 's, A: Atomics = StdAtomics> {
+/// A seat that is taken; dropping it rises, and passes the role on if it was given.
+#[must_use = "the seat is left when this is dropped"]
+pub struct Seated<'a, 's, A: Atomics = StdAtomics> {
     baton: &'a Baton<A>,
     chair: &'s Arc<Chair<A>>,
     is_up: bool,
 }
 
 /// What became of an attempt to get the role.
-pub(crate) enum Entered<T, S> {
+#[derive(Debug)]
+pub enum Entered<'a, S, A: Atomics = StdAtomics> {
     /// It is the caller's.
-    Mine(T),
-    /// Somebody has it. `wake`: one in the background, which was just asked to leave.
-    Taken { seat: S, wake: bool },
+    Mine(Turn<'a, A>),
+    /// Somebody has it.
+    Taken {
+        /// The seat that was taken, if one was asked for.
+        seat: S,
+        /// Whether one in the background has it and was asked just now to leave: the
+        /// caller is to end its wait.
+        wake: bool,
+    },
 }
 
 /// How a wait ended.
-pub(crate) enum Waited<T> {
+#[derive(Debug)]
+pub enum Waited<'a, A: Atomics = StdAtomics> {
     /// The role is the caller's.
-    Given(T),
-    /// What it waits for has come.
+    Given(Turn<'a, A>),
+    /// The seat was woken: what it waits for may have come. The role is somebody
+    /// else's, or nobody's.
     Woken,
-    /// It did not, in time.
+    /// It was not, in time. The role is not the caller's either.
     TimedOut,
 }
 
@@ -126,15 +176,16 @@ impl<A: Atomics> Baton<A> {
         Self::behind(&Joint::new(()))
     }
 
-    /// A role that is known under this lock, which its holder may have when it leaves.
+    /// A role that is known under this lock: a thread that has the lock enters and leaves without
+    /// another.
     pub(crate) fn behind<T>(lock: &Joint<T, A>) -> Self {
         let inside = lock.sharing(Inside { holder: None, seats: Default::default() });
         Self { inside, wanted: A::Word::new(0), turns: A::Word::new(0) }
     }
 
-    /// Takes the role if nobody has it.
+    /// Takes the role if nobody has it. Costs as little as the lock of a nic.
     #[inline]
-    pub(crate) fn enter(&self, ground: Ground) -> Entered<Turn<'_, A>, ()> {
+    pub fn enter(&self, ground: Ground) -> Entered<'_, (), A> {
         self.inside.with(|inside| match inside.holder {
             None => Entered::Mine(self.take(inside, ground)),
             Some(holder) => Entered::Taken { seat: (), wake: self.ask(holder, ground) },
@@ -142,10 +193,7 @@ impl<A: Atomics> Baton<A> {
     }
 
     /// Takes the role if nobody has it, and a seat if somebody does.
-    pub(crate) fn sit<'a, 's>(
-        &'a self,
-        seat: &'s mut Seat<A>,
-    ) -> Entered<Turn<'a, A>, Seated<'a, 's, A>> {
+    pub fn sit<'a, 's>(&'a self, seat: &'s mut Seat<A>) -> Entered<'a, Seated<'a, 's, A>, A> {
         let chair = &seat.chair;
         self.inside.with(|inside| match inside.holder {
             None => Entered::Mine(self.take(inside, chair.ground)),
@@ -158,14 +206,18 @@ impl<A: Atomics> Baton<A> {
     }
 
     /// Whether a foreground thread waits for a holder in the background to leave.
+    #[must_use]
     #[inline]
-    pub(crate) fn wanted(&self) -> bool {
+    pub fn wanted(&self) -> bool {
         self.wanted.load(Relaxed) != 0
     }
 
-    /// Grows whenever the role is taken or [used](Turn::again).
+    /// Grows whenever the role is taken, given or [used again](Turn::again): whoever
+    /// sees the same number twice knows, without a lock, that nobody has driven in
+    /// between but one who has not said so.
+    #[must_use]
     #[inline]
-    pub(crate) fn turns(&self) -> u64 {
+    pub fn turns(&self) -> u64 {
         self.turns.load(Relaxed)
     }
 
@@ -195,15 +247,12 @@ impl<A: Atomics> Baton<A> {
 
     #[inline]
     fn leave(&self) {
-        let next = self.inside.with(|inside| self.pass(inside));
-        if let Some(next) = next {
-            next.tell();
-        }
+        drop(self.inside.with(|inside| self.pass(inside)));
     }
 
     /// With the lock: the role is the next seat's, which is to be told, or nobody's.
     #[inline]
-    fn pass(&self, inside: &mut Inside<A>) -> Option<Arc<Chair<A>>> {
+    fn pass(&self, inside: &mut Inside<A>) -> Option<Next<A>> {
         if self.wanted() {
             self.wanted.store(0, Relaxed);
         }
@@ -215,7 +264,7 @@ impl<A: Atomics> Baton<A> {
     }
 
     #[cold]
-    fn pass_on(&self, inside: &mut Inside<A>) -> Option<Arc<Chair<A>>> {
+    fn pass_on(&self, inside: &mut Inside<A>) -> Option<Next<A>> {
         let next = inside.next();
         inside.holder = next.as_ref().map(|chair| chair.ground);
         if planted(Fault::GivenTwice) {
@@ -225,7 +274,7 @@ impl<A: Atomics> Baton<A> {
             self.count();
             chair.given.store(1, Release);
         }
-        next
+        next.map(Next)
     }
 }
 
@@ -258,18 +307,17 @@ impl<A: Atomics> Inside<A> {
 impl<A: Atomics> Turn<'_, A> {
     /// Counts one more turn with the role.
     #[inline]
-    pub(crate) fn again(&self) {
+    pub fn again(&self) {
         self.baton.count();
     }
-}
 
-impl<A: Atomics> Turn<'_, A> {
-    /// Leaves, for a thread that has the lock: who has the role then is told when the answer is
-    /// dropped, which is to be behind the lock.
+    /// Leaves, for a thread that has the lock which the role is known under: who has the role then
+    /// is told when the answer is dropped, behind the lock.
     #[inline]
-    pub(crate) fn hand(self) -> Option<Next<A>> {
+    #[must_use = "who has the role then is told when this is dropped"]
+    pub fn hand(self) -> Option<Next<A>> {
         let baton = ManuallyDrop::new(self).baton;
-        baton.inside.with(|inside| baton.pass(inside)).map(Next)
+        baton.inside.with(|inside| baton.pass(inside))
     }
 }
 
@@ -288,15 +336,25 @@ impl<A: Atomics> Drop for Turn<'_, A> {
 
 impl<A: Atomics> Seat<A> {
     /// A seat of the calling thread.
-    pub(crate) fn new(ground: Ground) -> Self {
+    #[must_use]
+    pub fn new(ground: Ground) -> Self {
         let (woken, given) = (A::Word::new(0), A::Word::new(0));
         let chair = Chair { ground, thread: A::current(), woken, given };
         Self { chair: Arc::new(chair), _thread_bound: PhantomData }
     }
 
     /// What others wake it by.
-    pub(crate) fn chair(&self) -> &Arc<Chair<A>> {
+    #[cfg(test)]
+    pub(super) const fn chair(&self) -> &Arc<Chair<A>> {
         &self.chair
+    }
+}
+
+impl Seat {
+    /// Wakes it, from any thread: ends the wait in it, or the next one.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.chair))
     }
 }
 
@@ -334,9 +392,10 @@ impl Wake for Chair {
 }
 
 impl<'a, A: Atomics> Seated<'a, '_, A> {
-    /// Parks until one of the three. The role is the caller's if it is told so, and
-    /// only then.
-    pub(crate) fn wait(mut self, until: Option<Instant>) -> Waited<Turn<'a, A>> {
+    /// Parks until the seat is woken, is given the role, or until `until`. A role that
+    /// is given to a seat which was woken, or whose time is up, is passed on.
+    #[must_use]
+    pub fn wait(mut self, until: Option<Instant>) -> Waited<'a, A> {
         let chair = self.chair;
         self.is_up = true;
         let is_over = loop {
@@ -369,9 +428,7 @@ impl<'a, A: Atomics> Seated<'a, '_, A> {
             }
             (None, if planted(Fault::RoleKept) { None } else { self.baton.pass(inside) })
         });
-        if let Some(next) = next {
-            next.tell();
-        }
+        drop(next);
         turn
     }
 }
@@ -396,6 +453,30 @@ impl<A: Atomics> fmt::Debug for Baton<A> {
             Some((holder, seats)) => said.field("holder", &holder).field("seats", &seats).finish(),
             None => said.finish_non_exhaustive(),
         }
+    }
+}
+
+impl<A: Atomics> fmt::Debug for Turn<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Turn")
+    }
+}
+
+impl<A: Atomics> fmt::Debug for Next<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Next")
+    }
+}
+
+impl<A: Atomics> fmt::Debug for Seat<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seat")
+    }
+}
+
+impl<A: Atomics> fmt::Debug for Seated<'_, '_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seated")
     }
 }
 

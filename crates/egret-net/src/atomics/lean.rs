@@ -50,8 +50,6 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -59,13 +57,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::{Atomics, Lock, StdAtomics, Word};
 use crate::fault::planted;
 
-/// A value that one thread at a time reaches, which is cheap for a thread that is alone with it,
-/// and a guard that holds it.
-pub(crate) struct Lean<T, A: Atomics = StdAtomics>(Joint<T, A>);
-
-/// The same, of which several may [share](Self::sharing) one lock. A thread that has the lock by one
-/// of them reaches the others with two loads and two stores, and none of them twice. There is no
-/// guard: who drops the one that took the lock first would leave it with the others in hand.
+/// A value that one thread at a time reaches, which is cheap for a thread that is alone with it.
+/// Several may [share](Self::sharing) one lock: a thread that has the lock by one of them reaches the
+/// others with two loads and two stores, and none of them twice. There is no guard: who drops the
+/// one that took the lock first would leave it with the others in hand.
 pub(crate) struct Joint<T, A: Atomics = StdAtomics> {
     gate: Arc<Gate<A>>,
     /// Whether the thread that has the lock has the value.
@@ -96,56 +91,6 @@ struct Turns {
     enough: u64,
     /// Whose words those of the lock are; 0: nobody's yet.
     words: [u64; WORDS],
-}
-
-impl<T, A: Atomics> Lean<T, A> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(Joint::new(value))
-    }
-
-    /// Waits until the calling thread has the lock, which it has until the guard
-    /// is dropped.
-    ///
-    /// # Panics
-    ///
-    /// If the calling thread has the lock already.
-    pub(crate) fn lock(&self) -> LeanGuard<'_, T, A> {
-        let (busy, turn) = match self.0.gate.quickly() {
-            Quick::Within => taken_twice(),
-            Quick::Favoured(busy) => (Some(busy), None),
-            Quick::No => (None, Some(self.0.gate.turn())),
-        };
-        // Nobody has it, so that this does not panic.
-        self.0.take_out();
-        LeanGuard { lock: &self.0, busy, turn, _value: PhantomData }
-    }
-
-    /// The lock, unless a thread has it, be it this one.
-    pub(crate) fn try_lock(&self) -> Option<LeanGuard<'_, T, A>> {
-        let (busy, turn) = match self.0.gate.quickly() {
-            Quick::Within => return None,
-            Quick::Favoured(busy) => (Some(busy), None),
-            Quick::No => (None, Some(self.0.gate.try_turn()?)),
-        };
-        self.0.take_out();
-        Some(LeanGuard { lock: &self.0, busy, turn, _value: PhantomData })
-    }
-
-    /// Runs `body` with the value, alone.
-    ///
-    /// # Panics
-    ///
-    /// If the calling thread has the lock already.
-    #[inline]
-    pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> R) -> R {
-        self.0.with(body)
-    }
-
-    /// Whether the calling thread is the favourite.
-    #[cfg(test)]
-    pub(super) fn leans_to_me(&self) -> bool {
-        self.0.gate.favour.load(Relaxed) >> WORD_BITS == A::me()
-    }
 }
 
 impl<T, A: Atomics> Joint<T, A> {
@@ -228,6 +173,12 @@ impl<T, A: Atomics> Joint<T, A> {
     #[inline]
     pub(crate) fn is_mine(&self) -> bool {
         self.gate.inside.load(Relaxed) == A::me()
+    }
+
+    /// Whether the calling thread is the favourite.
+    #[cfg(test)]
+    pub(super) fn leans_to_me(&self) -> bool {
+        self.gate.favour.load(Relaxed) >> WORD_BITS == A::me()
     }
 }
 
@@ -367,41 +318,6 @@ impl Turns {
     }
 }
 
-/// The value of a lock that is held.
-pub(crate) struct LeanGuard<'a, T, A: Atomics = StdAtomics> {
-    lock: &'a Joint<T, A>,
-    busy: Option<&'a A::Word>,
-    turn: Option<TurnsOf<'a, A>>,
-    /// It is shared between threads only as the value may be.
-    _value: PhantomData<&'a mut T>,
-}
-
-impl<T, A: Atomics> Drop for LeanGuard<'_, T, A> {
-    #[inline]
-    fn drop(&mut self) {
-        self.lock.put_back();
-        drop(Entry { gate: &self.lock.gate, busy: self.busy, turn: &mut self.turn });
-    }
-}
-
-impl<T, A: Atomics> Deref for LeanGuard<'_, T, A> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the lock is held as long as the guard lives.
-        unsafe { &*self.lock.value.get() }
-    }
-}
-
-impl<T, A: Atomics> DerefMut for LeanGuard<'_, T, A> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held as long as the guard lives, which is borrowed alone.
-        unsafe { &mut *self.lock.value.get() }
-    }
-}
-
 type TurnsOf<'a, A> = <<A as Atomics>::Lock<Turns> as Lock<Turns>>::Guard<'a>;
 
 /// How a thread comes to a lock.
@@ -456,18 +372,6 @@ unsafe impl<T: Send, A: Atomics> Sync for Joint<T, A> {}
 impl<T: fmt::Debug> fmt::Debug for Joint<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.try_with(|value| write!(f, "{value:?}")).unwrap_or_else(|| f.write_str("locked"))
-    }
-}
-
-impl<T: fmt::Debug> fmt::Debug for Lean<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl<T: Default> Default for Lean<T> {
-    fn default() -> Self {
-        Self::new(T::default())
     }
 }
 

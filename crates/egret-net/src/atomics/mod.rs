@@ -1,7 +1,7 @@
 //! What lock-free code stands on, so that the model checker can put its own
 //! underneath.
 
-pub(crate) mod baton;
+mod baton;
 #[cfg(test)]
 pub(crate) mod checker;
 mod lean;
@@ -15,9 +15,8 @@ use std::ops::DerefMut;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
-pub use baton::Ground;
-pub(crate) use baton::{Baton, Next, Seat, Seated, Turn};
-pub(crate) use lean::{Joint, Lean, LeanGuard};
+pub use baton::{Baton, Entered, Ground, Next, Seat, Seated, Turn, Waited};
+pub(crate) use lean::Joint;
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::fault::planted;
@@ -25,7 +24,7 @@ use crate::rt::{self, Instant};
 
 /// Atomic words, a lock and sleeping threads of one kind: those of the machine
 /// ([`StdAtomics`]) or, in tests, those of the model checker.
-pub(crate) trait Atomics: fmt::Debug + 'static {
+pub trait Atomics: fmt::Debug + 'static {
     /// An atomic 64-bit word.
     type Word: Word;
     /// A lock; only slow paths take it.
@@ -34,7 +33,7 @@ pub(crate) trait Atomics: fmt::Debug + 'static {
     type Thread: Send + Sync;
     /// The places of a [stash](crate::buf).
     type Places: AsRef<[Self::Word]> + Send + Sync;
-    /// Turns in a row that win the first favour of a [`Lean`] lock.
+    /// Turns in a row that win the first favour of a [lock](Joint).
     const IN_A_ROW: u64;
 
     /// Orders words of this and of other threads; see [`std::sync::atomic::fence`].
@@ -71,7 +70,7 @@ pub(crate) trait Atomics: fmt::Debug + 'static {
 }
 
 /// An atomic 64-bit word.
-pub(crate) trait Word: Send + Sync {
+pub trait Word: Send + Sync {
     fn new(value: u64) -> Self;
     fn load(&self, order: Ordering) -> u64;
     fn store(&self, value: u64, order: Ordering);
@@ -88,7 +87,7 @@ pub(crate) trait Word: Send + Sync {
 }
 
 /// A mutual exclusion that a panic inside does not poison.
-pub(crate) trait Lock<T>: Send + Sync {
+pub trait Lock<T>: Send + Sync {
     type Guard<'a>: DerefMut<Target = T>
     where
         Self: 'a;
@@ -105,7 +104,7 @@ pub(crate) trait Lock<T>: Send + Sync {
 
 /// The machine's own.
 #[derive(Debug)]
-pub(crate) struct StdAtomics;
+pub struct StdAtomics;
 
 impl Atomics for StdAtomics {
     type Word = AtomicU64;

@@ -23,15 +23,19 @@ use super::region_error::RegionError;
 /// assert_eq!(pool.take(4096)?.offset_in_region() % 4096, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct PoolBuilder {
     classes: Vec<(usize, usize)>,
     low_water: Option<usize>,
-    huge_pages: bool,
-    locked: bool,
-    shareable: bool,
-    cooperating: bool,
+    /// Of no bytes until the classes are known.
+    region: RegionBuilder,
+}
+
+impl Default for PoolBuilder {
+    fn default() -> Self {
+        Self { classes: Vec::new(), low_water: None, region: Region::builder(0) }
+    }
 }
 
 impl PoolBuilder {
@@ -52,19 +56,19 @@ impl PoolBuilder {
 
     /// As [`RegionBuilder::huge_pages`].
     pub fn huge_pages(mut self) -> Self {
-        self.huge_pages = true;
+        self.region = self.region.huge_pages();
         self
     }
 
     /// As [`RegionBuilder::locked`].
     pub fn locked(mut self) -> Self {
-        self.locked = true;
+        self.region = self.region.locked();
         self
     }
 
     /// As [`RegionBuilder::shareable`].
     pub fn shareable(mut self) -> Self {
-        (self.shareable, self.cooperating) = (true, false);
+        self.region = self.region.shareable();
         self
     }
 
@@ -79,7 +83,7 @@ impl PoolBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn cooperating(mut self) -> Self {
-        (self.shareable, self.cooperating) = (false, true);
+        self.region = self.region.cooperating();
         self
     }
 
@@ -92,7 +96,7 @@ impl PoolBuilder {
         self.classes.sort_unstable();
         self.check()?;
         let (layouts, bytes) = self.layouts().ok_or(RegionError::TooLarge { bytes: usize::MAX })?;
-        let region = self.region(bytes).map()?;
+        let region = self.region.of(bytes).map()?;
         Ok(Pool::from_core(Core::new(region, &layouts)))
     }
 
@@ -128,23 +132,6 @@ impl PoolBuilder {
             layouts.push(Layout { bytes, stride, offset, count, low_water });
         }
         Some((layouts, end))
-    }
-
-    fn region(&self, bytes: usize) -> RegionBuilder {
-        let mut region = Region::builder(bytes);
-        if self.huge_pages {
-            region = region.huge_pages();
-        }
-        if self.locked {
-            region = region.locked();
-        }
-        if self.shareable {
-            region = region.shareable();
-        }
-        if self.cooperating {
-            region = region.cooperating();
-        }
-        region
     }
 }
 

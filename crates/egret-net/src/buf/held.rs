@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::plain::Plain;
 use super::slot::Slot;
@@ -43,10 +44,10 @@ impl<T: Plain> Held<T> {
         let slot: &Slot = data.buf().slot();
         let counters = &slot.core().counters;
         if slot.class().is_low() {
-            counters.held_copied.add_one();
+            counters.held_copied.fetch_add(1, Relaxed);
             return Self { place: Place::Copied(data.as_ref().into()) };
         }
-        counters.held_resident.add_one();
+        counters.held_resident.fetch_add(1, Relaxed);
         Self { place: Place::Resident(data) }
     }
 
@@ -59,7 +60,7 @@ impl<T: Plain> Held<T> {
     /// Copies it to the heap and returns its buffer, if it is still there.
     pub fn evacuate(&mut self) {
         if let Place::Resident(data) = &self.place {
-            data.buf().slot().core().counters.evacuated.add_one();
+            data.buf().slot().core().counters.evacuated.fetch_add(1, Relaxed);
             self.place = Place::Copied(data.as_ref().into());
         }
     }

@@ -22,31 +22,14 @@
 //!
 //! # Costs
 //!
-//! The first thread that takes from a class has a stash of up to 32 free slots
-//! of it and takes and returns there: 80 instructions for the two together, 37
-//! of them the stash's, and no atomic but plain loads and stores. Three cache
-//! lines are touched: the class, the stash, and on return the slot's count. Once
-//! in 16 takes or returns beyond what is in the stash it fetches or gives 16
-//! with one compare-and-swap.
+//! The first thread that takes from a class has a stash of free slots of it and takes and
+//! returns there without an atomic operation but plain loads and stores: 80 instructions for
+//! the two together. Other threads use the class's list, with one compare-and-swap for each; so
+//! do all from the moment on at which one of them finds the list empty or has to wait.
 //!
-//! Other threads use the class's list. A take is a load of the list's head, a
-//! load of the top slot's link, and one compare-and-swap; a return is a load of
-//! the slot's count, the same two loads, a store and one compare-and-swap. Four
-//! or five cache lines are touched: the class, the head, the slot's link and
-//! count, and the link of the slot under it. All threads are such others from
-//! the moment on at which one of them finds the list empty or has to wait: then
-//! the stash is revoked, once, with a system call. That one take costs about 2 µs,
-//! or as much as a time slice if the first thread was preempted within its own.
-//!
-//! No reference count of the pool, no lock, no counter, and no other system
-//! call unless a thread sleeps in [`wait_take`](Pool::wait_take). The bytes of
-//! the buffer are not touched at all.
-//!
-//! Measured by `egret bench pool` where a compare-and-swap takes 14 ns, for a
-//! take and a return of any size: 5 ns on the thread that was first, 35 on
-//! others. `malloc` and `free` take 14 ns of 64 bytes and 61 of 4096, or 37 in a
-//! process that never had a second thread. `docs/buffers.md` has the rest of the
-//! table.
+//! No reference count of the pool, no lock, no counter, and no system call unless the stash is
+//! revoked, once, or a thread sleeps in [`wait_take`](Pool::wait_take). The bytes of the buffer
+//! are not touched at all. `docs/buffers.md` has what was measured.
 
 mod biased;
 mod block;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -167,7 +168,7 @@ impl Pool {
 
     #[cold]
     fn wait(&self, class: &Class, len: usize, deadline: Deadline) -> Result<Buf, TakeError> {
-        self.core().counters.exhausted.add_one();
+        self.core().counters.exhausted.fetch_add(1, Relaxed);
         let (begun, until) = (rt::now(), deadline.until());
         let number = class.waiters.wait_take(&class.slots, until);
         let buf = number.map(|number| Buf::new(class.slot(number, len)));
@@ -180,7 +181,7 @@ impl Pool {
 
     #[cold]
     fn exhausted(&self, class: &Class) -> TakeError {
-        self.core().counters.exhausted.add_one();
+        self.core().counters.exhausted.fetch_add(1, Relaxed);
         TakeError::Exhausted { class: class.bytes, count: class.slots.list().count() }
     }
 

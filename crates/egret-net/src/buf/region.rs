@@ -190,6 +190,12 @@ impl Region {
 }
 
 impl RegionBuilder {
+    /// The same of another size.
+    pub(super) const fn of(mut self, bytes: usize) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
     /// Asks for pages of 2 MiB out of the machine's reserve
     /// (`vm.nr_hugepages`): fewer address translations to miss.
     pub fn huge_pages(mut self) -> Self {

@@ -30,36 +30,22 @@ pub struct PoolStats {
     pub exhausted: u64,
 }
 
-/// The counters behind [`PoolStats`].
+/// The counters behind [`PoolStats`]; they order nothing.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
-    pub(super) held_resident: Counter,
-    pub(super) held_copied: Counter,
-    pub(super) evacuated: Counter,
-    pub(super) exhausted: Counter,
+    pub(super) held_resident: AtomicU64,
+    pub(super) held_copied: AtomicU64,
+    pub(super) evacuated: AtomicU64,
+    pub(super) exhausted: AtomicU64,
 }
-
-/// Counts events; orders nothing.
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
 
 impl Counters {
     pub(super) fn read(&self) -> PoolStats {
         PoolStats {
-            held_resident: self.held_resident.read(),
-            held_copied: self.held_copied.read(),
-            evacuated: self.evacuated.read(),
-            exhausted: self.exhausted.read(),
+            held_resident: self.held_resident.load(Relaxed),
+            held_copied: self.held_copied.load(Relaxed),
+            evacuated: self.evacuated.load(Relaxed),
+            exhausted: self.exhausted.load(Relaxed),
         }
-    }
-}
-
-impl Counter {
-    pub(super) fn add_one(&self) {
-        self.0.fetch_add(1, Relaxed);
-    }
-
-    fn read(&self) -> u64 {
-        self.0.load(Relaxed)
     }
 }

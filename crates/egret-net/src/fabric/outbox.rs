@@ -147,6 +147,15 @@ impl Outbox {
         id
     }
 
+    /// The peer is owed one more answer, of at most so many.
+    pub(super) fn owe(&mut self, answer: Answer, most: usize) -> Result<(), Box<ViError>> {
+        if self.answers.len() >= most {
+            return Err(ViError::Protocol("more requests than may be outstanding").into());
+        }
+        self.answers.push_back(answer);
+        Ok(())
+    }
+
     /// Whether the peer has not answered yet.
     pub(super) fn has_asked(&self, id: u64) -> bool {
         self.asked.contains_key(&id)

@@ -23,12 +23,6 @@ pub struct After {
 }
 
 impl After {
-    /// For a call at this moment, whatever the clock says.
-    #[must_use]
-    pub fn at(now: Instant) -> Self {
-        Self { now: Some(now), ..Self::default() }
-    }
-
     /// The present moment, the same throughout the call. The clock is asked when the machine
     /// wants to know: that takes as long as a poll that finds nothing.
     #[inline]

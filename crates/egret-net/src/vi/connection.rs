@@ -345,8 +345,7 @@ impl Vi {
         mut descriptor: Descriptor,
         inbox: &Arc<Inbox>,
     ) -> Result<Ticket, PostError> {
-        if !self.admits(&op, &mut descriptor) {
-            let reason = self.objection(&op, &mut descriptor);
+        if let Err(reason) = self.check(&op, &mut descriptor) {
             return Err(PostError { reason, descriptor });
         }
         let Some(number) = inbox.reserve() else {
@@ -363,25 +362,19 @@ impl Vi {
         }
     }
 
-    /// Whether there is nothing to object to, for what most posts are: a send or
-    /// a receive of one segment.
+    /// What there is to object to. Most posts are a send or a receive of one segment.
     #[inline]
-    fn admits(&self, op: &Op, descriptor: &mut Descriptor) -> bool {
+    fn check(&self, op: &Op, descriptor: &mut Descriptor) -> Result<(), Refused> {
         let simple = match (op, descriptor.only()) {
             (Op::Send, Some(only)) => !only.is_fresh() && only.len() <= self.limits.transfer_max,
             (Op::Recv, Some(only)) => only.bytes_mut().is_some(),
             _ => false,
         };
-        simple || self.check(op, descriptor).is_ok()
+        if simple { Ok(()) } else { self.check_all(op, descriptor) }
     }
 
     #[cold]
-    fn objection(&self, op: &Op, descriptor: &mut Descriptor) -> Refused {
-        self.check(op, descriptor).expect_err("there is one")
-    }
-
-    #[cold]
-    fn check(&self, op: &Op, descriptor: &mut Descriptor) -> Result<(), Refused> {
+    fn check_all(&self, op: &Op, descriptor: &mut Descriptor) -> Result<(), Refused> {
         let limits = &self.limits;
         descriptor.unland();
         let (have, max) = (descriptor.segment_count(), limits.segments_max);

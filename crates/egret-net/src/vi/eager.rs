@@ -169,7 +169,7 @@ pub enum DrainError {
 
 impl Drain {
     pub(super) fn new(hub: Arc<Hub>) -> Self {
-        let posted = (!hub.has_eager).then(Arc::default);
+        let posted = (!hub.has_eager).then(|| Arc::new(OverPosted::new(&hub)));
         Self { hub, id: DrainId::unused(), posted }
     }
 

@@ -84,6 +84,29 @@ pub enum AccessError {
     },
 }
 
+impl AccessError {
+    /// As fabrics write it: a reason, and of the range offset, length and size.
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        match self {
+            Self::Revoked => [1, 0, 0, 0],
+            Self::OutOfBounds { offset, len, size } => [2, offset, len, size],
+            Self::Forbidden { asked: "read" } => [3, 0, 0, 0],
+            Self::Forbidden { .. } => [4, 0, 0, 0],
+        }
+    }
+
+    /// `None` for what no fabric writes.
+    pub(crate) const fn from_words(words: [u64; 4]) -> Option<Self> {
+        match words {
+            [1, 0, 0, 0] => Some(Self::Revoked),
+            [2, offset, len, size] => Some(Self::OutOfBounds { offset, len, size }),
+            [3, 0, 0, 0] => Some(Self::Forbidden { asked: "read" }),
+            [4, 0, 0, 0] => Some(Self::Forbidden { asked: "write" }),
+            _ => None,
+        }
+    }
+}
+
 /// A post that was refused; the descriptor and its buffers are inside.
 #[derive(Debug, Error)]
 #[error("not posted: {reason}")]

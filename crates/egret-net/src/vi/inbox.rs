@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::Completion;
 use super::contained::contained;
-use crate::atomics::Lean;
+use super::hub::Hub;
+use crate::atomics::Joint;
 
 /// What an inbox's owner holds: nothing is kept for somebody who is gone.
 ///
@@ -21,7 +22,7 @@ pub(super) struct Mailbox(Arc<Inbox>);
 
 #[derive(Debug)]
 pub(super) struct Inbox {
-    state: Lean<State>,
+    state: Joint<State>,
     /// How many are ready; written with the state. Whoever sees that something
     /// has happened on the nic sees this, too.
     ready: AtomicUsize,
@@ -49,20 +50,20 @@ struct State {
 }
 
 impl Mailbox {
-    pub(super) fn new(capacity: usize) -> Self {
-        Self::counting(capacity, State::default())
+    pub(super) fn new(hub: &Hub, capacity: usize) -> Self {
+        Self::counting(hub, capacity, State::default())
     }
 
     /// For a single completion, under a number that no queue gives.
-    pub(super) fn single() -> Self {
+    pub(super) fn single(hub: &Hub) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(1 << 62);
         let promised = LAST.fetch_add(1, Ordering::Relaxed);
-        Self::counting(1, State { promised, ..State::default() })
+        Self::counting(hub, 1, State { promised, ..State::default() })
     }
 
-    fn counting(capacity: usize, state: State) -> Self {
+    fn counting(hub: &Hub, capacity: usize, state: State) -> Self {
         let (ready, event) = (AtomicUsize::new(0), OnceLock::new());
-        Self(Arc::new(Inbox { state: Lean::new(state), ready, capacity, event }))
+        Self(Arc::new(Inbox { state: hub.sharing(state), ready, capacity, event }))
     }
 
     #[inline]
@@ -93,13 +94,14 @@ impl Inbox {
     /// Promises a place for one completion, and gives a number that counts up.
     #[inline]
     pub(super) fn reserve(&self) -> Option<u64> {
-        let mut state = self.state.lock();
-        if state.reserved == self.capacity {
-            return None;
-        }
-        state.reserved += 1;
-        state.promised += 1;
-        Some(state.promised)
+        self.state.with(|state| {
+            if state.reserved == self.capacity {
+                return None;
+            }
+            state.reserved += 1;
+            state.promised += 1;
+            Some(state.promised)
+        })
     }
 
     /// Takes a promise back.
@@ -119,15 +121,16 @@ impl Inbox {
     /// back: to drop it may run a program's code, which is not for under a lock.
     #[inline]
     pub(super) fn push(&self, completion: Completion) -> Result<bool, Completion> {
-        let mut state = self.state.lock();
-        if state.closed {
-            state.reserved -= 1;
-            return Err(completion);
-        }
-        state.ready.push_back(completion);
-        self.ready.store(state.ready.len(), Ordering::Release);
-        let tell = state.handler.is_some() || !state.wakers.is_empty();
-        Ok(tell || self.event.get().is_some())
+        self.state.with(|state| {
+            if state.closed {
+                state.reserved -= 1;
+                return Err(completion);
+            }
+            state.ready.push_back(completion);
+            self.ready.store(state.ready.len(), Ordering::Release);
+            let tell = state.handler.is_some() || !state.wakers.is_empty();
+            Ok(tell || self.event.get().is_some())
+        })
     }
 
     /// Takes a completion, after a handler had its turn that did not hear of it.
@@ -136,17 +139,18 @@ impl Inbox {
         if self.ready.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let mut state = self.state.lock();
-        if state.late && state.handler.is_some() {
-            drop(state);
+        let taken = self.state.with(|state| {
+            let is_owed = state.late && state.handler.is_some();
+            if is_owed { None } else { Some(self.pop_from(state)) }
+        });
+        taken.unwrap_or_else(|| {
             self.give_notice();
-            return self.pop();
-        }
-        self.pop_from(&mut state)
+            self.pop()
+        })
     }
 
     pub(super) fn pop(&self) -> Option<Completion> {
-        self.pop_from(&mut self.state.lock())
+        self.state.with(|state| self.pop_from(state))
     }
 
     #[inline]
@@ -227,8 +231,31 @@ impl Inbox {
             let handler = if state.ready.is_empty() { None } else { state.handler.take() };
             (state.epoch, handler)
         });
-        if handler.is_some() {
-            Running { inbox: self, handler, epoch }.run();
+        self.run(handler, epoch);
+    }
+
+    /// Runs a handler over what is ready. While it runs it is not in its
+    /// place, so a notice from inside it leaves the completion to this loop; it
+    /// goes back unless it was replaced meanwhile. A panic of one call is the end of that
+    /// call alone.
+    fn run(&self, mut running: Option<Handler>, epoch: u64) {
+        while let Some(handler) = &mut running {
+            while let Some(completion) = self.pop() {
+                // Whoever drives the nic runs it, and may wait for something else.
+                if contained(|| handler(completion)).is_none() {
+                    tracing::error!("a handler of a completion queue panicked; it stays");
+                }
+            }
+            let goes_on = self.state.with(|state| {
+                let stays = state.epoch == epoch && !state.closed;
+                if stays && state.ready.is_empty() {
+                    state.handler = running.take();
+                }
+                stays
+            });
+            if !goes_on {
+                return;
+            }
         }
     }
 
@@ -247,49 +274,6 @@ impl Inbox {
                 tracing::error!("a waker that waits for a completion queue panicked");
             }
         }
-    }
-}
-
-/// A handler that runs over what is ready. While it runs it is not in its
-/// place, so a notice from inside it leaves the completion to this loop; it
-/// goes back unless it was replaced meanwhile. A panic of one call is the end of that
-/// call alone.
-struct Running<'a> {
-    inbox: &'a Inbox,
-    handler: Option<Handler>,
-    epoch: u64,
-}
-
-impl Running<'_> {
-    fn run(&mut self) {
-        while let Some(handler) = &mut self.handler {
-            while let Some(completion) = self.inbox.pop() {
-                // Whoever drives the nic runs it, and may wait for something else.
-                if contained(|| handler(completion)).is_none() {
-                    tracing::error!("a handler of a completion queue panicked; it stays");
-                }
-            }
-            let (inbox, epoch) = (self.inbox, self.epoch);
-            let goes_on = inbox.state.with(|state| {
-                if state.epoch == epoch && state.ready.is_empty() && !state.closed {
-                    state.handler = self.handler.take();
-                }
-                state.epoch == epoch && !state.closed
-            });
-            if !goes_on {
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.inbox.state.with(|state| {
-            if state.epoch == self.epoch && !state.closed && self.handler.is_some() {
-                state.handler = self.handler.take();
-            }
-        });
     }
 }
 

@@ -35,16 +35,14 @@ use std::any::Any;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Waker;
 
 pub use super::after::After;
-use super::handle::Handle;
-use super::hub::Hub;
-use super::promise::Promise;
+pub use super::promise::ConnectPromise;
 use super::{
-    Address, ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted,
-    Refused, Reliability, SendError, Sink, Ticket, Trust, ViError, ViId, WhyIsolated,
+    Address, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, Refused,
+    Reliability, SendError, Sink, Ticket, Trust, ViError, ViId, WhyIsolated,
 };
 #[cfg(doc)]
 use super::{Drain, Listener, Nic, Reply, Vi};
@@ -369,34 +367,4 @@ pub struct ConnectRequest {
     pub at_once: bool,
     /// What to [settle](After::settle).
     pub promise: ConnectPromise,
-}
-
-/// What a program that connects was promised. Dropped unsettled, it says that the nic is down.
-#[derive(Debug)]
-pub struct ConnectPromise {
-    promise: Promise<Result<Handle, ConnectError>>,
-    /// Weak: the machine has the promise, and is the hub's.
-    hub: Weak<Hub>,
-}
-
-impl ConnectPromise {
-    pub(super) const fn new(
-        promise: Promise<Result<Handle, ConnectError>>,
-        hub: Weak<Hub>,
-    ) -> Self {
-        Self { promise, hub }
-    }
-
-    /// Whether nobody waits any more.
-    #[must_use]
-    pub fn is_abandoned(&self) -> bool {
-        self.promise.is_abandoned()
-    }
-
-    /// Keeps it. A connection that nobody waits for any more is released, so no lock may be held.
-    pub(super) fn settle(self, result: Result<Made, ConnectError>) {
-        let hub = self.hub.upgrade().ok_or(ConnectError::NicDown);
-        let handle = result.and_then(|made| Ok(Handle::new(hub?, made)));
-        drop(self.promise.fulfil(handle));
-    }
 }

@@ -8,10 +8,9 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::handle::Handle;
 use super::hub::Hub;
 use super::machine::{Arming, ConnectPromise, ConnectRequest, Machine, Seen, ViSpec};
-use super::promise::{Pending, pending};
+use super::promise::Pending;
 use super::register::Registrar;
 use super::{
     Access, CompletionQueue, ConnectError, Drain, ExposeError, Exposed, Limits, ListenError,
@@ -112,7 +111,7 @@ impl Nic {
     ) -> Connecting {
         let deadline = deadline.into();
         let (options, spec) = options.spec(self);
-        let (promise, answer) = pending();
+        let (promise, answer) = ConnectPromise::new(Arc::downgrade(&self.hub));
         let refused = if !self.limits().offers(options.reliability) {
             Some(ConnectError::Unsupported(options.reliability))
         } else if !hello::service_fits(&to.service) {
@@ -123,11 +122,10 @@ impl Nic {
             None
         };
         if let Some(why) = refused {
-            drop(promise.fulfil(Err(why)));
+            promise.settle(Err(why));
         } else {
             let until = deadline.until_from(self.now());
             let (to, at_once) = (to.clone(), options.at_once);
-            let promise = ConnectPromise::new(promise, Arc::downgrade(&self.hub));
             self.hub.connect(ConnectRequest { to, spec, until, at_once, promise });
         }
         Connecting { answer, nic: self.clone(), options, vi: spec.vi }
@@ -465,7 +463,7 @@ impl ViOptions {
 #[derive(Debug)]
 #[must_use = "the connection is made when this is awaited"]
 pub struct Connecting {
-    answer: Pending<Result<Handle, ConnectError>>,
+    answer: Pending,
     nic: Nic,
     options: ViOptions,
     vi: ViId,
@@ -480,8 +478,7 @@ impl Future for Connecting {
             self.nic.poll();
             answer = self.answer.poll(context);
         }
-        let answer = std::task::ready!(answer);
-        let made = answer.unwrap_or(Err(ConnectError::NicDown));
+        let made = std::task::ready!(answer);
         Poll::Ready(made.map(|made| Vi::new(self.nic.clone(), made, &self.options, self.vi)))
     }
 }

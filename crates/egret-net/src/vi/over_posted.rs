@@ -21,17 +21,18 @@ use std::sync::{Arc, OnceLock};
 
 use super::eager::{EAGER_MAX, Lane, Position, Reply, SendError, Sink};
 use super::handle::Handle;
+use super::hub::Hub;
 use super::inbox::Mailbox;
 use super::{
     Completion, Descriptor, Landing, Op, OpKind, Posted, Refused, Reliability, Ticket, ViId,
 };
-use crate::atomics::Lean;
+use crate::atomics::Joint;
 use crate::buf::{Buf, Pool};
 
 /// The eager messages of some connections of a nic.
 pub(super) struct OverPosted {
     inbox: Mailbox,
-    members: Lean<BTreeMap<ViId, Arc<Member>>>,
+    members: Joint<BTreeMap<ViId, Arc<Member>>>,
     /// Whether a thread drains: one at a time, so that nothing overtakes.
     draining: AtomicBool,
     /// Whether another thread wanted to meanwhile.
@@ -43,7 +44,7 @@ pub(super) struct Member {
     id: ViId,
     handle: Arc<Handle>,
     is_reliable: bool,
-    state: Lean<State>,
+    state: Joint<State>,
 }
 
 #[derive(Default)]
@@ -80,15 +81,13 @@ const MESSAGE: u8 = 0;
 const CREDIT: u8 = 1;
 const ASK: u8 = 2;
 
-impl Default for OverPosted {
-    fn default() -> Self {
-        let inbox = Mailbox::new(usize::MAX / 2);
-        let (draining, turned_away) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { inbox, members: Lean::new(BTreeMap::new()), draining, turned_away }
-    }
-}
-
 impl OverPosted {
+    pub(super) fn new(hub: &Hub) -> Self {
+        let (inbox, members) = (Mailbox::new(hub, usize::MAX / 2), hub.sharing(BTreeMap::new()));
+        let (draining, turned_away) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { inbox, members, draining, turned_away }
+    }
+
     /// Takes a connection on, which has its receives from now on.
     pub(super) fn add(
         &self,
@@ -97,7 +96,8 @@ impl OverPosted {
         reliability: Reliability,
     ) -> Arc<Member> {
         let (handle, is_reliable) = (Arc::clone(handle), reliability.is_reliable());
-        let member = Arc::new(Member { id, handle, is_reliable, state: Lean::default() });
+        let state = self.members.sharing(State::default());
+        let member = Arc::new(Member { id, handle, is_reliable, state });
         // First: what comes as soon as there is a receive has somebody to go to.
         self.members.with(|members| members.insert(id, Arc::clone(&member)));
         let large: Arc<dyn Landing> = Arc::new(Large);

@@ -1,99 +1,87 @@
-//! A value that one side owes another.
+//! A connection that a machine owes to who connects.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// A promise and what waits for it.
-#[must_use]
-pub(super) fn pending<T>() -> (Promise<T>, Pending<T>) {
-    let state = Arc::new(Mutex::new(State { value: Value::Owed, waker: None }));
-    (Promise { state: Some(Arc::clone(&state)) }, Pending { state })
-}
+use super::ConnectError;
+use super::handle::Handle;
+use super::hub::Hub;
+use super::machine::Made;
 
-/// The side that owes. Dropping it unfulfilled says so.
+/// What a program that connects was promised. Dropped unsettled, it says that the nic is down.
 #[derive(Debug)]
-pub(super) struct Promise<T> {
-    /// `None` once fulfilled.
-    state: Option<Arc<Mutex<State<T>>>>,
+pub struct ConnectPromise {
+    /// `None` once settled.
+    state: Option<Arc<Mutex<State>>>,
+    /// Weak: the machine has the promise, and is the hub's.
+    hub: Weak<Hub>,
 }
 
 /// The side that waits.
 #[derive(Debug)]
-pub(super) struct Pending<T> {
-    state: Arc<Mutex<State<T>>>,
-}
+pub(super) struct Pending(Arc<Mutex<State>>);
 
-#[derive(Debug)]
-struct State<T> {
-    value: Value<T>,
+#[derive(Debug, Default)]
+struct State {
+    answer: Option<Answer>,
     waker: Option<Waker>,
 }
 
-#[derive(Debug)]
-enum Value<T> {
-    Owed,
-    Kept(T),
-    /// Broken, or taken already.
-    Gone,
-}
+type Answer = Result<Handle, ConnectError>;
 
-impl<T> Promise<T> {
-    /// Keeps the promise.
-    ///
-    /// # Errors
-    ///
-    /// The value, if nobody waits any more.
-    pub(super) fn fulfil(mut self, value: T) -> Result<(), T> {
-        let state = self.state.take().expect("fulfilled once");
-        if Arc::strong_count(&state) == 1 {
-            return Err(value);
-        }
-        settle(&state, Value::Kept(value));
-        Ok(())
+impl ConnectPromise {
+    pub(super) fn new(hub: Weak<Hub>) -> (Self, Pending) {
+        let state = Arc::default();
+        (Self { state: Some(Arc::clone(&state)), hub }, Pending(state))
     }
 
     /// Whether nobody waits any more.
     #[must_use]
-    pub(super) fn is_abandoned(&self) -> bool {
+    pub fn is_abandoned(&self) -> bool {
         self.state.as_ref().is_none_or(|state| Arc::strong_count(state) == 1)
     }
-}
 
-impl<T> Drop for Promise<T> {
-    fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            settle(&state, Value::Gone);
+    /// Keeps it. A connection that nobody waits for any more is released, so no lock may be held.
+    pub(super) fn settle(mut self, result: Result<Made, ConnectError>) {
+        let hub = self.hub.upgrade().ok_or(ConnectError::NicDown);
+        drop(self.give(result.and_then(|made| Ok(Handle::new(hub?, made)))));
+    }
+
+    /// Gives the answer to who waits; back, if nobody does any more.
+    fn give(&mut self, answer: Answer) -> Option<Answer> {
+        let Some(state) = self.state.take().filter(|state| Arc::strong_count(state) > 1) else {
+            return Some(answer);
+        };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.answer = Some(answer);
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
         }
+        None
     }
 }
 
-impl<T> Pending<T> {
-    /// The value once it is there; `None` if the promise was broken.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
+impl Drop for ConnectPromise {
+    fn drop(&mut self) {
+        drop(self.give(Err(ConnectError::NicDown)));
+    }
+}
+
+impl Pending {
+    /// The connection, or why there is none, once that is decided.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
         // Wakers are cloned and dropped outside the lock.
         let waker = context.waker().clone();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut state.value, Value::Gone) {
-            Value::Owed => {
-                state.value = Value::Owed;
-                let old = state.waker.replace(waker);
-                drop(state);
-                drop(old);
-                Poll::Pending
-            }
-            Value::Kept(value) => Poll::Ready(Some(value)),
-            Value::Gone => Poll::Ready(None),
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = state.answer.take() {
+            return Poll::Ready(answer);
         }
-    }
-}
-
-fn settle<T>(state: &Mutex<State<T>>, value: Value<T>) {
-    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    state.value = value;
-    let waker = state.waker.take();
-    drop(state);
-    if let Some(waker) = waker {
-        waker.wake();
+        let old = state.waker.replace(waker);
+        drop(state);
+        drop(old);
+        Poll::Pending
     }
 }
 
@@ -101,24 +89,26 @@ fn settle<T>(state: &Mutex<State<T>>, value: Value<T>) {
 mod tests {
     use super::*;
 
-    fn look<T>(pending: &mut Pending<T>) -> Poll<Option<T>> {
+    fn look(pending: &mut Pending) -> Poll<Answer> {
         pending.poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn kept_broken_and_abandoned() {
-        let (promise, mut waiting) = pending();
-        assert_eq!(look(&mut waiting), Poll::Pending);
-        promise.fulfil(5).unwrap();
-        assert_eq!(look(&mut waiting), Poll::Ready(Some(5)));
+        let promised = || ConnectPromise::new(Weak::new());
+        let (promise, mut waiting) = promised();
+        assert!(look(&mut waiting).is_pending());
+        promise.settle(Err(ConnectError::OtherNic));
+        assert!(matches!(look(&mut waiting), Poll::Ready(Err(ConnectError::OtherNic))));
 
-        let (promise, mut waiting) = pending::<u8>();
+        let (promise, mut waiting) = promised();
         drop(promise);
-        assert_eq!(look(&mut waiting), Poll::Ready(None));
+        assert!(matches!(look(&mut waiting), Poll::Ready(Err(ConnectError::NicDown))));
 
-        let (promise, waiting) = pending();
+        let (mut promise, waiting) = promised();
         drop(waiting);
         assert!(promise.is_abandoned());
-        assert_eq!(promise.fulfil(5), Err(5));
+        let back = promise.give(Err(ConnectError::OtherNic));
+        assert!(matches!(back, Some(Err(ConnectError::OtherNic))));
     }
 }

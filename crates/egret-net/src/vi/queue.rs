@@ -30,7 +30,7 @@ pub struct CompletionQueue {
 
 impl CompletionQueue {
     pub(super) fn new(hub: Arc<Hub>, capacity: usize) -> Self {
-        Self { mailbox: Arc::new(Mailbox::new(capacity)), hub }
+        Self { mailbox: Arc::new(Mailbox::new(&hub, capacity)), hub }
     }
 
     #[inline]

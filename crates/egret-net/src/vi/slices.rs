@@ -188,7 +188,7 @@ impl Vi {
         deadline: Deadline,
     ) -> Result<(u64, u64), TransferError> {
         // Dropped last, after every completion below: then the memory is home.
-        let home = Home { vi: self, mailbox: Mailbox::single(), lender };
+        let home = Home { vi: self, mailbox: Mailbox::single(&self.nic().hub), lender };
         let completion = self.transfer_in(&home.mailbox, op, descriptor, deadline)?.ok()?;
         Ok((completion.len, completion.tag))
     }
@@ -199,7 +199,7 @@ impl Vi {
         descriptor: Descriptor,
         deadline: Deadline,
     ) -> Result<Completion, TransferError> {
-        self.transfer_in(&Mailbox::single(), op, descriptor, deadline)
+        self.transfer_in(&Mailbox::single(&self.nic().hub), op, descriptor, deadline)
     }
 
     fn transfer_in(

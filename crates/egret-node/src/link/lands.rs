@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use egret_net::buf::Buf;
-use egret_net::sync::Lean;
 use egret_net::vi::Landing;
 
 use super::control::CONTROL_MAX;
@@ -17,7 +16,7 @@ use crate::flow::{Depot, cost};
 /// Chooses memory for what a peer sends. Asked by the fabric, under its locks.
 pub(crate) struct Lands {
     depot: Arc<Depot>,
-    flows: Lean<BTreeMap<Flow, Granted>>,
+    flows: Mutex<BTreeMap<Flow, Granted>>,
 }
 
 /// What bytes are granted to.
@@ -42,7 +41,7 @@ struct Granted {
 /// Buffers that an endpoint supplied for what is sent to it.
 #[derive(Default)]
 pub(crate) struct Supply {
-    bufs: Lean<VecDeque<Buf>>,
+    bufs: Mutex<VecDeque<Buf>>,
     /// Messages that landed in one of them, and that did not.
     used: AtomicU64,
     fresh: AtomicU64,
@@ -50,28 +49,24 @@ pub(crate) struct Supply {
 
 impl Lands {
     pub(crate) fn new(depot: Arc<Depot>) -> Self {
-        Self { depot, flows: Lean::new(BTreeMap::new()) }
+        Self { depot, flows: Mutex::default() }
     }
 
     /// Opens a flow; nothing may be sent yet.
     pub(crate) fn open(&self, flow: Flow, supply: Option<Arc<Supply>>) {
-        self.flows.with(|flows| {
-            flows.insert(flow, Granted { bytes: 0, supply, origins: VecDeque::new() })
-        });
+        self.flows().insert(flow, Granted { bytes: 0, supply, origins: VecDeque::new() });
     }
 
     /// Lets the peer send so many bytes more.
     pub(crate) fn grant(&self, flow: Flow, bytes: u64) {
-        self.flows.with(|flows| {
-            if let Some(granted) = flows.get_mut(&flow) {
-                granted.bytes = granted.bytes.saturating_add(bytes);
-            }
-        });
+        if let Some(granted) = self.flows().get_mut(&flow) {
+            granted.bytes = granted.bytes.saturating_add(bytes);
+        }
     }
 
     /// What the peer may still send.
     pub(crate) fn left(&self, flow: Flow) -> u64 {
-        self.flows.with(|flows| flows.get(&flow).map_or(0, |granted| granted.bytes))
+        self.flows().get(&flow).map_or(0, |granted| granted.bytes)
     }
 
     /// A message that was small enough to land without asking.
@@ -80,35 +75,34 @@ impl Lands {
     ///
     /// If the peer may not send so much.
     pub(crate) fn spend(&self, flow: Flow, bytes: u64) -> Result<(), &'static str> {
-        self.flows.with(|flows| flows.get_mut(&flow).ok_or(NO_FLOW)?.spend(cost(bytes)))
+        self.flows().get_mut(&flow).ok_or(NO_FLOW)?.spend(cost(bytes))
     }
 
     /// Lets the peer send so many bytes less.
     pub(crate) fn revoke(&self, flow: Flow, bytes: u64) {
-        self.flows.with(|flows| {
-            if let Some(granted) = flows.get_mut(&flow) {
-                granted.bytes = granted.bytes.saturating_sub(bytes);
-            }
-        });
+        if let Some(granted) = self.flows().get_mut(&flow) {
+            granted.bytes = granted.bytes.saturating_sub(bytes);
+        }
     }
 
     pub(crate) fn close(&self, flow: Flow) {
-        self.flows.with(|flows| flows.remove(&flow));
+        let granted = self.flows().remove(&flow);
+        drop(granted);
     }
 
     fn bulk(&self, flow: Flow, len: u64) -> Result<Buf, &'static str> {
-        let supply = self.flows.with(|flows| {
+        let supply = {
+            let mut flows = self.flows();
             let granted = flows.get_mut(&flow).ok_or(NO_FLOW)?;
-            granted.spend(cost(len)).map(|()| granted.supply.clone())
-        })?;
+            granted.spend(cost(len))?;
+            granted.supply.clone()
+        };
         let len = usize::try_from(len).map_err(|_| TOO_LONG)?;
         let Some(supply) = supply else { return self.fresh(len) };
         let supplied = supply.take(len);
-        self.flows.with(|flows| {
-            if let Some(granted) = flows.get_mut(&flow) {
-                granted.origins.push_back(supplied.is_some());
-            }
-        });
+        if let Some(granted) = self.flows().get_mut(&flow) {
+            granted.origins.push_back(supplied.is_some());
+        }
         supplied.map_or_else(|| self.fresh(len), Ok)
     }
 
@@ -119,9 +113,12 @@ impl Lands {
     /// Whether the next message of a flow that landed did so in a supplied buffer. Messages
     /// of a flow are delivered in the order in which they land.
     pub(crate) fn was_supplied(&self, flow: Flow) -> bool {
-        self.flows.with(|flows| {
-            flows.get_mut(&flow).and_then(|granted| granted.origins.pop_front()).unwrap_or(false)
-        })
+        let mut flows = self.flows();
+        flows.get_mut(&flow).and_then(|granted| granted.origins.pop_front()).unwrap_or(false)
+    }
+
+    fn flows(&self) -> MutexGuard<'_, BTreeMap<Flow, Granted>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,15 +151,16 @@ impl Granted {
 
 impl Supply {
     pub(crate) fn add(&self, buf: Buf) {
-        self.bufs.with(|bufs| bufs.push_back(buf));
+        self.bufs().push_back(buf);
     }
 
     /// The first that holds `len` bytes, cut to that.
     fn take(&self, len: usize) -> Option<Buf> {
-        let buf = self.bufs.with(|bufs| {
-            let at = bufs.iter().position(|buf| buf.capacity() >= len)?;
-            bufs.remove(at)
-        });
+        let buf = {
+            let mut bufs = self.bufs();
+            let at = bufs.iter().position(|buf| buf.capacity() >= len);
+            at.and_then(|at| bufs.remove(at))
+        };
         let count = if buf.is_some() { &self.used } else { &self.fresh };
         count.fetch_add(1, Ordering::Relaxed);
         buf.map(|mut buf| {
@@ -173,7 +171,7 @@ impl Supply {
 
     /// A buffer that was used and not kept: the next, for it is still in the cache.
     pub(crate) fn give_back(&self, buf: Buf) {
-        self.bufs.with(|bufs| bufs.push_front(buf));
+        self.bufs().push_front(buf);
     }
 
     /// Messages that landed in supplied memory, and that did not.
@@ -183,7 +181,11 @@ impl Supply {
 
     /// How many are left.
     pub(crate) fn len(&self) -> usize {
-        self.bufs.with(|bufs| bufs.len())
+        self.bufs().len()
+    }
+
+    fn bufs(&self) -> MutexGuard<'_, VecDeque<Buf>> {
+        self.bufs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -12,15 +12,15 @@ use loom::thread;
 
 use super::super::checker::{LoomAtomics, check};
 use super::super::lean::Fault;
-use super::super::{Atomics, FenceFault, Joint, Lean, StdAtomics};
+use super::super::{Atomics, FenceFault, Joint, StdAtomics};
 use crate::fault::caught;
 
 /// Two words that are equal whenever nobody has the lock.
 type Pair = [AtomicU64; 2];
-type Model = Lean<Pair, LoomAtomics>;
+type Model = Joint<Pair, LoomAtomics>;
 
 fn model() -> Arc<Model> {
-    Arc::new(Lean::new([AtomicU64::new(0), AtomicU64::new(0)]))
+    Arc::new(Joint::new([AtomicU64::new(0), AtomicU64::new(0)]))
 }
 
 /// Adds one, and answers how many there were.
@@ -86,9 +86,9 @@ fn a_try_finds_it_taken() {
         step(&lock);
         let other = thread::spawn({
             let lock = Arc::clone(&lock);
-            move || lock.try_lock().is_some()
+            move || lock.try_with(|_| ()).is_some()
         });
-        lock.with(|_| assert!(lock.try_lock().is_none(), "it is taken"));
+        lock.with(|_| assert!(lock.try_with(|_| ()).is_none(), "it is taken"));
         other.join().unwrap();
         assert_eq!(step(&lock), 1);
     });
@@ -128,15 +128,15 @@ fn never_twice() {
         });
         assert_eq!(second.with(|value| *value), 0);
     });
-    let lock: Lean<u32> = Lean::new(0);
-    let guard = lock.lock();
-    for _ in 0..2 {
-        let again = std::panic::AssertUnwindSafe(|| drop(lock.lock()));
-        assert!(std::panic::catch_unwind(again).is_err(), "it is taken");
-        assert!(lock.try_lock().is_none());
-    }
-    drop(guard);
-    assert!(lock.try_lock().is_some());
+    let lock: Joint<u32> = Joint::new(0);
+    lock.with(|_| {
+        for _ in 0..2 {
+            let again = std::panic::AssertUnwindSafe(|| lock.with(|_| ()));
+            assert!(std::panic::catch_unwind(again).is_err(), "it is taken");
+            assert!(lock.try_with(|_| ()).is_none());
+        }
+    });
+    assert!(lock.try_with(|_| ()).is_some());
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn values_share_a_lock() {
 
 #[test]
 fn a_panic_inside_lets_it_go() {
-    let lock: Lean<u32, StdAtomics> = Lean::new(0);
+    let lock: Joint<u32, StdAtomics> = Joint::new(0);
     for round in 0..100 {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             lock.with(|value| {
@@ -166,7 +166,7 @@ fn a_panic_inside_lets_it_go() {
 
 #[test]
 fn real_threads_take_turns() {
-    let lock: Arc<Lean<u64>> = Arc::default();
+    let lock: Arc<Joint<u64>> = Arc::new(Joint::new(0));
     let count = |times: u64| {
         let lock = Arc::clone(&lock);
         move || (0..times).for_each(|_| lock.with(|value| *value += 1))
@@ -184,7 +184,7 @@ fn real_threads_take_turns() {
 
 #[test]
 fn a_thread_is_favoured_again_however_often_another_passes_by() {
-    let lock: Arc<Lean<u64>> = Arc::default();
+    let lock: Arc<Joint<u64>> = Arc::new(Joint::new(0));
     for round in 1..=40 {
         let favoured = (0..1 << 20).any(|_| {
             lock.with(|_| {});
@@ -250,7 +250,7 @@ fn a_denied_fence_lets_nobody_in() {
 
 /// The favourite is inside while another thread, which is denied the fence, wants the lock.
 fn revoke_without_fence() {
-    let lock: Arc<Lean<u64>> = Arc::default();
+    let lock: Arc<Joint<u64>> = Arc::new(Joint::new(0));
     while StdAtomics::has_heavy_fence() && !lock.leans_to_me() {
         lock.with(|_| {});
     }
@@ -259,7 +259,7 @@ fn revoke_without_fence() {
         let (lock, inside) = (Arc::clone(&lock), Arc::clone(&inside));
         let other = crate::rt::spawn("denied", move || {
             let unwound = caught(FenceFault::Denied, || lock.with(|_| {}));
-            let (second, together) = (lock.try_lock().is_some(), inside.load(SeqCst));
+            let (second, together) = (lock.try_with(|_| ()).is_some(), inside.load(SeqCst));
             println!("{WENT_ON}: unwound {unwound}, in {second}, together {together}");
         });
         other.unwrap().join().unwrap();

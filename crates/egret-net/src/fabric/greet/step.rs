@@ -1,14 +1,5 @@
-//! The steps of a greeting, and how one is put together from any pieces.
-//!
-//! | offset | bytes | |
-//! |---|---|---|
-//! | 0 | 4 | `EGRT` |
-//! | 4 | 2 | the number 0x0102 in the sender's own byte order |
-//! | 6 | 2 | protocol version |
-//! | 8 | 1 | which step |
-//! | 9 | 1 | flags |
-//! | 10 | 2 | length of the body |
-//! | 12 | n | body |
+//! The steps of a greeting, and how one is put together from any pieces. `docs/greeting.md` has the
+//! bytes.
 
 use super::fault::{Fault, planted};
 use crate::fabric::hub::bytes::{LENGTH, STEP};

@@ -1,12 +1,7 @@
 //! Waking a process that sleeps, and only then.
 //!
-//! Each nic has one word, in memory of its own that its peers read:
-//!
-//! ```text
-//!   ┌────────┬───────────────────────────────────────┬──────────────┬────────┐
-//!   │ fences │ how often it went to sleep, 61 bits   │ never sleeps │ asleep │
-//!   └────────┴───────────────────────────────────────┴──────────────┴────────┘
-//! ```
+//! Each nic has one word, in memory of its own that its peers read: the doorbell word of
+//! `docs/shm-wire.md`. It says whether the nic sleeps, and counts how often it has.
 //!
 //! | the sleeper | a ringer |
 //! |---|---|
@@ -25,16 +20,10 @@
 //! A fence behind a put waits until the line that was put is this processor's, which
 //! is most of what a message costs. A sleep costs far more, so the sleeper pays: it
 //! passes a [fence over processes](Atomics::global_fence), and a ringer has to keep
-//! the order of its own program alone. That takes two things, which are settled when
-//! the ringer connects:
-//!
-//! * the sleeper says that it passes that fence (*fences*), if the kernel lets it;
-//! * the ringer's process is registered with the kernel, which then reaches it.
-//!
-//! A ringer that lacks one of them fences by itself. If the kernel denies a sleeper the
-//! fence that it had before, there may be ringers that rely on it: [`arm`](Sleeper::arm)
-//! says that the bell is not to be trusted, and the caller does not sleep long. Ringers
-//! that connect from then on fence.
+//! the order of its own program alone. When the ringer connects it learns whether both
+//! hold to that; otherwise it fences by itself. If the kernel denies a sleeper the
+//! fence that it had before, [`arm`](Sleeper::arm) says that the bell is not to be trusted,
+//! and the caller does not sleep long.
 //!
 //! # When a ringer pulls
 //!

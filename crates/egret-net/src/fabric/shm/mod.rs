@@ -35,15 +35,7 @@
 //! seals before its descriptor is sent, and the receiver verifies that before it
 //! maps the file, read-only.
 //!
-//! | memory | written by | read by | reached through |
-//! |---|---|---|---|
-//! | a ring's records | its sender | its receiver | `RingSender` in `Own`, `RingReceiver` in `Foreign` |
-//! | how much was consumed | that receiver | the sender | the same, the other way round |
-//! | counts of posted messages | their receiver | the sender | words of `Own`, `Foreign::load` |
-//! | whether a nic sleeps | that nic | all its peers | `Sleeper` in `Own`, `Ringer` in `Foreign` |
-//! | a sender's small data | the sender | the receiver | `Own::copy_in`, `Foreign::copy_out` |
-//! | other memory of a sender | the sender | the kernel, for the receiver | an address; `Reach::read` |
-//! | a pool's buffers | the process with the pool | its peers | buffers there, if it is shareable; `Foreign::copy_out` here |
+//! `docs/trust.md` has each kind of memory, and the type through which it is reached.
 //!
 //! So each direction of a connection has its own file, and flow control runs
 //! against the data, in the other one.

@@ -3,13 +3,7 @@
 //! For memory that is in no region: the kernel copies it straight out of the
 //! process that sends into the memory posted here. Whether it may is its own to
 //! say (`ptrace` rules, filters of system calls), and is tried once, when the
-//! connection is made:
-//!
-//! 1. Each end has a random word in its control region, its *mark*, and beside it
-//!    the address at which it has mapped the mark.
-//! 2. Each end reads the other's mark at that address. If the right one is there,
-//!    it says so in a word of its own region.
-//! 3. Who finds that word set may say where bytes are by their address.
+//! connection is made, by reading the other's *mark*: `docs/shm-wire.md` has how.
 //!
 //! # Whose bytes
 //!

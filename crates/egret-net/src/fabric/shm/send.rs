@@ -120,11 +120,7 @@ impl Sender {
     }
 
     pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Box<ViError>> {
-        if self.outbox.answers.len() >= DEPTH as usize {
-            return Err(ViError::Protocol("more requests than may be outstanding").into());
-        }
-        self.outbox.answers.push_back(answer);
-        Ok(())
+        self.outbox.owe(answer, DEPTH as usize)
     }
 
     /// Puts what the ring, the bounce area and the peer's receives allow.

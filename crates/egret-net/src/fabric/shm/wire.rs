@@ -1,25 +1,8 @@
-//! What a record of the ring of posted messages says.
+//! What a record of the ring of posted messages says; `docs/shm-wire.md` has the bits.
 //!
 //! The first word of its payload has the sender's own counts (lines taken, receives posted,
 //! messages placed), so that in a conversation no other cache line needs to travel. A *record*
-//! is a whole message without a type: its tag is that of the record, and its bytes follow the
-//! counts. Everything else is an *item*, whose tag says what it is:
-//!
-//! | bits of the tag | |
-//! |---|---|
-//! | 0–7 | what it is |
-//! | 8–15 | where its bytes are: 0 nowhere, 1 in the record, 2 in a region of the sender's, 3 in its bounce area, 4 in its process |
-//! | 24–31 | flags: 1 typed, 2 notify, 4 refused, 8 back |
-//!
-//! | word behind the counts | message, piece | read, write | answer |
-//! |---|---|---|---|
-//! | 0 | tag, or number of the read | number | number |
-//! | 1 | fingerprint of the element type | secret of the key | reason |
-//! | 2 | the first bytes, or number of the region | offset | offset |
-//! | 3 | more bytes, or offset, or address | length | length |
-//! | 4 | more bytes, or length | | size |
-//!
-//! Bytes in the record go on behind word 4 as far as its length says.
+//! is a whole message without a type. Everything else is an *item*, whose tag says what it is.
 //!
 //! Everything read from a peer is a copy, and is checked after it was copied.
 
@@ -103,11 +86,6 @@ const TYPED: u64 = 1 << 24;
 const NOTIFY: u64 = 2 << 24;
 const REFUSED: u64 = 4 << 24;
 const BACK: u64 = 8 << 24;
-
-const REVOKED: u64 = 1;
-const OUT_OF_BOUNDS: u64 = 2;
-const NO_READ: u64 = 3;
-const NO_WRITE: u64 = 4;
 
 impl Words {
     /// Whether no bytes follow.
@@ -305,7 +283,8 @@ impl Item {
         let (head, [w0, w1, w2, w3, w4]) = (tag, words);
         let len = payload.len().checked_sub(INLINE_AT)?;
         let kind = (head & TYPED != 0).then_some(w1);
-        let result = if head & REFUSED == 0 { Some(Ok(())) } else { reason(w1, w2, w3, w4) };
+        let refused = || AccessError::from_words([w1, w2, w3, w4]).map(Err);
+        let result = if head & REFUSED == 0 { Some(Ok(())) } else { refused() };
         Some(match head & 0xff {
             MESSAGE => Self::Message { tag: w0, kind, bytes: Place::decode(head, &words, len)? },
             BEGIN => Self::Begin { tag: w0, kind, len: w4 },
@@ -333,25 +312,8 @@ const fn typed(kind: Option<u64>) -> u64 {
 fn answer(id: u64, result: Result<(), AccessError>, words: &mut [u64; 5]) -> u64 {
     words[0] = id;
     let Err(why) = result else { return 0 };
-    let (code, details) = match why {
-        AccessError::Revoked => (REVOKED, [0; 3]),
-        AccessError::OutOfBounds { offset, len, size } => (OUT_OF_BOUNDS, [offset, len, size]),
-        AccessError::Forbidden { asked: "write" } => (NO_WRITE, [0; 3]),
-        AccessError::Forbidden { .. } => (NO_READ, [0; 3]),
-    };
-    words[1] = code;
-    words[2..5].copy_from_slice(&details);
+    words[1..].copy_from_slice(&why.to_words());
     REFUSED
-}
-
-const fn reason(code: u64, offset: u64, len: u64, size: u64) -> Option<Result<(), AccessError>> {
-    Some(Err(match code {
-        REVOKED => AccessError::Revoked,
-        OUT_OF_BOUNDS => AccessError::OutOfBounds { offset, len, size },
-        NO_READ => AccessError::Forbidden { asked: "read" },
-        NO_WRITE => AccessError::Forbidden { asked: "write" },
-        _ => return None,
-    }))
 }
 
 #[cfg(test)]

@@ -268,11 +268,9 @@ impl Conn {
     pub(super) fn cancel(&mut self, ticket: Ticket, out: &mut Out<'_>) -> bool {
         let taken =
             self.receiver.receives.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
-        let found = taken.is_some();
-        if let Some(posted) = taken {
-            posted.fail(ViError::Cancelled, out.notices);
-        }
-        found
+        let Some(posted) = taken else { return false };
+        posted.fail(ViError::Cancelled, out.notices);
+        true
     }
 
     /// Everything outstanding comes back with the reason; messages that had

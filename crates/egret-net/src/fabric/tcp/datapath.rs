@@ -343,11 +343,9 @@ impl Conn {
     pub(super) fn cancel(&mut self, ticket: Ticket) -> bool {
         let taken =
             self.receiver.incoming.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
-        let found = taken.is_some();
-        if let Some(posted) = taken {
-            posted.fail(ViError::Cancelled, &mut self.notices);
-        }
-        found
+        let Some(posted) = taken else { return false };
+        posted.fail(ViError::Cancelled, &mut self.notices);
+        true
     }
 
     /// How far this side is.

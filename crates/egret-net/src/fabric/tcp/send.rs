@@ -111,11 +111,7 @@ impl Sender {
     }
 
     pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Box<ViError>> {
-        if self.outbox.answers.len() >= ANSWERS_MAX {
-            return Err(ViError::Protocol("more requests than may be outstanding").into());
-        }
-        self.outbox.answers.push_back(answer);
-        Ok(())
+        self.outbox.owe(answer, ANSWERS_MAX)
     }
 
     /// Writes what may leave and the kernel takes, about `most` bytes of it.

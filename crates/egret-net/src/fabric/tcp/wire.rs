@@ -1,35 +1,5 @@
-//! What a frame says.
-//!
-//! A frame is a head of 24 bytes, up to four words that its kind asks for, and its
-//! payload. All numbers are little-endian.
-//!
-//! | byte | |
-//! |---|---|
-//! | 0 | what it is |
-//! | 1 | flags: 1 typed, 2 notify, 4 refused |
-//! | 2 | how many words follow the head |
-//! | 3 | zero |
-//! | 4–7 | bytes of the payload |
-//! | 8–15 | tag, number or fingerprint |
-//! | 16–23 | the sender's counts |
-//!
-//! | kind | bytes 8–15 | words | payload |
-//! |---|---|---|---|
-//! | 1 message | tag | fingerprint if typed | all of it |
-//! | 2 begin | tag | length, fingerprint if typed | the first bytes |
-//! | 3 piece | 0 | | more of what began last |
-//! | 4 read | number | secret, offset, length | |
-//! | 5 read piece | number | | some of the bytes |
-//! | 6 read end | number | reason, offset, length, size if refused | |
-//! | 7 write | 0 | secret, offset, length | |
-//! | 8 write end | number | tag if notify | |
-//! | 9 written | number | as 6 | |
-//! | 10 kind | fingerprint | | the name of the type |
-//! | 11 counts | 0 | | |
-//! | 12 goodbye | 0 | | why |
-//! | 13 eager | tag | | a message of the eager class, all of it |
-//!
-//! The whole of it stands in `docs/tcp-wire.md`.
+//! What a frame says: a head of 24 bytes, up to four words that its kind asks for, and its
+//! payload. `docs/tcp-wire.md` has the bytes.
 
 use crate::fabric::hub::counts::Counts;
 use crate::vi::{AccessError, EAGER_MAX, ViError};
@@ -103,11 +73,6 @@ const EAGER: u8 = 13;
 const TYPED: u8 = 1;
 const NOTIFY: u8 = 2;
 const REFUSED: u8 = 4;
-
-const REVOKED: u64 = 1;
-const OUT_OF_BOUNDS: u64 = 2;
-const NO_READ: u64 = 3;
-const NO_WRITE: u64 = 4;
 
 const NONSENSE: ViError = ViError::Protocol("a frame that makes no sense");
 
@@ -295,17 +260,7 @@ fn word_at(bytes: &[u8; HEAD], at: usize) -> u64 {
 fn with_result(kind: u8, id: u64, result: Result<(), AccessError>) -> (u8, u8, u64, Words) {
     match result {
         Ok(()) => (kind, 0, id, Words::default()),
-        Err(why) => {
-            let words = match why {
-                AccessError::Revoked => [REVOKED, 0, 0, 0],
-                AccessError::OutOfBounds { offset, len, size } => {
-                    [OUT_OF_BOUNDS, offset, len, size]
-                }
-                AccessError::Forbidden { asked: "read" } => [NO_READ, 0, 0, 0],
-                AccessError::Forbidden { .. } => [NO_WRITE, 0, 0, 0],
-            };
-            (kind, REFUSED, id, Words::of(words))
-        }
+        Err(why) => (kind, REFUSED, id, Words::of(why.to_words())),
     }
 }
 
@@ -313,11 +268,5 @@ fn result(flags: u8, words: [u64; 4]) -> Result<Result<(), AccessError>, ViError
     if flags & REFUSED == 0 {
         return Ok(Ok(()));
     }
-    Ok(Err(match words {
-        [REVOKED, 0, 0, 0] => AccessError::Revoked,
-        [OUT_OF_BOUNDS, offset, len, size] => AccessError::OutOfBounds { offset, len, size },
-        [NO_READ, 0, 0, 0] => AccessError::Forbidden { asked: "read" },
-        [NO_WRITE, 0, 0, 0] => AccessError::Forbidden { asked: "write" },
-        _ => return Err(NONSENSE),
-    }))
+    AccessError::from_words(words).map(Err).ok_or(NONSENSE)
 }

@@ -56,7 +56,7 @@ impl<T> Beside<T> {
     /// A role that is known under the same lock.
     #[must_use]
     pub fn role(&self) -> Baton {
-        Baton::behind_lock(&self.value)
+        Baton::behind(&self.value)
     }
 }
 

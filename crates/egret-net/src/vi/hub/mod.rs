@@ -88,6 +88,15 @@ impl Hub {
         })
     }
 
+    /// A value behind the lock. What a world carries out it delivers under a lock of its own,
+    /// which the calls of a machine take under this one: there the value has another.
+    pub(super) fn sharing<T>(&self, value: T) -> Joint<T> {
+        match self.world {
+            None => self.inside.sharing(value),
+            Some(_) => Joint::new(value),
+        }
+    }
+
     /// The present moment where the machine lives.
     pub(super) fn now(&self) -> Instant {
         self.world.as_ref().map_or_else(rt::now, |world| world.now())

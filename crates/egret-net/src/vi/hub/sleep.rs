@@ -19,7 +19,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use super::watch::{Loop, Watched};
-use super::{After, Hub, Inside};
+use super::{Hub, Inside};
 use crate::rt::{self, Instant};
 use crate::vi::machine::{MachineFd, Seen, SetEvent, Woken};
 
@@ -196,53 +196,56 @@ impl Hub {
     pub(super) fn sleep(&self, seen: Seen, until: Option<Instant>) {
         self.sleep.waiting.fetch_add(1, Ordering::SeqCst);
         self.inside.with(|inside| inside.sleepers += 1);
-        let mut afters = None;
         if self.sleep.take_place(|| self.has_happened(seen), until) {
-            afters = Some(self.sleep_on_everything(seen, until));
+            self.sleep_on_everything(seen, until);
             self.sleep.leave_place();
         }
+        self.end_sleep();
+    }
+
+    /// A thread or a loop sleeps no more. Only now, with the place free, others are told of what
+    /// the sleep has left: a handler may wait, or panic.
+    pub(super) fn end_sleep(&self) {
         self.inside.with(|inside| inside.sleepers -= 1);
         self.sleep.waiting.fetch_sub(1, Ordering::SeqCst);
-        // Only now, with the place free: a handler may wait, or panic.
-        for after in afters.into_iter().flatten() {
-            self.finish(after, false);
-        }
+        self.tell_if_left();
     }
 
-    /// Sleeps; what is to be told of it is left to the caller.
-    fn sleep_on_everything(&self, seen: Seen, until: Option<Instant>) -> [After; 2] {
-        let (idle, before) = self.arm_machine();
-        let idle = idle.filter(|_| !self.has_happened(seen));
+    fn sleep_on_everything(&self, seen: Seen, until: Option<Instant>) {
+        let idle = self.arm_machine().filter(|_| !self.has_happened(seen));
         let slept = idle.map(|next| self.sleep.sleep(until.into_iter().chain(next).min()));
         let woken = slept.as_ref().map_or(Woken::Awake, |said| Said::woken(said.as_ref()));
-        [before, self.disarm_machine(woken)]
+        self.disarm_machine(woken);
     }
 
-    /// Arms the machine. Whether there is nothing to do, and until when that will last. Those who
-    /// wait are told of what has happened when the place of the one who sleeps is free.
-    pub(super) fn arm_machine(&self) -> (Option<Option<Instant>>, After) {
+    /// Arms the machine. Whether there is nothing to do, and until when that will last.
+    pub(super) fn arm_machine(&self) -> Option<Option<Instant>> {
         self.inside.with(|inside| {
             inside.after.begin();
             let is_busy = inside.machine.arm(&mut inside.after);
             let is_idle = !is_busy && !inside.after.is_news();
             let next = inside.machine.next_event();
-            (is_idle.then_some(next), self.take_after(inside))
+            self.put_sleep_aside(inside);
+            is_idle.then_some(next)
         })
     }
 
-    pub(super) fn disarm_machine(&self, woken: Woken<'_>) -> After {
+    pub(super) fn disarm_machine(&self, woken: Woken<'_>) {
         self.inside.with(|inside| {
             inside.after.begin();
             inside.machine.disarm(woken, &mut inside.after);
-            self.take_after(inside)
-        })
+            self.put_sleep_aside(inside);
+        });
     }
 
-    pub(super) fn take_after(&self, inside: &mut Inside) -> After {
+    /// Nobody is to be woken: those who wait hear that the place of the one who sleeps is free.
+    fn put_sleep_aside(&self, inside: &mut Inside) {
         if inside.after.is_news() {
             self.count(inside);
         }
-        std::mem::take(&mut inside.after)
+        if inside.after.has_more() {
+            self.put_aside(inside, false);
+        }
     }
 }
 

@@ -18,9 +18,9 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
+use super::Hub;
 use super::fault::{Fault, planted};
 use super::sleep::{Place, Said, Sleep};
-use super::{After, Hub};
 use crate::vi::Wait;
 use crate::vi::machine::{Arming, Seen, Woken};
 
@@ -116,42 +116,31 @@ impl Hub {
             }
             return Arming::Armed { until: None };
         }
-        let (idle, after) = if planted(Fault::NotArmed) {
-            (Some(None), After::default())
-        } else {
-            self.arm_machine()
-        };
+        let idle = if planted(Fault::NotArmed) { Some(None) } else { self.arm_machine() };
         let idle = idle.filter(|_| !self.has_happened(seen) || planted(Fault::ArmedLate));
         if idle.is_none() {
             self.disarm();
         }
-        self.finish(after, false);
+        self.tell_if_left();
         idle.map_or(Arming::Ready, |until| Arming::Armed { until })
     }
 
     /// Wakes up, and deals with what has come.
     pub(in crate::vi) fn disarm(&self) {
-        let after = match self.sleep.end_loop() {
+        match self.sleep.end_loop() {
             Loop::Awake => return,
             Loop::Asleep => {
-                let after = if planted(Fault::SetUnasked) {
-                    self.disarm_machine(Woken::Awake)
+                if planted(Fault::SetUnasked) {
+                    self.disarm_machine(Woken::Awake);
                 } else {
                     let said = self.sleep.ask(Some(Timespec::default()));
-                    self.disarm_machine(Said::woken(said.as_ref()))
-                };
-                self.sleep.leave_place();
-                after
-            }
-            Loop::Beside { told } => {
-                if told {
-                    self.sleep.watched.heard();
+                    self.disarm_machine(Said::woken(said.as_ref()));
                 }
-                After::default()
+                self.sleep.leave_place();
             }
-        };
-        self.inside.with(|inside| inside.sleepers -= 1);
-        self.sleep.waiting.fetch_sub(1, Ordering::SeqCst);
-        self.finish(after, false);
+            Loop::Beside { told: true } => self.sleep.watched.heard(),
+            Loop::Beside { told: false } => {}
+        }
+        self.end_sleep();
     }
 }
