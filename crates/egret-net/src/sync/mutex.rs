@@ -15,7 +15,8 @@ use std::sync::{MutexGuard, PoisonError};
 ///     panic!("with the lock");
 /// });
 /// assert!(panicked.is_err());
-/// assert_eq!((*count.lock(), *count.get_mut()), (2, 2));
+/// assert_eq!(*count.lock(), 2);
+/// assert_eq!(*count.get_mut(), 2);
 /// ```
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
