@@ -169,7 +169,9 @@ impl Vi {
     /// What it has done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.handle.counters()
+        let mut counters = self.handle.counters();
+        counters.dropped += self.member.as_ref().map_or(0, |member| member.dropped());
+        counters
     }
 
     /// Sends the descriptor's bytes as one message.
@@ -418,6 +420,6 @@ pub struct Counters {
     pub sent: u64,
     /// Messages received into posted memory.
     pub received: u64,
-    /// Unreliable messages that found no receive posted.
+    /// Unreliable messages that found no receive posted, and eager ones that found no room.
     pub dropped: u64,
 }

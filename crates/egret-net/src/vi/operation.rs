@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::inbox::Mailbox;
-use super::{Completion, Descriptor, Nic, Op, PostError, Ticket, Vi};
+use super::{Completion, Descriptor, Nic, Op, PostError, RemoteSlice, Ticket, Vi};
 
 /// The completion of one posted descriptor, as a future that is tied to no
 /// runtime.
@@ -58,6 +58,32 @@ impl Vi {
     /// As [`post_recv`](Self::post_recv).
     pub fn async_recv(&self, descriptor: Descriptor) -> Result<Operation, PostError> {
         self.start(Op::Recv, descriptor)
+    }
+
+    /// Posts a remote read whose completion is the future's.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_read`](Self::post_read).
+    pub fn async_read(
+        &self,
+        descriptor: Descriptor,
+        from: RemoteSlice,
+    ) -> Result<Operation, PostError> {
+        self.start(Op::Read(from), descriptor)
+    }
+
+    /// Posts a remote write whose completion is the future's.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_write`](Self::post_write).
+    pub fn async_write(
+        &self,
+        descriptor: Descriptor,
+        to: RemoteSlice,
+    ) -> Result<Operation, PostError> {
+        self.start(Op::Write { to, notify: false }, descriptor)
     }
 
     fn start(&self, op: Op, descriptor: Descriptor) -> Result<Operation, PostError> {

@@ -59,6 +59,8 @@ struct State {
     told: u64,
     /// How far the peer was asked to say how far it is.
     asked: u64,
+    /// Messages that the fabric did not take, at the unreliable level.
+    dropped: u64,
     /// Memory of messages that were sent, to be used again.
     spare: Vec<Descriptor>,
     /// Messages that are about to be posted, and whether a thread is at it.
@@ -145,11 +147,14 @@ impl OverPosted {
 
     /// Posts what is queued, in order: one thread at a time, with no lock of ours, for a fabric
     /// may have the program told of something else meanwhile. What is refused is lost: at the
-    /// unreliable level for want of room, else with the connection.
+    /// unreliable level for want of room, which is counted, else with the connection.
     fn post_queued(&self, member: &Member) {
         while let Some(frame) = member.state.with(State::next_frame) {
-            let _ = member.post(Op::Send, frame, &self.inbox);
-            member.state.with(|state| state.posting = false);
+            let is_lost = member.post(Op::Send, frame, &self.inbox).is_err();
+            member.state.with(|state| {
+                state.posting = false;
+                state.dropped += u64::from(is_lost && !member.is_reliable);
+            });
         }
     }
 
@@ -228,6 +233,11 @@ impl OverPosted {
 }
 
 impl Member {
+    /// Messages that the fabric did not take, at the unreliable level.
+    pub(super) fn dropped(&self) -> u64 {
+        self.state.with(|state| state.dropped)
+    }
+
     fn post(&self, op: Op, mut descriptor: Descriptor, inbox: &Mailbox) -> Result<(), Refused> {
         let inbox = inbox.inbox();
         let number = inbox.reserve().expect("there are places for all");

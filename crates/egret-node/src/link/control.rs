@@ -1,4 +1,4 @@
-//! What the two machines of a link say to each other, as objects of a stream.
+//! What the two ends of a link say to each other, as objects of a stream.
 
 use egret_stream::{Reader, Wire, Writer};
 

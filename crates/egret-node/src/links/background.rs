@@ -15,7 +15,7 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
 }
 
 fn run(core: &Weak<Core>) {
-    let (mut turns, mut trimmed) = (None, rt::now());
+    let (mut turns, mut has_rested, mut trimmed) = (None, false, rt::now());
     if let Some(core) = core.upgrade() {
         core.background.get_or_init(rt::current);
     }
@@ -28,23 +28,33 @@ fn run(core: &Weak<Core>) {
             core.flush();
         }
         let before = turns.replace(core.baton.turns());
-        if before == turns {
-            core.drive_behind(core.nic.now() + LOOK);
-            // What is used now and then, and between two waits of the program, stays.
-            if rt::now() - trimmed >= TRIM {
-                core.depot.trim();
-                trimmed = rt::now();
-            }
-            turns = None;
-        } else {
+        if before != turns && !std::mem::take(&mut has_rested) {
             drop(core);
             rt::park(Some(rt::now() + QUIET));
+            continue;
+        }
+        // Said before it is asked whose the role is: who has it then sees this when it leaves.
+        core.rests.store(true, Ordering::Relaxed);
+        let is_taken = !core.drive_behind(core.nic.now() + LOOK);
+        // What is used now and then, and between two waits of the program, stays.
+        if rt::now() - trimmed >= TRIM {
+            core.depot.trim();
+            trimmed = rt::now();
+        }
+        if is_taken {
+            // Who has the role waits, and long.
+            drop(core);
+            rt::park(Some(rt::now() + LOOK));
+            has_rested = true;
+        } else {
+            core.rests.store(false, Ordering::Relaxed);
+            turns = None;
         }
     }
 }
 
-/// If nobody has driven for so long, nobody waits: what comes then is heard after twice that at
-/// the latest. A glance costs a few microseconds, now and then, while others drive.
+/// If nobody has driven for so long, nobody waits: what comes then is heard after twice that, and
+/// the time it takes a thread to wake. A glance costs a few microseconds while others drive.
 const QUIET: Duration = Duration::from_micros(250);
 /// How often it looks whether there are links at all.
 const LOOK: Duration = Duration::from_secs(1);

@@ -31,6 +31,8 @@ pub(crate) struct Core {
     pub(super) background: OnceLock<rt::Thread>,
     /// Whether that is to run handlers that are due.
     pub(super) is_called: AtomicBool,
+    /// Whether it rests until who drives leaves.
+    pub(super) rests: AtomicBool,
     pub(crate) depot: Arc<Depot>,
     /// Feeds that found something since the nic made progress. Only a hint.
     pub(super) feeds: AtomicU32,
@@ -87,7 +89,7 @@ impl Core {
         let state = Locked::new(&nic, State::new(fixed, opening));
         let baton = state.role();
         let (feeds, background) = (AtomicU32::new(0), OnceLock::new());
-        let is_called = AtomicBool::new(false);
+        let [is_called, rests] = [false, false].map(AtomicBool::new);
         Ok(Arc::new(Self {
             nic,
             queue,
@@ -96,10 +98,18 @@ impl Core {
             baton,
             background,
             is_called,
+            rests,
             depot: memory,
             feeds,
             number,
         }))
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // It has nothing to drive any more.
+        self.background.get().into_iter().for_each(rt::Thread::unpark);
     }
 }
 

@@ -38,6 +38,7 @@ impl Core {
         ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
     ) -> Result<T, Stopped> {
         let (ended, due) = self.drive_until(clock, ready);
+        self.call_rested();
         if due == Due::Nothing {
             self.poll_if_due();
         } else {
@@ -76,6 +77,7 @@ impl Core {
             match step {
                 Step::Found(found, due) => return (Ok(found), due),
                 Step::Run(job) => {
+                    self.call_rested();
                     spin = None;
                     if let Some(ended) = self.serve(job, clock, ready) {
                         return ended;
@@ -271,6 +273,7 @@ impl Core {
                 }
             }
             drop(turn);
+            self.call_rested();
         }
         self.flush();
     }
@@ -328,11 +331,29 @@ impl Core {
         }
     }
 
-    /// Drives while nobody else does, until it is asked to leave or `until`.
-    pub(super) fn drive_behind(self: &Arc<Self>, until: Instant) {
-        let mut seen = Seen(0);
+    /// The thread has left the role: if the background rests until somebody does, it is its turn.
+    #[inline]
+    fn call_rested(&self) {
+        if self.rests.load(Relaxed) {
+            self.end_rest();
+        }
+    }
+
+    #[cold]
+    fn end_rest(&self) {
+        if self.rests.swap(false, Relaxed)
+            && let Some(background) = self.background.get()
+        {
+            background.unpark();
+        }
+    }
+
+    /// Drives while nobody else does, until it is asked to leave or `until`. Whether it could.
+    pub(super) fn drive_behind(self: &Arc<Self>, until: Instant) -> bool {
+        let (mut seen, mut has_driven) = (Seen(0), false);
         let spins = self.nic.fd().is_none();
         while let Entered::Mine(turn) = self.baton.enter(Ground::Background) {
+            has_driven = true;
             if spins {
                 self.nic.poll();
             }
@@ -351,11 +372,11 @@ impl Core {
                     self.nic.wake();
                 }
                 if self.nic.now() >= until || Arc::strong_count(self) == 1 {
-                    return;
+                    break;
                 }
             } else if self.baton.wanted() || self.nic.now() >= until || Arc::strong_count(self) == 1
             {
-                return;
+                break;
             } else if !more && !spins {
                 seen = self.nic.wait(seen, next.into_iter().chain([until]).min());
             } else if !more {
@@ -364,6 +385,7 @@ impl Core {
                 rt::park(Some(rt::now() + GLANCE));
             }
         }
+        has_driven
     }
 }
 

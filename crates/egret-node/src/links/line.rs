@@ -131,15 +131,22 @@ impl Line {
         let has_gone = self.is_quiet()
             && match pieces {
                 [] | [[]] => self.carrier.send(tag, &[words]),
-                [bytes] => self.carrier.send(tag, &[words, bytes]),
-                [a, b] => self.carrier.send(tag, &[words, a, b]),
-                [a, b, c] => self.carrier.send(tag, &[words, a, b, c]),
-                _ => false,
+                pieces => self.send_pieces(tag, words, pieces),
             };
         if !has_gone {
             self.say_later(tag, words, pieces);
         }
         has_gone
+    }
+
+    #[inline(never)]
+    fn send_pieces(&mut self, tag: u64, words: &[u8], pieces: &[&[u8]]) -> bool {
+        match pieces {
+            [bytes] => self.carrier.send(tag, &[words, bytes]),
+            [a, b] => self.carrier.send(tag, &[words, a, b]),
+            [a, b, c] => self.carrier.send(tag, &[words, a, b, c]),
+            _ => false,
+        }
     }
 
     #[cold]

@@ -3,7 +3,7 @@
 use super::GreetError;
 use super::proof::{Said, Stance, nonce};
 use super::step::{Kind, Step};
-use super::talk::{Greeter, News, PROVEN, TERMS_MAX, Talk, Turn, read_opening, read_refusal};
+use super::talk::{Greeter, News, PROVEN, TERMS_MAX, Talk, Speaker, read_opening, read_refusal};
 use crate::fabric::hub::Refusal;
 use crate::fabric::hub::bytes::{FLAGS, Reader, TERMS, TURN};
 use crate::vi::{Hello, HelloError, Nonce, Proof, Side};
@@ -22,7 +22,7 @@ pub(crate) enum Called {
     Asked(Said),
 }
 
-impl Turn for Called {
+impl Speaker for Called {
     fn is_peers(&self) -> bool {
         !matches!(self, Self::Asked(_))
     }

@@ -4,7 +4,7 @@ use super::GreetError;
 use super::fault::{Fault, planted};
 use super::proof::{Said, Stance, nonce};
 use super::step::{Kind, Step};
-use super::talk::{Greeter, News, TERMS_MAX, Talk, Turn, push_bytes, read_opening, read_refusal};
+use super::talk::{Greeter, News, TERMS_MAX, Talk, Speaker, push_bytes, read_opening, read_refusal};
 use crate::fabric::hub::bytes::{FLAGS, LENGTH, TERMS, TURN, UNPROVEN};
 use crate::vi::{HASH_BYTES, Hello, HelloError, Nonce, Proof, Side};
 
@@ -35,7 +35,7 @@ impl Caller {
     }
 }
 
-impl Turn for Calling {
+impl Speaker for Calling {
     fn next(self, talk: &mut Talk, step: &Step) -> Result<(Option<Self>, News), GreetError> {
         match (self, step.kind) {
             (Self::Opening { hello, terms }, Kind::Opening) => {

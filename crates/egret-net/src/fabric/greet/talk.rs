@@ -46,7 +46,7 @@ pub(crate) struct Greeter<T> {
 }
 
 /// How far one side of a greeting is.
-pub(crate) trait Turn: Sized {
+pub(crate) trait Speaker: Sized {
     /// Whether the peer is to speak.
     fn is_peers(&self) -> bool {
         true
@@ -56,7 +56,7 @@ pub(crate) trait Turn: Sized {
     fn next(self, talk: &mut Talk, step: &Step) -> Result<(Option<Self>, News), GreetError>;
 }
 
-impl<T: Turn> Greeter<T> {
+impl<T: Speaker> Greeter<T> {
     /// Takes bytes of the peer, up to the end of a step. Once it is welcome, its
     /// bytes are left alone.
     ///
