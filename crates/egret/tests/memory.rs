@@ -69,11 +69,13 @@ fn pair(fabric: &str) -> Pair {
     Pair { stub, _exported: exported, _nodes: nodes, _registry: registry, _alone: alone }
 }
 
-/// What each of many calls takes, those that both nodes take for themselves meanwhile included.
+/// What each of many calls takes. Of several times the least: what both nodes take for themselves
+/// meanwhile comes with the time that passes.
 fn blocks_each(call: impl Fn()) -> f64 {
     (0..CALLS).for_each(|_| call());
-    let ((), Taken { blocks, .. }) = HEAP.during(|| (0..CALLS).for_each(|_| call()));
-    blocks as f64 / f64::from(CALLS)
+    let during = |_| HEAP.during(|| (0..CALLS).for_each(|_| call())).1;
+    let least = (0..TIMES).map(during).map(|Taken { blocks, .. }| blocks).min().unwrap();
+    least as f64 / f64::from(CALLS)
 }
 
 #[test]
@@ -85,10 +87,9 @@ fn a_call_without_arguments_takes_no_memory() {
             blocks_each(|| assert_eq!(stub.add(1, 2), Ok(3))),
             blocks_each(|| stub.begin().nothing().wait().unwrap()),
         ];
-        // What a call takes it takes each time; what the nodes take comes with the time that passes.
-        assert!(each.iter().all(|each| *each < 0.5), "{fabric}: {each:?}");
+        assert!(each.iter().all(|each| *each < 0.01), "{fabric}: {each:?}");
         let pooled = blocks_each(|| stub.nothing_pooled().unwrap());
-        assert!(pooled < 1.5, "{fabric}: {pooled} if a worker runs it");
+        assert!(pooled < 1.1, "{fabric}: {pooled} if a worker runs it");
     }
 }
 
@@ -113,4 +114,5 @@ fn a_row_is_read_where_it_arrived() {
     }
 }
 
-const CALLS: u32 = 5000;
+const CALLS: u32 = 500;
+const TIMES: usize = 10;

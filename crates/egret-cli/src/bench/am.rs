@@ -118,6 +118,8 @@ fn suite(
         let line = Line {
             bench: name,
             fabric: Some(fabric),
+            mode: Some(if what == What::Data { Mode::Posted } else { Mode::Eager }.name()),
+            ring: vi::ring(fabric, what != What::Data),
             wait: Some(wait.name()),
             trust: Some(Trusting::Isolated.name()),
             words: matches!(what, What::Requests | What::OneWay).then_some(size.words),

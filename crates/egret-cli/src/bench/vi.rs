@@ -114,7 +114,7 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             mode: Some(mode.name()),
             wait: Some(wait.name()),
             trust: Some(trust.name()),
-            ring: (mode == Mode::Eager && fabric == SHM).then_some(RING),
+            ring: ring(fabric, mode == Mode::Eager),
             bytes,
             limit: limit.name(),
             ..Line::default()
@@ -143,8 +143,11 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
     Ok(Suite { name: what.name(), columns: what.columns(), cases: Box::new(cases) })
 }
 
-/// Bytes of the ring that eager messages of a lane go through.
-const RING: usize = 64 << 10;
+/// Bytes of the ring that eager messages of a lane go through, or posted ones.
+pub(super) fn ring(fabric: &str, is_eager: bool) -> Option<usize> {
+    (fabric == SHM).then_some(if is_eager { 64 << 10 } else { 16 << 10 })
+}
+
 const SHM: &str = "shm";
 const TCP: &str = "tcp";
 const UDP: &str = "udp";

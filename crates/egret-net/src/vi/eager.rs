@@ -119,9 +119,10 @@ impl DrainId {
 /// ([`ViOptions::drain`](super::ViOptions::drain)).
 ///
 /// Each message was copied once, into private memory, before the function sees it; a message of
-/// one lane never overtakes another of that lane. What the function must not do is to use the
-/// nic by other means than the [`Reply`] it is given: it runs inside the drain, and drains do
-/// not nest.
+/// one lane never overtakes another of that lane. The function runs inside the drain, with the
+/// lock of the nic. What it must not do is to use the nic, or a completion queue of any nic, by
+/// other means than the [`Reply`] it is given, or to wait for a thread that does; drains do not
+/// nest.
 ///
 /// ```
 /// use egret_net::fabric::sim::Sim;

@@ -13,7 +13,7 @@ use crate::fault::planted;
 /// length of a message and its tag are known.
 ///
 /// A fabric asks while it holds its locks. The answer must not call the nic, nor
-/// anything of it (connections, completion queues), nor wait; it may take a buffer of
+/// anything of it or of another (connections, completion queues), nor wait; it may take a buffer of
 /// a pool. Length and tag are what the peer claims: its bytes may never come.
 pub trait Landing: Send + Sync + fmt::Debug {
     /// Memory for the first bytes of a message of `len` bytes. What it leaves, if its

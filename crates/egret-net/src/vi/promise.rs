@@ -24,6 +24,7 @@ pub(super) struct Pending(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     answer: Option<Answer>,
+    is_taken: bool,
     waker: Option<Waker>,
 }
 
@@ -76,7 +77,11 @@ impl Pending {
         let waker = context.waker().clone();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = state.answer.take() {
+            state.is_taken = true;
             return Poll::Ready(answer);
+        }
+        if state.is_taken {
+            return Poll::Ready(Err(ConnectError::NicDown));
         }
         let old = state.waker.replace(waker);
         drop(state);
@@ -100,6 +105,7 @@ mod tests {
         assert!(look(&mut waiting).is_pending());
         promise.settle(Err(ConnectError::OtherNic));
         assert!(matches!(look(&mut waiting), Poll::Ready(Err(ConnectError::OtherNic))));
+        assert!(look(&mut waiting).is_ready(), "who asks once more does not wait for ever");
 
         let (promise, mut waiting) = promised();
         drop(promise);

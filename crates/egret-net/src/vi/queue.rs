@@ -38,7 +38,8 @@ impl CompletionQueue {
         self.mailbox.inbox()
     }
 
-    /// Takes a completion if one is there. Never blocks; lets the fabric make progress.
+    /// Takes a completion if one is there, and else lets the fabric make progress and looks again.
+    /// It waits for nothing but the lock of the nic, which others hold for one step at a time.
     #[must_use]
     pub fn poll(&self) -> Option<Completion> {
         if let Some(completion) = self.inbox().take() {

@@ -81,7 +81,7 @@ impl fmt::Debug for JoinError {
     }
 }
 
-/// Why the registry refuses.
+/// Why the registry refuses. It travels as it is: the order of its variants is on the wire.
 #[derive(Debug, Clone, PartialEq, Eq, Error, Wire)]
 #[non_exhaustive]
 pub enum Refused {

@@ -153,6 +153,11 @@ mod tests {
                 Answer::Refused(Refused::NameTaken { owner: id }).to_bytes(),
                 "050a020000001100000000000000",
             ),
+            (Answer::Refused(Refused::Version { theirs: 3 }).to_bytes(), "05000300000000000000"),
+            (
+                Answer::Refused(Refused::TooLarge { what: "w".into(), most: 4 }).to_bytes(),
+                "050b01000000770400000000000000",
+            ),
             (owner_gone(Fate::Left).to_bytes(), "06010000006e02000000110000000000000000"),
             (
                 owner_gone(Fate::Died { why: "w".into() }).to_bytes(),

@@ -3,7 +3,7 @@
 use super::GreetError;
 use super::proof::{Said, Stance, nonce};
 use super::step::{Kind, Step};
-use super::talk::{Greeter, News, PROVEN, TERMS_MAX, Talk, Speaker, read_opening, read_refusal};
+use super::talk::{Greeter, News, PROVEN, Speaker, TERMS_MAX, Talk, read_opening, read_refusal};
 use crate::fabric::hub::Refusal;
 use crate::fabric::hub::bytes::{FLAGS, Reader, TERMS, TURN};
 use crate::vi::{Hello, HelloError, Nonce, Proof, Side};

@@ -4,7 +4,9 @@ use super::GreetError;
 use super::fault::{Fault, planted};
 use super::proof::{Said, Stance, nonce};
 use super::step::{Kind, Step};
-use super::talk::{Greeter, News, TERMS_MAX, Talk, Speaker, push_bytes, read_opening, read_refusal};
+use super::talk::{
+    Greeter, News, Speaker, TERMS_MAX, Talk, push_bytes, read_opening, read_refusal,
+};
 use crate::fabric::hub::bytes::{FLAGS, LENGTH, TERMS, TURN, UNPROVEN};
 use crate::vi::{HASH_BYTES, Hello, HelloError, Nonce, Proof, Side};
 

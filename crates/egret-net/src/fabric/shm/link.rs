@@ -114,9 +114,8 @@ impl Link {
 
     /// See [`Conn::renew`].
     pub(super) fn renew(&self, heads: &mut Heads) {
-        match &self.end {
-            End::Open(conn) => conn.renew(heads),
-            End::Gone(_) => heads.disturb(),
+        if let End::Open(conn) = &self.end {
+            conn.renew(heads);
         }
     }
 

@@ -97,9 +97,11 @@ impl Rounds {
         self.ready.retain(|ready| *ready != id);
         match at {
             Ok(at) => {
-                let link = self.all.remove(at);
-                self.begin_again();
-                Some(link)
+                if at < self.heads.len() {
+                    self.heads.remove(at);
+                }
+                (self.hot, self.next) = (Vec::new(), 0);
+                Some(self.all.remove(at))
             }
             Err(_) => self.ended.remove(&id),
         }
@@ -140,8 +142,12 @@ impl Rounds {
 
     /// From now on the heads of one of many are looked at, if that is enough.
     fn renew(&mut self, at: usize) {
-        if let Some(Some(heads)) = self.heads.get_mut(at) {
-            self.all[at].renew(heads);
+        let (link, Some(place)) = (&self.all[at], self.heads.get_mut(at)) else { return };
+        if link.has_ended() {
+            // With the heads goes the last handle to the peer's memory.
+            *place = None;
+        } else if let Some(heads) = place {
+            link.renew(heads);
         }
     }
 
