@@ -363,6 +363,12 @@ impl State {
             bytes: bytes.to_vec(),
         };
         let is_one_way = *kind == Kind::OneWay as u8 || head.request & NOT_ANSWERED != 0;
+        let line = self.links.get(link).ok_or("no link")?;
+        let number = line.am.outgoing.at(head.slot).ok_or("a return for no mapping")?;
+        if *kind == Kind::OneWay as u8 {
+            let (kind, handler, slot) = (Kind::OneWay, *handler, number.slot());
+            line.carrier.came_back(Head { kind, handler, slot, ..head }, &[words, bytes]);
+        }
         self.release(arrived);
         let line = self.links.get(link).ok_or("no link")?;
         let number = line.am.outgoing.at(head.slot).ok_or("a return for no mapping")?;

@@ -42,6 +42,13 @@ impl Carrier {
         }
     }
 
+    /// A frame like this has come back, and is not to come back once more if the link ends.
+    pub(crate) fn came_back(&mut self, head: Head, parts: &[&[u8]]) {
+        if let Self::Direct(direct) = self {
+            direct.kept.came_back(head.to_bits(), parts);
+        }
+    }
+
     /// Whether its frames are sent as they come, and it is not known to be broken.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {

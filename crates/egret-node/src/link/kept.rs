@@ -44,6 +44,20 @@ impl Kept {
         self.bytes.drain(..bytes);
     }
 
+    /// A frame like this has come back: it has arrived, and all before it.
+    pub(crate) fn came_back(&mut self, tag: u64, parts: &[&[u8]]) {
+        let mut at = 0;
+        let found = self.frames.iter().find(|frame| {
+            let bytes = self.bytes.range(at..at + frame.len);
+            at += frame.len;
+            frame.tag == tag && bytes.eq(parts.iter().copied().flatten())
+        });
+        if let Some(Frame { end, .. }) = found {
+            let end = *end;
+            self.arrived(end);
+        }
+    }
+
     /// Takes out all, each as it would be posted.
     pub(crate) fn take_all(&mut self) -> Vec<Descriptor> {
         let Self { frames, bytes } = std::mem::take(self);
@@ -68,6 +82,10 @@ mod tests {
         }
         kept.arrived(Position::new(0));
         assert_eq!(kept.len(), 9);
+        kept.came_back(5, &[&[5; 4], b"5end"]);
+        assert_eq!(kept.len(), 9, "another one");
+        kept.came_back(5, &[&[5; 4], b"\x05end"]);
+        assert_eq!(kept.len(), 4, "and all before it");
         kept.arrived(Position::new(7));
         assert_eq!(kept.len(), 2);
         let rest = kept.take_all();

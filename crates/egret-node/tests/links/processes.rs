@@ -88,6 +88,32 @@ fn requests_to_a_killed_process_fail_and_others_go_on_over_tcp() {
     println!("all requests have failed after {:?}", kill("tcp"));
 }
 
+/// The process is killed before it has said how far it is in what it returned.
+fn come_back(fabric: &str) {
+    let here = open(fabric, &name(fabric, "here"), LinksOptions::default());
+    let peer = Peer::start(&format!("serve|{fabric}|{}|256|", name(fabric, "returns")), None);
+    let mine = here.bundle().endpoint(0);
+    let (told, ended) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU64::new(0)));
+    let (tell, end) = (Arc::clone(&told), Arc::clone(&ended));
+    mine.on_error(move |back| tell.lock().unwrap().push(back.words[0]));
+    mine.on_end(move |_| _ = end.fetch_add(1, Ordering::Relaxed));
+    let remote = map(&mine, &peer.host, "serve");
+    for word in 0..20 {
+        remote.wait_send((200, &[word / 2]), Deadline::In(LONG)).unwrap();
+    }
+    until("returned", || told.lock().unwrap().len() == 20);
+    peer.kill();
+    // It is told behind all that comes back.
+    until("told", || ended.load(Ordering::Relaxed) == 1);
+    let words: Vec<u64> = (0..20).map(|word| word / 2).collect();
+    assert_eq!(*told.lock().unwrap(), words, "each once");
+}
+
+#[test]
+fn what_has_come_back_does_not_come_back_again_when_its_process_is_killed() {
+    ["shm", "tcp", "udp"].into_iter().for_each(come_back);
+}
+
 fn fail(fabric: &str) {
     let here = open(fabric, &name(fabric, "here"), LinksOptions::default());
     let part = format!("fail|{fabric}|{}|256|", name(fabric, "fails"));
