@@ -184,7 +184,10 @@ impl<T, A: Atomics> Joint<T, A> {
 
 #[cold]
 fn taken_twice() -> ! {
-    panic!("a thread took a lock that it has")
+    panic!(
+        "this thread is inside this lock already: \
+         the function of a drain answers by its `Reply`, and does not use the nic by other means"
+    )
 }
 
 impl<A: Atomics> Gate<A> {

@@ -10,7 +10,8 @@ use std::time::Duration;
 pub enum Deadline {
     /// At most this long, counted from the call.
     In(Duration),
-    /// As long as whoever is waited for lives.
+    /// As long as whoever is waited for lives; where a wait is for nobody in particular, as that of
+    /// a drain or a queue of several connections, for ever.
     UntilDead,
 }
 

@@ -137,7 +137,7 @@ impl Vi {
     }
 
     /// How much of a lane the peer has drained, as far as it has said so; it is asked to, and a
-    /// later call knows more. When the connection ends, what was never sent is not delivered;
+    /// later call knows more: the peer answers when it drains next, not when it only polls. When the connection ends, what was never sent is not delivered;
     /// of what was sent and has not arrived nobody knows.
     #[must_use]
     pub fn arrived(&self, lane: Lane) -> Position {
@@ -416,7 +416,7 @@ impl Drop for Vi {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Messages sent, remote reads and writes not counted.
+    /// Posted messages sent, remote reads and writes not counted.
     pub sent: u64,
     /// Messages received into posted memory.
     pub received: u64,

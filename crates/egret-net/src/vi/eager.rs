@@ -35,7 +35,9 @@ impl Lane {
 }
 
 /// How far a lane has been written, or has arrived: a count that only grows. Positions of one
-/// lane of one connection compare; others do not.
+/// lane of one connection compare; others do not. A message has arrived when the position that has
+/// is not less than the message's; it may be more than that of the last message, for a question
+/// how far the peer is takes room, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position(u64);
 
@@ -59,8 +61,23 @@ impl Position {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The lane holds as much as it can until the peer drains. An outcome, not a failure: drain
-    /// and send again.
+    /// The lane holds as much as it can until the peer drains. An outcome, not a failure: wait, and
+    /// send again. A wait of the nic ends when there is room, which over `shm` is when the peer has
+    /// drained a quarter of the lane. Who is flooded itself drains meanwhile.
+    ///
+    /// ```
+    /// # use egret_net::rt::Instant;
+    /// # use egret_net::vi::{Lane, Nic, Position, SendError, Vi};
+    /// fn send(nic: &Nic, vi: &Vi, bytes: &[u8], until: Instant) -> Result<Position, SendError> {
+    ///     loop {
+    ///         let seen = nic.poll();
+    ///         match vi.send_eager(Lane::Talk, 0, &[bytes]) {
+    ///             Err(SendError::Full) if nic.now() < until => _ = nic.wait(seen, Some(until)),
+    ///             sent => return sent,
+    ///         }
+    ///     }
+    /// }
+    /// ```
     #[error("the lane is full: the peer has not drained what was sent before")]
     Full,
     /// The connection is in the error state, for this reason.
@@ -97,7 +114,8 @@ pub trait Reply {
     ///
     /// # Errors
     ///
-    /// See [`SendError`].
+    /// See [`SendError`]. What finds no room is kept, and sent when the drain is over: inside it
+    /// nothing may wait.
     fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError>;
 }
 
@@ -122,7 +140,8 @@ impl DrainId {
 /// one lane never overtakes another of that lane. The function runs inside the drain, with the
 /// lock of the nic. What it must not do is to use the nic, or a completion queue of any nic, by
 /// other means than the [`Reply`] it is given, or to wait for a thread that does; drains do not
-/// nest.
+/// nest. If it panics, so does the call that drains: that message is gone, the others are drained
+/// by the next call.
 ///
 /// ```
 /// use egret_net::fabric::sim::Sim;

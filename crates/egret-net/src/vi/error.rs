@@ -218,8 +218,8 @@ pub enum ConnectError {
         /// Its length.
         bytes: usize,
     },
-    /// A completion queue of another nic would wait for this one in vain.
-    #[error("a completion queue of another nic")]
+    /// A completion queue, or a drain, of another nic would wait for this one in vain.
+    #[error("a completion queue or a drain of another nic")]
     OtherNic,
     /// The other side's greeting cannot be understood.
     #[error("the greeting was refused: {0}")]
@@ -307,8 +307,8 @@ pub enum ListenError {
     /// The fabric does not offer this level.
     #[error("the fabric does not offer {0}")]
     Unsupported(Reliability),
-    /// A completion queue of another nic would wait for this one in vain.
-    #[error("a completion queue of another nic")]
+    /// A completion queue, or a drain, of another nic would wait for this one in vain.
+    #[error("a completion queue or a drain of another nic")]
     OtherNic,
     /// The nic is gone.
     #[error("the nic is down")]

@@ -21,7 +21,7 @@ use crate::links::slots::Key;
 use crate::links::state::State;
 
 /// A request that was sent. Its answer can be waited for, or awaited; whoever drops it
-/// does not want it.
+/// does not want it, and the request keeps its place in the window until the peer has answered.
 #[derive(Debug)]
 #[must_use = "dropped, its answer is thrown away"]
 pub struct Call {

@@ -121,7 +121,8 @@ impl Endpoint {
         })
     }
 
-    /// Runs `handler` for each message to number `number`, instead of what ran before.
+    /// Runs `handler` for each message to number `number`, instead of what ran before. One that
+    /// panics answers so, if its message wants an answer, and runs for the next.
     ///
     /// # Panics
     ///

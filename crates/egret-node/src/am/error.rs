@@ -65,13 +65,18 @@ pub struct Undelivered {
 #[non_exhaustive]
 pub enum SendError {
     /// As many messages are under way as the window allows. An outcome, not a failure.
-    #[error("the window's {window} messages are all under way")]
+    #[error(
+        "no room in the window of {window} messages: answers, or credit of those that want none, have not come yet"
+    )]
     Full {
         /// Messages that may be under way.
         window: u32,
     },
     /// More bytes than a medium message takes, or 4 GiB of data.
-    #[error("{bytes} bytes; a message takes {}, and almost 4 GiB as data", super::MEDIUM_MAX)]
+    #[error(
+        "{bytes} bytes; a message takes {}, and almost 4 GiB as data (`Message::data`)",
+        super::MEDIUM_MAX
+    )]
     TooLong {
         /// Bytes of the message.
         bytes: u64,
@@ -96,7 +101,7 @@ pub enum SendError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The deadline passed with the window full.
-    #[error("the window's {window} messages were all under way for {waited:?}")]
+    #[error("no room in the window of {window} messages for {waited:?}")]
     TimedOut {
         /// Messages that may be under way.
         window: u32,
@@ -147,7 +152,8 @@ pub enum CallError {
     /// The segment was taken back, or does not allow this.
     #[error(transparent)]
     Access(#[from] egret_net::vi::AccessError),
-    /// The deadline passed. The answer is thrown away when it comes.
+    /// The deadline passed. The answer is thrown away when it comes; until then the request keeps
+    /// its place in the window.
     #[error("no answer within {waited:?}")]
     TimedOut {
         /// How long.

@@ -5,6 +5,7 @@ use std::fmt;
 use egret_net::buf::{Buf, Held};
 use egret_net::vi::{EAGER_MAX, Segment};
 
+use super::request::PLAIN;
 use crate::link::{Head, Kind};
 
 /// A message: the handler it is for, up to 16 words, and perhaps bytes or data.
@@ -61,6 +62,11 @@ impl<'a> Message<'a> {
         Self { handler, words: &[], payload: Payload::Copied(&[]) }
     }
 
+    /// For who asked, and no handler there: [`Request::reply_with`](super::Request::reply_with).
+    pub const fn answer() -> Self {
+        Self::to(PLAIN)
+    }
+
     /// With these words.
     ///
     /// # Panics
@@ -73,7 +79,8 @@ impl<'a> Message<'a> {
         self
     }
 
-    /// With these bytes, at most [`MEDIUM_MAX`], which are copied: a medium message.
+    /// With these bytes, which are copied: a medium message of at most [`MEDIUM_MAX`]. An answer may
+    /// have more, and goes as data then.
     pub fn bytes(mut self, bytes: &'a [u8]) -> Self {
         self.payload = Payload::Copied(bytes);
         self

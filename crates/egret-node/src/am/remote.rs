@@ -15,7 +15,8 @@ use crate::links::state::State;
 
 /// A remote endpoint that a local one has mapped.
 ///
-/// Dropping it gives the mapping up; messages that were sent are delivered first.
+/// Dropping it gives the mapping up; messages that were sent are delivered first. When its link has
+/// ended it is of no use any more, also if the host is there again: map the endpoint once more.
 #[derive(Debug)]
 pub struct Remote {
     pub(super) core: Arc<Core>,
@@ -129,7 +130,9 @@ impl Remote {
         Poll::Pending
     }
 
-    /// Sends a message that is not answered, and waits for the window to have room.
+    /// Sends a message that is not answered, and waits for the window to have room, not for anything
+    /// behind that: what cannot be delivered comes back to [`Endpoint::on_error`](super::Endpoint::on_error),
+    /// and that a handler panicked nobody is told here.
     ///
     /// # Errors
     ///

@@ -104,14 +104,28 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn reply(self, words: &[u64]) {
         if words.len() > Few::MAX {
-            return self.reply_with(Message::to(PLAIN).words(words));
+            return self.reply_with(Message::answer().words(words));
         }
         self.few.set(words);
         *self.answer = Answer::Few;
     }
 
-    /// Answers with words and bytes or data, now; if the message names a handler below 255,
-    /// it runs at the endpoint that asked.
+    /// Answers with words and bytes or data, now.
+    ///
+    /// [`Message::answer`] is for the call. A message [to](Message::to) a handler runs that at the
+    /// endpoint that asked, with the words and the bytes, and the call has an empty answer, also if
+    /// there is no such handler.
+    ///
+    /// ```
+    /// # fn serve(endpoint: &egret_node::am::Endpoint) {
+    /// use egret_node::am::Message;
+    ///
+    /// endpoint.on(3, |request| {
+    ///     let text = format!("{:?}", request.words());
+    ///     request.reply_with(Message::answer().words(&[1]).bytes(text.as_bytes()));
+    /// });
+    /// # }
+    /// ```
     pub fn reply_with(self, message: Message<'_>) {
         if self.wants_reply() {
             *self.answer = Answer::Sent;
@@ -157,7 +171,7 @@ impl ReplySlot {
     ///
     /// If there are more than 16.
     pub fn reply(self, words: &[u64]) {
-        self.reply_with(Message::to(PLAIN).words(words));
+        self.reply_with(Message::answer().words(words));
     }
 
     /// Answers with words and bytes or data.
