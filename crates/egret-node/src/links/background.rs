@@ -44,7 +44,7 @@ fn run(core: &Weak<Core>) {
         if is_taken {
             // Who has the role waits, and long.
             drop(core);
-            rt::park(Some(rt::now() + LOOK));
+            rt::park(Some(rt::now() + REST));
             has_rested = true;
         } else {
             core.rests.store(false, Ordering::Relaxed);
@@ -56,6 +56,8 @@ fn run(core: &Weak<Core>) {
 /// If nobody has driven for so long, nobody waits: what comes then is heard after twice that, and
 /// the time it takes a thread to wake. A glance costs a few microseconds while others drive.
 const QUIET: Duration = Duration::from_micros(250);
+/// How long it rests at most: a thread that panics leaves the role, too, and calls nobody.
+const REST: Duration = Duration::from_millis(10);
 /// How often it looks whether there are links at all.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long memory for what arrives is kept though nothing does, at least.

@@ -333,7 +333,7 @@ impl Core {
 
     /// The thread has left the role: if the background rests until somebody does, it is its turn.
     #[inline]
-    fn call_rested(&self) {
+    pub(super) fn call_rested(&self) {
         if self.rests.load(Relaxed) {
             self.end_rest();
         }

@@ -152,6 +152,7 @@ impl Links {
                 _ => break done(),
             }
         };
+        core.call_rested();
         if left != Due::Nothing {
             core.hand_over(left);
         }
