@@ -127,11 +127,7 @@ impl Line {
         number: Key,
         message: &mut Message<'_>,
     ) -> Result<Key, SendError> {
-        if self.am.calls.len() >= NOT_ANSWERED as usize {
-            return Err(SendError::Full { window: NOT_ANSWERED });
-        }
-        let slot = self.begin(number, message)?;
-        let call = self.am.calls.insert(CallState::new(number, Awaits::answer()));
+        let (call, slot) = self.begin_call(number, message, Awaits::answer())?;
         let kind = if message.payload.is_data() { Kind::Bulk } else { Kind::Request };
         self.transmit(message.head(kind, slot, call.index), message);
         Ok(call)
@@ -143,11 +139,7 @@ impl Line {
         number: Key,
         message: &mut Message<'_>,
     ) -> Result<Key, SendError> {
-        if self.am.calls.len() >= NOT_ANSWERED as usize {
-            return Err(SendError::Full { window: NOT_ANSWERED });
-        }
-        let slot = self.begin(number, message)?;
-        let call = self.am.calls.insert(CallState::new(number, Awaits::default()));
+        let (call, slot) = self.begin_call(number, message, Awaits::default())?;
         self.transmit_data(message.head(Kind::Bulk, slot, call.index | NOT_ANSWERED), message);
         Ok(call)
     }
@@ -167,6 +159,21 @@ impl Line {
         let slot = self.begin(number, message)?;
         self.transmit(message.head(Kind::OneWay, slot, number.index), message);
         Ok(())
+    }
+
+    /// Begins a message that has a call: the call's key, and the slot at the peer's.
+    #[inline]
+    fn begin_call(
+        &mut self,
+        number: Key,
+        message: &Message<'_>,
+        awaits: Awaits,
+    ) -> Result<(Key, u32), SendError> {
+        if self.am.calls.len() >= NOT_ANSWERED as usize {
+            return Err(SendError::Full { window: NOT_ANSWERED });
+        }
+        let slot = self.begin(number, message)?;
+        Ok((self.am.calls.insert(CallState::new(number, awaits)), slot))
     }
 
     /// Takes a credit for a message by a mapping, if that may send one. The slot at the peer's.

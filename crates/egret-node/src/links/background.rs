@@ -15,7 +15,7 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
 }
 
 fn run(core: &Weak<Core>) {
-    let (mut turns, mut has_rested, mut trimmed) = (None, false, rt::now());
+    let (mut turns, mut trimmed) = (None, rt::now());
     if let Some(core) = core.upgrade() {
         core.background.get_or_init(rt::current);
     }
@@ -28,13 +28,13 @@ fn run(core: &Weak<Core>) {
             core.flush();
         }
         let before = turns.replace(core.baton.turns());
-        if before != turns && !std::mem::take(&mut has_rested) {
+        if before != turns {
             drop(core);
             rt::park(Some(rt::now() + QUIET));
             continue;
         }
         // Said before it is asked whose the role is: who has it then sees this when it leaves.
-        core.rests.store(true, Ordering::Relaxed);
+        core.rests.store(true, Ordering::Release);
         let is_taken = !core.drive_behind(core.nic.now() + LOOK);
         // What is used now and then, and between two waits of the program, stays.
         if rt::now() - trimmed >= TRIM {
@@ -45,11 +45,10 @@ fn run(core: &Weak<Core>) {
             // Who has the role waits, and long.
             drop(core);
             rt::park(Some(rt::now() + REST));
-            has_rested = true;
         } else {
             core.rests.store(false, Ordering::Relaxed);
-            turns = None;
         }
+        turns = None;
     }
 }
 

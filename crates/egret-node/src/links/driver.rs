@@ -5,7 +5,7 @@
 //! its message, after it has given up the role.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -341,7 +341,7 @@ impl Core {
 
     #[cold]
     fn end_rest(&self) {
-        if self.rests.swap(false, Relaxed)
+        if self.rests.swap(false, Acquire)
             && let Some(background) = self.background.get()
         {
             background.unpark();
