@@ -126,7 +126,7 @@ async fn answers(side: &Side) -> Outcome {
     side.meet().await
 }
 
-/// A lane is bounded; whoever drains it makes room, and nothing is lost.
+/// A lane is bounded, and the other open meanwhile; whoever drains makes room, and nothing is lost.
 async fn full(side: &Side) -> Outcome {
     let vi = side.pair("full").await?;
     if side.is_caller() {
@@ -140,6 +140,8 @@ async fn full(side: &Side) -> Outcome {
         };
         check_eq!(why, SendError::Full, "a lane that nobody drains");
         check_eq!(vi.error(), None, "the error state");
+        let beside = vi.send_eager(Lane::Bulk, BESIDE, &[]);
+        check!(beside.is_ok(), "the other lane, while this one is full: {beside:?}");
         side.meet().await?;
         send(side, &vi, Lane::Talk, sent, 5).await?;
         send(side, &vi, Lane::Bulk, u64::MAX, 0).await?;
@@ -147,18 +149,24 @@ async fn full(side: &Side) -> Outcome {
         return Ok(());
     }
     side.meet().await?;
-    let mut next = 0;
+    let (mut next, mut beside) = (0, 0);
     loop {
-        let got = drained(side, vi.drain(), 1).await?.remove(0);
-        if got.tag == u64::MAX {
-            break;
+        match drained(side, vi.drain(), 1).await?.remove(0).tag {
+            u64::MAX => break,
+            BESIDE => beside += 1,
+            tag => {
+                check_eq!(tag, next, "the next message");
+                next += 1;
+            }
         }
-        check_eq!(got.tag, next, "the next message");
-        next += 1;
     }
     check!(next > 1, "a lane that holds one message");
+    check_eq!(beside, 1, "messages of the other lane");
     side.meet().await
 }
+
+/// The tag of a message that is sent while the other lane is full.
+const BESIDE: u64 = u64::MAX - 1;
 
 /// What has arrived is known, and is what was drained.
 async fn arrived(side: &Side) -> Outcome {

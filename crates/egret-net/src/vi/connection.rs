@@ -131,7 +131,7 @@ impl Vi {
     #[inline]
     pub fn send_eager(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
         match (&self.member, self.drain.posted()) {
-            (Some(member), Some(over)) => over.send(member, tag, parts),
+            (Some(member), Some(over)) => over.send(member, lane, tag, parts),
             _ => self.nic.hub.send(self.conn, lane, tag, parts),
         }
     }
@@ -152,7 +152,7 @@ impl Vi {
 
     fn arrived_if_asked(&self, lane: Lane, asked: bool) -> Position {
         match (&self.member, self.drain.posted()) {
-            (Some(member), Some(over)) => over.arrived(member, asked),
+            (Some(member), Some(over)) => over.arrived(member, lane, asked),
             _ => {
                 let hub = &self.nic.hub;
                 hub.work(|machine, after| machine.arrived(self.conn, lane, asked, after))

@@ -62,7 +62,7 @@ pub mod machine;
 mod nic;
 mod notices;
 mod operation;
-mod over_posted;
+pub(crate) mod over_posted;
 mod promise;
 mod queue;
 mod register;

@@ -1,18 +1,20 @@
 //! Eager messages over posted ones, on fabrics that do not carry them themselves.
 //!
 //! Each connection has receives posted of the eager class, and sends from memory that it uses
-//! again. A message has a head of eight bytes before its parts:
+//! again. A message has a head of twelve bytes before its parts:
 //!
 //! | byte | |
 //! |---|---|
 //! | 0 | what it is: 0 message, 1 credit, 2 request for credit |
-//! | 1–3 | zero |
-//! | 4–7 | how many messages of the peer were drained, the low bits |
+//! | 1 | its lane: 0 talk, 1 bulk; of credit 0 |
+//! | 2–3 | zero |
+//! | 4–7, 8–11 | how many messages of the peer's talk and bulk were drained, the low bits |
 //!
-//! A sender has at most [`WINDOW`] messages that the peer has not drained, as far as it knows.
-//! What was drained it hears by every head; by a message of its own when that is a quarter of
-//! the window, or when it asks. Both lanes are one here: the fabric keeps posted messages of the
-//! eager class apart from large ones.
+//! A sender has at most [`WINDOW`] messages of each lane that the peer has not drained, as far as
+//! it knows: a lane that is full leaves the other open. What was drained the sender hears by every
+//! head; by a message of its own when that is a quarter of a window, or when it asks. In between
+//! both lanes are one stream of posted messages of the eager class, which the fabric keeps apart
+//! from large ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -49,6 +51,19 @@ pub(super) struct Member {
 
 #[derive(Default)]
 struct State {
+    lanes: [LaneCounts; 2],
+    /// Messages that the fabric did not take, at the unreliable level.
+    dropped: u64,
+    /// Memory of messages that were sent, to be used again.
+    spare: Vec<Descriptor>,
+    /// Messages that are about to be posted, and whether a thread is at it.
+    queued: VecDeque<Descriptor>,
+    posting: bool,
+}
+
+/// A lane in both directions.
+#[derive(Default)]
+struct LaneCounts {
     /// Messages sent, ever.
     sent: u64,
     /// Of these, what the peer has drained, as far as is known.
@@ -59,21 +74,16 @@ struct State {
     told: u64,
     /// How far the peer was asked to say how far it is.
     asked: u64,
-    /// Messages that the fabric did not take, at the unreliable level.
-    dropped: u64,
-    /// Memory of messages that were sent, to be used again.
-    spare: Vec<Descriptor>,
-    /// Messages that are about to be posted, and whether a thread is at it.
-    queued: VecDeque<Descriptor>,
-    posting: bool,
 }
 
-/// Messages that a peer may have sent and this side not drained.
+/// Messages of a lane that a peer may have sent and this side not drained.
 const WINDOW: u64 = 32;
+/// The same of both lanes.
+pub(crate) const UNDRAINED_MAX: usize = Lane::ALL.len() * WINDOW as usize;
 /// Receives beyond the window, for what tells of credit. A side that drains nothing can ask at most
 /// after every other message of its window, and is told of every quarter of it besides.
 const CREDITS: u64 = WINDOW / 2 + 8;
-const HEAD: usize = 8;
+const HEAD: usize = 12;
 /// Bytes of a message that needs no memory beyond what its receive has.
 const SMALL: usize = 256;
 /// Memory of messages that is kept.
@@ -103,7 +113,7 @@ impl OverPosted {
         // First: what comes as soon as there is a receive has somebody to go to.
         self.members.with(|members| members.insert(id, Arc::clone(&member)));
         let large: Arc<dyn Landing> = Arc::new(Large);
-        for _ in 0..WINDOW + CREDITS {
+        for _ in 0..Lane::ALL.len() as u64 * (WINDOW + CREDITS) {
             let (own, most) = (vec![0_u8; HEAD + SMALL], (HEAD + EAGER_MAX) as u64);
             self.receive(&member, Descriptor::landing(own, most, Arc::clone(&large)));
         }
@@ -125,6 +135,7 @@ impl OverPosted {
     pub(super) fn send(
         &self,
         member: &Member,
+        lane: Lane,
         tag: u64,
         parts: &[&[u8]],
     ) -> Result<Position, SendError> {
@@ -134,12 +145,14 @@ impl OverPosted {
         }
         let is_reliable = member.is_reliable;
         let position = member.state.with(|state| {
-            if is_reliable && state.sent - state.heard >= WINDOW {
+            let counts = &mut state.lanes[lane as usize];
+            if is_reliable && counts.is_full() {
                 return None;
             }
-            state.queue((MESSAGE, len), tag, parts);
-            state.sent += 1;
-            Some(Position::new(state.sent))
+            counts.sent += 1;
+            let position = Position::new(counts.sent);
+            state.queue((MESSAGE, lane, len), tag, parts);
+            Some(position)
         });
         self.post_queued(member);
         position.ok_or(SendError::Full)
@@ -159,15 +172,17 @@ impl OverPosted {
     }
 
     /// How much of what was sent the peer has drained. It may be asked to say so.
-    pub(super) fn arrived(&self, member: &Member, asked: bool) -> Position {
+    pub(super) fn arrived(&self, member: &Member, lane: Lane, asked: bool) -> Position {
         let heard = member.state.with(|state| {
-            let is_asked = state.asked >= state.sent || state.sent - state.heard >= WINDOW;
-            if asked && state.heard < state.sent && !is_asked {
-                state.queue((ASK, 0), 0, &[]);
-                state.sent += 1;
-                state.asked = state.sent;
+            let counts = &mut state.lanes[lane as usize];
+            let heard = counts.heard;
+            let is_asked = counts.asked >= counts.sent || counts.is_full();
+            if asked && heard < counts.sent && !is_asked {
+                counts.sent += 1;
+                counts.asked = counts.sent;
+                state.queue((ASK, lane, 0), 0, &[]);
             }
-            state.heard
+            heard
         });
         self.post_queued(member);
         Position::new(heard)
@@ -208,23 +223,26 @@ impl OverPosted {
     fn received(&self, member: &Arc<Member>, completion: Completion, sink: &mut Sink<'_>) -> bool {
         let (tag, bytes) = (completion.tag, completion.bytes());
         let head = bytes.split_first_chunk::<HEAD>();
-        let Some((&[what @ MESSAGE..=ASK, 0, 0, 0, d0, d1, d2, d3], parts)) = head else {
+        let Some((&[what @ MESSAGE..=ASK, lane @ 0..=1, 0, 0, ref heard @ ..], parts)) = head
+        else {
             member.handle.close();
             return false;
         };
-        let heard = u32::from_le_bytes([d0, d1, d2, d3]);
         member.state.with(|state| {
-            state.hear(heard);
-            state.drained += u64::from(what != CREDIT);
+            for (counts, heard) in state.lanes.iter_mut().zip(heard.chunks_exact(4)) {
+                counts.hear(u32::from_le_bytes(heard.try_into().expect("four bytes")));
+            }
+            state.lanes[usize::from(lane)].drained += u64::from(what != CREDIT);
         });
         if what == MESSAGE {
             sink(&mut Answering { over: self, member }, tag, parts);
         }
         self.receive(member, completion.into_descriptor());
         member.state.with(|state| {
-            let owed = state.drained - state.told;
+            let counts = &state.lanes[usize::from(lane)];
+            let owed = counts.drained - counts.told;
             if (what == ASK && owed > 0) || owed >= WINDOW / 4 {
-                state.queue((CREDIT, 0), 0, &[]);
+                state.queue((CREDIT, Lane::Talk, 0), 0, &[]);
             }
         });
         self.post_queued(member);
@@ -253,10 +271,10 @@ impl Member {
 
 impl State {
     /// Queues a message, which tells the peer how much was drained.
-    fn queue(&mut self, what: (u8, usize), tag: u64, parts: &[&[u8]]) {
+    fn queue(&mut self, what: (u8, Lane, usize), tag: u64, parts: &[&[u8]]) {
         let frame = self.frame(what, tag, parts);
         self.queued.push_back(frame);
-        self.told = self.drained;
+        self.lanes.iter_mut().for_each(|counts| counts.told = counts.drained);
     }
 
     /// The next message to post, if no other thread is at it.
@@ -269,7 +287,12 @@ impl State {
         frame
     }
 
-    fn frame(&mut self, (what, len): (u8, usize), tag: u64, parts: &[&[u8]]) -> Descriptor {
+    fn frame(
+        &mut self,
+        (what, lane, len): (u8, Lane, usize),
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Descriptor {
         let spare = if len <= SMALL { self.spare.pop() } else { None };
         let mut frame = spare.unwrap_or_else(|| memory(HEAD + len.max(SMALL)));
         if !frame.resize(HEAD + len) {
@@ -277,11 +300,11 @@ impl State {
         }
         frame.set_tag(tag);
         let bytes = frame.bytes_mut().expect("memory of its own");
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
-        let drained = self.drained as u32;
         let (head, mut rest) = bytes.split_at_mut(HEAD);
-        head[..4].copy_from_slice(&[what, 0, 0, 0]);
-        head[4..].copy_from_slice(&drained.to_le_bytes());
+        head[..4].copy_from_slice(&[what, lane as u8, 0, 0]);
+        for (counts, drained) in self.lanes.iter().zip(head[4..].chunks_exact_mut(4)) {
+            drained.copy_from_slice(&low_bits(counts.drained).to_le_bytes());
+        }
         for part in parts {
             let (here, behind) = rest.split_at_mut(part.len());
             here.copy_from_slice(part);
@@ -296,16 +319,27 @@ impl State {
             self.spare.push(frame);
         }
     }
+}
+
+impl LaneCounts {
+    /// Whether the peer has not drained a whole window.
+    const fn is_full(&self) -> bool {
+        self.sent - self.heard >= WINDOW
+    }
 
     /// The peer says how much it has drained; what it cannot have drained it is not believed.
     fn hear(&mut self, low: u32) {
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
-        let ahead = low.wrapping_sub(self.heard as u32);
+        let ahead = low.wrapping_sub(low_bits(self.heard));
         let heard = self.heard + u64::from(ahead);
         if heard <= self.sent {
             self.heard = heard;
         }
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low bits")]
+const fn low_bits(count: u64) -> u32 {
+    count as u32
 }
 
 /// A drain that goes on.
@@ -359,8 +393,8 @@ impl Reply for Answering<'_> {
         self.member.id
     }
 
-    fn send(&mut self, _lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        self.over.send(self.member, tag, parts)
+    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        self.over.send(self.member, lane, tag, parts)
     }
 }
 

@@ -197,8 +197,14 @@ impl State {
     pub(crate) fn finish(&mut self, mut ended: Box<Upcall>, unused: &mut Option<Run>) {
         self.done(&mut ended);
         let key = ended.home.bundle;
+        let mut is_unused = false;
         if let Some(bundle) = self.bundles.get(key) {
             bundle.put_back(&mut ended);
+            bundle.serving = false;
+            is_unused = bundle.handles == 0 && bundle.tables.len() == 0;
+            if !bundle.waiting.is_empty() {
+                self.left.push_back(key);
+            }
         }
         if ended.run.is_some() {
             *unused = ended.run.take();
@@ -206,11 +212,7 @@ impl State {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(ended);
         }
-        let Some(bundle) = self.bundles.get(key) else { return };
-        bundle.serving = false;
-        if !bundle.waiting.is_empty() {
-            self.left.push_back(key);
-        } else if bundle.handles == 0 && bundle.tables.len() == 0 {
+        if is_unused {
             self.forget_bundle(key);
         }
     }

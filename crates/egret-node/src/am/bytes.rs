@@ -152,8 +152,8 @@ impl State {
         bytes: u64,
     ) -> Result<(), &'static str> {
         let line = self.live(link).map_err(|_| "no link")?;
-        let key = line.am.incoming.key_at(slot).ok_or("credit for no mapping")?;
-        line.am.incoming.get(key).expect("just looked at").grant_replies(bytes);
+        let (key, incoming) = line.am.incoming.entry_at(slot).ok_or("credit for no mapping")?;
+        incoming.grant_replies(bytes);
         self.pass_replies(link, key, false);
         Ok(())
     }
@@ -166,8 +166,7 @@ impl State {
         bytes: u64,
     ) -> Result<(), &'static str> {
         let line = self.live(link).map_err(|_| "no link")?;
-        let key = line.am.incoming.key_at(slot).ok_or("a refusal of no mapping")?;
-        let incoming = line.am.incoming.get(key).expect("just looked at");
+        let (key, incoming) = line.am.incoming.entry_at(slot).ok_or("a refusal of no mapping")?;
         if incoming.is_of_one_gone(bytes) {
             return Ok(());
         }
@@ -250,8 +249,9 @@ impl State {
         if head.kind != Kind::Bulk {
             return self.sent_answer(link, frame.len());
         }
-        let Some(key) = line.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
-        let call = line.am.calls.get(key).expect("just looked at");
+        let Some((key, call)) = line.am.calls.entry_at(head.request & !NOT_ANSWERED) else {
+            return;
+        };
         call.memory_is_back(frame);
         line.settle(key);
         self.forget_if_done(link);
@@ -301,8 +301,7 @@ impl Line {
     /// The call that an answer is to, and the endpoint that asked.
     #[inline]
     pub(crate) fn take_answer(&mut self, head: Head) -> Result<(Key, Key), &'static str> {
-        let key = self.am.calls.key_at(head.request).ok_or("an answer to nothing")?;
-        let call = self.am.calls.get(key).expect("just looked at");
+        let (key, call) = self.am.calls.entry_at(head.request).ok_or("an answer to nothing")?;
         if !call.awaits.answer || call.awaits.access || call.number.index != head.slot {
             return Err("an answer to what was not asked");
         }

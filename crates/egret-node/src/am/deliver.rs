@@ -25,8 +25,8 @@ impl State {
     pub(crate) fn deliver(&mut self, link: Key, mut arrived: Arrived) -> Result<(), &'static str> {
         let head = arrived.head;
         let line = self.links.get(link).ok_or("no link")?;
-        let slot = line.am.incoming.key_at(head.slot).ok_or("a message for no mapping")?;
-        let incoming = line.am.incoming.get(slot).expect("just looked at");
+        let (slot, incoming) =
+            line.am.incoming.entry_at(head.slot).ok_or("a message for no mapping")?;
         incoming.take()?;
         let (_, payload) = arrived.parts().ok_or("a message shorter than its words")?;
         if head.kind != Kind::Bulk && payload.len() > MEDIUM_MAX {
@@ -81,8 +81,7 @@ impl State {
         let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) else {
             return false;
         };
-        let Some(slot) = line.am.incoming.key_at(head.slot) else { return false };
-        let incoming = line.am.incoming.get(slot).expect("just looked at");
+        let Some((slot, incoming)) = line.am.incoming.entry_at(head.slot) else { return false };
         let of = incoming.endpoint;
         let Some(endpoint) = self.endpoints.get(of) else { return false };
         let payload = bytes.len().checked_sub(usize::from(head.words) * 8);
@@ -406,8 +405,7 @@ impl State {
         match head.kind {
             Kind::Bulk => self.data_undelivered(link, frame, reason),
             Kind::Request => {
-                if let Some(key) = line.am.calls.key_at(head.request) {
-                    let call = line.am.calls.get(key).expect("just looked at");
+                if let Some((key, call)) = line.am.calls.entry_at(head.request) {
                     if call.awaits.answer {
                         call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
                     }
@@ -429,8 +427,9 @@ impl State {
     pub(crate) fn data_undelivered(&mut self, link: Key, frame: Descriptor, reason: Reason) {
         let Some(head) = Head::from_bits(frame.tag()) else { return };
         let Some(line) = self.links.get(link) else { return };
-        let Some(key) = line.am.calls.key_at(head.request & !NOT_ANSWERED) else { return };
-        let call = line.am.calls.get(key).expect("just looked at");
+        let Some((key, call)) = line.am.calls.entry_at(head.request & !NOT_ANSWERED) else {
+            return;
+        };
         let is_told = call.is_abandoned() && request_of(head).is_none();
         let number = call.number;
         let told = is_told.then(|| Undelivered::of(head, &frame, reason.clone()));

@@ -116,8 +116,8 @@ impl State {
     ) -> Result<(), &'static str> {
         let head = arrived.head;
         let line = self.links.get(link).ok_or("no link")?;
-        let number = line.am.outgoing.key_at(head.slot).ok_or("a return for no mapping")?;
-        let outgoing = line.am.outgoing.get(number).expect("just looked at");
+        let (number, outgoing) =
+            line.am.outgoing.entry_at(head.slot).ok_or("a return for no mapping")?;
         outgoing.credit(1)?;
         let endpoint = outgoing.endpoint;
         if !arrived.has_landed() {

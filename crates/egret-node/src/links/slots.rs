@@ -60,6 +60,14 @@ impl<T> Slots<T> {
         self.places.get_mut(index as usize)?.value.as_mut()
     }
 
+    /// The same, and the key.
+    #[inline]
+    pub(crate) fn entry_at(&mut self, index: u32) -> Option<(Key, &mut T)> {
+        let place = self.places.get_mut(index as usize)?;
+        let key = Key { index, life: place.life };
+        place.value.as_mut().map(|value| (key, value))
+    }
+
     /// The key of who has the place of this number now.
     pub(crate) fn key_at(&self, index: u32) -> Option<Key> {
         let place = self.places.get(index as usize)?;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::buf::Kind;
 use crate::fabric::outbox::Outbox;
 use crate::fabric::receives::Receives;
+use crate::vi::over_posted::UNDRAINED_MAX;
 use crate::vi::{
     AccessError, Keys, Notices, Posted, Reliability, RemoteKey, RemoteSlice, Ticket, ViError,
 };
@@ -290,7 +291,7 @@ impl Incoming {
     }
 }
 
-/// Messages that are kept for a connection that nobody has yet: a window of them.
-const EARLY_MAX: usize = 32;
+/// Messages that are kept for a connection that nobody has yet: the windows of both lanes.
+const EARLY_MAX: usize = UNDRAINED_MAX;
 /// Names of types kept for a peer.
 const KINDS_MAX: usize = 1024;

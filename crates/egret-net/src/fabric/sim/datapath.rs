@@ -18,7 +18,8 @@ use crate::fabric::receives::Receives;
 use crate::fabric::{Unposted, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{
-    Counters, Keys, Notices, Op, Position, Posted, Refused, Reliability, SendError, Ticket, ViError,
+    Counters, Keys, Lane, Notices, Op, Position, Posted, Refused, Reliability, SendError, Ticket,
+    ViError,
 };
 
 /// What an end wants done.
@@ -109,7 +110,7 @@ impl Conn {
     pub(super) const fn counts(&self) -> Counts {
         let Receiver { taken, receives: Receives { promised: receives, placed, .. }, .. } =
             self.receiver;
-        Counts { taken, receives, placed, drained: self.eager.drained }
+        Counts { taken, receives, placed, drained: self.eager.drained() }
     }
 
     pub(super) fn counters(&self) -> Counters {
@@ -145,7 +146,7 @@ impl Conn {
         let mut bytes = vec![0; usize::try_from(len).expect("it lies in memory")];
         descriptor.gather(0, &mut bytes);
         let kind = descriptor.kind().cloned();
-        let (eager, bytes) = (false, bytes.into());
+        let (eager, bytes) = (None, bytes.into());
         out.frames.push(Body::Datagram(Datagram { eager, tag, kind, bytes }));
         self.datagrams += 1;
         posted.complete(len, tag, out.notices);
@@ -154,16 +155,17 @@ impl Conn {
     /// Sends an eager message.
     pub(super) fn send(
         &mut self,
+        lane: Lane,
         tag: u64,
         bytes: Arc<[u8]>,
         out: &mut Out<'_>,
     ) -> Result<Position, SendError> {
         let is_reliable = self.reliability.is_reliable();
-        let position = self.eager.send(is_reliable)?;
+        let position = self.eager.send(lane, is_reliable)?;
         if is_reliable {
-            self.sender.push_eager(tag, bytes, out);
+            self.sender.push_eager(lane, tag, bytes, out);
         } else {
-            let datagram = Datagram { eager: true, tag, kind: None, bytes };
+            let datagram = Datagram { eager: Some(lane), tag, kind: None, bytes };
             out.frames.push(Body::Datagram(datagram));
         }
         Ok(position)
@@ -205,8 +207,8 @@ impl Conn {
                 self.hear(counts, out);
                 out.frames.push(Body::Ack(self.counts()));
             }
-            Body::Datagram(Datagram { eager: true, tag, bytes, .. }) => {
-                out.arrived |= self.eager.arrive(Record { tag, bytes });
+            Body::Datagram(Datagram { eager: Some(lane), tag, bytes, .. }) => {
+                out.arrived |= self.eager.arrive(lane, Record { tag, bytes });
             }
             Body::Datagram(datagram) => self.receiver.datagram(&datagram, out),
             Body::Connect(_) | Body::Accept | Body::Refuse(_) | Body::Queued | Body::Gone(_) => {}

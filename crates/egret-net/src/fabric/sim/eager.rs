@@ -8,22 +8,28 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::vi::{DrainId, Position, SendError, ViId};
+use crate::vi::{DrainId, Lane, Position, SendError, ViId};
 
 #[derive(Debug)]
 pub(super) struct Eager {
     pub vi: ViId,
     pub drain: DrainId,
+    lanes: [LaneState; 2],
+    /// Whether this side waits for the peer to drain.
+    pub waits: bool,
+    pub dropped: u64,
+}
+
+/// A lane in both directions. Neither lane waits for the other.
+#[derive(Debug, Default)]
+struct LaneState {
     /// Messages sent, ever.
     sent: u64,
     /// Of these, what the peer has drained.
     heard: u64,
     /// Messages of the peer drained, ever.
-    pub drained: u64,
-    /// Whether this side waits for the peer to drain.
-    pub waits: bool,
+    drained: u64,
     arrived: VecDeque<Record>,
-    pub dropped: u64,
 }
 
 /// A message that has arrived.
@@ -33,66 +39,77 @@ pub(super) struct Record {
     pub bytes: Arc<[u8]>,
 }
 
-/// Messages that the peer has not drained, at most.
+/// Messages of a lane that the peer has not drained, at most.
 const WINDOW: u64 = 256;
 
 impl Eager {
-    pub(super) const fn new(vi: ViId, drain: DrainId) -> Self {
-        let arrived = VecDeque::new();
-        Self { vi, drain, sent: 0, heard: 0, drained: 0, waits: false, arrived, dropped: 0 }
+    pub(super) fn new(vi: ViId, drain: DrainId) -> Self {
+        Self { vi, drain, lanes: Default::default(), waits: false, dropped: 0 }
     }
 
     /// A message is sent, if there is room.
-    pub(super) fn send(&mut self, is_reliable: bool) -> Result<Position, SendError> {
-        if is_reliable && self.sent - self.heard >= WINDOW {
+    pub(super) fn send(&mut self, lane: Lane, is_reliable: bool) -> Result<Position, SendError> {
+        let lane = &mut self.lanes[lane as usize];
+        if is_reliable && lane.sent - lane.heard >= WINDOW {
             self.waits = true;
             return Err(SendError::Full);
         }
-        self.sent += 1;
-        Ok(Position::new(self.sent))
+        lane.sent += 1;
+        Ok(Position::new(lane.sent))
     }
 
     /// How much has arrived at the peer, which may be asked.
-    pub(super) const fn arrived(&mut self, asked: bool) -> Position {
-        self.waits |= asked && self.heard < self.sent;
-        Position::new(self.heard)
+    pub(super) const fn arrived(&mut self, lane: Lane, asked: bool) -> Position {
+        let lane = &self.lanes[lane as usize];
+        self.waits |= asked && lane.heard < lane.sent;
+        Position::new(lane.heard)
+    }
+
+    /// Messages of the peer drained, ever.
+    pub(super) const fn drained(&self) -> [u64; 2] {
+        [self.lanes[0].drained, self.lanes[1].drained]
     }
 
     /// The peer says how much it has drained.
-    pub(super) fn hear(&mut self, drained: u64) {
-        self.heard = self.heard.max(drained.min(self.sent));
-        self.waits &= self.heard < self.sent;
+    pub(super) fn hear(&mut self, drained: [u64; 2]) {
+        for (lane, drained) in self.lanes.iter_mut().zip(drained) {
+            lane.heard = lane.heard.max(drained.min(lane.sent));
+        }
+        self.waits &= self.lanes.iter().any(|lane| lane.heard < lane.sent);
     }
 
     /// A message has arrived. Without room for it, which an unreliable peer does not ask for,
     /// it is dropped.
-    pub(super) fn arrive(&mut self, record: Record) -> bool {
-        let has_room = (self.arrived.len() as u64) < WINDOW;
+    pub(super) fn arrive(&mut self, lane: Lane, record: Record) -> bool {
+        let arrived = &mut self.lanes[lane as usize].arrived;
+        let has_room = (arrived.len() as u64) < WINDOW;
         if has_room {
-            self.arrived.push_back(record);
+            arrived.push_back(record);
         } else {
             self.dropped += 1;
         }
         has_room
     }
 
-    /// The oldest message that was not drained.
+    /// The oldest message that was not drained, of the more urgent lane first.
     pub(super) fn take(&mut self) -> Option<Record> {
-        let record = self.arrived.pop_front()?;
-        self.drained += 1;
-        Some(record)
+        self.lanes.iter_mut().find_map(|lane| {
+            let record = lane.arrived.pop_front()?;
+            lane.drained += 1;
+            Some(record)
+        })
     }
 
     /// What is left of it when its connection has ended, with or without what has arrived.
     pub(super) fn leave(&mut self, keeps: bool) -> Self {
         let mut left = std::mem::replace(self, Self::new(self.vi, self.drain));
         if !keeps {
-            left.arrived.clear();
+            left.lanes.iter_mut().for_each(|lane| lane.arrived.clear());
         }
         left
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.arrived.is_empty()
+        self.lanes.iter().all(|lane| lane.arrived.is_empty())
     }
 }

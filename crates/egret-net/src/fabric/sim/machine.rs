@@ -199,28 +199,28 @@ impl Machine for SimMachine {
     fn send(
         &mut self,
         conn: ConnId,
-        _lane: Lane,
+        lane: Lane,
         tag: u64,
         parts: &[&[u8]],
         after: &mut After,
     ) -> Result<Position, SendError> {
         self.fabric.work(after, |world| match self.error_in(conn, world) {
             Some(why) => Err(SendError::Closed(why)),
-            None => send(world, (self.node, conn.0), tag, parts),
+            None => send(world, (self.node, conn.0), (lane, tag), parts),
         })
     }
 
-    fn arrived(&mut self, conn: ConnId, _lane: Lane, asked: bool, after: &mut After) -> Position {
+    fn arrived(&mut self, conn: ConnId, lane: Lane, asked: bool, after: &mut After) -> Position {
         self.fabric.work(after, |world| {
             if !self.is_up(world) {
                 return Position::default();
             }
             let (node, end) = (self.node, conn.0);
             let ended = match world.nodes[node].ends.get_mut(&end) {
-                Some(End::Gone { left: Some(left), .. }) => Some(left.arrived(false)),
+                Some(End::Gone { left: Some(left), .. }) => Some(left.arrived(lane, false)),
                 _ => None,
             };
-            let ask = || world.with_end(node, end, |conn, _| Ok(conn.eager.arrived(asked)));
+            let ask = || world.with_end(node, end, |conn, _| Ok(conn.eager.arrived(lane, asked)));
             ended.or_else(ask).unwrap_or_default()
         })
     }
@@ -268,10 +268,10 @@ impl Reply for SimReply<'_> {
         self.vi
     }
 
-    fn send(&mut self, _lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
         *self.answers = true;
         let (node, end) = (self.node, self.end);
-        self.fabric.work(self.after, |world| send(world, (node, end), tag, parts))
+        self.fabric.work(self.after, |world| send(world, (node, end), (lane, tag), parts))
     }
 }
 
@@ -279,7 +279,7 @@ impl Reply for SimReply<'_> {
 fn send(
     world: &mut World,
     (node, end): (NodeId, EndId),
-    tag: u64,
+    (lane, tag): (Lane, u64),
     parts: &[&[u8]],
 ) -> Result<Position, SendError> {
     SendError::check(parts)?;
@@ -288,6 +288,6 @@ fn send(
     if let Some(End::Gone { why, .. }) = world.nodes[node].ends.get(&end) {
         return Err(SendError::Closed(why.clone()));
     }
-    let sent = world.with_end(node, end, |conn, out| Ok(conn.send(tag, bytes, out)));
+    let sent = world.with_end(node, end, |conn, out| Ok(conn.send(lane, tag, bytes, out)));
     sent.unwrap_or(Err(SendError::Closed(ViError::NicDown)))
 }

@@ -124,8 +124,8 @@ impl Receiver {
                 self.begin(len, tag, kind.as_ref(), &bytes, out)
             }
             Item::Chunk { bytes } => self.chunk(&bytes, out),
-            Item::Eager { tag, bytes } => {
-                out.arrived |= eager.arrive(Record { tag, bytes });
+            Item::Eager { lane, tag, bytes } => {
+                out.arrived |= eager.arrive(lane, Record { tag, bytes });
                 Ok(())
             }
             Item::Read { id, from, len } => {

@@ -11,7 +11,7 @@ use super::planted::Planted;
 use super::wire::{Counts, Item};
 use crate::fabric::outbox::{Answer, Outbox, Outgoing};
 use crate::rt::Instant;
-use crate::vi::{Keys, Op, Posted, Reliability, ViError};
+use crate::vi::{Keys, Lane, Op, Posted, Reliability, ViError};
 
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -50,8 +50,8 @@ impl Sender {
     }
 
     /// Emits an eager message, which has a window of its own.
-    pub(super) fn push_eager(&mut self, tag: u64, bytes: Arc<[u8]>, out: &mut Out<'_>) {
-        self.emit(Item::Eager { tag, bytes }, out);
+    pub(super) fn push_eager(&mut self, lane: Lane, tag: u64, bytes: Arc<[u8]>, out: &mut Out<'_>) {
+        self.emit(Item::Eager { lane, tag, bytes }, out);
     }
 
     fn emit(&mut self, item: Item, out: &mut Out<'_>) {

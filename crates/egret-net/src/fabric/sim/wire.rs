@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::buf::Kind;
 use crate::fabric::hub::Refusal;
-use crate::vi::{AccessError, RemoteSlice, ViError};
+use crate::vi::{AccessError, Lane, RemoteSlice, ViError};
 
 /// Index of a node in its world.
 pub(super) type NodeId = usize;
@@ -56,14 +56,14 @@ pub(super) struct Counts {
     pub receives: u64,
     /// Messages placed in posted memory, ever.
     pub placed: u64,
-    /// Eager messages drained, ever.
-    pub drained: u64,
+    /// Eager messages drained, ever, of each lane.
+    pub drained: [u64; 2],
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Datagram {
-    /// Whether it is an eager message.
-    pub eager: bool,
+    /// Of an eager message its lane.
+    pub eager: Option<Lane>,
     pub tag: u64,
     pub kind: Option<Kind>,
     pub bytes: Arc<[u8]>,
@@ -77,7 +77,7 @@ pub(super) enum Item {
     /// More bytes of the message that began last.
     Chunk { bytes: Arc<[u8]> },
     /// An eager message.
-    Eager { tag: u64, bytes: Arc<[u8]> },
+    Eager { lane: Lane, tag: u64, bytes: Arc<[u8]> },
     /// Asks for bytes of exposed memory.
     Read { id: u64, from: RemoteSlice, len: u64 },
     /// Some bytes that were asked for.
