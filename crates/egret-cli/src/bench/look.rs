@@ -13,14 +13,15 @@ use super::machine;
 use super::many::{Many, Meeting};
 use super::measure::{Against, Case, Probe, Unit};
 use super::peer::Peer;
-use super::probe::Batches;
+use super::probe::{Batches, with_slot};
 use super::report::{Column, Line};
 
 /// What idle connections cost who looks for messages
 ///
 /// "look": one poll of a nic that finds nothing, with so many connections. "found": a
 /// message of 4 bytes over one of them and its answer, each time over another one, which
-/// was idle; both sides look everywhere. Held against the same with one connection.
+/// was idle; both sides look everywhere. Held against the same with one connection, and what is
+/// found over shm against shm-slot ("of slot").
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many connections the nic has
@@ -63,10 +64,13 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
             trust: Some(Trusting::Isolated.name()),
             op: Some(what.name()),
             peers: Some(peers),
-            limit: "one-peer",
+            limit: ONE,
             ..Line::default()
         };
-        let against = Against::Limit(one);
+        let against = match what {
+            What::Look => Against::Limit(one),
+            What::Found => with_slot(&peer, (ONE, one), fabric, 0)?,
+        };
         Ok(Case { line, unit: Unit::Nanos, subject, against, rounds: None })
     });
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
@@ -89,6 +93,7 @@ impl What {
 }
 
 const NAME: &str = "look";
+const ONE: &str = "one-peer";
 /// Of one batch.
 const POLLS: usize = 100;
 const COLUMNS: &[Column] = &[
@@ -99,5 +104,6 @@ const COLUMNS: &[Column] = &[
     Column::LIMIT,
     Column::LIMIT_NS,
     Column::RATIO,
+    Column::OF_SLOT,
     Column::SPREAD,
 ];

@@ -10,8 +10,9 @@ use super::args::{Common, lossless};
 use super::asking::{Asking, Task, What};
 use super::duo::{Trusting, Waiting};
 use super::machine;
-use super::measure::{Against, Case, Unit};
+use super::measure::{Case, Unit};
 use super::peer::Peer;
+use super::probe::with_slot;
 use super::report::{Column, Line};
 use super::side::Mode;
 
@@ -19,7 +20,8 @@ use super::side::Mode;
 ///
 /// Requests of 4 bytes that a handler in another process answers, one at a time, while the
 /// same two stream active messages with data the same way. MB/s is the bandwidth of the
-/// stream meanwhile. Held against the same requests without the stream.
+/// stream meanwhile. Held against the same requests without the stream, and over shm against
+/// shm-slot ("of slot").
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What carries the messages: shm or tcp
@@ -52,16 +54,17 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
             trust: Some(Trusting::Isolated.name()),
             stream_bytes: Some(stream),
             bytes: SMALL_BYTES,
-            limit: "alone",
+            limit: ALONE,
             ..Line::default()
         };
-        let against = Against::Limit(alone);
+        let against = with_slot(&peer, (ALONE, alone), fabric, SMALL_BYTES)?;
         Ok(Case { line, unit: Unit::Nanos, subject, against, rounds: None })
     });
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
 
 const NAME: &str = "mixed";
+const ALONE: &str = "alone";
 /// Of a request.
 const SMALL_BYTES: usize = 4;
 const COLUMNS: &[Column] = &[
@@ -73,5 +76,6 @@ const COLUMNS: &[Column] = &[
     Column::LIMIT,
     Column::LIMIT_NS,
     Column::RATIO,
+    Column::OF_SLOT,
     Column::SPREAD,
 ];

@@ -14,6 +14,7 @@ use super::duo::{Trusting, Waiting};
 use super::machine::{self, Cores};
 use super::measure::{Against, Case, Further, Probe, Sample, Unit};
 use super::peer::{Opening, Peer};
+use super::probe::with_slot;
 use super::report::{Column, Line, Of};
 use super::team::Team;
 
@@ -23,7 +24,7 @@ use super::team::Team;
 /// them to the same one or each to one of its own. All together are held against one thread;
 /// "of one" is their total over its: more is better. "second" is the time of a request of a
 /// second thread while the first one waits for an answer that does not come, held against a
-/// request of a thread that is alone. All processes that answer share a core; the threads
+/// request of a thread that is alone, and over shm against shm-slot ("of slot"). All processes that answer share a core; the threads
 /// have the others.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -79,6 +80,7 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     let most = args.threads.iter().copied().chain([2]).max().unwrap_or(2);
     machine::open_many();
     let core = place()?;
+    let bare = Rc::new(Peer::start_on(&core)?);
     // Over a nic that no other thread uses: what they leave behind is not in its time.
     let lone = shared(team(fabric, wait, &core, (Peers::Same, 1))?);
     let mut last: Option<(Peers, Rc<RefCell<Team>>)> = None;
@@ -95,7 +97,7 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
             trust: Some(Trusting::Isolated.name()),
             ..Line::default()
         };
-        Ok(case(line, &team, &lone, peers, row))
+        case(line, &bare, (&team, &lone), peers, row)
     });
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
@@ -135,11 +137,11 @@ fn shared(team: Team) -> Rc<RefCell<Team>> {
 
 fn case(
     line: Line,
-    team: &Rc<RefCell<Team>>,
-    lone: &Rc<RefCell<Team>>,
+    bare: &Rc<Peer>,
+    (team, lone): (&Rc<RefCell<Team>>, &Rc<RefCell<Team>>),
     peers: Peers,
     row: Row,
-) -> Case {
+) -> Result<Case> {
     let (team, lone) = (Rc::clone(team), Rc::clone(lone));
     match row {
         Row::Requests(threads) => {
@@ -149,12 +151,14 @@ fn case(
             let further = vec![Further { of: Of::One, probe: None }];
             let subject = Box::new(Requests { team, threads: threads as usize });
             let against = Against::Limits(one, further);
-            Case { line, unit: Unit::Messages, subject, against, rounds: None }
+            Ok(Case { line, unit: Unit::Messages, subject, against, rounds: None })
         }
         Row::Second => {
-            let line = Line { op: Some("second"), threads: Some(2), limit: "alone", ..line };
-            let (subject, against) = (Box::new(Second(team)), Against::Limit(Box::new(Lone(lone))));
-            Case { line, unit: Unit::Nanos, subject, against, rounds: None }
+            let line = Line { op: Some("second"), threads: Some(2), limit: ALONE, ..line };
+            let alone = (ALONE, Box::new(Lone(lone)) as Box<dyn Probe>);
+            let against = with_slot(bare, alone, line.fabric.unwrap_or_default(), 0)?;
+            let subject = Box::new(Second(team));
+            Ok(Case { line, unit: Unit::Nanos, subject, against, rounds: None })
         }
     }
 }
@@ -190,6 +194,7 @@ impl Probe for Lone {
 }
 
 const NAME: &str = "threads";
+const ALONE: &str = "alone";
 const COLUMNS: &[Column] = &[
     Column::OP,
     Column::THREADS,
@@ -202,5 +207,6 @@ const COLUMNS: &[Column] = &[
     Column::LIMIT_NS,
     Column::RATIO,
     Column::OF_ONE,
+    Column::OF_SLOT,
     Column::SPREAD,
 ];

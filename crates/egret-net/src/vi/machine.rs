@@ -233,7 +233,8 @@ pub enum MachineFd {
     Any(Arc<OwnedFd>),
     /// A set of the kernel's (`epoll`), level-triggered or edge-triggered, whose tokens are less
     /// than `u64::MAX`. Whoever sleeps asks it and hands in what it said, which saves a call of
-    /// the system for each sleep. Nobody else asks it.
+    /// the system for each sleep. The hub asks it for nobody else, and the machine only while nobody
+    /// sleeps.
     Set(Arc<OwnedFd>),
 }
 

@@ -79,7 +79,7 @@ struct LaneCounts {
 /// Messages of a lane that a peer may have sent and this side not drained.
 const WINDOW: u64 = 32;
 /// The same of both lanes.
-pub(crate) const UNDRAINED_MAX: usize = Lane::ALL.len() * WINDOW as usize;
+pub(crate) const UNDRAINED_MAX: u64 = Lane::ALL.len() as u64 * WINDOW;
 /// Receives beyond the window, for what tells of credit. A side that drains nothing can ask at most
 /// after every other message of its window, and is told of every quarter of it besides.
 const CREDITS: u64 = WINDOW / 2 + 8;

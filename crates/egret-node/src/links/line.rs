@@ -104,7 +104,7 @@ impl Line {
     /// is answered.
     #[inline]
     pub(crate) fn is_flooded(&self) -> bool {
-        self.outbox[Lane::Control as usize].len() > CONTROL_MAX
+        self.outbox[Lane::Control as usize].len() > CONTROL_FRAMES_MAX
             || self.outbox.iter().any(|lane| lane.len() > OUTBOX_MAX)
     }
 
@@ -190,4 +190,4 @@ fn as_bytes<'a>(words: &[u64], space: &'a mut [u8; Head::WORDS_MAX * 8]) -> &'a 
 /// what a peer is answered is bounded by this.
 const OUTBOX_MAX: usize = 1 << 16;
 /// Of control: it is caused by the peer alone.
-const CONTROL_MAX: usize = 1 << 14;
+const CONTROL_FRAMES_MAX: usize = 1 << 14;

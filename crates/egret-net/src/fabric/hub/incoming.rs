@@ -143,7 +143,9 @@ impl Incoming {
         notices: &mut Notices,
     ) -> Result<(), Box<ViError>> {
         let Some(mut posted) = self.eager.pop_front() else {
-            if let Some(early) = self.early.as_mut().filter(|early| early.len() < EARLY_MAX) {
+            if let Some(early) =
+                self.early.as_mut().filter(|early| (early.len() as u64) < EARLY_MAX)
+            {
                 early.push_back((tag, bytes.to_vec()));
                 return Ok(());
             }
@@ -292,6 +294,6 @@ impl Incoming {
 }
 
 /// Messages that are kept for a connection that nobody has yet: the windows of both lanes.
-const EARLY_MAX: usize = UNDRAINED_MAX;
+const EARLY_MAX: u64 = UNDRAINED_MAX;
 /// Names of types kept for a peer.
 const KINDS_MAX: usize = 1024;

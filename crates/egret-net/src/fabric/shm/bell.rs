@@ -1,14 +1,16 @@
 //! Waking a process that sleeps, and only then.
 //!
-//! Each nic has one word, in memory of its own that its peers read: the doorbell word of
-//! `docs/shm-wire.md`. It says whether the nic sleeps, and counts how often it has.
+//! Each end of a connection has one word, in memory of its own that the peer reads: the doorbell
+//! word of `docs/shm-wire.md`. It says whether this end sleeps, and counts how often it has: with
+//! its nic, or by itself, because nothing came for long and the nic has many others to look at
+//! ([`rounds`](super::rounds)).
 //!
 //! | the sleeper | a ringer |
 //! |---|---|
-//! | [`arm`](Sleeper::arm): asleep ← 1, fence | puts into its ring |
+//! | [`doze`](Sleeper::doze): asleep ← 1; [`settle`]: fence | puts into its ring |
 //! | looks at its rings once more | [`ring`](Ringer::ring): fence, asleep? |
 //! | sleeps until a cord is pulled | if so, pulls its cord |
-//! | [`disarm`](Sleeper::disarm): asleep ← 0; may drain its cords | |
+//! | [`disarm`](Sleeper::disarm): asleep ← 0; may drain its cord | |
 //!
 //! Of two fences one comes first. Is it the sleeper's, then the ringer sees it
 //! asleep and pulls; is it the ringer's, then the sleeper sees the message in its
@@ -19,11 +21,11 @@
 //!
 //! A fence behind a put waits until the line that was put is this processor's, which
 //! is most of what a message costs. A sleep costs far more, so the sleeper pays: it
-//! passes a [fence over processes](Atomics::global_fence), and a ringer has to keep
-//! the order of its own program alone. When the ringer connects it learns whether both
-//! hold to that; otherwise it fences by itself. If the kernel denies a sleeper the
-//! fence that it had before, [`arm`](Sleeper::arm) says that the bell is not to be trusted,
-//! and the caller does not sleep long.
+//! passes a [fence over processes](Atomics::global_fence), one for all ends of its nic, and a
+//! ringer has to keep the order of its own program alone. When the ringer connects it learns
+//! whether both hold to that; otherwise it fences by itself. If the kernel denies a sleeper the
+//! fence that it had before, [`settle`] says that the bells are not to be trusted, and the caller
+//! does not sleep long.
 //!
 //! # When a ringer pulls
 //!
@@ -38,8 +40,8 @@
 //! each pull ends one sleep, this one or the next, whatever is in the cord before
 //! it. But it must not fill up; see [`cord`](super::cord).
 //!
-//! A nic that never sleeps says so from the start. Its ringers ask once, when
-//! they connect, and from then on do nothing at all.
+//! An end whose nic never sleeps says so from the start, and its ringer does not fence: what it
+//! may oversleep by itself its nic finds late, and never not at all.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -55,10 +57,9 @@ pub(super) struct Sleeper<M = Own> {
     memory: M,
     line: usize,
     sleeps: u64,
-    /// Whether ringers may rely on the fence over processes.
-    is_relied_on: bool,
-    /// What the word says of that: [`FENCES`] or nothing.
-    fences: u64,
+    /// What the word says from the start: [`FENCES`] if the ringer may rely on the fence over
+    /// processes, [`SPINS`] if its nic never sleeps.
+    says: u64,
 }
 
 /// The side that wakes it.
@@ -66,12 +67,20 @@ pub(super) struct Sleeper<M = Own> {
 pub(super) struct Ringer<M = Foreign, H = Handle> {
     memory: M,
     handle: H,
-    /// `None` for a peer that never sleeps.
-    line: Option<usize>,
+    line: usize,
     /// The word for which the cord was pulled last.
     rung: u64,
-    /// Whether the sleeper fences for this end.
-    is_light: bool,
+    fence: Fence,
+}
+
+/// The fence that a ringer passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fence {
+    /// None: the peer's nic never sleeps.
+    Nothing,
+    /// The order of its program: the sleeper fences for it.
+    Light,
+    Full,
 }
 
 /// Whether a nic ever sleeps.
@@ -98,77 +107,81 @@ impl<M: Writable> Sleeper<M> {
     pub(super) fn new(memory: M, offset: usize, habit: Habit) -> Self {
         assert!(offset.is_multiple_of(LINE), "a bell at {offset} is not on a line of its own");
         let line = offset / LINE;
-        let is_relied_on = habit == Habit::Sleeps && M::Atomics::has_global_fence();
-        let fences = if is_relied_on { FENCES } else { 0 };
-        let spins = if habit == Habit::Spins { SPINS } else { 0 };
-        memory.lines()[line][0].store(fences | spins, Relaxed);
-        Self { memory, line, sleeps: 0, is_relied_on, fences }
+        let says = match habit {
+            Habit::Spins => SPINS,
+            Habit::Sleeps if M::Atomics::has_global_fence() => FENCES,
+            Habit::Sleeps => 0,
+        };
+        memory.lines()[line][0].store(says, Relaxed);
+        Self { memory, line, sleeps: 0, says }
     }
 
-    /// From now on peers pull their cords. The caller looks at all its rings
-    /// once more before it sleeps. If the answer is `false`, some peers may not see that
-    /// it sleeps, and it must wake by itself soon.
-    ///
-    /// # Panics
-    ///
-    /// If it never sleeps.
+    /// Says that it sleeps: from now on the peer pulls its cord. The caller [settles](settle)
+    /// that, and looks at the rings once more.
     #[inline]
-    #[must_use]
-    pub(super) fn arm(&mut self) -> bool {
-        assert_eq!(self.word().load(Relaxed) & SPINS, 0, "this nic said that it never sleeps");
+    pub(super) fn doze(&mut self) {
         self.sleeps += 1;
         self.store(ASLEEP);
-        if planted(Fault::ArmUnfenced) || self.is_relied_on && M::Atomics::global_fence() {
-            return true;
-        }
-        if self.fences != 0 {
-            self.fences = 0;
-            self.store(ASLEEP);
-        }
-        // For ringers that fence.
-        M::Atomics::fence(SeqCst);
-        !self.is_relied_on
     }
 
-    /// From now on peers need not pull their cords. The caller looks at its rings,
-    /// and may drain the cords that were pulled. The number of the sleep that ends.
+    /// From now on the peer need not pull its cord. The caller looks at the rings,
+    /// and may drain the cord.
     #[inline]
-    pub(super) fn disarm(&mut self) -> u64 {
+    pub(super) fn disarm(&mut self) {
         self.store(0);
+    }
+
+    /// How often it has slept.
+    pub(super) const fn sleeps(&self) -> u64 {
         self.sleeps
     }
 
     #[inline]
     fn store(&self, asleep: u64) {
-        self.word().store(self.fences | self.sleeps << COUNT_SHIFT | asleep, Relaxed);
+        let word = self.says | self.sleeps << COUNT_SHIFT | asleep;
+        self.memory.lines()[self.line][0].store(word, Relaxed);
     }
+}
 
-    #[inline]
-    fn word(&self) -> &<M::Atomics as Atomics>::Word {
-        &self.memory.lines()[self.line][0]
+/// Behind the words of all that [doze](Sleeper::doze): the caller looks at their rings once more
+/// before it sleeps. If the answer is `false`, some peers may not see that it sleeps, and it must
+/// wake by itself soon.
+#[must_use]
+pub(super) fn settle<'a, M: Writable + 'a>(
+    mut sleepers: impl Iterator<Item = &'a Sleeper<M>>,
+) -> bool {
+    let is_relied_on = sleepers.any(|sleeper| sleeper.says & FENCES != 0);
+    if planted(Fault::ArmUnfenced) || is_relied_on && M::Atomics::global_fence() {
+        return true;
     }
+    // For ringers that fence.
+    M::Atomics::fence(SeqCst);
+    !is_relied_on
 }
 
 impl Ringer {
     /// A second one for the same peer, for another thread.
     pub(super) fn another(&self) -> Result<Self, CordError> {
         let (memory, handle) = (self.memory.clone(), self.handle.another()?);
-        Ok(Self { memory, handle, line: self.line, rung: 0, is_light: self.is_light })
+        Ok(Self { memory, handle, line: self.line, rung: 0, fence: self.fence })
     }
 }
 
 impl<M: Readable, H: Pull> Ringer<M, H> {
     /// The ringer of a peer whose word is the first of the line at byte
     /// `offset`, as that peer says; `None` if there is no such line. Asks whether
-    /// the peer ever sleeps, and whether it fences then.
+    /// the peer's nic ever sleeps, and whether it fences then.
     pub(super) fn new(memory: M, offset: u64, handle: H) -> Option<Self> {
         let line =
             usize::try_from(offset).ok().filter(|offset| offset.is_multiple_of(LINE))? / LINE;
         let word = memory.lines().get(line)?[0].peek();
-        let line = (word & SPINS == 0).then_some(line);
         let is_asked = word & FENCES != 0 || planted(Fault::LightUnasked);
-        let is_light = is_asked && line.is_some() && M::Atomics::has_global_fence();
-        Some(Self { memory, handle, line, rung: 0, is_light })
+        let fence = match word & SPINS {
+            0 if is_asked && M::Atomics::has_global_fence() => Fence::Light,
+            0 => Fence::Full,
+            _ => Fence::Nothing,
+        };
+        Some(Self { memory, handle, line, rung: 0, fence })
     }
 
     /// After something was put into a ring: wakes the peer if it sleeps. Says
@@ -182,13 +195,13 @@ impl<M: Readable, H: Pull> Ringer<M, H> {
     /// that, to [`pull`](Self::pull) for.
     #[inline(always)]
     pub(super) fn asleep(&self) -> Option<u64> {
-        let line = self.line?;
-        match self.is_light {
+        match self.fence {
             _ if planted(Fault::RingUnfenced) => {}
-            true => M::Atomics::light_fence(),
-            false => M::Atomics::fence(SeqCst),
+            Fence::Nothing => {}
+            Fence::Light => M::Atomics::light_fence(),
+            Fence::Full => M::Atomics::fence(SeqCst),
         }
-        let word = self.memory.lines()[line][0].peek();
+        let word = self.memory.lines()[self.line][0].peek();
         (word & ASLEEP != 0 && word != self.rung).then_some(word)
     }
 
@@ -204,7 +217,7 @@ impl<M: Readable, H: Pull> Ringer<M, H> {
 #[cfg(test)]
 impl<M, H> Ringer<M, H> {
     pub(super) fn is_light(&self) -> bool {
-        self.is_light
+        self.fence == Fence::Light
     }
 }
 

@@ -141,10 +141,10 @@ impl Conn {
         })
     }
 
-    /// The peer rang, which ended the sleep with this number. An error: it will
-    /// ring no more.
-    pub(super) fn rung(&mut self, sleep: u64) -> Result<(), CordError> {
-        self.parts.cord.rung(sleep)
+    /// The peer rang, which has ended the last sleep. An error: it will ring no more.
+    pub(super) fn rung(&mut self) -> Result<(), CordError> {
+        let Parts { sleeper, cord, .. } = &mut self.parts;
+        cord.rung(sleeper.sleeps())
     }
 
     /// Takes a descriptor.

@@ -6,22 +6,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bell::Sleeper;
+use super::bell::Habit;
 use super::datapath::Conn;
 use super::eager::Draining;
 use super::knocking::{Knocking, Outcome};
-use super::lanes::Behind;
 use super::link::{Link, Polled};
-use super::memory::Own;
 use super::records::Scratch;
 use super::rendezvous::{Door, Stance, Visitor};
 use super::rounds::Rounds;
-use super::token::{CONTROL, ENDED};
+use super::token::{CONTROL, CORD, ENDED};
 use crate::fabric::hub::set::{self, SPACE, ready};
 use crate::fabric::hub::{self, Listeners, Pace, Refusal};
 use crate::fabric::{After, ConnId, Drained, Made, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, Lane, Sink};
+use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, Sink};
 
 /// A nic.
 #[derive(Debug)]
@@ -36,7 +34,9 @@ pub(super) struct Driver {
     /// When to look at the sockets.
     pub pace: Pace,
     scratch: Scratch,
-    pub bell: Sleeper,
+    /// Polls, connections that they looked at, and messages that were drained, since the nic
+    /// [heard](Self::hear) who rings.
+    unheard: usize,
     /// When to look again though no bell was rung.
     pub nap_until: Option<Instant>,
 }
@@ -48,47 +48,78 @@ pub(super) struct Fixed {
     pub keys: Arc<Keys>,
     /// The set of all that is looked at now and then.
     pub sockets: OwnedFd,
-    /// The set of all that ends a sleep, which is asked by who sleeps alone: the
-    /// cords, and the other set.
+    /// The set of all that ends a sleep: the cords, and the other set. It is asked by who sleeps
+    /// alone, or while nobody does.
     pub bells: Arc<OwnedFd>,
-    pub bell_page: Own,
+    pub habit: Habit,
     pub stance: Stance,
 }
 
 /// Visitors dealt with at one tick, so that those who knock for ever do not stop
 /// the others; the door stays readable.
 const VISITORS_AT_ONCE: usize = 16;
+/// So much after which the nic hears who rings: a system call for a few microseconds.
+const HEAR_EVERY: usize = 64;
 /// How long a visitor may take to greet.
 const GREETING_MAX: Duration = Duration::from_secs(1);
 
 impl Driver {
-    pub(super) fn new(fixed: Fixed, door: Door, bell: Sleeper) -> Self {
+    pub(super) fn new(fixed: Fixed, door: Door) -> Self {
         Self {
-            fixed,
             door: Some(door),
-            links: Rounds::default(),
+            links: Rounds::new(fixed.habit),
             knocks: BTreeMap::new(),
             listeners: Listeners::default(),
             next_id: 1,
             pace: Pace::default(),
             scratch: Scratch::new(),
-            bell,
+            unheard: 0,
             nap_until: None,
+            fixed,
         }
     }
 
     #[inline(never)]
     pub(super) fn poll_now(&mut self, after: &mut After) {
         self.poll_quickly(after);
+        if self.links.has_resting() {
+            self.unheard += 1 + self.links.looks_at();
+            if self.unheard >= HEAR_EVERY {
+                self.hear();
+            }
+        }
         if self.pace.is_due() {
             self.look_if_time(after);
         }
+    }
+
+    /// Hears who rings though the nic is awake, because its connection rests: that is looked at from
+    /// now on. What else the set says it says again.
+    #[cold]
+    #[inline(never)]
+    fn hear(&mut self) {
+        self.unheard = 0;
+        for event in ready(&self.fixed.bells, &mut { SPACE }, Some(Duration::ZERO)) {
+            self.rung(event.data.u64());
+        }
+        self.links.look_at_resting();
+    }
+
+    /// Deals with what the set of the bells said. Who rang, if it was a bell.
+    pub(super) fn rung(&mut self, token: u64) -> Option<u64> {
+        let (CORD, id) = set::read(token) else { return None };
+        if let Some(link) = self.links.get(id) {
+            link.rung();
+            self.links.is_ready(id);
+        }
+        Some(id)
     }
 
     #[cold]
     #[inline(never)]
     pub(super) fn look_if_time(&mut self, after: &mut After) {
         if self.pace.ask_clock(after.now()) {
+            self.links.time_passes();
             self.look(after);
         }
     }
@@ -105,19 +136,13 @@ impl Driver {
         let Self { links, scratch, .. } = self;
         let mut draining = Draining { scratch, sink, left: budget, answers: false, after };
         links.drain(drain, &mut draining);
-        Drained { count: budget - draining.left, answers: draining.answers }
-    }
-
-    /// Sends an eager message by another connection than the last one.
-    #[inline(never)]
-    pub(super) fn try_send_by(
-        &mut self,
-        conn: ConnId,
-        lane: Lane,
-        tag: u64,
-        parts: &[&[u8]],
-    ) -> Option<Behind> {
-        self.link(conn).try_send(lane, tag, parts)
+        let drained = Drained { count: budget - draining.left, answers: draining.answers };
+        self.unheard += drained.count;
+        // Who drains without end polls seldom.
+        if self.unheard >= HEAR_EVERY && self.links.has_resting() {
+            self.hear();
+        }
+        drained
     }
 
     /// Moves messages.
@@ -142,6 +167,9 @@ impl Driver {
     /// Looks at the sockets without waiting.
     #[cold]
     pub(super) fn look(&mut self, after: &mut After) {
+        if self.links.has_resting() {
+            self.hear();
+        }
         for event in ready(&self.fixed.sockets, &mut { SPACE }, Some(Duration::ZERO)) {
             self.ready(event.data.u64(), after);
         }
@@ -167,13 +195,6 @@ impl Driver {
             }
             // A tick follows, and looks at the door and the knocks.
             _ => {}
-        }
-    }
-
-    /// The peer of this link rang, which ended the sleep with this number.
-    pub(super) fn rung(&mut self, id: u64, sleep: u64) {
-        if let Some(link) = self.links.get(id) {
-            link.rung(sleep);
         }
     }
 
@@ -230,7 +251,8 @@ impl Driver {
         (peer, spec, agreed): (&str, ViSpec, Agreed),
         conn: Conn,
     ) -> Option<Made> {
-        let mut link = Link::new(self.unused(), spec, conn);
+        let unique = self.unused();
+        let mut link = Link::new(self.links.number(unique)?, spec, conn);
         link.watch(&self.fixed).ok()?;
         let mut made = Made::new(ConnId(link.id), peer);
         (made.trust, made.why_isolated) = (agreed.trust(), agreed.why_isolated());

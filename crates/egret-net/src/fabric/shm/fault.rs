@@ -41,8 +41,12 @@ pub(super) enum Fault {
     SkipForgotten,
     /// A receiver that is asked publishes nothing.
     AskIgnored,
-    /// What begins at a connection of many does not end its quiet.
+    /// What begins at a connection that rests does not end that.
     Undisturbed,
+    /// An end that rests does not say so.
+    RestUnsaid,
+    /// What rings for who sleeps is heard by somebody else.
+    HeardByOthers,
     /// A ringer may look at the flag before its record is seen.
     RingUnfenced,
     /// A sleeper may look at its rings before its flag is seen.

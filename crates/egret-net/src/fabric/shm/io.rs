@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
-use super::bell::Ringer;
+use super::bell::{Ringer, Sleeper};
 use super::commons::Commons;
 use super::cord::Cord;
 use super::fault::{Fault, planted};
@@ -21,6 +21,7 @@ pub(super) struct Parts {
     pub own: Own,
     pub foreign: Foreign,
     pub control: Control,
+    pub sleeper: Sleeper,
     pub cord: Cord,
     pub ringer: Ringer,
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 
-use super::bell::Ringer;
+use super::bell::{Habit, Ringer, Sleeper};
 use super::cord::{Cord, Handle};
 use super::datapath::Conn;
 use super::driver::Fixed;
 use super::foreign::Foreign;
 use super::io::Parts;
-use super::layout::{BELL, BELL_BYTES, BOUNCE, BYTES};
+use super::layout::{BELL, BOUNCE, BYTES};
 use super::memory::Own;
 use super::reach;
 use super::rendezvous::{
@@ -29,6 +29,7 @@ use crate::vi::{Agreed, ConnectError, HelloError, Trust};
 #[derive(Debug)]
 pub(super) struct Ground {
     own: Own,
+    sleeper: Sleeper,
     cord: Cord,
     handle: OwnedFd,
 }
@@ -42,16 +43,18 @@ const KNOCK_MIN: Duration = Duration::from_millis(1);
 
 impl Ground {
     /// `None` if the system has no memory or no descriptors to give.
-    pub(super) fn new() -> Option<Self> {
+    pub(super) fn new(habit: Habit) -> Option<Self> {
         let own = Own::with_first(BYTES, BOUNCE).ok()?;
         reach::mark(&own);
+        let mut sleeper = Sleeper::new(own.clone(), BELL, habit);
+        // Until somebody looks at it.
+        sleeper.doze();
         let (cord, handle) = Cord::pair().ok()?;
-        Some(Self { own, cord, handle })
+        Some(Self { own, sleeper, cord, handle })
     }
 
-    pub(super) fn handles<'a>(&'a self, bell_page: &'a Own) -> Handles<BorrowedFd<'a>> {
-        let (control, bell) = (self.own.fd(), self.handle.as_fd());
-        Handles { control, bell_page: bell_page.fd(), bell }
+    pub(super) fn handles(&self) -> Handles<BorrowedFd<'_>> {
+        Handles { control: self.own.fd(), bell: self.handle.as_fd() }
     }
 
     /// Puts the two sides' parts together.
@@ -62,8 +65,8 @@ impl Ground {
         control: Control,
         peer: Met,
     ) -> Option<Conn> {
-        let Met { foreign, ringer } = peer;
-        Conn::new(spec, trust, Parts { own: self.own, foreign, control, cord: self.cord, ringer })
+        let (Self { own, sleeper, cord, .. }, Met { foreign, ringer }) = (self, peer);
+        Conn::new(spec, trust, Parts { own, foreign, control, sleeper, cord, ringer })
     }
 }
 
@@ -77,9 +80,8 @@ pub(super) struct Met {
 impl Met {
     pub(super) fn new(terms: &Terms, handles: Handles<OwnedFd>) -> Result<Self, HelloError> {
         let foreign = Foreign::map(handles.control, MEMORY_MAX).map_err(|_| UNFIT)?;
-        let bell = Foreign::map(handles.bell_page, MEMORY_MAX).map_err(|_| UNFIT)?;
         let handle = Handle::new(handles.bell).map_err(|_| UNFIT)?;
-        let ringer = Ringer::new(bell, BELL as u64, handle).ok_or(UNFIT)?;
+        let ringer = Ringer::new(foreign.clone(), BELL as u64, handle).ok_or(UNFIT)?;
         if foreign.len() < BYTES || (foreign.len() as u64) < terms.control_bytes {
             return Err(UNFIT);
         }
@@ -88,8 +90,7 @@ impl Met {
 }
 
 pub(super) fn terms(depth: u32) -> Terms {
-    let (control_bytes, bell_bytes) = (BYTES as u64, BELL_BYTES as u64);
-    Terms { depth, control_bytes, bell_bytes }
+    Terms { depth, control_bytes: BYTES as u64 }
 }
 
 /// Somebody who knocks until there is an answer or the time is up.
@@ -145,16 +146,15 @@ impl Knocking {
     }
 
     fn start(&mut self, fixed: &Fixed) -> Result<Option<Knock>, KnockError> {
-        let Fixed { host, bell_page, stance, .. } = fixed;
+        let Fixed { host, habit, stance, .. } = fixed;
         let ConnectRequest { to, spec, .. } = &self.patience.request;
         let (host, terms, asks) = (host.clone(), terms(spec.depth), stance.ask());
         let greeting = Greeting { hello: self.patience.hello(), host, terms, asks };
         if self.ground.is_none() {
-            self.ground = Ground::new();
+            self.ground = Ground::new(*habit);
         }
         let Some(ground) = &self.ground else { return Ok(None) };
-        let handles = ground.handles(bell_page);
-        let started = Knock::start(&to.host, &greeting, handles, &stance.secret)?;
+        let started = Knock::start(&to.host, &greeting, ground.handles(), &stance.secret)?;
         self.patience.known |= !matches!(started, Started::Nobody);
         Ok(match started {
             Started::Knocking(knock) => Some(knock),

@@ -1,7 +1,7 @@
 //! The eager messages of one end: a ring of [records](super::records) in each direction for
 //! each lane.
 //!
-//! To send is to write a record and, if the peer's nic sleeps, to wake it. To drain is to copy
+//! To send is to write a record and, if the peer's end sleeps, to wake it. To drain is to copy
 //! records out. A lone message and its answer are one cache line each way, and neither side
 //! reads how far the other is before a ring seems full.
 
@@ -163,11 +163,6 @@ impl Lanes {
     #[inline(always)]
     pub(super) fn is_ready(&self) -> bool {
         self.receivers[0].is_ready() || self.receivers[1].is_ready()
-    }
-
-    /// Where the next record of each lane will be; see [`RingReceiver::awaited`].
-    pub(super) fn awaited_heads(&self) -> [(usize, u64); 2] {
-        [self.receivers[0].awaited(), self.receivers[1].awaited()]
     }
 
     #[cold]

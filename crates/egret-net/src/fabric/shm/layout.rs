@@ -21,6 +21,8 @@ pub(super) const RING: usize = 128;
 pub(super) const RING_LINES: usize = 256;
 /// How far this end is in the peer's rings of eager messages, a line of its own for each lane.
 pub(super) const CONSUMED: [usize; 2] = [RING + RING_LINES * 64, RING + RING_LINES * 64 + 128];
+/// The doorbell word of this end, in a line of its own.
+pub(super) const BELL: usize = CONSUMED[1] + 128;
 /// Where bytes lie that are in no region the peer could read.
 pub(super) const BOUNCE: usize = 20 << 10;
 /// The bounce area is handed out in pieces of this size, in turn.
@@ -51,9 +53,4 @@ pub(super) const REGION_MAX: u64 = 1 << 38;
 /// Regions that an end may have the other map.
 pub(super) const REGIONS_MAX: u32 = 64;
 
-const _: () = assert!(CONSUMED[1] + 64 <= BOUNCE && GATES.is_multiple_of(64));
-
-/// The word in a nic's bell page that says whether it sleeps.
-pub(super) const BELL: usize = 0;
-/// The size of the bell page.
-pub(super) const BELL_BYTES: usize = 4096;
+const _: () = assert!(BELL + 64 <= BOUNCE && GATES.is_multiple_of(64));

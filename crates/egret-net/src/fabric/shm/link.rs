@@ -3,11 +3,12 @@
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use super::bell::Sleeper;
 use super::datapath::{Conn, GONE};
 use super::driver::Fixed;
 use super::eager::Draining;
 use super::lanes::{Behind, Undrained};
-use super::quiet::Heads;
+use super::rounds::Attention;
 use super::token::{CONTROL, CORD, CORD_FLAGS, ENDED};
 use crate::fabric::hub::end::End;
 use crate::fabric::hub::set::{self, token};
@@ -21,6 +22,7 @@ use crate::vi::{
 pub(super) struct Link {
     pub id: u64,
     pub drain: DrainId,
+    pub attention: Attention,
     end: End<Conn>,
     /// Eager messages that a connection which has ended left.
     undrained: Option<Undrained>,
@@ -50,7 +52,8 @@ impl Polled {
 impl Link {
     pub(super) fn new(id: u64, spec: ViSpec, conn: Conn) -> Self {
         let arrived = [Position::default(); 2];
-        Self { id, drain: spec.drain, end: End::new(conn), undrained: None, arrived }
+        let (drain, attention) = (spec.drain, Attention::Awake(0));
+        Self { id, drain, attention, end: End::new(conn), undrained: None, arrived }
     }
 
     /// Has the sets wake up for it.
@@ -104,18 +107,31 @@ impl Link {
         }
     }
 
-    /// What a look among many looks at, if the connection is open.
-    pub(super) fn heads(&self) -> Option<Heads> {
+    /// Whether no look comes to it.
+    #[inline(always)]
+    pub(super) fn rests(&self) -> bool {
+        self.attention == Attention::Resting
+    }
+
+    /// Who says whether this end sleeps.
+    pub(super) fn sleeper(&self) -> Option<&Sleeper> {
         match &self.end {
-            End::Open(conn) => Some(conn.heads()),
+            End::Open(conn) => Some(&conn.parts.sleeper),
             End::Gone(_) => None,
         }
     }
 
-    /// See [`Conn::renew`].
-    pub(super) fn renew(&self, heads: &mut Heads) {
-        if let End::Open(conn) = &self.end {
-            conn.renew(heads);
+    /// Says that this end sleeps.
+    pub(super) fn doze(&mut self) {
+        if let Some(conn) = self.end.open() {
+            conn.parts.sleeper.doze();
+        }
+    }
+
+    /// Says that this end is awake.
+    pub(super) fn wake(&mut self) {
+        if let Some(conn) = self.end.open() {
+            conn.parts.sleeper.disarm();
         }
     }
 
@@ -136,11 +152,11 @@ impl Link {
         })
     }
 
-    /// The peer rang, which ended the sleep with this number.
-    pub(super) fn rung(&mut self, sleep: u64) {
+    /// The peer rang, which has ended the last sleep.
+    pub(super) fn rung(&mut self) {
         if let Some(conn) = self.end.open() {
             // Whether the peer is gone its socket tells.
-            let _ = conn.rung(sleep);
+            let _ = conn.rung();
         }
     }
 

@@ -10,8 +10,6 @@ use super::driver::{Driver, Fixed};
 use super::knocking::{Ground, Knocking, Met, terms};
 use super::link::Polled;
 use super::rendezvous::{Door, Visitor};
-use super::token::CORD;
-use crate::fabric::hub::set;
 use crate::fabric::{
     After, ConnId, ConnectRequest, Drained, ListenerName, Machine, MachineFd, Made, Unposted,
     ViSpec, Woken,
@@ -135,10 +133,10 @@ impl Machine for Driver {
 
     /// From now on peers ring. Moves messages once more. Whether there were any.
     fn arm(&mut self, after: &mut After) -> bool {
-        let is_sure = self.bell.arm();
+        let is_sure = self.links.doze();
         self.nap_until = (!is_sure).then(|| after.now() + NAP);
         let mut busy = false;
-        self.links.poll_all(|link| {
+        self.links.look_last(is_sure, |link| {
             let polled = link.poll(&self.fixed.keys, &mut after.notices, true);
             busy |= polled != Polled::Nothing;
             after.happened |= polled.is_news();
@@ -149,19 +147,20 @@ impl Machine for Driver {
 
     /// Peers need not ring any more. Deals with what ended a sleep.
     fn disarm(&mut self, woken: Woken<'_>, after: &mut After) {
-        let sleep = self.bell.disarm();
+        self.links.disarm();
         self.poll_quickly(after);
         let mut look = woken.has_slept() && woken.said().is_empty();
         for event in woken.said() {
-            match set::read(event.token) {
-                (CORD, id) => {
-                    self.rung(id, sleep);
-                    self.poll_one(id, after);
-                }
-                _ => look = true,
+            match self.rung(event.token) {
+                Some(id) => self.poll_one(id, after),
+                None => look = true,
             }
         }
-        if look || self.pace.is_time(after) {
+        let is_time = self.pace.is_time(after);
+        if is_time {
+            self.links.time_passes();
+        }
+        if look || is_time {
             self.look(after);
         }
     }
@@ -189,10 +188,7 @@ impl Machine for Driver {
         tag: u64,
         parts: &[&[u8]],
     ) -> Option<NonZeroU64> {
-        match self.links.last(conn.0) {
-            Some(link) => link.try_send(lane, tag, parts),
-            None => self.try_send_by(conn, lane, tag, parts),
-        }
+        self.links.get(conn.0)?.try_send(lane, tag, parts)
     }
 
     fn send(
@@ -233,10 +229,9 @@ impl Machine for Driver {
 
 /// Makes a connection with a visitor, if what it brings can be used.
 fn admit(visitor: Visitor, spec: ViSpec, fixed: &Fixed) -> Option<Conn> {
-    let ground = Ground::new()?;
+    let ground = Ground::new(fixed.habit)?;
     let (theirs, trust) = (visitor.greeting.terms, visitor.agreed.trust());
-    let (control, handles) =
-        visitor.accept(&terms(spec.depth), ground.handles(&fixed.bell_page)).ok()?;
+    let (control, handles) = visitor.accept(&terms(spec.depth), ground.handles()).ok()?;
     // One whose part is unfit sees the connection end.
     ground.join(spec, trust, control, Met::new(&theirs, handles).ok()?)
 }

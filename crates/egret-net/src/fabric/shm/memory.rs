@@ -92,6 +92,7 @@ pub(super) const WORD: usize = size_of::<u64>();
 impl Own {
     /// Zeroed memory of at least `bytes` bytes, in whole pages, all of them
     /// there: neither this process nor a peer will have to wait for one.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn new(bytes: usize) -> Result<Self, RegionError> {
         Self::with_first(bytes, bytes)
     }

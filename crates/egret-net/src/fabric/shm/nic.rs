@@ -5,10 +5,9 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use super::bell::{Habit, Sleeper};
+use super::bell::Habit;
 use super::driver::{Driver, Fixed};
-use super::layout::{BELL, BELL_BYTES, DEPTH, TRANSFER_MAX};
-use super::memory::Own;
+use super::layout::{DEPTH, TRANSFER_MAX};
 use super::rendezvous::{Door, DoorError, Stance};
 use super::token::{DOOR, SOCKETS};
 use crate::fabric::OpenError;
@@ -25,16 +24,14 @@ pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
         DoorError::Taken { host } => OpenError::Taken { host },
         why => refused(why.to_string()),
     })?;
-    let bell_page = Own::new(BELL_BYTES).map_err(|why| refused(why.to_string()))?;
     let habit = if options.wait == Wait::Spin { Habit::Spins } else { Habit::Sleeps };
-    let bell = Sleeper::new(bell_page.clone(), BELL, habit);
     let system = |errno: Errno| refused(errno.to_string());
     let (sockets, bells) = (set::create().map_err(system)?, set::create().map_err(system)?);
     set::watch(&sockets, door.fd(), token(DOOR, 0), EventFlags::IN).map_err(system)?;
     set::watch(&bells, &sockets, token(SOCKETS, 0), EventFlags::IN).map_err(system)?;
     let (keys, bells) = (Arc::default(), Arc::new(bells));
-    let fixed = Fixed { host, keys, sockets, bells, bell_page, stance };
-    Ok(Driver::new(fixed, door, bell))
+    let fixed = Fixed { host, keys, sockets, bells, habit, stance };
+    Ok(Driver::new(fixed, door))
 }
 
 /// What a nic allows.

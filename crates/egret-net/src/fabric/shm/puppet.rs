@@ -13,7 +13,7 @@ use super::bell::{Habit, Sleeper};
 use super::cord::Cord;
 use super::foreign::Foreign;
 use super::knocking::terms;
-use super::layout::{BELL, BELL_BYTES, BYTES, RING, RING_LINES};
+use super::layout::{BELL, BYTES, RING, RING_LINES};
 use super::memory::Own;
 use super::reach;
 use super::records::RingSender;
@@ -29,7 +29,6 @@ use crate::vi::{Hello, Secret};
 #[derive(Debug)]
 pub(super) struct Strings {
     pub own: Own,
-    pub page: Own,
     _cord: Cord,
     pub handle: OwnedFd,
 }
@@ -55,15 +54,13 @@ impl Strings {
     pub(super) fn new() -> Self {
         let own = Own::new(BYTES).expect("memory");
         reach::mark(&own);
-        let page = Own::new(BELL_BYTES).expect("memory");
-        drop(Sleeper::new(page.clone(), BELL, Habit::Spins));
+        drop(Sleeper::new(own.clone(), BELL, Habit::Spins));
         let (cord, handle) = Cord::pair().expect("sockets");
-        Self { own, page, _cord: cord, handle }
+        Self { own, _cord: cord, handle }
     }
 
     pub(super) fn handles(&self) -> Handles<BorrowedFd<'_>> {
-        let (control, bell_page) = (self.own.fd(), self.page.fd());
-        Handles { control, bell_page, bell: self.handle.as_fd() }
+        Handles { control: self.own.fd(), bell: self.handle.as_fd() }
     }
 }
 

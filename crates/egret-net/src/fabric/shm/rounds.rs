@@ -1,153 +1,324 @@
 //! Which connections of a nic to look at.
 //!
 //! A look at a connection that is idle costs a few loads, which is much for a thousand of them. So
-//! each look goes to all if they are few, and else to those that had something lately and to some
-//! of the others in turn: by their [heads](Heads), which lie side by side, one line for each
-//! connection, and of the peer's memory three. Before a nic sleeps it looks at all.
+//! of more than [`FEW`] those rest by which nothing came for a while: the end [says](super::bell::Sleeper::doze)
+//! that it sleeps, its peer rings when it has something, and a look does not come to it. What rings
+//! the nic hears now and then ([`Driver::hear`](super::driver::Driver::hear)), and before it sleeps.
+//!
+//! | | is looked at | peer rings | before the nic sleeps |
+//! |---|---|---|---|
+//! | awake | each time if there are few, else in turn | no | says so, and is looked at |
+//! | resting | one of all in turn, now and then | yes | is looked at, if it rests since the last fence |
+//! | ended | until somebody was told | | |
+//!
+//! An end that begins to rest passes no [fence over processes](super::bell), which would cost more
+//! than it saves: a peer that puts something at that very moment may not see it. That is found in
+//! turn.
 //!
 //! Connections with eager messages that nobody has drained are remembered: to drain is to go to
 //! them alone.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
 
+use super::bell::{Habit, settle};
 use super::eager::Draining;
+use super::fault::{Fault, planted};
 use super::link::{Link, Polled};
-use super::quiet::Heads;
 use crate::vi::DrainId;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rounds {
-    /// By number.
-    all: Vec<Link>,
-    /// The heads of each, if there are many. Whatever else is done with a link disturbs them.
-    heads: Vec<Option<Heads>>,
-    /// Those that have ended, as long as somebody has a handle to them.
-    ended: BTreeMap<u64, Link>,
-    /// Places of those that had something lately, the last one first.
-    hot: Vec<usize>,
-    /// The place that the next round begins with.
-    next: usize,
-    /// The place of the one that was asked for last.
-    last: usize,
-    /// The numbers of those with eager messages, in the order in which they were found.
-    ready: VecDeque<u64>,
+    /// Whether the nic ever sleeps.
+    habit: Habit,
+    /// Each at the place that its number [names](place), as long as somebody has a handle to it.
+    links: Vec<Option<Link>>,
+    free: Vec<usize>,
+    /// The places of those that are looked at, and which of them is next, to be polled and to be
+    /// drained, if they are many.
+    awake: Vec<usize>,
+    next: [usize; 2],
+    /// How many rest, and the place that is the next to be looked at all the same.
+    resting: usize,
+    resting_next: usize,
+    /// The places of those that rest since the last fence over processes, if there are such fences.
+    unfenced: Vec<usize>,
+    /// Whether the nic sleeps, or is about to.
+    is_armed: bool,
+    /// How much time has passed.
+    turn: u32,
+    /// The places of those with eager messages, in the order in which they were found.
+    ready: VecDeque<usize>,
 }
 
-/// How many are few.
+/// What a nic has to do with a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attention {
+    /// It is looked at; the last turn in which there was something.
+    Awake(u32),
+    Resting,
+    /// It has ended, and whoever waits knows.
+    Ended,
+}
+
+/// What is done in turn.
+#[derive(Debug, Clone, Copy)]
+enum Turn {
+    Poll = 0,
+    Drain = 1,
+}
+
+/// How many are few: none of them rests.
 const FEW: usize = 8;
-/// Connections that are looked at each time.
-const HOT: usize = 4;
-/// And of the others.
-const SWEEP: usize = 8;
+/// Connections that are looked at each time, if they are more.
+const AT_ONCE: usize = 16;
+/// Turns without anything, of at least 100 µs each, before a connection rests.
+const IDLE_MAX: u32 = 10;
+/// Messages of a connection that are drained before those of the next, at least.
+const SHARE: usize = 8;
+/// Bits of a number that are its place.
+const PLACE_BITS: u32 = 20;
+/// Places that are passed by to find one that rests.
+const STEPS_MAX: usize = 64;
+
+/// The place in a link's number.
+#[inline(always)]
+const fn place(id: u64) -> usize {
+    (id & ((1 << PLACE_BITS) - 1)) as usize
+}
 
 impl Rounds {
-    pub(super) fn add(&mut self, link: Link) {
-        if self.all.len() > FEW {
-            self.heads.push(link.heads());
-        }
-        self.all.push(link);
-        if self.all.len() == FEW + 1 {
-            self.begin_again();
-        }
-    }
-
-    /// Places have changed: none is hot, and all heads are renewed at the next looks.
-    fn begin_again(&mut self) {
-        (self.hot, self.next) = (Vec::new(), 0);
-        self.heads.clear();
-        if self.all.len() > FEW {
-            self.heads.extend(self.all.iter().map(Link::heads));
+    pub(super) const fn new(habit: Habit) -> Self {
+        Self {
+            habit,
+            links: Vec::new(),
+            free: Vec::new(),
+            awake: Vec::new(),
+            next: [0; 2],
+            resting: 0,
+            resting_next: 0,
+            unfenced: Vec::new(),
+            is_armed: false,
+            turn: 0,
+            ready: VecDeque::new(),
         }
     }
 
-    /// The same as last time, if it is this one.
+    /// The number of the next link, like no other and with a free place, if there is one.
+    pub(super) fn number(&self, unique: u64) -> Option<u64> {
+        let at = self.free.last().copied().unwrap_or(self.links.len());
+        (at < 1 << PLACE_BITS).then_some(unique << PLACE_BITS | at as u64)
+    }
+
+    /// Takes a link, which has the [number](Self::number) that was given last.
+    pub(super) fn add(&mut self, mut link: Link) {
+        let at = place(link.id);
+        if self.free.pop().is_none() {
+            self.links.push(None);
+        }
+        link.attention = Attention::Awake(self.turn);
+        // It sleeps from the start, so that what came already has rung.
+        if !self.is_armed {
+            link.wake();
+        }
+        self.links[at] = Some(link);
+        self.awake.push(at);
+    }
+
     #[inline(always)]
-    pub(super) fn last(&mut self, id: u64) -> Option<&mut Link> {
-        self.all.get_mut(self.last).filter(|link| link.id == id)
+    fn at(&mut self, at: usize) -> Option<&mut Link> {
+        self.links.get_mut(at)?.as_mut()
     }
 
-    #[inline]
+    /// The link of this number, which may have something to do from now on.
+    #[inline(always)]
     pub(super) fn get(&mut self, id: u64) -> Option<&mut Link> {
-        match self.all.binary_search_by_key(&id, |link| link.id) {
-            Ok(at) => {
-                self.last = at;
-                self.disturb(at);
-                self.all.get_mut(at)
-            }
-            Err(_) => self.ended.get_mut(&id),
+        let at = place(id);
+        if self.find(id)?.attention == Attention::Resting {
+            self.wake(at);
         }
+        self.at(at)
     }
 
+    #[inline(always)]
     pub(super) fn find(&self, id: u64) -> Option<&Link> {
-        match self.all.binary_search_by_key(&id, |link| link.id) {
-            Ok(at) => self.all.get(at),
-            Err(_) => self.ended.get(&id),
+        self.links.get(place(id))?.as_ref().filter(|link| link.id == id)
+    }
+
+    /// It is looked at again.
+    #[cold]
+    fn wake(&mut self, at: usize) {
+        if planted(Fault::Undisturbed) {
+            return;
         }
+        let (turn, is_armed) = (self.turn, self.is_armed);
+        let Some(link) = self.at(at) else { return };
+        link.attention = Attention::Awake(turn);
+        // While the nic sleeps its peer is to ring as before.
+        if !is_armed {
+            link.wake();
+        }
+        self.resting -= 1;
+        self.unfenced.retain(|resting| *resting != at);
+        self.awake.push(at);
     }
 
     /// Ends all, each by `end`.
     pub(super) fn end_all(&mut self, end: impl FnMut(&mut Link)) {
-        self.all.iter_mut().for_each(end);
+        self.wake_all();
+        self.links.iter_mut().flatten().for_each(end);
         self.sort_out();
+    }
+
+    fn wake_all(&mut self) {
+        let rests = |at: &usize| self.links[*at].as_ref().is_some_and(Link::rests);
+        let resting: Vec<usize> = (0..self.links.len()).filter(rests).collect();
+        resting.into_iter().for_each(|at| self.wake(at));
     }
 
     /// The last handle to it is gone: it is taken out, to be dropped.
     pub(super) fn remove(&mut self, id: u64) -> Option<Link> {
-        let at = self.all.binary_search_by_key(&id, |link| link.id);
-        self.ready.retain(|ready| *ready != id);
-        match at {
-            Ok(at) => {
-                if at < self.heads.len() {
-                    self.heads.remove(at);
-                }
-                (self.hot, self.next) = (Vec::new(), 0);
-                Some(self.all.remove(at))
+        self.find(id)?;
+        let at = place(id);
+        let link = self.links[at].take()?;
+        self.resting -= usize::from(link.attention == Attention::Resting);
+        self.awake.retain(|awake| *awake != at);
+        self.unfenced.retain(|resting| *resting != at);
+        self.ready.retain(|ready| *ready != at);
+        self.free.push(at);
+        Some(link)
+    }
+
+    /// Some time has passed: those rest by which nothing came for a while; or none any more, if
+    /// they are few.
+    pub(super) fn time_passes(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+        if self.awake.len() + self.resting <= FEW {
+            if self.resting > 0 {
+                self.wake_all();
             }
-            Err(_) => self.ended.remove(&id),
+        } else if !self.is_armed {
+            self.rest();
         }
     }
 
     /// Puts those aside that have ended.
     pub(super) fn sort_out(&mut self) {
-        if !self.all.iter().any(Link::has_ended) {
+        let Self { links, awake, ready, .. } = self;
+        awake.retain(|&at| match &mut links[at] {
+            Some(link) if link.has_ended() => {
+                link.attention = Attention::Ended;
+                if link.has_eager() {
+                    add(ready, at);
+                }
+                false
+            }
+            link => link.is_some(),
+        });
+    }
+
+    /// Those rest by which nothing came for a while.
+    fn rest(&mut self) {
+        let Self { links, awake, unfenced, turn, .. } = self;
+        let mut idle = Vec::new();
+        for &at in awake.iter() {
+            let Some(link) = &mut links[at] else { continue };
+            if let Attention::Awake(last) = link.attention
+                && turn.wrapping_sub(last) >= IDLE_MAX
+                && !link.may_have_work()
+                && !link.has_eager()
+            {
+                if !planted(Fault::RestUnsaid) {
+                    link.doze();
+                }
+                idle.push(at);
+            }
+        }
+        if idle.is_empty() {
             return;
         }
-        let ended = self.all.extract_if(.., |link| link.has_ended());
-        self.ended.extend(ended.map(|link| (link.id, link)));
-        self.begin_again();
+        // A peer that fences, or whose stores are through, is seen from here on.
+        fence(Ordering::SeqCst);
+        for at in idle {
+            let Some(link) = &mut links[at] else { continue };
+            if link.may_have_work() {
+                link.wake();
+                continue;
+            }
+            link.attention = Attention::Resting;
+            self.resting += 1;
+            if self.habit == Habit::Sleeps {
+                unfenced.push(at);
+            }
+        }
+        let is_awake = |at: &usize| links[*at].as_ref().is_some_and(|link| !link.rests());
+        awake.retain(is_awake);
     }
 
-    /// Something else than a look may change a link of many.
-    #[inline]
-    fn disturb(&mut self, at: usize) {
-        if let Some(Some(heads)) = self.heads.get_mut(at) {
-            heads.disturb();
+    /// The nic is about to sleep: all say so, and [`look_last`](Self::look_last) follows. See
+    /// [`settle`].
+    #[must_use]
+    pub(super) fn doze(&mut self) -> bool {
+        debug_assert!(self.habit == Habit::Sleeps, "a nic that said that it never sleeps");
+        self.is_armed = true;
+        let Self { links, awake, unfenced, .. } = self;
+        for &at in awake.iter() {
+            links[at].iter_mut().for_each(Link::doze);
+        }
+        let all = awake.iter().chain(&*unfenced);
+        settle(all.filter_map(|at| links[*at].as_ref()?.sleeper()))
+    }
+
+    /// The nic is awake.
+    pub(super) fn disarm(&mut self) {
+        self.is_armed = false;
+        let Self { links, awake, .. } = self;
+        for &at in awake.iter() {
+            links[at].iter_mut().for_each(Link::wake);
         }
     }
 
-    /// Whether one of many may have something to do.
+    /// Polls all that were not asleep before the last fence, which `is_sure` if it was one.
+    pub(super) fn look_last(&mut self, is_sure: bool, mut poll: impl FnMut(&mut Link) -> Polled) {
+        for at in 0..self.awake.len() {
+            self.poll_at(self.awake[at], &mut poll);
+        }
+        for at in self.unfenced.clone() {
+            if self.poll_at(at, &mut poll) != Polled::Nothing {
+                self.wake(at);
+            }
+        }
+        if is_sure {
+            self.unfenced.clear();
+        }
+    }
+
+    /// Whether some rest, so that the nic has to hear who rings though it is awake. While it
+    /// sleeps who rings wakes it, and nobody else may hear that.
     #[inline(always)]
-    fn is_due(&mut self, at: usize) -> bool {
-        self.heads[at].as_ref().is_none_or(Heads::may_have_work) && self.is_due_itself(at)
+    pub(super) fn has_resting(&self) -> bool {
+        self.resting > 0 && (!self.is_armed || planted(Fault::HeardByOthers))
     }
 
-    #[inline(never)]
-    fn is_due_itself(&mut self, at: usize) -> bool {
-        let is_due = self.all[at].may_have_work();
-        if !is_due {
-            self.renew(at);
-        }
-        is_due
+    /// How many a poll looks at, at most.
+    #[inline]
+    pub(super) fn looks_at(&self) -> usize {
+        self.awake.len().min(AT_ONCE)
     }
 
-    /// From now on the heads of one of many are looked at, if that is enough.
-    fn renew(&mut self, at: usize) {
-        let (link, Some(place)) = (&self.all[at], self.heads.get_mut(at)) else { return };
-        if link.has_ended() {
-            // With the heads goes the last handle to the peer's memory.
-            *place = None;
-        } else if let Some(heads) = place {
-            link.renew(heads);
+    /// Looks at one that rests, though it did not ring.
+    pub(super) fn look_at_resting(&mut self) {
+        for _ in 0..self.links.len().min(STEPS_MAX) {
+            let at = self.resting_next;
+            self.resting_next = if at + 1 < self.links.len() { at + 1 } else { 0 };
+            let Some(Some(link)) = self.links.get(at) else { continue };
+            if link.rests() {
+                if link.may_have_work() {
+                    self.wake(at);
+                }
+                return;
+            }
         }
     }
 
@@ -155,82 +326,74 @@ impl Rounds {
     /// nothing.
     #[inline(always)]
     pub(super) fn may_have_work(&self) -> bool {
-        self.all.len() > FEW || self.all.iter().any(Link::may_have_work)
+        self.resting > 0
+            || self.awake.len() > FEW
+            || self.looked_at().any(|(_, link)| link.may_have_work())
+    }
+
+    #[inline(always)]
+    fn looked_at(&self) -> impl Iterator<Item = (usize, &Link)> {
+        self.awake.iter().filter_map(|&at| Some((at, self.links[at].as_ref()?)))
+    }
+
+    /// Whose turn it is, of those that are awake.
+    #[inline]
+    fn whose_turn(&mut self, what: Turn) -> Range<usize> {
+        let (count, next) = (self.awake.len(), &mut self.next[what as usize]);
+        if count <= AT_ONCE {
+            return 0..count;
+        }
+        let first = if *next < count { *next } else { 0 };
+        *next = count.min(first + AT_ONCE);
+        first..*next
     }
 
     /// Polls those whose turn it is.
     #[inline]
     pub(super) fn poll_some(&mut self, mut poll: impl FnMut(&mut Link) -> Polled) {
-        if self.all.len() <= FEW {
-            return self.poll_all(poll);
-        }
-        for at in 0..self.hot.len() {
-            if !self.is_due(self.hot[at]) {
-                continue;
-            }
-            let polled = self.poll_at(self.hot[at], &mut poll);
-            if polled != Polled::Nothing && at > 0 {
-                self.hot.swap(at, at - 1);
-            }
-        }
-        for _ in 0..SWEEP {
-            let at = self.next;
-            self.next = if at + 1 < self.all.len() { at + 1 } else { 0 };
-            if self.is_due(at) && self.poll_at(at, &mut poll) != Polled::Nothing {
-                self.heat(at);
+        for at in self.whose_turn(Turn::Poll) {
+            let at = self.awake[at];
+            let is_alone = self.resting == 0 && self.awake.len() <= FEW;
+            if is_alone || self.links[at].as_ref().is_some_and(Link::may_have_work) {
+                self.poll_at(at, &mut poll);
             }
         }
     }
 
     /// Polls one, which has rung.
     pub(super) fn poll_one(&mut self, id: u64, mut poll: impl FnMut(&mut Link) -> Polled) {
-        if self.all.len() <= FEW {
-            return;
-        }
-        if let Ok(at) = self.all.binary_search_by_key(&id, |link| link.id)
-            && self.poll_at(at, &mut poll) != Polled::Nothing
-        {
-            self.heat(at);
-        }
-    }
-
-    /// Polls all.
-    #[inline]
-    pub(super) fn poll_all(&mut self, mut poll: impl FnMut(&mut Link) -> Polled) {
-        for at in 0..self.all.len() {
-            self.poll_at(at, &mut poll);
+        if self.get(id).is_some() {
+            self.poll_at(place(id), &mut poll);
         }
     }
 
     #[inline(never)]
     fn poll_at(&mut self, at: usize, poll: &mut impl FnMut(&mut Link) -> Polled) -> Polled {
-        let link = &mut self.all[at];
-        let (polled, id) = (poll(link), link.id);
-        self.renew(at);
+        let turn = self.turn;
+        let Some(link) = self.at(at) else { return Polled::Nothing };
+        let polled = poll(link);
+        if polled != Polled::Nothing
+            && let Attention::Awake(last) = &mut link.attention
+        {
+            *last = turn;
+        }
         if matches!(polled, Polled::Eager | Polled::Gone) {
-            self.is_ready(id);
+            add(&mut self.ready, at);
         }
         polled
     }
 
     /// This one has eager messages, or has ended and may have some.
     pub(super) fn is_ready(&mut self, id: u64) {
-        add(&mut self.ready, id);
-    }
-
-    fn heat(&mut self, at: usize) {
-        if !self.hot.contains(&at) {
-            self.hot.truncate(HOT - 1);
-            self.hot.insert(0, at);
-        }
+        add(&mut self.ready, place(id));
     }
 
     /// Whether a drain could find something. A few loads, and no call, for few that have nothing.
     #[inline(always)]
     pub(super) fn may_have_eager(&self, drain: DrainId) -> bool {
         !self.ready.is_empty()
-            || self.all.len() > FEW
-            || self.all.iter().any(|link| link.drain == drain && link.has_eager())
+            || self.awake.len() > FEW
+            || self.looked_at().any(|(_, link)| link.drain == drain && link.has_eager())
     }
 
     /// Drains the connections of a drain that have something.
@@ -240,52 +403,46 @@ impl Rounds {
             self.drain_ready(drain, draining);
         }
         // What has come since the last poll: who waits drains again and again.
-        if self.all.len() > FEW {
-            return self.drain_hot(drain, draining);
-        }
-        let Self { all, ready, .. } = self;
-        for link in all {
-            if link.drain == drain && link.drain(draining) {
-                add(ready, link.id);
+        let whose_turn = self.whose_turn(Turn::Drain);
+        let Self { links, awake, ready, turn, .. } = self;
+        for &at in &awake[whose_turn] {
+            let Some(link) = &mut links[at] else { continue };
+            if link.drain == drain && link.has_eager() {
+                link.attention = Attention::Awake(*turn);
+                if link.drain(draining) {
+                    add(ready, at);
+                }
             }
         }
     }
 
+    /// Each has its share, so that none waits long for another that floods.
     #[inline(never)]
     fn drain_ready(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
-        for _ in 0..self.ready.len() {
-            let Some(id) = self.ready.pop_front() else { break };
-            let Some(link) = self.get(id) else { continue };
-            if link.drain != drain || drain_one(link, draining) {
-                self.ready.push_back(id);
+        for left in (1..=self.ready.len()).rev() {
+            if draining.left == 0 {
+                break;
             }
-        }
-    }
-
-    #[inline(never)]
-    fn drain_hot(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
-        for at in 0..self.hot.len() {
-            let at = self.hot[at];
-            if self.heads[at].as_ref().is_some_and(|heads| !heads.may_have_work()) {
+            let Some(at) = self.ready.pop_front() else { break };
+            let Some(link) = self.at(at) else { continue };
+            if link.drain != drain {
+                self.ready.push_back(at);
                 continue;
             }
-            self.disturb(at);
-            let link = &mut self.all[at];
-            if link.drain == drain && link.has_eager() && drain_one(link, draining) {
-                add(&mut self.ready, link.id);
+            let most = draining.left;
+            draining.left = (most / left).max(SHARE).min(most);
+            let (share, has_more) = (draining.left, link.drain(draining));
+            draining.left += most - share;
+            if has_more {
+                self.ready.push_back(at);
             }
         }
     }
-}
-
-#[inline(never)]
-fn drain_one(link: &mut Link, draining: &mut Draining<'_, '_>) -> bool {
-    link.drain(draining)
 }
 
 #[cold]
-fn add(ready: &mut VecDeque<u64>, id: u64) {
-    if !ready.contains(&id) {
-        ready.push_back(id);
+fn add(ready: &mut VecDeque<usize>, at: usize) {
+    if !ready.contains(&at) {
+        ready.push_back(at);
     }
 }

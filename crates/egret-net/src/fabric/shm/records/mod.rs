@@ -227,7 +227,7 @@ fn is_at(head: u64, position: u64) -> bool {
 
 /// Whether this head is of the same position as that of an empty record, of whatever kind.
 #[inline(always)]
-pub(super) fn is_like(head: u64, empty: u64) -> bool {
+fn is_like(head: u64, empty: u64) -> bool {
     // Only the lower half may differ, and not in its last bit, which comes to the top.
     (head ^ empty).rotate_right(1) >> 31 == 0
 }

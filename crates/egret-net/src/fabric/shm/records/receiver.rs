@@ -105,11 +105,6 @@ impl<F: Readable, M: Writable> RingReceiver<F, M> {
         is_like(self.peer.lines()[self.next][0].peek(), self.empty)
     }
 
-    /// The line where the next head will be, and what that is if its record is empty.
-    pub(in super::super) const fn awaited(&self) -> (usize, u64) {
-        (self.next, self.empty)
-    }
-
     /// The next record, its tag and its payload, if it is there.
     #[inline(always)]
     pub(in super::super) fn take<'s>(

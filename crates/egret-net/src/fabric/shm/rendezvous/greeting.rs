@@ -33,8 +33,6 @@ pub(crate) struct Terms {
     pub depth: u32,
     /// Size of its control region.
     pub control_bytes: u64,
-    /// Size of its bell page.
-    pub bell_bytes: u64,
 }
 
 /// The descriptors that go with a greeting and with its acceptance: borrowed
@@ -43,8 +41,6 @@ pub(crate) struct Terms {
 pub(crate) struct Handles<F> {
     /// The control region of this connection.
     pub control: F,
-    /// The page that says whether the sender's nic sleeps.
-    pub bell_page: F,
     /// The handle of the cord that wakes it.
     pub bell: F,
 }
@@ -97,11 +93,10 @@ fn decode_hello(bytes: &[u8]) -> Result<Hello, HelloError> {
 
 impl Terms {
     pub(super) fn push(&self, bytes: &mut Vec<u8>) {
-        bytes.push(u8::try_from(Role::ALL.len()).expect("three"));
+        bytes.push(u8::try_from(Role::ALL.len()).expect("two"));
         bytes.extend([0; 3]);
         bytes.extend(self.depth.to_le_bytes());
         bytes.extend(self.control_bytes.to_le_bytes());
-        bytes.extend(self.bell_bytes.to_le_bytes());
         bytes.extend(Role::ALL.map(|role| role as u8));
     }
 
@@ -114,11 +109,11 @@ impl Terms {
             return Err(Malformed(FLAGS));
         }
         let depth = reader.u32()?;
-        let (control_bytes, bell_bytes) = (reader.u64()?, reader.u64()?);
+        let control_bytes = reader.u64()?;
         let roles = reader.bytes(declared)?;
         let fds = packet.take_fds(declared).ok_or(Malformed(MISSING))?;
         let handles = Handles::by_role(roles, fds)?;
-        Ok((Self { depth, control_bytes, bell_bytes }, handles))
+        Ok((Self { depth, control_bytes }, handles))
     }
 }
 
@@ -127,24 +122,23 @@ impl Terms {
 #[repr(u8)]
 enum Role {
     Control = 1,
-    BellPage = 2,
-    Bell = 3,
+    Bell = 2,
 }
 
 impl Role {
-    const ALL: [Self; 3] = [Self::Control, Self::BellPage, Self::Bell];
+    const ALL: [Self; 2] = [Self::Control, Self::Bell];
 }
 
 impl<F: AsFd> Handles<F> {
     /// In the order of [`Role::ALL`].
-    pub(super) fn borrowed(&self) -> [BorrowedFd<'_>; 3] {
-        [self.control.as_fd(), self.bell_page.as_fd(), self.bell.as_fd()]
+    pub(super) fn borrowed(&self) -> [BorrowedFd<'_>; 2] {
+        [self.control.as_fd(), self.bell.as_fd()]
     }
 }
 
 impl Handles<OwnedFd> {
     fn by_role(roles: &[u8], fds: Vec<OwnedFd>) -> Result<Self, Malformed> {
-        let mut slots = [None, None, None];
+        let mut slots = [None, None];
         for (role, fd) in roles.iter().zip(fds) {
             let place = Role::ALL.iter().position(|known| *known as u8 == *role);
             let slot = place.map(|place| &mut slots[place]).ok_or(Malformed(ROLES))?;
@@ -152,10 +146,8 @@ impl Handles<OwnedFd> {
                 return Err(Malformed(ROLES));
             }
         }
-        let [Some(control), Some(bell_page), Some(bell)] = slots else {
-            return Err(Malformed(ROLES));
-        };
-        Ok(Self { control, bell_page, bell })
+        let [Some(control), Some(bell)] = slots else { return Err(Malformed(ROLES)) };
+        Ok(Self { control, bell })
     }
 }
 

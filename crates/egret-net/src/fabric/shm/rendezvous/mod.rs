@@ -11,10 +11,10 @@
 //!
 //! ```text
 //!   connecting nic                                     listening nic
-//!   Knock::start ── Greeting, control, bell page, bell ──▶ Door::poll_visitor
+//!   Knock::start ── Greeting, control, bell ─────────────▶ Door::poll_visitor
 //!   Knock::poll  ◀── Challenge, if both would cooperate ── Door::poll_visitor
 //!                ── Response ────────────────────────────▶ Door::poll_visitor
-//!   Knock::poll  ◀── Accept, control, bell page, bell ──── Visitor::accept
+//!   Knock::poll  ◀── Accept, control, bell ─────────────── Visitor::accept
 //!                ◀── Refuse, why ───────────────────────── Visitor::refuse
 //!   Control      ◀── Region + memfd · Kind · Goodbye ────▶ Control
 //! ```

@@ -2,14 +2,23 @@
 
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::conformance::nic;
 use crate::rt::{self, Deadline};
-use crate::vi::{Address, Descriptor, Lane, Nic, Reliability, Vi, ViOptions, Wait};
+use crate::vi::{Address, Arming, Descriptor, Lane, Nic, Reliability, Vi, ViOptions, Wait};
 
 const LONG: Deadline = Deadline::In(Duration::from_secs(10));
 const CONNECTIONS: usize = 12;
 /// Looks after which all that can be found was found.
 const LOOKS: usize = 1000;
+/// Looks in which a nic hears at least twice who rings.
+const SOON: usize = 130;
+/// More than a connection is idle before it rests.
+const TURNS: usize = 30;
+const ROUNDS: usize = 60;
+/// Bytes of a message that is moved in pieces.
+const LARGE: usize = 1 << 20;
 
 /// Two nics that only this thread drives, and their connections.
 struct Crowd {
@@ -19,11 +28,15 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// All are there, and quiet.
     fn new() -> Self {
+        Self::waiting(Wait::Spin)
+    }
+
+    /// All are there, and rest; the other nic waits like this.
+    fn waiting(wait: Wait) -> Self {
         let unique = rt::random();
         let here = nic(&format!("one-{unique}"), Wait::Spin);
-        let there = nic(&format!("other-{unique}"), Wait::Spin);
+        let there = nic(&format!("other-{unique}"), wait);
         let options =
             ViOptions { drain: Some(there.drain()), ..ViOptions::of(Reliability::Delivery) };
         let listener = there.listen("crowd", 0, &options).unwrap();
@@ -35,12 +48,16 @@ impl Crowd {
         };
         let pairs = (0..CONNECTIONS).map(connect).collect();
         let crowd = Self { here, there, pairs };
-        crowd.look();
+        // Each of these is a turn, however busy the machine is.
+        for _ in 0..TURNS {
+            rt::sleep(Duration::from_micros(150));
+            crowd.look(200);
+        }
         crowd
     }
 
-    fn look(&self) {
-        for _ in 0..LOOKS {
+    fn look(&self, times: usize) {
+        for _ in 0..times {
             self.here.poll();
             self.there.poll();
         }
@@ -48,27 +65,96 @@ impl Crowd {
 }
 
 #[test]
-fn what_begins_at_a_quiet_connection_is_seen_to() {
-    begun_when_quiet();
+fn what_begins_at_a_connection_that_rests_is_seen_to() {
+    begun_at_rest();
 }
 
-/// A posted message that finds no receive waits at this side, and goes when there is one.
-pub(super) fn begun_when_quiet() {
+/// A message that takes more than one step at both sides, and waits for its receive first.
+pub(super) fn begun_at_rest() {
     let crowd = Crowd::new();
     for (tag, (sends, receives)) in (1_u64..).zip(&crowd.pairs) {
-        sends.post_send(Descriptor::new(vec![7_u8; 600]).with_tag(tag)).unwrap();
-        crowd.look();
-        receives.post_recv(Descriptor::new(vec![0_u8; 600])).unwrap();
-        crowd.look();
+        sends.post_send(Descriptor::new(vec![7_u8; LARGE]).with_tag(tag)).unwrap();
+        crowd.look(LOOKS);
+        receives.post_recv(Descriptor::new(vec![0_u8; LARGE])).unwrap();
+        crowd.look(LOOKS);
         let got = receives.recv_queue().poll().expect("it was sent").ok().unwrap();
-        assert_eq!((got.tag, got.bytes()), (tag, &[7_u8; 600][..]));
+        assert_eq!((got.tag, got.bytes()), (tag, &[7_u8; LARGE][..]));
+        assert!(sends.send_queue().poll().expect("the peer has it").status.is_ok());
     }
 }
 
-/// Often enough for each ring to begin again more than once, and each time behind looks that found
-/// nothing.
 #[test]
-fn what_comes_to_a_quiet_connection_is_found_wherever_its_ring_is() {
+fn what_comes_to_a_connection_that_rests_is_found_soon() {
+    found_soon();
+}
+
+/// By what the peer rings, and not because each connection is looked at in turn now and then.
+pub(super) fn found_soon() {
+    let crowd = Crowd::new();
+    let drain = crowd.pairs[0].1.drain();
+    for (tag, (sends, _)) in (0_u64..).zip(&crowd.pairs) {
+        sends.send_eager(Lane::Talk, tag, &[]).unwrap();
+        let mut came = None;
+        for _ in 0..SOON {
+            drain.poll(64, |_, tag, _| came = Some(tag));
+        }
+        assert_eq!(came, Some(tag));
+    }
+}
+
+#[test]
+fn who_sleeps_hears_who_rings_whatever_others_poll() {
+    heard_by_who_sleeps();
+}
+
+/// A receive that the peer posts rings for who sleeps, and is no news to who polls.
+pub(super) fn heard_by_who_sleeps() {
+    let crowd = Crowd::waiting(Wait::Frugal);
+    while crowd.there.arm(crowd.there.poll()) == Arming::Ready {}
+    for (sends, _) in &crowd.pairs {
+        assert!(!is_readable(&crowd.there), "nothing has rung");
+        sends.post_recv(Descriptor::new(vec![7_u8; 8])).unwrap();
+        (0..LOOKS).for_each(|_| _ = crowd.there.poll());
+        assert!(is_readable(&crowd.there), "somebody else has heard it");
+        crowd.there.disarm();
+        while crowd.there.arm(crowd.there.poll()) == Arming::Ready {}
+    }
+    crowd.there.disarm();
+}
+
+fn is_readable(nic: &Nic) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(nic.fd().unwrap(), PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
+}
+
+/// However much the others send.
+#[test]
+fn what_comes_to_a_connection_that_rests_waits_for_few_messages_of_others() {
+    let crowd = Crowd::new();
+    let drain = crowd.pairs[0].1.drain();
+    let (lone, floods) = crowd.pairs.split_last().unwrap();
+    let flood = || {
+        for (sends, _) in floods {
+            while sends.send_eager(Lane::Talk, 0, &[]).is_ok() {}
+        }
+    };
+    flood();
+    drain.poll(64, |_, _, _| {});
+    lone.0.send_eager(Lane::Talk, 1, &[]).unwrap();
+    let (mut before, mut is_found) = (0, false);
+    while !is_found {
+        drain.poll(64, |_, tag, _| {
+            is_found |= tag == 1;
+            before += usize::from(!is_found);
+        });
+        flood();
+        assert!(before <= 256, "{before} messages of others");
+    }
+}
+
+/// Often enough for each ring to begin again more than once.
+#[test]
+fn what_comes_to_many_connections_is_found_wherever_their_rings_are() {
     let crowd = Crowd::new();
     let drain = crowd.pairs[0].1.drain();
     let lines = crate::fabric::shm::layout::LANE_LINES;
@@ -85,4 +171,46 @@ fn what_comes_to_a_quiet_connection_is_found_wherever_its_ring_is() {
         assert_eq!(came, all, "round {round}");
         crowd.here.poll();
     }
+}
+
+/// Some rest and some do not when a nic goes to sleep, and whoever comes wakes it.
+#[test]
+fn a_nic_that_sleeps_is_woken_by_those_that_rest_and_by_those_that_do_not() {
+    let unique = rt::random();
+    let (here, there) = (
+        nic(&format!("rings-{unique}"), Wait::Spin),
+        nic(&format!("sleeps-{unique}"), Wait::Frugal),
+    );
+    let options = ViOptions { drain: Some(there.drain()), ..ViOptions::of(Reliability::Delivery) };
+    let listener = there.listen("crowd", 0, &options).unwrap();
+    let to = Address::new(there.host(), "crowd", 0);
+    let connect = |_| {
+        let connecting = here.connect(&to, &ViOptions::of(Reliability::Delivery), LONG);
+        let accepted = listener.wait_accept(LONG).unwrap();
+        (here.block_on(connecting).unwrap(), accepted)
+    };
+    let pairs: Vec<(Vi, Vi)> = (0..CONNECTIONS).map(connect).collect();
+    let drain = pairs[0].1.drain().clone();
+    let echo = rt::spawn("echo", move || {
+        let mut left = ROUNDS * CONNECTIONS;
+        while left > 0 {
+            left -=
+                drain.wait(64, LONG, |reply, tag, _| _ = reply.send(Lane::Talk, tag, &[])).unwrap();
+        }
+    });
+    for round in 0..ROUNDS {
+        for (number, (sends, _)) in pairs.iter().enumerate() {
+            // The first ones have something to do all the time.
+            let busy = if round % 4 == 0 { number } else { number % 3 };
+            let sends = if busy == number { sends } else { &pairs[busy].0 };
+            sends.send_eager(Lane::Talk, number as u64, &[]).unwrap();
+            let mut came = None;
+            sends.drain().wait(1, LONG, |_, tag, _| came = Some(tag)).unwrap();
+            assert_eq!(came, Some(number as u64), "round {round}");
+        }
+        if round % 8 == 0 {
+            rt::sleep(Duration::from_millis(2));
+        }
+    }
+    echo.unwrap().join().unwrap();
 }

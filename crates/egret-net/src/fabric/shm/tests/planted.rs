@@ -32,8 +32,10 @@ fn loom_finds_planted_faults() {
 
 #[test]
 fn other_checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 22] = [
-        (Fault::Undisturbed, crowd::begun_when_quiet),
+    let faults: [(Fault, fn()); 24] = [
+        (Fault::Undisturbed, crowd::begun_at_rest),
+        (Fault::RestUnsaid, crowd::found_soon),
+        (Fault::HeardByOthers, crowd::heard_by_who_sleeps),
         (Fault::ItemsAnywhere, records::items_are_for_posted),
         (Fault::KeptForgotten, waiting::kept_bytes),
         (Fault::ReleasedEarly, waiting::not_done_with),

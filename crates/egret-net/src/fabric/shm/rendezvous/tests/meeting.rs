@@ -22,7 +22,7 @@ fn a_knock_is_accepted_and_both_have_the_others_memory() {
 
     let answer = Terms { depth: 65, ..terms() };
     let (control, theirs) = visitor.accept(&answer, lend(&far)).unwrap();
-    assert_eq!(text_of(&theirs.bell_page), "near");
+    assert_eq!(text_of(&theirs.control), "near");
     assert!(becomes(&knocking.fd(), PollFlags::IN, LONG));
     let Answered::Accepted(accepted) = knocking.poll().unwrap() else { panic!("not accepted") };
     assert_eq!((accepted.terms, text_of(&accepted.handles.control)), (answer, "far".into()));

@@ -58,7 +58,7 @@ fn open(host: &str) -> Result<Door, DoorError> {
 }
 
 fn terms() -> Terms {
-    Terms { depth: 64, control_bytes: 0x2_0000, bell_bytes: 4096 }
+    Terms { depth: 64, control_bytes: 0x2_0000 }
 }
 
 fn greeting(host: &str) -> Greeting {
@@ -75,12 +75,12 @@ fn handles(text: &str) -> Handles<OwnedFd> {
         OwnedFd::from(file)
     };
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-    Handles { control: memory(), bell_page: memory(), bell }
+    Handles { control: memory(), bell }
 }
 
 fn lend(handles: &Handles<OwnedFd>) -> Handles<BorrowedFd<'_>> {
-    let [control, bell_page, bell] = handles.borrowed();
-    Handles { control, bell_page, bell }
+    let [control, bell] = handles.borrowed();
+    Handles { control, bell }
 }
 
 /// What the memory behind `fd` says.

@@ -33,19 +33,18 @@ where
     K: AsFd,
 {
     let strings = Strings::new();
-    let Handles { control, bell_page, bell } = strings.handles();
-    let [depth, control_bytes, bell_bytes] = [(); 3].map(|()| rng.next());
+    let Handles { control, bell } = strings.handles();
+    let [depth, control_bytes] = [(); 2].map(|()| rng.next());
     let depth = u32::try_from(depth >> 32).unwrap();
-    let terms = Terms { depth, control_bytes, bell_bytes };
+    let terms = Terms { depth, control_bytes };
     let bad = unfit[rng.below(unfit.len())].as_fd();
-    let handles = match rng.below(6) {
+    let handles = match rng.below(5) {
         0 => return kept.push(visitor),
         1 => return drop(visitor),
-        2 => Handles { control: bad, bell_page, bell },
-        3 => Handles { control, bell_page: bad, bell },
-        4 => Handles { control, bell_page, bell: bad },
+        2 => Handles { control: bad, bell },
+        3 => Handles { control, bell: bad },
         // Fit, and gone at once.
-        _ => Handles { control, bell_page, bell },
+        _ => Handles { control, bell },
     };
     let _ = visitor.accept(&terms, handles);
 }

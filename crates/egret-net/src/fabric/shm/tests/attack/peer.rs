@@ -13,7 +13,7 @@ use crate::buf::Pool;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::shm::foreign::Foreign;
 use crate::fabric::shm::layout::{
-    BELL, BELL_BYTES, BOUNCE, BYTES, CHUNK, LEFT, PLACED, RECEIVES, RING, RING_LINES, TAKEN,
+    BELL, BOUNCE, BYTES, CHUNK, LEFT, PLACED, RECEIVES, RING, RING_LINES, TAKEN,
 };
 use crate::fabric::shm::memory::{LINE, WORD};
 use crate::fabric::shm::puppet::{Greeted, Puppet, Strings, greet, wait_answer};
@@ -128,12 +128,12 @@ impl Attacker {
 
     /// Random words over everything that is its own.
     fn scribble(&mut self, guest: &mut Guest) {
-        let Strings { own, page, .. } = &guest.puppet.strings;
+        let Strings { own, .. } = &guest.puppet.strings;
         while !self.is_over(guest) {
             for _ in 0..500 {
                 let value = self.word(guest);
                 match self.rng.below(8) {
-                    0 => page.word(self.rng.below(BELL_BYTES / WORD) * WORD).store(value, Relaxed),
+                    0 => own.word(BELL).store(value, Relaxed),
                     1 => own.word(TAKEN + self.rng.below(8) * WORD).store(value, Relaxed),
                     2 => own.word(self.rng.below(BYTES / WORD) * WORD).store(value, Relaxed),
                     3..6 => {
@@ -208,18 +208,14 @@ impl Attacker {
     /// Greets with descriptors that must not be used; the victim lets go.
     fn files(&mut self) {
         let mut refused = 0;
-        for role in 0..3 {
-            let unfit = if role == 2 { files::unfit_bells() } else { files::unfit_for_control() };
-            // A bell page may be as small as a page.
-            let fits =
-                |fd: &OwnedFd| role == 1 && Foreign::map(fd.try_clone().unwrap(), 1 << 20).is_ok();
-            for fd in unfit.iter().filter(|fd| !fits(fd)) {
+        for role in 0..2 {
+            let unfit = if role == 1 { files::unfit_bells() } else { files::unfit_for_control() };
+            for fd in &unfit {
                 let strings = Strings::new();
-                let Handles { control, bell_page, bell } = strings.handles();
+                let Handles { control, bell } = strings.handles();
                 let handles = match role {
-                    0 => Handles { control: fd.as_fd(), bell_page, bell },
-                    1 => Handles { control, bell_page: fd.as_fd(), bell },
-                    _ => Handles { control, bell_page, bell: fd.as_fd() },
+                    0 => Handles { control: fd.as_fd(), bell },
+                    _ => Handles { control, bell: fd.as_fd() },
                 };
                 let hello = self.hello();
                 let Some(knock) = greet(&self.victim, hello, handles) else { continue };
@@ -239,9 +235,7 @@ impl Attacker {
     /// Tries to take away what the victim is reading.
     fn truncate(&mut self, guest: &mut Guest) {
         while !self.is_over(guest) {
-            for own in [&guest.puppet.strings.own, &guest.puppet.strings.page] {
-                files::assert_stays(own);
-            }
+            files::assert_stays(&guest.puppet.strings.own);
             let offset = [BOUNCE, BYTES - CHUNK, BYTES - 1][self.rng.below(3)] as u64;
             let bytes = Place::Bounce { offset, len: 1 + self.rng.below(CHUNK) as u64 };
             guest.put(Item::Message { tag: 0, kind: None, bytes });
@@ -348,10 +342,10 @@ impl Attacker {
 
     /// Rings for ever, and seems to fall asleep and wake all the time.
     fn bell(&mut self, guest: &mut Guest) {
-        let page = guest.puppet.strings.page.clone();
+        let own = guest.puppet.strings.own.clone();
         while !self.is_over(guest) {
             for _ in 0..100 {
-                page.word(BELL).store(self.rng.next() & !2, Relaxed);
+                own.word(BELL).store(self.rng.next() & !2, Relaxed);
                 let bell = &guest.puppet.accepted.handles.bell;
                 let _ = send(bell, &[1; 16], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             }

@@ -204,7 +204,7 @@ fn both_are_killed_and_nothing_is_left() {
         ];
         let [listens, calls] = both.each_ref().map(|process| process.0.id());
         // Its own region and the other's, beside the memory of the connection.
-        let met = || files(listens).intersection(&files(calls)).count() >= 6;
+        let met = || files(listens).intersection(&files(calls)).count() >= 4;
         until(met, "both have a region of the other");
         rt::sleep(Duration::from_micros(chance.below(3_000)));
         let all: BTreeSet<u64> = &files(listens) | &files(calls);
