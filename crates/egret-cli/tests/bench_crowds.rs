@@ -17,6 +17,7 @@ fn small_messages_are_measured_beside_large_ones() {
                 ["mixed", fabric, "alone"]
             );
             assert_eq!(line["bytes"], 4);
+            assert_eq!(line["of_slot"].is_f64(), fabric == "shm");
             assert!(figure(line, "mb_s") > 0.0 && figure(line, "ratio") > 0.0);
             assert!(figure(line, "p99_ns") >= figure(line, "p50_ns"));
         }
@@ -39,6 +40,7 @@ fn threads_are_held_against_one() {
         assert!((figure(line, "ratio") * of_one - 1.0).abs() <= 0.01, "{line}");
     }
     assert_eq!(second["limit"], "alone");
+    assert!(figure(second, "of_slot") > 0.0);
     assert!(second["of_one"].is_null() && figure(second, "p50_ns") > 0.0);
 }
 
@@ -53,6 +55,9 @@ fn looks_are_held_against_one_connection() {
         assert!(
             lines.iter().all(|line| line["limit"] == "one-peer" && figure(line, "ratio") > 0.0)
         );
+        let of_slot = |line: &Value| line["of_slot"].is_f64();
+        let has = |line: &Value| fabric == "shm" && line["op"] == "found";
+        assert!(lines.iter().all(|line| of_slot(line) == has(line)), "{lines:?}");
     }
 }
 

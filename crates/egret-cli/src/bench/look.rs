@@ -15,6 +15,8 @@ use super::measure::{Against, Case, Probe, Unit};
 use super::peer::Peer;
 use super::probe::{Batches, with_slot};
 use super::report::{Column, Line};
+use super::side::Mode;
+use super::vi;
 
 /// What idle connections cost who looks for messages
 ///
@@ -60,6 +62,8 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
         let line = Line {
             bench: NAME,
             fabric: Some(fabric),
+            mode: Some(Mode::Posted.name()),
+            ring: vi::ring(fabric, false),
             wait: Some(Waiting::Spin.name()),
             trust: Some(Trusting::Isolated.name()),
             op: Some(what.name()),

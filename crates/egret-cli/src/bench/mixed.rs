@@ -15,6 +15,7 @@ use super::peer::Peer;
 use super::probe::with_slot;
 use super::report::{Column, Line};
 use super::side::Mode;
+use super::vi;
 
 /// Time of a small request and its answer beside a stream
 ///
@@ -50,6 +51,8 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
         let line = Line {
             bench: NAME,
             fabric: Some(fabric),
+            mode: Some(Mode::Eager.name()),
+            ring: vi::ring(fabric, true),
             wait: Some(wait.name()),
             trust: Some(Trusting::Isolated.name()),
             stream_bytes: Some(stream),

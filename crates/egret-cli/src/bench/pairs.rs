@@ -17,6 +17,7 @@ use super::measure::{Against, Case, Further, Probe, Sample, Unit};
 use super::peer::{Opening, Peer, Station};
 use super::report::{Column, Line, Of};
 use super::side::Mode;
+use super::vi;
 
 /// Pairs of processes that play ping-pong on all cores at once.
 ///
@@ -73,6 +74,7 @@ fn case(fabric: &'static str, pairs: u32, wait: Waiting, rounds: u64) -> Result<
         bench: NAME,
         fabric: Some(fabric),
         mode: Some(Mode::Posted.name()),
+        ring: vi::ring(fabric, false),
         wait: Some(wait.name()),
         trust: Some("isolated"),
         pairs: Some(pairs),

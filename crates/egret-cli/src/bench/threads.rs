@@ -16,7 +16,9 @@ use super::measure::{Against, Case, Further, Probe, Sample, Unit};
 use super::peer::{Opening, Peer};
 use super::probe::with_slot;
 use super::report::{Column, Line, Of};
+use super::side::Mode;
 use super::team::Team;
+use super::vi;
 
 /// Requests a second of several threads of one process
 ///
@@ -24,8 +26,8 @@ use super::team::Team;
 /// them to the same one or each to one of its own. All together are held against one thread;
 /// "of one" is their total over its: more is better. "second" is the time of a request of a
 /// second thread while the first one waits for an answer that does not come, held against a
-/// request of a thread that is alone, and over shm against shm-slot ("of slot"). All processes that answer share a core; the threads
-/// have the others.
+/// request of a thread that is alone, and over shm against shm-slot ("of slot"). All processes
+/// that answer share a core; the threads have the others.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many threads
@@ -93,6 +95,8 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
         let line = Line {
             bench: NAME,
             fabric: Some(fabric),
+            mode: Some(Mode::Eager.name()),
+            ring: vi::ring(fabric, true),
             wait: Some(wait.name()),
             trust: Some(Trusting::Isolated.name()),
             ..Line::default()

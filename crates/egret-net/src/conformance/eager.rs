@@ -128,23 +128,28 @@ async fn answers(side: &Side) -> Outcome {
 
 /// A lane is bounded, and the other open meanwhile; whoever drains makes room, and nothing is lost.
 async fn full(side: &Side) -> Outcome {
-    let vi = side.pair("full").await?;
+    full_lane(side, "full-talk", Lane::Talk, Lane::Bulk).await?;
+    full_lane(side, "full-bulk", Lane::Bulk, Lane::Talk).await
+}
+
+async fn full_lane(side: &Side, service: &str, lane: Lane, other: Lane) -> Outcome {
+    let vi = side.pair(service).await?;
     if side.is_caller() {
         let mut sent = 0_u64;
         let why = loop {
             check!(sent < 1 << 20, "a lane that is never full");
-            match vi.send_eager(Lane::Talk, sent, &[&[7; 100]]) {
+            match vi.send_eager(lane, sent, &[&[7; 100]]) {
                 Ok(_) => sent += 1,
                 Err(why) => break why,
             }
         };
         check_eq!(why, SendError::Full, "a lane that nobody drains");
         check_eq!(vi.error(), None, "the error state");
-        let beside = vi.send_eager(Lane::Bulk, BESIDE, &[]);
+        let beside = vi.send_eager(other, BESIDE, &[]);
         check!(beside.is_ok(), "the other lane, while this one is full: {beside:?}");
         side.meet().await?;
-        send(side, &vi, Lane::Talk, sent, 5).await?;
-        send(side, &vi, Lane::Bulk, u64::MAX, 0).await?;
+        send(side, &vi, lane, sent, 5).await?;
+        send(side, &vi, lane, u64::MAX, 0).await?;
         side.meet().await?;
         return Ok(());
     }

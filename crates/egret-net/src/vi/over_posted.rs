@@ -8,13 +8,13 @@
 //! | 0 | what it is: 0 message, 1 credit, 2 request for credit |
 //! | 1 | its lane: 0 talk, 1 bulk; of credit 0 |
 //! | 2–3 | zero |
-//! | 4–7, 8–11 | how many messages of the peer's talk and bulk were drained, the low bits |
+//! | 4–7, 8–11 | how many messages and requests of the peer's talk and bulk were drained, the low bits |
 //!
-//! A sender has at most [`WINDOW`] messages of each lane that the peer has not drained, as far as
-//! it knows: a lane that is full leaves the other open. What was drained the sender hears by every
-//! head; by a message of its own when that is a quarter of a window, or when it asks. In between
-//! both lanes are one stream of posted messages of the eager class, which the fabric keeps apart
-//! from large ones.
+//! A sender has at most a [window](WINDOWS) of messages and requests of each lane that the peer has
+//! not drained, as far as it knows: a lane that is full leaves the other open. What was drained the sender hears by every
+//! head; by a message of its own when that is a quarter of a window, or when it asks. In between,
+//! and when they are drained, both lanes are one stream of posted messages of the eager class, which
+//! the fabric keeps apart from large ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -76,16 +76,17 @@ struct LaneCounts {
     asked: u64,
 }
 
-/// Messages of a lane that a peer may have sent and this side not drained.
-const WINDOW: u64 = 32;
+/// Messages and requests of each lane that a peer may have sent and this side not drained. Few of
+/// what goes with large data: each has memory that waits for it.
+const WINDOWS: [u64; 2] = [32, 8];
 /// The same of both lanes.
-pub(crate) const UNDRAINED_MAX: u64 = Lane::ALL.len() as u64 * WINDOW;
-/// Receives beyond the window, for what tells of credit. A side that drains nothing can ask at most
-/// after every other message of its window, and is told of every quarter of it besides.
-const CREDITS: u64 = WINDOW / 2 + 8;
+pub(crate) const UNDRAINED_MAX: u64 = WINDOWS[0] + WINDOWS[1];
+/// Receives beyond the windows, for what tells of credit. A side that drains nothing can ask at most
+/// after every other message of a window, and is told of every quarter of it besides.
+const CREDITS: u64 = UNDRAINED_MAX / 2 + 16;
 const HEAD: usize = 12;
-/// Bytes of a message that needs no memory beyond what its receive has.
-const SMALL: usize = 256;
+/// Bytes of a message that needs no memory beyond what its receive has: 16 words, and some more.
+const SMALL: usize = 184;
 /// Memory of messages that is kept.
 const SPARE_MAX: usize = 16;
 
@@ -113,7 +114,7 @@ impl OverPosted {
         // First: what comes as soon as there is a receive has somebody to go to.
         self.members.with(|members| members.insert(id, Arc::clone(&member)));
         let large: Arc<dyn Landing> = Arc::new(Large);
-        for _ in 0..Lane::ALL.len() as u64 * (WINDOW + CREDITS) {
+        for _ in 0..UNDRAINED_MAX + CREDITS {
             let (own, most) = (vec![0_u8; HEAD + SMALL], (HEAD + EAGER_MAX) as u64);
             self.receive(&member, Descriptor::landing(own, most, Arc::clone(&large)));
         }
@@ -146,7 +147,7 @@ impl OverPosted {
         let is_reliable = member.is_reliable;
         let position = member.state.with(|state| {
             let counts = &mut state.lanes[lane as usize];
-            if is_reliable && counts.is_full() {
+            if is_reliable && counts.is_full(lane) {
                 return None;
             }
             counts.sent += 1;
@@ -176,7 +177,7 @@ impl OverPosted {
         let heard = member.state.with(|state| {
             let counts = &mut state.lanes[lane as usize];
             let heard = counts.heard;
-            let is_asked = counts.asked >= counts.sent || counts.is_full();
+            let is_asked = counts.asked >= counts.sent || counts.is_full(lane);
             if asked && heard < counts.sent && !is_asked {
                 counts.sent += 1;
                 counts.asked = counts.sent;
@@ -241,7 +242,7 @@ impl OverPosted {
         member.state.with(|state| {
             let counts = &state.lanes[usize::from(lane)];
             let owed = counts.drained - counts.told;
-            if (what == ASK && owed > 0) || owed >= WINDOW / 4 {
+            if (what == ASK && owed > 0) || owed >= WINDOWS[usize::from(lane)] / 4 {
                 state.queue((CREDIT, Lane::Talk, 0), 0, &[]);
             }
         });
@@ -323,8 +324,8 @@ impl State {
 
 impl LaneCounts {
     /// Whether the peer has not drained a whole window.
-    const fn is_full(&self) -> bool {
-        self.sent - self.heard >= WINDOW
+    const fn is_full(&self, lane: Lane) -> bool {
+        self.sent - self.heard >= WINDOWS[lane as usize]
     }
 
     /// The peer says how much it has drained; what it cannot have drained it is not believed.

@@ -25,7 +25,7 @@
 //! ringer has to keep the order of its own program alone. When the ringer connects it learns
 //! whether both hold to that; otherwise it fences by itself. If the kernel denies a sleeper the
 //! fence that it had before, [`settle`] says that the bells are not to be trusted, and the caller
-//! does not sleep long.
+//! does not sleep long, nor promises the fence to who connects from then on.
 //!
 //! # When a ringer pulls
 //!
@@ -88,6 +88,8 @@ enum Fence {
 pub(super) enum Habit {
     /// When there is nothing to do.
     Sleeps,
+    /// The same, and the kernel has denied it the fence over processes: it promises none.
+    SleepsUnfenced,
     /// Never: it polls for ever.
     Spins,
 }
@@ -110,7 +112,7 @@ impl<M: Writable> Sleeper<M> {
         let says = match habit {
             Habit::Spins => SPINS,
             Habit::Sleeps if M::Atomics::has_global_fence() => FENCES,
-            Habit::Sleeps => 0,
+            Habit::Sleeps | Habit::SleepsUnfenced => 0,
         };
         memory.lines()[line][0].store(says, Relaxed);
         Self { memory, line, sleeps: 0, says }
@@ -140,6 +142,15 @@ impl<M: Writable> Sleeper<M> {
     fn store(&self, asleep: u64) {
         let word = self.says | self.sleeps << COUNT_SHIFT | asleep;
         self.memory.lines()[self.line][0].store(word, Relaxed);
+    }
+}
+
+/// Behind the words of those that [doze](Sleeper::doze) by themselves, while their nic is awake: the
+/// caller looks at their rings once more. A put that a ringer does not fence for may be missed.
+#[inline]
+pub(super) fn rest_fence<A: Atomics>() {
+    if !planted(Fault::RestUnfenced) {
+        A::fence(SeqCst);
     }
 }
 

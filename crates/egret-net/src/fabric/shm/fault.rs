@@ -45,6 +45,8 @@ pub(super) enum Fault {
     Undisturbed,
     /// An end that rests does not say so.
     RestUnsaid,
+    /// An end that rests may look at its rings before it is seen to.
+    RestUnfenced,
     /// What rings for who sleeps is heard by somebody else.
     HeardByOthers,
     /// A ringer may look at the flag before its record is seen.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::bell::Habit;
 use super::datapath::Conn;
 use super::driver::{Driver, Fixed};
 use super::knocking::{Ground, Knocking, Met, terms};
@@ -135,6 +136,9 @@ impl Machine for Driver {
     fn arm(&mut self, after: &mut After) -> bool {
         let is_sure = self.links.doze();
         self.nap_until = (!is_sure).then(|| after.now() + NAP);
+        if !is_sure {
+            self.fixed.habit = Habit::SleepsUnfenced;
+        }
         let mut busy = false;
         self.links.look_last(is_sure, |link| {
             let polled = link.poll(&self.fixed.keys, &mut after.notices, true);

@@ -7,25 +7,25 @@
 //!
 //! | | is looked at | peer rings | before the nic sleeps |
 //! |---|---|---|---|
-//! | awake | each time if there are few, else in turn | no | says so, and is looked at |
+//! | awake | each time if there are at most [`AT_ONCE`], else in turn | no | says so, and is looked at |
 //! | resting | one of all in turn, now and then | yes | is looked at, if it rests since the last fence |
 //! | ended | until somebody was told | | |
 //!
 //! An end that begins to rest passes no [fence over processes](super::bell), which would cost more
-//! than it saves: a peer that puts something at that very moment may not see it. That is found in
-//! turn.
+//! than it saves: a peer that puts something at that very moment may not see that the end rests.
+//! What it put is found in turn.
 //!
 //! Connections with eager messages that nobody has drained are remembered: to drain is to go to
 //! them alone.
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{Ordering, fence};
 
-use super::bell::{Habit, settle};
+use super::bell::{Habit, rest_fence, settle};
 use super::eager::Draining;
 use super::fault::{Fault, planted};
 use super::link::{Link, Polled};
+use crate::atomics::StdAtomics;
 use crate::vi::DrainId;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) struct Rounds {
     /// How many rest, and the place that is the next to be looked at all the same.
     resting: usize,
     resting_next: usize,
-    /// The places of those that rest since the last fence over processes, if there are such fences.
+    /// The places of those that rest since the last fence over processes, of a nic that sleeps.
     unfenced: Vec<usize>,
     /// Whether the nic sleeps, or is about to.
     is_armed: bool,
@@ -62,16 +62,16 @@ pub(super) enum Attention {
     Ended,
 }
 
-/// What is done in turn.
+/// What a nic does with connections in turn.
 #[derive(Debug, Clone, Copy)]
-enum Turn {
+enum Does {
     Poll = 0,
     Drain = 1,
 }
 
 /// How many are few: none of them rests.
 const FEW: usize = 8;
-/// Connections that are looked at each time, if they are more.
+/// Connections that are looked at each time, of more than so many.
 const AT_ONCE: usize = 16;
 /// Turns without anything, of at least 100 µs each, before a connection rests.
 const IDLE_MAX: u32 = 10;
@@ -239,7 +239,7 @@ impl Rounds {
             return;
         }
         // A peer that fences, or whose stores are through, is seen from here on.
-        fence(Ordering::SeqCst);
+        rest_fence::<StdAtomics>();
         for at in idle {
             let Some(link) = &mut links[at] else { continue };
             if link.may_have_work() {
@@ -248,7 +248,7 @@ impl Rounds {
             }
             link.attention = Attention::Resting;
             self.resting += 1;
-            if self.habit == Habit::Sleeps {
+            if self.habit != Habit::Spins {
                 unfenced.push(at);
             }
         }
@@ -260,7 +260,7 @@ impl Rounds {
     /// [`settle`].
     #[must_use]
     pub(super) fn doze(&mut self) -> bool {
-        debug_assert!(self.habit == Habit::Sleeps, "a nic that said that it never sleeps");
+        assert_ne!(self.habit, Habit::Spins, "this nic said that it never sleeps");
         self.is_armed = true;
         let Self { links, awake, unfenced, .. } = self;
         for &at in awake.iter() {
@@ -279,7 +279,7 @@ impl Rounds {
         }
     }
 
-    /// Polls all that were not asleep before the last fence, which `is_sure` if it was one.
+    /// Polls all that were not asleep before the last fence. `is_sure`: that was one over processes.
     pub(super) fn look_last(&mut self, is_sure: bool, mut poll: impl FnMut(&mut Link) -> Polled) {
         for at in 0..self.awake.len() {
             self.poll_at(self.awake[at], &mut poll);
@@ -338,7 +338,7 @@ impl Rounds {
 
     /// Whose turn it is, of those that are awake.
     #[inline]
-    fn whose_turn(&mut self, what: Turn) -> Range<usize> {
+    fn whose_turn(&mut self, what: Does) -> Range<usize> {
         let (count, next) = (self.awake.len(), &mut self.next[what as usize]);
         if count <= AT_ONCE {
             return 0..count;
@@ -351,7 +351,7 @@ impl Rounds {
     /// Polls those whose turn it is.
     #[inline]
     pub(super) fn poll_some(&mut self, mut poll: impl FnMut(&mut Link) -> Polled) {
-        for at in self.whose_turn(Turn::Poll) {
+        for at in self.whose_turn(Does::Poll) {
             let at = self.awake[at];
             let is_alone = self.resting == 0 && self.awake.len() <= FEW;
             if is_alone || self.links[at].as_ref().is_some_and(Link::may_have_work) {
@@ -403,7 +403,7 @@ impl Rounds {
             self.drain_ready(drain, draining);
         }
         // What has come since the last poll: who waits drains again and again.
-        let whose_turn = self.whose_turn(Turn::Drain);
+        let whose_turn = self.whose_turn(Does::Drain);
         let Self { links, awake, ready, turn, .. } = self;
         for &at in &awake[whose_turn] {
             let Some(link) = &mut links[at] else { continue };

@@ -41,7 +41,7 @@ pub(crate) struct Terms {
 pub(crate) struct Handles<F> {
     /// The control region of this connection.
     pub control: F,
-    /// The handle of the cord that wakes it.
+    /// The handle of the cord that wakes this end.
     pub bell: F,
 }
 
@@ -120,13 +120,13 @@ impl Terms {
 /// What a descriptor is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Role {
+pub(super) enum Role {
     Control = 1,
     Bell = 2,
 }
 
 impl Role {
-    const ALL: [Self; 2] = [Self::Control, Self::Bell];
+    pub(super) const ALL: [Self; 2] = [Self::Control, Self::Bell];
 }
 
 impl<F: AsFd> Handles<F> {

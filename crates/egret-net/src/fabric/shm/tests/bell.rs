@@ -6,7 +6,7 @@ use super::checker::{self, memory};
 use super::{foreign_of, shared};
 use crate::atomics::checker::check;
 use crate::atomics::{Atomics, FenceFault, StdAtomics};
-use crate::fabric::shm::bell::{Habit, Ringer, Sleeper, settle};
+use crate::fabric::shm::bell::{Habit, Ringer, Sleeper, rest_fence, settle};
 use crate::fabric::shm::cord::{Cord, Handle};
 use crate::fabric::shm::fault::{Fault, caught, planted};
 use crate::fabric::shm::memory::{LINE, Own, Writable};
@@ -48,6 +48,39 @@ fn loom_no_wake_up_is_lost_though_the_cord_is_not_drained() {
 
 pub(super) fn no_lost_wake_up() {
     two_messages(true, Trust::Wary);
+}
+
+#[test]
+fn loom_an_end_that_rests_is_rung() {
+    check(rest);
+}
+
+#[test]
+fn loom_an_end_that_rests_is_rung_where_ringers_fence() {
+    assert!(!caught(FenceFault::GlobalNever, || check(rest)));
+}
+
+/// An end says that it sleeps, passes a fence of its own, and looks: a ringer that fences, too, is
+/// seen or rings. The model takes the light fence of a ringer for a full one; what a put behind a
+/// light one misses is found in turn (`rounds.rs`).
+pub(super) fn rest() {
+    let (lines, consumed, flag) = (memory(2), memory(1), memory(1));
+    let cord = checker::Cord::new();
+    let mut sleeper = Sleeper::new(flag, 0, Habit::Sleeps);
+    let mut sender = RingSender::from_lines(2, lines, 0, 2, consumed, 0).unwrap();
+    let mut ringer = Ringer::new(flag, 0, cord).unwrap();
+    let sending = thread::spawn(move || {
+        sender.send(0, &[]).unwrap();
+        ringer.ring().unwrap();
+    });
+    let receiver = RingReceiver::from_lines(2, lines, 0, 2, consumed, 0).unwrap();
+    let (mut receiver, mut scratch) = (receiver.of_posted(), Scratch::of_posted());
+    sleeper.doze();
+    rest_fence::<<checker::Memory as Writable>::Atomics>();
+    if receiver.take_posted(&mut scratch).unwrap().is_none() {
+        cord.sleep();
+    }
+    sending.join().unwrap();
 }
 
 /// Two messages to a process that sleeps whenever it finds none: it may sleep
@@ -194,6 +227,8 @@ fn who_is_denied_the_fence_later_says_so() {
         sleeper.disarm();
     }
     assert!(arm(&mut sleeper), "it is granted again");
+    drop(Sleeper::new(own.clone(), 0, Habit::SleepsUnfenced));
+    assert!(!ringer(&own).is_light(), "once denied it is not promised again");
 }
 
 #[test]

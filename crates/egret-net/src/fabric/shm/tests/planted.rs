@@ -7,7 +7,7 @@ use crate::fabric::shm::fault::{Fault, caught};
 
 #[test]
 fn loom_finds_planted_faults() {
-    let faults: [(Fault, fn()); 16] = [
+    let faults: [(Fault, fn()); 17] = [
         (Fault::ConsumedEarly, records::posted),
         (Fault::TakeUnfenced, records::posted),
         (Fault::HeadEarly, records::one_line),
@@ -24,6 +24,7 @@ fn loom_finds_planted_faults() {
         (Fault::ArmUnfenced, bell::no_lost_wake_up),
         (Fault::LookBeforeArm, bell::no_lost_wake_up),
         (Fault::DrainAfterArm, bell::no_lost_wake_up),
+        (Fault::RestUnfenced, bell::rest),
     ];
     for (fault, scene) in faults {
         assert!(caught(fault, || check(scene)), "{fault:?} was not found");

@@ -19,6 +19,7 @@ const LARGE: usize = 40_000;
 const COUNT: usize = 64;
 /// Guests at a time.
 const GUESTS_MAX: usize = 6;
+const IDLE: usize = 9;
 const LONG: Deadline = Deadline::In(Duration::from_secs(10));
 
 /// A nic with an honest connection, which takes in whoever comes.
@@ -32,6 +33,8 @@ pub(super) struct Victim {
     trips: u64,
     received: u64,
     ended: BTreeMap<String, u64>,
+    /// So many more that the nic has idle connections rest.
+    _idle: Vec<(Vi, Vi)>,
     _echo: Program,
 }
 
@@ -64,6 +67,18 @@ pub(super) fn echo(host: &str, own: &str) {
     }
 }
 
+/// Connections to a nic by which nothing comes.
+fn idle(to: &Nic, own: &str) -> Vec<(Vi, Vi)> {
+    let (nic, options) = (nic(own, Wait::Balanced), ViOptions::default());
+    let listener = to.listen("idle", 0, &options).unwrap();
+    let connect = |_| {
+        let connecting = nic.connect(&Address::new(to.host(), "idle", 0), &options, LONG);
+        let accepted = listener.wait_accept(LONG).unwrap();
+        (nic.block_on(connecting).unwrap(), accepted)
+    };
+    (0..IDLE).map(connect).collect()
+}
+
 impl Victim {
     pub(super) fn new() -> Self {
         let unique = rt::random();
@@ -71,6 +86,7 @@ impl Victim {
         let listener = nic.listen("honest", 0, &ViOptions::default()).unwrap();
         let echo = start("echo", nic.host(), &format!("honest-{unique}"), 0);
         let honest = listener.wait_accept(LONG).unwrap();
+        let idle = idle(&nic, &format!("idle-{unique}"));
         let cut = || Pool::builder().class(SMALL, COUNT).class(LARGE, COUNT);
         let pools = [cut().shareable().build().unwrap(), cut().build().unwrap()];
         let exposed = [Access::READ, Access::READ_WRITE]
@@ -87,6 +103,7 @@ impl Victim {
             trips: 0,
             received: 0,
             ended: BTreeMap::new(),
+            _idle: idle,
             _echo: echo,
         }
     }
