@@ -410,3 +410,30 @@ impl fmt::Debug for Member {
         f.debug_struct("Member").field("vi", &self.id).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_message_are_these_for_ever() {
+        let mut state = State::default();
+        (state.lanes[0].drained, state.lanes[1].drained) = (0x1_0000_0102, 3);
+        let frame = state.frame((MESSAGE, Lane::Bulk, 2), 258, &[b"h", b"i"]);
+        assert_eq!(frame.tag(), 258);
+        assert_eq!(frame.bytes(), b"\0\x01\0\0\x02\x01\0\0\x03\0\0\0hi");
+        let ask = state.frame((ASK, Lane::Talk, 0), 0, &[]);
+        assert_eq!(ask.bytes(), b"\x02\0\0\0\x02\x01\0\0\x03\0\0\0");
+    }
+
+    #[test]
+    fn what_a_peer_cannot_have_drained_it_is_not_believed() {
+        let mut counts = LaneCounts { sent: 5, heard: 2, ..LaneCounts::default() };
+        counts.hear(6);
+        assert_eq!(counts.heard, 2);
+        counts.hear(1);
+        assert_eq!(counts.heard, 2);
+        counts.hear(4);
+        assert_eq!(counts.heard, 4);
+    }
+}

@@ -14,7 +14,8 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `machine.rs`, `nic.rs`, `driver.rs`, `rounds.rs`, `knocking.rs`, `token.rs` | the nic: listening, connecting, and who has left |
+//! | `machine.rs`, `nic.rs`, `driver.rs`, `knocking.rs`, `token.rs` | the nic: listening, connecting, and who has left |
+//! | `rounds.rs` | which connections a nic looks at, and which rest |
 //! | `bell.rs`, `cord.rs` | waking who sleeps |
 //! | `link.rs` | a connection, open or gone |
 //! | `records/` | rings of records, of which eager and posted messages have their own |

@@ -403,13 +403,29 @@ impl Rounds {
             self.drain_ready(drain, draining);
         }
         // What has come since the last poll: who waits drains again and again.
+        if self.resting > 0 || self.awake.len() > FEW {
+            return self.drain_many(drain, draining);
+        }
+        let Self { links, awake, ready, .. } = self;
+        for &at in &*awake {
+            if let Some(link) = &mut links[at]
+                && link.drain == drain
+                && link.drain(draining)
+            {
+                add(ready, at);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn drain_many(&mut self, drain: DrainId, draining: &mut Draining<'_, '_>) {
         let whose_turn = self.whose_turn(Does::Drain);
         let Self { links, awake, ready, turn, .. } = self;
         for &at in &awake[whose_turn] {
             let Some(link) = &mut links[at] else { continue };
             if link.drain == drain && link.has_eager() {
                 link.attention = Attention::Awake(*turn);
-                if link.drain(draining) {
+                if drain_one(link, draining) {
                     add(ready, at);
                 }
             }
@@ -431,13 +447,18 @@ impl Rounds {
             }
             let most = draining.left;
             draining.left = (most / left).max(SHARE).min(most);
-            let (share, has_more) = (draining.left, link.drain(draining));
+            let (share, has_more) = (draining.left, drain_one(link, draining));
             draining.left += most - share;
             if has_more {
                 self.ready.push_back(at);
             }
         }
     }
+}
+
+#[inline(never)]
+fn drain_one(link: &mut Link, draining: &mut Draining<'_, '_>) -> bool {
+    link.drain(draining)
 }
 
 #[cold]
