@@ -78,15 +78,15 @@ struct LaneCounts {
 
 /// Messages and requests of each lane that a peer may have sent and this side not drained. Few of
 /// what goes with large data: each has memory that waits for it.
-const WINDOWS: [u64; 2] = [32, 8];
+const WINDOWS: [u64; 2] = [32, 4];
 /// The same of both lanes.
 pub(crate) const UNDRAINED_MAX: u64 = WINDOWS[0] + WINDOWS[1];
 /// Receives beyond the windows, for what tells of credit. A side that drains nothing can ask at most
 /// after every other message of a window, and is told of every quarter of it besides.
-const CREDITS: u64 = UNDRAINED_MAX / 2 + 16;
+const CREDITS: u64 = UNDRAINED_MAX / 2 + 10;
 const HEAD: usize = 12;
 /// Bytes of a message that needs no memory beyond what its receive has: 16 words, and some more.
-const SMALL: usize = 184;
+const SMALL: usize = 152;
 /// Memory of messages that is kept.
 const SPARE_MAX: usize = 16;
 
