@@ -233,8 +233,8 @@ pub enum MachineFd {
     Any(Arc<OwnedFd>),
     /// A set of the kernel's (`epoll`), level-triggered or edge-triggered, whose tokens are less
     /// than `u64::MAX`. Whoever sleeps asks it and hands in what it said, which saves a call of
-    /// the system for each sleep. The hub asks it for nobody else, and the machine only while nobody
-    /// sleeps.
+    /// the system for each sleep. The hub asks it for nobody else; a machine that asks it, too, sees
+    /// to it that who sleeps is told (`After::happened`).
     Set(Arc<OwnedFd>),
 }
 

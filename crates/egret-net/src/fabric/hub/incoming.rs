@@ -128,7 +128,8 @@ impl Incoming {
             if let Some((tag, bytes)) = early.pop_front() {
                 // It was short enough to be kept, and fits.
                 let _ = self.place_eager(tag, &bytes, notices);
-            } else {
+            } else if self.eager.len() as u64 >= EARLY_MAX {
+                // There is one for whatever comes from now on.
                 self.early = None;
             }
         }

@@ -48,8 +48,8 @@ pub(super) struct Fixed {
     pub keys: Arc<Keys>,
     /// The set of all that is looked at now and then.
     pub sockets: OwnedFd,
-    /// The set of all that ends a sleep: the cords, and the other set. It is asked by who sleeps
-    /// alone, or while nobody does.
+    /// The set of all that ends a sleep: the cords, and the other set. It is asked by who sleeps, and
+    /// by who hears in its place and wakes it then.
     pub bells: Arc<OwnedFd>,
     pub habit: Habit,
     pub stance: Stance,
@@ -81,26 +81,29 @@ impl Driver {
 
     #[inline(never)]
     pub(super) fn poll_now(&mut self, after: &mut After) {
-        self.poll_quickly(after);
         if self.links.has_resting() {
             self.unheard += 1 + self.links.looks_at();
             if self.unheard >= HEAR_EVERY {
-                self.hear();
+                self.hear(after);
             }
         }
+        self.poll_quickly(after);
         if self.pace.is_due() {
             self.look_if_time(after);
         }
     }
 
     /// Hears who rings though the nic is awake, because its connection rests: that is looked at from
-    /// now on. What else the set says it says again.
+    /// now on. What else the set says it says again. Who sleeps on the set is woken, for it will not
+    /// hear what was heard here.
     #[cold]
     #[inline(never)]
-    fn hear(&mut self) {
+    fn hear(&mut self, after: &mut After) {
         self.unheard = 0;
         for event in ready(&self.fixed.bells, &mut { SPACE }, Some(Duration::ZERO)) {
-            self.rung(event.data.u64());
+            if self.rung(event.data.u64()).is_some() {
+                after.happened |= self.links.is_armed();
+            }
         }
         self.links.look_at_resting();
     }
@@ -110,7 +113,9 @@ impl Driver {
         let (CORD, id) = set::read(token) else { return None };
         if let Some(link) = self.links.get(id) {
             link.rung();
-            self.links.is_ready(id);
+            if link.has_eager() || link.has_ended() {
+                self.links.is_ready(id);
+            }
         }
         Some(id)
     }
@@ -140,7 +145,7 @@ impl Driver {
         self.unheard += drained.count;
         // Who drains without end polls seldom.
         if self.unheard >= HEAR_EVERY && self.links.has_resting() {
-            self.hear();
+            self.hear(after);
         }
         drained
     }
@@ -168,7 +173,7 @@ impl Driver {
     #[cold]
     pub(super) fn look(&mut self, after: &mut After) {
         if self.links.has_resting() {
-            self.hear();
+            self.hear(after);
         }
         for event in ready(&self.fixed.sockets, &mut { SPACE }, Some(Duration::ZERO)) {
             self.ready(event.data.u64(), after);

@@ -294,11 +294,15 @@ impl Rounds {
         }
     }
 
-    /// Whether some rest, so that the nic has to hear who rings though it is awake. While it
-    /// sleeps who rings wakes it, and nobody else may hear that.
+    /// Whether some rest, so that the nic has to hear who rings though it is awake.
     #[inline(always)]
-    pub(super) fn has_resting(&self) -> bool {
-        self.resting > 0 && (!self.is_armed || planted(Fault::HeardByOthers))
+    pub(super) const fn has_resting(&self) -> bool {
+        self.resting > 0
+    }
+
+    /// Whether somebody sleeps, who has to be told of what others hear in its place.
+    pub(super) fn is_armed(&self) -> bool {
+        self.is_armed && !planted(Fault::HeardByOthers)
     }
 
     /// How many a poll looks at, at most.
@@ -442,7 +446,9 @@ impl Rounds {
             let Some(at) = self.ready.pop_front() else { break };
             let Some(link) = self.at(at) else { continue };
             if link.drain != drain {
-                self.ready.push_back(at);
+                if link.has_eager() {
+                    self.ready.push_back(at);
+                }
                 continue;
             }
             let most = draining.left;
