@@ -11,10 +11,10 @@
 //! | 4–7, 8–11 | how many messages and requests of the peer's talk and bulk were drained, the low bits |
 //!
 //! A sender has at most a [window](WINDOWS) of messages and requests of each lane that the peer has
-//! not drained, as far as it knows: a lane that is full leaves the other open. What was drained the sender hears by every
-//! head; by a message of its own when that is a quarter of a window, or when it asks. In between,
-//! and when they are drained, both lanes are one stream of posted messages of the eager class, which
-//! the fabric keeps apart from large ones.
+//! not drained, as far as it knows: a lane that is full leaves the other open. The sender hears by
+//! every head what was drained; by a message of its own when that is a quarter of a window, or when
+//! it asks. On the way, and when they are drained, both lanes are one stream of posted messages of
+//! the eager class, which the fabric keeps apart from large ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -40,8 +40,8 @@
 //! each pull ends one sleep, this one or the next, whatever is in the cord before
 //! it. But it must not fill up; see [`cord`](super::cord).
 //!
-//! An end whose nic never sleeps says so from the start, and its ringer does not fence: what it
-//! may oversleep by itself its nic finds late, and never not at all.
+//! An end whose nic never sleeps says so from the start, and its ringer does not fence: what is put
+//! at the moment when such an end begins to rest its nic finds late, in turn.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 

@@ -58,7 +58,7 @@ pub(super) struct Fixed {
 /// Visitors dealt with at one tick, so that those who knock for ever do not stop
 /// the others; the door stays readable.
 const VISITORS_AT_ONCE: usize = 16;
-/// So much after which the nic hears who rings: a system call for a few microseconds.
+/// Polls, looks and drained messages after which the nic hears who rings, which is a system call.
 const HEAR_EVERY: usize = 64;
 /// How long a visitor may take to greet.
 const GREETING_MAX: Duration = Duration::from_secs(1);
@@ -93,9 +93,9 @@ impl Driver {
         }
     }
 
-    /// Hears who rings though the nic is awake, because its connection rests: that is looked at from
-    /// now on. What else the set says it says again. Who sleeps on the set is woken, for it will not
-    /// hear what was heard here.
+    /// Hears who rings for an end that rests: from now on its link is looked at. What else the set
+    /// has to say it says again. A thread that sleeps on the set is woken, for the set will not say
+    /// to it what was heard here.
     #[cold]
     #[inline(never)]
     fn hear(&mut self, after: &mut After) {

@@ -1,9 +1,10 @@
 //! Which connections of a nic to look at.
 //!
 //! A look at a connection that is idle costs a few loads, which is much for a thousand of them. So
-//! of more than [`FEW`] those rest by which nothing came for a while: the end [says](super::bell::Sleeper::doze)
-//! that it sleeps, its peer rings when it has something, and a look does not come to it. What rings
-//! the nic hears now and then ([`Driver::hear`](super::driver::Driver::hear)), and before it sleeps.
+//! of more than [`FEW`] those rest by which nothing came for a while: the end of such a connection
+//! [says](super::bell::Sleeper::doze) that it sleeps, its peer rings when it has something, and no
+//! look comes to it. The nic hears now and then who rings
+//! ([`Driver::hear`](super::driver::Driver::hear)), and when it sleeps.
 //!
 //! | | is looked at | peer rings | before the nic sleeps |
 //! |---|---|---|---|
@@ -46,7 +47,7 @@ pub(super) struct Rounds {
     unfenced: Vec<usize>,
     /// Whether the nic sleeps, or is about to.
     is_armed: bool,
-    /// How much time has passed.
+    /// Turns that have passed, of at least 100 µs each.
     turn: u32,
     /// The places of those with eager messages, in the order in which they were found.
     ready: VecDeque<usize>,
@@ -146,7 +147,7 @@ impl Rounds {
         self.links.get(place(id))?.as_ref().filter(|link| link.id == id)
     }
 
-    /// It is looked at again.
+    /// The link at this place, which rests, is looked at again.
     #[cold]
     fn wake(&mut self, at: usize) {
         if planted(Fault::Undisturbed) {
@@ -177,7 +178,7 @@ impl Rounds {
         resting.into_iter().for_each(|at| self.wake(at));
     }
 
-    /// The last handle to it is gone: it is taken out, to be dropped.
+    /// The last handle to this link is gone: the link is taken out, to be dropped.
     pub(super) fn remove(&mut self, id: u64) -> Option<Link> {
         self.find(id)?;
         let at = place(id);
@@ -330,14 +331,12 @@ impl Rounds {
     /// nothing.
     #[inline(always)]
     pub(super) fn may_have_work(&self) -> bool {
-        self.resting > 0
-            || self.awake.len() > FEW
-            || self.looked_at().any(|(_, link)| link.may_have_work())
+        self.resting > 0 || self.awake.len() > FEW || self.looked_at().any(Link::may_have_work)
     }
 
     #[inline(always)]
-    fn looked_at(&self) -> impl Iterator<Item = (usize, &Link)> {
-        self.awake.iter().filter_map(|&at| Some((at, self.links[at].as_ref()?)))
+    fn looked_at(&self) -> impl Iterator<Item = &Link> {
+        self.awake.iter().filter_map(|&at| self.links[at].as_ref())
     }
 
     /// Whose turn it is, of those that are awake.
@@ -357,8 +356,8 @@ impl Rounds {
     pub(super) fn poll_some(&mut self, mut poll: impl FnMut(&mut Link) -> Polled) {
         for at in self.whose_turn(Does::Poll) {
             let at = self.awake[at];
-            let is_alone = self.resting == 0 && self.awake.len() <= FEW;
-            if is_alone || self.links[at].as_ref().is_some_and(Link::may_have_work) {
+            let are_few = self.resting == 0 && self.awake.len() <= FEW;
+            if are_few || self.links[at].as_ref().is_some_and(Link::may_have_work) {
                 self.poll_at(at, &mut poll);
             }
         }
@@ -397,7 +396,7 @@ impl Rounds {
     pub(super) fn may_have_eager(&self, drain: DrainId) -> bool {
         !self.ready.is_empty()
             || self.awake.len() > FEW
-            || self.looked_at().any(|(_, link)| link.drain == drain && link.has_eager())
+            || self.looked_at().any(|link| link.drain == drain && link.has_eager())
     }
 
     /// Drains the connections of a drain that have something.

@@ -176,20 +176,8 @@ fn what_comes_to_many_connections_is_found_wherever_their_rings_are() {
 /// Some rest and some do not when a nic goes to sleep, and whoever comes wakes it.
 #[test]
 fn a_nic_that_sleeps_is_woken_by_those_that_rest_and_by_those_that_do_not() {
-    let unique = rt::random();
-    let (here, there) = (
-        nic(&format!("rings-{unique}"), Wait::Spin),
-        nic(&format!("sleeps-{unique}"), Wait::Frugal),
-    );
-    let options = ViOptions { drain: Some(there.drain()), ..ViOptions::of(Reliability::Delivery) };
-    let listener = there.listen("crowd", 0, &options).unwrap();
-    let to = Address::new(there.host(), "crowd", 0);
-    let connect = |_| {
-        let connecting = here.connect(&to, &ViOptions::of(Reliability::Delivery), LONG);
-        let accepted = listener.wait_accept(LONG).unwrap();
-        (here.block_on(connecting).unwrap(), accepted)
-    };
-    let pairs: Vec<(Vi, Vi)> = (0..CONNECTIONS).map(connect).collect();
+    let crowd = Crowd::waiting(Wait::Frugal);
+    let pairs = &crowd.pairs;
     let drain = pairs[0].1.drain().clone();
     let echo = rt::spawn("echo", move || {
         let mut left = ROUNDS * CONNECTIONS;
