@@ -137,8 +137,9 @@ impl Vi {
     }
 
     /// How much of a lane the peer has drained, as far as it has said so; it is asked to, and a
-    /// later call knows more: the peer answers when it drains next, not when it only polls. When the connection ends, what was never sent is not delivered;
-    /// of what was sent and has not arrived nobody knows.
+    /// later call knows more: the peer answers when it drains next, not when it only polls. When the
+    /// connection ends, what was never sent is not delivered; of what was sent and has not arrived
+    /// nobody knows.
     #[must_use]
     pub fn arrived(&self, lane: Lane) -> Position {
         self.arrived_if_asked(lane, true)
