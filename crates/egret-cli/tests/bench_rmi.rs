@@ -29,7 +29,7 @@ fn remote_calls_are_held_against_the_virtual_interface() {
             assert_eq!(line["of_line_echo"].is_f64(), is_shm && !is_one, "{line}");
             calls.push(format!("{call} {inflight} {}", line["mode"].as_str().unwrap()));
         }
-        let null = ["null 1 inline", "null 1 pooled", "null 64 inline", "null 64 pooled"];
+        let null = ["null 1 inline", "null 1 plain", "null 64 inline", "null 64 plain"];
         let others = ["i32", "bytes-1k", "bytes-100k", "i32-100k", "f64-100k", "f64-100k-pool"];
         let others = others.iter().chain(&["tree1023", "f64-1k", "f64-1m"]);
         let others = others.map(|call| format!("{call} 1 inline"));

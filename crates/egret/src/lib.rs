@@ -31,6 +31,7 @@ mod shelf;
 pub use egret_derive::remote;
 pub use egret_net as net;
 pub use egret_node as node;
+pub use egret_node::am::blocking;
 pub use egret_node::stream;
 
 /// What programs that make remote calls or send graphs import.

@@ -145,7 +145,7 @@ fn rows(what: What, inflight: &[u16]) -> Vec<Row> {
         let (inflight, call) = (inflight.into(), what.call());
         if what == What::Null {
             rows.push(Row::Call { what, call, inflight });
-            rows.push(Row::Call { what, call: Call::Pooled, inflight });
+            rows.push(Row::Call { what, call: Call::Plain, inflight });
         } else if inflight == 1 {
             rows.push(Row::Call { what, call, inflight });
         }
@@ -164,7 +164,7 @@ fn line(what: What) -> Line {
 
 fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Result<Case> {
     let inflight = line.inflight.unwrap_or(1);
-    let mode = Some(if call == Call::Pooled { "pooled" } else { "inline" });
+    let mode = Some(if call == Call::Plain { "plain" } else { "inline" });
     let (there, back) = call.bytes()?;
     let line = Line { mode, bytes: there, trust: Some(Trusting::Isolated.name()), ..line };
     let answers = if inflight > 1 { Answers::Ahead(back) } else { Answers::Each(back) };

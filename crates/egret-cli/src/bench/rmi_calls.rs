@@ -47,8 +47,8 @@ impl Pooled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
     Null,
-    /// Not on the thread that receives it.
-    Pooled,
+    /// Of a method that is not declared `#[nonblocking]`.
+    Plain,
     Int,
     Bytes(usize),
     Ints(usize),
@@ -62,7 +62,7 @@ impl Call {
     /// The bytes of its arguments, and those of its answer.
     pub(crate) fn bytes(self) -> Result<(usize, usize)> {
         Ok(match self {
-            Self::Null | Self::Pooled => (0, 0),
+            Self::Null | Self::Plain => (0, 0),
             Self::Int => (4, 4),
             Self::Bytes(len) => (len, 4),
             Self::Ints(len) => (4 * len, 4),
@@ -128,8 +128,8 @@ impl Probe for OneByOne {
                 Call::Null => {
                     times(rounds, round, &mut (), |(), _| {}, |()| Ok(stub.null()?), |(), _| true)
                 }
-                Call::Pooled => {
-                    times(rounds, round, &mut (), |(), _| {}, |()| Ok(stub.pooled()?), |(), _| true)
+                Call::Plain => {
+                    times(rounds, round, &mut (), |(), _| {}, |()| Ok(stub.plain()?), |(), _| true)
                 }
                 Call::Int => {
                     let set = |number: &mut i32, round| *number = mark(round).into();
@@ -215,7 +215,7 @@ impl Probe for Many {
         self.calls.run(|_| {
             let stub = &self.calls.stub;
             let begin = || match self.call {
-                Call::Pooled => stub.begin().pooled(),
+                Call::Plain => stub.begin().plain(),
                 _ => stub.begin().null(),
             };
             let start = rt::now();
@@ -258,10 +258,9 @@ impl CalledOn {
     /// Serves until the other side is done.
     pub(crate) fn serve(&mut self) -> Result<()> {
         self.runs += 1;
-        let (_, links) = self.node.links().first().context("a node has a fabric")?;
         let is_done = || self.settled.load(Ordering::Relaxed) >= self.runs;
-        ensure!(links.drive(PATIENCE, is_done), "nobody called for too long");
-        said(links);
+        ensure!(self.node.serve(PATIENCE, is_done), "nobody called for too long");
+        self.node.links().iter().for_each(|(_, links)| said(links));
         Ok(())
     }
 }

@@ -12,8 +12,8 @@ use super::side::mark;
 pub(crate) trait Callee {
     #[nonblocking]
     fn null(&self);
-    /// The same on a worker.
-    fn pooled(&self);
+    /// The same, which may block.
+    fn plain(&self);
     #[nonblocking]
     fn next(&self, number: i32) -> i32;
     #[nonblocking]
@@ -40,7 +40,7 @@ pub(crate) struct Looks {
 impl Callee for Looks {
     fn null(&self) {}
 
-    fn pooled(&self) {}
+    fn plain(&self) {}
 
     fn next(&self, number: i32) -> i32 {
         number.wrapping_add(1)

@@ -1,38 +1,50 @@
 //! A side that sends and drains eager messages.
 
 use anyhow::{Result, bail};
-use egret::net::vi::{Lane, SendError};
+use egret::net::vi::{Drain, Lane, SendError, Sink};
 
 use super::side::{END, Mode, PATIENCE, Side, mark};
 
 impl Side {
     /// Sends, as soon as there is room.
-    pub(super) fn send_eager(&self, round: u64) -> Result<()> {
+    pub(super) fn send_eager(&mut self, round: u64) -> Result<()> {
         loop {
             match self.vi.send_eager(Lane::Talk, round, &[&self.slice]) {
                 Ok(_) => return Ok(()),
-                Err(SendError::Full) => drop(self.vi.nic().poll()),
+                Err(SendError::Full) => {
+                    self.vi.nic().poll();
+                    // Over posted messages this is how a side hears of room.
+                    self.take_what_came(|drain, sink| Ok(drain.take(1, sink)))?;
+                }
                 Err(why) => return Err(why.into()),
             }
         }
     }
 
-    /// Drains until the message of this round is there, and looks at each.
+    /// Drains until the message of this round is there.
     pub(super) fn drain(&mut self, round: u64) -> Result<()> {
-        let mut wrong = None;
         while self.came < round {
-            let (came, taken) = (&mut self.came, self.taken);
-            self.vi.drain().wait(EAGER_BATCH, PATIENCE, |_, tag, bytes| {
-                *came += 1;
-                let ends = [bytes.first(), bytes.last()];
-                let is_right = ends.iter().flatten().all(|end| **end == mark(tag));
-                if tag != *came || bytes.len() != taken || !is_right {
-                    wrong = Some((tag, bytes.len()));
-                }
-            })?;
-            if let Some((tag, bytes)) = wrong {
-                bail!("message {tag} of {bytes} bytes came damaged, or {} was due", self.came);
+            self.take_what_came(|drain, sink| Ok(drain.wait(EAGER_BATCH, PATIENCE, sink)?))?;
+        }
+        Ok(())
+    }
+
+    /// Drains, and looks at each message.
+    fn take_what_came(
+        &mut self,
+        drain: impl FnOnce(&Drain, &mut Sink<'_>) -> Result<usize>,
+    ) -> Result<()> {
+        let (mut wrong, came, taken) = (None, &mut self.came, self.taken);
+        drain(self.vi.drain(), &mut |_, tag, bytes| {
+            *came += 1;
+            let ends = [bytes.first(), bytes.last()];
+            let is_right = ends.iter().flatten().all(|end| **end == mark(tag));
+            if tag != *came || bytes.len() != taken || !is_right {
+                wrong = Some((tag, bytes.len()));
             }
+        })?;
+        if let Some((tag, bytes)) = wrong {
+            bail!("message {tag} of {bytes} bytes came damaged, or {} was due", self.came);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 mod baton;
 #[cfg(test)]
 pub(crate) mod checker;
+mod duty;
 mod lean;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 pub use baton::{Baton, Entered, Ground, Next, Seat, Seated, Turn, Waited};
+pub use duty::{Begun, Duty};
 pub(crate) use lean::Joint;
 use rustix::thread::{MembarrierCommand, membarrier};
 

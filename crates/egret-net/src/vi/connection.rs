@@ -18,7 +18,44 @@ use crate::buf::{Buf, Kind, Plain, Typed};
 /// Posting takes the descriptor and its memory; the completion returns them.
 /// After an error the connection stays in the error state: everything
 /// outstanding completes with the error, later posts are refused with it.
-/// Dropping a `Vi` closes it in the same way.
+/// Dropping a `Vi` closes it in the same way. A `Vi` keeps its nic: to drop a [`Nic`] ends
+/// nothing while one of its connections is left.
+///
+/// # Two nics on one thread
+///
+/// A nic makes progress only when it is driven itself, and a connection takes both nics.
+/// [`Nic::wait_connect`] drives the nic that connects, and
+/// [`Listener::wait_accept`](super::Listener::wait_accept) the nic that listens. A thread that has
+/// both nics drives them in turn:
+///
+/// ```
+/// use std::pin::pin;
+/// use std::task::{Context, Poll, Waker};
+///
+/// use egret_net::fabric::{Fabric, shm::ShmFabric};
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::{Address, NicOptions, ViOptions};
+///
+/// let open = |host: String| ShmFabric.open(&NicOptions::new(&host));
+/// let [near, far] = ["near", "far"].map(|side| open(format!("{side}-{}", std::process::id())));
+/// let (near, far, options) = (near?, far?, ViOptions::default());
+/// let listener = far.listen("echo", 0, &options)?;
+/// let to = Address::new(far.host(), "echo", 0);
+/// let mut connecting = pin!(near.connect(&to, &options, Deadline::DEFAULT));
+/// let (mut context, mut there) = (Context::from_waker(Waker::noop()), None);
+/// let here = loop {
+///     there = there.or(listener.poll_accept()?); // Drives `far`.
+///     if let Poll::Ready(made) = connecting.as_mut().poll(&mut context) {
+///         break made?; // That poll drives `near`.
+///     }
+/// };
+/// assert_eq!((here.peer(), there.expect("accepted").peer()), (far.host(), near.host()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Less will do over `sim`, and over `shm` unless both nics ask for [`Trust::Cooperating`]: there
+/// [`Nic::connect`] has sent its request when it returns. After `listen` and `connect` the thread
+/// calls `wait_accept`, and then [`Nic::block_on`] with what `connect` returned.
 #[derive(Debug)]
 pub struct Vi {
     id: ViId,
@@ -118,12 +155,42 @@ impl Vi {
     }
 
     /// Sends the bytes of `parts`, behind each other, as one eager message of at most
-    /// [`EAGER_MAX`](super::EAGER_MAX) bytes. They are out of the caller's hands when this
+    /// [`EAGER_MAX`](super::EAGER_MAX) bytes. The bytes are out of the caller's hands when this
     /// returns: there is no completion. The position says how far the lane is then; once as much
     /// has [arrived](Self::arrived), the peer has the message.
     ///
-    /// At the unreliable level a message that there is no room for is dropped instead of
-    /// refused.
+    /// # A full lane
+    ///
+    /// A lane holds a bounded amount that the peer has not drained. A message that finds no room is
+    /// refused with [`SendError::Full`]. The peer makes room by draining; a peer that only polls
+    /// makes none. This side hears of the room, and sends again:
+    ///
+    /// | fabric | what a lane holds | this side hears of room |
+    /// |---|---|---|
+    /// | `shm` | 1,024 lines of 64 bytes: one for a message of up to 48 bytes, one more for each 64 bytes beyond | in `send_eager`, of each quarter of the lane that the peer has drained |
+    /// | `sim` | 256 messages | when a nic of the world is driven |
+    /// | `tcp`, and fabrics that do not [carry](Drain::is_native) eager messages | 32 messages of talk, 4 of bulk | when this side drains, and not when it polls: the peer tells with each of its messages, and sends one for each quarter of the lane |
+    ///
+    /// A question of [`arrived`](Self::arrived) takes a line, or the room of a message; none over
+    /// `sim`.
+    ///
+    /// At the unreliable level, the only one of `udp`, no lane is full. A message without room is
+    /// dropped, and [counted](Counters::dropped) by the side that drops it.
+    ///
+    /// # A peer that is gone
+    ///
+    /// `send_eager` does not look for the end of the connection. The nic finds the end when it is
+    /// driven: by a poll or a wait of any thread, or by a [drain](Drain::poll) that finds nothing.
+    /// Until then messages leave for nobody, and the lane may become full. From then on the answer
+    /// is [`SendError::Closed`] with
+    ///
+    /// * [`ViError::ClosedByPeer`] if the peer has disconnected, or dropped its `Vi`;
+    /// * [`ViError::PeerDied`] if the peer's process has ended without that. Over `shm` and `tcp`
+    ///   the kernel tells at once, over `udp` when something is sent to the peer. Where the kernel
+    ///   does not tell, for the machine or the network is gone, the end is known over `tcp` after
+    ///   20 s at the latest, over `udp` after 10 s of silence, over `sim` after 5 s without an
+    ///   answer. Over `udp` a peer that does not drive its nic is silent, too;
+    /// * [`ViError::Closed`] if this side has closed the connection.
     ///
     /// # Errors
     ///
@@ -137,9 +204,10 @@ impl Vi {
     }
 
     /// How much of a lane the peer has drained, as far as it has said so; it is asked to, and a
-    /// later call knows more: the peer answers when it drains next, not when it only polls. When the
-    /// connection ends, what was never sent is not delivered; of what was sent and has not arrived
-    /// nobody knows.
+    /// later call knows more: the peer answers when it drains next, not when it only polls. Where
+    /// the fabric does not [carry](Drain::is_native) eager messages, this side hears the answer
+    /// when it drains. When the connection ends, what was never sent is not delivered; of what was
+    /// sent and has not arrived nobody knows.
     #[must_use]
     pub fn arrived(&self, lane: Lane) -> Position {
         self.arrived_if_asked(lane, true)

@@ -20,6 +20,10 @@ use crate::rt::Deadline;
 pub const EAGER_MAX: usize = 4096;
 
 /// Which of a connection's two orders a message is in; neither waits for the other.
+///
+/// A lane holds a bounded amount that the peer has not drained. Over `shm` and `sim` both lanes
+/// hold the same; where eager messages travel as posted ones, talk holds 32 messages and bulk 4.
+/// [`Vi::send_eager`](super::Vi::send_eager) says the amounts, and what to do when a lane is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Lane {
@@ -57,22 +61,37 @@ impl Position {
     }
 }
 
-/// Why an eager message was not sent. Nothing of it has left.
+/// Why an eager message was not sent. Nothing of the message has left. What a lane holds, and when
+/// the end of a peer is known, stands with [`Vi::send_eager`](super::Vi::send_eager).
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The lane holds as much as it can until the peer drains. An outcome, not a failure: wait, and
-    /// send again. A wait of the nic ends when there is room, which over `shm` is when the peer has
-    /// drained a quarter of the lane. Who is flooded itself drains meanwhile.
+    /// The lane holds as much as it can until the peer drains. An outcome, not a failure: drain,
+    /// wait, and send again. A wait of the nic ends when there may be room; over `shm` that is when
+    /// the peer has drained a quarter of the lane. Over `tcp`, and other fabrics that do not
+    /// [carry](Drain::is_native) eager messages, this side hears of the room when it drains: for a
+    /// program that only polls and sends, the lane stays full. Two sides that flood each other both
+    /// drain, or neither gets room.
     ///
     /// ```
     /// # use egret_net::rt::Instant;
-    /// # use egret_net::vi::{Lane, Nic, Position, SendError, Vi};
-    /// fn send(nic: &Nic, vi: &Vi, bytes: &[u8], until: Instant) -> Result<Position, SendError> {
+    /// # use egret_net::vi::{Lane, Position, SendError, Sink, Vi};
+    /// fn send(
+    ///     vi: &Vi,
+    ///     bytes: &[u8],
+    ///     until: Instant,
+    ///     sink: &mut Sink<'_>,
+    /// ) -> Result<Position, SendError> {
     ///     loop {
-    ///         let seen = nic.poll();
+    ///         // The poll finds the end of the peer, the drain finds room.
+    ///         let seen = vi.nic().poll();
+    ///         let drained = vi.drain().take(16, sink);
     ///         match vi.send_eager(Lane::Talk, 0, &[bytes]) {
-    ///             Err(SendError::Full) if nic.now() < until => _ = nic.wait(seen, Some(until)),
+    ///             Err(SendError::Full) if vi.nic().now() < until => {
+    ///                 if drained == 0 {
+    ///                     vi.nic().wait(seen, Some(until));
+    ///                 }
+    ///             }
     ///             sent => return sent,
     ///         }
     ///     }
@@ -80,7 +99,10 @@ pub enum SendError {
     /// ```
     #[error("the lane is full: the peer has not drained what was sent before")]
     Full,
-    /// The connection is in the error state, for this reason.
+    /// The connection is in the error state, for this reason: the peer has
+    /// [closed](ViError::ClosedByPeer) it or [died](ViError::PeerDied), this side has
+    /// [closed](ViError::Closed) it, or something else went wrong. A nic finds the end of a peer
+    /// when it is driven; until then messages leave, or the lane is [full](SendError::Full).
     #[error("the connection is closed: {0}")]
     Closed(ViError),
     /// More bytes than an eager message has.
@@ -114,8 +136,9 @@ pub trait Reply {
     ///
     /// # Errors
     ///
-    /// See [`SendError`]. What finds no room is kept, and sent when the drain is over: inside it
-    /// nothing may wait.
+    /// See [`SendError`]. Of a message that finds no room the answer is
+    /// [`Full`](SendError::Full), too: the function keeps the message, for whoever drains to send
+    /// when the drain is over. Inside a drain nothing may wait.
     fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError>;
 }
 
@@ -141,7 +164,9 @@ impl DrainId {
 /// lock of the nic. What it must not do is to use the nic, or a completion queue of any nic, by
 /// other means than the [`Reply`] it is given, or to wait for a thread that does; drains do not
 /// nest. If it panics, so does the call that drains: that message is gone, the others are drained
-/// by the next call.
+/// by the next call. Where the fabric does not [carry](Self::is_native) eager messages, each panic
+/// also costs the connection one of its 64 receives for good, and the peer hears late that there is
+/// room: a function that may panic catches it itself.
 ///
 /// ```
 /// use egret_net::fabric::sim::Sim;

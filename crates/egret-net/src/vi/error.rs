@@ -36,13 +36,14 @@ pub enum ViError {
     /// A remote read or write was refused by its target.
     #[error("remote access refused: {0}")]
     RemoteAccess(#[from] AccessError),
-    /// The peer is gone without having closed the connection.
+    /// The peer is gone without having closed the connection. How soon each fabric knows stands
+    /// with [`Vi::send_eager`](super::Vi::send_eager).
     #[error("the peer died: {why}")]
     PeerDied {
         /// How that became known.
         why: &'static str,
     },
-    /// The peer closed the connection.
+    /// The peer closed the connection, or dropped its [`Vi`](super::Vi).
     #[error("the peer closed the connection")]
     ClosedByPeer,
     /// This side closed the connection, or dropped the `Vi`.

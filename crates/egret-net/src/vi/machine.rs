@@ -86,6 +86,12 @@ pub trait Machine: Any + Send + fmt::Debug {
 
     /// Takes a descriptor, or gives it back with the reason.
     ///
+    /// Another thread may sleep on the [armed](Self::arm) machine meanwhile, and sleeps on unless
+    /// this call completes something or sets [`After::happened`]. So the machine begins here what
+    /// can begin, and has its descriptor become readable when the rest can go on, or sets
+    /// `happened`: then the sleeper [disarms](Self::disarm) the machine, and arms it again before
+    /// its next sleep. The same holds for the other calls that have an [`After`].
+    ///
     /// # Errors
     ///
     /// If the queue is full or the connection broken.
@@ -104,7 +110,9 @@ pub trait Machine: Any + Send + fmt::Debug {
 
     /// Does what can be done without waiting.
     fn poll(&mut self, after: &mut After);
-    /// When the machine is to be polled at the latest though nothing comes.
+    /// When the machine is to be polled at the latest though nothing comes. Whoever goes to sleep
+    /// asks once, behind [`arm`](Self::arm): a call that makes the moment an earlier one sets
+    /// [`After::happened`].
     fn next_event(&self) -> Option<Instant> {
         None
     }

@@ -13,8 +13,10 @@
 //! A sender has at most a [window](WINDOWS) of messages and requests of each lane that the peer has
 //! not drained, as far as it knows: a lane that is full leaves the other open. The sender hears by
 //! every head what was drained; by a message of its own when that is a quarter of a window, or when
-//! it asks. On the way, and when they are drained, both lanes are one stream of posted messages of
-//! the eager class, which the fabric keeps apart from large ones.
+//! it asks. It reads heads when it [drains](OverPosted::drain) and at no other time: a sender that
+//! never drains fills its window and has no room again. On the way, and when they are drained, both
+//! lanes are one stream of posted messages of the eager class, which the fabric keeps apart from
+//! large ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -189,6 +191,21 @@ impl OverPosted {
         Position::new(heard)
     }
 
+    /// Passes what was received to `sink`, at most `budget` messages, and posts each receive again.
+    /// Also hears credit, and keeps the memory of sends. How many messages; none if another thread
+    /// drains.
+    ///
+    /// A sink that panics unwinds through this, and the connection loses the receive of that
+    /// message: the receive is dropped with its completion, and nothing posts another. A connection
+    /// has [`UNDRAINED_MAX`] and [`CREDITS`] receives together. When too many are lost, an eager
+    /// message of the peer finds none: over `tcp` that ends the connection with
+    /// [`ViError::Protocol`](super::ViError::Protocol), and at the unreliable level the message is
+    /// dropped.
+    ///
+    /// The message counts as drained all the same, but no credit goes out for it. The peer hears of
+    /// the room with the next eager message that this side sends, or by the credit for a later
+    /// message of the lane. If the sink panics at each message of a window, the lane stays full
+    /// until this side sends something. A thread that was turned away meanwhile is not woken.
     pub(super) fn drain(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
         if self.draining.swap(true, Ordering::Acquire) {
             self.turned_away.store(true, Ordering::SeqCst);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::defer::{Post, post};
 use super::message::{Few, Landed};
 use super::serve::Answer;
 use super::{Kept, Message, Peer};
@@ -72,6 +73,18 @@ impl<'a> Request<'a> {
     #[inline]
     pub const fn number(&self) -> Option<u32> {
         self.from.request
+    }
+
+    /// Whether the thread is one that does what handlers [defer](super::defer()): it
+    /// [serves](crate::Links::serve), or drives in the background and another stands by.
+    #[must_use]
+    #[inline]
+    pub fn may_defer(&self) -> bool {
+        match post() {
+            Post::Serves => true,
+            Post::OnDuty => self.core.crew.has_standby(self.core),
+            Post::None | Post::Relieved => false,
+        }
     }
 
     /// Whether an answer is waited for.

@@ -7,6 +7,7 @@ use egret_net::vi::contained;
 
 use super::Undelivered;
 use super::bundle::{Handler, Run, Upcall, What};
+use super::defer::{run_deferred, take_deferred};
 use super::message::Few;
 use super::request::{From, Request};
 use crate::link::Head;
@@ -38,13 +39,24 @@ pub(crate) fn run_jobs(
 ) -> bool {
     for left in (0..JOBS_MAX).rev() {
         run(core, &mut job);
-        let mut unused = None;
-        let (next, has_more) = core.state.with(|state| {
-            state.finish(job, &mut unused);
+        let (mut unused, deferred) = (None, take_deferred());
+        let mut go_on = |state: &mut State| {
             let stays = !leave(state) && left > 0;
             let next = if stays { state.next_job() } else { None };
             (next, state.has_jobs())
-        });
+        };
+        let (next, has_more) = match deferred {
+            None => core.state.with(|state| {
+                state.finish(job, &mut unused);
+                go_on(state)
+            }),
+            Some(deferred) => {
+                // Others serve the bundle meanwhile.
+                core.state.with(|state| state.finish(job, &mut unused));
+                run_deferred(core, deferred);
+                core.state.with(go_on)
+            }
+        };
         drop_unused(unused);
         let Some(next) = next else { return has_more };
         job = next;
@@ -163,7 +175,7 @@ impl Drop for Inside {
 
 /// Does what is the program's; whether that came to its end. Whoever drives goes on.
 #[inline]
-fn to_end(does: impl FnOnce()) -> bool {
+pub(super) fn to_end(does: impl FnOnce()) -> bool {
     let ended = contained(does).is_some();
     if !ended {
         tracing::error!("a handler panicked");

@@ -1,49 +1,232 @@
-//! The thread that drives the links when nobody waits.
+//! The threads that drive the links when nobody waits.
+//!
+//! One is on duty: it drives while no other thread does. While it does what a handler has
+//! [deferred](crate::am::defer()), which may last, a second thread stands by: it looks every
+//! [tick](TICK), and takes over if the same is under way at two looks. The thread that was on duty
+//! stands by then, when it is done. The standby is made when it is needed first; it rests, and
+//! costs nothing, when nothing was deferred for [a while](STILL).
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use egret_net::rt;
+use egret_net::rt::{self, Thread};
+use egret_net::sync::{Begun, Duty, Mutex};
 
 use super::core::Core;
+use crate::am::{Post, Posted, post};
 
-/// Starts it. It ends soon after the last handle to the links is gone.
-pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
-    let core = Arc::downgrade(core);
-    rt::spawn("egret links", move || run(&core)).map(drop)
+/// The threads in the background.
+#[derive(Debug, Default)]
+pub(crate) struct Crew {
+    duty: Duty,
+    threads: Mutex<Threads>,
+    has_standby: AtomicBool,
+    /// Whether the standby is on duty, though it has not taken over.
+    is_named: AtomicBool,
+    /// Threads that have the links for as long as they work for them.
+    holders: AtomicUsize,
 }
 
-fn run(core: &Weak<Core>) {
-    let (mut turns, mut trimmed) = (None, rt::now());
-    if let Some(core) = core.upgrade() {
-        core.background.get_or_init(rt::current);
+#[derive(Debug, Default)]
+struct Threads {
+    on_duty: Option<Thread>,
+    standby: Option<Thread>,
+    count: usize,
+    is_closed: bool,
+}
+
+/// Starts the first. It ends soon after the last handle to the links is gone.
+pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
+    core.crew.employ(Arc::downgrade(core), false)
+}
+
+impl Crew {
+    fn employ(self: &Arc<Self>, core: Weak<Core>, stands_by: bool) -> std::io::Result<()> {
+        let crew = Arc::clone(self);
+        let mut threads = self.threads.lock();
+        rt::spawn("egret links", move || crew.work(&core, stands_by))?;
+        threads.count += 1;
+        if stands_by {
+            self.has_standby.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
+
+    fn work(&self, core: &Weak<Core>, stands_by: bool) {
+        let _posted = Posted::new(Post::None, Weak::clone(core));
+        let (mut is_late, mut goes_on) = (stands_by, !stands_by || self.stand_by());
+        while goes_on {
+            self.threads.lock().on_duty = Some(rt::current());
+            let on_duty = Posted::new(Post::OnDuty, Weak::clone(core));
+            let is_relieved = be_on_duty(self, core, is_late);
+            drop(on_duty);
+            (is_late, goes_on) = (true, is_relieved && self.stand_by());
+        }
+        self.threads.lock().count -= 1;
+    }
+
+    /// Stands by until the thread is on duty; `false` if it is to end.
+    fn stand_by(&self) -> bool {
+        let mut threads = self.threads.lock();
+        if threads.standby.is_some() || threads.is_closed {
+            return false;
+        }
+        threads.standby = Some(rt::current());
+        self.has_standby.store(true, Ordering::Relaxed);
+        drop(threads);
+        let (mut seen, mut still) = (self.duty.count(), rt::now());
+        loop {
+            if self.duty.is_watched() {
+                rt::park(Some(rt::now() + TICK));
+            } else {
+                rt::park(None);
+                still = rt::now();
+            }
+            let mut threads = self.threads.lock();
+            if threads.is_closed {
+                threads.standby = None;
+                return false;
+            }
+            let now = self.duty.count();
+            if self.is_named.swap(false, Ordering::Acquire)
+                || now == seen && self.duty.take_over(seen)
+            {
+                threads.standby = None;
+                self.has_standby.store(false, Ordering::Relaxed);
+                return true;
+            }
+            drop(threads);
+            if now != seen {
+                (seen, still) = (now, rt::now());
+            } else if self.duty.is_watched() && rt::now() - still >= STILL {
+                _ = self.duty.rest(seen);
+            }
+        }
+    }
+
+    /// Sees to it that somebody stands by. Whether there is such a thread.
+    #[inline]
+    pub(crate) fn has_standby(self: &Arc<Self>, core: &Arc<Core>) -> bool {
+        self.has_standby.load(Ordering::Relaxed) || self.find_standby(core)
+    }
+
+    #[cold]
+    fn find_standby(self: &Arc<Self>, core: &Arc<Core>) -> bool {
+        if self.threads.lock().count >= THREADS_MAX {
+            return false;
+        }
+        self.employ(Arc::downgrade(core), true).is_ok()
+    }
+
+    /// The thread on duty begins what a handler has deferred.
+    #[inline]
+    pub(crate) fn begin(&self) -> Begun {
+        let begun = self.duty.begin();
+        if begun.calls {
+            self.call_standby();
+        }
+        begun
+    }
+
+    #[cold]
+    fn call_standby(&self) {
+        self.duty.watch();
+        self.threads.lock().standby.iter().for_each(Thread::unpark);
+    }
+
+    /// It has ended. Whether the thread is still on duty.
+    #[inline]
+    pub(crate) fn end(&self, begun: Begun) -> bool {
+        self.duty.end(begun)
+    }
+
+    /// The thread on duty, which does what was deferred, will not be back soon.
+    #[cold]
+    pub(crate) fn relieve(&self) {
+        let threads = self.threads.lock();
+        // Under the lock: who stands by takes over under it, or is named.
+        if let Some(standby) = &threads.standby
+            && self.duty.take_over(self.duty.count())
+        {
+            self.is_named.store(true, Ordering::Release);
+            standby.unpark();
+        }
+    }
+
+    /// Has the thread on duty look.
+    #[cold]
+    pub(super) fn call(&self) {
+        self.threads.lock().on_duty.iter().for_each(Thread::unpark);
+    }
+
+    /// There is nothing to drive any more.
+    pub(super) fn close(&self) {
+        let mut threads = self.threads.lock();
+        threads.is_closed = true;
+        threads.on_duty.iter().chain(&threads.standby).for_each(Thread::unpark);
+    }
+
+    /// Threads that have the links for as long as they work for them.
+    pub(super) fn holders(&self) -> usize {
+        self.holders.load(Ordering::Relaxed)
+    }
+}
+
+/// The links, of a thread that works for them.
+struct Held<'a> {
+    core: Arc<Core>,
+    crew: &'a Crew,
+}
+
+impl<'a> Held<'a> {
+    fn new(core: &Weak<Core>, crew: &'a Crew) -> Option<Self> {
+        let core = core.upgrade()?;
+        crew.holders.fetch_add(1, Ordering::Relaxed);
+        Some(Self { core, crew })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.crew.holders.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Drives while nobody else does: at first at once, if somebody should have before. Until the
+/// links are gone, or the standby has taken over: whether that is so.
+fn be_on_duty(crew: &Crew, core: &Weak<Core>, mut is_late: bool) -> bool {
+    let (mut turns, mut trimmed) = (None, rt::now());
     loop {
-        let Some(core) = core.upgrade() else { return };
-        if Arc::strong_count(&core) == 1 {
-            return;
+        let Some(held) = Held::new(core, crew) else { return false };
+        let core = &held.core;
+        if core.is_forsaken() {
+            return false;
         }
         if core.is_called.swap(false, Ordering::Acquire) {
             core.flush();
+            is_late = true;
         }
         let before = turns.replace(core.baton.turns());
-        if before != turns {
-            drop(core);
+        if post() == Post::OnDuty && before != turns && !std::mem::take(&mut is_late) {
+            drop(held);
             rt::park(Some(rt::now() + QUIET));
             continue;
         }
         // Said before it is asked whose the role is: who has it then sees this when it leaves.
         core.rests.store(true, Ordering::Release);
-        let is_taken = !core.drive_behind(core.nic.now() + LOOK);
+        let is_taken = post() == Post::OnDuty && !core.drive_behind(core.nic.now() + LOOK);
         // What is used now and then, and between two waits of the program, stays.
         if rt::now() - trimmed >= TRIM {
             core.depot.trim();
             trimmed = rt::now();
         }
+        if post() != Post::OnDuty {
+            return true;
+        }
         if is_taken {
             // Who has the role waits, and long.
-            drop(core);
+            drop(held);
             rt::park(Some(rt::now() + REST));
         } else {
             core.rests.store(false, Ordering::Relaxed);
@@ -54,10 +237,17 @@ fn run(core: &Weak<Core>) {
 
 /// If nobody has driven for so long, nobody waits: what comes then is heard after twice that, and
 /// the time it takes a thread to wake. A glance costs a few microseconds while others drive.
-const QUIET: Duration = Duration::from_micros(250);
-/// How long it rests at most: a thread that panics leaves the role, too, and calls nobody.
+const QUIET: Duration = Duration::from_micros(150);
+/// How often the standby looks.
+const TICK: Duration = Duration::from_micros(100);
+/// It rests if nothing was deferred for so long.
+const STILL: Duration = Duration::from_millis(10);
+/// How long the thread on duty rests at most: a thread that panics leaves the role, too, and calls
+/// nobody.
 const REST: Duration = Duration::from_millis(10);
 /// How often it looks whether there are links at all.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long memory for what arrives is kept though nothing does, at least.
 const TRIM: Duration = Duration::from_secs(5);
+/// Threads, most of which do what was deferred and lasts.
+const THREADS_MAX: usize = 64;

@@ -1,8 +1,8 @@
 //! What all handles to the links of a nic share.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use egret_net::rt;
 use egret_net::sync::Baton;
 use egret_net::vi::{CompletionQueue, Drain, Nic, Reliability, ViOptions};
 
+use super::background::Crew;
 use super::behind::Locked;
 use super::opening::Opening;
 use super::options::LinksOptions;
@@ -27,11 +28,11 @@ pub(crate) struct Core {
     pub(crate) state: Locked,
     /// Who drives.
     pub(crate) baton: Baton,
-    /// The thread that drives when nobody else does.
-    pub(super) background: OnceLock<rt::Thread>,
-    /// Whether that is to run handlers that are due.
+    /// The threads that drive when nobody else does.
+    pub(crate) crew: Arc<Crew>,
+    /// Whether they are to run handlers that are due.
     pub(super) is_called: AtomicBool,
-    /// Whether it rests until who drives leaves.
+    /// Whether they rest until who drives leaves.
     pub(super) rests: AtomicBool,
     pub(crate) depot: Arc<Depot>,
     /// Feeds that found something since the nic made progress. Only a hint.
@@ -88,7 +89,7 @@ impl Core {
         let opening = Opening::new(&fixed)?;
         let state = Locked::new(&nic, State::new(fixed, opening));
         let baton = state.role();
-        let (feeds, background) = (AtomicU32::new(0), OnceLock::new());
+        let (feeds, crew) = (AtomicU32::new(0), Arc::default());
         let [is_called, rests] = [false, false].map(AtomicBool::new);
         Ok(Arc::new(Self {
             nic,
@@ -96,7 +97,7 @@ impl Core {
             drain,
             state,
             baton,
-            background,
+            crew,
             is_called,
             rests,
             depot: memory,
@@ -104,12 +105,16 @@ impl Core {
             number,
         }))
     }
+
+    /// Whether nobody has the links but the threads that work for them.
+    pub(super) fn is_forsaken(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) <= self.crew.holders()
+    }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
-        // It has nothing to drive any more.
-        self.background.get().into_iter().for_each(rt::Thread::unpark);
+        self.crew.close();
     }
 }
 

@@ -15,7 +15,7 @@ use egret_net::vi::{Arming, Nic, Seen};
 
 use super::core::{Core, Stopped};
 use super::state::State;
-use crate::am::{Upcall, in_handler, run_jobs};
+use crate::am::{Post, Upcall, in_handler, post, run_jobs};
 
 impl Core {
     /// Drives the links, or has them driven, until `ready` has something, at the latest
@@ -323,12 +323,10 @@ impl Core {
 
     /// Who drives is to look, or the background at once.
     #[cold]
-    fn call_background(&self) {
+    pub(crate) fn call_background(&self) {
         self.nic.wake();
         self.is_called.store(true, Release);
-        if let Some(background) = self.background.get() {
-            background.unpark();
-        }
+        self.crew.call();
     }
 
     /// The thread has left the role: if the background rests until somebody does, it is its turn.
@@ -341,10 +339,8 @@ impl Core {
 
     #[cold]
     fn end_rest(&self) {
-        if self.rests.swap(false, Acquire)
-            && let Some(background) = self.background.get()
-        {
-            background.unpark();
+        if self.rests.swap(false, Acquire) {
+            self.crew.call();
         }
     }
 
@@ -371,11 +367,10 @@ impl Core {
                     // Of a thread that has taken the role meanwhile, perhaps, and sleeps.
                     self.nic.wake();
                 }
-                if self.nic.now() >= until || Arc::strong_count(self) == 1 {
+                if post() == Post::Relieved || self.nic.now() >= until || self.is_forsaken() {
                     break;
                 }
-            } else if self.baton.wanted() || self.nic.now() >= until || Arc::strong_count(self) == 1
-            {
+            } else if self.baton.wanted() || self.nic.now() >= until || self.is_forsaken() {
                 break;
             } else if !more && !spins {
                 seen = self.nic.wait(seen, next.into_iter().chain([until]).min());

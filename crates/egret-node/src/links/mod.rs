@@ -1,7 +1,7 @@
 //! The links of one nic, and their driver.
 
 mod account;
-mod background;
+pub(crate) mod background;
 pub(crate) mod behind;
 pub(crate) mod core;
 pub(crate) mod driver;
@@ -31,7 +31,7 @@ pub use options::LinksOptions;
 use self::core::Core;
 use self::driver::{Clock, Due};
 use self::state::State;
-use crate::am::Bundle;
+use crate::am::{Bundle, Post, Posted};
 use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
 
 /// All links of one nic. Clones are handles to the same; when the last one, and the last
@@ -159,6 +159,13 @@ impl Links {
         is_done
     }
 
+    /// As [`drive`](Self::drive), on a thread that is the links' meanwhile: it does what handlers
+    /// [defer](crate::am::defer()), where one that only waits has others do so.
+    pub fn serve(&self, deadline: impl Into<Deadline>, done: impl FnMut() -> bool) -> bool {
+        let _serves = Posted::new(Post::Serves, Arc::downgrade(&self.core));
+        self.drive(deadline, done)
+    }
+
     /// Closes all links, and takes the handlers out of all endpoints: what waits ends with
     /// [`LinkError::Closed`](crate::link::LinkError::Closed).
     pub fn close(&self) {
@@ -238,8 +245,8 @@ impl Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        // The background's, which is to look whether it is the last.
-        if Arc::strong_count(&self.core) <= 2 {
+        // The threads in the background are to look whether they are the last.
+        if Arc::strong_count(&self.core) <= self.core.crew.holders() + 1 {
             self.core.nic.wake();
         }
     }

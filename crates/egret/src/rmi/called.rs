@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use egret_net::rt::{self, Instant};
+use egret_net::rt;
 use egret_net::sync::Mutex;
-use egret_node::am::{Kept, Peer, ReplySlot};
+use egret_node::am::{Deferred, Kept, Peer, ReplySlot};
 
-use super::context::Frame;
+use super::context::{Frame, Until};
 use super::fault::{Fault, planted};
 use super::load::Charge;
 use super::object::Object;
@@ -41,9 +41,10 @@ pub(crate) struct Key {
 pub(crate) struct Work {
     pub(crate) memory: Memory,
     pub(crate) to: AnswerTo,
-    pub(crate) until: Option<Instant>,
-    /// The calls it is a part of.
+    pub(crate) until: Until,
+    /// The calls it is a part of, and their chain.
     pub(crate) within: Within,
+    pub(crate) chain: u64,
     pub(crate) charge: Charge,
 }
 
@@ -89,8 +90,9 @@ impl Called {
     /// Runs it, on a worker of these if they are given, unless somebody has answered it
     /// already.
     pub(crate) fn run(self: &Arc<Self>, home: Option<&Arc<Workers>>) {
-        let Some(Work { memory, to, until, mut within, charge }) = self.take() else { return };
-        if until.is_some_and(|until| rt::now() >= until) && !planted(Fault::RunsExpired) {
+        let Some(work) = self.take() else { return };
+        let Work { memory, to, until, mut within, chain, charge } = work;
+        if until.has_passed() && !planted(Fault::RunsExpired) {
             drop((memory, charge));
             return self.finish(to, Answer::code(Code::Expired));
         }
@@ -101,8 +103,12 @@ impl Called {
         if self.object.has_gate() {
             within.push(self.key.inside);
         }
-        let frame = Frame::worker(until, within, self, home);
+        let frame = Frame::worker(until, (within, chain), self, home);
+        let pace = self.object.pace(self.method);
+        let is_timed = home.is_some() || pace.is_due();
+        let started = is_timed.then(rt::now);
         let answer = frame.run(|| self.object.execute(self.method, memory.bytes()));
+        started.into_iter().for_each(|started| pace.ran(rt::now() - started));
         // All is given back before the caller can know.
         drop((memory, charge));
         self.finish(to, answer);
@@ -124,6 +130,13 @@ impl Called {
     fn finish(&self, to: AnswerTo, answer: Answer) {
         self.object.over(self);
         to.answer(answer);
+    }
+}
+
+impl Deferred for Called {
+    fn run(self: Arc<Self>) {
+        let _running = self.object.pace(self.method).running();
+        Self::run(&self, None);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a thread knows of the call that it runs.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
 
@@ -62,6 +62,8 @@ pub(crate) struct Frame {
     until: Until,
     /// It, and the calls it is a part of, as far as they are inside of gates.
     within: Within,
+    /// The chain of calls that it is a part of.
+    chain: u64,
     called: Option<Arc<Called>>,
     /// Whether the thread is one that receives.
     is_inline: bool,
@@ -70,35 +72,45 @@ pub(crate) struct Frame {
 }
 
 /// When a call is to be over.
-enum Until {
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
     Known(Option<Instant>),
     /// So long after it arrived, which was just now: the clock is asked when somebody is.
     Left(Deadline),
 }
 
+impl Until {
+    /// Whether it is too late to begin. What has just arrived is not asked.
+    #[inline]
+    pub(crate) fn has_passed(self) -> bool {
+        matches!(self, Self::Known(Some(until)) if rt::now() >= until)
+    }
+}
+
 impl Frame {
     /// Of a call that runs on the thread that received it.
-    pub(crate) const fn inline(left: Deadline, within: Within) -> Self {
-        Self { until: Until::Left(left), within, called: None, is_inline: true, home: None }
+    pub(crate) const fn inline(left: Deadline, within: Within, chain: u64) -> Self {
+        let until = Until::Left(left);
+        Self { until, within, chain, called: None, is_inline: true, home: None }
     }
 
     /// Of a call that a worker runs, or somebody where there are none.
     pub(crate) fn worker(
-        until: Option<Instant>,
-        within: Within,
+        until: Until,
+        (within, chain): (Within, u64),
         called: &Arc<Called>,
         home: Option<&Arc<Workers>>,
     ) -> Self {
         let (called, home) = (Some(Arc::clone(called)), home.cloned());
-        Self { until: Until::Known(until), within, called, is_inline: false, home }
+        Self { until, within, chain, called, is_inline: false, home }
     }
 
     /// Of a call that the calling thread makes and runs itself.
-    pub(crate) fn here(until: Option<Instant>, within: Within) -> Self {
+    pub(crate) fn here(until: Option<Instant>, within: Within, chain: u64) -> Self {
         let (is_inline, home) = FRAME.with_borrow(|frame| {
             frame.as_ref().map_or((false, None), |frame| (frame.is_inline, frame.home.clone()))
         });
-        Self { until: Until::Known(until), within, called: None, is_inline, home }
+        Self { until: Until::Known(until), within, chain, called: None, is_inline, home }
     }
 
     fn until(&mut self, now: Instant) -> Option<Instant> {
@@ -135,6 +147,8 @@ pub(crate) struct Inherited {
     pub(crate) deadline: Deadline,
     /// The calls it is a part of.
     pub(crate) within: Within,
+    /// The chain of them, a new one if there are none.
+    pub(crate) chain: u64,
     /// Whether it may not wait.
     pub(crate) is_inline: bool,
     /// Whose worker waits.
@@ -147,8 +161,8 @@ impl Inherited {
     pub(crate) fn by(deadline: Deadline) -> Self {
         FRAME.with_borrow_mut(|frame| match frame {
             None => {
-                let within = Within::default();
-                Self { deadline, within, is_inline: false, home: None }
+                let (within, chain) = (Within::default(), new_chain());
+                Self { deadline, within, chain, is_inline: false, home: None }
             }
             Some(frame) => Self::of(frame, deadline),
         })
@@ -163,11 +177,55 @@ impl Inherited {
             (Deadline::UntilDead, Some(left)) => Deadline::In(left),
             (Deadline::In(own), Some(left)) => Deadline::In(own.min(left)),
         };
-        let (within, is_inline) = (frame.within.clone(), frame.is_inline);
-        Self { deadline, within, is_inline, home: frame.home.clone() }
+        let (within, chain, is_inline) = (frame.within.clone(), frame.chain, frame.is_inline);
+        Self { deadline, within, chain, is_inline, home: frame.home.clone() }
     }
 }
 
+/// A number that no other chain of calls has, of any node.
+fn new_chain() -> u64 {
+    let last = match CHAIN.get() {
+        0 => rt::random(),
+        last => last,
+    };
+    CHAIN.set(last.wrapping_add(1));
+    last
+}
+
+/// The calling thread waits for a call of a chain, until this is dropped.
+pub(crate) struct Waits(Option<u64>);
+
+impl Waits {
+    #[inline]
+    pub(crate) fn new(chain: u64) -> Self {
+        Self(WAITS.replace(Some(chain)))
+    }
+}
+
+impl Drop for Waits {
+    #[inline]
+    fn drop(&mut self) {
+        WAITS.set(self.0);
+    }
+}
+
+/// Whether a call is a part of the one that the calling thread waits for, and there is room on its
+/// stack to run it.
+pub(crate) fn waits_for(chain: u64) -> bool {
+    let is_own = |waits| waits == chain || planted(Fault::ServesStrangers);
+    WAITS.get().is_some_and(is_own) && {
+        let here = 0_u8;
+        rt::stack_below((&raw const here).addr()).is_some_and(|left| left >= STACK_LEAST)
+    }
+}
+
+/// Stack that is left when a thread runs a call while it waits for another: enough for the method
+/// and for what it waits for. Beyond that other threads run them.
+const STACK_LEAST: usize = 1 << 20;
+
 thread_local! {
+    /// The number of its last chain; 0 if there was none.
+    static CHAIN: Cell<u64> = const { Cell::new(0) };
+    static WAITS: Cell<Option<u64>> = const { Cell::new(None) };
     static FRAME: RefCell<Option<Frame>> = const { RefCell::new(None) };
 }

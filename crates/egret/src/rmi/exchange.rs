@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
 use egret_net::sync::Mutex;
@@ -11,6 +12,7 @@ use egret_node::am::Endpoint;
 use egret_node::node::{self, Handle, Route};
 
 use super::clock::Clock;
+use super::context::current;
 use super::load::Load;
 use super::object::Object;
 use super::workers::Workers;
@@ -116,6 +118,11 @@ impl node::Part for Exchange {
         objects.iter().for_each(|object| object.close());
         self.clear_behind();
         self.workers.close(until);
+        // Methods run on receiving threads as well; one of them may be what closes the node.
+        let own = usize::from(current().is_some());
+        while self.load.calls() > own && rt::now() < until {
+            rt::sleep(Duration::from_micros(200));
+        }
         self.clock.close();
         let clients = std::mem::take(&mut *self.clients.lock());
         drop(clients);

@@ -23,5 +23,9 @@ egret_net::faults! {
         SaidNotRun,
         /// A call does not inherit the time that is left.
         Timeless,
+        /// A method that takes long runs on the thread that receives its calls.
+        NeverExiled,
+        /// A thread that waits runs calls that are none of its own.
+        ServesStrangers,
     }
 }

@@ -60,6 +60,7 @@ mod interface;
 mod line;
 mod load;
 mod object;
+mod pace;
 mod pending;
 mod remoting;
 mod served;

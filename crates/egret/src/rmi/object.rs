@@ -7,16 +7,17 @@ use std::sync::{Arc, MutexGuard, RwLock};
 use egret_net::rt;
 use egret_net::sync::Mutex;
 use egret_net::vi::caught;
-use egret_node::am::{Peer, Request};
+use egret_node::am::{Deferred, Peer, Request, defer};
 use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Key, Memory, Work};
-use super::context::Frame;
+use super::context::{Frame, Until, waits_for};
 use super::early::Early;
 use super::fault::{Fault, planted};
 use super::gate::{Gate, Verdict};
 use super::interface::{Held, Holds, Interface};
 use super::load::Load;
+use super::pace::Pace;
 use super::served::{Answer, Served, explain};
 use super::spot::Spot;
 use super::table::Table;
@@ -31,6 +32,8 @@ pub(crate) struct Object {
     pub(crate) table: Table,
     target: Box<dyn Target>,
     methods: Vec<Manner>,
+    /// How long each of them takes.
+    paces: Vec<Pace>,
     /// If it has methods that take `&mut self`.
     gate: Option<Mutex<Gate<Arc<Called>>>>,
     /// Most bytes of arguments.
@@ -63,6 +66,7 @@ impl Object {
             table: Table::of::<I>(),
             target,
             methods: I::METHODS.iter().map(super::interface::Method::manner).collect(),
+            paces: I::METHODS.iter().map(|_| Pace::default()).collect(),
             gate: is_gated.then(Mutex::default),
             bytes_max,
             workers: Arc::clone(workers),
@@ -115,7 +119,7 @@ impl Object {
         if self.is_closed() {
             return Ok(Answer::code(Code::UnknownObject));
         }
-        if let Err(answer) = self.admit(&[0], args.bytes().len() as u64) {
+        if let Err(answer) = self.admit(&[0, 0], args.bytes().len() as u64) {
             return Ok(*answer);
         }
         let until = head.deadline.until();
@@ -123,7 +127,7 @@ impl Object {
             (Verdict::Enter, inside) => {
                 let mut within = head.within.clone();
                 inside.into_iter().for_each(|inside| within.push(inside));
-                let frame = Frame::here(until, within);
+                let frame = Frame::here(until, within, head.chain);
                 let answer = frame.run(|| self.execute(method, args.bytes()));
                 inside.into_iter().for_each(|inside| self.leave(inside));
                 Ok(answer)
@@ -147,9 +151,10 @@ impl Object {
             return spot;
         };
         let key = Key { peer: None, number: head.number, inside: self.load.number() };
-        let (until, to) = (head.deadline.until(), AnswerTo::Here(Arc::clone(&spot)));
-        let memory = Memory::Own(args);
-        self.line_up(method, key, Work { memory, to, until, within: head.within.clone(), charge });
+        let to = AnswerTo::Here(Arc::clone(&spot));
+        let (memory, until) = (Memory::Own(args), Until::Known(head.deadline.until()));
+        let (within, chain) = (head.within.clone(), head.chain);
+        self.line_up(method, key, Work { memory, to, until, within, chain, charge }, false);
         spot
     }
 
@@ -181,26 +186,43 @@ impl Object {
         };
         let mut within = head.within.clone();
         inside.into_iter().for_each(|inside| within.push(inside));
-        let frame = Frame::inline(head.deadline, within);
+        let frame = Frame::inline(head.deadline, within, head.chain);
         let answer = frame.run(|| self.execute(method, bytes));
         inside.into_iter().for_each(|inside| self.leave(inside));
         Some(answer)
     }
 
-    /// Keeps a call for a worker.
+    /// Whether the thread that has received a call runs it when its handler has ended: if that
+    /// does not take long, no other call waits for a worker, and the thread serves or waits for
+    /// the answer to a call that this one is a part of.
+    #[inline]
+    fn runs_here(&self, method: usize, head: &Head, request: &Request<'_>) -> bool {
+        let pace = &self.paces[method];
+        pace.is_short()
+            && self.workers.is_idle()
+            && (pace.is_free() && request.may_defer() || waits_for(head.chain))
+    }
+
+    /// Keeps a call, for this thread or a worker.
     fn take_on(self: &Arc<Self>, method: usize, head: &Head, mut request: Request<'_>) {
         let peer = Some(request.peer());
         let Some(charge) = self.load.take(peer, request.bytes().len() as u64) else {
             return reply(request, Answer::code(Code::Busy));
         };
-        let until = head.deadline.until_from(rt::now());
+        let is_next = self.runs_here(method, head, &request);
+        let until = match is_next && self.gate.is_none() {
+            true => Until::Left(head.deadline),
+            false => Until::Known(head.deadline.until_from(rt::now())),
+        };
         let key = Key { peer, number: head.number, inside: self.load.number() };
         let memory = Memory::Kept(request.hold());
         let to = AnswerTo::Caller(request.later());
-        self.line_up(method, key, Work { memory, to, until, within: head.within.clone(), charge });
+        let (within, chain) = (head.within.clone(), head.chain);
+        self.line_up(method, key, Work { memory, to, until, within, chain, charge }, is_next);
     }
 
-    fn line_up(self: &Arc<Self>, method: usize, key: Key, work: Work) {
+    /// Has a call run when it may enter: by this thread, if it may enter now and that is next.
+    fn line_up(self: &Arc<Self>, method: usize, key: Key, work: Work, is_next: bool) {
         let within = work.within.clone();
         let called = Called::new(self, method, key, work);
         let access = self.methods[method].access;
@@ -219,9 +241,18 @@ impl Object {
         };
         drop(gate);
         match verdict {
+            Verdict::Enter if is_next => self.run_next(called),
             Verdict::Enter => self.hand_over(called),
             Verdict::Wait => {}
             Verdict::Reentered => called.answer_unrun(Code::Reentered),
+        }
+    }
+
+    /// A call has passed the gate, in a handler: its thread runs it next.
+    fn run_next(&self, called: Arc<Called>) {
+        let deferred: Arc<dyn Deferred> = Arc::clone(&called) as _;
+        if defer(deferred).is_err() {
+            self.hand_over(called);
         }
     }
 
@@ -308,6 +339,11 @@ impl Object {
 
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// How long a method takes.
+    pub(super) fn pace(&self, method: usize) -> &Pace {
+        &self.paces[method]
     }
 
     pub(super) const fn has_gate(&self) -> bool {

@@ -84,7 +84,7 @@ impl<T, E> Pending<T, E> {
             Err(why) => State::Failed(why),
         };
         let number = line.exchange.next_call();
-        let head = Head { deadline, number, within: inherited.within };
+        let head = Head { deadline, chain: inherited.chain, number, within: inherited.within };
         let (line, until) = (Arc::clone(line), deadline.until_from(started));
         let (alarm, glance) = (None, None);
         let mut begun =
@@ -246,7 +246,8 @@ impl Begun {
 
     fn wait(&mut self) -> Result<Came, CallError> {
         let line = Arc::clone(&self.line);
-        let outgoing = Outgoing::new(&line, self.head.deadline);
+        let mut outgoing = Outgoing::new(&line, self.head.deadline);
+        outgoing.inherited.chain = self.head.chain;
         if outgoing.inherited.is_inline || in_handler() {
             return self.wait_in_handler();
         }

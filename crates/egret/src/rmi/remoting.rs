@@ -154,6 +154,47 @@ pub trait Remoting {
     /// run.
     fn stub<S: Proxy>(&self, object: &ObjectRef) -> S;
 
+    /// Lends the calling thread to the calls of others until `done` says so, which is asked
+    /// whenever one has run, or the deadline passes; whether `done` did. A node serves calls
+    /// without this, too, by a thread of its own: one that has nothing else to do spares that the
+    /// work, and the way there.
+    ///
+    /// Of a node with several fabrics the thread serves the best; the others have threads of
+    /// their own.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    /// use std::time::Duration;
+    ///
+    /// use egret::prelude::*;
+    ///
+    /// #[egret::remote]
+    /// trait Stops {
+    ///     fn stop(&self);
+    /// }
+    /// struct Flag(Arc<AtomicBool>);
+    /// #[egret::remote]
+    /// impl Stops for Flag {
+    ///     fn stop(&self) {
+    ///         self.0.store(true, Relaxed);
+    ///     }
+    /// }
+    ///
+    /// # use egret::node::registry::{Registry, RegistryOptions};
+    /// # let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
+    /// # let config = || Config::new("doc").registry(registry.address()).secret("hush".into());
+    /// # let (server, client) = (Node::join(config())?, Node::join(config())?);
+    /// let stopped = Arc::new(AtomicBool::new(false));
+    /// let exported = server.export(Flag(Arc::clone(&stopped)))?;
+    /// let stub: StopsStub = client.stub(exported.object());
+    /// let call = stub.begin().stop();
+    /// assert!(server.serve(Duration::from_secs(10), || stopped.load(Relaxed)));
+    /// call.wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn serve(&self, deadline: impl Into<Deadline>, done: impl FnMut() -> bool) -> bool;
+
     /// Lets so many threads run calls at the same time, instead of twice as many as there are
     /// cores. Of none at all [`run_calls`](Self::run_calls) does the work.
     fn set_workers(&self, workers: usize);
@@ -239,6 +280,13 @@ impl Remoting for Handle {
 
     fn stub<S: Proxy>(&self, object: &ObjectRef) -> S {
         S::of(Stub::new(self, object))
+    }
+
+    fn serve(&self, deadline: impl Into<Deadline>, mut done: impl FnMut() -> bool) -> bool {
+        match self.links().first() {
+            Some((_, links)) => links.serve(deadline, done),
+            None => done(),
+        }
     }
 
     fn set_workers(&self, workers: usize) {

@@ -12,7 +12,7 @@ use egret_stream::{FromWire, Wire};
 
 use super::args::{Args, with_pieces};
 use super::called::Aligned;
-use super::context::Inherited;
+use super::context::{Inherited, Waits};
 use super::interface::Interface;
 use super::line::{Connected, End, Here, Line};
 use super::pending::Pending;
@@ -65,7 +65,7 @@ impl<I: ?Sized> Stub<I> {
     {
         let call = Outgoing::new(&self.line, self.deadline);
         let (end, deadline) = call.connect().map_err(CallError::widen)?;
-        let head = Head { deadline, number: 0, within: call.inherited.within.clone() };
+        let head = call.head(deadline);
         let terms = (deadline, self.line.exchange.load.memory());
         match end {
             End::There(there) => {
@@ -88,7 +88,7 @@ impl<I: ?Sized> Stub<I> {
     pub fn send<A: Wire>(&self, method: usize, args: &A) -> Result<(), CallError> {
         let call = Outgoing::new(&self.line, self.deadline);
         let (end, deadline) = call.connect()?;
-        let head = Head { deadline, number: 0, within: call.inherited.within.clone() };
+        let head = call.head(deadline);
         let mut args = Args::copy(args)?;
         self.line.check_size(args.len())?;
         match end {
@@ -136,6 +136,13 @@ impl<'a> Outgoing<'a> {
     #[inline]
     pub(crate) fn new(line: &'a Arc<Line>, deadline: Deadline) -> Self {
         Self { line, inherited: Inherited::by(deadline) }
+    }
+
+    /// What a call says that cannot be cancelled.
+    #[inline]
+    fn head(&self, deadline: Deadline) -> Head {
+        let Inherited { within, chain, .. } = &self.inherited;
+        Head { deadline, chain: *chain, number: 0, within: within.clone() }
     }
 
     /// Where the call goes, and how long it may still take.
@@ -263,9 +270,11 @@ impl<'a> Outgoing<'a> {
             .ok_or_else(|| CallError::Deadline { waited: rt::now() - started, may_have_run: true })
     }
 
-    /// Waits for others, and lets another thread run calls meanwhile if this is a worker.
+    /// Waits for others, and lets another thread run calls meanwhile if this is a worker. Of what
+    /// the thread receives it runs what is a part of the call.
     #[inline]
     pub(crate) fn away<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _waits = Waits::new(self.inherited.chain);
         match &self.inherited.home {
             Some(home) => home.while_away(body),
             None => body(),

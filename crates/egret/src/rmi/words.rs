@@ -1,7 +1,8 @@
 //! The words of requests and answers.
 //!
 //! A request's first word has how long its caller waits, in microseconds (40 bits; 0: as long
-//! as the peers live). If its highest bit is set, the next word is the number by which the
+//! as the peers live), the second the number of the chain of calls that it is a part of. If the
+//! highest bit of the first is set, the next word is the number by which the
 //! caller can cancel the call. No two calls of a node have the same number, ever: a word to
 //! cancel one may be late, and must not meet another. The other words are the numbers of the
 //! calls that it is a part of and that are inside of a [gate](super::gate).
@@ -18,6 +19,8 @@ use egret_net::rt::Deadline;
 pub(crate) struct Head {
     /// How long its caller waits.
     pub(crate) deadline: Deadline,
+    /// What all calls have in common that one call makes, directly or not.
+    pub(crate) chain: u64,
     /// By which it can be cancelled; 0 if it cannot.
     pub(crate) number: u64,
     /// The calls that it is a part of.
@@ -85,11 +88,12 @@ impl Head {
                 .map_or(MICROS_MAX, |micros| micros.clamp(1, MICROS_MAX)),
         };
         words[0] = micros;
-        let mut count = 1;
+        words[1] = self.chain;
+        let mut count = 2;
         if self.number > 0 {
             words[0] |= NUMBERED;
-            words[1] = self.number;
-            count = 2;
+            words[2] = self.number;
+            count = 3;
         }
         let within = self.within.numbers();
         words[count..count + within.len()].copy_from_slice(within);
@@ -99,7 +103,7 @@ impl Head {
     /// Reads what a peer sent.
     #[inline]
     pub(crate) fn read(words: &[u64]) -> Option<Self> {
-        let (first, rest) = words.split_first()?;
+        let ([first, chain], rest) = words.split_first_chunk()?;
         if first & !(MICROS_MAX | NUMBERED) != 0 {
             return None;
         }
@@ -111,7 +115,7 @@ impl Head {
             0 => Deadline::UntilDead,
             micros => Deadline::In(Duration::from_micros(micros)),
         };
-        Some(Self { deadline, number, within: Within::of(within)? })
+        Some(Self { deadline, chain: *chain, number, within: Within::of(within)? })
     }
 }
 
@@ -155,7 +159,7 @@ impl Code {
 /// Words of a message.
 pub(crate) const WORDS_MAX: usize = 16;
 /// Calls that a call says it is a part of.
-pub(crate) const WITHIN_MAX: usize = WORDS_MAX - 2;
+pub(crate) const WITHIN_MAX: usize = WORDS_MAX - 3;
 /// As many are remembered without memory of their own.
 const FEW: usize = 2;
 const MICROS_MAX: u64 = (1 << 40) - 1;
@@ -172,14 +176,14 @@ mod tests {
         within.push(7);
         within.push(9);
         let deadline = Deadline::In(Duration::from_millis(5));
-        let head = Head { deadline, number: 3, within };
+        let head = Head { deadline, chain: 5, number: 3, within };
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
-        assert_eq!(&words[..count], [0x8000_0000_0000_1388, 3, 7, 9]);
+        assert_eq!(&words[..count], [0x8000_0000_0000_1388, 5, 3, 7, 9]);
         assert_eq!(Head::read(&words[..count]), Some(head.clone()));
         let head = Head { number: 0, ..head };
         let count = head.write(&mut words);
-        assert_eq!(&words[..count], [0x1388, 7, 9]);
+        assert_eq!(&words[..count], [0x1388, 5, 7, 9]);
         assert_eq!(Head::read(&words[..count]), Some(head));
     }
 
@@ -187,7 +191,8 @@ mod tests {
     fn a_number_is_read_as_it_was_written() {
         let mut words = [0; WORDS_MAX];
         for number in [1, (1 << 24) - 1, 1 << 24, (1 << 24) + 3] {
-            let head = Head { deadline: Deadline::NOW, number, within: Within::default() };
+            let within = Within::default();
+            let head = Head { deadline: Deadline::NOW, chain: 0, number, within };
             let count = head.write(&mut words);
             let read = Head::read(&words[..count]).unwrap();
             assert_eq!(read.number, number);
@@ -202,7 +207,7 @@ mod tests {
             (Deadline::In(Duration::MAX), MICROS_MAX),
             (Deadline::UntilDead, 0),
         ] {
-            Head { deadline, number: 0, within: Within::default() }.write(&mut words);
+            Head { deadline, chain: 0, number: 0, within: Within::default() }.write(&mut words);
             assert_eq!(words[0], micros, "{deadline:?}");
         }
     }
@@ -211,7 +216,7 @@ mod tests {
     fn the_innermost_calls_are_remembered() {
         let mut within = Within::default();
         (1..=20).for_each(|number| within.push(number));
-        assert_eq!(within.numbers(), (7..=20).collect::<Vec<_>>());
+        assert_eq!(within.numbers(), (8..=20).collect::<Vec<_>>());
     }
 
     #[test]
@@ -219,7 +224,8 @@ mod tests {
         assert_eq!(Head::read(&[]), None);
         assert_eq!(Head::read(&[0; WORDS_MAX + 1]), None);
         assert_eq!(Head::read(&[u64::MAX; WORDS_MAX]), None);
-        assert_eq!(Head::read(&[NUMBERED]), None, "the number is missing");
+        assert_eq!(Head::read(&[1]), None, "the chain is missing");
+        assert_eq!(Head::read(&[NUMBERED, 1]), None, "the number is missing");
         assert_eq!(Head::read(&[1; WORDS_MAX]), None, "one call more than a head has");
         let mut most = [u64::MAX; WORDS_MAX];
         most[0] = NUMBERED | MICROS_MAX;

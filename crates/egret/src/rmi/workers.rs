@@ -1,5 +1,6 @@
 //! The threads that run calls.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use super::words::Code;
 #[derive(Debug)]
 pub(crate) struct Workers {
     inner: Mutex<Inner>,
+    /// Whether nothing waits for a worker, and there may be some. Written under the lock.
+    is_idle: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -39,13 +42,15 @@ struct Inner {
 impl Workers {
     /// At most so many that are busy; with 0 somebody calls [`run_one`](Self::run_one).
     pub(crate) fn new(busy_max: usize) -> Self {
-        Self { inner: Mutex::new(Inner { busy_max, ..Inner::default() }) }
+        let inner = Mutex::new(Inner { busy_max, ..Inner::default() });
+        Self { inner, is_idle: AtomicBool::new(busy_max > 0) }
     }
 
     /// From now on at most so many are busy.
     pub(crate) fn set_busy_max(self: &Arc<Self>, busy_max: usize) {
         let mut inner = self.inner.lock();
         inner.busy_max = busy_max;
+        self.count(&inner);
         let waiting = inner.queue.len();
         drop(inner);
         for _ in 0..waiting.min(busy_max) {
@@ -61,15 +66,23 @@ impl Workers {
         }
         let caller = called.key.peer;
         inner.queue.push(caller, called);
+        self.count(&inner);
         self.employ(inner).map_err(|mut inner| {
             // With no thread at all it would wait for ever.
-            inner.queue.pop_last().expect("just pushed")
+            let last = inner.queue.pop_last().expect("just pushed");
+            self.count(&inner);
+            last
         })
     }
 
     /// Runs a call that waits, if there is one.
     pub(crate) fn run_one(&self) -> bool {
-        let next = self.inner.lock().queue.pop();
+        let next = {
+            let mut inner = self.inner.lock();
+            let next = inner.queue.pop();
+            self.count(&inner);
+            next
+        };
         let found = next.is_some();
         next.into_iter().for_each(|called| called.run(None));
         found
@@ -91,7 +104,21 @@ impl Workers {
 
     /// A call that waits need not be run.
     pub(crate) fn forget(&self, called: &Called) {
-        self.inner.lock().queue.retain(|waiting| !std::ptr::eq(&raw const **waiting, called));
+        let mut inner = self.inner.lock();
+        inner.queue.retain(|waiting| !std::ptr::eq(&raw const **waiting, called));
+        self.count(&inner);
+    }
+
+    /// Whether nothing waits for a worker, and there may be some: if there are none, nobody runs
+    /// calls but who is asked to.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, inner: &Inner) {
+        let is_idle = inner.queue.is_empty() && inner.busy_max > 0 && !inner.is_closed;
+        self.is_idle.store(is_idle, Ordering::Relaxed);
     }
 
     /// Ends all threads, when they have run what they run now. Whoever takes longer than
@@ -101,6 +128,7 @@ impl Workers {
         let (handles, queue) = {
             let mut inner = self.inner.lock();
             inner.is_closed = true;
+            self.count(&inner);
             inner.idle.drain(..).for_each(|idle| idle.unpark());
             (std::mem::take(&mut inner.handles), std::mem::take(&mut inner.queue))
         };
@@ -163,6 +191,7 @@ impl Workers {
             // One of those that came back takes no more than its share.
             let is_spare = inner.threads - inner.away > inner.busy_max;
             if !is_spare && let Some(called) = inner.queue.pop() {
+                self.count(&inner);
                 return Some(called);
             }
             if is_spare || inner.is_closed || rt::now() >= until {

@@ -13,6 +13,7 @@ mod interfaces;
 mod nested;
 mod peer;
 mod rounds;
+mod serving;
 mod sharing;
 mod spaces;
 mod traffic;

@@ -104,7 +104,7 @@ fn until<F: Future + Unpin>(nic: &Nic, links: &[Links; 2], future: &mut F) -> F:
 fn words_and_bytes_of_a_stranger_get_errors() {
     let scene = Scene::new();
     let said = |reply: &Reply| open::<u64>(reply.words(), reply.bytes(), usize::MAX);
-    let good = scene.ask(0, &[1000], &41_u64.to_le_bytes());
+    let good = scene.ask(0, &[1000, 5], &41_u64.to_le_bytes());
     assert_eq!(said(&good).unwrap(), 42);
     let unreadable = |reply: &Reply| match said(reply) {
         Err(Refused::Error(CallError::Unreadable { .. })) => {}
@@ -112,12 +112,12 @@ fn words_and_bytes_of_a_stranger_get_errors() {
     };
     unreadable(&scene.ask(0, &[], &41_u64.to_le_bytes()));
     for bytes in [&[][..], &[1; 7], &[1; 9], &[255; 100]] {
-        unreadable(&scene.ask(0, &[1000], bytes));
-        unreadable(&scene.ask(1, &[1000, 7, 8, 9], bytes));
+        unreadable(&scene.ask(0, &[1000, 5], bytes));
+        unreadable(&scene.ask(1, &[1000, 5, 7, 8, 9], bytes));
     }
     // A length of four billion elements takes no memory.
-    unreadable(&scene.ask(1, &[1000], &[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0]));
-    let large = scene.ask(0, &[1000], &[0; 101]);
+    unreadable(&scene.ask(1, &[1000, 5], &[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0]));
+    let large = scene.ask(0, &[1000, 5], &[0; 101]);
     assert_eq!(large.words(), [Code::TooLarge as u64, 101, 100]);
     // Chains and deadlines that no caller has.
     unreadable(&scene.ask(0, &[u64::MAX; 16], &1_u64.to_le_bytes()));
@@ -125,7 +125,7 @@ fn words_and_bytes_of_a_stranger_get_errors() {
     odd[0] = 1 << 63 | ((1 << 40) - 1);
     assert_eq!(said(&scene.ask(0, &odd, &1_u64.to_le_bytes())).unwrap(), 2);
     // The object is as it was.
-    assert_eq!(said(&scene.ask(0, &[1], &1_u64.to_le_bytes())).unwrap(), 2);
+    assert_eq!(said(&scene.ask(0, &[1, 5], &1_u64.to_le_bytes())).unwrap(), 2);
 }
 
 #[test]

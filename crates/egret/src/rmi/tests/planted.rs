@@ -52,7 +52,7 @@ fn a_call_that_forgets_the_time_it_has_left_is_noticed() {
 /// A call that is made inside of another waits no longer than that.
 fn inherits() {
     let second = Duration::from_secs(1);
-    let frame = Frame::here(Some(rt::now() + second), Within::default());
+    let frame = Frame::here(Some(rt::now() + second), Within::default(), 0);
     frame.run(|| {
         for own in [Deadline::UntilDead, Deadline::In(2 * second)] {
             let Deadline::In(left) = Inherited::by(own).deadline else { panic!("no deadline") };

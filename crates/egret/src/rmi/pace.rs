@@ -1,0 +1,126 @@
+//! How long a method takes, as far as that tells who is to run it.
+//!
+//! Methods that take little time run on the thread that receives their calls: to have another
+//! thread do so takes more. One of which [several](EXILED) of the last 16 runs that were timed
+//! took [long](LONG) runs on workers, where every run is timed: so it comes back when it has
+//! become short. A thread that lost its core to another takes long for once, which is not several
+//! times.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::fault::{Fault, planted};
+
+/// How long a method takes.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// A bit for each of the last 16 runs that were timed, set if it was long.
+    history: AtomicU32,
+    /// Runs on receiving threads so far.
+    runs: AtomicU32,
+    /// Those of them that have not ended.
+    running: AtomicU32,
+}
+
+impl Pace {
+    /// Whether a thread that receives is to run the next one itself.
+    #[inline]
+    pub(crate) fn is_short(&self) -> bool {
+        let long = (self.history.load(Relaxed) & HISTORY).count_ones();
+        long < EXILED || planted(Fault::NeverExiled)
+    }
+
+    /// Whether no receiving thread runs one. If one does, and a call is received all the same,
+    /// another thread has taken over.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.running.load(Relaxed) == 0
+    }
+
+    /// A receiving thread runs one, until this is dropped.
+    #[inline]
+    pub(crate) fn running(&self) -> Running<'_> {
+        self.running.fetch_add(1, Relaxed);
+        Running(self)
+    }
+
+    /// Whether the run that begins is to be timed: the first ones, and some of the others.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        let runs = self.runs.load(Relaxed);
+        self.runs.store(runs.wrapping_add(1), Relaxed);
+        runs < TIMED_FIRST || runs.is_multiple_of(TIMED_EVERY)
+    }
+
+    /// A run has taken so long.
+    pub(crate) fn ran(&self, took: Duration) {
+        let history = self.history.load(Relaxed);
+        self.history.store(history << 1 | u32::from(took > LONG), Relaxed);
+    }
+}
+
+/// A receiving thread runs a call.
+#[derive(Debug)]
+pub(crate) struct Running<'a>(&'a Pace);
+
+impl Drop for Running<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Relaxed);
+    }
+}
+
+const HISTORY: u32 = 0xFFFF;
+/// So many long runs send a method to the workers.
+const EXILED: u32 = 3;
+/// What takes longer is long: to have a worker woken takes about half as long.
+const LONG: Duration = Duration::from_micros(10);
+/// Runs that are timed at first; and of how many one is, then.
+const TIMED_FIRST: u32 = 16;
+const TIMED_EVERY: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::super::fault::caught;
+    use super::*;
+
+    #[test]
+    fn a_method_that_takes_long_goes_to_the_workers_and_comes_back() {
+        goes_and_comes_back();
+        assert!(caught(Fault::NeverExiled, goes_and_comes_back));
+    }
+
+    fn goes_and_comes_back() {
+        let pace = Pace::default();
+        assert!(pace.is_short(), "nothing is known of it");
+        (0..2).for_each(|_| pace.ran(LONG * 2));
+        assert!(pace.is_short(), "its thread may have lost its core");
+        (0..14).for_each(|_| pace.ran(LONG / 2));
+        pace.ran(LONG * 2);
+        assert!(pace.is_short(), "that was long ago");
+        (0..2).for_each(|_| pace.ran(LONG * 2));
+        assert!(!pace.is_short());
+        (0..13).for_each(|_| pace.ran(LONG / 2));
+        assert!(!pace.is_short());
+        (0..3).for_each(|_| pace.ran(LONG / 2));
+        assert!(pace.is_short(), "it has become short");
+    }
+
+    #[test]
+    fn most_runs_are_not_timed() {
+        let pace = Pace::default();
+        let timed = (0..1600).filter(|_| pace.is_due()).count();
+        assert_eq!(timed, 16 + 99);
+    }
+
+    #[test]
+    fn a_run_is_known_while_it_lasts() {
+        let pace = Pace::default();
+        let one = pace.running();
+        let two = pace.running();
+        drop(one);
+        assert!(!pace.is_free());
+        drop(two);
+        assert!(pace.is_free());
+    }
+}

@@ -1,0 +1,284 @@
+//! Who runs a method: the thread that receives its call, a worker, or who waits for it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use egret::net::rt;
+use egret::node::node::{Handle, Node};
+use egret::rmi::{Exported, ObjectRef, Remoting};
+
+use crate::grid::{LONG, SOON, pool, wait};
+
+/// Tells who runs it.
+#[egret::remote]
+trait Who {
+    /// The name of the thread.
+    fn name(&self) -> String;
+    fn is_mine(&self) -> bool;
+    /// Has an object of the caller tell.
+    fn ask_back(&self, there: ObjectRef) -> bool;
+    /// Calls an object of the caller, which calls this one, until there are no more steps.
+    fn bounce(&self, steps: u32, here: ObjectRef, there: ObjectRef) -> u32;
+    /// Returns when [`open`](Self::open) was called.
+    fn wait_open(&self) -> bool;
+    /// The same, and says that it may block.
+    fn block_until_open(&self) -> bool;
+    fn open(&self);
+    /// Takes a lock of the program's.
+    fn take_lock(&self) -> bool;
+    fn spin_us(&self, us: u64) -> String;
+    fn count(&mut self) -> u64;
+}
+
+struct It {
+    node: Handle,
+    mine: Mutex<Option<ThreadId>>,
+    is_open: Arc<(Mutex<bool>, Condvar)>,
+    lock: Arc<Mutex<()>>,
+    count: u64,
+}
+
+impl It {
+    fn new(node: &Node) -> Self {
+        let (node, lock) = (node.handle(), Arc::default());
+        let mine = Mutex::new(Some(rt::current().id()));
+        Self { node, mine, is_open: Arc::default(), lock, count: 0 }
+    }
+}
+
+#[egret::remote]
+impl Who for It {
+    fn name(&self) -> String {
+        rt::current().name().unwrap_or_default().to_owned()
+    }
+    fn is_mine(&self) -> bool {
+        *self.mine.lock().unwrap() == Some(rt::current().id())
+    }
+    fn ask_back(&self, there: ObjectRef) -> bool {
+        let stub: WhoStub = self.node.stub(&there);
+        stub.is_mine().unwrap()
+    }
+    fn bounce(&self, steps: u32, here: ObjectRef, there: ObjectRef) -> u32 {
+        let Some(left) = steps.checked_sub(1) else { return 0 };
+        let stub: WhoStub = self.node.stub(&there);
+        stub.bounce(left, there, here).unwrap() + 1
+    }
+    fn wait_open(&self) -> bool {
+        let (is_open, opened) = &*self.is_open;
+        let is_open = is_open.lock().unwrap();
+        let (is_open, _) = opened.wait_timeout_while(is_open, LONG, |is_open| !*is_open).unwrap();
+        *is_open
+    }
+    fn block_until_open(&self) -> bool {
+        egret::blocking(|| self.wait_open())
+    }
+    fn open(&self) {
+        *self.is_open.0.lock().unwrap() = true;
+        self.is_open.1.notify_all();
+    }
+    fn take_lock(&self) -> bool {
+        let _held = self.lock.lock().unwrap();
+        self.is_mine()
+    }
+    fn spin_us(&self, us: u64) -> String {
+        let until = rt::now() + Duration::from_micros(us);
+        while rt::now() < until {
+            std::hint::spin_loop();
+        }
+        self.name()
+    }
+    fn count(&mut self) -> u64 {
+        self.count += 1;
+        self.count
+    }
+}
+
+/// Objects of two nodes, and stubs by which each calls the other's.
+struct Two {
+    stubs: [WhoStub; 2],
+    exported: [Exported; 2],
+    nodes: Vec<Node>,
+    _registry: egret::node::registry::Registry,
+}
+
+fn two(fabric: &str) -> Two {
+    two_with(fabric, |_, it| it)
+}
+
+fn two_with(fabric: &str, change: impl Fn(usize, It) -> It) -> Two {
+    let (registry, nodes) = pool(2, fabric);
+    let exported = [0, 1].map(|at| nodes[at].export(change(at, It::new(&nodes[at]))).unwrap());
+    let stub = |from: usize| -> WhoStub {
+        let stub: WhoStub = nodes[from].stub(exported[1 - from].object());
+        stub.with_deadline(SOON)
+    };
+    let stubs = [stub(0), stub(1)];
+    assert!(!stubs[0].is_mine().unwrap());
+    Two { stubs, exported, nodes, _registry: registry }
+}
+
+impl Two {
+    fn object(&self, at: usize) -> ObjectRef {
+        self.exported[at].object().clone()
+    }
+}
+
+#[test]
+fn a_method_runs_on_the_thread_that_receives_its_call() {
+    for fabric in ["shm", "tcp"] {
+        let two = two(fabric);
+        assert_eq!(two.stubs[0].name().unwrap(), "egret links", "{fabric}");
+        // One that serves does so itself; the calls come from the node where nobody does.
+        let (calls, done) = (two.stubs[0].clone(), Arc::new(AtomicBool::new(false)));
+        let is_done = Arc::clone(&done);
+        let caller = rt::spawn("caller", move || {
+            let any = (0..100).any(|_| calls.is_mine().unwrap());
+            is_done.store(true, Ordering::Relaxed);
+            calls.open().unwrap();
+            any
+        })
+        .unwrap();
+        assert!(two.nodes[1].serve(SOON, || done.load(Ordering::Relaxed)));
+        assert!(caller.join().unwrap(), "{fabric}: this thread served");
+    }
+}
+
+#[test]
+fn while_a_method_blocks_others_are_served() {
+    for fabric in ["shm", "tcp"] {
+        let two = two(fabric);
+        for blocks in [false, true] {
+            let stub = &two.stubs[0];
+            // Fewer than there are workers.
+            let calls: Vec<_> = (0..5)
+                .map(|_| match blocks {
+                    false => stub.begin().wait_open(),
+                    true => stub.begin().block_until_open(),
+                })
+                .collect();
+            assert!((1..=100).all(|_| !stub.name().unwrap().is_empty()));
+            stub.open().unwrap();
+            assert!(calls.into_iter().all(|call| call.wait().unwrap()), "{fabric}");
+        }
+    }
+}
+
+#[test]
+fn while_a_thread_that_serves_runs_a_method_others_are_served() {
+    let two = two("shm");
+    let (stub, done) = (two.stubs[0].clone(), Arc::new(AtomicBool::new(false)));
+    let is_done = Arc::clone(&done);
+    let caller = rt::spawn("caller", move || {
+        let blocked = stub.begin().wait_open();
+        assert!((0..100).all(|_| !stub.name().unwrap().is_empty()));
+        stub.open().unwrap();
+        assert!(blocked.wait().unwrap());
+        is_done.store(true, Ordering::Relaxed);
+        stub.open().unwrap();
+    })
+    .unwrap();
+    assert!(two.nodes[1].serve(SOON, || done.load(Ordering::Relaxed)));
+    caller.join().unwrap();
+}
+
+#[test]
+fn who_waits_runs_what_its_call_comes_to_and_nothing_else() {
+    let two = two("shm");
+    // The other node's method calls back while this thread waits for it.
+    let back = |_| two.stubs[0].ask_back(two.object(0)).unwrap();
+    let runs = (0..50).map(back).filter(|is_mine| *is_mine).count();
+    assert!(runs > 0, "the thread that waits runs what it waits for");
+    // Strangers call this node while its threads wait: none of those runs them.
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stranger, is_over) = (two.stubs[1].clone(), Arc::clone(&stop));
+    let stranger = rt::spawn("stranger", move || {
+        let (mut calls, mut mine) = (0, 0);
+        while !is_over.load(Ordering::Relaxed) {
+            mine += u32::from(stranger.is_mine().unwrap());
+            calls += 1;
+        }
+        (calls, mine)
+    })
+    .unwrap();
+    (0..2000).for_each(|_| two.stubs[0].open().unwrap());
+    stop.store(true, Ordering::Relaxed);
+    let (calls, mine) = stranger.join().unwrap();
+    assert!(calls > 0);
+    assert_eq!(mine, 0, "of {calls} calls");
+}
+
+#[test]
+fn a_lock_may_be_held_over_a_call() {
+    let lock = Arc::new(Mutex::new(()));
+    let held = Arc::clone(&lock);
+    let two = two_with("shm", |_, it| It { lock: Arc::clone(&held), ..it });
+    let taken = Arc::new(AtomicU64::new(0));
+    let (stranger, counts) = (two.stubs[1].clone(), Arc::clone(&taken));
+    // It wants the lock at the node that calls with it.
+    let stranger = rt::spawn("stranger", move || {
+        for _ in 0..50 {
+            assert!(!stranger.take_lock().unwrap());
+            counts.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+    .unwrap();
+    while taken.load(Ordering::Relaxed) < 50 {
+        let _held = lock.lock().unwrap();
+        two.stubs[0].spin_us(50).unwrap();
+        two.stubs[0].open().unwrap();
+    }
+    stranger.join().unwrap();
+}
+
+#[test]
+fn calls_go_a_thousand_deep() {
+    let two = two("shm");
+    let (here, there) = (two.object(0), two.object(1));
+    let steps = 1000;
+    let went = two.stubs[0].bounce(steps, there, here);
+    assert_eq!(went, Ok(steps));
+}
+
+#[test]
+fn a_method_that_takes_long_runs_on_workers() {
+    let two = two("shm");
+    let stub = &two.stubs[0];
+    (0..40).for_each(|_| drop(stub.spin_us(200).unwrap()));
+    assert_eq!(stub.spin_us(200).unwrap(), "egret-call");
+    assert_eq!(stub.name().unwrap(), "egret links", "others are not concerned");
+}
+
+#[test]
+fn calls_of_one_caller_enter_in_the_order_in_which_they_were_sent() {
+    for fabric in ["shm", "tcp"] {
+        let two = two(fabric);
+        let stub = &two.stubs[0];
+        let mut last = 0;
+        for round in 0..50 {
+            // Now and then the thread that receives is taken over from.
+            let long = (round % 10 == 0).then(|| stub.begin().spin_us(1000));
+            let calls: Vec<_> = (0..32).map(|_| stub.begin().count()).collect();
+            long.into_iter().for_each(|call| drop(call.wait().unwrap()));
+            for call in calls {
+                last += 1;
+                assert_eq!(call.wait(), Ok(last), "{fabric}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_waits_a_moment_for_the_methods_that_run_when_it_goes() {
+    let two = two("shm");
+    let call = two.stubs[0].begin().spin_us(300_000);
+    wait("it runs", || two.nodes[1].calls_account().calls > 0);
+    let Two { nodes, exported, stubs, _registry } = two;
+    let [client, server] = <[Node; 2]>::try_from(nodes).unwrap();
+    let handle = server.handle();
+    drop(server);
+    assert_eq!(handle.calls_account().calls, 0, "the method is over");
+    assert!(call.wait().is_err());
+    drop((exported, stubs, client));
+}
