@@ -22,14 +22,30 @@ fn remote_calls_are_held_against_the_virtual_interface() {
             let unit =
                 if inflight > 1.0 { ["msg_s", "limit_msg_s"] } else { ["p50_ns", "limit_ns"] };
             assert!(unit.iter().all(|name| figure(line, name) > 0.0), "{line}");
-            assert_eq!(line["limit"], if call == "tree1023" { "vi+tree" } else { "vi" });
+            let limit = match (call, line["mode"].as_str()) {
+                ("tree1023", _) => "vi+tree",
+                (_, Some("tokio")) => "eventfd",
+                _ => "vi",
+            };
+            assert_eq!(line["limit"], limit);
             let is_small = ["null", "i32", "bytes-1k", "f64-1k"].contains(&call);
             let (is_shm, is_one) = (fabric == "shm", inflight == 1.0);
-            assert_eq!(line["of_slot"].is_f64(), is_shm && is_small && is_one, "{line}");
+            assert_eq!(
+                line["of_slot"].is_f64(),
+                is_shm && is_small && is_one && limit == "vi",
+                "{line}"
+            );
             assert_eq!(line["of_line_echo"].is_f64(), is_shm && !is_one, "{line}");
             calls.push(format!("{call} {inflight} {}", line["mode"].as_str().unwrap()));
         }
-        let null = ["null 1 inline", "null 1 plain", "null 64 inline", "null 64 plain"];
+        let null = [
+            "null 1 inline",
+            "null 1 plain",
+            "null 1 await",
+            "null 1 tokio",
+            "null 64 inline",
+            "null 64 plain",
+        ];
         let others = ["i32", "bytes-1k", "bytes-100k", "i32-100k", "f64-100k", "f64-100k-pool"];
         let others = others.iter().chain(&["tree1023", "f64-1k", "f64-1m"]);
         let others = others.map(|call| format!("{call} 1 inline"));

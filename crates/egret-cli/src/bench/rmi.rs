@@ -15,7 +15,7 @@ use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Unit};
 use super::peer::Peer;
-use super::probe::{with, with_slot};
+use super::probe::{Linked, with, with_slot};
 use super::report::{Column, Line, Of};
 use super::rmi_calls::{Call, Calls, Many, OneByOne};
 use super::rmi_limit::WithTree;
@@ -146,6 +146,10 @@ fn rows(what: What, inflight: &[u16]) -> Vec<Row> {
         if what == What::Null {
             rows.push(Row::Call { what, call, inflight });
             rows.push(Row::Call { what, call: Call::Plain, inflight });
+            if inflight == 1 {
+                rows.push(Row::Call { what, call: Call::Awaited, inflight });
+                rows.push(Row::Call { what, call: Call::Tokio, inflight });
+            }
         } else if inflight == 1 {
             rows.push(Row::Call { what, call, inflight });
         }
@@ -164,19 +168,30 @@ fn line(what: What) -> Line {
 
 fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Result<Case> {
     let inflight = line.inflight.unwrap_or(1);
-    let mode = Some(if call == Call::Plain { "plain" } else { "inline" });
+    let mode = Some(match call {
+        Call::Plain => "plain",
+        Call::Awaited => "await",
+        Call::Tokio => "tokio",
+        _ => "inline",
+    });
     let (there, back) = call.bytes()?;
     let line = Line { mode, bytes: there, trust: Some(Trusting::Isolated.name()), ..line };
     let answers = if inflight > 1 { Answers::Ahead(back) } else { Answers::Each(back) };
     let vi = |bytes| Led::new(peer, plan(&line, calls.wait(), bytes, answers));
     let limit: Box<dyn Probe> = match call {
         Call::Tree => Box::new(WithTree::new(vi)?),
+        Call::Tokio => Box::new(Linked::new(peer, Limit::Eventfd, 8)?),
         _ => Box::new(vi(there)?),
     };
     let (calls, fabric) = (Rc::clone(calls), line.fabric.unwrap_or_default());
-    let name = if call == Call::Tree { VI_AND_TREE } else { VI };
+    let name = match call {
+        Call::Tree => VI_AND_TREE,
+        Call::Tokio => Limit::Eventfd.name(),
+        _ => VI,
+    };
     let line = Line { limit: name, ..line };
     let against = match inflight {
+        1 if call == Call::Tokio => Against::Limit(limit),
         1 if there <= SMALL_MAX => with_slot(peer, (name, limit), fabric, there)?,
         1 => Against::Limit(limit),
         _ => with(peer, (name, limit), fabric, (Of::LineEcho, Limit::LineEcho, 8))?,

@@ -12,7 +12,7 @@ use egret::net::buf::Pool;
 use egret::net::limit::Stopwatch;
 use egret::net::rt;
 use egret::net::vi::Secret;
-use egret::node::node::{Config, Node};
+use egret::node::node::{Config, Node, tokio as tokio_driver};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::rmi::{Exported, Remoting};
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,10 @@ pub(crate) enum Call {
     Null,
     /// Of a method that is not declared `#[nonblocking]`.
     Plain,
+    /// The same, awaited by a thread that drives the links meanwhile.
+    Awaited,
+    /// The same in a runtime of tokio's with one thread, which drives the links.
+    Tokio,
     Int,
     Bytes(usize),
     Ints(usize),
@@ -62,7 +66,7 @@ impl Call {
     /// The bytes of its arguments, and those of its answer.
     pub(crate) fn bytes(self) -> Result<(usize, usize)> {
         Ok(match self {
-            Self::Null | Self::Plain => (0, 0),
+            Self::Null | Self::Plain | Self::Awaited | Self::Tokio => (0, 0),
             Self::Int => (4, 4),
             Self::Bytes(len) => (len, 4),
             Self::Ints(len) => (4 * len, 4),
@@ -113,6 +117,21 @@ impl Calls {
     }
 }
 
+impl Calls {
+    /// Awaits calls of a plain method in a runtime of one thread.
+    fn in_tokio(&self, rounds: u64, round: &mut u64) -> Result<Sample> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let local = tokio::task::LocalSet::new();
+        let handle = self.node.handle();
+        let driver = local.spawn_local(async move { tokio_driver::drive(&handle).await });
+        let call = |(): &()| Ok(local.block_on(&runtime, self.stub.begin().plain())?);
+        let sample = times(rounds, round, &mut (), |(), _| {}, call, |(), _| true);
+        driver.abort();
+        local.block_on(&runtime, async { drop(driver.await) });
+        sample
+    }
+}
+
 /// Calls one at a time; what is sent is rewritten before the clock starts.
 #[derive(Debug)]
 pub(crate) struct OneByOne {
@@ -131,6 +150,12 @@ impl Probe for OneByOne {
                 Call::Plain => {
                     times(rounds, round, &mut (), |(), _| {}, |()| Ok(stub.plain()?), |(), _| true)
                 }
+                Call::Awaited => {
+                    let node = &self.calls.node;
+                    let call = |(): &()| Ok(node.block_on(stub.begin().plain())?);
+                    times(rounds, round, &mut (), |(), _| {}, call, |(), _| true)
+                }
+                Call::Tokio => self.calls.in_tokio(rounds, round),
                 Call::Int => {
                     let set = |number: &mut i32, round| *number = mark(round).into();
                     let is_next = |got, round| got == i32::from(mark(round)) + 1;

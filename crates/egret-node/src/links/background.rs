@@ -26,6 +26,8 @@ pub(crate) struct Crew {
     is_named: AtomicBool,
     /// Threads that have the links for as long as they work for them.
     holders: AtomicUsize,
+    /// Event loops that drive the links.
+    loops: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -167,6 +169,18 @@ impl Crew {
         threads.on_duty.iter().chain(&threads.standby).for_each(Thread::unpark);
     }
 
+    /// An event loop drives the links, or does not any more: while one does, the thread on duty
+    /// looks only when it is called.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn count_loop(&self, begins: bool) {
+        if begins {
+            self.loops.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.loops.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.call();
+    }
+
     /// Threads that have the links for as long as they work for them.
     pub(super) fn holders(&self) -> usize {
         self.holders.load(Ordering::Relaxed)
@@ -206,6 +220,12 @@ fn be_on_duty(crew: &Crew, core: &Weak<Core>, mut is_late: bool) -> bool {
         if core.is_called.swap(false, Ordering::Acquire) {
             core.flush();
             is_late = true;
+        }
+        if crew.loops.load(Ordering::Relaxed) > 0 && post() == Post::OnDuty {
+            (turns, is_late) = (None, false);
+            drop(held);
+            rt::park(None);
+            continue;
         }
         let before = turns.replace(core.baton.turns());
         if post() == Post::OnDuty && before != turns && !std::mem::take(&mut is_late) {

@@ -3,6 +3,7 @@
 mod account;
 pub(crate) mod background;
 pub(crate) mod behind;
+mod block_on;
 pub(crate) mod core;
 pub(crate) mod driver;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -274,6 +275,17 @@ impl Handle {
     #[must_use]
     pub const fn begin(&self) -> Begin<'_> {
         Begin { handle: self }
+    }
+
+    /// Runs a future to its end on the calling thread, which drives the links of the node's best
+    /// fabric meanwhile; see [`Links::block_on`]. Calls that are awaited need no other thread then.
+    ///
+    /// # Panics
+    ///
+    /// In a handler, which must not wait; and if the future does.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let (_, links) = self.links().first().unwrap_or_else(|| unreachable!("it has a fabric"));
+        links.block_on(future)
     }
 
     /// Does what can be done without waiting; for a simulated world, where nobody else

@@ -47,6 +47,8 @@ mod panic;
 mod place;
 mod properties;
 mod route;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 mod view;
 
 use std::ops::Deref;

@@ -23,6 +23,8 @@ struct Inner {
     /// Whether there is a thread, and which, when it has begun.
     is_running: bool,
     thread: Option<Thread>,
+    /// When it looks next, at the latest: what is due later need not wake it.
+    looks: Option<Instant>,
     is_closed: bool,
 }
 
@@ -39,10 +41,10 @@ impl Clock {
         let mut inner = self.inner.lock();
         let key = (at, inner.next);
         inner.next += 1;
-        let is_first = inner.alarms.keys().next().is_none_or(|first| key < *first);
+        let is_soon = inner.looks.is_none_or(|looks| at < looks);
         inner.alarms.insert(key, waker.clone());
         match &inner.thread {
-            Some(thread) if is_first => thread.unpark(),
+            Some(thread) if is_soon => thread.unpark(),
             Some(_) => {}
             None if inner.is_running || inner.is_closed || rt::in_world() => {}
             None => self.start(&mut inner),
@@ -82,11 +84,19 @@ impl Clock {
     fn run(&self) {
         self.inner.lock().thread = Some(rt::current());
         loop {
-            let next = self.ring();
-            let until = next.unwrap_or_else(|| rt::now() + IDLE);
+            self.ring();
+            let until = {
+                let mut inner = self.inner.lock();
+                // One may have been set since.
+                let first = inner.alarms.keys().next().map(|(at, _)| *at);
+                let until = first.map_or_else(|| rt::now() + IDLE, |at| at.min(rt::now() + IDLE));
+                inner.looks = Some(until);
+                until
+            };
             rt::park(Some(until));
             let mut inner = self.inner.lock();
-            if inner.is_closed || next.is_none() && inner.alarms.is_empty() && rt::now() >= until {
+            inner.looks = None;
+            if inner.is_closed || inner.alarms.is_empty() && rt::now() >= until {
                 (inner.thread, inner.is_running) = (None, false);
                 return;
             }

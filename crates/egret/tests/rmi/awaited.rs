@@ -1,16 +1,18 @@
 //! Calls that are awaited, by an executor that polls when it is woken and not otherwise.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use egret::net::buf::Pool;
 use egret::net::rt::{self, Deadline, Thread};
+use egret::net::vi::Wait;
+use egret::node::node::Handle;
 use egret::rmi::{CallError, Export, Remoting};
 
-use crate::grid::{Board, Grid, GridStub, LONG, SOON, Tree, pair, pool};
+use crate::grid::{Board, Grid, GridStub, LONG, SOON, Tree, pair, pool, pool_with};
 
 struct Unpark(Thread);
 
@@ -97,4 +99,75 @@ fn the_name_of_an_object_goes_to_the_next_and_stays_there() {
     let grid: GridStub = pair.client.lookup("grid", SOON).unwrap();
     assert_eq!(grid.best(3), Ok(0));
     assert_eq!(pair.grid.best(3).unwrap_err(), CallError::UnknownObject);
+}
+
+#[egret::remote]
+trait Hasty {
+    /// Awaits something where nobody may wait.
+    #[nonblocking]
+    fn block(&self);
+}
+
+struct Haste(Handle);
+
+#[egret::remote]
+impl Hasty for Haste {
+    fn block(&self) {
+        self.0.block_on(std::future::pending::<()>());
+    }
+}
+
+#[test]
+fn a_thread_that_drives_awaits_calls_and_what_others_wake() {
+    for (fabric, how) in [
+        ("shm", Wait::Spin),
+        ("shm", Wait::Balanced),
+        ("shm", Wait::Frugal),
+        ("tcp", Wait::Balanced),
+        ("tcp", Wait::Frugal),
+    ] {
+        let (_registry, nodes) = pool_with(2, fabric, |config| config.wait(how));
+        let exported = nodes[1].export(Board::default()).unwrap();
+        let grid: GridStub = nodes[0].stub(exported.object());
+        for _ in 0..50 {
+            assert_eq!(nodes[0].block_on(grid.begin().hints()), Ok(0), "{fabric}, {how:?}");
+        }
+        let sums = nodes[0].block_on(async {
+            let calls = [1, 3, 5].map(|depth| grid.begin().sum(Tree::of_depth(depth)));
+            let mut sums = Vec::new();
+            for call in calls {
+                sums.push(call.await.unwrap());
+            }
+            sums
+        });
+        assert_eq!(sums, [1, 7, 31]);
+        // Another thread wakes it, which has nothing to do with the links.
+        let (state, mut other) = (Arc::new(Mutex::new((false, None::<Waker>))), None);
+        let mut polls = 0;
+        nodes[0].block_on(poll_fn(|context| {
+            polls += 1;
+            let mut inner = state.lock().unwrap();
+            if inner.0 {
+                return Poll::Ready(());
+            }
+            inner.1 = Some(context.waker().clone());
+            other.get_or_insert_with(|| {
+                let state = Arc::clone(&state);
+                rt::spawn("other", move || {
+                    rt::sleep(Duration::from_millis(20));
+                    let mut inner = state.lock().unwrap();
+                    inner.0 = true;
+                    inner.1.take().unwrap().wake();
+                })
+                .unwrap()
+            });
+            Poll::Pending
+        }));
+        assert!(polls < 10, "{polls} times, and it was woken once");
+        other.unwrap().join().unwrap();
+        let hasty = nodes[1].export(Haste(nodes[1].handle())).unwrap();
+        let stub: HastyStub = nodes[0].stub(hasty.object());
+        let said = stub.block().unwrap_err().to_string();
+        assert!(said.contains("in a handler"), "{said}");
+    }
 }

@@ -1,0 +1,134 @@
+//! Nodes that are driven by a runtime of tokio's; with the feature `tokio`.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::Poll;
+
+use egret_net::rt::{self, Instant};
+use egret_net::vi::Arming;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::Handle;
+use crate::Links;
+
+/// Drives a node: its descriptors and its next deadline are in the reactor of the runtime that
+/// polls this, and no thread of egret's is between a message and who awaits it. Messages are
+/// received, handlers run and answers delivered by the task that polls this; so it is best spawned, on a
+/// runtime of one thread, beside those that call:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// # use egret_node::node::{Config, Node};
+/// # use egret_node::registry::{Registry, RegistryOptions};
+/// # let registry = Registry::open(RegistryOptions::new("doc", 1).secret("hush".into()))?;
+/// # let config = Config::new("doc").registry(registry.address()).secret("hush".into());
+/// let node = Node::join(config)?;
+/// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// let local = tokio::task::LocalSet::new();
+/// local.block_on(&runtime, async {
+///     let handle = node.handle();
+///     let driver = tokio::task::spawn_local(async move { egret_node::node::tokio::drive(&handle).await });
+///     // Calls that are awaited here are answered by the same thread.
+///     tokio::time::sleep(Duration::from_millis(1)).await;
+///     driver.abort();
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Dropped, the node is driven by its own thread again. It ends only with an error. The links to the
+/// registry keep their thread, which has nothing to do while nodes neither come nor go. A nic that
+/// [spins](egret_net::vi::Wait::Spin) has no descriptor: it is polled whenever the runtime has time,
+/// which keeps a core busy.
+///
+/// # Errors
+///
+/// If the reactor does not take a descriptor.
+///
+/// # Panics
+///
+/// Outside of a runtime with its timer and its input and output enabled.
+pub async fn drive(node: &Handle) -> io::Error {
+    let mut all: Vec<Pin<Box<dyn Future<Output = io::Error> + '_>>> = Vec::new();
+    for (_, links) in node.links() {
+        all.push(Box::pin(drive_links(links)));
+    }
+    poll_fn(|context| {
+        let ended = all.iter_mut().find_map(|one| match one.as_mut().poll(context) {
+            Poll::Ready(why) => Some(why),
+            Poll::Pending => None,
+        });
+        ended.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+async fn drive_links(links: &Links) -> io::Error {
+    let _loop = Loop::new(links);
+    let Some(fd) = links.fd() else {
+        loop {
+            links.poll();
+            tokio::task::yield_now().await;
+        }
+    };
+    // What is unsafe about it is said by the type: a borrowed descriptor is open as long as it is
+    // borrowed, and stays what it is.
+    #[expect(deprecated, reason = "what takes its place is unsafe")]
+    let registered = AsyncFd::with_interest(fd, Interest::READABLE);
+    let fd = match registered {
+        Ok(fd) => fd,
+        Err(why) => return why,
+    };
+    loop {
+        let Arming::Armed { until } = links.arm() else {
+            // Those who were woken by that are to run.
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let _armed = Armed(links);
+        if let Err(why) = readable(&fd, until).await {
+            return why;
+        }
+    }
+}
+
+/// Waits until there is something to read, or a moment.
+async fn readable(fd: &AsyncFd<BorrowedFd<'_>>, until: Option<Instant>) -> io::Result<()> {
+    let ready = async {
+        fd.readable().await?.clear_ready();
+        Ok(())
+    };
+    match until {
+        None => ready.await,
+        // Whether it came to that is found by looking.
+        Some(until) => tokio::time::timeout(until.since(rt::now()), ready).await.unwrap_or(Ok(())),
+    }
+}
+
+/// An event loop drives the links, until this is dropped.
+struct Loop<'a>(&'a Links);
+
+impl<'a> Loop<'a> {
+    fn new(links: &'a Links) -> Self {
+        links.core.crew.count_loop(true);
+        Self(links)
+    }
+}
+
+impl Drop for Loop<'_> {
+    fn drop(&mut self) {
+        self.0.core.crew.count_loop(false);
+    }
+}
+
+/// The links are armed, until this is dropped.
+struct Armed<'a>(&'a Links);
+
+impl Drop for Armed<'_> {
+    fn drop(&mut self) {
+        self.0.disarm();
+    }
+}

@@ -1,0 +1,151 @@
+//! Nodes that a runtime of tokio's drives.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use egret::net::rt;
+use egret::node::node::{self, Config, Node};
+use egret::node::registry::{Registry, RegistryOptions};
+use egret::rmi::{CallError, Exported, Remoting};
+use tokio::task::{LocalSet, spawn_local};
+
+#[egret::remote]
+trait Adds {
+    fn add(&self, a: u64, b: u64) -> u64;
+    #[nonblocking]
+    fn runs_on(&self) -> String;
+    fn sleep_ms(&self, ms: u64);
+    fn row(&self, row: &[f64]) -> Vec<f64>;
+}
+
+struct Adder(Arc<AtomicU32>);
+
+#[egret::remote]
+impl Adds for Adder {
+    fn add(&self, a: u64, b: u64) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        a + b
+    }
+    fn runs_on(&self) -> String {
+        rt::current().name().unwrap_or_default().to_owned()
+    }
+    fn sleep_ms(&self, ms: u64) {
+        rt::sleep(Duration::from_millis(ms));
+    }
+    fn row(&self, row: &[f64]) -> Vec<f64> {
+        row.iter().rev().copied().collect()
+    }
+}
+
+struct Pair {
+    stub: AddsStub,
+    ran: Arc<AtomicU32>,
+    exported: Exported,
+    client: Node,
+    server: Node,
+    _registry: Registry,
+}
+
+fn pair(fabric: &str) -> Pair {
+    let options = RegistryOptions::new("tokio", 2).secret("hush".into());
+    let registry = Registry::open(options).unwrap();
+    let join = || {
+        let config = Config::new("tokio").registry(registry.address()).secret("hush".into());
+        Node::join(config.fabrics(fabric)).unwrap()
+    };
+    let (server, client) = (join(), join());
+    let ran = Arc::new(AtomicU32::new(0));
+    let exported = server.export(Adder(Arc::clone(&ran))).unwrap();
+    let stub: AddsStub = client.stub(exported.object());
+    Pair { stub, ran, exported, client, server, _registry: registry }
+}
+
+/// Runs a future on a runtime of one thread, which drives these nodes meanwhile.
+fn driven<F: Future>(nodes: &[&Node], future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let drivers: Vec<_> = nodes
+            .iter()
+            .map(|node| {
+                let handle = node.handle();
+                spawn_local(async move { node::tokio::drive(&handle).await })
+            })
+            .collect();
+        let output = future.await;
+        drivers.iter().for_each(tokio::task::JoinHandle::abort);
+        output
+    })
+}
+
+#[test]
+fn calls_are_answered_by_the_thread_of_the_runtime() {
+    for fabric in ["shm", "tcp"] {
+        let pair = pair(fabric);
+        driven(&[&pair.client, &pair.server], async {
+            let stub = Rc::new(pair.stub.clone());
+            for a in 0..200 {
+                assert_eq!(stub.begin().add(a, 1).await, Ok(a + 1), "{fabric}");
+            }
+            let tasks: Vec<_> = (0..50)
+                .map(|a| {
+                    let stub = Rc::clone(&stub);
+                    spawn_local(async move { stub.begin().add(a, a).await })
+                })
+                .collect();
+            for (a, task) in (0..).zip(tasks) {
+                assert_eq!(task.await.unwrap(), Ok(2 * a), "{fabric}");
+            }
+            let row: Vec<f64> = (0..100_000).map(f64::from).collect();
+            let back = stub.begin().row(row).await.unwrap();
+            assert_eq!((back.len(), back[0]), (100_000, 99_999.0), "{fabric}");
+            // The nodes' own threads stay out of it, once they have seen that.
+            let mut runs_on = String::new();
+            for _ in 0..500 {
+                runs_on = stub.begin().runs_on().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                if runs_on != "egret links" {
+                    break;
+                }
+            }
+            assert_ne!(runs_on, "egret links", "{fabric}");
+        });
+        assert_eq!(pair.ran.load(Ordering::Relaxed), 250);
+        // Without the runtime they do it themselves again.
+        assert_eq!(pair.stub.add(1, 2), Ok(3));
+        drop(pair.exported);
+    }
+}
+
+#[test]
+fn deadlines_pass_while_the_runtime_sleeps() {
+    let pair = pair("shm");
+    driven(&[&pair.client, &pair.server], async {
+        let hasty = pair.stub.with_deadline(Duration::from_millis(50));
+        let late = hasty.begin().sleep_ms(400).await;
+        assert!(matches!(late, Err(CallError::Deadline { .. })), "{late:?}");
+        assert_eq!(pair.stub.begin().add(1, 2).await, Ok(3));
+    });
+}
+
+#[test]
+fn a_peer_that_goes_is_noticed() {
+    let Pair { stub, client, server, exported, _registry, .. } = pair("tcp");
+    driven(&[&client], async {
+        assert_eq!(stub.begin().add(1, 2).await, Ok(3));
+        let call = stub.begin().sleep_ms(20_000);
+        let gone = tokio::task::spawn_blocking(move || {
+            rt::sleep(Duration::from_millis(50));
+            drop((exported, server));
+        });
+        let lost = call.await;
+        assert!(
+            matches!(lost, Err(CallError::PeerDied { .. } | CallError::UnknownObject)),
+            "{lost:?}"
+        );
+        gone.await.unwrap();
+    });
+}
