@@ -116,11 +116,17 @@ fn declared(text: &str) -> Vec<(&str, bool)> {
 
 /// Whether a condition holds in tests, or with a feature that is for them.
 fn is_for_tests(line: &str) -> bool {
-    let of_feature = |text: &str| text.starts_with("feature = \"") && !text.contains("not(");
+    let of_feature = |text: &str| {
+        let name = text.strip_prefix("feature = \"").and_then(|rest| rest.split('"').next());
+        name.is_some_and(|name| FOR_TESTS.contains(&name))
+    };
     line == "#[cfg(test)]"
         || line.strip_prefix("#[cfg(").is_some_and(of_feature)
         || line.strip_prefix("#[cfg(any(test, ").is_some_and(of_feature)
 }
+
+/// Features that the product is not built with; others are for who uses it.
+const FOR_TESTS: [&str; 4] = ["conformance", "fuzzing", "heap", "limits"];
 
 #[cfg(test)]
 mod tests {
