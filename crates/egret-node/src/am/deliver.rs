@@ -147,6 +147,14 @@ impl State {
         self.count_served();
     }
 
+    /// The same with a few words, when the handler's thread has done what that deferred.
+    pub(super) fn reply_at_end(&mut self, from: &From, words: &[u64]) {
+        if let Some(request) = from.request {
+            self.reply_few(from, request, words);
+        }
+        self.count_served();
+    }
+
     /// What a handler did about its answer.
     #[inline]
     fn answer(&mut self, from: &From, answer: &Answer, few: &Few) {

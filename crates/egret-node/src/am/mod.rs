@@ -70,7 +70,7 @@ pub(crate) use bundle::{BundleState, Table, Upcall, What};
 pub use call::Call;
 pub(crate) use call::CallState;
 pub use defer::{Deferred, blocking, defer};
-pub(crate) use defer::{Post, Posted, post};
+pub(crate) use defer::{Server, Serving, server};
 pub use ended::{Ended, Peer};
 pub(crate) use endpoint::EndpointState;
 pub use endpoint::{Endpoint, EndpointName};

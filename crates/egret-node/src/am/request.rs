@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::defer::{Post, post};
+use super::defer::{Server, answer_at_end, server};
 use super::message::{Few, Landed};
-use super::serve::Answer;
+use super::serve::{Answer, in_outermost_handler};
 use super::{Kept, Message, Peer};
 use crate::link::Kind;
 use crate::link::arrived::Arrived;
@@ -80,10 +80,12 @@ impl<'a> Request<'a> {
     #[must_use]
     #[inline]
     pub fn may_defer(&self) -> bool {
-        match post() {
-            Post::Serves => true,
-            Post::OnDuty => self.core.crew.has_standby(self.core),
-            Post::None | Post::Relieved => false,
+        let (server, number) = server();
+        let is_free = number == self.core.number && in_outermost_handler();
+        match server {
+            Server::Lent => is_free,
+            Server::OnDuty => is_free && self.core.crew.has_standby(self.core),
+            Server::No | Server::Relieved | Server::Leaves => false,
         }
     }
 
@@ -185,6 +187,22 @@ impl ReplySlot {
     /// If there are more than 16.
     pub fn reply(self, words: &[u64]) {
         self.reply_with(Message::answer().words(words));
+    }
+
+    /// Answers with words, when the [deferred](super::defer()) work that the calling thread does has
+    /// ended: for the cost of its end alone, if there are at most six. A thread that does none
+    /// answers now.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 16.
+    #[inline]
+    pub fn reply_at_end(mut self, words: &[u64]) {
+        if answer_at_end(&self.core, self.from, words) {
+            self.done = true;
+        } else {
+            self.reply(words);
+        }
     }
 
     /// Answers with words and bytes or data.

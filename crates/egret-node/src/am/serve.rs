@@ -51,10 +51,21 @@ pub(crate) fn run_jobs(
                 go_on(state)
             }),
             Some(deferred) => {
-                // Others serve the bundle meanwhile.
-                core.state.with(|state| state.finish(job, &mut unused));
-                run_deferred(core, deferred);
-                core.state.with(go_on)
+                // Others serve the bundle meanwhile: who drives, and may sleep, is to look.
+                let has_more = core.state.with(|state| {
+                    state.finish(job, &mut unused);
+                    state.has_jobs()
+                });
+                if has_more {
+                    core.nic.wake();
+                }
+                let answer = run_deferred(core, deferred);
+                core.state.with(|state| {
+                    if let Some((from, few)) = answer {
+                        state.reply_at_end(&from, few.words());
+                    }
+                    go_on(state)
+                })
             }
         };
         drop_unused(unused);
@@ -85,16 +96,23 @@ fn drop_unused(unused: Option<Run>) {
 /// | [`Call::wait`](super::Call::wait), [`wait_reply`](super::Call::wait_reply), [`Remote::wait_get`](super::Remote::wait_get), [`wait_put`](super::Remote::wait_put) | the answer if it is there now, else `InHandler`; a get or put has been sent then |
 /// | [`Endpoint::wait_map`](super::Endpoint::wait_map), [`wait_map_with`](super::Endpoint::wait_map_with), [`Links::wait_connect`](crate::Links::wait_connect), [`Links::wait_channel`](crate::Links::wait_channel) | `InHandler`, unless there is a link and nothing to ask for |
 /// | the waits of channels: listeners, writers, readers, messages | what can be done now, else `InHandler` |
-/// | [`Links::drive`](crate::Links::drive) | returns at once what `done` says |
+/// | [`Links::drive`](crate::Links::drive), [`serve`](crate::Links::serve) | returns at once what `done` says |
+/// | [`Links::block_on`](crate::Links::block_on) | panics, unless the future is ready |
 /// | [`Links::close_because`](crate::Links::close_because) | begins, and whoever drives goes on |
 ///
-/// What a handler does instead: it answers [later](super::Request::later), from a thread that may
+/// What a handler does instead: it [defers](super::defer()) what waits, or answers [later](super::Request::later), from a thread that may
 /// wait; it sends by `try_request` and `try_send`, and has the answer
 /// [name a handler](super::Request::reply_with) or its [`Call`](super::Call) awaited elsewhere.
 #[must_use]
 #[inline]
 pub fn in_handler() -> bool {
-    IN_HANDLER.get()
+    HANDLERS.get() > 0
+}
+
+/// Whether the calling thread runs one handler, which no other handler of that thread has caused.
+#[inline]
+pub(super) fn in_outermost_handler() -> bool {
+    HANDLERS.get() == 1
 }
 
 /// Runs what there is to run.
@@ -159,17 +177,19 @@ fn call(
 /// Runs a handler; whether it came to its end.
 #[inline]
 fn guarded(handler: impl FnOnce()) -> bool {
-    let _inside = Inside(IN_HANDLER.replace(true));
+    let before = HANDLERS.get();
+    HANDLERS.set(before + 1);
+    let _inside = Inside(before);
     to_end(handler)
 }
 
-/// A handler runs; with whether one ran before, which is so again when this is dropped.
-struct Inside(bool);
+/// A handler runs; with how many ran before, which is so again when this is dropped.
+struct Inside(u32);
 
 impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        IN_HANDLER.set(self.0);
+        HANDLERS.set(self.0);
     }
 }
 
@@ -184,7 +204,8 @@ pub(super) fn to_end(does: impl FnOnce()) -> bool {
 }
 
 thread_local! {
-    static IN_HANDLER: Cell<bool> = const { Cell::new(false) };
+    /// Handlers that run: one may do what runs another.
+    static HANDLERS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Handlers that a thread runs in a row before it looks at what has arrived.

@@ -14,11 +14,13 @@ use egret_net::rt::{self, Thread};
 use egret_net::sync::{Begun, Duty, Mutex};
 
 use super::core::Core;
-use crate::am::{Post, Posted, post};
+use crate::am::{Server, Serving, server};
 
 /// The threads in the background.
 #[derive(Debug, Default)]
 pub(crate) struct Crew {
+    /// Of the links, in this process.
+    number: u32,
     duty: Duty,
     threads: Mutex<Threads>,
     has_standby: AtomicBool,
@@ -26,8 +28,8 @@ pub(crate) struct Crew {
     is_named: AtomicBool,
     /// Threads that have the links for as long as they work for them.
     holders: AtomicUsize,
-    /// Event loops that drive the links.
-    loops: AtomicUsize,
+    /// Whether an event loop drives the links.
+    has_loop: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +46,10 @@ pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
 }
 
 impl Crew {
+    pub(super) fn new(number: u32) -> Self {
+        Self { number, ..Self::default() }
+    }
+
     fn employ(self: &Arc<Self>, core: Weak<Core>, stands_by: bool) -> std::io::Result<()> {
         let crew = Arc::clone(self);
         let mut threads = self.threads.lock();
@@ -56,11 +62,10 @@ impl Crew {
     }
 
     fn work(&self, core: &Weak<Core>, stands_by: bool) {
-        let _posted = Posted::new(Post::None, Weak::clone(core));
         let (mut is_late, mut goes_on) = (stands_by, !stands_by || self.stand_by());
         while goes_on {
             self.threads.lock().on_duty = Some(rt::current());
-            let on_duty = Posted::new(Post::OnDuty, Weak::clone(core));
+            let on_duty = Serving::new(Server::OnDuty, self.number, Weak::clone(core));
             let is_relieved = be_on_duty(self, core, is_late);
             drop(on_duty);
             (is_late, goes_on) = (true, is_relieved && self.stand_by());
@@ -170,15 +175,17 @@ impl Crew {
     }
 
     /// An event loop drives the links, or does not any more: while one does, the thread on duty
-    /// looks only when it is called.
+    /// looks only when it is called. Whether there was one.
     #[cfg(feature = "tokio")]
-    pub(crate) fn count_loop(&self, begins: bool) {
-        if begins {
-            self.loops.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.loops.fetch_sub(1, Ordering::Relaxed);
-        }
+    pub(crate) fn set_loop(&self, drives: bool) -> bool {
+        let before = self.has_loop.swap(drives, Ordering::AcqRel);
         self.call();
+        before
+    }
+
+    /// Whether an event loop drives the links.
+    pub(super) fn has_loop(&self) -> bool {
+        self.has_loop.load(Ordering::Relaxed)
     }
 
     /// Threads that have the links for as long as they work for them.
@@ -221,27 +228,27 @@ fn be_on_duty(crew: &Crew, core: &Weak<Core>, mut is_late: bool) -> bool {
             core.flush();
             is_late = true;
         }
-        if crew.loops.load(Ordering::Relaxed) > 0 && post() == Post::OnDuty {
+        if crew.has_loop() && server().0 == Server::OnDuty {
             (turns, is_late) = (None, false);
             drop(held);
             rt::park(None);
             continue;
         }
         let before = turns.replace(core.baton.turns());
-        if post() == Post::OnDuty && before != turns && !std::mem::take(&mut is_late) {
+        if server().0 == Server::OnDuty && before != turns && !std::mem::take(&mut is_late) {
             drop(held);
             rt::park(Some(rt::now() + QUIET));
             continue;
         }
         // Said before it is asked whose the role is: who has it then sees this when it leaves.
         core.rests.store(true, Ordering::Release);
-        let is_taken = post() == Post::OnDuty && !core.drive_behind(core.nic.now() + LOOK);
+        let is_taken = server().0 == Server::OnDuty && !core.drive_behind(core.nic.now() + LOOK);
         // What is used now and then, and between two waits of the program, stays.
         if rt::now() - trimmed >= TRIM {
             core.depot.trim();
             trimmed = rt::now();
         }
-        if post() != Post::OnDuty {
+        if server().0 != Server::OnDuty {
             return true;
         }
         if is_taken {

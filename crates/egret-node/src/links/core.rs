@@ -89,7 +89,7 @@ impl Core {
         let opening = Opening::new(&fixed)?;
         let state = Locked::new(&nic, State::new(fixed, opening));
         let baton = state.role();
-        let (feeds, crew) = (AtomicU32::new(0), Arc::default());
+        let (feeds, crew) = (AtomicU32::new(0), Arc::new(Crew::new(number)));
         let [is_called, rests] = [false, false].map(AtomicBool::new);
         Ok(Arc::new(Self {
             nic,

@@ -15,7 +15,7 @@ use egret_net::vi::{Arming, Nic, Seen};
 
 use super::core::{Core, Stopped};
 use super::state::State;
-use crate::am::{Post, Upcall, in_handler, post, run_jobs};
+use crate::am::{Server, Serving, Upcall, in_handler, run_jobs, server};
 
 impl Core {
     /// Drives the links, or has them driven, until `ready` has something, at the latest
@@ -197,6 +197,7 @@ impl Core {
             Due::Others => true,
             Due::All => {
                 let job = self.state.with(State::next_job);
+                let _leaves = Serving::new(Server::Leaves, self.number, Arc::downgrade(self));
                 job.is_some_and(|job| run_jobs(self, job, |_| true))
             }
         };
@@ -281,10 +282,18 @@ impl Core {
     /// Does what can be done, and has an event loop woken when there is more.
     pub(super) fn arm(self: &Arc<Self>) -> Arming {
         let seen = self.nic.poll();
-        let (job, next, more) = self.state.with(|state| {
+        let (job, next, fed) = self.state.with(|state| {
+            // Whether who has the role is to be woken is that thread's affair.
+            let role_waits = state.role_waits;
             let fed = self.feed(state);
-            (state.next_job(), state.next_event(), fed.more)
+            state.role_waits |= role_waits;
+            (state.next_job(), state.next_event(), fed)
         });
+        let more = fed.more;
+        // What another thread waits for may have come, which has the role and keeps no waker.
+        if fed.heard && matches!(self.baton.enter(Ground::Background), Entered::Taken { .. }) {
+            self.nic.wake();
+        }
         if let Some(job) = job {
             run_jobs(self, job, |_| false);
             return Arming::Ready;
@@ -367,10 +376,14 @@ impl Core {
                     // Of a thread that has taken the role meanwhile, perhaps, and sleeps.
                     self.nic.wake();
                 }
-                if post() == Post::Relieved || self.nic.now() >= until || self.is_forsaken() {
+                if server().0 == Server::Relieved || self.nic.now() >= until || self.is_forsaken() {
                     break;
                 }
-            } else if self.baton.wanted() || self.nic.now() >= until || self.is_forsaken() {
+            } else if self.baton.wanted()
+                || self.crew.has_loop()
+                || self.nic.now() >= until
+                || self.is_forsaken()
+            {
                 break;
             } else if !more && !spins {
                 seen = self.nic.wait(seen, next.into_iter().chain([until]).min());

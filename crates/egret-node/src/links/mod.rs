@@ -32,7 +32,7 @@ pub use options::LinksOptions;
 use self::core::Core;
 use self::driver::{Clock, Due};
 use self::state::State;
-use crate::am::{Bundle, Post, Posted};
+use crate::am::{Bundle, Server, Serving};
 use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
 
 /// All links of one nic. Clones are handles to the same; when the last one, and the last
@@ -163,7 +163,7 @@ impl Links {
     /// As [`drive`](Self::drive), on a thread that is the links' meanwhile: it does what handlers
     /// [defer](crate::am::defer()), where one that only waits has others do so.
     pub fn serve(&self, deadline: impl Into<Deadline>, done: impl FnMut() -> bool) -> bool {
-        let _serves = Posted::new(Post::Serves, Arc::downgrade(&self.core));
+        let _serves = Serving::new(Server::Lent, self.core.number, Arc::downgrade(&self.core));
         self.drive(deadline, done)
     }
 

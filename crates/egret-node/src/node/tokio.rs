@@ -8,13 +8,14 @@ use std::task::Poll;
 
 use egret_net::rt::{self, Instant};
 use egret_net::vi::Arming;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::Handle;
 use crate::Links;
 
-/// Drives a node: its descriptors and its next deadline are in the reactor of the runtime that
+/// Drives a node: the descriptors of its links and their next deadline are in the reactor of the runtime that
 /// polls this, and no thread of egret's is between a message and who awaits it. Messages are
 /// received, handlers run and answers delivered by the task that polls this; so it is best spawned, on a
 /// runtime of one thread, beside those that call:
@@ -39,14 +40,18 @@ use crate::Links;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropped, the node is driven by its own thread again. It ends only with an error. The links to the
-/// registry keep their thread, which has nothing to do while nodes neither come nor go. A nic that
+/// When this future is dropped, the node's own thread drives again. While the future lives the runtime
+/// must poll it: a task that blocks its thread keeps the node from hearing. The future borrows what is
+/// of one thread, and is not `Send`; on a runtime of several threads it is in a `LocalSet`.
+///
+/// What stays with threads of egret's: the links to the registry, where nothing happens while nodes neither
+/// come nor go; plain methods of the node's own objects, which may block, and run on workers;
+/// and the deadlines of calls that are awaited. A nic that
 /// [spins](egret_net::vi::Wait::Spin) has no descriptor: it is polled whenever the runtime has time,
 /// which keeps a core busy.
 ///
-/// # Errors
-///
-/// If the reactor does not take a descriptor.
+/// The future ends with an error, if the reactor does not take a descriptor or another such future
+/// drives the node, and not otherwise.
 ///
 /// # Panics
 ///
@@ -67,7 +72,9 @@ pub async fn drive(node: &Handle) -> io::Error {
 }
 
 async fn drive_links(links: &Links) -> io::Error {
-    let _loop = Loop::new(links);
+    let Some(_loop) = Loop::new(links) else {
+        return io::Error::new(io::ErrorKind::AlreadyExists, "another future drives this node");
+    };
     let Some(fd) = links.fd() else {
         loop {
             links.poll();
@@ -97,9 +104,16 @@ async fn drive_links(links: &Links) -> io::Error {
 
 /// Waits until there is something to read, or a moment.
 async fn readable(fd: &AsyncFd<BorrowedFd<'_>>, until: Option<Instant>) -> io::Result<()> {
+    // The reactor tells of an edge, and the descriptor of a level: what was not read since is still
+    // there.
     let ready = async {
-        fd.readable().await?.clear_ready();
-        Ok(())
+        loop {
+            let mut ready = fd.readable().await?;
+            if has_something(*fd.get_ref())? {
+                return Ok(());
+            }
+            ready.clear_ready();
+        }
     };
     match until {
         None => ready.await,
@@ -108,19 +122,29 @@ async fn readable(fd: &AsyncFd<BorrowedFd<'_>>, until: Option<Instant>) -> io::R
     }
 }
 
+/// Whether a descriptor is readable now.
+fn has_something(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+    Ok(poll(&mut polled, Some(&none))? > 0)
+}
+
 /// An event loop drives the links, until this is dropped.
 struct Loop<'a>(&'a Links);
 
 impl<'a> Loop<'a> {
-    fn new(links: &'a Links) -> Self {
-        links.core.crew.count_loop(true);
-        Self(links)
+    /// None if another does.
+    fn new(links: &'a Links) -> Option<Self> {
+        let is_taken = links.core.crew.set_loop(true);
+        // The thread in the background leaves.
+        links.core.nic.wake();
+        (!is_taken).then_some(Self(links))
     }
 }
 
 impl Drop for Loop<'_> {
     fn drop(&mut self) {
-        self.0.core.crew.count_loop(false);
+        self.0.core.crew.set_loop(false);
     }
 }
 

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use egret_net::rt;
+use egret_net::rt::{self, Instant};
 use egret_net::sync::Mutex;
 use egret_node::am::{Deferred, Kept, Peer, ReplySlot};
 
-use super::context::{Frame, Until};
+use super::context::{Frame, is_waiting};
 use super::fault::{Fault, planted};
 use super::load::Charge;
 use super::object::Object;
@@ -41,7 +41,7 @@ pub(crate) struct Key {
 pub(crate) struct Work {
     pub(crate) memory: Memory,
     pub(crate) to: AnswerTo,
-    pub(crate) until: Until,
+    pub(crate) until: Option<Instant>,
     /// The calls it is a part of, and their chain.
     pub(crate) within: Within,
     pub(crate) chain: u64,
@@ -90,28 +90,41 @@ impl Called {
     /// Runs it, on a worker of these if they are given, unless somebody has answered it
     /// already.
     pub(crate) fn run(self: &Arc<Self>, home: Option<&Arc<Workers>>) {
-        let Some(work) = self.take() else { return };
+        if let Some((to, answer)) = self.run_unanswered(home, false) {
+            to.answer(answer);
+        }
+    }
+
+    /// Runs it; what it is to be answered, and where. Everything else is done.
+    fn run_unanswered(
+        self: &Arc<Self>,
+        home: Option<&Arc<Workers>>,
+        is_next: bool,
+    ) -> Option<(AnswerTo, Answer)> {
+        let work = self.take()?;
         let Work { memory, to, until, mut within, chain, charge } = work;
-        if until.has_passed() && !planted(Fault::RunsExpired) {
+        // What has just come is not late.
+        let is_late = !is_next && until.is_some_and(|until| rt::now() >= until);
+        if is_late && !planted(Fault::RunsExpired) {
             drop((memory, charge));
-            return self.finish(to, Answer::code(Code::Expired));
+            return Some(self.finished(to, Answer::code(Code::Expired)));
         }
         if self.object.is_closed() {
             drop((memory, charge));
-            return self.finish(to, Answer::code(Code::UnknownObject));
+            return Some(self.finished(to, Answer::code(Code::UnknownObject)));
         }
         if self.object.has_gate() {
             within.push(self.key.inside);
         }
         let frame = Frame::worker(until, (within, chain), self, home);
         let pace = self.object.pace(self.method);
-        let is_timed = home.is_some() || pace.is_due();
+        let is_timed = home.is_some() || is_waiting() || pace.is_due();
         let started = is_timed.then(rt::now);
         let answer = frame.run(|| self.object.execute(self.method, memory.bytes()));
         started.into_iter().for_each(|started| pace.ran(rt::now() - started));
         // All is given back before the caller can know.
         drop((memory, charge));
-        self.finish(to, answer);
+        Some(self.finished(to, answer))
     }
 
     /// Answers it, if it has not begun.
@@ -119,7 +132,8 @@ impl Called {
         if let Some(Work { memory, to, charge, .. }) = self.take() {
             drop((memory, charge));
             self.object.withdraw(self);
-            self.finish(to, Answer::code(code));
+            let (to, answer) = self.finished(to, Answer::code(code));
+            to.answer(answer);
         }
     }
 
@@ -127,16 +141,25 @@ impl Called {
         self.work.lock().take()
     }
 
-    fn finish(&self, to: AnswerTo, answer: Answer) {
+    /// It is over, and can be answered.
+    fn finished(&self, to: AnswerTo, answer: Answer) -> (AnswerTo, Answer) {
         self.object.over(self);
-        to.answer(answer);
+        (to, answer)
     }
 }
 
 impl Deferred for Called {
     fn run(self: Arc<Self>) {
-        let _running = self.object.pace(self.method).running();
-        Self::run(&self, None);
+        let running = self.object.pace(self.method).running();
+        let ran = self.run_unanswered(None, true);
+        drop(running);
+        match ran {
+            Some((AnswerTo::Caller(slot), answer)) if answer.is_short() => {
+                slot.reply_at_end(answer.words());
+            }
+            Some((to, answer)) => to.answer(answer),
+            None => {}
+        }
     }
 }
 

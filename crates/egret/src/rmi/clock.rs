@@ -82,7 +82,13 @@ impl Clock {
     }
 
     fn run(&self) {
-        self.inner.lock().thread = Some(rt::current());
+        {
+            let mut inner = self.inner.lock();
+            if inner.is_closed {
+                return;
+            }
+            inner.thread = Some(rt::current());
+        }
         loop {
             self.ring();
             let until = {

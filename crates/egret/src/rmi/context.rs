@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -72,19 +73,10 @@ pub(crate) struct Frame {
 }
 
 /// When a call is to be over.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Until {
+enum Until {
     Known(Option<Instant>),
     /// So long after it arrived, which was just now: the clock is asked when somebody is.
     Left(Deadline),
-}
-
-impl Until {
-    /// Whether it is too late to begin. What has just arrived is not asked.
-    #[inline]
-    pub(crate) fn has_passed(self) -> bool {
-        matches!(self, Self::Known(Some(until)) if rt::now() >= until)
-    }
 }
 
 impl Frame {
@@ -96,12 +88,13 @@ impl Frame {
 
     /// Of a call that a worker runs, or somebody where there are none.
     pub(crate) fn worker(
-        until: Until,
+        until: Option<Instant>,
         (within, chain): (Within, u64),
         called: &Arc<Called>,
         home: Option<&Arc<Workers>>,
     ) -> Self {
         let (called, home) = (Some(Arc::clone(called)), home.cloned());
+        let until = Until::Known(until);
         Self { until, within, chain, called, is_inline: false, home }
     }
 
@@ -182,14 +175,14 @@ impl Inherited {
     }
 }
 
-/// A number that no other chain of calls has, of any node.
+/// A number that no other chain of calls has, of any node. Who knows some of them cannot tell the
+/// next: a call that has the number runs on the thread that waits.
 fn new_chain() -> u64 {
-    let last = match CHAIN.get() {
-        0 => rt::random(),
-        last => last,
-    };
-    CHAIN.set(last.wrapping_add(1));
-    last
+    let (secret, count) = CHAINS.get().unwrap_or_else(|| ([(); 2].map(|()| rt::random()), 0));
+    CHAINS.set(Some((secret, count + 1)));
+    let mut hasher = DefaultHasher::new();
+    (secret, count).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The calling thread waits for a call of a chain, until this is dropped.
@@ -212,11 +205,16 @@ impl Drop for Waits {
 /// Whether a call is a part of the one that the calling thread waits for, and there is room on its
 /// stack to run it.
 pub(crate) fn waits_for(chain: u64) -> bool {
-    let is_own = |waits| waits == chain || planted(Fault::ServesStrangers);
+    let is_own = |waits| waits == chain || planted(Fault::ServesOthers);
     WAITS.get().is_some_and(is_own) && {
         let here = 0_u8;
         rt::stack_below((&raw const here).addr()).is_some_and(|left| left >= STACK_LEAST)
     }
+}
+
+/// Whether the calling thread waits for a call.
+pub(crate) fn is_waiting() -> bool {
+    WAITS.get().is_some()
 }
 
 /// Stack that is left when a thread runs a call while it waits for another: enough for the method
@@ -224,8 +222,42 @@ pub(crate) fn waits_for(chain: u64) -> bool {
 const STACK_LEAST: usize = 1 << 20;
 
 thread_local! {
-    /// The number of its last chain; 0 if there was none.
-    static CHAIN: Cell<u64> = const { Cell::new(0) };
+    /// What numbers of chains are made of, and how many there were.
+    static CHAINS: Cell<Option<([u64; 2], u64)>> = const { Cell::new(None) };
     static WAITS: Cell<Option<u64>> = const { Cell::new(None) };
     static FRAME: RefCell<Option<Frame>> = const { RefCell::new(None) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fault::caught;
+    use super::*;
+
+    #[test]
+    fn who_waits_runs_its_own_chain_alone() {
+        runs_its_own();
+        assert!(caught(Fault::ServesOthers, runs_its_own));
+    }
+
+    fn runs_its_own() {
+        let [outer, inner, other] = [(); 3].map(|()| new_chain());
+        assert!(!waits_for(outer), "it does not wait");
+        let waits = Waits::new(outer);
+        assert!(waits_for(outer));
+        assert!(!waits_for(other));
+        let nested = Waits::new(inner);
+        assert!(waits_for(inner) && !waits_for(outer));
+        drop(nested);
+        assert!(waits_for(outer));
+        drop(waits);
+        assert!(!waits_for(outer));
+    }
+
+    #[test]
+    fn numbers_of_chains_differ() {
+        let mut numbers: Vec<_> = (0..10_000).map(|_| new_chain()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 10_000);
+    }
 }

@@ -26,6 +26,6 @@ egret_net::faults! {
         /// A method that takes long runs on the thread that receives its calls.
         NeverExiled,
         /// A thread that waits runs calls that are none of its own.
-        ServesStrangers,
+        ServesOthers,
     }
 }

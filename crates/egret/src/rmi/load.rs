@@ -80,7 +80,7 @@ impl<K: Ord + Copy> Load<K> {
         let own = inner.own.get(&caller).copied().unwrap_or_default();
         let from = if own.fits(bytes, self.share) {
             inner.own.entry(caller).or_default().add(bytes);
-            Some(caller)
+            From::Share(caller)
         } else {
             // One call may be as large as it likes: its object has said how large.
             let is_alone = inner.common.bytes == 0 && inner.common.calls < COMMON.calls;
@@ -88,11 +88,19 @@ impl<K: Ord + Copy> Load<K> {
                 return None;
             }
             inner.common.add(bytes);
-            None
+            From::Common
         };
         drop(inner);
         self.calls.fetch_add(1, Ordering::Relaxed);
         Some(Charge { load: Arc::clone(self), from, bytes })
+    }
+
+    /// Takes on a call that the thread which received it runs next: such calls do not wait, there
+    /// are no more of them than threads, and nobody is refused for one.
+    #[inline]
+    pub(crate) fn take_next(self: &Arc<Self>) -> Charge<K> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Charge { load: Arc::clone(self), from: From::Nothing, bytes: 0 }
     }
 
     /// Calls that wait or run.
@@ -100,10 +108,13 @@ impl<K: Ord + Copy> Load<K> {
         self.calls.load(Ordering::Relaxed)
     }
 
-    fn give_back(&self, from: Option<K>, bytes: u64) {
+    fn give_back(&self, from: From<K>, bytes: u64) {
         self.calls.fetch_sub(1, Ordering::Relaxed);
+        if let From::Nothing = from {
+            return;
+        }
         let mut inner = self.inner.lock();
-        let Some(caller) = from else { return inner.common.sub(bytes) };
+        let From::Share(caller) = from else { return inner.common.sub(bytes) };
         let own = inner.own.entry(caller).or_default();
         own.sub(bytes);
         // Those of few callers are kept: most of them call again.
@@ -133,9 +144,19 @@ impl Amount {
 #[derive(Debug)]
 pub(crate) struct Charge<K: Ord + Copy = Caller> {
     load: Arc<Load<K>>,
-    /// Of whose share it was taken; none if of the common half.
-    from: Option<K>,
+    from: From<K>,
     bytes: u64,
+}
+
+/// Of what a call was taken.
+#[derive(Debug, Clone, Copy)]
+enum From<K> {
+    /// Of a caller's share.
+    Share(K),
+    /// Of the common half.
+    Common,
+    /// It runs at once.
+    Nothing,
 }
 
 impl<K: Ord + Copy> Drop for Charge<K> {

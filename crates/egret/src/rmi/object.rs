@@ -11,7 +11,7 @@ use egret_node::am::{Deferred, Peer, Request, defer};
 use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Key, Memory, Work};
-use super::context::{Frame, Until, waits_for};
+use super::context::{Frame, waits_for};
 use super::early::Early;
 use super::fault::{Fault, planted};
 use super::gate::{Gate, Verdict};
@@ -152,7 +152,7 @@ impl Object {
         };
         let key = Key { peer: None, number: head.number, inside: self.load.number() };
         let to = AnswerTo::Here(Arc::clone(&spot));
-        let (memory, until) = (Memory::Own(args), Until::Known(head.deadline.until()));
+        let (memory, until) = (Memory::Own(args), head.deadline.until());
         let (within, chain) = (head.within.clone(), head.chain);
         self.line_up(method, key, Work { memory, to, until, within, chain, charge }, false);
         spot
@@ -206,14 +206,14 @@ impl Object {
     /// Keeps a call, for this thread or a worker.
     fn take_on(self: &Arc<Self>, method: usize, head: &Head, mut request: Request<'_>) {
         let peer = Some(request.peer());
-        let Some(charge) = self.load.take(peer, request.bytes().len() as u64) else {
-            return reply(request, Answer::code(Code::Busy));
-        };
+        // One that may have to wait at the gate counts.
         let is_next = self.runs_here(method, head, &request);
-        let until = match is_next && self.gate.is_none() {
-            true => Until::Left(head.deadline),
-            false => Until::Known(head.deadline.until_from(rt::now())),
+        let charge = match is_next && self.gate.is_none() {
+            true => Some(self.load.take_next()),
+            false => self.load.take(peer, request.bytes().len() as u64),
         };
+        let Some(charge) = charge else { return reply(request, Answer::code(Code::Busy)) };
+        let until = head.deadline.until_from(rt::now());
         let key = Key { peer, number: head.number, inside: self.load.number() };
         let memory = Memory::Kept(request.hold());
         let to = AnswerTo::Caller(request.later());

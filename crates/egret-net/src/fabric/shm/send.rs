@@ -444,12 +444,19 @@ fn small(posted: &Posted) -> Option<&[u8]> {
 
 /// Passes so many bytes of a descriptor, from `offset` on, in one row. They are few.
 fn with_bytes(posted: &Posted, offset: u64, len: u64, body: impl FnOnce(&[u8])) {
-    let (descriptor, mut row) = (posted.descriptor(), [0; INLINE]);
+    let descriptor = posted.descriptor();
     if descriptor.segment_count() == 1 && offset == 0 && descriptor.len() == len {
         return body(descriptor.bytes());
     }
+    with_row(posted, offset, len, body);
+}
+
+/// The same of several segments: memory for the row is cleared before it is used.
+#[inline(never)]
+fn with_row(posted: &Posted, offset: u64, len: u64, body: impl FnOnce(&[u8])) {
+    let mut row = [0; INLINE];
     let row = &mut row[..usize::try_from(len).expect("a few bytes")];
-    descriptor.gather(offset, row);
+    posted.descriptor().gather(offset, row);
     body(row);
 }
 
