@@ -102,6 +102,18 @@ fn calls_are_answered_by_the_thread_of_the_runtime() {
             let row: Vec<f64> = (0..100_000).map(f64::from).collect();
             let back = stub.begin().row(row).await.unwrap();
             assert_eq!((back.len(), back[0]), (100_000, 99_999.0), "{fabric}");
+            // Answers of several reads of a socket, by one edge of its descriptor.
+            for _ in 0..10 {
+                let calls: Vec<_> = (0..6)
+                    .map(|_| {
+                        let stub = Rc::clone(&stub);
+                        spawn_local(async move { stub.begin().row(vec![1.0; 50_000]).await })
+                    })
+                    .collect();
+                for call in calls {
+                    assert_eq!(call.await.unwrap().unwrap().len(), 50_000, "{fabric}");
+                }
+            }
             // The nodes' own threads stay out of it, once they have seen that.
             let mut runs_on = String::new();
             for _ in 0..500 {
@@ -118,6 +130,17 @@ fn calls_are_answered_by_the_thread_of_the_runtime() {
         assert_eq!(pair.stub.add(1, 2), Ok(3));
         drop(pair.exported);
     }
+}
+
+#[test]
+fn one_future_drives_a_node() {
+    let pair = pair("shm");
+    driven(&[&pair.client], async {
+        tokio::task::yield_now().await;
+        let second = node::tokio::drive(&pair.client.handle()).await;
+        assert_eq!(second.kind(), std::io::ErrorKind::AlreadyExists, "{second}");
+        assert_eq!(pair.stub.begin().add(1, 2).await, Ok(3), "the first goes on");
+    });
 }
 
 #[test]

@@ -55,6 +55,6 @@ pub(super) fn text(tokens: &TokenStream) -> String {
     text.replace(", )", ")").replace(",)", ")").replace("::core::result::", "")
 }
 
-const ASYNC: &str = "a remote method is not `async`: the caller chooses, by `stub.begin()`, and the server has workers";
+const ASYNC: &str = "a remote method is not `async`: the caller chooses, by `stub.begin()`, and a method of the server may block";
 const GENERIC: &str =
     "a remote method cannot be generic: both sides must know its types before it is called";

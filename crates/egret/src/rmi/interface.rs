@@ -87,7 +87,7 @@ pub struct Method<I: ?Sized> {
     pub takes: Type,
     /// What it returns.
     pub answers: Type,
-    /// Whether it runs on the thread that receives the call.
+    /// Whether it runs inside the handler of its call.
     pub is_inline: bool,
     /// The method.
     pub run: Run<I>,

@@ -195,8 +195,9 @@ pub trait Remoting {
     /// ```
     fn serve(&self, deadline: impl Into<Deadline>, done: impl FnMut() -> bool) -> bool;
 
-    /// Lets so many threads run calls at the same time, instead of twice as many as there are
-    /// cores. Of none at all [`run_calls`](Self::run_calls) does the work.
+    /// Lets so many workers run calls at the same time, instead of twice as many as there are
+    /// cores; besides them, threads that receive run what does not take long. With none at all,
+    /// no thread runs calls but by [`run_calls`](Self::run_calls).
     fn set_workers(&self, workers: usize);
 
     /// Runs the calls that wait for a thread, and wakes what is due; for a node without
