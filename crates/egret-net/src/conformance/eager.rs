@@ -1,6 +1,7 @@
 //! Eager messages: in order, whole, out of the way of posted ones, and bounded.
 
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
@@ -16,6 +17,7 @@ list! { "eager":
     Reliable order,
     Reliable answers,
     Reliable full,
+    Reliable panics,
     Reliable arrived,
     Every too_large,
     Once shared_drain,
@@ -99,6 +101,36 @@ async fn order(side: &Side) -> Outcome {
         pattern::verify(got.tag, &got.bytes)?;
         check_eq!(got.vi, vi.id(), "the connection it came by");
     }
+    side.meet().await
+}
+
+/// Whoever takes a message and panics loses that message alone, as often as that happens.
+async fn panics(side: &Side) -> Outcome {
+    let vi = side.pair("panics").await?;
+    let count = 100;
+    if side.is_caller() {
+        for number in 0..=count {
+            send(side, &vi, Lane::Talk, number, len_of(number)).await?;
+        }
+        return side.meet().await;
+    }
+    let mut seen = 0;
+    let lost = poll_fn(|_| {
+        // Without a word on stderr.
+        let panics = AssertUnwindSafe(|| {
+            vi.drain().poll(1, |_, tag, _| {
+                seen = tag + 1;
+                resume_unwind(Box::new("of a test"));
+            })
+        });
+        match catch_unwind(panics) {
+            Err(_) if seen == count => Poll::Ready(()),
+            _ => side.look_again(),
+        }
+    });
+    side.must("messages that are lost", lost).await?;
+    let last = drained(side, vi.drain(), 1).await?;
+    check_eq!(last[0].tag, count, "the message behind those");
     side.meet().await
 }
 

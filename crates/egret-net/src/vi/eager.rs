@@ -164,9 +164,7 @@ impl DrainId {
 /// lock of the nic. What it must not do is to use the nic, or a completion queue of any nic, by
 /// other means than the [`Reply`] it is given, or to wait for a thread that does; drains do not
 /// nest. If it panics, so does the call that drains: that message is gone, the others are drained
-/// by the next call. Where the fabric does not [carry](Self::is_native) eager messages, each panic
-/// also costs the connection one of its 64 receives for good, and the peer hears late that there is
-/// room: a function that may panic catches it itself.
+/// by the next call.
 ///
 /// ```
 /// use egret_net::fabric::sim::Sim;

@@ -195,17 +195,8 @@ impl OverPosted {
     /// Also hears credit, and keeps the memory of sends. How many messages; none if another thread
     /// drains.
     ///
-    /// A sink that panics unwinds through this, and the connection loses the receive of that
-    /// message: the receive is dropped with its completion, and nothing posts another. A connection
-    /// has [`UNDRAINED_MAX`] and [`CREDITS`] receives together. When too many are lost, an eager
-    /// message of the peer finds none: over `tcp` that ends the connection with
-    /// [`ViError::Protocol`](super::ViError::Protocol), and at the unreliable level the message is
-    /// dropped.
-    ///
-    /// The message counts as drained all the same, but no credit goes out for it. The peer hears of
-    /// the room with the next eager message that this side sends, or by the credit for a later
-    /// message of the lane. If the sink panics at each message of a window, the lane stays full
-    /// until this side sends something. A thread that was turned away meanwhile is not woken.
+    /// A sink that panics unwinds through this: that message is gone, and its receive is posted again.
+    /// A thread that was turned away meanwhile is not woken.
     pub(super) fn drain(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
         if self.draining.swap(true, Ordering::Acquire) {
             self.turned_away.store(true, Ordering::SeqCst);
@@ -241,8 +232,7 @@ impl OverPosted {
     fn received(&self, member: &Arc<Member>, completion: Completion, sink: &mut Sink<'_>) -> bool {
         let (tag, bytes) = (completion.tag, completion.bytes());
         let head = bytes.split_first_chunk::<HEAD>();
-        let Some((&[what @ MESSAGE..=ASK, lane @ 0..=1, 0, 0, ref heard @ ..], parts)) = head
-        else {
+        let Some((&[what @ MESSAGE..=ASK, lane @ 0..=1, 0, 0, ref heard @ ..], _)) = head else {
             member.handle.close();
             return false;
         };
@@ -252,19 +242,47 @@ impl OverPosted {
             }
             state.lanes[usize::from(lane)].drained += u64::from(what != CREDIT);
         });
+        // Given back also if the sink panics.
+        let taken = Taken { over: self, member, completion: Some(completion), what, lane };
         if what == MESSAGE {
-            sink(&mut Answering { over: self, member }, tag, parts);
+            sink(&mut Answering { over: self, member }, tag, taken.parts());
         }
-        self.receive(member, completion.into_descriptor());
+        drop(taken);
+        what == MESSAGE
+    }
+}
+
+/// A message that was received. When it is dropped, its receive is posted again, and the peer is
+/// told of room.
+struct Taken<'a> {
+    over: &'a OverPosted,
+    member: &'a Member,
+    completion: Option<Completion>,
+    what: u8,
+    lane: u8,
+}
+
+impl Taken<'_> {
+    fn parts(&self) -> &[u8] {
+        self.completion.as_ref().map_or(&[], |completion| &completion.bytes()[HEAD..])
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let Self { over, member, completion, what, lane } = self;
+        if let Some(completion) = completion.take() {
+            over.receive(member, completion.into_descriptor());
+        }
+        let lane = usize::from(*lane);
         member.state.with(|state| {
-            let counts = &state.lanes[usize::from(lane)];
+            let counts = &state.lanes[lane];
             let owed = counts.drained - counts.told;
-            if (what == ASK && owed > 0) || owed >= WINDOWS[usize::from(lane)] / 4 {
+            if (*what == ASK && owed > 0) || owed >= WINDOWS[lane] / 4 {
                 state.queue((CREDIT, Lane::Talk, 0), 0, &[]);
             }
         });
-        self.post_queued(member);
-        what == MESSAGE
+        over.post_queued(member);
     }
 }
 
