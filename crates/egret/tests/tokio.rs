@@ -137,7 +137,9 @@ fn one_future_drives_a_node() {
     let pair = pair("shm");
     driven(&[&pair.client], async {
         tokio::task::yield_now().await;
-        let second = node::tokio::drive(&pair.client.handle()).await;
+        let handle = pair.client.handle();
+        let second = node::tokio::drive(&handle);
+        let second = tokio::time::timeout(Duration::from_secs(30), second).await.unwrap();
         assert_eq!(second.kind(), std::io::ErrorKind::AlreadyExists, "{second}");
         assert_eq!(pair.stub.begin().add(1, 2).await, Ok(3), "the first goes on");
     });

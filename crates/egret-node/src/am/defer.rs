@@ -120,6 +120,8 @@ pub(super) fn take_deferred() -> Option<Arc<dyn Deferred>> {
 pub(super) fn run_deferred(core: &Core, work: Arc<dyn Deferred>) -> Option<(From, Few)> {
     let (server, number) = SERVER.replace((Server::No, core.number));
     let before = (RUNS_AS.get(), RUNS_FOR.replace(Some(core.number)));
+    // Of the work that waits for this: it goes at the end of that.
+    let outer = AT_END.take();
     // What a method waits for and runs meanwhile keeps those waiting that the method does.
     if server != Server::No {
         RUNS_AS.set(server);
@@ -131,14 +133,15 @@ pub(super) fn run_deferred(core: &Core, work: Arc<dyn Deferred>) -> Option<(From
     RUNS_AS.set(before.0);
     RUNS_FOR.set(before.1);
     SERVER.set((if is_relieved { Server::Relieved } else { server }, number));
-    AT_END.take()
+    AT_END.replace(outer)
 }
 
 /// Keeps an answer for the end of the deferred work that the thread does, if it does some of these
 /// links, and has no other to keep. Whether it does.
 #[inline]
 pub(super) fn answer_at_end(core: &Core, from: From, words: &[u64]) -> bool {
-    let keeps = RUNS_FOR.get() == Some(core.number) && words.len() <= Few::MAX;
+    let is_of_work = RUNS_FOR.get() == Some(core.number) && !in_handler();
+    let keeps = is_of_work && words.len() <= Few::MAX;
     keeps
         && AT_END.with_borrow_mut(|at_end| {
             let is_free = at_end.is_none();

@@ -9,6 +9,7 @@ use std::task::Poll;
 use egret_net::rt::{self, Instant};
 use egret_net::vi::Arming;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -95,10 +96,13 @@ async fn drive_links(links: &Links) -> io::Error {
             tokio::task::yield_now().await;
             continue;
         };
-        let _armed = Armed(links);
+        let armed = Armed(links);
         if let Err(why) = readable(&fd, until).await {
             return why;
         }
+        drop(armed);
+        // What is there may not be enough for anything yet: others run meanwhile.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -126,7 +130,7 @@ async fn readable(fd: &AsyncFd<BorrowedFd<'_>>, until: Option<Instant>) -> io::R
 fn has_something(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let none = Timespec { tv_sec: 0, tv_nsec: 0 };
-    Ok(poll(&mut polled, Some(&none))? > 0)
+    Ok(retry_on_intr(|| poll(&mut polled, Some(&none)))? > 0)
 }
 
 /// An event loop drives the links, until this is dropped.

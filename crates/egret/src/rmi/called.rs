@@ -154,7 +154,10 @@ impl Deferred for Called {
         let ran = self.run_unanswered(None, true);
         drop(running);
         match ran {
-            Some((AnswerTo::Caller(slot), answer)) if answer.is_short() => {
+            // The last of a closed object goes with this, which may take long.
+            Some((AnswerTo::Caller(slot), answer))
+                if answer.is_short() && !self.object.is_closed() =>
+            {
                 slot.reply_at_end(answer.words());
             }
             Some((to, answer)) => to.answer(answer),

@@ -188,9 +188,9 @@ pub trait Remoting {
     /// let stopped = Arc::new(AtomicBool::new(false));
     /// let exported = server.export(Flag(Arc::clone(&stopped)))?;
     /// let stub: StopsStub = client.stub(exported.object());
-    /// let call = stub.begin().stop();
-    /// assert!(server.serve(Duration::from_secs(10), || stopped.load(Relaxed)));
-    /// call.wait()?;
+    /// let caller = std::thread::spawn(move || stub.stop());
+    /// assert!(server.serve(Duration::from_secs(30), || stopped.load(Relaxed)));
+    /// caller.join().expect("it does not panic")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn serve(&self, deadline: impl Into<Deadline>, done: impl FnMut() -> bool) -> bool;

@@ -281,14 +281,25 @@ fn calls_of_one_caller_enter_in_the_order_in_which_they_were_sent() {
 
 #[test]
 fn a_node_waits_a_moment_for_the_methods_that_run_when_it_goes() {
-    let two = two("shm");
-    let call = two.stubs[0].begin().spin_us(300_000);
+    let is_open: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let shared = Arc::clone(&is_open);
+    let two = two_with("shm", |_, it| It { is_open: Arc::clone(&shared), ..it });
+    let call = two.stubs[0].begin().wait_open();
     wait("it runs", || two.nodes[1].calls_account().calls > 0);
     let Two { nodes, exported, stubs, _registry } = two;
     let [client, server] = <[Node; 2]>::try_from(nodes).unwrap();
-    let handle = server.handle();
+    let (gate, was_open) = (Arc::clone(&is_open), Arc::new(AtomicBool::new(false)));
+    let opened = Arc::clone(&was_open);
+    let opener = rt::spawn("opener", move || {
+        rt::sleep(Duration::from_millis(100));
+        *gate.0.lock().unwrap() = true;
+        opened.store(true, Ordering::SeqCst);
+        gate.1.notify_all();
+    })
+    .unwrap();
     drop(server);
-    assert_eq!(handle.calls_account().calls, 0, "the method is over");
+    assert!(was_open.load(Ordering::SeqCst), "the node has waited for the method");
+    opener.join().unwrap();
     drop((call, exported, stubs, client));
 }
 
