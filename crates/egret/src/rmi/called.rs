@@ -1,4 +1,4 @@
-//! A call that waits for its turn, or runs on a worker.
+//! A call of a plain method, from when it has come until it is answered.
 
 use std::fmt;
 use std::sync::Arc;

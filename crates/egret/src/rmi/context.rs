@@ -66,7 +66,7 @@ pub(crate) struct Frame {
     /// The chain of calls that it is a part of.
     chain: u64,
     called: Option<Arc<Called>>,
-    /// Whether the thread is one that receives.
+    /// Whether the method runs inside the handler of its call, and may not wait.
     is_inline: bool,
     /// Whose worker the thread is.
     home: Option<Arc<Workers>>,
@@ -80,13 +80,13 @@ enum Until {
 }
 
 impl Frame {
-    /// Of a call that runs on the thread that received it.
+    /// Of a call that runs inside its handler.
     pub(crate) const fn inline(left: Deadline, within: Within, chain: u64) -> Self {
         let until = Until::Left(left);
         Self { until, within, chain, called: None, is_inline: true, home: None }
     }
 
-    /// Of a call that a worker runs, or somebody where there are none.
+    /// Of a call of a plain method, which a worker runs if `home` is given.
     pub(crate) fn worker(
         until: Option<Instant>,
         (within, chain): (Within, u64),

@@ -40,7 +40,7 @@ pub(crate) struct Object {
     bytes_max: u64,
     workers: Arc<Workers>,
     load: Arc<Load>,
-    /// Calls that wait or run on workers.
+    /// Calls of plain methods that wait or run.
     calls: Mutex<BTreeMap<Key, Arc<Called>>>,
     /// Calls that were cancelled before they came: data has a lane of its own.
     early: Early,
