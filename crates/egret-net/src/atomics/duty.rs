@@ -73,7 +73,7 @@ impl<A: Atomics> Duty<A> {
         Begun { count, calls: self.watched.load(Relaxed) == 0 }
     }
 
-    /// It has ended. Whether the thread is still on duty.
+    /// What was begun has ended. Whether the thread is still on duty.
     #[inline]
     pub fn end(&self, begun: Begun) -> bool {
         self.make_even(begun.count) || planted(Fault::TwoOnDuty)

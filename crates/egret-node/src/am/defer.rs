@@ -16,7 +16,7 @@ use crate::links::core::Core;
 
 /// Work that a handler leaves to its thread.
 pub trait Deferred: Send + Sync {
-    /// Does it. A panic is contained.
+    /// Does the work. A panic is contained.
     fn run(self: Arc<Self>);
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum Server {
 ///     let is_free = request.may_defer();
 ///     let work = Arc::new(Reads(Some(request.later()).into()));
 ///     if !is_free || defer(work.clone()).is_err() {
-///         // Another thread is to do it.
+///         std::thread::spawn(move || work.run());
 ///     }
 /// });
 /// # }
@@ -69,8 +69,8 @@ pub(crate) enum Server {
 ///
 /// # Errors
 ///
-/// Gives the work back if the thread runs no handler, or if the handler has deferred something
-/// already.
+/// Gives the work back if the thread runs no handler, or one inside another; if the handler has
+/// deferred something already; and if the thread has what it waited for, and is about to return.
 #[inline]
 pub fn defer(work: Arc<dyn Deferred>) -> Result<(), Arc<dyn Deferred>> {
     DEFERRED.with_borrow_mut(|deferred| {

@@ -142,7 +142,7 @@ impl Crew {
         self.threads.lock().standby.iter().for_each(Thread::unpark);
     }
 
-    /// It has ended. Whether the thread is still on duty.
+    /// The deferred work has ended. Whether the thread is still on duty.
     #[inline]
     pub(crate) fn end(&self, begun: Begun) -> bool {
         self.duty.end(begun)
