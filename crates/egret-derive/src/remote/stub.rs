@@ -70,7 +70,7 @@ fn own(root: &TokenStream, vis: &Visibility, begin: &syn::Ident) -> TokenStream 
         }
         /// What it calls.
         #[must_use]
-        #vis fn object(&self) -> &#root::rmi::ObjectRef {
+        #vis fn object(&self) -> #root::rmi::ObjectRef {
             self.0.object()
         }
     }

@@ -22,6 +22,7 @@ pub struct Config {
     pub(super) rejected: Vec<Property>,
     pub(super) is_insecure: bool,
     pub(super) links: LinksOptions,
+    pub(super) in_flight: Option<u32>,
 }
 
 impl Config {
@@ -53,6 +54,7 @@ impl Config {
             rejected: Vec::new(),
             is_insecure: false,
             links: LinksOptions::default(),
+            in_flight: None,
         }
     }
 
@@ -132,6 +134,19 @@ impl Config {
     /// takes somewhat less than half of that.
     pub const fn budget(mut self, bytes: u64) -> Self {
         self.links.budget = bytes;
+        self
+    }
+
+    /// Lets each other node have so many remote calls under way at this one. Who has as many waits
+    /// until one is answered; calls that are a part of others count as well. Without this it is
+    /// 16,384 divided by the size of the pool, and between 64 and 1,024.
+    ///
+    /// # Panics
+    ///
+    /// If that is none.
+    pub const fn in_flight(mut self, calls: u32) -> Self {
+        assert!(calls > 0, "a node that takes no calls");
+        self.in_flight = Some(calls);
         self
     }
 

@@ -210,6 +210,12 @@ impl Handle {
         all.map(|state| state.with(|state| state.fixed.options.budget)).max().unwrap_or(0)
     }
 
+    /// What [`Config::in_flight`](super::Config::in_flight) says, if it says something.
+    #[must_use]
+    pub fn in_flight(&self) -> Option<u32> {
+        self.inner.opened.in_flight
+    }
+
     /// The way to a node, by the best fabric that both have.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ pub(super) struct Opened {
     pub(super) properties: Vec<Properties>,
     /// What is not used, and why.
     pub(super) skipped: Vec<(String, String)>,
+    /// Remote calls that each other node may have under way, if the program says so.
+    pub(super) in_flight: Option<u32>,
 }
 
 impl Opened {
@@ -61,7 +63,7 @@ impl Opened {
         };
         let properties = opened.iter().map(|(.., properties)| properties.clone()).collect();
         let fabrics = opened.into_iter().map(|(name, links, _)| (name, links)).collect();
-        Ok(Self { control, fabrics, properties, skipped })
+        Ok(Self { control, fabrics, properties, skipped, in_flight: config.in_flight })
     }
 
     fn over(config: &Config, nic: &Nic) -> Result<Self, JoinError> {
@@ -71,7 +73,13 @@ impl Opened {
         }
         let links = Links::open(nic.clone(), config.links.clone())?;
         let (control, fabrics) = (links.clone(), vec![("sim".to_owned(), links)]);
-        Ok(Self { control, fabrics, properties: vec![properties], skipped: Vec::new() })
+        Ok(Self {
+            control,
+            fabrics,
+            properties: vec![properties],
+            skipped: Vec::new(),
+            in_flight: config.in_flight,
+        })
     }
 }
 

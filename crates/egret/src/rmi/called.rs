@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use egret_net::rt::{self, Instant};
 use egret_net::sync::Mutex;
-use egret_node::am::{Deferred, Kept, Peer, ReplySlot};
+use egret_node::am::{Deferred, Kept, ReplySlot};
 
 use super::context::{Frame, is_waiting};
 use super::fault::{Fault, planted};
-use super::load::Charge;
+use super::load::{Caller, Charge};
 use super::object::Object;
 use super::served::Answer;
 use super::spot::Spot;
@@ -20,20 +20,21 @@ use super::workers::Workers;
 /// A call at its object. Whoever takes its [`Work`] answers it, and there is one such.
 pub(crate) struct Called {
     pub(super) object: Arc<Object>,
-    method: usize,
+    method: u8,
     pub(super) key: Key,
+    /// Where the table of calls has it.
+    pub(super) place: u32,
     is_cancelled: AtomicBool,
     work: Mutex<Option<Work>>,
 }
 
-/// What tells the calls of an object apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// What a call is known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// Who calls; none if this node does.
-    pub(crate) peer: Option<Peer>,
+    pub(crate) caller: Caller,
     /// What the caller calls it by; 0 if it does not.
     pub(crate) number: u64,
-    /// The number by which it is inside of the object's gate.
+    /// The number by which it is inside of the object's gate, if that has one.
     pub(crate) inside: u64,
 }
 
@@ -69,9 +70,16 @@ pub(crate) struct Aligned {
 }
 
 impl Called {
-    pub(crate) fn new(object: &Arc<Object>, method: usize, key: Key, work: Work) -> Arc<Self> {
+    pub(crate) fn new(
+        object: &Arc<Object>,
+        method: u8,
+        key: Key,
+        place: u32,
+        work: Work,
+    ) -> Arc<Self> {
         let (object, work) = (Arc::clone(object), Mutex::new(Some(work)));
-        Arc::new(Self { object, method, key, is_cancelled: AtomicBool::new(false), work })
+        let is_cancelled = AtomicBool::new(false);
+        Arc::new(Self { object, method, key, place, is_cancelled, work })
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

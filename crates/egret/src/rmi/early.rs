@@ -1,10 +1,10 @@
 //! Calls that were cancelled before they came.
 //!
 //! Large arguments wait for bytes and travel in a lane of their own, so that a word to cancel
-//! a call may be there first. It may also come when the call is over; what is remembered is
-//! little, and not for long.
+//! a call may be there first. It may also come when the call is over; what is remembered of each
+//! caller is little, and not for long.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use egret_node::am::Peer;
 /// Numbers of calls that are not to begin.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
-    numbers: Mutex<VecDeque<(Peer, u64, Instant)>>,
+    numbers: Mutex<BTreeMap<Peer, VecDeque<(u64, Instant)>>>,
     is_any: AtomicBool,
 }
 
@@ -23,10 +23,11 @@ impl Early {
     /// A call of this number was cancelled, and is not here.
     pub(crate) fn put(&self, peer: Peer, number: u64) {
         let mut numbers = self.numbers.lock();
-        if numbers.len() == MOST {
-            numbers.pop_front();
+        let own = numbers.entry(peer).or_default();
+        if own.len() == MOST {
+            own.pop_front();
         }
-        numbers.push_back((peer, number, rt::now()));
+        own.push_back((number, rt::now()));
         self.is_any.store(true, Ordering::Release);
     }
 
@@ -40,15 +41,27 @@ impl Early {
     fn look(&self, peer: Peer, number: u64) -> bool {
         let now = rt::now();
         let mut numbers = self.numbers.lock();
-        numbers.retain(|(.., since)| now - *since < LONG);
-        let before = numbers.len();
-        numbers.retain(|(known, its, _)| (*known, *its) != (peer, number));
+        let Some(own) = numbers.get_mut(&peer) else { return false };
+        own.retain(|(_, since)| now - *since < LONG);
+        let before = own.len();
+        own.retain(|(its, _)| *its != number);
+        let is_found = own.len() < before;
+        if own.is_empty() {
+            numbers.remove(&peer);
+        }
         self.is_any.store(!numbers.is_empty(), Ordering::Release);
-        numbers.len() < before
+        is_found
+    }
+
+    /// A caller is gone.
+    pub(crate) fn forget(&self, peer: Peer) {
+        let mut numbers = self.numbers.lock();
+        numbers.remove(&peer);
+        self.is_any.store(!numbers.is_empty(), Ordering::Release);
     }
 }
 
-/// How many are remembered.
+/// How many are remembered of each caller.
 const MOST: usize = 64;
 /// How long.
 const LONG: Duration = Duration::from_secs(60);

@@ -1,20 +1,22 @@
 //! What remote calls keep with a node.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
 use egret_net::sync::Mutex;
 use egret_node::Links;
-use egret_node::am::Endpoint;
-use egret_node::node::{self, Handle, Route};
+use egret_node::am::{Endpoint, EndpointError};
+use egret_node::node::{self, Handle, NodeId};
 
 use super::clock::Clock;
 use super::context::current;
-use super::load::Load;
+use super::load::{COMMON, Load};
 use super::object::Object;
+use super::objects::{ENDPOINT, Objects};
+use super::pair::Pair;
 use super::workers::Workers;
 
 /// What all objects and stubs of a node share: its part of the node.
@@ -22,42 +24,49 @@ pub(crate) struct Exchange {
     pub(crate) workers: Arc<Workers>,
     pub(crate) load: Arc<Load>,
     pub(crate) clock: Arc<Clock>,
-    objects: Mutex<BTreeMap<u64, Weak<Object>>>,
-    /// Where calls come from, by fabric.
-    clients: Mutex<BTreeMap<String, Arc<Endpoint>>>,
+    pub(crate) objects: Arc<Objects>,
+    /// Where calls come from and go to, by fabric; and whether others can call.
+    ends: Mutex<(BTreeMap<String, Arc<Endpoint>>, bool)>,
+    /// The nodes that are called.
+    pairs: Mutex<BTreeMap<NodeId, Arc<Pair>>>,
     /// Objects whose exports were dropped by a panic.
-    behind: Mutex<Vec<(Arc<Object>, Vec<Endpoint>)>>,
-    next_object: AtomicU64,
+    behind: Mutex<Vec<Arc<Object>>>,
     next_call: AtomicU64,
+    /// What tells this life of the node from others.
+    tag: u64,
+    /// Calls that another node may have under way.
+    window: u32,
     is_closed: AtomicBool,
 }
 
 impl Exchange {
     /// The exchange of a node.
     pub(crate) fn of(handle: &Handle) -> Arc<Self> {
-        handle.part(|| Self::new(handle.size(), handle.budget()))
+        handle.part(|| {
+            let window = handle.in_flight().unwrap_or_else(|| window(handle.size()));
+            Self::new(handle.size(), handle.budget(), handle.id().incarnation, window)
+        })
     }
 
     /// Of a node in a pool of so many members, that takes so many bytes from others.
-    fn new(members: u32, budget: u64) -> Self {
+    fn new(members: u32, budget: u64, tag: u64, window: u32) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = if rt::in_world() { 0 } else { (2 * cores).max(WORKERS_LEAST) };
+        let workers = Arc::new(Workers::new(workers));
+        let load = Arc::new(Load::new(members).with_memory(budget));
         Self {
-            workers: Arc::new(Workers::new(workers)),
-            load: Arc::new(Load::new(members).with_memory(budget)),
+            objects: Arc::new(Objects::new(&workers, &load)),
+            workers,
+            load,
             clock: Arc::default(),
-            objects: Mutex::default(),
-            clients: Mutex::default(),
+            ends: Mutex::default(),
+            pairs: Mutex::default(),
             behind: Mutex::default(),
-            next_object: AtomicU64::new(1),
             next_call: AtomicU64::new(1),
+            tag,
+            window,
             is_closed: AtomicBool::new(false),
         }
-    }
-
-    /// A number for an object.
-    pub(crate) fn next_object(&self) -> u64 {
-        self.next_object.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A number by which a call can be cancelled; none is given twice.
@@ -65,34 +74,49 @@ impl Exchange {
         self.next_call.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn add(&self, number: u64, object: &Arc<Object>) {
-        self.objects.lock().insert(number, Arc::downgrade(object));
+    /// Where calls by a fabric come from, and those of others go to.
+    pub(crate) fn end(&self, fabric: &str, links: &Links) -> Arc<Endpoint> {
+        let mut ends = self.ends.lock();
+        let end = ends.0.entry(fabric.to_owned());
+        let make = || Arc::new(self.objects.endpoint(links, self.tag, self.window));
+        Arc::clone(end.or_insert_with(make))
     }
 
-    pub(crate) fn remove(&self, number: u64) {
-        self.objects.lock().remove(&number);
+    /// Lets others call.
+    pub(crate) fn register(&self, handle: &Handle) -> Result<(), EndpointError> {
+        if self.ends.lock().1 {
+            return Ok(());
+        }
+        for (fabric, links) in handle.links() {
+            self.end(fabric, links).register(ENDPOINT)?;
+        }
+        self.ends.lock().1 = true;
+        Ok(())
     }
 
-    /// An object of this node.
-    pub(crate) fn object(&self, number: u64) -> Option<Arc<Object>> {
-        self.objects.lock().get(&number).and_then(Weak::upgrade)
+    /// The way to a node, which all stubs of its objects share.
+    pub(crate) fn pair(self: &Arc<Self>, handle: &Handle, node: NodeId) -> Arc<Pair> {
+        let mut pairs = self.pairs.lock();
+        if let Some(pair) = pairs.get(&node) {
+            return Arc::clone(pair);
+        }
+        let pair = Arc::new(Pair::new(handle, self, node));
+        // A node that is closed keeps nothing.
+        if !self.is_closed.load(Ordering::SeqCst) {
+            pairs.insert(node, Arc::clone(&pair));
+        }
+        pair
     }
 
-    /// Objects that are exported.
-    pub(crate) fn objects_len(&self) -> usize {
-        self.objects.lock().len()
-    }
-
-    /// Where calls by a route come from.
-    pub(crate) fn client(&self, route: &Route) -> Arc<Endpoint> {
-        let mut clients = self.clients.lock();
-        let client = clients.entry(route.fabric.clone());
-        Arc::clone(client.or_insert_with(|| Arc::new(client_of(&route.links))))
+    /// A node is gone: stubs that are made of its objects now have nothing to share.
+    pub(crate) fn forget(&self, node: NodeId) {
+        let forgotten = self.pairs.lock().remove(&node);
+        drop(forgotten);
     }
 
     /// Keeps an object until the node closes, or exports another.
-    pub(crate) fn leave_behind(&self, object: Arc<Object>, endpoints: Vec<Endpoint>) {
-        self.behind.lock().push((object, endpoints));
+    pub(crate) fn leave_behind(&self, object: Arc<Object>) {
+        self.behind.lock().push(object);
         if self.is_closed.load(Ordering::SeqCst) {
             self.clear_behind();
         }
@@ -100,22 +124,24 @@ impl Exchange {
 
     pub(crate) fn clear_behind(&self) {
         let behind = std::mem::take(&mut *self.behind.lock());
-        for (object, endpoints) in behind {
-            drop(endpoints);
+        for object in behind {
+            self.objects.remove(&object);
             object.close();
         }
     }
 }
 
-fn client_of(links: &Links) -> Endpoint {
-    links.bundle().endpoint(0)
+/// Calls that each other node of a pool of so many members may have under way: as many as this node
+/// takes on without refusing one, if all have them, and at most [`WINDOW_MAX`].
+fn window(members: u32) -> u32 {
+    let all = u32::try_from(2 * COMMON.calls).unwrap_or(u32::MAX);
+    (all / members.max(1)).clamp(WINDOW_LEAST, WINDOW_MAX)
 }
 
 impl node::Part for Exchange {
     fn close(&self, until: Instant) {
         self.is_closed.store(true, Ordering::SeqCst);
-        let objects: Vec<_> = self.objects.lock().values().filter_map(Weak::upgrade).collect();
-        objects.iter().for_each(|object| object.close());
+        self.objects.close();
         self.clear_behind();
         self.workers.close(until);
         // Methods run on receiving threads as well; one of them may be what closes the node.
@@ -124,8 +150,9 @@ impl node::Part for Exchange {
             rt::sleep(Duration::from_micros(200));
         }
         self.clock.close();
-        let clients = std::mem::take(&mut *self.clients.lock());
-        drop(clients);
+        let (ends, pairs) =
+            (std::mem::take(&mut *self.ends.lock()), std::mem::take(&mut *self.pairs.lock()));
+        drop((ends, pairs));
     }
 }
 
@@ -136,6 +163,9 @@ impl Drop for Exchange {
     }
 }
 
+/// Fewest and most calls of another node that may be under way.
+const WINDOW_LEAST: u32 = 64;
+const WINDOW_MAX: u32 = 1024;
 /// Threads that may be busy, however few cores there are: most calls that are not short wait.
 const WORKERS_LEAST: usize = 8;
 
@@ -145,7 +175,7 @@ mod tests {
 
     #[test]
     fn no_call_has_the_number_of_another() {
-        let exchange = Exchange::new(1, u64::MAX);
+        let exchange = Exchange::new(1, u64::MAX, 0, WINDOW_LEAST);
         let first = exchange.next_call();
         assert!(first > 0, "0 is no number");
         assert!((0..1_u32 << 24).all(|_| exchange.next_call() > first));

@@ -3,10 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use egret_net::rt;
 use egret_net::sync::Mutex;
-use egret_node::Links;
-use egret_node::am::{Endpoint, EndpointError};
+use egret_node::am::EndpointError;
 use egret_node::node::{AskError, Handle};
 use egret_stream::Wire;
 use thiserror::Error;
@@ -14,17 +12,15 @@ use thiserror::Error;
 use super::NodeId;
 use super::exchange::Exchange;
 use super::interface::{Held, Interface};
-use super::object::{Object, reply};
-use super::served::Answer;
-use super::words::Code;
+use super::object::Object;
+use super::objects::OBJECTS_MAX;
+use super::words::INTERFACES_MAX;
 
 /// An object that others can call. Dropped, it is no more: its names are free, calls that
 /// wait for their turn are refused, and one that runs comes to its end.
 pub struct Exported {
     object: Arc<Object>,
     reference: ObjectRef,
-    /// One for each fabric.
-    endpoints: Vec<Endpoint>,
     exchange: Arc<Exchange>,
     handle: Handle,
     names: Mutex<Vec<String>>,
@@ -38,7 +34,8 @@ pub struct ObjectRef {
     /// The name of its interface.
     pub interface: String,
     pub(crate) number: u64,
-    pub(crate) tag: u64,
+    /// The number of the interface, where the object is.
+    pub(crate) kind: u16,
     pub(crate) bytes_max: u64,
 }
 
@@ -47,34 +44,21 @@ pub struct ObjectRef {
 /// ```
 /// use egret::rmi::Export;
 ///
-/// let how = Export::default().in_flight(8).bytes_max(1 << 20);
+/// let how = Export::default().bytes_max(1 << 20);
 /// ```
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct Export {
-    in_flight: u32,
     bytes_max: u64,
 }
 
 impl Default for Export {
     fn default() -> Self {
-        Self { in_flight: 64, bytes_max: 64 << 20 }
+        Self { bytes_max: 64 << 20 }
     }
 }
 
 impl Export {
-    /// Lets each stub that is connected have so many calls under way, instead of 64. Who has
-    /// as many waits until one is answered.
-    ///
-    /// # Panics
-    ///
-    /// If that is none.
-    pub const fn in_flight(mut self, calls: u32) -> Self {
-        assert!(calls > 0, "an object that takes no calls");
-        self.in_flight = calls;
-        self
-    }
-
     /// Takes arguments of at most so many bytes, instead of 64 MiB.
     pub const fn bytes_max(mut self, bytes: u64) -> Self {
         self.bytes_max = bytes;
@@ -86,9 +70,17 @@ impl Export {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// It has no endpoint.
+    /// There is no endpoint by which others could call it.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The node has 16,777,216 objects, or objects of 16,384 interfaces.
+    #[error(
+        "a node exports at most {} objects, of at most {} interfaces: drop what is not called \
+         any more",
+        OBJECTS_MAX,
+        INTERFACES_MAX as u32 + 1
+    )]
+    Full,
     /// The registry has not bound its name.
     #[error(transparent)]
     Registry(#[from] AskError),
@@ -102,19 +94,17 @@ impl Exported {
     ) -> Result<Self, ExportError> {
         let exchange = Exchange::of(handle);
         exchange.clear_behind();
-        let (number, tag) = (exchange.next_object(), rt::random());
-        let (workers, load) = (&exchange.workers, &exchange.load);
-        let object = Arc::new(Object::new(object, tag, how.bytes_max, workers, load));
-        let endpoints = handle
-            .links()
-            .iter()
-            .map(|(_, links)| endpoint(links, number, how, &object))
-            .collect::<Result<_, _>>()?;
-        exchange.add(number, &object);
-        let (node, interface) = (handle.id(), I::NAME.to_owned());
-        let reference = ObjectRef { node, interface, number, tag, bytes_max: how.bytes_max };
+        exchange.register(handle)?;
+        let object = exchange.objects.add(object, how.bytes_max).ok_or(ExportError::Full)?;
+        let reference = ObjectRef {
+            node: handle.id(),
+            interface: I::NAME.to_owned(),
+            number: object.number,
+            kind: object.interface,
+            bytes_max: how.bytes_max,
+        };
         let (handle, names) = (handle.clone(), Mutex::default());
-        Ok(Self { object, reference, endpoints, exchange, handle, names })
+        Ok(Self { object, reference, exchange, handle, names })
     }
 
     /// Gives it a name that others look it up by.
@@ -154,25 +144,19 @@ impl ObjectRef {
         writer.write(self).expect("numbers and a text can be written");
         writer.to_vec()
     }
-
-    pub(crate) fn endpoint(&self) -> String {
-        endpoint_name(self.number)
-    }
 }
 
 impl Drop for Exported {
     fn drop(&mut self) {
-        let endpoints = std::mem::take(&mut self.endpoints);
         if std::thread::panicking() {
             // The node probably goes the same way, and then callers are to hear of the panic:
             // until that is clear nothing is answered.
-            return self.exchange.leave_behind(Arc::clone(&self.object), endpoints);
+            return self.exchange.leave_behind(Arc::clone(&self.object));
         }
         let names = self.names.get_mut();
         let bytes = self.reference.to_bytes();
         names.drain(..).for_each(|name| self.handle.unbind_soon(&name, &bytes));
-        self.exchange.remove(self.reference.number);
-        drop(endpoints);
+        self.exchange.objects.remove(&self.object);
         self.object.close();
     }
 }
@@ -182,39 +166,3 @@ impl fmt::Debug for Exported {
         f.debug_tuple("Exported").field(&self.reference).finish()
     }
 }
-
-/// The object's endpoint on one of the fabrics.
-fn endpoint(
-    links: &Links,
-    number: u64,
-    how: Export,
-    object: &Arc<Object>,
-) -> Result<Endpoint, EndpointError> {
-    let endpoint = links.bundle().endpoint(object.tag);
-    endpoint.set_window(how.in_flight);
-    let cancelled = Arc::clone(object);
-    endpoint.on(CANCEL, move |request| {
-        let peer = Some(request.peer());
-        let numbers = request.words().iter().filter(|number| **number > 0);
-        numbers.for_each(|number| cancelled.cancel(peer, *number));
-    });
-    let gone = Arc::clone(object);
-    endpoint.on_end(move |ended| gone.caller_gone(ended.peer));
-    let needed = object.table.needed();
-    let (interface, methods) = needed.split_first().expect("the interface comes first");
-    // It is compared when the object is mapped, and is no method that could be called.
-    endpoint.on_typed(interface, |request| reply(request, Answer::code(Code::UnknownObject)));
-    for (at, method) in methods.iter().enumerate() {
-        let object = Arc::clone(object);
-        endpoint.on_typed(method, move |request| object.arrive(at, request));
-    }
-    endpoint.register(&endpoint_name(number))?;
-    Ok(endpoint)
-}
-
-fn endpoint_name(number: u64) -> String {
-    format!("o{number}")
-}
-
-/// The handler by which calls are cancelled.
-pub(crate) const CANCEL: u8 = 254;

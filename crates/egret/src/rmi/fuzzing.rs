@@ -5,8 +5,10 @@ use std::sync::Arc;
 use egret_stream::Wire;
 
 use super::load::Load;
-use super::object::Object;
-use super::served::{Refused, open};
+use super::objects::Objects;
+use super::served::{Answer, Refused, open};
+use super::table::{Met, Needs, Table};
+use super::words::{Code, Head, To};
 use super::workers::Workers;
 use super::{CallError, Exports};
 
@@ -44,7 +46,8 @@ impl Any for It {
     }
 }
 
-/// Has a request served: the first byte is the method, the second how many words there are.
+/// Has a request served: the first byte says whether the words name the object and, if so, which
+/// method; the second how many words there are.
 ///
 /// # Panics
 ///
@@ -52,11 +55,21 @@ impl Any for It {
 pub fn request(input: &[u8]) {
     let [method, words, rest @ ..] = input else { return };
     let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new(1)));
-    let object = Arc::new(Object::new(Exports::<dyn Any>::held(It), 1, BYTES_MAX, &workers, &load));
+    let objects = Objects::new(&workers, &load);
+    let object = objects.add(Exports::<dyn Any>::held(It), BYTES_MAX).expect("there is room");
     let words = usize::from(*words % 18).min(rest.len() / 8);
     let (head, bytes) = rest.split_at(words * 8);
     let head: Vec<u64> = head.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    let answer = object.serve_now(usize::from(*method % 5), &head, bytes);
+    let answer = match Head::read(&head) {
+        Some(read) if *method < 128 => {
+            let (object, interface) = (object.number, object.interface);
+            let to = To { object, interface, method: *method % 8 };
+            serve(&objects, &Head { to, ..read }, bytes)
+        }
+        Some(read) => serve(&objects, &read, bytes),
+        None => Answer::code(Code::Unreadable),
+    };
+    objects.remove(&object);
     let words = answer.words().to_vec();
     let bytes = answer.into_bytes();
     if let Err(Refused::Error(CallError::Panicked { message })) = open::<()>(&words, &bytes, MEMORY)
@@ -66,6 +79,17 @@ pub fn request(input: &[u8]) {
     // An answer of a stranger is read as well, whatever it says.
     let _ = open::<Item>(&head, bytes_of(input), MEMORY);
     let _ = open::<Vec<f64>>(&head, bytes_of(input), MEMORY);
+    // So is what a stranger needs of an interface, and what it says to what is needed.
+    if let Ok(needs) = egret_stream::read::<Needs>(bytes_of(input)) {
+        let _ = objects.meet(0, &needs);
+    }
+    if let Ok(met) = egret_stream::read::<Met>(bytes_of(input)) {
+        let _ = Table::of::<dyn Any>().numbers(met);
+    }
+}
+
+fn serve(objects: &Objects, head: &Head, bytes: &[u8]) -> Answer {
+    objects.find(head.to).map_or_else(|refused| *refused, |object| object.serve_now(head, bytes))
 }
 
 fn bytes_of(input: &[u8]) -> &[u8] {

@@ -1,22 +1,21 @@
 //! An exported object: calls arrive, pass its gate, and run.
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, RwLock};
 
 use egret_net::rt;
 use egret_net::sync::Mutex;
 use egret_net::vi::caught;
-use egret_node::am::{Deferred, Peer, Request, defer};
+use egret_node::am::{Deferred, Request, defer};
 use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Key, Memory, Work};
+use super::calls::Calls;
 use super::context::{Frame, waits_for};
-use super::early::Early;
-use super::fault::{Fault, planted};
 use super::gate::{Gate, Verdict};
 use super::interface::{Held, Holds, Interface};
-use super::load::Load;
+use super::load::{Caller, Load};
 use super::pace::Pace;
 use super::served::{Answer, Served, explain};
 use super::spot::Spot;
@@ -27,9 +26,11 @@ use super::workers::Workers;
 
 /// An object that others call.
 pub(crate) struct Object {
-    /// What tells it from an object that had its number before.
-    pub(crate) tag: u64,
-    pub(crate) table: Table,
+    /// What tells it from all others of its node.
+    pub(crate) number: u64,
+    /// The number of its interface.
+    pub(crate) interface: u16,
+    pub(crate) table: Arc<Table>,
     target: Box<dyn Target>,
     methods: Vec<Manner>,
     /// How long each of them takes.
@@ -37,21 +38,21 @@ pub(crate) struct Object {
     /// If it has methods that take `&mut self`.
     gate: Option<Mutex<Gate<Arc<Called>>>>,
     /// Most bytes of arguments.
-    bytes_max: u64,
+    pub(crate) bytes_max: u64,
+    /// Its calls that wait or run, among those of all objects of the node.
+    calls: Arc<Calls>,
     workers: Arc<Workers>,
     load: Arc<Load>,
-    /// Calls of plain methods that wait or run.
-    calls: Mutex<BTreeMap<Key, Arc<Called>>>,
-    /// Calls that were cancelled before they came: data has a lane of its own.
-    early: Early,
     is_closed: AtomicBool,
 }
 
 impl Object {
+    /// With these numbers and this table of its interface.
     pub(crate) fn new<I: Interface + ?Sized>(
         object: Held<I>,
-        tag: u64,
+        (number, interface, table): (u64, u16, Arc<Table>),
         bytes_max: u64,
+        calls: &Arc<Calls>,
         workers: &Arc<Workers>,
         load: &Arc<Load>,
     ) -> Self {
@@ -62,47 +63,50 @@ impl Object {
             Holds::Shared(object) => Box::new(Open(object)),
         };
         Self {
-            tag,
-            table: Table::of::<I>(),
+            number,
+            interface,
+            table,
             target,
             methods: I::METHODS.iter().map(super::interface::Method::manner).collect(),
             paces: I::METHODS.iter().map(|_| Pace::default()).collect(),
             gate: is_gated.then(Mutex::default),
             bytes_max,
+            calls: Arc::clone(calls),
             workers: Arc::clone(workers),
             load: Arc::clone(load),
-            calls: Mutex::default(),
-            early: Early::default(),
             is_closed: AtomicBool::new(false),
         }
     }
 
-    /// A call of another node: runs it here and now, or puts it where it waits for its turn.
+    /// Whether it has a method of this number.
     #[inline]
-    pub(crate) fn arrive(self: &Arc<Self>, method: usize, request: Request<'_>) {
-        let head = match self.admit(request.words(), request.bytes().len() as u64) {
-            Ok(head) => head,
-            Err(answer) => return reply(request, *answer),
-        };
-        if head.number > 0 && self.early.take(request.peer(), head.number) {
+    pub(crate) fn has(&self, method: u8) -> bool {
+        usize::from(method) < self.methods.len()
+    }
+
+    /// A call of another node, of a method that the object has: runs it here and now, or puts it
+    /// where it waits for its turn.
+    #[inline]
+    pub(crate) fn arrive(self: &Arc<Self>, head: &Head, request: Request<'_>) {
+        if let Err(answer) = self.admit(request.bytes().len() as u64) {
+            return reply(request, *answer);
+        }
+        if self.calls.is_early(request.peer(), head.number) {
             return reply(request, Answer::code(Code::Cancelled));
         }
-        if self.methods[method].is_inline
-            && let Some(answer) = self.try_inline(method, &head, request.bytes())
+        if self.is_inline(head.to.method)
+            && let Some(answer) = self.try_inline(head, request.bytes())
         {
             return reply(request, answer);
         }
-        self.take_on(method, &head, request);
+        self.take_on(head, request);
     }
 
     /// A request, served on the calling thread whatever the method is.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn serve_now(&self, method: usize, words: &[u64], bytes: &[u8]) -> Answer {
-        match self.admit(words, bytes.len() as u64) {
-            Ok(head) => {
-                let answer = self.try_inline(method, &head, bytes);
-                answer.expect("nobody else is inside")
-            }
+    pub(super) fn serve_now(&self, head: &Head, bytes: &[u8]) -> Answer {
+        match self.admit(bytes.len() as u64) {
+            Ok(()) => self.try_inline(head, bytes).expect("nobody else is inside"),
             Err(answer) => *answer,
         }
     }
@@ -111,7 +115,6 @@ impl Object {
     /// it may, and the answer comes to the spot.
     pub(crate) fn call_here(
         self: &Arc<Self>,
-        method: usize,
         head: &Head,
         args: Aligned,
         may_wait: bool,
@@ -119,67 +122,67 @@ impl Object {
         if self.is_closed() {
             return Ok(Answer::code(Code::UnknownObject));
         }
-        if let Err(answer) = self.admit(&[0, 0], args.bytes().len() as u64) {
+        if let Err(answer) = self.admit(args.bytes().len() as u64) {
             return Ok(*answer);
         }
         let until = head.deadline.until();
-        match self.enter(method, head) {
+        match self.enter(head) {
             (Verdict::Enter, inside) => {
                 let mut within = head.within.clone();
                 inside.into_iter().for_each(|inside| within.push(inside));
                 let frame = Frame::here(until, within, head.chain);
-                let answer = frame.run(|| self.execute(method, args.bytes()));
+                let answer = frame.run(|| self.execute(head.to.method, args.bytes()));
                 inside.into_iter().for_each(|inside| self.leave(inside));
                 Ok(answer)
             }
             (Verdict::Reentered, _) => Ok(Answer::code(Code::Reentered)),
-            (Verdict::Wait, _) => Err(may_wait.then(|| self.begin_here(method, head, args))),
+            (Verdict::Wait, _) => Err(may_wait.then(|| self.begin_here(head, args))),
         }
     }
 
     /// A call of this node that a worker runs; the answer comes to the spot.
-    pub(crate) fn begin_here(
-        self: &Arc<Self>,
-        method: usize,
-        head: &Head,
-        args: Aligned,
-    ) -> Arc<Spot> {
+    pub(crate) fn begin_here(self: &Arc<Self>, head: &Head, args: Aligned) -> Arc<Spot> {
         let spot = Arc::new(Spot::default());
         let bytes = args.bytes().len() as u64;
         let Some(charge) = self.load.take(None, bytes) else {
             spot.put(Answer::code(Code::Busy));
             return spot;
         };
-        let key = Key { peer: None, number: head.number, inside: self.load.number() };
+        let key = self.key(None, head);
         let to = AnswerTo::Here(Arc::clone(&spot));
         let (memory, until) = (Memory::Own(args), head.deadline.until());
         let (within, chain) = (head.within.clone(), head.chain);
-        self.line_up(method, key, Work { memory, to, until, within, chain, charge }, false);
+        let work = Work { memory, to, until, within, chain, charge };
+        self.line_up(head.to.method, key, work, false);
         spot
     }
 
-    /// What came of a caller's words, if they are those of a call.
-    fn admit(&self, words: &[u64], bytes: u64) -> Result<Head, Box<Answer>> {
+    /// Refuses arguments that are too large.
+    fn admit(&self, bytes: u64) -> Result<(), Box<Answer>> {
         if bytes > self.bytes_max {
             return Err(Box::new(Answer::too_large(bytes, self.bytes_max)));
         }
-        let head = Head::read(words);
-        head.ok_or_else(|| Box::new(Answer::text(Code::Unreadable, "the words of no call")))
+        Ok(())
+    }
+
+    fn key(&self, caller: Caller, head: &Head) -> Key {
+        let inside = self.gate.as_ref().map_or(0, |_| self.load.number());
+        Key { caller, number: head.number, inside }
     }
 
     /// Asks the gate, if there is one; the number by which the call is inside of it.
     #[inline]
-    fn enter(&self, method: usize, head: &Head) -> (Verdict, Option<u64>) {
+    fn enter(&self, head: &Head) -> (Verdict, Option<u64>) {
         let Some(mut gate) = self.gate() else { return (Verdict::Enter, None) };
         let number = self.load.number();
-        let access = self.methods[method].access;
+        let access = self.manner(head.to.method).access;
         (gate.try_enter(number, access, head.within.numbers()), Some(number))
     }
 
     /// Runs a call here, unless it has to wait.
     #[inline]
-    fn try_inline(&self, method: usize, head: &Head, bytes: &[u8]) -> Option<Answer> {
-        let inside = match self.enter(method, head) {
+    fn try_inline(&self, head: &Head, bytes: &[u8]) -> Option<Answer> {
+        let inside = match self.enter(head) {
             (Verdict::Enter, inside) => inside,
             (Verdict::Reentered, _) => return Some(Answer::code(Code::Reentered)),
             (Verdict::Wait, _) => return None,
@@ -187,7 +190,7 @@ impl Object {
         let mut within = head.within.clone();
         inside.into_iter().for_each(|inside| within.push(inside));
         let frame = Frame::inline(head.deadline, within, head.chain);
-        let answer = frame.run(|| self.execute(method, bytes));
+        let answer = frame.run(|| self.execute(head.to.method, bytes));
         inside.into_iter().for_each(|inside| self.leave(inside));
         Some(answer)
     }
@@ -196,39 +199,39 @@ impl Object {
     /// does not take long, no other call waits for a worker, and the thread serves or waits for
     /// the answer to a call that this one is a part of.
     #[inline]
-    fn runs_here(&self, method: usize, head: &Head, request: &Request<'_>) -> bool {
-        let pace = &self.paces[method];
+    fn runs_here(&self, head: &Head, request: &Request<'_>) -> bool {
+        let pace = self.pace(head.to.method);
         pace.is_short()
             && self.workers.is_idle()
             && (pace.is_free() && request.may_defer() || waits_for(head.chain))
     }
 
     /// Keeps a call, for this thread or a worker.
-    fn take_on(self: &Arc<Self>, method: usize, head: &Head, mut request: Request<'_>) {
+    fn take_on(self: &Arc<Self>, head: &Head, mut request: Request<'_>) {
         let peer = Some(request.peer());
         // One that may have to wait at the gate counts.
-        let is_next = self.runs_here(method, head, &request);
+        let is_next = self.runs_here(head, &request);
         let charge = match is_next && self.gate.is_none() {
             true => Some(self.load.take_next()),
             false => self.load.take(peer, request.bytes().len() as u64),
         };
         let Some(charge) = charge else { return reply(request, Answer::code(Code::Busy)) };
         let until = head.deadline.until_from(rt::now());
-        let key = Key { peer, number: head.number, inside: self.load.number() };
+        let key = self.key(peer, head);
         let memory = Memory::Kept(request.hold());
         let to = AnswerTo::Caller(request.later());
         let (within, chain) = (head.within.clone(), head.chain);
-        self.line_up(method, key, Work { memory, to, until, within, chain, charge }, is_next);
+        let work = Work { memory, to, until, within, chain, charge };
+        self.line_up(head.to.method, key, work, is_next);
     }
 
     /// Has a call run when it may enter: by this thread, if it may enter now and that is next.
-    fn line_up(self: &Arc<Self>, method: usize, key: Key, work: Work, is_next: bool) {
-        let within = work.within.clone();
-        let called = Called::new(self, method, key, work);
-        let access = self.methods[method].access;
+    fn line_up(self: &Arc<Self>, method: u8, key: Key, work: Work, is_next: bool) {
+        let within = self.gate.as_ref().map(|_| work.within.clone()).unwrap_or_default();
+        let access = self.manner(method).access;
         let mut gate = self.gate();
         // While nobody can pass the gate: who cancels it finds it where it is.
-        self.calls.lock().insert(key, Arc::clone(&called));
+        let called = self.calls.add(|place| Called::new(self, method, key, place, work));
         let verdict = match &mut gate {
             None => Verdict::Enter,
             Some(gate) => {
@@ -264,7 +267,7 @@ impl Object {
     }
 
     /// Runs a method on arguments, which are copied if they do not lie as its types need.
-    pub(super) fn execute(&self, method: usize, bytes: &[u8]) -> Answer {
+    pub(super) fn execute(&self, method: u8, bytes: &[u8]) -> Answer {
         let done = match self.attempt(method, bytes) {
             Err(ReadError::Misaligned(_)) => self.attempt(method, Aligned::copy(&[bytes]).bytes()),
             done => done,
@@ -276,9 +279,9 @@ impl Object {
     }
 
     #[inline]
-    fn attempt(&self, method: usize, bytes: &[u8]) -> Result<Answer, ReadError> {
+    fn attempt(&self, method: u8, bytes: &[u8]) -> Result<Answer, ReadError> {
         let mut served = Served::new(bytes, self.load.memory());
-        match caught(|| self.target.run(method, &mut served)) {
+        match caught(|| self.target.run(method.into(), &mut served)) {
             Ok(done) => done.map(|()| served.answer),
             Err(message) => Ok(Answer::text(Code::Panicked, &message)),
         }
@@ -291,7 +294,7 @@ impl Object {
 
     /// A call is over, or will not be.
     pub(super) fn over(&self, called: &Called) {
-        self.calls.lock().remove(&called.key);
+        self.calls.remove(called);
         self.leave(called.key.inside);
     }
 
@@ -304,37 +307,10 @@ impl Object {
         entered.into_iter().for_each(|called| self.hand_over(called));
     }
 
-    /// A caller does not want one of its calls any more.
-    pub(crate) fn cancel(&self, peer: Option<Peer>, number: u64) {
-        let ends = |inside| Key { peer, number, inside };
-        if self.cancel_all(ends(0), ends(u64::MAX)) == 0
-            && let Some(peer) = peer
-        {
-            self.early.put(peer, number);
-        }
-    }
-
-    /// A caller is gone.
-    pub(crate) fn caller_gone(&self, peer: Peer) {
-        if planted(Fault::GoneUnheard) {
-            return;
-        }
-        let ends = |number, inside| Key { peer: Some(peer), number, inside };
-        self.cancel_all(ends(0, 0), ends(u64::MAX, u64::MAX));
-    }
-
-    fn cancel_all(&self, first: Key, last: Key) -> usize {
-        let calls: Vec<_> =
-            self.calls.lock().range(first..=last).map(|(_, called)| Arc::clone(called)).collect();
-        calls.iter().for_each(|called| called.cancel());
-        calls.len()
-    }
-
     /// Nothing more is to begin.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        let calls: Vec<_> = self.calls.lock().values().cloned().collect();
-        calls.iter().for_each(|called| called.answer_unrun(Code::UnknownObject));
+        self.calls.close(self);
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -342,8 +318,12 @@ impl Object {
     }
 
     /// How long a method takes.
-    pub(super) fn pace(&self, method: usize) -> &Pace {
-        &self.paces[method]
+    pub(super) fn pace(&self, method: u8) -> &Pace {
+        &self.paces[usize::from(method)]
+    }
+
+    fn manner(&self, method: u8) -> &Manner {
+        &self.methods[usize::from(method)]
     }
 
     pub(super) const fn has_gate(&self) -> bool {
@@ -351,12 +331,19 @@ impl Object {
     }
 
     /// Whether a method may be run by a thread that must not wait.
-    pub(crate) fn is_inline(&self, method: usize) -> bool {
-        self.methods[method].is_inline
+    #[inline]
+    pub(crate) fn is_inline(&self, method: u8) -> bool {
+        self.manner(method).is_inline
     }
 
     fn gate(&self) -> Option<MutexGuard<'_, Gate<Arc<Called>>>> {
         Some(self.gate.as_ref()?.lock())
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

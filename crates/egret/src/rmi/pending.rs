@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use egret_node::am::{Call, Reply, SendError, in_handler};
 use egret_stream::{FromWire, Wire};
 
 use super::args::Args;
-use super::clock::Alarm;
+use super::callee::{Callee, End, Meeting};
+use super::clock::{Alarm, Clock};
 use super::fault::{Fault, planted};
-use super::line::{Connected, End, Here, Line};
-use super::object::Object;
+use super::objects::CALL;
+use super::pair::Connected;
 use super::served::Answer;
 use super::spot::Spot;
 use super::stub::{Outgoing, read};
 use super::trouble::PATIENCE;
-use super::words::{Head, WORDS_MAX};
+use super::words::{Head, To, WORDS_MAX};
 use super::{CallError, Never};
 
 /// A call that was begun: a future, or to be waited for. Dropped, the call is cancelled: if
@@ -38,8 +39,9 @@ pub struct Pending<T, E = Never> {
 
 /// A call that was begun, whatever its types.
 struct Begun {
-    line: Arc<Line>,
+    callee: Callee,
     method: usize,
+    /// Where it goes is known when it is sent.
     head: Head,
     started: Instant,
     until: Option<Instant>,
@@ -52,9 +54,9 @@ struct Begun {
 }
 
 enum State {
-    Unsent(Args),
+    Unsent(Args, Option<Meeting>),
     Sent(Call, Arc<Connected>),
-    Here(Arc<Spot>, Weak<Object>),
+    Here(Arc<Spot>),
     Failed(CallError),
     Over,
 }
@@ -68,27 +70,27 @@ enum Came {
 
 impl<T, E> Pending<T, E> {
     pub(crate) fn new<A: Wire>(
-        line: &Arc<Line>,
+        callee: &Callee,
         deadline: Deadline,
         method: usize,
         args: A,
         is_answered: bool,
     ) -> Self {
-        let inherited = Outgoing::new(line, deadline).inherited;
+        let inherited = Outgoing::new(callee, deadline).inherited;
         let (deadline, started) = (inherited.deadline, rt::now());
         let state = match Args::give(args) {
-            Ok(args) => match line.check_size(args.len()) {
-                Ok(()) => State::Unsent(args),
+            Ok(args) => match callee.check_size(args.len()) {
+                Ok(()) => State::Unsent(args, None),
                 Err(why) => State::Failed(why),
             },
             Err(why) => State::Failed(why),
         };
-        let number = line.exchange.next_call();
-        let head = Head { deadline, chain: inherited.chain, number, within: inherited.within };
-        let (line, until) = (Arc::clone(line), deadline.until_from(started));
+        let (to, number) = (To::UNKNOWN, callee.pair.exchange.next_call());
+        let head = Head { to, deadline, chain: inherited.chain, number, within: inherited.within };
+        let (callee, until) = (callee.clone(), deadline.until_from(started));
         let (alarm, glance) = (None, None);
         let mut begun =
-            Begun { line, method, head, started, until, is_answered, state, alarm, glance };
+            Begun { callee, method, head, started, until, is_answered, state, alarm, glance };
         // It goes as far as it can now, and on when it is polled or waited for.
         begun.send_now(&mut Context::from_waker(Waker::noop()));
         Self { begun, types: PhantomData }
@@ -112,14 +114,14 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Future for Pending<T, E> 
     type Output = Result<T, CallError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let terms = self.begun.terms();
         let Poll::Ready(came) = self.begun.poll(context) else { return Poll::Pending };
+        let terms = self.begun.terms();
         Poll::Ready(came.map_err(CallError::widen).and_then(|came| came.read(terms)))
     }
 }
 
 impl Came {
-    fn read<T, E>(self, terms: (Deadline, usize)) -> Result<T, CallError<E>>
+    fn read<T, E>(self, terms: (Deadline, &Callee)) -> Result<T, CallError<E>>
     where
         T: for<'a> FromWire<'a>,
         E: for<'a> FromWire<'a>,
@@ -137,13 +139,13 @@ impl Came {
 
 impl Begun {
     /// Within what its answer is read.
-    fn terms(&self) -> (Deadline, usize) {
-        (self.head.deadline, self.line.exchange.load.memory())
+    const fn terms(&self) -> (Deadline, &Callee) {
+        (self.head.deadline, &self.callee)
     }
 
     /// Sends it, if it is not, as far as that goes now.
     fn send(&mut self, context: &mut Context<'_>) {
-        if let State::Unsent(_) = &self.state {
+        if let State::Unsent(..) = &self.state {
             self.head.deadline = self.left();
             self.send_now(context);
         }
@@ -151,38 +153,38 @@ impl Begun {
 
     /// The same, for as long as its head says.
     fn send_now(&mut self, context: &mut Context<'_>) {
-        let State::Unsent(_) = &self.state else { return };
-        let end = match self.line.poll_connect(context) {
+        let State::Unsent(_, meeting) = &mut self.state else { return };
+        let end = match self.callee.poll_end(meeting, context) {
             Poll::Ready(Ok(end)) => end,
             Poll::Ready(Err(why)) => return self.state = State::Failed(why),
             Poll::Pending => return self.look_again(context),
         };
+        self.head.to = self.callee.to(self.method);
         match end {
             End::There(there) => self.send_there(there, context),
-            End::Here(here) => self.send_here(&here),
+            End::Here => self.send_here(),
         }
     }
 
     fn send_there(&mut self, there: Arc<Connected>, context: &mut Context<'_>) {
         let mut words = [0; WORDS_MAX];
         let count = self.head.write(&mut words);
-        let handler = there.handlers[self.method];
         loop {
-            let State::Unsent(args) = &mut self.state else { return };
-            let sent = args.send(handler, &words[..count], |message| {
+            let State::Unsent(args, _) = &mut self.state else { return };
+            let sent = args.send(CALL, &words[..count], |message| {
                 there
-                    .remote
+                    .calls
                     .try_request(message)
                     .map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
             });
             match sent {
                 Ok(call) => return self.sent(call, there),
-                Err(SendError::Full { .. }) => match there.remote.poll_room(context) {
+                Err(SendError::Full { .. }) => match there.calls.poll_room(context) {
                     Poll::Ready(_) => {}
                     Poll::Pending => return,
                 },
                 Err(why) => {
-                    let why = self.line.failed(&there, why.into(), Duration::ZERO);
+                    let why = self.callee.pair.failed(&there, why.into(), Duration::ZERO);
                     return self.state = State::Failed(why);
                 }
             }
@@ -193,30 +195,29 @@ impl Begun {
         self.state = if self.is_answered { State::Sent(call, there) } else { State::Over };
     }
 
-    fn send_here(&mut self, here: &Here) {
-        let State::Unsent(args) = &self.state else { return };
-        let (object, method) = match here.object(self.method) {
+    fn send_here(&mut self) {
+        let State::Unsent(args, _) = &self.state else { return };
+        let object = match self.callee.find(self.head.to) {
             Ok(found) => found,
             Err(why) => return self.state = State::Failed(why),
         };
-        let spot = object.begin_here(method, &self.head, args.aligned());
-        let object = Arc::downgrade(&object);
-        self.state = if self.is_answered { State::Here(spot, object) } else { State::Over };
+        let spot = object.begin_here(&self.head, args.aligned());
+        self.state = if self.is_answered { State::Here(spot) } else { State::Over };
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Came, CallError>> {
         self.send(context);
         let came = match &mut self.state {
-            State::Unsent(_) => Poll::Pending,
+            State::Unsent(..) => Poll::Pending,
             State::Sent(call, there) => {
                 let there = Arc::clone(there);
                 Pin::new(call).poll(context).map(|reply| {
-                    let line = &self.line;
-                    let failed = |error| line.failed(&there, error, Duration::ZERO);
+                    let pair = &self.callee.pair;
+                    let failed = |error| pair.failed(&there, error, Duration::ZERO);
                     reply.map(Came::Reply).map_err(failed)
                 })
             }
-            State::Here(spot, _) => spot.poll(context).map(|answer| Ok(Came::Answer(answer))),
+            State::Here(spot) => spot.poll(context).map(|answer| Ok(Came::Answer(answer))),
             State::Failed(_) | State::Over => Poll::Ready(self.ended()),
         };
         if came.is_ready() {
@@ -231,7 +232,7 @@ impl Begun {
         let Some(until) = self.until else { return Poll::Pending };
         let now = rt::now();
         if now >= until {
-            let is_sent = !matches!(self.state, State::Unsent(_));
+            let is_sent = !matches!(self.state, State::Unsent(..));
             let may_have_run = is_sent && !planted(Fault::SaidNotRun);
             self.cancel();
             let waited = now - self.started;
@@ -239,19 +240,19 @@ impl Begun {
         }
         match &self.alarm {
             Some(alarm) => alarm.wakes(context.waker()),
-            None => self.alarm = Some(self.line.exchange.clock.set(until, context.waker())),
+            None => self.alarm = Some(self.clock().set(until, context.waker())),
         }
         Poll::Pending
     }
 
     fn wait(&mut self) -> Result<Came, CallError> {
-        let line = Arc::clone(&self.line);
-        let mut outgoing = Outgoing::new(&line, self.head.deadline);
+        let callee = self.callee.clone();
+        let mut outgoing = Outgoing::new(&callee, self.head.deadline);
         outgoing.inherited.chain = self.head.chain;
         if outgoing.inherited.is_inline || in_handler() {
             return self.wait_in_handler();
         }
-        if let State::Unsent(_) = self.state {
+        if let State::Unsent(..) = self.state {
             self.wait_sent(&outgoing)?;
         }
         match std::mem::replace(&mut self.state, State::Over) {
@@ -262,13 +263,14 @@ impl Begun {
                     let left = self.left();
                     outgoing.away(|| call.wait(left))
                 });
-                reply.map(Came::Reply).map_err(|error| line.failed(&there, error, PATIENCE))
+                let failed = |error| callee.pair.failed(&there, error, PATIENCE);
+                reply.map(Came::Reply).map_err(failed)
             }
-            State::Here(spot, object) => {
-                let workers = &line.exchange.workers;
+            State::Here(spot) => {
+                let workers = &callee.pair.exchange.workers;
                 let answer = outgoing.away(|| spot.wait(self.until, workers));
                 answer.map(Came::Answer).ok_or_else(|| {
-                    self.state = State::Here(spot, object);
+                    self.state = State::Here(spot);
                     self.cancel();
                     CallError::Deadline { waited: rt::now() - self.started, may_have_run: true }
                 })
@@ -282,7 +284,7 @@ impl Begun {
 
     /// What is known without waiting. What has not been sent is not sent either.
     fn wait_in_handler(&mut self) -> Result<Came, CallError> {
-        if let State::Unsent(_) = self.state {
+        if let State::Unsent(..) = self.state {
             return Err(CallError::IN_HANDLER);
         }
         match self.poll(&mut Context::from_waker(Waker::noop())) {
@@ -292,31 +294,29 @@ impl Begun {
     }
 
     fn wait_sent(&mut self, outgoing: &Outgoing<'_>) -> Result<(), CallError> {
-        let line = Arc::clone(&self.line);
-        let end = match line.end() {
+        let end = match self.callee.end() {
             Some(end) => end,
-            None => outgoing.away(|| line.wait_connect(self.left()))?,
+            None => outgoing.away(|| self.callee.wait_end(self.left()))?,
         };
         let left = self.left();
-        self.head.deadline = left;
+        (self.head.to, self.head.deadline) = (self.callee.to(self.method), left);
         let there = match end {
             End::There(there) => there,
-            End::Here(here) => {
-                self.send_here(&here);
+            End::Here => {
+                self.send_here();
                 return Ok(());
             }
         };
         let mut words = [0; WORDS_MAX];
         let count = self.head.write(&mut words);
-        let handler = there.handlers[self.method];
-        let State::Unsent(args) = &mut self.state else { return Ok(()) };
-        let sent = args.send(handler, &words[..count], |message| {
-            let sent = outgoing.away(|| there.remote.wait_request(message, left));
+        let State::Unsent(args, _) = &mut self.state else { return Ok(()) };
+        let sent = args.send(CALL, &words[..count], |message| {
+            let sent = outgoing.away(|| there.calls.wait_request(message, left));
             sent.map_err(|why| (why, None))
         });
         match sent {
             Ok(call) => self.sent(call, there),
-            Err(why) => return Err(line.failed(&there, why.into(), PATIENCE)),
+            Err(why) => return Err(self.callee.pair.failed(&there, why.into(), PATIENCE)),
         }
         Ok(())
     }
@@ -335,7 +335,11 @@ impl Begun {
 
     fn look_again(&mut self, context: &Context<'_>) {
         let at = rt::now() + GLANCE;
-        self.glance = Some(self.line.exchange.clock.set(at, context.waker()));
+        self.glance = Some(self.clock().set(at, context.waker()));
+    }
+
+    fn clock(&self) -> &Arc<Clock> {
+        &self.callee.pair.exchange.clock
     }
 
     fn cancel(&mut self) {
@@ -344,10 +348,10 @@ impl Begun {
                 there.cancel(self.head.number);
                 drop(call);
             }
-            State::Here(_, object) => {
-                object.upgrade().into_iter().for_each(|it| it.cancel(None, self.head.number));
+            State::Here(_) => {
+                self.callee.pair.exchange.objects.calls.cancel(None, self.head.number);
             }
-            State::Unsent(_) | State::Failed(_) | State::Over => {}
+            State::Unsent(..) | State::Failed(_) | State::Over => {}
         }
     }
 }
@@ -360,7 +364,7 @@ impl Drop for Begun {
 
 impl<T, E> fmt::Debug for Pending<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("object", &self.begun.line.object).finish_non_exhaustive()
+        f.debug_struct("Pending").field("callee", &self.begun.callee).finish_non_exhaustive()
     }
 }
 

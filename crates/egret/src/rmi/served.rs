@@ -111,6 +111,13 @@ impl Answer {
         Self { payload: Some(Args::Bytes(bytes)), ..Self::code(code) }
     }
 
+    /// That the object has no method of this number.
+    pub(crate) fn unknown_method(method: u8) -> Self {
+        let mut answer = Self { count: 2, ..Self::code(Code::UnknownMethod) };
+        answer.words[1] = method.into();
+        answer
+    }
+
     pub(crate) fn too_large(bytes: u64, most: u64) -> Self {
         let mut answer = Self { count: 3, ..Self::code(Code::TooLarge) };
         (answer.words[1], answer.words[2]) = (bytes, most);
@@ -193,6 +200,8 @@ pub(crate) enum Refused {
     Failed,
     /// The deadline passed before it ran.
     Expired,
+    /// The object has this interface, and not that of the stub.
+    OtherInterface(String),
     Error(CallError),
 }
 
@@ -212,6 +221,10 @@ fn refused(words: &[u64], bytes: &[u8]) -> Refused {
         }
         Some(Code::Unreadable) => CallError::Unreadable { why: text() },
         Some(Code::UnknownObject) => CallError::UnknownObject,
+        Some(Code::OtherInterface) => return Refused::OtherInterface(text()),
+        Some(Code::UnknownMethod) => {
+            CallError::UnknownMethod { name: format!("number {}", word(1)) }
+        }
         None => CallError::Unreadable { why: format!("an answer that says {}", word(0)) },
     })
 }

@@ -12,9 +12,12 @@ use egret_stream::{FromWire, Wire};
 
 use super::args::{Args, with_pieces};
 use super::called::Aligned;
+use super::callee::{Callee, End};
 use super::context::{Inherited, Waits};
+use super::exchange::Exchange;
 use super::interface::Interface;
-use super::line::{Connected, End, Here, Line};
+use super::objects::CALL;
+use super::pair::Connected;
 use super::pending::Pending;
 use super::served::{Answer, Refused, open, read_within, unreadable};
 use super::table::Table;
@@ -25,15 +28,22 @@ use super::{CallError, ObjectRef};
 /// Calls an object of the interface `I` by the numbers of its methods; what the macro writes
 /// gives them names.
 pub struct Stub<I: ?Sized> {
-    line: Arc<Line>,
+    callee: Callee,
     deadline: Deadline,
     interface: PhantomData<fn(&I)>,
 }
 
 impl<I: Interface + ?Sized> Stub<I> {
     pub(crate) fn new(handle: &Handle, object: &ObjectRef) -> Self {
-        let line = Arc::new(Line::new(handle, object, Table::of::<I>));
-        Self { line, deadline: handle.deadline(), interface: PhantomData }
+        let pair = Exchange::of(handle).pair(handle, object.node);
+        let callee = Callee::new(pair, object, I::NAME, Table::of::<I>);
+        Self { callee, deadline: handle.deadline(), interface: PhantomData }
+    }
+
+    /// What it calls.
+    #[must_use]
+    pub fn object(&self) -> ObjectRef {
+        self.callee.reference(I::NAME)
     }
 }
 
@@ -43,12 +53,6 @@ impl<I: ?Sized> Stub<I> {
     pub fn with_deadline(&self, deadline: impl Into<Deadline>) -> Self {
         let deadline = deadline.into();
         Self { deadline, ..self.clone() }
-    }
-
-    /// What it calls.
-    #[must_use]
-    pub fn object(&self) -> &ObjectRef {
-        &self.line.object
     }
 
     /// Calls a method and waits for its answer.
@@ -63,17 +67,17 @@ impl<I: ?Sized> Stub<I> {
         T: for<'a> FromWire<'a>,
         E: for<'a> FromWire<'a>,
     {
-        let call = Outgoing::new(&self.line, self.deadline);
+        let call = Outgoing::new(&self.callee, self.deadline);
         let (end, deadline) = call.connect().map_err(CallError::widen)?;
-        let head = call.head(deadline);
-        let terms = (deadline, self.line.exchange.load.memory());
+        let head = call.head(method, deadline);
+        let terms = (deadline, &self.callee);
         match end {
             End::There(there) => {
-                let reply = call.ask(&there, method, &head, args).map_err(CallError::widen)?;
+                let reply = call.ask(&there, &head, args).map_err(CallError::widen)?;
                 read(reply.words(), reply.bytes(), terms)
             }
-            End::Here(here) => {
-                let answer = call.ask_here(&here, method, &head, args).map_err(CallError::widen)?;
+            End::Here => {
+                let answer = call.ask_here(&head, args).map_err(CallError::widen)?;
                 let words = answer.words().to_vec();
                 read(&words, &answer.into_bytes(), terms)
             }
@@ -86,16 +90,15 @@ impl<I: ?Sized> Stub<I> {
     ///
     /// If the call could not be sent.
     pub fn send<A: Wire>(&self, method: usize, args: &A) -> Result<(), CallError> {
-        let call = Outgoing::new(&self.line, self.deadline);
+        let call = Outgoing::new(&self.callee, self.deadline);
         let (end, deadline) = call.connect()?;
-        let head = call.head(deadline);
+        let head = call.head(method, deadline);
         let mut args = Args::copy(args)?;
-        self.line.check_size(args.len())?;
+        self.callee.check_size(args.len())?;
         match end {
-            End::There(there) => call.post(&there, method, &head, &mut args),
-            End::Here(here) => {
-                let (object, method) = here.object(method)?;
-                object.begin_here(method, &head, args.aligned());
+            End::There(there) => call.post(&there, &head, &mut args),
+            End::Here => {
+                self.callee.find(head.to)?.begin_here(&head, args.aligned());
                 Ok(())
             }
         }
@@ -103,52 +106,53 @@ impl<I: ?Sized> Stub<I> {
 
     /// Begins a call.
     pub fn begin<A: Wire, T, E>(&self, method: usize, args: A) -> Pending<T, E> {
-        Pending::new(&self.line, self.deadline, method, args, true)
+        Pending::new(&self.callee, self.deadline, method, args, true)
     }
 
     /// Begins a call that nobody waits for: it is over when it is sent.
     pub fn begin_send<A: Wire>(&self, method: usize, args: A) -> Pending<()> {
-        Pending::new(&self.line, self.deadline, method, args, false)
+        Pending::new(&self.callee, self.deadline, method, args, false)
     }
 }
 
 impl<I: ?Sized> Clone for Stub<I> {
     fn clone(&self) -> Self {
-        let (line, deadline) = (Arc::clone(&self.line), self.deadline);
-        Self { line, deadline, interface: PhantomData }
+        let (callee, deadline) = (self.callee.clone(), self.deadline);
+        Self { callee, deadline, interface: PhantomData }
     }
 }
 
 impl<I: ?Sized> fmt::Debug for Stub<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut stub = f.debug_struct("Stub");
-        stub.field("line", &self.line).field("deadline", &self.deadline).finish()
+        stub.field("callee", &self.callee).field("deadline", &self.deadline).finish()
     }
 }
 
 /// A call that the calling thread makes and waits for.
 pub(crate) struct Outgoing<'a> {
-    line: &'a Arc<Line>,
+    callee: &'a Callee,
     pub(crate) inherited: Inherited,
 }
 
 impl<'a> Outgoing<'a> {
     #[inline]
-    pub(crate) fn new(line: &'a Arc<Line>, deadline: Deadline) -> Self {
-        Self { line, inherited: Inherited::by(deadline) }
+    pub(crate) fn new(callee: &'a Callee, deadline: Deadline) -> Self {
+        Self { callee, inherited: Inherited::by(deadline) }
     }
 
     /// What a call says that cannot be cancelled.
     #[inline]
-    fn head(&self, deadline: Deadline) -> Head {
+    fn head(&self, method: usize, deadline: Deadline) -> Head {
         let Inherited { within, chain, .. } = &self.inherited;
-        Head { deadline, chain: *chain, number: 0, within: within.clone() }
+        let to = self.callee.to(method);
+        Head { to, deadline, chain: *chain, number: 0, within: within.clone() }
     }
 
     /// Where the call goes, and how long it may still take.
     #[inline]
     fn connect(&self) -> Result<(End, Deadline), CallError> {
-        match self.line.end() {
+        match self.callee.end() {
             Some(end) => Ok((end, self.inherited.deadline)),
             None => self.connect_first(),
         }
@@ -157,11 +161,11 @@ impl<'a> Outgoing<'a> {
     #[cold]
     fn connect_first(&self) -> Result<(End, Deadline), CallError> {
         if self.inherited.is_inline {
-            let here = self.line.connect_here()?.ok_or(CallError::IN_HANDLER)?;
+            let here = self.callee.end_here()?.ok_or(CallError::IN_HANDLER)?;
             return Ok((here, self.inherited.deadline));
         }
         let started = rt::now();
-        let end = self.away(|| self.line.wait_connect(self.inherited.deadline))?;
+        let end = self.away(|| self.callee.wait_end(self.inherited.deadline))?;
         let deadline = match self.inherited.deadline {
             Deadline::In(whole) => Deadline::In(whole.saturating_sub(rt::now() - started)),
             Deadline::UntilDead => Deadline::UntilDead,
@@ -173,13 +177,12 @@ impl<'a> Outgoing<'a> {
     fn ask<A: Wire>(
         &self,
         there: &Arc<Connected>,
-        method: usize,
         head: &Head,
         args: &A,
     ) -> Result<Reply, CallError> {
         let asked = with_pieces(args, |pieces| {
-            self.line.check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
-            Ok::<_, CallError>(self.away(|| self.ask_with(there, method, head, pieces)))
+            self.callee.check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
+            Ok::<_, CallError>(self.away(|| self.ask_with(there, head, pieces)))
         })??;
         asked.map_err(|error| self.failed(there, error))
     }
@@ -188,16 +191,14 @@ impl<'a> Outgoing<'a> {
     fn ask_with(
         &self,
         there: &Arc<Connected>,
-        method: usize,
         head: &Head,
         pieces: &[&[u8]],
     ) -> Result<Reply, am::CallError> {
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
-        let (handler, words) = (there.handlers[method], &words[..count]);
-        match there.remote.try_call_with(handler, words, pieces, head.deadline) {
+        match there.calls.try_call_with(CALL, &words[..count], pieces, head.deadline) {
             Err(am::CallError::Send(SendError::Full { .. })) => {
-                self.ask_when_room(there, method, head, pieces)
+                self.ask_when_room(there, head, pieces)
             }
             asked => asked,
         }
@@ -208,7 +209,6 @@ impl<'a> Outgoing<'a> {
     fn ask_when_room(
         &self,
         there: &Arc<Connected>,
-        method: usize,
         head: &Head,
         pieces: &[&[u8]],
     ) -> Result<Reply, am::CallError> {
@@ -216,54 +216,40 @@ impl<'a> Outgoing<'a> {
         let left =
             || until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
         loop {
-            there.remote.wait_room(left())?;
+            there.calls.wait_room(left())?;
             let head = Head { deadline: left(), ..head.clone() };
             let mut words = [0; WORDS_MAX];
             let count = head.write(&mut words);
-            let (handler, words) = (there.handlers[method], &words[..count]);
-            match there.remote.try_call_with(handler, words, pieces, head.deadline) {
+            match there.calls.try_call_with(CALL, &words[..count], pieces, head.deadline) {
                 Err(am::CallError::Send(SendError::Full { .. })) => {}
                 asked => return asked,
             }
         }
     }
 
-    fn post(
-        &self,
-        there: &Arc<Connected>,
-        method: usize,
-        head: &Head,
-        args: &mut Args,
-    ) -> Result<(), CallError> {
+    fn post(&self, there: &Arc<Connected>, head: &Head, args: &mut Args) -> Result<(), CallError> {
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
-        let handler = there.handlers[method];
-        let sent = args.send(handler, &words[..count], |message| {
-            let sent = self.away(|| there.remote.wait_request(message, head.deadline));
+        let sent = args.send(CALL, &words[..count], |message| {
+            let sent = self.away(|| there.calls.wait_request(message, head.deadline));
             sent.map_err(|why| (why, None))
         });
         // Its credit comes back when it has run, so that a caller is never far ahead.
         sent.map(drop).map_err(|why| self.failed(there, why.into()))
     }
 
-    fn ask_here<A: Wire>(
-        &self,
-        here: &Here,
-        method: usize,
-        head: &Head,
-        args: &A,
-    ) -> Result<Answer, CallError> {
-        let (object, method) = here.object(method)?;
-        if self.inherited.is_inline && !object.is_inline(method) {
+    fn ask_here<A: Wire>(&self, head: &Head, args: &A) -> Result<Answer, CallError> {
+        let object = self.callee.find(head.to)?;
+        if self.inherited.is_inline && !object.is_inline(head.to.method) {
             return Err(CallError::IN_HANDLER);
         }
         let started = rt::now();
         let args = with_pieces(args, Aligned::copy)?;
-        let spot = match object.call_here(method, head, args, !self.inherited.is_inline) {
+        let spot = match object.call_here(head, args, !self.inherited.is_inline) {
             Ok(answer) => return Ok(answer),
             Err(spot) => spot.ok_or(CallError::IN_HANDLER)?,
         };
-        let workers = &self.line.exchange.workers;
+        let workers = &self.callee.pair.exchange.workers;
         let until = head.deadline.until_from(started);
         let answer = self.away(|| spot.wait(until, workers));
         answer
@@ -284,7 +270,7 @@ impl<'a> Outgoing<'a> {
     #[cold]
     fn failed(&self, there: &Arc<Connected>, error: am::CallError) -> CallError {
         let patience = if self.inherited.is_inline { Duration::ZERO } else { PATIENCE };
-        self.line.failed(there, error, patience)
+        self.callee.pair.failed(there, error, patience)
     }
 }
 
@@ -293,13 +279,15 @@ impl<'a> Outgoing<'a> {
 pub(crate) fn read<T, E>(
     words: &[u64],
     bytes: &[u8],
-    (deadline, memory): (Deadline, usize),
+    (deadline, callee): (Deadline, &Callee),
 ) -> Result<T, CallError<E>>
 where
     T: for<'a> FromWire<'a>,
     E: for<'a> FromWire<'a>,
 {
+    let memory = callee.pair.exchange.load.memory();
     open(words, bytes, memory).map_err(|refused| match refused {
+        Refused::OtherInterface(theirs) => callee.other_interface(&theirs).widen(),
         Refused::Error(error) => error.widen(),
         Refused::Expired => CallError::Deadline {
             waited: if let Deadline::In(waited) = deadline { waited } else { Duration::ZERO },

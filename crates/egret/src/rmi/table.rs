@@ -1,19 +1,56 @@
 //! What is compared of an interface before an object is called through it.
 
+use std::any::TypeId;
 use std::fmt;
+use std::sync::Arc;
 
-use egret_net::buf::{FINGERPRINT_SEED, fingerprint};
-use egret_node::am::Needed;
+use egret_stream::Wire;
 
 use super::CallError;
 use super::interface::{Interface, Method};
 
-/// An interface by its name and the signatures of its methods. Both sides of a connection
+/// An interface by its name and the signatures of its methods. Both sides of a call
 /// have one: that of a stub says what is needed, that of an object what there is.
 #[derive(Debug)]
 pub(crate) struct Table {
+    /// The trait, in this program.
+    pub(crate) id: TypeId,
     pub(crate) interface: &'static str,
     methods: Vec<Signature>,
+}
+
+/// What a stub needs of an interface, as the object's node is asked.
+#[derive(Debug, Wire)]
+pub(crate) struct Needs {
+    pub(crate) interface: String,
+    pub(crate) methods: Vec<Need>,
+}
+
+/// A method that a stub needs, by its name and the fingerprints of its types.
+#[derive(Debug, Wire)]
+pub(crate) struct Need {
+    pub(crate) name: String,
+    pub(crate) takes: u64,
+    pub(crate) answers: u64,
+}
+
+/// What the object's node says to that.
+#[derive(Debug, Wire)]
+pub(crate) enum Met {
+    /// The number of each method.
+    Methods(Vec<u8>),
+    /// No object has an interface of that number.
+    UnknownInterface,
+    OtherInterface {
+        theirs: String,
+    },
+    UnknownMethod {
+        name: String,
+    },
+    OtherTypes {
+        method: String,
+        theirs: String,
+    },
 }
 
 /// A method by its name and types, each as it is written and by its fingerprint.
@@ -26,21 +63,18 @@ struct Signature {
 
 impl Table {
     pub(crate) fn of<I: Interface + ?Sized>() -> Self {
-        Self { interface: I::NAME, methods: I::METHODS.iter().map(Signature::of).collect() }
+        const { assert!(I::METHODS.len() <= 256, "a remote trait has at most 256 methods") };
+        let methods = I::METHODS.iter().map(Signature::of).collect();
+        Self { id: TypeId::of::<I>(), interface: I::NAME, methods }
     }
 
-    /// What a mapping of an object needs: the interface, and then each of its methods.
-    pub(crate) fn needed(&self) -> Vec<Needed> {
-        let name = self.interface;
-        let interface = (fingerprint(FINGERPRINT_SEED, name.as_bytes()), name);
-        let interface = Needed::new(INTERFACE, interface, (0, ""));
-        let methods = self.methods.iter().map(|it| Needed::new(it.name, it.takes, it.answers));
-        std::iter::once(interface).chain(methods).collect()
-    }
-
-    /// The names of the methods, in their order.
-    pub(crate) fn methods(&self) -> impl Iterator<Item = &'static str> {
-        self.methods.iter().map(|method| method.name)
+    /// What a stub of it needs.
+    pub(crate) fn needs(&self) -> Needs {
+        let methods = self.methods.iter().map(|it| {
+            let (takes, answers) = it.fingerprints();
+            Need { name: it.name.to_owned(), takes, answers }
+        });
+        Needs { interface: self.interface.to_owned(), methods: methods.collect() }
     }
 
     /// Fails unless this is the interface of that name.
@@ -53,22 +87,43 @@ impl Table {
         CallError::OtherInterface { ours: self.interface.to_owned(), theirs: theirs.to_owned() }
     }
 
-    /// Where an object of this node has each method; fails as a mapping of an object of
-    /// another node does.
-    pub(crate) fn find_in(&self, object: &Self) -> Result<Vec<usize>, CallError> {
-        self.check_name(object.interface)?;
-        self.methods.iter().map(|method| object.find(method)).collect()
+    /// What an object of this interface says to what a stub needs.
+    pub(crate) fn meet(&self, needs: &Needs) -> Met {
+        if self.interface != needs.interface {
+            return Met::OtherInterface { theirs: self.interface.to_owned() };
+        }
+        let numbers = needs.methods.iter().map(|need| self.find(need));
+        numbers.collect::<Result<_, _>>().map_or_else(|met| met, Met::Methods)
     }
 
-    fn find(&self, method: &Signature) -> Result<usize, CallError> {
-        let at = self.methods.iter().position(|known| known.name == method.name);
-        let at = at.ok_or_else(|| CallError::UnknownMethod { name: method.name.to_owned() })?;
+    fn find(&self, need: &Need) -> Result<u8, Met> {
+        let at = self.methods.iter().position(|known| known.name == need.name);
+        let at = at.ok_or_else(|| Met::UnknownMethod { name: need.name.clone() })?;
         let known = &self.methods[at];
-        if known.fingerprints() == method.fingerprints() {
-            return Ok(at);
+        if known.fingerprints() == (need.takes, need.answers) {
+            return Ok(u8::try_from(at).expect("at most 256"));
         }
-        let (ours, theirs) = (method.to_string(), known.to_string());
-        Err(CallError::TypeMismatch { method: method.name.to_owned(), ours, theirs })
+        Err(Met::OtherTypes { method: need.name.clone(), theirs: known.to_string() })
+    }
+
+    /// The numbers of the methods of a stub, as the object's node has answered.
+    pub(crate) fn numbers(&self, met: Met) -> Result<Arc<[u8]>, CallError> {
+        match met {
+            Met::Methods(numbers) if numbers.len() == self.methods.len() => Ok(numbers.into()),
+            Met::Methods(numbers) => {
+                let (have, want) = (numbers.len(), self.methods.len());
+                let why = format!("numbers of {have} methods, for an interface that has {want}");
+                Err(CallError::Unreadable { why })
+            }
+            Met::UnknownInterface => Err(CallError::UnknownObject),
+            Met::OtherInterface { theirs } => Err(self.other_interface(&theirs)),
+            Met::UnknownMethod { name } => Err(CallError::UnknownMethod { name }),
+            Met::OtherTypes { method, theirs } => {
+                let ours = self.methods.iter().find(|it| it.name == method);
+                let ours = ours.map_or_else(String::new, Signature::to_string);
+                Err(CallError::TypeMismatch { method, ours, theirs })
+            }
+        }
     }
 }
 
@@ -93,6 +148,3 @@ impl fmt::Display for Signature {
         write!(f, "{} ({:016x}) -> {} ({:016x})", takes.1, takes.0, answers.1, answers.0)
     }
 }
-
-/// The handler that stands for the interface itself; no method has such a name.
-pub(crate) const INTERFACE: &str = "#interface";

@@ -8,15 +8,12 @@ use egret_node::link::{self, LinkError};
 use egret_node::node::{Handle, RouteError};
 
 use super::fault::{Fault, planted};
-use super::table::{INTERFACE, Table};
 use super::{CallError, Limit, NodeId};
 
 /// Whose call it was, and what may be done to find out more.
 pub(crate) struct Trouble<'a> {
     pub(crate) handle: &'a Handle,
     pub(crate) node: NodeId,
-    /// What the caller takes the object for.
-    pub(crate) table: fn() -> Table,
     /// What may be waited for the registry to say what became of a node.
     pub(crate) patience: Duration,
 }
@@ -75,18 +72,6 @@ impl Trouble<'_> {
         match error {
             MapError::Link(why) => self.died(&why, false),
             MapError::NoSuchEndpoint { .. } | MapError::WrongTag { .. } => CallError::UnknownObject,
-            MapError::NoSuchHandler { handler, .. } if handler == INTERFACE => {
-                CallError::UnknownObject
-            }
-            MapError::NoSuchHandler { handler, .. } => CallError::UnknownMethod { name: handler },
-            MapError::OtherTypes { handler, theirs, .. } if handler == INTERFACE => {
-                // Behind the name stands its fingerprint.
-                let name = theirs.split_once(" (").map_or(&theirs[..], |(name, _)| name);
-                (self.table)().other_interface(name)
-            }
-            MapError::OtherTypes { handler, ours, theirs } => {
-                CallError::TypeMismatch { method: handler, ours, theirs }
-            }
             MapError::NoRoom { .. } | MapError::Budget(_) => CallError::Busy,
             MapError::TimedOut { waited, .. } => {
                 CallError::Deadline { waited, may_have_run: false }

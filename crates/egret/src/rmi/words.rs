@@ -1,11 +1,14 @@
 //! The words of requests and answers.
 //!
-//! A request's first word has how long its caller waits, in microseconds (40 bits; 0: as long
-//! as the peers live), the second the number of the chain of calls that it is a part of. If the
-//! highest bit of the first is set, the next word is the number by which the
-//! caller can cancel the call. No two calls of a node have the same number, ever: a word to
-//! cancel one may be late, and must not meet another. The other words are the numbers of the
-//! calls that it is a part of and that are inside of a [gate](super::gate).
+//! The first word of a request has how long its caller waits, in microseconds (40 bits; 0: as long
+//! as the peers live), the method (8 bits), and the number that the object's node has given to the
+//! interface (14 bits). The second word is the number of the chain of calls that the call is a part
+//! of, the third the object. If the highest bit of the first word is set, the fourth word is the
+//! number by which the caller can cancel the call. No two calls of a node have the same number,
+//! ever: a word to cancel one may be late, and must not meet another. The other words are the
+//! numbers of the calls that it is a part of and that are inside of a [gate](super::gate).
+//!
+//! With up to 24 bytes of arguments a call that has three words is one line of a ring.
 //!
 //! An answer without words has its value in the payload. Else the first word says what it is:
 //! 0 that the value is in the words behind it, anything else why there is none.
@@ -17,6 +20,7 @@ use egret_net::rt::Deadline;
 /// What a request says besides its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
+    pub(crate) to: To,
     /// How long its caller waits.
     pub(crate) deadline: Deadline,
     /// What all calls have in common that one call makes, directly or not.
@@ -25,6 +29,20 @@ pub(crate) struct Head {
     pub(crate) number: u64,
     /// The calls that it is a part of.
     pub(crate) within: Within,
+}
+
+/// What is called, as the object's node numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct To {
+    pub(crate) object: u64,
+    /// The interface that the caller takes the object for.
+    pub(crate) interface: u16,
+    pub(crate) method: u8,
+}
+
+impl To {
+    /// Of a call that was not sent.
+    pub(crate) const UNKNOWN: Self = Self { object: 0, interface: 0, method: 0 };
 }
 
 /// Numbers of calls inside of gates, the outermost first. Most calls have none or few, and
@@ -87,13 +105,15 @@ impl Head {
             Deadline::In(left) => u64::try_from(left.as_micros())
                 .map_or(MICROS_MAX, |micros| micros.clamp(1, MICROS_MAX)),
         };
-        words[0] = micros;
+        let To { object, interface, method } = self.to;
+        words[0] = micros | u64::from(method) << METHOD_AT | u64::from(interface) << INTERFACE_AT;
         words[1] = self.chain;
-        let mut count = 2;
+        words[2] = object;
+        let mut count = 3;
         if self.number > 0 {
             words[0] |= NUMBERED;
-            words[2] = self.number;
-            count = 3;
+            words[3] = self.number;
+            count = 4;
         }
         let within = self.within.numbers();
         words[count..count + within.len()].copy_from_slice(within);
@@ -103,8 +123,8 @@ impl Head {
     /// Reads what a peer sent.
     #[inline]
     pub(crate) fn read(words: &[u64]) -> Option<Self> {
-        let ([first, chain], rest) = words.split_first_chunk()?;
-        if first & !(MICROS_MAX | NUMBERED) != 0 {
+        let ([first, chain, object], rest) = words.split_first_chunk()?;
+        if first & UNUSED != 0 {
             return None;
         }
         let (number, within) = match first & NUMBERED {
@@ -115,7 +135,11 @@ impl Head {
             0 => Deadline::UntilDead,
             micros => Deadline::In(Duration::from_micros(micros)),
         };
-        Some(Self { deadline, chain: *chain, number, within: Within::of(within)? })
+        // Their bits alone, which fit.
+        let interface = (first >> INTERFACE_AT & u64::from(INTERFACES_MAX)) as u16;
+        let method = (first >> METHOD_AT & 0xFF) as u8;
+        let to = To { object: *object, interface, method };
+        Some(Self { to, deadline, chain: *chain, number, within: Within::of(within)? })
     }
 }
 
@@ -137,6 +161,10 @@ pub(crate) enum Code {
     /// Why is in the payload.
     Unreadable = 8,
     UnknownObject = 9,
+    /// The interface of the object is in the payload.
+    OtherInterface = 10,
+    /// The object has no method of this number.
+    UnknownMethod = 11,
 }
 
 impl Code {
@@ -151,6 +179,8 @@ impl Code {
             Self::TooLarge,
             Self::Unreadable,
             Self::UnknownObject,
+            Self::OtherInterface,
+            Self::UnknownMethod,
         ];
         all.into_iter().find(|code| *code as u64 == word)
     }
@@ -159,16 +189,24 @@ impl Code {
 /// Words of a message.
 pub(crate) const WORDS_MAX: usize = 16;
 /// Calls that a call says it is a part of.
-pub(crate) const WITHIN_MAX: usize = WORDS_MAX - 3;
+pub(crate) const WITHIN_MAX: usize = WORDS_MAX - 4;
 /// As many are remembered without memory of their own.
 const FEW: usize = 2;
 const MICROS_MAX: u64 = (1 << 40) - 1;
-/// Set in the first word if the next one is the call's number.
+const METHOD_AT: u32 = 40;
+const INTERFACE_AT: u32 = 48;
+/// The highest number of an interface.
+pub(crate) const INTERFACES_MAX: u16 = (1 << 14) - 1;
+/// Never set.
+const UNUSED: u64 = 1 << 62;
+/// Set in the first word if the fourth is the call's number.
 const NUMBERED: u64 = 1 << 63;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const TO: To = To { object: 9, interface: INTERFACES_MAX, method: 7 };
 
     #[test]
     fn the_words_are_these_for_ever() {
@@ -176,14 +214,15 @@ mod tests {
         within.push(7);
         within.push(9);
         let deadline = Deadline::In(Duration::from_millis(5));
-        let head = Head { deadline, chain: 5, number: 3, within };
+        let to = To { object: 0x1234_5678_9ABC_DEF0, interface: 0x3AB, method: 0xCD };
+        let head = Head { to, deadline, chain: 5, number: 3, within };
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
-        assert_eq!(&words[..count], [0x8000_0000_0000_1388, 5, 3, 7, 9]);
+        assert_eq!(&words[..count], [0x83AB_CD00_0000_1388, 5, 0x1234_5678_9ABC_DEF0, 3, 7, 9]);
         assert_eq!(Head::read(&words[..count]), Some(head.clone()));
         let head = Head { number: 0, ..head };
         let count = head.write(&mut words);
-        assert_eq!(&words[..count], [0x1388, 5, 7, 9]);
+        assert_eq!(&words[..count], [0x03AB_CD00_0000_1388, 5, 0x1234_5678_9ABC_DEF0, 7, 9]);
         assert_eq!(Head::read(&words[..count]), Some(head));
     }
 
@@ -192,7 +231,7 @@ mod tests {
         let mut words = [0; WORDS_MAX];
         for number in [1, (1 << 24) - 1, 1 << 24, (1 << 24) + 3] {
             let within = Within::default();
-            let head = Head { deadline: Deadline::NOW, chain: 0, number, within };
+            let head = Head { to: TO, deadline: Deadline::NOW, chain: 0, number, within };
             let count = head.write(&mut words);
             let read = Head::read(&words[..count]).unwrap();
             assert_eq!(read.number, number);
@@ -207,8 +246,9 @@ mod tests {
             (Deadline::In(Duration::MAX), MICROS_MAX),
             (Deadline::UntilDead, 0),
         ] {
-            Head { deadline, chain: 0, number: 0, within: Within::default() }.write(&mut words);
-            assert_eq!(words[0], micros, "{deadline:?}");
+            let within = Within::default();
+            Head { to: TO, deadline, chain: 0, number: 0, within }.write(&mut words);
+            assert_eq!(words[0] & MICROS_MAX, micros, "{deadline:?}");
         }
     }
 
@@ -216,7 +256,7 @@ mod tests {
     fn the_innermost_calls_are_remembered() {
         let mut within = Within::default();
         (1..=20).for_each(|number| within.push(number));
-        assert_eq!(within.numbers(), (8..=20).collect::<Vec<_>>());
+        assert_eq!(within.numbers(), (9..=20).collect::<Vec<_>>());
     }
 
     #[test]
@@ -224,11 +264,12 @@ mod tests {
         assert_eq!(Head::read(&[]), None);
         assert_eq!(Head::read(&[0; WORDS_MAX + 1]), None);
         assert_eq!(Head::read(&[u64::MAX; WORDS_MAX]), None);
-        assert_eq!(Head::read(&[1]), None, "the chain is missing");
-        assert_eq!(Head::read(&[NUMBERED, 1]), None, "the number is missing");
+        assert_eq!(Head::read(&[1, 2]), None, "the object is missing");
+        assert_eq!(Head::read(&[NUMBERED, 1, 2]), None, "the number is missing");
+        assert_eq!(Head::read(&[UNUSED, 1, 2]), None, "a bit that means nothing");
         assert_eq!(Head::read(&[1; WORDS_MAX]), None, "one call more than a head has");
         let mut most = [u64::MAX; WORDS_MAX];
-        most[0] = NUMBERED | MICROS_MAX;
+        most[0] = !UNUSED;
         assert!(Head::read(&most).is_some());
         assert_eq!(Code::of(0), None);
         assert_eq!(Code::of(u64::MAX), None);

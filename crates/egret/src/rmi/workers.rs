@@ -64,7 +64,7 @@ impl Workers {
         if inner.is_closed {
             return Err(called);
         }
-        let caller = called.key.peer;
+        let caller = called.key.caller;
         inner.queue.push(caller, called);
         self.count(&inner);
         self.employ(inner).map_err(|mut inner| {

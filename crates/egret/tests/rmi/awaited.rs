@@ -10,9 +10,9 @@ use egret::net::buf::Pool;
 use egret::net::rt::{self, Deadline, Thread};
 use egret::net::vi::Wait;
 use egret::node::node::Handle;
-use egret::rmi::{CallError, Export, Remoting};
+use egret::rmi::{CallError, Remoting};
 
-use crate::grid::{Board, Grid, GridStub, LONG, SOON, Tree, pair, pool, pool_with};
+use crate::grid::{Board, GridStub, LONG, SOON, Tree, pair, pool_with};
 
 struct Unpark(Thread);
 
@@ -68,9 +68,8 @@ fn an_array_can_be_shared_with_calls_that_are_under_way() {
 #[test]
 fn who_awaits_room_is_woken_when_there_is() {
     for fabric in ["shm", "tcp"] {
-        let (_registry, nodes) = pool(2, fabric);
-        let object: Box<dyn Grid> = Box::new(Board::default());
-        let exported = nodes[1].export_as(object, Export::default().in_flight(1)).unwrap();
+        let (_registry, nodes) = pool_with(2, fabric, |config| config.in_flight(1));
+        let exported = nodes[1].export(Board::default()).unwrap();
         exported.bind("narrow").unwrap();
         let grid: GridStub = nodes[0].lookup("narrow", SOON).unwrap();
         grid.ping().unwrap();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use egret::net::rt;
-use egret::rmi::{CallError, Export, Remoting};
+use egret::rmi::{CallError, Remoting};
 
-use crate::grid::{Board, Grid, GridStub, LONG, pair};
+use crate::grid::{Board, GridStub, LONG, pair, pair_with};
 
 /// As many calls as one of two nodes lets wait of the other: what is anybody's, and a share.
 const MOST: usize = 8192 + 4096;
@@ -13,9 +13,9 @@ const MOST: usize = 8192 + 4096;
 #[test]
 fn a_node_that_has_too_much_to_do_says_so_and_runs_what_it_has() {
     for fabric in ["shm", "tcp"] {
-        let pair = pair(fabric);
-        let how = Export::default().in_flight(2 * u32::try_from(MOST).unwrap());
-        let wide = pair.server.export_as::<dyn Grid>(Box::new(Board::default()), how).unwrap();
+        let most = 2 * u32::try_from(MOST).unwrap();
+        let pair = pair_with(fabric, |config| config.in_flight(most));
+        let wide = pair.server.export(Board::default()).unwrap();
         let grid: GridStub = pair.client.stub(wide.object());
         grid.ping().unwrap();
         // Nobody runs what lines up.

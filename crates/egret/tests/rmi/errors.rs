@@ -6,7 +6,7 @@ use egret::net::rt::{self, Deadline};
 use egret::node::node::{AskError, Fate};
 use egret::rmi::{CallError, Export, Limit, LookupError, Remoting};
 
-use crate::grid::{Board, Grid, GridStub, SOON, pair, pool_with};
+use crate::grid::{Board, Grid, GridStub, SOON, pair, pair_with, pool_with};
 
 mod other {
     /// The same name, and another idea of it.
@@ -48,7 +48,7 @@ fn an_object_that_is_gone_is_unknown() {
     pair.grid.ping().unwrap();
     drop(pair.exported);
     assert_eq!(pair.grid.ping(), Err(CallError::UnknownObject));
-    let again: GridStub = pair.client.stub(pair.grid.object());
+    let again: GridStub = pair.client.stub(&pair.grid.object());
     assert_eq!(again.ping(), Err(CallError::UnknownObject), "at the first call too");
     let gone = pair.client.lookup::<GridStub>("grid", Duration::from_millis(50));
     assert!(matches!(gone, Err(LookupError::Registry(_))), "its name is free: {gone:?}");
@@ -215,9 +215,8 @@ fn the_values_of_a_call_take_no_more_memory_than_the_budget_of_their_node() {
 
 #[test]
 fn a_client_waits_when_as_many_calls_are_under_way_as_it_may_have() {
-    let pair = pair("shm");
-    let how = Export::default().in_flight(2);
-    let narrow = pair.server.export_as::<dyn Grid>(Box::new(Board::default()), how).unwrap();
+    let pair = pair_with("shm", |config| config.in_flight(2));
+    let narrow = pair.server.export(Board::default()).unwrap();
     let grid: GridStub = pair.client.stub(narrow.object());
     grid.ping().unwrap();
     let (a, b) = (grid.begin().sleep_ms(200), grid.begin().sleep_ms(200));

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use egret::node::node::Node;
-use egret::rmi::{CallError, Export, Exported, Remoting};
+use egret::rmi::{CallError, Exported, Remoting};
 
-use crate::grid::{pool, wait};
+use crate::grid::{pool_with, wait};
 
 #[egret::remote]
 trait Notes {
@@ -26,8 +26,7 @@ impl Notes for Log {
 const MOST: u32 = 16_384;
 
 fn export(node: &Node, log: &Log) -> Exported {
-    let how = Export::default().in_flight(2 * MOST);
-    node.export_as::<dyn Notes>(Box::new(log.clone()), how).unwrap()
+    node.export(log.clone()).unwrap()
 }
 
 fn stub(node: &Node, exported: &Exported) -> NotesStub {
@@ -38,7 +37,7 @@ fn stub(node: &Node, exported: &Exported) -> NotesStub {
 
 #[test]
 fn a_caller_that_fills_a_node_gets_nobody_else_refused() {
-    let (_registry, nodes) = pool(3, "shm");
+    let (_registry, nodes) = pool_with(3, "shm", |config| config.in_flight(2 * MOST));
     let exported = export(&nodes[0], &Log::default());
     let [many, few] = [stub(&nodes[1], &exported), stub(&nodes[2], &exported)];
     // Nobody runs what lines up.
@@ -60,7 +59,7 @@ fn a_caller_that_fills_a_node_gets_nobody_else_refused() {
 
 #[test]
 fn callers_take_turns() {
-    let (_registry, nodes) = pool(3, "shm");
+    let (_registry, nodes) = pool_with(3, "shm", |config| config.in_flight(2 * MOST));
     let log = Log::default();
     let exported = export(&nodes[0], &log);
     let [many, few] = [stub(&nodes[1], &exported), stub(&nodes[2], &exported)];

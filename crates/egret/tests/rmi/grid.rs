@@ -148,7 +148,12 @@ pub(crate) fn pool_with(
 
 /// A board on the second of two nodes, and a stub on the first.
 pub(crate) fn pair(fabric: &str) -> Pair {
-    let (registry, mut nodes) = pool(2, fabric);
+    pair_with(fabric, |config| config)
+}
+
+/// The same, of nodes that are changed in some way.
+pub(crate) fn pair_with(fabric: &str, change: impl Fn(Config) -> Config) -> Pair {
+    let (registry, mut nodes) = pool_with(2, fabric, change);
     let (server, client) = (nodes.pop().unwrap(), nodes.pop().unwrap());
     let exported = server.export(Board::default()).unwrap();
     exported.bind("grid").unwrap();

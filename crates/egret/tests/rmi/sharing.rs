@@ -51,7 +51,7 @@ fn a_program_keeps_its_handle_to_an_object_of_two_interfaces() {
     let (_registry, nodes) = pool(2, "shm");
     let cell = Arc::new(Cell::default());
     let reads = nodes[0].export::<dyn Reads>(Arc::clone(&cell)).unwrap();
-    let how = Export::default().in_flight(4);
+    let how = Export::default().bytes_max(1 << 20);
     let writes = nodes[0].export_with::<dyn Writes>(Arc::clone(&cell), how).unwrap();
     assert_eq!(reads.object().interface, "Reads");
     assert_eq!(writes.object().interface, "Writes");

@@ -1,5 +1,6 @@
 //! What a stranger may send to an object: words and bytes that no stub sends, over a link.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
@@ -11,12 +12,12 @@ use egret_node::registry::{Registry, RegistryOptions};
 use egret_node::{Links, LinksOptions};
 
 use crate::rmi::fuzzing;
-use crate::rmi::interface::Interface;
 use crate::rmi::load::Load;
 use crate::rmi::object::Object;
+use crate::rmi::objects::{CALL, ENDPOINT, MEET, Objects};
 use crate::rmi::served::{Refused, open};
-use crate::rmi::table::Table;
-use crate::rmi::words::Code;
+use crate::rmi::table::Met;
+use crate::rmi::words::{Code, Head, To, WORDS_MAX, Within};
 use crate::rmi::workers::Workers;
 use crate::rmi::{CallError, Exports, ObjectRef, Remoting};
 
@@ -46,6 +47,7 @@ struct Scene {
     nic: Nic,
     links: [Links; 2],
     remote: Remote,
+    object: Arc<Object>,
     _endpoints: [egret_node::am::Endpoint; 2],
     _sim: Sim,
 }
@@ -56,29 +58,35 @@ impl Scene {
         let open = |nic: &Nic| Links::open(nic.clone(), LinksOptions::default()).unwrap();
         let (nic, other) = (sim.nic("here"), sim.nic("there"));
         let (here, there) = (open(&nic), open(&other));
-        let (workers, load) =
-            (std::sync::Arc::new(Workers::new(0)), std::sync::Arc::new(Load::new(1)));
-        let object = std::sync::Arc::new(Object::new(
-            Exports::<dyn Target>::held(It),
-            1,
-            100,
-            &workers,
-            &load,
-        ));
-        let served = there.bundle().register("o1", 1).unwrap();
-        for at in 0..<dyn Target>::METHODS.len() {
-            let object = std::sync::Arc::clone(&object);
-            served.on(u8::try_from(at).unwrap(), move |request| object.arrive(at, request));
-        }
+        let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new(1)));
+        let objects = Arc::new(Objects::new(&workers, &load));
+        let object = objects.add(Exports::<dyn Target>::held(It), 100).unwrap();
+        let served = objects.endpoint(&there, 1, 64);
+        served.register(ENDPOINT).unwrap();
         let client = here.bundle().endpoint(0);
-        let to = EndpointName::new("there", "o1", 1);
+        let to = EndpointName::new("there", ENDPOINT, 1);
         let mut mapping = client.map(&to, &[], Deadline::DEFAULT);
         let links = [here, there];
         let remote = until(&nic, &links, &mut mapping).unwrap();
-        Self { nic, links, remote, _endpoints: [served, client], _sim: sim }
+        Self { nic, links, remote, object, _endpoints: [served, client], _sim: sim }
     }
 
-    /// What the object answers to some words and bytes.
+    /// The words of a call of a method, with others behind them.
+    fn words(&self, method: u8, more: &[u64]) -> Vec<u64> {
+        let to = To { object: self.object.number, interface: self.object.interface, method };
+        let deadline = Deadline::In(Duration::from_millis(1));
+        let head = Head { to, deadline, chain: 5, number: 0, within: Within::default() };
+        let mut words = [0; WORDS_MAX];
+        let count = head.write(&mut words);
+        [&words[..count], more].concat()
+    }
+
+    /// What a call of a method is answered.
+    fn call(&self, method: u8, bytes: &[u8]) -> Reply {
+        self.ask(CALL, &self.words(method, &[]), bytes)
+    }
+
+    /// What the node answers to some words and bytes.
     fn ask(&self, handler: u8, words: &[u64], bytes: &[u8]) -> Reply {
         let message = Message::to(handler).words(words).bytes(bytes);
         let mut call = self.remote.try_request(message).unwrap();
@@ -104,28 +112,73 @@ fn until<F: Future + Unpin>(nic: &Nic, links: &[Links; 2], future: &mut F) -> F:
 fn words_and_bytes_of_a_stranger_get_errors() {
     let scene = Scene::new();
     let said = |reply: &Reply| open::<u64>(reply.words(), reply.bytes(), usize::MAX);
-    let good = scene.ask(0, &[1000, 5], &41_u64.to_le_bytes());
-    assert_eq!(said(&good).unwrap(), 42);
+    assert_eq!(said(&scene.call(0, &41_u64.to_le_bytes())).unwrap(), 42);
     let unreadable = |reply: &Reply| match said(reply) {
         Err(Refused::Error(CallError::Unreadable { .. })) => {}
         other => panic!("{other:?}"),
     };
-    unreadable(&scene.ask(0, &[], &41_u64.to_le_bytes()));
+    unreadable(&scene.ask(CALL, &[], &41_u64.to_le_bytes()));
     for bytes in [&[][..], &[1; 7], &[1; 9], &[255; 100]] {
-        unreadable(&scene.ask(0, &[1000, 5], bytes));
-        unreadable(&scene.ask(1, &[1000, 5, 7, 8, 9], bytes));
+        unreadable(&scene.call(0, bytes));
+        unreadable(&scene.ask(CALL, &scene.words(1, &[7, 8, 9]), bytes));
     }
     // A length of four billion elements takes no memory.
-    unreadable(&scene.ask(1, &[1000, 5], &[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0]));
-    let large = scene.ask(0, &[1000, 5], &[0; 101]);
+    unreadable(&scene.call(1, &[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 0]));
+    let large = scene.call(0, &[0; 101]);
     assert_eq!(large.words(), [Code::TooLarge as u64, 101, 100]);
     // Chains and deadlines that no caller has.
-    unreadable(&scene.ask(0, &[u64::MAX; 16], &1_u64.to_le_bytes()));
+    unreadable(&scene.ask(CALL, &[u64::MAX; 16], &1_u64.to_le_bytes()));
     let mut odd = [u64::MAX; 16];
-    odd[0] = 1 << 63 | ((1 << 40) - 1);
-    assert_eq!(said(&scene.ask(0, &odd, &1_u64.to_le_bytes())).unwrap(), 2);
+    odd[..3].copy_from_slice(&scene.words(0, &[]));
+    odd[0] |= 1 << 63 | ((1 << 40) - 1);
+    assert_eq!(said(&scene.ask(CALL, &odd, &1_u64.to_le_bytes())).unwrap(), 2);
     // The object is as it was.
-    assert_eq!(said(&scene.ask(0, &[1, 5], &1_u64.to_le_bytes())).unwrap(), 2);
+    assert_eq!(said(&scene.call(0, &1_u64.to_le_bytes())).unwrap(), 2);
+}
+
+#[test]
+fn a_stranger_that_guesses_finds_no_object_and_no_method() {
+    let scene = Scene::new();
+    let said = |words: &[u64]| {
+        let reply = scene.ask(CALL, words, &1_u64.to_le_bytes());
+        open::<u64>(reply.words(), reply.bytes(), usize::MAX)
+    };
+    let right = scene.words(0, &[]);
+    assert_eq!(said(&right).unwrap(), 2);
+    // Any other object: at the same place, at others, at none.
+    for change in [1 << 24, 1 << 63, 1, 0xFF_FFFF, u64::MAX] {
+        let mut words = right.clone();
+        words[2] ^= change;
+        let refused = said(&words);
+        assert!(
+            matches!(refused, Err(Refused::Error(CallError::UnknownObject))),
+            "{change:x}: {refused:?}"
+        );
+    }
+    // Another interface, though the methods would fit.
+    for interface in [1, 2, 0x3FFF] {
+        let mut words = right.clone();
+        words[0] ^= interface << 48;
+        let refused = said(&words);
+        assert!(
+            matches!(&refused, Err(Refused::OtherInterface(theirs)) if theirs == "Target"),
+            "{interface}: {refused:?}"
+        );
+    }
+    for method in [2, 3, 255] {
+        let refused = said(&scene.words(method, &[]));
+        assert!(
+            matches!(refused, Err(Refused::Error(CallError::UnknownMethod { .. }))),
+            "{method}: {refused:?}"
+        );
+    }
+    // What it needs of an interface that there is not, or cannot be read.
+    for (words, bytes) in [(&[0][..], &[255; 40][..]), (&[], &[]), (&[u64::MAX], &[0; 8])] {
+        let reply = scene.ask(MEET, words, bytes);
+        let met: Met = egret_stream::read(reply.bytes()).unwrap();
+        assert!(matches!(met, Met::UnknownInterface), "{met:?}");
+    }
+    assert_eq!(said(&right).unwrap(), 2, "the object is as it was");
 }
 
 #[test]
@@ -136,14 +189,18 @@ fn an_answer_that_never_comes_is_told_as_that() {
         Node::join(config.fabrics("shm")).unwrap()
     };
     let (server, client) = (join(), join());
-    // It is mapped as an object, and drops what it is asked.
-    let endpoint = server.links()[0].1.bundle().endpoint(5);
-    for needed in Table::of::<dyn Target>().needed() {
-        endpoint.on_typed(&needed, |request| drop(request.later()));
-    }
-    endpoint.register("o9").unwrap();
+    // It is met as a node with an object, and drops what it is asked.
+    let endpoint = server.links()[0].1.bundle().endpoint(server.id().incarnation);
+    endpoint.on(CALL, |request| drop(request.later()));
+    endpoint.on(MEET, |request| {
+        let met = Met::Methods(vec![0, 1]);
+        let mut writer = egret_stream::Writer::new();
+        writer.write(&met).unwrap();
+        request.reply_with(Message::answer().bytes(&writer.to_vec()));
+    });
+    endpoint.register(ENDPOINT).unwrap();
     let (node, interface) = (server.id(), "Target".to_owned());
-    let object = ObjectRef { node, interface, number: 9, tag: 5, bytes_max: 100 };
+    let object = ObjectRef { node, interface, number: 9, kind: 5, bytes_max: 100 };
     let stub: TargetStub = client.stub(&object);
     assert_eq!(stub.quick(1), Err(CallError::NoAnswer { node }));
     let refused = stub.begin().quick(1).wait().unwrap_err();
@@ -170,7 +227,7 @@ fn any_request_is_answered() {
 #[test]
 fn answers_of_a_stranger_get_errors() {
     let refused = |words: &[u64], bytes: &[u8]| open::<u64>(words, bytes, usize::MAX).unwrap_err();
-    for words in [&[10][..], &[u64::MAX], &[99, 1, 2]] {
+    for words in [&[12][..], &[u64::MAX], &[99, 1, 2]] {
         assert!(matches!(refused(words, &[]), Refused::Error(CallError::Unreadable { .. })));
     }
     assert!(matches!(refused(&[], &[1; 7]), Refused::Error(CallError::Unreadable { .. })));

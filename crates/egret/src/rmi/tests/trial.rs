@@ -13,7 +13,7 @@ use egret_node::node::{Config, Joining, Node};
 use egret_node::registry::{Registry, RegistryOptions};
 
 use super::thing::{It, KNOWN, Known, NIC, NODES, Step, Task, ThingStub, change, noted, outcome};
-use crate::rmi::{CallError, Export, Exported, ObjectRef, Pending, Remoting};
+use crate::rmi::{CallError, Exported, ObjectRef, Pending, Remoting};
 
 struct Place {
     host: String,
@@ -140,7 +140,8 @@ impl<'a> Trial<'a> {
         let place = &mut self.places[at];
         if let What::Empty = place.what {
             place.nic = self.sim.nic(&place.host);
-            let config = Config::new("trial").registry("registry").over(place.nic.clone());
+            let config =
+                Config::new("trial").registry("registry").over(place.nic.clone()).in_flight(4);
             let config = config.deadline(Deadline::In(Duration::from_secs(3)));
             place.what = What::Joining(Node::begin_join(config).unwrap());
         }
@@ -257,8 +258,7 @@ impl<'a> Trial<'a> {
                 Poll::Pending => next.push(rt::now() + Duration::from_millis(5)),
                 Poll::Ready(Ok(node)) => {
                     let thing = It { node: node.handle() };
-                    let how = Export::default().in_flight(4);
-                    let exported = node.export_with(thing, how).unwrap();
+                    let exported = node.export(thing).unwrap();
                     self.objects.push(exported.object().clone());
                     NODES.with_borrow_mut(|nodes| nodes.push(node.handle()));
                     let (calls, stubs) = (Vec::new(), BTreeMap::new());
@@ -304,15 +304,18 @@ impl<'a> Trial<'a> {
             assert!(!cannot || ran == 0, "call {number} ran, and its caller got {error:?}");
         }
         let Some(started) = known.ran.first() else { return };
-        let calm = |since: Instant| self.harmed < since;
+        // For so long a link that was cut may wait until it repeats what was lost.
+        let calm = |since: Instant| {
+            self.harmed < Instant::from_nanos(since.as_nanos().saturating_sub(4_000_000_000))
+        };
         if let Some(until) = known.until
-            && calm(Instant::from_nanos(until.as_nanos().saturating_sub(4_000_000_000)))
+            && calm(until)
         {
             let late = *started - until;
             assert!(late < Duration::from_millis(60), "call {number} began {late:?} too late");
         }
         if let Some(dropped) = known.dropped
-            && calm(Instant::from_nanos(dropped.as_nanos().saturating_sub(1_000_000_000)))
+            && calm(dropped)
             && !self.ended.contains_key(&known.by)
             && known.error.is_none()
         {

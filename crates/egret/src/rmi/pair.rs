@@ -1,42 +1,44 @@
-//! The connection of a stub: made at its first call, and kept.
+//! Two nodes of which one calls objects of the other: the connection that all stubs share, made at
+//! the first call, and kept.
 
+use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
-use egret_node::am::{
-    self, Endpoint, EndpointName, MapError, Mapping, Needed, Reason, Remote, SendError,
-};
+use egret_node::am::{self, Endpoint, EndpointName, MapError, Mapping, Reason, Remote, SendError};
 use egret_node::link::LinkUpError;
 use egret_node::node::{Handle, Route, RouteError};
 
 use super::exchange::Exchange;
-use super::export::CANCEL;
-use super::object::Object;
-use super::table::Table;
+use super::objects::{CANCEL, ENDPOINT};
 use super::trouble::{PATIENCE, Trouble};
 use super::words::WORDS_MAX;
-use super::{CallError, Limit, ObjectRef};
+use super::{CallError, NodeId};
 use crate::shelf::Shelf;
 
-/// All stubs of one object that were made of one share it.
-pub(crate) struct Line {
+/// The way from this node to another, or to itself.
+pub(crate) struct Pair {
     pub(crate) handle: Handle,
     pub(crate) exchange: Arc<Exchange>,
-    pub(crate) object: ObjectRef,
-    /// What the object must have.
-    table: fn() -> Table,
-    end: RwLock<Option<End>>,
+    pub(crate) node: NodeId,
+    there: RwLock<Option<Arc<Connected>>>,
     /// Since when a node is waited for of which this one has not heard.
     unheard: Mutex<Option<Instant>>,
     /// The connection that is being made, if one is.
     connecting: Shelf<Option<Connecting>>,
+    /// The numbers of the methods of each interface that was met: the trait of the stub, and the
+    /// number that the other node has given to that of the object.
+    met: Mutex<Interfaces>,
 }
+
+type Interfaces = BTreeMap<(TypeId, u16), Arc<[u8]>>;
 
 /// A connection that is being made.
 struct Connecting {
@@ -44,29 +46,12 @@ struct Connecting {
     to: EndpointName,
     mapping: Mapping,
     /// When calls can be sent, and cancelling is still asked for.
-    remote: Option<Remote>,
-}
-
-/// Where a line leads to.
-#[derive(Clone)]
-pub(crate) enum End {
-    There(Arc<Connected>),
-    Here(Here),
-}
-
-/// An object of this node.
-#[derive(Clone)]
-pub(crate) struct Here {
-    pub(crate) object: Weak<Object>,
-    /// Where the object has the stub's methods.
-    methods: Arc<[usize]>,
+    calls: Option<Remote>,
 }
 
 /// A connection.
 pub(crate) struct Connected {
-    pub(crate) remote: Remote,
-    /// The numbers of the methods.
-    pub(crate) handlers: Vec<u8>,
+    pub(crate) calls: Remote,
     /// By which calls are cancelled: apart from them, so that there is room when they have
     /// none.
     cancels: Remote,
@@ -75,58 +60,66 @@ pub(crate) struct Connected {
     _client: Arc<Endpoint>,
 }
 
-impl Line {
-    pub(crate) fn new(handle: &Handle, object: &ObjectRef, table: fn() -> Table) -> Self {
-        let (handle, object) = (handle.clone(), object.clone());
-        let exchange = Exchange::of(&handle);
-        let (end, unheard) = (RwLock::default(), Mutex::default());
+impl Pair {
+    pub(crate) fn new(handle: &Handle, exchange: &Arc<Exchange>, node: NodeId) -> Self {
+        let (handle, exchange) = (handle.clone(), Arc::clone(exchange));
+        let (there, unheard, met) = (RwLock::default(), Mutex::default(), Mutex::default());
         // Who finds that another makes it looks again.
         let connecting = Shelf::new(None, Waker::noop().clone());
-        Self { handle, exchange, object, table, end, unheard, connecting }
+        Self { handle, exchange, node, there, unheard, connecting, met }
     }
 
-    /// Where it leads to, if that is known.
+    /// Whether the other node is this one.
     #[inline]
-    pub(crate) fn end(&self) -> Option<End> {
-        self.end.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn is_here(&self) -> bool {
+        self.node == self.handle.id()
+    }
+
+    /// The connection, if there is one.
+    #[inline]
+    pub(crate) fn there(&self) -> Option<Arc<Connected>> {
+        self.there.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The numbers of the methods of an interface, if it was met.
+    pub(crate) fn known(&self, id: TypeId, interface: u16) -> Option<Arc<[u8]>> {
+        self.met.lock().get(&(id, interface)).cloned()
+    }
+
+    /// An interface was met.
+    pub(crate) fn meets(&self, id: TypeId, interface: u16, methods: &Arc<[u8]>) {
+        self.met.lock().insert((id, interface), Arc::clone(methods));
     }
 
     /// Connects, and waits for that.
     #[cold]
-    pub(crate) fn wait_connect(&self, deadline: Deadline) -> Result<End, CallError> {
-        let trouble = self.trouble(PATIENCE);
-        let table = (self.table)();
-        table.check_name(&self.object.interface)?;
-        if let Some(here) = self.here(&table)? {
-            return Ok(here);
-        }
+    pub(crate) fn wait_connect(&self, deadline: Deadline) -> Result<Arc<Connected>, CallError> {
         let until = deadline.until();
-        let route = self.wait_route(deadline).map_err(|why| trouble.route(why))?;
+        let route = self.wait_route(deadline).map_err(|why| self.unroutable(PATIENCE, why))?;
         let left = until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
         let (client, to) = self.ends(&route);
-        let remote = self.wait_map(&client, &to, &table.needed(), left)?;
-        let cancels = self.wait_map(&client, &to, &[], left)?;
-        Ok(self.keep(&table, remote, cancels, client))
+        let calls = self.wait_map(&client, &to, left)?;
+        let cancels = self.wait_map(&client, &to, left)?;
+        Ok(self.keep(calls, cancels, client))
     }
 
-    /// Maps the object. A node that cannot be reached is asked again and again, for as long
-    /// as the registry has it for a member.
+    /// Maps the other node's endpoint. A node that cannot be reached is asked again and again, for
+    /// as long as the registry has it for a member.
     fn wait_map(
         &self,
         client: &Endpoint,
         to: &EndpointName,
-        needs: &[Needed],
         deadline: Deadline,
     ) -> Result<Remote, CallError> {
-        let (started, trouble) = (rt::now(), self.trouble(PATIENCE));
+        let started = rt::now();
         let until = deadline.until_from(started);
         loop {
             let left = until.map_or(GLANCE, |until| until.since(rt::now()).min(GLANCE));
-            match client.wait_map_with(to, needs, Deadline::In(left)) {
+            match client.wait_map(to, Deadline::In(left)) {
                 Err(why)
                     if is_out_of_reach(&why) && until.is_none_or(|until| rt::now() < until) =>
                 {
-                    self.handle.route(self.object.node).map_err(|why| trouble.route(why))?;
+                    self.handle.route(self.node).map_err(|why| self.unroutable(PATIENCE, why))?;
                     // The fabric may have said so at once.
                     rt::sleep(UNHEARD);
                 }
@@ -134,22 +127,19 @@ impl Line {
                     let waited = rt::now() - started;
                     return Err(CallError::Deadline { waited, may_have_run: false });
                 }
-                mapped => return mapped.map_err(|why| trouble.map(why)),
+                mapped => return mapped.map_err(|why| self.trouble(PATIENCE).map(why)),
             }
         }
     }
 
     /// Connects as far as that goes without waiting.
-    pub(crate) fn poll_connect(&self, context: &mut Context<'_>) -> Poll<Result<End, CallError>> {
-        if let Some(end) = self.end() {
-            return Poll::Ready(Ok(end));
+    pub(crate) fn poll_connect(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Arc<Connected>, CallError>> {
+        if let Some(there) = self.there() {
+            return Poll::Ready(Ok(there));
         }
-        let table = (self.table)();
-        table.check_name(&self.object.interface)?;
-        if let Some(here) = self.here(&table)? {
-            return Poll::Ready(Ok(here));
-        }
-        let trouble = self.trouble(Duration::ZERO);
         let Some(mut making) = self.connecting.take() else { return Poll::Pending };
         let route = match self.route() {
             Ok(Some(route)) => route,
@@ -157,34 +147,24 @@ impl Line {
             // Whoever is gone is not waited for, however far that was.
             Err(why) => {
                 *making = None;
-                return Poll::Ready(Err(trouble.route(why)));
+                return Poll::Ready(Err(self.unroutable(Duration::ZERO, why)));
             }
         };
         // It has no deadline: those who wait for it have theirs.
         let connecting = making.get_or_insert_with(|| {
             let (client, to) = self.ends(&route);
-            let mapping = client.map(&to, &table.needed(), Deadline::UntilDead);
-            Connecting { client, to, mapping, remote: None }
+            let mapping = client.map(&to, &[], Deadline::UntilDead);
+            Connecting { client, to, mapping, calls: None }
         });
-        // Without a lock: this may run handlers, and one may use this very stub.
+        // Without a lock: this may run handlers, and one may use this very pair.
         let Poll::Ready(mapped) = connecting.poll(context) else { return Poll::Pending };
-        let Connecting { client, remote, .. } = making.take().expect("just polled");
+        let Connecting { client, calls, .. } = making.take().expect("just polled");
         drop(making);
-        Poll::Ready(match (mapped, remote) {
-            (Ok(cancels), Some(remote)) => Ok(self.keep(&table, remote, cancels, client)),
+        Poll::Ready(match (mapped, calls) {
+            (Ok(cancels), Some(calls)) => Ok(self.keep(calls, cancels, client)),
             (Ok(_), None) => unreachable!("it comes first"),
-            (Err(why), _) => Err(trouble.map(why)),
+            (Err(why), _) => Err(self.trouble(Duration::ZERO).map(why)),
         })
-    }
-
-    /// Refuses arguments that the object does not take.
-    #[inline]
-    pub(crate) fn check_size(&self, bytes: u64) -> Result<(), CallError> {
-        let most = self.object.bytes_max;
-        if bytes > most {
-            return Err(CallError::TooLarge { bytes, most, limit: Limit::Object });
-        }
-        Ok(())
     }
 
     /// A call has no answer. If that is the connection's fault, another is made.
@@ -209,43 +189,31 @@ impl Line {
 
     /// A connection that is of no use any more is forgotten: the next call makes another.
     fn forget(&self, broken: &Arc<Connected>) {
-        let mut end = self.end.write().unwrap_or_else(PoisonError::into_inner);
-        let forgotten = end.take_if(|end| matches!(end, End::There(it) if Arc::ptr_eq(it, broken)));
-        drop(end);
+        let mut there = self.there.write().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = there.take_if(|it| Arc::ptr_eq(it, broken));
+        drop(there);
         drop(forgotten);
     }
 
-    /// For the errors of its calls.
-    pub(crate) fn trouble(&self, patience: Duration) -> Trouble<'_> {
-        Trouble { handle: &self.handle, node: self.object.node, table: self.table, patience }
-    }
-
-    /// The end of a line to an object of this node, if it is one; what is compared is what a
-    /// mapping of an object of another node compares.
-    pub(crate) fn connect_here(&self) -> Result<Option<End>, CallError> {
-        let table = (self.table)();
-        table.check_name(&self.object.interface)?;
-        self.here(&table)
-    }
-
-    fn here(&self, table: &Table) -> Result<Option<End>, CallError> {
-        if self.object.node != self.handle.id() {
-            return Ok(None);
+    /// There is no way to the other node: what its calls say.
+    #[cold]
+    fn unroutable(&self, patience: Duration, why: RouteError) -> CallError {
+        if let RouteError::Gone { .. } = why {
+            self.exchange.forget(self.node);
         }
-        let object = self.exchange.object(self.object.number);
-        let object = object.filter(|object| object.tag == self.object.tag);
-        let object = object.ok_or(CallError::UnknownObject)?;
-        let methods = table.find_in(&object.table)?.into();
-        let here = End::Here(Here { object: Arc::downgrade(&object), methods });
-        *self.end.write().unwrap_or_else(PoisonError::into_inner) = Some(here.clone());
-        Ok(Some(here))
+        self.trouble(patience).route(why)
+    }
+
+    /// For the errors of its calls.
+    fn trouble(&self, patience: Duration) -> Trouble<'_> {
+        Trouble { handle: &self.handle, node: self.node, patience }
     }
 
     /// The way there. Of a node that has just joined this one may not have heard yet: then
     /// there is none for a while.
     fn route(&self) -> Result<Option<Route>, RouteError> {
         let mut unheard = self.unheard.lock();
-        match self.handle.route(self.object.node) {
+        match self.handle.route(self.node) {
             Err(RouteError::Unknown { .. })
                 if rt::now() - *unheard.get_or_insert_with(rt::now) < UNHEARD_MAX =>
             {
@@ -267,27 +235,24 @@ impl Line {
                     self.handle.poll();
                     rt::sleep(UNHEARD);
                 }
-                None => return self.handle.route(self.object.node),
+                None => return self.handle.route(self.node),
             }
         }
     }
 
     fn ends(&self, route: &Route) -> (Arc<Endpoint>, EndpointName) {
-        let to = EndpointName::new(&route.host, &self.object.endpoint(), self.object.tag);
-        (self.exchange.client(route), to)
+        let to = EndpointName::new(&route.host, ENDPOINT, self.node.incarnation);
+        (self.exchange.end(&route.fabric, &route.links), to)
     }
 
     /// Keeps a connection, unless another was made meanwhile.
-    fn keep(&self, table: &Table, remote: Remote, cancels: Remote, client: Arc<Endpoint>) -> End {
-        let number = |name: &str| remote.handler(name).unwrap_or(NONE);
-        let handlers = table.methods().map(number).collect();
+    fn keep(&self, calls: Remote, cancels: Remote, client: Arc<Endpoint>) -> Arc<Connected> {
         let uncancelled = Mutex::default();
-        let made = Connected { remote, handlers, cancels, uncancelled, _client: client };
         // One that is not kept is dropped without the lock: that may run handlers.
-        let made = End::There(Arc::new(made));
-        let mut end = self.end.write().unwrap_or_else(PoisonError::into_inner);
-        let kept = end.get_or_insert_with(|| made.clone()).clone();
-        drop(end);
+        let made = Arc::new(Connected { calls, cancels, uncancelled, _client: client });
+        let mut there = self.there.write().unwrap_or_else(PoisonError::into_inner);
+        let kept = Arc::clone(there.get_or_insert_with(|| Arc::clone(&made)));
+        drop(there);
         drop(made);
         kept
     }
@@ -296,22 +261,14 @@ impl Line {
 impl Connecting {
     /// Goes on; the mapping by which calls are cancelled comes last.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Remote, MapError>> {
-        if self.remote.is_none() {
+        if self.calls.is_none() {
             match Pin::new(&mut self.mapping).poll(context) {
-                Poll::Ready(Ok(remote)) => self.remote = Some(remote),
+                Poll::Ready(Ok(calls)) => self.calls = Some(calls),
                 other => return other,
             }
             self.mapping = self.client.map(&self.to, &[], Deadline::UntilDead);
         }
         Pin::new(&mut self.mapping).poll(context)
-    }
-}
-
-impl Here {
-    /// The object, and where it has a method of the stub.
-    pub(crate) fn object(&self, method: usize) -> Result<(Arc<Object>, usize), CallError> {
-        let object = self.object.upgrade().ok_or(CallError::UnknownObject)?;
-        Ok((object, self.methods[method]))
     }
 }
 
@@ -331,9 +288,9 @@ impl Connected {
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for Pair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Line").field(&self.object).finish()
+        f.debug_tuple("Pair").field(&self.node).finish()
     }
 }
 
@@ -349,8 +306,6 @@ const fn is_out_of_reach(why: &MapError) -> bool {
     )
 }
 
-/// The handler of a method that was not asked for.
-const NONE: u8 = u8::MAX;
 /// Calls that are remembered to be cancelled.
 const UNCANCELLED_MAX: usize = 1024;
 /// How often is looked whether a node that does not answer is still a member.

@@ -1,0 +1,237 @@
+//! What a stub calls.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use egret_net::rt::{self, Deadline};
+use egret_net::vi::Segment;
+use egret_node::am::{Call, Message, Reply, SendError};
+
+use super::args::Args;
+use super::object::Object;
+use super::objects::MEET;
+use super::pair::{Connected, Pair};
+use super::served::{Refused, open};
+use super::table::Table;
+use super::trouble::PATIENCE;
+use super::words::To;
+use super::{CallError, Limit, ObjectRef};
+
+/// An object of a node, as a stub has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Callee {
+    pub(crate) pair: Arc<Pair>,
+    object: u64,
+    bytes_max: u64,
+    /// What the object must have.
+    table: fn() -> Table,
+    /// The numbers that its node has given to the stub's methods, when they are known.
+    methods: OnceLock<Arc<[u8]>>,
+    /// The interface that the reference to the object names, if it is another than the stub's.
+    theirs: Option<Arc<str>>,
+    /// The number of the object's interface.
+    interface: u16,
+}
+
+/// Where a call goes.
+pub(crate) enum End {
+    There(Arc<Connected>),
+    /// To an object of this node.
+    Here,
+}
+
+/// An interface that is being met.
+pub(crate) struct Meeting(Call, Arc<Connected>);
+
+impl Callee {
+    pub(crate) fn new(
+        pair: Arc<Pair>,
+        object: &ObjectRef,
+        ours: &str,
+        table: fn() -> Table,
+    ) -> Self {
+        let theirs = (object.interface != ours).then(|| object.interface.as_str().into());
+        let ObjectRef { number, kind, bytes_max, .. } = *object;
+        let methods = OnceLock::new();
+        Self { pair, object: number, bytes_max, table, methods, theirs, interface: kind }
+    }
+
+    /// What tells the object from all others; `ours` is the interface of the stub.
+    pub(crate) fn reference(&self, ours: &str) -> ObjectRef {
+        ObjectRef {
+            node: self.pair.node,
+            interface: self.theirs.as_deref().unwrap_or(ours).to_owned(),
+            number: self.object,
+            kind: self.interface,
+            bytes_max: self.bytes_max,
+        }
+    }
+
+    /// A method of the stub, as the object's node numbers it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no [`end`](Self::end) of it yet.
+    #[inline]
+    pub(crate) fn to(&self, method: usize) -> To {
+        let method = self.methods.get().expect("the interface was met")[method];
+        To { object: self.object, interface: self.interface, method }
+    }
+
+    /// Refuses arguments that the object does not take.
+    #[inline]
+    pub(crate) fn check_size(&self, bytes: u64) -> Result<(), CallError> {
+        let most = self.bytes_max;
+        if bytes > most {
+            return Err(CallError::TooLarge { bytes, most, limit: Limit::Object });
+        }
+        Ok(())
+    }
+
+    /// Where calls go, if that is known.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<End> {
+        self.methods.get()?;
+        match self.pair.there() {
+            Some(there) => Some(End::There(there)),
+            None => self.pair.is_here().then_some(End::Here),
+        }
+    }
+
+    /// The end, if the object is one of this node: what is compared is what another node does.
+    pub(crate) fn end_here(&self) -> Result<Option<End>, CallError> {
+        let table = (self.table)();
+        self.check_name(&table)?;
+        if !self.pair.is_here() {
+            return Ok(None);
+        }
+        if self.methods.get().is_none() {
+            let met = self.pair.exchange.objects.meet(self.interface, &table.needs());
+            let methods = table.numbers(met)?;
+            self.methods.get_or_init(|| methods);
+        }
+        Ok(Some(End::Here))
+    }
+
+    /// Waits until it is known where calls go.
+    #[cold]
+    pub(crate) fn wait_end(&self, deadline: Deadline) -> Result<End, CallError> {
+        let until = deadline.until();
+        if let Some(here) = self.end_here()? {
+            return Ok(here);
+        }
+        let left =
+            || until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
+        let there = match self.pair.there() {
+            Some(there) => there,
+            None => self.pair.wait_connect(left())?,
+        };
+        if !self.is_known() {
+            let failed = |why| self.pair.failed(&there, why, PATIENCE);
+            let asked = self.ask(|message| {
+                there.calls.wait_request(message, left()).map_err(|why| (why, None))
+            })?;
+            let call = asked.map_err(|why| failed(why.into()))?;
+            self.met(&call.wait(left()).map_err(failed)?)?;
+        }
+        Ok(End::There(there))
+    }
+
+    /// Goes on to where calls go, as far as that goes without waiting.
+    pub(crate) fn poll_end(
+        &self,
+        meeting: &mut Option<Meeting>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<End, CallError>> {
+        if let Some(end) = self.end() {
+            return Poll::Ready(Ok(end));
+        }
+        if let Some(here) = self.end_here()? {
+            return Poll::Ready(Ok(here));
+        }
+        let there = match self.pair.poll_connect(context) {
+            Poll::Ready(there) => there?,
+            Poll::Pending => return Poll::Pending,
+        };
+        let failed = |there: &Arc<Connected>, why| self.pair.failed(there, why, Duration::ZERO);
+        while !self.is_known() {
+            if let Some(Meeting(call, there)) = meeting {
+                let Poll::Ready(reply) = Pin::new(call).poll(context) else {
+                    return Poll::Pending;
+                };
+                let there = Arc::clone(there);
+                *meeting = None;
+                let reply = reply.map_err(|why| failed(&there, why));
+                self.met(&reply?)?;
+                continue;
+            }
+            let asked = self.ask(|message| {
+                let asked = there.calls.try_request(message);
+                asked.map_err(|unsent| (unsent.reason, None))
+            })?;
+            match asked {
+                Ok(call) => *meeting = Some(Meeting(call, Arc::clone(&there))),
+                Err(SendError::Full { .. }) => match there.calls.poll_room(context) {
+                    Poll::Ready(_) => {}
+                    Poll::Pending => return Poll::Pending,
+                },
+                Err(why) => return Poll::Ready(Err(failed(&there, why.into()))),
+            }
+        }
+        Poll::Ready(Ok(End::There(there)))
+    }
+
+    /// Whether the interface was met, by this stub or another.
+    fn is_known(&self) -> bool {
+        if self.methods.get().is_none()
+            && let Some(known) = self.pair.known((self.table)().id, self.interface)
+        {
+            self.methods.get_or_init(|| known);
+        }
+        self.methods.get().is_some()
+    }
+
+    /// Asks the object's node for the numbers of the methods.
+    fn ask<T, E>(
+        &self,
+        send: impl FnOnce(Message<'_>) -> Result<T, (E, Option<Vec<Segment>>)>,
+    ) -> Result<Result<T, E>, CallError> {
+        let mut needs = Args::copy(&(self.table)().needs())?;
+        Ok(needs.send(MEET, &[self.interface.into()], send))
+    }
+
+    /// The object's node has said what the numbers of the methods are.
+    fn met(&self, reply: &Reply) -> Result<(), CallError> {
+        let table = (self.table)();
+        let met = egret_stream::read(reply.bytes())
+            .map_err(|why| CallError::Unreadable { why: format!("the interface: {why}") })?;
+        let methods = table.numbers(met)?;
+        self.pair.meets(table.id, self.interface, &methods);
+        self.methods.get_or_init(|| methods);
+        Ok(())
+    }
+
+    /// The object, which is one of this node.
+    pub(crate) fn find(&self, to: To) -> Result<Arc<Object>, CallError> {
+        self.pair.exchange.objects.find(to).map_err(|answer| {
+            let words = answer.words().to_vec();
+            match open::<()>(&words, &answer.into_bytes(), usize::MAX) {
+                Err(Refused::OtherInterface(theirs)) => self.other_interface(&theirs),
+                Err(Refused::Error(why)) => why,
+                _ => CallError::UnknownObject,
+            }
+        })
+    }
+
+    /// That the object has another interface than the stub.
+    pub(crate) fn other_interface(&self, theirs: &str) -> CallError {
+        (self.table)().other_interface(theirs)
+    }
+
+    fn check_name(&self, table: &Table) -> Result<(), CallError> {
+        self.theirs.as_deref().map_or(Ok(()), |theirs| table.check_name(theirs))
+    }
+}

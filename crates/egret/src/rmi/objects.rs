@@ -1,0 +1,198 @@
+//! The objects of a node: where calls of others come to, by one endpoint for each fabric.
+
+use std::any::TypeId;
+use std::sync::Arc;
+
+use egret_net::rt;
+use egret_net::sync::Mutex;
+use egret_node::Links;
+use egret_node::am::{Endpoint, Message, Request};
+
+use super::args::Args;
+use super::calls::Calls;
+use super::interface::{Held, Interface};
+use super::load::Load;
+use super::object::{Object, reply};
+use super::served::Answer;
+use super::table::{Met, Needs, Table};
+use super::words::{Code, Head, INTERFACES_MAX, To};
+use super::workers::Workers;
+
+/// What a node has for others to call.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    table: Mutex<Places>,
+    /// The interfaces that objects have or had; the place of one is its number.
+    interfaces: Mutex<Vec<Arc<Table>>>,
+    pub(crate) calls: Arc<Calls>,
+    workers: Arc<Workers>,
+    pub(crate) load: Arc<Load>,
+}
+
+/// Objects by the [place](place) that their number has.
+#[derive(Debug, Default)]
+struct Places {
+    all: Vec<Option<Arc<Object>>>,
+    free: Vec<usize>,
+}
+
+impl Objects {
+    pub(crate) fn new(workers: &Arc<Workers>, load: &Arc<Load>) -> Self {
+        let (workers, load) = (Arc::clone(workers), Arc::clone(load));
+        let (table, interfaces, calls) = (Mutex::default(), Mutex::default(), Arc::default());
+        Self { table, interfaces, calls, workers, load }
+    }
+
+    /// Adds an object that takes arguments of so many bytes. None if there are too many, or of too
+    /// many interfaces.
+    pub(crate) fn add<I: Interface + ?Sized>(
+        &self,
+        object: Held<I>,
+        bytes_max: u64,
+    ) -> Option<Arc<Object>> {
+        let (interface, table) = self.interface::<I>()?;
+        let (calls, workers, load) = (&self.calls, &self.workers, &self.load);
+        let mut places = self.table.lock();
+        let at = places.free.pop().unwrap_or(places.all.len());
+        if at >= OBJECTS_MAX {
+            return None;
+        }
+        if at == places.all.len() {
+            places.all.push(None);
+        }
+        let number = rt::random() << PLACE_BITS | at as u64;
+        let known = (number, interface, table);
+        let object = Arc::new(Object::new(object, known, bytes_max, calls, workers, load));
+        places.all[at] = Some(Arc::clone(&object));
+        Some(object)
+    }
+
+    /// The number of an interface, which has one as soon as an object has it.
+    fn interface<I: Interface + ?Sized>(&self) -> Option<(u16, Arc<Table>)> {
+        let id = TypeId::of::<I>();
+        let mut known = self.interfaces.lock();
+        let at = known.iter().position(|table| table.id == id).unwrap_or(known.len());
+        let number = u16::try_from(at).ok().filter(|number| *number <= INTERFACES_MAX)?;
+        if at == known.len() {
+            known.push(Arc::new(Table::of::<I>()));
+        }
+        Some((number, Arc::clone(&known[at])))
+    }
+
+    /// An object is not to be called any more.
+    pub(crate) fn remove(&self, object: &Object) {
+        let at = place(object.number);
+        let mut places = self.table.lock();
+        let is_there = |it: &mut Arc<Object>| it.number == object.number;
+        let Some(removed) = places.all.get_mut(at).and_then(|it| it.take_if(is_there)) else {
+            return;
+        };
+        places.free.push(at);
+        drop(places);
+        drop(removed);
+    }
+
+    /// Nothing more is to begin.
+    pub(crate) fn close(&self) {
+        let places = std::mem::take(&mut *self.table.lock());
+        places.all.iter().flatten().for_each(|object| object.close());
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.lock().all.iter().flatten().count()
+    }
+
+    /// What is called, if it is what the caller takes it for.
+    #[inline]
+    pub(crate) fn find(&self, to: To) -> Result<Arc<Object>, Box<Answer>> {
+        let places = self.table.lock();
+        let found = places.all.get(place(to.object)).and_then(Option::as_ref);
+        let found = found.filter(|object| object.number == to.object).cloned();
+        drop(places);
+        match found {
+            Some(object) if object.interface == to.interface && object.has(to.method) => Ok(object),
+            object => Err(Box::new(not_found(object.as_deref(), to))),
+        }
+    }
+
+    /// A call of another node.
+    #[inline]
+    pub(crate) fn arrive(&self, request: Request<'_>) {
+        let Some(head) = Head::read(request.words()) else {
+            return reply(request, Answer::text(Code::Unreadable, "the words of no call"));
+        };
+        match self.find(head.to) {
+            Ok(object) => object.arrive(&head, request),
+            Err(answer) => reply(request, *answer),
+        }
+    }
+
+    /// What the interface of a number says to what a stub needs.
+    pub(crate) fn meet(&self, interface: u16, needs: &Needs) -> Met {
+        let table = self.interfaces.lock().get(usize::from(interface)).cloned();
+        table.map_or(Met::UnknownInterface, |table| table.meet(needs))
+    }
+
+    /// The same, for a node that asks.
+    fn asked(&self, request: Request<'_>) {
+        let needs: Option<Needs> = egret_stream::read(request.bytes()).ok();
+        let interface = request.words().first().and_then(|word| u16::try_from(*word).ok());
+        let met = match (interface, needs) {
+            (Some(interface), Some(needs)) => self.meet(interface, &needs),
+            _ => Met::UnknownInterface,
+        };
+        match Args::written(met) {
+            Ok(Args::Bytes(bytes)) => request.reply_with(Message::answer().bytes(&bytes)),
+            Ok(Args::Data(pieces)) => request.reply_with(Message::answer().gather(pieces)),
+            Err(_) => {}
+        }
+    }
+
+    /// An endpoint for the calls of others, and for those of this node.
+    pub(crate) fn endpoint(self: &Arc<Self>, links: &Links, tag: u64, window: u32) -> Endpoint {
+        let endpoint = links.bundle().endpoint(tag);
+        endpoint.set_window(window);
+        let [called, asked] = [(); 2].map(|()| Arc::clone(self));
+        endpoint.on(CALL, move |request| called.arrive(request));
+        endpoint.on(MEET, move |request| asked.asked(request));
+        let [cancelled, gone] = [(); 2].map(|()| Arc::clone(&self.calls));
+        endpoint.on(CANCEL, move |request| {
+            let peer = Some(request.peer());
+            let numbers = request.words().iter().filter(|number| **number > 0);
+            numbers.for_each(|number| cancelled.cancel(peer, *number));
+        });
+        endpoint.on_end(move |ended| gone.caller_gone(ended.peer));
+        endpoint
+    }
+}
+
+/// Why a call does not reach its object.
+#[cold]
+fn not_found(object: Option<&Object>, to: To) -> Answer {
+    match object {
+        None => Answer::code(Code::UnknownObject),
+        Some(object) if object.interface != to.interface => {
+            Answer::text(Code::OtherInterface, object.table.interface)
+        }
+        Some(_) => Answer::unknown_method(to.method),
+    }
+}
+
+/// Where the object of a number is. The other bits of the number cannot be guessed, and tell the
+/// object from all others that were or will be there.
+#[inline]
+fn place(number: u64) -> usize {
+    usize::try_from(number & (OBJECTS_MAX as u64 - 1)).unwrap_or(usize::MAX)
+}
+
+/// What the endpoints of remote calls are registered as.
+pub(crate) const ENDPOINT: &str = "rmi";
+/// The handler of calls.
+pub(crate) const CALL: u8 = 0;
+/// The handler by which calls are cancelled.
+pub(crate) const CANCEL: u8 = 1;
+/// The handler that is asked before an interface is called for the first time.
+pub(crate) const MEET: u8 = 2;
+const PLACE_BITS: u32 = 24;
+/// Objects that a node can have.
+pub(crate) const OBJECTS_MAX: usize = 1 << PLACE_BITS;
