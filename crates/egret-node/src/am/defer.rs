@@ -6,6 +6,7 @@
 //! background, when nobody has driven for a moment; or, if the thread is that of the background,
 //! its [standby](crate::links::background).
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Weak};
 
@@ -15,7 +16,7 @@ use super::serve::{in_handler, in_outermost_handler, to_end};
 use crate::links::core::Core;
 
 /// Work that a handler leaves to its thread.
-pub trait Deferred: Send + Sync {
+pub trait Deferred: Any + Send + Sync {
     /// Does the work. A panic is contained.
     fn run(self: Arc<Self>);
 }

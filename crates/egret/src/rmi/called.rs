@@ -46,7 +46,9 @@ pub(crate) struct Work {
     /// The calls it is a part of, and their chain.
     pub(crate) within: Within,
     pub(crate) chain: u64,
-    pub(crate) charge: Charge,
+    /// What it takes of the node; nothing if the thread that has received it runs it next. There are
+    /// no more such calls than threads, and nobody is refused for one.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// Where the answer goes.
@@ -71,14 +73,13 @@ pub(crate) struct Aligned {
 
 impl Called {
     pub(crate) fn new(
-        object: &Arc<Object>,
+        object: Arc<Object>,
         method: u8,
         key: Key,
         place: u32,
         work: Work,
     ) -> Arc<Self> {
-        let (object, work) = (Arc::clone(object), Mutex::new(Some(work)));
-        let is_cancelled = AtomicBool::new(false);
+        let (work, is_cancelled) = (Mutex::new(Some(work)), AtomicBool::new(false));
         Arc::new(Self { object, method, key, place, is_cancelled, work })
     }
 

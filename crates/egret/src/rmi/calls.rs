@@ -59,6 +59,12 @@ impl Calls {
         drop(removed);
     }
 
+    /// How many wait or run.
+    pub(crate) fn len(&self) -> usize {
+        let inner = self.inner.lock();
+        inner.places.len() - inner.free.len()
+    }
+
     /// Whether a call that has come was cancelled before.
     #[inline]
     pub(crate) fn is_early(&self, peer: Peer, number: u64) -> bool {

@@ -176,13 +176,14 @@ impl Inherited {
 }
 
 /// A number that no other chain of calls has, of any node. Who knows some of them cannot tell the
-/// next: a call that has the number runs on the thread that waits.
+/// next: a call that has the number runs on the thread that waits. About 40 ns.
 fn new_chain() -> u64 {
-    let (secret, count) = CHAINS.get().unwrap_or_else(|| ([(); 2].map(|()| rt::random()), 0));
-    CHAINS.set(Some((secret, count + 1)));
-    let mut hasher = DefaultHasher::new();
-    (secret, count).hash(&mut hasher);
-    hasher.finish()
+    CHAINS.with_borrow_mut(|(secret, count)| {
+        *count += 1;
+        let mut hasher = secret.clone();
+        hasher.write_u64(*count);
+        hasher.finish()
+    })
 }
 
 /// The calling thread waits for a call of a chain, until this is dropped.
@@ -222,8 +223,13 @@ pub(crate) fn is_waiting() -> bool {
 const STACK_LEAST: usize = 1 << 20;
 
 thread_local! {
-    /// What numbers of chains are made of, and how many there were.
-    static CHAINS: Cell<Option<([u64; 2], u64)>> = const { Cell::new(None) };
+    /// What numbers of chains are made of: a hasher that has taken 128 random bits in, and how many
+    /// there were.
+    static CHAINS: RefCell<(DefaultHasher, u64)> = {
+        let mut secret = DefaultHasher::new();
+        [(); 2].map(|()| rt::random()).hash(&mut secret);
+        RefCell::new((secret, 0))
+    };
     static WAITS: Cell<Option<u64>> = const { Cell::new(None) };
     static FRAME: RefCell<Option<Frame>> = const { RefCell::new(None) };
 }

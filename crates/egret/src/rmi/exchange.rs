@@ -146,7 +146,7 @@ impl node::Part for Exchange {
         self.workers.close(until);
         // Methods run on receiving threads as well; one of them may be what closes the node.
         let own = usize::from(current().is_some());
-        while self.load.calls() > own && rt::now() < until {
+        while self.objects.calls.len() > own && rt::now() < until {
             rt::sleep(Duration::from_micros(200));
         }
         self.clock.close();

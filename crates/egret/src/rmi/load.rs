@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use egret_net::rt;
 use egret_net::sync::Mutex;
@@ -23,7 +23,6 @@ pub(crate) struct Load<K: Ord = Caller> {
     /// What the values of one message may take of memory.
     memory: usize,
     inner: Mutex<Inner<K>>,
-    calls: AtomicUsize,
     /// The next number of a call inside of a gate; such numbers tell calls of all nodes
     /// apart.
     next: AtomicU64,
@@ -53,7 +52,6 @@ impl<K: Ord + Copy> Load<K> {
             share: Amount { calls: calls.max(CALLS_LEAST), bytes: bytes.max(BYTES_LEAST) },
             memory: usize::MAX,
             inner: Mutex::new(Inner { own: BTreeMap::new(), common: Amount::default() }),
-            calls: AtomicUsize::new(0),
             next: AtomicU64::new(rt::random()),
         }
     }
@@ -90,29 +88,10 @@ impl<K: Ord + Copy> Load<K> {
             inner.common.add(bytes);
             From::Common
         };
-        drop(inner);
-        self.calls.fetch_add(1, Ordering::Relaxed);
         Some(Charge { load: Arc::clone(self), from, bytes })
     }
 
-    /// Takes on a call that the thread which received it runs next: such calls do not wait, there
-    /// are no more of them than threads, and nobody is refused for one.
-    #[inline]
-    pub(crate) fn take_next(self: &Arc<Self>) -> Charge<K> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        Charge { load: Arc::clone(self), from: From::Nothing, bytes: 0 }
-    }
-
-    /// Calls that wait or run.
-    pub(crate) fn calls(&self) -> usize {
-        self.calls.load(Ordering::Relaxed)
-    }
-
     fn give_back(&self, from: From<K>, bytes: u64) {
-        self.calls.fetch_sub(1, Ordering::Relaxed);
-        if let From::Nothing = from {
-            return;
-        }
         let mut inner = self.inner.lock();
         let From::Share(caller) = from else { return inner.common.sub(bytes) };
         let own = inner.own.entry(caller).or_default();
@@ -155,8 +134,6 @@ enum From<K> {
     Share(K),
     /// Of the common half.
     Common,
-    /// It runs at once.
-    Nothing,
 }
 
 impl<K: Ord + Copy> Drop for Charge<K> {
@@ -193,9 +170,7 @@ mod tests {
             let share: Vec<_> = std::iter::from_fn(|| load.take(caller, 0)).collect();
             assert_eq!(share.len(), COMMON.calls / 4, "a share is nobody else's");
         }
-        assert_eq!(load.calls(), taken.len(), "what was refused is not counted");
         drop(taken);
-        assert_eq!(load.calls(), 0);
         assert!(load.take(2, HALF).is_some(), "all is given back");
     }
 

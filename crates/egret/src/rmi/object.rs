@@ -1,5 +1,6 @@
 //! An exported object: calls arrive, pass its gate, and run.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, RwLock};
@@ -7,7 +8,7 @@ use std::sync::{Arc, MutexGuard, RwLock};
 use egret_net::rt;
 use egret_net::sync::Mutex;
 use egret_net::vi::caught;
-use egret_node::am::{Deferred, Request, defer};
+use egret_node::am::{Request, defer};
 use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Key, Memory, Work};
@@ -87,7 +88,7 @@ impl Object {
     /// A call of another node, of a method that the object has: runs it here and now, or puts it
     /// where it waits for its turn.
     #[inline]
-    pub(crate) fn arrive(self: &Arc<Self>, head: &Head, request: Request<'_>) {
+    pub(crate) fn arrive(self: Arc<Self>, head: &Head, request: Request<'_>) {
         if let Err(answer) = self.admit(request.bytes().len() as u64) {
             return reply(request, *answer);
         }
@@ -152,8 +153,8 @@ impl Object {
         let to = AnswerTo::Here(Arc::clone(&spot));
         let (memory, until) = (Memory::Own(args), head.deadline.until());
         let (within, chain) = (head.within.clone(), head.chain);
-        let work = Work { memory, to, until, within, chain, charge };
-        self.line_up(head.to.method, key, work, false);
+        let work = Work { memory, to, until, within, chain, charge: Some(charge) };
+        Arc::clone(self).line_up(head.to.method, key, work, false);
         spot
     }
 
@@ -207,15 +208,19 @@ impl Object {
     }
 
     /// Keeps a call, for this thread or a worker.
-    fn take_on(self: &Arc<Self>, head: &Head, mut request: Request<'_>) {
+    fn take_on(self: Arc<Self>, head: &Head, mut request: Request<'_>) {
         let peer = Some(request.peer());
         // One that may have to wait at the gate counts.
         let is_next = self.runs_here(head, &request);
-        let charge = match is_next && self.gate.is_none() {
-            true => Some(self.load.take_next()),
-            false => self.load.take(peer, request.bytes().len() as u64),
+        let charge = if is_next && self.gate.is_none() {
+            None
+        } else {
+            let charge = self.load.take(peer, request.bytes().len() as u64);
+            if charge.is_none() {
+                return reply(request, Answer::code(Code::Busy));
+            }
+            charge
         };
-        let Some(charge) = charge else { return reply(request, Answer::code(Code::Busy)) };
         let until = head.deadline.until_from(rt::now());
         let key = self.key(peer, head);
         let memory = Memory::Kept(request.hold());
@@ -226,43 +231,27 @@ impl Object {
     }
 
     /// Has a call run when it may enter: by this thread, if it may enter now and that is next.
-    fn line_up(self: &Arc<Self>, method: u8, key: Key, work: Work, is_next: bool) {
-        let within = self.gate.as_ref().map(|_| work.within.clone()).unwrap_or_default();
-        let access = self.manner(method).access;
-        let mut gate = self.gate();
-        // While nobody can pass the gate: who cancels it finds it where it is.
-        let called = self.calls.add(|place| Called::new(self, method, key, place, work));
-        let verdict = match &mut gate {
-            None => Verdict::Enter,
-            Some(gate) => {
-                let verdict = gate.try_enter(key.inside, access, within.numbers());
-                if verdict == Verdict::Wait {
-                    gate.wait(key.inside, access, Arc::clone(&called));
-                }
-                verdict
-            }
+    fn line_up(self: Arc<Self>, method: u8, key: Key, work: Work, is_next: bool) {
+        let Some(gate) = &self.gate else {
+            let calls = Arc::clone(&self.calls);
+            let called = calls.add(|place| Called::new(self, method, key, place, work));
+            return if is_next { run_next(called) } else { hand_over(called) };
         };
+        let (within, access) = (work.within.clone(), self.manner(method).access);
+        let mut gate = gate.lock();
+        // While nobody can pass the gate: who cancels it finds it where it is.
+        let own = Arc::clone(&self);
+        let called = self.calls.add(|place| Called::new(own, method, key, place, work));
+        let verdict = gate.try_enter(key.inside, access, within.numbers());
+        if verdict == Verdict::Wait {
+            gate.wait(key.inside, access, Arc::clone(&called));
+        }
         drop(gate);
         match verdict {
-            Verdict::Enter if is_next => self.run_next(called),
-            Verdict::Enter => self.hand_over(called),
+            Verdict::Enter if is_next => run_next(called),
+            Verdict::Enter => hand_over(called),
             Verdict::Wait => {}
             Verdict::Reentered => called.answer_unrun(Code::Reentered),
-        }
-    }
-
-    /// A call has passed the gate, in a handler: its thread runs it next.
-    fn run_next(&self, called: Arc<Called>) {
-        let deferred: Arc<dyn Deferred> = Arc::clone(&called) as _;
-        if defer(deferred).is_err() {
-            self.hand_over(called);
-        }
-    }
-
-    /// A call has passed the gate.
-    fn hand_over(&self, called: Arc<Called>) {
-        if let Err(called) = self.workers.push(called) {
-            called.answer_unrun(Code::Busy);
         }
     }
 
@@ -304,7 +293,7 @@ impl Object {
         let mut entered = Vec::new();
         gate.leave(inside, |called| entered.push(called));
         drop(gate);
-        entered.into_iter().for_each(|called| self.hand_over(called));
+        entered.into_iter().for_each(hand_over);
     }
 
     /// Nothing more is to begin.
@@ -344,6 +333,22 @@ impl Object {
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Object").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// A call has passed the gate, in a handler: its thread runs it next.
+fn run_next(called: Arc<Called>) {
+    if let Err(work) = defer(called) {
+        let work: Arc<dyn Any + Send + Sync> = work;
+        hand_over(work.downcast().expect("it is the call"));
+    }
+}
+
+/// A call has passed the gate.
+fn hand_over(called: Arc<Called>) {
+    let workers = Arc::clone(&called.object.workers);
+    if let Err(called) = workers.push(called) {
+        called.answer_unrun(Code::Busy);
     }
 }
 

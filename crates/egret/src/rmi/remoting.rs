@@ -305,6 +305,6 @@ impl Remoting for Handle {
 
     fn calls_account(&self) -> CallsAccount {
         let exchange = Exchange::of(self);
-        CallsAccount { objects: exchange.objects.len(), calls: exchange.load.calls() }
+        CallsAccount { objects: exchange.objects.len(), calls: exchange.objects.calls.len() }
     }
 }
