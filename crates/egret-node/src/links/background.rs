@@ -242,7 +242,8 @@ fn be_on_duty(crew: &Crew, core: &Weak<Core>, mut is_late: bool) -> bool {
         }
         // Said before it is asked whose the role is: who has it then sees this when it leaves.
         core.rests.store(true, Ordering::Release);
-        let is_taken = server().0 == Server::OnDuty && !core.drive_behind(core.nic.now() + LOOK);
+        let until = core.nic.now() + LOOK;
+        let is_taken = server().0 == Server::OnDuty && !core.drive_behind(until);
         // What is used now and then, and between two waits of the program, stays.
         if rt::now() - trimmed >= TRIM {
             core.depot.trim();
@@ -251,14 +252,16 @@ fn be_on_duty(crew: &Crew, core: &Weak<Core>, mut is_late: bool) -> bool {
         if server().0 != Server::OnDuty {
             return true;
         }
+        // Who was asked to leave gives way for a moment. Else who comes from now on is seen.
+        let stays = is_taken || core.nic.now() >= until;
+        turns = stays.then(|| core.baton.turns());
         if is_taken {
-            // Who has the role waits, and long.
+            // Who has the role waits, and long. It calls when it leaves.
             drop(held);
-            rt::park(Some(rt::now() + REST));
+            rt::park(Some(rt::now() + LOOK));
         } else {
             core.rests.store(false, Ordering::Relaxed);
         }
-        turns = None;
     }
 }
 
@@ -269,11 +272,8 @@ const QUIET: Duration = Duration::from_micros(150);
 const TICK: Duration = Duration::from_micros(100);
 /// It rests if nothing was deferred for so long.
 const STILL: Duration = Duration::from_millis(10);
-/// How long the thread on duty rests at most: a thread that panics leaves the role, too, and calls
-/// nobody.
-const REST: Duration = Duration::from_millis(10);
-/// How often it looks whether there are links at all.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the thread on duty looks whether there are links at all, if nothing else happens.
+const LOOK: Duration = Duration::from_secs(5);
 /// How long memory for what arrives is kept though nothing does, at least.
 const TRIM: Duration = Duration::from_secs(5);
 /// Threads, most of which do what was deferred and lasts.

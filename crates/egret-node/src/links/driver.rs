@@ -37,8 +37,9 @@ impl Core {
         clock: &mut Clock,
         ready: &mut impl FnMut(&mut State, Option<&Waker>) -> Option<T>,
     ) -> Result<T, Stopped> {
+        let leaves = Leaves(self);
         let (ended, due) = self.drive_until(clock, ready);
-        self.call_rested();
+        drop(leaves);
         if due == Due::Nothing {
             self.poll_if_due();
         } else {
@@ -394,6 +395,17 @@ impl Core {
             }
         }
         has_driven
+    }
+}
+
+/// A thread that may have had the role, and left it. Dropped, also by a panic, it has the background
+/// go on that [rests](Core::call_rested).
+pub(super) struct Leaves<'a>(pub(super) &'a Core);
+
+impl Drop for Leaves<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.call_rested();
     }
 }
 

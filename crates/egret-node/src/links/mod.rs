@@ -30,7 +30,7 @@ use egret_net::vi::{Arming, Nic, Trust};
 pub use options::LinksOptions;
 
 use self::core::Core;
-use self::driver::{Clock, Due};
+use self::driver::{Clock, Due, Leaves};
 use self::state::State;
 use crate::am::{Bundle, Server, Serving};
 use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
@@ -138,6 +138,7 @@ impl Links {
         let core = &self.core;
         let (mut clock, mut left) = (Clock::of(deadline.into()), Due::Nothing);
         clock.start(&core.nic);
+        let leaves = Leaves(core);
         // Before it is asked: what others serve behind that is asked for again.
         let mut served = core.state.with(|state| state.jobs);
         let is_done = loop {
@@ -153,7 +154,7 @@ impl Links {
                 _ => break done(),
             }
         };
-        core.call_rested();
+        drop(leaves);
         if left != Due::Nothing {
             core.hand_over(left);
         }

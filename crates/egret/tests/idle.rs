@@ -1,0 +1,76 @@
+//! A node that has nothing to do wakes seldom, whoever waits.
+
+use std::fs;
+use std::time::Duration;
+
+use egret::net::rt;
+use egret::node::node::{Config, Node};
+use egret::node::registry::{Registry, RegistryOptions};
+use egret::rmi::Remoting;
+
+#[egret::remote]
+trait Nothing {
+    fn plain(&self);
+    #[nonblocking]
+    fn inline(&self);
+}
+
+struct It;
+
+#[egret::remote]
+impl Nothing for It {
+    fn plain(&self) {}
+    fn inline(&self) {}
+}
+
+/// How often the threads of this process have slept, those of the test's own not counted.
+fn sleeps() -> u64 {
+    let of_thread = |path: std::path::PathBuf| {
+        let name = fs::read_to_string(path.join("comm")).ok()?;
+        let status = fs::read_to_string(path.join("status")).ok()?;
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        name.starts_with("egret").then(|| count.trim().parse::<u64>().ok())?
+    };
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    threads.filter_map(|thread| of_thread(thread.unwrap().path())).sum()
+}
+
+/// Two nodes and a registry: about one wake-up a second each, to tell that they live. There is one
+/// test in this file, so that no other thread is counted.
+#[test]
+fn who_has_nothing_to_do_sleeps() {
+    let registry = Registry::open(RegistryOptions::new("idle", 2).secret("hush".into())).unwrap();
+    let join = || {
+        let config = Config::new("idle").registry(registry.address()).secret("hush".into());
+        Node::join(config).unwrap()
+    };
+    let (server, client) = (join(), join());
+    let exported = server.export(It).unwrap();
+    let stub: NothingStub = client.stub(exported.object());
+    let calls = || {
+        for _ in 0..200 {
+            stub.plain().unwrap();
+            stub.inline().unwrap();
+        }
+    };
+    calls();
+    check("nobody waits");
+    // A thread that serves, and sleeps: the one in the background has nothing to look for.
+    let handle = server.handle();
+    let waits = rt::spawn("waits", move || handle.serve(Duration::from_secs(6), || false));
+    calls();
+    check("a thread serves");
+    assert!(!waits.unwrap().join().unwrap());
+}
+
+fn check(when: &str) {
+    // What was going on comes to its end.
+    rt::sleep(Duration::from_secs(1));
+    let before = sleeps();
+    rt::sleep(Duration::from_secs(3));
+    let count = sleeps() - before;
+    assert!(count <= MOST, "{when}: {count} wake-ups in three seconds");
+}
+
+/// Ten times what is to be expected; a thread that looks every ten milliseconds has 300.
+const MOST: u64 = 150;
