@@ -28,7 +28,8 @@ fn sleeps() -> u64 {
     let of_thread = |path: std::path::PathBuf| {
         let name = fs::read_to_string(path.join("comm")).ok()?;
         let status = fs::read_to_string(path.join("status")).ok()?;
-        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        let count =
+            status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
         name.starts_with("egret").then(|| count.trim().parse::<u64>().ok())?
     };
     let threads = fs::read_dir("/proc/self/task").unwrap();

@@ -100,7 +100,7 @@ impl Endpoint {
         Self { core, key }
     }
 
-    /// Gives it a name that others can map it by.
+    /// Gives it a name that others can map it by, instead of the one that it had.
     ///
     /// # Errors
     ///
@@ -110,8 +110,10 @@ impl Endpoint {
             return Err(EndpointError::NameTooLong { bytes: name.len() });
         }
         self.core.state.with(|state| {
-            if state.names.contains_key(name) {
-                return Err(EndpointError::Taken { name: name.to_owned() });
+            match state.names.get(name) {
+                Some(key) if *key == self.key => return Ok(()),
+                Some(_) => return Err(EndpointError::Taken { name: name.to_owned() }),
+                None => {}
             }
             state.names.insert(name.to_owned(), self.key);
             let endpoint = state.endpoints.get(self.key).expect("it is open");

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use egret_net::rt::Deadline;
 
 use super::serve::in_handler;
-use super::{Call, CallError, Message, Reply, SendError, Unsent};
+use super::{Call, CallError, Message, Peer, Reply, SendError, Unsent};
 use crate::links::core::{Core, Stopped};
 use crate::links::driver::Clock;
 use crate::links::line::Line;
@@ -30,6 +30,12 @@ impl Remote {
     #[cfg(test)]
     pub(crate) const fn link(&self) -> Key {
         self.link
+    }
+
+    /// By whose link it is mapped: what is [told](super::Endpoint::on_end) of the end of that has the same.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        Peer { links: self.core.number, link: self.link }
     }
 
     /// The number of the handler of this name, which the mapping

@@ -75,7 +75,11 @@ impl Drop for Sleeper {
 
 /// Who waits for the same thing.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters(Vec<Sleeper>);
+pub(crate) struct Waiters {
+    all: Vec<Sleeper>,
+    /// How many there may be before all look for themselves.
+    most: usize,
+}
 
 impl Waiters {
     /// Keeps a waker, if there is one, for who brings what it waits for. If nobody does so for
@@ -86,29 +90,32 @@ impl Waiters {
     }
 
     fn keep(&mut self, waker: &Waker) {
-        if self.0.iter().any(|known| known.is(waker)) {
+        if self.all.iter().any(|known| known.is(waker)) {
             return;
         }
-        if self.0.len() >= WAITERS_MAX {
-            self.wake();
+        if self.all.len() >= self.most.max(WAITERS_LEAST) {
+            // If all of them still wait, the next ones find room.
+            self.most = 2 * self.all.len();
+            self.wake_all();
         }
-        self.0.push(Sleeper::of(waker));
+        self.all.push(Sleeper::of(waker));
     }
 
     #[inline]
     pub(crate) fn wake(&mut self) {
-        if !self.0.is_empty() {
+        if !self.all.is_empty() {
+            self.most = 0;
             self.wake_all();
         }
     }
 
     #[cold]
     fn wake_all(&mut self) {
-        self.0.drain(..).for_each(Sleeper::wake);
+        self.all.drain(..).for_each(Sleeper::wake);
     }
 }
 
-const WAITERS_MAX: usize = 64;
+const WAITERS_LEAST: usize = 64;
 
 type Then = fn(Waker);
 

@@ -4,6 +4,7 @@ use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -39,6 +40,7 @@ struct Inner {
     endpoint: Mutex<Option<Endpoint>>,
     routes: Mutex<BTreeMap<NodeId, Route>>,
     parts: Mutex<BTreeMap<TypeId, Arc<Place>>>,
+    is_closed: AtomicBool,
 }
 
 /// A part of one type, when it is made.
@@ -73,8 +75,19 @@ impl Handle {
     ) -> Self {
         let endpoint = Mutex::new(Some(endpoint));
         let (routes, parts) = (Mutex::default(), Mutex::default());
-        let inner =
-            Inner { id, size, pool, deadline, opened, watch, asks, endpoint, routes, parts };
+        let inner = Inner {
+            id,
+            size,
+            pool,
+            deadline,
+            opened,
+            watch,
+            asks,
+            endpoint,
+            routes,
+            parts,
+            is_closed: AtomicBool::new(false),
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -269,11 +282,15 @@ impl Handle {
     }
 
     /// The node's one value of a type, made if there is none: what a layer above keeps with
-    /// the node. It goes with the node. `make` may ask for others, and not for its own.
+    /// the node. It goes with the node; one that is made behind that is closed at once. `make` may
+    /// ask for others, and not for its own.
     pub fn part<T: Part>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let place = Arc::clone(self.inner.parts.lock().entry(TypeId::of::<T>()).or_default());
-        let part: Arc<dyn Any + Send + Sync> =
-            Arc::clone(place.get_or_init(|| Arc::new(make()))) as _;
+        let part = Arc::clone(place.get_or_init(|| Arc::new(make())));
+        if self.inner.is_closed.load(Ordering::SeqCst) {
+            part.close(rt::now());
+        }
+        let part: Arc<dyn Any + Send + Sync> = part;
         part.downcast().expect("a part is found by its type")
     }
 
@@ -332,6 +349,7 @@ impl Handle {
 
     /// Gives everything back. Handlers and what runs for the parts may take until `until`.
     pub(super) fn close(&self, why: Option<&str>, until: Instant) {
+        self.inner.is_closed.store(true, Ordering::SeqCst);
         let parts = std::mem::take(&mut *self.inner.parts.lock());
         let links = self.links().iter().map(|(_, links)| links);
         for links in links.chain([&self.inner.opened.control]) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
 use egret_node::LinksOptions;
@@ -61,4 +62,39 @@ fn each_thread_gets_its_answers_with_a_background_thread() {
 #[test]
 fn each_thread_gets_its_answers_without_one() {
     many(false);
+}
+
+/// The one in the background rests while a thread has the role and sleeps, and goes on when that
+/// leaves, in whatever way.
+#[test]
+fn the_background_goes_on_when_a_thread_leaves_the_role_by_a_panic() {
+    let name = |what: &str| format!("{what}-{}-{}", std::process::id(), rt::random());
+    let there = open("shm", &name("served"), LinksOptions::default());
+    let here = open("shm", &name("caller"), LinksOptions::default());
+    let served: Arc<AtomicU64> = Arc::default();
+    let end = there.bundle().register("e", 0).unwrap();
+    let count = Arc::clone(&served);
+    end.on(0, move |request| {
+        count.fetch_add(1, Ordering::Relaxed);
+        request.reply(&[]);
+    });
+    let mine = here.bundle().endpoint(0);
+    let remote = map(&mine, there.host(), "e");
+    for round in 0..3 {
+        let before = served.load(Ordering::Relaxed);
+        let (links, served) = (there.clone(), Arc::clone(&served));
+        let drives = rt::spawn("drives", move || {
+            links.drive(LONG, || {
+                assert!(served.load(Ordering::Relaxed) == before, "it was called");
+                false
+            })
+        });
+        // So that it sleeps, and the background has seen that.
+        rt::sleep(Duration::from_millis(100));
+        remote.wait_call(0, Deadline::In(LONG)).unwrap();
+        assert!(drives.unwrap().join().is_err(), "it has panicked");
+        // Far less than the background rests if nobody calls it.
+        let soon = Deadline::In(Duration::from_secs(3));
+        remote.wait_call(0, soon).unwrap_or_else(|why| panic!("round {round}: {why}"));
+    }
 }

@@ -1,5 +1,6 @@
 //! What a stub calls.
 
+use std::any::TypeId;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -8,9 +9,10 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::Segment;
-use egret_node::am::{Call, Message, Reply, SendError};
+use egret_node::am::{self, Call, Message, Reply, SendError};
 
 use super::args::Args;
+use super::interface::Interface;
 use super::object::Object;
 use super::objects::MEET;
 use super::pair::{Connected, Pair};
@@ -26,8 +28,9 @@ pub(crate) struct Callee {
     pub(crate) pair: Arc<Pair>,
     object: u64,
     bytes_max: u64,
-    /// What the object must have.
+    /// What the object must have, and the trait of that.
     table: fn() -> Table,
+    id: TypeId,
     /// The numbers that its node has given to the stub's methods, when they are known.
     methods: OnceLock<Arc<[u8]>>,
     /// The interface that the reference to the object names, if it is another than the stub's.
@@ -47,16 +50,12 @@ pub(crate) enum End {
 pub(crate) struct Meeting(Call, Arc<Connected>);
 
 impl Callee {
-    pub(crate) fn new(
-        pair: Arc<Pair>,
-        object: &ObjectRef,
-        ours: &str,
-        table: fn() -> Table,
-    ) -> Self {
+    pub(crate) fn new<I: Interface + ?Sized>(pair: Arc<Pair>, object: &ObjectRef) -> Self {
+        let (ours, table, id) = (I::NAME, Table::of::<I> as fn() -> Table, TypeId::of::<I>());
         let theirs = (object.interface != ours).then(|| object.interface.as_str().into());
         let ObjectRef { number, kind, bytes_max, .. } = *object;
         let methods = OnceLock::new();
-        Self { pair, object: number, bytes_max, table, methods, theirs, interface: kind }
+        Self { pair, object: number, bytes_max, table, id, methods, theirs, interface: kind }
     }
 
     /// What tells the object from all others; `ours` is the interface of the stub.
@@ -94,7 +93,9 @@ impl Callee {
     /// Where calls go, if that is known.
     #[inline]
     pub(crate) fn end(&self) -> Option<End> {
-        self.methods.get()?;
+        if self.methods.get().is_none() && !self.is_known() {
+            return None;
+        }
         match self.pair.there() {
             Some(there) => Some(End::There(there)),
             None => self.pair.is_here().then_some(End::Here),
@@ -110,8 +111,7 @@ impl Callee {
         }
         if self.methods.get().is_none() {
             let met = self.pair.exchange.objects.meet(self.interface, &table.needs());
-            let methods = table.numbers(met)?;
-            self.methods.get_or_init(|| methods);
+            self.learn(table.numbers(met)?);
         }
         Ok(Some(End::Here))
     }
@@ -130,7 +130,7 @@ impl Callee {
             None => self.pair.wait_connect(left())?,
         };
         if !self.is_known() {
-            let failed = |why| self.pair.failed(&there, why, PATIENCE);
+            let failed = |why| self.not_met(&there, why, PATIENCE);
             let asked = self.ask(|message| {
                 there.calls.wait_request(message, left()).map_err(|why| (why, None))
             })?;
@@ -156,7 +156,7 @@ impl Callee {
             Poll::Ready(there) => there?,
             Poll::Pending => return Poll::Pending,
         };
-        let failed = |there: &Arc<Connected>, why| self.pair.failed(there, why, Duration::ZERO);
+        let failed = |there: &Arc<Connected>, why| self.not_met(there, why, Duration::ZERO);
         while !self.is_known() {
             if let Some(Meeting(call, there)) = meeting {
                 let Poll::Ready(reply) = Pin::new(call).poll(context) else {
@@ -185,13 +185,21 @@ impl Callee {
     }
 
     /// Whether the interface was met, by this stub or another.
+    #[cold]
     fn is_known(&self) -> bool {
         if self.methods.get().is_none()
-            && let Some(known) = self.pair.known((self.table)().id, self.interface)
+            && self.theirs.is_none()
+            && let Some(known) = self.pair.known(self.id, self.interface)
         {
             self.methods.get_or_init(|| known);
         }
         self.methods.get().is_some()
+    }
+
+    /// Keeps the numbers of the methods, for all stubs of the interface.
+    fn learn(&self, methods: Arc<[u8]>) {
+        self.pair.meets(self.id, self.interface, &methods);
+        self.methods.get_or_init(|| methods);
     }
 
     /// Asks the object's node for the numbers of the methods.
@@ -203,14 +211,33 @@ impl Callee {
         Ok(needs.send(MEET, &[self.interface.into()], send))
     }
 
+    /// There is no answer about the interface. The call was not sent.
+    fn not_met(
+        &self,
+        there: &Arc<Connected>,
+        error: am::CallError,
+        patience: Duration,
+    ) -> CallError {
+        match self.pair.failed(there, error, patience) {
+            CallError::PeerDied { node, why, .. } => {
+                CallError::PeerDied { node, why, may_have_run: false }
+            }
+            CallError::Deadline { waited, .. } => {
+                CallError::Deadline { waited, may_have_run: false }
+            }
+            CallError::NoAnswer { node } => CallError::Unreadable {
+                why: format!("node {node} does not say which methods the interface has"),
+            },
+            why => why,
+        }
+    }
+
     /// The object's node has said what the numbers of the methods are.
     fn met(&self, reply: &Reply) -> Result<(), CallError> {
         let table = (self.table)();
         let met = egret_stream::read(reply.bytes())
             .map_err(|why| CallError::Unreadable { why: format!("the interface: {why}") })?;
-        let methods = table.numbers(met)?;
-        self.pair.meets(table.id, self.interface, &methods);
-        self.methods.get_or_init(|| methods);
+        self.learn(table.numbers(met)?);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use super::object::Object;
 use super::words::Code;
 
 /// Calls of plain methods that wait or run, of all objects of a node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Calls {
     inner: Mutex<Inner>,
     /// Calls that were cancelled before they came: data has a lane of its own.
@@ -30,6 +30,12 @@ struct Inner {
 }
 
 impl Calls {
+    /// For callers that have so many calls under way.
+    pub(crate) fn new(window: u32) -> Self {
+        let early = Early::new(usize::try_from(window).unwrap_or(usize::MAX));
+        Self { inner: Mutex::default(), early }
+    }
+
     /// Adds a call, which is made for its place.
     pub(crate) fn add(&self, make: impl FnOnce(u32) -> Arc<Called>) -> Arc<Called> {
         let mut inner = self.inner.lock();
@@ -54,6 +60,10 @@ impl Calls {
         inner.free.push(place);
         if key.number > 0 {
             inner.numbered.remove(&(key.caller, key.number, place));
+        }
+        // There were many, and who looks through all would do so for ever.
+        if inner.free.len() == inner.places.len() && inner.places.len() > KEPT {
+            (inner.places, inner.free) = (Vec::new(), Vec::new());
         }
         drop(inner);
         drop(removed);
@@ -100,8 +110,20 @@ impl Calls {
         left.iter().for_each(|called| called.answer_unrun(Code::UnknownObject));
     }
 
+    /// No call of an object that was closed is to begin any more.
+    pub(crate) fn close_all(&self) {
+        let left = self.filter(|called| called.object.is_closed());
+        left.iter().for_each(|called| called.answer_unrun(Code::UnknownObject));
+    }
+
     fn filter(&self, wanted: impl Fn(&Called) -> bool) -> Vec<Arc<Called>> {
         let inner = self.inner.lock();
+        if inner.free.len() == inner.places.len() {
+            return Vec::new();
+        }
         inner.places.iter().flatten().filter(|called| wanted(called)).cloned().collect()
     }
 }
+
+/// Places that are kept though there are no calls.
+const KEPT: usize = 1024;

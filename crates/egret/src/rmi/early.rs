@@ -2,9 +2,9 @@
 //!
 //! Large arguments wait for bytes and travel in a lane of their own, so that a word to cancel
 //! a call may be there first. It may also come when the call is over; what is remembered of each
-//! caller is little, and not for long.
+//! caller is as much as it may have under way, and not for long.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,21 +13,31 @@ use egret_net::sync::Mutex;
 use egret_node::am::Peer;
 
 /// Numbers of calls that are not to begin.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Early {
-    numbers: Mutex<BTreeMap<Peer, VecDeque<(u64, Instant)>>>,
+    /// Since when. A caller's later calls have higher numbers.
+    numbers: Mutex<BTreeMap<Peer, BTreeMap<u64, Instant>>>,
     is_any: AtomicBool,
+    /// How many are remembered of each caller.
+    most: usize,
 }
 
 impl Early {
+    /// For callers that have so many calls under way.
+    pub(crate) const fn new(most: usize) -> Self {
+        Self { numbers: Mutex::new(BTreeMap::new()), is_any: AtomicBool::new(false), most }
+    }
+
     /// A call of this number was cancelled, and is not here.
     pub(crate) fn put(&self, peer: Peer, number: u64) {
+        let now = rt::now();
         let mut numbers = self.numbers.lock();
         let own = numbers.entry(peer).or_default();
-        if own.len() == MOST {
-            own.pop_front();
+        let is_old = |(_, since): (&u64, &Instant)| now - *since >= LONG;
+        while own.len() >= self.most || own.first_key_value().is_some_and(is_old) {
+            own.pop_first();
         }
-        own.push_back((number, rt::now()));
+        own.insert(number, now);
         self.is_any.store(true, Ordering::Release);
     }
 
@@ -39,13 +49,9 @@ impl Early {
 
     #[cold]
     fn look(&self, peer: Peer, number: u64) -> bool {
-        let now = rt::now();
         let mut numbers = self.numbers.lock();
         let Some(own) = numbers.get_mut(&peer) else { return false };
-        own.retain(|(_, since)| now - *since < LONG);
-        let before = own.len();
-        own.retain(|(its, _)| *its != number);
-        let is_found = own.len() < before;
+        let is_found = own.remove(&number).is_some();
         if own.is_empty() {
             numbers.remove(&peer);
         }
@@ -61,7 +67,5 @@ impl Early {
     }
 }
 
-/// How many are remembered of each caller.
-const MOST: usize = 64;
-/// How long.
+/// How long one is remembered, at least.
 const LONG: Duration = Duration::from_secs(60);

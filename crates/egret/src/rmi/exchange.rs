@@ -8,7 +8,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Instant};
 use egret_net::sync::Mutex;
 use egret_node::Links;
-use egret_node::am::{Endpoint, EndpointError};
+use egret_node::am::{Endpoint, EndpointError, Peer};
 use egret_node::node::{self, Handle, NodeId};
 
 use super::clock::Clock;
@@ -25,8 +25,8 @@ pub(crate) struct Exchange {
     pub(crate) load: Arc<Load>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) objects: Arc<Objects>,
-    /// Where calls come from and go to, by fabric; and whether others can call.
-    ends: Mutex<(BTreeMap<String, Arc<Endpoint>>, bool)>,
+    /// Where calls come from and go to, by fabric.
+    ends: Mutex<BTreeMap<String, Arc<Endpoint>>>,
     /// The nodes that are called.
     pairs: Mutex<BTreeMap<NodeId, Arc<Pair>>>,
     /// Objects whose exports were dropped by a panic.
@@ -34,8 +34,6 @@ pub(crate) struct Exchange {
     next_call: AtomicU64,
     /// What tells this life of the node from others.
     tag: u64,
-    /// Calls that another node may have under way.
-    window: u32,
     is_closed: AtomicBool,
 }
 
@@ -55,7 +53,7 @@ impl Exchange {
         let workers = Arc::new(Workers::new(workers));
         let load = Arc::new(Load::new(members).with_memory(budget));
         Self {
-            objects: Arc::new(Objects::new(&workers, &load)),
+            objects: Arc::new(Objects::new(&workers, &load, window)),
             workers,
             load,
             clock: Arc::default(),
@@ -64,7 +62,6 @@ impl Exchange {
             behind: Mutex::default(),
             next_call: AtomicU64::new(1),
             tag,
-            window,
             is_closed: AtomicBool::new(false),
         }
     }
@@ -75,23 +72,21 @@ impl Exchange {
     }
 
     /// Where calls by a fabric come from, and those of others go to.
-    pub(crate) fn end(&self, fabric: &str, links: &Links) -> Arc<Endpoint> {
+    pub(crate) fn end(self: &Arc<Self>, fabric: &str, links: &Links) -> Arc<Endpoint> {
+        let exchange = Arc::downgrade(self);
+        let ended = move |peer| {
+            exchange.upgrade().into_iter().for_each(|exchange| exchange.ended(peer));
+        };
         let mut ends = self.ends.lock();
-        let end = ends.0.entry(fabric.to_owned());
-        let make = || Arc::new(self.objects.endpoint(links, self.tag, self.window));
+        let end = ends.entry(fabric.to_owned());
+        let make = || Arc::new(self.objects.endpoint(links, self.tag, ended));
         Arc::clone(end.or_insert_with(make))
     }
 
     /// Lets others call.
-    pub(crate) fn register(&self, handle: &Handle) -> Result<(), EndpointError> {
-        if self.ends.lock().1 {
-            return Ok(());
-        }
-        for (fabric, links) in handle.links() {
-            self.end(fabric, links).register(ENDPOINT)?;
-        }
-        self.ends.lock().1 = true;
-        Ok(())
+    pub(crate) fn register(self: &Arc<Self>, handle: &Handle) -> Result<(), EndpointError> {
+        let mut links = handle.links().iter();
+        links.try_for_each(|(fabric, links)| self.end(fabric, links).register(ENDPOINT))
     }
 
     /// The way to a node, which all stubs of its objects share.
@@ -108,10 +103,19 @@ impl Exchange {
         pair
     }
 
-    /// A node is gone: stubs that are made of its objects now have nothing to share.
-    pub(crate) fn forget(&self, node: NodeId) {
-        let forgotten = self.pairs.lock().remove(&node);
-        drop(forgotten);
+    /// A link is no more: what was connected by it is of no use, and nodes of which no stub is left
+    /// are forgotten.
+    fn ended(&self, peer: Peer) {
+        let pairs: Vec<_> = self.pairs.lock().values().cloned().collect();
+        pairs.iter().for_each(|pair| pair.ended(peer));
+        drop(pairs);
+        let mut unused = Vec::new();
+        self.pairs.lock().retain(|_, pair| {
+            let is_used = Arc::strong_count(pair) > 1 || pair.there().is_some();
+            unused.extend((!is_used).then(|| Arc::clone(pair)));
+            is_used
+        });
+        drop(unused);
     }
 
     /// Keeps an object until the node closes, or exports another.

@@ -55,7 +55,7 @@ impl Any for It {
 pub fn request(input: &[u8]) {
     let [method, words, rest @ ..] = input else { return };
     let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new(1)));
-    let objects = Objects::new(&workers, &load);
+    let objects = Objects::new(&workers, &load, 64);
     let object = objects.add(Exports::<dyn Any>::held(It), BYTES_MAX).expect("there is room");
     let words = usize::from(*words % 18).min(rest.len() / 8);
     let (head, bytes) = rest.split_at(words * 8);

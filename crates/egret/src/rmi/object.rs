@@ -298,8 +298,13 @@ impl Object {
 
     /// Nothing more is to begin.
     pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.mark_closed();
         self.calls.close(self);
+    }
+
+    /// The same, but for the calls that wait.
+    pub(crate) fn mark_closed(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn is_closed(&self) -> bool {

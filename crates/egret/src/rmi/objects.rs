@@ -6,7 +6,7 @@ use std::sync::Arc;
 use egret_net::rt;
 use egret_net::sync::Mutex;
 use egret_node::Links;
-use egret_node::am::{Endpoint, Message, Request};
+use egret_node::am::{Endpoint, Message, Peer, Request};
 
 use super::args::Args;
 use super::calls::Calls;
@@ -14,7 +14,7 @@ use super::interface::{Held, Interface};
 use super::load::Load;
 use super::object::{Object, reply};
 use super::served::Answer;
-use super::table::{Met, Needs, Table};
+use super::table::{METHODS_MAX, Met, Needs, Table};
 use super::words::{Code, Head, INTERFACES_MAX, To};
 use super::workers::Workers;
 
@@ -27,6 +27,8 @@ pub(crate) struct Objects {
     pub(crate) calls: Arc<Calls>,
     workers: Arc<Workers>,
     pub(crate) load: Arc<Load>,
+    /// Calls that another node may have under way.
+    window: u32,
 }
 
 /// Objects by the [place](place) that their number has.
@@ -37,10 +39,11 @@ struct Places {
 }
 
 impl Objects {
-    pub(crate) fn new(workers: &Arc<Workers>, load: &Arc<Load>) -> Self {
+    /// For callers that have so many calls under way.
+    pub(crate) fn new(workers: &Arc<Workers>, load: &Arc<Load>, window: u32) -> Self {
         let (workers, load) = (Arc::clone(workers), Arc::clone(load));
-        let (table, interfaces, calls) = (Mutex::default(), Mutex::default(), Arc::default());
-        Self { table, interfaces, calls, workers, load }
+        let (table, interfaces) = (Mutex::default(), Mutex::default());
+        Self { table, interfaces, calls: Arc::new(Calls::new(window)), workers, load, window }
     }
 
     /// Adds an object that takes arguments of so many bytes. None if there are too many, or of too
@@ -95,7 +98,8 @@ impl Objects {
     /// Nothing more is to begin.
     pub(crate) fn close(&self) {
         let places = std::mem::take(&mut *self.table.lock());
-        places.all.iter().flatten().for_each(|object| object.close());
+        places.all.iter().flatten().for_each(|object| object.mark_closed());
+        self.calls.close_all();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -135,7 +139,10 @@ impl Objects {
 
     /// The same, for a node that asks.
     fn asked(&self, request: Request<'_>) {
-        let needs: Option<Needs> = egret_stream::read(request.bytes()).ok();
+        // What a stub sends is less: at most 256 methods, each with a name.
+        let bytes = Some(request.bytes()).filter(|bytes| bytes.len() <= NEEDS_MAX);
+        let needs: Option<Needs> = bytes.and_then(|bytes| egret_stream::read(bytes).ok());
+        let needs = needs.filter(|needs| needs.methods.len() <= METHODS_MAX);
         let interface = request.words().first().and_then(|word| u16::try_from(*word).ok());
         let met = match (interface, needs) {
             (Some(interface), Some(needs)) => self.meet(interface, &needs),
@@ -148,10 +155,16 @@ impl Objects {
         }
     }
 
-    /// An endpoint for the calls of others, and for those of this node.
-    pub(crate) fn endpoint(self: &Arc<Self>, links: &Links, tag: u64, window: u32) -> Endpoint {
+    /// An endpoint for the calls of others, and for those of this node. `ended` is told of links
+    /// that are no more.
+    pub(crate) fn endpoint(
+        self: &Arc<Self>,
+        links: &Links,
+        tag: u64,
+        ended: impl Fn(Peer) + Send + 'static,
+    ) -> Endpoint {
         let endpoint = links.bundle().endpoint(tag);
-        endpoint.set_window(window);
+        endpoint.set_window(self.window);
         let [called, asked] = [(); 2].map(|()| Arc::clone(self));
         endpoint.on(CALL, move |request| called.arrive(request));
         endpoint.on(MEET, move |request| asked.asked(request));
@@ -161,7 +174,10 @@ impl Objects {
             let numbers = request.words().iter().filter(|number| **number > 0);
             numbers.for_each(|number| cancelled.cancel(peer, *number));
         });
-        endpoint.on_end(move |ended| gone.caller_gone(ended.peer));
+        endpoint.on_end(move |link| {
+            gone.caller_gone(link.peer);
+            ended(link.peer);
+        });
         endpoint
     }
 }
@@ -193,6 +209,8 @@ pub(crate) const CALL: u8 = 0;
 pub(crate) const CANCEL: u8 = 1;
 /// The handler that is asked before an interface is called for the first time.
 pub(crate) const MEET: u8 = 2;
+/// Most bytes of what a stub needs.
+const NEEDS_MAX: usize = 256 << 10;
 const PLACE_BITS: u32 = 24;
 /// Objects that a node can have.
 pub(crate) const OBJECTS_MAX: usize = 1 << PLACE_BITS;

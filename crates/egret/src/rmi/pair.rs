@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
-use egret_node::am::{self, Endpoint, EndpointName, MapError, Mapping, Reason, Remote, SendError};
+use egret_node::am::{
+    self, Endpoint, EndpointName, MapError, Mapping, Peer, Reason, Remote, SendError,
+};
 use egret_node::link::LinkUpError;
 use egret_node::node::{Handle, Route, RouteError};
 
@@ -95,7 +97,7 @@ impl Pair {
     #[cold]
     pub(crate) fn wait_connect(&self, deadline: Deadline) -> Result<Arc<Connected>, CallError> {
         let until = deadline.until();
-        let route = self.wait_route(deadline).map_err(|why| self.unroutable(PATIENCE, why))?;
+        let route = self.wait_route(deadline).map_err(|why| self.trouble(PATIENCE).route(why))?;
         let left = until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
         let (client, to) = self.ends(&route);
         let calls = self.wait_map(&client, &to, left)?;
@@ -119,7 +121,9 @@ impl Pair {
                 Err(why)
                     if is_out_of_reach(&why) && until.is_none_or(|until| rt::now() < until) =>
                 {
-                    self.handle.route(self.node).map_err(|why| self.unroutable(PATIENCE, why))?;
+                    self.handle
+                        .route(self.node)
+                        .map_err(|why| self.trouble(PATIENCE).route(why))?;
                     // The fabric may have said so at once.
                     rt::sleep(UNHEARD);
                 }
@@ -141,30 +145,37 @@ impl Pair {
             return Poll::Ready(Ok(there));
         }
         let Some(mut making) = self.connecting.take() else { return Poll::Pending };
-        let route = match self.route() {
-            Ok(Some(route)) => route,
-            Ok(None) => return Poll::Pending,
-            // Whoever is gone is not waited for, however far that was.
-            Err(why) => {
-                *making = None;
-                return Poll::Ready(Err(self.unroutable(Duration::ZERO, why)));
-            }
-        };
-        // It has no deadline: those who wait for it have theirs.
-        let connecting = making.get_or_insert_with(|| {
-            let (client, to) = self.ends(&route);
-            let mapping = client.map(&to, &[], Deadline::UntilDead);
-            Connecting { client, to, mapping, calls: None }
-        });
-        // Without a lock: this may run handlers, and one may use this very pair.
-        let Poll::Ready(mapped) = connecting.poll(context) else { return Poll::Pending };
-        let Connecting { client, calls, .. } = making.take().expect("just polled");
-        drop(making);
-        Poll::Ready(match (mapped, calls) {
-            (Ok(cancels), Some(calls)) => Ok(self.keep(calls, cancels, client)),
-            (Ok(_), None) => unreachable!("it comes first"),
-            (Err(why), _) => Err(self.trouble(Duration::ZERO).map(why)),
-        })
+        loop {
+            let route = match self.route() {
+                Ok(Some(route)) => route,
+                Ok(None) => return Poll::Pending,
+                // Whoever is gone is not waited for, however far that was.
+                Err(why) => {
+                    *making = None;
+                    return Poll::Ready(Err(self.trouble(Duration::ZERO).route(why)));
+                }
+            };
+            let is_old = making.is_some();
+            // It has no deadline: those who wait for it have theirs.
+            let connecting = making.get_or_insert_with(|| {
+                let (client, to) = self.ends(&route);
+                let mapping = client.map(&to, &[], Deadline::UntilDead);
+                Connecting { client, to, mapping, calls: None }
+            });
+            // Without a lock: this may run handlers, and one may use this very pair.
+            let Poll::Ready(mapped) = connecting.poll(context) else { return Poll::Pending };
+            let Connecting { client, calls, .. } = making.take().expect("just polled");
+            let kept = match (mapped, calls) {
+                // What somebody else has begun, by a link that has ended since.
+                (Err(MapError::Link(_)), _) if is_old => continue,
+                (Ok(cancels), Some(calls)) => (calls, cancels, client),
+                (Ok(_), None) => unreachable!("it comes first"),
+                (Err(why), _) => return Poll::Ready(Err(self.trouble(Duration::ZERO).map(why))),
+            };
+            drop(making);
+            let (calls, cancels, client) = kept;
+            return Poll::Ready(Ok(self.keep(calls, cancels, client)));
+        }
     }
 
     /// A call has no answer. If that is the connection's fault, another is made.
@@ -193,15 +204,20 @@ impl Pair {
         let forgotten = there.take_if(|it| Arc::ptr_eq(it, broken));
         drop(there);
         drop(forgotten);
+        self.begin_anew();
     }
 
-    /// There is no way to the other node: what its calls say.
-    #[cold]
-    fn unroutable(&self, patience: Duration, why: RouteError) -> CallError {
-        if let RouteError::Gone { .. } = why {
-            self.exchange.forget(self.node);
+    /// What was begun and not awaited is of no use any more.
+    fn begin_anew(&self) {
+        let begun = self.connecting.take().and_then(|mut making| making.take());
+        drop(begun);
+    }
+
+    /// A link is no more.
+    pub(crate) fn ended(&self, peer: Peer) {
+        if let Some(there) = self.there().filter(|there| there.calls.peer() == peer) {
+            self.forget(&there);
         }
-        self.trouble(patience).route(why)
     }
 
     /// For the errors of its calls.
@@ -254,6 +270,7 @@ impl Pair {
         let kept = Arc::clone(there.get_or_insert_with(|| Arc::clone(&made)));
         drop(there);
         drop(made);
+        self.begin_anew();
         kept
     }
 }
@@ -275,15 +292,20 @@ impl Connecting {
 impl Connected {
     /// Cancels a call, and those that could not be cancelled before.
     pub(crate) fn cancel(&self, number: u64) {
-        let mut numbers = self.uncancelled.lock();
+        // Without the lock: sending may run what ends another call.
+        let mut numbers = std::mem::take(&mut *self.uncancelled.lock());
         numbers.push(number);
         let first = numbers.len().saturating_sub(WORDS_MAX);
         if self.cancels.try_send((CANCEL, &numbers[first..])).is_ok() {
             numbers.truncate(first);
         }
-        // Whoever has so many has been told nothing for long.
-        if numbers.len() > UNCANCELLED_MAX {
-            numbers.clear();
+        if !numbers.is_empty() {
+            let mut uncancelled = self.uncancelled.lock();
+            uncancelled.append(&mut numbers);
+            // Whoever has so many has been told nothing for long.
+            if uncancelled.len() > UNCANCELLED_MAX {
+                uncancelled.clear();
+            }
         }
     }
 }

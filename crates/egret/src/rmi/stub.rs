@@ -20,7 +20,6 @@ use super::objects::CALL;
 use super::pair::Connected;
 use super::pending::Pending;
 use super::served::{Answer, Refused, open, read_within, unreadable};
-use super::table::Table;
 use super::trouble::PATIENCE;
 use super::words::{Head, WORDS_MAX};
 use super::{CallError, ObjectRef};
@@ -36,7 +35,7 @@ pub struct Stub<I: ?Sized> {
 impl<I: Interface + ?Sized> Stub<I> {
     pub(crate) fn new(handle: &Handle, object: &ObjectRef) -> Self {
         let pair = Exchange::of(handle).pair(handle, object.node);
-        let callee = Callee::new(pair, object, I::NAME, Table::of::<I>);
+        let callee = Callee::new::<I>(pair, object);
         Self { callee, deadline: handle.deadline(), interface: PhantomData }
     }
 

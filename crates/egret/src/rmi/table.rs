@@ -63,7 +63,7 @@ struct Signature {
 
 impl Table {
     pub(crate) fn of<I: Interface + ?Sized>() -> Self {
-        const { assert!(I::METHODS.len() <= 256, "a remote trait has at most 256 methods") };
+        const { assert!(I::METHODS.len() <= METHODS_MAX, "a remote trait has at most 256 methods") };
         let methods = I::METHODS.iter().map(Signature::of).collect();
         Self { id: TypeId::of::<I>(), interface: I::NAME, methods }
     }
@@ -148,3 +148,6 @@ impl fmt::Display for Signature {
         write!(f, "{} ({:016x}) -> {} ({:016x})", takes.1, takes.0, answers.1, answers.0)
     }
 }
+
+/// Methods of an interface: their numbers are bytes.
+pub(crate) const METHODS_MAX: usize = 256;

@@ -11,6 +11,7 @@ mod grid;
 mod handlers;
 mod interfaces;
 mod nested;
+mod pairs;
 mod peer;
 mod rounds;
 mod serving;

@@ -59,9 +59,9 @@ impl Scene {
         let (nic, other) = (sim.nic("here"), sim.nic("there"));
         let (here, there) = (open(&nic), open(&other));
         let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new(1)));
-        let objects = Arc::new(Objects::new(&workers, &load));
+        let objects = Arc::new(Objects::new(&workers, &load, 64));
         let object = objects.add(Exports::<dyn Target>::held(It), 100).unwrap();
-        let served = objects.endpoint(&there, 1, 64);
+        let served = objects.endpoint(&there, 1, |_| {});
         served.register(ENDPOINT).unwrap();
         let client = here.bundle().endpoint(0);
         let to = EndpointName::new("there", ENDPOINT, 1);
