@@ -1,4 +1,5 @@
 //! A node that has nothing to do wakes seldom, whoever waits.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 use std::fs;
 use std::time::Duration;

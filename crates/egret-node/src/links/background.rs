@@ -194,6 +194,17 @@ impl Crew {
     }
 }
 
+/// A thread that may have had the role, and left it. Dropped, also by a panic, it has the background
+/// go on that [rests](Core::call_rested).
+pub(super) struct Leaves<'a>(pub(super) &'a Core);
+
+impl Drop for Leaves<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.call_rested();
+    }
+}
+
 /// The links, of a thread that works for them.
 struct Held<'a> {
     core: Arc<Core>,

@@ -13,6 +13,7 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::{Entered, Ground, Seat, Turn, Waited};
 use egret_net::vi::{Arming, Nic, Seen};
 
+use super::background::Leaves;
 use super::core::{Core, Stopped};
 use super::state::State;
 use crate::am::{Server, Serving, Upcall, in_handler, run_jobs, server};
@@ -395,17 +396,6 @@ impl Core {
             }
         }
         has_driven
-    }
-}
-
-/// A thread that may have had the role, and left it. Dropped, also by a panic, it has the background
-/// go on that [rests](Core::call_rested).
-pub(super) struct Leaves<'a>(pub(super) &'a Core);
-
-impl Drop for Leaves<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.call_rested();
     }
 }
 

@@ -29,8 +29,9 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Arming, Nic, Trust};
 pub use options::LinksOptions;
 
+use self::background::Leaves;
 use self::core::Core;
-use self::driver::{Clock, Due, Leaves};
+use self::driver::{Clock, Due};
 use self::state::State;
 use crate::am::{Bundle, Server, Serving};
 use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
