@@ -17,7 +17,7 @@ use super::measure::{Against, Case, Probe, Unit};
 use super::peer::Peer;
 use super::probe::{Linked, with, with_slot};
 use super::report::{Column, Line, Of};
-use super::rmi_calls::{Call, Calls, Many, OneByOne};
+use super::rmi_calls::{Call, Calls, Many, OneByOne, StubMemory};
 use super::rmi_limit::WithTree;
 use super::serialize;
 use super::side::Mode;
@@ -42,6 +42,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,64",
           value_parser = clap::value_parser!(u16).range(1..=64))]
     inflight: Vec<u16>,
+    /// Calls by so many stubs in turn, too, held against calls by one; and the memory of each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    stubs: Option<u32>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -50,6 +53,8 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
     Null,
+    /// Of a method that calls an object of its caller, held against a call that does not
+    Nested,
     I32,
     #[value(name = "bytes-1k")]
     Bytes1k,
@@ -75,6 +80,7 @@ impl What {
     const fn name(self) -> &'static str {
         match self {
             Self::Null => "null",
+            Self::Nested => "nested",
             Self::I32 => "i32",
             Self::Bytes1k => "bytes-1k",
             Self::Bytes100k => "bytes-100k",
@@ -90,6 +96,7 @@ impl What {
     const fn call(self) -> Call {
         match self {
             Self::Null => Call::Null,
+            Self::Nested => Call::Nested,
             Self::I32 => Call::Int,
             Self::Bytes1k => Call::Bytes(1024),
             Self::Bytes100k => Call::Bytes(100_000),
@@ -116,6 +123,11 @@ enum Row {
         what: What,
         len: usize,
     },
+    /// Calls by many stubs, or what each takes of memory.
+    Stubs {
+        count: usize,
+        is_memory: bool,
+    },
 }
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
@@ -125,7 +137,11 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
         [] => What::value_variants(),
         calls => calls,
     };
-    let rows: Vec<Row> = whats.iter().flat_map(|what| rows(*what, &args.inflight)).collect();
+    let mut rows: Vec<Row> = whats.iter().flat_map(|what| rows(*what, &args.inflight)).collect();
+    if let Some(count) = args.stubs {
+        let count = usize::try_from(count)?;
+        rows.extend([true, false].map(|is_memory| Row::Stubs { count, is_memory }));
+    }
     machine::open_many();
     let (peer, wait) = (Rc::new(Peer::start()?), args.wait);
     let calls = Rc::new(Calls::new(&peer, fabric, wait)?);
@@ -134,6 +150,10 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
         Row::Call { what, call, inflight } => {
             let line = Line { fabric: Some(fabric), wait: Some(wait.name()), ..line(what) };
             call_case(&peer, &calls, Line { inflight: Some(inflight), ..line }, call)
+        }
+        Row::Stubs { count, is_memory } => {
+            let line = Line { fabric: Some(fabric), wait: Some(wait.name()), ..line(What::Null) };
+            Ok(stubs_case(&calls, line, count, is_memory))
         }
     });
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
@@ -172,8 +192,12 @@ fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Resu
         Call::Plain => "plain",
         Call::Awaited => "await",
         Call::Tokio => "tokio",
+        Call::Nested | Call::Stubs(_) => "plain",
         _ => "inline",
     });
+    if call == Call::Nested {
+        return Ok(against_plain(calls, Line { mode, ..line }, call));
+    }
     let (there, back) = call.bytes()?;
     let line = Line { mode, bytes: there, trust: Some(Trusting::Isolated.name()), ..line };
     let answers = if inflight > 1 { Answers::Ahead(back) } else { Answers::Each(back) };
@@ -197,10 +221,30 @@ fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Resu
         _ => with(peer, (name, limit), fabric, (Of::LineEcho, Limit::LineEcho, 8))?,
     };
     let (subject, unit): (Box<dyn Probe>, _) = match inflight {
-        1 => (Box::new(OneByOne { calls, call }), Unit::Nanos),
+        1 => (Box::new(OneByOne::new(calls, call)), Unit::Nanos),
         _ => (Box::new(Many { calls, call, inflight }), Unit::Messages),
     };
     Ok(Case { line, unit, subject, against, rounds: None })
+}
+
+/// Calls one at a time, held against those of a plain method by one stub.
+fn against_plain(calls: &Rc<Calls>, line: Line, call: Call) -> Case {
+    let probe = |call| Box::new(OneByOne::new(Rc::clone(calls), call));
+    let line = Line { limit: "one plain call", ..line };
+    let against = Against::Limit(probe(Call::Plain));
+    Case { line, unit: Unit::Nanos, subject: probe(call), against, rounds: None }
+}
+
+/// Calls by many stubs in turn, or what each takes of memory.
+fn stubs_case(calls: &Rc<Calls>, line: Line, count: usize, is_memory: bool) -> Case {
+    let line = Line { mode: Some("plain"), objects: Some(count), ..line };
+    if !is_memory {
+        return against_plain(calls, Line { call: Some("stubs"), ..line }, Call::Stubs(count));
+    }
+    let line = Line { call: Some("stub-memory"), limit: "allowed", ..line };
+    let subject = Box::new(StubMemory { calls: Rc::clone(calls), count });
+    let against = Against::Allowance(STUB_BYTES);
+    Case { line, unit: Unit::Bytes, subject, against, rounds: Some(1) }
 }
 
 /// The same over the virtual interface.
@@ -237,6 +281,8 @@ fn read_case(what: What, len: usize) -> Case {
     Case { line, unit: Unit::Nanos, subject, against: Against::Limit(memcpy), rounds: None }
 }
 
+/// What a stub may take of memory.
+const STUB_BYTES: f64 = 200.0;
 const NAME: &str = "rmi";
 /// The virtual interface.
 const VI: &str = "vi";

@@ -25,6 +25,7 @@ use super::rmi_limit::tree_bytes;
 use super::rmi_object::{CalleeStub, Looks, is_right};
 use super::serialize_values::{self as values, nodes};
 use super::side::{PATIENCE, mark};
+use super::still::resident;
 
 /// What the node of the one that is called is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -53,6 +54,10 @@ pub(crate) enum Call {
     Awaited,
     /// The same in a runtime of tokio's with one thread, which drives the links.
     Tokio,
+    /// Of a method that calls an object of its caller.
+    Nested,
+    /// Of a plain method, by so many stubs in turn.
+    Stubs(usize),
     Int,
     Bytes(usize),
     Ints(usize),
@@ -66,7 +71,8 @@ impl Call {
     /// The bytes of its arguments, and those of its answer.
     pub(crate) fn bytes(self) -> Result<(usize, usize)> {
         Ok(match self {
-            Self::Null | Self::Plain | Self::Awaited | Self::Tokio => (0, 0),
+            Self::Null | Self::Plain | Self::Awaited | Self::Tokio | Self::Stubs(_) => (0, 0),
+            Self::Nested => (0, 1),
             Self::Int => (4, 4),
             Self::Bytes(len) => (len, 4),
             Self::Ints(len) => (4 * len, 4),
@@ -81,6 +87,8 @@ impl Call {
 pub(crate) struct Calls {
     station: Station,
     stub: CalleeStub,
+    /// Who is called back.
+    _called_back: Exported,
     node: Node,
     _registry: Registry,
     wait: Waiting,
@@ -97,12 +105,28 @@ impl Calls {
         let station = peer.open(Opening::Calls(pooled.clone()), &[])?;
         let node = pooled.join()?;
         let stub: CalleeStub = node.lookup(NAME, PATIENCE)?;
-        station.run(0, || stub.settle())?;
-        Ok(Self { station, stub, node, _registry: registry, wait, round: RefCell::default() })
+        let called_back = node.export(Looks::new(&node))?;
+        station.run(0, || {
+            stub.know(called_back.object().clone())?;
+            stub.nested()?;
+            stub.settle()
+        })?;
+        let (_registry, _called_back, round) = (registry, called_back, RefCell::default());
+        Ok(Self { station, stub, _called_back, node, _registry, wait, round })
     }
 
     pub(crate) const fn wait(&self) -> Waiting {
         self.wait
+    }
+
+    /// So many stubs of the object, each of which has called.
+    fn many(&self, count: usize) -> Result<Vec<CalleeStub>> {
+        let object = self.stub.object();
+        let make = |_| {
+            let stub: CalleeStub = self.node.stub(&object);
+            stub.plain().map(|()| stub)
+        };
+        Ok((0..count).map(make).collect::<Result<_, _>>()?)
     }
 
     /// Lets the other one serve while `lead` calls.
@@ -135,12 +159,33 @@ impl Calls {
 /// Calls one at a time; what is sent is rewritten before the clock starts.
 #[derive(Debug)]
 pub(crate) struct OneByOne {
-    pub(crate) calls: Rc<Calls>,
-    pub(crate) call: Call,
+    calls: Rc<Calls>,
+    call: Call,
+    /// If it is called by many in turn.
+    stubs: Vec<CalleeStub>,
+}
+
+impl OneByOne {
+    pub(crate) const fn new(calls: Rc<Calls>, call: Call) -> Self {
+        Self { calls, call, stubs: Vec::new() }
+    }
+
+    /// Makes the stubs, each of which has called before the clock starts.
+    fn prepare(&mut self) -> Result<()> {
+        let Call::Stubs(count) = self.call else { return Ok(()) };
+        if self.stubs.is_empty() {
+            self.calls.run(|_| {
+                self.stubs = self.calls.many(count)?;
+                Ok(Sample::Value(0.0))
+            })?;
+        }
+        Ok(())
+    }
 }
 
 impl Probe for OneByOne {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
+        self.prepare()?;
         self.calls.run(|round| {
             let stub = &self.calls.stub;
             match self.call {
@@ -156,6 +201,15 @@ impl Probe for OneByOne {
                     times(rounds, round, &mut (), |(), _| {}, call, |(), _| true)
                 }
                 Call::Tokio => self.calls.in_tokio(rounds, round),
+                Call::Nested => {
+                    let call = |(): &()| Ok(stub.nested()?);
+                    times(rounds, round, &mut (), |(), _| {}, call, |went, _| went)
+                }
+                Call::Stubs(count) => {
+                    let next = |at: &mut usize, _| *at = (*at + 1) % count;
+                    let call = |at: &usize| Ok(self.stubs[*at].plain()?);
+                    times(rounds, round, &mut 0, next, call, |(), _| true)
+                }
                 Call::Int => {
                     let set = |number: &mut i32, round| *number = mark(round).into();
                     let is_next = |got, round| got == i32::from(mark(round)) + 1;
@@ -227,6 +281,25 @@ fn times<A, R>(
     Ok(Sample::Times(times))
 }
 
+/// The memory of a stub, of which so many are made.
+#[derive(Debug)]
+pub(crate) struct StubMemory {
+    pub(crate) calls: Rc<Calls>,
+    pub(crate) count: usize,
+}
+
+impl Probe for StubMemory {
+    fn run(&mut self, _: u64) -> Result<Sample> {
+        self.calls.run(|_| {
+            let before = resident("Pss_Anon:")?;
+            let stubs = self.calls.many(self.count)?;
+            let grown = resident("Pss_Anon:")? - before;
+            drop(stubs);
+            Ok(Sample::Value(grown / self.count as f64))
+        })
+    }
+}
+
 /// Calls without arguments, so many under way.
 #[derive(Debug)]
 pub(crate) struct Many {
@@ -273,7 +346,7 @@ pub(crate) struct CalledOn {
 impl CalledOn {
     pub(crate) fn new(pooled: &Pooled) -> Result<Self> {
         let node = pooled.join()?;
-        let object = Looks::default();
+        let object = Looks::new(&node);
         let settled = Arc::clone(&object.settled);
         let exported = node.export(object)?;
         exported.bind(NAME)?;

@@ -1,7 +1,10 @@
 //! The object that `egret bench rmi` calls.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use egret::node::node::Handle;
+use egret::rmi::{ObjectRef, Remoting};
 
 use super::serialize_values::Node;
 use super::side::mark;
@@ -27,13 +30,26 @@ pub(crate) trait Callee {
     /// A run is over.
     #[nonblocking]
     fn settle(&self);
+    /// Who is called back.
+    fn know(&self, caller: ObjectRef);
+    /// Calls who is called back.
+    fn nested(&self) -> bool;
 }
 
 /// The object, which does nothing but look.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Looks {
     /// How often the caller has said that a run is over.
     pub(crate) settled: Arc<AtomicU64>,
+    caller: OnceLock<CalleeStub>,
+    node: Handle,
+}
+
+impl Looks {
+    pub(crate) fn new(node: &Handle) -> Self {
+        let (settled, caller) = (Arc::default(), OnceLock::new());
+        Self { settled, caller, node: node.clone() }
+    }
 }
 
 #[egret::remote]
@@ -66,6 +82,14 @@ impl Callee for Looks {
 
     fn settle(&self) {
         self.settled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn know(&self, caller: ObjectRef) {
+        self.caller.get_or_init(|| self.node.stub(&caller));
+    }
+
+    fn nested(&self) -> bool {
+        self.caller.get().is_some_and(|caller| caller.plain().is_ok())
     }
 }
 

@@ -8,7 +8,7 @@ use egret_net::rt::{self, Instant};
 use egret_net::sync::Mutex;
 use egret_node::am::{Deferred, Kept, ReplySlot};
 
-use super::context::{Frame, is_waiting};
+use super::context::{Frame, Timed, is_waiting};
 use super::fault::{Fault, planted};
 use super::load::{Caller, Charge};
 use super::object::Object;
@@ -128,9 +128,9 @@ impl Called {
         let frame = Frame::worker(until, (within, chain), self, home);
         let pace = self.object.pace(self.method);
         let is_timed = home.is_some() || is_waiting() || pace.is_due();
-        let started = is_timed.then(rt::now);
+        let timed = is_timed.then(Timed::begin);
         let answer = frame.run(|| self.object.execute(self.method, memory.bytes()));
-        started.into_iter().for_each(|started| pace.ran(rt::now() - started));
+        timed.into_iter().for_each(|timed| pace.ran(timed.end()));
         // All is given back before the caller can know.
         drop((memory, charge));
         Some(self.finished(to, answer))

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 
@@ -203,6 +204,39 @@ impl Drop for Waits {
     }
 }
 
+/// A run of a method that is timed: what it waits for calls of its own does not count, because its
+/// thread receives meanwhile.
+pub(crate) struct Timed {
+    started: Instant,
+    outer: Option<Duration>,
+}
+
+impl Timed {
+    pub(crate) fn begin() -> Self {
+        Self { started: rt::now(), outer: AWAY.replace(Some(Duration::ZERO)) }
+    }
+
+    /// How long it took.
+    pub(crate) fn end(self) -> Duration {
+        let away = AWAY.replace(self.outer).unwrap_or_default();
+        (rt::now() - self.started).saturating_sub(away)
+    }
+}
+
+/// Waits, in a method or not.
+#[inline]
+pub(crate) fn away<R>(body: impl FnOnce() -> R) -> R {
+    if AWAY.get().is_some() { timed_away(body) } else { body() }
+}
+
+#[cold]
+fn timed_away<R>(body: impl FnOnce() -> R) -> R {
+    let started = rt::now();
+    let ended = body();
+    AWAY.set(AWAY.get().map(|away| away + (rt::now() - started)));
+    ended
+}
+
 /// Whether a call is a part of the one that the calling thread waits for, and there is room on its
 /// stack to run it.
 pub(crate) fn waits_for(chain: u64) -> bool {
@@ -231,6 +265,8 @@ thread_local! {
         RefCell::new((secret, 0))
     };
     static WAITS: Cell<Option<u64>> = const { Cell::new(None) };
+    /// How long the method that the thread runs has waited, if that is timed.
+    static AWAY: Cell<Option<Duration>> = const { Cell::new(None) };
     static FRAME: RefCell<Option<Frame>> = const { RefCell::new(None) };
 }
 
@@ -257,6 +293,24 @@ mod tests {
         assert!(waits_for(outer));
         drop(waits);
         assert!(!waits_for(outer));
+    }
+
+    #[test]
+    fn what_a_method_waits_for_its_calls_does_not_count() {
+        let short = Duration::from_millis(5);
+        let before = rt::now();
+        let timed = Timed::begin();
+        let waited = away(|| {
+            let started = rt::now();
+            // Another method that runs on the thread meanwhile has a time of its own.
+            let inner = Timed::begin();
+            rt::sleep(short);
+            away(|| rt::sleep(short));
+            assert!(inner.end() >= short);
+            rt::now() - started
+        });
+        assert!(timed.end() <= rt::now() - before - waited);
+        assert_eq!(AWAY.get(), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use egret_stream::{FromWire, Wire};
 use super::args::{Args, with_pieces};
 use super::called::Aligned;
 use super::callee::{Callee, End};
-use super::context::{Inherited, Waits};
+use super::context::{Inherited, Waits, away};
 use super::exchange::Exchange;
 use super::interface::Interface;
 use super::objects::CALL;
@@ -260,10 +260,10 @@ impl<'a> Outgoing<'a> {
     #[inline]
     pub(crate) fn away<R>(&self, body: impl FnOnce() -> R) -> R {
         let _waits = Waits::new(self.inherited.chain);
-        match &self.inherited.home {
+        away(|| match &self.inherited.home {
             Some(home) => home.while_away(body),
             None => body(),
-        }
+        })
     }
 
     #[cold]
