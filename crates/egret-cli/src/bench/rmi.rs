@@ -242,7 +242,7 @@ fn stubs_case(calls: &Rc<Calls>, line: Line, count: usize, is_memory: bool) -> C
         return against_plain(calls, Line { call: Some("stubs"), ..line }, Call::Stubs(count));
     }
     let line = Line { call: Some("stub-memory"), limit: "allowed", ..line };
-    let subject = Box::new(StubMemory { calls: Rc::clone(calls), count });
+    let subject = Box::new(StubMemory::new(Rc::clone(calls), count));
     let against = Against::Allowance(STUB_BYTES);
     Case { line, unit: Unit::Bytes, subject, against, rounds: Some(1) }
 }

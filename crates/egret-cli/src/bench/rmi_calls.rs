@@ -284,17 +284,24 @@ fn times<A, R>(
 /// The memory of a stub, of which so many are made.
 #[derive(Debug)]
 pub(crate) struct StubMemory {
-    pub(crate) calls: Rc<Calls>,
-    pub(crate) count: usize,
+    calls: Rc<Calls>,
+    count: usize,
+    /// All that were made: memory that is given back may be used again, and would not count.
+    made: Vec<Vec<CalleeStub>>,
+}
+
+impl StubMemory {
+    pub(crate) const fn new(calls: Rc<Calls>, count: usize) -> Self {
+        Self { calls, count, made: Vec::new() }
+    }
 }
 
 impl Probe for StubMemory {
     fn run(&mut self, _: u64) -> Result<Sample> {
         self.calls.run(|_| {
             let before = resident("Pss_Anon:")?;
-            let stubs = self.calls.many(self.count)?;
+            self.made.push(self.calls.many(self.count)?);
             let grown = resident("Pss_Anon:")? - before;
-            drop(stubs);
             Ok(Sample::Value(grown / self.count as f64))
         })
     }
