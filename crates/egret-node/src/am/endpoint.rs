@@ -378,6 +378,7 @@ impl Drop for Endpoint {
         // Handlers are dropped without any lock: they may own what takes one.
         drop(closed);
         self.core.leave_handlers();
+        self.core.wake_if_last();
     }
 }
 

@@ -276,5 +276,6 @@ impl Drop for Remote {
     fn drop(&mut self) {
         self.core.state.with(|state| state.unmap(self.link, self.number));
         self.core.leave_handlers();
+        self.core.wake_if_last();
     }
 }

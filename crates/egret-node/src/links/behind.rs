@@ -95,7 +95,7 @@ impl Waiters {
         }
         if self.all.len() >= self.most.max(WAITERS_LEAST) {
             // If all of them still wait, the next ones find room.
-            self.most = 2 * self.all.len();
+            self.most = (2 * self.all.len()).min(WAITERS_MAX);
             self.wake_all();
         }
         self.all.push(Sleeper::of(waker));
@@ -115,7 +115,9 @@ impl Waiters {
     }
 }
 
+/// So many wait before all look for themselves, at first and at most.
 const WAITERS_LEAST: usize = 64;
+const WAITERS_MAX: usize = 4096;
 
 type Then = fn(Waker);
 

@@ -293,8 +293,14 @@ impl Core {
         });
         let more = fed.more;
         // What another thread waits for may have come, which has the role and keeps no waker.
-        if fed.heard && matches!(self.baton.enter(Ground::Background), Entered::Taken { .. }) {
-            self.nic.wake();
+        if fed.heard {
+            match self.baton.enter(Ground::Background) {
+                Entered::Taken { .. } => self.nic.wake(),
+                Entered::Mine(turn) => {
+                    drop(turn);
+                    self.call_rested();
+                }
+            }
         }
         if let Some(job) = job {
             run_jobs(self, job, |_| false);

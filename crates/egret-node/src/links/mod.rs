@@ -149,6 +149,8 @@ impl Links {
             let (jobs, due) =
                 core.drive_until(&mut clock, &mut |state, waker| state.has_served(served, waker));
             core.poll_if_due();
+            // It is asked without the role, and may take long.
+            core.call_rested();
             left = due;
             match jobs {
                 Ok(jobs) if clock.until(&core.nic).is_ok() => served = jobs,
@@ -248,9 +250,6 @@ impl Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        // The threads in the background are to look whether they are the last.
-        if Arc::strong_count(&self.core) <= self.core.crew.holders() + 1 {
-            self.core.nic.wake();
-        }
+        self.core.wake_if_last();
     }
 }

@@ -4,7 +4,6 @@ use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -39,8 +38,14 @@ struct Inner {
     /// What the registry tells arrives here.
     endpoint: Mutex<Option<Endpoint>>,
     routes: Mutex<BTreeMap<NodeId, Route>>,
-    parts: Mutex<BTreeMap<TypeId, Arc<Place>>>,
-    is_closed: AtomicBool,
+    parts: Mutex<Parts>,
+}
+
+/// What layers above keep with a node.
+#[derive(Default)]
+struct Parts {
+    all: BTreeMap<TypeId, Arc<Place>>,
+    is_closed: bool,
 }
 
 /// A part of one type, when it is made.
@@ -49,7 +54,8 @@ type Place = OnceLock<Arc<dyn Part>>;
 /// What a layer above [keeps with a node](Handle::part).
 pub trait Part: Any + Send + Sync {
     /// The node goes, and its links are closed. What runs for it is to end; a part may wait for
-    /// that until `until`, and leaves the rest alone.
+    /// that until `until`, and leaves the rest alone. One that is asked for behind that is closed
+    /// each time.
     fn close(&self, until: Instant) {
         _ = until;
     }
@@ -75,19 +81,8 @@ impl Handle {
     ) -> Self {
         let endpoint = Mutex::new(Some(endpoint));
         let (routes, parts) = (Mutex::default(), Mutex::default());
-        let inner = Inner {
-            id,
-            size,
-            pool,
-            deadline,
-            opened,
-            watch,
-            asks,
-            endpoint,
-            routes,
-            parts,
-            is_closed: AtomicBool::new(false),
-        };
+        let inner =
+            Inner { id, size, pool, deadline, opened, watch, asks, endpoint, routes, parts };
         Self { inner: Arc::new(inner) }
     }
 
@@ -285,9 +280,17 @@ impl Handle {
     /// the node. It goes with the node; one that is made behind that is closed at once. `make` may
     /// ask for others, and not for its own.
     pub fn part<T: Part>(&self, make: impl FnOnce() -> T) -> Arc<T> {
-        let place = Arc::clone(self.inner.parts.lock().entry(TypeId::of::<T>()).or_default());
-        let part = Arc::clone(place.get_or_init(|| Arc::new(make())));
-        if self.inner.is_closed.load(Ordering::SeqCst) {
+        let (place, mut is_late) = {
+            let mut parts = self.inner.parts.lock();
+            (Arc::clone(parts.all.entry(TypeId::of::<T>()).or_default()), parts.is_closed)
+        };
+        let mut is_made = false;
+        let part = Arc::clone(place.get_or_init(|| {
+            is_made = true;
+            Arc::new(make())
+        }));
+        is_late |= is_made && self.inner.parts.lock().is_closed;
+        if is_late {
             part.close(rt::now());
         }
         let part: Arc<dyn Any + Send + Sync> = part;
@@ -349,8 +352,11 @@ impl Handle {
 
     /// Gives everything back. Handlers and what runs for the parts may take until `until`.
     pub(super) fn close(&self, why: Option<&str>, until: Instant) {
-        self.inner.is_closed.store(true, Ordering::SeqCst);
-        let parts = std::mem::take(&mut *self.inner.parts.lock());
+        let parts = {
+            let mut parts = self.inner.parts.lock();
+            parts.is_closed = true;
+            std::mem::take(&mut parts.all)
+        };
         let links = self.links().iter().map(|(_, links)| links);
         for links in links.chain([&self.inner.opened.control]) {
             end(links, why, Deadline::In(until.since(rt::now())));

@@ -29,7 +29,7 @@ pub(crate) struct Callee {
     object: u64,
     bytes_max: u64,
     /// What the object must have, and the trait of that.
-    table: fn() -> Table,
+    pub(crate) table: fn() -> Table,
     id: TypeId,
     /// The numbers that its node has given to the stub's methods, when they are known.
     methods: OnceLock<Arc<[u8]>>,
@@ -225,8 +225,10 @@ impl Callee {
             CallError::Deadline { waited, .. } => {
                 CallError::Deadline { waited, may_have_run: false }
             }
-            CallError::NoAnswer { node } => CallError::Unreadable {
-                why: format!("node {node} does not say which methods the interface has"),
+            CallError::NoAnswer { .. }
+            | CallError::AnswerTooLarge { .. }
+            | CallError::Panicked { .. } => CallError::Unreadable {
+                why: format!("node {} does not say which methods it has", self.pair.node),
             },
             why => why,
         }

@@ -162,6 +162,26 @@ impl Inherited {
         })
     }
 
+    /// For a thread that waits for a call that was begun, of a chain.
+    pub(crate) fn of_chain(chain: u64) -> Self {
+        let (deadline, within) = (Deadline::UntilDead, Within::default());
+        let (is_inline, home) = FRAME.with_borrow(|frame| {
+            frame.as_ref().map_or((false, None), |frame| (frame.is_inline, frame.home.clone()))
+        });
+        Self { deadline, within, chain, is_inline, home }
+    }
+
+    /// Waits for others, and lets another thread run calls meanwhile if this is a worker. Of what
+    /// the thread receives it runs what is a part of the call.
+    #[inline]
+    pub(crate) fn away<R>(&self, body: impl FnOnce() -> R) -> R {
+        let _waits = Waits::new(self.chain);
+        away(|| match &self.home {
+            Some(home) => home.while_away(body),
+            None => body(),
+        })
+    }
+
     fn of(frame: &mut Frame, deadline: Deadline) -> Self {
         let now = rt::now();
         let until = frame.until(now).filter(|_| !planted(Fault::Timeless));
@@ -188,11 +208,11 @@ fn new_chain() -> u64 {
 }
 
 /// The calling thread waits for a call of a chain, until this is dropped.
-pub(crate) struct Waits(Option<u64>);
+struct Waits(Option<u64>);
 
 impl Waits {
     #[inline]
-    pub(crate) fn new(chain: u64) -> Self {
+    fn new(chain: u64) -> Self {
         Self(WAITS.replace(Some(chain)))
     }
 }
@@ -225,7 +245,7 @@ impl Timed {
 
 /// Waits, in a method or not.
 #[inline]
-pub(crate) fn away<R>(body: impl FnOnce() -> R) -> R {
+fn away<R>(body: impl FnOnce() -> R) -> R {
     if AWAY.get().is_some() { timed_away(body) } else { body() }
 }
 

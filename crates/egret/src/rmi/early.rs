@@ -4,7 +4,7 @@
 //! a call may be there first. It may also come when the call is over; what is remembered of each
 //! caller is as much as it may have under way, and not for long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,29 +15,37 @@ use egret_node::am::Peer;
 /// Numbers of calls that are not to begin.
 #[derive(Debug)]
 pub(crate) struct Early {
-    /// Since when. A caller's later calls have higher numbers.
-    numbers: Mutex<BTreeMap<Peer, BTreeMap<u64, Instant>>>,
+    callers: Mutex<BTreeMap<Peer, Numbers>>,
     is_any: AtomicBool,
     /// How many are remembered of each caller.
     most: usize,
 }
 
+/// Those of one caller.
+#[derive(Debug, Default)]
+struct Numbers {
+    all: BTreeSet<u64>,
+    /// In the order in which they were cancelled, and when. Some have come since.
+    order: VecDeque<(u64, Instant)>,
+}
+
 impl Early {
     /// For callers that have so many calls under way.
     pub(crate) const fn new(most: usize) -> Self {
-        Self { numbers: Mutex::new(BTreeMap::new()), is_any: AtomicBool::new(false), most }
+        Self { callers: Mutex::new(BTreeMap::new()), is_any: AtomicBool::new(false), most }
     }
 
     /// A call of this number was cancelled, and is not here.
     pub(crate) fn put(&self, peer: Peer, number: u64) {
         let now = rt::now();
-        let mut numbers = self.numbers.lock();
-        let own = numbers.entry(peer).or_default();
-        let is_old = |(_, since): (&u64, &Instant)| now - *since >= LONG;
-        while own.len() >= self.most || own.first_key_value().is_some_and(is_old) {
-            own.pop_first();
+        let mut callers = self.callers.lock();
+        let own = callers.entry(peer).or_default();
+        own.expire(now);
+        if own.order.len() >= self.most {
+            own.drop_first();
         }
-        own.insert(number, now);
+        own.all.insert(number);
+        own.order.push_back((number, now));
         self.is_any.store(true, Ordering::Release);
     }
 
@@ -49,23 +57,37 @@ impl Early {
 
     #[cold]
     fn look(&self, peer: Peer, number: u64) -> bool {
-        let mut numbers = self.numbers.lock();
-        let Some(own) = numbers.get_mut(&peer) else { return false };
-        let is_found = own.remove(&number).is_some();
-        if own.is_empty() {
-            numbers.remove(&peer);
-        }
-        self.is_any.store(!numbers.is_empty(), Ordering::Release);
+        let now = rt::now();
+        let mut callers = self.callers.lock();
+        let is_found = callers.get_mut(&peer).is_some_and(|own| own.all.remove(&number));
+        callers.retain(|_, own| {
+            own.expire(now);
+            !own.all.is_empty()
+        });
+        self.is_any.store(!callers.is_empty(), Ordering::Release);
         is_found
     }
 
     /// A caller is gone.
     pub(crate) fn forget(&self, peer: Peer) {
-        let mut numbers = self.numbers.lock();
-        numbers.remove(&peer);
-        self.is_any.store(!numbers.is_empty(), Ordering::Release);
+        let mut callers = self.callers.lock();
+        callers.remove(&peer);
+        self.is_any.store(!callers.is_empty(), Ordering::Release);
     }
 }
 
-/// How long one is remembered, at least.
+impl Numbers {
+    fn expire(&mut self, now: Instant) {
+        while self.order.front().is_some_and(|(_, since)| now - *since >= LONG) {
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        let first = self.order.pop_front();
+        first.into_iter().for_each(|(number, _)| _ = self.all.remove(&number));
+    }
+}
+
+/// How long one is remembered.
 const LONG: Duration = Duration::from_secs(60);

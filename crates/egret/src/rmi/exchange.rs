@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
@@ -29,6 +29,8 @@ pub(crate) struct Exchange {
     ends: Mutex<BTreeMap<String, Arc<Endpoint>>>,
     /// The nodes that are called.
     pairs: Mutex<BTreeMap<NodeId, Arc<Pair>>>,
+    /// How many there are when those are looked for that nobody needs.
+    sweeps_at: AtomicUsize,
     /// Objects whose exports were dropped by a panic.
     behind: Mutex<Vec<Arc<Object>>>,
     next_call: AtomicU64,
@@ -59,6 +61,7 @@ impl Exchange {
             clock: Arc::default(),
             ends: Mutex::default(),
             pairs: Mutex::default(),
+            sweeps_at: AtomicUsize::new(SWEEP_LEAST),
             behind: Mutex::default(),
             next_call: AtomicU64::new(1),
             tag,
@@ -100,6 +103,11 @@ impl Exchange {
         if !self.is_closed.load(Ordering::SeqCst) {
             pairs.insert(node, Arc::clone(&pair));
         }
+        let is_time = pairs.len() >= self.sweeps_at.load(Ordering::Relaxed);
+        drop(pairs);
+        if is_time {
+            self.sweep();
+        }
         pair
     }
 
@@ -109,12 +117,20 @@ impl Exchange {
         let pairs: Vec<_> = self.pairs.lock().values().cloned().collect();
         pairs.iter().for_each(|pair| pair.ended(peer));
         drop(pairs);
+        self.sweep();
+    }
+
+    /// Forgets nodes of which no stub is left, and that are not connected.
+    fn sweep(&self) {
         let mut unused = Vec::new();
-        self.pairs.lock().retain(|_, pair| {
+        let mut pairs = self.pairs.lock();
+        pairs.retain(|_, pair| {
             let is_used = Arc::strong_count(pair) > 1 || pair.there().is_some();
             unused.extend((!is_used).then(|| Arc::clone(pair)));
             is_used
         });
+        self.sweeps_at.store((2 * pairs.len()).max(SWEEP_LEAST), Ordering::Relaxed);
+        drop(pairs);
         drop(unused);
     }
 
@@ -162,11 +178,13 @@ impl node::Part for Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        // A handle that outlives its node makes another part, which nobody closes.
+        // What is used behind the close ends here.
         node::Part::close(self, rt::now());
     }
 }
 
+/// Nodes that are kept though nobody needs them.
+const SWEEP_LEAST: usize = 64;
 /// Fewest and most calls of another node that may be under way.
 const WINDOW_LEAST: u32 = 64;
 const WINDOW_MAX: u32 = 1024;

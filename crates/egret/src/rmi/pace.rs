@@ -3,7 +3,7 @@
 //! Methods that take little time run on the thread that receives their calls: to have another
 //! thread do so takes more. One of which [several](EXILED) of the last 16 runs that were timed
 //! took [long](LONG) runs on workers, where every run is timed: so it comes back when it has
-//! become short. A thread that lost its core to another takes long for once, which is not several
+//! become short. What a method waits for calls of its own does not count. A thread that lost its core to another takes long for once, which is not several
 //! times.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

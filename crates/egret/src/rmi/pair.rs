@@ -27,14 +27,14 @@ use crate::shelf::Shelf;
 
 /// The way from this node to another, or to itself.
 pub(crate) struct Pair {
+    there: RwLock<Option<Arc<Connected>>>,
+    /// The connection that is being made, if one is.
+    connecting: Shelf<Option<Connecting>>,
     pub(crate) handle: Handle,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) node: NodeId,
-    there: RwLock<Option<Arc<Connected>>>,
     /// Since when a node is waited for of which this one has not heard.
     unheard: Mutex<Option<Instant>>,
-    /// The connection that is being made, if one is.
-    connecting: Shelf<Option<Connecting>>,
     /// The numbers of the methods of each interface that was met: the trait of the stub, and the
     /// number that the other node has given to that of the object.
     met: Mutex<Interfaces>,
@@ -49,6 +49,8 @@ struct Connecting {
     mapping: Mapping,
     /// When calls can be sent, and cancelling is still asked for.
     calls: Option<Remote>,
+    /// Whether the link of the one before has ended meanwhile.
+    is_second: bool,
 }
 
 /// A connection.
@@ -68,7 +70,7 @@ impl Pair {
         let (there, unheard, met) = (RwLock::default(), Mutex::default(), Mutex::default());
         // Who finds that another makes it looks again.
         let connecting = Shelf::new(None, Waker::noop().clone());
-        Self { handle, exchange, node, there, unheard, connecting, met }
+        Self { there, connecting, handle, exchange, node, unheard, met }
     }
 
     /// Whether the other node is this one.
@@ -145,6 +147,7 @@ impl Pair {
             return Poll::Ready(Ok(there));
         }
         let Some(mut making) = self.connecting.take() else { return Poll::Pending };
+        let mut is_second = false;
         loop {
             let route = match self.route() {
                 Ok(Some(route)) => route,
@@ -155,19 +158,22 @@ impl Pair {
                     return Poll::Ready(Err(self.trouble(Duration::ZERO).route(why)));
                 }
             };
-            let is_old = making.is_some();
             // It has no deadline: those who wait for it have theirs.
             let connecting = making.get_or_insert_with(|| {
                 let (client, to) = self.ends(&route);
                 let mapping = client.map(&to, &[], Deadline::UntilDead);
-                Connecting { client, to, mapping, calls: None }
+                Connecting { client, to, mapping, calls: None, is_second }
             });
             // Without a lock: this may run handlers, and one may use this very pair.
             let Poll::Ready(mapped) = connecting.poll(context) else { return Poll::Pending };
-            let Connecting { client, calls, .. } = making.take().expect("just polled");
+            let begun = making.take().expect("just polled");
+            let Connecting { client, calls, is_second: is_last, .. } = begun;
             let kept = match (mapped, calls) {
-                // What somebody else has begun, by a link that has ended since.
-                (Err(MapError::Link(_)), _) if is_old => continue,
+                // It may have been begun long ago, and its link has ended since.
+                (Err(MapError::Link(_)), _) if !is_last => {
+                    is_second = true;
+                    continue;
+                }
                 (Ok(cancels), Some(calls)) => (calls, cancels, client),
                 (Ok(_), None) => unreachable!("it comes first"),
                 (Err(why), _) => return Poll::Ready(Err(self.trouble(Duration::ZERO).map(why))),
@@ -203,8 +209,10 @@ impl Pair {
         let mut there = self.there.write().unwrap_or_else(PoisonError::into_inner);
         let forgotten = there.take_if(|it| Arc::ptr_eq(it, broken));
         drop(there);
+        if forgotten.is_some() {
+            self.begin_anew();
+        }
         drop(forgotten);
-        self.begin_anew();
     }
 
     /// What was begun and not awaited is of no use any more.

@@ -15,12 +15,14 @@ use egret_stream::{FromWire, Wire};
 use super::args::Args;
 use super::callee::{Callee, End, Meeting};
 use super::clock::{Alarm, Clock};
+use super::context::Inherited;
 use super::fault::{Fault, planted};
 use super::objects::CALL;
-use super::pair::Connected;
+use super::pair::{Connected, Pair};
 use super::served::Answer;
 use super::spot::Spot;
-use super::stub::{Outgoing, read};
+use super::stub::read;
+use super::table::Table;
 use super::trouble::PATIENCE;
 use super::words::{Head, To, WORDS_MAX};
 use super::{CallError, Never};
@@ -29,8 +31,8 @@ use super::{CallError, Never};
 /// it has not begun to run it never will, and if it runs it can
 /// [see](super::Current::is_cancelled) that nobody wants its answer.
 ///
-/// It is sent at once if its stub is connected and there is room for one more call under way;
-/// else when it is polled or waited for.
+/// It is sent at once if there is a connection to the node, its interface is known, and there is room
+/// for one more call under way; else when it is polled or waited for.
 #[must_use = "dropped, the call is cancelled"]
 pub struct Pending<T, E = Never> {
     begun: Begun,
@@ -39,9 +41,10 @@ pub struct Pending<T, E = Never> {
 
 /// A call that was begun, whatever its types.
 struct Begun {
-    callee: Callee,
-    method: usize,
-    /// Where it goes is known when it is sent.
+    pair: Arc<Pair>,
+    /// The interface of the stub.
+    table: fn() -> Table,
+    /// What it calls is known when it is sent.
     head: Head,
     started: Instant,
     until: Option<Instant>,
@@ -54,11 +57,18 @@ struct Begun {
 }
 
 enum State {
-    Unsent(Args, Option<Meeting>),
+    Unsent(Args, Box<Unsent>),
     Sent(Call, Arc<Connected>),
     Here(Arc<Spot>),
     Failed(CallError),
     Over,
+}
+
+/// Where a call is to go that could not be sent at once.
+struct Unsent {
+    callee: Callee,
+    method: usize,
+    meeting: Option<Meeting>,
 }
 
 /// What came of a call.
@@ -76,23 +86,27 @@ impl<T, E> Pending<T, E> {
         args: A,
         is_answered: bool,
     ) -> Self {
-        let inherited = Outgoing::new(callee, deadline).inherited;
-        let (deadline, started) = (inherited.deadline, rt::now());
-        let state = match Args::give(args) {
-            Ok(args) => match callee.check_size(args.len()) {
-                Ok(()) => State::Unsent(args, None),
-                Err(why) => State::Failed(why),
-            },
-            Err(why) => State::Failed(why),
+        let Inherited { deadline, within, chain, .. } = Inherited::by(deadline);
+        let (pair, table) = (Arc::clone(&callee.pair), callee.table);
+        let (to, number) = (To::UNKNOWN, pair.exchange.next_call());
+        let head = Head { to, deadline, chain, number, within };
+        let started = rt::now();
+        let mut begun = Begun {
+            pair,
+            table,
+            head,
+            started,
+            until: deadline.until_from(started),
+            is_answered,
+            state: State::Over,
+            alarm: None,
+            glance: None,
         };
-        let (to, number) = (To::UNKNOWN, callee.pair.exchange.next_call());
-        let head = Head { to, deadline, chain: inherited.chain, number, within: inherited.within };
-        let (callee, until) = (callee.clone(), deadline.until_from(started));
-        let (alarm, glance) = (None, None);
-        let mut begun =
-            Begun { callee, method, head, started, until, is_answered, state, alarm, glance };
         // It goes as far as it can now, and on when it is polled or waited for.
-        begun.send_now(&mut Context::from_waker(Waker::noop()));
+        match Args::give(args).and_then(|args| callee.check_size(args.len()).map(|()| args)) {
+            Ok(args) => begun.send_first(callee, method, args),
+            Err(why) => begun.state = State::Failed(why),
+        }
         Self { begun, types: PhantomData }
     }
 }
@@ -121,7 +135,7 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Future for Pending<T, E> 
 }
 
 impl Came {
-    fn read<T, E>(self, terms: (Deadline, &Callee)) -> Result<T, CallError<E>>
+    fn read<T, E>(self, terms: (Deadline, &Pair, fn() -> Table)) -> Result<T, CallError<E>>
     where
         T: for<'a> FromWire<'a>,
         E: for<'a> FromWire<'a>,
@@ -139,8 +153,23 @@ impl Came {
 
 impl Begun {
     /// Within what its answer is read.
-    const fn terms(&self) -> (Deadline, &Callee) {
-        (self.head.deadline, &self.callee)
+    fn terms(&self) -> (Deadline, &Pair, fn() -> Table) {
+        (self.head.deadline, &self.pair, self.table)
+    }
+
+    /// Sends it, if it can be sent now.
+    #[inline]
+    fn send_first(&mut self, callee: &Callee, method: usize, mut args: Args) {
+        let mut context = Context::from_waker(Waker::noop());
+        if let Some(End::There(there)) = callee.end() {
+            self.head.to = callee.to(method);
+            if self.send_there(&mut args, there, &mut context) {
+                return;
+            }
+        }
+        let unsent = Unsent { callee: callee.clone(), method, meeting: None };
+        self.state = State::Unsent(args, Box::new(unsent));
+        self.send_now(&mut context);
     }
 
     /// Sends it, if it is not, as far as that goes now.
@@ -153,24 +182,38 @@ impl Begun {
 
     /// The same, for as long as its head says.
     fn send_now(&mut self, context: &mut Context<'_>) {
-        let State::Unsent(_, meeting) = &mut self.state else { return };
-        let end = match self.callee.poll_end(meeting, context) {
+        let State::Unsent(_, unsent) = &mut self.state else { return };
+        let Unsent { callee, method, meeting } = &mut **unsent;
+        let end = match callee.poll_end(meeting, context) {
             Poll::Ready(Ok(end)) => end,
             Poll::Ready(Err(why)) => return self.state = State::Failed(why),
             Poll::Pending => return self.look_again(context),
         };
-        self.head.to = self.callee.to(self.method);
+        self.head.to = callee.to(*method);
+        let State::Unsent(mut args, unsent) = std::mem::replace(&mut self.state, State::Over)
+        else {
+            return;
+        };
         match end {
-            End::There(there) => self.send_there(there, context),
-            End::Here => self.send_here(),
+            End::There(there) => {
+                if !self.send_there(&mut args, there, context) {
+                    self.state = State::Unsent(args, unsent);
+                }
+            }
+            End::Here => self.send_here(&unsent.callee, &args),
         }
     }
 
-    fn send_there(&mut self, there: Arc<Connected>, context: &mut Context<'_>) {
+    /// Whether it was sent, or cannot be; if not, the context's waker is woken when there is room.
+    fn send_there(
+        &mut self,
+        args: &mut Args,
+        there: Arc<Connected>,
+        context: &mut Context<'_>,
+    ) -> bool {
         let mut words = [0; WORDS_MAX];
         let count = self.head.write(&mut words);
         loop {
-            let State::Unsent(args, _) = &mut self.state else { return };
             let sent = args.send(CALL, &words[..count], |message| {
                 there
                     .calls
@@ -178,16 +221,17 @@ impl Begun {
                     .map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
             });
             match sent {
-                Ok(call) => return self.sent(call, there),
+                Ok(call) => self.sent(call, there),
                 Err(SendError::Full { .. }) => match there.calls.poll_room(context) {
-                    Poll::Ready(_) => {}
-                    Poll::Pending => return,
+                    Poll::Ready(_) => continue,
+                    Poll::Pending => return false,
                 },
                 Err(why) => {
-                    let why = self.callee.pair.failed(&there, why.into(), Duration::ZERO);
-                    return self.state = State::Failed(why);
+                    let why = self.pair.failed(&there, why.into(), Duration::ZERO);
+                    self.state = State::Failed(why);
                 }
             }
+            return true;
         }
     }
 
@@ -195,9 +239,8 @@ impl Begun {
         self.state = if self.is_answered { State::Sent(call, there) } else { State::Over };
     }
 
-    fn send_here(&mut self) {
-        let State::Unsent(args, _) = &self.state else { return };
-        let object = match self.callee.find(self.head.to) {
+    fn send_here(&mut self, callee: &Callee, args: &Args) {
+        let object = match callee.find(self.head.to) {
             Ok(found) => found,
             Err(why) => return self.state = State::Failed(why),
         };
@@ -212,7 +255,7 @@ impl Begun {
             State::Sent(call, there) => {
                 let there = Arc::clone(there);
                 Pin::new(call).poll(context).map(|reply| {
-                    let pair = &self.callee.pair;
+                    let pair = &self.pair;
                     let failed = |error| pair.failed(&there, error, Duration::ZERO);
                     reply.map(Came::Reply).map_err(failed)
                 })
@@ -246,14 +289,12 @@ impl Begun {
     }
 
     fn wait(&mut self) -> Result<Came, CallError> {
-        let callee = self.callee.clone();
-        let mut outgoing = Outgoing::new(&callee, self.head.deadline);
-        outgoing.inherited.chain = self.head.chain;
-        if outgoing.inherited.is_inline || in_handler() {
+        let inherited = Inherited::of_chain(self.head.chain);
+        if inherited.is_inline || in_handler() {
             return self.wait_in_handler();
         }
         if let State::Unsent(..) = self.state {
-            self.wait_sent(&outgoing)?;
+            self.wait_sent(&inherited)?;
         }
         match std::mem::replace(&mut self.state, State::Over) {
             State::Sent(mut call, there) => {
@@ -261,14 +302,14 @@ impl Begun {
                 // need ask the time.
                 let reply = call.poll_reply().unwrap_or_else(|| {
                     let left = self.left();
-                    outgoing.away(|| call.wait(left))
+                    inherited.away(|| call.wait(left))
                 });
-                let failed = |error| callee.pair.failed(&there, error, PATIENCE);
+                let failed = |error| self.pair.failed(&there, error, PATIENCE);
                 reply.map(Came::Reply).map_err(failed)
             }
             State::Here(spot) => {
-                let workers = &callee.pair.exchange.workers;
-                let answer = outgoing.away(|| spot.wait(self.until, workers));
+                let workers = &self.pair.exchange.workers;
+                let answer = inherited.away(|| spot.wait(self.until, workers));
                 answer.map(Came::Answer).ok_or_else(|| {
                     self.state = State::Here(spot);
                     self.cancel();
@@ -293,30 +334,34 @@ impl Begun {
         }
     }
 
-    fn wait_sent(&mut self, outgoing: &Outgoing<'_>) -> Result<(), CallError> {
-        let end = match self.callee.end() {
+    fn wait_sent(&mut self, inherited: &Inherited) -> Result<(), CallError> {
+        let State::Unsent(mut args, unsent) = std::mem::replace(&mut self.state, State::Over)
+        else {
+            return Ok(());
+        };
+        let callee = &unsent.callee;
+        let end = match callee.end() {
             Some(end) => end,
-            None => outgoing.away(|| self.callee.wait_end(self.left()))?,
+            None => inherited.away(|| callee.wait_end(self.left()))?,
         };
         let left = self.left();
-        (self.head.to, self.head.deadline) = (self.callee.to(self.method), left);
+        (self.head.to, self.head.deadline) = (callee.to(unsent.method), left);
         let there = match end {
             End::There(there) => there,
             End::Here => {
-                self.send_here();
+                self.send_here(callee, &args);
                 return Ok(());
             }
         };
         let mut words = [0; WORDS_MAX];
         let count = self.head.write(&mut words);
-        let State::Unsent(args, _) = &mut self.state else { return Ok(()) };
         let sent = args.send(CALL, &words[..count], |message| {
-            let sent = outgoing.away(|| there.calls.wait_request(message, left));
+            let sent = inherited.away(|| there.calls.wait_request(message, left));
             sent.map_err(|why| (why, None))
         });
         match sent {
             Ok(call) => self.sent(call, there),
-            Err(why) => return Err(self.callee.pair.failed(&there, why.into(), PATIENCE)),
+            Err(why) => return Err(self.pair.failed(&there, why.into(), PATIENCE)),
         }
         Ok(())
     }
@@ -339,7 +384,7 @@ impl Begun {
     }
 
     fn clock(&self) -> &Arc<Clock> {
-        &self.callee.pair.exchange.clock
+        &self.pair.exchange.clock
     }
 
     fn cancel(&mut self) {
@@ -349,7 +394,7 @@ impl Begun {
                 drop(call);
             }
             State::Here(_) => {
-                self.callee.pair.exchange.objects.calls.cancel(None, self.head.number);
+                self.pair.exchange.objects.calls.cancel(None, self.head.number);
             }
             State::Unsent(..) | State::Failed(_) | State::Over => {}
         }
@@ -364,7 +409,7 @@ impl Drop for Begun {
 
 impl<T, E> fmt::Debug for Pending<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pending").field("callee", &self.begun.callee).finish_non_exhaustive()
+        f.debug_struct("Pending").field("node", &self.begun.pair.node).finish_non_exhaustive()
     }
 }
 

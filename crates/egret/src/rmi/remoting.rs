@@ -109,7 +109,7 @@ pub trait Remoting {
     ///
     /// # Errors
     ///
-    /// If there is no endpoint for it.
+    /// If the node has no endpoint for calls, or as many objects or interfaces as it can have.
     fn export<I: Interface + ?Sized>(
         &self,
         object: impl Exports<I>,
@@ -121,7 +121,7 @@ pub trait Remoting {
     ///
     /// # Errors
     ///
-    /// If there is no endpoint for it.
+    /// If the node has no endpoint for calls, or as many objects or interfaces as it can have.
     fn export_with<I: Interface + ?Sized>(
         &self,
         object: impl Exports<I>,
@@ -133,15 +133,15 @@ pub trait Remoting {
     ///
     /// # Errors
     ///
-    /// If there is no endpoint for it.
+    /// If the node has no endpoint for calls, or as many objects or interfaces as it can have.
     fn export_as<I: Interface + ?Sized>(
         &self,
         object: Box<I>,
         how: Export,
     ) -> Result<Exported, ExportError>;
 
-    /// A stub for the object that has a name; waits until there is one. It connects when it
-    /// is called first.
+    /// A stub for the object that has a name; waits until there is one. The first call to a node
+    /// connects, for all stubs of its objects.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ pub trait Remoting {
     fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>)
     -> Result<S, LookupError>;
 
-    /// A stub for an object that somebody has told of. It connects when it is called first:
+    /// A stub for an object that somebody has told of. Nothing is sent before it is called:
     /// if the object has another interface, or other methods, the call says so and does not
     /// run.
     fn stub<S: Proxy>(&self, object: &ObjectRef) -> S;

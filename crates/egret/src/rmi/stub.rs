@@ -13,13 +13,14 @@ use egret_stream::{FromWire, Wire};
 use super::args::{Args, with_pieces};
 use super::called::Aligned;
 use super::callee::{Callee, End};
-use super::context::{Inherited, Waits, away};
+use super::context::Inherited;
 use super::exchange::Exchange;
 use super::interface::Interface;
 use super::objects::CALL;
-use super::pair::Connected;
+use super::pair::{Connected, Pair};
 use super::pending::Pending;
 use super::served::{Answer, Refused, open, read_within, unreadable};
+use super::table::Table;
 use super::trouble::PATIENCE;
 use super::words::{Head, WORDS_MAX};
 use super::{CallError, ObjectRef};
@@ -69,7 +70,7 @@ impl<I: ?Sized> Stub<I> {
         let call = Outgoing::new(&self.callee, self.deadline);
         let (end, deadline) = call.connect().map_err(CallError::widen)?;
         let head = call.head(method, deadline);
-        let terms = (deadline, &self.callee);
+        let terms = (deadline, &*self.callee.pair, self.callee.table);
         match end {
             End::There(there) => {
                 let reply = call.ask(&there, &head, args).map_err(CallError::widen)?;
@@ -129,14 +130,14 @@ impl<I: ?Sized> fmt::Debug for Stub<I> {
 }
 
 /// A call that the calling thread makes and waits for.
-pub(crate) struct Outgoing<'a> {
+struct Outgoing<'a> {
     callee: &'a Callee,
-    pub(crate) inherited: Inherited,
+    inherited: Inherited,
 }
 
 impl<'a> Outgoing<'a> {
     #[inline]
-    pub(crate) fn new(callee: &'a Callee, deadline: Deadline) -> Self {
+    fn new(callee: &'a Callee, deadline: Deadline) -> Self {
         Self { callee, inherited: Inherited::by(deadline) }
     }
 
@@ -164,7 +165,7 @@ impl<'a> Outgoing<'a> {
             return Ok((here, self.inherited.deadline));
         }
         let started = rt::now();
-        let end = self.away(|| self.callee.wait_end(self.inherited.deadline))?;
+        let end = self.inherited.away(|| self.callee.wait_end(self.inherited.deadline))?;
         let deadline = match self.inherited.deadline {
             Deadline::In(whole) => Deadline::In(whole.saturating_sub(rt::now() - started)),
             Deadline::UntilDead => Deadline::UntilDead,
@@ -181,7 +182,7 @@ impl<'a> Outgoing<'a> {
     ) -> Result<Reply, CallError> {
         let asked = with_pieces(args, |pieces| {
             self.callee.check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
-            Ok::<_, CallError>(self.away(|| self.ask_with(there, head, pieces)))
+            Ok::<_, CallError>(self.inherited.away(|| self.ask_with(there, head, pieces)))
         })??;
         asked.map_err(|error| self.failed(there, error))
     }
@@ -230,7 +231,7 @@ impl<'a> Outgoing<'a> {
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         let sent = args.send(CALL, &words[..count], |message| {
-            let sent = self.away(|| there.calls.wait_request(message, head.deadline));
+            let sent = self.inherited.away(|| there.calls.wait_request(message, head.deadline));
             sent.map_err(|why| (why, None))
         });
         // Its credit comes back when it has run, so that a caller is never far ahead.
@@ -250,20 +251,9 @@ impl<'a> Outgoing<'a> {
         };
         let workers = &self.callee.pair.exchange.workers;
         let until = head.deadline.until_from(started);
-        let answer = self.away(|| spot.wait(until, workers));
+        let answer = self.inherited.away(|| spot.wait(until, workers));
         answer
             .ok_or_else(|| CallError::Deadline { waited: rt::now() - started, may_have_run: true })
-    }
-
-    /// Waits for others, and lets another thread run calls meanwhile if this is a worker. Of what
-    /// the thread receives it runs what is a part of the call.
-    #[inline]
-    pub(crate) fn away<R>(&self, body: impl FnOnce() -> R) -> R {
-        let _waits = Waits::new(self.inherited.chain);
-        away(|| match &self.inherited.home {
-            Some(home) => home.while_away(body),
-            None => body(),
-        })
     }
 
     #[cold]
@@ -278,15 +268,15 @@ impl<'a> Outgoing<'a> {
 pub(crate) fn read<T, E>(
     words: &[u64],
     bytes: &[u8],
-    (deadline, callee): (Deadline, &Callee),
+    (deadline, pair, table): (Deadline, &Pair, fn() -> Table),
 ) -> Result<T, CallError<E>>
 where
     T: for<'a> FromWire<'a>,
     E: for<'a> FromWire<'a>,
 {
-    let memory = callee.pair.exchange.load.memory();
+    let memory = pair.exchange.load.memory();
     open(words, bytes, memory).map_err(|refused| match refused {
-        Refused::OtherInterface(theirs) => callee.other_interface(&theirs).widen(),
+        Refused::OtherInterface(theirs) => table().other_interface(&theirs).widen(),
         Refused::Error(error) => error.widen(),
         Refused::Expired => CallError::Deadline {
             waited: if let Deadline::In(waited) = deadline { waited } else { Duration::ZERO },
