@@ -2,7 +2,7 @@
 
 use egret_net::vi::Lane;
 
-use super::opening::{CROSSED_AGAIN, Stranger};
+use super::opening::{CROSSED_AGAIN, Calling, Stranger};
 use super::slots::Key;
 use super::state::{Line, State};
 use crate::link::arrived::Arrived;
@@ -154,7 +154,9 @@ impl State {
         if self.fixed.nic.host() >= host {
             return false;
         }
-        let calls = self.opening.calls.get(host).is_some_and(|call| call.again.is_none());
+        // One that has failed is kept for who asked, who may not come back.
+        let counts = |call: &Calling| call.again.is_none() && !call.has_failed();
+        let calls = self.opening.calls.get(host).is_some_and(counts);
         let link = self.hosts.get(host).copied();
         // A link with a former life of the peer does not.
         let counts = |line: &mut Line| {

@@ -147,6 +147,10 @@ impl Opening {
 }
 
 impl Calling {
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
     fn fail(&mut self, why: LinkUpError) {
         self.failed = Some(why);
         self.waiters.wake();

@@ -132,7 +132,7 @@ impl Callee {
         if !self.is_known() {
             let failed = |why| self.not_met(&there, why, PATIENCE);
             let asked = self.ask(|message| {
-                there.calls.wait_request(message, left()).map_err(|why| (why, None))
+                there.way(true).wait_request(message, left()).map_err(|why| (why, None))
             })?;
             let call = asked.map_err(|why| failed(why.into()))?;
             self.met(&call.wait(left()).map_err(failed)?)?;
@@ -169,12 +169,12 @@ impl Callee {
                 continue;
             }
             let asked = self.ask(|message| {
-                let asked = there.calls.try_request(message);
+                let asked = there.way(true).try_request(message);
                 asked.map_err(|unsent| (unsent.reason, None))
             })?;
             match asked {
                 Ok(call) => *meeting = Some(Meeting(call, Arc::clone(&there))),
-                Err(SendError::Full { .. }) => match there.calls.poll_room(context) {
+                Err(SendError::Full { .. }) => match there.way(true).poll_room(context) {
                     Poll::Ready(_) => {}
                     Poll::Pending => return Poll::Pending,
                 },

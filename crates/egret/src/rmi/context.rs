@@ -143,6 +143,8 @@ pub(crate) struct Inherited {
     pub(crate) within: Within,
     /// The chain of them, a new one if there are none.
     pub(crate) chain: u64,
+    /// Whether it is a part of a call that the thread runs.
+    pub(crate) is_nested: bool,
     /// Whether it may not wait.
     pub(crate) is_inline: bool,
     /// Whose worker waits.
@@ -156,7 +158,7 @@ impl Inherited {
         FRAME.with_borrow_mut(|frame| match frame {
             None => {
                 let (within, chain) = (Within::default(), new_chain());
-                Self { deadline, within, chain, is_inline: false, home: None }
+                Self { deadline, within, chain, is_nested: false, is_inline: false, home: None }
             }
             Some(frame) => Self::of(frame, deadline),
         })
@@ -165,10 +167,11 @@ impl Inherited {
     /// For a thread that waits for a call that was begun, of a chain.
     pub(crate) fn of_chain(chain: u64) -> Self {
         let (deadline, within) = (Deadline::UntilDead, Within::default());
-        let (is_inline, home) = FRAME.with_borrow(|frame| {
-            frame.as_ref().map_or((false, None), |frame| (frame.is_inline, frame.home.clone()))
-        });
-        Self { deadline, within, chain, is_inline, home }
+        FRAME.with_borrow(|frame| {
+            let is_inline = frame.as_ref().is_some_and(|frame| frame.is_inline);
+            let home = frame.as_ref().and_then(|frame| frame.home.clone());
+            Self { deadline, within, chain, is_nested: frame.is_some(), is_inline, home }
+        })
     }
 
     /// Waits for others, and lets another thread run calls meanwhile if this is a worker. Of what
@@ -192,13 +195,18 @@ impl Inherited {
             (Deadline::In(own), Some(left)) => Deadline::In(own.min(left)),
         };
         let (within, chain, is_inline) = (frame.within.clone(), frame.chain, frame.is_inline);
-        Self { deadline, within, chain, is_inline, home: frame.home.clone() }
+        let home = frame.home.clone();
+        Self { deadline, within, chain, is_nested: true, is_inline, home }
     }
 }
 
 /// A number that no other chain of calls has, of any node. Who knows some of them cannot tell the
 /// next: a call that has the number runs on the thread that waits. About 40 ns.
 fn new_chain() -> u64 {
+    if rt::in_world() {
+        // Of the world, so that what happens there depends on nothing else.
+        return rt::random();
+    }
     CHAINS.with_borrow_mut(|(secret, count)| {
         *count += 1;
         let mut hasher = secret.clone();

@@ -15,7 +15,7 @@ use super::clock::Clock;
 use super::context::current;
 use super::load::{COMMON, Load};
 use super::object::Object;
-use super::objects::{ENDPOINT, Objects};
+use super::objects::{ENDPOINTS, Objects};
 use super::pair::Pair;
 use super::workers::Workers;
 
@@ -26,7 +26,7 @@ pub(crate) struct Exchange {
     pub(crate) clock: Arc<Clock>,
     pub(crate) objects: Arc<Objects>,
     /// Where calls come from and go to, by fabric.
-    ends: Mutex<BTreeMap<String, Arc<Endpoint>>>,
+    ends: Mutex<BTreeMap<String, Arc<[Endpoint; 2]>>>,
     /// The nodes that are called.
     pairs: Mutex<BTreeMap<NodeId, Arc<Pair>>>,
     /// How many there are when those are looked for that nobody needs.
@@ -75,21 +75,23 @@ impl Exchange {
     }
 
     /// Where calls by a fabric come from, and those of others go to.
-    pub(crate) fn end(self: &Arc<Self>, fabric: &str, links: &Links) -> Arc<Endpoint> {
+    pub(crate) fn ends(self: &Arc<Self>, fabric: &str, links: &Links) -> Arc<[Endpoint; 2]> {
         let exchange = Arc::downgrade(self);
         let ended = move |peer| {
             exchange.upgrade().into_iter().for_each(|exchange| exchange.ended(peer));
         };
         let mut ends = self.ends.lock();
         let end = ends.entry(fabric.to_owned());
-        let make = || Arc::new(self.objects.endpoint(links, self.tag, ended));
+        let make = || Arc::new(self.objects.endpoints(links, self.tag, ended));
         Arc::clone(end.or_insert_with(make))
     }
 
     /// Lets others call.
     pub(crate) fn register(self: &Arc<Self>, handle: &Handle) -> Result<(), EndpointError> {
-        let mut links = handle.links().iter();
-        links.try_for_each(|(fabric, links)| self.end(fabric, links).register(ENDPOINT))
+        handle.links().iter().try_for_each(|(fabric, links)| {
+            let ends = self.ends(fabric, links);
+            ends.iter().zip(ENDPOINTS).try_for_each(|(end, name)| end.register(name))
+        })
     }
 
     /// The way to a node, which all stubs of its objects share.

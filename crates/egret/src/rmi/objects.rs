@@ -155,28 +155,38 @@ impl Objects {
         }
     }
 
-    /// An endpoint for the calls of others, and for those of this node. `ended` is told of links
-    /// that are no more.
-    pub(crate) fn endpoint(
+    /// The endpoints for the calls of others, and for those of this node: one for most calls, and one
+    /// for those that are a part of others, which must not wait for them. `ended` is told of links that
+    /// are no more.
+    pub(crate) fn endpoints(
         self: &Arc<Self>,
         links: &Links,
         tag: u64,
         ended: impl Fn(Peer) + Send + 'static,
-    ) -> Endpoint {
-        let endpoint = links.bundle().endpoint(tag);
-        endpoint.set_window(self.window);
+    ) -> [Endpoint; 2] {
+        let bundle = links.bundle();
+        let [calls, within] = [self.window, WITHIN_WINDOW.max(self.window)]
+            .map(|window| self.endpoint(bundle.endpoint(tag), window));
+        let gone = Arc::clone(&self.calls);
+        calls.on_end(move |link| {
+            gone.caller_gone(link.peer);
+            ended(link.peer);
+        });
+        let gone = Arc::clone(&self.calls);
+        within.on_end(move |link| gone.caller_gone(link.peer));
+        [calls, within]
+    }
+
+    fn endpoint(self: &Arc<Self>, endpoint: Endpoint, window: u32) -> Endpoint {
+        endpoint.set_window(window);
         let [called, asked] = [(); 2].map(|()| Arc::clone(self));
         endpoint.on(CALL, move |request| called.arrive(request));
         endpoint.on(MEET, move |request| asked.asked(request));
-        let [cancelled, gone] = [(); 2].map(|()| Arc::clone(&self.calls));
+        let cancelled = Arc::clone(&self.calls);
         endpoint.on(CANCEL, move |request| {
             let peer = Some(request.peer());
             let numbers = request.words().iter().filter(|number| **number > 0);
             numbers.for_each(|number| cancelled.cancel(peer, *number));
-        });
-        endpoint.on_end(move |link| {
-            gone.caller_gone(link.peer);
-            ended(link.peer);
         });
         endpoint
     }
@@ -201,8 +211,12 @@ fn place(number: u64) -> usize {
     usize::try_from(number & (OBJECTS_MAX as u64 - 1)).unwrap_or(usize::MAX)
 }
 
-/// What the endpoints of remote calls are registered as.
-pub(crate) const ENDPOINT: &str = "rmi";
+/// What the endpoints of remote calls are registered as: for most calls, and for those that are a part
+/// of others.
+pub(crate) const ENDPOINTS: [&str; 2] = ["rmi", "rmi-within"];
+/// Calls of a node that are a part of others and may be under way: as many as a node takes on of all. What waits
+/// for a call that cannot be sent would wait for ever, so that it is refused instead.
+const WITHIN_WINDOW: u32 = 16_384;
 /// The handler of calls.
 pub(crate) const CALL: u8 = 0;
 /// The handler by which calls are cancelled.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use egret_node::link::LinkUpError;
 use egret_node::node::{Handle, Route, RouteError};
 
 use super::exchange::Exchange;
-use super::objects::{CANCEL, ENDPOINT};
+use super::objects::{CANCEL, ENDPOINTS};
 use super::trouble::{PATIENCE, Trouble};
 use super::words::WORDS_MAX;
 use super::{CallError, NodeId};
@@ -28,8 +29,9 @@ use crate::shelf::Shelf;
 /// The way from this node to another, or to itself.
 pub(crate) struct Pair {
     there: RwLock<Option<Arc<Connected>>>,
-    /// The connection that is being made, if one is.
+    /// The connection that is being made, if one is; and how many want it.
     connecting: Shelf<Option<Connecting>>,
+    wanted: AtomicUsize,
     pub(crate) handle: Handle,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) node: NodeId,
@@ -44,24 +46,36 @@ type Interfaces = BTreeMap<(TypeId, u16), Arc<[u8]>>;
 
 /// A connection that is being made.
 struct Connecting {
-    client: Arc<Endpoint>,
-    to: EndpointName,
+    clients: Arc<[Endpoint; 2]>,
+    host: String,
     mapping: Mapping,
-    /// When calls can be sent, and cancelling is still asked for.
+    /// When most calls can be sent, and the other mapping is still asked for.
     calls: Option<Remote>,
     /// Whether the link of the one before has ended meanwhile.
     is_second: bool,
 }
 
+/// Somebody who wants a connection. One that is being made and that nobody wants any more, and so
+/// nobody drives, would be in the way of those that the other node makes.
+pub(crate) struct Wants(Arc<Pair>);
+
+impl Drop for Wants {
+    fn drop(&mut self) {
+        if self.0.wanted.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.begin_anew();
+        }
+    }
+}
+
 /// A connection.
 pub(crate) struct Connected {
-    pub(crate) calls: Remote,
-    /// By which calls are cancelled: apart from them, so that there is room when they have
-    /// none.
-    cancels: Remote,
+    calls: Remote,
+    /// By which calls go that are a part of others, and calls are cancelled: apart from most calls, so
+    /// that there is room when they have none.
+    within: Remote,
     /// Calls to cancel for which there was none all the same.
     uncancelled: Mutex<Vec<u64>>,
-    _client: Arc<Endpoint>,
+    _clients: Arc<[Endpoint; 2]>,
 }
 
 impl Pair {
@@ -70,7 +84,8 @@ impl Pair {
         let (there, unheard, met) = (RwLock::default(), Mutex::default(), Mutex::default());
         // Who finds that another makes it looks again.
         let connecting = Shelf::new(None, Waker::noop().clone());
-        Self { there, connecting, handle, exchange, node, unheard, met }
+        let wanted = AtomicUsize::new(0);
+        Self { there, connecting, wanted, handle, exchange, node, unheard, met }
     }
 
     /// Whether the other node is this one.
@@ -83,6 +98,12 @@ impl Pair {
     #[inline]
     pub(crate) fn there(&self) -> Option<Arc<Connected>> {
         self.there.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Somebody wants a connection without waiting for it, until this is dropped.
+    pub(crate) fn want(self: &Arc<Self>) -> Wants {
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        Wants(Arc::clone(self))
     }
 
     /// The numbers of the methods of an interface, if it was met.
@@ -100,21 +121,24 @@ impl Pair {
     pub(crate) fn wait_connect(&self, deadline: Deadline) -> Result<Arc<Connected>, CallError> {
         let until = deadline.until();
         let route = self.wait_route(deadline).map_err(|why| self.trouble(PATIENCE).route(why))?;
-        let left = until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
-        let (client, to) = self.ends(&route);
-        let calls = self.wait_map(&client, &to, left)?;
-        let cancels = self.wait_map(&client, &to, left)?;
-        Ok(self.keep(calls, cancels, client))
+        let left =
+            || until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
+        let clients = self.exchange.ends(&route.fabric, &route.links);
+        let calls = self.wait_map(&clients, &route.host, 0, left())?;
+        let within = self.wait_map(&clients, &route.host, 1, left())?;
+        Ok(self.keep(calls, within, clients))
     }
 
     /// Maps the other node's endpoint. A node that cannot be reached is asked again and again, for
     /// as long as the registry has it for a member.
     fn wait_map(
         &self,
-        client: &Endpoint,
-        to: &EndpointName,
+        clients: &[Endpoint; 2],
+        host: &str,
+        at: usize,
         deadline: Deadline,
     ) -> Result<Remote, CallError> {
+        let (client, to) = (&clients[at], &self.name(host, at));
         let started = rt::now();
         let until = deadline.until_from(started);
         loop {
@@ -160,27 +184,32 @@ impl Pair {
             };
             // It has no deadline: those who wait for it have theirs.
             let connecting = making.get_or_insert_with(|| {
-                let (client, to) = self.ends(&route);
-                let mapping = client.map(&to, &[], Deadline::UntilDead);
-                Connecting { client, to, mapping, calls: None, is_second }
+                let clients = self.exchange.ends(&route.fabric, &route.links);
+                let to = self.name(&route.host, 0);
+                let mapping = clients[0].map(&to, &[], Deadline::UntilDead);
+                let host = route.host.clone();
+                Connecting { clients, host, mapping, calls: None, is_second }
             });
             // Without a lock: this may run handlers, and one may use this very pair.
-            let Poll::Ready(mapped) = connecting.poll(context) else { return Poll::Pending };
+            let within = self.name(&connecting.host, 1);
+            let Poll::Ready(mapped) = connecting.poll(&within, context) else {
+                return Poll::Pending;
+            };
             let begun = making.take().expect("just polled");
-            let Connecting { client, calls, is_second: is_last, .. } = begun;
+            let Connecting { clients, calls, is_second: is_last, .. } = begun;
             let kept = match (mapped, calls) {
                 // It may have been begun long ago, and its link has ended since.
                 (Err(MapError::Link(_)), _) if !is_last => {
                     is_second = true;
                     continue;
                 }
-                (Ok(cancels), Some(calls)) => (calls, cancels, client),
+                (Ok(within), Some(calls)) => (calls, within, clients),
                 (Ok(_), None) => unreachable!("it comes first"),
                 (Err(why), _) => return Poll::Ready(Err(self.trouble(Duration::ZERO).map(why))),
             };
             drop(making);
-            let (calls, cancels, client) = kept;
-            return Poll::Ready(Ok(self.keep(calls, cancels, client)));
+            let (calls, within, clients) = kept;
+            return Poll::Ready(Ok(self.keep(calls, within, clients)));
         }
     }
 
@@ -264,16 +293,16 @@ impl Pair {
         }
     }
 
-    fn ends(&self, route: &Route) -> (Arc<Endpoint>, EndpointName) {
-        let to = EndpointName::new(&route.host, ENDPOINT, self.node.incarnation);
-        (self.exchange.end(&route.fabric, &route.links), to)
+    /// One of the other node's endpoints.
+    fn name(&self, host: &str, at: usize) -> EndpointName {
+        EndpointName::new(host, ENDPOINTS[at], self.node.incarnation)
     }
 
     /// Keeps a connection, unless another was made meanwhile.
-    fn keep(&self, calls: Remote, cancels: Remote, client: Arc<Endpoint>) -> Arc<Connected> {
+    fn keep(&self, calls: Remote, within: Remote, clients: Arc<[Endpoint; 2]>) -> Arc<Connected> {
         let uncancelled = Mutex::default();
         // One that is not kept is dropped without the lock: that may run handlers.
-        let made = Arc::new(Connected { calls, cancels, uncancelled, _client: client });
+        let made = Arc::new(Connected { calls, within, uncancelled, _clients: clients });
         let mut there = self.there.write().unwrap_or_else(PoisonError::into_inner);
         let kept = Arc::clone(there.get_or_insert_with(|| Arc::clone(&made)));
         drop(there);
@@ -284,27 +313,37 @@ impl Pair {
 }
 
 impl Connecting {
-    /// Goes on; the mapping by which calls are cancelled comes last.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Remote, MapError>> {
+    /// Goes on; the mapping of calls that are a part of others comes last.
+    fn poll(
+        &mut self,
+        within: &EndpointName,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Remote, MapError>> {
         if self.calls.is_none() {
             match Pin::new(&mut self.mapping).poll(context) {
                 Poll::Ready(Ok(calls)) => self.calls = Some(calls),
                 other => return other,
             }
-            self.mapping = self.client.map(&self.to, &[], Deadline::UntilDead);
+            self.mapping = self.clients[1].map(within, &[], Deadline::UntilDead);
         }
         Pin::new(&mut self.mapping).poll(context)
     }
 }
 
 impl Connected {
+    /// By what a call goes, which may be a part of another.
+    #[inline]
+    pub(crate) const fn way(&self, is_nested: bool) -> &Remote {
+        if is_nested { &self.within } else { &self.calls }
+    }
+
     /// Cancels a call, and those that could not be cancelled before.
     pub(crate) fn cancel(&self, number: u64) {
         // Without the lock: sending may run what ends another call.
         let mut numbers = std::mem::take(&mut *self.uncancelled.lock());
         numbers.push(number);
         let first = numbers.len().saturating_sub(WORDS_MAX);
-        if self.cancels.try_send((CANCEL, &numbers[first..])).is_ok() {
+        if self.within.try_send((CANCEL, &numbers[first..])).is_ok() {
             numbers.truncate(first);
         }
         if !numbers.is_empty() {

@@ -18,7 +18,7 @@ use super::clock::{Alarm, Clock};
 use super::context::Inherited;
 use super::fault::{Fault, planted};
 use super::objects::CALL;
-use super::pair::{Connected, Pair};
+use super::pair::{Connected, Pair, Wants};
 use super::served::Answer;
 use super::spot::Spot;
 use super::stub::read;
@@ -48,6 +48,8 @@ struct Begun {
     head: Head,
     started: Instant,
     until: Option<Instant>,
+    /// Whether it is a part of another.
+    is_nested: bool,
     /// Whether it is over only when it is answered.
     is_answered: bool,
     state: State,
@@ -69,6 +71,7 @@ struct Unsent {
     callee: Callee,
     method: usize,
     meeting: Option<Meeting>,
+    _wants: Wants,
 }
 
 /// What came of a call.
@@ -86,7 +89,7 @@ impl<T, E> Pending<T, E> {
         args: A,
         is_answered: bool,
     ) -> Self {
-        let Inherited { deadline, within, chain, .. } = Inherited::by(deadline);
+        let Inherited { deadline, within, chain, is_nested, .. } = Inherited::by(deadline);
         let (pair, table) = (Arc::clone(&callee.pair), callee.table);
         let (to, number) = (To::UNKNOWN, pair.exchange.next_call());
         let head = Head { to, deadline, chain, number, within };
@@ -97,6 +100,7 @@ impl<T, E> Pending<T, E> {
             head,
             started,
             until: deadline.until_from(started),
+            is_nested,
             is_answered,
             state: State::Over,
             alarm: None,
@@ -167,7 +171,8 @@ impl Begun {
                 return;
             }
         }
-        let unsent = Unsent { callee: callee.clone(), method, meeting: None };
+        let (callee, _wants) = (callee.clone(), callee.pair.want());
+        let unsent = Unsent { callee, method, meeting: None, _wants };
         self.state = State::Unsent(args, Box::new(unsent));
         self.send_now(&mut context);
     }
@@ -183,7 +188,7 @@ impl Begun {
     /// The same, for as long as its head says.
     fn send_now(&mut self, context: &mut Context<'_>) {
         let State::Unsent(_, unsent) = &mut self.state else { return };
-        let Unsent { callee, method, meeting } = &mut **unsent;
+        let Unsent { callee, method, meeting, .. } = &mut **unsent;
         let end = match callee.poll_end(meeting, context) {
             Poll::Ready(Ok(end)) => end,
             Poll::Ready(Err(why)) => return self.state = State::Failed(why),
@@ -216,13 +221,13 @@ impl Begun {
         loop {
             let sent = args.send(CALL, &words[..count], |message| {
                 there
-                    .calls
+                    .way(self.is_nested)
                     .try_request(message)
                     .map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
             });
             match sent {
                 Ok(call) => self.sent(call, there),
-                Err(SendError::Full { .. }) => match there.calls.poll_room(context) {
+                Err(SendError::Full { .. }) => match there.way(self.is_nested).poll_room(context) {
                     Poll::Ready(_) => continue,
                     Poll::Pending => return false,
                 },
@@ -356,7 +361,7 @@ impl Begun {
         let mut words = [0; WORDS_MAX];
         let count = self.head.write(&mut words);
         let sent = args.send(CALL, &words[..count], |message| {
-            let sent = inherited.away(|| there.calls.wait_request(message, left));
+            let sent = inherited.away(|| there.way(self.is_nested).wait_request(message, left));
             sent.map_err(|why| (why, None))
         });
         match sent {

@@ -196,7 +196,12 @@ impl<'a> Outgoing<'a> {
     ) -> Result<Reply, am::CallError> {
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
-        match there.calls.try_call_with(CALL, &words[..count], pieces, head.deadline) {
+        match there.way(self.inherited.is_nested).try_call_with(
+            CALL,
+            &words[..count],
+            pieces,
+            head.deadline,
+        ) {
             Err(am::CallError::Send(SendError::Full { .. })) => {
                 self.ask_when_room(there, head, pieces)
             }
@@ -216,11 +221,16 @@ impl<'a> Outgoing<'a> {
         let left =
             || until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
         loop {
-            there.calls.wait_room(left())?;
+            there.way(self.inherited.is_nested).wait_room(left())?;
             let head = Head { deadline: left(), ..head.clone() };
             let mut words = [0; WORDS_MAX];
             let count = head.write(&mut words);
-            match there.calls.try_call_with(CALL, &words[..count], pieces, head.deadline) {
+            match there.way(self.inherited.is_nested).try_call_with(
+                CALL,
+                &words[..count],
+                pieces,
+                head.deadline,
+            ) {
                 Err(am::CallError::Send(SendError::Full { .. })) => {}
                 asked => return asked,
             }
@@ -231,7 +241,9 @@ impl<'a> Outgoing<'a> {
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         let sent = args.send(CALL, &words[..count], |message| {
-            let sent = self.inherited.away(|| there.calls.wait_request(message, head.deadline));
+            let sent = self
+                .inherited
+                .away(|| there.way(self.inherited.is_nested).wait_request(message, head.deadline));
             sent.map_err(|why| (why, None))
         });
         // Its credit comes back when it has run, so that a caller is never far ahead.

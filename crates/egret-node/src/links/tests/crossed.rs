@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use egret_net::fabric::sim::check;
 use egret_net::rt::{self, Deadline};
@@ -13,6 +14,8 @@ use super::random::Random;
 use super::world::{Node, step};
 use crate::am::{EndpointName, Remote};
 use crate::links::LinksOptions;
+use crate::links::opening::Calling;
+use crate::links::state::State;
 
 /// Both map the other, one a little later.
 fn both(nodes: &[Node; 2], late: u64) -> [Remote; 2] {
@@ -59,7 +62,7 @@ fn whoever_calls_first_there_is_one_link() {
         }
         let nodes = hosts.map(|host| Node::new(sim, host, &options, &ledger));
         let remotes = both(&nodes, random.below(30));
-        let end = sim.elapsed() + std::time::Duration::from_secs(15);
+        let end = sim.elapsed() + Duration::from_secs(15);
         while sim.elapsed() < end {
             step(nodes.iter());
         }
@@ -68,6 +71,39 @@ fn whoever_calls_first_there_is_one_link() {
             let live = node.links.core.state.with(|state| state.live(remote.link()).is_ok());
             assert!(live, "{level}: the link died");
         }
+    });
+}
+
+/// A call that has failed, and of which nobody asks any more what became of it, is in nobody's way.
+#[test]
+fn who_was_called_in_vain_can_call() {
+    check(0..20, |sim| {
+        let (options, ledger) = (LinksOptions::default(), Ledger::default());
+        let a = Node::new(sim, "a", &options, &ledger);
+        let mut context = Context::from_waker(Waker::noop());
+        {
+            // It is there, and does not listen.
+            let _b = sim.nic("b");
+            let name = EndpointName::new("b", "nobody", 0);
+            let soon = Deadline::In(Duration::from_millis(50));
+            let mut early = pin!(a.endpoints[0].endpoint.map(&name, &[], soon));
+            assert!(early.as_mut().poll(&mut context).is_pending());
+            while sim.elapsed() < Duration::from_secs(1) {
+                step([&a].into_iter());
+            }
+        }
+        let failed = |state: &mut State| state.opening.calls.get("b").map(Calling::has_failed);
+        assert_eq!(a.links.core.state.with(failed), Some(true));
+        let b = Node::new(sim, "b", &options, &ledger);
+        let nodes = [a, b];
+        let [a, b] = &nodes;
+        let name = &a.endpoints[0].name;
+        let mut mapping = pin!(b.endpoints[0].endpoint.map(name, &[], Deadline::DEFAULT));
+        let mapped = (0..10_000).any(|_| {
+            step(nodes.iter());
+            matches!(mapping.as_mut().poll(&mut context), Poll::Ready(Ok(_)))
+        });
+        assert!(mapped, "it is told that calls crossed, again and again");
     });
 }
 

@@ -14,7 +14,7 @@ use egret_node::{Links, LinksOptions};
 use crate::rmi::fuzzing;
 use crate::rmi::load::Load;
 use crate::rmi::object::Object;
-use crate::rmi::objects::{CALL, ENDPOINT, MEET, Objects};
+use crate::rmi::objects::{CALL, ENDPOINTS, MEET, Objects};
 use crate::rmi::served::{Refused, open};
 use crate::rmi::table::Met;
 use crate::rmi::words::{Code, Head, To, WORDS_MAX, Within};
@@ -48,7 +48,7 @@ struct Scene {
     links: [Links; 2],
     remote: Remote,
     object: Arc<Object>,
-    _endpoints: [egret_node::am::Endpoint; 2],
+    _endpoints: [egret_node::am::Endpoint; 3],
     _sim: Sim,
 }
 
@@ -61,14 +61,14 @@ impl Scene {
         let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new(1)));
         let objects = Arc::new(Objects::new(&workers, &load, 64));
         let object = objects.add(Exports::<dyn Target>::held(It), 100).unwrap();
-        let served = objects.endpoint(&there, 1, |_| {});
-        served.register(ENDPOINT).unwrap();
+        let [served, within] = objects.endpoints(&there, 1, |_| {});
+        served.register(ENDPOINTS[0]).unwrap();
         let client = here.bundle().endpoint(0);
-        let to = EndpointName::new("there", ENDPOINT, 1);
+        let to = EndpointName::new("there", ENDPOINTS[0], 1);
         let mut mapping = client.map(&to, &[], Deadline::DEFAULT);
         let links = [here, there];
         let remote = until(&nic, &links, &mut mapping).unwrap();
-        Self { nic, links, remote, object, _endpoints: [served, client], _sim: sim }
+        Self { nic, links, remote, object, _endpoints: [served, within, client], _sim: sim }
     }
 
     /// The words of a call of a method, with others behind them.
@@ -190,15 +190,18 @@ fn an_answer_that_never_comes_is_told_as_that() {
     };
     let (server, client) = (join(), join());
     // It is met as a node with an object, and drops what it is asked.
-    let endpoint = server.links()[0].1.bundle().endpoint(server.id().incarnation);
-    endpoint.on(CALL, |request| drop(request.later()));
-    endpoint.on(MEET, |request| {
-        let met = Met::Methods(vec![0, 1]);
-        let mut writer = egret_stream::Writer::new();
-        writer.write(&met).unwrap();
-        request.reply_with(Message::answer().bytes(&writer.to_vec()));
+    let endpoints = ENDPOINTS.map(|name| {
+        let bundle = server.links()[0].1.bundle();
+        let endpoint = bundle.register(name, server.id().incarnation).unwrap();
+        endpoint.on(CALL, |request| drop(request.later()));
+        endpoint.on(MEET, |request| {
+            let met = Met::Methods(vec![0, 1]);
+            let mut writer = egret_stream::Writer::new();
+            writer.write(&met).unwrap();
+            request.reply_with(Message::answer().bytes(&writer.to_vec()));
+        });
+        endpoint
     });
-    endpoint.register(ENDPOINT).unwrap();
     let (node, interface) = (server.id(), "Target".to_owned());
     let object = ObjectRef { node, interface, number: 9, kind: 5, bytes_max: 100 };
     let stub: TargetStub = client.stub(&object);
@@ -206,6 +209,7 @@ fn an_answer_that_never_comes_is_told_as_that() {
     let refused = stub.begin().quick(1).wait().unwrap_err();
     assert_eq!(refused, CallError::NoAnswer { node });
     assert!(refused.to_string().contains(&node.to_string()), "{refused}");
+    drop(endpoints);
 }
 
 #[test]

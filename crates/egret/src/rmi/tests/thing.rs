@@ -111,6 +111,9 @@ pub(super) fn noted(number: u64, until: Option<Instant>, by: u64) {
 }
 
 fn ran(number: u64) {
+    // What its node knows of its deadline, however long the way was.
+    let left = current().map(|current| current.deadline());
+    assert!(left != Some(Deadline::In(Duration::ZERO)), "call {number} has no time left");
     change(number, |known| known.ran.push(rt::now()));
 }
 

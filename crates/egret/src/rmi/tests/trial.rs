@@ -306,7 +306,7 @@ impl<'a> Trial<'a> {
         let Some(started) = known.ran.first() else { return };
         // For so long a link that was cut may wait until it repeats what was lost.
         let calm = |since: Instant| {
-            self.harmed < Instant::from_nanos(since.as_nanos().saturating_sub(4_000_000_000))
+            self.harmed < Instant::from_nanos(since.as_nanos().saturating_sub(5_000_000_000))
         };
         if let Some(until) = known.until
             && calm(until)
