@@ -24,6 +24,7 @@ fn remote_calls_are_held_against_the_virtual_interface() {
             assert!(unit.iter().all(|name| figure(line, name) > 0.0), "{line}");
             let limit = match (call, line["mode"].as_str()) {
                 ("tree1023", _) => "vi+tree",
+                ("nested", _) => "one plain call",
                 (_, Some("tokio")) => "eventfd",
                 _ => "vi",
             };
@@ -45,6 +46,7 @@ fn remote_calls_are_held_against_the_virtual_interface() {
             "null 1 tokio",
             "null 64 inline",
             "null 64 plain",
+            "nested 1 plain",
         ];
         let others = ["i32", "bytes-1k", "bytes-100k", "i32-100k", "f64-100k", "f64-100k-pool"];
         let others = others.iter().chain(&["tree1023", "f64-1k", "f64-1m"]);
@@ -52,6 +54,18 @@ fn remote_calls_are_held_against_the_virtual_interface() {
         assert!(calls.into_iter().eq(null.map(str::to_owned).into_iter().chain(others)));
         assert_eq!(lines.iter().filter(|line| line["op"] == "read-in-place").count(), 2);
     }
+}
+
+#[test]
+fn many_stubs_are_held_against_one() {
+    let how = ["bench", "rmi", "--calls", "nested", "--inflight", "1", "--stubs", "2000"];
+    let lines = lines(&[&how[..], &["--quick", "--json", "--reps", "1"]].concat());
+    let [_, memory, stubs] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(memory["call"], "stub-memory");
+    assert!(figure(memory, "memory_bytes") <= figure(memory, "limit_bytes"), "{memory}");
+    assert_eq!([&stubs["call"], &stubs["limit"]], ["stubs", "one plain call"]);
+    assert_eq!(figure(stubs, "objects"), 2000.0);
+    assert!(figure(stubs, "p50_ns") > 0.0 && figure(stubs, "limit_ns") > 0.0, "{stubs}");
 }
 
 fn lines(args: &[&str]) -> Vec<Value> {

@@ -5,7 +5,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::task::Waker;
+use std::time::Duration;
 
+use egret_net::rt::{self, Instant};
 use egret_net::sync::Baton;
 use egret_net::vi::{Beside, Nic, contained};
 
@@ -77,8 +79,9 @@ impl Drop for Sleeper {
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     all: Vec<Sleeper>,
-    /// How many there may be before all look for themselves.
+    /// How many there may be before all look for themselves, and when they did so last.
     most: usize,
+    looked: Option<Instant>,
 }
 
 impl Waiters {
@@ -94,8 +97,11 @@ impl Waiters {
             return;
         }
         if self.all.len() >= self.most.max(WAITERS_LEAST) {
-            // If all of them still wait, the next ones find room.
-            self.most = (2 * self.all.len()).min(WAITERS_MAX);
+            // Those who come back at once still wait, and the next ones are to find room; those who gave
+            // up waiting do not.
+            let now = rt::now();
+            let are_back = self.looked.replace(now).is_some_and(|before| now - before < AT_ONCE);
+            self.most = if are_back { 2 * self.all.len() } else { 0 };
             self.wake_all();
         }
         self.all.push(Sleeper::of(waker));
@@ -115,9 +121,10 @@ impl Waiters {
     }
 }
 
-/// So many wait before all look for themselves, at first and at most.
+/// So many wait before all look for themselves, at first.
 const WAITERS_LEAST: usize = 64;
-const WAITERS_MAX: usize = 4096;
+/// Who is woken and has to wait again does so within that.
+const AT_ONCE: Duration = Duration::from_millis(10);
 
 type Then = fn(Waker);
 

@@ -106,7 +106,6 @@ impl Core {
         }))
     }
 
-    /// Whether nobody has the links but the threads that work for them.
     /// A handle goes: the threads in the background are to look whether they are the last.
     pub(crate) fn wake_if_last(self: &Arc<Self>) {
         if Arc::strong_count(self) <= self.crew.holders() + 1 {
@@ -114,6 +113,7 @@ impl Core {
         }
     }
 
+    /// Whether nobody has the links but the threads that work for them.
     pub(super) fn is_forsaken(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) <= self.crew.holders()
     }

@@ -1,11 +1,15 @@
 //! Arguments, and what a method returns, on their way out.
 
+use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::Segment;
-use egret_node::am::{MEDIUM_MAX, Message};
+use egret_node::am::{Call, MEDIUM_MAX, Message, Remote, SendError};
 use egret_stream::{Wire, WriteError, Writer};
 
 use super::CallError;
 use super::called::Aligned;
+use super::context::Inherited;
+use super::objects::CALL;
+use super::words::{Head, WORDS_MAX};
 
 /// Arguments that were given away, or what a method returns.
 #[derive(Debug)]
@@ -75,6 +79,30 @@ impl Args {
         })
     }
 
+    /// Sends them as a call, which has to be sent until then, when there is room. The object is told
+    /// how much time is left then.
+    pub(crate) fn wait_send(
+        &mut self,
+        way: &Remote,
+        inherited: &Inherited,
+        until: Option<Instant>,
+        head: &mut Head,
+    ) -> Result<Call, SendError> {
+        loop {
+            let mut words = [0; WORDS_MAX];
+            let count = head.write(&mut words);
+            let sent = self.send(CALL, &words[..count], |message| {
+                let sent = way.try_request(message);
+                sent.map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
+            });
+            match sent {
+                Err(SendError::Full { .. }) => inherited.away(|| way.wait_room(left(until)))?,
+                sent => return sent,
+            }
+            head.deadline = left(until);
+        }
+    }
+
     /// In one piece, for an object of this node.
     pub(crate) fn aligned(&self) -> Aligned {
         match self {
@@ -90,6 +118,10 @@ impl Args {
             Self::Data(pieces) => bytes_of(&pieces).concat(),
         }
     }
+}
+
+fn left(until: Option<Instant>) -> Deadline {
+    until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())))
 }
 
 fn bytes_of(pieces: &[Segment]) -> Vec<&[u8]> {

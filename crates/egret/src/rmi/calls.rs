@@ -11,6 +11,7 @@ use super::early::Early;
 use super::fault::{Fault, planted};
 use super::load::Caller;
 use super::object::Object;
+use super::objects::WITHIN_WINDOW;
 use super::words::Code;
 
 /// Calls of plain methods that wait or run, of all objects of a node.
@@ -32,6 +33,7 @@ struct Inner {
 impl Calls {
     /// For callers that have so many calls under way.
     pub(crate) fn new(window: u32) -> Self {
+        let window = window.max(WITHIN_WINDOW);
         let early = Early::new(usize::try_from(window).unwrap_or(usize::MAX));
         Self { inner: Mutex::default(), early }
     }

@@ -41,7 +41,7 @@ impl Early {
         let mut callers = self.callers.lock();
         let own = callers.entry(peer).or_default();
         own.expire(now);
-        if own.order.len() >= self.most {
+        while own.all.len() >= self.most {
             own.drop_first();
         }
         own.all.insert(number);
@@ -78,7 +78,10 @@ impl Early {
 
 impl Numbers {
     fn expire(&mut self, now: Instant) {
-        while self.order.front().is_some_and(|(_, since)| now - *since >= LONG) {
+        let is_over = |all: &BTreeSet<u64>, (number, since): &(u64, Instant)| {
+            now - *since >= LONG || !all.contains(number)
+        };
+        while self.order.front().is_some_and(|first| is_over(&self.all, first)) {
             self.drop_first();
         }
     }

@@ -214,9 +214,9 @@ fn place(number: u64) -> usize {
 /// What the endpoints of remote calls are registered as: for most calls, and for those that are a part
 /// of others.
 pub(crate) const ENDPOINTS: [&str; 2] = ["rmi", "rmi-within"];
-/// Calls of a node that are a part of others and may be under way: as many as a node takes on of all. What waits
-/// for a call that cannot be sent would wait for ever, so that it is refused instead.
-const WITHIN_WINDOW: u32 = 16_384;
+/// Calls of a node that are a part of others and may be under way. What waits for a call that cannot be
+/// sent could wait for ever: so there are many, and a node that has too much to do refuses them.
+pub(crate) const WITHIN_WINDOW: u32 = 4096;
 /// The handler of calls.
 pub(crate) const CALL: u8 = 0;
 /// The handler by which calls are cancelled.

@@ -124,9 +124,14 @@ impl Pair {
         let left =
             || until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
         let clients = self.exchange.ends(&route.fabric, &route.links);
-        let calls = self.wait_map(&clients, &route.host, 0, left())?;
-        let within = self.wait_map(&clients, &route.host, 1, left())?;
-        Ok(self.keep(calls, within, clients))
+        loop {
+            let calls = self.wait_map(&clients, &route.host, 0, left())?;
+            let within = self.wait_map(&clients, &route.host, 1, left())?;
+            // Both by one link: the first may have ended meanwhile.
+            if calls.peer() == within.peer() {
+                return Ok(self.keep(calls, within, clients));
+            }
+        }
     }
 
     /// Maps the other node's endpoint. A node that cannot be reached is asked again and again, for
@@ -203,7 +208,11 @@ impl Pair {
                     is_second = true;
                     continue;
                 }
-                (Ok(within), Some(calls)) => (calls, within, clients),
+                (Ok(within), Some(calls)) if calls.peer() == within.peer() => {
+                    (calls, within, clients)
+                }
+                // The link of the first has ended meanwhile.
+                (Ok(_), Some(_)) => continue,
                 (Ok(_), None) => unreachable!("it comes first"),
                 (Err(why), _) => return Poll::Ready(Err(self.trouble(Duration::ZERO).map(why))),
             };

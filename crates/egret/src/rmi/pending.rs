@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
-use egret_node::am::{Call, Reply, SendError, in_handler};
+use egret_node::am::{self, Call, Reply, SendError, in_handler};
 use egret_stream::{FromWire, Wire};
 
 use super::args::Args;
@@ -100,7 +100,8 @@ impl<T, E> Pending<T, E> {
             head,
             started,
             until: deadline.until_from(started),
-            is_nested,
+            // One that nobody waits for waits for room, as others do: it would be lost without.
+            is_nested: is_nested && is_answered,
             is_answered,
             state: State::Over,
             alarm: None,
@@ -309,6 +310,9 @@ impl Begun {
                     let left = self.left();
                     inherited.away(|| call.wait(left))
                 });
+                if let Err(am::CallError::TimedOut { .. }) = &reply {
+                    there.cancel(self.head.number);
+                }
                 let failed = |error| self.pair.failed(&there, error, PATIENCE);
                 reply.map(Came::Reply).map_err(failed)
             }
@@ -349,8 +353,8 @@ impl Begun {
             Some(end) => end,
             None => inherited.away(|| callee.wait_end(self.left()))?,
         };
-        let left = self.left();
-        (self.head.to, self.head.deadline) = (callee.to(unsent.method), left);
+        self.head.to = callee.to(unsent.method);
+        self.head.deadline = self.left();
         let there = match end {
             End::There(there) => there,
             End::Here => {
@@ -358,12 +362,7 @@ impl Begun {
                 return Ok(());
             }
         };
-        let mut words = [0; WORDS_MAX];
-        let count = self.head.write(&mut words);
-        let sent = args.send(CALL, &words[..count], |message| {
-            let sent = inherited.away(|| there.way(self.is_nested).wait_request(message, left));
-            sent.map_err(|why| (why, None))
-        });
+        let sent = args.wait_send(there.way(self.is_nested), inherited, self.until, &mut self.head);
         match sent {
             Ok(call) => self.sent(call, there),
             Err(why) => return Err(self.pair.failed(&there, why.into(), PATIENCE)),

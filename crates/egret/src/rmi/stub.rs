@@ -238,14 +238,10 @@ impl<'a> Outgoing<'a> {
     }
 
     fn post(&self, there: &Arc<Connected>, head: &Head, args: &mut Args) -> Result<(), CallError> {
-        let mut words = [0; WORDS_MAX];
-        let count = head.write(&mut words);
-        let sent = args.send(CALL, &words[..count], |message| {
-            let sent = self
-                .inherited
-                .away(|| there.way(self.inherited.is_nested).wait_request(message, head.deadline));
-            sent.map_err(|why| (why, None))
-        });
+        // By the way of most calls: one that nobody waits for waits for room, and is lost without.
+        let mut head = head.clone();
+        let until = head.deadline.until();
+        let sent = args.wait_send(there.way(false), &self.inherited, until, &mut head);
         // Its credit comes back when it has run, so that a caller is never far ahead.
         sent.map(drop).map_err(|why| self.failed(there, why.into()))
     }

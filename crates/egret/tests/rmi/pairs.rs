@@ -7,7 +7,7 @@ use egret::net::rt;
 use egret::node::node::{Handle, Node, Part};
 use egret::rmi::{CallError, ObjectRef, Remoting};
 
-use crate::grid::{Board, GridStub, SOON, pair_with, pool, wait};
+use crate::grid::{Board, GridStub, SOON, pair_with, pool, pool_with, wait};
 
 /// Mappings of a node's endpoints to those of others, and links that are dead and not forgotten.
 fn held(node: &Node) -> (usize, usize) {
@@ -127,6 +127,60 @@ fn a_handler_sends_by_a_stub_that_it_has_just_made() {
     assert_eq!(stub.tell(board.object().clone(), 5).unwrap(), "Ok(())");
     let grid: GridStub = nodes[0].stub(board.object());
     wait("it was told", || grid.hints() == Ok(5));
+}
+
+#[egret::remote]
+trait Relays {
+    /// Tells an object so many times.
+    fn relay(&self, to: ObjectRef, count: u64) -> bool;
+    /// Calls back and forth, so many times.
+    fn bounce(&self, here: ObjectRef, there: ObjectRef, times: u32) -> u32;
+}
+
+struct Relay(Handle);
+
+#[egret::remote]
+impl Relays for Relay {
+    fn relay(&self, to: ObjectRef, count: u64) -> bool {
+        let stub: GridStub = self.0.stub(&to);
+        (0..count).all(|_| stub.hint(1).is_ok())
+    }
+    fn bounce(&self, here: ObjectRef, there: ObjectRef, times: u32) -> u32 {
+        if times == 0 {
+            return 0;
+        }
+        let stub: RelaysStub = self.0.stub(&there);
+        stub.bounce(there, here, times - 1).unwrap() + 1
+    }
+}
+
+/// Of those that nobody waits for none is lost, however many a method sends.
+#[test]
+fn what_a_method_tells_others_arrives() {
+    let (_registry, nodes) = pool(3, "shm");
+    let board = nodes[2].export(Board::default()).unwrap();
+    let relay = nodes[1].export(Relay(nodes[1].handle())).unwrap();
+    let stub: RelaysStub = nodes[0].stub(relay.object());
+    let grid: GridStub = nodes[0].stub(board.object());
+    grid.ping().unwrap();
+    // More than a node takes on, of a node whose workers are slow to begin.
+    let busy: Vec<_> = (0..8).map(|_| grid.begin().sleep_ms(300)).collect();
+    assert_eq!(stub.relay(board.object().clone(), 20_000), Ok(true));
+    wait("all have come", || grid.hints() == Ok(20_000));
+    assert!(busy.into_iter().all(|call| call.wait() == Ok(true)));
+}
+
+/// As many calls as may be under way, each of which is answered when its own have been.
+#[test]
+fn calls_that_fill_the_window_do_not_keep_their_own_out() {
+    let (_registry, nodes) = pool_with(2, "shm", |config| config.in_flight(2));
+    let relays: Vec<_> =
+        nodes.iter().map(|node| node.export(Relay(node.handle())).unwrap()).collect();
+    let [here, there] = [0, 1].map(|at: usize| relays[at].object().clone());
+    let stub: RelaysStub = nodes[0].stub(&there);
+    let call = || stub.begin().bounce(there.clone(), here.clone(), 8);
+    let calls: Vec<_> = (0..20).map(|_| call()).collect();
+    assert!(calls.into_iter().all(|call| call.wait() == Ok(8)));
 }
 
 /// Is dropped with what a node keeps.
