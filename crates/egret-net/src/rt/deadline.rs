@@ -35,6 +35,12 @@ impl Deadline {
             Self::UntilDead => None,
         }
     }
+
+    /// What is left of it now, if it passes at `until`.
+    #[must_use]
+    pub fn left(until: Option<Instant>) -> Self {
+        until.map_or(Self::UntilDead, |until| Self::In(until.since(super::now())))
+    }
 }
 
 impl From<Duration> for Deadline {

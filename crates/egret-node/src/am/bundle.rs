@@ -26,6 +26,8 @@ pub struct Bundle {
 
 /// A handler: what it does with a message.
 pub(crate) type Handler = Box<dyn FnMut(Request<'_>) + Send>;
+/// The same, of which several may run at once.
+pub(crate) type SharedHandler = Arc<dyn Fn(Request<'_>) + Send + Sync>;
 /// What an endpoint does with messages that came back.
 pub(crate) type ErrorHandler = Box<dyn FnMut(Undelivered) + Send>;
 /// What an endpoint does when a link ends.
@@ -61,11 +63,24 @@ pub(crate) struct BundleState {
 pub(crate) struct Upcall {
     pub(crate) endpoint: Key,
     pub(crate) what: What,
-    /// Where it is served, and what runs, of which place in the table.
-    pub(crate) home: Home,
+    /// What runs, of which place in the table.
     pub(crate) run: Option<Run>,
     place: usize,
-    /// What that has done about its answer.
+    pub(crate) handling: Handling,
+}
+
+/// How an upcall is served.
+#[derive(Debug, Default)]
+pub(crate) struct Handling {
+    /// Where.
+    pub(crate) home: Home,
+    /// Whether others serve the bundle meanwhile.
+    pub(crate) is_apart: bool,
+    /// Whether other upcalls were due when this one was.
+    pub(crate) has_more: bool,
+    /// Whether the handler is [shared](super::Endpoint::on_shared).
+    pub(crate) is_shared: bool,
+    /// What the handler has done about its answer.
     pub(crate) answer: Answer,
     pub(crate) few: Few,
 }
@@ -99,10 +114,22 @@ pub(crate) enum What {
 
 pub(crate) enum Run {
     Handler(Handler),
+    /// A handler that several threads may run at once; and whether each message waits until the
+    /// one before has been begun.
+    Shared(SharedHandler, Order),
     OnError(ErrorHandler),
     OnEnd(EndHandler),
     /// All are dropped.
     Drop(Box<Table>),
+}
+
+/// When the next message for a shared handler may be begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// At once.
+    Any,
+    /// When the handler of the one before has ended, or gone [outside](Request::outside).
+    Kept,
 }
 
 impl Bundle {
@@ -171,13 +198,13 @@ impl State {
             return Some(job);
         }
         while let Some(mut upcall) = self.upcalls.pop_front() {
-            let Some(bundle) = self.bundles.get(upcall.home.bundle) else {
+            let Some(bundle) = self.bundles.get(upcall.handling.home.bundle) else {
                 self.unserved(upcall);
                 continue;
             };
-            if !bundle.serving {
-                bundle.serving = true;
+            if !bundle.serving || bundle.is_unordered(&upcall) {
                 bundle.prepare(&mut upcall);
+                upcall.handling.has_more = self.has_jobs();
                 return Some(upcall);
             }
             bundle.waiting.push_back(upcall);
@@ -196,15 +223,10 @@ impl State {
     #[inline]
     pub(crate) fn finish(&mut self, mut ended: Box<Upcall>, unused: &mut Option<Run>) {
         self.done(&mut ended);
-        let key = ended.home.bundle;
-        let mut is_unused = false;
-        if let Some(bundle) = self.bundles.get(key) {
-            bundle.put_back(&mut ended);
-            bundle.serving = false;
-            is_unused = bundle.handles == 0 && bundle.tables.len() == 0;
-            if !bundle.waiting.is_empty() {
-                self.left.push_back(key);
-            }
+        if !ended.handling.is_apart {
+            let key = ended.handling.home.bundle;
+            self.bundles.get(key).into_iter().for_each(|bundle| bundle.put_back(&mut ended));
+            self.leave_bundle(key);
         }
         if ended.run.is_some() {
             *unused = ended.run.take();
@@ -212,9 +234,22 @@ impl State {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(ended);
         }
-        if is_unused {
-            self.forget_bundle(key);
+    }
+
+    /// A thread serves a bundle no longer. Whether other upcalls are due.
+    #[inline]
+    pub(crate) fn leave_bundle(&mut self, key: Key) -> bool {
+        if let Some(bundle) = self.bundles.get(key) {
+            bundle.serving = false;
+            let is_unused = bundle.handles == 0 && bundle.tables.len() == 0;
+            if !bundle.waiting.is_empty() {
+                self.left.push_back(key);
+            }
+            if is_unused {
+                self.forget_bundle(key);
+            }
         }
+        self.has_jobs()
     }
 
     /// The next upcall of the bundles that were left. It came before all those of the same
@@ -225,28 +260,21 @@ impl State {
             let Some(bundle) = self.bundles.get(key).filter(|bundle| !bundle.serving) else {
                 continue;
             };
-            bundle.serving = true;
-            if let Some(job) = self.next_waiting(key) {
-                return Some(job);
-            }
-            self.bundles.get(key).into_iter().for_each(|bundle| bundle.serving = false);
-            self.forget_bundle(key);
+            let Some(mut upcall) = bundle.waiting.pop_front() else {
+                self.forget_bundle(key);
+                continue;
+            };
+            bundle.prepare(&mut upcall);
+            upcall.handling.has_more = self.has_jobs();
+            return Some(upcall);
         }
         None
-    }
-
-    /// The next of those that were left to who serves a bundle.
-    #[cold]
-    fn next_waiting(&mut self, key: Key) -> Option<Box<Upcall>> {
-        let bundle = self.bundles.get(key)?;
-        let mut upcall = bundle.waiting.pop_front()?;
-        bundle.prepare(&mut upcall);
-        Some(upcall)
     }
 
     /// Something for an endpoint that was closed meanwhile.
     #[cold]
     fn unserved(&mut self, mut upcall: Box<Upcall>) {
+        upcall.handling.answer = Answer::NoHandler;
         self.done(&mut upcall);
     }
 
@@ -255,7 +283,7 @@ impl State {
     pub(crate) fn upcall(&mut self, endpoint: Key, home: Home, what: What) -> Box<Upcall> {
         let mut upcall = self.spare.pop().unwrap_or_default();
         (upcall.endpoint, upcall.what) = (endpoint, what);
-        upcall.home = home;
+        upcall.handling.home = home;
         upcall
     }
 }
@@ -267,7 +295,7 @@ impl Upcall {
 
     /// To be served there.
     pub(crate) fn at(mut self: Box<Self>, home: Home) -> Box<Self> {
-        self.home = home;
+        self.handling.home = home;
         self
     }
 
@@ -290,10 +318,21 @@ impl BundleState {
         self.waiting.len()
     }
 
-    /// Takes what runs for an upcall out of its table.
+    /// Whether an upcall is of a shared handler that waits for no other.
+    #[inline]
+    fn is_unordered(&mut self, upcall: &Upcall) -> bool {
+        let What::Message { arrived, .. } = &upcall.what else { return false };
+        let table = self.tables.get(upcall.handling.home.table);
+        let place = Table::place(arrived.head.handler);
+        table.is_some_and(|table| {
+            matches!(table.0.get(place), Some(Entry::Here(Run::Shared(_, Order::Any))))
+        })
+    }
+
+    /// A thread serves an upcall: what runs for it is taken out of its table, or shared.
     #[inline]
     fn prepare(&mut self, upcall: &mut Upcall) {
-        upcall.run = self.tables.get(upcall.home.table).and_then(|table| {
+        upcall.run = self.tables.get(upcall.handling.home.table).and_then(|table| {
             upcall.place = match &upcall.what {
                 What::Message { arrived, .. } | What::Answer { arrived, .. } => {
                     Table::place(arrived.head.handler)
@@ -305,13 +344,17 @@ impl BundleState {
             };
             table.take(upcall.place)
         });
-        upcall.answer = Answer::Missing;
+        let handling = &mut upcall.handling;
+        handling.answer = if upcall.run.is_some() { Answer::Missing } else { Answer::NoHandler };
+        handling.is_shared = matches!(upcall.run, Some(Run::Shared(..)));
+        handling.is_apart = matches!(upcall.run, Some(Run::Shared(_, Order::Any)));
+        self.serving |= !handling.is_apart;
     }
 
     /// Puts back what has run, if its place is still there.
     #[inline]
     fn put_back(&mut self, ended: &mut Upcall) {
-        if let Some(table) = self.tables.get(ended.home.table)
+        if let Some(table) = self.tables.get(ended.handling.home.table)
             && let Some(entry @ Entry::Out) = table.0.get_mut(ended.place)
             && let Some(ran) = ended.run.take()
         {
@@ -336,6 +379,9 @@ impl Table {
     #[inline]
     fn take(&mut self, place: usize) -> Option<Run> {
         let entry = self.0.get_mut(place)?;
+        if let Entry::Here(Run::Shared(handler, order)) = entry {
+            return Some(Run::Shared(Arc::clone(handler), *order));
+        }
         match std::mem::take(entry) {
             Entry::Here(run) => {
                 *entry = Entry::Out;
@@ -371,6 +417,7 @@ impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Handler(_) => "Handler",
+            Self::Shared(..) => "Shared",
             Self::OnError(_) => "OnError",
             Self::OnEnd(_) => "OnEnd",
             Self::Drop(_) => "Drop",

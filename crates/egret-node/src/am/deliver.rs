@@ -100,7 +100,7 @@ impl State {
         let from = From { link, slot, request: request_of(head) };
         let mut upcall = self.spare.pop().unwrap_or_default();
         upcall.endpoint = of;
-        upcall.home = home;
+        upcall.handling.home = home;
         upcall.set_short(from, head, bytes);
         self.upcalls.push_back(upcall);
         true
@@ -110,8 +110,8 @@ impl State {
     #[inline]
     pub(crate) fn done(&mut self, upcall: &mut Upcall) {
         match &mut upcall.what {
-            What::Message { from, arrived } if upcall.run.is_some() => {
-                self.answer(from, &upcall.answer, &upcall.few);
+            What::Message { from, arrived } if upcall.handling.answer != Answer::NoHandler => {
+                self.answer(from, &upcall.handling.answer, &upcall.handling.few);
                 self.done_with(upcall.endpoint);
                 // A short frame stays in its box, for the next.
                 if !arrived.is_short() {
@@ -147,21 +147,13 @@ impl State {
         self.count_served();
     }
 
-    /// The same with a few words, when the handler's thread has done what that deferred.
-    pub(super) fn reply_at_end(&mut self, from: &From, words: &[u64]) {
-        if let Some(request) = from.request {
-            self.reply_few(from, request, words);
-        }
-        self.count_served();
-    }
-
     /// What a handler did about its answer.
     #[inline]
     fn answer(&mut self, from: &From, answer: &Answer, few: &Few) {
         match (from.request, answer) {
             (Some(request), Answer::Few) => self.reply_few(from, request, few.words()),
             (None, _) => self.taken(*from),
-            (_, Answer::Sent) => {}
+            (_, Answer::Sent | Answer::NoHandler) => {}
             (_, Answer::Missing) => self.no_reply(*from, NoReply::Missing),
             (_, Answer::Panicked) => self.no_reply(*from, NoReply::Panicked),
         }

@@ -8,7 +8,7 @@ use egret_net::buf::Buf;
 use egret_net::rt::Deadline;
 use egret_net::vi::{Access, ExposeError, Exposed};
 
-use super::bundle::{Home, Run, Upcall};
+use super::bundle::{Home, Order, Run, SharedHandler, Upcall};
 use super::serve::in_handler;
 use super::{
     Bundle, Ended, EndpointError, MapError, Mapping, Needed, Remote, Request, Table, Undelivered,
@@ -132,6 +132,37 @@ impl Endpoint {
     pub fn on(&self, number: u8, handler: impl FnMut(Request<'_>) + Send + 'static) {
         assert!(number < u8::MAX, "handlers have numbers below 255");
         let run = Run::Handler(Box::new(handler));
+        drop(self.change(|table| table.set(Table::place(number), Some(run))));
+    }
+
+    /// Runs `handler` for each message to number `number`, as [`on`](Self::on) does, but any number at
+    /// once, on as many threads, also while others of the bundle run. So messages may be begun in
+    /// another order than they came in, and a handler can go [outside](Request::outside) to wait.
+    ///
+    /// # Panics
+    ///
+    /// If `number` is 255.
+    pub fn on_shared(&self, number: u8, handler: impl Fn(Request<'_>) + Send + Sync + 'static) {
+        self.share(number, Order::Any, Arc::new(handler));
+    }
+
+    /// The same in order: a message is begun when the handler of the one before has ended, or gone
+    /// outside, as with all handlers of the bundle.
+    ///
+    /// # Panics
+    ///
+    /// If `number` is 255.
+    pub fn on_shared_in_order(
+        &self,
+        number: u8,
+        handler: impl Fn(Request<'_>) + Send + Sync + 'static,
+    ) {
+        self.share(number, Order::Kept, Arc::new(handler));
+    }
+
+    fn share(&self, number: u8, order: Order, handler: SharedHandler) {
+        assert!(number < u8::MAX, "handlers have numbers below 255");
+        let run = Run::Shared(handler, order);
         drop(self.change(|table| table.set(Table::place(number), Some(run))));
     }
 

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::defer::{Server, answer_at_end, server};
+use super::bundle::Handling;
 use super::message::{Few, Landed};
+use super::outside::{Server, go_outside, server};
 use super::serve::{Answer, in_outermost_handler};
 use super::{Kept, Message, Peer};
 use crate::link::Kind;
@@ -22,8 +23,7 @@ pub struct Request<'a> {
     pub(crate) from: From,
     pub(crate) words: &'a [u64],
     pub(crate) arrived: &'a mut Arrived,
-    pub(crate) answer: &'a mut Answer,
-    pub(crate) few: &'a mut Few,
+    pub(crate) handling: &'a mut Handling,
 }
 
 /// Where an answer goes.
@@ -75,18 +75,68 @@ impl<'a> Request<'a> {
         self.from.request
     }
 
-    /// Whether the thread is one that does what handlers [defer](super::defer()): it
-    /// [serves](crate::Links::serve), or drives in the background and another stands by.
+    /// Whether the thread can run something [outside](Self::outside), and may take its time for that:
+    /// it [serves](crate::Links::serve), or drives in the background and another stands by.
     #[must_use]
     #[inline]
-    pub fn may_defer(&self) -> bool {
+    pub fn may_last(&self) -> bool {
         let (server, number) = server();
-        let is_free = number == self.core.number && in_outermost_handler();
+        let is_free = number == self.core.number && self.can_go_outside();
         match server {
             Server::Lent => is_free,
             Server::OnDuty => is_free && self.core.crew.has_standby(self.core),
             Server::No | Server::Relieved | Server::Leaves => false,
         }
+    }
+
+    /// Whether the thread can run something [outside](Self::outside). If it may not take its time for
+    /// that, it waits for something of its own, and hears of that no sooner.
+    #[must_use]
+    #[inline]
+    pub fn can_go_outside(&self) -> bool {
+        self.handling.is_shared && in_outermost_handler() && server().0 != Server::Leaves
+    }
+
+    /// Runs `body` with the bytes or data of the message, outside of the handler: it may wait and
+    /// call. Others serve the bundle and drive meanwhile. Who drives then is another thread that waits;
+    /// or the background, when nobody has driven for a moment; or, if the thread is that of the
+    /// background, its standby.
+    ///
+    /// ```
+    /// # fn serve(endpoint: &egret_node::am::Endpoint) {
+    /// // Reads a file, which may take long.
+    /// endpoint.on_shared(1, |mut request| {
+    ///     let len = |_: &[u8]| std::fs::read("/proc/self/comm").map_or(0, |bytes| bytes.len());
+    ///     if request.may_last() {
+    ///         let len = request.outside(len);
+    ///         request.reply(&[len as u64]);
+    ///     } else {
+    ///         let slot = request.later();
+    ///         std::thread::spawn(move || slot.reply(&[len(&[]) as u64]));
+    ///     }
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the thread [cannot](Self::can_go_outside): the handler is not
+    /// [shared](super::Endpoint::on_shared), runs inside another, or the thread is about to return to
+    /// its caller.
+    #[inline]
+    pub fn outside<R>(&mut self, body: impl FnOnce(&[u8]) -> R) -> R {
+        assert!(self.can_go_outside(), "only a shared handler, outside of others, can go outside");
+        let core = self.core;
+        if !self.handling.is_apart {
+            let bundle = self.handling.home.bundle;
+            self.handling.has_more = core.state.with(|state| state.leave_bundle(bundle));
+            self.handling.is_apart = true;
+        }
+        // Who drives, and may sleep, is to look: this thread will not.
+        if self.handling.has_more {
+            core.nic.wake();
+        }
+        go_outside(core, || body(self.bytes()))
     }
 
     /// Whether an answer is waited for.
@@ -121,8 +171,10 @@ impl<'a> Request<'a> {
         if words.len() > Few::MAX {
             return self.reply_with(Message::answer().words(words));
         }
-        self.few.set(words);
-        *self.answer = Answer::Few;
+        if self.handling.answer != Answer::Sent {
+            self.handling.few.set(words);
+            self.handling.answer = Answer::Few;
+        }
     }
 
     /// Answers with words and bytes or data, now.
@@ -141,9 +193,14 @@ impl<'a> Request<'a> {
     /// });
     /// # }
     /// ```
-    pub fn reply_with(self, message: Message<'_>) {
-        if self.wants_reply() {
-            *self.answer = Answer::Sent;
+    pub fn reply_with(mut self, message: Message<'_>) {
+        self.reply_now(message);
+    }
+
+    /// The same, of a handler that goes on. It has answered: what it answers after that goes nowhere.
+    pub fn reply_now(&mut self, message: Message<'_>) {
+        if self.wants_reply() && self.handling.answer != Answer::Sent {
+            self.handling.answer = Answer::Sent;
             self.core.state.with(|state| state.reply(self.from, message));
         }
     }
@@ -151,8 +208,8 @@ impl<'a> Request<'a> {
     /// Answers later, from any thread.
     #[must_use = "dropped, it answers that there is no answer"]
     pub fn later(self) -> ReplySlot {
-        *self.answer = Answer::Sent;
-        ReplySlot { core: Arc::clone(self.core), from: self.from, done: false }
+        let done = std::mem::replace(&mut self.handling.answer, Answer::Sent) == Answer::Sent;
+        ReplySlot { core: Arc::clone(self.core), from: self.from, done }
     }
 }
 
@@ -189,26 +246,11 @@ impl ReplySlot {
         self.reply_with(Message::answer().words(words));
     }
 
-    /// Answers with words, when the [deferred](super::defer()) work that the calling thread does has
-    /// ended: for the cost of its end alone, if there are at most six. A thread that does none
-    /// answers now.
-    ///
-    /// # Panics
-    ///
-    /// If there are more than 16.
-    #[inline]
-    pub fn reply_at_end(mut self, words: &[u64]) {
-        if answer_at_end(&self.core, self.from, words) {
-            self.done = true;
-        } else {
-            self.reply(words);
-        }
-    }
-
     /// Answers with words and bytes or data.
     pub fn reply_with(mut self, message: Message<'_>) {
-        self.done = true;
-        self.core.state.with(|state| state.reply_later(self.from, message));
+        if !std::mem::replace(&mut self.done, true) {
+            self.core.state.with(|state| state.reply_later(self.from, message));
+        }
     }
 }
 

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use egret_net::vi::contained;
 
 use super::Undelivered;
-use super::bundle::{Handler, Run, Upcall, What};
-use super::defer::{run_deferred, take_deferred};
-use super::message::Few;
+use super::bundle::{Handling, Run, Upcall, What};
 use super::request::{From, Request};
 use crate::link::Head;
 use crate::link::arrived::Arrived;
@@ -16,11 +14,13 @@ use crate::links::core::Core;
 use crate::links::state::State;
 
 /// What a handler has done about its answer.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Nothing yet.
     #[default]
     Missing,
+    /// There is none.
+    NoHandler,
     /// It panicked.
     Panicked,
     /// It will answer, or has.
@@ -39,35 +39,13 @@ pub(crate) fn run_jobs(
 ) -> bool {
     for left in (0..JOBS_MAX).rev() {
         run(core, &mut job);
-        let (mut unused, deferred) = (None, take_deferred());
-        let mut go_on = |state: &mut State| {
+        let mut unused = None;
+        let (next, has_more) = core.state.with(|state| {
+            state.finish(job, &mut unused);
             let stays = !leave(state) && left > 0;
             let next = if stays { state.next_job() } else { None };
             (next, state.has_jobs())
-        };
-        let (next, has_more) = match deferred {
-            None => core.state.with(|state| {
-                state.finish(job, &mut unused);
-                go_on(state)
-            }),
-            Some(deferred) => {
-                // Others serve the bundle meanwhile: who drives, and may sleep, is to look.
-                let has_more = core.state.with(|state| {
-                    state.finish(job, &mut unused);
-                    state.has_jobs()
-                });
-                if has_more {
-                    core.nic.wake();
-                }
-                let answer = run_deferred(core, deferred);
-                core.state.with(|state| {
-                    if let Some((from, few)) = answer {
-                        state.reply_at_end(&from, few.words());
-                    }
-                    go_on(state)
-                })
-            }
-        };
+        });
         drop_unused(unused);
         let Some(next) = next else { return has_more };
         job = next;
@@ -100,8 +78,8 @@ fn drop_unused(unused: Option<Run>) {
 /// | [`Links::block_on`](crate::Links::block_on) | panics, unless the future is ready |
 /// | [`Links::close_because`](crate::Links::close_because) | begins, and whoever drives goes on |
 ///
-/// What a handler does instead: it [defers](super::defer()) what waits, or answers [later](super::Request::later), from a thread that may
-/// wait; it sends by `try_request` and `try_send`, and has the answer
+/// What a handler does instead: it waits [outside](super::Request::outside), or answers [later](super::Request::later) from a thread
+/// that may wait; it sends by `try_request` and `try_send`, and has the answer
 /// [name a handler](super::Request::reply_with) or its [`Call`](super::Call) awaited elsewhere.
 #[must_use]
 #[inline]
@@ -118,9 +96,16 @@ pub(super) fn in_outermost_handler() -> bool {
 /// Runs what there is to run.
 #[inline]
 fn run(core: &Arc<Core>, upcall: &mut Upcall) {
+    let handling = &mut upcall.handling;
     match (&mut upcall.what, &mut upcall.run) {
+        (What::Message { from, arrived }, run @ Some(Run::Shared(..))) => {
+            if let Some(Run::Shared(handler, _)) = run.take() {
+                // The last of a handler goes here, where no lock is held.
+                call(core, move |request| handler(request), *from, arrived, handling);
+            }
+        }
         (What::Message { from, arrived }, Some(Run::Handler(handler))) => {
-            call(core, handler, *from, arrived, (&mut upcall.answer, &mut upcall.few));
+            call(core, handler, *from, arrived, handling);
         }
         _ => tell(core, upcall),
     }
@@ -132,7 +117,12 @@ fn tell(core: &Arc<Core>, upcall: &mut Upcall) {
     match (&mut upcall.what, &mut upcall.run) {
         (What::Answer { link, arrived, .. }, Some(Run::Handler(handler))) => {
             let from = From { link: *link, slot: upcall.endpoint, request: None };
-            call(core, handler, from, arrived, (&mut upcall.answer, &mut upcall.few));
+            call(core, handler, from, arrived, &mut upcall.handling);
+        }
+        (What::Answer { link, arrived, .. }, Some(Run::Shared(handler, _))) => {
+            let from = From { link: *link, slot: upcall.endpoint, request: None };
+            let handler = Arc::clone(handler);
+            call(core, move |request| handler(request), from, arrived, &mut upcall.handling);
         }
         (What::Returned { arrived, .. }, Some(Run::OnError(handler))) => {
             guarded(|| handler(Undelivered::of_returned(arrived)));
@@ -160,17 +150,17 @@ fn tell(core: &Arc<Core>, upcall: &mut Upcall) {
 #[inline]
 fn call(
     core: &Arc<Core>,
-    handler: &mut Handler,
+    handler: impl FnOnce(Request<'_>),
     from: From,
     arrived: &mut Arrived,
-    (answer, few): (&mut Answer, &mut Few),
+    handling: &mut Handling,
 ) {
     let mut words = [0; Head::WORDS_MAX];
     let count = arrived.read_words(&mut words);
     let words = &words[..count];
-    let request = Request { core, from, words, arrived, answer: &mut *answer, few };
-    if !guarded(|| handler(request)) && matches!(answer, Answer::Missing) {
-        *answer = Answer::Panicked;
+    let request = Request { core, from, words, arrived, handling: &mut *handling };
+    if !guarded(|| handler(request)) && handling.answer == Answer::Missing {
+        handling.answer = Answer::Panicked;
     }
 }
 
@@ -183,8 +173,17 @@ fn guarded(handler: impl FnOnce()) -> bool {
     to_end(handler)
 }
 
-/// A handler runs; with how many ran before, which is so again when this is dropped.
-struct Inside(u32);
+/// A handler runs, or none does [outside](super::outside) of it; with how many ran before, which is
+/// so again when this is dropped.
+pub(super) struct Inside(u32);
+
+impl Inside {
+    /// None runs from now on.
+    #[inline]
+    pub(super) fn none() -> Self {
+        Self(HANDLERS.replace(0))
+    }
+}
 
 impl Drop for Inside {
     #[inline]

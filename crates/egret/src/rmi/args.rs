@@ -1,6 +1,6 @@
 //! Arguments, and what a method returns, on their way out.
 
-use egret_net::rt::{self, Deadline, Instant};
+use egret_net::rt::{Deadline, Instant};
 use egret_net::vi::Segment;
 use egret_node::am::{Call, MEDIUM_MAX, Message, Remote, SendError};
 use egret_stream::{Wire, WriteError, Writer};
@@ -8,7 +8,6 @@ use egret_stream::{Wire, WriteError, Writer};
 use super::CallError;
 use super::called::Aligned;
 use super::context::Inherited;
-use super::objects::CALL;
 use super::words::{Head, WORDS_MAX};
 
 /// Arguments that were given away, or what a method returns.
@@ -91,15 +90,17 @@ impl Args {
         loop {
             let mut words = [0; WORDS_MAX];
             let count = head.write(&mut words);
-            let sent = self.send(CALL, &words[..count], |message| {
+            let sent = self.send(head.to.handler, &words[..count], |message| {
                 let sent = way.try_request(message);
                 sent.map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
             });
             match sent {
-                Err(SendError::Full { .. }) => inherited.away(|| way.wait_room(left(until)))?,
+                Err(SendError::Full { .. }) => {
+                    inherited.away(|| way.wait_room(Deadline::left(until)))?;
+                }
                 sent => return sent,
             }
-            head.deadline = left(until);
+            head.deadline = Deadline::left(until);
         }
     }
 
@@ -118,10 +119,6 @@ impl Args {
             Self::Data(pieces) => bytes_of(&pieces).concat(),
         }
     }
-}
-
-fn left(until: Option<Instant>) -> Deadline {
-    until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())))
 }
 
 fn bytes_of(pieces: &[Segment]) -> Vec<&[u8]> {

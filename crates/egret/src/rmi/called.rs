@@ -1,14 +1,14 @@
-//! A call of a plain method, from when it has come until it is answered.
+//! A call of a plain method that is not run at once, from when it has come until it is answered.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use egret_net::rt::{self, Instant};
 use egret_net::sync::Mutex;
-use egret_node::am::{Deferred, Kept, ReplySlot};
+use egret_node::am::{Kept, ReplySlot};
 
-use super::context::{Frame, Timed, is_waiting};
+use super::calls::Ticket;
+use super::context::{Frame, Timed};
 use super::fault::{Fault, planted};
 use super::load::{Caller, Charge};
 use super::object::Object;
@@ -21,21 +21,12 @@ use super::workers::Workers;
 pub(crate) struct Called {
     pub(super) object: Arc<Object>,
     method: u8,
-    pub(super) key: Key,
-    /// Where the table of calls has it.
-    pub(super) place: u32,
-    is_cancelled: AtomicBool,
-    work: Mutex<Option<Work>>,
-}
-
-/// What a call is known by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key {
-    pub(crate) caller: Caller,
-    /// What the caller calls it by; 0 if it does not.
-    pub(crate) number: u64,
+    pub(super) caller: Caller,
     /// The number by which it is inside of the object's gate, if that has one.
-    pub(crate) inside: u64,
+    inside: u64,
+    /// Where the table of calls has it.
+    pub(super) ticket: Ticket,
+    work: Mutex<Option<Work>>,
 }
 
 /// What a call needs until it has run.
@@ -46,9 +37,8 @@ pub(crate) struct Work {
     /// The calls it is a part of, and their chain.
     pub(crate) within: Within,
     pub(crate) chain: u64,
-    /// What it takes of the node; nothing if the thread that has received it runs it next. There are
-    /// no more such calls than threads, and nobody is refused for one.
-    pub(crate) charge: Option<Charge>,
+    /// What it takes of the node.
+    pub(crate) charge: Charge,
 }
 
 /// Where the answer goes.
@@ -75,65 +65,39 @@ impl Called {
     pub(crate) fn new(
         object: Arc<Object>,
         method: u8,
-        key: Key,
-        place: u32,
+        (caller, inside): (Caller, u64),
+        ticket: Ticket,
         work: Work,
     ) -> Arc<Self> {
-        let (work, is_cancelled) = (Mutex::new(Some(work)), AtomicBool::new(false));
-        Arc::new(Self { object, method, key, place, is_cancelled, work })
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed)
-    }
-
-    /// The caller does not want it any more.
-    pub(crate) fn cancel(&self) {
-        if planted(Fault::CancelLost) {
-            return;
-        }
-        self.is_cancelled.store(true, Ordering::Relaxed);
-        self.answer_unrun(Code::Cancelled);
+        let work = Mutex::new(Some(work));
+        Arc::new(Self { object, method, caller, inside, ticket, work })
     }
 
     /// Runs it, on a worker of these if they are given, unless somebody has answered it
     /// already.
-    pub(crate) fn run(self: &Arc<Self>, home: Option<&Arc<Workers>>) {
-        if let Some((to, answer)) = self.run_unanswered(home, false) {
-            to.answer(answer);
-        }
-    }
-
-    /// Runs it; what it is to be answered, and where. Everything else is done.
-    fn run_unanswered(
-        self: &Arc<Self>,
-        home: Option<&Arc<Workers>>,
-        is_next: bool,
-    ) -> Option<(AnswerTo, Answer)> {
-        let work = self.take()?;
+    pub(crate) fn run(&self, home: Option<&Arc<Workers>>) {
+        let Some(work) = self.take() else { return };
         let Work { memory, to, until, mut within, chain, charge } = work;
-        // What has just come is not late.
-        let is_late = !is_next && until.is_some_and(|until| rt::now() >= until);
-        if is_late && !planted(Fault::RunsExpired) {
-            drop((memory, charge));
-            return Some(self.finished(to, Answer::code(Code::Expired)));
-        }
-        if self.object.is_closed() {
-            drop((memory, charge));
-            return Some(self.finished(to, Answer::code(Code::UnknownObject)));
-        }
-        if self.object.has_gate() {
-            within.push(self.key.inside);
-        }
-        let frame = Frame::worker(until, (within, chain), self, home);
-        let pace = self.object.pace(self.method);
-        let is_timed = home.is_some() || is_waiting() || pace.is_due();
-        let timed = is_timed.then(Timed::begin);
-        let answer = frame.run(|| self.object.execute(self.method, memory.bytes()));
-        timed.into_iter().for_each(|timed| pace.ran(timed.end()));
+        let is_late = until.is_some_and(|until| rt::now() >= until);
+        let answer = if is_late && !planted(Fault::RunsExpired) {
+            Answer::code(Code::Expired)
+        } else if self.object.is_closed() {
+            Answer::code(Code::UnknownObject)
+        } else {
+            if self.object.has_gate() {
+                within.push(self.inside);
+            }
+            let call = (self.object.calls(), self.ticket);
+            let frame = Frame::call(until, (within, chain), call, home);
+            let timed = Timed::begin();
+            let answer = frame.run(|| self.object.execute(self.method, memory.bytes()));
+            self.object.pace(self.method).ran(timed.end());
+            answer
+        };
         // All is given back before the caller can know.
         drop((memory, charge));
-        Some(self.finished(to, answer))
+        self.over();
+        to.answer(answer);
     }
 
     /// Answers it, if it has not begun.
@@ -141,8 +105,8 @@ impl Called {
         if let Some(Work { memory, to, charge, .. }) = self.take() {
             drop((memory, charge));
             self.object.withdraw(self);
-            let (to, answer) = self.finished(to, Answer::code(code));
-            to.answer(answer);
+            self.over();
+            to.answer(Answer::code(code));
         }
     }
 
@@ -151,27 +115,8 @@ impl Called {
     }
 
     /// It is over, and can be answered.
-    fn finished(&self, to: AnswerTo, answer: Answer) -> (AnswerTo, Answer) {
-        self.object.over(self);
-        (to, answer)
-    }
-}
-
-impl Deferred for Called {
-    fn run(self: Arc<Self>) {
-        let running = self.object.pace(self.method).running();
-        let ran = self.run_unanswered(None, true);
-        drop(running);
-        match ran {
-            // The last of a closed object goes with this, which may take long.
-            Some((AnswerTo::Caller(slot), answer))
-                if answer.is_short() && !self.object.is_closed() =>
-            {
-                slot.reply_at_end(answer.words());
-            }
-            Some((to, answer)) => to.answer(answer),
-            None => {}
-        }
+    fn over(&self) {
+        self.object.over(self.ticket, self.inside);
     }
 }
 
@@ -212,7 +157,7 @@ impl Aligned {
 
 impl fmt::Debug for Called {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Called").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("Called").field("caller", &self.caller).finish_non_exhaustive()
     }
 }
 

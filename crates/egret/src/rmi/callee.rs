@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use egret_net::rt::{self, Deadline};
+use egret_net::rt::Deadline;
 use egret_net::vi::Segment;
 use egret_node::am::{self, Call, Message, Reply, SendError};
 
@@ -17,7 +17,7 @@ use super::object::Object;
 use super::objects::MEET;
 use super::pair::{Connected, Pair};
 use super::served::{Refused, open};
-use super::table::Table;
+use super::table::{Methods, Table};
 use super::trouble::PATIENCE;
 use super::words::To;
 use super::{CallError, Limit, ObjectRef};
@@ -32,7 +32,7 @@ pub(crate) struct Callee {
     pub(crate) table: fn() -> Table,
     id: TypeId,
     /// The numbers that its node has given to the stub's methods, when they are known.
-    methods: OnceLock<Arc<[u8]>>,
+    methods: OnceLock<Arc<Methods>>,
     /// The interface that the reference to the object names, if it is another than the stub's.
     theirs: Option<Arc<str>>,
     /// The number of the object's interface.
@@ -76,8 +76,9 @@ impl Callee {
     /// If there is no [`end`](Self::end) of it yet.
     #[inline]
     pub(crate) fn to(&self, method: usize) -> To {
-        let method = self.methods.get().expect("the interface was met")[method];
-        To { object: self.object, interface: self.interface, method }
+        let methods = self.methods.get().expect("the interface was met");
+        let (method, handler) = (methods.numbers[method], methods.handler);
+        To { object: self.object, interface: self.interface, method, handler }
     }
 
     /// Refuses arguments that the object does not take.
@@ -123,8 +124,7 @@ impl Callee {
         if let Some(here) = self.end_here()? {
             return Ok(here);
         }
-        let left =
-            || until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
+        let left = || Deadline::left(until);
         let there = match self.pair.there() {
             Some(there) => there,
             None => self.pair.wait_connect(left())?,
@@ -197,7 +197,8 @@ impl Callee {
     }
 
     /// Keeps the numbers of the methods, for all stubs of the interface.
-    fn learn(&self, methods: Arc<[u8]>) {
+    fn learn(&self, methods: Methods) {
+        let methods = Arc::new(methods);
         self.pair.meets(self.id, self.interface, &methods);
         self.methods.get_or_init(|| methods);
     }

@@ -1,6 +1,6 @@
 //! The calls of a node's objects that wait or run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use egret_net::sync::Mutex;
@@ -16,56 +16,99 @@ use super::words::Code;
 
 /// Calls of plain methods that wait or run, of all objects of a node.
 #[derive(Debug)]
-pub(crate) struct Calls {
-    inner: Mutex<Inner>,
-    /// Calls that were cancelled before they came: data has a lane of its own.
-    early: Early,
-}
+pub(crate) struct Calls(Mutex<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
-    places: Vec<Option<Arc<Called>>>,
+    places: Vec<Place>,
     free: Vec<u32>,
     /// Those that can be cancelled: by whom, by which number, and where each is.
     numbered: BTreeSet<(Caller, u64, u32)>,
+    /// Calls that were cancelled before they came: data has a lane of its own.
+    early: Early,
+    /// The callers that were the last to go: a call of theirs may just be begun by another thread.
+    gone: VecDeque<Peer>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// Calls that were here before.
+    before: u32,
+    call: Option<Entry>,
+}
+
+/// A call that waits or runs.
+#[derive(Debug)]
+struct Entry {
+    caller: Caller,
+    number: u64,
+    is_cancelled: bool,
+    /// What is kept of it, if the thread that received it has not run it at once.
+    called: Option<Arc<Called>>,
+}
+
+/// Where a call is in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    place: u32,
+    before: u32,
 }
 
 impl Calls {
     /// For callers that have so many calls under way.
     pub(crate) fn new(window: u32) -> Self {
         let window = window.max(WITHIN_WINDOW);
-        let early = Early::new(usize::try_from(window).unwrap_or(usize::MAX));
-        Self { inner: Mutex::default(), early }
+        Self(Mutex::new(Inner {
+            places: Vec::new(),
+            free: Vec::new(),
+            numbered: BTreeSet::new(),
+            early: Early::new(usize::try_from(window).unwrap_or(usize::MAX)),
+            gone: VecDeque::new(),
+        }))
     }
 
-    /// Adds a call, which is made for its place.
-    pub(crate) fn add(&self, make: impl FnOnce(u32) -> Arc<Called>) -> Arc<Called> {
-        let mut inner = self.inner.lock();
+    /// Adds a call that has come, unless its caller has cancelled it before or is gone.
+    #[inline]
+    pub(crate) fn add(&self, caller: Caller, number: u64) -> Option<Ticket> {
+        let mut inner = self.0.lock();
+        if caller.is_some_and(|peer| inner.is_unwanted(peer, number)) {
+            return None;
+        }
         let place = inner.free.pop().unwrap_or_else(|| {
-            inner.places.push(None);
+            inner.places.push(Place::default());
             u32::try_from(inner.places.len() - 1).expect("a node takes fewer calls")
         });
-        let called = make(place);
-        let key = called.key;
-        if key.number > 0 {
-            inner.numbered.insert((key.caller, key.number, place));
+        if number > 0 {
+            inner.numbered.insert((caller, number, place));
         }
-        inner.places[place as usize] = Some(Arc::clone(&called));
-        called
+        let at = &mut inner.places[place as usize];
+        at.call = Some(Entry { caller, number, is_cancelled: false, called: None });
+        Some(Ticket { place, before: at.before })
     }
 
-    /// A call is over, or will not be.
-    pub(crate) fn remove(&self, called: &Called) {
-        let (key, place) = (called.key, called.place);
-        let mut inner = self.inner.lock();
-        let removed = inner.places[place as usize].take();
+    /// The call is kept, until it can run. Whether it was cancelled meanwhile.
+    pub(crate) fn keep(&self, called: &Arc<Called>) -> bool {
+        let mut inner = self.0.lock();
+        let entry = inner.entry(called.ticket).expect("it was added");
+        entry.called = Some(Arc::clone(called));
+        entry.is_cancelled
+    }
+
+    /// The call is over, or will not be.
+    #[inline]
+    pub(crate) fn remove(&self, Ticket { place, before }: Ticket) {
+        let mut inner = self.0.lock();
+        let at = &mut inner.places[place as usize];
+        debug_assert_eq!(at.before, before, "a call is over once");
+        at.before = before.wrapping_add(1);
+        let removed = at.call.take();
         inner.free.push(place);
-        if key.number > 0 {
-            inner.numbered.remove(&(key.caller, key.number, place));
+        if let Some(entry) = removed.as_ref().filter(|entry| entry.number > 0) {
+            inner.numbered.remove(&(entry.caller, entry.number, place));
         }
         // There were many, and who looks through all would do so for ever.
         if inner.free.len() == inner.places.len() && inner.places.len() > KEPT {
-            (inner.places, inner.free) = (Vec::new(), Vec::new());
+            inner.shrink();
         }
         drop(inner);
         drop(removed);
@@ -73,27 +116,37 @@ impl Calls {
 
     /// How many wait or run.
     pub(crate) fn len(&self) -> usize {
-        let inner = self.inner.lock();
+        let inner = self.0.lock();
         inner.places.len() - inner.free.len()
+    }
+
+    /// Whether nobody wants the answer of a call any more: it was cancelled, or is over.
+    pub(crate) fn is_unwanted(&self, ticket: Ticket) -> bool {
+        self.0.lock().entry(ticket).is_none_or(|entry| entry.is_cancelled)
     }
 
     /// Whether a call that has come was cancelled before.
     #[inline]
     pub(crate) fn is_early(&self, peer: Peer, number: u64) -> bool {
-        number > 0 && self.early.take(peer, number)
+        number > 0 && self.0.lock().early.take(peer, number)
     }
 
     /// A caller does not want one of its calls any more.
     pub(crate) fn cancel(&self, caller: Caller, number: u64) {
-        let calls: Vec<_> = {
-            let inner = self.inner.lock();
-            let known = inner.numbered.range((caller, number, 0)..=(caller, number, u32::MAX));
-            known.filter_map(|(.., place)| inner.places[*place as usize].clone()).collect()
-        };
-        calls.iter().for_each(|called| called.cancel());
-        if let Some(peer) = caller.filter(|_| calls.is_empty()) {
-            self.early.put(peer, number);
+        let mut waiting = Vec::new();
+        let mut inner = self.0.lock();
+        let Inner { numbered, places, early, .. } = &mut *inner;
+        let mut is_known = false;
+        for (.., place) in numbered.range((caller, number, 0)..=(caller, number, u32::MAX)) {
+            is_known = true;
+            let entry = places[*place as usize].call.as_mut();
+            waiting.extend(entry.and_then(Entry::cancel));
         }
+        if let Some(peer) = caller.filter(|_| !is_known) {
+            early.put(peer, number);
+        }
+        drop(inner);
+        waiting.iter().for_each(|called| called.answer_unrun(Code::Cancelled));
     }
 
     /// A caller is gone.
@@ -101,9 +154,17 @@ impl Calls {
         if planted(Fault::GoneUnheard) {
             return;
         }
-        self.early.forget(peer);
-        let gone = self.filter(|called| called.key.caller == Some(peer));
-        gone.iter().for_each(|called| called.cancel());
+        let mut inner = self.0.lock();
+        inner.early.forget(peer);
+        inner.gone.push_back(peer);
+        if inner.gone.len() > GONE {
+            inner.gone.pop_front();
+        }
+        let all = inner.places.iter_mut().filter_map(|place| place.call.as_mut());
+        let own = all.filter(|entry| entry.caller == Some(peer));
+        let waiting: Vec<_> = own.filter_map(Entry::cancel).collect();
+        drop(inner);
+        waiting.iter().for_each(|called| called.answer_unrun(Code::Cancelled));
     }
 
     /// No call of an object is to begin any more.
@@ -119,13 +180,88 @@ impl Calls {
     }
 
     fn filter(&self, wanted: impl Fn(&Called) -> bool) -> Vec<Arc<Called>> {
-        let inner = self.inner.lock();
+        let inner = self.0.lock();
         if inner.free.len() == inner.places.len() {
             return Vec::new();
         }
-        inner.places.iter().flatten().filter(|called| wanted(called)).cloned().collect()
+        let all = inner.places.iter().filter_map(|place| place.call.as_ref()?.called.as_ref());
+        all.filter(|called| wanted(called)).cloned().collect()
+    }
+}
+
+impl Inner {
+    /// Whether a call that has come is of nobody, or was cancelled before.
+    #[inline]
+    fn is_unwanted(&mut self, peer: Peer, number: u64) -> bool {
+        number > 0 && self.early.take(peer, number)
+            || !self.gone.is_empty() && self.gone.contains(&peer)
+    }
+
+    fn entry(&mut self, ticket: Ticket) -> Option<&mut Entry> {
+        let at = self.places.get_mut(ticket.place as usize)?;
+        at.call.as_mut().filter(|_| at.before == ticket.before)
+    }
+
+    /// Gives back what many calls have taken. Numbers of places are used again, so that each goes on
+    /// where it was.
+    #[cold]
+    fn shrink(&mut self) {
+        let before = self.places.iter().map(|place| place.before).max().unwrap_or_default();
+        self.places.clear();
+        self.places.resize_with(KEPT / 2, || Place { before, call: None });
+        self.places.shrink_to_fit();
+        self.free = (0..).take(KEPT / 2).collect();
+    }
+}
+
+impl Entry {
+    /// The call is not wanted any more; what is kept of it is to be answered.
+    fn cancel(&mut self) -> Option<Arc<Called>> {
+        if planted(Fault::CancelLost) {
+            return None;
+        }
+        self.is_cancelled = true;
+        self.called.clone()
     }
 }
 
 /// Places that are kept though there are no calls.
 const KEPT: usize = 1024;
+/// Callers that are remembered though they are gone: more than go while a thread begins one call.
+const GONE: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_wanted_until_it_is_cancelled_or_over() {
+        let calls = Calls::new(1);
+        let [first, second] = [(); 2].map(|()| calls.add(None, 7).expect("nobody cancelled it"));
+        let other = calls.add(None, 8).expect("nobody cancelled it");
+        assert!(!calls.is_unwanted(first) && !calls.is_unwanted(second));
+        calls.cancel(None, 7);
+        assert!(calls.is_unwanted(first) && calls.is_unwanted(second));
+        assert!(!calls.is_unwanted(other));
+        calls.remove(other);
+        let next = calls.add(None, 0).expect("nobody cancelled it");
+        assert_eq!(next.place, other.place);
+        assert!(calls.is_unwanted(other), "another is where it was");
+        assert!(!calls.is_unwanted(next));
+        [first, second, next].into_iter().for_each(|ticket| calls.remove(ticket));
+        assert_eq!(calls.len(), 0);
+    }
+
+    #[test]
+    fn what_many_calls_have_taken_is_given_back() {
+        let calls = Calls::new(1);
+        let all: Vec<_> = (0..2 * KEPT).map(|_| calls.add(None, 0).expect("wanted")).collect();
+        assert_eq!(calls.len(), 2 * KEPT);
+        all.iter().for_each(|ticket| calls.remove(*ticket));
+        assert_eq!(calls.len(), 0);
+        assert!(calls.0.lock().places.len() < KEPT);
+        let next = calls.add(None, 0).expect("wanted");
+        assert!(!calls.is_unwanted(next));
+        assert!(all.iter().all(|ticket| calls.is_unwanted(*ticket)), "none of them is that");
+    }
+}

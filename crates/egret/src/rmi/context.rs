@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 
-use super::called::Called;
+use super::calls::{Calls, Ticket};
 use super::fault::{Fault, planted};
 use super::words::Within;
 use super::workers::Workers;
@@ -23,7 +23,7 @@ pub fn current() -> Option<Current> {
     FRAME.with_borrow_mut(|frame| {
         let frame = frame.as_mut()?;
         let until = frame.until(rt::now());
-        Some(Current { until, called: frame.called.clone() })
+        Some(Current { until, call: frame.call.clone() })
     })
 }
 
@@ -31,21 +31,22 @@ pub fn current() -> Option<Current> {
 #[derive(Clone)]
 pub struct Current {
     until: Option<Instant>,
-    called: Option<Arc<Called>>,
+    call: Option<(Arc<Calls>, Ticket)>,
 }
 
 impl Current {
     /// How long the caller still waits. Calls that the method makes wait no longer.
     #[must_use]
     pub fn deadline(&self) -> Deadline {
-        self.until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())))
+        Deadline::left(self.until)
     }
 
-    /// Whether nobody wants the answer any more: the caller has said so, is gone, or its
-    /// deadline has passed.
+    /// Whether nobody wants the answer any more: the caller has said so, is gone, its deadline has
+    /// passed, or the call is over. Of a call of this node, and of one that is `#[nonblocking]`, only
+    /// the deadline is known.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.called.as_ref().is_some_and(|called| called.is_cancelled())
+        self.call.as_ref().is_some_and(|(calls, ticket)| calls.is_unwanted(*ticket))
             || self.until.is_some_and(|until| rt::now() >= until)
     }
 }
@@ -66,7 +67,8 @@ pub(crate) struct Frame {
     within: Within,
     /// The chain of calls that it is a part of.
     chain: u64,
-    called: Option<Arc<Called>>,
+    /// Where it is among the calls of its node, if it is.
+    call: Option<(Arc<Calls>, Ticket)>,
     /// Whether the method runs inside the handler of its call, and may not wait.
     is_inline: bool,
     /// Whose worker the thread is.
@@ -84,19 +86,19 @@ impl Frame {
     /// Of a call that runs inside its handler.
     pub(crate) const fn inline(left: Deadline, within: Within, chain: u64) -> Self {
         let until = Until::Left(left);
-        Self { until, within, chain, called: None, is_inline: true, home: None }
+        Self { until, within, chain, call: None, is_inline: true, home: None }
     }
 
     /// Of a call of a plain method, which a worker runs if `home` is given.
-    pub(crate) fn worker(
+    pub(crate) fn call(
         until: Option<Instant>,
         (within, chain): (Within, u64),
-        called: &Arc<Called>,
+        (calls, ticket): (&Arc<Calls>, Ticket),
         home: Option<&Arc<Workers>>,
     ) -> Self {
-        let (called, home) = (Some(Arc::clone(called)), home.cloned());
+        let (call, home) = (Some((Arc::clone(calls), ticket)), home.cloned());
         let until = Until::Known(until);
-        Self { until, within, chain, called, is_inline: false, home }
+        Self { until, within, chain, call, is_inline: false, home }
     }
 
     /// Of a call that the calling thread makes and runs itself.
@@ -104,7 +106,7 @@ impl Frame {
         let (is_inline, home) = FRAME.with_borrow(|frame| {
             frame.as_ref().map_or((false, None), |frame| (frame.is_inline, frame.home.clone()))
         });
-        Self { until: Until::Known(until), within, chain, called: None, is_inline, home }
+        Self { until: Until::Known(until), within, chain, call: None, is_inline, home }
     }
 
     fn until(&mut self, now: Instant) -> Option<Instant> {

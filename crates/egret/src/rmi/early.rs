@@ -5,18 +5,15 @@
 //! caller is as much as it may have under way, and not for long.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
-use egret_net::sync::Mutex;
 use egret_node::am::Peer;
 
 /// Numbers of calls that are not to begin.
 #[derive(Debug)]
 pub(crate) struct Early {
-    callers: Mutex<BTreeMap<Peer, Numbers>>,
-    is_any: AtomicBool,
+    callers: BTreeMap<Peer, Numbers>,
     /// How many are remembered of each caller.
     most: usize,
 }
@@ -32,47 +29,41 @@ struct Numbers {
 impl Early {
     /// For callers that have so many calls under way.
     pub(crate) const fn new(most: usize) -> Self {
-        Self { callers: Mutex::new(BTreeMap::new()), is_any: AtomicBool::new(false), most }
+        Self { callers: BTreeMap::new(), most }
     }
 
     /// A call of this number was cancelled, and is not here.
-    pub(crate) fn put(&self, peer: Peer, number: u64) {
+    pub(crate) fn put(&mut self, peer: Peer, number: u64) {
         let now = rt::now();
-        let mut callers = self.callers.lock();
-        let own = callers.entry(peer).or_default();
+        let own = self.callers.entry(peer).or_default();
         own.expire(now);
         while own.all.len() >= self.most {
             own.drop_first();
         }
         own.all.insert(number);
         own.order.push_back((number, now));
-        self.is_any.store(true, Ordering::Release);
     }
 
     /// Whether a call that has come was cancelled before.
     #[inline]
-    pub(crate) fn take(&self, peer: Peer, number: u64) -> bool {
-        self.is_any.load(Ordering::Acquire) && self.look(peer, number)
+    pub(crate) fn take(&mut self, peer: Peer, number: u64) -> bool {
+        !self.callers.is_empty() && self.look(peer, number)
     }
 
     #[cold]
-    fn look(&self, peer: Peer, number: u64) -> bool {
+    fn look(&mut self, peer: Peer, number: u64) -> bool {
         let now = rt::now();
-        let mut callers = self.callers.lock();
-        let is_found = callers.get_mut(&peer).is_some_and(|own| own.all.remove(&number));
-        callers.retain(|_, own| {
+        let is_found = self.callers.get_mut(&peer).is_some_and(|own| own.all.remove(&number));
+        self.callers.retain(|_, own| {
             own.expire(now);
             !own.all.is_empty()
         });
-        self.is_any.store(!callers.is_empty(), Ordering::Release);
         is_found
     }
 
     /// A caller is gone.
-    pub(crate) fn forget(&self, peer: Peer) {
-        let mut callers = self.callers.lock();
-        callers.remove(&peer);
-        self.is_any.store(!callers.is_empty(), Ordering::Release);
+    pub(crate) fn forget(&mut self, peer: Peer) {
+        self.callers.remove(&peer);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egret_stream::Wire;
 
 use super::load::Load;
-use super::objects::Objects;
+use super::objects::{CALL, Objects};
 use super::served::{Answer, Refused, open};
 use super::table::{Met, Needs, Table};
 use super::words::{Code, Head, To};
@@ -63,7 +63,7 @@ pub fn request(input: &[u8]) {
     let answer = match Head::read(&head) {
         Some(read) if *method < 128 => {
             let (object, interface) = (object.number, object.interface);
-            let to = To { object, interface, method: *method % 8 };
+            let to = To { object, interface, method: *method % 8, handler: CALL };
             serve(&objects, &Head { to, ..read }, bytes)
         }
         Some(read) => serve(&objects, &read, bytes),

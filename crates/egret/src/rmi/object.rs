@@ -1,6 +1,5 @@
 //! An exported object: calls arrive, pass its gate, and run.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, RwLock};
@@ -8,12 +7,12 @@ use std::sync::{Arc, MutexGuard, RwLock};
 use egret_net::rt;
 use egret_net::sync::Mutex;
 use egret_net::vi::caught;
-use egret_node::am::{Request, defer};
+use egret_node::am::Request;
 use egret_stream::ReadError;
 
-use super::called::{Aligned, AnswerTo, Called, Key, Memory, Work};
-use super::calls::Calls;
-use super::context::{Frame, waits_for};
+use super::called::{Aligned, AnswerTo, Called, Memory, Work};
+use super::calls::{Calls, Ticket};
+use super::context::{Frame, Timed, is_waiting, waits_for};
 use super::gate::{Gate, Verdict};
 use super::interface::{Held, Holds, Interface};
 use super::load::{Caller, Load};
@@ -92,15 +91,29 @@ impl Object {
         if let Err(answer) = self.admit(request.bytes().len() as u64) {
             return reply(request, *answer);
         }
-        if self.calls.is_early(request.peer(), head.number) {
+        let peer = request.peer();
+        if self.is_inline(head.to.method) {
+            if self.calls.is_early(peer, head.number) {
+                return reply(request, Answer::code(Code::Cancelled));
+            }
+            if let Some(answer) = self.try_inline(head, request.bytes()) {
+                return reply(request, answer);
+            }
+        }
+        let Some(ticket) = self.calls.add(Some(peer), head.number) else {
             return reply(request, Answer::code(Code::Cancelled));
+        };
+        if self.runs_here(head, &request) {
+            match self.enter(head) {
+                (Verdict::Enter, inside) => return self.run_here(head, request, ticket, inside),
+                (Verdict::Reentered, _) => {
+                    self.calls.remove(ticket);
+                    return reply(request, Answer::code(Code::Reentered));
+                }
+                (Verdict::Wait, _) => {}
+            }
         }
-        if self.is_inline(head.to.method)
-            && let Some(answer) = self.try_inline(head, request.bytes())
-        {
-            return reply(request, answer);
-        }
-        self.take_on(head, request);
+        self.take_on(head, request, ticket);
     }
 
     /// A request, served on the calling thread whatever the method is.
@@ -149,12 +162,12 @@ impl Object {
             spot.put(Answer::code(Code::Busy));
             return spot;
         };
-        let key = self.key(None, head);
+        let ticket = self.calls.add(None, head.number).expect("a node does not cancel before");
         let to = AnswerTo::Here(Arc::clone(&spot));
         let (memory, until) = (Memory::Own(args), head.deadline.until());
         let (within, chain) = (head.within.clone(), head.chain);
-        let work = Work { memory, to, until, within, chain, charge: Some(charge) };
-        Arc::clone(self).line_up(head.to.method, key, work, false);
+        let work = Work { memory, to, until, within, chain, charge };
+        Arc::clone(self).line_up(head.to.method, None, ticket, work);
         spot
     }
 
@@ -164,11 +177,6 @@ impl Object {
             return Err(Box::new(Answer::too_large(bytes, self.bytes_max)));
         }
         Ok(())
-    }
-
-    fn key(&self, caller: Caller, head: &Head) -> Key {
-        let inside = self.gate.as_ref().map_or(0, |_| self.load.number());
-        Key { caller, number: head.number, inside }
     }
 
     /// Asks the gate, if there is one; the number by which the call is inside of it.
@@ -196,59 +204,81 @@ impl Object {
         Some(answer)
     }
 
-    /// Whether the thread that has received a call runs it when its handler has ended: if that
-    /// does not take long, no other call waits for a worker, and the thread serves or waits for
-    /// the answer to a call that this one is a part of.
+    /// Whether the thread that has received a call runs it: if that does not take long, no other call
+    /// waits for a worker, and the thread serves or waits for the answer to a call that this one is a
+    /// part of.
     #[inline]
     fn runs_here(&self, head: &Head, request: &Request<'_>) -> bool {
         let pace = self.pace(head.to.method);
         pace.is_short()
             && self.workers.is_idle()
-            && (pace.is_free() && request.may_defer() || waits_for(head.chain))
+            && (pace.is_free() && request.may_last()
+                || waits_for(head.chain) && request.can_go_outside())
     }
 
-    /// Keeps a call, for this thread or a worker.
-    fn take_on(self: Arc<Self>, head: &Head, mut request: Request<'_>) {
+    /// Runs a call that has passed the gate, on the thread that has received it, and answers it. There
+    /// are no more such calls than threads, and nobody is refused for one.
+    #[inline]
+    fn run_here(
+        self: Arc<Self>,
+        head: &Head,
+        mut request: Request<'_>,
+        ticket: Ticket,
+        inside: Option<u64>,
+    ) {
+        let method = head.to.method;
+        let until = head.deadline.until_from(rt::now());
+        let mut within = head.within.clone();
+        inside.into_iter().for_each(|inside| within.push(inside));
+        let frame = Frame::call(until, (within, head.chain), (&self.calls, ticket), None);
+        let pace = self.pace(method);
+        let running = pace.running();
+        let timed = (is_waiting() || pace.is_due()).then(Timed::begin);
+        let answer = request.outside(|bytes| frame.run(|| self.execute(method, bytes)));
+        timed.into_iter().for_each(|timed| pace.ran(timed.end()));
+        drop(running);
+        // All is given back before the caller can know.
+        self.over(ticket, inside.unwrap_or_default());
+        if !self.is_closed() {
+            return reply(request, answer);
+        }
+        // The last of a closed object goes with this, which may wait and take long.
+        answer.send(|message| request.reply_now(message));
+        request.outside(|_| drop(self));
+    }
+
+    /// Keeps a call, for a worker.
+    fn take_on(self: Arc<Self>, head: &Head, mut request: Request<'_>, ticket: Ticket) {
         let peer = Some(request.peer());
-        // One that may have to wait at the gate counts.
-        let is_next = self.runs_here(head, &request);
-        let charge = if is_next && self.gate.is_none() {
-            None
-        } else {
-            let charge = self.load.take(peer, request.bytes().len() as u64);
-            if charge.is_none() {
-                return reply(request, Answer::code(Code::Busy));
-            }
-            charge
+        let Some(charge) = self.load.take(peer, request.bytes().len() as u64) else {
+            self.calls.remove(ticket);
+            return reply(request, Answer::code(Code::Busy));
         };
         let until = head.deadline.until_from(rt::now());
-        let key = self.key(peer, head);
         let memory = Memory::Kept(request.hold());
         let to = AnswerTo::Caller(request.later());
         let (within, chain) = (head.within.clone(), head.chain);
         let work = Work { memory, to, until, within, chain, charge };
-        self.line_up(head.to.method, key, work, is_next);
+        self.line_up(head.to.method, peer, ticket, work);
     }
 
-    /// Has a call run when it may enter: by this thread, if it may enter now and that is next.
-    fn line_up(self: Arc<Self>, method: u8, key: Key, work: Work, is_next: bool) {
-        let Some(gate) = &self.gate else {
-            let calls = Arc::clone(&self.calls);
-            let called = calls.add(|place| Called::new(self, method, key, place, work));
-            return if is_next { run_next(called) } else { hand_over(called) };
-        };
+    /// Has a call run by a worker when it may enter.
+    fn line_up(self: Arc<Self>, method: u8, caller: Caller, ticket: Ticket, work: Work) {
         let (within, access) = (work.within.clone(), self.manner(method).access);
-        let mut gate = gate.lock();
+        let inside = self.gate.as_ref().map_or(0, |_| self.load.number());
+        let called = Called::new(Arc::clone(&self), method, (caller, inside), ticket, work);
         // While nobody can pass the gate: who cancels it finds it where it is.
-        let own = Arc::clone(&self);
-        let called = self.calls.add(|place| Called::new(own, method, key, place, work));
-        let verdict = gate.try_enter(key.inside, access, within.numbers());
-        if verdict == Verdict::Wait {
-            gate.wait(key.inside, access, Arc::clone(&called));
-        }
-        drop(gate);
+        let gate = self.gate();
+        let is_cancelled = self.calls.keep(&called);
+        let verdict = gate.map_or(Verdict::Enter, |mut gate| {
+            let verdict = gate.try_enter(inside, access, within.numbers());
+            if verdict == Verdict::Wait {
+                gate.wait(inside, access, Arc::clone(&called));
+            }
+            verdict
+        });
         match verdict {
-            Verdict::Enter if is_next => run_next(called),
+            _ if is_cancelled => called.answer_unrun(Code::Cancelled),
             Verdict::Enter => hand_over(called),
             Verdict::Wait => {}
             Verdict::Reentered => called.answer_unrun(Code::Reentered),
@@ -282,9 +312,14 @@ impl Object {
     }
 
     /// A call is over, or will not be.
-    pub(super) fn over(&self, called: &Called) {
-        self.calls.remove(called);
-        self.leave(called.key.inside);
+    #[inline]
+    pub(super) fn over(&self, ticket: Ticket, inside: u64) {
+        self.calls.remove(ticket);
+        self.leave(inside);
+    }
+
+    pub(super) const fn calls(&self) -> &Arc<Calls> {
+        &self.calls
     }
 
     #[inline]
@@ -338,14 +373,6 @@ impl Object {
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Object").field("number", &self.number).finish_non_exhaustive()
-    }
-}
-
-/// A call has passed the gate, in a handler: its thread runs it next.
-fn run_next(called: Arc<Called>) {
-    if let Err(work) = defer(called) {
-        let work: Arc<dyn Any + Send + Sync> = work;
-        hand_over(work.downcast().expect("it is the call"));
     }
 }
 

@@ -179,8 +179,9 @@ impl Objects {
 
     fn endpoint(self: &Arc<Self>, endpoint: Endpoint, window: u32) -> Endpoint {
         endpoint.set_window(window);
-        let [called, asked] = [(); 2].map(|()| Arc::clone(self));
-        endpoint.on(CALL, move |request| called.arrive(request));
+        let [in_order, called, asked] = [(); 3].map(|()| Arc::clone(self));
+        endpoint.on_shared_in_order(CALL_IN_ORDER, move |request| in_order.arrive(request));
+        endpoint.on_shared(CALL, move |request| called.arrive(request));
         endpoint.on(MEET, move |request| asked.asked(request));
         let cancelled = Arc::clone(&self.calls);
         endpoint.on(CANCEL, move |request| {
@@ -217,8 +218,11 @@ pub(crate) const ENDPOINTS: [&str; 2] = ["rmi", "rmi-within"];
 /// Calls of a node that are a part of others and may be under way. What waits for a call that cannot be
 /// sent could wait for ever: so there are many, and a node that has too much to do refuses them.
 pub(crate) const WITHIN_WINDOW: u32 = 4096;
-/// The handler of calls.
+/// The handler of calls of objects that have no gate: several threads may begin some at once.
 pub(crate) const CALL: u8 = 0;
+/// The handler of calls of objects that have a gate, which those of one caller enter in the order sent.
+/// A caller that uses the other one harms its own order alone.
+pub(crate) const CALL_IN_ORDER: u8 = 3;
 /// The handler by which calls are cancelled.
 pub(crate) const CANCEL: u8 = 1;
 /// The handler that is asked before an interface is called for the first time.

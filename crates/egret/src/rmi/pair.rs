@@ -21,6 +21,7 @@ use egret_node::node::{Handle, Route, RouteError};
 
 use super::exchange::Exchange;
 use super::objects::{CANCEL, ENDPOINTS};
+use super::table::Methods;
 use super::trouble::{PATIENCE, Trouble};
 use super::words::WORDS_MAX;
 use super::{CallError, NodeId};
@@ -42,7 +43,7 @@ pub(crate) struct Pair {
     met: Mutex<Interfaces>,
 }
 
-type Interfaces = BTreeMap<(TypeId, u16), Arc<[u8]>>;
+type Interfaces = BTreeMap<(TypeId, u16), Arc<Methods>>;
 
 /// A connection that is being made.
 struct Connecting {
@@ -107,12 +108,12 @@ impl Pair {
     }
 
     /// The numbers of the methods of an interface, if it was met.
-    pub(crate) fn known(&self, id: TypeId, interface: u16) -> Option<Arc<[u8]>> {
+    pub(crate) fn known(&self, id: TypeId, interface: u16) -> Option<Arc<Methods>> {
         self.met.lock().get(&(id, interface)).cloned()
     }
 
     /// An interface was met.
-    pub(crate) fn meets(&self, id: TypeId, interface: u16, methods: &Arc<[u8]>) {
+    pub(crate) fn meets(&self, id: TypeId, interface: u16, methods: &Arc<Methods>) {
         self.met.lock().insert((id, interface), Arc::clone(methods));
     }
 
@@ -121,8 +122,7 @@ impl Pair {
     pub(crate) fn wait_connect(&self, deadline: Deadline) -> Result<Arc<Connected>, CallError> {
         let until = deadline.until();
         let route = self.wait_route(deadline).map_err(|why| self.trouble(PATIENCE).route(why))?;
-        let left =
-            || until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
+        let left = || Deadline::left(until);
         let clients = self.exchange.ends(&route.fabric, &route.links);
         loop {
             let calls = self.wait_map(&clients, &route.host, 0, left())?;

@@ -17,7 +17,6 @@ use super::callee::{Callee, End, Meeting};
 use super::clock::{Alarm, Clock};
 use super::context::Inherited;
 use super::fault::{Fault, planted};
-use super::objects::CALL;
 use super::pair::{Connected, Pair, Wants};
 use super::served::Answer;
 use super::spot::Spot;
@@ -220,7 +219,7 @@ impl Begun {
         let mut words = [0; WORDS_MAX];
         let count = self.head.write(&mut words);
         loop {
-            let sent = args.send(CALL, &words[..count], |message| {
+            let sent = args.send(self.head.to.handler, &words[..count], |message| {
                 there
                     .way(self.is_nested)
                     .try_request(message)
@@ -379,7 +378,7 @@ impl Begun {
     }
 
     fn left(&self) -> Deadline {
-        self.until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())))
+        Deadline::left(self.until)
     }
 
     fn look_again(&mut self, context: &Context<'_>) {

@@ -16,7 +16,6 @@ use super::callee::{Callee, End};
 use super::context::Inherited;
 use super::exchange::Exchange;
 use super::interface::Interface;
-use super::objects::CALL;
 use super::pair::{Connected, Pair};
 use super::pending::Pending;
 use super::served::{Answer, Refused, open, read_within, unreadable};
@@ -197,7 +196,7 @@ impl<'a> Outgoing<'a> {
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         match there.way(self.inherited.is_nested).try_call_with(
-            CALL,
+            head.to.handler,
             &words[..count],
             pieces,
             head.deadline,
@@ -218,15 +217,14 @@ impl<'a> Outgoing<'a> {
         pieces: &[&[u8]],
     ) -> Result<Reply, am::CallError> {
         let until = head.deadline.until();
-        let left =
-            || until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())));
+        let left = || Deadline::left(until);
         loop {
             there.way(self.inherited.is_nested).wait_room(left())?;
             let head = Head { deadline: left(), ..head.clone() };
             let mut words = [0; WORDS_MAX];
             let count = head.write(&mut words);
             match there.way(self.inherited.is_nested).try_call_with(
-                CALL,
+                head.to.handler,
                 &words[..count],
                 pieces,
                 head.deadline,

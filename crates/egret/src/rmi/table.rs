@@ -2,12 +2,13 @@
 
 use std::any::TypeId;
 use std::fmt;
-use std::sync::Arc;
 
 use egret_stream::Wire;
 
 use super::CallError;
 use super::interface::{Interface, Method};
+use super::objects::{CALL, CALL_IN_ORDER};
+use super::target::is_gated;
 
 /// An interface by its name and the signatures of its methods. Both sides of a call
 /// have one: that of a stub says what is needed, that of an object what there is.
@@ -17,6 +18,8 @@ pub(crate) struct Table {
     pub(crate) id: TypeId,
     pub(crate) interface: &'static str,
     methods: Vec<Signature>,
+    /// Whether some of them take `&mut self`.
+    has_gate: bool,
 }
 
 /// What a stub needs of an interface, as the object's node is asked.
@@ -37,8 +40,11 @@ pub(crate) struct Need {
 /// What the object's node says to that.
 #[derive(Debug, Wire)]
 pub(crate) enum Met {
-    /// The number of each method.
-    Methods(Vec<u8>),
+    /// The number of each method, and whether some of them take `&mut self`.
+    Methods {
+        numbers: Vec<u8>,
+        has_gate: bool,
+    },
     /// No object has an interface of that number.
     UnknownInterface,
     OtherInterface {
@@ -53,6 +59,14 @@ pub(crate) enum Met {
     },
 }
 
+/// The methods of a stub, as the object's node has them.
+#[derive(Debug)]
+pub(crate) struct Methods {
+    pub(crate) numbers: Box<[u8]>,
+    /// The handler of calls of them.
+    pub(crate) handler: u8,
+}
+
 /// A method by its name and types, each as it is written and by its fingerprint.
 #[derive(Debug, PartialEq, Eq)]
 struct Signature {
@@ -65,7 +79,8 @@ impl Table {
     pub(crate) fn of<I: Interface + ?Sized>() -> Self {
         const { assert!(I::METHODS.len() <= METHODS_MAX, "a remote trait has at most 256 methods") };
         let methods = I::METHODS.iter().map(Signature::of).collect();
-        Self { id: TypeId::of::<I>(), interface: I::NAME, methods }
+        let has_gate = is_gated::<I>();
+        Self { id: TypeId::of::<I>(), interface: I::NAME, methods, has_gate }
     }
 
     /// What a stub of it needs.
@@ -93,7 +108,11 @@ impl Table {
             return Met::OtherInterface { theirs: self.interface.to_owned() };
         }
         let numbers = needs.methods.iter().map(|need| self.find(need));
-        numbers.collect::<Result<_, _>>().map_or_else(|met| met, Met::Methods)
+        let has_gate = self.has_gate;
+        match numbers.collect() {
+            Ok(numbers) => Met::Methods { numbers, has_gate },
+            Err(met) => met,
+        }
     }
 
     fn find(&self, need: &Need) -> Result<u8, Met> {
@@ -107,10 +126,13 @@ impl Table {
     }
 
     /// The numbers of the methods of a stub, as the object's node has answered.
-    pub(crate) fn numbers(&self, met: Met) -> Result<Arc<[u8]>, CallError> {
+    pub(crate) fn numbers(&self, met: Met) -> Result<Methods, CallError> {
         match met {
-            Met::Methods(numbers) if numbers.len() == self.methods.len() => Ok(numbers.into()),
-            Met::Methods(numbers) => {
+            Met::Methods { numbers, has_gate } if numbers.len() == self.methods.len() => {
+                let handler = if has_gate { CALL_IN_ORDER } else { CALL };
+                Ok(Methods { numbers: numbers.into(), handler })
+            }
+            Met::Methods { numbers, .. } => {
                 let (have, want) = (numbers.len(), self.methods.len());
                 let why = format!("numbers of {have} methods, for an interface that has {want}");
                 Err(CallError::Unreadable { why })

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use egret_net::rt::Deadline;
 
+use super::objects::CALL;
+
 /// What a request says besides its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Head {
@@ -38,11 +40,13 @@ pub(crate) struct To {
     /// The interface that the caller takes the object for.
     pub(crate) interface: u16,
     pub(crate) method: u8,
+    /// The handler there, which the words do not say.
+    pub(crate) handler: u8,
 }
 
 impl To {
     /// Of a call that was not sent.
-    pub(crate) const UNKNOWN: Self = Self { object: 0, interface: 0, method: 0 };
+    pub(crate) const UNKNOWN: Self = Self { object: 0, interface: 0, method: 0, handler: CALL };
 }
 
 /// Numbers of calls inside of gates, the outermost first. Most calls have none or few, and
@@ -105,7 +109,7 @@ impl Head {
             Deadline::In(left) => u64::try_from(left.as_micros())
                 .map_or(MICROS_MAX, |micros| micros.clamp(1, MICROS_MAX)),
         };
-        let To { object, interface, method } = self.to;
+        let To { object, interface, method, .. } = self.to;
         words[0] = micros | u64::from(method) << METHOD_AT | u64::from(interface) << INTERFACE_AT;
         words[1] = self.chain;
         words[2] = object;
@@ -138,7 +142,7 @@ impl Head {
         // Their bits alone, which fit.
         let interface = (first >> INTERFACE_AT & u64::from(INTERFACES_MAX)) as u16;
         let method = (first >> METHOD_AT & 0xFF) as u8;
-        let to = To { object: *object, interface, method };
+        let to = To { object: *object, interface, method, handler: CALL };
         Some(Self { to, deadline, chain: *chain, number, within: Within::of(within)? })
     }
 }
@@ -206,7 +210,7 @@ const NUMBERED: u64 = 1 << 63;
 mod tests {
     use super::*;
 
-    const TO: To = To { object: 9, interface: INTERFACES_MAX, method: 7 };
+    const TO: To = To { object: 9, interface: INTERFACES_MAX, method: 7, handler: CALL };
 
     #[test]
     fn the_words_are_these_for_ever() {
@@ -214,7 +218,8 @@ mod tests {
         within.push(7);
         within.push(9);
         let deadline = Deadline::In(Duration::from_millis(5));
-        let to = To { object: 0x1234_5678_9ABC_DEF0, interface: 0x3AB, method: 0xCD };
+        let (object, interface) = (0x1234_5678_9ABC_DEF0, 0x3AB);
+        let to = To { object, interface, method: 0xCD, handler: CALL };
         let head = Head { to, deadline, chain: 5, number: 3, within };
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);

@@ -37,6 +37,9 @@ struct Inner {
     away: usize,
     is_closed: bool,
     handles: Vec<JoinHandle<()>>,
+    /// Whether threads that receive run calls, though there are no workers.
+    #[cfg(test)]
+    is_lent: bool,
 }
 
 impl Workers {
@@ -64,7 +67,7 @@ impl Workers {
         if inner.is_closed {
             return Err(called);
         }
-        let caller = called.key.caller;
+        let caller = called.caller;
         inner.queue.push(caller, called);
         self.count(&inner);
         self.employ(inner).map_err(|mut inner| {
@@ -116,8 +119,19 @@ impl Workers {
         self.is_idle.load(Ordering::Relaxed)
     }
 
+    /// Has threads that receive run calls, though there are no workers.
+    #[cfg(test)]
+    pub(super) fn lend(&self) {
+        let mut inner = self.inner.lock();
+        inner.is_lent = true;
+        self.count(&inner);
+    }
+
     fn count(&self, inner: &Inner) {
-        let is_idle = inner.queue.is_empty() && inner.busy_max > 0 && !inner.is_closed;
+        let has_threads = inner.busy_max > 0;
+        #[cfg(test)]
+        let has_threads = has_threads || inner.is_lent;
+        let is_idle = inner.queue.is_empty() && has_threads && !inner.is_closed;
         self.is_idle.store(is_idle, Ordering::Relaxed);
     }
 

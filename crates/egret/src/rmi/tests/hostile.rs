@@ -73,7 +73,8 @@ impl Scene {
 
     /// The words of a call of a method, with others behind them.
     fn words(&self, method: u8, more: &[u64]) -> Vec<u64> {
-        let to = To { object: self.object.number, interface: self.object.interface, method };
+        let (object, interface) = (self.object.number, self.object.interface);
+        let to = To { object, interface, method, handler: CALL };
         let deadline = Deadline::In(Duration::from_millis(1));
         let head = Head { to, deadline, chain: 5, number: 0, within: Within::default() };
         let mut words = [0; WORDS_MAX];
@@ -195,7 +196,7 @@ fn an_answer_that_never_comes_is_told_as_that() {
         let endpoint = bundle.register(name, server.id().incarnation).unwrap();
         endpoint.on(CALL, |request| drop(request.later()));
         endpoint.on(MEET, |request| {
-            let met = Met::Methods(vec![0, 1]);
+            let met = Met::Methods { numbers: vec![0, 1], has_gate: false };
             let mut writer = egret_stream::Writer::new();
             writer.write(&met).unwrap();
             request.reply_with(Message::answer().bytes(&writer.to_vec()));

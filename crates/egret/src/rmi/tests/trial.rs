@@ -13,6 +13,7 @@ use egret_node::node::{Config, Joining, Node};
 use egret_node::registry::{Registry, RegistryOptions};
 
 use super::thing::{It, KNOWN, Known, NIC, NODES, Step, Task, ThingStub, change, noted, outcome};
+use crate::rmi::exchange::Exchange;
 use crate::rmi::{CallError, Exported, ObjectRef, Pending, Remoting};
 
 struct Place {
@@ -22,6 +23,8 @@ struct Place {
     what: What,
     /// Until when it runs no calls.
     is_lazy: Option<Instant>,
+    /// Whether a thread serves it, and runs what it receives.
+    serves: bool,
 }
 
 enum What {
@@ -100,7 +103,7 @@ impl<'a> Trial<'a> {
         let registry = Registry::over(nic.clone(), RegistryOptions::new("trial", 3)).unwrap();
         let place = |at| {
             let host = format!("n{at}");
-            Place { nic: sim.nic(&host), host, what: What::Empty, is_lazy: None }
+            Place { nic: sim.nic(&host), host, what: What::Empty, is_lazy: None, serves: false }
         };
         let (places, objects, ended) = ((0..3).map(place).collect(), Vec::new(), BTreeMap::new());
         Self {
@@ -259,6 +262,10 @@ impl<'a> Trial<'a> {
                 Poll::Ready(Ok(node)) => {
                     let thing = It { node: node.handle() };
                     let exported = node.export(thing).unwrap();
+                    place.serves = below(2) == 0;
+                    if place.serves {
+                        Exchange::of(&node).workers.lend();
+                    }
                     self.objects.push(exported.object().clone());
                     NODES.with_borrow_mut(|nodes| nodes.push(node.handle()));
                     let (calls, stubs) = (Vec::new(), BTreeMap::new());
@@ -267,6 +274,10 @@ impl<'a> Trial<'a> {
                 Poll::Ready(Err(_)) => place.what = What::Empty,
             },
             What::Here(here) => {
+                if place.serves && place.is_lazy.is_none() {
+                    let links = here.node.links();
+                    links.iter().for_each(|(_, links)| _ = links.serve(Deadline::NOW, || false));
+                }
                 here.node.poll();
                 next.extend(here.node.next_event());
                 if place.is_lazy.is_none_or(|until| rt::now() >= until) {
