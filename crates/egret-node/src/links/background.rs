@@ -1,10 +1,10 @@
 //! The threads that drive the links when nobody waits.
 //!
-//! One is on duty: it drives while no other thread does. While it does what a handler has
-//! [deferred](crate::am::defer()), which may last, a second thread stands by: it looks every
+//! One is on duty: it drives while no other thread does. While it is
+//! [outside](crate::am::Request::outside) of a handler, which may last, a second thread stands by: it looks every
 //! [tick](TICK), and takes over if the same is under way at two looks. The thread that was on duty
 //! stands by then, when it is done. The standby is made when it is needed first; it rests, and
-//! costs nothing, when nothing was deferred for [a while](STILL).
+//! costs nothing, when nobody went outside for [a while](STILL).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -126,7 +126,7 @@ impl Crew {
         self.employ(Arc::downgrade(core), true).is_ok()
     }
 
-    /// The thread on duty begins what a handler has deferred.
+    /// The thread on duty goes outside of a handler.
     #[inline]
     pub(crate) fn begin(&self) -> Begun {
         let begun = self.duty.begin();
@@ -142,13 +142,13 @@ impl Crew {
         self.threads.lock().standby.iter().for_each(Thread::unpark);
     }
 
-    /// The deferred work has ended. Whether the thread is still on duty.
+    /// The thread is back. Whether it is still on duty.
     #[inline]
     pub(crate) fn end(&self, begun: Begun) -> bool {
         self.duty.end(begun)
     }
 
-    /// The thread on duty, which does what was deferred, will not be back soon.
+    /// The thread on duty, which is outside, will not be back soon.
     #[cold]
     pub(crate) fn relieve(&self) {
         let threads = self.threads.lock();
@@ -281,11 +281,11 @@ fn be_on_duty(crew: &Crew, core: &Weak<Core>, mut is_late: bool) -> bool {
 const QUIET: Duration = Duration::from_micros(150);
 /// How often the standby looks.
 const TICK: Duration = Duration::from_micros(100);
-/// It rests if nothing was deferred for so long.
+/// It rests if nobody went outside for so long.
 const STILL: Duration = Duration::from_millis(10);
 /// How often the thread on duty looks whether there are links at all, if nothing else happens.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long memory for what arrives is kept though nothing does, at least.
 const TRIM: Duration = Duration::from_secs(5);
-/// Threads, most of which do what was deferred and lasts.
+/// Threads, most of which are outside for long.
 const THREADS_MAX: usize = 64;

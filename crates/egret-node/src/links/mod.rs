@@ -164,8 +164,8 @@ impl Links {
         is_done
     }
 
-    /// As [`drive`](Self::drive), on a thread that is the links' meanwhile: it does what handlers
-    /// [defer](crate::am::defer()), where one that only waits has others do so.
+    /// As [`drive`](Self::drive), on a thread that is the links' meanwhile: its handlers may
+    /// [last](crate::am::Request::may_last), where those of one that only waits have others do so.
     pub fn serve(&self, deadline: impl Into<Deadline>, done: impl FnMut() -> bool) -> bool {
         let _serves = Serving::new(Server::Lent, self.core.number, Arc::downgrade(&self.core));
         self.drive(deadline, done)

@@ -8,7 +8,7 @@ use egret_net::sync::Mutex;
 use egret_node::am::{Kept, ReplySlot};
 
 use super::calls::Ticket;
-use super::context::{Frame, Timed};
+use super::context::Frame;
 use super::fault::{Fault, planted};
 use super::load::{Caller, Charge};
 use super::object::Object;
@@ -89,9 +89,10 @@ impl Called {
             }
             let call = (self.object.calls(), self.ticket);
             let frame = Frame::call(until, (within, chain), call, home);
-            let timed = Timed::begin();
+            let pace = self.object.pace(self.method);
+            let timed = pace.time();
             let answer = frame.run(|| self.object.execute(self.method, memory.bytes()));
-            self.object.pace(self.method).ran(timed.end());
+            pace.timed(timed);
             answer
         };
         // All is given back before the caller can know.

@@ -239,17 +239,24 @@ impl Drop for Waits {
 pub(crate) struct Timed {
     started: Instant,
     outer: Option<Duration>,
+    /// How often the thread had lost its core, if that is to be known.
+    preemptions: Option<u64>,
 }
 
 impl Timed {
-    pub(crate) fn begin() -> Self {
-        Self { started: rt::now(), outer: AWAY.replace(Some(Duration::ZERO)) }
+    /// With `asks`, it is known then whether the thread lost its core meanwhile.
+    pub(crate) fn begin(asks: bool) -> Self {
+        let preemptions = asks.then(rt::preemptions);
+        Self { started: rt::now(), outer: AWAY.replace(Some(Duration::ZERO)), preemptions }
     }
 
-    /// How long it took.
-    pub(crate) fn end(self) -> Duration {
+    /// How long it took; none if that was more than `long`, and the thread lost its core meanwhile.
+    pub(crate) fn end(self, long: Duration) -> Option<Duration> {
         let away = AWAY.replace(self.outer).unwrap_or_default();
-        (rt::now() - self.started).saturating_sub(away)
+        let took = (rt::now() - self.started).saturating_sub(away);
+        let is_known =
+            took <= long || self.preemptions.is_none_or(|before| rt::preemptions() == before);
+        is_known.then_some(took)
     }
 }
 
@@ -329,17 +336,17 @@ mod tests {
     fn what_a_method_waits_for_its_calls_does_not_count() {
         let short = Duration::from_millis(5);
         let before = rt::now();
-        let timed = Timed::begin();
+        let timed = Timed::begin(false);
         let waited = away(|| {
             let started = rt::now();
             // Another method that runs on the thread meanwhile has a time of its own.
-            let inner = Timed::begin();
+            let inner = Timed::begin(false);
             rt::sleep(short);
             away(|| rt::sleep(short));
-            assert!(inner.end() >= short);
+            assert!(inner.end(short).unwrap() >= short);
             rt::now() - started
         });
-        assert!(timed.end() <= rt::now() - before - waited);
+        assert!(timed.end(short).unwrap() <= rt::now() - before - waited);
         assert_eq!(AWAY.get(), None);
     }
 

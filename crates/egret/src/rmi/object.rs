@@ -12,7 +12,7 @@ use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Memory, Work};
 use super::calls::{Calls, Ticket};
-use super::context::{Frame, Timed, is_waiting, waits_for};
+use super::context::{Frame, is_waiting, waits_for};
 use super::gate::{Gate, Verdict};
 use super::interface::{Held, Holds, Interface};
 use super::load::{Caller, Load};
@@ -233,9 +233,9 @@ impl Object {
         let frame = Frame::call(until, (within, head.chain), (&self.calls, ticket), None);
         let pace = self.pace(method);
         let running = pace.running();
-        let timed = (is_waiting() || pace.is_due()).then(Timed::begin);
+        let timed = (is_waiting() || pace.is_due()).then(|| pace.time());
         let answer = request.outside(|bytes| frame.run(|| self.execute(method, bytes)));
-        timed.into_iter().for_each(|timed| pace.ran(timed.end()));
+        timed.into_iter().for_each(|timed| pace.timed(timed));
         drop(running);
         // All is given back before the caller can know.
         self.over(ticket, inside.unwrap_or_default());

@@ -3,12 +3,13 @@
 //! Methods that take little time run on the thread that receives their calls: to have another
 //! thread do so takes more. One of which [several](EXILED) of the last 16 runs that were timed
 //! took [long](LONG) runs on workers, where every run is timed: so it comes back when it has
-//! become short. What a method waits for calls of its own does not count. A thread that lost its core to another takes long for once, which is not several
-//! times.
+//! become short. What a method waits for calls of its own does not count, nor a
+//! run in which its thread lost its core to another.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::context::Timed;
 use super::fault::{Fault, planted};
 
 /// How long a method takes.
@@ -52,8 +53,19 @@ impl Pace {
         runs < TIMED_FIRST || runs.is_multiple_of(TIMED_EVERY)
     }
 
+    /// A run that is timed begins. From the second long one on it is asked whether the thread lost its
+    /// core: to ask takes longer than most methods.
+    pub(crate) fn time(&self) -> Timed {
+        Timed::begin(self.history.load(Relaxed) & HISTORY != 0)
+    }
+
+    /// The run has ended. One that took long because its thread lost its core does not count.
+    pub(crate) fn timed(&self, timed: Timed) {
+        timed.end(LONG).into_iter().for_each(|took| self.ran(took));
+    }
+
     /// A run has taken so long.
-    pub(crate) fn ran(&self, took: Duration) {
+    fn ran(&self, took: Duration) {
         let history = self.history.load(Relaxed);
         self.history.store(history << 1 | u32::from(took > LONG), Relaxed);
     }
@@ -81,6 +93,11 @@ const TIMED_EVERY: u32 = 16;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use egret_net::rt;
+
     use super::super::fault::caught;
     use super::*;
 
@@ -104,6 +121,38 @@ mod tests {
         assert!(!pace.is_short());
         (0..3).for_each(|_| pace.ran(LONG / 2));
         assert!(pace.is_short(), "it has become short");
+    }
+
+    #[test]
+    fn a_method_whose_thread_loses_its_core_stays() {
+        let pace = Pace::default();
+        pace.ran(LONG * 2);
+        // More threads that compute than there are cores.
+        let over = Arc::new(AtomicBool::new(false));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..2 * cores {
+            let over = Arc::clone(&over);
+            let computes = move || {
+                while !over.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            };
+            rt::spawn("computes", computes).expect("a thread");
+        }
+        for _ in 0..EXILED {
+            let (timed, before) = (pace.time(), rt::preemptions());
+            while rt::preemptions() == before {}
+            pace.timed(timed);
+        }
+        over.store(true, Relaxed);
+        assert!(pace.is_short(), "its thread lost its core each time");
+        for _ in 1..EXILED {
+            let timed = pace.time();
+            rt::sleep(LONG * 20);
+            pace.timed(timed);
+        }
+        // A thread that is woken may lose its core too, and the run does not count then.
+        assert!(pace.history.load(Relaxed).count_ones() >= 1);
     }
 
     #[test]

@@ -306,7 +306,7 @@ fn a_node_waits_a_moment_for_the_methods_that_run_when_it_goes() {
 /// A method that polls another fabric inside its handler: what that brings is no business of the
 /// thread's.
 #[test]
-fn what_a_handler_runs_by_polling_defers_nothing() {
+fn what_a_handler_runs_by_polling_does_not_go_outside() {
     let two = two("shm,tcp");
     let stub = &two.stubs[0];
     for _ in 0..200 {
