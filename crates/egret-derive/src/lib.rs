@@ -97,7 +97,7 @@ pub fn derive_object(input: TokenStream) -> TokenStream {
 /// | at a method | |
 /// |---|---|
 /// | `#[oneway]` | returns nothing, and the caller does not wait for it |
-/// | `#[nonblocking]` | is short and waits for nothing: it runs inside the handler of its call. A method without this may block; it runs on the thread that receives the call too, when the handler has ended, unless it takes long |
+/// | `#[nonblocking]` | is short and waits for nothing: it runs inside the handler of its call. A method without this may block; it runs on the thread that receives the call too, outside of the handler, unless it takes long |
 ///
 /// Arguments that are `&[T]` of numbers or plain structs and `&str` are read where they
 /// arrived; of `&T` the server makes a value. Whatever travels implements `Wire`, and a type that

@@ -41,6 +41,7 @@ mod quiet;
 mod report;
 mod rmi;
 mod rmi_calls;
+mod rmi_crowd;
 mod rmi_limit;
 mod rmi_object;
 mod serialize;

@@ -18,6 +18,7 @@ use super::peer::Peer;
 use super::probe::{Linked, with, with_slot};
 use super::report::{Column, Line, Of};
 use super::rmi_calls::{Call, Calls, Many, OneByOne, StubMemory};
+use super::rmi_crowd::{Alone, BEHIND_MAX, Behind, Crossing, Crowd, Work};
 use super::rmi_limit::WithTree;
 use super::serialize;
 use super::side::Mode;
@@ -55,6 +56,16 @@ enum What {
     Null,
     /// Of a method that calls an object of its caller, held against a call that does not
     Nested,
+    /// While the other side calls an object here; held against a call that is alone
+    Crossing,
+    /// Sent behind one of a method that blocks for 3 ms
+    Behind,
+    /// Of a method that sleeps for 50 µs, by 4 threads; held against as many that sleep
+    #[value(name = "sleep-50us")]
+    Sleep,
+    /// Of a method that computes for 50 µs, by 16 threads; held against a thread on each core
+    #[value(name = "compute-50us")]
+    Compute,
     I32,
     #[value(name = "bytes-1k")]
     Bytes1k,
@@ -81,6 +92,10 @@ impl What {
         match self {
             Self::Null => "null",
             Self::Nested => "nested",
+            Self::Crossing => "crossing",
+            Self::Behind => "behind",
+            Self::Sleep => "sleep-50us",
+            Self::Compute => "compute-50us",
             Self::I32 => "i32",
             Self::Bytes1k => "bytes-1k",
             Self::Bytes100k => "bytes-100k",
@@ -93,9 +108,20 @@ impl What {
         }
     }
 
+    /// What the method does meanwhile, of those that several threads call.
+    const fn work(self) -> Option<Work> {
+        match self {
+            Self::Sleep => Some(Work::Sleeps),
+            Self::Compute => Some(Work::Computes),
+            _ => None,
+        }
+    }
+
     const fn call(self) -> Call {
         match self {
             Self::Null => Call::Null,
+            // Those of the crowd are plain.
+            Self::Crossing | Self::Behind | Self::Sleep | Self::Compute => Call::Plain,
             Self::Nested => Call::Nested,
             Self::I32 => Call::Int,
             Self::Bytes1k => Call::Bytes(1024),
@@ -123,6 +149,10 @@ enum Row {
         what: What,
         len: usize,
     },
+    /// A call that is not alone.
+    Crowd {
+        what: What,
+    },
     /// Calls by many stubs, or what each takes of memory.
     Stubs {
         count: usize,
@@ -147,6 +177,10 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     let calls = Rc::new(Calls::new(&peer, fabric, wait)?);
     let cases = rows.into_iter().map(move |row| match row {
         Row::Read { what, len } => Ok(read_case(what, len)),
+        Row::Crowd { what } => {
+            let line = Line { fabric: Some(fabric), wait: Some(wait.name()), ..line(what) };
+            Ok(crowd_case(&calls, line, what))
+        }
         Row::Call { what, call, inflight } => {
             let line = Line { fabric: Some(fabric), wait: Some(wait.name()), ..line(what) };
             call_case(&peer, &calls, Line { inflight: Some(inflight), ..line }, call)
@@ -163,7 +197,9 @@ fn rows(what: What, inflight: &[u16]) -> Vec<Row> {
     let mut rows = Vec::new();
     for &inflight in inflight {
         let (inflight, call) = (inflight.into(), what.call());
-        if what == What::Null {
+        if let What::Crossing | What::Behind | What::Sleep | What::Compute = what {
+            rows.extend((inflight == 1).then_some(Row::Crowd { what }));
+        } else if what == What::Null {
             rows.push(Row::Call { what, call, inflight });
             rows.push(Row::Call { what, call: Call::Plain, inflight });
             if inflight == 1 {
@@ -233,6 +269,27 @@ fn against_plain(calls: &Rc<Calls>, line: Line, call: Call) -> Case {
     let line = Line { limit: "one plain call", ..line };
     let against = Against::Limit(probe(Call::Plain));
     Case { line, unit: Unit::Nanos, subject: probe(call), against, rounds: None }
+}
+
+/// Calls that are not alone.
+fn crowd_case(calls: &Rc<Calls>, line: Line, what: What) -> Case {
+    let own = Rc::clone(calls);
+    let plain = || Box::new(OneByOne::new(Rc::clone(calls), Call::Plain));
+    let (inflight, subject, against): (_, Box<dyn Probe>, Against) = match what.work() {
+        Some(work) => {
+            let alone = Against::Limit(Box::new(Alone(work)));
+            (work.callers(), Box::new(Crowd { calls: own, work }), alone)
+        }
+        None if what == What::Behind => (1, Box::new(Behind(own)), Against::Allowance(BEHIND_MAX)),
+        None => (1, Box::new(Crossing(own)), Against::Limit(plain())),
+    };
+    let (limit, unit) = match what {
+        What::Behind => ("allowed", Unit::Nanos),
+        What::Crossing => ("one plain call", Unit::Nanos),
+        _ => ("threads", Unit::Messages),
+    };
+    let line = Line { mode: Some("plain"), inflight: Some(inflight), limit, ..line };
+    Case { line, unit, subject, against, rounds: None }
 }
 
 /// Calls by many stubs in turn, or what each takes of memory.

@@ -115,6 +115,10 @@ impl Calls {
         Ok(Self { station, stub, _called_back, node, _registry, wait, round })
     }
 
+    pub(crate) const fn stub(&self) -> &CalleeStub {
+        &self.stub
+    }
+
     pub(crate) const fn wait(&self) -> Waiting {
         self.wait
     }
@@ -130,7 +134,7 @@ impl Calls {
     }
 
     /// Lets the other one serve while `lead` calls.
-    fn run(&self, lead: impl FnOnce(&mut u64) -> Result<Sample>) -> Result<Sample> {
+    pub(crate) fn run(&self, lead: impl FnOnce(&mut u64) -> Result<Sample>) -> Result<Sample> {
         self.station.run(0, || {
             let sample = lead(&mut self.round.borrow_mut());
             let settled = self.stub.settle();

@@ -1,8 +1,11 @@
 //! The object that `egret bench rmi` calls.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
+use egret::net::rt::{self, JoinHandle};
+use egret::net::sync::Mutex;
 use egret::node::node::Handle;
 use egret::rmi::{ObjectRef, Remoting};
 
@@ -34,6 +37,12 @@ pub(crate) trait Callee {
     fn know(&self, caller: ObjectRef);
     /// Calls who is called back.
     fn nested(&self) -> bool;
+    fn sleep(&self, time: Duration);
+    fn compute(&self, time: Duration);
+    /// Blocks its thread, and does not say so.
+    fn block(&self, time: Duration);
+    /// Has a thread call who is called back, again and again, until it is not to any more.
+    fn cross(&self, is_on: bool) -> bool;
 }
 
 /// The object, which does nothing but look.
@@ -42,13 +51,21 @@ pub(crate) struct Looks {
     /// How often the caller has said that a run is over.
     pub(crate) settled: Arc<AtomicU64>,
     caller: OnceLock<CalleeStub>,
+    /// Whether a thread calls who is called back, and that thread.
+    crosses: Arc<AtomicBool>,
+    crossing: Mutex<Option<JoinHandle<bool>>>,
     node: Handle,
 }
 
 impl Looks {
     pub(crate) fn new(node: &Handle) -> Self {
-        let (settled, caller) = (Arc::default(), OnceLock::new());
-        Self { settled, caller, node: node.clone() }
+        Self {
+            settled: Arc::default(),
+            caller: OnceLock::new(),
+            crosses: Arc::default(),
+            crossing: Mutex::default(),
+            node: node.clone(),
+        }
     }
 }
 
@@ -90,6 +107,46 @@ impl Callee for Looks {
 
     fn nested(&self) -> bool {
         self.caller.get().is_some_and(|caller| caller.plain().is_ok())
+    }
+
+    fn sleep(&self, time: Duration) {
+        rt::sleep(time);
+    }
+
+    fn compute(&self, time: Duration) {
+        compute(time);
+    }
+
+    fn block(&self, time: Duration) {
+        rt::sleep(time);
+    }
+
+    fn cross(&self, is_on: bool) -> bool {
+        self.crosses.store(is_on, Ordering::Relaxed);
+        if !is_on {
+            let thread = self.crossing.lock().take();
+            return thread.is_some_and(|thread| thread.join().is_ok_and(|went| went));
+        }
+        let Some(caller) = self.caller.get().cloned() else { return false };
+        let crosses = Arc::clone(&self.crosses);
+        let calls = move || {
+            while crosses.load(Ordering::Relaxed) {
+                if caller.plain().is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        *self.crossing.lock() = rt::spawn("crossing", calls).ok();
+        self.crossing.lock().is_some()
+    }
+}
+
+/// Keeps a core busy for a while.
+pub(super) fn compute(time: Duration) {
+    let until = rt::now() + time;
+    while rt::now() < until {
+        std::hint::spin_loop();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Bundles: endpoints whose messages are served one at a time.
+//! Bundles: endpoints whose messages are served one at a time, but for those of shared handlers.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,7 +15,8 @@ use crate::links::slots::{Key, Slots};
 use crate::links::state::State;
 
 /// Endpoints whose messages are served one at a time, each by whichever thread drives
-/// the links. Messages of different bundles may be served at the same time.
+/// the links. Messages of different bundles may be served at the same time, and those of
+/// [shared](Endpoint::on_shared) handlers.
 ///
 /// Clones are handles to the same one.
 #[derive(Debug)]
@@ -80,6 +81,8 @@ pub(crate) struct Handling {
     pub(crate) has_more: bool,
     /// Whether the handler is [shared](super::Endpoint::on_shared).
     pub(crate) is_shared: bool,
+    /// Whether the peer may send as much data again already.
+    pub(crate) is_granted: bool,
     /// What the handler has done about its answer.
     pub(crate) answer: Answer,
     pub(crate) few: Few,
@@ -265,6 +268,10 @@ impl State {
                 continue;
             };
             bundle.prepare(&mut upcall);
+            // Nobody serves the bundle, and others wait for it.
+            if upcall.handling.is_apart && !bundle.waiting.is_empty() {
+                self.left.push_front(key);
+            }
             upcall.handling.has_more = self.has_jobs();
             return Some(upcall);
         }
@@ -321,7 +328,9 @@ impl BundleState {
     /// Whether an upcall is of a shared handler that waits for no other.
     #[inline]
     fn is_unordered(&mut self, upcall: &Upcall) -> bool {
-        let What::Message { arrived, .. } = &upcall.what else { return false };
+        let (What::Message { arrived, .. } | What::Answer { arrived, .. }) = &upcall.what else {
+            return false;
+        };
         let table = self.tables.get(upcall.handling.home.table);
         let place = Table::place(arrived.head.handler);
         table.is_some_and(|table| {
@@ -348,6 +357,7 @@ impl BundleState {
         handling.answer = if upcall.run.is_some() { Answer::Missing } else { Answer::NoHandler };
         handling.is_shared = matches!(upcall.run, Some(Run::Shared(..)));
         handling.is_apart = matches!(upcall.run, Some(Run::Shared(_, Order::Any)));
+        handling.is_granted = false;
         self.serving |= !handling.is_apart;
     }
 

@@ -162,7 +162,11 @@ impl State {
     #[cold]
     fn done_with_data(&mut self, upcall: &mut Upcall) {
         if let What::Message { from, arrived } = std::mem::take(&mut upcall.what) {
-            self.take_back_data(from, upcall.endpoint, arrived);
+            let (is_bulk, bytes) = (arrived.head.kind == Kind::Bulk, arrived.data_len());
+            self.take_back_memory(upcall.endpoint, arrived);
+            if is_bulk && !upcall.handling.is_granted {
+                self.used_bytes(from, bytes);
+            }
         }
     }
 
@@ -210,9 +214,16 @@ impl State {
 
     /// Gives back a message's memory, and its data: to the endpoint that supplied the
     /// buffer, and as credit to the peer.
-    #[inline]
-    pub(super) fn take_back_data(&mut self, from: From, endpoint: Key, mut arrived: Arrived) {
+    pub(super) fn take_back_data(&mut self, from: From, endpoint: Key, arrived: Arrived) {
         let (kind, bytes) = (arrived.head.kind, arrived.data_len());
+        self.take_back_memory(endpoint, arrived);
+        if kind == Kind::Bulk {
+            self.used_bytes(from, bytes);
+        }
+    }
+
+    /// Gives back a message's memory, to the endpoint that supplied it if one did.
+    fn take_back_memory(&mut self, endpoint: Key, mut arrived: Arrived) {
         if arrived.supplied
             && let (Some(buf), Some(endpoint)) =
                 (arrived.take_landed(), self.endpoints.get(endpoint))
@@ -220,9 +231,6 @@ impl State {
             endpoint.supply.give_back(buf);
         }
         self.release(arrived);
-        if kind == Kind::Bulk {
-            self.used_bytes(from, bytes);
-        }
     }
 
     /// A message that is not answered is done with; its credit goes back in time.

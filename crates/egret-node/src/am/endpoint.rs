@@ -182,7 +182,8 @@ impl Endpoint {
     /// Runs `handler` once for each link that ends by which this endpoint was mapped, or has
     /// mapped another, whether it still is or not: the other process died or closed its
     /// links, was cut off, or these links are [closed](crate::Links::close). It runs as
-    /// handlers do, behind those of everything that came by the link.
+    /// handlers do, behind those of everything that came by the link; but
+    /// [shared](Self::on_shared) ones may still run, or be about to.
     pub fn on_end(&self, handler: impl FnMut(Ended) + Send + 'static) {
         let run = Run::OnEnd(Box::new(handler));
         drop(self.change(|table| table.set(Table::ON_END, Some(run))));
@@ -270,7 +271,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// If a handler of it runs for longer than the deadline, or this is one.
+    /// If a handler of it runs for longer than the deadline, also [outside](Request::outside), or this is
+    /// one. One that is outside must not move its own endpoint: it would wait for itself.
     pub fn wait_move_to(
         &self,
         bundle: &Bundle,

@@ -100,7 +100,7 @@ impl<'a> Request<'a> {
     /// Runs `body` with the bytes or data of the message, outside of the handler: it may wait and
     /// call. Others serve the bundle and drive meanwhile. Who drives then is another thread that waits;
     /// or the background, when nobody has driven for a moment; or, if the thread is that of the
-    /// background, its standby.
+    /// background, its standby. The data stays where it landed, and the peer may send as much again.
     ///
     /// ```
     /// # fn serve(endpoint: &egret_node::am::Endpoint) {
@@ -127,10 +127,18 @@ impl<'a> Request<'a> {
     pub fn outside<R>(&mut self, body: impl FnOnce(&[u8]) -> R) -> R {
         assert!(self.can_go_outside(), "only a shared handler, outside of others, can go outside");
         let core = self.core;
-        if !self.handling.is_apart {
-            let bundle = self.handling.home.bundle;
-            self.handling.has_more = core.state.with(|state| state.leave_bundle(bundle));
-            self.handling.is_apart = true;
+        let has_data = self.arrived.head.kind == Kind::Bulk && !self.handling.is_granted;
+        if has_data || !self.handling.is_apart {
+            core.state.with(|state| {
+                // What comes back while this waits may need as much.
+                if has_data {
+                    state.used_bytes(self.from, self.arrived.data_len());
+                }
+                if !self.handling.is_apart {
+                    self.handling.has_more = state.leave_bundle(self.handling.home.bundle);
+                }
+            });
+            (self.handling.is_apart, self.handling.is_granted) = (true, true);
         }
         // Who drives, and may sleep, is to look: this thread will not.
         if self.handling.has_more {

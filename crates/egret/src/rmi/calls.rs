@@ -28,9 +28,11 @@ struct Inner {
     early: Early,
     /// The callers that were the last to go: a call of theirs may just be begun by another thread.
     gone: VecDeque<Peer>,
+    /// What every place begins at that is made from now on, so that none is taken for one before.
+    floor: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Place {
     /// Calls that were here before.
     before: u32,
@@ -64,6 +66,7 @@ impl Calls {
             numbered: BTreeSet::new(),
             early: Early::new(usize::try_from(window).unwrap_or(usize::MAX)),
             gone: VecDeque::new(),
+            floor: 0,
         }))
     }
 
@@ -75,7 +78,8 @@ impl Calls {
             return None;
         }
         let place = inner.free.pop().unwrap_or_else(|| {
-            inner.places.push(Place::default());
+            let before = inner.floor;
+            inner.places.push(Place { before, call: None });
             u32::try_from(inner.places.len() - 1).expect("a node takes fewer calls")
         });
         if number > 0 {
@@ -156,7 +160,9 @@ impl Calls {
         }
         let mut inner = self.0.lock();
         inner.early.forget(peer);
-        inner.gone.push_back(peer);
+        if !inner.gone.contains(&peer) {
+            inner.gone.push_back(peer);
+        }
         if inner.gone.len() > GONE {
             inner.gone.pop_front();
         }
@@ -202,15 +208,12 @@ impl Inner {
         at.call.as_mut().filter(|_| at.before == ticket.before)
     }
 
-    /// Gives back what many calls have taken. Numbers of places are used again, so that each goes on
-    /// where it was.
+    /// Gives back what many calls have taken.
     #[cold]
     fn shrink(&mut self) {
-        let before = self.places.iter().map(|place| place.before).max().unwrap_or_default();
-        self.places.clear();
-        self.places.resize_with(KEPT / 2, || Place { before, call: None });
-        self.places.shrink_to_fit();
-        self.free = (0..).take(KEPT / 2).collect();
+        let most = self.places.iter().map(|place| place.before).max().unwrap_or_default();
+        self.floor = self.floor.max(most);
+        (self.places, self.free) = (Vec::new(), Vec::new());
     }
 }
 
@@ -228,7 +231,7 @@ impl Entry {
 /// Places that are kept though there are no calls.
 const KEPT: usize = 1024;
 /// Callers that are remembered though they are gone: more than go while a thread begins one call.
-const GONE: usize = 16;
+const GONE: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -260,8 +263,8 @@ mod tests {
         all.iter().for_each(|ticket| calls.remove(*ticket));
         assert_eq!(calls.len(), 0);
         assert!(calls.0.lock().places.len() < KEPT);
-        let next = calls.add(None, 0).expect("wanted");
-        assert!(!calls.is_unwanted(next));
+        let again: Vec<_> = (0..2 * KEPT).map(|_| calls.add(None, 0).expect("wanted")).collect();
+        assert!(again.iter().all(|ticket| !calls.is_unwanted(*ticket)));
         assert!(all.iter().all(|ticket| calls.is_unwanted(*ticket)), "none of them is that");
     }
 }

@@ -42,8 +42,8 @@ impl Current {
     }
 
     /// Whether nobody wants the answer any more: the caller has said so, is gone, its deadline has
-    /// passed, or the call is over. Of a call of this node, and of one that is `#[nonblocking]`, only
-    /// the deadline is known.
+    /// passed, or the call is over. Of a method that runs on its caller's thread, and of one that
+    /// is `#[nonblocking]`, only the deadline is known.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.call.as_ref().is_some_and(|(calls, ticket)| calls.is_unwanted(*ticket))

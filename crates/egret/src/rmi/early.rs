@@ -40,8 +40,14 @@ impl Early {
         while own.all.len() >= self.most {
             own.drop_first();
         }
-        own.all.insert(number);
-        own.order.push_back((number, now));
+        if own.all.insert(number) {
+            own.order.push_back((number, now));
+        }
+        // Most of them may have come since, but for the first.
+        if own.order.len() > 2 * self.most {
+            let Numbers { all, order } = own;
+            order.retain(|(number, _)| all.contains(number));
+        }
     }
 
     /// Whether a call that has come was cancelled before.

@@ -103,6 +103,11 @@ impl Object {
         let Some(ticket) = self.calls.add(Some(peer), head.number) else {
             return reply(request, Answer::code(Code::Cancelled));
         };
+        // Who closes the object says so before it looks which calls there are.
+        if self.is_closed() {
+            self.calls.remove(ticket);
+            return reply(request, Answer::code(Code::UnknownObject));
+        }
         if self.runs_here(head, &request) {
             match self.enter(head) {
                 (Verdict::Enter, inside) => return self.run_here(head, request, ticket, inside),
@@ -231,20 +236,25 @@ impl Object {
         let mut within = head.within.clone();
         inside.into_iter().for_each(|inside| within.push(inside));
         let frame = Frame::call(until, (within, head.chain), (&self.calls, ticket), None);
-        let pace = self.pace(method);
-        let running = pace.running();
-        let timed = (is_waiting() || pace.is_due()).then(|| pace.time());
-        let answer = request.outside(|bytes| frame.run(|| self.execute(method, bytes)));
-        timed.into_iter().for_each(|timed| pace.timed(timed));
-        drop(running);
-        // All is given back before the caller can know.
-        self.over(ticket, inside.unwrap_or_default());
-        if !self.is_closed() {
-            return reply(request, answer);
+        let (answer, closed) = request.outside(|bytes| {
+            let pace = self.pace(method);
+            let running = pace.running();
+            let timed = (is_waiting() || pace.is_due()).then(|| pace.time());
+            let answer = frame.run(|| self.execute(method, bytes));
+            timed.into_iter().for_each(|timed| pace.timed(timed));
+            drop(running);
+            // All is given back before the caller can know.
+            self.over(ticket, inside.unwrap_or_default());
+            (answer, self.is_closed().then_some(self))
+        });
+        match closed {
+            None => reply(request, answer),
+            // The last of the object goes with it, which may wait and take long.
+            Some(object) => {
+                answer.send(|message| request.reply_now(message));
+                request.outside(|_| drop(object));
+            }
         }
-        // The last of a closed object goes with this, which may wait and take long.
-        answer.send(|message| request.reply_now(message));
-        request.outside(|_| drop(self));
     }
 
     /// Keeps a call, for a worker.
@@ -279,6 +289,8 @@ impl Object {
         });
         match verdict {
             _ if is_cancelled => called.answer_unrun(Code::Cancelled),
+            // Who closed it may have looked before.
+            _ if self.is_closed() => called.answer_unrun(Code::UnknownObject),
             Verdict::Enter => hand_over(called),
             Verdict::Wait => {}
             Verdict::Reentered => called.answer_unrun(Code::Reentered),

@@ -21,6 +21,8 @@ trait Who {
     fn ask_back(&self, there: ObjectRef) -> bool;
     /// Calls an object of the caller, which calls this one, until there are no more steps.
     fn bounce(&self, steps: u32, here: ObjectRef, there: ObjectRef) -> u32;
+    /// The same with an array that goes as data.
+    fn bounce_large(&self, steps: u32, here: ObjectRef, there: ObjectRef, ballast: &[u8]) -> u32;
     /// Returns when [`open`](Self::open) was called.
     fn wait_open(&self) -> bool;
     /// The same, and says that it may block.
@@ -67,6 +69,13 @@ impl Who for It {
         let Some(left) = steps.checked_sub(1) else { return 0 };
         let stub: WhoStub = self.node.stub(&there);
         stub.bounce(left, there, here).unwrap() + 1
+    }
+    fn bounce_large(&self, steps: u32, here: ObjectRef, there: ObjectRef, ballast: &[u8]) -> u32 {
+        if steps == 0 || ballast != [7; 5000] {
+            return 0;
+        }
+        let next: WhoStub = self.node.stub(&there);
+        1 + next.bounce_large(steps - 1, there, here, ballast).unwrap()
     }
     fn wait_open(&self) -> bool {
         let (is_open, opened) = &*self.is_open;
@@ -249,6 +258,16 @@ fn calls_go_a_thousand_deep() {
     let steps = 1000;
     let went = two.stubs[0].bounce(steps, there, here);
     assert_eq!(went, Ok(steps));
+}
+
+#[test]
+fn calls_with_data_go_deep_though_none_has_ended() {
+    for fabric in ["shm", "tcp"] {
+        let two = two(fabric);
+        let (here, there) = (two.object(0), two.object(1));
+        let went = two.stubs[0].bounce_large(20, there, here, &[7; 5000]);
+        assert_eq!(went, Ok(20), "{fabric}");
+    }
 }
 
 #[test]
