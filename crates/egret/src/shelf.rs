@@ -18,7 +18,6 @@ struct Inner<T> {
     thing: Option<T>,
     /// Somebody found nothing.
     is_missed: bool,
-    is_closed: bool,
 }
 
 /// What was taken. Dropped, it is put back.
@@ -29,7 +28,7 @@ pub(crate) struct Taken<'a, T> {
 
 impl<T> Shelf<T> {
     pub(crate) fn new(thing: T, waker: Waker) -> Self {
-        let inner = Inner { thing: Some(thing), is_missed: false, is_closed: false };
+        let inner = Inner { thing: Some(thing), is_missed: false };
         Self { inner: Mutex::new(inner), waker }
     }
 
@@ -39,15 +38,6 @@ impl<T> Shelf<T> {
         let thing = inner.thing.take();
         inner.is_missed |= thing.is_none();
         thing.map(|thing| Taken { shelf: self, thing: Some(thing) })
-    }
-
-    /// Drops it, now or when it is put back.
-    pub(crate) fn close(&self) {
-        let mut inner = self.inner.lock();
-        inner.is_closed = true;
-        let thing = inner.thing.take();
-        drop(inner);
-        drop(thing);
     }
 }
 
@@ -70,10 +60,8 @@ impl<T> Drop for Taken<'_, T> {
         let mut inner = self.shelf.inner.lock();
         let is_missed = std::mem::take(&mut inner.is_missed);
         let thing = self.thing.take();
-        let unwanted =
-            if inner.is_closed { thing } else { std::mem::replace(&mut inner.thing, thing) };
+        inner.thing = thing;
         drop(inner);
-        drop(unwanted);
         if is_missed {
             self.shelf.waker.wake_by_ref();
         }

@@ -28,8 +28,8 @@ pub struct Delivery<'r> {
 
 /// A part of a message, in the memory it landed in.
 pub struct Part {
-    memory: Memory,
-    depot: Arc<Depot>,
+    pub(super) memory: Memory,
+    pub(super) depot: Arc<Depot>,
 }
 
 impl<'r> Delivery<'r> {

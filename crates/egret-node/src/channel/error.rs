@@ -134,6 +134,14 @@ pub enum ReadError {
         /// What an element has.
         element: usize,
     },
+    /// It is larger than its reader wants, and was skipped. The next is not affected.
+    #[error("a message of {bytes} bytes or more, and at most {most} are taken")]
+    TooLarge {
+        /// What has come of it.
+        bytes: u64,
+        /// Most there may be.
+        most: u64,
+    },
     /// The link is no more.
     #[error(transparent)]
     Link(#[from] LinkError),

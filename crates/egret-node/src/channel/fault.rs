@@ -35,5 +35,7 @@ egret_net::faults! {
         AskedBack,
         /// A refused piece takes the channel with it.
         RefusalKept,
+        /// The message that was posted last goes first.
+        LastPosted,
     }
 }

@@ -320,10 +320,11 @@ impl<'w> Message<'w> {
             return Some(Ok(()));
         }
         let writing = state.channels.writer(self.writer.number);
+        let has_posts = writing.has_posts();
         let pushed = match writing.machine() {
             Err(why) => Err(not_delivered(why)),
             Ok(outgoing) => {
-                if !self.started && outgoing.is_flushed() {
+                if !self.started && !has_posts && outgoing.is_flushed() {
                     outgoing.begin();
                     self.started = true;
                 }
@@ -399,13 +400,7 @@ impl<'w> Message<'w> {
         if is_back() {
             return false;
         }
-        core.state.with(|state| {
-            let link = state.channels.writer(number).link();
-            state.end(link, |_| LinkError::Closed);
-        });
-        while !is_back() {
-            core.poll();
-        }
+        self.writer.end_until(is_back);
         true
     }
 }

@@ -3,7 +3,7 @@
 //! `outgoing` and `incoming` are the two ends without I/O, `table` all those of a node, and
 //! `state` what puts them among everything else that a link carries. A program has a [`Writer`],
 //! which makes [`Message`]s, or a [`Listener`], which accepts [`Reader`]s, which get
-//! [`Delivery`]s. `docs/channels.md` has the rules of credit and the bytes on the wire.
+//! [`Delivery`]s; a [`Post`] goes by itself. `docs/channels.md` has the rules of credit and the bytes on the wire.
 
 mod control;
 mod delivery;
@@ -12,6 +12,7 @@ pub(crate) mod fault;
 mod incoming;
 mod message;
 mod outgoing;
+mod posting;
 mod reader;
 mod reading;
 mod state;
@@ -26,5 +27,6 @@ pub use control::Refusal;
 pub use delivery::{Delivery, Part};
 pub use error::{ChannelError, NotWritten, ReadError, WriteError};
 pub use message::Message;
+pub use posting::{Post, Posted};
 pub use reader::{Listener, Reader};
 pub use writer::Writer;

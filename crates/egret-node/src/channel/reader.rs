@@ -1,18 +1,20 @@
 //! The end of a channel that is read, and who accepts them.
 
 use std::fmt;
-use std::sync::Arc;
-use std::task::Waker;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
 
 use egret_net::rt::Deadline;
+use egret_net::sync::Mutex;
 
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Part};
 use super::error::{ChannelError, ReadError};
 use crate::Links;
 use crate::flow::Depot;
 use crate::link::LinkError;
 use crate::links::core::{Core, Stopped};
 use crate::links::state::State;
+use crate::node::NodeId;
 
 /// Accepts the channels that others open to a name; made by
 /// [`Links::listen`](crate::Links::listen).
@@ -21,6 +23,8 @@ use crate::links::state::State;
 pub struct Listener {
     core: Arc<Core>,
     name: String,
+    /// Those that it keeps.
+    kept: Mutex<Vec<Arc<Reader>>>,
 }
 
 /// The end of a channel that is read; accepted by a [`Listener`].
@@ -32,6 +36,7 @@ pub struct Reader {
     pub(super) slot: u32,
     pub(super) depot: Arc<Depot>,
     host: String,
+    node: OnceLock<NodeId>,
 }
 
 impl Links {
@@ -43,7 +48,7 @@ impl Links {
     pub fn listen(&self, name: &str, backlog: usize) -> Result<Listener, ChannelError> {
         let name = name.to_owned();
         if self.core.state.with(|state| state.channels.listen(&name, backlog)) {
-            Ok(Listener { core: Arc::clone(&self.core), name })
+            Ok(Listener { core: Arc::clone(&self.core), name, kept: Mutex::default() })
         } else {
             Err(ChannelError::Taken { name })
         }
@@ -82,7 +87,31 @@ impl Listener {
         let slot = state.channels.poll_accept(&self.name, waker)?;
         let depot = Arc::clone(&state.fixed.depot);
         let host = state.channels.reader(slot).host.clone();
-        Some(Reader { core: Arc::clone(&self.core), slot, depot, host })
+        let node = OnceLock::new();
+        Some(Reader { core: Arc::clone(&self.core), slot, depot, host, node })
+    }
+
+    /// Accepts all channels that were opened, and keeps them for whoever reads several together,
+    /// by [`Reader::poll_whole`]: all that are kept, in the order in which they were opened. Has a
+    /// task woken when another is.
+    #[must_use]
+    pub fn poll_kept(&self, context: &Context<'_>) -> Vec<Arc<Reader>> {
+        self.core.state.with(|state| {
+            let mut kept = self.kept.lock();
+            while let Some(reader) = self.poll(state, Some(context.waker())) {
+                kept.push(Arc::new(reader));
+            }
+            kept.clone()
+        })
+    }
+
+    /// Keeps a channel no longer.
+    pub fn let_go(&self, reader: &Arc<Reader>) {
+        let mut kept = self.kept.lock();
+        let at = kept.iter().position(|it| Arc::ptr_eq(it, reader));
+        let reader = at.map(|at| kept.remove(at));
+        drop(kept);
+        drop(reader);
     }
 }
 
@@ -91,6 +120,41 @@ impl Reader {
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
+    }
+
+    /// The node that writes it, once somebody has found out.
+    #[must_use]
+    pub const fn node(&self) -> &OnceLock<NodeId> {
+        &self.node
+    }
+
+    /// The parts of the next message, when all of it has come; `None`: the writer has ended the
+    /// channel. Several may ask: who asks when it is there has it. What has come of a message is
+    /// kept meanwhile, and its credit granted again, as long as somebody asks.
+    ///
+    /// # Errors
+    ///
+    /// If the message is larger than `most`, or its parts are so small that they take more than
+    /// twice as much; or the link is no more and what had come was read.
+    pub fn poll_whole(
+        &self,
+        most: u64,
+        context: &Context<'_>,
+    ) -> Poll<Result<Option<Vec<Part>>, ReadError>> {
+        let slot = self.slot;
+        let whole = self.core.state.with(|state| {
+            let reading = state.channels.reader(slot);
+            let whole = reading.poll_whole(most, Some(context.waker()));
+            state.channels.settle_reader(slot, &mut state.budget);
+            state.drain_channels();
+            whole
+        });
+        let part = |memory| Part { memory, depot: Arc::clone(&self.depot) };
+        match whole {
+            None => Poll::Pending,
+            Some(Ok(parts)) => Poll::Ready(Ok(parts.map(|it| it.into_iter().map(part).collect()))),
+            Some(Err(why)) => Poll::Ready(Err(why)),
+        }
     }
 
     /// Waits for the next message. `None`: the writer has ended the channel.

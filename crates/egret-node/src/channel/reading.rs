@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::control::Control;
-use super::incoming::{Begin, Incoming, Next};
-use super::table::remember;
+use super::error::ReadError;
+use super::incoming::{Begin, Incoming, Memory, Next};
+use crate::flow::cost;
 use crate::link::LinkError;
 use crate::link::lands::Lands;
-use crate::links::behind::Sleeper;
+use crate::links::behind::Waiters;
 use crate::links::slots::Key;
 
 /// A channel that is read here.
@@ -23,7 +24,17 @@ pub(crate) struct Reading {
     pub(super) lands: Arc<Lands>,
     died: Option<LinkError>,
     abandoned: bool,
-    waker: Option<Sleeper>,
+    waiters: Waiters,
+    /// What was taken of a message that is read whole.
+    whole: Option<Whole>,
+}
+
+/// Parts of a message that is not whole yet.
+#[derive(Debug, Default)]
+struct Whole {
+    parts: Vec<Memory>,
+    bytes: u64,
+    cost: u64,
 }
 
 impl Reading {
@@ -33,7 +44,8 @@ impl Reading {
         incoming: Incoming,
     ) -> Self {
         let host = peer.to_owned();
-        Self { link, number, host, incoming, lands, died: None, abandoned: false, waker: None }
+        let (died, abandoned, waiters, whole) = (None, false, Waiters::default(), None);
+        Self { link, number, host, incoming, lands, died, abandoned, waiters, whole }
     }
 
     /// Whether there is a message to read; nothing, if that is not known yet.
@@ -53,11 +65,48 @@ impl Reading {
         }
     }
 
+    /// The next message, when all of it has come. `None`: there will be no other.
+    pub(crate) fn poll_whole(
+        &mut self,
+        most: u64,
+        waker: Option<&Waker>,
+    ) -> Option<Result<Option<Vec<Memory>>, ReadError>> {
+        loop {
+            if self.whole.is_none() {
+                match self.poll_begin(waker)? {
+                    Ok(true) => self.whole = Some(Whole::default()),
+                    Ok(false) => return Some(Ok(None)),
+                    Err(why) => return Some(Err(why.into())),
+                }
+            }
+            let (memory, is_last) = match self.poll_next(waker)? {
+                Ok(Next::Part(memory)) => (memory, false),
+                Ok(Next::Last(memory)) => (memory, true),
+                Ok(Next::Aborted | Next::Nothing) => {
+                    self.whole = None;
+                    continue;
+                }
+                Err(why) => return Some(Err(why.into())),
+            };
+            let whole = self.whole.get_or_insert_default();
+            whole.push(memory);
+            let bytes = whole.bytes;
+            if bytes > most || whole.cost > most.saturating_add(cost(0)).saturating_mul(2) {
+                self.whole = None;
+                self.incoming.skip();
+                return Some(Err(ReadError::TooLarge { bytes, most }));
+            }
+            if is_last {
+                return Some(Ok(self.whole.take().map(|whole| whole.parts)));
+            }
+        }
+    }
+
     fn nothing<T>(&mut self, waker: Option<&Waker>) -> Option<Result<T, LinkError>> {
         if let Some(why) = &self.died {
             return Some(Err(why.clone()));
         }
-        remember(&mut self.waker, waker);
+        self.waiters.wait(waker);
         None
     }
 
@@ -95,6 +144,17 @@ impl Reading {
     }
 
     pub(super) fn wake(&mut self) {
-        self.waker.take().into_iter().for_each(Sleeper::wake);
+        self.waiters.wake();
+    }
+}
+
+impl Whole {
+    fn push(&mut self, memory: Memory) {
+        let bytes = memory.len() as u64;
+        self.bytes += bytes;
+        self.cost += cost(bytes);
+        if bytes > 0 {
+            self.parts.push(memory);
+        }
     }
 }

@@ -12,6 +12,7 @@ use super::control::NAME_MAX;
 use super::error::{ChannelError, NotWritten, WriteError};
 use super::message::Message;
 use super::outgoing::{Halt, Outgoing};
+use super::posting::{Post, Posted};
 use super::writing::Opened;
 use crate::Links;
 use crate::flow::Depot;
@@ -23,8 +24,8 @@ use crate::links::state::State;
 
 /// The end of a channel that is written; made by [`Links::channel`](crate::Links::channel).
 ///
-/// Messages are written one after the other. Dropping it ends the channel: its reader gets what
-/// was finished, and then hears that there is no more.
+/// Messages are written one after the other, or [posted](Self::post). Dropping it ends the channel:
+/// its reader gets what was finished or posted, and then hears that there is no more.
 pub struct Writer {
     pub(super) core: Arc<Core>,
     pub(super) number: u64,
@@ -191,6 +192,38 @@ impl Writer {
     pub async fn arrived(&mut self) -> Result<(), WriteError> {
         let number = self.number;
         self.core.step(move |state, waker| poll_arrived(state, number, waker)).await
+    }
+
+    /// Posts a message, which goes by itself behind all that were finished or posted before:
+    /// whoever drives the links goes on with it. A message that is [written](Self::message) waits
+    /// until all that were posted have gone.
+    pub fn post(&self, post: Post) {
+        self.core.state.with(|state| {
+            state.channels.writer(self.number).post(post);
+            state.channels.pump_writer(self.number);
+            state.drain_channels();
+        });
+    }
+
+    /// Takes a message back that was posted, unless all of it has gone.
+    pub fn withdraw(&self, posted: &Posted) {
+        self.core.state.with(|state| {
+            state.channels.writer(self.number).withdraw(posted);
+            state.channels.pump_writer(self.number);
+            state.drain_channels();
+        });
+    }
+
+    /// Gets memory back that was lent for messages of this channel and has gone, by ending the link:
+    /// returns when the memory is back, as `is_back` says.
+    pub fn end_until(&self, is_back: &mut dyn FnMut() -> bool) {
+        self.core.state.with(|state| {
+            let link = state.channels.writer(self.number).link();
+            state.end(link, |_| LinkError::Closed);
+        });
+        while !is_back() {
+            self.core.poll();
+        }
     }
 
     /// How many messages were finished and have gone.

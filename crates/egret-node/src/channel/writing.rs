@@ -8,6 +8,7 @@ use egret_net::vi::Descriptor;
 use super::control::{Control, Refusal};
 use super::incoming::TWICE;
 use super::outgoing::Outgoing;
+use super::posting::{Post, Posted, Posts};
 use super::table::remember;
 use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::behind::Sleeper;
@@ -29,6 +30,7 @@ pub(crate) struct Writing {
     died: Option<LinkError>,
     abandoned: bool,
     waker: Option<Sleeper>,
+    posts: Posts,
 }
 
 #[derive(Debug)]
@@ -47,7 +49,7 @@ pub(crate) enum Opened {
 }
 
 impl Writing {
-    pub(super) const fn new(link: Key) -> Self {
+    pub(super) fn new(link: Key) -> Self {
         Self {
             link,
             phase: Phase::Opening,
@@ -58,6 +60,7 @@ impl Writing {
             died: None,
             abandoned: false,
             waker: None,
+            posts: Posts::default(),
         }
     }
 
@@ -74,14 +77,12 @@ impl Writing {
         }
     }
 
-    pub(super) fn opened(&mut self, mut outgoing: Outgoing, slot: u32) -> Result<(), &'static str> {
+    pub(super) fn opened(&mut self, outgoing: Outgoing, slot: u32) -> Result<(), &'static str> {
         if !matches!(self.phase, Phase::Opening) {
             return Err(TWICE);
         }
-        if self.abandoned {
-            outgoing.end();
-        }
         self.phase = Phase::Open(outgoing, slot);
+        self.feed();
         self.wake();
         Ok(())
     }
@@ -118,6 +119,7 @@ impl Writing {
         if self.under_way >= UNDER_WAY_MAX {
             return None;
         }
+        self.feed();
         let frame = self.machine().ok()?.poll_frame()?;
         self.under_way += 1;
         if let Some(head) = Head::from_bits(frame.tag())
@@ -125,6 +127,7 @@ impl Writing {
         {
             self.gone += 1;
             self.unsettled.push_back((head.request, self.gone));
+            self.posts.went(self.gone);
         }
         self.wake();
         Some(frame)
@@ -141,22 +144,55 @@ impl Writing {
         if head.kind == Kind::Last
             && let Some(at) = self.unsettled.iter().position(known)
             && let Some((_, message)) = self.unsettled.remove(at)
-            && let Some(fate) = fate
         {
-            self.lost.push((message, fate));
+            self.posts.came_back(message, fate, self.died.is_some());
+            self.lost.extend(fate.map(|fate| (message, fate)));
         }
         self.wake();
     }
 
     pub(super) fn died(&mut self, why: &LinkError) {
+        // Nobody sends what waits, and its memory is its owner's again.
+        self.outgoing(Outgoing::stop);
         self.died = Some(why.clone());
+        self.posts.died(why);
         self.wake();
+    }
+
+    /// Takes a message that goes by itself, behind those that were posted before.
+    pub(super) fn post(&mut self, post: Post) {
+        match &self.died {
+            Some(why) => post.lost(why),
+            None => self.posts.push(post),
+        }
+    }
+
+    /// Takes a message back that was posted and has not gone.
+    pub(super) fn withdraw(&mut self, posted: &Posted) {
+        if let (None, Phase::Open(outgoing, _)) = (&self.died, &mut self.phase) {
+            self.posts.withdraw(posted, outgoing);
+        }
+    }
+
+    /// Whether messages that were posted have not gone.
+    pub(super) fn has_posts(&self) -> bool {
+        !self.posts.is_empty()
+    }
+
+    /// Gives the machine what was posted; behind that, the end if the handle is gone.
+    fn feed(&mut self) {
+        if let (None, Phase::Open(outgoing, _)) = (&self.died, &mut self.phase) {
+            self.posts.feed(outgoing);
+            if self.abandoned && self.posts.is_empty() {
+                outgoing.end();
+            }
+        }
     }
 
     /// Its handle is gone.
     pub(super) fn abandon(&mut self) {
         self.abandoned = true;
-        self.outgoing(Outgoing::end);
+        self.feed();
     }
 
     /// Whether nobody can ask for anything of it any more.

@@ -46,6 +46,14 @@ impl Drop for Tell<'_> {
     }
 }
 
+/// Does something under a lock of another kind, which `body` gives up; then wakes who is to be
+/// woken by that.
+#[inline]
+pub(crate) fn under<T>(body: impl FnOnce() -> T) -> T {
+    let _behind = Behind::begin();
+    body()
+}
+
 /// A waker that is kept. It is woken, or dropped, when this thread has no lock.
 #[derive(Debug)]
 pub(crate) struct Sleeper(Option<Waker>);

@@ -11,6 +11,7 @@ use egret_net::sync::Mutex;
 use egret_net::vi::Nic;
 
 use super::Links;
+use super::driver::Clock;
 
 impl Links {
     /// Runs a future to its end, on the calling thread, which drives the links meanwhile as one
@@ -31,6 +32,17 @@ impl Links {
     ///
     /// In a handler, which must not wait; and if the future does.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let output = self.wait_on(future, Deadline::UntilDead);
+        output.expect("`block_on` in a handler, which must not wait")
+    }
+
+    /// The same, for no longer than the deadline. `None`: the future is not ready in time, or the
+    /// thread runs a handler, which must not wait; it is polled once then.
+    pub fn wait_on<F: Future>(
+        &self,
+        future: F,
+        deadline: impl Into<Deadline>,
+    ) -> Option<F::Output> {
         let woken = Arc::new(Woken {
             is_set: AtomicBool::new(false),
             seat: Mutex::default(),
@@ -38,12 +50,12 @@ impl Links {
         });
         let waker = Waker::from(Arc::clone(&woken));
         let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
+        let mut clock = Clock::of(deadline.into());
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return output;
+                return Some(output);
             }
-            let waited = self.core.wait(Deadline::UntilDead, |_, seat| woken.take(seat));
-            assert!(waited.is_ok(), "`block_on` in a handler, which must not wait");
+            self.core.wait_by(&mut clock, &mut |_, seat| woken.take(seat)).ok()?;
         }
     }
 }

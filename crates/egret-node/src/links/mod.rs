@@ -17,6 +17,7 @@ mod options;
 mod parting;
 pub(crate) mod slots;
 pub(crate) mod state;
+mod task;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ pub use account::Account;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Arming, Nic, Trust};
 pub use options::LinksOptions;
+pub use task::Task;
 
 use self::background::Leaves;
 use self::core::Core;

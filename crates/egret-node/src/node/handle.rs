@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
+use std::task::Context;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
@@ -312,6 +313,28 @@ impl Handle {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let (_, links) = self.links().first().unwrap_or_else(|| unreachable!("it has a fabric"));
         links.block_on(future)
+    }
+
+    /// The same, for no longer than the deadline; see [`Links::wait_on`].
+    pub fn wait_on<F: Future>(
+        &self,
+        future: F,
+        deadline: impl Into<Deadline>,
+    ) -> Option<F::Output> {
+        let (_, links) = self.links().first().unwrap_or_else(|| unreachable!("it has a fabric"));
+        links.wait_on(future, deadline)
+    }
+
+    /// Has a task woken when something happens in the pool, or somebody
+    /// [says](Self::tell_changed) that something else has changed. The task looks at what it waits
+    /// for behind this call.
+    pub fn wake_when_changed(&self, context: &Context<'_>) {
+        self.inner.watch.wake_when_changed(context.waker());
+    }
+
+    /// Wakes the tasks that wait for a [change](Self::wake_when_changed).
+    pub fn tell_changed(&self) {
+        self.inner.watch.tell_changed();
     }
 
     /// Does what can be done without waiting; for a simulated world, where nobody else

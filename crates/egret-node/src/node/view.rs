@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -11,6 +12,7 @@ use super::event::{Event, Fate, Follow};
 use super::{Member, NodeId, Offer};
 use crate::Links;
 use crate::am::{Endpoint, Message, Remote, Request, SendError};
+use crate::links::behind::{Waiters, under};
 use crate::registry::limits::TOLD_MAX;
 use crate::registry::wire::{ASK, Answer, Ask, EVENTS, Entry, VERSION};
 
@@ -22,6 +24,8 @@ pub(crate) struct Watch {
     following: OnceLock<Following>,
     /// What it could not ask yet.
     owed: Mutex<VecDeque<Vec<u8>>>,
+    /// Who waits for a change.
+    waiting: Mutex<Waiters>,
 }
 
 /// What a member needs to follow what happens.
@@ -68,6 +72,7 @@ impl Watch {
             view: Mutex::default(),
             following: OnceLock::new(),
             owed: Mutex::default(),
+            waiting: Mutex::default(),
         });
         let (told, lost) = (Arc::clone(&watch), Arc::clone(&watch));
         endpoint.on(EVENTS, move |request| told.told(&request));
@@ -141,9 +146,11 @@ impl Watch {
                     (learned, std::mem::take(&mut view.dead), view.fenced.clone())
                 };
                 if let Some(why) = fenced {
-                    return self.fence(&why);
+                    self.fence(&why);
+                    return self.tell_changed();
                 }
                 self.part_from(&dead);
+                self.tell_changed();
                 if let Err(why) = learned {
                     return self.lose(why);
                 }
@@ -185,6 +192,16 @@ impl Watch {
             view.lost = Some(why.to_owned());
             view.log.push(Event::RegistryLost { why: why.to_owned() });
         }
+        drop(view);
+        self.tell_changed();
+    }
+
+    pub(super) fn wake_when_changed(&self, waker: &Waker) {
+        under(|| self.waiting.lock().wait(Some(waker)));
+    }
+
+    pub(super) fn tell_changed(&self) {
+        under(|| self.waiting.lock().wake());
     }
 }
 

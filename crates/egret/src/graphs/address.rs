@@ -1,16 +1,18 @@
 //! Where graphs go: the registry is asked who takes them, and a channel opened.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use egret_net::rt::{self, Deadline};
+use egret_net::rt::Deadline;
 use egret_node::channel::{ChannelError, WriteError, Writer};
 use egret_node::link::LinkError;
 use egret_node::node::{AskError, Binding, Fate, Handle, RouteError};
 
 use super::GraphError;
-use super::bell::GLANCE;
 use super::fault::{Fault, planted};
 
 /// The graphs of one name at one rank.
@@ -20,7 +22,7 @@ pub(super) struct Address {
     pub(super) rank: u32,
     pub(super) name: String,
     pub(super) fingerprint: u64,
-    /// Whether the rank was known to take them when it was asked last.
+    /// Whether the rank is known to take them.
     pub(super) is_known: Arc<AtomicBool>,
 }
 
@@ -46,35 +48,44 @@ impl Address {
         bytes
     }
 
-    /// Opens a channel, as soon as the rank takes such graphs.
+    /// Opens a channel, as soon as the rank takes such graphs, unless it is gone.
     pub(super) async fn open(&self) -> Result<Open, GraphError> {
-        let (mut unheard, name) = (None, Self::bound_name(&self.name, self.rank));
-        loop {
-            let bound = match self.handle.begin().bound(&name, GLANCE).await {
+        let mut opening = pin!(self.find());
+        poll_fn(|context| {
+            self.handle.wake_when_changed(context);
+            match (opening.as_mut().poll(context), self.still_there()) {
+                (Poll::Pending, Err(why)) => Poll::Ready(Err(why)),
+                (opened, _) => opened,
+            }
+        })
+        .await
+    }
+
+    async fn find(&self) -> Result<Open, GraphError> {
+        let name = Self::bound_name(&self.name, self.rank);
+        let bound = loop {
+            match self.handle.begin().bound(&name, LOOKUP).await {
                 Err(why @ (AskError::OwnerGone { .. } | AskError::NobodyLeft { .. })) => {
                     return Err(self.gone(&why.to_string()));
                 }
-                bound => bound?,
-            };
-            self.is_known.store(bound.is_some(), Ordering::Relaxed);
-            let Some(bound) = bound else {
-                self.still_there()?;
-                continue;
-            };
-            let bytes_max = self.bytes_max(&bound)?;
-            let route = match self.handle.route(bound.owner) {
-                // It has just joined, and this node is about to hear of that.
-                Err(RouteError::Unknown { .. })
-                    if rt::now() - *unheard.get_or_insert_with(rt::now) < UNHEARD_MAX =>
-                {
-                    continue;
+                bound => {
+                    if let Some(bound) = bound? {
+                        break bound;
+                    }
                 }
-                route => route.map_err(|why| self.gone(&why.to_string()))?,
-            };
-            let opened = route.links.channel(&route.host, &self.name, Deadline::UntilDead);
-            let writer = opened.await.map_err(|why| self.not_opened(why))?;
-            return Ok(Open { writer, bytes_max });
-        }
+            }
+        };
+        self.is_known.store(true, Ordering::Relaxed);
+        let bytes_max = self.bytes_max(&bound)?;
+        let route = poll_fn(|_| match self.handle.route(bound.owner) {
+            // It has just joined, and this node is about to hear of that.
+            Err(RouteError::Unknown { .. }) => Poll::Pending,
+            route => Poll::Ready(route),
+        });
+        let route = route.await.map_err(|why| self.gone(&why.to_string()))?;
+        let opened = route.links.channel(&route.host, &self.name, Deadline::UntilDead);
+        let writer = opened.await.map_err(|why| self.not_opened(why))?;
+        Ok(Open { writer, bytes_max })
     }
 
     fn bytes_max(&self, bound: &Binding) -> Result<u64, GraphError> {
@@ -134,5 +145,5 @@ pub(super) fn gone(handle: &Handle, rank: u32) -> Option<Fate> {
     if planted(Fault::GoneUnheard) { None } else { handle.last_fate(rank) }
 }
 
-/// A node of which nothing is heard for so long is none.
-const UNHEARD_MAX: Duration = Duration::from_secs(5);
+/// How long the registry is asked to wait for a name before it is asked again.
+const LOOKUP: Duration = Duration::from_secs(10);

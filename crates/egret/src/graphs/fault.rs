@@ -17,8 +17,8 @@ egret_net::faults! {
         AnySize,
         /// Who waits for a node that is gone is not told.
         GoneUnheard,
-        /// What was posted waits until somebody asks for it.
-        NotPumped,
+        /// What waits for a channel is not posted when that is open.
+        NotPosted,
         /// A channel that nobody reads any more is kept.
         Kept,
         /// A graph in parts is taken when the first of them has come.

@@ -1,5 +1,6 @@
 //! Graphs by rank, as a program has them.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use egret_stream::graph::{Graph, Object, Ref, Slice, Text};
 use super::mail::Mail;
 use super::receiving::Receiving;
 use super::sending::Sending;
+use super::way::Way;
 use super::{GraphError, GraphsOptions, Source};
 
 /// The graphs of one type that a node makes, sends and receives; see the [module](super).
@@ -20,6 +22,8 @@ use super::{GraphError, GraphsOptions, Source};
 /// such graphs any more; those that were received stay.
 pub struct Graphs<Root> {
     mail: Arc<Mail>,
+    /// To the ranks that graphs were sent to.
+    ways: BTreeMap<u32, Arc<Way>>,
     current: Option<Graph<Root>>,
 }
 
@@ -65,7 +69,7 @@ impl<Root: Object> Graphs<Root> {
 
     fn open(node: &Handle, options: GraphsOptions) -> Result<Self, GraphError> {
         let mail = Mail::open(node, &Graph::<Root>::kind(), options)?;
-        Ok(Self { mail, current: None })
+        Ok(Self { mail, ways: BTreeMap::new(), current: None })
     }
 
     /// Starts a graph with its root, which is the current one from now on. The one before is
@@ -166,14 +170,27 @@ impl<Root: Object> Graphs<Root> {
         rank: u32,
         deadline: impl Into<Deadline>,
     ) -> Result<(), GraphError> {
-        let deadline = deadline.into();
-        let line = self.mail.line(rank)?;
+        self.mail.check_open(rank)?;
+        let way = self.way(rank);
         let message = self.current.as_mut().expect(NONE).message();
-        match line {
-            None => self.mail.keep(message.into_owned().into()).map_err(|failed| failed.why),
+        match way {
+            None => self.mail.keep(message.into_owned().into()).map_err(|(why, _)| why),
             Some(_) if in_handler() => Err(GraphError::InHandler),
-            Some(line) => line.wait_send(&message, deadline),
+            Some(way) => way.wait_send(&message, deadline.into()),
         }
+    }
+
+    /// The way to a rank; none if that is this node.
+    fn way(&mut self, rank: u32) -> Option<Arc<Way>> {
+        if rank == self.mail.handle.rank() {
+            return None;
+        }
+        if let Some(way) = self.ways.get(&rank).filter(|way| way.is_good()) {
+            return Some(Arc::clone(way));
+        }
+        let way = Way::new(self.mail.address(rank));
+        self.ways.insert(rank, Arc::clone(&way));
+        Some(way)
     }
 
     /// Sends the current graph, which is given away, without waiting: it goes after all that was
@@ -184,13 +201,11 @@ impl<Root: Object> Graphs<Root> {
     /// If there is no current graph.
     pub fn post_send_graph(&mut self, rank: u32) -> Sending<Root> {
         let graph = self.take_current().expect(NONE);
-        match self.mail.line(rank) {
-            Err(why) => Sending::not_begun(&self.mail, why, graph),
-            Ok(None) => Sending::over(&self.mail, self.mail.keep(graph.into_segment())),
-            Ok(Some(line)) => {
-                let outcome = line.post(Some(graph.into_segment()));
-                Sending::new(&self.mail, line, outcome)
-            }
+        let memory = graph.into_segment();
+        match self.mail.check_open(rank).map(|()| self.way(rank)) {
+            Err(why) => Sending::over(Err((why, memory))),
+            Ok(None) => Sending::over(self.mail.keep(memory)),
+            Ok(Some(way)) => Sending::new(&way, memory),
         }
     }
 

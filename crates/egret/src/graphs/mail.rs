@@ -1,9 +1,8 @@
-//! The graphs of one name that a node sends and receives.
+//! The graphs of one name that a node receives.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
 use egret_net::buf::Kind;
 use egret_net::sync::Mutex;
@@ -11,25 +10,20 @@ use egret_net::vi::Segment;
 use egret_node::node::{self, Handle};
 
 use super::address::{Address, gone};
-use super::bell::Bell;
-use super::inbox::{Inbox, Memory};
-use super::line::{Failed, Line};
+use super::inbox::{Found, Inbox, Memory};
 use super::{GraphError, GraphsOptions, Source};
-use crate::shelf::Shelf;
 
-/// The graphs of one name that a node sends and receives.
+/// The graphs of one name that a node receives.
 #[derive(Debug)]
 pub(super) struct Mail {
     pub(super) handle: Handle,
     pub(super) bytes_max: u64,
-    pub(super) bell: Arc<Bell>,
     name: String,
     fingerprint: u64,
-    inbox: Shelf<Inbox>,
+    /// Nothing, when it is closed.
+    inbox: Mutex<Option<Arc<Inbox>>>,
     /// What this node has sent to itself.
     own: Mutex<VecDeque<Segment>>,
-    lines: Mutex<BTreeMap<u32, Arc<Line>>>,
-    is_closed: AtomicBool,
 }
 
 /// The graphs of a node, to be closed with it.
@@ -45,18 +39,14 @@ impl Mail {
     ) -> Result<Arc<Self>, GraphError> {
         let GraphsOptions { name, bytes_max } = options;
         let name = name.unwrap_or_else(|| kind.name.to_string());
-        let bell = Arc::<Bell>::default();
-        let inbox = Shelf::new(Inbox::open(handle, &name, bytes_max)?, Arc::clone(&bell).into());
+        let inbox = Inbox::open(handle, &name, bytes_max)?;
         let mail = Arc::new(Self {
             handle: handle.clone(),
             bytes_max,
-            bell,
             name,
             fingerprint: kind.fingerprint,
-            inbox,
+            inbox: Mutex::new(Some(inbox.into())),
             own: Mutex::default(),
-            lines: Mutex::default(),
-            is_closed: AtomicBool::new(false),
         });
         let part = handle.part(Part::default);
         let mut all = part.0.lock();
@@ -73,76 +63,67 @@ impl Mail {
 
     /// Takes and receives nothing any more.
     pub(super) fn close(&self) {
-        self.is_closed.store(true, Ordering::SeqCst);
-        self.inbox.close();
-        Arc::clone(&self.bell).wake();
+        let inbox = self.inbox.lock().take();
+        drop(inbox);
+        self.handle.tell_changed();
     }
 
-    /// The line to a rank; none if that is this node.
-    pub(super) fn line(&self, rank: u32) -> Result<Option<Arc<Line>>, GraphError> {
-        if self.is_closed.load(Ordering::SeqCst) {
+    /// Whether graphs can be sent to a rank.
+    pub(super) fn check_open(&self, rank: u32) -> Result<(), GraphError> {
+        if self.inbox.lock().is_none() {
             return Err(GraphError::Closed);
         }
-        self.check(rank)?;
-        if rank == self.handle.rank() {
-            return Ok(None);
-        }
-        let mut lines = self.lines.lock();
-        let line = lines.entry(rank).or_insert_with(|| {
-            let (handle, name) = (self.handle.clone(), self.name.clone());
-            let (fingerprint, is_known) = (self.fingerprint, Arc::default());
-            let address = Address { handle, rank, name, fingerprint, is_known };
-            Line::new(address, &self.bell)
-        });
-        Ok(Some(Arc::clone(line)))
+        self.check(rank)
+    }
+
+    /// Where the graphs of this name are at a rank.
+    pub(super) fn address(&self, rank: u32) -> Address {
+        let (handle, name) = (self.handle.clone(), self.name.clone());
+        let (fingerprint, is_known) = (self.fingerprint, Arc::default());
+        Address { handle, rank, name, fingerprint, is_known }
     }
 
     /// Keeps a graph for this node itself.
-    pub(super) fn keep(&self, memory: Segment) -> Result<(), Failed> {
+    pub(super) fn keep(&self, memory: Segment) -> Result<(), (GraphError, Segment)> {
         let (rank, bytes, most) = (self.handle.rank(), memory.len(), self.bytes_max);
         if bytes > most {
-            let (why, memory) = (GraphError::TooLarge { rank, bytes, most }, Some(memory.into()));
-            return Err(Failed { why, memory });
+            return Err((GraphError::TooLarge { rank, bytes, most }, memory));
         }
         self.own.lock().push_back(memory);
-        Arc::clone(&self.bell).wake();
+        self.handle.tell_changed();
         Ok(())
     }
 
-    /// Goes on with all that was posted.
-    pub(super) fn pump(&self) {
-        let lines: Vec<_> = self.lines.lock().values().cloned().collect();
-        lines.iter().for_each(|line| line.pump());
-    }
-
     /// The next graph from there, with its sender's rank.
-    pub(super) fn poll_take(&self, from: Source) -> Poll<Result<(Memory, u32), GraphError>> {
-        self.pump();
+    pub(super) fn poll_take(
+        &self,
+        from: Source,
+        context: &Context<'_>,
+    ) -> Poll<Result<(Memory, u32), GraphError>> {
         if let Source::Rank(rank) = from {
             self.check(rank)?;
         }
+        drive(&self.handle);
+        self.handle.wake_when_changed(context);
         let rank = self.handle.rank();
         if from.is(rank)
             && let Some(memory) = self.own.lock().pop_front()
         {
             return Poll::Ready(Ok((Memory::Own(memory), rank)));
         }
-        if self.is_closed.load(Ordering::SeqCst) {
-            return Poll::Ready(Err(GraphError::Closed));
-        }
+        let inbox = self.inbox.lock().clone();
+        let Some(inbox) = inbox else { return Poll::Ready(Err(GraphError::Closed)) };
         // Asked before: who is gone by now has opened all its channels, and what came by them
         // counts.
         let gone = self.gone(from);
-        let Some(mut inbox) = self.inbox.take() else { return Poll::Pending };
-        let bell = Waker::from(Arc::clone(&self.bell));
-        match inbox.poll(&self.handle, from, &mut Context::from_waker(&bell)) {
-            Poll::Ready(Ok(came)) => Poll::Ready(Ok(came)),
-            Poll::Ready(Err((rank, why))) => {
+        match inbox.poll(&self.handle, from, context) {
+            Found::Graph(memory, from) => Poll::Ready(Ok((memory, from))),
+            Found::Nothing { is_open: true } => Poll::Pending,
+            Found::Nothing { .. } => gone.map_or(Poll::Pending, |why| Poll::Ready(Err(why))),
+            Found::Died(rank, why) => {
                 let link_says = || GraphError::Gone { rank, why: why.to_string() };
                 Poll::Ready(Err(gone.or_else(|| self.gone(from)).unwrap_or_else(link_says)))
             }
-            Poll::Pending if inbox.is_open(from) => Poll::Pending,
-            Poll::Pending => gone.map_or(Poll::Pending, |why| Poll::Ready(Err(why))),
         }
     }
 
@@ -166,6 +147,11 @@ impl Mail {
         let size = self.handle.size();
         if rank < size { Ok(()) } else { Err(GraphError::NoSuchRank { rank, size }) }
     }
+}
+
+/// Does what can be done without waiting, for who looks without driving.
+pub(super) fn drive(handle: &Handle) {
+    handle.links().iter().for_each(|(_, links)| links.poll());
 }
 
 impl node::Part for Part {}

@@ -43,18 +43,17 @@
 //! it to a rank. `docs/graphs-by-rank.md` says how a graph travels and what a failure means.
 
 mod address;
-mod bell;
 mod error;
 mod fault;
 mod inbox;
 mod joined;
-mod line;
 mod mail;
 mod options;
 mod receiving;
 mod sending;
 #[cfg(test)]
 mod tests;
+mod way;
 
 pub use error::{GraphError, NotSent};
 pub use joined::Graphs;

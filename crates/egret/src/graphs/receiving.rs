@@ -1,7 +1,7 @@
 //! Graphs that are to come.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,13 +11,10 @@ use egret_net::rt::{self, Deadline};
 use egret_node::am::in_handler;
 use egret_stream::graph::{Graph, Object, Reason, Refusal, Refused};
 
-use super::bell::{GLANCE, Place, wait};
 use super::fault::{Fault, planted};
 use super::inbox::Memory;
 use super::mail::Mail;
 use super::{GraphError, Source};
-use crate::rmi::clock::Alarm;
-use crate::rmi::exchange::Exchange;
 
 /// A graph that [is to come](super::Graphs::post_recv_graph), with the rank that sent it: a
 /// future, or to be waited for. Of several that may take a graph, who looks first takes it.
@@ -26,15 +23,12 @@ use crate::rmi::exchange::Exchange;
 pub struct Receiving<Root> {
     mail: Arc<Mail>,
     from: Source,
-    place: Place,
-    glance: Option<Alarm>,
     root: PhantomData<fn() -> Root>,
 }
 
 impl<Root: Object> Receiving<Root> {
     pub(super) fn new(mail: &Arc<Mail>, from: Source) -> Self {
-        let (mail, place) = (Arc::clone(mail), mail.bell.place());
-        Self { mail, from, place, glance: None, root: PhantomData }
+        Self { mail: Arc::clone(mail), from, root: PhantomData }
     }
 
     /// Waits for the graph. Another one may be waited for afterwards.
@@ -46,32 +40,28 @@ impl<Root: Object> Receiving<Root> {
         &mut self,
         deadline: impl Into<Deadline>,
     ) -> Result<(Graph<Root>, u32), GraphError> {
-        let (started, until) = (rt::now(), deadline.into().until());
+        let started = rt::now();
         if let Some(came) = self.try_received() {
             return came;
         }
         if in_handler() {
             return Err(GraphError::InHandler);
         }
-        let came = wait(until, |context| self.poll_received(context));
         let from = self.from;
+        let came = self.mail.handle.wait_on(poll_fn(|it| self.poll_received(it)), deadline);
         came.unwrap_or_else(|| Err(GraphError::RecvTimedOut { from, waited: rt::now() - started }))
     }
 
     /// The graph, if it has come.
     pub fn try_received(&mut self) -> Option<Result<(Graph<Root>, u32), GraphError>> {
-        match self.poll_received(&mut Context::from_waker(Waker::noop())) {
+        match self.poll_received(&Context::from_waker(Waker::noop())) {
             Poll::Ready(came) => Some(came),
             Poll::Pending => None,
         }
     }
 
-    fn poll_received(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(Graph<Root>, u32), GraphError>> {
-        self.place.wait(context);
-        let came = self.mail.poll_take(self.from);
+    fn poll_received(&self, context: &Context<'_>) -> Poll<Result<(Graph<Root>, u32), GraphError>> {
+        let came = self.mail.poll_take(self.from, context);
         came.map(|came| came.and_then(|(memory, from)| Ok((self.graph(memory, from)?, from))))
     }
 
@@ -109,13 +99,8 @@ fn why<M>(refused: Refused<M>) -> Refusal {
 impl<Root: Object> Future for Receiving<Root> {
     type Output = Result<(Graph<Root>, u32), GraphError>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let came = self.poll_received(context);
-        self.glance = came.is_pending().then(|| {
-            let clock = &Exchange::of(&self.mail.handle).clock;
-            clock.set(rt::now() + GLANCE, context.waker())
-        });
-        came
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_received(context)
     }
 }
 

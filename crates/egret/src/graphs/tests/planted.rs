@@ -13,7 +13,7 @@ fn each_fault_is_noticed() {
         (Fault::LastFirst, letters_arrive),
         (Fault::OtherSender, letters_arrive),
         (Fault::OthersToo, letters_arrive),
-        (Fault::NotPumped, letters_arrive),
+        (Fault::NotPosted, letters_arrive),
         (Fault::AnyChannel, both_begin_anew),
         (Fault::Kept, both_begin_anew),
         (Fault::GoneUnheard, one_dies),

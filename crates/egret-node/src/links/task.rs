@@ -1,0 +1,126 @@
+//! Futures that go on by themselves.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use egret_net::sync::Mutex;
+
+/// A future that goes on by itself: whoever wakes it polls it, which is mostly a thread that drives
+/// links. So it must not wait otherwise than by awaiting. Dropped, the future is dropped too.
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// static IS_DONE: AtomicBool = AtomicBool::new(false);
+/// let task = egret_node::Task::new(async { IS_DONE.store(true, Ordering::Relaxed) });
+/// assert!(IS_DONE.load(Ordering::Relaxed));
+/// # drop(task);
+/// ```
+#[must_use = "dropped, its future does not go on"]
+pub struct Task(Arc<Inner>);
+
+struct Inner {
+    /// Wakes that nobody has answered yet. Who brings the first polls, until there is none.
+    wakes: AtomicUsize,
+    /// Nothing while it is polled.
+    future: Mutex<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    future: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    is_dropped: bool,
+}
+
+impl Task {
+    /// Begins a future.
+    pub fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        let future = Mutex::new(Slot { future: Some(Box::pin(future)), is_dropped: false });
+        let inner = Arc::new(Inner { wakes: AtomicUsize::new(0), future });
+        inner.wake_by_ref();
+        Self(inner)
+    }
+}
+
+impl Inner {
+    fn poll(self: &Arc<Self>) {
+        // Without the lock: the future may drop the task.
+        let Some(mut future) = self.future.lock().future.take() else { return };
+        let waker = Waker::from(Arc::clone(self));
+        if let Poll::Pending = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            let mut slot = self.future.lock();
+            if !slot.is_dropped {
+                slot.future = Some(future);
+            }
+        }
+    }
+}
+
+impl Wake for Inner {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.wakes.fetch_add(1, Ordering::AcqRel) > 0 {
+            return;
+        }
+        let mut answered = 1;
+        while answered > 0 {
+            self.poll();
+            answered = self.wakes.fetch_sub(answered, Ordering::AcqRel) - answered;
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let mut slot = self.0.future.lock();
+        slot.is_dropped = true;
+        let future = slot.future.take();
+        drop(slot);
+        drop(future);
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn};
+
+    use super::*;
+
+    #[test]
+    fn who_is_woken_while_polled_is_polled_again() {
+        let polls = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&polls);
+        let task = Task::new(poll_fn(move |context| {
+            context.waker().wake_by_ref();
+            if count.fetch_add(1, Ordering::Relaxed) == 4 { Poll::Ready(()) } else { Poll::Pending }
+        }));
+        assert_eq!(polls.load(Ordering::Relaxed), 5);
+        drop(task);
+    }
+
+    #[test]
+    fn a_task_that_is_dropped_frees_what_its_future_has() {
+        let has = Arc::new(());
+        let held = Arc::clone(&has);
+        let task = Task::new(async move {
+            pending::<()>().await;
+            drop(held);
+        });
+        assert_eq!(Arc::strong_count(&has), 2);
+        drop(task);
+        assert_eq!(Arc::strong_count(&has), 1);
+    }
+}
