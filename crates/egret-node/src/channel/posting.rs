@@ -77,7 +77,6 @@ struct Gone {
 impl Post {
     /// A message of these parts. If one of them is larger than the reader's node ever takes, a
     /// message of the parts `instead` goes in its place, if there are any.
-    #[must_use]
     pub fn new(parts: Vec<Segment>, instead: Vec<Segment>) -> (Self, Posted) {
         let (known, progress) = (Arc::<Known>::default(), Progress::Waits);
         let (why, fate) = (LinkError::Closed, Fate::NotDelivered);

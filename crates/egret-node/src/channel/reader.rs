@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use egret_net::rt::Deadline;
 use egret_net::sync::Mutex;
@@ -12,6 +12,7 @@ use super::error::{ChannelError, ReadError};
 use crate::Links;
 use crate::flow::Depot;
 use crate::link::LinkError;
+use crate::links::behind::{Waiters, under};
 use crate::links::core::{Core, Stopped};
 use crate::links::state::State;
 use crate::node::NodeId;
@@ -23,8 +24,14 @@ use crate::node::NodeId;
 pub struct Listener {
     core: Arc<Core>,
     name: String,
-    /// Those that it keeps.
-    kept: Mutex<Vec<Arc<Reader>>>,
+    kept: Arc<Kept>,
+}
+
+/// The channels that a listener keeps, and who waits for another.
+#[derive(Default)]
+struct Kept {
+    readers: Mutex<Vec<Arc<Reader>>>,
+    waiters: Mutex<Waiters>,
 }
 
 /// The end of a channel that is read; accepted by a [`Listener`].
@@ -48,7 +55,7 @@ impl Links {
     pub fn listen(&self, name: &str, backlog: usize) -> Result<Listener, ChannelError> {
         let name = name.to_owned();
         if self.core.state.with(|state| state.channels.listen(&name, backlog)) {
-            Ok(Listener { core: Arc::clone(&self.core), name, kept: Mutex::default() })
+            Ok(Listener { core: Arc::clone(&self.core), name, kept: Arc::default() })
         } else {
             Err(ChannelError::Taken { name })
         }
@@ -96,21 +103,23 @@ impl Listener {
     /// task woken when another is.
     #[must_use]
     pub fn poll_kept(&self, context: &Context<'_>) -> Vec<Arc<Reader>> {
+        let waker = Waker::from(Arc::clone(&self.kept));
         self.core.state.with(|state| {
-            let mut kept = self.kept.lock();
-            while let Some(reader) = self.poll(state, Some(context.waker())) {
-                kept.push(Arc::new(reader));
+            self.kept.waiters.lock().wait(Some(context.waker()));
+            let mut readers = self.kept.readers.lock();
+            while let Some(reader) = self.poll(state, Some(&waker)) {
+                readers.push(Arc::new(reader));
             }
-            kept.clone()
+            readers.clone()
         })
     }
 
     /// Keeps a channel no longer.
     pub fn let_go(&self, reader: &Arc<Reader>) {
-        let mut kept = self.kept.lock();
-        let at = kept.iter().position(|it| Arc::ptr_eq(it, reader));
-        let reader = at.map(|at| kept.remove(at));
-        drop(kept);
+        let mut readers = self.kept.readers.lock();
+        let at = readers.iter().position(|it| Arc::ptr_eq(it, reader));
+        let reader = at.map(|at| readers.remove(at));
+        drop(readers);
         drop(reader);
     }
 }
@@ -194,6 +203,12 @@ impl Reader {
             None => Ok(None),
             Some(begun) => Ok(Some(begun?.then(|| Delivery::new(self)))),
         }
+    }
+}
+
+impl Wake for Kept {
+    fn wake(self: Arc<Self>) {
+        under(|| self.waiters.lock().wake());
     }
 }
 

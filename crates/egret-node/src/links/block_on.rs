@@ -51,12 +51,17 @@ impl Links {
         let waker = Waker::from(Arc::clone(&woken));
         let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
         let mut clock = Clock::of(deadline.into());
-        loop {
+        let output = loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                return Some(output);
+                break Some(output);
             }
-            self.core.wait_by(&mut clock, &mut |_, seat| woken.take(seat)).ok()?;
-        }
+            if self.core.wait_by(&mut clock, &mut |_, seat| woken.take(seat)).is_err() {
+                break None;
+            }
+        };
+        // Who has the waker still wakes nobody any more.
+        woken.is_set.store(true, Ordering::Release);
+        output
     }
 }
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 use egret_net::sync::Mutex;
 
@@ -51,7 +51,7 @@ impl Inner {
         // Without the lock: the future may drop the task.
         let Some(mut future) = self.future.lock().future.take() else { return };
         let waker = Waker::from(Arc::clone(self));
-        if let Poll::Pending = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+        if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             let mut slot = self.future.lock();
             if !slot.is_dropped {
                 slot.future = Some(future);
@@ -96,6 +96,7 @@ impl fmt::Debug for Task {
 #[cfg(test)]
 mod tests {
     use std::future::{pending, poll_fn};
+    use std::task::Poll;
 
     use super::*;
 

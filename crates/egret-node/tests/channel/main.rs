@@ -8,4 +8,5 @@ mod idle;
 mod killed;
 mod messages;
 mod pair;
+mod posted;
 mod stalled;

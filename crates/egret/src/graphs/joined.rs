@@ -203,7 +203,7 @@ impl<Root: Object> Graphs<Root> {
         let graph = self.take_current().expect(NONE);
         let memory = graph.into_segment();
         match self.mail.check_open(rank).map(|()| self.way(rank)) {
-            Err(why) => Sending::over(Err((why, memory))),
+            Err(why) => Sending::over(Err((why, memory.into()))),
             Ok(None) => Sending::over(self.mail.keep(memory)),
             Ok(Some(way)) => Sending::new(&way, memory),
         }

@@ -84,10 +84,10 @@ impl Mail {
     }
 
     /// Keeps a graph for this node itself.
-    pub(super) fn keep(&self, memory: Segment) -> Result<(), (GraphError, Segment)> {
+    pub(super) fn keep(&self, memory: Segment) -> Result<(), (GraphError, Arc<Segment>)> {
         let (rank, bytes, most) = (self.handle.rank(), memory.len(), self.bytes_max);
         if bytes > most {
-            return Err((GraphError::TooLarge { rank, bytes, most }, memory));
+            return Err((GraphError::TooLarge { rank, bytes, most }, memory.into()));
         }
         self.own.lock().push_back(memory);
         self.handle.tell_changed();

@@ -38,10 +38,10 @@ impl<Root: Object> Sending<Root> {
     }
 
     /// Of memory that is where it is to be, or why it cannot be there.
-    pub(super) fn over(outcome: Result<(), (GraphError, Segment)>) -> Self {
+    pub(super) fn over(outcome: Result<(), (GraphError, Arc<Segment>)>) -> Self {
         Self(match outcome {
             Ok(()) => State::Sent,
-            Err((why, memory)) => State::Failed(why, graph(memory.into())),
+            Err((why, memory)) => State::Failed(why, graph(memory)),
         })
     }
 

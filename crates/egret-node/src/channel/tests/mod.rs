@@ -1,4 +1,5 @@
 mod lies;
 mod model;
 mod planted;
+mod posts;
 mod rules;

@@ -1,11 +1,11 @@
 //! A check that cannot fail is no check: each fault planted here is found by the one named here.
 
-use super::{model, rules};
+use super::{model, posts, rules};
 use crate::channel::fault::{Fault, caught};
 
 #[test]
 fn checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 10] = [
+    let faults: [(Fault, fn()); 11] = [
         (Fault::Unchecked, rules::credit_is_checked),
         (Fault::Spendthrift, model::any_sequence),
         (Fault::DroppedCharged, model::any_sequence),
@@ -16,6 +16,7 @@ fn checks_find_planted_faults() {
         (Fault::NotRecalled, rules::idle_credit_is_asked_for),
         (Fault::AskedBack, rules::promises_are_kept),
         (Fault::RefusalKept, rules::a_refusal_is_for_one_message),
+        (Fault::LastPosted, posts::they_go_in_order),
     ];
     for (fault, scene) in faults {
         assert!(caught(fault, scene), "{fault:?} was not found");
