@@ -103,7 +103,6 @@ impl Mail {
         if let Source::Rank(rank) = from {
             self.check(rank)?;
         }
-        drive(&self.handle);
         self.handle.wake_when_changed(context);
         let rank = self.handle.rank();
         if from.is(rank)

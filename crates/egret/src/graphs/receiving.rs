@@ -13,7 +13,7 @@ use egret_stream::graph::{Graph, Object, Reason, Refusal, Refused};
 
 use super::fault::{Fault, planted};
 use super::inbox::Memory;
-use super::mail::Mail;
+use super::mail::{Mail, drive};
 use super::{GraphError, Source};
 
 /// A graph that [is to come](super::Graphs::post_recv_graph), with the rank that sent it: a
@@ -41,11 +41,8 @@ impl<Root: Object> Receiving<Root> {
         deadline: impl Into<Deadline>,
     ) -> Result<(Graph<Root>, u32), GraphError> {
         let started = rt::now();
-        if let Some(came) = self.try_received() {
-            return came;
-        }
         if in_handler() {
-            return Err(GraphError::InHandler);
+            return self.try_received().unwrap_or(Err(GraphError::InHandler));
         }
         let from = self.from;
         let came = self.mail.handle.wait_on(poll_fn(|it| self.poll_received(it)), deadline);
@@ -54,6 +51,7 @@ impl<Root: Object> Receiving<Root> {
 
     /// The graph, if it has come.
     pub fn try_received(&mut self) -> Option<Result<(Graph<Root>, u32), GraphError>> {
+        drive(&self.mail.handle);
         match self.poll_received(&Context::from_waker(Waker::noop())) {
             Poll::Ready(came) => Some(came),
             Poll::Pending => None,
@@ -100,6 +98,7 @@ impl<Root: Object> Future for Receiving<Root> {
     type Output = Result<(Graph<Root>, u32), GraphError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        drive(&self.mail.handle);
         self.poll_received(context)
     }
 }

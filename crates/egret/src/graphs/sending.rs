@@ -52,30 +52,35 @@ impl<Root: Object> Sending<Root> {
     /// If it is not there in time, and may still go; or never will be: then the graph is inside.
     pub fn wait(&mut self, deadline: impl Into<Deadline>) -> Result<(), NotSent<Root>> {
         let started = rt::now();
-        if let Some(outcome) = self.try_sent() {
-            return outcome;
-        }
-        let State::Under { way, .. } = &self.0 else { unreachable!("it is not over") };
-        let way = Arc::clone(way);
-        let goes_on = |why| Err(NotSent { why, graph: None });
-        if in_handler() {
-            return goes_on(GraphError::InHandler);
-        }
+        let way = match &self.0 {
+            State::Under { way, .. } if !in_handler() => Arc::clone(way),
+            _ => {
+                return self
+                    .try_sent()
+                    .unwrap_or(Err(NotSent { why: GraphError::InHandler, graph: None }));
+            }
+        };
         let sent = way.address.handle.wait_on(poll_fn(|it| self.poll_sent(it)), deadline);
-        sent.unwrap_or_else(|| goes_on(way.timed_out(started)))
+        sent.unwrap_or_else(|| Err(NotSent { why: way.timed_out(started), graph: None }))
     }
 
     /// What became of it, if that is known.
     pub fn try_sent(&mut self) -> Option<Result<(), NotSent<Root>>> {
+        self.drive();
         match self.poll_sent(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Some(outcome),
             Poll::Pending => None,
         }
     }
 
-    fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NotSent<Root>>> {
-        if let State::Under { way, posted, .. } = &mut self.0 {
+    fn drive(&self) {
+        if let State::Under { way, .. } = &self.0 {
             drive(&way.address.handle);
+        }
+    }
+
+    fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), NotSent<Root>>> {
+        if let State::Under { posted, .. } = &mut self.0 {
             let Poll::Ready(sent) = Pin::new(posted).poll(context) else { return Poll::Pending };
             let before = std::mem::replace(&mut self.0, State::Sent);
             if let (Err(why), State::Under { way, memory, .. }) = (sent, before) {
@@ -99,6 +104,7 @@ impl<Root: Object> Future for Sending<Root> {
     type Output = Result<(), NotSent<Root>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.drive();
         self.poll_sent(context)
     }
 }
