@@ -84,6 +84,35 @@ fn graphs_of_a_rank_come_in_the_order_sent_and_any_takes_from_all() {
 }
 
 #[test]
+fn of_several_that_wait_for_graphs_each_graph_goes_to_one() {
+    for fabric in FABRICS {
+        let mut pair = pair::<Ring>(fabric);
+        let waits = [ANY, 0.into(), ANY].map(|from| {
+            let mut receiving = pair.there.post_recv_graph(from);
+            let receive = move || {
+                let next = || receiving.wait(LONG).unwrap().0.root().number;
+                std::iter::repeat_with(next).take(100).collect::<Vec<_>>()
+            };
+            rt::spawn("waits", receive).unwrap()
+        });
+        for number in 0..300 {
+            pair.here.start(Ring { number, next: None, load: None });
+            drop(pair.here.post_send_graph(1));
+        }
+        let mut all: Vec<_> = waits
+            .into_iter()
+            .flat_map(|waits| {
+                let numbers = waits.join().unwrap();
+                assert!(numbers.is_sorted(), "{fabric}: not in their order");
+                numbers
+            })
+            .collect();
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..300), "{fabric}: not each once");
+    }
+}
+
+#[test]
 fn a_rank_sends_to_itself() {
     let (_registry, nodes) = pool(1, "shm");
     let mut graphs = Graphs::<Car>::join(&nodes[0]).unwrap();
