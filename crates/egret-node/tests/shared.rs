@@ -187,7 +187,7 @@ fn who_has_answered_does_not_answer_again() {
             1 => request.reply_with(Message::answer().words(&[2])),
             2 => request.later().reply(&[2]),
             3 => drop(request.later()),
-            _ => drop(request),
+            _ => {}
         }
         count.fetch_add(1, Ordering::Relaxed);
     });

@@ -26,7 +26,6 @@ extern crate self as egret;
 
 pub mod graphs;
 pub mod rmi;
-mod shelf;
 
 pub use egret_derive::remote;
 pub use egret_net as net;

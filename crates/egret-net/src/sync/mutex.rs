@@ -1,6 +1,6 @@
 //! A lock that a panic does not close.
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 /// A lock that opens again after somebody has panicked with it. What is inside must be whole
 /// whenever something runs under it that may panic.
@@ -12,10 +12,12 @@ use std::sync::{MutexGuard, PoisonError};
 /// let panicked = std::panic::catch_unwind(|| {
 ///     *count.lock() += 1;
 ///     let _count = count.lock();
+///     assert!(count.try_lock().is_none());
 ///     panic!("with the lock");
 /// });
 /// assert!(panicked.is_err());
 /// assert_eq!(*count.lock(), 2);
+/// assert_eq!(count.try_lock().as_deref(), Some(&2));
 /// assert_eq!(*count.get_mut(), 2);
 /// ```
 #[derive(Debug, Default)]
@@ -31,6 +33,15 @@ impl<T> Mutex<T> {
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, unless somebody has it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(inside) => Some(inside),
+            Err(TryLockError::Poisoned(inside)) => Some(inside.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// What is inside, for who has the lock alone.

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -25,13 +25,13 @@ use super::table::Methods;
 use super::trouble::{PATIENCE, Trouble};
 use super::words::WORDS_MAX;
 use super::{CallError, NodeId};
-use crate::shelf::Shelf;
 
 /// The way from this node to another, or to itself.
 pub(crate) struct Pair {
     there: RwLock<Option<Arc<Connected>>>,
-    /// The connection that is being made, if one is; and how many want it.
-    connecting: Shelf<Option<Connecting>>,
+    /// The connection that is being made, if one is; and how many want it. Nobody waits for the lock: who
+    /// has it runs handlers, which may want the same, and who finds it taken looks again.
+    connecting: Mutex<Option<Connecting>>,
     wanted: AtomicUsize,
     pub(crate) handle: Handle,
     pub(crate) exchange: Arc<Exchange>,
@@ -83,8 +83,7 @@ impl Pair {
     pub(crate) fn new(handle: &Handle, exchange: &Arc<Exchange>, node: NodeId) -> Self {
         let (handle, exchange) = (handle.clone(), Arc::clone(exchange));
         let (there, unheard, met) = (RwLock::default(), Mutex::default(), Mutex::default());
-        // Who finds that another makes it looks again.
-        let connecting = Shelf::new(None, Waker::noop().clone());
+        let connecting = Mutex::default();
         let wanted = AtomicUsize::new(0);
         Self { there, connecting, wanted, handle, exchange, node, unheard, met }
     }
@@ -175,7 +174,7 @@ impl Pair {
         if let Some(there) = self.there() {
             return Poll::Ready(Ok(there));
         }
-        let Some(mut making) = self.connecting.take() else { return Poll::Pending };
+        let Some(mut making) = self.connecting.try_lock() else { return Poll::Pending };
         let mut is_second = false;
         loop {
             let route = match self.route() {
@@ -195,7 +194,6 @@ impl Pair {
                 let host = route.host.clone();
                 Connecting { clients, host, mapping, calls: None, is_second }
             });
-            // Without a lock: this may run handlers, and one may use this very pair.
             let within = self.name(&connecting.host, 1);
             let Poll::Ready(mapped) = connecting.poll(&within, context) else {
                 return Poll::Pending;
@@ -255,7 +253,7 @@ impl Pair {
 
     /// What was begun and not awaited is of no use any more.
     fn begin_anew(&self) {
-        let begun = self.connecting.take().and_then(|mut making| making.take());
+        let begun = self.connecting.try_lock().and_then(|mut making| making.take());
         drop(begun);
     }
 
