@@ -8,6 +8,7 @@ use super::call::{Awaits, Outcome};
 use super::deliver::NOT_ANSWERED;
 use super::message::{Few, Landed, Words};
 use super::request::PLAIN;
+use crate::flow::cost;
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
 use crate::link::{Head, Kind};
@@ -52,6 +53,10 @@ impl State {
         let (key, endpoint) = line.take_answer(head)?;
         if head.kind == Kind::BulkReply && !arrived.has_landed() {
             line.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
+        }
+        if head.kind == Kind::BulkReply {
+            let outgoing = line.am.outgoing.at(head.slot).expect("just looked at");
+            self.inflows.arrive(outgoing.flow, cost(arrived.data_len()))?;
         }
         arrived.parts().ok_or("an answer shorter than its words")?;
         let leaves = line.is_leaving(head.slot);

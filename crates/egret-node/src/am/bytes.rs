@@ -5,205 +5,30 @@ use egret_net::vi::Descriptor;
 use super::call::Outcome;
 use super::deliver::NOT_ANSWERED;
 use super::no_reply::NoReply;
-use super::outgoing::Phase;
 use super::request::From;
 use super::{Reason, Tables};
-use crate::flow::{FlowId, NeverFits, cost};
+use crate::flow::{Name, NeverFits, Tell, cost};
 use crate::link::control::Control;
-use crate::link::lands::Flow;
 use crate::link::{Head, Kind, Lane};
 use crate::links::line::Line;
 use crate::links::slots::Key;
 use crate::links::state::State;
 
 impl State {
-    /// Ends a flow of data to this side.
-    pub(crate) fn close_flow(&mut self, link: Key, id: FlowId, flow: Flow) {
-        if let Some(line) = self.links.get(link) {
-            line.lands.close(flow);
-        }
-        self.budget.close(id);
-        self.tell_granted();
-    }
-
     /// Data of a mapping was used: it may send as much again, in time.
     pub(crate) fn used_bytes(&mut self, from: From, bytes: u64) {
         let Some(line) = self.links.get(from.link) else { return };
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
-        let id = incoming.flow;
-        self.used(from.link, id, Flow::Requests(from.slot.index), bytes);
+        self.inflows.taken(incoming.flow, cost(bytes), true);
+        self.tell_flows();
     }
 
     /// The data of an answer is the program's.
     pub(crate) fn reply_bytes_used(&mut self, link: Key, number: Key, bytes: u64) {
         let Some(line) = self.links.get(link) else { return };
         let Some(outgoing) = line.am.outgoing.get(number) else { return };
-        let id = outgoing.flow;
-        self.used(link, id, Flow::Replies(number.index), bytes);
-    }
-
-    fn used(&mut self, link: Key, id: FlowId, flow: Flow, bytes: u64) {
-        let Some(line) = self.links.get(link) else { return };
-        let left = line.lands.left(flow);
-        let keen = left < 2 * cost(bytes);
-        let more = self.budget.taken(id, cost(bytes), keen);
-        self.grant(link, flow, more);
-        self.tell_granted();
-    }
-
-    /// Tells a peer that it may send more.
-    fn grant(&mut self, link: Key, flow: Flow, bytes: u64) {
-        let Ok(line) = self.live(link) else { return };
-        if bytes == 0 {
-            return;
-        }
-        line.lands.grant(flow, bytes);
-        let credit = match flow {
-            Flow::Requests(slot) => line.am.incoming.at(slot).map(|incoming| Control::Credit {
-                number: incoming.number,
-                messages: 0,
-                bytes,
-            }),
-            Flow::Replies(number) => line
-                .am
-                .outgoing
-                .at(number)
-                .filter(|outgoing| outgoing.phase != Phase::Gone)
-                .map(|outgoing| Control::ReplyCredit { slot: outgoing.slot(), bytes }),
-            Flow::Channel(_) => None,
-        };
-        if let Some(credit) = credit {
-            line.control(&credit);
-            self.pump(link);
-        }
-    }
-
-    /// Tells those whose turn it was.
-    pub(crate) fn tell_granted(&mut self) {
-        while let Some((id, bytes)) = self.budget.poll_granted() {
-            if let Some((link, flow)) = self.budget.place(id) {
-                match flow {
-                    Flow::Channel(slot) => self.channels.granted(slot, bytes),
-                    _ => self.grant(link, flow, bytes),
-                }
-            }
-        }
-        self.flush_channels();
-    }
-
-    /// A peer wants to send data for which it lacks bytes.
-    pub(crate) fn wanted(
-        &mut self,
-        link: Key,
-        slot: u32,
-        bytes: u64,
-        lacking: u64,
-    ) -> Result<(), &'static str> {
-        let line = self.live(link).map_err(|_| "no link")?;
-        let incoming = line.am.incoming.at(slot).ok_or("it wants what it has not mapped")?;
-        let (number, id) = (incoming.number, incoming.flow);
-        match self.budget.want(id, bytes, lacking.min(bytes)) {
-            Ok(more) => self.grant(link, Flow::Requests(slot), more),
-            Err(NeverFits { most, .. }) => {
-                self.control(link, &Control::TooLarge { number, bytes, most });
-            }
-        }
-        self.drain_channels();
-        Ok(())
-    }
-
-    /// A peer wants to answer with data for which it lacks bytes.
-    pub(crate) fn reply_wanted(
-        &mut self,
-        link: Key,
-        number: u32,
-        bytes: u64,
-        lacking: u64,
-    ) -> Result<(), &'static str> {
-        let line = self.live(link).map_err(|_| "no link")?;
-        let outgoing = line.am.outgoing.at(number).ok_or("it wants what is not mapped")?;
-        // The answer has gone without its bytes, and overtook the question on another lane. The
-        // peer will hear that the mapping was given up before it hears anything else of it.
-        if outgoing.phase == Phase::Gone {
-            return Ok(());
-        }
-        let (slot, id) = (outgoing.slot(), outgoing.flow);
-        match self.budget.want(id, bytes, lacking.min(bytes)) {
-            Ok(more) => self.grant(link, Flow::Replies(number), more),
-            Err(_) => self.control(link, &Control::ReplyTooLarge { slot, bytes }),
-        }
-        self.drain_channels();
-        self.give_way();
-        Ok(())
-    }
-
-    fn control(&mut self, link: Key, control: &Control) {
-        if let Ok(line) = self.live(link) {
-            line.control(control);
-        }
-        self.pump(link);
-    }
-
-    /// The peer takes more data of answers.
-    pub(crate) fn reply_credited(
-        &mut self,
-        link: Key,
-        slot: u32,
-        bytes: u64,
-    ) -> Result<(), &'static str> {
-        let line = self.live(link).map_err(|_| "no link")?;
-        let (key, incoming) = line.am.incoming.entry_at(slot).ok_or("credit for no mapping")?;
-        incoming.grant_replies(bytes);
-        self.pass_replies(link, key, false);
-        Ok(())
-    }
-
-    /// The peer will never take the next answer with data.
-    pub(crate) fn reply_too_large(
-        &mut self,
-        link: Key,
-        slot: u32,
-        bytes: u64,
-    ) -> Result<(), &'static str> {
-        let line = self.live(link).map_err(|_| "no link")?;
-        let (key, incoming) = line.am.incoming.entry_at(slot).ok_or("a refusal of no mapping")?;
-        if incoming.is_of_one_gone(bytes) {
-            return Ok(());
-        }
-        let refused = incoming.drop_reply().ok_or("it refused what nobody sent")?;
-        incoming.answered();
-        let head = Head::from_bits(refused.tag()).expect("of this side");
-        if head.request & NOT_ANSWERED != 0 {
-            self.send_back_without(link, key, &refused);
-        } else {
-            // The peer knows what it takes, and is told how much this was.
-            let (handler, words) = NoReply::TooLarge { bytes }.to_parts();
-            let no_reply = Head { kind: Kind::NoReply, handler, words: 1, ..head };
-            self.links.get(link).expect("just looked at").say(no_reply, &words, &[]);
-        }
-        self.pass_replies(link, key, true);
-        Ok(())
-    }
-
-    /// Sends the answers with data that may be sent; asks for more if it must.
-    pub(crate) fn pass_replies(&mut self, link: Key, slot: Key, may_ask: bool) {
-        let Ok(line) = self.live(link) else { return };
-        let mut passed = Vec::new();
-        while let Some(frame) = line.am.next_answer(slot) {
-            passed.push((frame.len(), frame.tag()));
-            line.push(Lane::Bulk, frame);
-        }
-        for (len, tag) in &passed {
-            self.went_back(link, slot, *len, Head::from_bits(*tag).expect("of this side"));
-        }
-        let Ok(line) = self.live(link) else { return };
-        let Some(incoming) = line.am.incoming.get(slot) else { return };
-        let lacks = incoming.lacks().filter(|(_, lacking)| *lacking > 0);
-        if let Some((bytes, lacking)) = lacks.filter(|_| may_ask || !passed.is_empty()) {
-            let number = incoming.number;
-            line.control(&Control::ReplyWant { number, bytes, lacking });
-        }
-        self.pump(link);
+        self.inflows.taken(outgoing.flow, cost(bytes), true);
+        self.tell_flows();
     }
 
     /// Credit of the peer.
@@ -212,33 +37,78 @@ impl State {
         link: Key,
         number: u32,
         messages: u32,
-        bytes: u64,
     ) -> Result<(), &'static str> {
         let line = self.live(link).map_err(|_| "no link")?;
-        let outgoing = line.am.outgoing.at(number).ok_or("credit for no mapping")?;
-        outgoing.credit(messages)?;
-        line.granted(number, bytes);
+        line.am.outgoing.at(number).ok_or(NO_MAPPING)?.credit(messages)?;
         self.unmap_if_quiet(link, number);
         self.pump(link);
         Ok(())
     }
 
-    /// A message of this side is larger than the peer will ever take.
-    pub(crate) fn too_large(
+    /// The peer says something of the data of messages.
+    pub(crate) fn told_of_data(
         &mut self,
         link: Key,
         number: u32,
-        (bytes, most): (u64, u64),
+        tell: Tell,
     ) -> Result<(), &'static str> {
         let line = self.live(link).map_err(|_| "no link")?;
-        let frame = line.take_refused(number).ok_or("it refused what nobody sent")?;
-        if let Some(outgoing) = line.am.outgoing.at(number) {
+        let outgoing = line.am.outgoing.at(number).ok_or(NO_MAPPING)?;
+        let never = outgoing.data.hear(tell)?;
+        if let Some(NeverFits { bytes, most }) = never {
+            let refused = outgoing.data.give_up().expect("it was asked for");
             outgoing.credit(1)?;
+            self.data_undelivered(link, refused, Reason::TooLarge { bytes, most });
+            self.unmap_if_quiet(link, number);
         }
-        self.data_undelivered(link, frame, Reason::TooLarge { bytes, most });
-        self.unmap_if_quiet(link, number);
+        self.links.get(link).expect("just looked at").pass_data(number);
         self.pump(link);
         Ok(())
+    }
+
+    /// The peer says something of the data of answers.
+    pub(crate) fn told_of_replies(
+        &mut self,
+        link: Key,
+        slot: u32,
+        tell: Tell,
+    ) -> Result<(), &'static str> {
+        let line = self.live(link).map_err(|_| "no link")?;
+        let (key, incoming) = line.am.incoming.entry_at(slot).ok_or(NO_MAPPING)?;
+        let never = incoming.replies.hear(tell)?;
+        if let Some(NeverFits { bytes, .. }) = never {
+            let refused = incoming.replies.give_up().expect("it was asked for");
+            incoming.answered();
+            let head = Head::from_bits(refused.tag()).expect("of this side");
+            if head.request & NOT_ANSWERED != 0 {
+                self.send_back_without(link, key, &refused);
+            } else {
+                // The peer knows what it takes, and is told how much this was.
+                let (handler, words) = NoReply::TooLarge { bytes }.to_parts();
+                let no_reply = Head { kind: Kind::NoReply, handler, words: 1, ..head };
+                line.say(no_reply, &words, &[]);
+            }
+        }
+        self.pass_replies(link, key);
+        Ok(())
+    }
+
+    /// Sends the answers with data that may be sent; asks for more if it must.
+    pub(crate) fn pass_replies(&mut self, link: Key, slot: Key) {
+        let Ok(line) = self.live(link) else { return };
+        let mut passed = Vec::new();
+        while let Some(frame) = line.am.next_answer(slot) {
+            passed.push((frame.len(), frame.tag()));
+            line.push(Lane::Bulk, frame);
+        }
+        let Some(incoming) = line.am.incoming.get(slot) else { return };
+        let flow = Name::Replies(incoming.number);
+        let asks: Vec<_> = std::iter::from_fn(|| incoming.replies.poll_ask()).collect();
+        asks.into_iter().for_each(|ask| line.control(&Control::Ask { flow, ask }));
+        for (len, tag) in passed {
+            self.went_back(link, slot, len, Head::from_bits(tag).expect("of this side"));
+        }
+        self.pump(link);
     }
 
     /// Data was sent, and its memory is free.
@@ -264,7 +134,7 @@ impl State {
         while let Ok(line) = self.live(link)
             && let Some(slot) = line.am.unstall()
         {
-            self.pass_replies(link, slot, false);
+            self.pass_replies(link, slot);
         }
     }
 }
@@ -273,14 +143,16 @@ impl Tables {
     /// The next answer with data of a mapping that may be sent.
     fn next_answer(&mut self, slot: Key) -> Option<Descriptor> {
         let incoming = self.incoming.get(slot)?;
-        let (_, lacking) = incoming.lacks()?;
-        if lacking == 0 && self.answers > 0 && self.answers >= self.answers_max {
+        if !incoming.replies.is_ready() {
+            return None;
+        }
+        if self.answers > 0 && self.answers >= self.answers_max {
             if !std::mem::replace(&mut incoming.stalled, true) {
                 self.stalled.push_back(slot);
             }
             return None;
         }
-        let frame = incoming.pop_reply()?;
+        let frame = incoming.replies.poll_frame()?;
         incoming.answered();
         self.answers += frame.len();
         Some(frame)
@@ -327,3 +199,5 @@ impl Line {
         }
     }
 }
+
+const NO_MAPPING: &str = "credit for no mapping";

@@ -304,7 +304,7 @@ fn take(
             state.answer_served(link, number, arrived);
         }
         Outcome::Arrived(arrived) => {
-            *answer = Some(Err(NoReply::of(&arrived).to_error(state.budget.most())));
+            *answer = Some(Err(NoReply::of(&arrived).to_error(state.inflows.budget.most())));
             taken.sent = sent;
             state.answer_served(link, number, arrived);
         }

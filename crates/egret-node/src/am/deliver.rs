@@ -12,6 +12,7 @@ use super::request::{From, PLAIN};
 use super::returned::{Why, words_of};
 use super::serve::Answer;
 use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Undelivered};
+use crate::flow::cost;
 use crate::link::arrived::Arrived;
 use crate::link::control::Control;
 use crate::link::lands::Flow;
@@ -39,6 +40,7 @@ impl State {
             } else {
                 line.lands.spend(flow, arrived.data_len())?;
             }
+            self.inflows.arrive(incoming.flow, cost(arrived.data_len()))?;
         }
         let from = From { link, slot, request: request_of(head) };
         let Some(endpoint) = self.endpoints.get(incoming.endpoint) else {
@@ -240,7 +242,7 @@ impl State {
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
         if let Some(messages) = incoming.served().filter(|_| !planted(Fault::CreditKept)) {
             let number = incoming.number;
-            line.control(&Control::Credit { number, messages, bytes: 0 });
+            line.control(&Control::Credit { number, messages });
             self.pump(from.link);
         }
     }
@@ -291,8 +293,8 @@ impl State {
         let Ok(line) = self.live(from.link) else { return };
         let frame = bulk_frame(head, words, data, line.segments);
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
-        let is_first = incoming.push_reply(frame);
-        self.pass_replies(from.link, from.slot, is_first);
+        incoming.replies.push(frame);
+        self.pass_replies(from.link, from.slot);
     }
 
     /// Answers that there is no answer.

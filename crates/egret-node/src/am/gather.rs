@@ -6,7 +6,6 @@ use egret_net::vi::{Descriptor, Segment};
 use super::fault::{Fault, planted};
 use super::serve::in_handler;
 use super::{Call, CallError, MEDIUM_MAX, Message, Payload, Remote, Reply, SendError};
-use crate::flow::cost;
 use crate::link::carrier::Carrier;
 use crate::link::{Head, Lane, LinkError};
 use crate::links::driver::Clock;
@@ -168,12 +167,6 @@ pub(super) fn bulk_frame(
     let first = pieces.next().map_or_else(Descriptor::empty, Descriptor::new);
     let frame = pieces.fold(first.with_tag(head.to_bits()), Descriptor::and);
     if words.is_empty() { frame } else { frame.and(words) }
-}
-
-/// What a frame's data costs.
-pub(super) fn data_bytes(frame: &Descriptor) -> u64 {
-    let words = Head::from_bits(frame.tag()).map_or(0, |head| u64::from(head.words) * 8);
-    cost(frame.len() - words)
 }
 
 /// The same bytes in at most `room` pieces: as many of the largest stay where they are as can,

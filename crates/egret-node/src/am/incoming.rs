@@ -1,11 +1,6 @@
 //! A mapping as the receiving side sees it.
 
-use std::collections::VecDeque;
-
-use egret_net::vi::Descriptor;
-
-use super::gather::data_bytes;
-use crate::flow::FlowId;
+use crate::flow::{FlowId, Outflow};
 use crate::link::control::Map;
 use crate::links::slots::Key;
 
@@ -26,89 +21,17 @@ pub(crate) struct Incoming {
     leaving: bool,
     /// By which its data comes.
     pub(crate) flow: FlowId,
-    /// What the data of answers may cost now.
-    reply_bytes: u64,
-    /// Answers with data that wait for bytes.
-    replies: VecDeque<Descriptor>,
+    /// Answers with data.
+    pub(super) replies: Outflow,
     /// Whether they wait for the link to have sent others.
     pub(super) stalled: bool,
-    /// Answers with data that were asked for, and gave way before the peer had answered that.
-    gave_way: u32,
 }
 
 impl Incoming {
     pub(crate) fn new(map: &Map, endpoint: Key, window: u32, flow: FlowId) -> Self {
-        let (number, tag, reply_bytes) = (map.number, map.tag, map.bytes);
-        let replies = VecDeque::new();
-        Self {
-            number,
-            endpoint,
-            tag,
-            window,
-            used: 0,
-            owed: 0,
-            leaving: false,
-            flow,
-            reply_bytes,
-            replies,
-            stalled: false,
-            gave_way: 0,
-        }
-    }
-
-    /// Puts an answer with data behind those that wait. Whether it is the first.
-    pub(crate) fn push_reply(&mut self, frame: Descriptor) -> bool {
-        self.replies.push_back(frame);
-        self.replies.len() == 1
-    }
-
-    /// Whether answers with data wait for bytes.
-    pub(crate) fn has_replies(&self) -> bool {
-        !self.replies.is_empty()
-    }
-
-    /// The peer takes so much more.
-    pub(crate) fn grant_replies(&mut self, bytes: u64) {
-        self.reply_bytes = self.reply_bytes.saturating_add(bytes);
-    }
-
-    /// The next answer that may be sent.
-    pub(crate) fn pop_reply(&mut self) -> Option<Descriptor> {
-        self.reply_bytes = self.reply_bytes.checked_sub(data_bytes(self.replies.front()?))?;
-        self.replies.pop_front()
-    }
-
-    /// What the next answer costs, and what of that is lacking.
-    pub(crate) fn lacks(&self) -> Option<(u64, u64)> {
-        let bytes = data_bytes(self.replies.front()?);
-        Some((bytes, bytes.saturating_sub(self.reply_bytes)))
-    }
-
-    /// The next answer with data that waits.
-    pub(crate) fn next_reply(&self) -> Option<&Descriptor> {
-        self.replies.front()
-    }
-
-    /// Takes out the next answer, which cannot be sent.
-    pub(crate) fn drop_reply(&mut self) -> Option<Descriptor> {
-        self.replies.pop_front()
-    }
-
-    /// The next answer with data gives way, though the peer was asked to take it.
-    pub(crate) fn give_way(&mut self) -> Option<Descriptor> {
-        let reply = self.replies.pop_front()?;
-        self.gave_way += 1;
-        self.answered();
-        Some(reply)
-    }
-
-    /// Whether the peer, which will not take something that costs so much, means an answer that
-    /// gave way.
-    pub(crate) fn is_of_one_gone(&mut self, bytes: u64) -> bool {
-        let is_next = self.lacks().is_some_and(|(next, _)| next == bytes);
-        let is_gone = !is_next && self.gave_way > 0;
-        self.gave_way -= u32::from(is_gone);
-        is_gone
+        let (number, tag, replies) = (map.number, map.tag, Outflow::new(map.bytes));
+        let (used, owed, leaving, stalled) = (0, 0, false, false);
+        Self { number, endpoint, tag, window, used, owed, leaving, flow, replies, stalled }
     }
 
     /// A message has come.

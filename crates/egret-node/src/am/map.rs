@@ -89,29 +89,27 @@ impl Mapping {
     }
 
     fn ask(&self, state: &mut State, link: Key) -> Result<Remote, MapError> {
-        let flow = state.budget.open(link.into()).map_err(MapError::Budget)?;
-        let bytes = state.budget.held(flow);
+        let (flow, bytes) = state.inflows.open(link.into()).map_err(MapError::Budget)?;
         let mut map = self.question(bytes);
         let len = Control::Map(map.clone()).to_bytes().len() as u64;
         if len > CONTROL_MAX - 8 {
-            state.budget.close(flow);
+            state.inflows.close(flow);
             return Err(MapError::TooLong { bytes: len, most: CONTROL_MAX });
         }
         let line = match state.live(link) {
             Ok(line) => line,
             Err(why) => {
-                state.budget.close(flow);
+                state.inflows.close(flow);
                 return Err(why.into());
             }
         };
         let names = self.needs.iter().map(|needed| (needed.need.name.clone(), u8::MAX));
         let handlers = names.collect();
         let number = line.am.outgoing.insert(Outgoing::new(self.endpoint, flow, handlers));
-        line.lands.open(Flow::Replies(number.index), None);
-        line.lands.grant(Flow::Replies(number.index), bytes);
+        line.lands.open(Flow::Replies(number.index), bytes, None);
         map.number = number.index;
         line.control(&Control::Map(map));
-        state.budget.put(flow, (link, Flow::Replies(number.index)));
+        state.inflows.put(flow, link, Flow::Replies(number.index));
         state.pump(link);
         let (core, handlers) = (Arc::clone(&self.core), Vec::new());
         Ok(Remote { core, link, number, handlers })

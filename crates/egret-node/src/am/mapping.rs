@@ -52,11 +52,10 @@ impl State {
             let why = format!("a link has at most {MAPPINGS_MAX} mappings");
             return Control::NotMapped { number, why: no_room(&why) };
         }
-        let flow = match self.budget.open(link.into()) {
-            Ok(flow) => flow,
+        let (flow, bytes) = match self.inflows.open(link.into()) {
+            Ok(opened) => opened,
             Err(why) => return Control::NotMapped { number, why: no_room(&why.to_string()) },
         };
-        let bytes = self.budget.held(flow);
         let line = self.live(link).expect("just looked at");
         let lands = Arc::clone(&line.lands);
         let state = self.endpoints.get(endpoint).expect("just looked at");
@@ -65,9 +64,8 @@ impl State {
         let window = if planted(Fault::OtherWindow) { 1 << 16 } else { window };
         let line = self.live(link).expect("just looked at");
         let slot = line.am.incoming.insert(Incoming::new(map, endpoint, window, flow)).index;
-        lands.open(Flow::Requests(slot), Some(supply));
-        lands.grant(Flow::Requests(slot), bytes);
-        self.budget.put(flow, (link, Flow::Requests(slot)));
+        lands.open(Flow::Requests(slot), bytes, Some(supply));
+        self.inflows.put(flow, link, Flow::Requests(slot));
         self.meets(link, endpoint);
         Control::Mapped(Mapped { number, slot, window, bytes, handlers, segment })
     }
@@ -164,7 +162,7 @@ impl State {
         let incoming = line.am.incoming.at(slot).ok_or("it leaves what it has not mapped")?;
         let (number, messages) = (incoming.number, incoming.leave());
         if messages > 0 {
-            line.control(&Control::Credit { number, messages, bytes: 0 });
+            line.control(&Control::Credit { number, messages });
             self.pump(link);
         }
         Ok(())
@@ -216,7 +214,7 @@ impl State {
         if let Some(outgoing) = line.am.outgoing.remove(key)
             && !planted(Fault::Leaky)
         {
-            self.close_flow(link, outgoing.flow, Flow::Replies(key.index));
+            self.close_flow(outgoing.flow);
         }
     }
 
@@ -226,7 +224,7 @@ impl State {
         let key = line.am.incoming.key_at(slot).ok_or("it gave up what it had not mapped")?;
         let incoming = line.am.incoming.remove(key).expect("just looked at");
         let (is_quiet, number) = (incoming.is_quiet(), incoming.number);
-        self.close_flow(link, incoming.flow, Flow::Requests(slot));
+        self.close_flow(incoming.flow);
         if !is_quiet {
             return Err("it gave up a mapping with messages under way");
         }
@@ -283,7 +281,7 @@ impl State {
         for key in line.am.incoming.keys() {
             let line = self.links.get(link).expect("just looked at");
             let incoming = line.am.incoming.remove(key).expect("just listed");
-            self.close_flow(link, incoming.flow, Flow::Requests(key.index));
+            self.close_flow(incoming.flow);
         }
         self.tell_ended(link, why);
     }

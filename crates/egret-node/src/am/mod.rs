@@ -77,7 +77,7 @@ pub(crate) use incoming::Incoming;
 pub use map::Mapping;
 pub(crate) use message::Payload;
 pub use message::{Kept, MEDIUM_MAX, Message, Reply};
-pub(crate) use outgoing::Outgoing;
+pub(crate) use outgoing::{Outgoing, Phase};
 pub use outside::blocking;
 pub(crate) use outside::{Server, Serving, server};
 pub use remote::Remote;

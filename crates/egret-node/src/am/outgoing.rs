@@ -1,15 +1,13 @@
 //! A mapping as the sending side sees it.
 
-use std::collections::VecDeque;
-
 use egret_net::vi::{Descriptor, RemoteKey, Segment};
 
 use super::call::Awaits;
 use super::deliver::NOT_ANSWERED;
 use super::fault::{Fault, planted};
-use super::gather::{bulk_frame, data_bytes, total};
-use super::{CallState, Incoming, MEDIUM_MAX, Message, Payload, SendError};
-use crate::flow::FlowId;
+use super::gather::{bulk_frame, total};
+use super::{CallState, MEDIUM_MAX, Message, Payload, SendError};
+use crate::flow::{FlowId, Name, Outflow};
 use crate::link::control::{Control, NotMapped};
 use crate::link::{Head, Kind, Lane};
 use crate::links::behind::Waiters;
@@ -27,10 +25,8 @@ pub(crate) struct Outgoing {
     window: u32,
     /// Messages that may be sent now.
     credits: u32,
-    /// Bytes of data that may be sent now.
-    bytes: u64,
-    /// Messages with data that wait for bytes.
-    waiting: VecDeque<Descriptor>,
+    /// Messages with data.
+    pub(crate) data: Outflow,
     /// By which the data of answers comes.
     pub(crate) flow: FlowId,
     /// Handlers with types that were asked for, and their numbers once they are known.
@@ -59,8 +55,7 @@ impl Outgoing {
             slot: 0,
             window: 0,
             credits: 0,
-            bytes: 0,
-            waiting: VecDeque::new(),
+            data: Outflow::new(0),
             flow,
             handlers,
             segment: None,
@@ -78,6 +73,11 @@ impl Outgoing {
         self.slot
     }
 
+    /// The slot, if the peer has given it one and was not told that it is given up.
+    pub(crate) fn known_slot(&self) -> Option<u32> {
+        matches!(self.phase, Phase::Mapped | Phase::Unmapped).then_some(self.slot)
+    }
+
     /// Whether nothing of it is under way.
     pub(crate) const fn is_quiet(&self) -> bool {
         self.credits == self.window
@@ -89,8 +89,8 @@ impl Outgoing {
 
     /// The peer has given it a slot.
     pub(crate) fn mapped(&mut self, slot: u32, window: u32, bytes: u64) {
-        (self.slot, self.window, self.credits, self.bytes) = (slot, window, window, bytes);
-        self.phase = Phase::Mapped;
+        (self.slot, self.window, self.credits) = (slot, window, window);
+        (self.phase, self.data) = (Phase::Mapped, Outflow::new(bytes));
     }
 
     /// Messages have been taken.
@@ -221,9 +221,8 @@ impl Line {
         let number = call.number.index;
         let frame = bulk_frame(head, message.words, payload.into_segments(), self.segments);
         let outgoing = self.am.outgoing.at(number).expect("just looked at");
-        outgoing.waiting.push_back(frame);
-        let is_first = outgoing.waiting.len() == 1;
-        self.pass_data(number, is_first);
+        outgoing.data.push(frame);
+        self.pass_data(number);
     }
 
     /// Whether a mapping was given up, and is kept for what is under way.
@@ -232,60 +231,35 @@ impl Line {
         self.am.outgoing.at(number).is_some_and(|outgoing| outgoing.phase == Phase::Unmapped)
     }
 
-    /// Sends what waits and is granted; asks for more if it must.
-    fn pass_data(&mut self, number: u32, may_ask: bool) {
+    /// Sends data of messages that was granted; asks for more if it must.
+    pub(crate) fn pass_data(&mut self, number: u32) {
         let Some(outgoing) = self.am.outgoing.at(number) else { return };
-        let mut ready = Vec::new();
-        while let Some(frame) = outgoing.waiting.front() {
-            let Some(left) = outgoing.bytes.checked_sub(data_bytes(frame)) else { break };
-            outgoing.bytes = left;
-            ready.extend(outgoing.waiting.pop_front());
+        let Some(slot) = outgoing.known_slot() else { return };
+        while let Some(frame) = outgoing.data.poll_frame() {
+            self.outbox[Lane::Bulk as usize].push_back(frame);
         }
-        let (slot, have) = (outgoing.slot, outgoing.bytes);
-        let first = outgoing.waiting.front().map(data_bytes).filter(|_| may_ask);
-        ready.into_iter().for_each(|frame| self.push(Lane::Bulk, frame));
-        if let Some(bytes) = first {
-            self.control(&Control::Want { slot, bytes, lacking: bytes - have });
+        let asks: Vec<_> = std::iter::from_fn(|| outgoing.data.poll_ask()).collect();
+        for ask in asks {
+            self.control(&Control::Ask { flow: Name::Requests(slot), ask });
         }
-    }
-
-    /// Bytes were granted.
-    pub(crate) fn granted(&mut self, number: u32, bytes: u64) {
-        if let Some(outgoing) = self.am.outgoing.at(number) {
-            outgoing.bytes = outgoing.bytes.saturating_add(bytes);
-            let before = outgoing.waiting.len();
-            self.pass_data(number, false);
-            let left = self.am.outgoing.at(number).map_or(0, |outgoing| outgoing.waiting.len());
-            // Who asked was the first; there is another first now.
-            if left > 0 && left < before {
-                self.pass_data(number, true);
-            }
-        }
-    }
-
-    /// The first message that waits for bytes will never get them.
-    pub(crate) fn take_refused(&mut self, number: u32) -> Option<Descriptor> {
-        let refused = self.am.outgoing.at(number)?.waiting.pop_front();
-        self.pass_data(number, true);
-        refused
     }
 
     /// Whether something waits for bytes.
     pub(crate) fn has_waiting(&self) -> bool {
-        self.am.outgoing.values().any(|outgoing| !outgoing.waiting.is_empty())
-            || self.am.incoming.values().any(Incoming::has_replies)
+        self.am.outgoing.values().any(|outgoing| outgoing.data.len() > 0)
+            || self.am.incoming.values().any(|incoming| incoming.replies.len() > 0)
     }
 
     /// Data that is not with the fabric.
     pub(super) fn waiting_data(&mut self) -> impl Iterator<Item = &mut Descriptor> {
-        let waiting = self.am.outgoing.iter_mut().flat_map(|(_, it)| it.waiting.iter_mut());
+        let waiting = self.am.outgoing.iter_mut().flat_map(|(_, it)| it.data.frames());
         waiting.chain(self.outbox[Lane::Bulk as usize].iter_mut())
     }
 
     /// Takes out all that waits for bytes.
     pub(crate) fn take_waiting(&mut self) -> Vec<Descriptor> {
         let outgoing = self.am.outgoing.iter_mut();
-        outgoing.flat_map(|(_, outgoing)| outgoing.waiting.drain(..)).collect()
+        outgoing.flat_map(|(_, outgoing)| outgoing.data.drain()).collect()
     }
 }
 

@@ -16,7 +16,7 @@ use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
 use super::request::From;
 use super::{Reason, Undelivered};
-use crate::flow::FlowId;
+use crate::flow::{FlowId, cost};
 use crate::link::arrived::Arrived;
 use crate::link::lands::Flow;
 use crate::link::{Head, Kind, Lane};
@@ -52,16 +52,16 @@ impl State {
         self.release(arrived);
         let Ok(line) = self.live(from.link) else { return };
         let Some(incoming) = line.am.incoming.get(from.slot) else { return };
-        let is_first = incoming.push_reply(frame);
-        self.pass_replies(from.link, from.slot, is_first);
+        incoming.replies.push(frame);
+        self.pass_replies(from.link, from.slot);
         self.give_way();
     }
 
     /// Sends data back without its bytes that waits for the peer to take it, if somebody waits for
     /// memory of this side to answer.
-    pub(super) fn give_way(&mut self) {
-        let answers = |id: FlowId| matches!(self.budget.place(id), Some((_, Flow::Replies(_))));
-        if !self.budget.waiting().any(answers) || planted(Fault::HeldAgainst) {
+    pub(crate) fn give_way(&mut self) {
+        let answers = |id: FlowId| matches!(self.inflows.place(id), Some((_, Flow::Replies(_))));
+        if !self.inflows.budget.waiting().any(answers) || planted(Fault::HeldAgainst) {
             return;
         }
         for link in self.links.keys() {
@@ -69,7 +69,7 @@ impl State {
             for slot in line.am.incoming.keys() {
                 while let Some(frame) = self.take_waiting_return(link, slot) {
                     self.send_back_without(link, slot, &frame);
-                    self.pass_replies(link, slot, true);
+                    self.pass_replies(link, slot);
                 }
             }
         }
@@ -78,12 +78,13 @@ impl State {
     /// The next answer of a mapping, if it is data on its way back that lacks bytes.
     fn take_waiting_return(&mut self, link: Key, slot: Key) -> Option<Descriptor> {
         let incoming = self.live(link).ok()?.am.incoming.get(slot)?;
-        let tag = incoming.next_reply()?.tag();
+        let tag = incoming.replies.first()?.tag();
         let is_return = returned_len(u64::MAX, Head::from_bits(tag)?).is_some();
-        if !is_return || incoming.lacks()?.1 == 0 {
+        if !is_return || incoming.replies.is_ready() {
             return None;
         }
-        incoming.give_way()
+        incoming.answered();
+        incoming.replies.give_up()
     }
 
     /// Data that goes back is with the link, or never will be: the peer may send as much again.
@@ -123,6 +124,7 @@ impl State {
         if !arrived.has_landed() {
             line.lands.spend(Flow::Replies(head.slot), arrived.data_len())?;
         }
+        self.inflows.arrive(outgoing.flow, cost(arrived.data_len()))?;
         read_returned(&arrived)?;
         // Its bytes are the flow's until the error handler has run.
         if planted(Fault::Untold) || self.endpoints.get(endpoint).is_none() {

@@ -6,15 +6,9 @@
 //! | | first | then |
 //! |---|---|---|
 //! | to the reader | 32 open | number 8, name (its length is what is left) |
-//! | | 36 want | number 8, up to 8, length 8 |
-//! | | 40 unused | number 8, bytes 8 |
-//! | | 41 withdraw | number 8 |
 //! | to the writer | 33 opened | number 8, slot 4, credit 8 |
 //! | | 34 refused | number 8, why 1 |
-//! | | 35 credit | number 8, bytes 8 |
-//! | | 37 too large | number 8, up to 8, most 8 |
-//! | | 38 stop | number 8 |
-//! | | 39 recall | number 8, keep 8 |
+//! | | 35 stop | number 8 |
 //!
 //! A channel's number is given by who writes it and never used again on the link, so that a
 //! frame that comes late is known to be late. Its slot, in the heads of its parts, is.
@@ -30,21 +24,8 @@ pub(crate) enum Control<'a> {
     Opened { number: u64, slot: u32, credit: u64 },
     /// It is not.
     Refused { number: u64, why: Refusal },
-    /// More may be sent.
-    Credit { number: u64, bytes: u64 },
-    /// A part of `len` bytes cannot be sent without credit `upto` there, counted from the
-    /// beginning of the channel.
-    Want { number: u64, upto: u64, len: u64 },
-    /// That part will never be granted: no part may cost more than this.
-    TooLarge { number: u64, upto: u64, most: u64 },
     /// Nobody reads any more.
     Stop { number: u64 },
-    /// Credit beyond this is needed elsewhere, if it is not needed here.
-    Recall { number: u64, keep: u64 },
-    /// Credit that will not be used.
-    Unused { number: u64, bytes: u64 },
-    /// What was wanted is not any more.
-    Withdraw { number: u64 },
 }
 
 /// Why a channel is refused.
@@ -79,17 +60,7 @@ impl<'a> Control<'a> {
                 put(33, number, &[&slot.to_le_bytes(), &credit.to_le_bytes()]);
             }
             Self::Refused { number, why } => put(34, number, &[&[why.code()]]),
-            Self::Credit { number, bytes } => put(35, number, &[&bytes.to_le_bytes()]),
-            Self::Want { number, upto, len } => {
-                put(36, number, &[&upto.to_le_bytes(), &len.to_le_bytes()]);
-            }
-            Self::TooLarge { number, upto, most } => {
-                put(37, number, &[&upto.to_le_bytes(), &most.to_le_bytes()]);
-            }
-            Self::Stop { number } => put(38, number, &[]),
-            Self::Recall { number, keep } => put(39, number, &[&keep.to_le_bytes()]),
-            Self::Unused { number, bytes } => put(40, number, &[&bytes.to_le_bytes()]),
-            Self::Withdraw { number } => put(41, number, &[]),
+            Self::Stop { number } => put(35, number, &[]),
         }
     }
 
@@ -102,13 +73,7 @@ impl<'a> Control<'a> {
             32 => Self::Open { number, name: fields.name()? },
             33 => Self::Opened { number, slot: fields.word()?, credit: fields.long()? },
             34 => Self::Refused { number, why: Refusal::of(fields.byte()?)? },
-            35 => Self::Credit { number, bytes: fields.long()? },
-            36 => Self::Want { number, upto: fields.long()?, len: fields.long()? },
-            37 => Self::TooLarge { number, upto: fields.long()?, most: fields.long()? },
-            38 => Self::Stop { number },
-            39 => Self::Recall { number, keep: fields.long()? },
-            40 => Self::Unused { number, bytes: fields.long()? },
-            41 => Self::Withdraw { number },
+            35 => Self::Stop { number },
             _ => return None,
         };
         fields.0.is_empty().then_some(control)
@@ -193,14 +158,7 @@ mod tests {
         check(Control::Refused { number, why: Refusal::NoListener }, 34, &[1]);
         check(Control::Refused { number, why: Refusal::Backlog }, 34, &[2]);
         check(Control::Refused { number, why: Refusal::NoRoom }, 34, &[3]);
-        check(Control::Credit { number, bytes: 1 }, 35, &[1, 0, 0, 0, 0, 0, 0, 0]);
-        let two = [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
-        check(Control::Want { number, upto: 1, len: 2 }, 36, &two);
-        check(Control::TooLarge { number, upto: 1, most: 2 }, 37, &two);
-        check(Control::Stop { number }, 38, &[]);
-        check(Control::Recall { number, keep: 1 }, 39, &two[..8]);
-        check(Control::Unused { number, bytes: 1 }, 40, &two[..8]);
-        check(Control::Withdraw { number }, 41, &[]);
+        check(Control::Stop { number }, 35, &[]);
     }
 
     #[test]
@@ -209,9 +167,9 @@ mod tests {
         let long = [&number[..], &[b'x'; 256]].concat();
         for (what, rest) in [
             (31, &number[..]),
-            (42, &number),
-            (38, &number[1..]),
-            (38, &[0; 9]),
+            (36, &number),
+            (35, &number[1..]),
+            (35, &[0; 9]),
             (34, &[0, 0, 0, 0, 0, 0, 0, 0, 9]),
             (32, &[0, 0, 0, 0, 0, 0, 0, 0, 0xff]),
             (32, &long),
@@ -224,7 +182,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_one_frame_or_none(
-            what in 30..44_u8,
+            what in 30..38_u8,
             rest in proptest::collection::vec(any::<u8>(), 0..40),
         ) {
             let bytes = [&[what], &rest[..]].concat();

@@ -262,7 +262,7 @@ impl Drop for Delivery<'_> {
         let slot = self.reader.slot;
         self.reader.core.state.with(|state| {
             state.channels.reader(slot).skip();
-            state.channels.settle_reader(slot, &mut state.budget);
+            state.channels.settle_reader(slot, &mut state.inflows);
             state.drain_channels();
         });
     }
@@ -286,7 +286,7 @@ fn poll_next(
     waker: Option<&Waker>,
 ) -> Option<Result<Next, ReadError>> {
     let next = state.channels.reader(slot).poll_next(waker)?;
-    state.channels.settle_reader(slot, &mut state.budget);
+    state.channels.settle_reader(slot, &mut state.inflows);
     state.drain_channels();
     Some(next.map_err(ReadError::Link))
 }

@@ -1,5 +1,4 @@
-//! The reader's end of a channel, without I/O: what has come and was not taken, and what that
-//! means for the writer's credit.
+//! The reader's end of a channel, without I/O: what has come and was not taken.
 
 use std::collections::VecDeque;
 
@@ -7,26 +6,18 @@ use egret_net::buf::Buf;
 
 use super::control::Control;
 use super::fault::{Fault, planted};
-use crate::flow::{Budget, FRAME_BYTES, FlowId, cost};
+use crate::flow::{FRAME_BYTES, FlowId, Inflows, cost};
 use crate::link::Kind;
 
 /// The reader's end of one channel.
 ///
-/// What its flow holds of the budget is always `granted - arrived`, the cost of what waits here,
-/// and `back`, which was taken and not settled yet.
+/// What its flow holds of what has come is always the cost of what waits here, and `back`, which
+/// was taken and not settled yet.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     number: u64,
     flow: FlowId,
-    granted: u64,
-    arrived: u64,
     back: u64,
-    /// Taken since credit was granted last.
-    used: u64,
-    /// The writer was asked for what it does not use, and granted nothing since.
-    recalled: bool,
-    /// It was granted what a piece needs, and nothing has come since.
-    promised: bool,
     items: VecDeque<Item>,
     /// The message that arrives has begun.
     arriving: bool,
@@ -35,7 +26,7 @@ pub(crate) struct Incoming {
     /// The rest of it is not wanted.
     skipping: bool,
     stopped: bool,
-    /// Nothing comes any more: what was granted and not used will never be.
+    /// Nothing comes any more.
     cut: bool,
     ended: bool,
 }
@@ -75,12 +66,6 @@ pub(crate) enum Begin {
 
 // How a peer breaks the rules of channels, in the words that it is told.
 
-/// It sends without credit.
-pub(super) const NO_CREDIT: &str = "a part of a channel without credit";
-/// It asks for a place in the channel that it cannot have reached.
-pub(super) const WANTS_TOO_FAR: &str = "a channel wants what it cannot have reached";
-/// It gives back more credit than it has.
-pub(super) const NOT_UNUSED: &str = "a channel gives back what it does not have";
 /// It aborts what has not begun.
 pub(super) const ABORT_OUTSIDE: &str = "the abort of a message that had not begun";
 /// The channel ends within a message.
@@ -102,17 +87,12 @@ enum Item {
 }
 
 impl Incoming {
-    /// Of a channel whose writer has been granted what `flow` holds.
-    pub(crate) fn new(number: u64, flow: FlowId, budget: &Budget) -> Self {
+    /// Of a channel whose bytes come by `flow`.
+    pub(crate) const fn new(number: u64, flow: FlowId) -> Self {
         Self {
             number,
             flow,
-            granted: budget.held(flow),
-            arrived: 0,
             back: 0,
-            used: 0,
-            recalled: false,
-            promised: false,
             items: VecDeque::new(),
             arriving: false,
             reading: false,
@@ -124,38 +104,35 @@ impl Incoming {
     }
 
     /// Takes a frame.
-    pub(crate) fn hear(&mut self, kind: Kind, memory: Memory) -> Result<(), &'static str> {
+    pub(crate) fn hear(
+        &mut self,
+        kind: Kind,
+        memory: Memory,
+        inflows: &mut Inflows,
+    ) -> Result<(), &'static str> {
         if self.ended {
             return Err(AFTER_END);
         }
-        self.promised = false;
+        let is_free = matches!(kind, Kind::Abort | Kind::End);
+        inflows.arrive(self.flow, if is_free { 0 } else { cost(memory.len() as u64) })?;
         match kind {
             Kind::Part => self.arrive(Item::Part(memory)),
             Kind::Last => self.arrive(Item::Last(memory)),
-            Kind::Abort => self.aborted(),
-            _ if self.arriving => Err(END_INSIDE),
-            _ => {
-                self.ended = true;
-                self.cut();
-                Ok(())
-            }
+            Kind::Abort => return self.aborted(),
+            _ if self.arriving => return Err(END_INSIDE),
+            _ => (self.ended, self.cut) = (true, true),
         }
+        Ok(())
     }
 
-    fn arrive(&mut self, item: Item) -> Result<(), &'static str> {
-        let bytes = item.cost();
-        if bytes > self.left() && !planted(Fault::Unchecked) {
-            return Err(NO_CREDIT);
-        }
-        self.arrived += bytes;
+    fn arrive(&mut self, item: Item) {
         self.arriving = matches!(item, Item::Part(_));
         if self.stopped || self.skipping {
             self.skipping &= self.arriving;
-            self.drop_unread(bytes);
+            self.drop_unread(item.cost());
         } else {
             self.items.push_back(item);
         }
-        Ok(())
     }
 
     /// What waits of a message that is no more is dropped; its reader is told in its place.
@@ -195,7 +172,6 @@ impl Incoming {
     pub(crate) fn next(&mut self) -> Next {
         let Some(item) = self.items.pop_front() else { return Next::Nothing };
         self.back += item.cost();
-        self.used += item.cost();
         self.reading = matches!(item, Item::Part(_));
         match item {
             Item::Part(memory) => Next::Part(memory),
@@ -229,101 +205,18 @@ impl Incoming {
     }
 
     /// The link is no more: nothing will come.
-    pub(crate) fn cut(&mut self) {
+    pub(crate) const fn cut(&mut self) {
         self.cut = true;
-        self.back += self.left();
-        self.granted = self.arrived;
     }
 
-    /// Tells the budget what was taken; what the writer is granted for it.
-    pub(crate) fn settle(&mut self, budget: &mut Budget) -> Option<Control<'static>> {
-        let back = std::mem::take(&mut self.back);
-        if self.stopped || self.cut {
-            budget.retire(self.flow, back);
-            return None;
+    /// Tells the flow what was taken.
+    pub(crate) fn settle(&mut self, inflows: &mut Inflows) {
+        if self.cut {
+            inflows.cut(self.flow);
+        } else if self.stopped {
+            inflows.stop(self.flow);
         }
-        if back == 0 {
-            return None;
-        }
-        let keen = self.items.is_empty() && self.used >= self.left();
-        self.granted(budget.taken(self.flow, back, keen))
-    }
-
-    /// The writer asks for what a part of `len` bytes needs, credit `upto` there.
-    pub(crate) fn want(
-        &mut self,
-        (upto, len): (u64, u64),
-        budget: &mut Budget,
-    ) -> Result<Option<Control<'static>>, &'static str> {
-        let bytes = cost(len);
-        let granted = self.granted;
-        if upto.checked_sub(bytes).is_none_or(|start| start > granted) {
-            return Err(WANTS_TOO_FAR);
-        }
-        let lacking = upto.saturating_sub(granted);
-        if lacking == 0 || self.stopped || self.ended || planted(Fault::WantForgotten) {
-            return Ok(None);
-        }
-        let number = self.number;
-        match budget.want(self.flow, bytes, lacking) {
-            Ok(bytes) => Ok(self.promise(bytes)),
-            Err(never) => Ok(Some(Control::TooLarge { number, upto, most: never.most })),
-        }
-    }
-
-    /// The writer does not need what it asked for.
-    pub(crate) fn withdraw(&mut self, budget: &mut Budget) {
-        self.promised = false;
-        budget.withdraw(self.flow);
-    }
-
-    /// The budget has granted this for a piece that was asked for. It is not asked back before
-    /// something comes: what is asked back as soon as it is granted crosses what the writer asks for
-    /// next, and neither piece would ever be sent.
-    pub(crate) fn promise(&mut self, bytes: u64) -> Option<Control<'static>> {
-        let control = self.granted(bytes);
-        self.promised |= control.is_some() && !planted(Fault::AskedBack);
-        control
-    }
-
-    fn granted(&mut self, bytes: u64) -> Option<Control<'static>> {
-        if bytes == 0 {
-            return None;
-        }
-        self.granted += bytes;
-        (self.used, self.recalled) = (0, false);
-        Some(Control::Credit { number: self.number, bytes })
-    }
-
-    /// The writer gives back credit.
-    pub(crate) fn unused(&mut self, bytes: u64, budget: &mut Budget) -> Result<(), &'static str> {
-        if bytes > self.left() {
-            return Err(NOT_UNUSED);
-        }
-        self.granted -= bytes;
-        budget.unused(self.flow, bytes);
-        Ok(())
-    }
-
-    /// Asks the writer for what it does not use beyond the guarantee, if others wait for it.
-    pub(crate) fn recall(&mut self, budget: &Budget) -> Option<Control<'static>> {
-        let waits = budget.first_waiting()?;
-        let keep = budget.terms().guarantee;
-        if waits == self.flow
-            || self.left() <= keep
-            || self.recalled
-            || self.promised
-            || self.stopped
-        {
-            return None;
-        }
-        self.recalled = !planted(Fault::NotRecalled);
-        self.recalled.then_some(Control::Recall { number: self.number, keep })
-    }
-
-    /// What the writer may still send.
-    pub(crate) const fn left(&self) -> u64 {
-        self.granted - self.arrived
+        inflows.taken(self.flow, std::mem::take(&mut self.back), self.items.is_empty());
     }
 
     /// Whether the end has come.
@@ -336,10 +229,10 @@ impl Incoming {
         self.flow
     }
 
-    /// What its flow holds, as this end knows it.
+    /// What its flow holds of what has come, as this end knows it.
     #[cfg(test)]
     pub(crate) fn holds(&self) -> u64 {
-        self.left() + self.back + self.items.iter().map(Item::cost).sum::<u64>()
+        self.back + self.items.iter().map(Item::cost).sum::<u64>()
     }
 
     /// Whether a message has begun to be read, and not ended.

@@ -223,7 +223,7 @@ fn poll_begin(
 impl Drop for Listener {
     fn drop(&mut self) {
         self.core.state.with(|state| {
-            state.channels.unlisten(&self.name, &mut state.budget);
+            state.channels.unlisten(&self.name, &mut state.inflows);
             state.drain_channels();
         });
     }
@@ -232,7 +232,7 @@ impl Drop for Listener {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.core.state.with(|state| {
-            state.channels.drop_reader(self.slot, &mut state.budget);
+            state.channels.drop_reader(self.slot, &mut state.inflows);
             state.drain_channels();
         });
     }

@@ -16,7 +16,7 @@ use crate::links::slots::Key;
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(super) link: Key,
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The host that writes it.
     pub(super) host: String,
     pub(super) incoming: Incoming,

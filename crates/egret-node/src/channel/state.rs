@@ -39,7 +39,7 @@ impl State {
             }
         };
         self.release(arrived);
-        let heard = self.channels.hear(link, head, memory, &mut self.budget);
+        let heard = self.channels.hear(link, head, memory, &mut self.inflows);
         self.drain_channels();
         heard
     }
@@ -61,7 +61,7 @@ impl State {
         let heard = self.channels.hear_control(
             (link, &line.peer, &line.lands),
             arrived.bytes(),
-            &mut self.budget,
+            &mut self.inflows,
         );
         self.release(arrived);
         self.drain_channels();
@@ -76,15 +76,6 @@ impl State {
 
     /// Gives the links what channels have for them, after whatever happened to those.
     pub(crate) fn drain_channels(&mut self) {
-        self.tell_granted();
-        if self.budget.first_waiting().is_some() {
-            self.channels.recall(&self.budget);
-        }
-        self.flush_channels();
-    }
-
-    /// Gives the links what channels have for them.
-    pub(crate) fn flush_channels(&mut self) {
         let mut last = None;
         while let Some((link, out)) = self.channels.poll_out() {
             if last.is_some_and(|last| last != link) {
@@ -94,6 +85,7 @@ impl State {
             self.give_link(link, out);
         }
         last.into_iter().for_each(|last| self.pump(last));
+        self.tell_flows();
     }
 
     fn give_link(&mut self, link: Key, out: Out) {
@@ -111,7 +103,7 @@ impl State {
 
     /// A link is no more.
     pub(crate) fn end_channels(&mut self, link: Key, why: &LinkError) {
-        self.channels.link_ended(link, why, &mut self.budget);
+        self.channels.link_ended(link, why, &mut self.inflows);
         self.drain_channels();
     }
 }

@@ -12,7 +12,8 @@ use super::incoming::{Incoming, Memory, NO_CHANNEL, NO_CONTROL, TWICE};
 use super::outgoing::Outgoing;
 use super::reading::Reading;
 use super::writing::Writing;
-use crate::flow::Budget;
+use crate::flow::{FlowId, Inflows, Name, Tell};
+use crate::link::control as link_control;
 use crate::link::lands::{Flow, Lands};
 use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::behind::Sleeper;
@@ -101,8 +102,9 @@ impl Channels {
         while let Some(frame) = writing.poll_frame() {
             self.out.push_back((link, Out::Bulk(frame)));
         }
-        while let Some(control) = self.writers.get_mut(&number).and_then(Writing::poll_control) {
-            self.tell(link, &control);
+        while let Some(ask) = writing.poll_ask() {
+            let control = link_control::Control::Ask { flow: Name::Channel(number), ask };
+            self.out.push_back((link, Out::Control(control.to_bytes())));
         }
         self.forget_writer(number);
     }
@@ -143,9 +145,9 @@ impl Channels {
     }
 
     /// The listener's handle is gone, and nobody will read what waits for it.
-    pub(crate) fn unlisten(&mut self, name: &str, budget: &mut Budget) {
+    pub(crate) fn unlisten(&mut self, name: &str, inflows: &mut Inflows) {
         let Some(listening) = self.listeners.remove(name) else { return };
-        listening.waiting.into_iter().for_each(|slot| self.drop_reader(slot, budget));
+        listening.waiting.into_iter().for_each(|slot| self.drop_reader(slot, inflows));
     }
 
     /// The next channel of a name that was opened.
@@ -164,58 +166,31 @@ impl Channels {
     }
 
     /// Grants the writers what can be granted after something of a reader was taken.
-    pub(crate) fn settle_reader(&mut self, slot: u32, budget: &mut Budget) {
+    pub(crate) fn settle_reader(&mut self, slot: u32, inflows: &mut Inflows) {
         let Some(reading) = self.readers.at(slot) else { return };
-        let control = reading.incoming.settle(budget);
-        self.grant(slot, control);
-        self.forget_reader(slot, budget);
+        reading.incoming.settle(inflows);
+        self.forget_reader(slot, inflows);
     }
 
     /// The reader's handle is gone.
-    pub(crate) fn drop_reader(&mut self, slot: u32, budget: &mut Budget) {
+    pub(crate) fn drop_reader(&mut self, slot: u32, inflows: &mut Inflows) {
         let reading = self.reader(slot);
         let (link, control) = (reading.link, reading.abandon());
         if let Some(control) = control {
             self.tell(link, &control);
         }
-        self.settle_reader(slot, budget);
+        self.settle_reader(slot, inflows);
     }
 
     /// Forgets a reader that is done.
-    fn forget_reader(&mut self, slot: u32, budget: &mut Budget) {
+    fn forget_reader(&mut self, slot: u32, inflows: &mut Inflows) {
         if let Some(key) = self.readers.key_at(slot)
             && self.readers.look(key).is_some_and(Reading::is_done)
         {
             let reading = self.readers.remove(key).expect("just looked at");
             self.numbers.remove(&(reading.link, reading.number));
-            budget.close(reading.incoming.flow());
+            inflows.close(reading.incoming.flow());
         }
-    }
-
-    fn grant(&mut self, slot: u32, control: Option<Control<'_>>) {
-        let Some(control) = control else { return };
-        let reading = self.reader(slot);
-        if let Control::Credit { bytes, .. } = control {
-            reading.lands.grant(Flow::Channel(slot), bytes);
-        }
-        let link = reading.link;
-        self.tell(link, &control);
-    }
-
-    /// A reader was granted something in its turn.
-    pub(crate) fn granted(&mut self, slot: u32, bytes: u64) {
-        let Some(reading) = self.readers.at(slot) else { return };
-        let control = reading.incoming.promise(bytes);
-        self.grant(slot, control);
-    }
-
-    /// Asks all writers for what they do not use.
-    pub(crate) fn recall(&mut self, budget: &Budget) {
-        let mut asked = Vec::new();
-        for (_, reading) in self.readers.iter_mut().filter(|(_, reading)| reading.is_live()) {
-            asked.extend(reading.incoming.recall(budget).map(|ask| (reading.link, ask)));
-        }
-        asked.iter().for_each(|(link, control)| self.tell(*link, control));
     }
 
     /// A frame of the bulk lane has come.
@@ -224,16 +199,16 @@ impl Channels {
         link: Key,
         head: Head,
         memory: Memory,
-        budget: &mut Budget,
+        inflows: &mut Inflows,
     ) -> Result<(), &'static str> {
         let reading = self.readers.at(head.slot).filter(|reading| reading.is_of(link));
         let reading = reading.ok_or(NO_CHANNEL)?;
-        reading.incoming.hear(head.kind, memory)?;
+        reading.incoming.hear(head.kind, memory, inflows)?;
         reading.wake();
         if head.kind == Kind::End {
             reading.lands.close(Flow::Channel(head.slot));
         }
-        self.settle_reader(head.slot, budget);
+        self.settle_reader(head.slot, inflows);
         Ok(())
     }
 
@@ -242,39 +217,21 @@ impl Channels {
         &mut self,
         writer: (Key, &str, &Arc<Lands>),
         bytes: &[u8],
-        budget: &mut Budget,
+        inflows: &mut Inflows,
     ) -> Result<(), &'static str> {
         let link = writer.0;
         match Control::decode(bytes).ok_or(NO_CONTROL)? {
             Control::Open { number, name } => {
-                self.opened_here(writer, number, name, budget)?;
+                self.opened_here(writer, number, name, inflows)?;
             }
             Control::Opened { number, slot, credit } => {
                 self.opened_there(link, number, slot, credit)?;
             }
-            Control::Want { number, upto, len } => {
-                self.for_reader(link, number, |incoming| incoming.want((upto, len), budget))?;
-            }
-            Control::Withdraw { number } => self.for_reader(link, number, |incoming| {
-                incoming.withdraw(budget);
-                Ok(None)
-            })?,
-            Control::Unused { number, bytes } => self.unused(link, number, bytes, budget)?,
             Control::Refused { number, why } => {
                 self.for_writer(link, number, |writing| writing.refused(why));
             }
-            Control::Credit { number, bytes } => {
-                self.for_writer(link, number, |writing| writing.outgoing(|o| o.credit(bytes)));
-            }
-            Control::TooLarge { number, upto, most } => {
-                let lost = |outgoing: &mut Outgoing| outgoing.too_large(upto, most);
-                self.for_writer(link, number, |writing| writing.outgoing(lost));
-            }
             Control::Stop { number } => {
                 self.for_writer(link, number, |writing| writing.outgoing(Outgoing::stop));
-            }
-            Control::Recall { number, keep } => {
-                self.for_writer(link, number, |writing| writing.outgoing(|o| o.recall(keep)));
             }
         }
         Ok(())
@@ -289,34 +246,20 @@ impl Channels {
         }
     }
 
-    fn for_reader(
-        &mut self,
-        link: Key,
-        number: u64,
-        hear: impl FnOnce(&mut Incoming) -> Result<Option<Control<'static>>, &'static str>,
-    ) -> Result<(), &'static str> {
-        let Some(slot) = self.numbers.get(&(link, number)).copied() else { return Ok(()) };
-        let reading = self.readers.at(slot).expect("its number is known");
-        if reading.incoming.is_ended() {
-            return Ok(());
-        }
-        let control = hear(&mut reading.incoming)?;
-        self.grant(slot, control);
-        Ok(())
+    /// The reader of a channel that is written here says something of its flow.
+    pub(crate) fn told(&mut self, link: Key, number: u64, tell: Tell) -> Result<(), &'static str> {
+        let mut heard = Ok(());
+        self.for_writer(link, number, |writing| {
+            writing.outgoing(|outgoing| heard = outgoing.hear(tell));
+        });
+        heard
     }
 
-    fn unused(
-        &mut self,
-        link: Key,
-        number: u64,
-        bytes: u64,
-        budget: &mut Budget,
-    ) -> Result<(), &'static str> {
-        self.for_reader(link, number, |incoming| incoming.unused(bytes, budget).map(|()| None))?;
-        if let Some(slot) = self.numbers.get(&(link, number)).copied() {
-            self.reader(slot).lands.revoke(Flow::Channel(slot), bytes);
-        }
-        Ok(())
+    /// The flow of a channel that is read here, if anything may be said of it.
+    pub(crate) fn inflow(&mut self, link: Key, number: u64) -> Option<FlowId> {
+        let slot = *self.numbers.get(&(link, number))?;
+        let incoming = &self.reader(slot).incoming;
+        (!incoming.is_ended()).then(|| incoming.flow())
     }
 
     /// A peer opens a channel to be read here.
@@ -325,12 +268,12 @@ impl Channels {
         writer @ (link, ..): (Key, &str, &Arc<Lands>),
         number: u64,
         name: &str,
-        budget: &mut Budget,
+        inflows: &mut Inflows,
     ) -> Result<(), &'static str> {
         if self.numbers.contains_key(&(link, number)) {
             return Err(TWICE);
         }
-        match self.admit(writer, number, name, budget) {
+        match self.admit(writer, number, name, inflows) {
             Ok(opened) => self.tell(link, &opened),
             Err(why) => self.tell(link, &Control::Refused { number, why }),
         }
@@ -342,7 +285,7 @@ impl Channels {
         (link, peer, lands): (Key, &str, &Arc<Lands>),
         number: u64,
         name: &str,
-        budget: &mut Budget,
+        inflows: &mut Inflows,
     ) -> Result<Control<'static>, Refusal> {
         let listening = self.listeners.get_mut(name).ok_or(Refusal::NoListener)?;
         if listening.waiting.len() >= listening.backlog {
@@ -351,15 +294,13 @@ impl Channels {
         if self.readers.len() >= Head::SLOTS as usize {
             return Err(Refusal::NoRoom);
         }
-        let flow = budget.open(link.into()).map_err(|_| Refusal::NoRoom)?;
-        let credit = budget.held(flow);
-        let incoming = Incoming::new(number, flow, budget);
+        let (flow, credit) = inflows.open(link.into()).map_err(|_| Refusal::NoRoom)?;
+        let incoming = Incoming::new(number, flow);
         let reading = Reading::new((link, peer, Arc::clone(lands)), number, incoming);
         let slot = self.readers.insert(reading).index;
         let place = Flow::Channel(slot);
-        budget.put(flow, (link, place));
-        lands.open(place, None);
-        lands.grant(place, credit);
+        inflows.put(flow, link, place);
+        lands.open(place, credit, None);
         listening.waiting.push_back(slot);
         listening.wakers.drain(..).for_each(Sleeper::wake);
         self.numbers.insert((link, number), slot);
@@ -380,7 +321,7 @@ impl Channels {
         if slot >= Head::SLOTS {
             return Err(NO_CHANNEL);
         }
-        writing.opened(Outgoing::new(number, slot, credit), slot)?;
+        writing.opened(Outgoing::new(slot, credit), slot)?;
         self.routes.entry((link, slot)).or_default().push_back(number);
         self.pump_writer(number);
         Ok(())
@@ -403,7 +344,7 @@ impl Channels {
     }
 
     /// A link is no more.
-    pub(crate) fn link_ended(&mut self, link: Key, why: &LinkError, budget: &mut Budget) {
+    pub(crate) fn link_ended(&mut self, link: Key, why: &LinkError, inflows: &mut Inflows) {
         let of_link =
             |(number, writing): (&u64, &Writing)| (writing.link == link).then_some(*number);
         let writers: Vec<_> = self.writers.iter().filter_map(of_link).collect();
@@ -415,7 +356,7 @@ impl Channels {
             self.numbers.range((link, 0)..=(link, u64::MAX)).map(|it| *it.1).collect();
         for slot in slots {
             self.reader(slot).died(why);
-            self.settle_reader(slot, budget);
+            self.settle_reader(slot, inflows);
         }
     }
 }

@@ -5,11 +5,12 @@ use std::task::Waker;
 
 use egret_net::vi::Descriptor;
 
-use super::control::{Control, Refusal};
+use super::control::Refusal;
 use super::incoming::TWICE;
 use super::outgoing::Outgoing;
 use super::posting::{Post, Posted, Posts};
 use super::table::remember;
+use crate::flow::Ask;
 use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::behind::Sleeper;
 use crate::links::slots::Key;
@@ -133,8 +134,8 @@ impl Writing {
         Some(frame)
     }
 
-    pub(super) fn poll_control(&mut self) -> Option<Control<'static>> {
-        self.machine().ok()?.poll_control()
+    pub(super) fn poll_ask(&mut self) -> Option<Ask> {
+        self.machine().ok()?.poll_ask()
     }
 
     /// A frame is back from the link: the peer has it, or what is known of it.

@@ -20,7 +20,6 @@ use std::collections::{BTreeMap, VecDeque};
 use thiserror::Error;
 
 use crate::channel::fault::{Fault, planted};
-use crate::link::lands::Flow;
 use crate::links::slots::{Key, Slots};
 
 /// The bytes that a node takes from others before its program does, and who has them.
@@ -110,8 +109,6 @@ pub struct NeverFits {
 #[derive(Debug)]
 struct Account {
     peer: PeerId,
-    /// The link and the place at its end that its bytes come to.
-    place: Option<(Key, Flow)>,
     held: u64,
     window: u64,
     /// Asked for beyond its share, and not granted, for a piece that costs so much.
@@ -203,21 +200,10 @@ impl Budget {
             let FlowTerms { bytes, peers, .. } = self.terms;
             return Err(NoRoom { flows: self.flows(), bytes, peers, share: self.terms.share() });
         }
-        let account =
-            Account { peer, place: None, held: guarantee, window: guarantee, wanted: 0, piece: 0 };
+        let account = Account { peer, held: guarantee, window: guarantee, wanted: 0, piece: 0 };
         self.charge(peer, |charged| charged + guarantee);
         self.free -= guarantee;
         Ok(FlowId(self.accounts.insert(account)))
-    }
-
-    /// Notes the link that a flow comes by, and what it is there.
-    pub(crate) fn put(&mut self, flow: FlowId, place: (Key, Flow)) {
-        self.account(flow).place = Some(place);
-    }
-
-    /// The link that a flow comes by, and what it is there.
-    pub(crate) fn place(&self, flow: FlowId) -> Option<(Key, Flow)> {
-        self.look(flow).place
     }
 
     /// `bytes` that the flow held are the program's now. Returns what its sender is to be granted,

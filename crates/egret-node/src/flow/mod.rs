@@ -1,13 +1,21 @@
 //! How much a node takes from others: the [`Budget`] says who may send how many bytes, the
-//! [`Depot`] has the memory that they land in.
+//! [`Depot`] has the memory that they land in. `outflow` and `inflows` are the two ends of a flow,
+//! and `frames` is what they tell each other, whatever flows: data of messages, of answers, or of
+//! channels.
 
 mod budget;
 mod depot;
+mod frames;
+pub(crate) mod inflows;
+mod outflow;
 #[cfg(test)]
 mod tests;
 
 pub use budget::{Budget, FlowId, FlowTerms, NeverFits, NoRoom, PeerId};
 pub use depot::{Depot, DepotStats};
+pub(crate) use frames::{Ask, Name, Tell};
+pub(crate) use inflows::Inflows;
+pub(crate) use outflow::Outflow;
 
 /// Bytes that are charged for a frame beside its memory, for what is noted of it.
 pub const FRAME_BYTES: u64 = 128;

@@ -2,6 +2,8 @@
 
 use egret_stream::{Reader, Wire, Writer};
 
+use crate::flow::{Ask, Name, Tell};
+
 /// One frame of the control lane.
 #[derive(Debug, Clone, PartialEq, Eq, Wire)]
 pub(crate) enum Control {
@@ -17,18 +19,12 @@ pub(crate) enum Control {
     NotMapped { number: u32, why: NotMapped },
     /// The mapping is given up; nothing of it is under way.
     Unmap { slot: u32 },
-    /// Messages and bytes that may be sent again by the mapping of this number.
-    Credit { number: u32, messages: u32, bytes: u64 },
-    /// Data costs so many bytes, of which so many are lacking.
-    Want { slot: u32, bytes: u64, lacking: u64 },
-    /// Data costs more than will ever be granted, which is so much.
-    TooLarge { number: u32, bytes: u64, most: u64 },
-    /// Bytes of answers that may be sent again to the mapping of this slot.
-    ReplyCredit { slot: u32, bytes: u64 },
-    /// The data of an answer costs so many bytes, of which so many are lacking.
-    ReplyWant { number: u32, bytes: u64, lacking: u64 },
-    /// The data of an answer costs more than will ever be granted.
-    ReplyTooLarge { slot: u32, bytes: u64 },
+    /// Messages that may be sent again by the mapping of this number.
+    Credit { number: u32, messages: u32 },
+    /// The sender of a flow of bytes, to its receiver.
+    Ask { flow: Name, ask: Ask },
+    /// The receiver of a flow of bytes, to its sender.
+    Tell { flow: Name, tell: Tell },
     /// The mapping will be given up when its messages are given back.
     Leave { slot: u32 },
     /// The mapping of this number is given up: nothing more comes for it.
@@ -136,8 +132,19 @@ mod tests {
 
     #[test]
     fn frames_are_these_bytes() {
-        let frame = Control::Credit { number: 3, messages: 16, bytes: 1 << 20 };
-        assert_eq!(Control::from_bytes(&frame.to_bytes()), Some(frame));
+        let want = Ask::Want { upto: 7, len: 300 };
+        let grant = Tell::Grant { bytes: 1 << 20 };
+        for frame in [
+            Control::Credit { number: 3, messages: 16 },
+            Control::Ask { flow: Name::Requests(5), ask: want },
+            Control::Ask { flow: Name::Channel(1 << 40), ask: Ask::Withdraw },
+            Control::Ask { flow: Name::Channel(6), ask: Ask::Unused { bytes: 4 } },
+            Control::Tell { flow: Name::Replies(6), tell: grant },
+            Control::Tell { flow: Name::Replies(6), tell: Tell::Refuse { upto: 2, most: 1 } },
+            Control::Tell { flow: Name::Requests(6), tell: Tell::Recall { keep: 1 } },
+        ] {
+            assert_eq!(Control::from_bytes(&frame.to_bytes()), Some(frame));
+        }
     }
 
     #[test]

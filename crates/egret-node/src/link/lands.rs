@@ -11,6 +11,7 @@ use egret_net::vi::Landing;
 use super::control::CONTROL_MAX;
 use super::{Head, Kind};
 use crate::am::MEDIUM_MAX;
+use crate::flow::inflows::NO_CREDIT;
 use crate::flow::{Depot, cost};
 
 /// Chooses memory for what a peer sends. Asked by the fabric, under its locks.
@@ -52,9 +53,9 @@ impl Lands {
         Self { depot, flows: Mutex::default() }
     }
 
-    /// Opens a flow; nothing may be sent yet.
-    pub(crate) fn open(&self, flow: Flow, supply: Option<Arc<Supply>>) {
-        self.flows().insert(flow, Granted { bytes: 0, supply, origins: VecDeque::new() });
+    /// Opens a flow, of which so many bytes may be sent.
+    pub(crate) fn open(&self, flow: Flow, bytes: u64, supply: Option<Arc<Supply>>) {
+        self.flows().insert(flow, Granted { bytes, supply, origins: VecDeque::new() });
     }
 
     /// Lets the peer send so many bytes more.
@@ -65,6 +66,7 @@ impl Lands {
     }
 
     /// What the peer may still send.
+    #[cfg(test)]
     pub(crate) fn left(&self, flow: Flow) -> u64 {
         self.flows().get(&flow).map_or(0, |granted| granted.bytes)
     }
@@ -144,7 +146,7 @@ impl Landing for Lands {
 
 impl Granted {
     fn spend(&mut self, bytes: u64) -> Result<(), &'static str> {
-        self.bytes = self.bytes.checked_sub(bytes).ok_or("more bytes than were granted")?;
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(NO_CREDIT)?;
         Ok(())
     }
 }

@@ -58,9 +58,9 @@ impl Links {
 impl State {
     pub(crate) fn account(&mut self) -> Account {
         let mut account = Account {
-            free: self.budget.free(),
-            budget: self.budget.terms().bytes,
-            flows: self.budget.flows(),
+            free: self.inflows.budget.free(),
+            budget: self.inflows.budget.terms().bytes,
+            flows: self.inflows.budget.flows(),
             upcalls: self.upcalls.len()
                 + self.bundles.values().map(BundleState::waiting).sum::<usize>(),
             strangers: self.opening.strangers(),

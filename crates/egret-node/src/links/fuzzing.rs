@@ -12,6 +12,7 @@ use super::slots::Key;
 use super::state::State;
 use super::{Links, LinksOptions};
 use crate::am::{Call, Endpoint, EndpointName, Message, Remote};
+use crate::flow::{Ask, Name, Tell};
 use crate::link::arrived::Arrived;
 use crate::link::carrier::OWN_BYTES;
 use crate::link::control::Control;
@@ -78,18 +79,24 @@ fn control(bytes: &[u8]) -> Control {
     let at = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let (number, slot) = (u32::from(at(1)), u32::from(at(1)));
     let amount = u64::from(at(2)) << (at(3) % 64);
-    let (messages, lacking) = (u32::from(at(4)), u64::from(at(4)) << (at(5) % 64));
-    match at(0) % 11 {
+    let (messages, other) = (u32::from(at(4)), u64::from(at(4)) << (at(5) % 64));
+    let flow = match at(6) % 3 {
+        0 => Name::Requests(slot),
+        1 => Name::Replies(number),
+        _ => Name::Channel(number.into()),
+    };
+    match at(0) % 12 {
         0 => Control::Unmap { slot },
         1 => Control::Leave { slot },
         2 => Control::Unmapped { number },
-        3 => Control::Credit { number, messages, bytes: amount },
-        4 => Control::Want { slot, bytes: amount, lacking },
-        5 => Control::TooLarge { number, bytes: amount, most: amount },
-        6 => Control::ReplyCredit { slot, bytes: amount },
-        7 => Control::ReplyWant { number, bytes: amount, lacking },
-        8 => Control::ReplyTooLarge { slot, bytes: amount },
-        9 => Control::Failed { why: "\x1bwhy".repeat(usize::from(at(2)) * 2) },
+        3 => Control::Credit { number, messages },
+        4 => Control::Ask { flow, ask: Ask::Want { upto: amount, len: other } },
+        5 => Control::Ask { flow, ask: Ask::Unused { bytes: amount } },
+        6 => Control::Ask { flow, ask: Ask::Withdraw },
+        7 => Control::Tell { flow, tell: Tell::Grant { bytes: amount } },
+        8 => Control::Tell { flow, tell: Tell::Refuse { upto: amount, most: other } },
+        9 => Control::Tell { flow, tell: Tell::Recall { keep: amount } },
+        10 => Control::Failed { why: "\x1bwhy".repeat(usize::from(at(2)) * 2) },
         _ => {
             let (name, tag) = ("e".to_owned(), u64::from(at(2) & 1));
             let map = crate::link::control::Map { number, name, tag, bytes: amount, needs: vec![] };

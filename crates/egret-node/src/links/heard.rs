@@ -165,18 +165,9 @@ impl State {
             Control::Unmap { slot } => self.unmapped(link, slot),
             Control::Unmapped { number } => self.unmap_known(link, number),
             Control::Leave { slot } => self.leaves(link, slot),
-            Control::Credit { number, messages, bytes } => {
-                self.credited(link, number, messages, bytes)
-            }
-            Control::Want { slot, bytes, lacking } => self.wanted(link, slot, bytes, lacking),
-            Control::ReplyCredit { slot, bytes } => self.reply_credited(link, slot, bytes),
-            Control::ReplyWant { number, bytes, lacking } => {
-                self.reply_wanted(link, number, bytes, lacking)
-            }
-            Control::ReplyTooLarge { slot, bytes } => self.reply_too_large(link, slot, bytes),
-            Control::TooLarge { number, bytes, most } => {
-                self.too_large(link, number, (bytes, most))
-            }
+            Control::Credit { number, messages } => self.credited(link, number, messages),
+            Control::Ask { flow, ask } => self.asked(link, flow, ask),
+            Control::Tell { flow, tell } => self.told(link, flow, tell),
             Control::Failed { why } => self.peer_failed(link, &why),
         }
     }

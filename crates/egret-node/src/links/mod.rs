@@ -6,6 +6,7 @@ pub(crate) mod behind;
 mod block_on;
 pub(crate) mod core;
 pub(crate) mod driver;
+mod flows;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod greeting;
@@ -101,10 +102,10 @@ impl Links {
                 return;
             }
             let mut options = state.fixed.options.clone().pool_size(nodes);
-            state.budget.share_among(u64::from(options.peers_max));
+            state.inflows.budget.share_among(u64::from(options.peers_max));
             if options.budget >= LinksOptions::default().budget {
-                options.budget = options.budget.max(state.budget.terms().least());
-                state.budget.raise(options.budget);
+                options.budget = options.budget.max(state.inflows.budget.terms().least());
+                state.inflows.budget.raise(options.budget);
             }
             state.fixed.options = options;
         });

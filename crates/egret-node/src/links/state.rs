@@ -17,7 +17,7 @@ use super::slots::{Key, Slots};
 use crate::am::fault::{Fault, planted};
 use crate::am::{BundleState, EndpointState, SendError, Upcall};
 use crate::channel::table::Channels;
-use crate::flow::{Budget, FlowTerms};
+use crate::flow::{Budget, FlowTerms, Inflows};
 use crate::link::arrived::Arrived;
 use crate::link::carrier::Carrier;
 use crate::link::{Fate, Head, Kind, Lane, LinkCounters, LinkError};
@@ -52,7 +52,7 @@ pub(crate) struct State {
     broken: BTreeSet<Key>,
     /// Links over lossy fabrics, which want to be looked after.
     pub(crate) windows: BTreeSet<Key>,
-    pub(crate) budget: Budget,
+    pub(crate) inflows: Inflows,
     pub(crate) channels: Channels,
     pub(crate) opening: Opening,
     pub(crate) parting: Option<Parting>,
@@ -98,7 +98,7 @@ impl State {
             failed: Vec::new(),
             broken: BTreeSet::new(),
             windows: BTreeSet::new(),
-            budget: Budget::new(terms),
+            inflows: Inflows::new(Budget::new(terms)),
             fixed,
             channels: Channels::new(),
             opening,

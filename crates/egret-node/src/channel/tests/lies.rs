@@ -9,7 +9,9 @@ use egret_net::rt::{self, Deadline};
 use egret_net::vi::NicOptions;
 
 use crate::channel::{ReadError, Reader, Writer};
+use crate::flow::{Ask, Name, Tell};
 use crate::link::LinkError;
+use crate::link::control::Control;
 use crate::{Links, LinksOptions};
 
 const LONG: Deadline = Deadline::DEFAULT;
@@ -48,7 +50,9 @@ fn heard(lie: impl FnOnce(&mut Writer)) -> (String, usize) {
 /// Makes the writer believe that it was granted more.
 fn believe(writer: &Writer, bytes: u64) {
     let (number, core) = (writer.number, &writer.core);
-    core.state.with(|state| state.channels.writer(number).machine().unwrap().credit(bytes));
+    core.state.with(|state| {
+        state.channels.writer(number).machine().unwrap().hear(Tell::Grant { bytes }).unwrap();
+    });
 }
 
 #[test]
@@ -80,27 +84,30 @@ fn small_parts_without_credit_are_noticed() {
 
 #[test]
 fn control_frames_that_lie_are_noticed() {
-    let control = |bytes: &[u8]| {
-        let bytes = bytes.to_vec();
+    let control = |bytes: fn(u64) -> Vec<u8>| {
         heard(move |writer| {
             let (number, core) = (writer.number, writer.core.clone());
             core.state.with(|state| {
                 let link = state.channels.writer(number).link();
-                let mut body = vec![bytes[0]];
-                body.extend_from_slice(&number.to_le_bytes());
-                body.extend_from_slice(&bytes[1..]);
-                let line = state.live(link).unwrap();
-                line.control_bytes(body);
+                state.live(link).unwrap().control_bytes(bytes(number));
                 state.pump(link);
             });
             rt::sleep(Duration::from_millis(1));
         })
         .0
     };
-    assert_eq!(control(&[63]), "a frame of control of channels that is none");
-    let far = [&[36][..], &u64::MAX.to_le_bytes(), &1_u64.to_le_bytes()].concat();
-    assert_eq!(control(&far), "a channel wants what it cannot have reached");
-    let unused = [&[40][..], &u64::MAX.to_le_bytes()].concat();
-    assert_eq!(control(&unused), "a channel gives back what it does not have");
-    assert_eq!(control(&[32, b'x']), "a channel that is open is opened again");
+    let none = control(|number| [&[63][..], &number.to_le_bytes()].concat());
+    assert_eq!(none, "a frame of control of channels that is none");
+    let far = control(|number| {
+        let ask = Ask::Want { upto: u64::MAX, len: 1 };
+        Control::Ask { flow: Name::Channel(number), ask }.to_bytes()
+    });
+    assert_eq!(far, "it wants what it cannot have reached");
+    let unused = control(|number| {
+        let ask = Ask::Unused { bytes: u64::MAX };
+        Control::Ask { flow: Name::Channel(number), ask }.to_bytes()
+    });
+    assert_eq!(unused, "it gives back what it does not have");
+    let again = control(|number| [&[32][..], &number.to_le_bytes(), b"x"].concat());
+    assert_eq!(again, "a channel that is open is opened again");
 }

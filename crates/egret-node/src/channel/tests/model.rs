@@ -7,22 +7,25 @@ use std::collections::VecDeque;
 use egret_net::vi::Descriptor;
 use proptest::prelude::*;
 
-use crate::channel::control::Control;
 use crate::channel::incoming::{Begin, Incoming, Memory, Next};
 use crate::channel::outgoing::Outgoing;
-use crate::flow::{Budget, Depot, FlowTerms, PeerId, SMALL_BYTES, cost};
+use crate::flow::{Ask, Budget, Depot, FlowTerms, Inflows, PeerId, SMALL_BYTES, Tell, cost};
 use crate::link::{Head, Kind};
 
 /// Two nodes and the lanes between them.
 pub(super) struct Duct {
-    pub(super) budget: Budget,
+    pub(super) inflows: Inflows,
     pub(super) ends: Vec<Ends>,
     depot: Depot,
     bulk: VecDeque<(u64, Vec<u8>)>,
-    to_reader: VecDeque<Vec<u8>>,
-    to_writer: VecDeque<Vec<u8>>,
-    /// Control frames that were sent.
-    pub(super) controls: usize,
+    to_reader: VecDeque<(usize, Ask)>,
+    to_writer: VecDeque<(usize, Told)>,
+}
+
+/// What a writer is told: of its flow, or that nobody reads.
+enum Told {
+    Flow(Tell),
+    Stop,
 }
 
 /// Both ends of a channel, what was written, and what was read of it.
@@ -45,11 +48,11 @@ pub(super) struct Ends {
 
 impl Duct {
     pub(super) fn new(terms: FlowTerms, channels: usize) -> Self {
-        let mut budget = Budget::new(terms);
-        let open = |number: usize| Ends::new(number, &mut budget);
+        let mut inflows = Inflows::new(Budget::new(terms));
+        let open = |number: usize| Ends::new(number, &mut inflows);
         let ends = (0..channels).map(open).collect();
         let (bulk, to_reader, to_writer) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
-        Self { budget, ends, depot: Depot::default(), bulk, to_reader, to_writer, controls: 0 }
+        Self { inflows, ends, depot: Depot::default(), bulk, to_reader, to_writer }
     }
 
     /// Gives the lanes what a writer has for them.
@@ -58,17 +61,7 @@ impl Duct {
         while let Some(frame) = outgoing.poll_frame() {
             self.bulk.push_back((frame.tag(), all_bytes(&frame)));
         }
-        while let Some(control) = outgoing.poll_control() {
-            self.controls += 1;
-            self.to_reader.push_back(encoded(&control));
-        }
-    }
-
-    fn tell_writer(&mut self, control: Option<Control<'_>>) {
-        if let Some(control) = control {
-            self.controls += 1;
-            self.to_writer.push_back(encoded(&control));
-        }
+        self.to_reader.extend(std::iter::from_fn(|| outgoing.poll_ask()).map(|ask| (at, ask)));
     }
 
     /// Gives the reader what a writer sent, and the budget what that means.
@@ -77,7 +70,7 @@ impl Duct {
         let head = Head::from_bits(tag).unwrap();
         let at = head.slot as usize;
         let memory = self.landed(bytes);
-        self.ends[at].incoming.hear(head.kind, memory).expect("nobody lies");
+        self.ends[at].incoming.hear(head.kind, memory, &mut self.inflows).expect("nobody lies");
         self.settle(at);
         true
     }
@@ -92,67 +85,33 @@ impl Duct {
     }
 
     pub(super) fn settle(&mut self, at: usize) {
-        let control = self.ends[at].incoming.settle(&mut self.budget);
-        self.tell_writer(control);
-        while let Some((flow, bytes)) = self.budget.poll_granted() {
-            let ends = self.ends.iter_mut().find(|ends| ends.incoming.flow() == flow).unwrap();
-            let control = ends.incoming.promise(bytes);
-            self.tell_writer(control);
-        }
-        for at in 0..self.ends.len() {
-            let control = self.ends[at].incoming.recall(&self.budget);
-            self.tell_writer(control);
+        self.ends[at].incoming.settle(&mut self.inflows);
+        while let Some((flow, tell)) = self.inflows.poll() {
+            let at = self.ends.iter().position(|ends| ends.incoming.flow() == flow).unwrap();
+            self.to_writer.push_back((at, Told::Flow(tell)));
         }
     }
 
     pub(super) fn reader_hears(&mut self) -> bool {
-        let Some(bytes) = self.to_reader.pop_front() else { return false };
-        let (at, control) = match Control::decode(&bytes).unwrap() {
-            Control::Want { number, upto, len } => {
-                let incoming = &mut self.ends[number as usize].incoming;
-                (number, incoming.want((upto, len), &mut self.budget).expect("nobody lies"))
-            }
-            Control::Unused { number, bytes } => {
-                let incoming = &mut self.ends[number as usize].incoming;
-                if !incoming.is_ended() {
-                    incoming.unused(bytes, &mut self.budget).expect("nobody lies");
-                }
-                (number, None)
-            }
-            Control::Withdraw { number } => {
-                self.ends[number as usize].incoming.withdraw(&mut self.budget);
-                (number, None)
-            }
-            other => panic!("{other:?} is not for a reader"),
-        };
-        self.tell_writer(control);
-        self.settle(at as usize);
+        let Some((at, ask)) = self.to_reader.pop_front() else { return false };
+        let incoming = &self.ends[at].incoming;
+        if !incoming.is_ended() {
+            self.inflows.hear(incoming.flow(), ask).expect("nobody lies");
+        }
+        self.settle(at);
         true
     }
 
     fn writer_hears(&mut self) -> bool {
-        let Some(bytes) = self.to_writer.pop_front() else { return false };
-        let at = match Control::decode(&bytes).unwrap() {
-            Control::Credit { number, bytes } => {
-                self.ends[number as usize].outgoing.credit(bytes);
-                number
+        let Some((at, told)) = self.to_writer.pop_front() else { return false };
+        match told {
+            Told::Flow(tell) => self.ends[at].hear(tell),
+            Told::Stop => {
+                self.ends[at].outgoing.stop();
+                self.ends[at].writing = None;
             }
-            Control::TooLarge { number, upto, most } => {
-                self.ends[number as usize].refused(upto, most);
-                number
-            }
-            Control::Stop { number } => {
-                self.ends[number as usize].outgoing.stop();
-                self.ends[number as usize].writing = None;
-                number
-            }
-            Control::Recall { number, keep } => {
-                self.ends[number as usize].outgoing.recall(keep);
-                number
-            }
-            other => panic!("{other:?} is not for a writer"),
-        };
-        self.pump(at as usize);
+        }
+        self.pump(at);
         true
     }
 
@@ -169,8 +128,9 @@ impl Duct {
             9 => drop(self.ends[at].read_some(1 + bytes as usize % 3)),
             10 if bytes % 16 == 0 => self.ends[at].skip(),
             10 if bytes % 16 == 1 => {
-                let control = self.ends[at].stop();
-                self.tell_writer(control);
+                if self.ends[at].stop() {
+                    self.to_writer.push_back((at, Told::Stop));
+                }
             }
             _ => {}
         }
@@ -200,35 +160,37 @@ impl Duct {
     }
 
     /// The budget, and each channel's credit wherever it is.
-    pub(super) fn adds_up(&self) {
-        let mut all = self.budget.free();
-        for (at, ends) in self.ends.iter().enumerate() {
-            let held = self.budget.held(ends.incoming.flow());
-            assert_eq!(held, ends.incoming.holds(), "of channel {at}");
+    pub(super) fn adds_up(&mut self) {
+        let mut all = self.inflows.budget.free();
+        for at in 0..self.ends.len() {
+            let ends = &self.ends[at];
+            let flow = ends.incoming.flow();
+            let (held, left) = (self.inflows.budget.held(flow), self.inflows.left(flow));
+            assert_eq!(held, left + ends.incoming.holds(), "of channel {at}");
             all += held;
             if !ends.incoming.is_ended() {
-                let there = ends.outgoing.left() + self.under_way(at as u64);
-                assert_eq!(there, ends.incoming.left(), "credit of channel {at}");
+                let there = ends.outgoing.left() + self.under_way(at);
+                assert_eq!(there, left, "credit of channel {at}");
             }
         }
-        assert_eq!(all, self.budget.terms().bytes);
+        assert_eq!(all, self.inflows.budget.terms().bytes);
     }
 
     /// Credit that is on its way, one way or the other, or being used.
-    fn under_way(&self, at: u64) -> u64 {
+    fn under_way(&self, at: usize) -> u64 {
         let frames = self.bulk.iter().map(|(tag, bytes)| (Head::from_bits(*tag).unwrap(), bytes));
-        let mine = frames.filter(|(head, _)| u64::from(head.slot) == at);
+        let mine = frames.filter(|(head, _)| head.slot as usize == at);
         let paid = mine.filter(|(head, _)| matches!(head.kind, Kind::Part | Kind::Last));
         let used: u64 = paid.map(|(_, bytes)| cost(bytes.len() as u64)).sum();
-        let credit = |bytes: &Vec<u8>| match Control::decode(bytes).unwrap() {
-            Control::Credit { number, bytes } | Control::Unused { number, bytes }
-                if number == at =>
-            {
-                bytes
-            }
+        let granted = self.to_writer.iter().map(|(to, told)| match told {
+            Told::Flow(Tell::Grant { bytes }) if *to == at => *bytes,
             _ => 0,
-        };
-        used + self.to_writer.iter().chain(&self.to_reader).map(credit).sum::<u64>()
+        });
+        let unused = self.to_reader.iter().map(|(of, ask)| match ask {
+            Ask::Unused { bytes } if *of == at => *bytes,
+            _ => 0,
+        });
+        used + granted.chain(unused).sum::<u64>()
     }
 
     /// Nothing is lost: all that was finished was read, once and in order.
@@ -253,21 +215,21 @@ impl Duct {
         for ends in &self.ends {
             assert!(ends.outgoing.is_over() && ends.incoming.is_ended());
             assert!(ends.stopped || ends.ended);
-            assert_eq!(self.budget.held(ends.incoming.flow()), 0, "nothing is left at the end");
-            self.budget.close(ends.incoming.flow());
+            let flow = ends.incoming.flow();
+            assert_eq!(self.inflows.budget.held(flow), 0, "nothing is left at the end");
+            self.inflows.close(flow);
         }
-        assert_eq!(self.budget.free(), self.budget.terms().bytes);
+        assert_eq!(self.inflows.budget.free(), self.inflows.budget.terms().bytes);
         assert_eq!(self.depot.stats().out_bytes, 0);
     }
 }
 
 impl Ends {
-    fn new(number: usize, budget: &mut Budget) -> Self {
-        let flow = budget.open(PeerId(0)).unwrap();
-        let incoming = Incoming::new(number as u64, flow, budget);
+    fn new(number: usize, inflows: &mut Inflows) -> Self {
+        let (flow, credit) = inflows.open(PeerId(0)).unwrap();
         Self {
-            outgoing: Outgoing::new(number as u64, number as u32, incoming.left()),
-            incoming,
+            outgoing: Outgoing::new(number as u32, credit),
+            incoming: Incoming::new(number as u64, flow),
             writing: None,
             wrote: 0,
             messages: 0,
@@ -326,9 +288,9 @@ impl Ends {
         self.outgoing.abort();
     }
 
-    fn refused(&mut self, upto: u64, most: u64) {
+    fn hear(&mut self, tell: Tell) {
         let before = self.outgoing.halted();
-        self.outgoing.too_large(upto, most);
+        self.outgoing.hear(tell).expect("nobody lies");
         if self.outgoing.halted() != before {
             self.writing = None;
             self.whole.retain(|whole| *whole != self.messages);
@@ -391,16 +353,11 @@ impl Ends {
         }
     }
 
-    fn stop(&mut self) -> Option<Control<'static>> {
+    /// Whether the writer is to be told.
+    fn stop(&mut self) -> bool {
         (self.stopped, self.reading) = (true, false);
-        self.incoming.stop()
+        self.incoming.stop().is_some()
     }
-}
-
-fn encoded(control: &Control<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    control.encode(&mut bytes);
-    bytes
 }
 
 fn all_bytes(frame: &Descriptor) -> Vec<u8> {

@@ -1,19 +1,24 @@
 //! What an end does with a peer that breaks the rules, and single cases worth a name.
 
 use super::model::Duct;
-use crate::channel::control::Control;
 use crate::channel::incoming::{
-    ABORT_OUTSIDE, AFTER_END, Begin, END_INSIDE, Incoming, Memory, NO_CREDIT, NOT_UNUSED, Next,
-    WANTS_TOO_FAR,
+    ABORT_OUTSIDE, AFTER_END, Begin, END_INSIDE, Incoming, Memory, Next,
 };
 use crate::channel::outgoing::{Halt, Outgoing};
-use crate::flow::{Budget, FRAME_BYTES, FlowTerms, NeverFits, PeerId, cost};
+use crate::flow::inflows::{NO_CREDIT, NOT_UNUSED, WANTS_TOO_FAR};
+use crate::flow::{Ask, Budget, FRAME_BYTES, FlowTerms, Inflows, NeverFits, PeerId, Tell, cost};
 use crate::link::{Head, Kind};
 
-fn reader() -> (Incoming, Budget) {
-    let mut budget = Budget::new(FlowTerms::of(1 << 20));
-    let flow = budget.open(PeerId(0)).unwrap();
-    (Incoming::new(5, flow, &budget), budget)
+fn reader() -> (Incoming, Inflows) {
+    let mut inflows = Inflows::new(Budget::new(FlowTerms::of(1 << 20)));
+    let (flow, _) = inflows.open(PeerId(0)).unwrap();
+    (Incoming::new(5, flow), inflows)
+}
+
+/// What the writer of a flow is told when it wants so much.
+fn wants(inflows: &mut Inflows, incoming: &Incoming, len: u64) -> Option<Tell> {
+    inflows.hear(incoming.flow(), Ask::Want { upto: cost(len), len }).unwrap();
+    inflows.poll().map(|(_, tell)| tell)
 }
 
 fn small(len: usize) -> Memory {
@@ -21,12 +26,12 @@ fn small(len: usize) -> Memory {
 }
 
 pub(super) fn credit_is_checked() {
-    let (mut incoming, _) = reader();
-    let frames = incoming.left() / cost(256);
+    let (mut incoming, mut inflows) = reader();
+    let frames = inflows.left(incoming.flow()) / cost(256);
     for _ in 0..frames {
-        incoming.hear(Kind::Part, small(256)).unwrap();
+        incoming.hear(Kind::Part, small(256), &mut inflows).unwrap();
     }
-    assert_eq!(incoming.hear(Kind::Part, small(256)), Err(NO_CREDIT));
+    assert_eq!(incoming.hear(Kind::Part, small(256), &mut inflows), Err(NO_CREDIT));
 }
 
 #[test]
@@ -36,45 +41,47 @@ fn a_part_without_credit_is_a_lie() {
 
 #[test]
 fn parts_without_bytes_are_not_for_free() {
-    let (mut incoming, _) = reader();
-    let frames = (0..).take_while(|_| incoming.hear(Kind::Last, small(0)).is_ok()).count();
+    let (mut incoming, mut inflows) = reader();
+    let mut hear = || incoming.hear(Kind::Last, small(0), &mut inflows);
+    let frames = (0..).take_while(|_| hear().is_ok()).count();
     assert_eq!(frames as u64, (16 << 10) / FRAME_BYTES);
 }
 
 #[test]
 fn other_lies() {
-    let (mut incoming, mut budget) = reader();
-    assert_eq!(incoming.hear(Kind::Abort, small(0)), Err(ABORT_OUTSIDE));
+    let (mut incoming, mut inflows) = reader();
+    let flow = incoming.flow();
+    assert_eq!(incoming.hear(Kind::Abort, small(0), &mut inflows), Err(ABORT_OUTSIDE));
     let granted = 16 << 10;
     for (upto, len) in [(u64::MAX, 10), (granted + cost(10) + 1, 10), (10, 10_000)] {
-        assert_eq!(incoming.want((upto, len), &mut budget), Err(WANTS_TOO_FAR));
+        assert_eq!(inflows.hear(flow, Ask::Want { upto, len }), Err(WANTS_TOO_FAR));
     }
-    assert_eq!(incoming.unused(granted + 1, &mut budget), Err(NOT_UNUSED));
-    incoming.hear(Kind::Part, small(1)).unwrap();
-    assert_eq!(incoming.hear(Kind::End, small(0)), Err(END_INSIDE));
-    incoming.hear(Kind::Last, small(1)).unwrap();
-    incoming.hear(Kind::End, small(0)).unwrap();
-    assert_eq!(incoming.hear(Kind::Part, small(1)), Err(AFTER_END));
+    assert_eq!(inflows.hear(flow, Ask::Unused { bytes: granted + 1 }), Err(NOT_UNUSED));
+    let mut hear = |kind, len| incoming.hear(kind, small(len), &mut inflows);
+    hear(Kind::Part, 1).unwrap();
+    assert_eq!(hear(Kind::End, 0), Err(END_INSIDE));
+    hear(Kind::Last, 1).unwrap();
+    hear(Kind::End, 0).unwrap();
+    assert_eq!(hear(Kind::Part, 1), Err(AFTER_END));
 }
 
 #[test]
 fn wants_beyond_measure_cost_nothing() {
-    let (mut incoming, mut budget) = reader();
+    let (incoming, mut inflows) = reader();
     for len in [1 << 30, u64::MAX / 2, u64::MAX - 1000] {
-        let upto = cost(len);
-        let answer = incoming.want((upto, len), &mut budget).unwrap();
-        assert_eq!(answer, Some(Control::TooLarge { number: 5, upto, most: 392 << 10 }));
+        let refusal = Tell::Refuse { upto: cost(len), most: 392 << 10 };
+        assert_eq!(wants(&mut inflows, &incoming, len), Some(refusal));
     }
-    assert_eq!(budget.free(), (1 << 20) - (16 << 10));
+    assert_eq!(inflows.budget.free(), (1 << 20) - (16 << 10));
 }
 
 #[test]
 fn an_abort_is_an_error_for_its_message_only() {
-    let (mut incoming, mut budget) = reader();
+    let (mut incoming, mut inflows) = reader();
     for (kind, len) in
         [(Kind::Last, 1), (Kind::Part, 2), (Kind::Part, 3), (Kind::Abort, 0), (Kind::Last, 4)]
     {
-        incoming.hear(kind, small(len)).unwrap();
+        incoming.hear(kind, small(len), &mut inflows).unwrap();
     }
     assert_eq!(incoming.begin(), Begin::Message);
     assert!(matches!(incoming.next(), Next::Last(memory) if memory.len() == 1));
@@ -83,8 +90,8 @@ fn an_abort_is_an_error_for_its_message_only() {
     assert_eq!(incoming.begin(), Begin::Message);
     assert!(matches!(incoming.next(), Next::Last(memory) if memory.len() == 4));
     assert_eq!(incoming.begin(), Begin::Nothing);
-    incoming.settle(&mut budget);
-    assert_eq!(budget.held(incoming.flow()), incoming.left());
+    incoming.settle(&mut inflows);
+    assert_eq!(inflows.budget.held(incoming.flow()), inflows.left(incoming.flow()));
 }
 
 fn tags(outgoing: &mut Outgoing) -> Vec<(Kind, u64)> {
@@ -94,19 +101,19 @@ fn tags(outgoing: &mut Outgoing) -> Vec<(Kind, u64)> {
 }
 
 pub(super) fn an_abort_takes_back_what_waits() {
-    let mut outgoing = Outgoing::new(1, 2, cost(10));
+    let mut outgoing = Outgoing::new(2, cost(10));
     for len in [10, 20, 30] {
         outgoing.part(vec![0_u8; len].into()).unwrap();
     }
     assert_eq!(tags(&mut outgoing), [(Kind::Part, 10)]);
-    let want = Control::Want { number: 1, upto: cost(10) + cost(20), len: 20 };
-    assert_eq!(outgoing.poll_control(), Some(want));
-    assert_eq!(outgoing.poll_control(), None, "it asks once");
+    let want = Ask::Want { upto: cost(10) + cost(20), len: 20 };
+    assert_eq!(outgoing.poll_ask(), Some(want));
+    assert_eq!(outgoing.poll_ask(), None, "it asks once");
     outgoing.abort();
     outgoing.begin();
     outgoing.part(vec![0_u8; 5].into()).unwrap();
     outgoing.abort();
-    outgoing.credit(1000);
+    outgoing.hear(Tell::Grant { bytes: 1000 }).unwrap();
     outgoing.end();
     assert_eq!(tags(&mut outgoing), [(Kind::Abort, 0), (Kind::End, 0)]);
     assert!(outgoing.is_over());
@@ -118,14 +125,15 @@ fn what_waits_of_an_aborted_message_never_goes() {
 }
 
 pub(super) fn a_refusal_is_for_one_message() {
-    let mut outgoing = Outgoing::new(1, 2, 1000);
+    let mut outgoing = Outgoing::new(2, 1000);
     outgoing.part(vec![0_u8; 10].into()).unwrap();
     outgoing.part(vec![0_u8; 100_000].into()).unwrap();
     outgoing.part(vec![0_u8; 10].into()).unwrap();
     assert_eq!(tags(&mut outgoing), [(Kind::Part, 10)]);
     let upto = cost(10) + cost(100_000);
-    assert_eq!(outgoing.poll_control(), Some(Control::Want { number: 1, upto, len: 100_000 }));
-    outgoing.too_large(upto, 5000);
+    assert_eq!(outgoing.poll_ask(), Some(Ask::Want { upto, len: 100_000 }));
+    outgoing.hear(Tell::Refuse { upto, most: 5000 }).unwrap();
+    assert!(outgoing.hear(Tell::Refuse { upto, most: 5000 }).is_err(), "it asked once");
     assert_eq!(tags(&mut outgoing), [(Kind::Abort, 0)]);
     let never = NeverFits { bytes: cost(100_000), most: 5000 };
     let (halt, memory) = outgoing.part(vec![0_u8; 3].into()).unwrap_err();
@@ -142,7 +150,7 @@ fn a_part_that_never_fits_costs_its_message_and_no_other() {
 
 #[test]
 fn a_writer_that_nobody_reads_ends() {
-    let mut outgoing = Outgoing::new(1, 2, 1000);
+    let mut outgoing = Outgoing::new(2, 1000);
     outgoing.part(vec![0_u8; 10].into()).unwrap();
     assert_eq!(tags(&mut outgoing).len(), 1);
     outgoing.part(vec![0_u8; 10].into()).unwrap();
@@ -154,22 +162,22 @@ fn a_writer_that_nobody_reads_ends() {
 
 #[test]
 fn credit_that_is_not_used_comes_back() {
-    let (mut incoming, mut budget) = reader();
-    let more = incoming.want((cost(40_000), 40_000), &mut budget).unwrap();
-    assert_eq!(more, Some(Control::Credit { number: 5, bytes: cost(40_000) - (16 << 10) }));
-    assert_eq!(incoming.recall(&budget), None, "nobody waits for it");
-    let other = budget.open(PeerId(0)).unwrap();
-    assert_eq!(budget.want(other, 380 << 10, 380 << 10), Ok(0));
+    let (incoming, mut inflows) = reader();
+    let flow = incoming.flow();
+    let bytes = cost(40_000) - (16 << 10);
+    assert_eq!(wants(&mut inflows, &incoming, 40_000), Some(Tell::Grant { bytes }));
+    assert_eq!(inflows.poll(), None, "nobody waits for it");
+    let (other, _) = inflows.open(PeerId(0)).unwrap();
+    assert_eq!(inflows.budget.want(other, 380 << 10, 380 << 10), Ok(0));
     let keep = 16 << 10;
-    incoming.withdraw(&mut budget);
-    assert_eq!(incoming.recall(&budget), Some(Control::Recall { number: 5, keep }));
-    let mut outgoing = Outgoing::new(5, 0, cost(40_000));
-    outgoing.recall(keep);
-    let bytes = cost(40_000) - keep;
-    assert_eq!(outgoing.poll_control(), Some(Control::Unused { number: 5, bytes }));
-    assert_eq!(incoming.recall(&budget), None, "it is asked once");
-    incoming.unused(bytes, &mut budget).unwrap();
-    assert_eq!((budget.held(incoming.flow()), incoming.left()), (keep, keep));
+    inflows.hear(flow, Ask::Withdraw).unwrap();
+    assert_eq!(inflows.poll(), Some((flow, Tell::Recall { keep })));
+    let mut outgoing = Outgoing::new(0, cost(40_000));
+    outgoing.hear(Tell::Recall { keep }).unwrap();
+    assert_eq!(outgoing.poll_ask(), Some(Ask::Unused { bytes }));
+    assert_eq!(inflows.poll(), None, "it is asked once");
+    inflows.hear(flow, Ask::Unused { bytes }).unwrap();
+    assert_eq!((inflows.budget.held(flow), inflows.left(flow)), (keep, keep));
 }
 
 /// Three writers are granted what they asked for and do not need it, and a fourth does.
@@ -198,16 +206,15 @@ fn what_is_not_used_is_there_for_others() {
 
 /// Another waits for more than there is while this one is granted what its piece needs.
 pub(super) fn promises_are_kept() {
-    let (mut incoming, mut budget) = reader();
-    let other = budget.open(PeerId(0)).unwrap();
-    let len = 100 << 10;
-    let credit = incoming.want((cost(len), len), &mut budget).unwrap();
-    assert!(matches!(credit, Some(Control::Credit { .. })), "there is room for it");
-    let most = budget.most();
-    assert_eq!(budget.want(other, most, most - (16 << 10)), Ok(0), "no room for that");
-    assert_eq!(incoming.recall(&budget), None, "its piece is on the way");
-    incoming.hear(Kind::Last, small(1)).unwrap();
-    assert!(incoming.recall(&budget).is_some(), "it sent another, and has more than it needs");
+    let (mut incoming, mut inflows) = reader();
+    let (other, _) = inflows.open(PeerId(0)).unwrap();
+    let credit = wants(&mut inflows, &incoming, 100 << 10);
+    assert!(matches!(credit, Some(Tell::Grant { .. })), "there is room for it");
+    let most = inflows.budget.most();
+    assert_eq!(inflows.budget.want(other, most, most - (16 << 10)), Ok(0), "no room for that");
+    assert_eq!(inflows.poll(), None, "its piece is on the way");
+    incoming.hear(Kind::Last, small(1), &mut inflows).unwrap();
+    assert!(inflows.poll().is_some(), "it sent another, and has more than it needs");
 }
 
 #[test]

@@ -129,8 +129,11 @@ fn each_peer_of_a_large_pool_has_a_share() {
     let nodes = nodes(&sim, &LinksOptions::default(), &["honest"]);
     let share = || {
         nodes[0].links.core.state.with(|state| {
-            let terms = *state.budget.terms();
-            assert_eq!(terms.bytes - terms.guarantee * state.budget.flows(), state.budget.free());
+            let terms = *state.inflows.budget.terms();
+            assert_eq!(
+                terms.bytes - terms.guarantee * state.inflows.budget.flows(),
+                state.inflows.budget.free()
+            );
             assert_eq!(terms.bytes, state.fixed.options.budget);
             terms.share() / terms.guarantee
         })
@@ -142,5 +145,5 @@ fn each_peer_of_a_large_pool_has_a_share() {
     // Who takes little does so in a large pool, too.
     let small = super::ended::nodes(&sim, &LinksOptions::default().budget(1 << 20), &["small"]);
     small[0].links.set_pool_size(65_536);
-    assert_eq!(small[0].links.core.state.with(|state| state.budget.terms().bytes), 1 << 20);
+    assert_eq!(small[0].links.core.state.with(|state| state.inflows.budget.terms().bytes), 1 << 20);
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use egret_net::fabric::sim::Sim;
 use egret_net::vi::Reliability;
 
-use super::hostile::{Stage, run, say, send};
+use super::hostile::{Stage, run, send, tell};
 use super::ledger::Ledger;
 use super::world::{Node, step};
 use crate::am::{Call, Endpoint, EndpointName, Message, Remote, Request};
-use crate::link::control::Control;
+use crate::flow::{Name, Tell};
 use crate::link::{Head, Kind};
 use crate::links::LinksOptions;
 
@@ -109,8 +109,8 @@ fn answers_that_nobody_reads_wait_in_their_windows() {
     let keep = move |request: Request<'_>| kept.lock().unwrap().push(request.later());
     let honest = &stage.nodes[0];
     honest.endpoints[0].endpoint.on(20, keep);
-    let (slot, bytes) = (liar.slot, u64::MAX);
-    say(&liar.vi, &Control::ReplyCredit { slot, bytes });
+    let slot = liar.slot;
+    tell(&liar, Name::Replies(slot), Tell::Grant { bytes: u64::MAX });
     for request in 0..4 {
         let head = Head { handler: 20, request, ..Head::of(Kind::Request, slot) };
         send(&liar.vi, head.to_bits(), Vec::new());

@@ -14,6 +14,7 @@ use egret_net::vi::{self, Address, Descriptor, Nic, Vi, ViOptions};
 use super::ledger::Ledger;
 use super::world::{Node, step};
 use crate::am::{Call, Remote, Request};
+use crate::flow::{Ask, Name, Tell};
 use crate::link::carrier::PART;
 use crate::link::control::{Control, Hello, Map, Mapped, VERSION};
 use crate::link::{Head, Kind};
@@ -127,6 +128,14 @@ pub(super) fn say(vi: &Vi, control: &Control) {
     send(vi, Head::of(Kind::Control, 0).to_bits(), control.to_bytes());
 }
 
+fn ask(liar: &Liar, flow: Name, ask: Ask) {
+    say(&liar.vi, &Control::Ask { flow, ask });
+}
+
+pub(super) fn tell(liar: &Liar, flow: Name, tell: Tell) {
+    say(&liar.vi, &Control::Tell { flow, tell });
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "most are made where they are sent")]
 pub(super) fn send(vi: &Vi, head: u64, bytes: Vec<u8>) {
     vi.send_eager(vi::Lane::Talk, head, &[&bytes]).unwrap();
@@ -164,10 +173,14 @@ const LIES: &[Lie] = &[
         |it| post(&it.vi, Head::of(Kind::Bulk, it.slot).to_bits(), vec![0; 100_000]),
         "more bytes than were granted",
     ),
-    (|it| say(&it.vi, &Control::Credit { number: 0, messages: 1, bytes: 0 }), "no mapping"),
-    (|it| say(&it.vi, &Control::ReplyCredit { slot: 50, bytes: 1 }), "no mapping"),
-    (|it| say(&it.vi, &Control::Want { slot: 50, bytes: 1, lacking: 1 }), "not mapped"),
-    (|it| say(&it.vi, &Control::ReplyTooLarge { slot: it.slot, bytes: 1 }), "nobody sent"),
+    (|it| say(&it.vi, &Control::Credit { number: 0, messages: 1 }), "no mapping"),
+    (|it| tell(it, Name::Replies(50), Tell::Grant { bytes: 1 }), "no mapping"),
+    (|it| tell(it, Name::Requests(50), Tell::Recall { keep: 1 }), "no mapping"),
+    (|it| tell(it, Name::Replies(it.slot), Tell::Refuse { upto: 1, most: 1 }), "nobody sent"),
+    (|it| ask(it, Name::Requests(50), Ask::Want { upto: 1, len: 1 }), "not mapped"),
+    (|it| ask(it, Name::Replies(50), Ask::Withdraw), "not mapped"),
+    (|it| ask(it, Name::Requests(it.slot), Ask::Want { upto: 9, len: 1 }), "have reached"),
+    (|it| ask(it, Name::Requests(it.slot), Ask::Unused { bytes: 1 << 40 }), "does not have"),
     (|it| say(&it.vi, &Control::Unmap { slot: 50 }), "had not mapped"),
     (|it| say(&it.vi, &Control::Leave { slot: 50 }), "has not mapped"),
     (|it| say(&it.vi, &Control::Unmapped { number: 3 }), "was not mapped"),
@@ -235,8 +248,9 @@ fn who_lies_about_what_it_was_asked_is_cut_off() {
     type Lie = (fn(&Liar, u32), &'static str);
     let reply = |number, request| Head { request, handler: 255, ..Head::of(Kind::Reply, number) };
     let lies: &[Lie] = &[
-        (|it, at| say(&it.vi, &Control::Credit { number: at, messages: 2, bytes: 0 }), "not sent"),
-        (|it, at| say(&it.vi, &Control::TooLarge { number: at, bytes: 5, most: 4 }), "nobody sent"),
+        (|it, at| say(&it.vi, &Control::Credit { number: at, messages: 2 }), "not sent"),
+        (|it, at| tell(it, Name::Requests(at), Tell::Refuse { upto: 5, most: 4 }), "nobody sent"),
+        (|it, at| ask(it, Name::Replies(at), Ask::Unused { bytes: 1 << 40 }), "does not have"),
         (|it, at| say(&it.vi, &Control::Unmapped { number: at }), "in use"),
     ];
     for (lie, why) in lies {
