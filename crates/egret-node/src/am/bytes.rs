@@ -61,7 +61,9 @@ impl State {
             self.data_undelivered(link, refused, Reason::TooLarge { bytes, most });
             self.unmap_if_quiet(link, number);
         }
-        self.links.get(link).expect("just looked at").pass_data(number);
+        if let Ok(line) = self.live(link) {
+            line.pass_data(number);
+        }
         self.pump(link);
         Ok(())
     }

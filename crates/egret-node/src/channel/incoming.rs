@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 
 use egret_net::buf::Buf;
 
-use super::control::Control;
 use super::fault::{Fault, planted};
 use crate::flow::{FRAME_BYTES, FlowId, Inflows, cost};
 use crate::link::Kind;
@@ -15,7 +14,6 @@ use crate::link::Kind;
 /// was taken and not settled yet.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    number: u64,
     flow: FlowId,
     back: u64,
     items: VecDeque<Item>,
@@ -76,8 +74,6 @@ pub(super) const AFTER_END: &str = "a part after the end of its channel";
 pub(super) const TWICE: &str = "a channel that is open is opened again";
 /// There is no such channel.
 pub(super) const NO_CHANNEL: &str = "a frame for a channel that there is not";
-/// What should be a frame of control is none.
-pub(super) const NO_CONTROL: &str = "a frame of control of channels that is none";
 
 #[derive(Debug)]
 enum Item {
@@ -88,9 +84,8 @@ enum Item {
 
 impl Incoming {
     /// Of a channel whose bytes come by `flow`.
-    pub(crate) const fn new(number: u64, flow: FlowId) -> Self {
+    pub(crate) const fn new(flow: FlowId) -> Self {
         Self {
-            number,
             flow,
             back: 0,
             items: VecDeque::new(),
@@ -193,15 +188,15 @@ impl Incoming {
         }
     }
 
-    /// Nobody will read any more.
-    pub(crate) fn stop(&mut self) -> Option<Control<'static>> {
+    /// Nobody will read any more. Whether the writer does not know.
+    pub(crate) fn stop(&mut self) -> bool {
         if std::mem::replace(&mut self.stopped, true) {
-            return None;
+            return false;
         }
         (self.reading, self.skipping) = (false, false);
         let bytes = self.items.drain(..).map(|item| item.cost()).sum();
         self.drop_unread(bytes);
-        (!self.ended).then_some(Control::Stop { number: self.number })
+        !self.ended
     }
 
     /// The link is no more: nothing will come.

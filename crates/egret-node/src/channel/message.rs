@@ -356,7 +356,7 @@ impl<'w> Message<'w> {
                 Some(memory) if !last => outgoing.part(memory).map_err(|(halt, _)| halt)?,
                 memory => outgoing.last(memory).map_err(|(halt, _)| halt)?,
             }
-            Ok::<_, Halt>(outgoing.sent().1)
+            Ok::<_, Halt>(outgoing.flow.sent().1)
         });
         self.upto = pushed.map_err(not_delivered)??;
         self.ended |= last;
@@ -431,7 +431,7 @@ fn poll_gone(
         // It was handed to the link, which does not say any more how far it got;
         // `Writer::lost` does.
         Err(why) => return Some(Err(WriteError::Link { why, fate: Fate::Unknown })),
-        Ok(outgoing) if outgoing.sent().0 >= upto => return Some(Ok(())),
+        Ok(outgoing) if outgoing.flow.sent().0 >= upto => return Some(Ok(())),
         Ok(outgoing) => {
             if let Some(halt) = outgoing.halted() {
                 return Some(Err(halt.into()));

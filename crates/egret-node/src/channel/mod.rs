@@ -22,7 +22,7 @@ mod tests;
 mod writer;
 mod writing;
 
-pub(crate) use control::CONTROLS;
+pub(crate) use control::Control;
 pub use control::Refusal;
 pub use delivery::{Delivery, Part};
 pub use error::{ChannelError, NotWritten, ReadError, WriteError};

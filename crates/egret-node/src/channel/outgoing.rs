@@ -4,7 +4,7 @@ use egret_net::vi::{Descriptor, Segment};
 use thiserror::Error;
 
 use super::fault::{Fault, planted};
-use crate::flow::{Ask, NeverFits, Outflow, Tell};
+use crate::flow::{NeverFits, Outflow, Tell};
 use crate::link::{Head, Kind};
 
 /// The writer's end of one channel.
@@ -15,7 +15,7 @@ pub(crate) struct Outgoing {
     slot: u32,
     /// Which message is sent, counted from 0.
     message: u32,
-    flow: Outflow,
+    pub(super) flow: Outflow,
     /// The reader has parts of a message whose end was not sent.
     begun: bool,
     /// The program has given parts of a message, and not its end.
@@ -119,11 +119,6 @@ impl Outgoing {
         Some(frame.with_tag(head.to_bits()))
     }
 
-    /// What the reader must be told, if anything.
-    pub(crate) fn poll_ask(&mut self) -> Option<Ask> {
-        self.flow.poll_ask()
-    }
-
     /// The reader says something. If it will never grant what was asked for, that message is lost.
     ///
     /// # Errors
@@ -168,11 +163,6 @@ impl Outgoing {
         self.flow.len() < WAITING_MAX
     }
 
-    /// What was sent, and what that will be when all that waits has gone: a place in the channel.
-    pub(crate) fn sent(&self) -> (u64, u64) {
-        self.flow.sent()
-    }
-
     /// Whether its end has gone.
     pub(crate) fn is_over(&self) -> bool {
         self.ended && self.is_flushed()
@@ -188,12 +178,6 @@ impl Outgoing {
         let half = usize::try_from(self.flow.credit() / 2).unwrap_or(usize::MAX);
         let bytes = half.clamp(CHUNK_MIN, CHUNK_MAX);
         1 << bytes.ilog2()
-    }
-
-    /// What it may send now.
-    #[cfg(test)]
-    pub(crate) const fn left(&self) -> u64 {
-        self.flow.credit()
     }
 }
 

@@ -1,14 +1,11 @@
 //! What a node knows of a channel that is read here.
 
-use std::sync::Arc;
 use std::task::Waker;
 
-use super::control::Control;
 use super::error::ReadError;
 use super::incoming::{Begin, Incoming, Memory, Next};
 use crate::flow::cost;
 use crate::link::LinkError;
-use crate::link::lands::Lands;
 use crate::links::behind::Waiters;
 use crate::links::slots::Key;
 
@@ -20,8 +17,6 @@ pub(crate) struct Reading {
     /// The host that writes it.
     pub(super) host: String,
     pub(super) incoming: Incoming,
-    /// Where what is written to it lands.
-    pub(super) lands: Arc<Lands>,
     died: Option<LinkError>,
     abandoned: bool,
     waiters: Waiters,
@@ -38,14 +33,10 @@ struct Whole {
 }
 
 impl Reading {
-    pub(super) fn new(
-        (link, peer, lands): (Key, &str, Arc<Lands>),
-        number: u64,
-        incoming: Incoming,
-    ) -> Self {
+    pub(super) fn new((link, peer): (Key, &str), number: u64, incoming: Incoming) -> Self {
         let host = peer.to_owned();
         let (died, abandoned, waiters, whole) = (None, false, Waiters::default(), None);
-        Self { link, number, host, incoming, lands, died, abandoned, waiters, whole }
+        Self { link, number, host, incoming, died, abandoned, waiters, whole }
     }
 
     /// Whether there is a message to read; nothing, if that is not known yet.
@@ -132,10 +123,10 @@ impl Reading {
         self.wake();
     }
 
-    /// Its handle is gone; what the writer is to be told.
-    pub(super) fn abandon(&mut self) -> Option<Control<'static>> {
+    /// Its handle is gone. Whether the writer is to be told.
+    pub(super) fn abandon(&mut self) -> bool {
         self.abandoned = true;
-        self.incoming.stop().filter(|_| self.is_live())
+        self.incoming.stop() && self.is_live()
     }
 
     /// Whether nobody can ask for anything of it, and nothing comes for it, any more.

@@ -6,6 +6,7 @@ use std::task::{Poll, Waker};
 
 use egret_net::vi::Descriptor;
 
+use super::control::Control;
 use super::incoming::Memory;
 use super::table::Out;
 use crate::link::arrived::Arrived;
@@ -40,6 +41,11 @@ impl State {
         };
         self.release(arrived);
         let heard = self.channels.hear(link, head, memory, &mut self.inflows);
+        if head.kind == Kind::End
+            && let Some(line) = self.links.get(link)
+        {
+            line.lands.close(Flow::Channel(head.slot));
+        }
         self.drain_channels();
         heard
     }
@@ -52,18 +58,10 @@ impl State {
     pub(crate) fn heard_channel_control(
         &mut self,
         link: Key,
-        arrived: Arrived,
+        control: Control,
     ) -> Result<(), &'static str> {
         let line = self.links.get(link).ok_or("no link")?;
-        if line.incarnation.is_none() {
-            return Err("it has not said hello");
-        }
-        let heard = self.channels.hear_control(
-            (link, &line.peer, &line.lands),
-            arrived.bytes(),
-            &mut self.inflows,
-        );
-        self.release(arrived);
+        let heard = self.channels.hear_control(link, control, (line, &mut self.inflows));
         self.drain_channels();
         heard
     }
@@ -96,7 +94,7 @@ impl State {
             return;
         };
         match out {
-            Out::Control(bytes) => line.control_bytes(bytes),
+            Out::Control(control) => line.control(&control),
             Out::Bulk(frame) => line.push(Lane::Bulk, frame),
         }
     }

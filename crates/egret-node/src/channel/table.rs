@@ -2,21 +2,21 @@
 //! comes out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::task::Waker;
 
 use egret_net::vi::Descriptor;
 
 use super::control::{Control, Refusal};
-use super::incoming::{Incoming, Memory, NO_CHANNEL, NO_CONTROL, TWICE};
+use super::incoming::{Incoming, Memory, NO_CHANNEL, TWICE};
 use super::outgoing::Outgoing;
 use super::reading::Reading;
 use super::writing::Writing;
 use crate::flow::{FlowId, Inflows, Name, Tell};
-use crate::link::control as link_control;
-use crate::link::lands::{Flow, Lands};
+use crate::link::control as link;
+use crate::link::lands::Flow;
 use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::behind::Sleeper;
+use crate::links::line::Line;
 use crate::links::slots::{Key, Slots};
 
 /// All channels of a node.
@@ -38,8 +38,7 @@ pub(crate) struct Channels {
 /// What is to go out by a link.
 #[derive(Debug)]
 pub(crate) enum Out {
-    /// The body of a frame of control.
-    Control(Vec<u8>),
+    Control(link::Control),
     /// A frame of the bulk lane.
     Bulk(Descriptor),
 }
@@ -76,10 +75,8 @@ impl Channels {
         self.out.pop_front()
     }
 
-    fn tell(&mut self, link: Key, control: &Control<'_>) {
-        let mut bytes = Vec::new();
-        control.encode(&mut bytes);
-        self.out.push_back((link, Out::Control(bytes)));
+    fn tell(&mut self, link: Key, control: Control) {
+        self.out.push_back((link, Out::Control(link::Control::Channel(control))));
     }
 
     /// Begins a channel to whoever accepts those of `name` at the other end of a link.
@@ -87,7 +84,7 @@ impl Channels {
         let number = self.next;
         self.next += 1;
         self.writers.insert(number, Writing::new(link));
-        self.tell(link, &Control::Open { number, name });
+        self.tell(link, Control::Open { number, name: name.to_owned() });
         number
     }
 
@@ -103,8 +100,8 @@ impl Channels {
             self.out.push_back((link, Out::Bulk(frame)));
         }
         while let Some(ask) = writing.poll_ask() {
-            let control = link_control::Control::Ask { flow: Name::Channel(number), ask };
-            self.out.push_back((link, Out::Control(control.to_bytes())));
+            let ask = link::Control::Ask { flow: Name::Channel(number), ask };
+            self.out.push_back((link, Out::Control(ask)));
         }
         self.forget_writer(number);
     }
@@ -175,9 +172,9 @@ impl Channels {
     /// The reader's handle is gone.
     pub(crate) fn drop_reader(&mut self, slot: u32, inflows: &mut Inflows) {
         let reading = self.reader(slot);
-        let (link, control) = (reading.link, reading.abandon());
-        if let Some(control) = control {
-            self.tell(link, &control);
+        let (link, number) = (reading.link, reading.number);
+        if reading.abandon() {
+            self.tell(link, Control::Stop { number });
         }
         self.settle_reader(slot, inflows);
     }
@@ -205,9 +202,6 @@ impl Channels {
         let reading = reading.ok_or(NO_CHANNEL)?;
         reading.incoming.hear(head.kind, memory, inflows)?;
         reading.wake();
-        if head.kind == Kind::End {
-            reading.lands.close(Flow::Channel(head.slot));
-        }
         self.settle_reader(head.slot, inflows);
         Ok(())
     }
@@ -215,14 +209,18 @@ impl Channels {
     /// A frame of control has come.
     pub(crate) fn hear_control(
         &mut self,
-        writer: (Key, &str, &Arc<Lands>),
-        bytes: &[u8],
-        inflows: &mut Inflows,
+        link: Key,
+        control: Control,
+        to: (&Line, &mut Inflows),
     ) -> Result<(), &'static str> {
-        let link = writer.0;
-        match Control::decode(bytes).ok_or(NO_CONTROL)? {
+        match control {
             Control::Open { number, name } => {
-                self.opened_here(writer, number, name, inflows)?;
+                if self.numbers.contains_key(&(link, number)) {
+                    return Err(TWICE);
+                }
+                let refused = |why| Control::Refused { number, why };
+                let answer = self.admit(link, number, &name, to).unwrap_or_else(refused);
+                self.tell(link, answer);
             }
             Control::Opened { number, slot, credit } => {
                 self.opened_there(link, number, slot, credit)?;
@@ -263,30 +261,13 @@ impl Channels {
     }
 
     /// A peer opens a channel to be read here.
-    fn opened_here(
-        &mut self,
-        writer @ (link, ..): (Key, &str, &Arc<Lands>),
-        number: u64,
-        name: &str,
-        inflows: &mut Inflows,
-    ) -> Result<(), &'static str> {
-        if self.numbers.contains_key(&(link, number)) {
-            return Err(TWICE);
-        }
-        match self.admit(writer, number, name, inflows) {
-            Ok(opened) => self.tell(link, &opened),
-            Err(why) => self.tell(link, &Control::Refused { number, why }),
-        }
-        Ok(())
-    }
-
     fn admit(
         &mut self,
-        (link, peer, lands): (Key, &str, &Arc<Lands>),
+        link: Key,
         number: u64,
         name: &str,
-        inflows: &mut Inflows,
-    ) -> Result<Control<'static>, Refusal> {
+        (line, inflows): (&Line, &mut Inflows),
+    ) -> Result<Control, Refusal> {
         let listening = self.listeners.get_mut(name).ok_or(Refusal::NoListener)?;
         if listening.waiting.len() >= listening.backlog {
             return Err(Refusal::Backlog);
@@ -295,12 +276,11 @@ impl Channels {
             return Err(Refusal::NoRoom);
         }
         let (flow, credit) = inflows.open(link.into()).map_err(|_| Refusal::NoRoom)?;
-        let incoming = Incoming::new(number, flow);
-        let reading = Reading::new((link, peer, Arc::clone(lands)), number, incoming);
+        let reading = Reading::new((link, &line.peer), number, Incoming::new(flow));
         let slot = self.readers.insert(reading).index;
         let place = Flow::Channel(slot);
         inflows.put(flow, link, place);
-        lands.open(place, credit, None);
+        line.lands.open(place, credit, None);
         listening.waiting.push_back(slot);
         listening.wakers.drain(..).for_each(Sleeper::wake);
         self.numbers.insert((link, number), slot);

@@ -135,7 +135,7 @@ impl Writing {
     }
 
     pub(super) fn poll_ask(&mut self) -> Option<Ask> {
-        self.machine().ok()?.poll_ask()
+        self.machine().ok()?.flow.poll_ask()
     }
 
     /// A frame is back from the link: the peer has it, or what is known of it.

@@ -1,7 +1,7 @@
 //! The receiver's end of all flows, without I/O: what their senders may still send, and what they
 //! are told.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Ask, Budget, FlowId, NoRoom, PeerId, Tell, cost};
 use crate::channel::fault::{Fault, planted};
@@ -16,6 +16,8 @@ use crate::links::slots::Key;
 pub(crate) struct Inflows {
     pub(crate) budget: Budget,
     flows: BTreeMap<FlowId, Inflow>,
+    /// Flows that were granted something: all whose senders may send more than the guarantee.
+    above: BTreeSet<FlowId>,
     /// What senders are to be told.
     out: VecDeque<(FlowId, Tell)>,
 }
@@ -49,7 +51,7 @@ pub(crate) const NOT_UNUSED: &str = "it gives back what it does not have";
 
 impl Inflows {
     pub(crate) const fn new(budget: Budget) -> Self {
-        Self { budget, flows: BTreeMap::new(), out: VecDeque::new() }
+        Self { budget, flows: BTreeMap::new(), above: BTreeSet::new(), out: VecDeque::new() }
     }
 
     /// A flow of a peer, and what its sender may send at first.
@@ -147,6 +149,7 @@ impl Inflows {
         flow.granted += bytes;
         (flow.used, flow.recalled) = (0, false);
         flow.promised |= is_promise && !planted(Fault::AskedBack);
+        self.above.insert(id);
         self.out.push_back((id, Tell::Grant { bytes }));
     }
 
@@ -169,6 +172,7 @@ impl Inflows {
     /// Ends a flow. All that it held is free.
     pub(crate) fn close(&mut self, id: FlowId) {
         self.flows.remove(&id);
+        self.above.remove(&id);
         self.out.retain(|(told, _)| *told != id);
         self.budget.close(id);
     }
@@ -188,14 +192,15 @@ impl Inflows {
     fn recall(&mut self) {
         let Some(first) = self.budget.first_waiting() else { return };
         let keep = self.budget.terms().guarantee;
-        for (id, flow) in &mut self.flows {
-            let asked = flow.recalled || flow.promised || flow.stopped;
-            if *id == first || flow.left() <= keep || asked || planted(Fault::NotRecalled) {
-                continue;
+        self.above.retain(|id| {
+            let flow = self.flows.get_mut(id).expect("an open flow");
+            let stays = *id == first || flow.recalled || flow.promised || flow.stopped;
+            if flow.left() > keep && !stays && !planted(Fault::NotRecalled) {
+                flow.recalled = true;
+                self.out.push_back((*id, Tell::Recall { keep }));
             }
-            flow.recalled = true;
-            self.out.push_back((*id, Tell::Recall { keep }));
-        }
+            flow.left() > keep
+        });
     }
 
     /// What the sender may still send.

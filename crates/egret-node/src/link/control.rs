@@ -2,6 +2,7 @@
 
 use egret_stream::{Reader, Wire, Writer};
 
+use crate::channel;
 use crate::flow::{Ask, Name, Tell};
 
 /// One frame of the control lane.
@@ -25,6 +26,8 @@ pub(crate) enum Control {
     Ask { flow: Name, ask: Ask },
     /// The receiver of a flow of bytes, to its sender.
     Tell { flow: Name, tell: Tell },
+    /// Of a channel, beside its flow.
+    Channel(channel::Control),
     /// The mapping will be given up when its messages are given back.
     Leave { slot: u32 },
     /// The mapping of this number is given up: nothing more comes for it.
@@ -131,20 +134,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_these_bytes() {
-        let want = Ask::Want { upto: 7, len: 300 };
-        let grant = Tell::Grant { bytes: 1 << 20 };
-        for frame in [
-            Control::Credit { number: 3, messages: 16 },
-            Control::Ask { flow: Name::Requests(5), ask: want },
-            Control::Ask { flow: Name::Channel(1 << 40), ask: Ask::Withdraw },
-            Control::Ask { flow: Name::Channel(6), ask: Ask::Unused { bytes: 4 } },
-            Control::Tell { flow: Name::Replies(6), tell: grant },
-            Control::Tell { flow: Name::Replies(6), tell: Tell::Refuse { upto: 2, most: 1 } },
-            Control::Tell { flow: Name::Requests(6), tell: Tell::Recall { keep: 1 } },
-        ] {
-            assert_eq!(Control::from_bytes(&frame.to_bytes()), Some(frame));
-        }
+    fn frames_of_flows_and_channels_are_these_bytes() {
+        let check = |frame: Control, start: &[u8], longs: &[u8]| {
+            // Each of the numbers behind the beginning is one of eight bytes.
+            let longs = longs.iter().flat_map(|long| u64::from(*long).to_le_bytes());
+            let bytes: Vec<u8> = start.iter().copied().chain(longs).collect();
+            assert_eq!(frame.to_bytes(), bytes, "{frame:?}");
+            assert_eq!(Control::from_bytes(&bytes), Some(frame));
+        };
+        let ask = |flow, ask| Control::Ask { flow, ask };
+        let tell = |flow, tell| Control::Tell { flow, tell };
+        let want = Ask::Want { upto: 7, len: 3 };
+        check(ask(Name::Requests(5), want), &[7, 0, 5, 0, 0, 0, 0], &[7, 3]);
+        let channel = [7, 2, 6, 0, 0, 0, 0, 0, 0, 0];
+        check(
+            ask(Name::Channel(6), Ask::Unused { bytes: 4 }),
+            &[&channel[..], &[1]].concat(),
+            &[4],
+        );
+        check(ask(Name::Channel(6), Ask::Withdraw), &[&channel[..], &[2]].concat(), &[]);
+        check(tell(Name::Replies(6), Tell::Grant { bytes: 4 }), &[8, 1, 6, 0, 0, 0, 0], &[4]);
+        let refuse = Tell::Refuse { upto: 2, most: 1 };
+        check(tell(Name::Replies(6), refuse), &[8, 1, 6, 0, 0, 0, 1], &[2, 1]);
+        check(tell(Name::Requests(6), Tell::Recall { keep: 1 }), &[8, 0, 6, 0, 0, 0, 2], &[1]);
+        let of_channel = |control: channel::Control, start: &[u8], longs: &[u8]| {
+            check(Control::Channel(control), start, longs);
+        };
+        let number = 6;
+        let open = channel::Control::Open { number, name: "x".into() };
+        of_channel(open, &[9, 0, 6, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'x'], &[]);
+        let opened = channel::Control::Opened { number, slot: 3, credit: 4 };
+        of_channel(opened, &[9, 1, 6, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0], &[4]);
+        let refused = channel::Control::Refused { number, why: channel::Refusal::NoRoom };
+        of_channel(refused, &[9, 2, 6, 0, 0, 0, 0, 0, 0, 0, 2], &[]);
+        of_channel(channel::Control::Stop { number }, &[9, 3], &[6]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::slots::Key;
 use super::state::State;
 use super::{Links, LinksOptions};
 use crate::am::{Call, Endpoint, EndpointName, Message, Remote};
+use crate::channel;
 use crate::flow::{Ask, Name, Tell};
 use crate::link::arrived::Arrived;
 use crate::link::carrier::OWN_BYTES;
@@ -85,7 +86,7 @@ fn control(bytes: &[u8]) -> Control {
         1 => Name::Replies(number),
         _ => Name::Channel(number.into()),
     };
-    match at(0) % 12 {
+    match at(0) % 15 {
         0 => Control::Unmap { slot },
         1 => Control::Leave { slot },
         2 => Control::Unmapped { number },
@@ -96,7 +97,10 @@ fn control(bytes: &[u8]) -> Control {
         7 => Control::Tell { flow, tell: Tell::Grant { bytes: amount } },
         8 => Control::Tell { flow, tell: Tell::Refuse { upto: amount, most: other } },
         9 => Control::Tell { flow, tell: Tell::Recall { keep: amount } },
-        10 => Control::Failed { why: "\x1bwhy".repeat(usize::from(at(2)) * 2) },
+        10 => Control::Channel(channel::Control::Stop { number: number.into() }),
+        11 => Control::Channel(channel::Control::Opened { number: amount, slot, credit: other }),
+        12 => Control::Channel(channel::Control::Open { number: amount, name: "e".to_owned() }),
+        13 => Control::Failed { why: "\x1bwhy".repeat(usize::from(at(2)) * 2) },
         _ => {
             let (name, tag) = ("e".to_owned(), u64::from(at(2) & 1));
             let map = crate::link::control::Map { number, name, tag, bytes: amount, needs: vec![] };

@@ -4,7 +4,6 @@ use egret_net::vi::{Drain, EAGER_MAX, ViId};
 
 use super::slots::Key;
 use super::state::{Place, State};
-use crate::channel;
 use crate::link::arrived::Arrived;
 use crate::link::carrier::PART;
 use crate::link::control::{CONTROL_MAX, Control};
@@ -134,14 +133,8 @@ impl State {
             self.release(arrived);
             Arrived::from_parts(head, None, whole)
         };
-        let bytes = arrived.bytes();
-        let line = self.links.get(link).ok_or("no link")?;
-        if line.incarnation.is_some()
-            && bytes.first().is_some_and(|what| channel::CONTROLS.contains(what))
-        {
-            return self.heard_channel_control(link, arrived);
-        }
-        let control = Control::from_bytes(bytes).ok_or("a frame of control that is none")?;
+        let control =
+            Control::from_bytes(arrived.bytes()).ok_or("a frame of control that is none")?;
         self.release(arrived);
         let line = self.links.get(link).ok_or("no link")?;
         let greets = matches!(control, Control::Hello(_) | Control::Crossed | Control::Full { .. });
@@ -168,6 +161,7 @@ impl State {
             Control::Credit { number, messages } => self.credited(link, number, messages),
             Control::Ask { flow, ask } => self.asked(link, flow, ask),
             Control::Tell { flow, tell } => self.told(link, flow, tell),
+            Control::Channel(control) => self.heard_channel_control(link, control),
             Control::Failed { why } => self.peer_failed(link, &why),
         }
     }

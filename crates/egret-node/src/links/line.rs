@@ -80,13 +80,8 @@ impl Line {
     }
 
     pub(crate) fn control(&mut self, control: &Control) {
-        self.control_bytes(control.to_bytes());
-    }
-
-    /// The same, of what is encoded already.
-    pub(crate) fn control_bytes(&mut self, bytes: Vec<u8>) {
         let head = Head::of(Kind::Control, 0).to_bits();
-        self.push(Lane::Control, Descriptor::new(bytes).with_tag(head));
+        self.push(Lane::Control, Descriptor::new(control.to_bytes()).with_tag(head));
     }
 
     /// The next frame of a lane.

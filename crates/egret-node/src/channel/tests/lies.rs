@@ -8,7 +8,7 @@ use egret_net::fabric::shm::ShmFabric;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::NicOptions;
 
-use crate::channel::{ReadError, Reader, Writer};
+use crate::channel::{self, ReadError, Reader, Writer};
 use crate::flow::{Ask, Name, Tell};
 use crate::link::LinkError;
 use crate::link::control::Control;
@@ -84,30 +84,27 @@ fn small_parts_without_credit_are_noticed() {
 
 #[test]
 fn control_frames_that_lie_are_noticed() {
-    let control = |bytes: fn(u64) -> Vec<u8>| {
-        heard(move |writer| {
+    let says = |control: fn(u64) -> Control| {
+        let lie = move |writer: &mut Writer| {
             let (number, core) = (writer.number, writer.core.clone());
             core.state.with(|state| {
                 let link = state.channels.writer(number).link();
-                state.live(link).unwrap().control_bytes(bytes(number));
+                state.live(link).unwrap().control(&control(number));
                 state.pump(link);
             });
             rt::sleep(Duration::from_millis(1));
-        })
-        .0
+        };
+        heard(lie).0
     };
-    let none = control(|number| [&[63][..], &number.to_le_bytes()].concat());
-    assert_eq!(none, "a frame of control of channels that is none");
-    let far = control(|number| {
-        let ask = Ask::Want { upto: u64::MAX, len: 1 };
-        Control::Ask { flow: Name::Channel(number), ask }.to_bytes()
-    });
+    let far = says(|at| ask(at, Ask::Want { upto: u64::MAX, len: 1 }));
     assert_eq!(far, "it wants what it cannot have reached");
-    let unused = control(|number| {
-        let ask = Ask::Unused { bytes: u64::MAX };
-        Control::Ask { flow: Name::Channel(number), ask }.to_bytes()
-    });
+    let unused = says(|at| ask(at, Ask::Unused { bytes: u64::MAX }));
     assert_eq!(unused, "it gives back what it does not have");
-    let again = control(|number| [&[32][..], &number.to_le_bytes(), b"x"].concat());
+    let again =
+        says(|number| Control::Channel(channel::Control::Open { number, name: "x".to_owned() }));
     assert_eq!(again, "a channel that is open is opened again");
+}
+
+const fn ask(number: u64, ask: Ask) -> Control {
+    Control::Ask { flow: Name::Channel(number), ask }
 }

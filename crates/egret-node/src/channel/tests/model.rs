@@ -61,7 +61,7 @@ impl Duct {
         while let Some(frame) = outgoing.poll_frame() {
             self.bulk.push_back((frame.tag(), all_bytes(&frame)));
         }
-        self.to_reader.extend(std::iter::from_fn(|| outgoing.poll_ask()).map(|ask| (at, ask)));
+        self.to_reader.extend(std::iter::from_fn(|| outgoing.flow.poll_ask()).map(|ask| (at, ask)));
     }
 
     /// Gives the reader what a writer sent, and the budget what that means.
@@ -127,10 +127,8 @@ impl Duct {
             8 => drop(self.writer_hears()),
             9 => drop(self.ends[at].read_some(1 + bytes as usize % 3)),
             10 if bytes % 16 == 0 => self.ends[at].skip(),
-            10 if bytes % 16 == 1 => {
-                if self.ends[at].stop() {
-                    self.to_writer.push_back((at, Told::Stop));
-                }
+            10 if bytes % 16 == 1 && self.ends[at].stop() => {
+                self.to_writer.push_back((at, Told::Stop));
             }
             _ => {}
         }
@@ -169,7 +167,7 @@ impl Duct {
             assert_eq!(held, left + ends.incoming.holds(), "of channel {at}");
             all += held;
             if !ends.incoming.is_ended() {
-                let there = ends.outgoing.left() + self.under_way(at);
+                let there = ends.outgoing.flow.credit() + self.under_way(at);
                 assert_eq!(there, left, "credit of channel {at}");
             }
         }
@@ -229,7 +227,7 @@ impl Ends {
         let (flow, credit) = inflows.open(PeerId(0)).unwrap();
         Self {
             outgoing: Outgoing::new(number as u32, credit),
-            incoming: Incoming::new(number as u64, flow),
+            incoming: Incoming::new(flow),
             writing: None,
             wrote: 0,
             messages: 0,
@@ -356,7 +354,7 @@ impl Ends {
     /// Whether the writer is to be told.
     fn stop(&mut self) -> bool {
         (self.stopped, self.reading) = (true, false);
-        self.incoming.stop().is_some()
+        self.incoming.stop()
     }
 }
 

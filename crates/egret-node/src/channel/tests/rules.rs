@@ -12,7 +12,7 @@ use crate::link::{Head, Kind};
 fn reader() -> (Incoming, Inflows) {
     let mut inflows = Inflows::new(Budget::new(FlowTerms::of(1 << 20)));
     let (flow, _) = inflows.open(PeerId(0)).unwrap();
-    (Incoming::new(5, flow), inflows)
+    (Incoming::new(flow), inflows)
 }
 
 /// What the writer of a flow is told when it wants so much.
@@ -107,8 +107,8 @@ pub(super) fn an_abort_takes_back_what_waits() {
     }
     assert_eq!(tags(&mut outgoing), [(Kind::Part, 10)]);
     let want = Ask::Want { upto: cost(10) + cost(20), len: 20 };
-    assert_eq!(outgoing.poll_ask(), Some(want));
-    assert_eq!(outgoing.poll_ask(), None, "it asks once");
+    assert_eq!(outgoing.flow.poll_ask(), Some(want));
+    assert_eq!(outgoing.flow.poll_ask(), None, "it asks once");
     outgoing.abort();
     outgoing.begin();
     outgoing.part(vec![0_u8; 5].into()).unwrap();
@@ -131,7 +131,7 @@ pub(super) fn a_refusal_is_for_one_message() {
     outgoing.part(vec![0_u8; 10].into()).unwrap();
     assert_eq!(tags(&mut outgoing), [(Kind::Part, 10)]);
     let upto = cost(10) + cost(100_000);
-    assert_eq!(outgoing.poll_ask(), Some(Ask::Want { upto, len: 100_000 }));
+    assert_eq!(outgoing.flow.poll_ask(), Some(Ask::Want { upto, len: 100_000 }));
     outgoing.hear(Tell::Refuse { upto, most: 5000 }).unwrap();
     assert!(outgoing.hear(Tell::Refuse { upto, most: 5000 }).is_err(), "it asked once");
     assert_eq!(tags(&mut outgoing), [(Kind::Abort, 0)]);
@@ -174,7 +174,7 @@ fn credit_that_is_not_used_comes_back() {
     assert_eq!(inflows.poll(), Some((flow, Tell::Recall { keep })));
     let mut outgoing = Outgoing::new(0, cost(40_000));
     outgoing.hear(Tell::Recall { keep }).unwrap();
-    assert_eq!(outgoing.poll_ask(), Some(Ask::Unused { bytes }));
+    assert_eq!(outgoing.flow.poll_ask(), Some(Ask::Unused { bytes }));
     assert_eq!(inflows.poll(), None, "it is asked once");
     inflows.hear(flow, Ask::Unused { bytes }).unwrap();
     assert_eq!((inflows.budget.held(flow), inflows.left(flow)), (keep, keep));
@@ -190,7 +190,7 @@ pub(super) fn idle_credit_is_asked_for() {
         duct.ends[at].abort();
         duct.pump(at);
         duct.exchange();
-        assert_eq!(duct.ends[at].outgoing.left(), cost(120_000));
+        assert_eq!(duct.ends[at].outgoing.flow.credit(), cost(120_000));
     }
     duct.ends[0].outgoing.last(Some(vec![0_u8; 250_000].into())).unwrap();
     duct.pump(0);
