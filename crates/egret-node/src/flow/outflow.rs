@@ -182,3 +182,43 @@ fn price(frame: &Descriptor) -> u64 {
 }
 
 const NOT_ASKED: &str = "it refused what nobody sent";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(len: usize) -> Descriptor {
+        Descriptor::new(vec![0_u8; len]).with_tag(Head::of(Kind::Bulk, 0).to_bits())
+    }
+
+    #[test]
+    fn a_refusal_of_what_was_given_up_is_no_lie_and_hits_nobody_else() {
+        let mut flow = Outflow::new(1000);
+        flow.push(bulk(100_000));
+        let upto = cost(100_000);
+        assert_eq!(flow.poll_ask(), Some(Ask::Want { upto, len: 100_000 }));
+        assert!(flow.give_up().is_some());
+        flow.push(bulk(5_000));
+        assert_eq!(flow.poll_ask(), Some(Ask::Withdraw));
+        assert_eq!(flow.poll_ask(), Some(Ask::Want { upto: cost(5_000), len: 5_000 }));
+        assert_eq!(flow.hear(Tell::Refuse { upto, most: 9_000 }), Ok(None));
+        assert_eq!(flow.hear(Tell::Grant { bytes: upto }), Ok(None));
+        assert_eq!(flow.poll_frame().map(|frame| frame.len()), Some(5_000));
+        assert_eq!(flow.hear(Tell::Refuse { upto, most: 9_000 }), Err(NOT_ASKED), "it was granted");
+    }
+
+    #[test]
+    fn who_waits_for_more_gives_back_what_it_has_and_asks_again() {
+        let mut flow = Outflow::new(1000);
+        flow.push(bulk(5_000));
+        let want = Ask::Want { upto: cost(5_000), len: 5_000 };
+        assert_eq!(flow.poll_ask(), Some(want));
+        assert_eq!(flow.hear(Tell::Recall { keep: 300 }), Ok(None));
+        assert_eq!(flow.poll_ask(), Some(Ask::Unused { bytes: 700 }));
+        assert_eq!(flow.poll_ask(), Some(want));
+        assert_eq!(flow.hear(Tell::Grant { bytes: cost(5_000) - 300 }), Ok(None));
+        assert!(flow.is_ready());
+        assert_eq!(flow.hear(Tell::Recall { keep: 0 }), Ok(None), "it is needed");
+        assert_eq!((flow.poll_ask(), flow.is_ready()), (None, true));
+    }
+}

@@ -5,6 +5,7 @@ mod crowd;
 mod deadlines;
 mod ended;
 mod flood;
+mod flows;
 mod fuzzed;
 mod gathered;
 mod hostile;
