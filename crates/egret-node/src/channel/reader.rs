@@ -154,7 +154,7 @@ impl Reader {
         let whole = self.core.state.with(|state| {
             let reading = state.channels.reader(slot);
             let whole = reading.poll_whole(most, Some(context.waker()));
-            state.channels.settle_reader(slot, &mut state.budget);
+            state.channels.settle_reader(slot, &mut state.inflows);
             state.drain_channels();
             whole
         });

@@ -11,15 +11,20 @@ use crate::channel::WriteError;
 use crate::channel::outgoing::Outgoing;
 use crate::channel::posting::{Post, Posted};
 use crate::channel::writing::Writing;
-use crate::flow::cost;
+use crate::flow::{Tell, cost};
 use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::slots::Slots;
 
 /// A channel that may send so much.
 fn writing(credit: u64) -> Writing {
     let mut writing = Writing::new(Slots::default().insert(()));
-    writing.opened(Outgoing::new(1, 2, credit), 2).unwrap();
+    writing.opened(Outgoing::new(2, credit), 2).unwrap();
     writing
+}
+
+/// Lets a channel send so much more.
+fn grant(writing: &mut Writing, bytes: u64) {
+    writing.outgoing(|outgoing| outgoing.hear(Tell::Grant { bytes }).unwrap());
 }
 
 /// Posts a message of parts of so many bytes.
@@ -55,7 +60,7 @@ pub(super) fn they_go_in_order() {
     assert_eq!(kinds(&mut writing), []);
     let mut went = Vec::new();
     for _ in 0..6 {
-        writing.outgoing(|outgoing| outgoing.credit(cost(30)));
+        grant(&mut writing, cost(30));
         went.extend(frames(&mut writing));
     }
     assert_eq!(went.iter().map(|(_, len)| *len).collect::<Vec<_>>(), [1, 10, 1, 20, 1, 30]);
@@ -83,7 +88,7 @@ fn a_post_that_is_taken_back_does_not_go_and_others_do() {
     for posted in [&first.0, &second.0] {
         writing.withdraw(posted);
     }
-    writing.outgoing(|outgoing| outgoing.credit(1000));
+    grant(&mut writing, 1000);
     assert_eq!(kinds(&mut writing), [(Kind::Abort, 0), (Kind::Part, 10), (Kind::Last, 40)]);
     for (posted, kept) in [&mut first, &mut second] {
         assert!(matches!(outcome(posted), Some(Err(_))));
@@ -139,7 +144,7 @@ fn a_channel_ends_behind_what_was_posted() {
     let (mut posted, _) = post(&mut writing, &[10]);
     writing.abandon();
     assert_eq!(kinds(&mut writing), []);
-    writing.outgoing(|outgoing| outgoing.credit(cost(10)));
+    grant(&mut writing, cost(10));
     let went = frames(&mut writing);
     assert_eq!(went.iter().map(|(head, _)| head.kind).collect::<Vec<_>>(), [Kind::Last, Kind::End]);
     assert!(!writing.is_done());
