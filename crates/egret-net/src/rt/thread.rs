@@ -3,8 +3,10 @@
 use std::io;
 use std::sync::Arc;
 use std::task::Wake;
+use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{Instant, in_world};
 
@@ -57,6 +59,17 @@ pub fn preemptions() -> u64 {
     }
     let usage = getrusage(UsageWho::RUSAGE_THREAD);
     usage.map_or(0, |usage| usage.involuntary_context_switches().unsigned_abs())
+}
+
+/// How long the calling thread has run on a core. About 0.2 µs; in a simulated world as long as it is.
+#[must_use]
+pub fn ran_for() -> Duration {
+    if in_world() {
+        return Duration::from_nanos(super::now().as_nanos());
+    }
+    let ran = clock_gettime(ClockId::ThreadCPUTime);
+    let nanos = u32::try_from(ran.tv_nsec).unwrap_or_default();
+    Duration::new(ran.tv_sec.unsigned_abs(), nanos)
 }
 
 /// Starts a thread.

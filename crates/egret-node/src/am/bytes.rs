@@ -6,7 +6,7 @@ use super::call::Outcome;
 use super::deliver::NOT_ANSWERED;
 use super::no_reply::NoReply;
 use super::request::From;
-use super::{Reason, Tables};
+use super::{Phase, Reason, Tables};
 use crate::flow::{Name, NeverFits, Tell, cost};
 use crate::link::control::Control;
 use crate::link::{Head, Kind, Lane};
@@ -54,11 +54,18 @@ impl State {
     ) -> Result<(), &'static str> {
         let line = self.live(link).map_err(|_| "no link")?;
         let outgoing = line.am.outgoing.at(number).ok_or(NO_MAPPING)?;
+        match outgoing.phase {
+            Phase::Asked | Phase::Refused(_) => return Err(NO_MAPPING),
+            // It was said before the peer heard that the mapping was given up.
+            Phase::Gone => return Ok(()),
+            Phase::Mapped | Phase::Unmapped => {}
+        }
         let never = outgoing.data.hear(tell)?;
         if let Some(NeverFits { bytes, most }) = never {
             let refused = outgoing.data.give_up().expect("it was asked for");
-            outgoing.credit(1)?;
+            let credited = outgoing.credit(1);
             self.data_undelivered(link, refused, Reason::TooLarge { bytes, most });
+            credited?;
             self.unmap_if_quiet(link, number);
         }
         if let Ok(line) = self.live(link) {

@@ -8,7 +8,7 @@ use super::serve::in_handler;
 use super::{Call, CallError, MEDIUM_MAX, Message, Payload, Remote, Reply, SendError};
 use crate::link::carrier::Carrier;
 use crate::link::{Head, Lane, LinkError};
-use crate::links::driver::Clock;
+use crate::links::clock::Clock;
 use crate::links::line::Line;
 use crate::links::slots::Key;
 

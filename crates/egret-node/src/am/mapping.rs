@@ -264,8 +264,10 @@ impl State {
     /// Ends everything of active messages on a link that died.
     pub(crate) fn end_tables(&mut self, link: Key, why: &LinkError) {
         let Some(line) = self.links.get(link) else { return };
+        let mut flows = Vec::new();
         for (_, outgoing) in line.am.outgoing.iter_mut() {
             outgoing.waiters.wake();
+            flows.push(outgoing.flow);
         }
         for key in line.am.calls.keys() {
             let call = line.am.calls.get(key).expect("just listed");
@@ -283,6 +285,9 @@ impl State {
             let incoming = line.am.incoming.remove(key).expect("just listed");
             self.close_flow(incoming.flow);
         }
+        // No answer comes any more, though its mapping stays until the program gives it up.
+        flows.into_iter().for_each(|flow| self.inflows.cut(flow));
+        self.tell_flows();
         self.tell_ended(link, why);
     }
 }

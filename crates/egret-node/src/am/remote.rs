@@ -7,8 +7,8 @@ use egret_net::rt::Deadline;
 
 use super::serve::in_handler;
 use super::{Call, CallError, Message, Peer, Reply, SendError, Unsent};
+use crate::links::clock::Clock;
 use crate::links::core::{Core, Stopped};
-use crate::links::driver::Clock;
 use crate::links::line::Line;
 use crate::links::slots::Key;
 use crate::links::state::State;

@@ -12,7 +12,7 @@ use super::error::ReadError;
 use super::incoming::{Memory, Next};
 use super::reader::{Reader, stopped};
 use crate::flow::Depot;
-use crate::links::driver::Clock;
+use crate::links::clock::Clock;
 use crate::links::state::State;
 
 /// A message that is being read; got from a [`Reader`].

@@ -14,8 +14,8 @@ use super::outgoing::{Halt, Outgoing};
 use super::writer::{Writer, stopped, stopped_lent};
 use crate::am::in_handler;
 use crate::link::{Fate, LinkError};
+use crate::links::clock::Clock;
 use crate::links::core::Stopped;
-use crate::links::driver::Clock;
 use crate::links::state::State;
 
 /// A message that is being written; made by [`Writer::message`].
@@ -394,9 +394,10 @@ impl<'w> Message<'w> {
     /// Gets memory back whose time is over; whether that took the link.
     fn bring_back(&self, is_back: &mut dyn FnMut() -> bool) -> bool {
         let (core, number) = (&self.writer.core, self.writer.number);
-        core.state.with(|state| {
-            drop(Writer::with(state, number, Outgoing::abort));
-        });
+        // Before it has started, what the machine has is somebody's post.
+        if self.started {
+            core.state.with(|state| drop(Writer::with(state, number, Outgoing::abort)));
+        }
         if is_back() {
             return false;
         }

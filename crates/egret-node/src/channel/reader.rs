@@ -139,7 +139,8 @@ impl Reader {
 
     /// The parts of the next message, when all of it has come; `None`: the writer has ended the
     /// channel. Several may ask: who asks when it is there has it. What has come of a message is
-    /// kept meanwhile, and its credit granted again, as long as somebody asks.
+    /// kept meanwhile, and its credit granted again, as long as somebody asks; who reads
+    /// [otherwise](Self::next) in between begins with the next message.
     ///
     /// # Errors
     ///

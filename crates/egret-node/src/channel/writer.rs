@@ -17,8 +17,8 @@ use super::writing::Opened;
 use crate::Links;
 use crate::flow::Depot;
 use crate::link::{Fate, LinkError};
+use crate::links::clock::Clock;
 use crate::links::core::{Core, Stopped};
-use crate::links::driver::Clock;
 use crate::links::slots::Key;
 use crate::links::state::State;
 

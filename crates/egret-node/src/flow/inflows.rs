@@ -84,6 +84,8 @@ impl Inflows {
         }
         flow.arrived += bytes;
         flow.promised = false;
+        // It may have been asked back while there was a piece to send, which is here now.
+        flow.recalled &= bytes == 0;
         Ok(())
     }
 
@@ -136,7 +138,10 @@ impl Inflows {
         }
         match self.budget.want(id, bytes, lacking) {
             Ok(more) => self.grant(id, more, true),
-            Err(never) => self.out.push_back((id, Tell::Refuse { upto, most: never.most })),
+            Err(never) => {
+                self.flow(id).promised = false;
+                self.out.push_back((id, Tell::Refuse { upto, most: never.most }));
+            }
         }
         Ok(())
     }

@@ -74,7 +74,7 @@ impl Outflow {
         }
         self.asked = true;
         let upto = self.sent + cost(len);
-        self.wants += 1;
+        self.wants = self.wants.saturating_add(1);
         self.wants_upto = self.wants_upto.max(upto);
         Some(Ask::Want { upto, len })
     }
@@ -115,7 +115,7 @@ impl Outflow {
     fn recall(&mut self, keep: u64) {
         let idle = self.first().is_none_or(|first| price(first) > self.credit);
         if idle && self.credit > keep {
-            self.unused += self.credit - keep;
+            self.unused = self.unused.saturating_add(self.credit - keep);
             self.credit = keep;
             self.asked = false;
         }

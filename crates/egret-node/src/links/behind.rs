@@ -155,9 +155,18 @@ fn leave(waker: Waker, then: Then) {
 
 /// Does something with a waker, whose panic is its executor's affair: others are to be woken too.
 fn run(waker: Waker, then: Then) {
+    let before = WAKES.replace(true);
     if contained(|| then(waker)).is_none() {
         tracing::error!("a waker panicked");
     }
+    WAKES.set(before);
+}
+
+/// Whether this thread wakes somebody just now. It may drive, with the role: what it wakes must not
+/// run handlers, which may wait for the role.
+#[inline]
+pub(super) fn wakes() -> bool {
+    WAKES.get()
 }
 
 /// The end of what is done under a lock.
@@ -202,6 +211,7 @@ enum Held {
 }
 
 thread_local! {
+    static WAKES: Cell<bool> = const { Cell::new(false) };
     static HELD: Cell<Held> = const { Cell::new(Held::No) };
     static LEFT: RefCell<Vec<(Waker, Then)>> = const { RefCell::new(Vec::new()) };
 }

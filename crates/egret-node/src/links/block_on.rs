@@ -11,7 +11,7 @@ use egret_net::sync::Mutex;
 use egret_net::vi::Nic;
 
 use super::Links;
-use super::driver::Clock;
+use super::clock::Clock;
 
 impl Links {
     /// Runs a future to its end, on the calling thread, which drives the links meanwhile as one

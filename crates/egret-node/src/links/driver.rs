@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::{Entered, Ground, Seat, Turn, Waited};
-use egret_net::vi::{Arming, Nic, Seen};
+use egret_net::vi::{Arming, Seen};
 
 use super::background::Leaves;
+use super::behind::wakes;
+use super::clock::Clock;
 use super::core::{Core, Stopped};
 use super::state::State;
 use crate::am::{Server, Serving, Upcall, in_handler, run_jobs, server};
@@ -265,8 +267,11 @@ impl Core {
         }
     }
 
-    /// Does what can be done without waiting.
+    /// Does what can be done without waiting; nothing, if the thread does so already and wakes somebody.
     pub(crate) fn poll(self: &Arc<Self>) {
+        if wakes() {
+            return;
+        }
         if let Entered::Mine(turn) = self.baton.enter(Ground::Foreground) {
             self.nic.poll();
             // Who sends without end does not keep it here.
@@ -449,44 +454,6 @@ enum Sat<'a, T> {
     /// It is time to look again, perhaps with the role.
     Role(Option<Turn<'a>>),
     Stopped(Stopped),
-}
-
-/// How long a wait, or several behind each other, may last. It asks the time when it must.
-pub(crate) struct Clock {
-    deadline: Deadline,
-    started: Option<Instant>,
-}
-
-impl Clock {
-    #[inline]
-    pub(crate) const fn of(deadline: Deadline) -> Self {
-        Self { deadline, started: None }
-    }
-
-    /// The time begins now, if it has not begun.
-    pub(crate) fn start(&mut self, nic: &Nic) {
-        if self.started.is_none() && self.deadline != Deadline::UntilDead {
-            self.started = Some(nic.now());
-        }
-    }
-
-    /// Until when it lasts.
-    ///
-    /// # Errors
-    ///
-    /// If that has passed.
-    pub(crate) fn until(&mut self, nic: &Nic) -> Result<Option<Instant>, Stopped> {
-        if self.deadline == Deadline::UntilDead {
-            return Ok(None);
-        }
-        let now = nic.now();
-        let started = *self.started.get_or_insert(now);
-        let until = self.deadline.until_from(started);
-        if until.is_some_and(|until| now >= until) {
-            return Err(Stopped::TimedOut { waited: now - started });
-        }
-        Ok(until)
-    }
 }
 
 /// Feeds that find something in a row before the nic makes progress.

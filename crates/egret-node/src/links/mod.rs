@@ -4,6 +4,7 @@ mod account;
 pub(crate) mod background;
 pub(crate) mod behind;
 mod block_on;
+pub(crate) mod clock;
 pub(crate) mod core;
 pub(crate) mod driver;
 mod flows;
@@ -33,8 +34,9 @@ pub use options::LinksOptions;
 pub use task::Task;
 
 use self::background::Leaves;
+use self::clock::Clock;
 use self::core::Core;
-use self::driver::{Clock, Due};
+use self::driver::Due;
 use self::state::State;
 use crate::am::{Bundle, Server, Serving};
 use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
@@ -108,6 +110,7 @@ impl Links {
                 state.inflows.budget.raise(options.budget);
             }
             state.fixed.options = options;
+            state.tell_flows();
         });
     }
 

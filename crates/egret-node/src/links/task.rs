@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 
 use egret_net::sync::Mutex;
+use egret_net::vi::contained;
 
 /// A future that goes on by itself: whoever wakes it polls it, which is mostly a thread that drives
-/// links. So it must not wait otherwise than by awaiting. Dropped, the future is dropped too.
+/// links. So it must not wait otherwise than by awaiting. Dropped, the future is dropped too, when
+/// nobody polls it.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +53,9 @@ impl Inner {
         // Without the lock: the future may drop the task.
         let Some(mut future) = self.future.lock().future.take() else { return };
         let waker = Waker::from(Arc::clone(self));
-        if future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        // One that panics is over: others are to be woken too.
+        let polled = contained(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
+        if polled.is_some_and(|polled| polled.is_pending()) {
             let mut slot = self.future.lock();
             if !slot.is_dropped {
                 slot.future = Some(future);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use egret_net::rt::Deadline;
 use egret_node::Links;
-use egret_node::channel::{Listener, Post, Posted, ReadError, Writer};
+use egret_node::channel::{Listener, Post, Posted, ReadError, WriteError, Writer};
 
 use crate::pair::{FABRICS, Pair, Server, spawn};
 
@@ -120,4 +120,26 @@ fn a_message_that_is_read_whole_has_a_bound() {
 
 fn context() -> std::task::Context<'static> {
     std::task::Context::from_waker(std::task::Waker::noop())
+}
+
+#[test]
+fn what_is_lent_behind_a_post_and_comes_too_late_leaves_the_post_alone() {
+    for on in FABRICS {
+        let pair = Pair::new(on);
+        let listener = pair.there.listen("posted", 16).unwrap();
+        let mut writer = pair.while_there_serves(|| {
+            pair.here.wait_channel(pair.there.host(), "posted", LONG).unwrap()
+        });
+        // More than may be under way while nobody reads.
+        let parts = [200_000; 5];
+        let posted = post(&writer, 7, &parts);
+        let late = writer.wait_send_slice(&[1; 32 << 10], SHORT).unwrap_err();
+        assert!(matches!(late, WriteError::TimedOut { .. }), "{late}");
+        let here = Server::of(&pair.here);
+        let whole = next(&pair.there, &listener, LONG).unwrap().unwrap();
+        assert_eq!(whole, (7, parts.to_vec()), "{on:?}");
+        drop(here);
+        let arrived = pair.while_there_serves(|| pair.here.wait_on(posted, LONG));
+        assert_eq!(arrived, Some(Ok(())), "{on:?}");
+    }
 }

@@ -129,6 +129,10 @@ fn gather(parts: Vec<Part>, bytes_max: u64) -> Memory {
     if bytes > bytes_max && !planted(Fault::AnySize) {
         return Memory::TooLarge(bytes);
     }
+    let there = parts.as_slice().iter().map(|part| part.bytes().len() as u64).sum();
+    if there < bytes {
+        return pieces(bytes, there);
+    }
     let (mut words, count) = (Vec::new(), usize::try_from(bytes / 8).unwrap_or(usize::MAX));
     if words.try_reserve_exact(count).is_err() {
         return Memory::NoRoom;

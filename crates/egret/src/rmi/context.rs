@@ -239,24 +239,28 @@ impl Drop for Waits {
 pub(crate) struct Timed {
     started: Instant,
     outer: Option<Duration>,
-    /// How often the thread had lost its core, if that is to be known.
-    preemptions: Option<u64>,
+    /// How often the thread had lost its core, and how long it had run, if that is to be known.
+    before: Option<(u64, Duration)>,
 }
 
 impl Timed {
     /// With `asks`, it is known then whether the thread lost its core meanwhile.
     pub(crate) fn begin(asks: bool) -> Self {
-        let preemptions = asks.then(rt::preemptions);
-        Self { started: rt::now(), outer: AWAY.replace(Some(Duration::ZERO)), preemptions }
+        let before = asks.then(|| (rt::preemptions(), rt::ran_for()));
+        Self { started: rt::now(), outer: AWAY.replace(Some(Duration::ZERO)), before }
     }
 
-    /// How long it took; none if that was more than `long`, and the thread lost its core meanwhile.
-    pub(crate) fn end(self, long: Duration) -> Option<Duration> {
+    /// How long it took; if that was more than `long`, and the thread lost its core meanwhile, without
+    /// the time in which it did not run.
+    pub(crate) fn end(self, long: Duration) -> Duration {
         let away = AWAY.replace(self.outer).unwrap_or_default();
         let took = (rt::now() - self.started).saturating_sub(away);
-        let is_known =
-            took <= long || self.preemptions.is_none_or(|before| rt::preemptions() == before);
-        is_known.then_some(took)
+        match self.before {
+            Some((preemptions, ran)) if took > long && rt::preemptions() != preemptions => {
+                took.min(rt::ran_for().saturating_sub(ran))
+            }
+            _ => took,
+        }
     }
 }
 
@@ -343,10 +347,10 @@ mod tests {
             let inner = Timed::begin(false);
             rt::sleep(short);
             away(|| rt::sleep(short));
-            assert!(inner.end(short).unwrap() >= short);
+            assert!(inner.end(short) >= short);
             rt::now() - started
         });
-        assert!(timed.end(short).unwrap() <= rt::now() - before - waited);
+        assert!(timed.end(short) <= rt::now() - before - waited);
         assert_eq!(AWAY.get(), None);
     }
 
