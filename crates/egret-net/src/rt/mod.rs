@@ -40,7 +40,7 @@ use std::time::Duration;
 pub use deadline::{Deadline, Instant};
 pub use stack::stack_below;
 pub(crate) use thread::yield_now;
-pub use thread::{JoinHandle, Thread, current, preemptions, ran_for, spawn};
+pub use thread::{JoinHandle, Switches, Thread, current, ran_for, spawn, switches};
 
 /// A source of time, sleep and randomness for the threads that entered it.
 pub trait World: Send + Sync {

@@ -50,15 +50,28 @@ pub fn current() -> Thread {
     Thread(std::thread::current())
 }
 
-/// How often the calling thread has lost its core to another thread, without giving it up. About
-/// 0.2 µs; in a simulated world nobody does.
+/// How often a thread has left its core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Switches {
+    /// It waited for something.
+    pub waited: u64,
+    /// Another thread got the core.
+    pub lost: u64,
+}
+
+/// How often the calling thread has left its core. About 0.2 µs; in a simulated world none does.
 #[must_use]
-pub fn preemptions() -> u64 {
+pub fn switches() -> Switches {
     if in_world() {
-        return 0;
+        return Switches::default();
     }
-    let usage = getrusage(UsageWho::RUSAGE_THREAD);
-    usage.map_or(0, |usage| usage.involuntary_context_switches().unsigned_abs())
+    getrusage(UsageWho::RUSAGE_THREAD).map_or_else(
+        |_| Switches::default(),
+        |usage| Switches {
+            waited: usage.voluntary_context_switches().unsigned_abs(),
+            lost: usage.involuntary_context_switches().unsigned_abs(),
+        },
+    )
 }
 
 /// How long the calling thread has run on a core. About 0.2 µs; in a simulated world as long as it is.

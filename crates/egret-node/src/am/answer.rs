@@ -73,6 +73,10 @@ impl State {
         if leaves {
             self.unmap_if_quiet(link, head.slot);
         }
+        // What the flow may still send may be asked back now.
+        if head.kind == Kind::BulkReply {
+            self.tell_flows();
+        }
         Ok(())
     }
 

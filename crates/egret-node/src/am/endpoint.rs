@@ -137,7 +137,8 @@ impl Endpoint {
 
     /// Runs `handler` for each message to number `number`, as [`on`](Self::on) does, but any number at
     /// once, on as many threads, also while others of the bundle run. So messages may be begun in
-    /// another order than they came in, and a handler can go [outside](Request::outside) to wait.
+    /// another order than they came in, and a handler can go [outside](Request::outside) to wait, if
+    /// [its thread has time](Request::may_last) for that.
     ///
     /// # Panics
     ///

@@ -110,7 +110,9 @@ pub enum SendError {
     },
     /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
     /// and what to do instead.
-    #[error("a handler may not wait")]
+    #[error(
+        "a handler may not wait (it answers later, or waits outside: `Request::later`, `outside`)"
+    )]
     InHandler,
 }
 
@@ -169,7 +171,9 @@ pub enum CallError {
     },
     /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
     /// and what to do instead.
-    #[error("a handler may not wait")]
+    #[error(
+        "a handler may not wait (it answers later, or waits outside: `Request::later`, `outside`)"
+    )]
     InHandler,
     /// It was not sent.
     #[error(transparent)]
@@ -254,7 +258,9 @@ pub enum MapError {
     },
     /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this,
     /// and what to do instead.
-    #[error("a handler may not wait")]
+    #[error(
+        "a handler may not wait (it answers later, or waits outside: `Request::later`, `outside`)"
+    )]
     InHandler,
 }
 

@@ -17,7 +17,8 @@ use crate::links::slots::Key;
 /// answer once.
 ///
 /// Nothing here waits, and a handler must not: other messages wait for it. What would wait
-/// answers `InHandler`; [`in_handler`](super::in_handler) has the list.
+/// answers `InHandler`; [`in_handler`](super::in_handler) has the list. One that is
+/// [shared](super::Endpoint::on_shared) can wait [outside](Self::outside).
 pub struct Request<'a> {
     pub(crate) core: &'a Arc<Core>,
     pub(crate) from: From,
@@ -106,13 +107,17 @@ impl<'a> Request<'a> {
     /// # fn serve(endpoint: &egret_node::am::Endpoint) {
     /// // Reads a file, which may take long.
     /// endpoint.on_shared(1, |mut request| {
-    ///     let len = |_: &[u8]| std::fs::read("/proc/self/comm").map_or(0, |bytes| bytes.len());
+    ///     fn read(path: &[u8]) -> u64 {
+    ///         let path = String::from_utf8_lossy(path);
+    ///         std::fs::read(&*path).map_or(0, |bytes| bytes.len() as u64)
+    ///     }
     ///     if request.may_last() {
-    ///         let len = request.outside(len);
-    ///         request.reply(&[len as u64]);
+    ///         let len = request.outside(read);
+    ///         request.reply(&[len]);
     ///     } else {
-    ///         let slot = request.later();
-    ///         std::thread::spawn(move || slot.reply(&[len(&[]) as u64]));
+    ///         // The thread waits for something of its own: another is to read.
+    ///         let (path, slot) = (request.hold(), request.later());
+    ///         std::thread::spawn(move || slot.reply(&[read(&path)]));
     ///     }
     /// });
     /// # }
@@ -124,8 +129,13 @@ impl<'a> Request<'a> {
     /// [shared](super::Endpoint::on_shared), runs inside another, or the thread is about to return to
     /// its caller.
     #[inline]
+    #[track_caller]
     pub fn outside<R>(&mut self, body: impl FnOnce(&[u8]) -> R) -> R {
-        assert!(self.can_go_outside(), "only a shared handler, outside of others, can go outside");
+        assert!(
+            self.can_go_outside(),
+            "`Request::outside` is for handlers set by `Endpoint::on_shared`, inside of no other \
+             handler, on a thread that is not about to return: ask `can_go_outside`"
+        );
         let core = self.core;
         let has_data = self.arrived.head.kind == Kind::Bulk && !self.handling.is_granted;
         if has_data || !self.handling.is_apart {

@@ -67,6 +67,9 @@ pub enum WriteError {
     /// be written.
     #[error(transparent)]
     TooLarge(#[from] NeverFits),
+    /// The message was posted and withdrawn before it had gone, or never posted.
+    #[error("the message was withdrawn before it had gone")]
+    Withdrawn,
     /// The link is no more.
     #[error("{why} ({})", fate_text(*fate))]
     Link {

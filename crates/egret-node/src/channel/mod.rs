@@ -1,9 +1,8 @@
 //! Channels: ordered, one-way streams of messages over a link, any number of them.
 //!
-//! `outgoing` and `incoming` are the two ends without I/O, `table` all those of a node, and
-//! `state` what puts them among everything else that a link carries. A program has a [`Writer`],
-//! which makes [`Message`]s, or a [`Listener`], which accepts [`Reader`]s, which get
-//! [`Delivery`]s; a [`Post`] goes by itself. `docs/channels.md` has the rules of credit and the bytes on the wire.
+//! A program has a [`Writer`], which makes [`Message`]s, or a [`Listener`], which accepts
+//! [`Reader`]s, which get [`Delivery`]s; a [`Post`] goes by itself. `docs/channels.md` has the rules,
+//! `docs/link-wire.md` the bytes on the wire.
 
 mod control;
 mod delivery;

@@ -17,6 +17,35 @@ use crate::link::{Fate, LinkError};
 use crate::links::behind::{Sleeper, under};
 
 /// A message to be [posted](super::Writer::post). Dropped, it does not go.
+///
+/// ```
+/// use egret_net::fabric::{Fabric, shm::ShmFabric};
+/// use egret_net::rt::{self, Deadline};
+/// use egret_net::vi::NicOptions;
+/// use egret_node::channel::Post;
+/// use egret_node::{Links, LinksOptions};
+///
+/// let links = |name: &str| -> Result<Links, Box<dyn std::error::Error>> {
+///     let host = format!("{name}-{}", std::process::id());
+///     Ok(Links::open(ShmFabric.open(&NicOptions::new(&host))?, LinksOptions::default())?)
+/// };
+/// let (here, there) = (links("posts")?, links("reads")?);
+/// let listener = there.listen("numbers", 8)?;
+/// let writer = here.wait_channel(there.host(), "numbers", Deadline::DEFAULT)?;
+/// // Two parts, and nothing else to send if one of them is too large.
+/// let (post, posted) = Post::new(vec![vec![1_u8; 10].into(), vec![2_u8; 20].into()], vec![]);
+/// writer.post(post);
+///
+/// let mut reader = listener.wait_accept(Deadline::DEFAULT)?;
+/// let mut message = reader.wait_next(Deadline::DEFAULT)?.expect("it was posted");
+/// let mut bytes = 0;
+/// while let Some(part) = message.wait_next_part(Deadline::DEFAULT)? {
+///     bytes += part.bytes().len();
+/// }
+/// assert_eq!(bytes, 30);
+/// assert_eq!(here.wait_on(posted, Deadline::DEFAULT), Some(Ok(())));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Post {
     parts: VecDeque<Segment>,
@@ -48,11 +77,12 @@ struct Inner {
     waker: Option<Sleeper>,
 }
 
-/// Says what became of a message; if it is dropped, that the message was lost.
+/// Says what became of a message; if it is dropped, that the message did not go.
 #[derive(Debug)]
 struct Promise {
     known: Arc<Known>,
-    why: LinkError,
+    /// Why its link is no more, if that is so.
+    why: Option<LinkError>,
     fate: Fate,
 }
 
@@ -79,7 +109,7 @@ impl Post {
     /// message of the parts `instead` goes in its place, if there are any.
     pub fn new(parts: Vec<Segment>, instead: Vec<Segment>) -> (Self, Posted) {
         let (known, progress) = (Arc::<Known>::default(), Progress::Waits);
-        let (why, fate) = (LinkError::Closed, Fate::NotDelivered);
+        let (why, fate) = (None, Fate::NotDelivered);
         let promise = Promise { known: Arc::clone(&known), why, fate };
         (Self { parts: parts.into(), instead: instead.into(), progress, promise }, Posted(known))
     }
@@ -131,7 +161,12 @@ impl Known {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        self.known.set(Err(WriteError::Link { why: self.why.clone(), fate: self.fate }));
+        let fate = self.fate;
+        self.known.set(Err(match self.why.take() {
+            Some(why) => WriteError::Link { why, fate },
+            None if fate == Fate::NotDelivered => WriteError::Withdrawn,
+            None => WriteError::Link { why: LinkError::Closed, fate },
+        }));
     }
 }
 
@@ -202,7 +237,7 @@ impl Posts {
     pub(super) fn died(&mut self, why: &LinkError) {
         let waiting = self.waiting.iter_mut().map(|post| &mut post.promise);
         let gone = self.gone.iter_mut().map(|it| &mut it.promise);
-        waiting.chain(gone).for_each(|promise| promise.why = why.clone());
+        waiting.chain(gone).for_each(|promise| promise.why = Some(why.clone()));
         self.waiting.clear();
         self.gone.retain(|it| !it.is_back);
     }
@@ -236,7 +271,7 @@ impl Post {
 impl Promise {
     /// Of a link that is no more.
     fn lost(mut self, why: &LinkError) {
-        self.why = why.clone();
+        self.why = Some(why.clone());
     }
 }
 

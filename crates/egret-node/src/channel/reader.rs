@@ -218,6 +218,10 @@ fn poll_begin(
     slot: u32,
     waker: Option<&Waker>,
 ) -> Option<Result<bool, LinkError>> {
+    if state.channels.reader(slot).drop_whole() {
+        state.channels.settle_reader(slot, &mut state.inflows);
+        state.drain_channels();
+    }
     state.channels.reader(slot).poll_begin(waker)
 }
 

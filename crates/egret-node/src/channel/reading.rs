@@ -40,20 +40,22 @@ impl Reading {
     }
 
     /// Whether there is a message to read; nothing, if that is not known yet.
-    /// What was taken of a message that was to be read whole is dropped, with the rest of the message.
     pub(crate) fn poll_begin(&mut self, waker: Option<&Waker>) -> Option<Result<bool, LinkError>> {
-        if self.whole.take().is_some() {
-            self.incoming.skip();
-        }
-        self.begin(waker)
-    }
-
-    fn begin(&mut self, waker: Option<&Waker>) -> Option<Result<bool, LinkError>> {
         match self.incoming.begin() {
             Begin::Message => Some(Ok(true)),
             Begin::Ended => Some(Ok(false)),
             Begin::Nothing => self.nothing(waker),
         }
+    }
+
+    /// Drops what was taken of a message that was to be read whole, with the rest of the message.
+    /// Whether there was such.
+    pub(crate) fn drop_whole(&mut self) -> bool {
+        let is_dropped = self.whole.take().is_some();
+        if is_dropped {
+            self.incoming.skip();
+        }
+        is_dropped
     }
 
     /// What comes next of the message that is read.
@@ -72,7 +74,7 @@ impl Reading {
     ) -> Option<Result<Option<Vec<Memory>>, ReadError>> {
         loop {
             if self.whole.is_none() {
-                match self.begin(waker)? {
+                match self.poll_begin(waker)? {
                     Ok(true) => self.whole = Some(Whole::default()),
                     Ok(false) => return Some(Ok(None)),
                     Err(why) => return Some(Err(why.into())),

@@ -205,7 +205,8 @@ impl Writer {
         });
     }
 
-    /// Takes a message back that was posted, unless all of it has gone.
+    /// Takes a message back that was posted, unless all of it has gone: its [`Posted`] says
+    /// [`Withdrawn`](WriteError::Withdrawn) then.
     pub fn withdraw(&self, posted: &Posted) {
         self.core.state.with(|state| {
             state.channels.writer(self.number).withdraw(posted);

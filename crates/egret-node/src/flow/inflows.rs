@@ -137,6 +137,8 @@ impl Inflows {
             return Ok(());
         }
         match self.budget.want(id, bytes, lacking) {
+            // What was granted before is not enough, and may be needed elsewhere.
+            Ok(0) => self.flow(id).promised = false,
             Ok(more) => self.grant(id, more, true),
             Err(never) => {
                 self.flow(id).promised = false;

@@ -223,7 +223,7 @@ impl Core {
             state.completed_or_put_aside(completion);
             left -= 1;
         }
-        if drained < TURN {
+        if drained < TURN && left > 0 {
             state.end_broken();
         }
         state.pump_blocked();
@@ -267,11 +267,9 @@ impl Core {
         }
     }
 
-    /// Does what can be done without waiting; nothing, if the thread does so already and wakes somebody.
+    /// Does what can be done without waiting. A thread that wakes somebody just now, perhaps with the
+    /// role, leaves handlers to others.
     pub(crate) fn poll(self: &Arc<Self>) {
-        if wakes() {
-            return;
-        }
         if let Entered::Mine(turn) = self.baton.enter(Ground::Foreground) {
             self.nic.poll();
             // Who sends without end does not keep it here.
@@ -283,7 +281,11 @@ impl Core {
             drop(turn);
             self.call_rested();
         }
-        self.flush();
+        if wakes() {
+            self.leave_handlers();
+        } else {
+            self.flush();
+        }
     }
 
     /// Does what can be done, and has an event loop woken when there is more.

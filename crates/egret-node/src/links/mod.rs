@@ -42,7 +42,8 @@ use crate::am::{Bundle, Server, Serving};
 use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
 
 /// All links of one nic. Clones are handles to the same; when the last one, and the last
-/// endpoint, is gone, the links are closed.
+/// endpoint, is gone, the links are closed, and soon after, by the thread in the background, the nic,
+/// whose name is free then.
 #[derive(Debug, Clone)]
 pub struct Links {
     pub(crate) core: Arc<Core>,

@@ -113,7 +113,9 @@ impl Address {
         match why {
             WriteError::Stopped => GraphError::Stopped { rank },
             WriteError::TooLarge(never) => GraphError::TooLarge { rank, bytes, most: never.most },
-            WriteError::Link { why: LinkError::Closed, .. } => GraphError::Closed,
+            WriteError::Withdrawn | WriteError::Link { why: LinkError::Closed, .. } => {
+                GraphError::Closed
+            }
             WriteError::Link { why, .. } => self.gone(&why.to_string()),
             WriteError::TimedOut { waited, .. } => {
                 GraphError::SendTimedOut { rank, waited, is_open: true }

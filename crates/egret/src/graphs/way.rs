@@ -120,6 +120,12 @@ impl Way {
         let (started, bytes) = (rt::now(), memory.len());
         let mut posted = self.send(&Arc::new(memory));
         let sent = self.address.handle.wait_on(&mut posted, deadline);
+        // What has gone of a message that was refused is said to be there soon.
+        let until = rt::now() + BACK_MAX;
+        while sent.is_some() && !is_back() && rt::now() < until {
+            self.address.handle.poll();
+            rt::sleep(SOON);
+        }
         if sent.is_none() || !is_back() {
             self.take_back(&posted, is_back);
         }
@@ -205,3 +211,5 @@ const WHOLE_MAX: usize = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 const PART_BYTES: usize = if cfg!(test) { 16 << 10 } else { 1 << 20 };
 /// How long the hand-over of what waits takes at most, mostly.
 const SOON: Duration = Duration::from_micros(50);
+/// How long what has gone is waited for before its link is given up.
+const BACK_MAX: Duration = Duration::from_millis(100);

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use egret_net::rt::{self, Deadline, Instant};
+use egret_net::rt::{self, Deadline, Instant, Switches};
 
 use super::calls::{Calls, Ticket};
 use super::fault::{Fault, planted};
@@ -239,28 +239,28 @@ impl Drop for Waits {
 pub(crate) struct Timed {
     started: Instant,
     outer: Option<Duration>,
-    /// How often the thread had lost its core, and how long it had run, if that is to be known.
-    before: Option<(u64, Duration)>,
+    /// How often the thread had left its core, and how long it had run, if that is to be known.
+    before: Option<(Switches, Duration)>,
 }
 
 impl Timed {
     /// With `asks`, it is known then whether the thread lost its core meanwhile.
     pub(crate) fn begin(asks: bool) -> Self {
-        let before = asks.then(|| (rt::preemptions(), rt::ran_for()));
+        let before = asks.then(|| (rt::switches(), rt::ran_for()));
         Self { started: rt::now(), outer: AWAY.replace(Some(Duration::ZERO)), before }
     }
 
-    /// How long it took; if that was more than `long`, and the thread lost its core meanwhile, without
-    /// the time in which it did not run.
+    /// How long it took; if that was more than `long`, and the thread lost its core meanwhile and waited
+    /// for nothing, without the time in which it did not run.
     pub(crate) fn end(self, long: Duration) -> Duration {
         let away = AWAY.replace(self.outer).unwrap_or_default();
         let took = (rt::now() - self.started).saturating_sub(away);
-        match self.before {
-            Some((preemptions, ran)) if took > long && rt::preemptions() != preemptions => {
-                took.min(rt::ran_for().saturating_sub(ran))
-            }
-            _ => took,
+        let Some((before, ran)) = self.before.filter(|_| took > long) else { return took };
+        let now = rt::switches();
+        if now.lost == before.lost || now.waited > before.waited {
+            return took;
         }
+        took.min(rt::ran_for().saturating_sub(ran))
     }
 }
 

@@ -142,10 +142,11 @@ mod tests {
         // Short runs, in which it loses its core for long.
         for _ in 0..3 {
             let (took, whole) = loop {
-                let (before, started, timed) = (rt::preemptions(), rt::now(), Timed::begin(true));
+                let (before, started, timed) = (rt::switches(), rt::now(), Timed::begin(true));
                 std::hint::spin_loop();
                 let (took, whole) = (timed.end(LONG), rt::now() - started);
-                if rt::preemptions() > before && whole > LONG * 20 {
+                let now = rt::switches();
+                if now.lost > before.lost && now.waited == before.waited && whole > LONG * 20 {
                     break (took, whole);
                 }
             };
