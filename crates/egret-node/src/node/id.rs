@@ -6,7 +6,8 @@ use egret_stream::Wire;
 
 use super::Properties;
 
-/// Which node, in which life: the registry gives each life of a rank another incarnation.
+/// Which node, in which life: the registry gives each life of a rank another incarnation. Rank 1 in
+/// incarnation 2 is written `1#2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Wire)]
 pub struct NodeId {
     /// Its place in the pool, from 0 to below the size.

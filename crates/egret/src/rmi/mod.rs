@@ -36,7 +36,9 @@
 //! assert_eq!(sum.add(&[1.0, 2.0])?, 3.0);
 //! let later = sum.begin().add(vec![4.0]); // a future; or:
 //! assert_eq!(later.wait()?, 7.0);
-//! assert_eq!(sum.check(5.0), Err(CallError::Failed("7 is too much".to_owned())));
+//! let more = client.block_on(async { sum.begin().add(vec![0.5]).await })?; // by this thread alone
+//! assert_eq!(more, 7.5);
+//! assert_eq!(sum.check(5.0), Err(CallError::Failed("7.5 is too much".to_owned())));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
