@@ -27,7 +27,7 @@ pub struct Bundle {
 
 /// A handler: what it does with a message.
 pub(crate) type Handler = Box<dyn FnMut(Request<'_>) + Send>;
-/// The same, of which several may run at once.
+/// A handler of which several may run at once, each with another message.
 pub(crate) type SharedHandler = Arc<dyn Fn(Request<'_>) + Send + Sync>;
 /// What an endpoint does with messages that came back.
 pub(crate) type ErrorHandler = Box<dyn FnMut(Undelivered) + Send>;
@@ -64,24 +64,24 @@ pub(crate) struct BundleState {
 pub(crate) struct Upcall {
     pub(crate) endpoint: Key,
     pub(crate) what: What,
-    /// What runs, of which place in the table.
+    /// The handler that runs, and its place in the table.
     pub(crate) run: Option<Run>,
     place: usize,
     pub(crate) handling: Handling,
 }
 
-/// How an upcall is served.
+/// The serving of an upcall: where it runs, who else may run, what became of its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Handling {
-    /// Where.
+    /// The bundle and the table that the handler is of.
     pub(crate) home: Home,
-    /// Whether others serve the bundle meanwhile.
+    /// Whether other threads may serve the bundle while the handler runs.
     pub(crate) is_apart: bool,
     /// Whether other upcalls were due when this one was.
     pub(crate) has_more: bool,
     /// Whether the handler is [shared](super::Endpoint::on_shared).
     pub(crate) is_shared: bool,
-    /// Whether the peer may send as much data again already.
+    /// Whether the credit of the message's data was granted to the peer again already.
     pub(crate) is_granted: bool,
     /// What the handler has done about its answer.
     pub(crate) answer: Answer,
@@ -126,12 +126,13 @@ pub(crate) enum Run {
     Drop(Box<Table>),
 }
 
-/// When the next message for a shared handler may be begun.
+/// The order in which messages for a shared handler are begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// At once.
+    /// Any: a message is begun as soon as there is a thread.
     Any,
-    /// When the handler of the one before has ended, or gone [outside](Request::outside).
+    /// That of arrival: a message is begun when the handler of the one before has ended, or gone
+    /// [outside](Request::outside).
     Kept,
 }
 

@@ -147,7 +147,7 @@ impl Endpoint {
         self.share(number, Order::Any, Arc::new(handler));
     }
 
-    /// The same in order: a message is begun when the handler of the one before has ended, or gone
+    /// Runs `handler` as [`on_shared`](Self::on_shared) does, but in order: a message is begun when the handler of the one before has ended, or gone
     /// outside, as with all handlers of the bundle.
     ///
     /// # Panics

@@ -30,16 +30,16 @@ impl Locked {
     #[inline]
     pub(crate) fn with<T>(&self, body: impl FnOnce(&mut State) -> T) -> T {
         // Told last, also if the body panics.
-        let _tell = Tell(&self.0);
+        let _tell = TellNic(&self.0);
         let _behind = Behind::begin();
         self.0.with_untold(body)
     }
 }
 
 /// Tells whom calls of the nic concern, when it is dropped.
-struct Tell<'a>(&'a Beside<State>);
+struct TellNic<'a>(&'a Beside<State>);
 
-impl Drop for Tell<'_> {
+impl Drop for TellNic<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.tell();
