@@ -67,8 +67,8 @@ mod typed;
 
 pub use bundle::Bundle;
 pub(crate) use bundle::{BundleState, Table, Upcall, What};
-pub use call::Call;
 pub(crate) use call::CallState;
+pub use call::{Call, FewWords};
 pub use ended::{Ended, Peer};
 pub(crate) use endpoint::EndpointState;
 pub use endpoint::{Endpoint, EndpointName};

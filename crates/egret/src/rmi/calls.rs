@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use egret_net::sync::Mutex;
 use egret_node::am::Peer;
@@ -16,13 +17,19 @@ use super::words::Code;
 
 /// Calls of plain methods that wait or run, of all objects of a node.
 #[derive(Debug)]
-pub(crate) struct Calls(Mutex<Inner>);
+pub(crate) struct Calls {
+    inner: Mutex<Inner>,
+    /// Whether a call may have been cancelled before it came. Written under the lock.
+    has_early: AtomicBool,
+}
 
 #[derive(Debug)]
 struct Inner {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Those that can be cancelled: by whom, by which number, and where each is.
+    /// Where those are that the threads which received them run at once, or decide about: few.
+    at_once: Vec<u32>,
+    /// The others that can be cancelled: by whom, by which number, and where each is.
     numbered: BTreeSet<(Caller, u64, u32)>,
     /// Calls that were cancelled before they came: data has a lane of its own.
     early: Early,
@@ -60,20 +67,22 @@ impl Calls {
     /// For callers that have so many calls under way.
     pub(crate) fn new(window: u32) -> Self {
         let window = window.max(WITHIN_WINDOW);
-        Self(Mutex::new(Inner {
+        let inner = Mutex::new(Inner {
             places: Vec::new(),
             free: Vec::new(),
+            at_once: Vec::new(),
             numbered: BTreeSet::new(),
             early: Early::new(usize::try_from(window).unwrap_or(usize::MAX)),
             gone: VecDeque::new(),
             floor: 0,
-        }))
+        });
+        Self { inner, has_early: AtomicBool::new(false) }
     }
 
     /// Adds a call that has come, unless its caller has cancelled it before or is gone.
     #[inline]
     pub(crate) fn add(&self, caller: Caller, number: u64) -> Option<Ticket> {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         if caller.is_some_and(|peer| inner.is_unwanted(peer, number)) {
             return None;
         }
@@ -82,9 +91,7 @@ impl Calls {
             inner.places.push(Place { before, call: None });
             u32::try_from(inner.places.len() - 1).expect("a node takes fewer calls")
         });
-        if number > 0 {
-            inner.numbered.insert((caller, number, place));
-        }
+        inner.at_once.push(place);
         let at = &mut inner.places[place as usize];
         at.call = Some(Entry { caller, number, is_cancelled: false, called: None });
         Some(Ticket { place, before: at.before })
@@ -92,23 +99,32 @@ impl Calls {
 
     /// The call is kept, until it can run. Whether it was cancelled meanwhile.
     pub(crate) fn keep(&self, called: &Arc<Called>) -> bool {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
+        let place = called.ticket.place;
+        inner.at_once.retain(|at| *at != place);
         let entry = inner.entry(called.ticket).expect("it was added");
         entry.called = Some(Arc::clone(called));
-        entry.is_cancelled
+        let (caller, number, is_cancelled) = (entry.caller, entry.number, entry.is_cancelled);
+        if number > 0 {
+            inner.numbered.insert((caller, number, place));
+        }
+        is_cancelled
     }
 
     /// The call is over, or will not be.
     #[inline]
     pub(crate) fn remove(&self, Ticket { place, before }: Ticket) {
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         let at = &mut inner.places[place as usize];
         debug_assert_eq!(at.before, before, "a call is over once");
         at.before = before.wrapping_add(1);
         let removed = at.call.take();
         inner.free.push(place);
-        if let Some(entry) = removed.as_ref().filter(|entry| entry.number > 0) {
-            inner.numbered.remove(&(entry.caller, entry.number, place));
+        match &removed {
+            Some(entry) if entry.called.is_some() => {
+                inner.numbered.remove(&(entry.caller, entry.number, place));
+            }
+            _ => inner.at_once.retain(|at| *at != place),
         }
         // There were many, and who looks through all would do so for ever.
         if inner.free.len() == inner.places.len() && inner.places.len() > KEPT {
@@ -120,34 +136,47 @@ impl Calls {
 
     /// How many wait or run.
     pub(crate) fn len(&self) -> usize {
-        let inner = self.0.lock();
+        let inner = self.inner.lock();
         inner.places.len() - inner.free.len()
     }
 
     /// Whether nobody wants the answer of a call any more: it was cancelled, or is over.
     pub(crate) fn is_unwanted(&self, ticket: Ticket) -> bool {
-        self.0.lock().entry(ticket).is_none_or(|entry| entry.is_cancelled)
+        self.inner.lock().entry(ticket).is_none_or(|entry| entry.is_cancelled)
     }
 
-    /// Whether a call that has come was cancelled before.
+    /// Whether a call that has come was cancelled before. The lock is taken only if any was, since long:
+    /// what another thread cancels just now may be late as well.
     #[inline]
     pub(crate) fn is_early(&self, peer: Peer, number: u64) -> bool {
-        number > 0 && self.0.lock().early.take(peer, number)
+        number > 0 && self.has_early.load(Relaxed) && self.take_early(peer, number)
+    }
+
+    #[cold]
+    fn take_early(&self, peer: Peer, number: u64) -> bool {
+        let mut inner = self.inner.lock();
+        let is_early = inner.early.take(peer, number);
+        self.has_early.store(!inner.early.is_empty(), Relaxed);
+        is_early
     }
 
     /// A caller does not want one of its calls any more.
     pub(crate) fn cancel(&self, caller: Caller, number: u64) {
         let mut waiting = Vec::new();
-        let mut inner = self.0.lock();
-        let Inner { numbered, places, early, .. } = &mut *inner;
+        let mut inner = self.inner.lock();
+        let Inner { at_once, numbered, places, early, .. } = &mut *inner;
+        let kept = numbered.range((caller, number, 0)..=(caller, number, u32::MAX));
         let mut is_known = false;
-        for (.., place) in numbered.range((caller, number, 0)..=(caller, number, u32::MAX)) {
-            is_known = true;
+        for place in kept.map(|(.., place)| place).chain(at_once.iter()) {
             let entry = places[*place as usize].call.as_mut();
-            waiting.extend(entry.and_then(Entry::cancel));
+            if let Some(entry) = entry.filter(|it| (it.caller, it.number) == (caller, number)) {
+                is_known = true;
+                waiting.extend(entry.cancel());
+            }
         }
         if let Some(peer) = caller.filter(|_| !is_known) {
             early.put(peer, number);
+            self.has_early.store(true, Relaxed);
         }
         drop(inner);
         waiting.iter().for_each(|called| called.answer_unrun(Code::Cancelled));
@@ -158,7 +187,7 @@ impl Calls {
         if planted(Fault::GoneUnheard) {
             return;
         }
-        let mut inner = self.0.lock();
+        let mut inner = self.inner.lock();
         inner.early.forget(peer);
         if !inner.gone.contains(&peer) {
             inner.gone.push_back(peer);
@@ -186,7 +215,7 @@ impl Calls {
     }
 
     fn filter(&self, wanted: impl Fn(&Called) -> bool) -> Vec<Arc<Called>> {
-        let inner = self.0.lock();
+        let inner = self.inner.lock();
         if inner.free.len() == inner.places.len() {
             return Vec::new();
         }
@@ -262,7 +291,7 @@ mod tests {
         assert_eq!(calls.len(), 2 * KEPT);
         all.iter().for_each(|ticket| calls.remove(*ticket));
         assert_eq!(calls.len(), 0);
-        assert!(calls.0.lock().places.len() < KEPT);
+        assert!(calls.inner.lock().places.len() < KEPT);
         let again: Vec<_> = (0..2 * KEPT).map(|_| calls.add(None, 0).expect("wanted")).collect();
         assert!(again.iter().all(|ticket| !calls.is_unwanted(*ticket)));
         assert!(all.iter().all(|ticket| calls.is_unwanted(*ticket)), "none of them is that");

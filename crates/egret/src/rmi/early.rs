@@ -56,6 +56,11 @@ impl Early {
         !self.callers.is_empty() && self.look(peer, number)
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.callers.is_empty()
+    }
+
     #[cold]
     fn look(&mut self, peer: Peer, number: u64) -> bool {
         let now = rt::now();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
@@ -33,7 +33,6 @@ pub(crate) struct Exchange {
     sweeps_at: AtomicUsize,
     /// Objects whose exports were dropped by a panic.
     behind: Mutex<Vec<Arc<Object>>>,
-    next_call: AtomicU64,
     /// What tells this life of the node from others.
     tag: u64,
     is_closed: AtomicBool,
@@ -63,15 +62,9 @@ impl Exchange {
             pairs: Mutex::default(),
             sweeps_at: AtomicUsize::new(SWEEP_LEAST),
             behind: Mutex::default(),
-            next_call: AtomicU64::new(1),
             tag,
             is_closed: AtomicBool::new(false),
         }
-    }
-
-    /// A number by which a call can be cancelled; none is given twice.
-    pub(crate) fn next_call(&self) -> u64 {
-        self.next_call.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Where calls by a fabric come from, and those of others go to.
@@ -192,16 +185,3 @@ const WINDOW_LEAST: u32 = 64;
 const WINDOW_MAX: u32 = 1024;
 /// Threads that may be busy, however few cores there are: most calls that are not short wait.
 const WORKERS_LEAST: usize = 8;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_call_has_the_number_of_another() {
-        let exchange = Exchange::new(1, u64::MAX, 0, WINDOW_LEAST);
-        let first = exchange.next_call();
-        assert!(first > 0, "0 is no number");
-        assert!((0..1_u32 << 24).all(|_| exchange.next_call() > first));
-    }
-}

@@ -1,20 +1,22 @@
 //! Calls that were begun.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
-use egret_node::am::{self, Call, Reply, SendError, in_handler};
+use egret_node::am::{self, Call, FewWords, Reply, SendError, in_handler};
 use egret_stream::{FromWire, Wire};
 
 use super::args::Args;
 use super::callee::{Callee, End, Meeting};
-use super::clock::{Alarm, Clock};
+use super::clock::Alarm;
 use super::context::Inherited;
 use super::fault::{Fault, planted};
 use super::pair::{Connected, Pair, Wants};
@@ -43,8 +45,11 @@ struct Begun {
     pair: Arc<Pair>,
     /// The interface of the stub.
     table: fn() -> Table,
-    /// What it calls is known when it is sent.
-    head: Head,
+    chain: u64,
+    /// By which it can be cancelled.
+    number: u64,
+    /// How long it may take in all.
+    deadline: Deadline,
     started: Instant,
     until: Option<Instant>,
     /// Whether it is a part of another.
@@ -52,25 +57,35 @@ struct Begun {
     /// Whether it is over only when it is answered.
     is_answered: bool,
     state: State,
-    alarm: Option<Alarm>,
-    /// Looks again where nobody tells that there is something to see.
-    glance: Option<Alarm>,
+    /// Set while it is polled, and not before: a call that was begun is moved about.
+    alarms: Option<Box<Alarms>>,
 }
 
 enum State {
-    Unsent(Args, Box<Unsent>),
+    Unsent(Box<Unsent>),
     Sent(Call, Arc<Connected>),
     Here(Arc<Spot>),
-    Failed(CallError),
+    Failed(Box<CallError>),
     Over,
 }
 
-/// Where a call is to go that could not be sent at once.
+/// A call that could not be sent at once.
 struct Unsent {
+    args: Args,
+    /// Where it goes is known when it is sent.
+    head: Head,
     callee: Callee,
     method: usize,
     meeting: Option<Meeting>,
     _wants: Wants,
+}
+
+#[derive(Default)]
+struct Alarms {
+    /// At its deadline.
+    end: Option<Alarm>,
+    /// Looks again where nobody tells that there is something to see.
+    glance: Option<Alarm>,
 }
 
 /// What came of a call.
@@ -90,28 +105,32 @@ impl<T, E> Pending<T, E> {
     ) -> Self {
         let Inherited { deadline, within, chain, is_nested, .. } = Inherited::by(deadline);
         let (pair, table) = (Arc::clone(&callee.pair), callee.table);
-        let (to, number) = (To::UNKNOWN, pair.exchange.next_call());
-        let head = Head { to, deadline, chain, number, within };
+        let (to, number) = (To::UNKNOWN, new_number());
         let started = rt::now();
-        let mut begun = Begun {
+        let begun = Begun {
             pair,
             table,
-            head,
+            chain,
+            number,
+            deadline,
             started,
             until: deadline.until_from(started),
             // One that nobody waits for waits for room, as others do: it would be lost without.
             is_nested: is_nested && is_answered,
             is_answered,
             state: State::Over,
-            alarm: None,
-            glance: None,
+            alarms: None,
         };
+        let mut pending = Self { begun, types: PhantomData };
         // It goes as far as it can now, and on when it is polled or waited for.
         match Args::give(args).and_then(|args| callee.check_size(args.len()).map(|()| args)) {
-            Ok(args) => begun.send_first(callee, method, args),
-            Err(why) => begun.state = State::Failed(why),
+            Ok(args) => {
+                let head = Head { to, deadline, chain, number, within };
+                pending.begun.send_first(callee, method, args, head);
+            }
+            Err(why) => pending.begun.state = State::Failed(Box::new(why)),
         }
-        Self { begun, types: PhantomData }
+        pending
     }
 }
 
@@ -123,6 +142,9 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Pending<T, E> {
     ///
     /// If there is none.
     pub fn wait(mut self) -> Result<T, CallError<E>> {
+        if let Some((words, count)) = self.begun.take_words() {
+            return read(&words[..count], &[], self.begun.terms());
+        }
         let came = self.begun.wait().map_err(CallError::widen)?;
         came.read(self.begun.terms())
     }
@@ -158,68 +180,82 @@ impl Came {
 impl Begun {
     /// Within what its answer is read.
     fn terms(&self) -> (Deadline, &Pair, fn() -> Table) {
-        (self.head.deadline, &self.pair, self.table)
+        (self.deadline, &self.pair, self.table)
     }
 
     /// Sends it, if it can be sent now.
     #[inline]
-    fn send_first(&mut self, callee: &Callee, method: usize, mut args: Args) {
+    fn send_first(&mut self, callee: &Callee, method: usize, mut args: Args, mut head: Head) {
         let mut context = Context::from_waker(Waker::noop());
         if let Some(End::There(there)) = callee.end() {
-            self.head.to = callee.to(method);
-            if self.send_there(&mut args, there, &mut context) {
+            head.to = callee.to(method);
+            if self.send_there(&head, &mut args, there, &mut context) {
                 return;
             }
         }
+        self.send_later(callee, method, args, head, &mut context);
+    }
+
+    #[cold]
+    fn send_later(
+        &mut self,
+        callee: &Callee,
+        method: usize,
+        args: Args,
+        head: Head,
+        context: &mut Context<'_>,
+    ) {
         let (callee, _wants) = (callee.clone(), callee.pair.want());
-        let unsent = Unsent { callee, method, meeting: None, _wants };
-        self.state = State::Unsent(args, Box::new(unsent));
-        self.send_now(&mut context);
+        let unsent = Unsent { args, head, callee, method, meeting: None, _wants };
+        self.state = State::Unsent(Box::new(unsent));
+        self.send_now(context);
     }
 
     /// Sends it, if it is not, as far as that goes now.
     fn send(&mut self, context: &mut Context<'_>) {
-        if let State::Unsent(..) = &self.state {
-            self.head.deadline = self.left();
+        let left = self.left();
+        if let State::Unsent(unsent) = &mut self.state {
+            unsent.head.deadline = left;
             self.send_now(context);
         }
     }
 
     /// The same, for as long as its head says.
     fn send_now(&mut self, context: &mut Context<'_>) {
-        let State::Unsent(_, unsent) = &mut self.state else { return };
-        let Unsent { callee, method, meeting, .. } = &mut **unsent;
+        let State::Unsent(unsent) = &mut self.state else { return };
+        let Unsent { head, callee, method, meeting, .. } = &mut **unsent;
         let end = match callee.poll_end(meeting, context) {
             Poll::Ready(Ok(end)) => end,
-            Poll::Ready(Err(why)) => return self.state = State::Failed(why),
+            Poll::Ready(Err(why)) => return self.state = State::Failed(Box::new(why)),
             Poll::Pending => return self.look_again(context),
         };
-        self.head.to = callee.to(*method);
-        let State::Unsent(mut args, unsent) = std::mem::replace(&mut self.state, State::Over)
-        else {
+        head.to = callee.to(*method);
+        let State::Unsent(mut unsent) = std::mem::replace(&mut self.state, State::Over) else {
             return;
         };
+        let Unsent { args, head, callee, .. } = &mut *unsent;
         match end {
             End::There(there) => {
-                if !self.send_there(&mut args, there, context) {
-                    self.state = State::Unsent(args, unsent);
+                if !self.send_there(head, args, there, context) {
+                    self.state = State::Unsent(unsent);
                 }
             }
-            End::Here => self.send_here(&unsent.callee, &args),
+            End::Here => self.send_here(callee, head, args),
         }
     }
 
     /// Whether it was sent, or cannot be; if not, the context's waker is woken when there is room.
     fn send_there(
         &mut self,
+        head: &Head,
         args: &mut Args,
         there: Arc<Connected>,
         context: &mut Context<'_>,
     ) -> bool {
         let mut words = [0; WORDS_MAX];
-        let count = self.head.write(&mut words);
+        let count = head.write(&mut words);
         loop {
-            let sent = args.send(self.head.to.handler, &words[..count], |message| {
+            let sent = args.send(head.to.handler, &words[..count], |message| {
                 there
                     .way(self.is_nested)
                     .try_request(message)
@@ -233,7 +269,7 @@ impl Begun {
                 },
                 Err(why) => {
                     let why = self.pair.failed(&there, why.into(), Duration::ZERO);
-                    self.state = State::Failed(why);
+                    self.state = State::Failed(Box::new(why));
                 }
             }
             return true;
@@ -244,12 +280,12 @@ impl Begun {
         self.state = if self.is_answered { State::Sent(call, there) } else { State::Over };
     }
 
-    fn send_here(&mut self, callee: &Callee, args: &Args) {
-        let object = match callee.find(self.head.to) {
+    fn send_here(&mut self, callee: &Callee, head: &Head, args: &Args) {
+        let object = match callee.find(head.to) {
             Ok(found) => found,
-            Err(why) => return self.state = State::Failed(why),
+            Err(why) => return self.state = State::Failed(Box::new(why)),
         };
-        let spot = object.begin_here(&self.head, args.aligned());
+        let spot = object.begin_here(head, args.aligned());
         self.state = if self.is_answered { State::Here(spot) } else { State::Over };
     }
 
@@ -270,7 +306,7 @@ impl Begun {
         };
         if came.is_ready() {
             self.state = State::Over;
-            (self.alarm, self.glance) = (None, None);
+            self.alarms = None;
             return came;
         }
         self.poll_deadline(context)
@@ -286,15 +322,27 @@ impl Begun {
             let waited = now - self.started;
             return Poll::Ready(Err(CallError::Deadline { waited, may_have_run }));
         }
-        match &self.alarm {
+        let alarms = self.alarms.get_or_insert_default();
+        match &alarms.end {
             Some(alarm) => alarm.wakes(context.waker()),
-            None => self.alarm = Some(self.clock().set(until, context.waker())),
+            None => alarms.end = Some(self.pair.exchange.clock.set(until, context.waker())),
         }
         Poll::Pending
     }
 
+    /// The words of an answer that has come, of a few words, and how many there are: of many calls that
+    /// are under way several are answered at once, and to move a [`Reply`] takes longer.
+    #[inline]
+    fn take_words(&mut self) -> Option<(FewWords, usize)> {
+        let State::Sent(call, _) = &mut self.state else { return None };
+        let mut words = FewWords::default();
+        let count = call.take_words(&mut words)?;
+        self.state = State::Over;
+        Some((words, count))
+    }
+
     fn wait(&mut self) -> Result<Came, CallError> {
-        let inherited = Inherited::of_chain(self.head.chain);
+        let inherited = Inherited::of_chain(self.chain);
         if inherited.is_inline || in_handler() {
             return self.wait_in_handler();
         }
@@ -302,15 +350,11 @@ impl Begun {
             self.wait_sent(&inherited)?;
         }
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Sent(mut call, there) => {
-                // Of many that are under way several are answered at once: for those nobody
-                // need ask the time.
-                let reply = call.poll_reply().unwrap_or_else(|| {
-                    let left = self.left();
-                    inherited.away(|| call.wait(left))
-                });
+            State::Sent(call, there) => {
+                let left = self.left();
+                let reply = inherited.away(|| call.wait(left));
                 if let Err(am::CallError::TimedOut { .. }) = &reply {
-                    there.cancel(self.head.number);
+                    there.cancel(self.number);
                 }
                 let failed = |error| self.pair.failed(&there, error, PATIENCE);
                 reply.map(Came::Reply).map_err(failed)
@@ -343,26 +387,23 @@ impl Begun {
     }
 
     fn wait_sent(&mut self, inherited: &Inherited) -> Result<(), CallError> {
-        let State::Unsent(mut args, unsent) = std::mem::replace(&mut self.state, State::Over)
-        else {
+        let State::Unsent(mut unsent) = std::mem::replace(&mut self.state, State::Over) else {
             return Ok(());
         };
-        let callee = &unsent.callee;
+        let Unsent { args, head, callee, method, .. } = &mut *unsent;
         let end = match callee.end() {
             Some(end) => end,
             None => inherited.away(|| callee.wait_end(self.left()))?,
         };
-        self.head.to = callee.to(unsent.method);
-        self.head.deadline = self.left();
+        (head.to, head.deadline) = (callee.to(*method), self.left());
         let there = match end {
             End::There(there) => there,
             End::Here => {
-                self.send_here(callee, &args);
+                self.send_here(callee, head, args);
                 return Ok(());
             }
         };
-        let sent = args.wait_send(there.way(self.is_nested), inherited, self.until, &mut self.head);
-        match sent {
+        match args.wait_send(there.way(self.is_nested), inherited, self.until, head) {
             Ok(call) => self.sent(call, there),
             Err(why) => return Err(self.pair.failed(&there, why.into(), PATIENCE)),
         }
@@ -371,7 +412,7 @@ impl Begun {
 
     fn ended(&mut self) -> Result<Came, CallError> {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Failed(why) => Err(why),
+            State::Failed(why) => Err(*why),
             _ if self.is_answered => panic!("a call was polled after it was over"),
             _ => Ok(Came::Sent),
         }
@@ -383,21 +424,18 @@ impl Begun {
 
     fn look_again(&mut self, context: &Context<'_>) {
         let at = rt::now() + GLANCE;
-        self.glance = Some(self.clock().set(at, context.waker()));
-    }
-
-    fn clock(&self) -> &Arc<Clock> {
-        &self.pair.exchange.clock
+        let glance = self.pair.exchange.clock.set(at, context.waker());
+        self.alarms.get_or_insert_default().glance = Some(glance);
     }
 
     fn cancel(&mut self) {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Sent(call, there) => {
-                there.cancel(self.head.number);
+                there.cancel(self.number);
                 drop(call);
             }
             State::Here(_) => {
-                self.pair.exchange.objects.calls.cancel(None, self.head.number);
+                self.pair.exchange.objects.calls.cancel(None, self.number);
             }
             State::Unsent(..) | State::Failed(_) | State::Over => {}
         }
@@ -416,5 +454,47 @@ impl<T, E> fmt::Debug for Pending<T, E> {
     }
 }
 
+/// A number by which a call can be cancelled: none is given twice in a process, and none is 0.
+#[inline]
+fn new_number() -> u64 {
+    NUMBERS.with(|own| {
+        let (next, end) = own.get();
+        let next = if next < end { next } else { TAKEN.fetch_add(NUMBERS_TAKEN, Relaxed) };
+        let end = next | (NUMBERS_TAKEN - 1);
+        own.set((next + 1, end + 1));
+        next
+    })
+}
+
+thread_local! {
+    /// The numbers that the thread gives: the next one, and behind the last.
+    static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// The first number that no thread has taken.
+static TAKEN: AtomicU64 = AtomicU64::new(NUMBERS_TAKEN);
+/// Numbers that a thread takes at once.
+const NUMBERS_TAKEN: u64 = 1 << 10;
 /// How often is looked where nobody tells.
 const GLANCE: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use egret_net::rt;
+
+    use super::*;
+
+    #[test]
+    fn no_call_has_the_number_of_another() {
+        let some = || (0..3 * NUMBERS_TAKEN).map(|_| new_number()).collect::<Vec<_>>();
+        let spawned = [(); 4].map(|()| rt::spawn("numbers", some).expect("a thread"));
+        let mut all = some();
+        all.extend(spawned.into_iter().flat_map(|it| it.join().expect("it does not panic")));
+        let count = all.len();
+        let all = BTreeSet::from_iter(all);
+        assert_eq!(all.len(), count);
+        assert!(!all.contains(&0), "0 is no number");
+    }
+}
