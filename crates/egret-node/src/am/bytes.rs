@@ -133,7 +133,6 @@ impl State {
         };
         call.memory_is_back(frame);
         line.settle(key);
-        self.forget_if_done(link);
     }
 
     /// The data of an answer was sent: others may follow.

@@ -55,11 +55,14 @@ impl Inner {
         let waker = Waker::from(Arc::clone(self));
         // One that panics is over: others are to be woken too.
         let polled = contained(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
-        if polled.is_some_and(|polled| polled.is_pending()) {
-            let mut slot = self.future.lock();
-            if !slot.is_dropped {
-                slot.future = Some(future);
-            }
+        let mut slot = self.future.lock();
+        if polled.is_some_and(|polled| polled.is_pending()) && !slot.is_dropped {
+            slot.future = Some(future);
+            return;
+        }
+        drop(slot);
+        if contained(|| drop(future)).is_none() {
+            tracing::error!("a task panicked when it was dropped");
         }
     }
 }
@@ -113,6 +116,25 @@ mod tests {
             if count.fetch_add(1, Ordering::Relaxed) == 4 { Poll::Ready(()) } else { Poll::Pending }
         }));
         assert_eq!(polls.load(Ordering::Relaxed), 5);
+        drop(task);
+    }
+
+    #[test]
+    fn a_future_that_panics_when_it_is_dropped_harms_nobody_who_wakes_it() {
+        struct Panics(Arc<AtomicUsize>);
+        impl Drop for Panics {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                panic!("of a test");
+            }
+        }
+        let drops = Arc::new(AtomicUsize::new(0));
+        let panics = Panics(Arc::clone(&drops));
+        let task = Task::new(poll_fn(move |_| {
+            let _own = &panics;
+            Poll::Ready(())
+        }));
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
         drop(task);
     }
 

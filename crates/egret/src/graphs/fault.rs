@@ -17,6 +17,8 @@ egret_net::faults! {
         AnySize,
         /// Who waits for a node that is gone is not told.
         GoneUnheard,
+        /// A receive for any rank keeps to itself that a channel died.
+        DiedUnheard,
         /// What waits for a channel is not posted when that is open.
         NotPosted,
         /// A channel that nobody reads any more is kept.

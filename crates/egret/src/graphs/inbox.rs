@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use egret_net::sync::Mutex;
 use egret_net::vi::Segment;
 use egret_node::channel::{Listener, Part, ReadError, Reader};
 use egret_node::node::{Event, Handle, NodeId};
@@ -21,6 +22,9 @@ pub(super) struct Inbox {
     next: AtomicUsize,
     /// Most bytes of a graph.
     bytes_max: u64,
+    /// Why the last channel of a rank ended that did not come to its end, if nobody who asks for that
+    /// rank was told.
+    died: Mutex<BTreeMap<u32, ReadError>>,
 }
 
 /// What there is of what was asked for.
@@ -56,11 +60,17 @@ impl Inbox {
             Ok((fabric.clone(), links.listen(name, BACKLOG).map_err(taken)?))
         };
         let listeners = handle.links().iter().map(listen).collect::<Result<_, GraphError>>()?;
-        Ok(Self { listeners, next: AtomicUsize::new(0), bytes_max })
+        let (next, died) = (AtomicUsize::new(0), Mutex::default());
+        Ok(Self { listeners, next, bytes_max, died })
     }
 
     /// The next graph from there; if there is none, the task is woken when it looks as if.
     pub(super) fn poll(&self, handle: &Handle, from: Source, context: &Context<'_>) -> Found {
+        if let Source::Rank(rank) = from
+            && let Some(why) = self.died.lock().remove(&rank)
+        {
+            return Found::Died(rank, why);
+        }
         let (mut is_open, mut ranks) = (false, BTreeMap::<u32, Vec<_>>::new());
         for (fabric, listener) in &self.listeners {
             for reader in listener.poll_kept(context) {
@@ -103,6 +113,9 @@ impl Inbox {
                         listener.let_go(&reader);
                         if from == Source::Rank(rank) {
                             return Found::Died(rank, why);
+                        }
+                        if !planted(Fault::DiedUnheard) {
+                            self.died.lock().insert(rank, why);
                         }
                     }
                 }

@@ -84,17 +84,14 @@ impl Conn {
     #[inline]
     pub(super) fn drain(&mut self, draining: &mut Draining<'_, '_>) -> Result<(), Box<ViError>> {
         let published = self.lanes.published();
+        let drained = Drained { conn: self, published };
         while draining.left > 0
-            && let Some((tag, bytes)) = self.lanes.take(draining.scratch)?
+            && let Some((tag, bytes)) = drained.conn.lanes.take(draining.scratch)?
         {
-            (draining.sink)(self, tag, bytes);
+            (draining.sink)(&mut *drained.conn, tag, bytes);
             draining.left -= 1;
         }
-        draining.answers |= std::mem::take(&mut self.answers);
-        if self.lanes.published() != published {
-            // The peer may sleep until there is room.
-            self.ring_bell();
-        }
+        draining.answers |= std::mem::take(&mut drained.conn.answers);
         Ok(())
     }
 
@@ -102,6 +99,21 @@ impl Conn {
     #[inline]
     pub(super) fn has_eager_news(&mut self) -> Result<bool, Box<ViError>> {
         self.lanes.has_news()
+    }
+}
+
+/// The end of a drain, also if a sink panics: the peer may sleep until there is room.
+struct Drained<'a> {
+    conn: &'a mut Conn,
+    published: u64,
+}
+
+impl Drop for Drained<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.conn.lanes.published() != self.published {
+            self.conn.ring_bell();
+        }
     }
 }
 

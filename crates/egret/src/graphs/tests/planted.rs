@@ -2,14 +2,14 @@
 
 use egret_net::fabric::sim::{Sim, check};
 
-use super::trials::{both_begin_anew, letters_arrive, one_dies, one_lies};
+use super::trials::{a_link_dies, both_begin_anew, letters_arrive, one_dies, one_lies};
 use crate::graphs::fault::{Fault, caught};
 
 type Trial = fn(&Sim);
 
 #[test]
 fn each_fault_is_noticed() {
-    let all: [(Fault, Trial); 10] = [
+    let all: [(Fault, Trial); 11] = [
         (Fault::LastFirst, letters_arrive),
         (Fault::OtherSender, letters_arrive),
         (Fault::OthersToo, letters_arrive),
@@ -17,6 +17,7 @@ fn each_fault_is_noticed() {
         (Fault::AnyChannel, both_begin_anew),
         (Fault::Kept, both_begin_anew),
         (Fault::GoneUnheard, one_dies),
+        (Fault::DiedUnheard, a_link_dies),
         (Fault::AnySize, one_lies),
         (Fault::Halves, letters_arrive),
         (Fault::NotBack, one_dies),

@@ -132,6 +132,31 @@ pub(super) fn one_dies(sim: &Sim) {
     assert_eq!(town.receive(&mut graphs[0], ANY).unwrap().from, 2);
 }
 
+/// A link dies, and both nodes live: a receive for any rank waits for others, and one for that rank is
+/// told all the same; what comes by the next link is received.
+pub(super) fn a_link_dies(sim: &Sim) {
+    let town = Town::new(sim, 2);
+    let (mut here, mut there) = (town.graphs(0), town.graphs(1));
+    town.run(post(&mut there, 1, 0, 0)).unwrap();
+    assert_eq!(town.receive(&mut here, ANY).unwrap().number, 0);
+    sim.partition(&["n0"], &["n1"]);
+    let lost = town.run(post_long(&mut here, 0, 1, 1)).is_err();
+    if below(2) == 0 {
+        let mut any = here.post_recv_graph(ANY);
+        town.pass(Duration::from_millis(50));
+        assert!(any.try_received().is_none());
+    }
+    sim.heal();
+    assert!(lost, "it went through a partition");
+    let why = town.receive(&mut here, 1).unwrap_err();
+    assert!(matches!(why, GraphError::Gone { rank: 1, .. }), "{why}");
+    let mut number = 2;
+    while town.run(post(&mut there, 1, 0, number)).is_err() {
+        number += 1;
+    }
+    assert_eq!(town.receive(&mut here, 1).unwrap().number, number);
+}
+
 /// A node sends what is no letter, or too long: each is an error that names it.
 pub(super) fn one_lies(sim: &Sim) {
     let town = Town::new(sim, 3);
@@ -173,6 +198,11 @@ fn a_rank_may_begin_anew() {
 #[test]
 fn who_waits_for_a_node_that_dies_is_told() {
     sim::check(0..60, one_dies);
+}
+
+#[test]
+fn who_waits_for_a_rank_is_told_that_its_link_died() {
+    sim::check(0..60, a_link_dies);
 }
 
 #[test]

@@ -6,11 +6,13 @@ use std::time::Duration;
 use egret_net::fabric::sim::Sim;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::Nic;
-use egret_node::am::{EndpointName, Message, Remote, Reply};
+use egret_node::am::{Call, EndpointName, Message, Remote, Reply};
 use egret_node::node::{Config, Node};
 use egret_node::registry::{Registry, RegistryOptions};
 use egret_node::{Links, LinksOptions};
 
+use crate::rmi::context::Inherited;
+use crate::rmi::fault::{Fault, caught};
 use crate::rmi::fuzzing;
 use crate::rmi::load::Load;
 use crate::rmi::object::Object;
@@ -30,6 +32,12 @@ trait Target {
     fn sum(&self, all: &[f64]) -> f64;
 }
 
+/// The same, without an attribute.
+#[crate::remote]
+trait Plain {
+    fn plain(&self) -> u64;
+}
+
 struct It;
 
 #[crate::remote]
@@ -42,12 +50,21 @@ impl Target for It {
     }
 }
 
+#[crate::remote]
+impl Plain for It {
+    fn plain(&self) -> u64 {
+        1
+    }
+}
+
 /// A stranger with an object before it.
 struct Scene {
     nic: Nic,
     links: [Links; 2],
     remote: Remote,
     object: Arc<Object>,
+    plain: Arc<Object>,
+    workers: Arc<Workers>,
     _endpoints: [egret_node::am::Endpoint; 3],
     _sim: Sim,
 }
@@ -61,6 +78,7 @@ impl Scene {
         let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new(1)));
         let objects = Arc::new(Objects::new(&workers, &load, 64));
         let object = objects.add(Exports::<dyn Target>::held(It), 100).unwrap();
+        let plain = objects.add(Exports::<dyn Plain>::held(It), 100).unwrap();
         let [served, within] = objects.endpoints(&there, 1, |_| {});
         served.register(ENDPOINTS[0]).unwrap();
         let client = here.bundle().endpoint(0);
@@ -68,7 +86,8 @@ impl Scene {
         let mut mapping = client.map(&to, &[], Deadline::DEFAULT);
         let links = [here, there];
         let remote = until(&nic, &links, &mut mapping).unwrap();
-        Self { nic, links, remote, object, _endpoints: [served, within, client], _sim: sim }
+        let _endpoints = [served, within, client];
+        Self { nic, links, remote, object, plain, workers, _endpoints, _sim: sim }
     }
 
     /// The words of a call of a method, with others behind them.
@@ -107,6 +126,45 @@ fn until<F: Future + Unpin>(nic: &Nic, links: &[Links; 2], future: &mut F) -> F:
         }
         nic.wait(seen, Some(rt::now() + Duration::from_millis(10)));
     }
+}
+
+/// A thread that waits for a call runs calls that are a part of it, which have the number of its chain.
+/// Who does not know the number has others run by workers, whatever is said of them.
+#[test]
+fn a_thread_that_waits_runs_no_call_whose_chain_was_guessed() {
+    guesses_of_a_chain();
+    assert!(caught(Fault::ServesOthers, guesses_of_a_chain));
+}
+
+fn guesses_of_a_chain() {
+    let scene = Scene::new();
+    scene.workers.lend();
+    let [before, mine] = [(); 2].map(|()| Inherited::by(Deadline::UntilDead));
+    let chain = mine.chain;
+    let guesses = [0, 1, u64::MAX, before.chain, before.chain + 1, chain ^ 1, chain << 1, !chain];
+    let begin = |chain: u64| {
+        let (object, interface) = (scene.plain.number, scene.plain.interface);
+        let to = To { object, interface, method: 0, handler: CALL };
+        let (deadline, within) = (Deadline::UntilDead, Within::default());
+        let head = Head { to, deadline, chain, number: 0, within };
+        let mut words = [0; WORDS_MAX];
+        let count = head.write(&mut words);
+        scene.remote.try_request((CALL, &words[..count])).unwrap()
+    };
+    // What comes of calls while the thread drives for a while.
+    let driven = |calls: &mut [Call]| -> Vec<bool> {
+        for _ in 0..100 {
+            scene.nic.wait(scene.nic.poll(), Some(rt::now() + Duration::from_micros(10)));
+            scene.links.iter().for_each(Links::poll);
+        }
+        calls.iter_mut().map(|call| call.poll_reply().is_some()).collect()
+    };
+    let mut guessed = guesses.map(begin);
+    assert_eq!(mine.away(|| driven(&mut guessed)), [false; 8], "it was run");
+    assert_eq!(mine.away(|| driven(&mut [begin(chain)])), [false], "others wait for a worker");
+    while scene.workers.run_one() {}
+    assert_eq!(driven(&mut guessed), [true; 8]);
+    assert_eq!(mine.away(|| driven(&mut [begin(chain)])), [true], "it was left to a worker");
 }
 
 #[test]
