@@ -36,7 +36,7 @@ fn pair(leads: &Rc<Peer>, follows: &Rc<Peer>, limit: Limit) -> Result<Pair> {
     let (key, bytes) = (limit.to_string(), limit.fixed_bytes().unwrap_or(0));
     let leader = leads.open(Opening::LimitLeader { key: key.clone(), bytes }, &[])?;
     let follower = follows.open(Opening::Limit { key, bytes }, &leader.fds)?;
-    Ok(Pair { leader, follower })
+    Ok(Pair { leader, follower, _registry: None })
 }
 
 impl Probe for Bare {

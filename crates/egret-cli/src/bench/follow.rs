@@ -15,7 +15,7 @@ use super::machine;
 use super::many::Answering;
 use super::peer::{Opening, Order, PATIENCE, Reply, Told};
 use super::quiet::Quiet;
-use super::rmi_calls::CalledOn;
+use super::rmi_calls::{CalledOn, Caller};
 use super::served::Served;
 use super::still::Still;
 
@@ -124,6 +124,13 @@ impl Follower for CalledOn {
     }
 }
 
+impl Follower for Caller {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        self.call(rounds)?;
+        Ok(Told::new())
+    }
+}
+
 impl Follower for Reading {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds)?;
@@ -209,6 +216,7 @@ fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
         Opening::Idle(stillness) => Box::new(Still::new(stillness)?),
         Opening::Am(task) => Box::new(Served::new(&task)?),
         Opening::Calls(pooled) => Box::new(CalledOn::new(&pooled)?),
+        Opening::Caller(pooled) => Box::new(Caller::new(&pooled)?),
         Opening::Channel(stream) => Box::new(Reading::new(&stream)?),
         Opening::Graph(trip) => Box::new(Receiver::new(trip)?),
         Opening::Many(meeting) => Box::new(Answering::new(&meeting)?),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use egret::net::limit::Limit;
 use egret::net::rt;
+use egret::node::registry::Registry;
 
 use super::Suite;
 use super::args::{Common, between_processes};
@@ -16,6 +17,7 @@ use super::machine;
 use super::measure::{Against, Case, Further, Probe, Sample, Unit};
 use super::peer::{Opening, Peer, Station};
 use super::report::{Column, Line, Of};
+use super::rmi_calls::Pooled;
 use super::side::Mode;
 use super::vi;
 
@@ -27,6 +29,8 @@ use super::vi;
 /// one pair of egret alone, times their number, over the cores ("of 1 pair"): there
 /// 1.00 would be as if nobody was in anyone's way. These are times of whole runs,
 /// so whatever else runs on the machine is in all of them.
+///
+/// With --calls each message there and back is a remote call of a plain method.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many pairs
@@ -39,6 +43,9 @@ pub(crate) struct Args {
     /// How both sides wait for the other
     #[arg(long, default_value = "balanced")]
     wait: Waiting,
+    /// Remote calls of a method without attributes instead of messages; over shm or tcp
+    #[arg(long)]
+    calls: bool,
     /// Messages there and back of each pair [default: 10000, or 200 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     rounds: Option<u64>,
@@ -50,9 +57,13 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
     let (pairs, wait) = (args.pairs, args.wait);
     let fabric = between_processes(&args.fabric)?;
+    let is_calls = args.calls;
+    if is_calls {
+        super::args::lossless(&args.fabric)?;
+    }
     let rounds = args.rounds.unwrap_or(rounds(&args.common));
     machine::warn_of_others();
-    let cases = std::iter::once_with(move || case(fabric, pairs, wait, rounds));
+    let cases = std::iter::once_with(move || case(fabric, pairs, wait, is_calls, rounds));
     Ok(Suite { name: NAME, columns: COLUMNS, cases: Box::new(cases) })
 }
 
@@ -61,8 +72,17 @@ pub(crate) const fn rounds(common: &Common) -> u64 {
     if common.quick { 200 } else { 10_000 }
 }
 
-fn case(fabric: &'static str, pairs: u32, wait: Waiting, rounds: u64) -> Result<Case> {
-    let start = |number| Pair::start(fabric, number, wait);
+fn case(
+    fabric: &'static str,
+    pairs: u32,
+    wait: Waiting,
+    is_calls: bool,
+    rounds: u64,
+) -> Result<Case> {
+    let start = |number| match is_calls {
+        true => Pair::of_calls(fabric, wait),
+        false => Pair::start(fabric, number, wait),
+    };
     let all = (0..pairs).map(start).collect::<Result<Vec<_>>>()?;
     let all = Rc::new(all);
     let cores = machine::allowed()?;
@@ -73,14 +93,14 @@ fn case(fabric: &'static str, pairs: u32, wait: Waiting, rounds: u64) -> Result<
     let line = Line {
         bench: NAME,
         fabric: Some(fabric),
-        mode: Some(Mode::Posted.name()),
+        mode: Some(if is_calls { "plain" } else { Mode::Posted.name() }),
         ring: vi::ring(fabric, false),
         wait: Some(wait.name()),
         trust: Some("isolated"),
         pairs: Some(pairs),
         cores: Some(cores.len()),
         rounds: Some(rounds),
-        bytes: BYTES,
+        bytes: if is_calls { 0 } else { BYTES },
         limit: Limit::SwitchYield.name(),
         ..Line::default()
     };
@@ -97,6 +117,8 @@ fn case(fabric: &'static str, pairs: u32, wait: Waiting, rounds: u64) -> Result<
 pub(crate) struct Pair {
     pub(crate) leader: Station,
     pub(crate) follower: Station,
+    /// Where the nodes of both have met, if they are nodes.
+    pub(crate) _registry: Option<Registry>,
 }
 
 impl Pair {
@@ -116,9 +138,21 @@ impl Pair {
         let follower = Rc::new(Peer::start_anywhere()?).open(Opening::Vi(plan.clone()), &[])?;
         plan.to.clone_from(&follower.host);
         let leader = Rc::new(Peer::start_anywhere()?).open(Opening::Leader(plan), &[])?;
-        let pair = Self { leader, follower };
-        run(std::slice::from_ref(&pair), WARM_UP)?;
-        Ok(pair)
+        Self { leader, follower, _registry: None }.warmed_up()
+    }
+
+    /// A node in each process; the leader calls an object of the follower.
+    fn of_calls(fabric: &str, wait: Waiting) -> Result<Self> {
+        let (registry, pooled) = Pooled::new(fabric, wait)?;
+        let open = |opening| Rc::new(Peer::start_anywhere()?).open(opening, &[]);
+        let follower = open(Opening::Calls(pooled.clone()))?;
+        let leader = open(Opening::Caller(pooled))?;
+        Self { leader, follower, _registry: Some(registry) }.warmed_up()
+    }
+
+    fn warmed_up(self) -> Result<Self> {
+        run(std::slice::from_ref(&self), WARM_UP)?;
+        Ok(self)
     }
 }
 
@@ -164,6 +198,7 @@ const BYTES: usize = 4;
 const WARM_UP: u64 = 100;
 const COLUMNS: &[Column] = &[
     Column::PAIRS,
+    Column::MODE,
     Column::WAIT,
     Column::ROUNDS,
     Column::RUN_MS,

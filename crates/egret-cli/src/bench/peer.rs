@@ -60,6 +60,8 @@ pub(crate) enum Opening {
     Am(Task),
     /// Remote calls.
     Calls(Pooled),
+    /// The same, as the one who calls.
+    Caller(Pooled),
     /// Messages over a channel.
     Channel(Stream),
     /// Graphs over a fabric.

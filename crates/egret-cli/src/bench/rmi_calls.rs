@@ -37,6 +37,16 @@ pub(crate) struct Pooled {
 }
 
 impl Pooled {
+    /// A registry for two nodes, and what they are told.
+    pub(crate) fn new(fabric: &str, wait: Waiting) -> Result<(Registry, Self)> {
+        let secret = format!("{:016x}{:016x}", rt::random(), rt::random());
+        let options = RegistryOptions::new(POOL, 2).secret(Secret::new(&secret));
+        let registry = Registry::open(options)?;
+        let address = registry.address().to_owned();
+        let pooled = Self { fabric: fabric.to_owned(), wait, registry: address, secret };
+        Ok((registry, pooled))
+    }
+
     fn join(&self) -> Result<Node> {
         let config = Config::new(POOL).size(2).registry(&self.registry);
         let config = config.secret(Secret::new(&self.secret)).fabrics(&self.fabric);
@@ -97,11 +107,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(peer: &Rc<Peer>, fabric: &str, wait: Waiting) -> Result<Self> {
-        let secret = format!("{:016x}{:016x}", rt::random(), rt::random());
-        let options = RegistryOptions::new(POOL, 2).secret(Secret::new(&secret));
-        let registry = Registry::open(options)?;
-        let address = registry.address().to_owned();
-        let pooled = Pooled { fabric: fabric.to_owned(), wait, registry: address, secret };
+        let (registry, pooled) = Pooled::new(fabric, wait)?;
         let station = peer.open(Opening::Calls(pooled.clone()), &[])?;
         let node = pooled.join()?;
         let stub: CalleeStub = node.lookup(NAME, PATIENCE)?;
@@ -371,6 +377,28 @@ impl CalledOn {
         ensure!(self.node.serve(PATIENCE, is_done), "nobody called for too long");
         self.node.links().iter().for_each(|(_, links)| said(links));
         Ok(())
+    }
+}
+
+/// The one who calls, in a process of its own.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    stub: CalleeStub,
+    _node: Node,
+}
+
+impl Caller {
+    pub(crate) fn new(pooled: &Pooled) -> Result<Self> {
+        let node = pooled.join()?;
+        Ok(Self { stub: node.lookup(NAME, PATIENCE)?, _node: node })
+    }
+
+    /// Calls a plain method so often, and says that it has.
+    pub(crate) fn call(&self, rounds: u64) -> Result<()> {
+        for _ in 0..rounds {
+            self.stub.plain()?;
+        }
+        Ok(self.stub.settle()?)
     }
 }
 
