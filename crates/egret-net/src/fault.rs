@@ -63,23 +63,18 @@ macro_rules! faults {
         /// Whether `fault` is planted on this thread.
         #[cfg(test)]
         $see fn planted(fault: $Fault) -> bool {
-            PLANTED.get() == Some(fault)
+            $crate::rt::fault() == Some((::std::any::TypeId::of::<$Fault>(), fault as u32))
         }
 
-        /// Runs `body` with `fault` planted on this thread, and says whether the checks in it
-        /// noticed (by a panic).
+        /// Runs `body` with `fault` planted on this thread and on those of simulated worlds in it,
+        /// and says whether the checks in it noticed (by a panic).
         #[cfg(test)]
         $see fn caught(fault: $Fault, body: impl FnOnce()) -> bool {
-            PLANTED.set(Some(fault));
+            let fault = (::std::any::TypeId::of::<$Fault>(), fault as u32);
+            $crate::rt::set_fault(Some(fault));
             let outcome = ::std::panic::catch_unwind(::std::panic::AssertUnwindSafe(body));
-            PLANTED.set(None);
+            $crate::rt::set_fault(None);
             outcome.is_err()
-        }
-
-        #[cfg(test)]
-        thread_local! {
-            static PLANTED: ::std::cell::Cell<Option<$Fault>> =
-                const { ::std::cell::Cell::new(None) };
         }
     };
 }

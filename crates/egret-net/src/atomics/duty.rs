@@ -28,21 +28,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use super::{Atomics, StdAtomics, Word};
 use crate::fault::planted;
 
-/// Who is on duty: one thread, until a standby that watches it takes over.
-///
-/// ```
-/// use egret_net::sync::Duty;
-///
-/// let duty = Duty::default();
-/// let begun = duty.begin();
-/// assert!(begun.calls, "the standby rests, and is to be called");
-/// duty.watch();
-/// // The standby looks twice: what was begun is still under way.
-/// let seen = duty.count();
-/// assert!(duty.take_over(seen));
-/// assert!(!duty.end(begun), "another thread is on duty");
-/// ```
-pub struct Duty<A: Atomics = StdAtomics> {
+/// Who is on duty: one thread, until a standby that watches it takes over. What the thread on duty
+/// and a [roster](super::Roster) share.
+pub(super) struct Duty<A: Atomics = StdAtomics> {
     count: A::Word,
     /// Whether the standby looks at the count.
     watched: A::Word,
@@ -58,13 +46,13 @@ pub struct Begun {
 }
 
 impl<A: Atomics> Duty<A> {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { count: A::Word::new(0), watched: A::Word::new(0) }
     }
 
     /// The thread on duty begins something that may last long.
     #[inline]
-    pub fn begin(&self) -> Begun {
+    pub(super) fn begin(&self) -> Begun {
         let count = self.count.load(Relaxed).wrapping_add(1);
         self.count.store(count, Release);
         if !planted(Fault::Unfenced) {
@@ -75,37 +63,37 @@ impl<A: Atomics> Duty<A> {
 
     /// What was begun has ended. Whether the thread is still on duty.
     #[inline]
-    pub fn end(&self, begun: Begun) -> bool {
+    pub(super) fn end(&self, begun: Begun) -> bool {
         self.make_even(begun.count) || planted(Fault::TwoOnDuty)
     }
 
     /// What was begun and ended so far, for the standby.
     #[must_use]
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.count.load(Acquire)
     }
 
     /// The standby takes over, if the same is still under way as when it saw `seen`. Whether it
     /// is on duty now.
     #[must_use]
-    pub fn take_over(&self, seen: u64) -> bool {
+    pub(super) fn take_over(&self, seen: u64) -> bool {
         seen % 2 == 1 && self.make_even(seen)
     }
 
     /// The standby looks from now on.
-    pub fn watch(&self) {
+    pub(super) fn watch(&self) {
         self.watched.store(1, Release);
     }
 
     /// Whether the standby is to look.
     #[must_use]
-    pub fn is_watched(&self) -> bool {
+    pub(super) fn is_watched(&self) -> bool {
         self.watched.load(Acquire) != 0
     }
 
     /// The standby, which saw `seen` long ago, looks no more until it is called. Whether it may.
     #[must_use]
-    pub fn rest(&self, seen: u64) -> bool {
+    pub(super) fn rest(&self, seen: u64) -> bool {
         self.watched.store(0, Relaxed);
         A::fence(SeqCst);
         let rests = self.count.load(Relaxed) == seen;
@@ -116,6 +104,13 @@ impl<A: Atomics> Duty<A> {
     }
 
     fn make_even(&self, odd: u64) -> bool {
+        if planted(Fault::InTwoSteps) {
+            let is_odd = self.count.load(Acquire) == odd;
+            if is_odd {
+                self.count.store(odd.wrapping_add(1), Release);
+            }
+            return is_odd;
+        }
         loop {
             match self.count.compare_exchange_weak(odd, odd.wrapping_add(1), AcqRel, Relaxed) {
                 Ok(_) => return true,
@@ -123,12 +118,6 @@ impl<A: Atomics> Duty<A> {
                 Err(_) => return false,
             }
         }
-    }
-}
-
-impl Default for Duty {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -146,4 +135,6 @@ pub(super) enum Fault {
     Unfenced,
     /// Whoever ends takes itself for on duty, whatever the standby did.
     TwoOnDuty,
+    /// An odd count is looked at and then made even, not at once.
+    InTwoSteps,
 }

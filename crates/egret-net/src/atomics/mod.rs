@@ -6,6 +6,7 @@ mod baton;
 pub(crate) mod checker;
 mod duty;
 mod lean;
+mod roster;
 #[cfg(test)]
 mod tests;
 
@@ -17,8 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 pub use baton::{Baton, Entered, Ground, Next, Seat, Seated, Turn, Waited};
-pub use duty::{Begun, Duty};
+pub use duty::Begun;
 pub(crate) use lean::Joint;
+pub use roster::{Employed, Order, Roster};
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::fault::planted;

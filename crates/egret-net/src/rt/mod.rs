@@ -3,7 +3,7 @@
 //! Everything above this module asks it for time, sleep, threads and
 //! randomness, and clippy bans the originals elsewhere. A thread that has
 //! [entered](enter) a [`World`] gets its answers from there: the simulator is a
-//! world whose clock moves when its thread waits, so the same code runs in
+//! world whose clock moves when its threads wait, so the same code runs in
 //! virtual time without knowing it.
 //!
 //! # Deadlines
@@ -34,15 +34,19 @@ mod thread;
 
 use std::cell::RefCell;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::Duration;
 
 pub use deadline::{Deadline, Instant};
 pub use stack::stack_below;
-pub(crate) use thread::yield_now;
 pub use thread::{JoinHandle, Switches, Thread, current, ran_for, spawn, switches};
+#[doc(hidden)]
+pub use thread::{fault, set_fault};
+pub(crate) use thread::{park_on_machine, spawn_on_machine, this_thread, yield_now};
 
-/// A source of time, sleep and randomness for the threads that entered it.
+/// A source of time, sleep, randomness and threads for the threads that entered it.
 pub trait World: Send + Sync {
     /// The present moment of this world.
     fn now(&self) -> Instant;
@@ -51,6 +55,25 @@ pub trait World: Send + Sync {
     fn park(&self, until: Option<Instant>);
     /// 64 random bits, repeatable if the world is seeded.
     fn random(&self) -> u64;
+    /// Starts a thread of this world, if the world can. One thread of a world runs at a time, until
+    /// it parks or ends.
+    ///
+    /// # Errors
+    ///
+    /// If the world has no thread to give.
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<Thread> {
+        let _ = (name, body);
+        let why = "this simulated world runs all its nodes on one thread";
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+    }
+    /// Ends the present or next park of a thread of this world.
+    fn unpark(&self, thread: ThreadId) {
+        let _ = thread;
+    }
+    /// Whether nodes have threads of their own here; else somebody polls them.
+    fn has_background(&self) -> bool {
+        false
+    }
 }
 
 /// Puts the calling thread into `world` until the guard is dropped.
@@ -140,7 +163,14 @@ fn world() -> Option<Arc<dyn World>> {
     WORLDS.with_borrow(|worlds| worlds.last().cloned())
 }
 
-/// Whether the calling thread is in a world of its own: there it is the only one.
+/// Whether nodes have threads of their own where the calling thread is: in the real world, and in a
+/// [`World`] that says so.
+#[must_use]
+pub fn has_background() -> bool {
+    world().is_none_or(|world| world.has_background())
+}
+
+/// Whether the calling thread is in a simulated world.
 #[must_use]
 pub fn in_world() -> bool {
     WORLDS.with_borrow(|worlds| !worlds.is_empty())

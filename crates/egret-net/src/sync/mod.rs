@@ -1,7 +1,9 @@
-//! A lock, a role for threads that share a nic, and who is on duty while another stands by.
+//! A lock, a role for threads that share a nic, and the threads of which one is on duty.
 
 mod mutex;
 
 pub use mutex::Mutex;
 
-pub use crate::atomics::{Baton, Begun, Duty, Entered, Ground, Next, Seat, Seated, Turn, Waited};
+pub use crate::atomics::{
+    Baton, Begun, Employed, Entered, Ground, Next, Order, Roster, Seat, Seated, Turn, Waited,
+};

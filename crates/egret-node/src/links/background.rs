@@ -1,17 +1,16 @@
 //! The threads that drive the links when nobody waits.
 //!
 //! One is on duty: it drives while no other thread does. While it is
-//! [outside](crate::am::Request::outside) of a handler, which may last, a second thread stands by: it looks every
-//! [tick](TICK), and takes over if the same is under way at two looks. The thread that was on duty
-//! stands by then, when it is done. The standby is made when it is needed first; it rests, and
-//! costs nothing, when nobody went outside for [a while](STILL).
+//! [outside](crate::am::Request::outside) of a handler, which may last, a second thread stands by, looks now and then,
+//! and takes over if the same is under way at two looks. Who does what when, the [`Roster`] says;
+//! here are the threads that ask it and do so.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use egret_net::rt::{self, Thread};
-use egret_net::sync::{Begun, Duty, Mutex};
+use egret_net::sync::{Begun, Employed, Order, Roster};
 
 use super::core::Core;
 use crate::am::{Server, Serving, server};
@@ -21,28 +20,16 @@ use crate::am::{Server, Serving, server};
 pub(crate) struct Crew {
     /// Of the links, in this process.
     number: u32,
-    duty: Duty,
-    threads: Mutex<Threads>,
-    has_standby: AtomicBool,
-    /// Whether the standby is on duty, though it has not taken over.
-    is_named: AtomicBool,
+    roster: Roster<Thread>,
     /// Threads that have the links for as long as they work for them.
     holders: AtomicUsize,
     /// Whether an event loop drives the links.
     has_loop: AtomicBool,
 }
 
-#[derive(Debug, Default)]
-struct Threads {
-    on_duty: Option<Thread>,
-    standby: Option<Thread>,
-    count: usize,
-    is_closed: bool,
-}
-
 /// Starts the first. It ends soon after the last handle to the links is gone.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
-    core.crew.employ(Arc::downgrade(core), false)
+    core.crew.employ(core).map(drop)
 }
 
 impl Crew {
@@ -50,128 +37,84 @@ impl Crew {
         Self { number, ..Self::default() }
     }
 
-    fn employ(self: &Arc<Self>, core: Weak<Core>, stands_by: bool) -> std::io::Result<()> {
-        let crew = Arc::clone(self);
-        let mut threads = self.threads.lock();
-        rt::spawn("egret links", move || crew.work(&core, stands_by))?;
-        threads.count += 1;
-        if stands_by {
-            self.has_standby.store(true, Ordering::Relaxed);
+    /// Has a thread more, if that is needed and may be; whether there is one.
+    fn employ(self: &Arc<Self>, core: &Arc<Core>) -> std::io::Result<bool> {
+        match self.roster.employ() {
+            Employed::Before => return Ok(true),
+            Employed::Nobody => return Ok(false),
+            Employed::One => {}
         }
-        Ok(())
+        let (crew, core) = (Arc::clone(self), Arc::downgrade(core));
+        let started = rt::spawn("egret links", move || crew.work(&core));
+        started.inspect_err(|_| self.roster.miss()).map(|_| true)
     }
 
-    fn work(&self, core: &Weak<Core>, stands_by: bool) {
-        let (mut is_late, mut goes_on) = (stands_by, !stands_by || self.stand_by());
-        while goes_on {
-            self.threads.lock().on_duty = Some(rt::current());
-            let on_duty = Serving::new(Server::OnDuty, self.number, Weak::clone(core));
-            let is_relieved = be_on_duty(self, core, is_late);
-            drop(on_duty);
-            (is_late, goes_on) = (true, is_relieved && self.stand_by());
-        }
-        self.threads.lock().count -= 1;
-    }
-
-    /// Stands by until the thread is on duty; `false` if it is to end.
-    fn stand_by(&self) -> bool {
-        let mut threads = self.threads.lock();
-        if threads.standby.is_some() || threads.is_closed {
-            return false;
-        }
-        threads.standby = Some(rt::current());
-        self.has_standby.store(true, Ordering::Relaxed);
-        drop(threads);
-        let (mut seen, mut still) = (self.duty.count(), rt::now());
+    fn work(&self, core: &Weak<Core>) {
+        let me = rt::current();
+        let (mut order, mut is_late) = (self.roster.come(&me, rt::now()), false);
         loop {
-            if self.duty.is_watched() {
-                rt::park(Some(rt::now() + TICK));
-            } else {
-                rt::park(None);
-                still = rt::now();
+            match order {
+                Order::Drive => {
+                    let on_duty = Serving::new(Server::OnDuty, self.number, Weak::clone(core));
+                    let is_relieved = be_on_duty(self, core, is_late);
+                    drop(on_duty);
+                    if !is_relieved {
+                        return self.roster.leave(&me);
+                    }
+                    order = self.roster.report(&me, rt::now());
+                }
+                Order::Park(until) => {
+                    rt::park(until);
+                    order = self.roster.look(&me, rt::now());
+                }
+                Order::End => return,
             }
-            let mut threads = self.threads.lock();
-            if threads.is_closed {
-                threads.standby = None;
-                return false;
-            }
-            let now = self.duty.count();
-            if self.is_named.swap(false, Ordering::Acquire)
-                || now == seen && self.duty.take_over(seen)
-            {
-                threads.standby = None;
-                self.has_standby.store(false, Ordering::Relaxed);
-                return true;
-            }
-            drop(threads);
-            if now != seen {
-                (seen, still) = (now, rt::now());
-            } else if self.duty.is_watched() && rt::now() - still >= STILL {
-                _ = self.duty.rest(seen);
-            }
+            is_late = true;
         }
     }
 
     /// Sees to it that somebody stands by. Whether there is such a thread.
     #[inline]
     pub(crate) fn has_standby(self: &Arc<Self>, core: &Arc<Core>) -> bool {
-        self.has_standby.load(Ordering::Relaxed) || self.find_standby(core)
+        self.roster.has_standby() || self.find_standby(core)
     }
 
     #[cold]
     fn find_standby(self: &Arc<Self>, core: &Arc<Core>) -> bool {
-        if self.threads.lock().count >= THREADS_MAX {
-            return false;
-        }
-        self.employ(Arc::downgrade(core), true).is_ok()
+        self.employ(core).unwrap_or(false)
     }
 
     /// The thread on duty goes outside of a handler.
     #[inline]
     pub(crate) fn begin(&self) -> Begun {
-        let begun = self.duty.begin();
+        let begun = self.roster.begin();
         if begun.calls {
-            self.call_standby();
+            self.roster.call().iter().for_each(Thread::unpark);
         }
         begun
-    }
-
-    #[cold]
-    fn call_standby(&self) {
-        self.duty.watch();
-        self.threads.lock().standby.iter().for_each(Thread::unpark);
     }
 
     /// The thread is back. Whether it is still on duty.
     #[inline]
     pub(crate) fn end(&self, begun: Begun) -> bool {
-        self.duty.end(begun)
+        self.roster.end(begun)
     }
 
-    /// The thread on duty, which is outside, will not be back soon.
+    /// The calling thread, which was on duty and is outside, will not be back soon.
     #[cold]
     pub(crate) fn relieve(&self) {
-        let threads = self.threads.lock();
-        // Under the lock: who stands by takes over under it, or is named.
-        if let Some(standby) = &threads.standby
-            && self.duty.take_over(self.duty.count())
-        {
-            self.is_named.store(true, Ordering::Release);
-            standby.unpark();
-        }
+        self.roster.relieve(&rt::current()).iter().for_each(Thread::unpark);
     }
 
     /// Has the thread on duty look.
     #[cold]
     pub(super) fn call(&self) {
-        self.threads.lock().on_duty.iter().for_each(Thread::unpark);
+        self.roster.on_duty().iter().for_each(Thread::unpark);
     }
 
     /// There is nothing to drive any more.
     pub(super) fn close(&self) {
-        let mut threads = self.threads.lock();
-        threads.is_closed = true;
-        threads.on_duty.iter().chain(&threads.standby).for_each(Thread::unpark);
+        self.roster.close().for_each(|thread| thread.unpark());
     }
 
     /// An event loop drives the links, or does not any more: while one does, the thread on duty
@@ -279,13 +222,7 @@ fn be_on_duty(crew: &Crew, core: &Weak<Core>, mut is_late: bool) -> bool {
 /// If nobody has driven for so long, nobody waits: what comes then is heard after twice that, and
 /// the time it takes a thread to wake. A glance costs a few microseconds while others drive.
 const QUIET: Duration = Duration::from_micros(150);
-/// How often the standby looks.
-const TICK: Duration = Duration::from_micros(100);
-/// It rests if nobody went outside for so long.
-const STILL: Duration = Duration::from_millis(10);
 /// How often the thread on duty looks whether there are links at all, if nothing else happens.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long memory for what arrives is kept though nothing does, at least.
 const TRIM: Duration = Duration::from_secs(5);
-/// Threads, most of which are outside for long.
-const THREADS_MAX: usize = 64;

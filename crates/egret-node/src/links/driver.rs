@@ -371,7 +371,7 @@ impl Core {
     /// Drives while nobody else does, until it is asked to leave or `until`. Whether it could.
     pub(super) fn drive_behind(self: &Arc<Self>, until: Instant) -> bool {
         let (mut seen, mut has_driven) = (Seen(0), false);
-        let spins = self.nic.fd().is_none();
+        let spins = self.nic.fd().is_none() && !rt::in_world();
         while let Entered::Mine(turn) = self.baton.enter(Ground::Background) {
             has_driven = true;
             if spins {

@@ -56,7 +56,7 @@ impl Links {
     ///
     /// If they are open already, or there is no memory.
     pub fn open(nic: Nic, options: LinksOptions) -> Result<Self, OpenError> {
-        let background = options.background && !rt::in_world();
+        let background = options.background && rt::has_background();
         let core = Core::open(nic, options)?;
         if background {
             background::start(&core).map_err(OpenError::Thread)?;

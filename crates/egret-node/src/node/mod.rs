@@ -145,7 +145,7 @@ impl Drop for Node {
             let why = panic::last();
             return self.handle.close(Some(why.as_deref().unwrap_or("it panicked")), until);
         }
-        if self.left.is_none() && !rt::in_world() {
+        if self.left.is_none() && rt::has_background() {
             _ = self.handle.ask(&Ask::Leave, Deadline::In(LEAVING));
         }
         self.handle.close(None, until);

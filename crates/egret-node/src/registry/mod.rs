@@ -64,7 +64,7 @@ impl Registry {
         let links = LinksOptions::default().budget(budget(terms.size)).pool_size(terms.size);
         let links = Links::open(nic, links)?;
         let server = Server::open(links, terms)?;
-        if !rt::in_world() {
+        if rt::has_background() {
             serve::keep_time(&server).map_err(RegistryError::Thread)?;
         }
         Ok(Self { server })

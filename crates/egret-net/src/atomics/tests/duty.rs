@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
+use super::super::StdAtomics;
 use super::super::checker::LoomAtomics;
 use super::super::duty::{Duty, Fault};
 use crate::fault::caught;
@@ -55,7 +56,7 @@ fn what_is_begun_is_watched() {
 
 #[test]
 fn what_has_ended_is_not_taken_over() {
-    let duty = Duty::default();
+    let duty = Duty::<StdAtomics>::new();
     let begun = duty.begin();
     let seen = duty.count();
     assert!(duty.end(begun));
@@ -67,8 +68,11 @@ fn what_has_ended_is_not_taken_over() {
 
 #[test]
 fn every_planted_fault_is_found() {
-    let faults: [(Fault, fn()); 2] =
-        [(Fault::Unfenced, watches_or_is_called), (Fault::TwoOnDuty, one_is_on_duty)];
+    let faults: [(Fault, fn()); 3] = [
+        (Fault::Unfenced, watches_or_is_called),
+        (Fault::TwoOnDuty, one_is_on_duty),
+        (Fault::InTwoSteps, one_is_on_duty),
+    ];
     for (fault, scene) in faults {
         assert!(caught(fault, || check(scene)), "{fault:?}");
     }

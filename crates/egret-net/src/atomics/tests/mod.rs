@@ -3,3 +3,4 @@
 mod baton;
 mod duty;
 mod lean;
+mod roster;

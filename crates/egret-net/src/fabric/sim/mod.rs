@@ -1,4 +1,4 @@
-//! `sim`: a seeded network in virtual time, without threads.
+//! `sim`: a seeded network in virtual time.
 //!
 //! Nodes, links and faults live in one [`Sim`]. Its clock stands still while
 //! the program runs and moves when the program waits: a wait on any nic
@@ -6,11 +6,13 @@
 //! [`check`] runs a scenario over many seeds and reports the one that fails,
 //! with the last things that happened.
 //!
-//! All nodes run on one thread: start what waits for the other side first (a
+//! All nodes may run on one thread: start what waits for the other side first (a
 //! posted receive, [`Nic::connect`](crate::vi::Nic::connect)) and wait for it
-//! later, or write each side as a future and drive both. A wait on a second
-//! thread panics. So does a wait without end for something that nothing under
-//! way can bring, with the seed and the trace: that would be a hang.
+//! later, or write each side as a future and drive both. Threads that are
+//! [spawned](rt::spawn) inside belong to the world: one of them runs at a time,
+//! until it waits or ends, and the seed decides who is next. A wait on a thread
+//! of another world panics. So does a wait without end for something that nothing
+//! under way can bring, with the seed, the trace and who waits: that would be a hang.
 //!
 //! ```
 //! use std::time::Duration;
@@ -41,6 +43,7 @@ mod rng;
 mod rules;
 mod seeds;
 mod send;
+mod threads;
 mod trace;
 mod wire;
 mod world;
@@ -48,6 +51,7 @@ mod world;
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use after::Plan;
@@ -80,9 +84,10 @@ impl Sim {
     }
 }
 
-/// Whatever panics inside a world leaves word of its seed and of what happened.
+/// Whatever panics inside a world leaves word of its seed and of what happened. Its threads end.
 impl Drop for Sim {
     fn drop(&mut self) {
+        self.end_threads();
         if std::thread::panicking() {
             let _ = writeln!(io::stderr(), "{}", self.report());
         }
@@ -139,6 +144,18 @@ impl rt::World for SimFabric {
     fn random(&self) -> u64 {
         self.with(|world| world.rng.next())
     }
+
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<rt::Thread> {
+        self.start(name, body)
+    }
+
+    fn unpark(&self, thread: ThreadId) {
+        self.end_park(thread);
+    }
+
+    fn has_background(&self) -> bool {
+        self.look_in(|world| world.threads.has_background)
+    }
 }
 
 /// Everything that happens to a machine happens when somebody looks or waits here.
@@ -150,6 +167,7 @@ impl fabric::World for SimFabric {
     /// Looking takes time: carries out what is due now, or moves the clock a little.
     fn look(&self) -> Seen {
         self.with(|world| {
+            world.threads.look();
             let now = world.now;
             if !world.step(Some(now)) {
                 let next = now + LOOK;
@@ -204,6 +222,18 @@ impl SimFabric {
     /// the posted memory: what tells reliable delivery from reliable reception.
     pub fn placement(&self, duration: Duration) {
         self.with(|world| world.placement = duration);
+    }
+
+    /// Nodes that are made from now on have threads of their own, as in the real world: those in the
+    /// background, and workers. They belong to this world, as all that is [spawned](rt::spawn) in it.
+    pub fn background(&self) {
+        self.look_in(|world| world.threads.has_background = true);
+    }
+
+    /// Threads that are [spawned](rt::spawn) in this world and have not ended.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.look_in(|world| world.threads.spawned())
     }
 
     /// Nothing gets from one node to the other, this way only.
@@ -337,9 +367,9 @@ impl SimFabric {
     /// Carries out the next event due by `until`, or moves the clock there;
     /// nothing if more has happened than was seen.
     fn step(&self, seen: Option<Seen>, until: Option<Instant>) {
-        let me = rt::current().id();
-        let driver = self.with(|world| *world.thread.get_or_insert(me));
-        assert!(driver == me, "a simulated world runs all its nodes on one thread");
+        if !self.look_in(|world| world.threads.is_alone()) {
+            return self.give_way(seen, until);
+        }
         let stalled = self.with(|world| {
             if seen.is_some_and(|Seen(seen)| seen != world.happened) {
                 return false;

@@ -36,14 +36,19 @@ impl Default for Trace {
 impl Trace {
     pub(super) fn add(&mut self, entry: Entry) {
         let numbers = [entry.at.as_nanos(), entry.from as u64, entry.to as u64, entry.number];
-        for number in numbers {
-            self.digest = (self.digest ^ number).wrapping_mul(MIX).rotate_left(29);
-        }
+        self.mix(&numbers);
         self.digest = fingerprint(self.digest, entry.what.as_bytes());
         if self.last.len() == KEPT {
             self.last.pop_front();
         }
         self.last.push_back(entry);
+    }
+
+    /// Takes something into the digest alone.
+    pub(super) fn mix(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            self.digest = (self.digest ^ number).wrapping_mul(MIX).rotate_left(29);
+        }
     }
 
     pub(super) const fn digest(&self) -> u64 {

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use super::after::{After, Plan};
@@ -13,6 +12,7 @@ use super::node::{End, Node};
 use super::planted::Planted;
 use super::rng::Rng;
 use super::rules::Rules;
+use super::threads::Threads;
 use super::trace::{Entry, Trace};
 use super::wire::{Body, EndId, Farewell, Frame, NodeId};
 use crate::rt::Instant;
@@ -38,7 +38,7 @@ pub(super) struct World {
     /// When the program last did something, or saw something happen.
     pub seen: Instant,
     /// Whose waits move the clock.
-    pub thread: Option<ThreadId>,
+    pub threads: Threads,
     /// Counts what happened, for those who wait for more.
     pub happened: u64,
 }
@@ -97,7 +97,7 @@ impl World {
             scheduled: 0,
             seen: Instant::default(),
             happened: 0,
-            thread: None,
+            threads: Threads::default(),
         }
     }
 

@@ -1,0 +1,375 @@
+//! The threads of a simulated world. One of them runs, until it waits or ends; who is next, the seed
+//! decides, and time moves on when nobody can run.
+//!
+//! Each is a thread of the machine, which sleeps while another has the turn. The thread that waits
+//! carries out what happens in the world until somebody can run, and hands the turn on. Nobody has
+//! the turn taken from it: what a thread does between two waits is one step to all others. So a lock
+//! that is held over a wait could stop the world; none of ours is.
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use super::SimFabric;
+use super::world::World;
+use crate::fabric::Seen;
+use crate::rt::{self, Instant};
+
+/// The threads of a world. The first is the one that entered it.
+#[derive(Debug, Default)]
+pub(super) struct Threads {
+    all: Vec<Member>,
+    /// Whose turn it is.
+    running: usize,
+    /// How often the turn was handed on.
+    switches: u64,
+    /// Looks at the network in this turn.
+    looks: u64,
+    over: Option<Over>,
+    /// Whether nodes have threads of their own.
+    pub has_background: bool,
+}
+
+#[derive(Debug)]
+struct Member {
+    os: std::thread::Thread,
+    name: Arc<str>,
+    state: State,
+    /// Whether it was unparked since its last park.
+    is_unparked: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    Runs,
+    Waits(Wait),
+    Ended,
+}
+
+/// What ends a wait, besides being unparked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Wait {
+    /// More has happened than this.
+    pub seen: Option<Seen>,
+    pub until: Option<Instant>,
+    since: Instant,
+}
+
+/// Why no thread runs any more.
+#[derive(Debug, Clone)]
+enum Over {
+    /// The world was left.
+    Left,
+    /// The world has come to a halt, with this report.
+    Halted(String),
+}
+
+/// What a thread of a world that is over unwinds with.
+struct WorldOver;
+
+/// What the thread that waits is to do.
+enum Next {
+    /// Its wait has ended.
+    Mine,
+    /// Another has the turn.
+    Other(std::thread::Thread),
+    /// Nobody can run: something is to happen.
+    Nobody,
+}
+
+impl Threads {
+    /// The number of the calling thread; the first to ask is the first.
+    fn me(&mut self) -> usize {
+        let os = rt::this_thread();
+        if self.all.is_empty() {
+            let name = os.name().unwrap_or("the first").into();
+            self.all.push(Member { os, name, state: State::Runs, is_unparked: false });
+            return 0;
+        }
+        let found = self.all.iter().position(|member| member.os.id() == os.id());
+        found.expect("a simulated world runs all its nodes on threads of its own")
+    }
+
+    /// Whether the calling thread, which must be of this world, is its only one.
+    pub(super) fn is_alone(&mut self) -> bool {
+        let _ = self.me();
+        self.all.len() == 1
+    }
+
+    /// Threads that were spawned and have not ended.
+    pub(super) fn spawned(&self) -> usize {
+        self.all.iter().skip(1).filter(|member| member.state != State::Ended).count()
+    }
+
+    /// A thread that has the turn looks at the network once more.
+    pub(super) fn look(&mut self) {
+        self.looks += u64::from(self.all.len() > 1);
+        assert!(self.looks < LOOKS_MAX, "a thread looks for ever, and others cannot run");
+    }
+
+    fn is_ready(&self, at: usize, now: Instant, happened: u64) -> bool {
+        let member = &self.all[at];
+        let State::Waits(wait) = member.state else { return false };
+        member.is_unparked
+            || wait.until.is_some_and(|until| now >= until)
+            || wait.seen.is_some_and(|Seen(seen)| seen != happened)
+    }
+
+    /// When the next wait ends by itself.
+    fn next_until(&self) -> Option<Instant> {
+        let until = |member: &Member| match member.state {
+            State::Waits(wait) => wait.until,
+            State::Runs | State::Ended => None,
+        };
+        self.all.iter().filter_map(until).min()
+    }
+
+    /// Whether the first thread has waited for an hour, without end.
+    fn is_stalled(&self, now: Instant) -> bool {
+        let first = self.all.first().map(|first| first.state);
+        matches!(first, Some(State::Waits(Wait { until: None, since, .. })) if now - since > STALLED)
+    }
+
+    /// Who waits, and for how long.
+    fn print(&self) -> String {
+        let line = |member: &Member| match member.state {
+            State::Waits(Wait { until: Some(until), .. }) => {
+                format!("{} waits until {until:?}\n", member.name)
+            }
+            State::Waits(_) => format!("{} waits for ever\n", member.name),
+            State::Runs => format!("{} runs\n", member.name),
+            State::Ended => String::new(),
+        };
+        self.all.iter().map(line).collect()
+    }
+}
+
+impl World {
+    /// Hands the turn to one of those that can run, by the seed.
+    fn choose(&mut self, me: Option<usize>) -> Next {
+        let Self { now, happened, .. } = *self;
+        let threads = &self.threads;
+        let ready: Vec<_> =
+            (0..threads.all.len()).filter(|at| threads.is_ready(*at, now, happened)).collect();
+        let Some(at) = ready.get(self.rng.below(ready.len())).copied() else { return Next::Nobody };
+        self.trace.mix(&[now.as_nanos(), at as u64]);
+        self.seen = now;
+        self.threads.give(at);
+        if Some(at) == me { Next::Mine } else { Next::Other(self.threads.all[at].os.clone()) }
+    }
+
+    /// Something happens: the next event, or the end of a wait. `false` if there is neither.
+    fn advance(&mut self) -> bool {
+        let until = self.threads.next_until();
+        if self.threads.is_stalled(self.now) {
+            return false;
+        }
+        if self.step(until) {
+            return until.is_some() || !self.is_stalled();
+        }
+        until.is_some_and(|until| {
+            self.now = self.now.max(until);
+            true
+        })
+    }
+}
+
+impl Threads {
+    fn give(&mut self, at: usize) {
+        let member = &mut self.all[at];
+        (member.state, member.is_unparked) = (State::Runs, false);
+        (self.running, self.looks) = (at, 0);
+        self.switches += 1;
+    }
+}
+
+impl SimFabric {
+    /// Starts a thread, which runs when somebody waits.
+    pub(super) fn start(
+        &self,
+        name: &str,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<rt::Thread> {
+        let at = self.look_in(|world| {
+            _ = world.threads.me();
+            world.threads.over.is_none().then_some(world.threads.all.len())
+        });
+        let is_over = || io::Error::new(io::ErrorKind::Unsupported, "this world is over");
+        let (at, world) = (at.ok_or_else(is_over)?, self.clone());
+        let run = move || {
+            world.wait_for_turn(at);
+            // Of a world that is over none begins, and what it would have had goes.
+            let is_over = world.look_in(|world| world.threads.over.is_some());
+            let entered = is_over.then(|| rt::enter(Arc::new(world.clone())));
+            let body = AssertUnwindSafe(|| if is_over { drop(body) } else { body() });
+            _ = catch_unwind(body);
+            drop(entered);
+            world.end_thread(at);
+        };
+        let os = rt::spawn_on_machine(name, run)?.thread().clone();
+        self.look_in(|world| {
+            let wait = Wait { seen: None, until: None, since: world.now };
+            let (name, state) = (name.into(), State::Waits(wait));
+            world.threads.all.push(Member { os: os.clone(), name, state, is_unparked: true });
+        });
+        Ok(rt::Thread::of(os))
+    }
+
+    pub(super) fn end_park(&self, thread: ThreadId) {
+        self.look_in(|world| {
+            let all = &mut world.threads.all;
+            // Alone it goes on with every event, and needs no word.
+            if all.len() > 1
+                && let Some(member) = all.iter_mut().find(|member| member.os.id() == thread)
+            {
+                member.is_unparked = true;
+            }
+        });
+    }
+
+    /// The calling thread waits, and others run.
+    pub(super) fn give_way(&self, seen: Option<Seen>, until: Option<Instant>) {
+        let me = self.look_in(|world| {
+            let me = world.threads.me();
+            let wait = Wait { seen, until, since: world.now };
+            world.threads.all[me].state = State::Waits(wait);
+            me
+        });
+        if self.leave_if_over(me, until) {
+            return;
+        }
+        if let Next::Other(next) = self.hand_on(Some(me)) {
+            next.unpark();
+            self.wait_for_turn(me);
+        }
+        _ = self.leave_if_over(me, until);
+    }
+
+    /// Carries out what happens until somebody can run.
+    fn hand_on(&self, me: Option<usize>) -> Next {
+        loop {
+            let next = self.look_in(|world| world.choose(me));
+            if !matches!(next, Next::Nobody) {
+                return next;
+            }
+            if !self.with(World::advance) {
+                return self.halt(me);
+            }
+        }
+    }
+
+    /// Nobody can run, and nothing will happen: the first thread says so.
+    fn halt(&self, me: Option<usize>) -> Next {
+        let (waiting, report) = (self.look_in(|world| world.threads.print()), self.report());
+        let why = format!("everybody waits and nothing will happen:\n{waiting}{report}");
+        self.look_in(|world| {
+            world.threads.over = Some(Over::Halted(why));
+            world.threads.give(0);
+            if me == Some(0) { Next::Mine } else { Next::Other(world.threads.all[0].os.clone()) }
+        })
+    }
+
+    /// Sleeps until it is the thread's turn.
+    fn wait_for_turn(&self, me: usize) {
+        let (mut before, mut sleeps) = (0, 0);
+        loop {
+            let (is_mine, switches) =
+                self.look_in(|world| (world.threads.running == me, world.threads.switches));
+            if is_mine {
+                return;
+            }
+            sleeps = if switches == before { sleeps + 1 } else { 0 };
+            before = switches;
+            if me == 0 && sleeps > SLEEPS && !std::thread::panicking() {
+                let waiting = self.look_in(|world| {
+                    world.threads.over = Some(Over::Left);
+                    world.threads.print()
+                });
+                panic!("a thread has neither waited nor ended for long:\n{waiting}");
+            }
+            rt::park_on_machine(PATIENCE / SLEEPS);
+        }
+    }
+
+    /// Ends the thread if its world is over; the first one goes on without waiting, once it has said
+    /// so, and so does who unwinds. Whether it is.
+    fn leave_if_over(&self, me: usize, until: Option<Instant>) -> bool {
+        let Some(over) = self.look_in(|world| world.threads.over.clone()) else { return false };
+        // What waits while it unwinds finds its time passed.
+        self.look_in(|world| {
+            world.now = until.map_or(world.now, |until| world.now.max(until));
+            world.threads.all[me].state = State::Runs;
+        });
+        match over {
+            _ if std::thread::panicking() => true,
+            Over::Halted(why) if me == 0 => panic!("{why}"),
+            _ if me == 0 => true,
+            _ => resume_unwind(Box::new(WorldOver) as Box<dyn Any + Send>),
+        }
+    }
+
+    fn end_thread(&self, me: usize) {
+        let over = self.look_in(|world| {
+            let threads = &mut world.threads;
+            threads.all[me].state = State::Ended;
+            let is_over = threads.over.is_some();
+            if is_over {
+                threads.give(0);
+            }
+            is_over.then(|| threads.all[0].os.clone())
+        });
+        let next = match over {
+            Some(first) => Next::Other(first),
+            None => self.hand_on(None),
+        };
+        if let Next::Other(next) = next {
+            next.unpark();
+        }
+    }
+
+    /// The world is left: its other threads end, one after the other.
+    pub(super) fn end_threads(&self) {
+        loop {
+            let next = self.look_in(|world| {
+                let threads = &mut world.threads;
+                threads.over.get_or_insert(Over::Left);
+                let lives = |member: &Member| member.state != State::Ended;
+                let at = (1..threads.all.len()).find(|at| lives(&threads.all[*at]))?;
+                threads.give(at);
+                Some(threads.all[at].os.clone())
+            });
+            let Some(next) = next else { return };
+            next.unpark();
+            if !self.is_back() {
+                return;
+            }
+        }
+    }
+
+    /// Waits for a thread to end. `false` if that lasts: it is left alone then.
+    fn is_back(&self) -> bool {
+        let is_mine = || self.look_in(|world| world.threads.running == 0);
+        for _ in 0..SLEEPS {
+            if is_mine() {
+                return true;
+            }
+            rt::park_on_machine(PATIENCE / SLEEPS);
+        }
+        is_mine()
+    }
+}
+
+/// Looks at the network without a wait, while others could run.
+const LOOKS_MAX: u64 = 10_000_000;
+/// A wait without end that has lasted for so long is one for ever.
+const STALLED: Duration = Duration::from_secs(3600);
+/// How long a thread may take between two waits, in the time of the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is looked meanwhile.
+const SLEEPS: u32 = 100;
+
+#[cfg(test)]
+mod tests;
