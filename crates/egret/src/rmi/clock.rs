@@ -9,7 +9,7 @@ use egret_net::rt::{self, Instant, Thread};
 use egret_net::sync::Mutex;
 use egret_net::vi::contained;
 
-/// The alarms of a node. A thread looks after them while there are some; in a simulated world
+/// The alarms of a node. A thread looks after them while there are some; in a simulated world without threads
 /// somebody calls [`ring`](Self::ring).
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
@@ -46,7 +46,7 @@ impl Clock {
         match &inner.thread {
             Some(thread) if is_soon => thread.unpark(),
             Some(_) => {}
-            None if inner.is_running || inner.is_closed || rt::in_world() => {}
+            None if inner.is_running || inner.is_closed || !rt::has_background() => {}
             None => self.start(&mut inner),
         }
         Alarm { clock: Arc::clone(self), key }

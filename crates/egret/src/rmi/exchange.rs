@@ -49,8 +49,9 @@ impl Exchange {
 
     /// Of a node in a pool of so many members, that takes so many bytes from others.
     fn new(members: u32, budget: u64, tag: u64, window: u32) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = if rt::in_world() { 0 } else { (2 * cores).max(WORKERS_LEAST) };
+        // In a simulated world as many as its seed was tried with, wherever that is.
+        let cores = if rt::in_world() { 1 } else { cores() };
+        let workers = if rt::has_background() { (2 * cores).max(WORKERS_LEAST) } else { 0 };
         let workers = Arc::new(Workers::new(workers));
         let load = Arc::new(Load::new(members).with_memory(budget));
         Self {
@@ -144,6 +145,10 @@ impl Exchange {
             object.close();
         }
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Calls that each other node of a pool of so many members may have under way: as many as this node

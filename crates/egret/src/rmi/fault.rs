@@ -27,5 +27,13 @@ egret_net::faults! {
         NeverExiled,
         /// A thread that waits runs calls that are none of its own.
         ServesOthers,
+        /// A worker that goes on stays among those that are idle.
+        IdleTwice,
+        /// A worker that ends tells nobody of what it was woken for.
+        WakeLost,
+        /// A worker that waits for a call of its own counts as busy.
+        AwayBusy,
+        /// A worker does not hear that all is closed.
+        CloseUnheard,
     }
 }

@@ -70,6 +70,7 @@ mod pending;
 mod remoting;
 mod served;
 mod spot;
+mod staff;
 mod stub;
 mod table;
 mod target;

@@ -1,0 +1,183 @@
+//! The rules of workers: who runs what waits, who is woken, who is employed, who ends.
+//!
+//! ```text
+//!   employed ─▶ next ── Run ──▶ runs a call ── away ──▶ waits for a call of its own
+//!                ▲ │                │   ▲                        │ back
+//!                │ │ Park           │   └────────────────────────┘
+//!         woken, │ ▼                │
+//!        its time is up             └──▶ next
+//!                │ idle
+//!                └ next ── End, if it is spare, was idle for long, or all is closed
+//! ```
+//!
+//! It has no threads, no lock and no clock: `T` names a thread, and whoever asks does what it is told.
+
+use super::fault::{Fault, planted};
+use super::turns::Turns;
+
+/// Calls that wait, and the threads that run them: at most so many that are busy at a time. A thread
+/// that waits for a call of its own does not count as busy, so that calls which come back find
+/// somebody to run them.
+#[derive(Debug)]
+pub(crate) struct Staff<K: Ord, C, T> {
+    /// How many may be busy.
+    busy_max: usize,
+    /// How many there may be, with those that wait for calls of their own.
+    threads_max: usize,
+    queue: Turns<K, C>,
+    /// Threads that have nothing to do, who has been idle for the shortest time last.
+    idle: Vec<T>,
+    /// All threads.
+    threads: usize,
+    /// Threads that wait for calls of their own.
+    away: usize,
+    is_closed: bool,
+    /// Whether threads that receive run calls, though there are no workers.
+    #[cfg(test)]
+    pub(super) is_lent: bool,
+}
+
+/// What is to be done for what waits.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Help<T> {
+    /// Nothing: nothing waits, or who is busy comes for it.
+    None,
+    /// A thread that is idle is to be woken.
+    Wake(T),
+    /// A thread is to be started, or to be [missed](Staff::miss).
+    Employ,
+}
+
+/// What a worker does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next<C, T> {
+    Run(C),
+    /// It parks until it is woken, or has been idle for long.
+    Park,
+    /// It ends; what it was woken for waits for another.
+    End(Help<T>),
+}
+
+impl<K: Ord + Copy, C, T: Clone + PartialEq> Staff<K, C, T> {
+    pub(crate) fn new(busy_max: usize, threads_max: usize) -> Self {
+        Self {
+            busy_max,
+            threads_max,
+            queue: Turns::default(),
+            idle: Vec::new(),
+            threads: 0,
+            away: 0,
+            is_closed: false,
+            #[cfg(test)]
+            is_lent: false,
+        }
+    }
+
+    /// Whether nothing waits, and there may be somebody to run what comes.
+    pub(crate) fn is_idle(&self) -> bool {
+        let has_threads = self.busy_max > 0;
+        #[cfg(test)]
+        let has_threads = has_threads || self.is_lent;
+        self.queue.is_empty() && has_threads && !self.is_closed
+    }
+
+    /// Whether there is nobody but who asks for a call.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.busy_max == 0
+    }
+
+    /// From now on at most so many are busy. How many of those that wait may find somebody.
+    pub(crate) fn set_busy_max(&mut self, busy_max: usize) -> usize {
+        self.busy_max = busy_max;
+        self.queue.len().min(busy_max)
+    }
+
+    /// A call waits for a thread. Gives it back if all is closed.
+    pub(crate) fn push(&mut self, caller: K, call: C) -> Result<Help<T>, C> {
+        if self.is_closed {
+            return Err(call);
+        }
+        self.queue.push(caller, call);
+        Ok(self.help())
+    }
+
+    /// Takes back what was pushed last.
+    pub(crate) fn pop_last(&mut self) -> Option<C> {
+        self.queue.pop_last()
+    }
+
+    /// Takes a call, for who runs one though it is no worker.
+    pub(crate) fn pop(&mut self) -> Option<C> {
+        self.queue.pop()
+    }
+
+    /// Only these wait.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&C) -> bool) {
+        self.queue.retain(keep);
+    }
+
+    /// Sees to it that somebody comes for what waits.
+    pub(crate) fn help(&mut self) -> Help<T> {
+        if self.queue.is_empty() || self.busy_max == 0 || self.is_closed {
+            return Help::None;
+        }
+        if let Some(idle) = self.idle.pop() {
+            return Help::Wake(idle);
+        }
+        if self.busy() >= self.busy_max || self.threads >= self.threads_max {
+            return Help::None;
+        }
+        self.threads += 1;
+        Help::Employ
+    }
+
+    /// A thread could not be started. Whether another comes for what waits, at some time.
+    pub(crate) fn miss(&mut self) -> bool {
+        self.threads -= 1;
+        self.threads > self.away
+    }
+
+    /// A worker has nothing to do, for too long if `is_up`.
+    pub(crate) fn next(&mut self, me: &T, is_up: bool) -> Next<C, T> {
+        if !planted(Fault::IdleTwice) {
+            self.idle.retain(|idle| idle != me);
+        }
+        // One of those that came back takes no more than its share.
+        let is_spare = self.busy() > self.busy_max;
+        if !is_spare && let Some(call) = self.queue.pop() {
+            return Next::Run(call);
+        }
+        if is_spare || is_up || self.is_closed && !planted(Fault::CloseUnheard) {
+            self.threads -= 1;
+            return Next::End(if planted(Fault::WakeLost) { Help::None } else { self.help() });
+        }
+        self.idle.push(me.clone());
+        Next::Park
+    }
+
+    /// A worker waits for a call of its own.
+    pub(crate) fn away(&mut self) -> Help<T> {
+        if !planted(Fault::AwayBusy) {
+            self.away += 1;
+        }
+        self.help()
+    }
+
+    /// A worker goes on with its call.
+    pub(crate) fn back(&mut self) {
+        self.away = self.away.saturating_sub(1);
+    }
+
+    /// Nothing more runs: who is idle, to be woken, and what waits.
+    pub(crate) fn close(&mut self) -> (Vec<T>, Turns<K, C>) {
+        self.is_closed = true;
+        (std::mem::take(&mut self.idle), std::mem::take(&mut self.queue))
+    }
+
+    const fn busy(&self) -> usize {
+        self.threads - self.away
+    }
+}
+
+#[cfg(test)]
+mod tests;
