@@ -3,5 +3,6 @@
 mod hostile;
 mod planted;
 mod seeds;
+mod serving;
 mod thing;
 mod trial;
