@@ -71,9 +71,10 @@ macro_rules! faults {
         #[cfg(test)]
         $see fn caught(fault: $Fault, body: impl FnOnce()) -> bool {
             let fault = (::std::any::TypeId::of::<$Fault>(), fault as u32);
+            let before = $crate::rt::fault();
             $crate::rt::set_fault(Some(fault));
             let outcome = ::std::panic::catch_unwind(::std::panic::AssertUnwindSafe(body));
-            $crate::rt::set_fault(None);
+            $crate::rt::set_fault(before);
             outcome.is_err()
         }
     };

@@ -9,7 +9,7 @@ use egret_net::vi::{Nic, NicOptions, Spin, Wait};
 
 /// Looks of a round, rounds of a balanced nic, and how often it gives way at most: as
 /// `vi/hub/spin.rs` says.
-const ROUND: u32 = 64;
+const ROUND: u32 = 16;
 const ROUNDS: u32 = 8;
 const YIELDS: u32 = 16;
 

@@ -32,6 +32,7 @@ mod deadline;
 mod stack;
 mod thread;
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
@@ -69,6 +70,10 @@ pub trait World: Send + Sync {
     /// Ends the present or next park of a thread of this world.
     fn unpark(&self, thread: ThreadId) {
         let _ = thread;
+    }
+    /// A thread of this world has panicked with this.
+    fn panicked(&self, why: &(dyn Any + Send)) {
+        let _ = why;
     }
     /// Whether nodes have threads of their own here; else somebody polls them.
     fn has_background(&self) -> bool {

@@ -117,6 +117,9 @@ impl<T> JoinHandle<T> {
                 if let Some(result) = left.result.take() {
                     return result;
                 }
+                if left.is_over {
+                    return Err(Box::new("the world of the thread was over before it began"));
+                }
                 left.waits = Some(me.clone());
             }
             super::park(None);
@@ -136,6 +139,20 @@ impl<T> JoinHandle<T> {
     #[must_use]
     pub const fn thread(&self) -> &Thread {
         &self.thread
+    }
+}
+
+/// A thread of a simulated world ends, or never begins, when this is dropped.
+struct Leaves<T>(Arc<Mutex<Left<T>>>);
+
+impl<T> Drop for Leaves<T> {
+    fn drop(&mut self) {
+        let waits = {
+            let mut left = lock(&self.0);
+            left.is_over = true;
+            left.waits.take()
+        };
+        waits.into_iter().for_each(|waits| waits.unpark());
     }
 }
 
@@ -222,17 +239,16 @@ fn spawn_in<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     let left = Arc::new(Mutex::new(Left { is_over: false, result: None, waits: None }));
-    let (leaves, entered, fault) = (Arc::clone(&left), Arc::clone(world), fault());
+    let (leaves, world_of, fault) = (Leaves(Arc::clone(&left)), Arc::clone(world), fault());
     let run = move || {
-        let entered = enter(entered);
+        let entered = enter(Arc::clone(&world_of));
         set_fault(fault);
         let result = catch_unwind(AssertUnwindSafe(body));
-        let waits = {
-            let mut left = lock(&leaves);
-            (left.is_over, left.result) = (true, Some(result));
-            left.waits.take()
-        };
-        waits.into_iter().for_each(|waits| waits.unpark());
+        if let Err(why) = &result {
+            world_of.panicked(&**why);
+        }
+        lock(&leaves.0).result = Some(result);
+        drop(leaves);
         drop(entered);
     };
     let mut thread = world.spawn(name, Box::new(run))?;

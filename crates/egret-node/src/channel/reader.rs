@@ -114,13 +114,13 @@ impl Listener {
         })
     }
 
-    /// Keeps a channel no longer.
-    pub fn let_go(&self, reader: &Arc<Reader>) {
+    /// Keeps a channel no longer. Whether it was kept until now.
+    pub fn let_go(&self, reader: &Arc<Reader>) -> bool {
         let mut readers = self.kept.readers.lock();
         let at = readers.iter().position(|it| Arc::ptr_eq(it, reader));
         let reader = at.map(|at| readers.remove(at));
         drop(readers);
-        drop(reader);
+        reader.is_some()
     }
 }
 

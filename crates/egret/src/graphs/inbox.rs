@@ -23,7 +23,7 @@ pub(super) struct Inbox {
     /// Most bytes of a graph.
     bytes_max: u64,
     /// Why the last channel of a rank ended that did not come to its end, if nobody who asks for that
-    /// rank was told.
+    /// rank was told, and nothing came by another.
     died: Mutex<BTreeMap<u32, ReadError>>,
 }
 
@@ -103,21 +103,25 @@ impl Inbox {
                         }
                     }
                     Poll::Ready(Ok(Some(parts))) => {
+                        // By a later channel: what ended before is of no interest any more.
+                        self.died.lock().remove(&rank);
                         return Found::Graph(gather(parts, self.bytes_max), rank);
                     }
                     Poll::Ready(Err(ReadError::TooLarge { bytes, .. })) => {
                         return Found::Graph(Memory::TooLarge(bytes), rank);
                     }
-                    Poll::Ready(Ok(None)) => listener.let_go(&reader),
-                    Poll::Ready(Err(why)) => {
-                        listener.let_go(&reader);
+                    Poll::Ready(Ok(None)) => _ = listener.let_go(&reader),
+                    // Of several who see it one tells of it.
+                    Poll::Ready(Err(why)) if listener.let_go(&reader) => {
                         if from == Source::Rank(rank) {
                             return Found::Died(rank, why);
                         }
                         if !planted(Fault::DiedUnheard) {
                             self.died.lock().insert(rank, why);
+                            handle.tell_changed();
                         }
                     }
+                    Poll::Ready(Err(_)) => {}
                 }
             }
         }

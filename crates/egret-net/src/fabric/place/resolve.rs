@@ -73,7 +73,7 @@ impl Resolving {
             wake();
         };
         // Without a thread to wait, there is no answer.
-        if rt::spawn("egret-resolve", ask).is_err() {
+        if rt::spawn_on_machine("egret-resolve", ask).is_err() {
             *lock(&answer) = Some(Resolved::new());
         }
         Some(Self(answer))

@@ -34,7 +34,7 @@ pub(super) fn adopt(out: impl Away + 'static) {
     let mut waiting = waiting();
     waiting.new.push(Box::new(out));
     if !waiting.is_running {
-        waiting.is_running = rt::spawn("egret-reaper", reap).is_ok();
+        waiting.is_running = rt::spawn_on_machine("egret-reaper", reap).is_ok();
     }
 }
 

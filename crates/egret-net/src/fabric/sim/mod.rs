@@ -48,6 +48,7 @@ mod trace;
 mod wire;
 mod world;
 
+use std::any::Any;
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,6 +152,10 @@ impl rt::World for SimFabric {
 
     fn unpark(&self, thread: ThreadId) {
         self.end_park(thread);
+    }
+
+    fn panicked(&self, why: &(dyn Any + Send)) {
+        self.has_panicked(why);
     }
 
     fn has_background(&self) -> bool {

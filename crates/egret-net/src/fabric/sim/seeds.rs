@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Sim;
+use super::threads::text;
 use crate::rt;
 
 /// Runs `scenario` in a new world for each seed. The first that panics is
@@ -69,12 +70,12 @@ pub fn seed_from_env() -> Option<u64> {
 
 fn run(seed: u64, scenario: impl Fn(&Sim)) {
     let sim = Sim::new(seed);
-    let Err(panic) = catch_unwind(AssertUnwindSafe(|| scenario(&sim))) else { return };
-    let said = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("(no message)");
+    let ran = catch_unwind(AssertUnwindSafe(|| scenario(&sim)));
+    let said = match (ran, sim.panic_of_thread()) {
+        (Ok(()), None) => return,
+        (Ok(()), Some(said)) => said,
+        (Err(panic), _) => text(&*panic).to_owned(),
+    };
     let (report, thread) = (sim.report(), rt::current());
     drop(sim);
     let test = thread.name().unwrap_or("NAME");

@@ -29,6 +29,8 @@ pub(super) struct Threads {
     /// Looks at the network in this turn.
     looks: u64,
     over: Option<Over>,
+    /// What the first of them that panicked did so with.
+    panicked: Option<String>,
     /// Whether nodes have threads of their own.
     pub has_background: bool,
 }
@@ -113,7 +115,8 @@ impl Threads {
     fn is_ready(&self, at: usize, now: Instant, happened: u64) -> bool {
         let member = &self.all[at];
         let State::Waits(wait) = member.state else { return false };
-        member.is_unparked
+        // A word to a thread that parks ends no wait for the network.
+        wait.seen.is_none() && member.is_unparked
             || wait.until.is_some_and(|until| now >= until)
             || wait.seen.is_some_and(|Seen(seen)| seen != happened)
     }
@@ -180,13 +183,32 @@ impl World {
 impl Threads {
     fn give(&mut self, at: usize) {
         let member = &mut self.all[at];
-        (member.state, member.is_unparked) = (State::Runs, false);
+        let parks = matches!(member.state, State::Waits(Wait { seen: None, .. }));
+        member.is_unparked &= !parks;
+        member.state = State::Runs;
         (self.running, self.looks) = (at, 0);
         self.switches += 1;
     }
 }
 
 impl SimFabric {
+    /// A thread panicked, unless it ends so with its world.
+    pub(super) fn has_panicked(&self, why: &(dyn Any + Send)) {
+        if why.is::<WorldOver>() {
+            return;
+        }
+        self.look_in(|world| {
+            let threads = &mut world.threads;
+            let name = threads.all[threads.running].name.clone();
+            threads.panicked.get_or_insert_with(|| format!("{name} panicked: {}", text(why)));
+        });
+    }
+
+    /// What a spawned thread panicked with, if one did.
+    pub(super) fn panic_of_thread(&self) -> Option<String> {
+        self.look_in(|world| world.threads.panicked.clone())
+    }
+
     /// Starts a thread, which runs when somebody waits.
     pub(super) fn start(
         &self,
@@ -221,10 +243,7 @@ impl SimFabric {
     pub(super) fn end_park(&self, thread: ThreadId) {
         self.look_in(|world| {
             let all = &mut world.threads.all;
-            // Alone it goes on with every event, and needs no word.
-            if all.len() > 1
-                && let Some(member) = all.iter_mut().find(|member| member.os.id() == thread)
-            {
+            if let Some(member) = all.iter_mut().find(|member| member.os.id() == thread) {
                 member.is_unparked = true;
             }
         });
@@ -360,6 +379,12 @@ impl SimFabric {
         }
         is_mine()
     }
+}
+
+/// What a panic says.
+pub(super) fn text(panic: &(dyn Any + Send)) -> &str {
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("(no message)")
 }
 
 /// Looks at the network without a wait, while others could run.

@@ -2,10 +2,11 @@
 //! and its sleep.
 //!
 //! The looks are the caller's: it drains, takes a completion, feeds its links. What lies between
-//! them is the policy's. Looks come in rounds in which the nic is driven 16 times and the clock
-//! is not asked: the clock costs as much as a look that finds nothing, and a round lasts about as
-//! long as a message there and one back, so that what comes at once is found without the clock. A
-//! look that drains asks the fabric itself; it drives the nic with every fourth look only. A
+//! them is the policy's. Looks come in rounds of 16 in which the clock is not asked: the clock costs
+//! as much as a look that finds nothing, and a round lasts about as long as a message there and one
+//! back, so that what comes at once is found without the clock. A look that drains asks the fabric
+//! itself; it drives the nic with every fourth look only, and if it does nothing else a round has
+//! 64 of them. A
 //! `Frugal` nic is driven once, looks once more and sleeps. A `Spin` nic adds round to round. A
 //! `Balanced` nic looks for 8 rounds, some round trips, for a sleep costs a hundred looks; but
 //! looking pays only while the peer runs on another core, and otherwise takes the time of that
@@ -73,10 +74,10 @@ pub struct Spin<'a> {
 
 impl<'a> Spin<'a> {
     #[inline]
-    fn new(hub: &'a Hub, per_drive: u32) -> Self {
+    fn new(hub: &'a Hub, per_drive: u32, round: u32) -> Self {
         let spins = hub.wait != Wait::Frugal && hub.world.is_none();
         let per_drive = if spins { per_drive } else { 1 };
-        let round = if spins { DRIVES * per_drive } else { 1 };
+        let round = if spins { round } else { 1 };
         Self { hub, seen: hub.seen(), per_drive, round, looks: 0, rounds: 0, yields: None }
     }
 
@@ -179,7 +180,7 @@ impl Hub {
     /// A wait for what comes of driving.
     #[inline]
     pub(in crate::vi) fn spin(&self) -> Spin<'_> {
-        Spin::new(self, 1)
+        Spin::new(self, 1, LOOKS)
     }
 
     /// A wait whose looks drain, and do nothing else: the first of them may be too soon.
@@ -188,13 +189,20 @@ impl Hub {
         if self.wait != Wait::Frugal && self.world.is_none() {
             self.history.leave_time();
         }
-        self.spin_draining()
+        let per_drive = self.per_drive();
+        Spin::new(self, per_drive, LOOKS * per_drive)
     }
 
-    /// A wait whose looks drain.
+    /// A wait whose looks drain, and do more: about as much as to drive.
     #[inline]
-    fn spin_draining(&self) -> Spin<'_> {
-        Spin::new(self, if self.has_eager { DRAINS } else { 1 })
+    fn spin_feeding(&self) -> Spin<'_> {
+        Spin::new(self, self.per_drive(), LOOKS)
+    }
+
+    /// Looks that drain, for one that drives.
+    #[inline]
+    fn per_drive(&self) -> u32 {
+        if self.has_eager { DRAINS } else { 1 }
     }
 
     /// Waits until more has happened than was `seen`, at the latest `until`, in the way that the
@@ -222,7 +230,7 @@ impl Nic {
     #[must_use]
     #[inline]
     pub fn spin(&self) -> Spin<'_> {
-        self.hub.spin_draining()
+        self.hub.spin_feeding()
     }
 }
 
@@ -365,8 +373,8 @@ impl Clock {
 
 // The reasons for these numbers are in the first paragraph.
 
-/// How often a round drives the nic.
-const DRIVES: u32 = 16;
+/// Looks of a round that drive, or do about as much.
+const LOOKS: u32 = 16;
 /// Looks that drain, for one that drives.
 const DRAINS: u32 = 4;
 /// Rounds of a balanced nic.

@@ -272,7 +272,7 @@ fn faults_of_nodes_with_threads_are_noticed() {
         Fault::CloseUnheard,
     ];
     let unnoticed: Vec<_> =
-        faults.into_iter().filter(|fault| !caught(*fault, || _ = count(0..120, run))).collect();
+        faults.into_iter().filter(|fault| !caught(*fault, || _ = count(0..600, run))).collect();
     assert!(unnoticed.is_empty(), "{unnoticed:?}");
 }
 
