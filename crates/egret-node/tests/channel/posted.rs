@@ -32,7 +32,7 @@ fn next(
         for reader in listener.poll_kept(context) {
             match reader.poll_whole(1 << 20, context) {
                 Poll::Pending => {}
-                Poll::Ready(Ok(None)) => listener.let_go(&reader),
+                Poll::Ready(Ok(None)) => _ = listener.let_go(&reader),
                 Poll::Ready(Ok(Some(parts))) => {
                     let mark = parts[0].bytes()[0];
                     assert!(parts.iter().all(|part| part.bytes().iter().all(|it| *it == mark)));
