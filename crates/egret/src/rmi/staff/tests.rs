@@ -144,6 +144,7 @@ impl Model {
     fn turn(&mut self) {
         match below(if self.is_closed { 20 } else { 4 }) {
             0 => self.push(),
+            1 if below(8) == 0 => self.change(),
             _ if self.workers.is_empty() => {}
             _ => {
                 let at = index(self.workers.len());
@@ -154,6 +155,32 @@ impl Model {
             }
         }
         self.check();
+    }
+
+    /// Somebody who is no worker does something about them.
+    fn change(&mut self) {
+        match below(3) {
+            0 => {
+                self.busy_max = 1 + index(5);
+                for _ in 0..self.staff.set_busy_max(self.busy_max) {
+                    let help = self.staff.help();
+                    self.give(&help);
+                }
+            }
+            1 => {
+                if let Some(call) = self.staff.pop() {
+                    self.over(call, true);
+                }
+            }
+            _ => {
+                let (waiting, forgotten) =
+                    (self.staff.queue.len(), below(self.calls.len() as u64 + 1));
+                self.staff.retain(|call| *call != forgotten);
+                if self.staff.queue.len() < waiting {
+                    self.over(forgotten, false);
+                }
+            }
+        }
     }
 
     fn close(&mut self) {
