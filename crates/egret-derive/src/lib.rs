@@ -104,7 +104,8 @@ pub fn derive_object(input: TokenStream) -> TokenStream {
 /// does not is one error, where it stands. Types of arguments have no other lifetimes, hidden ones
 /// included, as `Cow<str>` has one.
 ///
-/// `#[remote(crate = path)]` says where `egret` is.
+/// `#[remote(crate = path)]` says where `egret` is. The documentation of `egret::rmi` begins with a whole
+/// program.
 #[proc_macro_attribute]
 pub fn remote(args: TokenStream, item: TokenStream) -> TokenStream {
     remote::expand(args.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
