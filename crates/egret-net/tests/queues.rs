@@ -210,14 +210,14 @@ fn a_message_is_not_taken_for_elements_of_another_type() {
 }
 
 #[test]
-fn a_second_thread_cannot_wait_in_a_simulated_world() {
+fn a_thread_of_the_machine_cannot_wait_in_a_simulated_world() {
     let sim = Sim::new(14);
     let (_a, _b, here, _there) = pair(&sim);
     let waited = std::thread::Builder::new();
     #[expect(clippy::disallowed_methods, reason = "what a program could do")]
     let waited = waited.spawn(move || here.recv_queue().wait(Deadline::DEFAULT).is_err());
     let said = *waited.unwrap().join().unwrap_err().downcast::<&str>().unwrap();
-    assert!(said.contains("one thread"), "{said}");
+    assert!(said.contains("threads of its own"), "{said}");
 }
 
 #[test]

@@ -92,7 +92,10 @@ impl Threads {
             return 0;
         }
         let found = self.all.iter().position(|member| member.os.id() == os.id());
-        found.expect("a simulated world runs all its nodes on threads of its own")
+        let Some(found) = found else {
+            panic!("a simulated world runs all its nodes on threads of its own");
+        };
+        found
     }
 
     /// Whether the calling thread, which must be of this world, is its only one.
