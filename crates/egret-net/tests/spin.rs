@@ -63,9 +63,7 @@ fn rounds_in_vain(spin: &mut Spin<'_>) -> Option<u32> {
 /// Tries with new nics until nobody disturbs the thread. On a machine where that never happens nothing
 /// can be said; the tests beside the policy ask the same of its history.
 fn undisturbed(body: impl Fn(&Nic) -> Option<()>) {
-    if !(0..200).any(|_| body(&nic(Wait::Balanced)).is_some()) {
-        println!("disturbed every time");
-    }
+    _ = (0..200).any(|_| body(&nic(Wait::Balanced)).is_some());
 }
 
 #[test]

@@ -143,9 +143,9 @@ impl<T> JoinHandle<T> {
 }
 
 /// A thread of a simulated world ends, or never begins, when this is dropped.
-struct Leaves<T>(Arc<Mutex<Left<T>>>);
+struct Ending<T>(Arc<Mutex<Left<T>>>);
 
-impl<T> Drop for Leaves<T> {
+impl<T> Drop for Ending<T> {
     fn drop(&mut self) {
         let waits = {
             let mut left = lock(&self.0);
@@ -239,7 +239,7 @@ fn spawn_in<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     let left = Arc::new(Mutex::new(Left { is_over: false, result: None, waits: None }));
-    let (leaves, world_of, fault) = (Leaves(Arc::clone(&left)), Arc::clone(world), fault());
+    let (ending, world_of, fault) = (Ending(Arc::clone(&left)), Arc::clone(world), fault());
     let run = move || {
         let entered = enter(Arc::clone(&world_of));
         set_fault(fault);
@@ -247,8 +247,8 @@ fn spawn_in<T: Send + 'static>(
         if let Err(why) = &result {
             world_of.panicked(&**why);
         }
-        lock(&leaves.0).result = Some(result);
-        drop(leaves);
+        lock(&ending.0).result = Some(result);
+        drop(ending);
         drop(entered);
     };
     let mut thread = world.spawn(name, Box::new(run))?;

@@ -213,9 +213,8 @@ impl Begun {
 
     /// Sends it, if it is not, as far as that goes now.
     fn send(&mut self, context: &mut Context<'_>) {
-        let left = self.left();
         if let State::Unsent(unsent) = &mut self.state {
-            unsent.head.deadline = left;
+            unsent.head.deadline = Deadline::left(self.until);
             self.send_now(context);
         }
     }
