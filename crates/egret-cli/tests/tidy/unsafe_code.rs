@@ -96,6 +96,7 @@ const LISTED: &[(&str, &str)] = &[
     ("crates/egret-net/src/limit/slot.rs", "copies in and out of memory that two processes map"),
     ("crates/egret-net/src/limit/ticks.rs", "reads the processor's clock"),
     ("crates/egret-net/src/rt/stack.rs", "asks the C library where a thread's stack ends"),
+    ("crates/egret-net/src/rt/ticks.rs", "reads the processor's counter"),
     ("crates/egret-net/src/vi/lend.rs", "a borrow without its lifetime, kept by blocking"),
 ];
 

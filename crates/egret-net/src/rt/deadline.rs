@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// How long a call may wait.
@@ -103,13 +102,4 @@ impl fmt::Debug for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", Duration::from_nanos(self.0))
     }
-}
-
-/// The machine's monotonic clock, counted from the first time it was asked.
-pub(super) fn monotonic() -> Instant {
-    static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
-    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
-    let present = std::time::Instant::now();
-    let since = present.saturating_duration_since(*ORIGIN.get_or_init(|| present));
-    Instant(u64::try_from(since.as_nanos()).expect("an uptime within 584 years"))
 }

@@ -31,9 +31,10 @@
 mod deadline;
 mod stack;
 mod thread;
+mod ticks;
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -88,6 +89,7 @@ pub trait World: Send + Sync {
 pub fn enter(world: Arc<dyn World>) -> Entered {
     let kept = Arc::clone(&world);
     WORLDS.with_borrow_mut(|worlds| worlds.push(world));
+    IN_WORLD.set(true);
     Entered { world: kept, _thread_bound: std::marker::PhantomData }
 }
 
@@ -101,7 +103,9 @@ impl Drop for Entered {
     fn drop(&mut self) {
         WORLDS.with_borrow_mut(|worlds| {
             let own = worlds.iter().rposition(|world| Arc::ptr_eq(world, &self.world));
-            own.map(|at| worlds.remove(at))
+            let removed = own.map(|at| worlds.remove(at));
+            IN_WORLD.set(!worlds.is_empty());
+            removed
         });
     }
 }
@@ -114,9 +118,10 @@ impl fmt::Debug for Entered {
 
 /// The present moment.
 #[must_use]
+#[inline]
 pub fn now() -> Instant {
     match world() {
-        None => deadline::monotonic(),
+        None => ticks::monotonic(),
         Some(world) => world.now(),
     }
 }
@@ -125,7 +130,7 @@ pub fn now() -> Instant {
 /// measured, not simulated.
 #[cfg(feature = "limits")]
 pub(crate) fn machine_now() -> Instant {
-    deadline::monotonic()
+    ticks::monotonic()
 }
 
 /// Sleeps until [unparked](Thread::unpark) or until `until`; may return early.
@@ -164,7 +169,13 @@ pub fn random() -> u64 {
     }
 }
 
+#[inline]
 fn world() -> Option<Arc<dyn World>> {
+    if in_world() { innermost() } else { None }
+}
+
+#[cold]
+fn innermost() -> Option<Arc<dyn World>> {
     WORLDS.with_borrow(|worlds| worlds.last().cloned())
 }
 
@@ -177,11 +188,14 @@ pub fn has_background() -> bool {
 
 /// Whether the calling thread is in a simulated world.
 #[must_use]
+#[inline]
 pub fn in_world() -> bool {
-    WORLDS.with_borrow(|worlds| !worlds.is_empty())
+    IN_WORLD.get()
 }
 
 thread_local! {
+    /// Whether there are any: asked far more often than they change.
+    static IN_WORLD: Cell<bool> = const { Cell::new(false) };
     static WORLDS: RefCell<Vec<Arc<dyn World>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct Incoming {
     /// What the peer takes for the endpoint's tag.
     pub(crate) tag: u64,
     window: u32,
+    /// By which those were admitted.
+    pub(crate) admitted: FlowId,
     /// Messages that have come and not been given back.
     used: u32,
     /// Messages that are done and not given back.
@@ -28,10 +30,27 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    pub(crate) fn new(map: &Map, endpoint: Key, window: u32, flow: FlowId) -> Self {
+    pub(crate) fn new(
+        map: &Map,
+        endpoint: Key,
+        (window, admitted): (u32, FlowId),
+        flow: FlowId,
+    ) -> Self {
         let (number, tag, replies) = (map.number, map.tag, Outflow::new(map.bytes));
         let (used, owed, leaving, stalled) = (0, 0, false, false);
-        Self { number, endpoint, tag, window, used, owed, leaving, flow, replies, stalled }
+        Self {
+            number,
+            endpoint,
+            tag,
+            window,
+            admitted,
+            used,
+            owed,
+            leaving,
+            flow,
+            replies,
+            stalled,
+        }
     }
 
     /// A message has come.

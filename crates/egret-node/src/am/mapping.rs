@@ -52,18 +52,32 @@ impl State {
             let why = format!("a link has at most {MAPPINGS_MAX} mappings");
             return Control::NotMapped { number, why: no_room(&why) };
         }
-        let (flow, bytes) = match self.inflows.open(link.into()) {
-            Ok(opened) => opened,
-            Err(why) => return Control::NotMapped { number, why: no_room(&why.to_string()) },
-        };
-        let line = self.live(link).expect("just looked at");
         let lands = Arc::clone(&line.lands);
         let state = self.endpoints.get(endpoint).expect("just looked at");
         let (window, supply) = (state.window, Arc::clone(&state.supply));
+        let Ok(admitted) = self.admitted.open_with(link.into(), u64::from(window)) else {
+            let (mappings, messages) = (self.admitted.flows(), self.admitted.terms().bytes);
+            let why = format!(
+                "{mappings} mappings have all {messages} messages that it admits \
+                 (LinksOptions::messages)"
+            );
+            return Control::NotMapped { number, why: no_room(&why) };
+        };
+        let held = u32::try_from(self.admitted.held(admitted)).unwrap_or(u32::MAX);
+        let window = window.min(held);
+        let (flow, bytes) = match self.inflows.open(link.into()) {
+            Ok(opened) => opened,
+            Err(why) => {
+                self.admitted.close(admitted);
+                return Control::NotMapped { number, why: no_room(&why.to_string()) };
+            }
+        };
+        let state = self.endpoints.get(endpoint).expect("just looked at");
         let segment = state.segment.as_ref().map(|segment| segment.key().to_bytes());
         let window = if planted(Fault::OtherWindow) { 1 << 16 } else { window };
         let line = self.live(link).expect("just looked at");
-        let slot = line.am.incoming.insert(Incoming::new(map, endpoint, window, flow)).index;
+        let slot =
+            line.am.incoming.insert(Incoming::new(map, endpoint, (window, admitted), flow)).index;
         lands.open(Flow::Requests(slot), bytes, Some(supply));
         self.inflows.put(flow, link, Flow::Requests(slot));
         self.meets(link, endpoint);
@@ -224,6 +238,7 @@ impl State {
         let key = line.am.incoming.key_at(slot).ok_or("it gave up what it had not mapped")?;
         let incoming = line.am.incoming.remove(key).expect("just looked at");
         let (is_quiet, number) = (incoming.is_quiet(), incoming.number);
+        self.admitted.close(incoming.admitted);
         self.close_flow(incoming.flow);
         if !is_quiet {
             return Err("it gave up a mapping with messages under way");
@@ -283,6 +298,7 @@ impl State {
         for key in line.am.incoming.keys() {
             let line = self.links.get(link).expect("just looked at");
             let incoming = line.am.incoming.remove(key).expect("just listed");
+            self.admitted.close(incoming.admitted);
             self.close_flow(incoming.flow);
         }
         // No answer comes any more, though its mapping stays until the program gives it up.

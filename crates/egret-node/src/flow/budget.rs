@@ -1,4 +1,4 @@
-//! Who may send this node how many bytes.
+//! Who may send this node how many bytes; and, with messages for bytes, how many messages.
 //!
 //! What was granted and is not free again is *held* by a flow: credit that its sender has not
 //! used, bytes under way, and bytes that the reader has not taken. `held + free == total`, always.
@@ -204,6 +204,22 @@ impl Budget {
         self.charge(peer, |charged| charged + guarantee);
         self.free -= guarantee;
         Ok(FlowId(self.accounts.insert(account)))
+    }
+
+    /// The same, for a flow that holds more from the start, up to `most`: no more than a 64th of what
+    /// its peer could have then.
+    ///
+    /// # Errors
+    ///
+    /// If not even the guarantee is free, or is other peers' share.
+    pub fn open_with(&mut self, peer: PeerId, most: u64) -> Result<FlowId, NoRoom> {
+        let fair = if planted(Fault::Greedy) { most } else { self.spare_for(peer) / SHARE };
+        let flow = self.open(peer)?;
+        let more = most.min(fair).saturating_sub(self.terms.guarantee).min(self.spare_for(peer));
+        self.charge(peer, |charged| charged + more);
+        self.free -= more;
+        self.account(flow).held += more;
+        Ok(flow)
     }
 
     /// `bytes` that the flow held are the program's now. Returns what its sender is to be granted,

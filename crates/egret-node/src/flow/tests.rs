@@ -28,9 +28,20 @@ impl Ledger {
     }
 
     fn open_by(&mut self, peer: PeerId) -> Option<usize> {
-        let flow = self.budget.open(peer).ok()?;
+        self.open_with(peer, 0)
+    }
+
+    fn open_with(&mut self, peer: PeerId, most: u64) -> Option<usize> {
+        let guarantee = self.budget.terms().guarantee;
+        let flow = match most {
+            0 => self.budget.open(peer).ok()?,
+            most => self.budget.open_with(peer, most).ok()?,
+        };
+        let held = self.budget.held(flow);
+        let bound = most.min(self.budget.terms().bytes / 64);
+        assert!((guarantee..=guarantee.max(bound)).contains(&held), "{held} of {most}");
         self.peers.push((flow, peer));
-        self.flows.push((flow, self.budget.terms().guarantee));
+        self.flows.push((flow, held));
         Some(self.flows.len() - 1)
     }
 
@@ -103,7 +114,8 @@ fn play(peers: u64, steps: &[(u8, u16, u32)]) {
             let room = ledger.budget.most() >= 17 * KIB && ledger.budget.free() >= 300 * KIB;
             let peer = PeerId(u64::from(which) % peers.max(1));
             let room = room || ledger.owed(peer) >= 16 * KIB;
-            assert!(ledger.open_by(peer).is_some() || !room);
+            let most = if what > 127 { bytes % MIB } else { 0 };
+            assert!(ledger.open_with(peer, most).is_some() || !room);
             ledger.adds_up();
             continue;
         }

@@ -97,8 +97,9 @@ impl Links {
     /// Lets others have as many links as a pool of this size
     /// [needs](LinksOptions::pool_size), from now on, unless the program has set
     /// [another number](LinksOptions::peers_max) than the default. Links that there are stay. A
-    /// budget that is not less than the default is raised to what gives each of so many peers a
-    /// share of two mappings or channels; it is a limit, of which nothing is allocated before use.
+    /// budget, or a number of messages, that is not less than the default is raised to what gives
+    /// each of so many peers a share of two mappings or channels; both are limits, of which nothing
+    /// is allocated before use.
     pub fn set_pool_size(&self, nodes: u32) {
         self.core.state.with(|state| {
             if state.fixed.peers_set {
@@ -106,6 +107,11 @@ impl Links {
             }
             let mut options = state.fixed.options.clone().pool_size(nodes);
             state.inflows.budget.share_among(u64::from(options.peers_max));
+            state.admitted.share_among(u64::from(options.peers_max));
+            if options.messages >= LinksOptions::default().messages {
+                options.messages = options.messages.max(state.admitted.terms().least());
+                state.admitted.raise(options.messages);
+            }
             if options.budget >= LinksOptions::default().budget {
                 options.budget = options.budget.max(state.inflows.budget.terms().least());
                 state.inflows.budget.raise(options.budget);

@@ -2,12 +2,24 @@
 
 use egret_net::vi::Reliability;
 
+use crate::flow::FlowTerms;
+
 /// How the links of a nic are to be. The defaults are right for most.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinksOptions {
     /// Messages that may be under way by each mapping of an endpoint here.
     pub window: u32,
+    /// Messages of all links together that may be under way by mappings of endpoints here: each
+    /// takes up to 4 KiB until its handler has run.
+    ///
+    /// A mapping takes its window of them, for as long as it lasts. A quarter is shared out among
+    /// [`peers_max`](Self::peers_max) peers: its share each peer can have, whatever the others do.
+    /// The rest is for who comes first, but a mapping gets no more than a 64th of what its peer
+    /// could have: where little is left, windows are smaller than asked for, and where not even 16
+    /// messages are, an endpoint is [not mapped](crate::am::MapError::NoRoom). Nothing is allocated
+    /// before use.
+    pub messages: u64,
     /// Bytes of data that may be on their way here and not yet taken, all links together.
     ///
     /// A quarter of it is shared out among [`peers_max`](Self::peers_max) peers: its share each
@@ -31,8 +43,8 @@ pub struct LinksOptions {
 impl Default for LinksOptions {
     fn default() -> Self {
         let reliability = Reliability::Reception;
-        let (window, budget, peers_max) = (256, 256 << 20, 1024);
-        Self { window, budget, peers_max, background: true, reliability }
+        let (window, messages, budget, peers_max) = (256, 1 << 20, 256 << 20, 1024);
+        Self { window, messages, budget, peers_max, background: true, reliability }
     }
 }
 
@@ -47,6 +59,24 @@ impl LinksOptions {
         assert!(messages > 0, "a window of nothing lets nothing through");
         self.window = messages;
         self
+    }
+
+    /// Admits at most so many messages, of all mappings together.
+    ///
+    /// # Panics
+    ///
+    /// If that is too little for one mapping, 16.
+    #[must_use]
+    pub const fn messages(mut self, messages: u64) -> Self {
+        assert!(messages >= WINDOW_LEAST, "no mapping finds room in less than 16 messages");
+        self.messages = messages;
+        self
+    }
+
+    /// How messages are shared out among peers.
+    pub(crate) const fn admits(&self) -> FlowTerms {
+        let (bytes, guarantee) = (self.messages, WINDOW_LEAST);
+        FlowTerms { bytes, guarantee, window_max: bytes, peers: self.peers_max as u64 }
     }
 
     /// Takes at most so many bytes of data that are not yet used.
@@ -94,3 +124,6 @@ impl LinksOptions {
         self
     }
 }
+
+/// Messages that a mapping is charged with, at least.
+const WINDOW_LEAST: u64 = 16;

@@ -53,6 +53,8 @@ pub(crate) struct State {
     /// Links over lossy fabrics, which want to be looked after.
     pub(crate) windows: BTreeSet<Key>,
     pub(crate) inflows: Inflows,
+    /// Messages that peers may have under way, by their mappings.
+    pub(crate) admitted: Budget,
     pub(crate) channels: Channels,
     pub(crate) opening: Opening,
     pub(crate) parting: Option<Parting>,
@@ -99,6 +101,7 @@ impl State {
             broken: BTreeSet::new(),
             windows: BTreeSet::new(),
             inflows: Inflows::new(Budget::new(terms)),
+            admitted: Budget::new(fixed.options.admits()),
             fixed,
             channels: Channels::new(),
             opening,

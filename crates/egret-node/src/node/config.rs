@@ -129,6 +129,17 @@ impl Config {
         self.with(Key::Listen, place)
     }
 
+    /// Admits so many messages that are under way, over each fabric, instead of 1,048,576:
+    /// [`LinksOptions::messages`](crate::LinksOptions::messages).
+    ///
+    /// # Panics
+    ///
+    /// If that is too little for one mapping, 16.
+    pub fn messages(mut self, messages: u64) -> Self {
+        self.links = self.links.messages(messages);
+        self
+    }
+
     /// Takes so many bytes of data that are on their way and not yet used, over each fabric,
     /// instead of 256 MiB. Of one message, as the arguments or the answer of a remote call, it
     /// takes somewhat less than half of that.

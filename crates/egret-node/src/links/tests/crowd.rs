@@ -124,6 +124,45 @@ fn mappings_of_one_peer_leave_the_share_of_another() {
 }
 
 #[test]
+fn windows_of_one_peer_leave_the_messages_of_another() {
+    for (sim, options) in worlds() {
+        let bounded = options.clone().peers_max(8).messages(8192);
+        let mut nodes = nodes(&sim, &bounded, &["honest"]);
+        nodes.extend(super::ended::nodes(&sim, &options, &["greedy", "good"]));
+        let mut taken = Vec::new();
+        let why = loop {
+            match try_map(&nodes, 1) {
+                Ok(remote) => taken.push(remote),
+                Err(why) => break why.to_string(),
+            }
+        };
+        // Seven others have 256 messages each for certain, and a mapping has a 64th of the rest.
+        let windows: Vec<u32> = taken.iter().map(Remote::window).collect();
+        assert_eq!((windows[0], windows.last()), ((8192 - 7 * 256) / 64, Some(&16)));
+        assert!(windows.is_sorted_by(|before, then| before >= then), "{windows:?}");
+        let all: u32 = windows.iter().sum();
+        assert!((6400 - 16..=6400).contains(&all), "{all} messages");
+        let named = [&format!("{} mappings", taken.len()), "8192 messages", "::messages"];
+        assert!(named.iter().all(|it| why.contains(it)), "{why}");
+        asks(&nodes, taken.last().unwrap());
+        let good = try_map(&nodes, 2).unwrap();
+        asks(&nodes, &good);
+        // What is given up is free again.
+        taken.clear();
+        super::ended::go_on(&sim, &nodes, std::time::Duration::from_millis(100));
+        assert_eq!(try_map(&nodes, 1).unwrap().window(), windows[0]);
+        let free = || nodes[0].links.core.state.with(|state| state.admitted.free());
+        drop(good);
+        super::ended::go_on(&sim, &nodes, std::time::Duration::from_millis(100));
+        assert_eq!(free(), 8192, "of mappings that are given up");
+        drop(try_map(&nodes, 2).unwrap().host());
+        nodes[2].links.close();
+        super::ended::go_on(&sim, &nodes, std::time::Duration::from_millis(100));
+        assert_eq!(free(), 8192, "of links that have ended");
+    }
+}
+
+#[test]
 fn each_peer_of_a_large_pool_has_a_share() {
     let sim = Sim::new(1);
     let nodes = nodes(&sim, &LinksOptions::default(), &["honest"]);

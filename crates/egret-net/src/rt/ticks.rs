@@ -1,0 +1,171 @@
+//! The machine's monotonic clock, read from the processor's counter between two questions to the
+//! kernel.
+//!
+//! A question to the kernel's clock takes 25 to 35 ns, as long as sending a short message, and a
+//! thread that serves asks after every handler. So a thread remembers what clock and counter said
+//! when it asked last, and how fast the clock went by the counter since the time before; until
+//! [`TICKS_MAX`] ticks later the counter alone says how much time has passed, in 8 to 10 ns. The
+//! clock never goes back on one thread. Two threads disagree by what the rate is wrong for half a
+//! millisecond: tens of nanoseconds, and 1 µs if the worst comes together.
+//!
+//! The counter is used where the kernel keeps its own time by it: then the kernel has found it even
+//! and the same on all processors, and watches it. Elsewhere every question goes to the kernel.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+use super::Instant;
+
+/// What a thread knows of the clock.
+struct Reading {
+    /// The counter and the clock when the kernel was asked last.
+    ticks: Cell<u64>,
+    nanos: Cell<u64>,
+    /// Nanoseconds for each tick, times 2³².
+    rate: Cell<u64>,
+    /// For how many ticks that is good; none at first, and where there is no counter.
+    good_for: Cell<u64>,
+    /// The moment that was told last.
+    told: Cell<u64>,
+}
+
+thread_local! {
+    static READING: Reading = const {
+        Reading {
+            ticks: Cell::new(0),
+            nanos: Cell::new(0),
+            rate: Cell::new(0),
+            good_for: Cell::new(0),
+            told: Cell::new(0),
+        }
+    };
+}
+
+/// The machine's monotonic clock, counted from the first time it was asked.
+#[inline]
+pub(super) fn monotonic() -> Instant {
+    READING.with(|reading| {
+        let passed = counter().wrapping_sub(reading.ticks.get());
+        if passed >= reading.good_for.get() {
+            return reading.ask();
+        }
+        reading.tell(reading.nanos.get() + ((passed * reading.rate.get()) >> 32))
+    })
+}
+
+impl Reading {
+    /// Asks the kernel, and remembers what the counter said meanwhile.
+    #[cold]
+    fn ask(&self) -> Instant {
+        if !has_counter() {
+            return Instant::from_nanos(of_kernel());
+        }
+        let before = counter();
+        let nanos = of_kernel();
+        let took = counter().wrapping_sub(before);
+        let ticks = before.wrapping_add(took / 2);
+        let passed = ticks.wrapping_sub(self.ticks.get());
+        self.good_for.set(0);
+        if took > TOOK_MAX {
+            // The thread was interrupted in between, and asks again.
+        } else if self.nanos.get() == 0 || passed >= TICKS_MIN {
+            if let Some(rate) = rate(passed, nanos.saturating_sub(self.nanos.get())) {
+                self.rate.set(rate);
+                self.good_for.set(TICKS_MAX);
+            }
+            self.ticks.set(ticks);
+            self.nanos.set(nanos);
+        }
+        self.tell(nanos)
+    }
+
+    /// A moment, not before the one that was told last.
+    #[inline]
+    fn tell(&self, nanos: u64) -> Instant {
+        let nanos = nanos.max(self.told.get());
+        self.told.set(nanos);
+        Instant::from_nanos(nanos)
+    }
+}
+
+/// Nanoseconds for each tick, times 2³², if it can be a processor's.
+fn rate(ticks: u64, nanos: u64) -> Option<u64> {
+    let rate = u64::try_from((u128::from(nanos) << 32) / u128::from(ticks).max(1)).ok()?;
+    (RATE_MIN..=RATE_MAX).contains(&rate).then_some(rate)
+}
+
+/// The kernel's clock, in nanoseconds since the first question of the process.
+fn of_kernel() -> u64 {
+    static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
+    #[expect(clippy::disallowed_methods, reason = "this is the seam")]
+    let present = std::time::Instant::now();
+    let since = present.saturating_duration_since(*ORIGIN.get_or_init(|| present));
+    u64::try_from(since.as_nanos()).expect("an uptime within 584 years")
+}
+
+/// Whether the kernel keeps its time by the processor's counter.
+fn has_counter() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    let says = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    *HAS.get_or_init(|| {
+        cfg!(all(target_arch = "x86_64", not(miri)))
+            && std::fs::read(says).is_ok_and(|source| source.trim_ascii() == b"tsc")
+    })
+}
+
+/// The processor's counter.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+fn counter() -> u64 {
+    // SAFETY: every processor of this architecture has the instruction, which touches no memory.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// There is none that is used.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline]
+fn counter() -> u64 {
+    0
+}
+
+/// Ticks before the kernel is asked again: a third to a half of a millisecond.
+const TICKS_MAX: u64 = 1 << 20;
+/// Ticks between two questions that give a rate: shorter ones give a wrong one.
+const TICKS_MIN: u64 = 1 << 19;
+/// Ticks that a question takes at most, unless its thread was interrupted.
+const TOOK_MAX: u64 = 512;
+/// Rates of counters of 16 GHz and of 0.5 GHz.
+const RATE_MIN: u64 = 1 << 28;
+const RATE_MAX: u64 = 1 << 33;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_processors() {
+        assert_eq!(rate(1 << 20, 1 << 19), Some(1 << 31), "2 GHz");
+        assert_eq!(rate(1 << 20, 1 << 30), None, "the counter stood still");
+        assert_eq!(rate(1 << 40, 1 << 10), None, "the counter jumped");
+        assert_eq!(rate(u64::MAX, 0), None, "the counter went back");
+    }
+
+    #[test]
+    fn the_clock_goes_with_the_kernels_and_never_back() {
+        let (mut before, mut by_counter) = (monotonic(), 0);
+        let end = of_kernel() + 20_000_000;
+        while of_kernel() < end {
+            let (least, now, most) = (of_kernel(), monotonic(), of_kernel());
+            assert!(now >= before);
+            // What an interrupted thread sees is between the two, or nearly so.
+            assert!(now.as_nanos() + SLACK >= least, "{now:?} is before {least} ns");
+            assert!(now.as_nanos() <= most + SLACK, "{now:?} is behind {most} ns");
+            before = now;
+            by_counter += u32::from(READING.with(|reading| reading.good_for.get() > 0));
+        }
+        assert!(by_counter == 0 || has_counter());
+    }
+
+    /// A hundredth of 2²⁰ ticks of 1 GHz, in nanoseconds.
+    const SLACK: u64 = 10_000;
+}
