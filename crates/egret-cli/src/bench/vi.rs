@@ -21,7 +21,7 @@ use super::side::{Mode, Side, connected};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What carries the messages: sim in one process (seed from EGRET_SEED), shm, tcp and udp between two
-    #[arg(long, value_name = "NAME", default_value = "sim")]
+    #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     /// How memory is sent and received
     #[arg(long, default_value = "posted")]
