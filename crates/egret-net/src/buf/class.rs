@@ -11,6 +11,7 @@ use super::region::Region;
 use super::slot::Slot;
 use super::stats::Counters;
 use super::waiters::Waiters;
+use crate::sync::behind;
 
 /// The inside of a pool. It is freed when the pool's handles are gone *and*
 /// every buffer is home, by whoever notices that last.
@@ -50,6 +51,13 @@ pub(super) struct Class {
 
 /// What runs when the last reader of a shared buffer is gone.
 pub(super) struct Reclaim(pub(super) Box<dyn FnOnce(Buf) + Send>);
+
+impl Reclaim {
+    /// Gives the buffer back: at once, or when the thread has given a lock up that the callback may want.
+    pub(super) fn run(self, buf: Buf) {
+        behind::run_behind(move || (self.0)(buf));
+    }
+}
 
 /// Where the slots of a class lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

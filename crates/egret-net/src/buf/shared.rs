@@ -162,8 +162,8 @@ impl Owner {
 impl Drop for SharedPart {
     fn drop(&mut self) {
         let reclaim = self.reclaim.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(slot), Some(Reclaim(callback))) = (self.slot.take(), reclaim) {
-            callback(Buf::new(slot));
+        if let (Some(slot), Some(reclaim)) = (self.slot.take(), reclaim) {
+            reclaim.run(Buf::new(slot));
         }
     }
 }

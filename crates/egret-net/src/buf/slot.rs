@@ -175,8 +175,8 @@ impl Slot {
         let buf = Buf::new(ManuallyDrop::into_inner(self.same()));
         // By now the slot is in the state of any exclusive buffer, so a
         // callback that panics drops the buffer like any other.
-        if let Some(Reclaim(callback)) = reclaim {
-            callback(buf);
+        if let Some(reclaim) = reclaim {
+            reclaim.run(buf);
         }
     }
 }

@@ -100,7 +100,9 @@ impl<T: Plain> Typed<T> {
     }
 
     /// As [`share`](Self::share), but when the last clone goes `reclaim` gets
-    /// the buffer. It runs on the thread that dropped the last clone.
+    /// the buffer. It runs on the thread that dropped the last clone. A thread that has a lock of
+    /// links just then runs it when it has given the lock up, like a handler of active messages:
+    /// what it calls there answers `InHandler` instead of waiting.
     #[must_use]
     pub fn share_with(self, reclaim: impl FnOnce(Buf) + Send + 'static) -> Shared<T> {
         Shared::new(self.buf, Some(Reclaim(Box::new(reclaim))))

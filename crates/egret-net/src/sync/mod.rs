@@ -1,5 +1,6 @@
 //! A lock, a role for threads that share a nic, and the threads of which one is on duty.
 
+pub mod behind;
 mod mutex;
 
 pub use mutex::Mutex;

@@ -83,7 +83,7 @@ pub(crate) use outside::{Server, Serving, server};
 pub use remote::Remote;
 pub use request::{ReplySlot, Request};
 pub use serve::in_handler;
-pub(crate) use serve::run_jobs;
+pub(crate) use serve::{as_handler, run_jobs};
 
 pub use typed::{Needed, Signature};
 

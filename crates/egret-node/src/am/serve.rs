@@ -164,6 +164,11 @@ fn call(
     }
 }
 
+/// Runs something of the program's on a thread that must not wait.
+pub(crate) fn as_handler(does: impl FnOnce()) {
+    guarded(does);
+}
+
 /// Runs a handler; whether it came to its end.
 #[inline]
 fn guarded(handler: impl FnOnce()) -> bool {

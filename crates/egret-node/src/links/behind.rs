@@ -1,17 +1,20 @@
-//! Wakers that are kept under the lock of the links, and what happens to them behind it.
+//! Wakers that are kept under the lock of the links, and what happens behind it.
 //!
 //! A waker is its executor's: to wake or to drop it may run, or end, a task that uses the
-//! same links. So neither is done while this thread has the lock.
+//! same links. So neither is done while this thread has the lock; nor is
+//! [anything else](egret_net::sync::behind) that is the program's.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::task::Waker;
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
 use egret_net::sync::Baton;
+use egret_net::sync::behind::{self, Left};
 use egret_net::vi::{Beside, Nic, contained};
 
 use super::state::State;
+use crate::am::as_handler;
 
 /// The state of the links, behind the lock of their nic.
 pub(crate) struct Locked(Beside<State>);
@@ -134,30 +137,26 @@ const WAITERS_LEAST: usize = 64;
 /// Who is woken and has to wait again does so within that.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-type Then = fn(Waker);
-
 /// Does something with a waker, now or behind the lock.
 #[cold]
-fn leave(waker: Waker, then: Then) {
-    if HELD.get() == Held::No {
-        return run(waker, then);
-    }
-    let mut waker = Some(waker);
-    let push = |left: &RefCell<Vec<_>>| {
-        left.borrow_mut().extend(waker.take().map(|waker| (waker, then)));
-        HELD.set(Held::Some);
-    };
-    // A thread that ends has no such place any more.
-    if LEFT.try_with(push).is_err() {
-        waker.into_iter().for_each(|waker| run(waker, then));
+fn leave(waker: Waker, then: fn(Waker)) {
+    if let Err(left) = behind::leave(Left::Waker(waker, then)) {
+        run(left);
     }
 }
 
-/// Does something with a waker, whose panic is its executor's affair: others are to be woken too.
-fn run(waker: Waker, then: Then) {
+/// Does what was left, which is an executor's or the program's: its panic is that one's affair, and
+/// what else was left is to be done too.
+fn run(left: Left) {
     let before = WAKES.replace(true);
-    if contained(|| then(waker)).is_none() {
-        tracing::error!("a waker panicked");
+    match left {
+        Left::Waker(waker, then) => {
+            if contained(|| then(waker)).is_none() {
+                tracing::error!("a waker panicked");
+            }
+        }
+        // This thread may have the role: it must not wait.
+        Left::Does(does) => as_handler(does),
     }
     WAKES.set(before);
 }
@@ -177,18 +176,14 @@ struct Behind {
 impl Behind {
     #[inline]
     fn begin() -> Self {
-        let is_last = HELD.get() == Held::No;
-        if is_last {
-            HELD.set(Held::None);
-        }
-        Self { is_last }
+        Self { is_last: behind::begin() }
     }
 }
 
 impl Drop for Behind {
     #[inline]
     fn drop(&mut self) {
-        if self.is_last && HELD.replace(Held::No) == Held::Some {
+        if self.is_last && behind::end() {
             do_left();
         }
     }
@@ -196,24 +191,13 @@ impl Drop for Behind {
 
 #[cold]
 fn do_left() {
-    let mut left = LEFT.try_with(RefCell::take).unwrap_or_default();
-    left.drain(..).for_each(|(waker, then)| run(waker, then));
-    // Nothing but its memory.
-    drop(LEFT.try_with(|again| again.replace(left)));
-}
-
-/// Whether this thread has a lock, and something left to do behind it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Held {
-    No,
-    None,
-    Some,
+    let mut left = behind::take();
+    left.drain(..).for_each(run);
+    behind::give_back(left);
 }
 
 thread_local! {
     static WAKES: Cell<bool> = const { Cell::new(false) };
-    static HELD: Cell<Held> = const { Cell::new(Held::No) };
-    static LEFT: RefCell<Vec<(Waker, Then)>> = const { RefCell::new(Vec::new()) };
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod moved;
 mod parted;
 mod planted;
 mod random;
+mod reclaimed;
 mod returned;
 mod seeds;
 mod strangers;
