@@ -238,3 +238,33 @@ fn segments_are_read_and_written_from_afar() {
     let gone = remote.wait_get(0, 1, Deadline::DEFAULT).unwrap_err();
     assert!(matches!(gone, CallError::Access(_)), "{gone}");
 }
+
+#[test]
+fn a_message_knows_when_it_was_taken_in_and_not_when_its_handler_had_time() {
+    const NAP: std::time::Duration = std::time::Duration::from_millis(10);
+    let (here, there) = (links("sends"), links("takes-in"));
+    let endpoint = there.bundle().register("slow", 7).unwrap();
+    let (came, began) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (first, then) = (Arc::clone(&came), Arc::clone(&began));
+    endpoint.on(0, move |request| {
+        first.store(request.came().as_nanos(), Ordering::Relaxed);
+        rt::sleep(NAP);
+        request.reply(&[]);
+    });
+    endpoint.on(1, move |request| {
+        then.store(rt::now().as_nanos(), Ordering::Relaxed);
+        let came = request.came().as_nanos();
+        request.reply(&[came]);
+    });
+    let mine = here.bundle().endpoint(0);
+    let to = EndpointName::new(there.host(), "slow", 7);
+    let remote = mine.wait_map(&to, Deadline::DEFAULT).unwrap();
+    // Both lie there before anybody looks, but for a thread in the background that came in between.
+    let is_found = (0..50).any(|_| {
+        let calls = [0, 1].map(|handler| remote.try_request((handler, &[])).unwrap());
+        let [_, second] = calls.map(|call| call.wait(Deadline::DEFAULT).unwrap());
+        let came = came.load(Ordering::Relaxed);
+        second.words() == [came] && began.load(Ordering::Relaxed) - came >= 10_000_000
+    });
+    assert!(is_found, "of two that were taken in together the second waited for the first");
+}

@@ -126,6 +126,17 @@ pub fn now() -> Instant {
     }
 }
 
+/// What the clock said to the calling thread last: for who knows that it was asked a moment ago, and
+/// can do with a little less. In a simulated world, whose clock stands still meanwhile, the present.
+#[must_use]
+#[inline]
+pub fn lately() -> Instant {
+    match world() {
+        None => ticks::told(),
+        Some(world) => world.now(),
+    }
+}
+
 /// The machine's clock, whatever world the calling thread is in: for what is
 /// measured, not simulated.
 #[cfg(feature = "limits")]

@@ -53,12 +53,18 @@ pub(super) fn monotonic() -> Instant {
     })
 }
 
+/// What the clock said to the calling thread last; the start of the process if it was never asked.
+#[inline]
+pub(super) fn told() -> Instant {
+    READING.with(|reading| Instant::from_nanos(reading.told.get()))
+}
+
 impl Reading {
     /// Asks the kernel, and remembers what the counter said meanwhile.
     #[cold]
     fn ask(&self) -> Instant {
         if !has_counter() {
-            return Instant::from_nanos(of_kernel());
+            return self.tell(of_kernel());
         }
         let before = counter();
         let nanos = of_kernel();

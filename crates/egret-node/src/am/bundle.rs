@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use egret_net::rt::Instant;
+
 use super::message::Few;
 use super::request::From;
 use super::serve::Answer;
@@ -75,6 +77,8 @@ pub(crate) struct Upcall {
 pub(crate) struct Handling {
     /// The bundle and the table that the handler is of.
     pub(crate) home: Home,
+    /// When the message was taken in.
+    pub(crate) came: Instant,
     /// Whether other threads may serve the bundle while the handler runs.
     pub(crate) is_apart: bool,
     /// Whether other upcalls were due when this one was.
@@ -292,13 +296,15 @@ impl State {
         let mut upcall = self.spare.pop().unwrap_or_default();
         (upcall.endpoint, upcall.what) = (endpoint, what);
         upcall.handling.home = home;
+        upcall.handling.came = self.came();
         upcall
     }
 }
 
 impl Upcall {
-    pub(crate) fn new(endpoint: Key, what: What) -> Box<Self> {
-        Box::new(Self { endpoint, what, ..Self::default() })
+    pub(crate) fn new(endpoint: Key, what: What, came: Instant) -> Box<Self> {
+        let handling = Handling { came, ..Handling::default() };
+        Box::new(Self { endpoint, what, handling, ..Self::default() })
     }
 
     /// To be served there.

@@ -58,8 +58,10 @@ impl State {
         }
         let what = What::Message { from, arrived };
         let (of, home) = (incoming.endpoint, endpoint.home());
+        let came = self.came();
+        let endpoint = self.endpoints.get(of).expect("just looked at");
         if let Some(parked) = &mut endpoint.parked {
-            parked.push_back(Upcall::new(of, what));
+            parked.push_back(Upcall::new(of, what, came));
             return Ok(());
         }
         if planted(Fault::Twice)
@@ -68,7 +70,7 @@ impl State {
             let arrived = Arrived::from_parts(head, None, arrived.bytes().to_vec());
             let what = What::Message { from: From { request: None, ..*from }, arrived };
             endpoint.under_way += 1;
-            self.upcalls.push_back(Upcall::new(of, what).at(home));
+            self.upcalls.push_back(Upcall::new(of, what, came).at(home));
         }
         endpoint.under_way += 1;
         let upcall = self.upcall(of, home, what);
@@ -103,6 +105,7 @@ impl State {
         let mut upcall = self.spare.pop().unwrap_or_default();
         upcall.endpoint = of;
         upcall.handling.home = home;
+        upcall.handling.came = self.came();
         upcall.set_short(from, head, bytes);
         self.upcalls.push_back(upcall);
         true
@@ -348,8 +351,9 @@ impl State {
     /// Puts something before the bundle of an endpoint, or aside while that moves.
     #[cold]
     pub(crate) fn enqueue(&mut self, key: Key, what: What) {
+        let came = self.came();
         let Some(endpoint) = self.endpoints.get(key) else { return };
-        let upcall = Upcall::new(key, what).at(endpoint.home());
+        let upcall = Upcall::new(key, what, came).at(endpoint.home());
         if let Some(parked) = &mut endpoint.parked {
             return parked.push_back(upcall);
         }

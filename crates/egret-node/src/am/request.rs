@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use egret_net::rt::Instant;
+
 use super::bundle::Handling;
 use super::message::{Few, Landed};
 use super::outside::{Server, go_outside, server};
@@ -65,6 +67,14 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn peer(&self) -> Peer {
         Peer { links: self.core.number, link: self.from.link }
+    }
+
+    /// When it was taken in. Messages that are taken in together have the same moment, and those that
+    /// their handlers wait for are not counted from when a handler has time for them.
+    #[must_use]
+    #[inline]
+    pub const fn came(&self) -> Instant {
+        self.handling.came
     }
 
     /// The number of the request, which its [`Call`](super::Call) has at the other side: no

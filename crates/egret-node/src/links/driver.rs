@@ -213,7 +213,7 @@ impl Core {
     /// Feeds what has come and what has completed to the links.
     #[inline]
     fn feed(&self, state: &mut State) -> Fed {
-        state.role_waits = false;
+        (state.role_waits, state.came) = (false, None);
         // Short frames first: of a link that has ended, what came before its end.
         let drained = state.drain(&self.drain, TURN);
         let mut left = TURN;

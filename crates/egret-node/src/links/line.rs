@@ -96,11 +96,12 @@ impl Line {
     }
 
     /// Whether more waits than an honest peer lets wait: it asks, and does not take what it
-    /// is answered.
+    /// is answered. What waits in the other lanes is bounded: answers by the messages that the peer
+    /// was [admitted](super::state::State::admitted), what the program sends by its windows, data by
+    /// its credit.
     #[inline]
     pub(crate) fn is_flooded(&self) -> bool {
         self.outbox[Lane::Control as usize].len() > CONTROL_FRAMES_MAX
-            || self.outbox.iter().any(|lane| lane.len() > OUTBOX_MAX)
     }
 
     /// Whether no short frame waits to be sent.
@@ -181,8 +182,5 @@ fn as_bytes<'a>(words: &[u64], space: &'a mut [u8; Head::WORDS_MAX * 8]) -> &'a 
     &space[..words.len() * 8]
 }
 
-/// Frames that may wait in a lane. What this side's program sends is bounded by its windows;
-/// what a peer is answered is bounded by this.
-const OUTBOX_MAX: usize = 1 << 16;
-/// Of control: it is caused by the peer alone.
+/// Frames of control that may wait: they are caused by the peer alone.
 const CONTROL_FRAMES_MAX: usize = 1 << 14;

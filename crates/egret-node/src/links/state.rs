@@ -58,6 +58,8 @@ pub(crate) struct State {
     pub(crate) channels: Channels,
     pub(crate) opening: Opening,
     pub(crate) parting: Option<Parting>,
+    /// When what is fed just now was taken in, if that was asked for.
+    pub(super) came: Option<Instant>,
     /// Handlers that were run.
     pub(crate) jobs: u64,
     /// Whether who drives waits for what another thread may do.
@@ -106,6 +108,7 @@ impl State {
             channels: Channels::new(),
             opening,
             parting: None,
+            came: None,
             jobs: 0,
             role_waits: false,
             servers: Waiters::default(),
@@ -139,6 +142,12 @@ impl State {
         }
     }
 
+    /// When what is fed just now was taken in: the clock is asked once for all of it.
+    #[inline]
+    pub(crate) fn came(&mut self) -> Instant {
+        *self.came.get_or_insert_with(|| self.fixed.nic.now())
+    }
+
     /// Sends what waits to be sent.
     #[inline]
     pub(crate) fn pump(&mut self, link: Key) {
@@ -158,7 +167,7 @@ impl State {
             }
             let broken = line.carrier.broken();
             if line.is_flooded() {
-                self.cut_off(link, "it asks, and does not listen");
+                self.cut_off(link, "it asks, and does not listen: 16,384 answers wait");
             } else if broken.is_some() {
                 self.broken.insert(link);
             }

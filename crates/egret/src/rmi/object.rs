@@ -13,6 +13,7 @@ use egret_stream::ReadError;
 use super::called::{Aligned, AnswerTo, Called, Memory, Work};
 use super::calls::{Calls, Ticket};
 use super::context::{Frame, is_waiting, waits_for};
+use super::fault::{Fault, planted};
 use super::gate::{Gate, Verdict};
 use super::interface::{Held, Holds, Interface};
 use super::load::{Caller, Load};
@@ -90,6 +91,12 @@ impl Object {
     pub(crate) fn arrive(self: Arc<Self>, head: &Head, request: Request<'_>) {
         if let Err(answer) = self.admit(request.bytes().len() as u64) {
             return reply(request, *answer);
+        }
+        let until = head.deadline.until_from(request.came());
+        // Behind methods that do not wait the clock has not gone on by much.
+        let now = if self.is_inline(head.to.method) { rt::lately } else { rt::now };
+        if until.is_some_and(|until| now() >= until) && !planted(Fault::RunsExpired) {
+            return reply(request, Answer::code(Code::Expired));
         }
         let peer = request.peer();
         if self.is_inline(head.to.method) {
@@ -232,7 +239,7 @@ impl Object {
         inside: Option<u64>,
     ) {
         let method = head.to.method;
-        let until = head.deadline.until_from(rt::now());
+        let until = head.deadline.until_from(request.came());
         let mut within = head.within.clone();
         inside.into_iter().for_each(|inside| within.push(inside));
         let frame = Frame::call(until, (within, head.chain), (&self.calls, ticket), None);
@@ -264,7 +271,7 @@ impl Object {
             self.calls.remove(ticket);
             return reply(request, Answer::code(Code::Busy));
         };
-        let until = head.deadline.until_from(rt::now());
+        let until = head.deadline.until_from(request.came());
         let memory = Memory::Kept(request.hold());
         let to = AnswerTo::Caller(request.later());
         let (within, chain) = (head.within.clone(), head.chain);
