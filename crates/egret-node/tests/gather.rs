@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use egret_net::fabric::Fabrics;
 use egret_net::rt::{self, Deadline};
-use egret_node::am::{CallError, Endpoint, EndpointName, MEDIUM_MAX, Remote, ReplySlot, SendError};
+use egret_node::am::{
+    CallError, Endpoint, EndpointName, MEDIUM_MAX, Message, Remote, ReplySlot, SendError,
+};
 use egret_node::{Links, LinksOptions};
 
 const FABRICS: [&str; 3] = ["shm", "tcp", "udp"];
@@ -51,7 +53,8 @@ fn pieces(lens: impl Iterator<Item = usize>) -> Vec<Vec<u8>> {
 
 fn check(remote: &Remote, pieces: &[Vec<u8>]) {
     let lent: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
-    let reply = remote.wait_call_with(0, &[7], &lent, Deadline::DEFAULT).unwrap();
+    let reply =
+        remote.wait_call_with(Message::to(0).words(&[7]), &lent, Deadline::DEFAULT).unwrap();
     let all = lent.concat();
     let sum: u64 = all.iter().enumerate().map(|(at, byte)| at as u64 * u64::from(*byte)).sum();
     assert_eq!(reply.words(), [all.len() as u64, sum]);
@@ -80,7 +83,7 @@ fn memory_is_back_when_the_time_is_over() {
         for turn in 0..5 {
             let lent: Vec<&[u8]> = memory.iter().map(|piece| &piece[..]).collect();
             let soon = Deadline::In(Duration::from_millis(turn * 20));
-            let why = pair.remote.wait_call_with(1, &[], &lent, soon).unwrap_err();
+            let why = pair.remote.wait_call_with(Message::to(1), &lent, soon).unwrap_err();
             assert!(matches!(why, CallError::TimedOut { .. }), "{fabric}: {why}");
             memory[0].fill(9);
         }
@@ -94,7 +97,7 @@ fn memory_is_back_when_the_time_is_over() {
             closed.close();
         });
         let lent: Vec<&[u8]> = memory.iter().map(|piece| &piece[..]).collect();
-        let why = pair.remote.wait_call_with(1, &[], &lent, Deadline::DEFAULT).unwrap_err();
+        let why = pair.remote.wait_call_with(Message::to(1), &lent, Deadline::DEFAULT).unwrap_err();
         assert!(matches!(why, CallError::Undelivered(_)), "{fabric}: {why}");
         closes.unwrap().join().unwrap();
         drop(pair.ends);
@@ -120,8 +123,9 @@ fn a_handler_may_not_call() {
         for len in [10, 100_000] {
             let memory = vec![0_u8; len];
             let lent = [&memory[..]];
-            refused.push(back.wait_call_with(0, &[], &lent, Deadline::DEFAULT).unwrap_err());
-            refused.push(back.try_call_with(0, &[], &lent, Deadline::DEFAULT).unwrap_err());
+            refused
+                .push(back.wait_call_with(Message::to(0), &lent, Deadline::DEFAULT).unwrap_err());
+            refused.push(back.try_call_with(Message::to(0), &lent, Deadline::DEFAULT).unwrap_err());
         }
         let all = refused.iter().all(|why| *why == CallError::InHandler);
         // What comes behind whatever was sent.
@@ -142,7 +146,8 @@ fn who_finds_no_room_can_wait_for_it() {
         let pair = pair("shm", &LinksOptions::default().window(1));
         let memory = vec![0_u8; len];
         let first = pair.remote.try_request(1).unwrap();
-        let full = pair.remote.try_call_with(0, &[], &[&memory], Deadline::DEFAULT).unwrap_err();
+        let full =
+            pair.remote.try_call_with(Message::to(0), &[&memory], Deadline::DEFAULT).unwrap_err();
         assert_eq!(full, CallError::Send(SendError::Full { window: 1 }));
         let soon = pair.remote.wait_room(Duration::from_millis(1)).unwrap_err();
         assert!(matches!(soon, SendError::TimedOut { window: 1, .. }), "{soon}");
@@ -153,7 +158,7 @@ fn who_finds_no_room_can_wait_for_it() {
             }
         });
         pair.remote.wait_room(Deadline::DEFAULT).unwrap();
-        pair.remote.try_call_with(0, &[], &[&memory], Deadline::DEFAULT).unwrap();
+        pair.remote.try_call_with(Message::to(0), &[&memory], Deadline::DEFAULT).unwrap();
         answers.unwrap().join().unwrap();
         drop(first);
     }

@@ -64,6 +64,9 @@ impl State {
         if let Some(NeverFits { bytes, most }) = never {
             let refused = outgoing.data.give_up().expect("it was asked for");
             let credited = outgoing.credit(1);
+            let head = Head::from_bits(refused.tag()).expect("of this side");
+            let call = line.am.calls.at(head.request & !NOT_ANSWERED);
+            call.into_iter().for_each(|call| outgoing.answered(call));
             self.data_undelivered(link, refused, Reason::TooLarge { bytes, most });
             credited?;
             self.unmap_if_quiet(link, number);
@@ -187,6 +190,7 @@ impl Line {
         }
         let outgoing = self.am.outgoing.get(call.number).ok_or("an answer of no mapping")?;
         outgoing.credit(1)?;
+        outgoing.answered(call);
         Ok((key, outgoing.endpoint))
     }
 

@@ -37,5 +37,7 @@ egret_net::faults! {
         HeldAgainst,
         /// An endpoint's own window is not what its mappings get.
         OtherWindow,
+        /// A short request overtakes one with data.
+        Overtakes,
     }
 }

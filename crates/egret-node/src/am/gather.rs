@@ -13,7 +13,7 @@ use crate::links::line::Line;
 use crate::links::slots::Key;
 
 impl Remote {
-    /// Sends a request whose payload is these pieces behind each other, and waits for its
+    /// Sends a request, whose payload is these pieces behind each other instead of its own, and waits for its
     /// answer. Up to [`MEDIUM_MAX`] bytes are copied into the message; more is sent from where
     /// it lies, and is not used any more when this returns.
     ///
@@ -25,12 +25,10 @@ impl Remote {
     /// If it was not sent, or has no answer within the deadline.
     pub fn wait_call_with(
         &self,
-        handler: u8,
-        words: &[u64],
+        message: Message<'_>,
         pieces: &[&[u8]],
         deadline: impl Into<Deadline>,
     ) -> Result<Reply, CallError> {
-        let message = Message::to(handler).words(words);
         self.call_with(message, pieces, deadline.into(), |message, clock| {
             self.send_when_room(message, clock, Line::request)
         })
@@ -45,12 +43,10 @@ impl Remote {
     /// [`wait_call_with`](Self::wait_call_with).
     pub fn try_call_with(
         &self,
-        handler: u8,
-        words: &[u64],
+        message: Message<'_>,
         pieces: &[&[u8]],
         deadline: impl Into<Deadline>,
     ) -> Result<Reply, CallError> {
-        let message = Message::to(handler).words(words);
         self.call_with(message, pieces, deadline.into(), |message, _| {
             self.send_now(message, Line::request)
         })

@@ -25,6 +25,7 @@ pub struct Message<'a> {
     pub(crate) handler: u8,
     pub(crate) words: &'a [u64],
     pub(crate) payload: Payload<'a>,
+    pub(crate) is_in_order: bool,
 }
 
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl Payload<'_> {
 impl<'a> Message<'a> {
     /// For the handler of this number.
     pub const fn to(handler: u8) -> Self {
-        Self { handler, words: &[], payload: Payload::Copied(&[]) }
+        Self { handler, words: &[], payload: Payload::Copied(&[]), is_in_order: false }
     }
 
     /// For who asked, and no handler there: [`Request::reply_with`](super::Request::reply_with).
@@ -91,6 +92,22 @@ impl<'a> Message<'a> {
     pub(crate) fn head(&self, kind: Kind, slot: u32, request: u32) -> Head {
         let words = u8::try_from(self.words.len()).expect("at most 16");
         Head { kind, words, handler: self.handler, slot, request }
+    }
+
+    /// Keeps the order: of requests by one mapping that do so none is served before one that was sent
+    /// earlier. Others may overtake those with data. Without meaning for what is not answered.
+    pub const fn in_order(mut self) -> Self {
+        self.is_in_order = true;
+        self
+    }
+
+    /// Its payload becomes data, which is copied.
+    #[cold]
+    pub(crate) fn copy_to_data(&mut self) {
+        if !self.payload.is_data() {
+            let payload = std::mem::replace(&mut self.payload, Payload::Copied(&[]));
+            self.payload = Payload::Gather(payload.into_segments().into());
+        }
     }
 
     /// With memory that is sent from where it is, and comes back when it is: a bulk message.

@@ -27,6 +27,8 @@ pub(crate) struct Outgoing {
     credits: u32,
     /// Messages with data.
     pub(crate) data: Outflow,
+    /// Requests with data that were sent and not answered: others that keep the order follow as data.
+    unanswered: u32,
     /// By which the data of answers comes.
     pub(crate) flow: FlowId,
     /// Handlers with types that were asked for, and their numbers once they are known.
@@ -56,6 +58,7 @@ impl Outgoing {
             window: 0,
             credits: 0,
             data: Outflow::new(0),
+            unanswered: 0,
             flow,
             handlers,
             segment: None,
@@ -108,6 +111,15 @@ impl Outgoing {
         Ok(())
     }
 
+    /// A call has its answer, or will have none.
+    #[inline]
+    pub(super) fn answered(&mut self, call: &mut CallState) {
+        if call.is_data {
+            call.is_data = false;
+            self.unanswered -= 1;
+        }
+    }
+
     /// Whether a message may be sent now.
     ///
     /// # Errors
@@ -128,9 +140,25 @@ impl Line {
         message: &mut Message<'_>,
     ) -> Result<Key, SendError> {
         let (call, slot) = self.begin_call(number, message, Awaits::answer())?;
+        if message.is_in_order {
+            self.keep_in_order(call, message);
+        }
         let kind = if message.payload.is_data() { Kind::Bulk } else { Kind::Request };
         self.transmit(message.head(kind, slot, call.index), message);
         Ok(call)
+    }
+
+    /// Has a request follow those with data by the same mapping, which it would overtake.
+    fn keep_in_order(&mut self, call: Key, message: &mut Message<'_>) {
+        let call = self.am.calls.get(call).expect("just made");
+        let outgoing = self.am.outgoing.get(call.number).expect("just looked at");
+        if outgoing.unanswered > 0 && !planted(Fault::Overtakes) {
+            message.copy_to_data();
+        }
+        if message.payload.is_data() {
+            call.is_data = true;
+            outgoing.unanswered += 1;
+        }
     }
 
     /// Sends data that is not answered. The call is done when its memory is free.

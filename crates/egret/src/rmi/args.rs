@@ -58,14 +58,12 @@ impl Args {
         }
     }
 
-    /// Hands them over as a message for `handler`; if that gives it back they are here again.
+    /// Hands them over as a message; if that gives it back they are here again.
     pub(crate) fn send<T, E>(
         &mut self,
-        handler: u8,
-        words: &[u64],
+        message: Message<'_>,
         send: impl FnOnce(Message<'_>) -> Result<T, (E, Option<Vec<Segment>>)>,
     ) -> Result<T, E> {
-        let message = Message::to(handler).words(words);
         let sent = match self {
             Self::Bytes(bytes) => send(message.bytes(bytes)),
             Self::Data(pieces) => send(message.gather(std::mem::take(pieces))),
@@ -90,7 +88,7 @@ impl Args {
         loop {
             let mut words = [0; WORDS_MAX];
             let count = head.write(&mut words);
-            let sent = self.send(head.to.handler, &words[..count], |message| {
+            let sent = self.send(head.to.message(&words[..count]), |message| {
                 let sent = way.try_request(message);
                 sent.map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
             });

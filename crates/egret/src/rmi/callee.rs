@@ -209,7 +209,7 @@ impl Callee {
         send: impl FnOnce(Message<'_>) -> Result<T, (E, Option<Vec<Segment>>)>,
     ) -> Result<Result<T, E>, CallError> {
         let mut needs = Args::copy(&(self.table)().needs())?;
-        Ok(needs.send(MEET, &[self.interface.into()], send))
+        Ok(needs.send(Message::to(MEET).words(&[self.interface.into()]), send))
     }
 
     /// There is no answer about the interface. The call was not sent.

@@ -254,7 +254,7 @@ impl Begun {
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         loop {
-            let sent = args.send(head.to.handler, &words[..count], |message| {
+            let sent = args.send(head.to.message(&words[..count]), |message| {
                 there
                     .way(self.is_nested)
                     .try_request(message)

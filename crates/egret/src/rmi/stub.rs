@@ -196,8 +196,7 @@ impl<'a> Outgoing<'a> {
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
         match there.way(self.inherited.is_nested).try_call_with(
-            head.to.handler,
-            &words[..count],
+            head.to.message(&words[..count]),
             pieces,
             head.deadline,
         ) {
@@ -224,8 +223,7 @@ impl<'a> Outgoing<'a> {
             let mut words = [0; WORDS_MAX];
             let count = head.write(&mut words);
             match there.way(self.inherited.is_nested).try_call_with(
-                head.to.handler,
-                &words[..count],
+                head.to.message(&words[..count]),
                 pieces,
                 head.deadline,
             ) {

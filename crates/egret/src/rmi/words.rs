@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use egret_net::rt::Deadline;
 
-use super::objects::CALL;
+use egret_node::am::Message;
+
+use super::objects::{CALL, CALL_IN_ORDER};
 
 /// What a request says besides its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +47,13 @@ pub(crate) struct To {
 }
 
 impl To {
+    /// A message for the handler there, which keeps the order if the object has a gate.
+    #[inline]
+    pub(crate) const fn message<'a>(&self, words: &'a [u64]) -> Message<'a> {
+        let message = Message::to(self.handler).words(words);
+        if self.handler == CALL_IN_ORDER { message.in_order() } else { message }
+    }
+
     /// Of a call that was not sent.
     pub(crate) const UNKNOWN: Self = Self { object: 0, interface: 0, method: 0, handler: CALL };
 }

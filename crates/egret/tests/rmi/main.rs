@@ -9,6 +9,7 @@ mod errors;
 mod fair;
 mod grid;
 mod handlers;
+mod in_order;
 mod interfaces;
 mod nested;
 mod pairs;

@@ -103,7 +103,9 @@ fn a_call_that_waits_for_room_has_no_more_time() {
         let (begun, time) = (sim.elapsed(), Duration::from_millis(300));
         let why = match with {
             false => remote.wait_call(0, Deadline::In(time)).unwrap_err(),
-            true => remote.wait_call_with(0, &[], &[b"short"], Deadline::In(time)).unwrap_err(),
+            true => {
+                remote.wait_call_with(Message::to(0), &[b"short"], Deadline::In(time)).unwrap_err()
+            }
         };
         assert!(matches!(why, CallError::TimedOut { .. }), "{why}");
         assert!(sim.elapsed() < begun + time + Duration::from_millis(50), "it has more time");

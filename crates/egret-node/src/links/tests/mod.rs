@@ -11,6 +11,7 @@ mod gathered;
 mod hostile;
 mod ledger;
 mod moved;
+mod overtaken;
 mod parted;
 mod planted;
 mod random;

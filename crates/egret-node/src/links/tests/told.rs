@@ -11,7 +11,7 @@ use egret_net::rt::Deadline;
 use egret_net::vi::ConnectError;
 
 use super::ended::{go_on, map, nodes, worlds};
-use crate::am::{CallError, EndpointError, EndpointName, MapError, SendError};
+use crate::am::{CallError, EndpointError, EndpointName, MapError, Message, SendError};
 use crate::link::LinkUpError;
 use crate::links::{Links, LinksOptions};
 
@@ -99,7 +99,7 @@ fn what_waits_inside_a_handler_says_so_and_sends_nothing() {
         let (now, mut said) = (Deadline::DEFAULT, said.lock().unwrap());
         let name = EndpointName::new("a", "e1", 0);
         said.push(to.wait_call(0, now).err() == Some(CallError::InHandler));
-        said.push(to.wait_call_with(0, &[], &[], now).err() == Some(CallError::InHandler));
+        said.push(to.wait_call_with(Message::to(0), &[], now).err() == Some(CallError::InHandler));
         said.push(mine.wait_map(&name, now).err() == Some(MapError::InHandler));
         said.push(mine.wait_move_to(&bundle, now).err() == Some(EndpointError::InHandler));
         said.push(links.wait_connect("c", now).err() == Some(LinkUpError::InHandler));
