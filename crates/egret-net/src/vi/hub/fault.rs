@@ -13,4 +13,6 @@ pub(crate) enum Fault {
     NotArmed,
     /// What ended the sleep of a loop stays there, and ends the next.
     SetUnasked,
+    /// A thread that wants to sleep waits until a loop is awake, which may be its own.
+    LoopFirst,
 }

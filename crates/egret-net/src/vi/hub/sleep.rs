@@ -18,6 +18,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
+use super::fault::{Fault, planted};
 use super::watch::{Loop, Watched};
 use super::{Hub, Inside};
 use crate::rt::{self, Instant};
@@ -109,19 +110,24 @@ impl Sleep {
     }
 
     /// Takes the place of the one who sleeps, or waits until there is
-    /// something to look at. Whether it has the place.
-    fn take_place(&self, has_happened: impl Fn() -> bool, until: Option<Instant>) -> bool {
+    /// something to look at.
+    fn take_place(&self, has_happened: impl Fn() -> bool, until: Option<Instant>) -> Took {
         let mut place = self.place();
         loop {
             if has_happened() {
-                return false;
+                return Took::Nothing;
             }
             if !std::mem::replace(&mut place.is_taken, true) {
-                return true;
+                return Took::Place;
+            }
+            // A loop that has it may be the very thread that waits, and come to nothing until that
+            // is over.
+            if !planted(Fault::LoopFirst) && self.watched.step_aside(&mut place) {
+                return Took::PlaceOfLoop;
             }
             let left = left(until).unwrap_or(Duration::from_secs(1));
             if left.is_zero() {
-                return false;
+                return Took::Nothing;
             }
             place.others += 1;
             #[expect(clippy::disallowed_methods, reason = "real processes share no virtual time")]
@@ -178,6 +184,17 @@ impl Sleep {
     }
 }
 
+/// What a thread has that wants to sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Took {
+    /// Something has happened, or its time is over.
+    Nothing,
+    /// The place of the one who sleeps.
+    Place,
+    /// The same; an event loop had it, and has armed the machine.
+    PlaceOfLoop,
+}
+
 /// What a set said.
 #[derive(Debug)]
 pub(super) struct Said {
@@ -196,7 +213,12 @@ impl Hub {
     pub(super) fn sleep(&self, seen: Seen, until: Option<Instant>) {
         self.sleep.waiting.fetch_add(1, Ordering::SeqCst);
         self.inside.with(|inside| inside.sleepers += 1);
-        if self.sleep.take_place(|| self.has_happened(seen), until) {
+        let took = self.sleep.take_place(|| self.has_happened(seen), until);
+        if took == Took::PlaceOfLoop {
+            // What the descriptor says already was meant for the loop.
+            self.wake_up();
+        }
+        if took != Took::Nothing {
             self.sleep_on_everything(seen, until);
             self.sleep.leave_place();
         }

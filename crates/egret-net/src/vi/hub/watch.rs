@@ -6,7 +6,7 @@
 //! [disarm](Hub::disarm) is the second; in between the loop has the place of the one
 //! who sleeps.
 //!
-//! If a thread has that place, the loop is armed *beside* it: the thread gets what the
+//! If a thread has that place, or comes and wants it, the loop is armed *beside* it: the thread gets what the
 //! descriptor says, and the loop's own event is written whenever something has happened and
 //! when the thread leaves the place, which the loop may then have.
 
@@ -55,6 +55,15 @@ impl Watched {
         {
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
+    }
+
+    /// A loop that has the place of the one who sleeps leaves it to a thread. Whether it had it.
+    pub(super) fn step_aside(&self, place: &mut Place) -> bool {
+        let had = matches!(place.looping, Loop::Asleep);
+        if had {
+            place.looping = Loop::Beside { told: false };
+        }
+        had
     }
 
     /// The loop has heard of it.
@@ -125,17 +134,21 @@ impl Hub {
         idle.map_or(Arming::Ready, |until| Arming::Armed { until })
     }
 
+    /// Disarms the machine, which has slept, and deals with what its descriptor says.
+    pub(super) fn wake_up(&self) {
+        if planted(Fault::SetUnasked) {
+            return self.disarm_machine(Woken::Awake);
+        }
+        let said = self.sleep.ask(Some(Timespec::default()));
+        self.disarm_machine(Said::woken(said.as_ref()));
+    }
+
     /// Wakes up, and deals with what has come.
     pub(in crate::vi) fn disarm(&self) {
         match self.sleep.end_loop() {
             Loop::Awake => return,
             Loop::Asleep => {
-                if planted(Fault::SetUnasked) {
-                    self.disarm_machine(Woken::Awake);
-                } else {
-                    let said = self.sleep.ask(Some(Timespec::default()));
-                    self.disarm_machine(Said::woken(said.as_ref()));
-                }
+                self.wake_up();
                 self.sleep.leave_place();
             }
             Loop::Beside { told: true } => self.sleep.watched.heard(),

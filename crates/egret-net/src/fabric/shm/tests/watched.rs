@@ -1,6 +1,7 @@
 //! The descriptor of a nic, and what the checks say to planted faults. That no wake-up
 //! is lost, `tests/watching.rs` shows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -57,6 +58,38 @@ fn rung() {
     }
 }
 
+/// The thread of a loop that is armed waits for a message all the same, and the loop hears of it.
+fn waited() {
+    let nics = nics();
+    let (here, there) = connect(&nics);
+    let here = Arc::new(here);
+    let [_, nic] = &nics;
+    for tag in 0..3 {
+        there.post_recv(Descriptor::empty()).unwrap();
+        while nic.arm(nic.poll()) == Arming::Ready {}
+        let from = Arc::clone(&here);
+        let sender = rt::spawn("sender", move || {
+            // Likely that the other sleeps by now; if not, the round shows less.
+            rt::sleep(Duration::from_millis(5));
+            from.post_send(Descriptor::empty().with_tag(tag)).unwrap();
+            from.send_queue().wait(Deadline::In(LONG)).unwrap().done().unwrap();
+        });
+        let started = rt::now();
+        let got = there.recv_queue().wait(Deadline::In(LONG)).unwrap();
+        assert!(rt::now() - started < LONG, "it was found when the time was over");
+        assert_eq!(got.tag, tag);
+        sender.unwrap().join().unwrap();
+        assert!(readable(nic, LONG), "the loop is told that something has happened");
+        nic.disarm();
+        assert!(!readable(nic, Duration::ZERO), "nothing is left");
+    }
+}
+
+#[test]
+fn the_thread_of_a_loop_that_is_armed_may_wait() {
+    waited();
+}
+
 #[test]
 fn a_descriptor_is_readable_when_something_happens() {
     said();
@@ -94,8 +127,12 @@ fn a_bell_without_its_fence_is_not_slept_on_for_long() {
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 3] =
-        [(Fault::ArmedLate, said), (Fault::NotArmed, rung), (Fault::SetUnasked, rung)];
+    let faults: [(Fault, fn()); 4] = [
+        (Fault::ArmedLate, said),
+        (Fault::NotArmed, rung),
+        (Fault::SetUnasked, rung),
+        (Fault::LoopFirst, waited),
+    ];
     for (fault, scene) in faults {
         assert!(caught(fault, scene), "{fault:?} was not found");
     }
