@@ -1,10 +1,12 @@
 //! Nodes that a runtime of tokio's drives.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use egret::net::rt;
@@ -51,11 +53,15 @@ struct Pair {
 }
 
 fn pair(fabric: &str) -> Pair {
+    pair_with(fabric, |config| config)
+}
+
+fn pair_with(fabric: &str, change: impl Fn(Config) -> Config) -> Pair {
     let options = RegistryOptions::new("tokio", 2).secret("hush".into());
     let registry = Registry::open(options).unwrap();
     let join = || {
         let config = Config::new("tokio").registry(registry.address()).secret("hush".into());
-        Node::join(config.fabrics(fabric)).unwrap()
+        Node::join(change(config.fabrics(fabric))).unwrap()
     };
     let (server, client) = (join(), join());
     let ran = Arc::new(AtomicU32::new(0));
@@ -154,6 +160,73 @@ fn deadlines_pass_while_the_runtime_sleeps() {
         assert!(matches!(late, Err(CallError::Deadline { .. })), "{late:?}");
         assert_eq!(pair.stub.begin().add(1, 2).await, Ok(3));
     });
+}
+
+/// Wakes another, and knows which threads did so.
+struct Hears {
+    by: Arc<Mutex<Vec<String>>>,
+    waker: Waker,
+}
+
+impl Wake for Hears {
+    fn wake(self: Arc<Self>) {
+        self.by.lock().unwrap().push(rt::current().name().unwrap_or_default().to_owned());
+        self.waker.wake_by_ref();
+    }
+}
+
+fn alarms(node: &Node) -> usize {
+    node.links().iter().map(|(_, links)| links.account().alarms).sum()
+}
+
+#[test]
+fn the_runtime_keeps_deadlines_while_nothing_else_happens() {
+    for fabric in ["shm", "tcp"] {
+        let pair = pair(fabric);
+        assert_eq!(pair.stub.add(1, 2), Ok(3));
+        driven(&[&pair.client], async {
+            let hasty = pair.stub.with_deadline(Duration::from_millis(20));
+            let me = rt::current().name().unwrap_or_default().to_owned();
+            let mut last = None;
+            // The node's own thread stays out of it, once it has seen that.
+            for _ in 0..50 {
+                let by: Arc<Mutex<Vec<String>>> = Arc::default();
+                let mut call = pin!(hasty.begin().sleep_ms(40));
+                let late = poll_fn(|context| {
+                    let (by, waker) = (Arc::clone(&by), context.waker().clone());
+                    let waker = Waker::from(Arc::new(Hears { by, waker }));
+                    call.as_mut().poll(&mut Context::from_waker(&waker))
+                });
+                let late = tokio::time::timeout(Duration::from_secs(30), late).await.unwrap();
+                assert!(matches!(late, Err(CallError::Deadline { .. })), "{fabric}: {late:?}");
+                last = by.lock().unwrap().pop();
+                if last.as_ref() == Some(&me) {
+                    break;
+                }
+            }
+            assert_eq!(last, Some(me), "{fabric}: another thread keeps the deadline");
+        });
+        assert_eq!(alarms(&pair.client), 0);
+    }
+}
+
+#[test]
+fn the_runtime_keeps_ten_thousand_deadlines() {
+    let pair = pair_with("shm", |config| config.in_flight(16_000));
+    assert_eq!(pair.stub.add(1, 2), Ok(3));
+    driven(&[&pair.client], async {
+        let tasks: Vec<_> = (0..10_000_u64)
+            .map(|at| {
+                let hasty = pair.stub.with_deadline(Duration::from_millis(100 + at % 100));
+                spawn_local(async move { hasty.begin().sleep_ms(300).await })
+            })
+            .collect();
+        for task in tasks {
+            let late = tokio::time::timeout(Duration::from_secs(60), task).await.unwrap();
+            assert!(matches!(late, Ok(Err(CallError::Deadline { .. }))), "{late:?}");
+        }
+    });
+    assert_eq!(alarms(&pair.client), 0);
 }
 
 #[test]

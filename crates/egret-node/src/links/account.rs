@@ -35,6 +35,8 @@ pub struct Account {
     pub strangers: usize,
     /// Bytes of buffers that are out.
     pub out_bytes: usize,
+    /// Alarms that are set.
+    pub alarms: usize,
 }
 
 impl Account {
@@ -65,6 +67,7 @@ impl State {
                 + self.bundles.values().map(BundleState::waiting).sum::<usize>(),
             strangers: self.opening.strangers(),
             out_bytes: self.fixed.depot.stats().out_bytes,
+            alarms: self.alarms.len(),
             ..Account::default()
         };
         for endpoint in self.endpoints.values() {

@@ -79,7 +79,8 @@ impl State {
 
     /// When something is due.
     pub(crate) fn next_timer(&mut self) -> Option<Instant> {
-        let mut next = self.opening.next_event().into_iter().chain(self.next_parting()).min();
+        let timers = [self.opening.next_event(), self.next_parting(), self.alarms.next()];
+        let mut next = timers.into_iter().flatten().min();
         for link in &self.windows {
             if let Some(Line { carrier: Carrier::Windowed(windowed), .. }) = self.links.get(*link) {
                 next = next.into_iter().chain(windowed.window.next_event()).min();

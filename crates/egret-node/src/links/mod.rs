@@ -1,6 +1,7 @@
 //! The links of one nic, and their driver.
 
 mod account;
+mod alarm;
 pub(crate) mod background;
 pub(crate) mod behind;
 mod block_on;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 
 #[doc(hidden)]
 pub use account::Account;
+pub use alarm::Alarm;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Arming, Nic, Trust};
 pub use options::LinksOptions;

@@ -8,6 +8,7 @@ use egret_net::buf::Buf;
 use egret_net::rt::Instant;
 use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
 
+use super::alarm::Alarms;
 use super::behind::Waiters;
 use super::core::Fixed;
 pub(crate) use super::line::Line;
@@ -52,6 +53,8 @@ pub(crate) struct State {
     broken: BTreeSet<Key>,
     /// Links over lossy fabrics, which want to be looked after.
     pub(crate) windows: BTreeSet<Key>,
+    /// Tasks that are to be woken at a moment.
+    pub(super) alarms: Alarms,
     pub(crate) inflows: Inflows,
     /// Messages that peers may have under way, by their mappings.
     pub(crate) admitted: Budget,
@@ -102,6 +105,7 @@ impl State {
             failed: Vec::new(),
             broken: BTreeSet::new(),
             windows: BTreeSet::new(),
+            alarms: Alarms::default(),
             inflows: Inflows::new(Budget::new(terms)),
             admitted: Budget::new(fixed.options.admits()),
             fixed,
@@ -205,7 +209,7 @@ impl State {
     /// When something is due without anything arriving.
     #[inline]
     pub(crate) fn next_event(&mut self) -> Option<Instant> {
-        if !self.is_busy() {
+        if !self.is_busy() && !self.alarms.is_told() {
             return None;
         }
         self.next_timer()
@@ -230,7 +234,10 @@ impl State {
     /// Whether there is something to do that nothing completes for.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        !self.windows.is_empty() || self.is_busy_opening() || self.parting.is_some()
+        !self.windows.is_empty()
+            || self.alarms.is_set()
+            || self.is_busy_opening()
+            || self.parting.is_some()
     }
 
     #[cold]
@@ -238,8 +245,11 @@ impl State {
         if self.is_busy_opening() {
             self.open_more();
         }
-        self.tick_windows();
+        if !self.windows.is_empty() {
+            self.tick_windows();
+        }
         self.part_more();
+        self.ring_alarms();
     }
 
     /// Something has completed.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
-use std::task::Context;
+use std::task::{Context, Waker};
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
@@ -17,8 +17,8 @@ use super::view::Watch;
 use super::{
     AbsentError, Begin, Events, Explanation, Fate, Member, NodeId, Properties, Route, RouteError,
 };
-use crate::Links;
 use crate::am::{Endpoint, Remote};
+use crate::{Alarm, Links};
 
 /// A node, as everything above it uses it; from [`Node::handle`](super::Node::handle), which
 /// [`Node`](super::Node) is as well. Clones are handles to the same node, which they do not
@@ -311,8 +311,7 @@ impl Handle {
     ///
     /// In a handler, which must not wait; and if the future does.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        let (_, links) = self.links().first().unwrap_or_else(|| unreachable!("it has a fabric"));
-        links.block_on(future)
+        self.best_links().block_on(future)
     }
 
     /// The same, for no longer than the deadline; see [`Links::wait_on`].
@@ -321,8 +320,19 @@ impl Handle {
         future: F,
         deadline: impl Into<Deadline>,
     ) -> Option<F::Output> {
-        let (_, links) = self.links().first().unwrap_or_else(|| unreachable!("it has a fabric"));
-        links.wait_on(future, deadline)
+        self.best_links().wait_on(future, deadline)
+    }
+
+    /// Has a task woken at a moment, by who drives the links of the node's best fabric: a thread that waits
+    /// or runs [`block_on`](Self::block_on), a runtime of tokio's, or else the background thread; see
+    /// [`Links::alarm`].
+    pub fn alarm(&self, at: Instant, waker: &Waker) -> Alarm {
+        self.best_links().alarm(at, waker)
+    }
+
+    fn best_links(&self) -> &Links {
+        let best = self.links().first();
+        best.map_or_else(|| unreachable!("it has a fabric"), |(_, links)| links)
     }
 
     /// Has a task woken when something happens in the pool, or somebody

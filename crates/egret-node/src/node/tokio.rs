@@ -16,8 +16,8 @@ use tokio::io::unix::AsyncFd;
 use super::Handle;
 use crate::Links;
 
-/// Drives a node: the descriptors of its links and their next deadline are in the reactor of the runtime that
-/// polls this, and no thread of egret's is between a message and who awaits it. Messages are
+/// Drives a node: the descriptors of its links and their next deadline, that of awaited calls included, are in
+/// the reactor of the runtime that polls this, and no thread of egret's is between a message, or a moment, and who awaits it. Messages are
 /// received, handlers run and answers delivered by the task that polls this; so it is best spawned, on a
 /// runtime of one thread, beside those that call:
 ///
@@ -46,8 +46,7 @@ use crate::Links;
 /// of one thread, and is not `Send`; on a runtime of several threads it is in a `LocalSet`.
 ///
 /// What stays with threads of egret's: the links to the registry, where nothing happens while nodes neither
-/// come nor go; plain methods of the node's own objects, which may block, and run on workers;
-/// and the deadlines of calls that are awaited. A nic that
+/// come nor go; and plain methods of the node's own objects, which may block, and run on workers. A nic that
 /// [spins](egret_net::vi::Wait::Spin) has no descriptor: it is polled whenever the runtime has time,
 /// which keeps a core busy.
 ///

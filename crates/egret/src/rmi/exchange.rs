@@ -11,7 +11,6 @@ use egret_node::Links;
 use egret_node::am::{Endpoint, EndpointError, Peer};
 use egret_node::node::{self, Handle, NodeId};
 
-use super::clock::Clock;
 use super::context::current;
 use super::load::{COMMON, Load};
 use super::object::Object;
@@ -23,7 +22,6 @@ use super::workers::Workers;
 pub(crate) struct Exchange {
     pub(crate) workers: Arc<Workers>,
     pub(crate) load: Arc<Load>,
-    pub(crate) clock: Arc<Clock>,
     pub(crate) objects: Arc<Objects>,
     /// Where calls come from and go to, by fabric.
     ends: Mutex<BTreeMap<String, Arc<[Endpoint; 2]>>>,
@@ -58,7 +56,6 @@ impl Exchange {
             objects: Arc::new(Objects::new(&workers, &load, window)),
             workers,
             load,
-            clock: Arc::default(),
             ends: Mutex::default(),
             pairs: Mutex::default(),
             sweeps_at: AtomicUsize::new(SWEEP_LEAST),
@@ -169,7 +166,6 @@ impl node::Part for Exchange {
         while self.objects.calls.len() > own && rt::now() < until {
             rt::sleep(Duration::from_micros(200));
         }
-        self.clock.close();
         let (ends, pairs) =
             (std::mem::take(&mut *self.ends.lock()), std::mem::take(&mut *self.pairs.lock()));
         drop((ends, pairs));

@@ -49,7 +49,6 @@ mod array;
 mod called;
 mod callee;
 mod calls;
-pub(crate) mod clock;
 mod context;
 mod early;
 mod error;

@@ -11,12 +11,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
+use egret_node::Alarm;
 use egret_node::am::{self, Call, FewWords, Reply, SendError, in_handler};
 use egret_stream::{FromWire, Wire};
 
 use super::args::Args;
 use super::callee::{Callee, End, Meeting};
-use super::clock::Alarm;
 use super::context::Inherited;
 use super::fault::{Fault, planted};
 use super::pair::{Connected, Pair, Wants};
@@ -323,8 +323,8 @@ impl Begun {
         }
         let alarms = self.alarms.get_or_insert_default();
         match &alarms.end {
-            Some(alarm) => alarm.wakes(context.waker()),
-            None => alarms.end = Some(self.pair.exchange.clock.set(until, context.waker())),
+            Some(alarm) => alarm.set_waker(context.waker()),
+            None => alarms.end = Some(self.pair.handle.alarm(until, context.waker())),
         }
         Poll::Pending
     }
@@ -423,7 +423,7 @@ impl Begun {
 
     fn look_again(&mut self, context: &Context<'_>) {
         let at = rt::now() + GLANCE;
-        let glance = self.pair.exchange.clock.set(at, context.waker());
+        let glance = self.pair.handle.alarm(at, context.waker());
         self.alarms.get_or_insert_default().glance = Some(glance);
     }
 

@@ -1,6 +1,6 @@
 //! Remote calls, as methods of a node.
 
-use egret_net::rt::{Deadline, Instant};
+use egret_net::rt::Deadline;
 use egret_node::node::{AskError, Handle};
 use egret_stream::ReadError;
 use thiserror::Error;
@@ -200,9 +200,8 @@ pub trait Remoting {
     /// no thread runs calls but by [`run_calls`](Self::run_calls).
     fn set_workers(&self, workers: usize);
 
-    /// Runs the calls that wait for a thread, and wakes what is due; for a node without
-    /// workers. Says whether there was a call, and when it is to look again.
-    fn run_calls(&self) -> (bool, Option<Instant>);
+    /// Runs the calls that wait for a thread; for a node without workers. Whether there was one.
+    fn run_calls(&self) -> bool;
 
     /// What is left of calls and objects.
     #[doc(hidden)]
@@ -294,13 +293,13 @@ impl Remoting for Handle {
         Exchange::of(self).workers.set_busy_max(workers);
     }
 
-    fn run_calls(&self) -> (bool, Option<Instant>) {
+    fn run_calls(&self) -> bool {
         let exchange = Exchange::of(self);
         let mut any = false;
         while exchange.workers.run_one() {
             any = true;
         }
-        (any, exchange.clock.ring())
+        any
     }
 
     fn calls_account(&self) -> CallsAccount {

@@ -49,7 +49,7 @@ fn a_caller_that_fills_a_node_gets_nobody_else_refused() {
     let own: NotesStub = nodes[0].stub(exported.object());
     let own = own.begin().note(3);
     wait("they wait as well", || nodes[0].calls_account().calls == before + 2);
-    assert!(nodes[0].run_calls().0);
+    assert!(nodes[0].run_calls());
     assert_eq!((other.wait(), own.wait()), (Ok(()), Ok(())));
     let (ran, refused): (Vec<_>, Vec<_>) =
         calls.into_iter().map(|call| call.wait()).partition(Result::is_ok);
@@ -69,7 +69,7 @@ fn callers_take_turns() {
     wait("they wait", || nodes[0].calls_account().calls == 100);
     let others: Vec<_> = (0..3).map(|_| few.begin().note(2)).collect();
     wait("they all wait", || nodes[0].calls_account().calls == 103);
-    assert!(nodes[0].run_calls().0);
+    assert!(nodes[0].run_calls());
     assert!(calls.into_iter().chain(others).all(|call| call.wait() == Ok(())));
     let log = log.0.lock().unwrap();
     let turns: Vec<_> = (0..log.len()).filter(|at| log[*at] == 2).collect();

@@ -4,6 +4,7 @@
 mod awaited;
 mod busy;
 mod calls;
+mod deadlines;
 mod ends;
 mod errors;
 mod fair;
