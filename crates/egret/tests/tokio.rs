@@ -10,9 +10,10 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use egret::net::rt;
-use egret::node::node::{self, Config, Node};
+use egret::net::vi::Wait;
+use egret::node::node::{self, Config, Handle, Node};
 use egret::node::registry::{Registry, RegistryOptions};
-use egret::rmi::{CallError, Exported, Remoting};
+use egret::rmi::{CallError, Exported, ObjectRef, Remoting};
 use tokio::task::{LocalSet, spawn_local};
 
 #[egret::remote]
@@ -20,6 +21,7 @@ trait Adds {
     fn add(&self, a: u64, b: u64) -> u64;
     #[nonblocking]
     fn runs_on(&self) -> String;
+    fn plain_runs_on(&self) -> String;
     fn sleep_ms(&self, ms: u64);
     fn row(&self, row: &[f64]) -> Vec<f64>;
 }
@@ -35,11 +37,30 @@ impl Adds for Adder {
     fn runs_on(&self) -> String {
         rt::current().name().unwrap_or_default().to_owned()
     }
+    fn plain_runs_on(&self) -> String {
+        self.runs_on()
+    }
     fn sleep_ms(&self, ms: u64) {
         rt::sleep(Duration::from_millis(ms));
     }
     fn row(&self, row: &[f64]) -> Vec<f64> {
         row.iter().rev().copied().collect()
+    }
+}
+
+#[egret::remote]
+trait Calls {
+    /// Says which thread runs a plain method of another object.
+    fn call(&self, object: ObjectRef) -> Result<String, String>;
+}
+
+struct Caller(Handle);
+
+#[egret::remote]
+impl Calls for Caller {
+    fn call(&self, object: ObjectRef) -> Result<String, String> {
+        let stub: AddsStub = self.0.stub(&object);
+        stub.plain_runs_on().map_err(|why| why.to_string())
     }
 }
 
@@ -191,7 +212,7 @@ fn the_runtime_keeps_deadlines_while_nothing_else_happens() {
             // The node's own thread stays out of it, once it has seen that.
             for _ in 0..50 {
                 let by: Arc<Mutex<Vec<String>>> = Arc::default();
-                let mut call = pin!(hasty.begin().sleep_ms(40));
+                let mut call = pin!(hasty.begin().sleep_ms(2_000));
                 let late = poll_fn(|context| {
                     let (by, waker) = (Arc::clone(&by), context.waker().clone());
                     let waker = Waker::from(Arc::new(Hears { by, waker }));
@@ -218,7 +239,7 @@ fn the_runtime_keeps_ten_thousand_deadlines() {
         let tasks: Vec<_> = (0..10_000_u64)
             .map(|at| {
                 let hasty = pair.stub.with_deadline(Duration::from_millis(100 + at % 100));
-                spawn_local(async move { hasty.begin().sleep_ms(300).await })
+                spawn_local(async move { hasty.begin().sleep_ms(5_000).await })
             })
             .collect();
         for task in tasks {
@@ -227,6 +248,32 @@ fn the_runtime_keeps_ten_thousand_deadlines() {
         }
     });
     assert_eq!(alarms(&pair.client), 0);
+}
+
+/// A runtime drives the node, and its thread runs a future by `block_on`: there is nobody else. The nic
+/// spins, so that no loop sleeps on its descriptor which nobody polls.
+#[test]
+fn a_thread_that_awaits_needs_no_other() {
+    let pair = pair_with("shm", |config| config.wait(Wait::Spin));
+    let caller = pair.server.export(Caller(pair.server.handle())).unwrap();
+    let own = pair.client.export(Adder(Arc::default())).unwrap();
+    let stub: CallsStub = pair.client.stub(caller.object());
+    driven(&[&pair.client], async {
+        let me = rt::current().name().unwrap_or_default().to_owned();
+        let mut ran_by = String::new();
+        // The node's own thread leaves soon.
+        for _ in 0..50 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            ran_by = pair.client.block_on(stub.begin().call(own.object().clone())).unwrap();
+            if ran_by == me {
+                break;
+            }
+        }
+        assert_eq!(ran_by, me);
+        let hasty = pair.stub.with_deadline(Duration::from_millis(20));
+        let late = pair.client.block_on(hasty.begin().sleep_ms(2_000));
+        assert!(matches!(late, Err(CallError::Deadline { .. })), "{late:?}");
+    });
 }
 
 #[test]

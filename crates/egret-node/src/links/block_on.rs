@@ -11,12 +11,18 @@ use egret_net::sync::Mutex;
 use egret_net::vi::Nic;
 
 use super::Links;
+use super::awaited::Runs;
 use super::clock::Clock;
 
 impl Links {
     /// Runs a future to its end, on the calling thread, which drives the links meanwhile as one
     /// that waits does: a call that is awaited is sent, and its answer taken, by this thread, and it
     /// spins or sleeps as the nic was opened to. What has wakers of its own may be awaited as well.
+    ///
+    /// Between two polls of the future the thread runs what a thread that waits runs: handlers, and of remote calls also
+    /// callbacks, which are plain calls that are made to answer one that the future awaits. Other parts of the
+    /// future are not polled meanwhile: a callback that waits for one of them waits for ever, and so does one
+    /// that wants a lock which the future holds.
     ///
     /// ```
     /// # use egret_net::fabric::{Fabric, shm::ShmFabric};
@@ -51,8 +57,9 @@ impl Links {
         let waker = Waker::from(Arc::clone(&woken));
         let (mut future, mut context) = (pin!(future), Context::from_waker(&waker));
         let mut clock = Clock::of(deadline.into());
+        let runs = Runs::begin();
         let output = loop {
-            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            if let Poll::Ready(output) = runs.poll(|| future.as_mut().poll(&mut context)) {
                 break Some(output);
             }
             if self.core.wait_by(&mut clock, &mut |_, seat| woken.take(seat)).is_err() {

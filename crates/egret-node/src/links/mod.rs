@@ -2,6 +2,7 @@
 
 mod account;
 mod alarm;
+mod awaited;
 pub(crate) mod background;
 pub(crate) mod behind;
 mod block_on;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 #[doc(hidden)]
 pub use account::Account;
 pub use alarm::Alarm;
+pub use awaited::Awaited;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Arming, Nic, Trust};
 pub use options::LinksOptions;

@@ -10,6 +10,8 @@ use std::task::{Context, Wake, Waker};
 use egret_net::sync::Mutex;
 use egret_net::vi::contained;
 
+use super::awaited::for_others;
+
 /// A future that goes on by itself: whoever wakes it polls it, which is mostly a thread that drives
 /// links. So it must not wait otherwise than by awaiting. Dropped, the future is dropped too, when
 /// nobody polls it.
@@ -54,7 +56,8 @@ impl Inner {
         let Some(mut future) = self.future.lock().future.take() else { return };
         let waker = Waker::from(Arc::clone(self));
         // One that panics is over: others are to be woken too.
-        let polled = contained(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
+        let poll = || future.as_mut().poll(&mut Context::from_waker(&waker));
+        let polled = contained(|| for_others(poll));
         let mut slot = self.future.lock();
         if polled.is_some_and(|polled| polled.is_pending()) && !slot.is_dropped {
             slot.future = Some(future);

@@ -305,7 +305,8 @@ impl Handle {
     }
 
     /// Runs a future to its end on the calling thread, which drives the links of the node's best
-    /// fabric meanwhile; see [`Links::block_on`]. Calls that are awaited need no other thread then.
+    /// fabric meanwhile; see [`Links::block_on`]. Calls that are awaited need no other thread then: not for their
+    /// answers, not for their deadlines, and not for callbacks of their methods.
     ///
     /// # Panics
     ///

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant, Switches};
+use egret_node::Awaited;
 
 use super::calls::{Calls, Ticket};
 use super::fault::{Fault, planted};
@@ -218,12 +219,12 @@ fn new_chain() -> u64 {
 }
 
 /// The calling thread waits for a call of a chain, until this is dropped.
-struct Waits(Option<u64>);
+struct Waits(Option<(u64, u32)>);
 
 impl Waits {
     #[inline]
     fn new(chain: u64) -> Self {
-        Self(WAITS.replace(Some(chain)))
+        Self(WAITS.replace(Some((chain, Awaited::depth()))))
     }
 }
 
@@ -278,19 +279,23 @@ fn timed_away<R>(body: impl FnOnce() -> R) -> R {
     ended
 }
 
-/// Whether a call is a part of the one that the calling thread waits for, and there is room on its
-/// stack to run it.
+/// Whether a call is a part of one that the calling thread waits for, or that a future awaits which
+/// it runs, and there is room on its stack to run it.
 pub(crate) fn waits_for(chain: u64) -> bool {
-    let is_own = |waits| waits == chain || planted(Fault::ServesOthers);
-    WAITS.get().is_some_and(is_own) && {
+    // Whichever the thread began last.
+    let is_own = match WAITS.get() {
+        Some((waits, depth)) if depth == Awaited::depth() => waits == chain,
+        _ => Awaited::has(chain),
+    };
+    (is_own || is_waiting() && planted(Fault::ServesOthers)) && {
         let here = 0_u8;
         rt::stack_below((&raw const here).addr()).is_some_and(|left| left >= STACK_LEAST)
     }
 }
 
-/// Whether the calling thread waits for a call.
+/// Whether the calling thread waits for a call, or runs a future.
 pub(crate) fn is_waiting() -> bool {
-    WAITS.get().is_some()
+    WAITS.get().is_some() || Awaited::depth() > 0
 }
 
 /// Stack that is left when a thread runs a call while it waits for another: enough for the method
@@ -305,7 +310,8 @@ thread_local! {
         [(); 2].map(|()| rt::random()).hash(&mut secret);
         RefCell::new((secret, 0))
     };
-    static WAITS: Cell<Option<u64>> = const { Cell::new(None) };
+    /// The chain of the call that the thread waits for, and how many futures it runs around that.
+    static WAITS: Cell<Option<(u64, u32)>> = const { Cell::new(None) };
     /// How long the method that the thread runs has waited, if that is timed.
     static AWAY: Cell<Option<Duration>> = const { Cell::new(None) };
     static FRAME: RefCell<Option<Frame>> = const { RefCell::new(None) };

@@ -61,6 +61,7 @@ pub mod fuzzing;
 mod gate;
 mod interface;
 mod load;
+mod number;
 mod object;
 mod objects;
 mod pace;

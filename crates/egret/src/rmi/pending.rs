@@ -1,24 +1,23 @@
 //! Calls that were begun.
 
-use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
-use egret_node::Alarm;
 use egret_node::am::{self, Call, FewWords, Reply, SendError, in_handler};
+use egret_node::{Alarm, Awaited};
 use egret_stream::{FromWire, Wire};
 
 use super::args::Args;
 use super::callee::{Callee, End, Meeting};
 use super::context::Inherited;
 use super::fault::{Fault, planted};
+use super::number::new_number;
 use super::pair::{Connected, Pair, Wants};
 use super::served::Answer;
 use super::spot::Spot;
@@ -58,7 +57,7 @@ struct Begun {
     is_answered: bool,
     state: State,
     /// Set while it is polled, and not before: a call that was begun is moved about.
-    alarms: Option<Box<Alarms>>,
+    polled: Option<Box<Polled>>,
 }
 
 enum State {
@@ -80,12 +79,15 @@ struct Unsent {
     _wants: Wants,
 }
 
+/// What a call has while it is awaited.
 #[derive(Default)]
-struct Alarms {
+struct Polled {
     /// At its deadline.
     end: Option<Alarm>,
     /// Looks again where nobody tells that there is something to see.
     glance: Option<Alarm>,
+    /// By a thread that drives meanwhile, and runs what is a part of the call.
+    awaited: Option<Awaited>,
 }
 
 /// What came of a call.
@@ -119,7 +121,7 @@ impl<T, E> Pending<T, E> {
             is_nested: is_nested && is_answered,
             is_answered,
             state: State::Over,
-            alarms: None,
+            polled: None,
         };
         let mut pending = Self { begun, types: PhantomData };
         // It goes as far as it can now, and on when it is polled or waited for.
@@ -305,10 +307,21 @@ impl Begun {
         };
         if came.is_ready() {
             self.state = State::Over;
-            self.alarms = None;
+            self.polled = None;
             return came;
         }
+        self.be_awaited();
         self.poll_deadline(context)
+    }
+
+    /// Callbacks are the calling thread's, if that runs the future by `block_on`.
+    fn be_awaited(&mut self) {
+        let known = self.polled.as_mut().and_then(|polled| polled.awaited.take());
+        let awaited =
+            known.filter(Awaited::is_here).or_else(|| Awaited::here(self.chain, self.number));
+        if awaited.is_some() {
+            self.polled.get_or_insert_default().awaited = awaited;
+        }
     }
 
     fn poll_deadline(&mut self, context: &Context<'_>) -> Poll<Result<Came, CallError>> {
@@ -321,10 +334,10 @@ impl Begun {
             let waited = now - self.started;
             return Poll::Ready(Err(CallError::Deadline { waited, may_have_run }));
         }
-        let alarms = self.alarms.get_or_insert_default();
-        match &alarms.end {
+        let polled = self.polled.get_or_insert_default();
+        match &polled.end {
             Some(alarm) => alarm.set_waker(context.waker()),
-            None => alarms.end = Some(self.pair.handle.alarm(until, context.waker())),
+            None => polled.end = Some(self.pair.handle.alarm(until, context.waker())),
         }
         Poll::Pending
     }
@@ -424,7 +437,7 @@ impl Begun {
     fn look_again(&mut self, context: &Context<'_>) {
         let at = rt::now() + GLANCE;
         let glance = self.pair.handle.alarm(at, context.waker());
-        self.alarms.get_or_insert_default().glance = Some(glance);
+        self.polled.get_or_insert_default().glance = Some(glance);
     }
 
     fn cancel(&mut self) {
@@ -453,47 +466,5 @@ impl<T, E> fmt::Debug for Pending<T, E> {
     }
 }
 
-/// A number by which a call can be cancelled: none is given twice in a process, and none is 0.
-#[inline]
-fn new_number() -> u64 {
-    NUMBERS.with(|own| {
-        let (next, end) = own.get();
-        let next = if next < end { next } else { TAKEN.fetch_add(NUMBERS_TAKEN, Relaxed) };
-        let end = next | (NUMBERS_TAKEN - 1);
-        own.set((next + 1, end + 1));
-        next
-    })
-}
-
-thread_local! {
-    /// The numbers that the thread gives: the next one, and behind the last.
-    static NUMBERS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-}
-
-/// The first number that no thread has taken.
-static TAKEN: AtomicU64 = AtomicU64::new(NUMBERS_TAKEN);
-/// Numbers that a thread takes at once.
-const NUMBERS_TAKEN: u64 = 1 << 10;
 /// How often is looked where nobody tells.
 const GLANCE: Duration = Duration::from_millis(5);
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use egret_net::rt;
-
-    use super::*;
-
-    #[test]
-    fn no_call_has_the_number_of_another() {
-        let some = || (0..3 * NUMBERS_TAKEN).map(|_| new_number()).collect::<Vec<_>>();
-        let spawned = [(); 4].map(|()| rt::spawn("numbers", some).expect("a thread"));
-        let mut all = some();
-        all.extend(spawned.into_iter().flat_map(|it| it.join().expect("it does not panic")));
-        let count = all.len();
-        let all = BTreeSet::from_iter(all);
-        assert_eq!(all.len(), count);
-        assert!(!all.contains(&0), "0 is no number");
-    }
-}

@@ -3,6 +3,7 @@
 
 mod awaited;
 mod busy;
+mod callbacks;
 mod calls;
 mod deadlines;
 mod ends;
