@@ -100,6 +100,13 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Whether other messages had arrived when the handler of this one was begun, and wait for a thread.
+    #[must_use]
+    #[inline]
+    pub const fn has_more(&self) -> bool {
+        self.handling.has_more
+    }
+
     /// Whether the thread can run something [outside](Self::outside). If it may not take its time for
     /// that, it waits for something of its own, and hears of that no sooner.
     #[must_use]

@@ -48,9 +48,9 @@ impl Exchange {
     /// Of a node in a pool of so many members, that takes so many bytes from others.
     fn new(members: u32, budget: u64, tag: u64, window: u32) -> Self {
         // In a simulated world as many as its seed was tried with, wherever that is.
-        let cores = if rt::in_world() { 1 } else { cores() };
+        let cores = if rt::in_world() { 4 } else { cores() };
         let workers = if rt::has_background() { (2 * cores).max(WORKERS_LEAST) } else { 0 };
-        let workers = Arc::new(Workers::new(workers));
+        let workers = Arc::new(Workers::new(workers, cores));
         let load = Arc::new(Load::new(members).with_memory(budget));
         Self {
             objects: Arc::new(Objects::new(&workers, &load, window)),

@@ -25,6 +25,8 @@ egret_net::faults! {
         Timeless,
         /// A method that takes long runs on the thread that receives its calls.
         NeverExiled,
+        /// A method that takes long keeps others waiting, though a core is idle.
+        NeverPassed,
         /// A thread that waits runs calls that are none of its own.
         ServesOthers,
         /// A worker that goes on stays among those that are idle.

@@ -54,7 +54,7 @@ impl Any for It {
 /// If it is answered with what is no answer.
 pub fn request(input: &[u8]) {
     let [method, words, rest @ ..] = input else { return };
-    let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new(1)));
+    let (workers, load) = (Arc::new(Workers::new(0, 1)), Arc::new(Load::new(1)));
     let objects = Objects::new(&workers, &load, 64);
     let object = objects.add(Exports::<dyn Any>::held(It), BYTES_MAX).expect("there is room");
     let words = usize::from(*words % 18).min(rest.len() / 8);

@@ -50,6 +50,7 @@ mod called;
 mod callee;
 mod calls;
 mod context;
+mod cores;
 mod early;
 mod error;
 pub(crate) mod exchange;

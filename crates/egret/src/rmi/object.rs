@@ -13,6 +13,7 @@ use egret_stream::ReadError;
 use super::called::{Aligned, AnswerTo, Called, Memory, Work};
 use super::calls::{Calls, Ticket};
 use super::context::{Frame, is_waiting, waits_for};
+use super::cores::{has_run, has_waited};
 use super::fault::{Fault, planted};
 use super::gate::{Gate, Verdict};
 use super::interface::{Held, Holds, Interface};
@@ -216,16 +217,23 @@ impl Object {
         Some(answer)
     }
 
-    /// Whether the thread that has received a call runs it: if that does not take long, no other call
-    /// waits for a worker, and the thread serves or waits for the answer to a call that this one is a
-    /// part of.
+    /// Whether the thread that has received a call runs it: if its method does not overrun, no other call
+    /// waits for a worker, and the thread serves and has nothing to do meanwhile for which there is a core,
+    /// or waits for the answer to a call that this one is a part of.
     #[inline]
     fn runs_here(&self, head: &Head, request: &Request<'_>) -> bool {
         let pace = self.pace(head.to.method);
-        pace.is_short()
+        !pace.overruns()
             && self.workers.is_idle()
-            && (pace.is_free() && request.may_last()
+            && (pace.is_free() && !self.passes_on(pace, request) && request.may_last()
                 || waits_for(head.chain) && request.can_go_outside())
+    }
+
+    /// Whether a thread that serves leaves a call to a worker, to receive others meanwhile.
+    #[inline]
+    fn passes_on(&self, pace: &Pace, request: &Request<'_>) -> bool {
+        let waits = || request.has_more() || has_waited(request.peer());
+        pace.is_long() && self.workers.cores.passes_on(waits)
     }
 
     /// Runs a call that has passed the gate, on the thread that has received it, and answers it. There
@@ -243,13 +251,16 @@ impl Object {
         let mut within = head.within.clone();
         inside.into_iter().for_each(|inside| within.push(inside));
         let frame = Frame::call(until, (within, head.chain), (&self.calls, ticket), None);
+        let peer = request.peer();
         let (answer, closed) = request.outside(|bytes| {
             let pace = self.pace(method);
+            let used = pace.is_long().then(|| self.workers.cores.receives());
             let running = pace.running();
             let timed = (is_waiting() || pace.is_due()).then(|| pace.time());
             let answer = frame.run(|| self.execute(method, bytes));
             timed.into_iter().for_each(|timed| pace.timed(timed));
             drop(running);
+            used.into_iter().for_each(|_| has_run(peer));
             // All is given back before the caller can know.
             self.over(ticket, inside.unwrap_or_default());
             (answer, self.is_closed().then_some(self))

@@ -1,9 +1,10 @@
 //! How long a method takes, as far as that tells who is to run it.
 //!
 //! Methods that take little time run on the thread that receives their calls: to have another
-//! thread do so takes more. One of which [several](EXILED) of the last 16 runs that were timed
-//! took [long](LONG) runs on workers, where every run is timed: so it comes back when it has
-//! become short. What a method waits for calls of its own does not count, nor
+//! thread do so takes more. One whose runs take [long](LONG) in the average is left to a worker if
+//! [something else](super::cores) is to be done meanwhile. One of which [several](EXILED) of the last 16
+//! runs that were timed [overran](OVERRUN) always runs on workers, where every run is timed: so it comes
+//! back when it has become short. What a method waits for calls of its own does not count, nor
 //! time in which its thread did not run because it lost its core to another.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -15,8 +16,11 @@ use super::fault::{Fault, planted};
 /// How long a method takes.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// A bit for each of the last 16 runs that were timed, set if it was long.
+    /// A bit for each of the last 16 runs that were timed, set if it overran.
     history: AtomicU32,
+    /// What the runs that were timed took, in nanoseconds: each counts for an eighth of it, and for no
+    /// more than [`COUNTED`], so that one run alone does not make a method long.
+    average: AtomicU32,
     /// Runs on receiving threads so far.
     runs: AtomicU32,
     /// Those of them that have not ended.
@@ -24,11 +28,17 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Whether a thread that receives is to run the next one itself.
+    /// Whether no thread that receives is to run the next one.
     #[inline]
-    pub(crate) fn is_short(&self) -> bool {
-        let long = (self.history.load(Relaxed) & HISTORY).count_ones();
-        long < EXILED || planted(Fault::NeverExiled)
+    pub(crate) fn overruns(&self) -> bool {
+        let overran = (self.history.load(Relaxed) & HISTORY).count_ones();
+        overran >= EXILED && !planted(Fault::NeverExiled)
+    }
+
+    /// Whether runs take long in the average.
+    #[inline]
+    pub(crate) fn is_long(&self) -> bool {
+        self.average.load(Relaxed) > LONG_NANOS
     }
 
     /// Whether no receiving thread runs one. If one does, and a call is received all the same,
@@ -45,18 +55,19 @@ impl Pace {
         Running(self)
     }
 
-    /// Whether the run that begins is to be timed: the first ones, and some of the others.
+    /// Whether the run that begins is to be timed: the first ones, and some of the others; all if they
+    /// take long.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let runs = self.runs.load(Relaxed);
         self.runs.store(runs.wrapping_add(1), Relaxed);
-        runs < TIMED_FIRST || runs.is_multiple_of(TIMED_EVERY)
+        runs < TIMED_FIRST || runs.is_multiple_of(TIMED_EVERY) || self.is_long()
     }
 
-    /// A run that is timed begins. From the second long one on it is asked whether the thread lost its
-    /// core: to ask takes longer than most methods.
+    /// A run that is timed begins. If runs take long, and after one that overran, it is asked whether
+    /// the thread lost its core: to ask takes longer than most methods.
     pub(crate) fn time(&self) -> Timed {
-        Timed::begin(self.history.load(Relaxed) & HISTORY != 0)
+        Timed::begin(self.history.load(Relaxed) & HISTORY != 0 || self.is_long())
     }
 
     /// The run has ended. Time in which its thread did not run, because it lost its core, does not count.
@@ -67,7 +78,10 @@ impl Pace {
     /// A run has taken so long.
     fn ran(&self, took: Duration) {
         let history = self.history.load(Relaxed);
-        self.history.store(history << 1 | u32::from(took > LONG), Relaxed);
+        self.history.store(history << 1 | u32::from(took > OVERRUN), Relaxed);
+        let took = u32::try_from(took.min(COUNTED).as_nanos()).unwrap_or(u32::MAX);
+        let average = self.average.load(Relaxed);
+        self.average.store(average - average / WEIGHT + took / WEIGHT, Relaxed);
     }
 }
 
@@ -83,10 +97,17 @@ impl Drop for Running<'_> {
 }
 
 const HISTORY: u32 = 0xFFFF;
-/// So many long runs send a method to the workers.
+/// So many runs that overran send a method to the workers.
 const EXILED: u32 = 3;
+/// A run that takes longer has overrun: another thread has had to take over from a receiving one.
+const OVERRUN: Duration = Duration::from_micros(100);
 /// What takes longer is long: to have a worker woken takes about half as long.
 const LONG: Duration = Duration::from_micros(10);
+const LONG_NANOS: u32 = 10_000;
+/// What a run counts for at most in the average.
+const COUNTED: Duration = Duration::from_micros(40);
+/// The part of the average that one run is.
+const WEIGHT: u32 = 8;
 /// Runs that are timed at first; and of how many one is, then.
 const TIMED_FIRST: u32 = 16;
 const TIMED_EVERY: u32 = 16;
@@ -109,24 +130,41 @@ mod tests {
 
     fn goes_and_comes_back() {
         let pace = Pace::default();
-        assert!(pace.is_short(), "nothing is known of it");
-        (0..2).for_each(|_| pace.ran(LONG * 2));
-        assert!(pace.is_short(), "its thread may have lost its core");
+        assert!(!pace.overruns(), "nothing is known of it");
+        (0..2).for_each(|_| pace.ran(OVERRUN * 2));
+        assert!(!pace.overruns(), "its thread may have lost its core");
         (0..14).for_each(|_| pace.ran(LONG / 2));
-        pace.ran(LONG * 2);
-        assert!(pace.is_short(), "that was long ago");
-        (0..2).for_each(|_| pace.ran(LONG * 2));
-        assert!(!pace.is_short());
+        pace.ran(OVERRUN * 2);
+        assert!(!pace.overruns(), "that was long ago");
+        (0..2).for_each(|_| pace.ran(OVERRUN * 2));
+        assert!(pace.overruns());
         (0..13).for_each(|_| pace.ran(LONG / 2));
-        assert!(!pace.is_short());
+        assert!(pace.overruns());
         (0..3).for_each(|_| pace.ran(LONG / 2));
-        assert!(pace.is_short(), "it has become short");
+        assert!(!pace.overruns(), "it has become short");
+    }
+
+    #[test]
+    fn runs_are_long_if_they_are_so_in_the_average() {
+        let pace = Pace::default();
+        assert!(!pace.is_long(), "nothing is known of it");
+        (0..100).for_each(|_| pace.ran(LONG * 9 / 10));
+        assert!(!pace.is_long());
+        (0..100).for_each(|_| pace.ran(LONG * 11 / 10));
+        assert!(pace.is_long() && !pace.overruns());
+        (0..100).for_each(|_| pace.ran(Duration::from_nanos(100)));
+        assert!(!pace.is_long(), "it has become short");
+        pace.ran(Duration::from_secs(1));
+        assert!(!pace.is_long(), "once is never");
+        (0..2).for_each(|_| pace.ran(OVERRUN / 2));
+        assert!(pace.is_long(), "from the second on it is no accident");
+        assert!(!pace.overruns(), "nobody has had to take over but once");
     }
 
     #[test]
     fn time_in_which_its_thread_does_not_run_does_not_count() {
         let pace = Pace::default();
-        pace.ran(LONG * 2);
+        pace.ran(OVERRUN * 2);
         // More threads that compute than there are cores.
         let over = Arc::new(AtomicBool::new(false));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -155,11 +193,14 @@ mod tests {
         over.store(true, Relaxed);
         for _ in 0..16 {
             let timed = pace.time();
-            let until = rt::ran_for() + LONG * 2;
+            let until = rt::ran_for() + OVERRUN * 2;
             while rt::ran_for() < until {}
             pace.timed(timed);
         }
-        assert!(!pace.is_short(), "it runs for long, whether it loses its core or not");
+        assert!(
+            pace.overruns() && pace.is_long(),
+            "it runs for long, whether it loses its core or not"
+        );
     }
 
     #[test]

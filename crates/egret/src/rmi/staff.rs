@@ -31,6 +31,8 @@ pub(crate) struct Staff<K: Ord, C, T> {
     threads: usize,
     /// Threads that wait for calls of their own.
     away: usize,
+    /// Threads that were woken or are to be started, and have not asked for a call yet.
+    coming: usize,
     is_closed: bool,
     /// Whether threads that receive run calls, though there are no workers.
     #[cfg(test)]
@@ -67,18 +69,19 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> Staff<K, C, T> {
             idle: Vec::new(),
             threads: 0,
             away: 0,
+            coming: 0,
             is_closed: false,
             #[cfg(test)]
             is_lent: false,
         }
     }
 
-    /// Whether nothing waits, and there may be somebody to run what comes.
+    /// Whether for all that waits somebody is on the way, and there may be somebody to run what comes.
     pub(crate) fn is_idle(&self) -> bool {
         let has_threads = self.busy_max > 0;
         #[cfg(test)]
         let has_threads = has_threads || self.is_lent;
-        self.queue.is_empty() && has_threads && !self.is_closed
+        self.queue.len() <= self.coming && has_threads && !self.is_closed
     }
 
     /// Whether there is nobody but who asks for a call.
@@ -122,23 +125,30 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> Staff<K, C, T> {
             return Help::None;
         }
         if let Some(idle) = self.idle.pop() {
+            self.coming += 1;
             return Help::Wake(idle);
         }
         if self.busy() >= self.busy_max || self.threads >= self.threads_max {
             return Help::None;
         }
         self.threads += 1;
+        self.coming += 1;
         Help::Employ
     }
 
     /// A thread could not be started. Whether another comes for what waits, at some time.
     pub(crate) fn miss(&mut self) -> bool {
         self.threads -= 1;
+        self.coming -= 1;
         self.threads > self.away
     }
 
-    /// A worker has nothing to do, for too long if `is_up`.
-    pub(crate) fn next(&mut self, me: &T, is_up: bool) -> Next<C, T> {
+    /// A worker has nothing to do, for too long if `is_up`: it has run a call, was idle, or was started.
+    pub(crate) fn next(&mut self, me: &T, has_run: bool, is_up: bool) -> Next<C, T> {
+        // Who was idle and was not woken is on the list.
+        if !has_run && !self.idle.contains(me) {
+            self.coming -= 1;
+        }
         if !planted(Fault::IdleTwice) {
             self.idle.retain(|idle| idle != me);
         }
@@ -171,7 +181,13 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> Staff<K, C, T> {
     /// Nothing more runs: who is idle, to be woken, and what waits.
     pub(crate) fn close(&mut self) -> (Vec<T>, Turns<K, C>) {
         self.is_closed = true;
+        self.coming += self.idle.len();
         (std::mem::take(&mut self.idle), std::mem::take(&mut self.queue))
+    }
+
+    /// Threads that run a call, or are about to.
+    pub(crate) fn active(&self) -> usize {
+        self.busy().saturating_sub(self.idle.len())
     }
 
     const fn busy(&self) -> usize {

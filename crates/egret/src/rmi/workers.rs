@@ -9,6 +9,7 @@ use egret_net::sync::Mutex;
 use egret_net::vi::caught;
 
 use super::called::Called;
+use super::cores::Cores;
 use super::load::Caller;
 use super::staff::{Help, Next, Staff};
 use super::words::Code;
@@ -18,8 +19,11 @@ use super::words::Code;
 #[derive(Debug)]
 pub(crate) struct Workers {
     inner: Mutex<Inner>,
-    /// Whether nothing waits for a worker, and there may be some. Written under the lock.
+    /// Whether nothing waits for a worker that is not on its way, and there may be some. Written under
+    /// the lock.
     is_idle: AtomicBool,
+    /// The cores that they and receiving threads use.
+    pub(crate) cores: Cores,
 }
 
 #[derive(Debug)]
@@ -29,10 +33,13 @@ struct Inner {
 }
 
 impl Workers {
-    /// At most so many that are busy; with 0 somebody calls [`run_one`](Self::run_one).
-    pub(crate) fn new(busy_max: usize) -> Self {
+    /// At most so many that are busy, on a machine of so many cores; with 0 somebody calls
+    /// [`run_one`](Self::run_one).
+    pub(crate) fn new(busy_max: usize, cores: usize) -> Self {
         let (staff, handles) = (Staff::new(busy_max, THREADS_MAX), Vec::new());
-        Self { inner: Mutex::new(Inner { staff, handles }), is_idle: AtomicBool::new(busy_max > 0) }
+        let (inner, is_idle) =
+            (Mutex::new(Inner { staff, handles }), AtomicBool::new(busy_max > 0));
+        Self { inner, is_idle, cores: Cores::new(cores) }
     }
 
     /// From now on at most so many are busy.
@@ -41,6 +48,7 @@ impl Workers {
         for _ in 0..waiting {
             let mut inner = self.inner.lock();
             let help = inner.staff.help();
+            self.count(&inner.staff);
             _ = self.give(help, inner);
         }
     }
@@ -76,6 +84,7 @@ impl Workers {
     pub(crate) fn while_away<R>(self: &Arc<Self>, body: impl FnOnce() -> R) -> R {
         let mut inner = self.inner.lock();
         let help = inner.staff.away();
+        self.count(&inner.staff);
         _ = self.give(help, inner);
         let _back = Back(self);
         body()
@@ -86,8 +95,8 @@ impl Workers {
         self.with(|staff| staff.retain(|waiting| !std::ptr::eq(&raw const **waiting, called)));
     }
 
-    /// Whether nothing waits for a worker, and there may be some: if there are none, nobody runs
-    /// calls but who is asked to.
+    /// Whether nothing waits for a worker that is not on its way, and there may be some: if there are
+    /// none, nobody runs calls but who is asked to.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed)
@@ -124,6 +133,7 @@ impl Workers {
 
     fn count(&self, staff: &Staff<Caller, Arc<Called>, Thread>) {
         self.is_idle.store(staff.is_idle(), Ordering::Relaxed);
+        self.cores.set_workers(staff.active());
     }
 
     /// Wakes or starts who helps; fails if nobody ever comes for what waits.
@@ -148,13 +158,18 @@ impl Workers {
                 inner.handles.push(handle);
                 Ok(())
             }
-            Err(_) if inner.staff.miss() => Ok(()),
-            Err(_) => Err(inner),
+            Err(_) => {
+                let has_another = inner.staff.miss();
+                self.count(&inner.staff);
+                if has_another { Ok(()) } else { Err(inner) }
+            }
         }
     }
 
     fn work(self: Arc<Self>) {
-        while let Some(called) = self.next() {
+        let mut has_run = false;
+        while let Some(called) = self.next(has_run) {
+            has_run = true;
             // With the call may go the last of its object, whose drop is the program's.
             let home = &self;
             if let Err(why) = caught(move || called.run(Some(home))) {
@@ -163,13 +178,13 @@ impl Workers {
         }
     }
 
-    /// The next call; none when the thread is to end.
-    fn next(self: &Arc<Self>) -> Option<Arc<Called>> {
+    /// The next call, for a worker that has run one or was started; none when the thread is to end.
+    fn next(self: &Arc<Self>, mut has_run: bool) -> Option<Arc<Called>> {
         let (me, until) = (rt::current(), rt::now() + IDLE);
         loop {
             let is_up = rt::now() >= until;
             let mut inner = self.inner.lock();
-            let next = inner.staff.next(&me, is_up);
+            let next = inner.staff.next(&me, std::mem::take(&mut has_run), is_up);
             self.count(&inner.staff);
             match next {
                 Next::Run(called) => return Some(called),

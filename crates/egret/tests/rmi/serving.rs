@@ -31,6 +31,9 @@ trait Who {
     /// Takes a lock of the program's.
     fn take_lock(&self) -> bool;
     fn spin_us(&self, us: u64) -> String;
+    /// The same. How many were inside at once, at most, since it was asked last.
+    fn spin_together(&self, us: u64);
+    fn most_together(&self) -> usize;
     fn count(&mut self) -> u64;
     /// Begins a call inside the handler, which takes what has come.
     #[nonblocking]
@@ -43,13 +46,15 @@ struct It {
     is_open: Arc<(Mutex<bool>, Condvar)>,
     lock: Arc<Mutex<()>>,
     count: u64,
+    /// How many are inside, and were at most.
+    together: Mutex<[usize; 2]>,
 }
 
 impl It {
     fn new(node: &Node) -> Self {
         let (node, lock) = (node.handle(), Arc::default());
         let mine = Mutex::new(Some(rt::current().id()));
-        Self { node, mine, is_open: Arc::default(), lock, count: 0 }
+        Self { node, mine, is_open: Arc::default(), lock, count: 0, together: Mutex::default() }
     }
 }
 
@@ -100,6 +105,18 @@ impl Who for It {
             std::hint::spin_loop();
         }
         self.name()
+    }
+    fn spin_together(&self, us: u64) {
+        let change = |change: fn(&mut [usize; 2])| change(&mut self.together.lock().unwrap());
+        change(|[inside, most]| {
+            *inside += 1;
+            *most = (*most).max(*inside);
+        });
+        self.spin_us(us);
+        change(|[inside, _]| *inside -= 1);
+    }
+    fn most_together(&self) -> usize {
+        std::mem::take(&mut self.together.lock().unwrap()[1])
     }
     fn count(&mut self) -> u64 {
         self.count += 1;
@@ -277,6 +294,37 @@ fn a_method_that_takes_long_runs_on_workers() {
     (0..40).for_each(|_| drop(stub.spin_us(200).unwrap()));
     assert_eq!(stub.spin_us(200).unwrap(), "egret-call");
     assert_eq!(stub.name().unwrap(), "egret links", "others are not concerned");
+}
+
+#[test]
+fn methods_that_compute_use_all_cores() {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let two = two("shm");
+    let stub = &two.stubs[0];
+    // It becomes known how long they take; one after the other they stay where they are received.
+    (0..40).for_each(|_| stub.spin_together(50).unwrap());
+    wait("as many run as there are cores", || {
+        let calls: Vec<_> = (0..4 * cores).map(|_| stub.begin().spin_together(50)).collect();
+        assert!(calls.into_iter().all(|call| call.wait().is_ok()));
+        stub.most_together().unwrap() >= cores
+    });
+}
+
+#[test]
+fn short_methods_stay_on_the_thread_that_receives_them() {
+    let two = two("shm");
+    let stub = &two.stubs[0];
+    let mut here = 0;
+    for _ in 0..100 {
+        let calls: Vec<_> = (0..20).map(|_| stub.begin().name()).collect();
+        here += calls
+            .into_iter()
+            .map(egret::rmi::Pending::wait)
+            .filter(|name| name.as_deref() == Ok("egret links"))
+            .count();
+    }
+    // A thread that loses its core in the middle of one is taken for one that is busy.
+    assert!(here > 1000, "{here} of 2000");
 }
 
 #[test]

@@ -85,9 +85,9 @@ impl Model {
         assert_eq!(before, None, "call {call} is over twice");
     }
 
-    fn next(&mut self, at: usize, is_up: bool) {
+    fn next(&mut self, at: usize, has_run: bool, is_up: bool) {
         self.workers[at] = Worker::Coming;
-        self.workers[at] = match self.staff.next(&at, is_up) {
+        self.workers[at] = match self.staff.next(&at, has_run, is_up) {
             Next::Run(call) => {
                 self.over(call, true);
                 let busy = self.count(|it| matches!(it, Worker::Runs(_)));
@@ -110,15 +110,15 @@ impl Model {
     /// One event at a worker.
     fn event(&mut self, at: usize) {
         match self.workers[at] {
-            Worker::Coming | Worker::Idle { is_woken: true } => self.next(at, false),
+            Worker::Coming | Worker::Idle { is_woken: true } => self.next(at, false, false),
             // Who hears of the end does not wait for its time to be up.
-            Worker::Idle { .. } if !self.is_closed && below(6) == 0 => self.next(at, true),
+            Worker::Idle { .. } if !self.is_closed && below(6) == 0 => self.next(at, false, true),
             Worker::Runs(call) if below(3) == 0 => {
                 self.workers[at] = Worker::Away(call);
                 let help = self.staff.away();
                 self.give(&help);
             }
-            Worker::Runs(_) => self.next(at, false),
+            Worker::Runs(_) => self.next(at, true, false),
             Worker::Away(call) if below(2) == 0 || self.is_closed => {
                 self.staff.back();
                 self.workers[at] = Worker::Runs(call);
@@ -131,6 +131,7 @@ impl Model {
         let alive = self.count(|it| it != Worker::Ended);
         assert!(alive <= THREADS_MAX && alive == self.staff.threads, "{alive} threads");
         let comes = |it| matches!(it, Worker::Coming | Worker::Idle { is_woken: true });
+        assert_eq!(self.count(comes), self.staff.coming, "workers on their way");
         if self.staff.queue.is_empty() || self.count(comes) > 0 || self.is_closed {
             return;
         }

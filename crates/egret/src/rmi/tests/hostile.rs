@@ -75,7 +75,7 @@ impl Scene {
         let open = |nic: &Nic| Links::open(nic.clone(), LinksOptions::default()).unwrap();
         let (nic, other) = (sim.nic("here"), sim.nic("there"));
         let (here, there) = (open(&nic), open(&other));
-        let (workers, load) = (Arc::new(Workers::new(0)), Arc::new(Load::new(1)));
+        let (workers, load) = (Arc::new(Workers::new(0, 1)), Arc::new(Load::new(1)));
         let objects = Arc::new(Objects::new(&workers, &load, 64));
         let object = objects.add(Exports::<dyn Target>::held(It), 100).unwrap();
         let plain = objects.add(Exports::<dyn Plain>::held(It), 100).unwrap();
