@@ -35,6 +35,10 @@ egret_net::faults! {
         WakeLost,
         /// A worker that waits for a call of its own counts as busy.
         AwayBusy,
+        /// What waits for workers waits on though none can be started.
+        MissUnheard,
+        /// No second worker can be started; for which nothing is wrong.
+        OneWorker,
         /// A worker does not hear that all is closed.
         CloseUnheard,
     }

@@ -104,11 +104,6 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> Staff<K, C, T> {
         Ok(self.help())
     }
 
-    /// Takes back what was pushed last.
-    pub(crate) fn pop_last(&mut self) -> Option<C> {
-        self.queue.pop_last()
-    }
-
     /// Takes a call, for who runs one though it is no worker.
     pub(crate) fn pop(&mut self) -> Option<C> {
         self.queue.pop()
@@ -136,11 +131,15 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> Staff<K, C, T> {
         Help::Employ
     }
 
-    /// A thread could not be started. Whether another comes for what waits, at some time.
-    pub(crate) fn miss(&mut self) -> bool {
+    /// A thread could not be started. What waits, if nobody else comes for it: those that wait for calls
+    /// of their own may wait for long, and for just that.
+    pub(crate) fn miss(&mut self) -> Turns<K, C> {
         self.threads -= 1;
         self.coming -= 1;
-        self.threads > self.away
+        if self.threads > self.away || planted(Fault::MissUnheard) {
+            return Turns::default();
+        }
+        std::mem::take(&mut self.queue)
     }
 
     /// A worker has nothing to do, for too long if `is_up`: it has run a call, was idle, or was started.

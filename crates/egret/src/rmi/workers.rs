@@ -10,6 +10,7 @@ use egret_net::vi::caught;
 
 use super::called::Called;
 use super::cores::Cores;
+use super::fault::{Fault, planted};
 use super::load::Caller;
 use super::staff::{Help, Next, Staff};
 use super::words::Code;
@@ -26,9 +27,12 @@ pub(crate) struct Workers {
     pub(crate) cores: Cores,
 }
 
+/// The calls that wait, and who runs them.
+type Waiting = Staff<Caller, Arc<Called>, Thread>;
+
 #[derive(Debug)]
 struct Inner {
-    staff: Staff<Caller, Arc<Called>, Thread>,
+    staff: Waiting,
     handles: Vec<JoinHandle<()>>,
 }
 
@@ -48,23 +52,17 @@ impl Workers {
         for _ in 0..waiting {
             let mut inner = self.inner.lock();
             let help = inner.staff.help();
-            self.count(&inner.staff);
-            _ = self.give(help, inner);
+            self.give(help, inner);
         }
     }
 
-    /// Has a call run. Gives it back if there is nobody to run it.
+    /// Has a call run, or answered if there is nobody to run it. Gives it back if all is closed.
     pub(crate) fn push(self: &Arc<Self>, called: Arc<Called>) -> Result<(), Arc<Called>> {
         let caller = called.caller;
         let mut inner = self.inner.lock();
         let help = inner.staff.push(caller, called)?;
-        self.count(&inner.staff);
-        self.give(help, inner).map_err(|mut inner| {
-            // With no thread at all it would wait for ever.
-            let last = inner.staff.pop_last().expect("just pushed");
-            self.count(&inner.staff);
-            last
-        })
+        self.give(help, inner);
+        Ok(())
     }
 
     /// Runs a call that waits, if there is one.
@@ -84,8 +82,7 @@ impl Workers {
     pub(crate) fn while_away<R>(self: &Arc<Self>, body: impl FnOnce() -> R) -> R {
         let mut inner = self.inner.lock();
         let help = inner.staff.away();
-        self.count(&inner.staff);
-        _ = self.give(help, inner);
+        self.give(help, inner);
         let _back = Back(self);
         body()
     }
@@ -124,46 +121,51 @@ impl Workers {
     }
 
     /// Does something with the staff.
-    fn with<R>(&self, body: impl FnOnce(&mut Staff<Caller, Arc<Called>, Thread>) -> R) -> R {
+    fn with<R>(&self, body: impl FnOnce(&mut Waiting) -> R) -> R {
         let mut inner = self.inner.lock();
         let result = body(&mut inner.staff);
         self.count(&inner.staff);
         result
     }
 
-    fn count(&self, staff: &Staff<Caller, Arc<Called>, Thread>) {
+    fn count(&self, staff: &Waiting) {
         self.is_idle.store(staff.is_idle(), Ordering::Relaxed);
         self.cores.set_workers(staff.active());
     }
 
-    /// Wakes or starts who helps; fails if nobody ever comes for what waits.
-    fn give<'a>(
-        self: &'a Arc<Self>,
-        help: Help<Thread>,
-        mut inner: MutexGuard<'a, Inner>,
-    ) -> Result<(), MutexGuard<'a, Inner>> {
+    /// Wakes or starts who helps. If nobody can be started, and nobody else comes for what waits, that is
+    /// answered: it has not run.
+    fn give(self: &Arc<Self>, help: Help<Thread>, mut inner: MutexGuard<'_, Inner>) {
+        self.count(&inner.staff);
         match help {
-            Help::None => return Ok(()),
+            Help::None => return,
             Help::Wake(idle) => {
                 drop(inner);
-                idle.unpark();
-                return Ok(());
+                return idle.unpark();
             }
             Help::Employ => {}
         }
-        let workers = Arc::clone(self);
-        match rt::spawn("egret-call", move || workers.work()) {
+        match self.employ(&inner) {
             Ok(handle) => {
                 inner.handles.retain(|handle| !handle.is_finished());
                 inner.handles.push(handle);
-                Ok(())
             }
-            Err(_) => {
-                let has_another = inner.staff.miss();
+            Err(why) => {
+                let unrun = inner.staff.miss();
                 self.count(&inner.staff);
-                if has_another { Ok(()) } else { Err(inner) }
+                drop(inner);
+                tracing::warn!("no thread can be started for remote calls: {why}");
+                unrun.into_all().for_each(|called| called.answer_unrun(Code::Busy));
             }
         }
+    }
+
+    fn employ(self: &Arc<Self>, inner: &Inner) -> std::io::Result<JoinHandle<()>> {
+        if planted(Fault::OneWorker) && !inner.handles.is_empty() {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        let workers = Arc::clone(self);
+        rt::spawn("egret-call", move || workers.work())
     }
 
     fn work(self: Arc<Self>) {
@@ -190,7 +192,7 @@ impl Workers {
                 Next::Run(called) => return Some(called),
                 Next::Park => drop(inner),
                 Next::End(help) => {
-                    _ = self.give(help, inner);
+                    self.give(help, inner);
                     return None;
                 }
             }

@@ -1,5 +1,6 @@
 //! Calls over seeds: nodes that call each other, nest calls, cancel them, crash and come back.
 
+mod alone;
 mod cores;
 mod hostile;
 mod planted;
