@@ -251,18 +251,29 @@ impl Timed {
         Self { started: rt::now(), outer: AWAY.replace(Some(Duration::ZERO)), before }
     }
 
-    /// How long it took; if that was more than `long`, and the thread lost its core meanwhile and waited
-    /// for nothing, without the time in which it did not run.
-    pub(crate) fn end(self, long: Duration) -> Duration {
+    /// What it was like. If it took more than `long`, and the thread lost its core meanwhile and waited
+    /// for nothing, the time in which the thread did not run does not count.
+    pub(crate) fn end(self, long: Duration) -> Took {
         let away = AWAY.replace(self.outer).unwrap_or_default();
-        let took = (rt::now() - self.started).saturating_sub(away);
-        let Some((before, ran)) = self.before.filter(|_| took > long) else { return took };
+        let time = (rt::now() - self.started).saturating_sub(away);
+        let Some((before, ran)) = self.before.filter(|_| time > long) else {
+            return Took { time, has_waited: false };
+        };
         let now = rt::switches();
-        if now.lost == before.lost || now.waited > before.waited {
-            return took;
+        let has_waited = now.waited > before.waited;
+        if now.lost == before.lost || has_waited {
+            return Took { time, has_waited };
         }
-        took.min(rt::ran_for().saturating_sub(ran))
+        Took { time: time.min(rt::ran_for().saturating_sub(ran)), has_waited }
     }
+}
+
+/// How long a run of a method took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Took {
+    pub(crate) time: Duration,
+    /// Whether its thread is known to have slept meanwhile.
+    pub(crate) has_waited: bool,
 }
 
 /// Waits, in a method or not.
@@ -353,10 +364,10 @@ mod tests {
             let inner = Timed::begin(false);
             rt::sleep(short);
             away(|| rt::sleep(short));
-            assert!(inner.end(short) >= short);
+            assert!(inner.end(short).time >= short);
             rt::now() - started
         });
-        assert!(timed.end(short) <= rt::now() - before - waited);
+        assert!(timed.end(short).time <= rt::now() - before - waited);
         assert_eq!(AWAY.get(), None);
     }
 

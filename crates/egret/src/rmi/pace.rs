@@ -3,14 +3,14 @@
 //! Methods that take little time run on the thread that receives their calls: to have another
 //! thread do so takes more. One whose runs take [long](LONG) in the average is left to a worker if
 //! [something else](super::cores) is to be done meanwhile. One of which [several](EXILED) of the last 16
-//! runs that were timed [overran](OVERRUN) always runs on workers, where every run is timed: so it comes
+//! runs that were timed [overran](OVERRUN), or were long and waited, always runs on workers, where every run is timed: so it comes
 //! back when it has become short. What a method waits for calls of its own does not count, nor
 //! time in which its thread did not run because it lost its core to another.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::context::Timed;
+use super::context::{Timed, Took};
 use super::fault::{Fault, planted};
 
 /// How long a method takes.
@@ -75,11 +75,13 @@ impl Pace {
         self.ran(timed.end(LONG));
     }
 
-    /// A run has taken so long.
-    fn ran(&self, took: Duration) {
+    /// A run has taken so long. One that waits needs no core, and others can run beside it.
+    fn ran(&self, took: Took) {
+        let Took { time, has_waited } = took;
         let history = self.history.load(Relaxed);
-        self.history.store(history << 1 | u32::from(took > OVERRUN), Relaxed);
-        let took = u32::try_from(took.min(COUNTED).as_nanos()).unwrap_or(u32::MAX);
+        let overran = time > if has_waited { LONG } else { OVERRUN };
+        self.history.store(history << 1 | u32::from(overran), Relaxed);
+        let took = u32::try_from(time.min(COUNTED).as_nanos()).unwrap_or(u32::MAX);
         let average = self.average.load(Relaxed);
         self.average.store(average - average / WEIGHT + took / WEIGHT, Relaxed);
     }
@@ -122,6 +124,10 @@ mod tests {
     use super::super::fault::caught;
     use super::*;
 
+    fn ran(pace: &Pace, time: Duration) {
+        pace.ran(Took { time, has_waited: false });
+    }
+
     #[test]
     fn a_method_that_takes_long_goes_to_the_workers_and_comes_back() {
         goes_and_comes_back();
@@ -131,16 +137,16 @@ mod tests {
     fn goes_and_comes_back() {
         let pace = Pace::default();
         assert!(!pace.overruns(), "nothing is known of it");
-        (0..2).for_each(|_| pace.ran(OVERRUN * 2));
+        (0..2).for_each(|_| ran(&pace, OVERRUN * 2));
         assert!(!pace.overruns(), "its thread may have lost its core");
-        (0..14).for_each(|_| pace.ran(LONG / 2));
-        pace.ran(OVERRUN * 2);
+        (0..14).for_each(|_| ran(&pace, LONG / 2));
+        ran(&pace, OVERRUN * 2);
         assert!(!pace.overruns(), "that was long ago");
-        (0..2).for_each(|_| pace.ran(OVERRUN * 2));
+        (0..2).for_each(|_| ran(&pace, OVERRUN * 2));
         assert!(pace.overruns());
-        (0..13).for_each(|_| pace.ran(LONG / 2));
+        (0..13).for_each(|_| ran(&pace, LONG / 2));
         assert!(pace.overruns());
-        (0..3).for_each(|_| pace.ran(LONG / 2));
+        (0..3).for_each(|_| ran(&pace, LONG / 2));
         assert!(!pace.overruns(), "it has become short");
     }
 
@@ -148,23 +154,25 @@ mod tests {
     fn runs_are_long_if_they_are_so_in_the_average() {
         let pace = Pace::default();
         assert!(!pace.is_long(), "nothing is known of it");
-        (0..100).for_each(|_| pace.ran(LONG * 9 / 10));
+        (0..100).for_each(|_| ran(&pace, LONG * 9 / 10));
         assert!(!pace.is_long());
-        (0..100).for_each(|_| pace.ran(LONG * 11 / 10));
+        (0..100).for_each(|_| ran(&pace, LONG * 11 / 10));
         assert!(pace.is_long() && !pace.overruns());
-        (0..100).for_each(|_| pace.ran(Duration::from_nanos(100)));
+        (0..100).for_each(|_| ran(&pace, Duration::from_nanos(100)));
         assert!(!pace.is_long(), "it has become short");
-        pace.ran(Duration::from_secs(1));
+        ran(&pace, Duration::from_secs(1));
         assert!(!pace.is_long(), "once is never");
-        (0..2).for_each(|_| pace.ran(OVERRUN / 2));
+        (0..2).for_each(|_| ran(&pace, OVERRUN / 2));
         assert!(pace.is_long(), "from the second on it is no accident");
         assert!(!pace.overruns(), "nobody has had to take over but once");
+        (0..16).for_each(|_| pace.ran(Took { time: OVERRUN / 2, has_waited: true }));
+        assert!(pace.overruns(), "others can run beside it");
     }
 
     #[test]
     fn time_in_which_its_thread_does_not_run_does_not_count() {
         let pace = Pace::default();
-        pace.ran(OVERRUN * 2);
+        ran(&pace, OVERRUN * 2);
         // More threads that compute than there are cores.
         let over = Arc::new(AtomicBool::new(false));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -182,7 +190,7 @@ mod tests {
             let (took, whole) = loop {
                 let (before, started, timed) = (rt::switches(), rt::now(), Timed::begin(true));
                 std::hint::spin_loop();
-                let (took, whole) = (timed.end(LONG), rt::now() - started);
+                let (took, whole) = (timed.end(LONG).time, rt::now() - started);
                 let now = rt::switches();
                 if now.lost > before.lost && now.waited == before.waited && whole > LONG * 20 {
                     break (took, whole);
