@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use egret_net::fabric::sim::{Sim, check, count, seeds};
-use egret_net::rt::{self, Deadline, JoinHandle};
+use egret_net::rt::{self, Deadline, Instant, JoinHandle};
 use egret_node::node::{Config, Handle, Node};
 use egret_node::registry::{Registry, RegistryOptions};
 
@@ -27,10 +27,12 @@ trait Lasting {
 #[crate::remote]
 trait Gated {
     fn put(&mut self, caller: u64, nth: u64, micros: u64) -> u64;
+    /// Is told what the caller has put last.
+    fn see(&self, caller: u64, nth: u64, micros: u64) -> u64;
 }
 
-/// How often each call ran, and which threads ran them, by their names.
-type Ran = Arc<Mutex<(BTreeMap<u64, u32>, BTreeMap<String, Vec<ThreadId>>)>>;
+/// How often each call ran, and when last; and which threads ran them, by their names.
+type Ran = Arc<Mutex<(BTreeMap<u64, (u32, Instant)>, BTreeMap<String, Vec<ThreadId>>)>>;
 
 struct It {
     node: Handle,
@@ -40,7 +42,8 @@ struct It {
 impl It {
     fn note(&self, number: u64) {
         let mut ran = self.ran.lock().unwrap();
-        *ran.0.entry(number).or_default() += 1;
+        let (times, at) = ran.0.entry(number).or_default();
+        (*times, *at) = (*times + 1, rt::now());
         let me = rt::current();
         let by = ran.1.entry(me.name().unwrap_or_default().to_owned()).or_default();
         if !by.contains(&me.id()) {
@@ -102,6 +105,12 @@ impl Gated for Order {
         self.is_inside = false;
         nth
     }
+    fn see(&self, caller: u64, nth: u64, time: u64) -> u64 {
+        let last = self.last.get(&caller).copied().unwrap_or_default();
+        assert_eq!(last, nth, "{caller} sees what it has put before, and nothing behind that");
+        rt::sleep(micros(time));
+        nth
+    }
 }
 
 /// What the callers of a trial have in common.
@@ -148,7 +157,7 @@ impl Scene {
             },
         };
         let took = rt::now() - started;
-        let ran = self.ran.lock().unwrap().0.get(&number).copied().unwrap_or_default();
+        let ran = self.ran.lock().unwrap().0.get(&number).map_or(0, |(times, _)| *times);
         assert!(ran <= 1, "call {number} ran {ran} times");
         match came {
             Ok(answer) => {
@@ -174,9 +183,12 @@ impl Scene {
         let stub: GatedStub = node.stub(any(&self.gated));
         let stub = stub.with_deadline(DEADLINE);
         let begun: Vec<_> = (0..1 + below(4))
-            .map(|_| {
-                *nth += 1;
-                (*nth, stub.begin().put(caller, *nth, below(400)))
+            .map(|at| match below(2) {
+                0 if at > 0 => (*nth, stub.begin().see(caller, *nth, below(400))),
+                _ => {
+                    *nth += 1;
+                    (*nth, stub.begin().put(caller, *nth, below(400)))
+                }
             })
             .collect();
         for (nth, call) in begun {
@@ -206,10 +218,24 @@ impl Scene {
     }
 }
 
+/// A node that has more calls under way than are run at once, and goes. When that was.
+fn guest(node: Node, to: &ObjectRef) -> Instant {
+    let stub: LastingStub = node.stub(to);
+    let stub = stub.with_deadline(DEADLINE);
+    // From then on calls are sent when they are begun.
+    _ = stub.short(GUEST);
+    let begun: Vec<_> = (1..8).map(|at| stub.begin().lasts(GUEST + at, 30_000)).collect();
+    rt::sleep(micros(below(20_000)));
+    drop(node);
+    // Later than the node, whose links have ended: nothing is cancelled one by one.
+    drop(begun);
+    rt::now()
+}
+
 fn run(sim: &Sim) -> Counts {
     sim.background();
     sim.links().latency(micros(below(200)));
-    let registry = Registry::over(sim.nic("registry"), RegistryOptions::new("trial", 3)).unwrap();
+    let registry = Registry::over(sim.nic("registry"), RegistryOptions::new("trial", 4)).unwrap();
     let ran = Ran::default();
     let join = |at| {
         let nic = sim.nic(&format!("n{at}"));
@@ -237,10 +263,18 @@ fn run(sim: &Sim) -> Counts {
         rt::spawn("caller", move || scene.caller(&node, at + 1)).unwrap()
     };
     let callers: Vec<_> = (0..CALLERS).map(call).collect();
+    let gone = (is_narrow && below(2) == 0).then(|| {
+        let (node, to) = (join(3), scene.objects[0].clone());
+        rt::spawn("guest", move || guest(node, &to)).unwrap().join().unwrap()
+    });
     let mut counts = Counts::default();
     for caller in callers {
         let came = caller.join().unwrap_or_else(|why| std::panic::resume_unwind(why));
         counts.iter_mut().zip(came).for_each(|(count, more)| *count += more);
+    }
+    for (number, (_, at)) in ran.lock().unwrap().0.range(GUEST..INNER) {
+        let late = at.since(gone.expect("a guest"));
+        assert!(late < SOON, "call {number} ran {late:?} after its caller was gone");
     }
     drop((exported, nodes, registry));
     // Whoever looks now and then whether there is something left has done so.
@@ -267,6 +301,8 @@ fn faults_of_nodes_with_threads_are_noticed() {
     let faults = [
         Fault::TwoInside,
         Fault::NobodyNext,
+        Fault::JumpsQueue,
+        Fault::GoneUnheard,
         Fault::ServesOthers,
         Fault::AwayBusy,
         Fault::CloseUnheard,
@@ -294,5 +330,7 @@ const SOON: Duration = Duration::from_millis(10);
 /// As few as find a worker each, whatever they call.
 const CALLERS: u64 = 5;
 const TURNS: u64 = 12;
+/// Calls of a guest.
+const GUEST: u64 = 900_000;
 /// Calls that a method makes.
 const INNER: u64 = 1_000_000;
