@@ -215,6 +215,13 @@ impl<T: Clone + PartialEq + Send, A: Atomics> Roster<T, A> {
         self.with(|inside| inside.on_duty.clone())
     }
 
+    /// Whether there is a thread on duty, which is not outside.
+    #[must_use]
+    pub fn is_at_hand(&self) -> bool {
+        let is_outside = self.duty.count() % 2 == 1;
+        !is_outside && self.with(|inside| inside.on_duty.is_some() && !inside.is_closed)
+    }
+
     /// The thread on duty ends.
     pub fn leave(&self, me: &T) {
         self.with(|inside| _ = inside.end(me));

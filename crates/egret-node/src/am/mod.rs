@@ -78,12 +78,12 @@ pub use map::Mapping;
 pub(crate) use message::Payload;
 pub use message::{Kept, MEDIUM_MAX, Message, Reply};
 pub(crate) use outgoing::{Outgoing, Phase};
-pub use outside::blocking;
-pub(crate) use outside::{Server, Serving, server};
+pub use outside::{Background, blocking};
+pub(crate) use outside::{Server, Serving, go_outside, server};
 pub use remote::Remote;
 pub use request::{ReplySlot, Request};
 pub use serve::in_handler;
-pub(crate) use serve::{as_handler, run_jobs};
+pub(crate) use serve::{as_handler, run_jobs, to_end};
 
 pub use typed::{Needed, Signature};
 

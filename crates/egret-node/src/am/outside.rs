@@ -7,7 +7,7 @@
 //! its [standby](crate::links::background).
 
 use std::cell::{Cell, RefCell};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use egret_net::sync::Begun;
 
@@ -59,9 +59,25 @@ pub fn blocking<R>(body: impl FnOnce() -> R) -> R {
 
 /// Runs `body` as if no handler ran. The standby, if the thread is on duty, looks after it.
 #[inline]
-pub(super) fn go_outside<R>(core: &Core, body: impl FnOnce() -> R) -> R {
+pub(crate) fn go_outside<R>(core: &Core, body: impl FnOnce() -> R) -> R {
     let _back = Outside::new(core);
     body()
+}
+
+/// The thread in the background, which has nothing to do; made by
+/// [`Request::background`](super::Request::background).
+#[derive(Debug)]
+pub struct Background {
+    pub(super) core: Arc<Core>,
+}
+
+impl Background {
+    /// Has that thread run `body`, [outside](super::Request::outside) of handlers: `body` may wait and
+    /// call, and another thread takes over if it lasts. If the links end before, `body` is dropped.
+    pub fn run(self, body: impl FnOnce() + Send + 'static) {
+        self.core.crew.leave_errand(body);
+        self.core.call_background();
+    }
 }
 
 /// A thread is outside of the handler that it runs, until this is dropped.

@@ -7,7 +7,7 @@ use egret_net::rt::Instant;
 
 use super::bundle::Handling;
 use super::message::{Few, Landed};
-use super::outside::{Server, go_outside, server};
+use super::outside::{Background, Server, go_outside, server};
 use super::serve::{Answer, in_outermost_handler};
 use super::{Kept, Message, Peer};
 use crate::link::Kind;
@@ -113,6 +113,15 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn can_go_outside(&self) -> bool {
         self.handling.is_shared && in_outermost_handler() && server().0 != Server::Leaves
+    }
+
+    /// The thread in the background, if it has nothing to do: for a handler whose own thread [may not take
+    /// its time](Self::may_last).
+    #[must_use]
+    pub fn background(&self) -> Option<Background> {
+        let is_other = server() != (Server::OnDuty, self.core.number);
+        let is_at_hand = is_other && self.core.crew.is_at_hand(self.core);
+        is_at_hand.then(|| Background { core: Arc::clone(self.core) })
     }
 
     /// Runs `body` with the bytes or data of the message, outside of the handler: it may wait and

@@ -199,7 +199,7 @@ impl Drop for Inside {
 
 /// Does what is the program's; whether that came to its end. Whoever drives goes on.
 #[inline]
-pub(super) fn to_end(does: impl FnOnce()) -> bool {
+pub(crate) fn to_end(does: impl FnOnce()) -> bool {
     let ended = contained(does).is_some();
     if !ended {
         tracing::error!("a handler panicked");

@@ -2,18 +2,21 @@
 //!
 //! One is on duty: it drives while no other thread does. While it is
 //! [outside](crate::am::Request::outside) of a handler, which may last, a second thread stands by, looks now and then,
-//! and takes over if the same is under way at two looks. Who does what when, the [`Roster`] says;
+//! and takes over if the same is under way at two looks. The thread on duty also does errands, for threads
+//! that have no time for them: so it goes outside as well. Who does what when, the [`Roster`] says;
 //! here are the threads that ask it and do so.
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use egret_net::rt::{self, Thread};
-use egret_net::sync::{Begun, Employed, Order, Roster};
+use egret_net::sync::{Begun, Employed, Mutex, Order, Roster};
 
 use super::core::Core;
-use crate::am::{Server, Serving, server};
+use crate::am::{Server, Serving, go_outside, server, to_end};
 
 /// The threads in the background.
 #[derive(Debug, Default)]
@@ -25,7 +28,14 @@ pub(crate) struct Crew {
     holders: AtomicUsize,
     /// Whether an event loop drives the links.
     has_loop: AtomicBool,
+    /// What the thread on duty is to do for others.
+    errands: Mutex<VecDeque<Errand>>,
+    /// Whether there are some. Written under their lock.
+    has_errands: AtomicBool,
 }
+
+/// Something that the thread on duty does for another thread.
+struct Errand(Box<dyn FnOnce() + Send>);
 
 /// Starts the first. It ends soon after the last handle to the links is gone.
 pub(super) fn start(core: &Arc<Core>) -> std::io::Result<()> {
@@ -59,7 +69,8 @@ impl Crew {
                     let is_relieved = be_on_duty(self, core, is_late);
                     drop(on_duty);
                     if !is_relieved {
-                        return self.roster.leave(&me);
+                        self.roster.leave(&me);
+                        return drop(self.take_errands());
                     }
                     order = self.roster.report(&me, rt::now());
                 }
@@ -106,6 +117,51 @@ impl Crew {
         self.roster.relieve(&rt::current()).iter().for_each(Thread::unpark);
     }
 
+    /// Whether the thread on duty is there, has no errand, and another stands by.
+    pub(crate) fn is_at_hand(self: &Arc<Self>, core: &Arc<Core>) -> bool {
+        !self.has_errands() && self.roster.is_at_hand() && self.has_standby(core)
+    }
+
+    /// Has an errand done, by the thread on duty when it is [called](Core::call_background) or by the
+    /// one that takes over. An errand that nobody does is dropped.
+    pub(crate) fn leave_errand(&self, errand: impl FnOnce() + Send + 'static) {
+        let mut errands = self.errands.lock();
+        errands.push_back(Errand(Box::new(errand)));
+        self.has_errands.store(true, Ordering::Release);
+    }
+
+    /// Whether there is something to do for others.
+    #[inline]
+    pub(super) fn has_errands(&self) -> bool {
+        self.has_errands.load(Ordering::Acquire)
+    }
+
+    fn next_errand(&self) -> Option<Errand> {
+        let mut errands = self.errands.lock();
+        let next = errands.pop_front();
+        self.has_errands.store(!errands.is_empty(), Ordering::Release);
+        next
+    }
+
+    fn take_errands(&self) -> VecDeque<Errand> {
+        let mut errands = self.errands.lock();
+        self.has_errands.store(false, Ordering::Release);
+        std::mem::take(&mut errands)
+    }
+
+    /// Does what is to be done for others, until the standby has taken over: whether it has.
+    fn do_errands(&self, core: &Core) -> bool {
+        while self.has_errands()
+            && let Some(Errand(errand)) = self.next_errand()
+        {
+            go_outside(core, || to_end(errand));
+            if server().0 != Server::OnDuty {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Has the thread on duty look.
     #[cold]
     pub(super) fn call(&self) {
@@ -134,6 +190,12 @@ impl Crew {
     /// Threads that have the links for as long as they work for them.
     pub(super) fn holders(&self) -> usize {
         self.holders.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Errand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Errand")
     }
 }
 
@@ -181,6 +243,9 @@ fn be_on_duty(crew: &Crew, core: &Weak<Core>, mut is_late: bool) -> bool {
         if core.is_called.swap(false, Ordering::Acquire) {
             core.flush();
             is_late = true;
+        }
+        if server().0 == Server::OnDuty && crew.do_errands(core) {
+            return true;
         }
         if crew.has_loop() && server().0 == Server::OnDuty {
             (turns, is_late) = (None, false);

@@ -396,6 +396,7 @@ impl Core {
                 }
             } else if self.baton.wanted()
                 || self.crew.has_loop()
+                || self.crew.has_errands()
                 || self.nic.now() >= until
                 || self.is_forsaken()
             {

@@ -90,6 +90,7 @@ impl Called {
             let call = (self.object.calls(), self.ticket);
             let frame = Frame::call(until, (within, chain), call, home);
             let pace = self.object.pace(self.method);
+            let _running = home.is_none().then(|| self.object.receives(pace));
             let timed = pace.time();
             let answer = frame.run(|| self.object.execute(self.method, memory.bytes()));
             pace.timed(timed);

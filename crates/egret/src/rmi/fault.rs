@@ -33,6 +33,10 @@ egret_net::faults! {
         IdleTwice,
         /// A worker that ends tells nobody of what it was woken for.
         WakeLost,
+        /// A thread that was lent, and does not come or runs one call alone, tells nobody of others.
+        LentLost,
+        /// A call that a thread may not run itself is never left to an idle one in the background.
+        NeverLent,
         /// A worker that waits for a call of its own counts as busy.
         AwayBusy,
         /// What waits for workers waits on though none can be started.

@@ -7,18 +7,18 @@ use std::sync::{Arc, MutexGuard, RwLock};
 use egret_net::rt;
 use egret_net::sync::Mutex;
 use egret_net::vi::caught;
-use egret_node::am::Request;
+use egret_node::am::{Background, Request};
 use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Memory, Work};
 use super::calls::{Calls, Ticket};
 use super::context::{Frame, is_waiting, waits_for};
-use super::cores::{has_run, has_waited};
+use super::cores::{Used, has_run, has_waited};
 use super::fault::{Fault, planted};
 use super::gate::{Gate, Verdict};
 use super::interface::{Held, Holds, Interface};
 use super::load::{Caller, Load};
-use super::pace::Pace;
+use super::pace::{Pace, Running};
 use super::served::{Answer, Served, explain};
 use super::spot::Spot;
 use super::table::Table;
@@ -180,7 +180,7 @@ impl Object {
         let (memory, until) = (Memory::Own(args), head.deadline.until());
         let (within, chain) = (head.within.clone(), head.chain);
         let work = Work { memory, to, until, within, chain, charge };
-        Arc::clone(self).line_up(head.to.method, None, ticket, work);
+        Arc::clone(self).line_up(head.to.method, (None, ticket), work, None);
         spot
     }
 
@@ -254,13 +254,14 @@ impl Object {
         let peer = request.peer();
         let (answer, closed) = request.outside(|bytes| {
             let pace = self.pace(method);
-            let used = pace.is_long().then(|| self.workers.cores.receives());
-            let running = pace.running();
+            let running = self.receives(pace);
             let timed = (is_waiting() || pace.is_due()).then(|| pace.time());
             let answer = frame.run(|| self.execute(method, bytes));
             timed.into_iter().for_each(|timed| pace.timed(timed));
+            if running.1.is_some() {
+                has_run(peer);
+            }
             drop(running);
-            used.into_iter().for_each(|_| has_run(peer));
             // All is given back before the caller can know.
             self.over(ticket, inside.unwrap_or_default());
             (answer, self.is_closed().then_some(self))
@@ -275,7 +276,13 @@ impl Object {
         }
     }
 
-    /// Keeps a call, for a worker.
+    /// A thread that is no worker runs a method, until this is dropped.
+    #[inline]
+    pub(super) fn receives<'a>(&'a self, pace: &'a Pace) -> (Running<'a>, Option<Used<'a>>) {
+        (pace.running(), pace.is_long().then(|| self.workers.cores.receives()))
+    }
+
+    /// Keeps a call, for a worker or an idle thread in the background.
     fn take_on(self: Arc<Self>, head: &Head, mut request: Request<'_>, ticket: Ticket) {
         let peer = Some(request.peer());
         let Some(charge) = self.load.take(peer, request.bytes().len() as u64) else {
@@ -283,15 +290,33 @@ impl Object {
             return reply(request, Answer::code(Code::Busy));
         };
         let until = head.deadline.until_from(request.came());
+        let lent = self.lent(head.to.method, &request);
         let memory = Memory::Kept(request.hold());
         let to = AnswerTo::Caller(request.later());
         let (within, chain) = (head.within.clone(), head.chain);
         let work = Work { memory, to, until, within, chain, charge };
-        self.line_up(head.to.method, peer, ticket, work);
+        self.line_up(head.to.method, (peer, ticket), work, lent);
     }
 
-    /// Has a call run by a worker when it may enter.
-    fn line_up(self: Arc<Self>, method: u8, caller: Caller, ticket: Ticket, work: Work) {
+    /// Who runs a call that the calling thread may not: the thread in the background, as if that had
+    /// received it.
+    fn lent(&self, method: u8, request: &Request<'_>) -> Option<Background> {
+        let pace = self.pace(method);
+        let may_be = !pace.overruns() && pace.is_free() && self.workers.is_idle();
+        if !may_be || request.may_last() || planted(Fault::NeverLent) {
+            return None;
+        }
+        request.background()
+    }
+
+    /// Has a call run when it may enter, at once by a thread that is lent for it; else by a worker.
+    fn line_up(
+        self: Arc<Self>,
+        method: u8,
+        (caller, ticket): (Caller, Ticket),
+        work: Work,
+        lent: Option<Background>,
+    ) {
         let (within, access) = (work.within.clone(), self.manner(method).access);
         let inside = self.gate.as_ref().map_or(0, |_| self.load.number());
         let called = Called::new(Arc::clone(&self), method, (caller, inside), ticket, work);
@@ -309,7 +334,7 @@ impl Object {
             _ if is_cancelled => called.answer_unrun(Code::Cancelled),
             // Who closed it may have looked before.
             _ if self.is_closed() => called.answer_unrun(Code::UnknownObject),
-            Verdict::Enter => hand_over(called),
+            Verdict::Enter => hand_over(called, lent),
             Verdict::Wait => {}
             Verdict::Reentered => called.answer_unrun(Code::Reentered),
         }
@@ -358,7 +383,7 @@ impl Object {
         let mut entered = Vec::new();
         gate.leave(inside, |called| entered.push(called));
         drop(gate);
-        entered.into_iter().for_each(hand_over);
+        entered.into_iter().for_each(|called| hand_over(called, None));
     }
 
     /// Nothing more is to begin.
@@ -407,9 +432,9 @@ impl fmt::Debug for Object {
 }
 
 /// A call has passed the gate.
-fn hand_over(called: Arc<Called>) {
+fn hand_over(called: Arc<Called>, lent: Option<Background>) {
     let workers = Arc::clone(&called.object.workers);
-    if let Err(called) = workers.push(called) {
+    if let Err(called) = workers.push(called, lent) {
         called.answer_unrun(Code::Busy);
     }
 }

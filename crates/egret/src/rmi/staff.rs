@@ -31,7 +31,7 @@ pub(crate) struct Staff<K: Ord, C, T> {
     threads: usize,
     /// Threads that wait for calls of their own.
     away: usize,
-    /// Threads that were woken or are to be started, and have not asked for a call yet.
+    /// Threads that were woken, are to be started or were lent, and have not asked for a call yet.
     coming: usize,
     is_closed: bool,
     /// Whether threads that receive run calls, though there are no workers.
@@ -44,6 +44,8 @@ pub(crate) struct Staff<K: Ord, C, T> {
 pub(crate) enum Help<T> {
     /// Nothing: nothing waits, or who is busy comes for it.
     None,
+    /// The thread that was offered is to [come](Staff::come_lent), or to be [missed](Staff::miss_lent).
+    Lend,
     /// A thread that is idle is to be woken.
     Wake(T),
     /// A thread is to be started, or to be [missed](Staff::miss).
@@ -95,13 +97,33 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> Staff<K, C, T> {
         self.queue.len().min(busy_max)
     }
 
-    /// A call waits for a thread. Gives it back if all is closed.
-    pub(crate) fn push(&mut self, caller: K, call: C) -> Result<Help<T>, C> {
+    /// A call waits for a thread: for one that is no worker and has nothing to do, if such a one is
+    /// offered. Gives the call back if all is closed.
+    pub(crate) fn push(&mut self, caller: K, call: C, is_offered: bool) -> Result<Help<T>, C> {
         if self.is_closed {
             return Err(call);
         }
         self.queue.push(caller, call);
+        if is_offered && self.busy_max > 0 {
+            self.coming += 1;
+            return Ok(Help::Lend);
+        }
         Ok(self.help())
+    }
+
+    /// A thread that was lent comes, for one call. That, if there is one; and what is to be done for
+    /// others.
+    pub(crate) fn come_lent(&mut self) -> (Option<C>, Help<T>) {
+        self.coming -= 1;
+        let call = self.queue.pop();
+        let is_enough = self.queue.len() <= self.coming || planted(Fault::LentLost);
+        (call, if is_enough { Help::None } else { self.help() })
+    }
+
+    /// A thread that was lent does not come.
+    pub(crate) fn miss_lent(&mut self) -> Help<T> {
+        self.coming -= 1;
+        if planted(Fault::LentLost) { Help::None } else { self.help() }
     }
 
     /// Takes a call, for who runs one though it is no worker.
@@ -136,7 +158,7 @@ impl<K: Ord + Copy, C, T: Clone + PartialEq> Staff<K, C, T> {
     pub(crate) fn miss(&mut self) -> Turns<K, C> {
         self.threads -= 1;
         self.coming -= 1;
-        if self.threads > self.away || planted(Fault::MissUnheard) {
+        if self.threads > self.away || self.coming > 0 || planted(Fault::MissUnheard) {
             return Turns::default();
         }
         std::mem::take(&mut self.queue)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use egret_net::rt::{self, Instant, JoinHandle, Thread};
 use egret_net::sync::Mutex;
 use egret_net::vi::caught;
+use egret_node::am::Background;
 
 use super::called::Called;
 use super::cores::Cores;
@@ -56,12 +57,25 @@ impl Workers {
         }
     }
 
-    /// Has a call run, or answered if there is nobody to run it. Gives it back if all is closed.
-    pub(crate) fn push(self: &Arc<Self>, called: Arc<Called>) -> Result<(), Arc<Called>> {
+    /// Has a call run, by a thread in the background if there is one for it, or answered if there is
+    /// nobody to run it. Gives it back if all is closed.
+    pub(crate) fn push(
+        self: &Arc<Self>,
+        called: Arc<Called>,
+        lent: Option<Background>,
+    ) -> Result<(), Arc<Called>> {
         let caller = called.caller;
         let mut inner = self.inner.lock();
-        let help = inner.staff.push(caller, called)?;
-        self.give(help, inner);
+        let help = inner.staff.push(caller, called, lent.is_some())?;
+        match (help, lent) {
+            (Help::Lend, Some(background)) => {
+                self.count(&inner.staff);
+                drop(inner);
+                let lent = Lent(Some(Arc::clone(self)));
+                background.run(move || lent.run());
+            }
+            (help, _) => self.give(help, inner),
+        }
         Ok(())
     }
 
@@ -138,7 +152,7 @@ impl Workers {
     fn give(self: &Arc<Self>, help: Help<Thread>, mut inner: MutexGuard<'_, Inner>) {
         self.count(&inner.staff);
         match help {
-            Help::None => return,
+            Help::None | Help::Lend => return,
             Help::Wake(idle) => {
                 drop(inner);
                 return idle.unpark();
@@ -197,6 +211,29 @@ impl Workers {
                 }
             }
             rt::park(Some(until));
+        }
+    }
+}
+
+/// A thread in the background that is to run a call. Dropped, it does not.
+struct Lent(Option<Arc<Workers>>);
+
+impl Lent {
+    fn run(mut self) {
+        let Some(workers) = self.0.take() else { return };
+        let mut inner = workers.inner.lock();
+        let (called, help) = inner.staff.come_lent();
+        workers.give(help, inner);
+        called.into_iter().for_each(|called| called.run(None));
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(workers) = self.0.take() {
+            let mut inner = workers.inner.lock();
+            let help = inner.staff.miss_lent();
+            workers.give(help, inner);
         }
     }
 }

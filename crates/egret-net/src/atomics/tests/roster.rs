@@ -173,6 +173,9 @@ impl Model {
             usize::from(has_begun || drivers == 1 && self.is_closed),
             "{on_duty:?}"
         );
+        let is_outside = |at: usize| matches!(self.threads[at], Thread::Outside { .. });
+        let is_at_hand = !self.is_closed && on_duty.is_some_and(|at| !is_outside(at));
+        assert_eq!(self.roster.is_at_hand(), is_at_hand, "{on_duty:?}");
         for (at, thread) in self.threads.iter().enumerate() {
             match thread {
                 Thread::Outside { since, .. } if on_duty == Some(at) && !self.is_closed => {

@@ -19,6 +19,8 @@ enum Worker {
 struct Model {
     staff: Staff<u64, u64, usize>,
     workers: Vec<Worker>,
+    /// Threads that were lent and have not come.
+    lent: usize,
     /// What became of each call: whether it ran, or was given back.
     calls: Vec<Option<bool>>,
     busy_max: usize,
@@ -43,13 +45,14 @@ impl Model {
         let staff = Staff::new(busy_max, THREADS_MAX);
         let failing = [0, 0, 30][index(3)];
         let (workers, calls) = (Vec::new(), Vec::new());
-        Self { staff, workers, calls, busy_max, is_closed: false, failing }
+        Self { staff, workers, lent: 0, calls, busy_max, is_closed: false, failing }
     }
 
     /// Does what helps.
     fn give(&mut self, help: &Help<usize>) {
         match *help {
             Help::None => {}
+            Help::Lend => self.lent += 1,
             Help::Wake(at) => {
                 assert!(matches!(self.workers[at], Worker::Idle { .. }), "{at} is not idle");
                 self.workers[at] = Worker::Idle { is_woken: true };
@@ -65,7 +68,7 @@ impl Model {
     fn push(&mut self) {
         let call = self.calls.len() as u64;
         self.calls.push(None);
-        match self.staff.push(below(3), call) {
+        match self.staff.push(below(3), call, below(4) == 0) {
             Err(back) => {
                 assert!(self.is_closed && back == call);
                 self.over(call, false);
@@ -125,8 +128,9 @@ impl Model {
         let alive = self.count(|it| it != Worker::Ended);
         assert!(alive <= THREADS_MAX && alive == self.staff.threads, "{alive} threads");
         let comes = |it| matches!(it, Worker::Coming | Worker::Idle { is_woken: true });
-        assert_eq!(self.count(comes), self.staff.coming, "workers on their way");
-        if self.staff.queue.is_empty() || self.count(comes) > 0 || self.is_closed {
+        let coming = self.count(comes) + self.lent;
+        assert_eq!(coming, self.staff.coming, "threads on their way");
+        if self.staff.queue.is_empty() || coming > 0 || self.is_closed {
             return;
         }
         // Somebody is busy for each that may be, or there are no more threads; somebody in any case.
@@ -139,6 +143,7 @@ impl Model {
         match below(if self.is_closed { 20 } else { 4 }) {
             0 => self.push(),
             1 if below(8) == 0 => self.change(),
+            2 if self.lent > 0 => self.lent_event(),
             _ if self.workers.is_empty() => {}
             _ => {
                 let at = index(self.workers.len());
@@ -149,6 +154,17 @@ impl Model {
             }
         }
         self.check();
+    }
+
+    /// A thread that was lent comes, or does not.
+    fn lent_event(&mut self) {
+        self.lent -= 1;
+        let (call, help) = match below(4) {
+            0 => (None, self.staff.miss_lent()),
+            _ => self.staff.come_lent(),
+        };
+        call.into_iter().for_each(|call| self.over(call, true));
+        self.give(&help);
     }
 
     /// Somebody who is no worker does something about them.
@@ -218,6 +234,7 @@ fn seeds_find_what_is_planted() {
         Fault::IdleTwice,
         Fault::WakeLost,
         Fault::AwayBusy,
+        Fault::LentLost,
         Fault::MissUnheard,
         Fault::CloseUnheard,
     ] {

@@ -3,6 +3,7 @@
 mod alone;
 mod cores;
 mod hostile;
+mod lent;
 mod planted;
 mod seeds;
 mod serving;

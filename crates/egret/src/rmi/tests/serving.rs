@@ -293,7 +293,7 @@ fn nodes_with_threads_answer_every_call_also_behind_those_that_last() {
     println!("{answered} answered, {failed} failed, {short} short");
     println!("by {background} threads in the background and {workers} workers");
     assert!(answered > nodes && failed > 0 && short > nodes / 2);
-    assert!(background > nodes && workers > nodes, "nobody took over");
+    assert!(background > 2 * nodes && workers > nodes / 2, "nobody took over");
 }
 
 #[test]
