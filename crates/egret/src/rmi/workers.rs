@@ -168,7 +168,11 @@ impl Workers {
                 let unrun = inner.staff.miss();
                 self.count(&inner.staff);
                 drop(inner);
-                tracing::warn!("no thread can be started for remote calls: {why}");
+                tracing::warn!(
+                    "no thread can be started to run remote calls ({why}): {} calls that wait are \
+                     refused as busy; raise the limit of threads, or set fewer workers",
+                    unrun.len()
+                );
                 unrun.into_all().for_each(|called| called.answer_unrun(Code::Busy));
             }
         }
