@@ -260,3 +260,59 @@ fn an_endpoint_may_go_while_one_is_outside() {
     goes.send(()).unwrap();
     assert_eq!(call.wait(Deadline::DEFAULT).unwrap().words(), [7]);
 }
+
+/// A thread that waits for something of its own has the thread in the background do what lasts; and while
+/// that does, another in the background.
+#[test]
+fn the_background_does_what_a_thread_that_waits_has_no_time_for() {
+    let scene = scene(0);
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let (opened, open) = mpsc::channel::<()>();
+    let (opens, seen) = (Mutex::new(Some(open)), Arc::clone(&names));
+    scene.endpoint.on_shared(0, move |request| {
+        if request.may_last() {
+            return request.reply(&[0]);
+        }
+        let Some(background) = request.background() else { return request.reply(&[0]) };
+        let (open, names) = (opens.lock().unwrap().take(), Arc::clone(&seen));
+        let slot = request.later();
+        background.run(move || {
+            assert!(!in_handler());
+            names.lock().unwrap().push(rt::current().name().unwrap_or_default().to_owned());
+            // The first lasts until another is done.
+            let is_open = open.is_none_or(|open| open.recv_timeout(LONG).is_ok());
+            slot.reply(&[1 + u64::from(is_open)]);
+        });
+    });
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (there, stop) = (scene.there.clone(), Arc::clone(&is_over));
+    let waits = rt::spawn("waits", move || {
+        let is_over = move || stop.load(Ordering::Relaxed);
+        while !there.drive(Duration::from_millis(20), &is_over) {}
+    });
+    let to = EndpointName::new(scene.there.host(), "it", 0);
+    let (until, remote) = (rt::now() + LONG, scene.mine.wait_map(&to, LONG).unwrap());
+    let first = rt::spawn("first", move || {
+        loop {
+            assert!(rt::now() < until, "the thread that waits receives nothing");
+            let reply = remote.wait_call(0, LONG).unwrap();
+            if reply.words() != [0] {
+                return reply.words().to_vec();
+            }
+        }
+    });
+    while names.lock().unwrap().is_empty() {
+        assert!(rt::now() < until, "the background does nothing");
+        rt::sleep(Duration::from_millis(1));
+    }
+    while scene.remote.wait_call(0, Deadline::DEFAULT).unwrap().words() != [2] {
+        assert!(rt::now() < until, "nobody takes over");
+    }
+    opened.send(()).unwrap();
+    assert_eq!(first.unwrap().join().unwrap(), [2]);
+    assert!(names.lock().unwrap().iter().all(|name| name == "egret links"));
+    is_over.store(true, Ordering::Relaxed);
+    waits.unwrap().join().unwrap();
+}
+
+const LONG: Duration = Duration::from_secs(60);
