@@ -34,6 +34,7 @@ impl Cores {
     }
 
     /// A receiving thread runs a method that takes long, until this is dropped.
+    #[cold]
     pub(crate) fn receives(&self) -> Used<'_> {
         self.receivers.fetch_add(1, Relaxed);
         Used(self)
@@ -59,6 +60,7 @@ impl Drop for Used<'_> {
 }
 
 /// The calling thread, which receives, has run a method that takes long.
+#[cold]
 pub(crate) fn has_run(caller: Peer) {
     LAST.set(Some((caller, rt::now())));
 }

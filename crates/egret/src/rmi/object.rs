@@ -232,8 +232,13 @@ impl Object {
     /// Whether a thread that serves leaves a call to a worker, to receive others meanwhile.
     #[inline]
     fn passes_on(&self, pace: &Pace, request: &Request<'_>) -> bool {
-        let waits = || request.has_more() || has_waited(request.peer());
-        pace.is_long() && self.workers.cores.passes_on(waits)
+        pace.is_long() && self.passes_on_long(request)
+    }
+
+    /// The same, of a method that takes long.
+    #[cold]
+    fn passes_on_long(&self, request: &Request<'_>) -> bool {
+        self.workers.cores.passes_on(|| request.has_more() || has_waited(request.peer()))
     }
 
     /// Runs a call that has passed the gate, on the thread that has received it, and answers it. There
