@@ -41,6 +41,28 @@ pub(super) enum Fault {
     SkipForgotten,
     /// A receiver that is asked publishes nothing.
     AskIgnored,
+    /// A record that takes nothing but its stores leaves what is stale behind it.
+    ShortUncleared,
+    /// A record that takes nothing but its stores is written also into a full ring.
+    RoomUnchecked,
+    /// What was written counts as arrived.
+    ArrivedAhead,
+    /// Records of bulk are drained before those of talk.
+    BulkFirst,
+    /// A record of more than one line goes by the other lane.
+    LaneMistaken,
+    /// Which of a lane's records have arrived is read where the other lane's is.
+    ConsumedCrossed,
+    /// Who was told of records is not told of those that come later.
+    ToldForGood,
+    /// Room in bulk is no reason to wake the peer.
+    BulkRoomSilent,
+    /// What has arrived is forgotten when the connection ends.
+    ArrivedForgotten,
+    /// What is kept of a connection that has ended counts as arrived.
+    KeptArrived,
+    /// What is kept of a connection that has ended is drained in another order.
+    KeptTurned,
     /// What begins at a connection that rests does not end that.
     Undisturbed,
     /// An end that rests does not say so.

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
+use super::fault::{Fault, planted};
 use super::foreign::Foreign;
 use super::layout::{CONSUMED, LANE_LINES, LANES};
 use super::memory::Own;
@@ -47,7 +48,8 @@ impl Lanes {
     /// `None` if the peer's memory is not as large as it must be.
     pub(super) fn new(spec: ViSpec, own: &Own, foreign: &Foreign) -> Option<Self> {
         let sender = |lane: usize| {
-            let (first, consumed) = (LANES[lane], CONSUMED[lane] as u64);
+            let read_at = lane ^ usize::from(planted(Fault::ConsumedCrossed));
+            let (first, consumed) = (LANES[lane], CONSUMED[read_at] as u64);
             RingSender::new(own.clone(), first, LANE_LINES, foreign.clone(), consumed).ok()
         };
         let receiver = |lane: usize| {
@@ -75,7 +77,8 @@ impl Lanes {
     /// The same of more [lines](RingSender::try_long).
     #[inline]
     pub(super) fn try_long(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Option<Behind> {
-        self.senders[lane as usize].try_long(tag, parts).and_then(Behind::new)
+        let lane = lane as usize ^ usize::from(planted(Fault::LaneMistaken));
+        self.senders[lane].try_long(tag, parts).and_then(Behind::new)
     }
 
     /// Writes a record, if nothing is against it. The caller wakes the peer.
@@ -184,8 +187,9 @@ impl Lanes {
         &mut self,
         scratch: &'s mut Scratch,
     ) -> Result<Option<(u64, &'s [u8])>, Box<ViError>> {
-        self.told = false;
+        self.told &= planted(Fault::ToldForGood);
         let [talk, bulk] = &mut self.receivers;
+        let [talk, bulk] = if planted(Fault::BulkFirst) { [bulk, talk] } else { [talk, bulk] };
         let taken = match talk.take_len(scratch).map_err(lie)? {
             None => bulk.take_len(scratch).map_err(lie)?,
             taken => taken,
@@ -196,7 +200,8 @@ impl Lanes {
     /// What the peer can know of how far this side is: it changes when that is published.
     #[inline]
     pub(super) fn published(&self) -> u64 {
-        self.receivers[0].published() + self.receivers[1].published()
+        let bulk = if planted(Fault::BulkRoomSilent) { 0 } else { self.receivers[1].published() };
+        self.receivers[0].published() + bulk
     }
 
     /// Says how far this side is.
@@ -209,7 +214,9 @@ impl Lanes {
     pub(super) fn undrained(&mut self, wants: bool) -> Undrained {
         let (mut scratch, mut records) = (Scratch::new(), VecDeque::new());
         for receiver in self.receivers.iter_mut().filter(|_| wants) {
-            receiver.silence();
+            if !planted(Fault::KeptArrived) {
+                receiver.silence();
+            }
             let end = receiver.position() + LANE_LINES as u64;
             while receiver.position() < end
                 && let Ok(Some((tag, bytes))) = receiver.take(&mut scratch)
@@ -219,7 +226,8 @@ impl Lanes {
         }
         let arrived = Lane::ALL.map(|lane| {
             let known = Position::new(self.senders[lane as usize].consumed());
-            self.arrived_so_far(lane).unwrap_or(known)
+            let forgotten = planted(Fault::ArrivedForgotten).then(Position::default);
+            forgotten.unwrap_or_else(|| self.arrived_so_far(lane).unwrap_or(known))
         });
         Undrained { vi: self.vi, records, arrived }
     }
@@ -235,7 +243,7 @@ impl Undrained {
     }
 
     pub(super) fn take(&mut self) -> Option<(u64, Vec<u8>)> {
-        self.records.pop_front()
+        if planted(Fault::KeptTurned) { self.records.pop_back() } else { self.records.pop_front() }
     }
 }
 

@@ -13,6 +13,7 @@ mod fuzzed;
 mod hand_over;
 mod handed;
 mod hostile;
+mod lanes;
 mod left;
 mod memory;
 mod nonsense;

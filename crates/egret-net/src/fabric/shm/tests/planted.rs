@@ -1,7 +1,7 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{bell, copy, cord, crowd, left, memory, reach, records, waiting};
+use super::{bell, copy, cord, crowd, lanes, left, memory, reach, records, waiting};
 use crate::atomics::checker::check;
 use crate::fabric::shm::fault::{Fault, caught};
 
@@ -33,7 +33,7 @@ fn loom_finds_planted_faults() {
 
 #[test]
 fn other_checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 24] = [
+    let faults: [(Fault, fn()); 35] = [
         (Fault::Undisturbed, crowd::begun_at_rest),
         (Fault::RestUnsaid, crowd::found_soon),
         (Fault::HeardByOthers, crowd::heard_by_who_sleeps),
@@ -46,6 +46,17 @@ fn other_checks_find_planted_faults() {
         (Fault::LengthUnchecked, records::nonsense),
         (Fault::ConsumedUnchecked, records::impossible_consumption),
         (Fault::AskIgnored, records::asked),
+        (Fault::ShortUncleared, records::stale_short),
+        (Fault::RoomUnchecked, lanes::trials),
+        (Fault::ArrivedAhead, lanes::trials),
+        (Fault::BulkFirst, lanes::trials),
+        (Fault::LaneMistaken, lanes::trials),
+        (Fault::ConsumedCrossed, lanes::trials),
+        (Fault::ToldForGood, lanes::trials),
+        (Fault::BulkRoomSilent, lanes::trials),
+        (Fault::ArrivedForgotten, lanes::trials),
+        (Fault::KeptArrived, lanes::trials),
+        (Fault::KeptTurned, lanes::trials),
         (Fault::TailForgotten, copy::every_place_and_length),
         (Fault::BoundsOffByOne, memory::ends_are_ends),
         (Fault::SealsIgnored, memory::unsealed_is_refused),

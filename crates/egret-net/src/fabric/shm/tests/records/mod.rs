@@ -10,9 +10,9 @@ pub(super) use models::{one_line, posted, right_behind, stale_payload, two_lines
 use proptest::prelude::*;
 
 use super::{Rng, shared};
-use crate::fabric::shm::memory::{LINE, Own};
+use crate::fabric::shm::memory::{LINE, LINE_WORDS, Own};
 use crate::fabric::shm::records::{
-    LINES_MIN, NoRing, NotSent, RECORD_MAX, RingReceiver, RingSender, Scratch,
+    INLINE_WORDS, LINES_MIN, NoRing, NotSent, RECORD_MAX, RingReceiver, RingSender, Scratch,
 };
 use crate::rt;
 
@@ -139,6 +139,37 @@ pub(super) fn stale_lines() {
 }
 
 #[test]
+fn payload_that_looks_like_the_next_head_is_no_record() {
+    stale_short();
+}
+
+/// The lines of a long record hold heads that will be right one round later, when records of one
+/// line go over them.
+pub(super) fn stale_short() {
+    let mut ends = ends(8);
+    for round in 0..4 {
+        let first = ends.sender.position();
+        let heads = (first + 1..first + 3).flat_map(|position| {
+            let head = (position + 8) << 32 | 1;
+            std::iter::once(head).chain([0; LINE_WORDS - 1])
+        });
+        let words: Vec<u64> = std::iter::repeat_n(0, INLINE_WORDS).chain(heads).collect();
+        ends.pass(round, bytemuck::cast_slice(&words));
+        while ends.sender.position() % 8 != first % 8 {
+            ends.pass(round, &[]);
+        }
+        for tag in 0..9 {
+            if ends.sender.try_short(tag, &[&[]]).is_none() {
+                ends.sender.send(tag, &[&[]]).unwrap();
+            }
+            assert_eq!(ends.take(), Some((tag, vec![])));
+            assert!(!ends.receiver.is_ready(), "only one was sent");
+            assert_eq!(ends.take(), None, "only one was sent");
+        }
+    }
+}
+
+#[test]
 fn records_that_run_over_the_end_begin_at_the_start() {
     over_the_end();
 }
@@ -208,15 +239,26 @@ fn what_is_posted_is_published_when_its_owner_is_done_with_it() {
 proptest! {
     #[test]
     fn records_of_any_length_arrive_whole_and_in_order(
-        records in prop::collection::vec((any::<u64>(), 0..=RECORD_MAX, 0..=RECORD_MAX), 1..200),
+        records in prop::collection::vec(
+            (any::<u64>(), 0..=RECORD_MAX, 0..=RECORD_MAX, any::<bool>()),
+            1..200,
+        ),
         under_way in 0..8_usize,
     ) {
         let mut ends = ends(256);
         let mut sent = std::collections::VecDeque::new();
-        for (tag, len, cut) in records {
-            let payload = content(tag, len);
-            let (left, right) = payload.split_at(cut.min(len));
-            while sent.len() > under_way || ends.sender.send(tag, &[left, &[], right]).is_err() {
+        for (tag, len, cut, is_short_cut) in records {
+            let payload = content(tag, if is_short_cut { len % 200 } else { len });
+            let (left, right) = payload.split_at(cut.min(payload.len()));
+            let send = |sender: &mut RingSender| {
+                let whole = [&payload[..]];
+                let mut sent = is_short_cut.then(|| sender.try_short(tag, &whole)).flatten();
+                if is_short_cut && sent.is_none() {
+                    sent = sender.try_long(tag, &whole);
+                }
+                sent.is_some() || sender.send(tag, &[left, &[], right]).is_ok()
+            };
+            while sent.len() > under_way || !send(&mut ends.sender) {
                 prop_assert_eq!(ends.take(), sent.pop_front());
             }
             sent.push_back((tag, payload));
