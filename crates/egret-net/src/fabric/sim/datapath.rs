@@ -208,7 +208,7 @@ impl Conn {
                 out.frames.push(Body::Ack(self.counts()));
             }
             Body::Datagram(Datagram { eager: Some(lane), tag, bytes, .. }) => {
-                out.arrived |= self.eager.arrive(lane, Record { tag, bytes });
+                out.arrived |= self.eager.arrive(lane, Record { tag, bytes }, out.planted);
             }
             Body::Datagram(datagram) => self.receiver.datagram(&datagram, out),
             Body::Connect(_) | Body::Accept | Body::Refuse(_) | Body::Queued | Body::Gone(_) => {}
@@ -218,7 +218,7 @@ impl Conn {
 
     fn hear(&mut self, counts: Counts, out: &mut Out<'_>) {
         let before = self.eager.waits;
-        self.eager.hear(counts.drained);
+        self.eager.hear(counts.drained, out.planted);
         // Who waits for room, or for it to have arrived, looks again.
         out.arrived |= before;
         self.sender.hear(counts, out);

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::planted::Planted;
 use crate::vi::{DrainId, Lane, Position, SendError, ViId};
 
 #[derive(Debug)]
@@ -71,20 +72,25 @@ impl Eager {
     }
 
     /// The peer says how much it has drained.
-    pub(super) fn hear(&mut self, drained: [u64; 2]) {
+    pub(super) fn hear(&mut self, drained: [u64; 2], planted: Option<Planted>) {
         for (lane, drained) in self.lanes.iter_mut().zip(drained) {
-            lane.heard = lane.heard.max(drained.min(lane.sent));
+            let before = if Planted::DrainedFalls.is_in(planted) { 0 } else { lane.heard };
+            lane.heard = before.max(drained.min(lane.sent));
         }
         self.waits &= self.lanes.iter().any(|lane| lane.heard < lane.sent);
     }
 
     /// A message has arrived. Without room for it, which an unreliable peer does not ask for,
     /// it is dropped.
-    pub(super) fn arrive(&mut self, lane: Lane, record: Record) -> bool {
-        let arrived = &mut self.lanes[lane as usize].arrived;
-        let has_room = (arrived.len() as u64) < WINDOW;
-        if has_room {
-            arrived.push_back(record);
+    pub(super) fn arrive(&mut self, lane: Lane, record: Record, planted: Option<Planted>) -> bool {
+        let is_mistaken = Planted::LaneMistaken.is_in(planted);
+        let lane = &mut self.lanes[lane as usize ^ usize::from(is_mistaken)];
+        let has_room = (lane.arrived.len() as u64) < WINDOW;
+        lane.drained += u64::from(Planted::DrainedEarly.is_in(planted));
+        if has_room && Planted::LaneTurned.is_in(planted) {
+            lane.arrived.push_front(record);
+        } else if has_room {
+            lane.arrived.push_back(record);
         } else {
             self.dropped += 1;
         }
@@ -92,10 +98,13 @@ impl Eager {
     }
 
     /// The oldest message that was not drained, of the more urgent lane first.
-    pub(super) fn take(&mut self) -> Option<Record> {
-        self.lanes.iter_mut().find_map(|lane| {
+    pub(super) fn take(&mut self, planted: Option<Planted>) -> Option<Record> {
+        let [talk, bulk] = &mut self.lanes;
+        let is_turned = Planted::BulkFirst.is_in(planted);
+        let lanes = if is_turned { [bulk, talk] } else { [talk, bulk] };
+        lanes.into_iter().find_map(|lane| {
             let record = lane.arrived.pop_front()?;
-            lane.drained += 1;
+            lane.drained += u64::from(!Planted::DrainedEarly.is_in(planted));
             Some(record)
         })
     }

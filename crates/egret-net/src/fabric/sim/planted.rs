@@ -21,11 +21,21 @@ pub enum Planted {
     ForgetsBuffers,
     /// A silent peer is never given up.
     NeverDies,
+    /// Eager messages of bulk are drained before those of talk.
+    BulkFirst,
+    /// An eager message arrives in the other lane.
+    LaneMistaken,
+    /// An eager message overtakes those of its lane that were not drained.
+    LaneTurned,
+    /// An eager message counts as drained when it arrives.
+    DrainedEarly,
+    /// What was drained of a lane is what was said last, also by a frame that was overtaken.
+    DrainedFalls,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 13] = [
         Self::LosesLastByte,
         Self::Overtakes,
         Self::IgnoresReceives,
@@ -34,6 +44,11 @@ impl Planted {
         Self::IgnoresBounds,
         Self::ForgetsBuffers,
         Self::NeverDies,
+        Self::BulkFirst,
+        Self::LaneMistaken,
+        Self::LaneTurned,
+        Self::DrainedEarly,
+        Self::DrainedFalls,
     ];
 
     /// Whether `self` is the fault that was planted.

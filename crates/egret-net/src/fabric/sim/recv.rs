@@ -125,7 +125,7 @@ impl Receiver {
             }
             Item::Chunk { bytes } => self.chunk(&bytes, out),
             Item::Eager { lane, tag, bytes } => {
-                out.arrived |= eager.arrive(lane, Record { tag, bytes });
+                out.arrived |= eager.arrive(lane, Record { tag, bytes }, out.planted);
                 Ok(())
             }
             Item::Read { id, from, len } => {

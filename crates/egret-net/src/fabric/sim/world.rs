@@ -275,6 +275,7 @@ impl World {
         drain: DrainId,
     ) -> Option<(EndId, ViId, Record)> {
         self.seen = self.now;
+        let planted = self.planted;
         let Node { ends, ready, .. } = &mut self.nodes[node];
         let is_for = |ends: &mut BTreeMap<EndId, End>, end: &EndId| {
             ends.get_mut(end).and_then(End::eager).is_some_and(|eager| eager.drain == drain)
@@ -283,7 +284,7 @@ impl World {
             let at = ready.iter().position(|end| is_for(ends, end))?;
             let end = ready.remove(at)?;
             let eager = ends.get_mut(&end).and_then(End::eager)?;
-            let (vi, record) = (eager.vi, eager.take());
+            let (vi, record) = (eager.vi, eager.take(planted));
             if !eager.is_empty() {
                 ready.push_back(end);
             }
