@@ -5,7 +5,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::conformance::nic;
-use crate::rt::{self, Deadline};
+use crate::atomics::{Atomics, FenceFault, StdAtomics};
+use crate::fault::{caught, planted};
+use crate::rt::{self, Deadline, Instant};
 use crate::vi::{Address, Arming, Descriptor, Lane, Nic, Reliability, Vi, ViOptions, Wait};
 
 const LONG: Deadline = Deadline::In(Duration::from_secs(10));
@@ -64,9 +66,30 @@ impl Crowd {
     }
 }
 
+/// How the kernel denies the memory fence over processes, if it does.
+const DENIALS: [FenceFault; 2] = [FenceFault::GlobalNever, FenceFault::GlobalLater];
+
+/// Plays `scene` where sleepers pass the memory fence over processes, where senders pass their own,
+/// and where sleepers are denied what they have promised.
+fn with_and_without_fence(scene: fn()) {
+    scene();
+    for denial in DENIALS {
+        assert!(!caught(denial, scene), "{denial:?}");
+    }
+}
+
+/// `body`, for another thread, with what the kernel denies to this one.
+fn denied_alike(body: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
+    let denial = DENIALS.into_iter().find(|denial| planted(*denial));
+    move || match denial {
+        None => body(),
+        Some(denial) => assert!(!caught(denial, body), "{denial:?}"),
+    }
+}
+
 #[test]
 fn what_begins_at_a_connection_that_rests_is_seen_to() {
-    begun_at_rest();
+    with_and_without_fence(begun_at_rest);
 }
 
 /// A message that takes more than one step at both sides, and waits for its receive first.
@@ -85,7 +108,7 @@ pub(super) fn begun_at_rest() {
 
 #[test]
 fn what_comes_to_a_connection_that_rests_is_found_soon() {
-    found_soon();
+    with_and_without_fence(found_soon);
 }
 
 /// By what the peer rings, and not because each connection is looked at in turn now and then.
@@ -104,22 +127,32 @@ pub(super) fn found_soon() {
 
 #[test]
 fn who_sleeps_hears_who_rings_whatever_others_poll() {
-    heard_by_who_sleeps();
+    with_and_without_fence(heard_by_who_sleeps);
 }
 
 /// A receive that the peer posts rings for who sleeps, and is no news to who polls.
 pub(super) fn heard_by_who_sleeps() {
     let crowd = Crowd::waiting(Wait::Frugal);
-    while crowd.there.arm(crowd.there.poll()) == Arming::Ready {}
+    let is_denied = planted(FenceFault::GlobalLater) && StdAtomics::has_global_fence();
+    assert_eq!(armed(&crowd.there).is_some(), is_denied, "how long it may sleep");
     for (sends, _) in &crowd.pairs {
         assert!(!is_readable(&crowd.there), "nothing has rung");
         sends.post_recv(Descriptor::new(vec![7_u8; 8])).unwrap();
         (0..LOOKS).for_each(|_| _ = crowd.there.poll());
         assert!(is_readable(&crowd.there), "somebody else has heard it");
         crowd.there.disarm();
-        while crowd.there.arm(crowd.there.poll()) == Arming::Ready {}
+        armed(&crowd.there);
     }
     crowd.there.disarm();
+}
+
+/// Arms the nic, and says until when that is good.
+fn armed(nic: &Nic) -> Option<Instant> {
+    loop {
+        if let Arming::Armed { until } = nic.arm(nic.poll()) {
+            return until;
+        }
+    }
 }
 
 fn is_readable(nic: &Nic) -> bool {
@@ -130,6 +163,10 @@ fn is_readable(nic: &Nic) -> bool {
 /// However much the others send.
 #[test]
 fn what_comes_to_a_connection_that_rests_waits_for_few_messages_of_others() {
+    with_and_without_fence(few_of_others_before);
+}
+
+fn few_of_others_before() {
     let crowd = Crowd::new();
     let drain = crowd.pairs[0].1.drain();
     let (lone, floods) = crowd.pairs.split_last().unwrap();
@@ -155,6 +192,10 @@ fn what_comes_to_a_connection_that_rests_waits_for_few_messages_of_others() {
 /// Often enough for each ring to begin again more than once.
 #[test]
 fn what_comes_to_many_connections_is_found_wherever_their_rings_are() {
+    with_and_without_fence(found_wherever);
+}
+
+fn found_wherever() {
     let crowd = Crowd::new();
     let drain = crowd.pairs[0].1.drain();
     let lines = crate::fabric::shm::layout::LANE_LINES;
@@ -176,16 +217,21 @@ fn what_comes_to_many_connections_is_found_wherever_their_rings_are() {
 /// Some rest and some do not when a nic goes to sleep, and whoever comes wakes it.
 #[test]
 fn a_nic_that_sleeps_is_woken_by_those_that_rest_and_by_those_that_do_not() {
+    with_and_without_fence(woken_by_all);
+}
+
+fn woken_by_all() {
     let crowd = Crowd::waiting(Wait::Frugal);
     let pairs = &crowd.pairs;
     let drain = pairs[0].1.drain().clone();
-    let echo = rt::spawn("echo", move || {
+    let echoes = move || {
         let mut left = ROUNDS * CONNECTIONS;
         while left > 0 {
             left -=
                 drain.wait(64, LONG, |reply, tag, _| _ = reply.send(Lane::Talk, tag, &[])).unwrap();
         }
-    });
+    };
+    let echo = rt::spawn("echo", denied_alike(echoes));
     for round in 0..ROUNDS {
         for (number, (sends, _)) in pairs.iter().enumerate() {
             // The first ones have something to do all the time.
