@@ -46,6 +46,7 @@ mod connection;
 mod contained;
 mod descriptor;
 mod eager;
+mod eager_head;
 mod error;
 mod expose;
 mod handed;

@@ -1,14 +1,8 @@
 //! Eager messages over posted ones, on fabrics that do not carry them themselves.
 //!
 //! Each connection has receives posted of the eager class, and sends from memory that it uses
-//! again. A message has a head of twelve bytes before its parts:
-//!
-//! | byte | |
-//! |---|---|
-//! | 0 | what it is: 0 message, 1 credit, 2 request for credit |
-//! | 1 | its lane: 0 talk, 1 bulk; of credit 0 |
-//! | 2–3 | zero |
-//! | 4–7, 8–11 | how many messages and requests of the peer's talk and bulk were drained, the low bits |
+//! again. A message has a [head](EagerHead) of twelve bytes before its parts, which says what it is, of
+//! which lane, and how much its sender has drained.
 //!
 //! A sender has at most a [window](WINDOWS) of messages and requests of each lane that the peer has
 //! not drained, as far as it knows: a lane that is full leaves the other open. The sender hears by
@@ -24,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::eager::{EAGER_MAX, Lane, Position, Reply, SendError, Sink};
+use super::eager_head::{EagerHead, What};
 use super::handle::Handle;
 use super::hub::Hub;
 use super::inbox::Mailbox;
@@ -86,15 +81,11 @@ pub(crate) const UNDRAINED_MAX: u64 = WINDOWS[0] + WINDOWS[1];
 /// Receives beyond the windows, for what tells of credit. A side that drains nothing can ask at most
 /// after every other message of a window, and is told of every quarter of it besides.
 const CREDITS: u64 = UNDRAINED_MAX / 2 + 10;
-const HEAD: usize = 12;
+const HEAD: usize = EagerHead::LEN;
 /// Bytes of a message that needs no memory beyond what its receive has: 16 words, and some more.
 const SMALL: usize = 152;
 /// Memory of messages that is kept.
 const SPARE_MAX: usize = 16;
-
-const MESSAGE: u8 = 0;
-const CREDIT: u8 = 1;
-const ASK: u8 = 2;
 
 impl OverPosted {
     pub(super) fn new(hub: &Hub) -> Self {
@@ -154,7 +145,7 @@ impl OverPosted {
             }
             counts.sent += 1;
             let position = Position::new(counts.sent);
-            state.queue((MESSAGE, lane, len), tag, parts);
+            state.queue((What::Message, lane, len), tag, parts);
             Some(position)
         });
         self.post_queued(member);
@@ -183,7 +174,7 @@ impl OverPosted {
             if asked && heard < counts.sent && !is_asked {
                 counts.sent += 1;
                 counts.asked = counts.sent;
-                state.queue((ASK, lane, 0), 0, &[]);
+                state.queue((What::Ask, lane, 0), 0, &[]);
             }
             heard
         });
@@ -231,24 +222,23 @@ impl OverPosted {
     /// A message of the peer. Whether it was one for the sink.
     fn received(&self, member: &Arc<Member>, completion: Completion, sink: &mut Sink<'_>) -> bool {
         let (tag, bytes) = (completion.tag, completion.bytes());
-        let head = bytes.split_first_chunk::<HEAD>();
-        let Some((&[what @ MESSAGE..=ASK, lane @ 0..=1, 0, 0, ref heard @ ..], _)) = head else {
+        let Some(EagerHead { what, lane, drained }) = EagerHead::from_bytes(bytes) else {
             member.handle.close();
             return false;
         };
         member.state.with(|state| {
-            for (counts, heard) in state.lanes.iter_mut().zip(heard.chunks_exact(4)) {
-                counts.hear(u32::from_le_bytes(heard.try_into().expect("four bytes")));
+            for (counts, heard) in state.lanes.iter_mut().zip(drained) {
+                counts.hear(heard);
             }
-            state.lanes[usize::from(lane)].drained += u64::from(what != CREDIT);
+            state.lanes[lane as usize].drained += u64::from(what != What::Credit);
         });
         // Given back also if the sink panics.
         let taken = Taken { over: self, member, completion: Some(completion), what, lane };
-        if what == MESSAGE {
+        if what == What::Message {
             sink(&mut Answering { over: self, member }, tag, taken.parts());
         }
         drop(taken);
-        what == MESSAGE
+        what == What::Message
     }
 }
 
@@ -258,8 +248,8 @@ struct Taken<'a> {
     over: &'a OverPosted,
     member: &'a Member,
     completion: Option<Completion>,
-    what: u8,
-    lane: u8,
+    what: What,
+    lane: Lane,
 }
 
 impl Taken<'_> {
@@ -274,12 +264,12 @@ impl Drop for Taken<'_> {
         if let Some(completion) = completion.take() {
             over.receive(member, completion.into_descriptor());
         }
-        let lane = usize::from(*lane);
+        let lane = *lane as usize;
         member.state.with(|state| {
             let counts = &state.lanes[lane];
             let owed = counts.drained - counts.told;
-            if (*what == ASK && owed > 0) || owed >= WINDOWS[lane] / 4 {
-                state.queue((CREDIT, Lane::Talk, 0), 0, &[]);
+            if (*what == What::Ask && owed > 0) || owed >= WINDOWS[lane] / 4 {
+                state.queue((What::Credit, Lane::Talk, 0), 0, &[]);
             }
         });
         over.post_queued(member);
@@ -307,7 +297,7 @@ impl Member {
 
 impl State {
     /// Queues a message, which tells the peer how much was drained.
-    fn queue(&mut self, what: (u8, Lane, usize), tag: u64, parts: &[&[u8]]) {
+    fn queue(&mut self, what: (What, Lane, usize), tag: u64, parts: &[&[u8]]) {
         let frame = self.frame(what, tag, parts);
         self.queued.push_back(frame);
         self.lanes.iter_mut().for_each(|counts| counts.told = counts.drained);
@@ -325,7 +315,7 @@ impl State {
 
     fn frame(
         &mut self,
-        (what, lane, len): (u8, Lane, usize),
+        (what, lane, len): (What, Lane, usize),
         tag: u64,
         parts: &[&[u8]],
     ) -> Descriptor {
@@ -337,10 +327,8 @@ impl State {
         frame.set_tag(tag);
         let bytes = frame.bytes_mut().expect("memory of its own");
         let (head, mut rest) = bytes.split_at_mut(HEAD);
-        head[..4].copy_from_slice(&[what, lane as u8, 0, 0]);
-        for (counts, drained) in self.lanes.iter().zip(head[4..].chunks_exact_mut(4)) {
-            drained.copy_from_slice(&low_bits(counts.drained).to_le_bytes());
-        }
+        let drained = self.lanes.each_ref().map(|counts| low_bits(counts.drained));
+        head.copy_from_slice(&EagerHead { what, lane, drained }.to_bytes());
         for part in parts {
             let (here, behind) = rest.split_at_mut(part.len());
             here.copy_from_slice(part);
@@ -454,10 +442,10 @@ mod tests {
     fn the_bytes_of_a_message_are_these_for_ever() {
         let mut state = State::default();
         (state.lanes[0].drained, state.lanes[1].drained) = (0x1_0000_0102, 3);
-        let frame = state.frame((MESSAGE, Lane::Bulk, 2), 258, &[b"h", b"i"]);
+        let frame = state.frame((What::Message, Lane::Bulk, 2), 258, &[b"h", b"i"]);
         assert_eq!(frame.tag(), 258);
         assert_eq!(frame.bytes(), b"\0\x01\0\0\x02\x01\0\0\x03\0\0\0hi");
-        let ask = state.frame((ASK, Lane::Talk, 0), 0, &[]);
+        let ask = state.frame((What::Ask, Lane::Talk, 0), 0, &[]);
         assert_eq!(ask.bytes(), b"\x02\0\0\0\x02\x01\0\0\x03\0\0\0");
     }
 

@@ -2,7 +2,7 @@
 //! must neither panic nor keep a buffer.
 
 use crate::buf::Pool;
-use crate::vi::{Access, Descriptor, Exposed, Nic, Ticket, Vi};
+use crate::vi::{Access, Descriptor, Exposed, Lane, Nic, Position, Ticket, Vi};
 
 /// What is left of an input.
 pub(in crate::fabric) struct Input<'a>(pub(in crate::fabric) &'a [u8]);
@@ -14,6 +14,8 @@ pub(in crate::fabric) struct Victim<'a> {
     vi: Vi,
     exposed: [Exposed; 2],
     tickets: Vec<Ticket>,
+    /// Of each lane, how far it was written and how far that has arrived.
+    lanes: [[Position; 2]; 2],
 }
 
 pub(in crate::fabric) const BUFFER: usize = 64;
@@ -37,7 +39,8 @@ impl<'a> Victim<'a> {
             let buf = pool.take(BUFFER).expect("all are back");
             nic.expose(buf, access).expect("it is small")
         });
-        let mut victim = Self { nic, pool, vi, exposed, tickets: Vec::new() };
+        let lanes = Default::default();
+        let mut victim = Self { nic, pool, vi, exposed, tickets: Vec::new(), lanes };
         for _ in 0..4 {
             victim.post(0, input);
         }
@@ -72,6 +75,30 @@ impl<'a> Victim<'a> {
             _ => self.vi.post_write_notify(descriptor, theirs),
         };
         self.tickets.extend(posted);
+    }
+
+    /// Sends an eager message, or asks for what has arrived: positions grow, and what was not sent
+    /// does not arrive.
+    pub(in crate::fabric) fn send_eager(&mut self, what: u8) {
+        let lane = Lane::ALL[usize::from(what % 2)];
+        let [written, arrived] = &mut self.lanes[lane as usize];
+        if let Ok(position) = self.vi.send_eager(lane, 7, &[&[what; 40]]) {
+            let before = *written.max(arrived);
+            assert!(position > before, "{position:?} is sent, {before:?} was or has arrived");
+            *written = position;
+        }
+        let now = self.vi.arrived(lane);
+        assert!(now >= *arrived, "{now:?} has arrived, and {arrived:?} before");
+        *arrived = now;
+    }
+
+    /// Takes the eager messages that are there, and answers some.
+    pub(in crate::fabric) fn drain(&self, what: u8) {
+        self.vi.drain().poll(1 + usize::from(what % 8), |reply, tag, bytes| {
+            if what >= 128 {
+                _ = reply.send(Lane::ALL[usize::from(what % 2)], tag, &[bytes]);
+            }
+        });
     }
 
     pub(in crate::fabric) fn cancel(&self, index: u8) {

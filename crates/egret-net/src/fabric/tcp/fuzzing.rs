@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::net::sockopt::set_socket_linger;
 
 use super::TcpFabric;
-use super::wire::{CHUNK, HEAD};
+use super::wire::{CHUNK, EAGER, HEAD};
 use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::greet::{Caller, News, Stance};
@@ -88,7 +88,7 @@ impl Stage {
 
 impl Play<'_> {
     fn step(&mut self, input: &mut Input<'_>) {
-        match input.byte() % 16 {
+        match input.byte() % 20 {
             0..=7 => self.frame(input),
             8 => {
                 let len = usize::from(input.byte());
@@ -99,7 +99,10 @@ impl Play<'_> {
             11 => _ = self.peer.read(&mut [0; 4096]),
             12 => self.victim.post(0, input),
             13 | 14 => self.victim.post(input.byte(), input),
-            _ => self.victim.cancel(input.byte()),
+            15 => self.victim.cancel(input.byte()),
+            16 => self.eager(input),
+            17 => self.victim.send_eager(input.byte()),
+            _ => self.victim.drain(input.byte()),
         }
         self.victim.poll();
     }
@@ -132,6 +135,24 @@ impl Play<'_> {
         }
         let payload = usize::try_from(payload).unwrap_or(usize::MAX).min(2 * CHUNK);
         bytes.resize(bytes.len() + payload, kind);
+        self.write(&bytes);
+    }
+
+    /// A message of the eager class, of which some have a head of twelve bytes that makes sense.
+    fn eager(&mut self, input: &mut Input<'_>) {
+        let [how, what, lane, zero] = input.array();
+        let mut payload = match how {
+            // Counts that are near to what was sent, and those that are not.
+            0..100 => vec![what % 3, lane % 2, 0, 0, zero % 8, 0, 0, 0, lane % 8, 0, 0, 0],
+            100..200 => [&[what % 4, lane % 3, zero / 128, 0], &input.array::<8>()[..]].concat(),
+            _ => input.take(usize::from(how - 200)).to_vec(),
+        };
+        payload.resize(payload.len() + usize::from(how % 4) * 60, what);
+        let mut bytes = vec![EAGER, 0, 0, 0];
+        bytes.extend(u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend(self.word(input).to_le_bytes());
+        bytes.extend(self.counts(input).to_le_bytes());
+        bytes.extend(payload);
         self.write(&bytes);
     }
 

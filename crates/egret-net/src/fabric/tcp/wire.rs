@@ -68,7 +68,7 @@ const WRITTEN: u8 = 9;
 const KIND: u8 = 10;
 const COUNTS: u8 = 11;
 const GOODBYE: u8 = 12;
-const EAGER: u8 = 13;
+pub(super) const EAGER: u8 = 13;
 
 const TYPED: u8 = 1;
 const NOTIFY: u8 = 2;

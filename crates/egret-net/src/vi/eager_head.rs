@@ -1,0 +1,103 @@
+//! The head of an eager message that travels as a posted one.
+//!
+//! | byte | |
+//! |---|---|
+//! | 0 | what it is: 0 message, 1 credit, 2 request for credit |
+//! | 1 | its lane: 0 talk, 1 bulk; of credit 0 |
+//! | 2–3 | zero |
+//! | 4–7, 8–11 | how many messages and requests of the peer's talk and bulk were drained, the low bits |
+
+use super::eager::Lane;
+
+/// What stands before the bytes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EagerHead {
+    pub what: What,
+    pub lane: Lane,
+    /// Messages and requests of the peer's lanes that its writer has drained, the low bits.
+    pub drained: [u32; 2],
+}
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    Message = 0,
+    Credit = 1,
+    Ask = 2,
+}
+
+impl EagerHead {
+    /// Bytes that it has.
+    pub(super) const LEN: usize = 12;
+
+    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        (bytes[0], bytes[1]) = (self.what as u8, self.lane as u8);
+        for (to, drained) in bytes[4..].chunks_exact_mut(4).zip(self.drained) {
+            to.copy_from_slice(&drained.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The head of what a peer has sent; `None` if no peer sends that.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let [what, lane, 0, 0, a, b, c, d, e, f, g, h] = *bytes.first_chunk::<{ Self::LEN }>()?
+        else {
+            return None;
+        };
+        let what = [What::Message, What::Credit, What::Ask].get(usize::from(what))?;
+        let lane = Lane::ALL.get(usize::from(lane))?;
+        let drained = [[a, b, c, d], [e, f, g, h]].map(u32::from_le_bytes);
+        Some(Self { what: *what, lane: *lane, drained })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Reads `bytes`: a head that is the same when it is written, or no head for a reason.
+    fn read(bytes: &[u8]) -> bool {
+        let is_head = bytes.len() >= EagerHead::LEN
+            && bytes[0] <= 2
+            && bytes[1] <= 1
+            && bytes[2..4] == [0, 0];
+        let head = EagerHead::from_bytes(bytes);
+        assert_eq!(head.is_some(), is_head, "{bytes:?}");
+        head.inspect(|head| assert_eq!(head.to_bytes(), bytes[..EagerHead::LEN])).is_some()
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_head_or_none(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+            read(&bytes);
+        }
+
+        #[test]
+        fn what_is_nearly_a_head_is_read_or_refused(
+            (what, lane, zeros) in (0..4_u8, 0..3_u8, prop::sample::select(vec![0, 0, 0, 1])),
+            drained: [u32; 2],
+            len in 0..=EagerHead::LEN + 4,
+        ) {
+            let mut bytes = vec![what, lane, zeros, 0];
+            bytes.extend(drained.map(u32::to_le_bytes).as_flattened());
+            bytes.resize(len, 7);
+            let is_whole = len >= EagerHead::LEN;
+            prop_assert_eq!(read(&bytes), is_whole && what < 3 && lane < 2 && zeros == 0);
+        }
+    }
+
+    #[test]
+    fn every_head_is_read_as_it_was_written() {
+        for what in [What::Message, What::Credit, What::Ask] {
+            for lane in Lane::ALL {
+                for drained in [[0, u32::MAX], [1 << 24, 0x0102_0304]] {
+                    let head = EagerHead { what, lane, drained };
+                    assert_eq!(EagerHead::from_bytes(&head.to_bytes()), Some(head));
+                }
+            }
+        }
+    }
+}
