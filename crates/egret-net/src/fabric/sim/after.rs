@@ -1,6 +1,7 @@
 //! What is left to do when no lock is held: everything that runs code of the program.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::SimFabric;
 use crate::fabric;
@@ -24,7 +25,9 @@ impl After {
     pub(super) fn run(self, fabric: &SimFabric) {
         self.told.tell();
         for Plan(plan) in self.plans {
-            plan(fabric);
+            if let Err(why) = catch_unwind(AssertUnwindSafe(|| plan(fabric))) {
+                fabric.plan_panicked(why);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@
 //! that is held over a wait could stop the world; none of ours is.
 
 use std::any::Any;
-use std::io;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -33,6 +33,11 @@ pub(super) struct Threads {
     panicked: Option<String>,
     /// Whether nodes have threads of their own.
     pub has_background: bool,
+    /// Waits without end of the first thread, since the world is over.
+    endless: u32,
+    /// How long a thread may take between two waits, if not as long as usual.
+    #[cfg(test)]
+    patience: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -65,7 +70,7 @@ pub(super) struct Wait {
 enum Over {
     /// The world was left.
     Left,
-    /// The world has come to a halt, with this report.
+    /// The world has come to a halt, with this report, or a plan of it has panicked.
     Halted(String),
 }
 
@@ -192,6 +197,15 @@ impl Threads {
         (self.running, self.looks) = (at, 0);
         self.switches += 1;
     }
+
+    /// The thread that has the turn counts as ended, and the first one goes on. Its name.
+    fn lose(&mut self) -> Arc<str> {
+        let member = &mut self.all[self.running];
+        member.state = State::Ended;
+        let name = Arc::clone(&member.name);
+        self.give(0);
+        name
+    }
 }
 
 impl SimFabric {
@@ -210,6 +224,17 @@ impl SimFabric {
     /// What a spawned thread panicked with, if one did.
     pub(super) fn panic_of_thread(&self) -> Option<String> {
         self.look_in(|world| world.threads.panicked.clone())
+    }
+
+    /// A plan panicked, on whichever thread carried it out: the world is over, and its first thread
+    /// says so.
+    pub(super) fn plan_panicked(&self, why: Box<dyn Any + Send>) {
+        if self.look_in(|world| world.threads.me()) == 0 {
+            resume_unwind(why);
+        }
+        let report = self.report();
+        let why = format!("a plan of this world panicked: {}\n{report}", text(&*why));
+        self.look_in(|world| _ = world.threads.over.get_or_insert(Over::Halted(why)));
     }
 
     /// Starts a thread, which runs when somebody waits.
@@ -278,20 +303,25 @@ impl SimFabric {
                 return next;
             }
             if !self.with(World::advance) {
-                return self.halt(me);
+                self.halt();
+            }
+            let first = self.look_in(|world| {
+                let threads = &mut world.threads;
+                threads.over.as_ref()?;
+                threads.give(0);
+                Some(threads.all[0].os.clone())
+            });
+            if let Some(first) = first {
+                return if me == Some(0) { Next::Mine } else { Next::Other(first) };
             }
         }
     }
 
     /// Nobody can run, and nothing will happen: the first thread says so.
-    fn halt(&self, me: Option<usize>) -> Next {
+    fn halt(&self) {
         let (waiting, report) = (self.look_in(|world| world.threads.print()), self.report());
         let why = format!("everybody waits and nothing will happen:\n{waiting}{report}");
-        self.look_in(|world| {
-            world.threads.over = Some(Over::Halted(why));
-            world.threads.give(0);
-            if me == Some(0) { Next::Mine } else { Next::Other(world.threads.all[0].os.clone()) }
-        })
+        self.look_in(|world| world.threads.over = Some(Over::Halted(why)));
     }
 
     /// Sleeps until it is the thread's turn.
@@ -312,7 +342,7 @@ impl SimFabric {
                 });
                 panic!("a thread has neither waited nor ended for long:\n{waiting}");
             }
-            rt::park_on_machine(PATIENCE / SLEEPS);
+            rt::park_on_machine(self.patience() / SLEEPS);
         }
     }
 
@@ -326,11 +356,35 @@ impl SimFabric {
             world.threads.all[me].state = State::Runs;
         });
         match over {
-            _ if std::thread::panicking() => true,
+            _ if std::thread::panicking() => {
+                if me == 0 && until.is_none() {
+                    self.wait_without_end();
+                }
+                true
+            }
             Over::Halted(why) if me == 0 => panic!("{why}"),
+            Over::Left if me == 0 && until.is_none() => {
+                panic!("this world is over, and nothing will end a wait without end")
+            }
             _ if me == 0 => true,
             _ => resume_unwind(Box::new(WorldOver) as Box<dyn Any + Send>),
         }
+    }
+
+    /// The first thread unwinds, and waits without end in a world that is over, perhaps again and
+    /// again: for another thread, which ends now, or for what will never happen.
+    fn wait_without_end(&self) {
+        self.end_threads();
+        let waits = self.look_in(|world| {
+            world.threads.endless += 1;
+            world.threads.endless
+        });
+        if waits > ENDLESS_MAX {
+            let said = "a destructor waits without end in a simulated world that is over";
+            _ = writeln!(io::stderr(), "{said}; the process is aborted\n{}", self.report());
+            std::process::abort();
+        }
+        rt::park_on_machine(Duration::from_millis(1));
     }
 
     fn end_thread(&self, me: usize) {
@@ -352,8 +406,14 @@ impl SimFabric {
         }
     }
 
-    /// The world is left: its other threads end, one after the other.
+    /// The world is left: its other threads end, one after the other. One that does not is left
+    /// alone.
+    ///
+    /// # Panics
+    ///
+    /// If there is such a thread, unless the calling one unwinds: then it is said on stderr.
     pub(super) fn end_threads(&self) {
+        let mut left = Vec::new();
         loop {
             let next = self.look_in(|world| {
                 let threads = &mut world.threads;
@@ -363,12 +423,33 @@ impl SimFabric {
                 threads.give(at);
                 Some(threads.all[at].os.clone())
             });
-            let Some(next) = next else { return };
+            let Some(next) = next else { break };
             next.unpark();
             if !self.is_back() {
-                return;
+                left.push(self.look_in(|world| world.threads.lose()));
             }
         }
+        if left.is_empty() {
+            return;
+        }
+        let (names, patience) = (left.join(", "), self.patience());
+        let said = format!("threads that have not ended {patience:?} after their world: {names}");
+        if std::thread::panicking() {
+            _ = writeln!(io::stderr(), "{said}");
+        } else {
+            panic!("{said}");
+        }
+    }
+
+    #[cfg(test)]
+    fn patience(&self) -> Duration {
+        self.look_in(|world| world.threads.patience).unwrap_or(PATIENCE)
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "in tests it depends on the world")]
+    const fn patience(&self) -> Duration {
+        PATIENCE
     }
 
     /// Waits for a thread to end. `false` if that lasts: it is left alone then.
@@ -378,7 +459,7 @@ impl SimFabric {
             if is_mine() {
                 return true;
             }
-            rt::park_on_machine(PATIENCE / SLEEPS);
+            rt::park_on_machine(self.patience() / SLEEPS);
         }
         is_mine()
     }
@@ -398,6 +479,8 @@ const STALLED: Duration = Duration::from_secs(3600);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked meanwhile.
 const SLEEPS: u32 = 100;
+/// How often a thread that unwinds may wait without end in a world that is over.
+const ENDLESS_MAX: u32 = 1000;
 
 #[cfg(test)]
 mod tests;

@@ -142,3 +142,150 @@ fn threads_end_with_their_world() {
     }
     assert_eq!(gone.load(Ordering::Relaxed), 4);
 }
+
+/// What the first thread says when `body` waits on a thread of its own meanwhile.
+fn first_says(sim: &Sim, body: impl FnOnce() + Send + 'static) -> String {
+    rt::spawn("another", body).unwrap();
+    let waits = catch_unwind(AssertUnwindSafe(|| rt::sleep(Duration::from_secs(10))));
+    assert_eq!(sim.panic_of_thread(), None, "the plan is nobody else's");
+    message(&*waits.unwrap_err())
+}
+
+#[test]
+fn a_plan_that_panics_on_another_thread_ends_the_world_and_the_first_says_why() {
+    let ends: [fn(); 3] = [
+        || rt::park(None),
+        // While nobody waits but the first.
+        || (),
+        || {
+            rt::sleep(Duration::from_millis(1));
+            rt::park(None);
+        },
+    ];
+    for end in ends {
+        let sim = Sim::new(7);
+        sim.at(Duration::from_millis(2), |_| panic!("a plan of a test"));
+        let said = first_says(&sim, end);
+        assert!(said.contains("a plan of a test"), "{said}");
+    }
+}
+
+/// A look at the network carries a plan out, too.
+#[test]
+fn a_plan_that_panics_in_a_look_ends_the_world_when_the_thread_waits() {
+    let sim = Sim::new(8);
+    let nic = sim.nic("looks");
+    sim.at(Duration::from_micros(5), |_| panic!("a plan of a test"));
+    let said = first_says(&sim, move || {
+        (0..1000).for_each(|_| _ = nic.poll());
+        rt::park(None);
+        unreachable!("the world is over");
+    });
+    assert!(said.contains("a plan of this world panicked: a plan of a test"), "{said}");
+    assert!(said.contains("seed 8"), "{said}");
+}
+
+#[test]
+fn a_thread_that_does_not_end_with_its_world_is_named_and_the_others_end() {
+    let (gone, ends) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let sim = Sim::new(9);
+    let (hangs, waits) = (Arc::clone(&ends), Gone(Arc::clone(&gone)));
+    let hangs = rt::spawn("hangs", move || {
+        let _hangs = Hangs(hangs);
+        rt::park(None);
+    });
+    let waits = rt::spawn("waits", move || {
+        let _waits = waits;
+        rt::park(None);
+    });
+    drop((hangs.unwrap(), waits.unwrap()));
+    rt::sleep(Duration::from_secs(1));
+    sim.look_in(|world| world.threads.patience = Some(Duration::from_millis(500)));
+    let left = catch_unwind(AssertUnwindSafe(|| drop(sim)));
+    let said = message(&*left.unwrap_err());
+    assert!(said.contains("hangs") && !said.contains("waits"), "{said}");
+    assert_eq!(gone.load(Ordering::Relaxed), 1, "the other has ended");
+    ends.store(1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_thread_that_never_waits_is_named_and_the_first_waits_no_more() {
+    let sim = Sim::new(12);
+    sim.look_in(|world| world.threads.patience = Some(Duration::from_millis(500)));
+    let ends = Arc::new(AtomicU64::new(0));
+    let hangs = Hangs(Arc::clone(&ends));
+    rt::spawn("busy", move || drop(hangs)).unwrap();
+    for expected in ["busy runs", "this world is over"] {
+        let waits = catch_unwind(AssertUnwindSafe(|| rt::park(None)));
+        let panic = waits.unwrap_err();
+        let said = super::text(&*panic);
+        assert!(said.contains(expected), "{said}");
+    }
+    ends.store(1, Ordering::Relaxed);
+    drop(sim);
+}
+
+/// Takes its time to be dropped.
+struct Hangs(Arc<AtomicU64>);
+
+impl Drop for Hangs {
+    fn drop(&mut self) {
+        while self.0.load(Ordering::Relaxed) == 0 {
+            rt::park_on_machine(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Waits for a thread when it is dropped, as long as that takes.
+struct Joins(Option<rt::JoinHandle<()>>, Arc<AtomicU64>);
+
+impl Drop for Joins {
+    fn drop(&mut self) {
+        while self.0.as_ref().is_some_and(|other| !other.is_finished()) {
+            rt::park(None);
+        }
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn who_unwinds_and_waits_for_another_thread_of_a_world_that_is_over_goes_on() {
+    let dropped = Arc::new(AtomicU64::new(0));
+    let joins = Arc::clone(&dropped);
+    let unwinds = catch_unwind(move || {
+        let _sim = Sim::new(10);
+        let other = rt::spawn("other", || rt::park(None)).unwrap();
+        let _joins = Joins(Some(other), joins);
+        rt::park(None);
+    });
+    let said = message(&*unwinds.unwrap_err());
+    assert!(said.contains("other waits for ever"), "{said}");
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+}
+
+/// In a process of its own, which is aborted.
+#[test]
+fn who_unwinds_and_waits_for_nothing_in_a_world_that_is_over_is_ended() {
+    const ALONE: &str = "EGRET_TEST_SIM_ALONE";
+    const NAME: &str = "fabric::sim::threads::tests::who_unwinds_and_waits_for_nothing_in_a_world_that_is_over_is_ended";
+    if std::env::var(ALONE).is_err() {
+        let mut alone = std::process::Command::new("/proc/self/exe");
+        let output = alone.args(["--exact", NAME, "--nocapture"]).env(ALONE, "").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("seed 11"), "{said}");
+        assert!(said.contains("a destructor waits without end"), "{said}");
+        return;
+    }
+    struct Waits;
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            loop {
+                rt::park(None);
+            }
+        }
+    }
+    let _sim = Sim::new(11);
+    rt::spawn("other", || rt::park(None)).unwrap();
+    let _waits = Waits;
+    rt::park(None);
+}
