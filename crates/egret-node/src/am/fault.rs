@@ -39,5 +39,7 @@ egret_net::faults! {
         OtherWindow,
         /// A short request overtakes one with data.
         Overtakes,
+        /// A background thread that rests is not called when who has the role leaves.
+        RestUncalled,
     }
 }

@@ -18,6 +18,7 @@ use super::behind::wakes;
 use super::clock::Clock;
 use super::core::{Core, Stopped};
 use super::state::State;
+use crate::am::fault::{Fault, planted};
 use crate::am::{Server, Serving, Upcall, in_handler, run_jobs, server};
 
 impl Core {
@@ -363,7 +364,7 @@ impl Core {
 
     #[cold]
     fn end_rest(&self) {
-        if self.rests.swap(false, Acquire) {
+        if self.rests.swap(false, Acquire) && !planted(Fault::RestUncalled) {
             self.crew.call();
         }
     }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use egret_net::rt::Deadline;
+use egret_net::rt::{self, Deadline};
+use egret_net::vi::Reliability;
 
 use super::ledger::{Id, NO_HANDLER, Outcome};
 use super::trial::{HOSTS, Mark, Trial};
-use super::world::{DATA, LATER, NEVER, Node, UPCALL, answer, step};
+use super::world::{AT_ONCE, DATA, LATER, NEVER, Node, UPCALL, answer};
 use crate::am::{CallError, Message, Reason, Reply};
 use crate::links::state::State;
 
@@ -86,7 +87,7 @@ impl Trial<'_> {
         if self.random.is(30) {
             gone.links.core.state.with(|state| state.part("it fails"));
             for _ in 0..self.random.below(300) {
-                step(self.nodes.iter().flatten().chain([&gone]));
+                self.step(Some(&gone));
             }
         }
         self.sim.crash(HOSTS[at]);
@@ -95,6 +96,10 @@ impl Trial<'_> {
         self.flows.retain(|flow| flow.from != at);
         self.asked.retain(|asked| asked.from != at);
         drop(gone);
+        if self.plan.crews {
+            // Its threads see that it is gone.
+            rt::sleep(Duration::from_millis(1));
+        }
         self.sim.restart(HOSTS[at]);
         if self.random.is(50) {
             self.nodes[at] = Some(self.restarted(at));
@@ -153,6 +158,27 @@ impl Trial<'_> {
         self.calls.extend(open);
     }
 
+    /// Waits for one of the answers, and drives meanwhile the node that asked. Its peer has only its
+    /// threads.
+    pub(super) fn wait_for_one(&mut self) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let at = self.random.index(self.calls.len());
+        let (id, from, mut call) = self.calls.swap_remove(at);
+        let handler = self.ledger.book().streams[id.stream].lanes[id.lane][id.number].handler;
+        let is_clean = self.plan.level == Reliability::Reception && !self.plan.dies;
+        let is_soon = is_clean && handler == AT_ONCE && id.lane == 0;
+        let waits = if is_soon { SOON } else { SOON / 20 };
+        match call.wait_some(Deadline::In(waits)) {
+            Some(reply) => self.answered(id, reply),
+            None => {
+                assert!(!is_soon, "{:?}: {id:?} has no answer within {SOON:?}", self.plan);
+                self.calls.push((id, from, call));
+            }
+        }
+    }
+
     fn answered(&self, id: Id, reply: Result<Reply, CallError>) {
         let (handler, len, way) = {
             let book = self.ledger.book();
@@ -196,6 +222,7 @@ impl Trial<'_> {
 
     /// Everything comes to its end, and all is given back.
     pub(super) fn finish(&mut self) {
+        self.is_over = true;
         self.sim.heal();
         for at in 0..self.nodes.len() {
             if self.nodes[at].is_none() {
@@ -278,3 +305,6 @@ impl Trial<'_> {
         }
     }
 }
+
+/// What an answer takes at most that needs nothing but threads that drive.
+const SOON: Duration = Duration::from_millis(100);

@@ -1,6 +1,6 @@
 //! Every fault that can be planted is caught by a test that is not about it.
 
-use super::seeds::try_seeds;
+use super::seeds::{try_crews, try_seeds};
 use super::{ended, flood, gathered, moved, parted, returned};
 use crate::am::fault::{Fault, caught};
 
@@ -23,6 +23,13 @@ const FOUND: &[Fault] = &[
 fn trials_find_what_is_planted() {
     for fault in FOUND {
         assert!(caught(*fault, || drop(try_seeds(0..40))), "{fault:?} goes unnoticed");
+    }
+}
+
+#[test]
+fn trials_of_nodes_with_threads_find_what_is_planted() {
+    for fault in [Fault::RestUncalled, Fault::Twice, Fault::CreditKept, Fault::EndUntold] {
+        assert!(caught(fault, || drop(try_crews(0..60))), "{fault:?} goes unnoticed");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Trials over seeds.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use egret_net::fabric::sim::{check, seeds};
 use egret_net::rt;
@@ -8,11 +9,20 @@ use egret_net::rt;
 use super::random::Random;
 use super::trial::{Plan, run};
 
-pub(super) fn try_seeds(seeds: std::ops::Range<u64>) -> BTreeMap<String, usize> {
+pub(super) fn try_seeds(seeds: Range<u64>) -> BTreeMap<String, usize> {
+    try_plans(seeds, |plan| plan)
+}
+
+/// The same of nodes that have threads in the background.
+pub(super) fn try_crews(seeds: Range<u64>) -> BTreeMap<String, usize> {
+    try_plans(seeds, Plan::with_crews)
+}
+
+fn try_plans(seeds: Range<u64>, change: fn(Plan) -> Plan) -> BTreeMap<String, usize> {
     let total = std::sync::Mutex::new(BTreeMap::new());
     check(seeds, |sim| {
         let mut random = Random(rt::random());
-        let plan = Plan::of(&mut random);
+        let plan = change(Plan::of(&mut random));
         let ledger = run(sim, plan, random);
         for (what, count) in ledger.book().counts() {
             *total.lock().unwrap().entry(what).or_default() += count;
@@ -25,6 +35,13 @@ pub(super) fn try_seeds(seeds: std::ops::Range<u64>) -> BTreeMap<String, usize> 
 fn whatever_happens_each_message_is_served_once_in_order_or_somebody_is_told() {
     let counts = try_seeds(seeds(200));
     println!("{counts:#?}");
+}
+
+#[test]
+fn nodes_with_threads_serve_each_message_once_in_order_or_tell_somebody() {
+    let counts = try_crews(seeds(60));
+    let served = |what: &&String| what.ends_with("served: true");
+    assert!(counts.keys().any(|what| served(&what)), "{counts:#?}");
 }
 
 /// An answer that gave way went without its bytes, overtook the question for them, and a peer that

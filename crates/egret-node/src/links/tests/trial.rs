@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
-use egret_net::rt::Deadline;
+use egret_net::rt::{self, Deadline};
 use egret_net::vi::Reliability;
 
 use super::ledger::{Id, Ledger, NO_HANDLER, Sent, Stream, Way};
@@ -25,14 +25,21 @@ pub(super) struct Plan {
     /// Nodes crash and are cut off.
     pub(super) dies: bool,
     pub(super) turns: u32,
+    /// Nodes have threads in the background, which drive them.
+    pub(super) crews: bool,
 }
 
 impl Plan {
+    /// The same with nodes that drive themselves. They do less, for each step is more.
+    pub(super) fn with_crews(self) -> Self {
+        Self { crews: true, turns: 100, ..self }
+    }
+
     pub(super) fn of(random: &mut Random) -> Self {
         let level = [Reliability::Unreliable, Reliability::Reception][random.index(2)];
         let window = [1, 2, 3, 7, 16, 64][random.index(6)];
         let nodes = 2 + random.index(2);
-        Self { nodes, window, level, dies: random.is(50), turns: 250 }
+        Self { nodes, window, level, dies: random.is(50), turns: 250, crews: false }
     }
 }
 
@@ -72,6 +79,8 @@ pub(super) struct Trial<'a> {
     pub(super) asked: Vec<Asked>,
     pub(super) calls: Vec<(Id, usize, Call)>,
     pub(super) marks: Vec<Mark>,
+    /// Whether nothing is begun any more.
+    pub(super) is_over: bool,
 }
 
 /// Runs one.
@@ -79,12 +88,25 @@ pub(super) fn run(sim: &Sim, plan: Plan, random: Random) -> Ledger {
     if plan.level == Reliability::Unreliable {
         sim.links().loss(0.05).duplicate(0.05).reorder(0.05).corrupt(0.05);
     }
+    if plan.crews {
+        sim.background();
+    }
     let mut trial = Trial::new(sim, plan, random);
     for _ in 0..plan.turns {
         trial.turn();
+        if plan.crews {
+            trial.wait_for_one();
+        }
     }
     trial.finish();
-    trial.ledger
+    let ledger = trial.ledger.clone();
+    drop(trial);
+    if plan.crews {
+        // Whoever looks now and then whether there is something left has done so.
+        rt::sleep(Duration::from_secs(6));
+        assert_eq!(sim.threads(), 0, "{plan:?}: threads that do not end");
+    }
+    ledger
 }
 
 impl<'a> Trial<'a> {
@@ -105,6 +127,7 @@ impl<'a> Trial<'a> {
             asked: Vec::new(),
             calls: Vec::new(),
             marks: Vec::new(),
+            is_over: false,
         }
     }
 
@@ -134,11 +157,23 @@ impl<'a> Trial<'a> {
 
     pub(super) fn go_on(&mut self) {
         self.mark();
-        step(self.nodes.iter().flatten());
+        self.step(None);
         self.take_mapped();
-        self.take_answers();
+        // Who looks for an answer drives; those that have threads do so without.
+        if !self.plan.crews || self.is_over {
+            self.take_answers();
+        }
         let wrong = std::mem::take(&mut self.ledger.book().wrong);
         assert!(wrong.is_empty(), "{:?}: {wrong:#?}", self.plan);
+    }
+
+    /// One step of everybody, and of one who is about to go.
+    pub(super) fn step(&mut self, gone: Option<&Node>) {
+        if self.plan.crews {
+            rt::sleep(Duration::from_micros(self.random.below(1000)));
+        } else {
+            step(self.nodes.iter().flatten().chain(gone));
+        }
     }
 
     pub(super) fn node(&self, at: usize) -> Option<&Node> {
