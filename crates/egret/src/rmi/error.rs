@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use egret_net::rt::{self, Instant};
 use egret_stream::{Describe, FromWire, Invalid, Reader, Size, Stop, Wire, Writer, Written};
 use thiserror::Error;
 
@@ -164,6 +165,26 @@ impl std::error::Error for Never {}
 impl CallError {
     /// What a call says that would have to wait before it is sent.
     pub(crate) const IN_HANDLER: Self = Self::InHandler { may_have_run: false };
+
+    /// Of a call that had waited so long before it was sent.
+    pub(crate) fn after(self, before: Duration) -> Self {
+        match self {
+            Self::Deadline { waited, may_have_run } => {
+                Self::Deadline { waited: waited + before, may_have_run }
+            }
+            other => other,
+        }
+    }
+
+    /// Of a call that has waited since then.
+    pub(crate) fn waited_since(self, started: Instant) -> Self {
+        match self {
+            Self::Deadline { may_have_run, .. } => {
+                Self::Deadline { waited: rt::now() - started, may_have_run }
+            }
+            other => other,
+        }
+    }
 
     /// As the error of a method that has one.
     #[must_use]

@@ -6,9 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use egret_net::rt;
 use egret_net::sync::Mutex;
 use egret_node::am::Peer;
 
@@ -23,9 +21,6 @@ pub(crate) struct Load<K: Ord = Caller> {
     /// What the values of one message may take of memory.
     memory: usize,
     inner: Mutex<Inner<K>>,
-    /// The next number of a call inside of a gate; such numbers tell calls of all nodes
-    /// apart.
-    next: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -52,7 +47,6 @@ impl<K: Ord + Copy> Load<K> {
             share: Amount { calls: calls.max(CALLS_LEAST), bytes: bytes.max(BYTES_LEAST) },
             memory: usize::MAX,
             inner: Mutex::new(Inner { own: BTreeMap::new(), common: Amount::default() }),
-            next: AtomicU64::new(rt::random()),
         }
     }
 
@@ -65,11 +59,6 @@ impl<K: Ord + Copy> Load<K> {
     /// What the values of one message may take of memory.
     pub(crate) const fn memory(&self) -> usize {
         self.memory
-    }
-
-    /// A number that no other call has.
-    pub(crate) fn number(&self) -> u64 {
-        self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Takes on a call of so many bytes, unless that would be too much.

@@ -12,7 +12,7 @@ use egret_stream::ReadError;
 
 use super::called::{Aligned, AnswerTo, Called, Memory, Work};
 use super::calls::{Calls, Ticket};
-use super::context::{Frame, is_waiting, waits_for};
+use super::context::{Frame, is_waiting, new_chain, waits_for};
 use super::cores::{Used, has_run, has_waited};
 use super::fault::{Fault, planted};
 use super::gate::{Gate, Verdict};
@@ -196,7 +196,7 @@ impl Object {
     #[inline]
     fn enter(&self, head: &Head) -> (Verdict, Option<u64>) {
         let Some(mut gate) = self.gate() else { return (Verdict::Enter, None) };
-        let number = self.load.number();
+        let number = new_chain();
         let access = self.manner(head.to.method).access;
         (gate.try_enter(number, access, head.within.numbers()), Some(number))
     }
@@ -323,7 +323,7 @@ impl Object {
         lent: Option<Background>,
     ) {
         let (within, access) = (work.within.clone(), self.manner(method).access);
-        let inside = self.gate.as_ref().map_or(0, |_| self.load.number());
+        let inside = self.gate.as_ref().map_or(0, |_| new_chain());
         let called = Called::new(Arc::clone(&self), method, (caller, inside), ticket, work);
         // While nobody can pass the gate: who cancels it finds it where it is.
         let gate = self.gate();

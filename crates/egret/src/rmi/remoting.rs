@@ -196,7 +196,7 @@ pub trait Remoting {
     fn serve(&self, deadline: impl Into<Deadline>, done: impl FnMut() -> bool) -> bool;
 
     /// Lets so many workers run calls at the same time, instead of twice as many as there are
-    /// cores; besides them, threads that receive run what does not take long. With none at all,
+    /// cores and at least eight; besides them, threads that receive run what does not take long. With none at all,
     /// no thread runs calls but by [`run_calls`](Self::run_calls).
     fn set_workers(&self, workers: usize);
 

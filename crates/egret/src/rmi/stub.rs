@@ -72,7 +72,8 @@ impl<I: ?Sized> Stub<I> {
         let terms = (deadline, &*self.callee.pair, self.callee.table);
         match end {
             End::There(there) => {
-                let reply = call.ask(&there, &head, args).map_err(CallError::widen)?;
+                let asked = call.ask(&there, &head, args);
+                let reply = asked.map_err(|why| why.after(call.spent(deadline)).widen())?;
                 read(reply.words(), reply.bytes(), terms)
             }
             End::Here => {
@@ -164,12 +165,21 @@ impl<'a> Outgoing<'a> {
             return Ok((here, self.inherited.deadline));
         }
         let started = rt::now();
-        let end = self.inherited.away(|| self.callee.wait_end(self.inherited.deadline))?;
+        let end = self.inherited.away(|| self.callee.wait_end(self.inherited.deadline));
+        let end = end.map_err(|why| why.waited_since(started))?;
         let deadline = match self.inherited.deadline {
             Deadline::In(whole) => Deadline::In(whole.saturating_sub(rt::now() - started)),
             Deadline::UntilDead => Deadline::UntilDead,
         };
         Ok((end, deadline))
+    }
+
+    /// What of its time was gone when so much was left.
+    fn spent(&self, left: Deadline) -> Duration {
+        match (self.inherited.deadline, left) {
+            (Deadline::In(whole), Deadline::In(left)) => whole.saturating_sub(left),
+            _ => Duration::ZERO,
+        }
     }
 
     #[inline]

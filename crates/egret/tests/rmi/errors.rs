@@ -96,6 +96,20 @@ fn other_types_are_found_by_name_at_the_first_call() {
 }
 
 #[test]
+fn the_time_that_a_first_call_spends_on_connecting_is_waited_too() {
+    for fabric in ["shm", "tcp"] {
+        let pair = pair(fabric);
+        let short = pair.grid.with_deadline(Duration::from_millis(30));
+        match short.sleep_ms(60_000) {
+            Err(CallError::Deadline { waited, .. }) => {
+                assert!(waited >= Duration::from_millis(30), "{fabric}: {waited:?}");
+            }
+            other => panic!("{fabric}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_deadline_ends_a_call_and_a_late_one_never_runs() {
     let pair = pair("shm");
     pair.grid.ping().unwrap();
