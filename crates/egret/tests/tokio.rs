@@ -276,6 +276,27 @@ fn a_thread_that_awaits_needs_no_other() {
     });
 }
 
+/// A task that waits, instead of awaiting, has its answer though the runtime rests meanwhile.
+#[test]
+fn a_task_that_waits_hears_for_itself() {
+    for fabric in ["shm", "tcp"] {
+        let pair = pair(fabric);
+        driven(&[&pair.client], async {
+            for round in 0..4 {
+                // The loop is armed by then.
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                let started = rt::now();
+                assert_eq!(pair.stub.add(round, 1), Ok(round + 1));
+                assert_eq!(pair.stub.begin().add(round, 2).wait(), Ok(round + 2));
+                pair.stub.sleep_ms(2).unwrap();
+                assert!(rt::now() - started < Duration::from_secs(20), "it heard nothing");
+            }
+            // Calls that are awaited go on.
+            assert_eq!(pair.stub.begin().add(1, 1).await, Ok(2));
+        });
+    }
+}
+
 #[test]
 fn a_peer_that_goes_is_noticed() {
     let Pair { stub, client, server, exported, _registry, .. } = pair("tcp");

@@ -42,7 +42,8 @@ use crate::Links;
 /// ```
 ///
 /// When this future is dropped, the node's own thread drives again. While the future lives the runtime
-/// must poll it: a task that blocks its thread keeps the node from hearing. The future borrows what is
+/// must poll it: a task that blocks its thread keeps the node from hearing, but for one that waits for
+/// something of the node, which hears for itself. The future borrows what is
 /// of one thread, and is not `Send`; on a runtime of several threads it is in a `LocalSet`.
 ///
 /// What stays with threads of egret's: the links to the registry, where nothing happens while nodes neither
