@@ -59,20 +59,24 @@ fn who_has_nothing_to_do_sleeps() {
     check("nobody waits");
     // A thread that serves, and sleeps: the one in the background has nothing to look for.
     let handle = server.handle();
-    let waits = rt::spawn("waits", move || handle.serve(Duration::from_secs(6), || false));
+    let waits = rt::spawn("waits", move || handle.serve(Duration::from_secs(20), || false));
     calls();
     check("a thread serves");
     assert!(!waits.unwrap().join().unwrap());
 }
 
 fn check(when: &str) {
-    // What was going on comes to its end.
-    rt::sleep(Duration::from_secs(1));
-    let before = sleeps();
-    rt::sleep(Duration::from_secs(3));
-    let count = sleeps() - before;
-    assert!(count <= MOST, "{when}: {count} wake-ups in three seconds");
+    // What was going on comes to its end; on a busy machine later.
+    let mut counts = Vec::new();
+    while counts.len() < 4 && counts.last().is_none_or(|count| *count > MOST) {
+        rt::sleep(Duration::from_secs(1));
+        let before = sleeps();
+        rt::sleep(Duration::from_secs(3));
+        counts.push(sleeps() - before);
+    }
+    assert!(counts.last() <= Some(&MOST), "{when}: {counts:?} wake-ups in three seconds each");
 }
 
-/// Ten times what is to be expected; a thread that looks every ten milliseconds has 300.
-const MOST: u64 = 150;
+/// Each second each of two nodes tells the registry that it lives and hears the answer, and the
+/// registry hears both: 18 wake-ups in three seconds, and one more second's.
+const MOST: u64 = 24;
