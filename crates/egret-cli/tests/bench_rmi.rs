@@ -32,7 +32,7 @@ fn remote_calls_are_held_against_the_virtual_interface() {
                 _ => "vi",
             };
             assert_eq!(line["limit"], limit);
-            let is_small = ["null", "i32", "bytes-1k", "f64-1k"].contains(&call);
+            let is_small = ["null", "i32", "bytes-64", "bytes-1k", "f64-1k"].contains(&call);
             let (is_shm, is_one) = (fabric == "shm", inflight == 1.0);
             assert_eq!(
                 line["of_slot"].is_f64(),
@@ -55,8 +55,8 @@ fn remote_calls_are_held_against_the_virtual_interface() {
             "sleep-50us 4 plain",
             "compute-50us 16 plain",
         ];
-        let others = ["i32", "bytes-1k", "bytes-100k", "i32-100k", "f64-100k", "f64-100k-pool"];
-        let others = others.iter().chain(&["tree1023", "f64-1k", "f64-1m"]);
+        let others = ["i32", "bytes-64", "bytes-1k", "bytes-100k", "i32-100k", "f64-100k"];
+        let others = others.iter().chain(&["f64-100k-pool", "tree1023", "f64-1k", "f64-1m"]);
         let others = others.map(|call| format!("{call} 1 inline"));
         assert!(calls.into_iter().eq(null.map(str::to_owned).into_iter().chain(others)));
         assert_eq!(lines.iter().filter(|line| line["op"] == "read-in-place").count(), 2);

@@ -67,6 +67,8 @@ enum What {
     #[value(name = "compute-50us")]
     Compute,
     I32,
+    #[value(name = "bytes-64")]
+    Bytes64,
     #[value(name = "bytes-1k")]
     Bytes1k,
     #[value(name = "bytes-100k")]
@@ -97,6 +99,7 @@ impl What {
             Self::Sleep => "sleep-50us",
             Self::Compute => "compute-50us",
             Self::I32 => "i32",
+            Self::Bytes64 => "bytes-64",
             Self::Bytes1k => "bytes-1k",
             Self::Bytes100k => "bytes-100k",
             Self::Ints100k => "i32-100k",
@@ -124,6 +127,7 @@ impl What {
             Self::Crossing | Self::Behind | Self::Sleep | Self::Compute => Call::Plain,
             Self::Nested => Call::Nested,
             Self::I32 => Call::Int,
+            Self::Bytes64 => Call::Bytes(64),
             Self::Bytes1k => Call::Bytes(1024),
             Self::Bytes100k => Call::Bytes(100_000),
             Self::Ints100k => Call::Ints(25_000),
