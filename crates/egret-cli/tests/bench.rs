@@ -248,12 +248,12 @@ fn processes_that_cooperate_are_measured() {
 #[test]
 fn what_a_fabric_cannot_do_is_a_usage_error() {
     for (args, said) in [
-        (["--fabric", "smi"], "there are: sim, shm, tcp, udp"),
-        (["--wait", "frugal"], "never sleeps"),
-        (["--trust", "cooperating"], "no processes that cooperate"),
-        (["--mode", "handover"], "is for shm"),
+        (&["--fabric", "smi"][..], "there are: sim, shm, tcp, udp"),
+        (&["--fabric", "sim", "--wait", "frugal"], "never sleeps"),
+        (&["--fabric", "sim", "--trust", "cooperating"], "no processes that cooperate"),
+        (&["--fabric", "sim", "--mode", "handover"], "is for shm"),
     ] {
-        let output = egret(&[&["bench", "latency"], &args[..]].concat());
+        let output = egret(&[&["bench", "latency"], args].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.contains(said), "{stderr}");

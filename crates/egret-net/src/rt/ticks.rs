@@ -13,12 +13,15 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::Instant;
 
 /// What a thread knows of the clock.
 struct Reading {
-    /// The counter and the clock when the kernel was asked last.
+    /// Whether the kernel was asked.
+    is_read: Cell<bool>,
+    /// The counter and the clock when it was asked last.
     ticks: Cell<u64>,
     nanos: Cell<u64>,
     /// Nanoseconds for each tick, times 2³².
@@ -32,6 +35,7 @@ struct Reading {
 thread_local! {
     static READING: Reading = const {
         Reading {
+            is_read: Cell::new(false),
             ticks: Cell::new(0),
             nanos: Cell::new(0),
             rate: Cell::new(0),
@@ -74,7 +78,14 @@ impl Reading {
         self.good_for.set(0);
         if took > TOOK_MAX {
             // The thread was interrupted in between, and asks again.
-        } else if self.nanos.get() == 0 || passed >= TICKS_MIN {
+            return self.tell(nanos);
+        }
+        let is_first = !self.is_read.replace(true);
+        if is_first || passed > TICKS_APART {
+            // The next question knows more.
+            self.ticks.set(ticks);
+            self.nanos.set(nanos);
+        } else if passed >= TICKS_MIN {
             if let Some(rate) = rate(passed, nanos.saturating_sub(self.nanos.get())) {
                 self.rate.set(rate);
                 self.good_for.set(TICKS_MAX);
@@ -94,10 +105,14 @@ impl Reading {
     }
 }
 
-/// Nanoseconds for each tick, times 2³², if it can be a processor's.
+/// Nanoseconds for each tick, times 2³², if that is what others of the process have found, or the first
+/// of them: the counter goes as fast as ever, unless something happened to it.
 fn rate(ticks: u64, nanos: u64) -> Option<u64> {
+    static FOUND: AtomicU64 = AtomicU64::new(0);
     let rate = u64::try_from((u128::from(nanos) << 32) / u128::from(ticks).max(1)).ok()?;
-    (RATE_MIN..=RATE_MAX).contains(&rate).then_some(rate)
+    let rate = Some(rate).filter(|rate| (RATE_MIN..=RATE_MAX).contains(rate))?;
+    let first = FOUND.compare_exchange(0, rate, Relaxed, Relaxed).err().unwrap_or(rate);
+    (rate.abs_diff(first) <= first / 100).then_some(rate)
 }
 
 /// The kernel's clock, in nanoseconds since the first question of the process.
@@ -136,8 +151,10 @@ fn counter() -> u64 {
 
 /// Ticks before the kernel is asked again: a third to a half of a millisecond.
 const TICKS_MAX: u64 = 1 << 20;
-/// Ticks between two questions that give a rate: shorter ones give a wrong one.
+/// Ticks between two questions that give a rate: fewer give a wrong one, and of more the machine may
+/// have slept some.
 const TICKS_MIN: u64 = 1 << 19;
+const TICKS_APART: u64 = 1 << 32;
 /// Ticks that a question takes at most, unless its thread was interrupted.
 const TOOK_MAX: u64 = 512;
 /// Rates of counters of 16 GHz and of 0.5 GHz.
@@ -147,13 +164,31 @@ const RATE_MAX: u64 = 1 << 33;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rt;
 
     #[test]
-    fn a_rate_is_a_processors() {
-        assert_eq!(rate(1 << 20, 1 << 19), Some(1 << 31), "2 GHz");
+    fn a_rate_is_that_of_the_process() {
+        // Whatever it is here.
+        let known = (1..64).find_map(|at| rate(1 << 20, at << 16)).unwrap_or(1 << 32);
+        let nanos = |rate: u64| rate >> 12;
+        assert!(rate(1 << 20, nanos(known)).is_some());
+        assert_eq!(rate(1 << 20, nanos(known) * 2), None, "the counter went slower");
         assert_eq!(rate(1 << 20, 1 << 30), None, "the counter stood still");
-        assert_eq!(rate(1 << 40, 1 << 10), None, "the counter jumped");
         assert_eq!(rate(u64::MAX, 0), None, "the counter went back");
+    }
+
+    /// Each thread begins anew, and none is far from the kernel's clock.
+    #[test]
+    fn threads_that_are_new_have_the_right_time() {
+        for _ in 0..20 {
+            let thread = rt::spawn("new", || {
+                for _ in 0..2_000 {
+                    let (least, now, most) = (of_kernel(), monotonic(), of_kernel());
+                    assert!(now.as_nanos() + SLACK >= least && now.as_nanos() <= most + SLACK);
+                }
+            });
+            thread.unwrap().join().unwrap();
+        }
     }
 
     #[test]

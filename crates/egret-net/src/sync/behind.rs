@@ -1,6 +1,6 @@
 //! What a thread leaves to do until it has given up a lock.
 //!
-//! Under the lock of a nic or of what stands on it no code of a program runs: a waker is its
+//! Under the lock of what stands on a nic, as links do, no code of a program runs: a waker is its
 //! executor's, and what [reclaims](crate::buf::Typed::share_with) a buffer is the program's. Either may
 //! use what the lock guards. Who has such a lock says so by [`begin`] and [`end`], whoever comes upon
 //! such code meanwhile [leaves](leave) it, and `end` gives what was left to who had the lock, to be run

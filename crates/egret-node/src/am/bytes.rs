@@ -151,6 +151,14 @@ impl State {
 }
 
 impl Tables {
+    /// Messages that can be under way by all mappings, both ways.
+    #[cold]
+    pub(crate) fn windows(&self) -> u64 {
+        let incoming = self.incoming.values().map(|incoming| u64::from(incoming.window()));
+        let outgoing = self.outgoing.values().map(|outgoing| u64::from(outgoing.window()));
+        incoming.chain(outgoing).sum()
+    }
+
     /// The next answer with data of a mapping that may be sent.
     fn next_answer(&mut self, slot: Key) -> Option<Descriptor> {
         let incoming = self.incoming.get(slot)?;

@@ -53,6 +53,11 @@ impl Incoming {
         }
     }
 
+    /// How many messages may be under way.
+    pub(super) const fn window(&self) -> u32 {
+        self.window
+    }
+
     /// A message has come.
     ///
     /// # Errors

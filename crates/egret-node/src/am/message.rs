@@ -94,8 +94,9 @@ impl<'a> Message<'a> {
         Head { kind, words, handler: self.handler, slot, request }
     }
 
-    /// Keeps the order: of requests by one mapping that do so none is served before one that was sent
-    /// earlier. Others may overtake those with data. Without meaning for what is not answered.
+    /// Keeps the order behind data: of requests by one mapping that do so none overtakes one with data
+    /// that was sent earlier. One with data may overtake short ones that were sent just before it and
+    /// not taken in yet. Without meaning for what is not answered.
     pub const fn in_order(mut self) -> Self {
         self.is_in_order = true;
         self

@@ -206,14 +206,16 @@ impl Budget {
         Ok(FlowId(self.accounts.insert(account)))
     }
 
-    /// The same, for a flow that holds more from the start, up to `most`: no more than a 64th of what
-    /// its peer could have then.
+    /// The same, for a flow that holds more from the start, up to `most`: what its peer has not used of
+    /// its share, and no more than a quarter of what is nobody's.
     ///
     /// # Errors
     ///
     /// If not even the guarantee is free, or is other peers' share.
     pub fn open_with(&mut self, peer: PeerId, most: u64) -> Result<FlowId, NoRoom> {
-        let fair = if planted(Fault::Greedy) { most } else { self.spare_for(peer) / SHARE };
+        let own = self.unused_share(peer);
+        let fair = own + self.spare_for(peer).saturating_sub(own) / PART;
+        let fair = if planted(Fault::Greedy) { most } else { fair };
         let flow = self.open(peer)?;
         let more = most.min(fair).saturating_sub(self.terms.guarantee).min(self.spare_for(peer));
         self.charge(peer, |charged| charged + more);
@@ -456,11 +458,15 @@ impl Budget {
 
     /// What is free, not set aside, and no share of another peer.
     fn spare_for(&self, peer: PeerId) -> u64 {
-        let share = self.terms.share();
-        let own = share - share.min(self.peers.get(&peer).copied().unwrap_or(0));
+        let (share, own) = (self.terms.share(), self.unused_share(peer));
         let unused = (share * self.terms.peers).saturating_sub(self.within);
         let others = if planted(Fault::Unshared) { 0 } else { unused.saturating_sub(own) };
         self.spare().saturating_sub(others)
+    }
+
+    /// What a peer has not used of its share.
+    fn unused_share(&self, peer: PeerId) -> u64 {
+        self.terms.share().saturating_sub(self.peers.get(&peer).copied().unwrap_or(0))
     }
 
     /// What is free and not set aside.
@@ -479,6 +485,8 @@ impl Budget {
 
 /// A flow holds at most this part of what is free.
 const SHARE: u64 = 64;
+/// A flow that holds more from the start leaves others all but this part of what is nobody's.
+const PART: u64 = 4;
 /// Flows that the share of a peer has room for, if half of everything is enough for that.
 const FLOWS_LEAST: u64 = 2;
 /// Large pieces leave this part of everything.

@@ -38,7 +38,8 @@ impl Ledger {
             most => self.budget.open_with(peer, most).ok()?,
         };
         let held = self.budget.held(flow);
-        let bound = most.min(self.budget.terms().bytes / 64);
+        let terms = self.budget.terms();
+        let bound = most.min(terms.share() + terms.bytes / 4);
         assert!((guarantee..=guarantee.max(bound)).contains(&held), "{held} of {most}");
         self.peers.push((flow, peer));
         self.flows.push((flow, held));

@@ -51,9 +51,11 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Wakes another task instead, unless it has rung.
-    pub fn set_waker(&self, waker: &Waker) {
-        self.links.core.state.with(|state| state.alarms.set_waker(self.key, waker));
+    /// Wakes another task instead, unless it has rung. Whether it has not: one that has rung wakes
+    /// nobody any more.
+    #[must_use]
+    pub fn set_waker(&self, waker: &Waker) -> bool {
+        self.links.core.state.with(|state| state.alarms.set_waker(self.key, waker))
     }
 }
 
@@ -109,10 +111,12 @@ impl Alarms {
         (key, is_unheard)
     }
 
-    fn set_waker(&mut self, key: AlarmKey, waker: &Waker) {
-        if let Some(known) = self.set.get_mut(&key).filter(|known| !known.is(waker)) {
+    fn set_waker(&mut self, key: AlarmKey, waker: &Waker) -> bool {
+        let Some(known) = self.set.get_mut(&key) else { return false };
+        if !known.is(waker) {
             *known = Sleeper::of(waker);
         }
+        true
     }
 
     fn remove(&mut self, key: AlarmKey) {
@@ -214,11 +218,11 @@ mod tests {
         let (removed, _) = alarms.set(at(1), &wakes_a);
         let (given, _) = alarms.set(at(1), &wakes_a);
         alarms.remove(removed);
-        alarms.set_waker(given, &wakes_b);
+        assert!(alarms.set_waker(given, &wakes_b));
         alarms.ring(at(1));
         assert_eq!([a, b].map(|rings| rings.0.load(Ordering::Relaxed)), [0, 1]);
         // Both are gone, and nothing comes of it.
-        alarms.set_waker(given, &wakes_a);
+        assert!(!alarms.set_waker(given, &wakes_a));
         alarms.remove(given);
         assert!(!alarms.is_set());
     }

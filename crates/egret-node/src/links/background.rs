@@ -59,7 +59,7 @@ impl Crew {
         started.inspect_err(|_| self.roster.miss()).map(|_| true)
     }
 
-    fn work(&self, core: &Weak<Core>) {
+    fn work(self: &Arc<Self>, core: &Weak<Core>) {
         let me = rt::current();
         let (mut order, mut is_late) = (self.roster.come(&me, rt::now()), false);
         loop {
@@ -149,11 +149,16 @@ impl Crew {
         std::mem::take(&mut errands)
     }
 
-    /// Does what is to be done for others, until the standby has taken over: whether it has.
-    fn do_errands(&self, core: &Core) -> bool {
+    /// Does what is to be done for others, until the standby has taken over: whether it has. An errand
+    /// for which nobody stands by is dropped.
+    fn do_errands(self: &Arc<Self>, core: &Arc<Core>) -> bool {
         while self.has_errands()
             && let Some(Errand(errand)) = self.next_errand()
         {
+            if !self.has_standby(core) {
+                drop(errand);
+                continue;
+            }
             go_outside(core, || to_end(errand));
             if server().0 != Server::OnDuty {
                 return true;
@@ -232,7 +237,7 @@ impl Drop for Held<'_> {
 
 /// Drives while nobody else does: at first at once, if somebody should have before. Until the
 /// links are gone, or the standby has taken over: whether that is so.
-fn be_on_duty(crew: &Crew, core: &Weak<Core>, mut is_late: bool) -> bool {
+fn be_on_duty(crew: &Arc<Crew>, core: &Weak<Core>, mut is_late: bool) -> bool {
     let (mut turns, mut trimmed) = (None, rt::now());
     loop {
         let Some(held) = Held::new(core, crew) else { return false };

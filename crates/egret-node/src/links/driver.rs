@@ -392,7 +392,11 @@ impl Core {
                     // Of a thread that has taken the role meanwhile, perhaps, and sleeps.
                     self.nic.wake();
                 }
-                if server().0 == Server::Relieved || self.nic.now() >= until || self.is_forsaken() {
+                if server().0 == Server::Relieved
+                    || self.crew.has_errands()
+                    || self.nic.now() >= until
+                    || self.is_forsaken()
+                {
                     break;
                 }
             } else if self.baton.wanted()

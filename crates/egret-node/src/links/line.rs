@@ -96,12 +96,13 @@ impl Line {
     }
 
     /// Whether more waits than an honest peer lets wait: it asks, and does not take what it
-    /// is answered. What waits in the other lanes is bounded: answers by the messages that the peer
-    /// was [admitted](super::state::State::admitted), what the program sends by its windows, data by
-    /// its credit.
+    /// is answered. Of an honest peer answers are within the windows of its mappings, as what this
+    /// side's program sends is within those of the program's; data is within its credit.
     #[inline]
     pub(crate) fn is_flooded(&self) -> bool {
+        let talk = self.outbox[Lane::Talk as usize].len();
         self.outbox[Lane::Control as usize].len() > CONTROL_FRAMES_MAX
+            || talk > TALK_FRAMES_MAX && talk as u64 > self.am.windows()
     }
 
     /// Whether no short frame waits to be sent.
@@ -182,5 +183,7 @@ fn as_bytes<'a>(words: &[u64], space: &'a mut [u8; Head::WORDS_MAX * 8]) -> &'a 
     &space[..words.len() * 8]
 }
 
+/// Short frames that may wait in any case; more are counted.
+const TALK_FRAMES_MAX: usize = 1 << 12;
 /// Frames of control that may wait: they are caused by the peer alone.
 const CONTROL_FRAMES_MAX: usize = 1 << 14;

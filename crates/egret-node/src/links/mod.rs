@@ -113,7 +113,8 @@ impl Links {
             state.inflows.budget.share_among(u64::from(options.peers_max));
             state.admitted.share_among(u64::from(options.peers_max));
             if options.messages >= LinksOptions::default().messages {
-                options.messages = options.messages.max(state.admitted.terms().least());
+                let needed = u64::from(options.peers_max) * MESSAGES_EACH;
+                options.messages = options.messages.max(needed);
                 state.admitted.raise(options.messages);
             }
             if options.budget >= LinksOptions::default().budget {
@@ -270,3 +271,6 @@ impl Drop for Links {
         self.core.wake_if_last();
     }
 }
+
+/// Messages of which each peer of a pool has a quarter for certain: as by default.
+const MESSAGES_EACH: u64 = 1024;

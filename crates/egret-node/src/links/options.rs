@@ -15,8 +15,8 @@ pub struct LinksOptions {
     ///
     /// A mapping takes its window of them, for as long as it lasts. A quarter is shared out among
     /// [`peers_max`](Self::peers_max) peers: its share each peer can have, whatever the others do.
-    /// The rest is for who comes first, but a mapping gets no more than a 64th of what its peer
-    /// could have: where little is left, windows are smaller than asked for, and where not even 16
+    /// The rest is for who comes first, but a mapping gets no more than its peer's share and a quarter
+    /// of that rest: where little is left, windows are smaller than asked for, and where not even 16
     /// messages are, an endpoint is [not mapped](crate::am::MapError::NoRoom). Nothing is allocated
     /// before use.
     pub messages: u64,

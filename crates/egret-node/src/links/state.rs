@@ -171,7 +171,7 @@ impl State {
             }
             let broken = line.carrier.broken();
             if line.is_flooded() {
-                self.cut_off(link, "it asks, and does not listen: 16,384 answers wait");
+                self.cut_off(link, "it asks, and does not listen");
             } else if broken.is_some() {
                 self.broken.insert(link);
             }

@@ -96,7 +96,9 @@ impl Object {
         let until = head.deadline.until_from(request.came());
         // Behind methods that do not wait the clock has not gone on by much.
         let now = if self.is_inline(head.to.method) { rt::lately } else { rt::now };
-        if until.is_some_and(|until| now() >= until) && !planted(Fault::RunsExpired) {
+        if until.is_some_and(|until| now().max(request.came()) >= until)
+            && !planted(Fault::RunsExpired)
+        {
             return reply(request, Answer::code(Code::Expired));
         }
         let peer = request.peer();

@@ -304,7 +304,6 @@ fn faults_of_nodes_with_threads_are_noticed() {
         Fault::JumpsQueue,
         Fault::GoneUnheard,
         Fault::ServesOthers,
-        Fault::AwayBusy,
         Fault::CloseUnheard,
     ];
     let unnoticed: Vec<_> =
