@@ -86,7 +86,8 @@ impl Reading {
             self.ticks.set(ticks);
             self.nanos.set(nanos);
         } else if passed >= TICKS_MIN {
-            if let Some(rate) = rate(passed, nanos.saturating_sub(self.nanos.get())) {
+            let since = nanos.saturating_sub(self.nanos.get());
+            if let Some(rate) = rate(&RATE, passed, since) {
                 self.rate.set(rate);
                 self.good_for.set(TICKS_MAX);
             }
@@ -105,15 +106,17 @@ impl Reading {
     }
 }
 
-/// Nanoseconds for each tick, times 2³², if that is what others of the process have found, or the first
-/// of them: the counter goes as fast as ever, unless something happened to it.
-fn rate(ticks: u64, nanos: u64) -> Option<u64> {
-    static FOUND: AtomicU64 = AtomicU64::new(0);
+/// Nanoseconds for each tick, times 2³², if that is what others of the process have `found`, or the
+/// first of them: the counter goes as fast as ever, unless something happened to it.
+fn rate(found: &AtomicU64, ticks: u64, nanos: u64) -> Option<u64> {
     let rate = u64::try_from((u128::from(nanos) << 32) / u128::from(ticks).max(1)).ok()?;
     let rate = Some(rate).filter(|rate| (RATE_MIN..=RATE_MAX).contains(rate))?;
-    let first = FOUND.compare_exchange(0, rate, Relaxed, Relaxed).err().unwrap_or(rate);
+    let first = found.compare_exchange(0, rate, Relaxed, Relaxed).err().unwrap_or(rate);
     (rate.abs_diff(first) <= first / 100).then_some(rate)
 }
+
+/// What threads of the process have found the rate to be.
+static RATE: AtomicU64 = AtomicU64::new(0);
 
 /// The kernel's clock, in nanoseconds since the first question of the process.
 fn of_kernel() -> u64 {
@@ -168,13 +171,13 @@ mod tests {
 
     #[test]
     fn a_rate_is_that_of_the_process() {
-        // Whatever it is here.
-        let known = (1..64).find_map(|at| rate(1 << 20, at << 16)).unwrap_or(1 << 32);
-        let nanos = |rate: u64| rate >> 12;
-        assert!(rate(1 << 20, nanos(known)).is_some());
-        assert_eq!(rate(1 << 20, nanos(known) * 2), None, "the counter went slower");
+        let found = AtomicU64::new(0);
+        let rate = |ticks, nanos| rate(&found, ticks, nanos);
         assert_eq!(rate(1 << 20, 1 << 30), None, "the counter stood still");
         assert_eq!(rate(u64::MAX, 0), None, "the counter went back");
+        assert_eq!(rate(1 << 20, 1 << 19), Some(1 << 31), "2 GHz, which is the first");
+        assert!(rate(1 << 20, (1 << 19) + (1 << 12)).is_some(), "nearly the same");
+        assert_eq!(rate(1 << 20, 1 << 18), None, "the counter went faster");
     }
 
     /// Each thread begins anew, and none is far from the kernel's clock.

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use egret::net::buf::Pool;
 use egret::net::rt::{self, Deadline, Thread};
-use egret::net::vi::Wait;
 use egret::node::node::Handle;
 use egret::rmi::{CallError, Remoting};
 
-use crate::grid::{Board, GridStub, LONG, SOON, Tree, pair, pool_with};
+use crate::grid::{Board, GridStub, LONG, SOON, Tree, WAYS, pair, pool_with};
 
 struct Unpark(Thread);
 
@@ -118,13 +117,7 @@ impl Hasty for Haste {
 
 #[test]
 fn a_thread_that_drives_awaits_calls_and_what_others_wake() {
-    for (fabric, how) in [
-        ("shm", Wait::Spin),
-        ("shm", Wait::Balanced),
-        ("shm", Wait::Frugal),
-        ("tcp", Wait::Balanced),
-        ("tcp", Wait::Frugal),
-    ] {
+    for (fabric, how) in WAYS {
         let (_registry, nodes) = pool_with(2, fabric, |config| config.wait(how));
         let exported = nodes[1].export(Board::default()).unwrap();
         let grid: GridStub = nodes[0].stub(exported.object());

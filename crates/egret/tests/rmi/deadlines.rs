@@ -7,12 +7,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use egret::net::rt::{self, Deadline};
-use egret::net::vi::Wait;
 use egret::node::node::Node;
 use egret::rmi::CallError;
 
 use crate::awaited::block_on;
-use crate::grid::{LONG, pair, pair_with};
+use crate::grid::{LONG, WAYS, pair, pair_with};
 
 /// A future, and the names of the threads that have woken it.
 struct Heard<F> {
@@ -63,13 +62,7 @@ fn alarms(node: &Node) -> usize {
 
 #[test]
 fn a_thread_that_runs_a_future_keeps_its_deadline() {
-    for (fabric, how) in [
-        ("shm", Wait::Spin),
-        ("shm", Wait::Balanced),
-        ("shm", Wait::Frugal),
-        ("tcp", Wait::Balanced),
-        ("tcp", Wait::Frugal),
-    ] {
+    for (fabric, how) in WAYS {
         let pair = pair_with(fabric, |config| config.wait(how));
         pair.grid.ping().unwrap();
         let short = pair.grid.with_deadline(Duration::from_millis(20));

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use egret::net::rt::{self, Deadline};
+use egret::net::vi::Wait;
 use egret::node::node::{Config, Node};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::prelude::Wire;
@@ -182,3 +183,12 @@ pub(crate) fn wait(what: &str, done: impl Fn() -> bool) {
 /// Long enough for anything that comes to an end.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 pub(crate) const SOON: Deadline = Deadline::In(LONG);
+
+/// Fabrics, and ways to wait for what comes by them.
+pub(crate) const WAYS: [(&str, Wait); 5] = [
+    ("shm", Wait::Spin),
+    ("shm", Wait::Balanced),
+    ("shm", Wait::Frugal),
+    ("tcp", Wait::Balanced),
+    ("tcp", Wait::Frugal),
+];

@@ -25,6 +25,17 @@ fn try_map(nodes: &[Node], from: usize) -> Result<Remote, MapError> {
     run(nodes, mine.map(name, &[], Deadline::DEFAULT))
 }
 
+/// Maps until there is no room; and why there is none.
+fn map_all(nodes: &[Node], from: usize) -> (Vec<Remote>, MapError) {
+    let mut taken = Vec::new();
+    loop {
+        match try_map(nodes, from) {
+            Ok(remote) => taken.push(remote),
+            Err(why) => return (taken, why),
+        }
+    }
+}
+
 fn asks(nodes: &[Node], remote: &Remote) {
     let call = remote.try_request((AT_ONCE, &[1, 2])).unwrap();
     // What the words mean does not matter here, but that somebody answers.
@@ -97,13 +108,7 @@ fn mappings_of_one_peer_leave_the_share_of_another() {
         let bounded = options.clone().peers_max(8).budget(1 << 20);
         let mut nodes = nodes(&sim, &bounded, &["honest"]);
         nodes.extend(super::ended::nodes(&sim, &options, &["greedy", "good"]));
-        let mut taken = Vec::new();
-        let why = loop {
-            match try_map(&nodes, 1) {
-                Ok(remote) => taken.push(remote),
-                Err(why) => break why,
-            }
-        };
+        let (mut taken, why) = map_all(&nodes, 1);
         // Seven others have two each for certain, of 64.
         assert_eq!(taken.len(), 64 - 7 * 2, "{why}");
         let said = why.to_string();
@@ -129,19 +134,14 @@ fn windows_of_one_peer_leave_the_messages_of_another() {
         let bounded = options.clone().peers_max(8).messages(8192);
         let mut nodes = nodes(&sim, &bounded, &["honest"]);
         nodes.extend(super::ended::nodes(&sim, &options, &["greedy", "good"]));
-        let mut taken = Vec::new();
-        let why = loop {
-            match try_map(&nodes, 1) {
-                Ok(remote) => taken.push(remote),
-                Err(why) => break why.to_string(),
-            }
-        };
+        let (mut taken, why) = map_all(&nodes, 1);
         // All have 256 messages each for certain, and a mapping has a quarter of the rest at most.
         let windows: Vec<u32> = taken.iter().map(Remote::window).collect();
         assert_eq!((windows[0], windows.last()), (256, Some(&16)));
         assert!(windows.is_sorted_by(|before, then| before >= then), "{windows:?}");
         let all: u32 = windows.iter().sum();
         assert!((6400 - 16..=6400).contains(&all), "{all} messages");
+        let why = why.to_string();
         let named = [&format!("{} mappings", taken.len()), "8192 messages", "::messages"];
         assert!(named.iter().all(|it| why.contains(it)), "{why}");
         asks(&nodes, taken.last().unwrap());
