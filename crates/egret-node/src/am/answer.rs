@@ -37,7 +37,6 @@ impl State {
         if !outgoing.is_mapped() || outgoing.credit(1).is_err() {
             return false;
         }
-        outgoing.answered(call);
         call.few_words(bytes);
         line.carrier.count_eager();
         true

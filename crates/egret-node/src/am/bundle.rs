@@ -292,11 +292,17 @@ impl State {
 
     /// A box for something that an endpoint is to be told.
     #[inline]
-    pub(crate) fn upcall(&mut self, endpoint: Key, home: Home, what: What) -> Box<Upcall> {
+    pub(crate) fn upcall(
+        &mut self,
+        endpoint: Key,
+        home: Home,
+        what: What,
+        came: Instant,
+    ) -> Box<Upcall> {
         let mut upcall = self.spare.pop().unwrap_or_default();
         (upcall.endpoint, upcall.what) = (endpoint, what);
         upcall.handling.home = home;
-        upcall.handling.came = self.came();
+        upcall.handling.came = came;
         upcall
     }
 }

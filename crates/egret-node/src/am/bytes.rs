@@ -3,8 +3,10 @@
 use egret_net::vi::Descriptor;
 
 use super::call::Outcome;
-use super::deliver::NOT_ANSWERED;
+use super::deliver::{NOT_ANSWERED, call_of};
+use super::fault::{Fault, planted};
 use super::no_reply::NoReply;
+use super::places::PLACED;
 use super::request::From;
 use super::{Phase, Reason, Tables};
 use crate::flow::{Name, NeverFits, Tell, cost};
@@ -65,8 +67,11 @@ impl State {
             let refused = outgoing.data.give_up().expect("it was asked for");
             let credited = outgoing.credit(1);
             let head = Head::from_bits(refused.tag()).expect("of this side");
-            let call = line.am.calls.at(head.request & !NOT_ANSWERED);
-            call.into_iter().for_each(|call| outgoing.answered(call));
+            let slot = outgoing.slot();
+            if head.request & PLACED != 0 && !planted(Fault::PlaceKept) {
+                let (kind, request) = (Kind::NoPlace, call_of(head));
+                line.say(Head { kind, words: 0, slot, request, ..head }, &[], &[]);
+            }
             self.data_undelivered(link, refused, Reason::TooLarge { bytes, most });
             credited?;
             self.unmap_if_quiet(link, number);
@@ -131,7 +136,7 @@ impl State {
         if head.kind != Kind::Bulk {
             return self.sent_answer(link, frame.len());
         }
-        let Some((key, call)) = line.am.calls.entry_at(head.request & !NOT_ANSWERED) else {
+        let Some((key, call)) = line.am.calls.entry_at(call_of(head)) else {
             return;
         };
         call.memory_is_back(frame);
@@ -198,7 +203,6 @@ impl Line {
         }
         let outgoing = self.am.outgoing.get(call.number).ok_or("an answer of no mapping")?;
         outgoing.credit(1)?;
-        outgoing.answered(call);
         Ok((key, outgoing.endpoint))
     }
 

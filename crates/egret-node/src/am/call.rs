@@ -56,8 +56,6 @@ pub(crate) struct CallState {
     pub(crate) sent: Option<Box<Segment>>,
     /// Whether the memory it sent is to come back.
     pub(crate) returns: bool,
-    /// Whether requests that keep the order go as data until its answer is there.
-    pub(super) is_data: bool,
     waker: Option<Sleeper>,
     abandoned: bool,
 }
@@ -111,7 +109,6 @@ impl CallState {
             few: Few::new(),
             sent: None,
             returns: true,
-            is_data: false,
             waker: None,
             abandoned: false,
         }

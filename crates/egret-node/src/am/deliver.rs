@@ -1,5 +1,6 @@
 //! What arrives for endpoints, and what goes back.
 
+use egret_net::rt::Instant;
 use egret_net::vi::{Descriptor, Segment};
 
 use super::bundle::{Upcall, What};
@@ -8,6 +9,7 @@ use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
 use super::message::Few;
 use super::no_reply::NoReply;
+use super::places::PLACED;
 use super::request::{From, PLAIN};
 use super::returned::{Why, words_of};
 use super::serve::Answer;
@@ -42,27 +44,41 @@ impl State {
             }
             self.inflows.arrive(incoming.flow, cost(arrived.data_len()))?;
         }
+        let holds = incoming.places.holds(head);
+        let came = self.came();
+        if holds {
+            return self.wait_in_place(link, slot, arrived, came);
+        }
+        self.take_turn(link, slot, arrived, came);
+        Ok(())
+    }
+
+    /// A message that its mapping lets in, whose turn it is.
+    #[inline]
+    pub(super) fn take_turn(&mut self, link: Key, slot: Key, arrived: Arrived, came: Instant) {
+        let head = arrived.head;
+        let Some(line) = self.links.get(link) else { return };
+        let Some(incoming) = line.am.incoming.get(slot) else { return };
         let from = From { link, slot, request: request_of(head) };
         let Some(endpoint) = self.endpoints.get(incoming.endpoint) else {
             self.send_back(from, Why::EndpointGone, arrived);
-            return Ok(());
+            return;
         };
         if endpoint.tag != incoming.tag {
             self.send_back(from, Why::WrongTag, arrived);
-            return Ok(());
+            return;
         }
         if head.handler == PLAIN {
             let endpoint = incoming.endpoint;
             self.access_here(from, endpoint, arrived);
-            return Ok(());
+            return;
         }
         let what = What::Message { from, arrived };
         let (of, home) = (incoming.endpoint, endpoint.home());
-        let came = self.came();
         let endpoint = self.endpoints.get(of).expect("just looked at");
         if let Some(parked) = &mut endpoint.parked {
             parked.push_back(Upcall::new(of, what, came));
-            return Ok(());
+            return;
         }
         if planted(Fault::Twice)
             && let What::Message { from, arrived } = &what
@@ -73,9 +89,8 @@ impl State {
             self.upcalls.push_back(Upcall::new(of, what, came).at(home));
         }
         endpoint.under_way += 1;
-        let upcall = self.upcall(of, home, what);
+        let upcall = self.upcall(of, home, what, came);
         self.upcalls.push_back(upcall);
-        Ok(())
     }
 
     /// A short message for a handler, where it lies. `false` if there is anything about it that
@@ -91,6 +106,7 @@ impl State {
         let payload = bytes.len().checked_sub(usize::from(head.words) * 8);
         if endpoint.tag != incoming.tag
             || endpoint.parked.is_some()
+            || !incoming.places.is_empty()
             || head.handler == PLAIN
             || payload.is_none_or(|payload| payload > MEDIUM_MAX)
             || planted(Fault::Twice)
@@ -228,7 +244,7 @@ impl State {
     }
 
     /// Gives back a message's memory, to the endpoint that supplied it if one did.
-    fn take_back_memory(&mut self, endpoint: Key, mut arrived: Arrived) {
+    pub(super) fn take_back_memory(&mut self, endpoint: Key, mut arrived: Arrived) {
         if arrived.supplied
             && let (Some(buf), Some(endpoint)) =
                 (arrived.take_landed(), self.endpoints.get(endpoint))
@@ -324,7 +340,8 @@ impl State {
             && let Some(incoming) = line.am.incoming.get(from.slot)
         {
             incoming.answered();
-            let (number, request) = (incoming.number, head.request);
+            let number = incoming.number;
+            let request = from.request.unwrap_or(head.request);
             let returned = Head {
                 kind: Kind::Returned,
                 words: head.words,
@@ -441,7 +458,7 @@ impl State {
     pub(crate) fn data_undelivered(&mut self, link: Key, frame: Descriptor, reason: Reason) {
         let Some(head) = Head::from_bits(frame.tag()) else { return };
         let Some(line) = self.links.get(link) else { return };
-        let Some((key, call)) = line.am.calls.entry_at(head.request & !NOT_ANSWERED) else {
+        let Some((key, call)) = line.am.calls.entry_at(call_of(head)) else {
             return;
         };
         let is_told = call.is_abandoned() && request_of(head).is_none();
@@ -465,10 +482,19 @@ impl State {
 fn request_of(head: Head) -> Option<u32> {
     match head.kind {
         Kind::Request => Some(head.request),
-        Kind::Bulk if head.request & NOT_ANSWERED == 0 => Some(head.request),
+        Kind::Bulk if head.request & NOT_ANSWERED == 0 => Some(call_of(head)),
         _ => None,
     }
 }
 
+/// The call that a bulk message is.
+#[inline]
+pub(crate) const fn call_of(head: Head) -> u32 {
+    head.request & (CALLS_MAX - 1)
+}
+
 /// Of a bulk message's request number: it is not answered.
 pub(crate) const NOT_ANSWERED: u32 = 1 << 23;
+
+/// Calls of a link that may be under way: their numbers leave room for what is said with them.
+pub(crate) const CALLS_MAX: u32 = PLACED;

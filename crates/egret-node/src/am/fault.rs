@@ -39,6 +39,10 @@ egret_net::faults! {
         OtherWindow,
         /// A short request overtakes one with data.
         Overtakes,
+        /// A request with data has no place among the short ones.
+        NotPlaced,
+        /// The place of a request whose data was refused is not given up.
+        PlaceKept,
         /// A background thread that rests is not called when who has the role leaves.
         RestUncalled,
     }

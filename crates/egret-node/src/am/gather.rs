@@ -3,6 +3,7 @@
 use egret_net::rt::Deadline;
 use egret_net::vi::{Descriptor, Segment};
 
+use super::deliver::call_of;
 use super::fault::{Fault, planted};
 use super::serve::in_handler;
 use super::{Call, CallError, MEDIUM_MAX, Message, Payload, Remote, Reply, SendError};
@@ -127,7 +128,7 @@ impl Line {
 /// Copies a frame, if it is this request.
 fn own(frame: &mut Descriptor, request: u32) {
     let head = Head::from_bits(frame.tag()).expect("of this side");
-    if head.request == request && head.kind == crate::link::Kind::Bulk {
+    if head.kind == crate::link::Kind::Bulk && call_of(head) == request {
         let mut bytes = vec![0; usize::try_from(frame.len()).expect("it is in memory")];
         frame.gather(0, &mut bytes);
         *frame = Descriptor::new(bytes).with_tag(frame.tag());

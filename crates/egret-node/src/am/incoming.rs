@@ -1,5 +1,6 @@
 //! A mapping as the receiving side sees it.
 
+use super::places::Places;
 use crate::flow::{FlowId, Outflow};
 use crate::link::control::Map;
 use crate::links::slots::Key;
@@ -23,6 +24,8 @@ pub(crate) struct Incoming {
     leaving: bool,
     /// By which its data comes.
     pub(crate) flow: FlowId,
+    /// Requests that wait for data that was sent before them.
+    pub(super) places: Places,
     /// Answers with data.
     pub(super) replies: Outflow,
     /// Whether they wait for the link to have sent others.
@@ -48,6 +51,7 @@ impl Incoming {
             owed,
             leaving,
             flow,
+            places: Places::default(),
             replies,
             stalled,
         }

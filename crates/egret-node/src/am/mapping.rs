@@ -300,6 +300,9 @@ impl State {
             let incoming = line.am.incoming.remove(key).expect("just listed");
             self.admitted.close(incoming.admitted);
             self.close_flow(incoming.flow);
+            for waiting in incoming.places.into_waiting() {
+                self.take_back_memory(incoming.endpoint, waiting.arrived);
+            }
         }
         // No answer comes any more, though its mapping stays until the program gives it up.
         flows.into_iter().for_each(|flow| self.inflows.cut(flow));

@@ -94,21 +94,12 @@ impl<'a> Message<'a> {
         Head { kind, words, handler: self.handler, slot, request }
     }
 
-    /// Keeps the order behind data: of requests by one mapping that do so none overtakes one with data
-    /// that was sent earlier. One with data may overtake short ones that were sent just before it and
-    /// not taken in yet. Without meaning for what is not answered.
+    /// Keeps the order also where there is data, which goes by a lane of its own: requests for one
+    /// handler by one mapping that all keep the order come in the order sent. Without meaning for what
+    /// is not answered.
     pub const fn in_order(mut self) -> Self {
         self.is_in_order = true;
         self
-    }
-
-    /// Its payload becomes data, which is copied.
-    #[cold]
-    pub(crate) fn copy_to_data(&mut self) {
-        if !self.payload.is_data() {
-            let payload = std::mem::replace(&mut self.payload, Payload::Copied(&[]));
-            self.payload = Payload::Gather(payload.into_segments().into());
-        }
     }
 
     /// With memory that is sent from where it is, and comes back when it is: a bulk message.

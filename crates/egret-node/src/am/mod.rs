@@ -59,6 +59,7 @@ mod message;
 mod no_reply;
 mod outgoing;
 mod outside;
+mod places;
 mod remote;
 mod request;
 mod returned;

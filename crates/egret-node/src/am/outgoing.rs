@@ -3,9 +3,10 @@
 use egret_net::vi::{Descriptor, RemoteKey, Segment};
 
 use super::call::Awaits;
-use super::deliver::NOT_ANSWERED;
+use super::deliver::{CALLS_MAX, NOT_ANSWERED, call_of};
 use super::fault::{Fault, planted};
 use super::gather::{bulk_frame, total};
+use super::places::PLACED;
 use super::{CallState, MEDIUM_MAX, Message, Payload, SendError};
 use crate::flow::{FlowId, Name, Outflow};
 use crate::link::control::{Control, NotMapped};
@@ -27,8 +28,6 @@ pub(crate) struct Outgoing {
     credits: u32,
     /// Messages with data.
     pub(crate) data: Outflow,
-    /// Requests with data that were sent and not answered: others that keep the order follow as data.
-    unanswered: u32,
     /// By which the data of answers comes.
     pub(crate) flow: FlowId,
     /// Handlers with types that were asked for, and their numbers once they are known.
@@ -58,7 +57,6 @@ impl Outgoing {
             window: 0,
             credits: 0,
             data: Outflow::new(0),
-            unanswered: 0,
             flow,
             handlers,
             segment: None,
@@ -111,15 +109,6 @@ impl Outgoing {
         Ok(())
     }
 
-    /// A call has its answer, or will have none.
-    #[inline]
-    pub(super) fn answered(&mut self, call: &mut CallState) {
-        if call.is_data {
-            call.is_data = false;
-            self.unanswered -= 1;
-        }
-    }
-
     /// Whether a message may be sent now.
     ///
     /// # Errors
@@ -140,25 +129,15 @@ impl Line {
         message: &mut Message<'_>,
     ) -> Result<Key, SendError> {
         let (call, slot) = self.begin_call(number, message, Awaits::answer())?;
-        if message.is_in_order {
-            self.keep_in_order(call, message);
+        if message.is_in_order && message.payload.is_data() && !planted(Fault::NotPlaced) {
+            let head = message.head(Kind::Bulk, slot, call.index);
+            self.say(Head { kind: Kind::Place, words: 0, ..head }, &[], &[]);
+            self.transmit_data(Head { request: head.request | PLACED, ..head }, message);
+            return Ok(call);
         }
         let kind = if message.payload.is_data() { Kind::Bulk } else { Kind::Request };
         self.transmit(message.head(kind, slot, call.index), message);
         Ok(call)
-    }
-
-    /// Has a request follow those with data by the same mapping, which it would overtake.
-    fn keep_in_order(&mut self, call: Key, message: &mut Message<'_>) {
-        let call = self.am.calls.get(call).expect("just made");
-        let outgoing = self.am.outgoing.get(call.number).expect("just looked at");
-        if outgoing.unanswered > 0 && !planted(Fault::Overtakes) {
-            message.copy_to_data();
-        }
-        if message.payload.is_data() {
-            call.is_data = true;
-            outgoing.unanswered += 1;
-        }
     }
 
     /// Sends data that is not answered. The call is done when its memory is free.
@@ -197,8 +176,8 @@ impl Line {
         message: &Message<'_>,
         awaits: Awaits,
     ) -> Result<(Key, u32), SendError> {
-        if self.am.calls.len() >= NOT_ANSWERED as usize {
-            return Err(SendError::Full { window: NOT_ANSWERED });
+        if self.am.calls.len() >= CALLS_MAX as usize {
+            return Err(SendError::Full { window: CALLS_MAX });
         }
         let slot = self.begin(number, message)?;
         Ok((self.am.calls.insert(CallState::new(number, awaits)), slot))
@@ -243,7 +222,7 @@ impl Line {
     #[cold]
     fn transmit_data(&mut self, head: Head, message: &mut Message<'_>) {
         let payload = std::mem::replace(&mut message.payload, Payload::Copied(&[]));
-        let call = self.am.calls.at(head.request & !NOT_ANSWERED).expect("just made");
+        let call = self.am.calls.at(call_of(head)).expect("just made");
         call.awaits.memory = true;
         call.returns = !matches!(payload, Payload::Gather(_));
         let number = call.number.index;

@@ -56,29 +56,35 @@ pub(crate) enum Kind {
     NoReply = 4,
     /// A message that could not be delivered, sent back.
     Returned = 5,
+    /// The place of a request with data, which comes by its own lane.
+    Place = 6,
+    /// A request with data does not come: its place is given up.
+    NoPlace = 7,
     /// A message with data, answered or not.
-    Bulk = 6,
+    Bulk = 8,
     /// The answer to a request, with data.
-    BulkReply = 7,
+    BulkReply = 9,
     /// Bytes of a channel, and more of the same message will follow.
-    Part = 8,
+    Part = 10,
     /// The last bytes of a channel's message.
-    Last = 9,
+    Last = 11,
     /// A channel's message ends here and is not to be used.
-    Abort = 10,
+    Abort = 12,
     /// A channel ends.
-    End = 11,
+    End = 13,
 }
 
 impl Kind {
     /// Every kind there is, each at its number.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Control,
         Self::Request,
         Self::OneWay,
         Self::Reply,
         Self::NoReply,
         Self::Returned,
+        Self::Place,
+        Self::NoPlace,
         Self::Bulk,
         Self::BulkReply,
         Self::Part,
@@ -92,7 +98,7 @@ impl Kind {
     pub(crate) const fn lane(self) -> Lane {
         match self as u8 {
             0 => Lane::Control,
-            1..=5 => Lane::Talk,
+            1..=7 => Lane::Talk,
             _ => Lane::Bulk,
         }
     }

@@ -57,7 +57,7 @@ impl Frame {
         }
         let at = usize::from(what & 15);
         let kind = Kind::ALL.get(at).copied().unwrap_or(Kind::Control);
-        if at >= 12 {
+        if at >= Kind::ALL.len() {
             bytes = control(&bytes).to_bytes();
         }
         // Some are as large as they can be.

@@ -109,6 +109,7 @@ impl State {
             Kind::Request | Kind::OneWay | Kind::Bulk => self.deliver(link, arrived),
             Kind::Reply | Kind::NoReply | Kind::BulkReply => self.answered(link, arrived),
             Kind::Returned => self.returned(link, arrived),
+            Kind::Place | Kind::NoPlace => self.placed(link, arrived),
             Kind::Control => self.heard_control(link, arrived),
             Kind::Part | Kind::Last | Kind::Abort | Kind::End => self.heard_channel(link, arrived),
         }

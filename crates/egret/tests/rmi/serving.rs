@@ -35,6 +35,7 @@ trait Who {
     fn spin_together(&self, us: u64);
     fn most_together(&self) -> usize;
     fn count(&mut self) -> u64;
+    fn count_with(&mut self, ballast: &[u8]) -> u64;
     /// Begins a call inside the handler, which takes what has come.
     #[nonblocking]
     fn poll_inside(&self, there: ObjectRef);
@@ -121,6 +122,11 @@ impl Who for It {
     fn count(&mut self) -> u64 {
         self.count += 1;
         self.count
+    }
+
+    fn count_with(&mut self, ballast: &[u8]) -> u64 {
+        assert!(ballast.iter().all(|byte| *byte == 7));
+        self.count()
     }
     fn poll_inside(&self, there: ObjectRef) {
         let stub: WhoStub = self.node.stub(&there);
@@ -341,6 +347,30 @@ fn calls_of_one_caller_enter_in_the_order_in_which_they_were_sent() {
             for call in calls {
                 last += 1;
                 assert_eq!(call.wait(), Ok(last), "{fabric}");
+            }
+        }
+    }
+}
+
+/// Arguments that do not fit a message go by another lane.
+#[test]
+fn calls_with_large_arguments_keep_their_order_among_small_ones() {
+    for fabric in ["shm", "tcp"] {
+        let two = two(fabric);
+        let stub = &two.stubs[0];
+        let mut last = 0;
+        for round in 0..20 {
+            let calls: Vec<_> = (0..200)
+                .map(|at| match at {
+                    150 => stub.begin().count_with(vec![7; 5_000]),
+                    152 if round % 4 == 0 => stub.begin().count_with(vec![7; 100_000]),
+                    160..170 => stub.begin().count_with(vec![7; 64]),
+                    _ => stub.begin().count(),
+                })
+                .collect();
+            for call in calls {
+                last += 1;
+                assert_eq!(call.wait(), Ok(last), "{fabric}, round {round}");
             }
         }
     }

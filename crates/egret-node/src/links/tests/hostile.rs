@@ -149,6 +149,10 @@ fn request(slot: u32, request: u32) -> Head {
     Head { handler: KEPT, request, ..Head::of(Kind::Request, slot) }
 }
 
+fn place(kind: Kind, slot: u32, request: u32) -> u64 {
+    Head { handler: KEPT, request, ..Head::of(kind, slot) }.to_bits()
+}
+
 /// The handler whose messages stay under way.
 const KEPT: u8 = 6;
 
@@ -190,6 +194,16 @@ const LIES: &[Lie] = &[
             say(&it.vi, &Control::Unmap { slot: it.slot });
         },
         "with messages under way",
+    ),
+    (|it| send(&it.vi, place(Kind::Place, 99, 0), vec![]), "a place for no mapping"),
+    (|it| (0..5).for_each(|at| send(&it.vi, place(Kind::Place, it.slot, at), vec![])), "places"),
+    (|it| send(&it.vi, place(Kind::NoPlace, it.slot, 0), vec![]), "a place that it had not"),
+    (
+        |it| {
+            send(&it.vi, place(Kind::Place, it.slot, 0), vec![]);
+            (0..5).for_each(|at| send(&it.vi, request(it.slot, at).to_bits(), vec![]));
+        },
+        "more messages than its window",
     ),
     (|it| say(&it.vi, &hello()), "greeted twice"),
     (|it| say(&it.vi, &Control::Failed { why: "w".repeat(1025) }), "too long"),

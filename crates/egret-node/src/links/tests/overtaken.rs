@@ -2,16 +2,27 @@
 
 use std::sync::{Arc, Mutex};
 
+use egret_net::fabric::sim::Sim;
 use egret_net::rt::Deadline;
 
 use super::ended::{nodes, worlds};
 use super::hostile::run;
+use super::world::Node;
+use crate::LinksOptions;
 use crate::am::fault::{Fault, caught};
-use crate::am::{Call, EndpointName, Message};
+use crate::am::{Call, CallError, Endpoint, EndpointName, Message, Reason, Remote};
 
-fn requests_arrive_as_they_were_sent() {
-    for (sim, options) in worlds() {
-        let nodes = nodes(&sim, &options, &["a", "b"]);
+/// Two nodes, a mapping from one to the other, and what is served there.
+struct Pair {
+    nodes: Vec<Node>,
+    remote: Remote,
+    served: Arc<Mutex<Vec<u64>>>,
+    _endpoints: [Endpoint; 2],
+}
+
+impl Pair {
+    fn new(sim: &Sim, options: &LinksOptions) -> Self {
+        let nodes = nodes(sim, options, &["a", "b"]);
         let served = Arc::new(Mutex::new(Vec::new()));
         let numbers = Arc::clone(&served);
         let endpoint = nodes[1].links.bundle().register("in order", 1).unwrap();
@@ -22,32 +33,75 @@ fn requests_arrive_as_they_were_sent() {
         let mine = nodes[0].links.bundle().endpoint(0);
         let to = EndpointName::new("b", "in order", 1);
         let remote = run(&nodes, mine.map(&to, &[], Deadline::DEFAULT)).unwrap();
-        let mut sent = 0;
-        // The first of each round is short again: all that had data were answered.
+        Self { nodes, remote, served, _endpoints: [endpoint, mine] }
+    }
+
+    /// Sends a request that keeps the order, with so many bytes of data if any.
+    fn send(&self, number: u64, bytes: usize) -> Call {
+        let words = [number];
+        let message = Message::to(0).words(&words).in_order();
+        let message = if bytes > 0 { message.data(vec![7_u8; bytes]) } else { message };
+        self.remote.try_request(message).unwrap()
+    }
+}
+
+/// Sends rounds of requests, of which these have so much data, each round behind the one before.
+fn rounds(each: u64, bytes: impl Fn(u64) -> usize) {
+    for (sim, options) in worlds() {
+        let pair = Pair::new(&sim, &options);
         for round in 0..3 {
-            let send = |at| {
-                let words = [sent + at];
-                let message = Message::to(0).words(&words).in_order();
-                let data = at % 3 == 1;
-                let message = if data { message.data(vec![7_u8; 200_000]) } else { message };
-                remote.try_request(message).unwrap()
-            };
-            let calls: Vec<Call> = (0..8).map(send).collect();
-            sent += 8;
+            let numbers = round * each..(round + 1) * each;
+            let calls: Vec<_> = numbers.map(|at| pair.send(at, bytes(at % each))).collect();
             for call in calls {
-                drop(run(&nodes, call).unwrap());
+                drop(run(&pair.nodes, call).unwrap());
             }
-            assert_eq!(*served.lock().unwrap(), (0..sent).collect::<Vec<_>>(), "round {round}");
+            let served = pair.served.lock().unwrap();
+            assert_eq!(*served, (0..(round + 1) * each).collect::<Vec<_>>(), "round {round}");
         }
     }
 }
 
-#[test]
-fn a_short_request_does_not_overtake_one_with_data() {
-    requests_arrive_as_they_were_sent();
+fn short_ones_stay_behind_data() {
+    rounds(8, |at| if at % 3 == 1 { 200_000 } else { 0 });
+}
+
+fn data_stays_behind_short_ones() {
+    rounds(200, |at| if at == 198 { 5_000 } else { 0 });
+}
+
+/// The data of one request is more than the peer ever takes: those behind it are served.
+fn refused_data_keeps_nobody_waiting() {
+    for (sim, options) in worlds() {
+        let pair = Pair::new(&sim, &options.budget(4 << 20));
+        let calls = [0, 100_000, 64 << 20, 0, 100_000].into_iter().zip(0..);
+        let calls: Vec<_> = calls.map(|(bytes, number)| pair.send(number, bytes)).collect();
+        let ends: Vec<_> = calls.into_iter().map(|call| run(&pair.nodes, call)).collect();
+        let refused: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
+        let [CallError::Undelivered(Reason::TooLarge { .. })] = &refused[..] else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(*pair.served.lock().unwrap(), [0, 1, 3, 4]);
+    }
 }
 
 #[test]
-fn one_that_overtakes_is_noticed() {
-    assert!(caught(Fault::Overtakes, requests_arrive_as_they_were_sent));
+fn short_requests_do_not_overtake_one_with_data() {
+    short_ones_stay_behind_data();
+}
+
+#[test]
+fn one_with_data_does_not_overtake_short_ones() {
+    data_stays_behind_short_ones();
+}
+
+#[test]
+fn a_request_that_is_refused_gives_its_place_up() {
+    refused_data_keeps_nobody_waiting();
+}
+
+#[test]
+fn those_that_overtake_are_noticed() {
+    assert!(caught(Fault::Overtakes, short_ones_stay_behind_data));
+    assert!(caught(Fault::NotPlaced, data_stays_behind_short_ones));
+    assert!(caught(Fault::PlaceKept, refused_data_keeps_nobody_waiting));
 }
