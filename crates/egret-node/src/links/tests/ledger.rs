@@ -20,12 +20,13 @@ pub(super) struct Book {
     pub(super) wrong: Vec<String>,
 }
 
-/// The messages of one mapping, by its two lanes: those that overtake nothing.
+/// The messages of one mapping, those that overtake nothing together: of its two lanes, and requests
+/// by both that keep the order.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    pub(super) lanes: [Vec<Sent>; 2],
+    pub(super) lanes: [Vec<Sent>; 3],
     /// The last message that was served of each.
-    served: [Option<usize>; 2],
+    served: [Option<usize>; 3],
     /// Its sender is gone, or its error handler: nobody can be told.
     pub(super) unwatched: bool,
     /// A side of its link has died: what was acknowledged may be lost.

@@ -17,6 +17,8 @@ const FOUND: &[Fault] = &[
     Fault::PiecesSwapped,
     Fault::EndUntold,
     Fault::EndTwice,
+    Fault::Overtakes,
+    Fault::NotPlaced,
 ];
 
 #[test]

@@ -11,7 +11,7 @@ use egret_net::vi::Reliability;
 
 use super::ledger::{Id, Ledger, NO_HANDLER, Sent, Stream, Way};
 use super::random::Random;
-use super::world::{AT_ONCE, DATA, HOLD, LATER, NEVER, Node, UPCALL, step};
+use super::world::{AT_ONCE, DATA, HOLD, IN_ORDER, LATER, NEVER, Node, UPCALL, step};
 use crate::am::{Call, MEDIUM_MAX, Mapping, Message, Remote, SendError, Unsent};
 use crate::links::LinksOptions;
 use crate::links::slots::Key;
@@ -234,18 +234,21 @@ impl<'a> Trial<'a> {
             return;
         }
         let flow = &self.flows[random.index(self.flows.len())];
-        let way = [Way::Answered, Way::Answered, Way::Not, Way::Transfer][random.index(4)];
+        let handlers = [AT_ONCE, AT_ONCE, LATER, NEVER, DATA, UPCALL, HOLD, IN_ORDER, NO_HANDLER];
+        let known = if random.is(90) { 8 } else { 9 };
+        let handler = handlers[random.index(known)];
+        let ways = [Way::Answered, Way::Answered, Way::Not, Way::Transfer];
+        let way = if handler == IN_ORDER { Way::Answered } else { ways[random.index(4)] };
         let is_bulk = way == Way::Transfer || random.is(30);
         let most = if random.is(5) { 200_000 } else { 20_000 };
         let len = random.size(if is_bulk { most } else { MEDIUM_MAX as u64 });
-        let handlers = [AT_ONCE, AT_ONCE, LATER, NEVER, DATA, UPCALL, HOLD, NO_HANDLER];
-        let known = if random.is(90) { 7 } else { 8 };
-        let handler = handlers[random.index(known)];
-        let (stream, lane) = (flow.stream, usize::from(is_bulk));
+        let lane = if handler == IN_ORDER { 2 } else { usize::from(is_bulk) };
+        let stream = flow.stream;
         let number = self.ledger.book().streams[stream].lanes[lane].len();
         let id = Id { stream, lane, number };
         let (words, payload) = (id.words(), id.payload(len));
         let message = Message::to(handler).words(&words);
+        let message = if handler == IN_ORDER { message.in_order() } else { message };
         let message = match is_bulk {
             true if random.is(50) => message.data(payload.clone()),
             true => {

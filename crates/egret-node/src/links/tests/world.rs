@@ -57,7 +57,7 @@ impl Node {
     pub(super) fn open(&self, at: usize, life: u64, ledger: &Ledger) -> End {
         let name = EndpointName::new(self.links.host(), &format!("e{at}"), life);
         let endpoint = self.bundles[at % 2].register(&name.name, life).unwrap();
-        for number in [AT_ONCE, LATER, NEVER, DATA, UPCALL, HOLD] {
+        for number in [AT_ONCE, LATER, NEVER, DATA, UPCALL, HOLD, IN_ORDER] {
             let (ledger, stash) = (ledger.clone(), self.stash.clone());
             endpoint.on(number, move |request| serve(number, request, &ledger, &stash));
         }
@@ -137,6 +137,8 @@ pub(super) const NEVER: u8 = 2;
 pub(super) const DATA: u8 = 3;
 pub(super) const UPCALL: u8 = 4;
 pub(super) const HOLD: u8 = 5;
+/// Of requests that keep the order.
+pub(super) const IN_ORDER: u8 = 6;
 /// Of answers only.
 pub(super) const ANSWER: u8 = 7;
 const _: () = assert!(ANSWER < NO_HANDLER);
