@@ -65,13 +65,15 @@ impl State {
         let never = outgoing.data.hear(tell)?;
         if let Some(NeverFits { bytes, most }) = never {
             let refused = outgoing.data.give_up().expect("it was asked for");
-            let credited = outgoing.credit(1);
             let head = Head::from_bits(refused.tag()).expect("of this side");
-            let slot = outgoing.slot();
-            if head.request & PLACED != 0 && !planted(Fault::PlaceKept) {
-                let (kind, request) = (Kind::NoPlace, call_of(head));
-                line.say(Head { kind, words: 0, slot, request, ..head }, &[], &[]);
-            }
+            let credited = if head.request & PLACED != 0 && !planted(Fault::PlaceKept) {
+                let (slot, request) = (outgoing.slot(), call_of(head));
+                line.say(Head { request, ..Head::of(Kind::NoPlace, slot) }, &[], &[]);
+                // The peer gives the credit back when it has heard that.
+                Ok(())
+            } else {
+                outgoing.credit(1)
+            };
             self.data_undelivered(link, refused, Reason::TooLarge { bytes, most });
             credited?;
             self.unmap_if_quiet(link, number);

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use egret_net::rt::Instant;
 
 use super::fault::{Fault, planted};
+use super::request::From;
 use crate::link::arrived::Arrived;
 use crate::link::{Head, Kind};
 use crate::links::slots::Key;
@@ -173,7 +174,11 @@ impl State {
             line.am.incoming.entry_at(head.slot).ok_or("a place for no mapping")?;
         let window = incoming.window();
         match head.kind {
-            Kind::NoPlace => incoming.places.give_up(head)?,
+            Kind::NoPlace => {
+                incoming.places.give_up(head)?;
+                incoming.take()?;
+                self.taken(From { link, slot, request: None });
+            }
             _ => incoming.places.keep(head, window)?,
         }
         self.take_turns(link, slot);
