@@ -25,7 +25,8 @@ pub(crate) struct Kin {
     pub(crate) group: i32,
     /// Tells it from a later process of the same number.
     started: u64,
-    is_zombie: bool,
+    /// Nothing of it runs any more; its parent has yet to hear of it.
+    is_over: bool,
 }
 
 impl Kin {
@@ -57,7 +58,7 @@ pub(crate) fn all(except: &BTreeSet<i32>) -> Vec<Kin> {
     let mut children = BTreeMap::<i32, Vec<Kin>>::new();
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    for kin in numbers.filter_map(read).filter(|kin| !kin.is_zombie) {
+    for kin in numbers.filter_map(read).filter(|kin| !kin.is_over) {
         children.entry(kin.parent).or_default().push(kin);
     }
     let (mut found, mut next) = (Vec::new(), vec![getpid().as_raw_pid()]);
@@ -81,13 +82,13 @@ pub(crate) fn marked(variable: &str) -> Vec<Kin> {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|found| found == variable.as_bytes())
     };
-    numbers.filter(has_it).filter_map(read).filter(|kin| !kin.is_zombie).collect()
+    numbers.filter(has_it).filter_map(read).filter(|kin| !kin.is_over).collect()
 }
 
 /// Kills all descendants but `strangers`, and whatever has the variable `mark`; gives what remains.
 ///
-/// What is left of a job is descended from this process. Should something get away from that, as
-/// one of many hundred killed launchers has shown, it is known by the name of its job.
+/// What is left of a job is descended from this process. Should something get away from that, it is
+/// known by the name of its job.
 pub(crate) fn end_all(strangers: &BTreeSet<i32>, mark: &str) -> Vec<Kin> {
     let last = rt::now() + 10 * GIVE_UP;
     let (mut until, mut calm, mut seen) = (rt::now() + GIVE_UP, 0, BTreeSet::new());
@@ -149,11 +150,14 @@ fn read(pid: i32) -> Option<Kin> {
 /// Reads `7 (a name) S 1 7 7 …`; the name may be anything.
 fn parse(pid: i32, stat: &str) -> Option<Kin> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
-    let is_zombie = matches!(fields.next()?, "Z" | "X");
+    let is_ended = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    let started = fields.nth(16)?.parse().ok()?;
-    Some(Kin { pid: Pid::from_raw(pid)?, parent, group, started, is_zombie })
+    let threads = fields.nth(14)?.parse::<u32>().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    // The state is that of the main thread, which may end before the others (`pthread_exit`).
+    let is_over = is_ended && threads <= 1;
+    Some(Kin { pid: Pid::from_raw(pid)?, parent, group, started, is_over })
 }
 
 #[cfg(test)]
@@ -164,9 +168,21 @@ mod tests {
     fn the_line_of_the_kernel_is_read() {
         let line = "7 (a) b (c) S 1 6 5 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9\n";
         let kin = parse(7, line).unwrap();
-        assert_eq!((kin.parent, kin.group, kin.started, kin.is_zombie), (1, 6, 4711, false));
+        assert_eq!((kin.parent, kin.group, kin.started, kin.is_over), (1, 6, 4711, false));
         assert_eq!(parse(7, "7 (a"), None);
         assert_eq!(parse(7, "7 (a) Z 1 2"), None);
+    }
+
+    #[test]
+    fn a_process_is_over_with_its_last_thread() {
+        let is_over = |state: char, threads: u32| {
+            let line =
+                format!("7 (a) {state} 1 6 5 0 -1 0 1 2 3 4 5 6 7 8 20 0 {threads} 0 4711 9\n");
+            parse(7, &line).unwrap().is_over
+        };
+        assert!(is_over('Z', 1) && is_over('X', 0));
+        assert!(!is_over('Z', 2), "its main thread has ended, another runs");
+        assert!(!is_over('S', 1) && !is_over('T', 2));
     }
 
     #[test]

@@ -139,6 +139,14 @@ impl Job {
         wait_some("no launcher", found)
     }
 
+    /// Whether `process` is guard or launcher, as long as both are there.
+    ///
+    /// Descent tells, not the command: the launcher's has a path without links, and a process that
+    /// is about to become another still has its parent's.
+    pub(crate) fn is_egret(&self, process: &Process) -> bool {
+        [process.pid, process.parent].contains(&self.guard())
+    }
+
     /// Waits for `count` processes whose command begins with `command`.
     #[track_caller]
     pub(crate) fn wait_for(&self, count: usize, command: &str) -> Vec<Process> {
@@ -209,11 +217,6 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 pub(crate) fn kill(pid: i32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(pid).expect("a process"), signal);
-}
-
-/// The processes of the job that are `egret run` itself.
-pub(crate) fn is_egret(process: &Process) -> bool {
-    process.command.starts_with(EGRET)
 }
 
 /// What is on `/proc/PID/status` after `name`.

@@ -1,8 +1,11 @@
 //! Whoever is killed, nothing stays behind.
 
+use std::process::Command;
+
+use egret::net::rt;
 use rustix::process::Signal;
 
-use crate::job::{Job, code, is_egret, kill, text};
+use crate::job::{EGRET, Job, code, kill, text};
 
 /// Leaves children in the background, in sessions of their own, without parents.
 pub(crate) const WRAPPER: &str = "sleep 1001 & setsid sleep 1002 & \
@@ -51,6 +54,24 @@ fn of_one_process() {
 }
 
 #[test]
+fn of_the_launcher_whose_path_is_not_the_guards() {
+    let link = std::env::temp_dir().join(format!("egret-run-link-{:016x}", rt::random()));
+    std::os::unix::fs::symlink(EGRET, &link).expect("a link");
+    let mut command = Command::new(&link);
+    command.args(["run", "-n", "2", "sh", "-c", WRAPPER]);
+    let job = Job::start_as(command);
+    job.wait_for(2 * SLEEPS, "sleep 100");
+    std::fs::remove_file(&link).expect("the link");
+    let (egret, others): (Vec<_>, Vec<_>) =
+        job.mark.processes().into_iter().partition(|process| job.is_egret(process));
+    let launcher = egret.iter().find(|process| process.pid != job.guard()).expect("a launcher");
+    assert_eq!((egret.len(), launcher.pid), (2, job.launcher()), "{egret:?}");
+    assert!(others.iter().all(|process| process.command.starts_with('s')), "{others:?}");
+    kill(launcher.pid, Signal::KILL);
+    assert_eq!(code(&job.end()), 137);
+}
+
+#[test]
 fn of_what_a_process_started() {
     let job = wrapped(2);
     job.wait_for(2, "sleep 1001").iter().for_each(|process| kill(process.pid, Signal::KILL));
@@ -63,7 +84,7 @@ fn of_what_a_process_started() {
 #[test]
 fn of_all_processes_at_once() {
     let job = wrapped(2);
-    for process in job.mark.processes().iter().filter(|process| !is_egret(process)) {
+    for process in job.mark.processes().iter().filter(|process| !job.is_egret(process)) {
         kill(process.pid, Signal::KILL);
     }
     assert_eq!(code(&job.end()), 137);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use egret::net::rt;
 use rustix::process::Signal;
 
-use crate::job::{Job, Process, is_egret, kill};
+use crate::job::{Job, Process, kill};
 use crate::kills::WRAPPER;
 
 #[test]
@@ -27,19 +27,15 @@ fn end(job: Job, whom: Option<Process>, dice: &mut Dice) {
     if let Some(whom) = &whom {
         kill(whom.pid, Signal::KILL);
     }
-    // The end of some is no failure of the job; then it is asked to end.
-    if !whom.is_some_and(|whom| is_part_of_egret(&whom)) {
+    // The end of some is no failure of the job; then it is asked to end. Not after the end of the
+    // launcher: without guard and launcher there is nobody to end what processes have started.
+    if !whom.is_some_and(|whom| job.is_egret(&whom)) {
         rt::sleep(Duration::from_micros(dice.below(20_000)));
         job.signal(dice.one_of(&[Signal::KILL, Signal::TERM, Signal::INT]).expect("a signal"));
         job.signal(Signal::INT);
         job.signal(Signal::INT);
     }
     job.end();
-}
-
-/// Guard or launcher; a child that has not become its program looks like them.
-fn is_part_of_egret(process: &Process) -> bool {
-    is_egret(process) && !process.command.contains("run-child")
 }
 
 /// Numbers from a seed.
