@@ -157,7 +157,7 @@ impl Vi {
     /// Sends the bytes of `parts`, behind each other, as one eager message of at most
     /// [`EAGER_MAX`](super::EAGER_MAX) bytes. The bytes are out of the caller's hands when this
     /// returns: there is no completion. The position says how far the lane is then; once as much
-    /// has [arrived](Self::arrived), the peer has the message.
+    /// has [arrived](Self::arrived), the peer has the message, or has lost it at the unreliable level.
     ///
     /// # A full lane
     ///
@@ -208,6 +208,11 @@ impl Vi {
     /// the fabric does not [carry](Drain::is_native) eager messages, this side hears the answer
     /// when it drains. When the connection ends, what was never sent is not delivered; of what was
     /// sent and has not arrived nobody knows.
+    ///
+    /// At the unreliable level what is at or below the answer was drained or lost, or was overtaken
+    /// on the way; nothing above the answer was drained when the peer said so. A peer that drains,
+    /// and is heard, brings every position to have arrived. Who asks again after a while has a
+    /// question repeated that was lost.
     #[must_use]
     pub fn arrived(&self, lane: Lane) -> Position {
         self.arrived_if_asked(lane, true)

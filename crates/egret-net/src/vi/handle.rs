@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::hub::Hub;
 use super::machine::{Made, Unposted};
 use super::{Counters, Posted, Ticket, ViError};
+use crate::rt::Instant;
 
 /// A connection of a machine. Dropping this releases it.
 #[derive(Debug)]
@@ -25,6 +26,10 @@ impl Handle {
 
     pub(super) fn cancel(&self, ticket: Ticket) -> bool {
         self.hub.work(|machine, after| machine.cancel(self.made.conn, ticket, after))
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.hub.now()
     }
 
     pub(super) fn close(&self) {

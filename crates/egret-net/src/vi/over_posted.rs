@@ -1,16 +1,17 @@
 //! Eager messages over posted ones, on fabrics that do not carry them themselves.
 //!
 //! Each connection has receives posted of the eager class, and sends from memory that it uses
-//! again. A message has a [head](EagerHead) of twelve bytes before its parts, which says what it is, of
-//! which lane, and how much its sender has drained.
+//! again. A message has a [head](EagerHead) of sixteen bytes before its parts, which says what it is,
+//! of which lane, at which position, and how far its sender has drained.
 //!
-//! A sender has at most a [window](WINDOWS) of messages and requests of each lane that the peer has
-//! not drained, as far as it knows: a lane that is full leaves the other open. The sender hears by
-//! every head what was drained; by a message of its own when that is a quarter of a window, or when
-//! it asks. It reads heads when it [drains](OverPosted::drain) and at no other time: a sender that
-//! never drains fills its window and has no room again. On the way, and when they are drained, both
-//! lanes are one stream of posted messages of the eager class, which the fabric keeps apart from
-//! large ones.
+//! At reliable levels a sender has at most a [window](LaneCounts::window) of messages and requests
+//! of each lane that the peer has not drained, as far as the sender knows: a lane that is full leaves
+//! the other open. At the unreliable level no lane is full, and a position that was drained says of
+//! lower ones that they were drained, lost or overtaken. The sender hears by every head what was
+//! drained; by a message of its own when that is a quarter of a window, or when it asks. It reads
+//! heads when it [drains](OverPosted::drain) and at no other time: a sender that never drains fills
+//! its window and has no room again. On the way, and when they are drained, both lanes are one
+//! stream of posted messages of the eager class, which the fabric keeps apart from large ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -22,6 +23,7 @@ use super::eager_head::{EagerHead, What};
 use super::handle::Handle;
 use super::hub::Hub;
 use super::inbox::Mailbox;
+use super::lane_counts::{LaneCounts, UNDRAINED_MAX, low_bits};
 use super::{
     Completion, Descriptor, Landing, Op, OpKind, Posted, Refused, Reliability, Ticket, ViId,
 };
@@ -58,26 +60,6 @@ struct State {
     posting: bool,
 }
 
-/// A lane in both directions.
-#[derive(Default)]
-struct LaneCounts {
-    /// Messages sent, ever.
-    sent: u64,
-    /// Of these, what the peer has drained, as far as is known.
-    heard: u64,
-    /// Messages of the peer drained, ever.
-    drained: u64,
-    /// What the peer was told of that.
-    told: u64,
-    /// How far the peer was asked to say how far it is.
-    asked: u64,
-}
-
-/// Messages and requests of each lane that a peer may have sent and this side not drained. Few of
-/// what goes with large data: each has memory that waits for it.
-const WINDOWS: [u64; 2] = [32, 4];
-/// The same of both lanes.
-pub(crate) const UNDRAINED_MAX: u64 = WINDOWS[0] + WINDOWS[1];
 /// Receives beyond the windows, for what tells of credit. A side that drains nothing can ask at most
 /// after every other message of a window, and is told of every quarter of it besides.
 const CREDITS: u64 = UNDRAINED_MAX / 2 + 10;
@@ -143,8 +125,7 @@ impl OverPosted {
             if is_reliable && counts.is_full(lane) {
                 return None;
             }
-            counts.sent += 1;
-            let position = Position::new(counts.sent);
+            let position = Position::new(counts.send());
             state.queue((What::Message, lane, len), tag, parts);
             Some(position)
         });
@@ -154,26 +135,26 @@ impl OverPosted {
 
     /// Posts what is queued, in order: one thread at a time, with no lock of ours, for a fabric
     /// may have the program told of something else meanwhile. What is refused is lost: at the
-    /// unreliable level for want of room, which is counted, else with the connection.
+    /// unreliable level for want of room, which is counted of messages, else with the connection.
     fn post_queued(&self, member: &Member) {
         while let Some(frame) = member.state.with(State::next_frame) {
-            let is_lost = member.post(Op::Send, frame, &self.inbox).is_err();
+            let is_message = frame.bytes().first() == Some(&(What::Message as u8));
+            let is_refused = member.post(Op::Send, frame, &self.inbox).is_err();
             member.state.with(|state| {
                 state.posting = false;
-                state.dropped += u64::from(is_lost && !member.is_reliable);
+                state.dropped += u64::from(is_refused && is_message && !member.is_reliable);
             });
         }
     }
 
-    /// How much of what was sent the peer has drained. It may be asked to say so.
+    /// How far the peer has drained what was sent. The peer may be asked to say so.
     pub(super) fn arrived(&self, member: &Member, lane: Lane, asked: bool) -> Position {
+        // Where requests and answers may be lost, a request is repeated in time.
+        let now = (asked && !member.is_reliable).then(|| member.handle.now());
         let heard = member.state.with(|state| {
             let counts = &mut state.lanes[lane as usize];
-            let heard = counts.heard;
-            let is_asked = counts.asked >= counts.sent || counts.is_full(lane);
-            if asked && heard < counts.sent && !is_asked {
-                counts.sent += 1;
-                counts.asked = counts.sent;
+            let heard = counts.heard();
+            if asked && counts.ask(lane, now) {
                 state.queue((What::Ask, lane, 0), 0, &[]);
             }
             heard
@@ -222,16 +203,21 @@ impl OverPosted {
     /// A message of the peer. Whether it was one for the sink.
     fn received(&self, member: &Arc<Member>, completion: Completion, sink: &mut Sink<'_>) -> bool {
         let (tag, bytes) = (completion.tag, completion.bytes());
-        let Some(EagerHead { what, lane, drained }) = EagerHead::from_bytes(bytes) else {
+        let Some(EagerHead { what, lane, position, drained }) = EagerHead::from_bytes(bytes) else {
             member.handle.close();
             return false;
         };
-        member.state.with(|state| {
-            for (counts, heard) in state.lanes.iter_mut().zip(drained) {
-                counts.hear(heard);
+        let is_in_order = member.state.with(|state| {
+            for (counts, drained) in state.lanes.iter_mut().zip(drained) {
+                counts.hear(drained);
             }
-            state.lanes[lane as usize].drained += u64::from(what != What::Credit);
+            let counts = &mut state.lanes[lane as usize];
+            what == What::Credit || counts.drain(position, member.is_reliable)
         });
+        if !is_in_order {
+            member.handle.close();
+            return false;
+        }
         // Given back also if the sink panics.
         let taken = Taken { over: self, member, completion: Some(completion), what, lane };
         if what == What::Message {
@@ -266,9 +252,8 @@ impl Drop for Taken<'_> {
         }
         let lane = *lane as usize;
         member.state.with(|state| {
-            let counts = &state.lanes[lane];
-            let owed = counts.drained - counts.told;
-            if (*what == What::Ask && owed > 0) || owed >= WINDOWS[lane] / 4 {
+            let owed = state.lanes[lane].owed();
+            if *what == What::Ask || owed >= LaneCounts::window(lane) / 4 {
                 state.queue((What::Credit, Lane::Talk, 0), 0, &[]);
             }
         });
@@ -300,7 +285,7 @@ impl State {
     fn queue(&mut self, what: (What, Lane, usize), tag: u64, parts: &[&[u8]]) {
         let frame = self.frame(what, tag, parts);
         self.queued.push_back(frame);
-        self.lanes.iter_mut().for_each(|counts| counts.told = counts.drained);
+        self.lanes.iter_mut().for_each(LaneCounts::tell);
     }
 
     /// The next message to post, if no other thread is at it.
@@ -327,8 +312,10 @@ impl State {
         frame.set_tag(tag);
         let bytes = frame.bytes_mut().expect("memory of its own");
         let (head, mut rest) = bytes.split_at_mut(HEAD);
-        let drained = self.lanes.each_ref().map(|counts| low_bits(counts.drained));
-        head.copy_from_slice(&EagerHead { what, lane, drained }.to_bytes());
+        let sent = if what == What::Credit { 0 } else { self.lanes[lane as usize].sent() };
+        let drained = self.lanes.each_ref().map(|counts| low_bits(counts.drained()));
+        let position = low_bits(sent);
+        head.copy_from_slice(&EagerHead { what, lane, position, drained }.to_bytes());
         for part in parts {
             let (here, behind) = rest.split_at_mut(part.len());
             here.copy_from_slice(part);
@@ -343,27 +330,6 @@ impl State {
             self.spare.push(frame);
         }
     }
-}
-
-impl LaneCounts {
-    /// Whether the peer has not drained a whole window.
-    const fn is_full(&self, lane: Lane) -> bool {
-        self.sent - self.heard >= WINDOWS[lane as usize]
-    }
-
-    /// The peer says how much it has drained; what it cannot have drained it is not believed.
-    fn hear(&mut self, low: u32) {
-        let ahead = low.wrapping_sub(low_bits(self.heard));
-        let heard = self.heard + u64::from(ahead);
-        if heard <= self.sent {
-            self.heard = heard;
-        }
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the low bits")]
-const fn low_bits(count: u64) -> u32 {
-    count as u32
 }
 
 /// A drain that goes on.
@@ -440,23 +406,14 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_message_are_these_for_ever() {
-        let mut state = State::default();
-        (state.lanes[0].drained, state.lanes[1].drained) = (0x1_0000_0102, 3);
+        let lanes = [LaneCounts::at(5, 0x1_0000_0102), LaneCounts::at(0x2_0000_0304, 3)];
+        let mut state = State { lanes, ..State::default() };
         let frame = state.frame((What::Message, Lane::Bulk, 2), 258, &[b"h", b"i"]);
         assert_eq!(frame.tag(), 258);
-        assert_eq!(frame.bytes(), b"\0\x01\0\0\x02\x01\0\0\x03\0\0\0hi");
+        assert_eq!(frame.bytes(), b"\0\x01\0\0\x04\x03\0\0\x02\x01\0\0\x03\0\0\0hi");
+        let credit = state.frame((What::Credit, Lane::Talk, 0), 0, &[]);
+        assert_eq!(credit.bytes(), b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\x03\0\0\0");
         let ask = state.frame((What::Ask, Lane::Talk, 0), 0, &[]);
-        assert_eq!(ask.bytes(), b"\x02\0\0\0\x02\x01\0\0\x03\0\0\0");
-    }
-
-    #[test]
-    fn what_a_peer_cannot_have_drained_it_is_not_believed() {
-        let mut counts = LaneCounts { sent: 5, heard: 2, ..LaneCounts::default() };
-        counts.hear(6);
-        assert_eq!(counts.heard, 2);
-        counts.hear(1);
-        assert_eq!(counts.heard, 2);
-        counts.hear(4);
-        assert_eq!(counts.heard, 4);
+        assert_eq!(ask.bytes(), b"\x02\0\0\0\x05\0\0\0\x02\x01\0\0\x03\0\0\0");
     }
 }

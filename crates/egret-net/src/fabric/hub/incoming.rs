@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::buf::Kind;
 use crate::fabric::outbox::Outbox;
 use crate::fabric::receives::Receives;
-use crate::vi::over_posted::UNDRAINED_MAX;
+use crate::vi::lane_counts::UNDRAINED_MAX;
 use crate::vi::{
     AccessError, Keys, Notices, Posted, Reliability, RemoteKey, RemoteSlice, Ticket, ViError,
 };

@@ -40,6 +40,8 @@ struct Play<'a> {
     peer: TcpStream,
     /// The peer writes so many bytes at a time.
     piece: usize,
+    /// Messages and requests of each lane that it has written with the next position.
+    sent: [u32; 2],
 }
 
 impl Stage {
@@ -54,7 +56,7 @@ impl Stage {
         let listener = self.nic.listen("fuzz", 0, &options).expect("nobody else listens");
         let (vi, peer) = self.meet(&listener, reliability);
         let victim = Victim::new(&self.nic, &self.pool, vi, input);
-        let mut play = Play { victim, peer, piece };
+        let mut play = Play { victim, peer, piece, sent: [0; 2] };
         while !input.0.is_empty() {
             play.step(input);
         }
@@ -138,13 +140,12 @@ impl Play<'_> {
         self.write(&bytes);
     }
 
-    /// A message of the eager class, of which some have a head of twelve bytes that makes sense.
+    /// A message of the eager class, of which some have a head of sixteen bytes that makes sense.
     fn eager(&mut self, input: &mut Input<'_>) {
         let [how, what, lane, zero] = input.array();
         let mut payload = match how {
-            // Counts that are near to what was sent, and those that are not.
-            0..100 => vec![what % 3, lane % 2, 0, 0, zero % 8, 0, 0, 0, lane % 8, 0, 0, 0],
-            100..200 => [&[what % 4, lane % 3, zero / 128, 0], &input.array::<8>()[..]].concat(),
+            0..100 => self.next_head(what % 3, lane, zero),
+            100..200 => [&[what % 4, lane % 3, zero / 128, 0], &input.array::<12>()[..]].concat(),
             _ => input.take(usize::from(how - 200)).to_vec(),
         };
         payload.resize(payload.len() + usize::from(how % 4) * 60, what);
@@ -154,6 +155,17 @@ impl Play<'_> {
         bytes.extend(self.counts(input).to_le_bytes());
         bytes.extend(payload);
         self.write(&bytes);
+    }
+
+    /// A head with the next position of its lane, without which a reliable connection ends, and with
+    /// counts of drained messages that are near to what was sent.
+    fn next_head(&mut self, what: u8, lane: u8, drained: u8) -> Vec<u8> {
+        const CREDIT: u8 = 1;
+        let sent = &mut self.sent[usize::from(lane % 2)];
+        *sent += u32::from(what != CREDIT);
+        let position = if what == CREDIT { 0 } else { *sent };
+        let numbers = [position, u32::from(drained % 8), u32::from(lane % 8)].map(u32::to_le_bytes);
+        [&[what, lane % 2, 0, 0], numbers.as_flattened()].concat()
     }
 
     /// What the peer says of how far it is: a little, or anything.
