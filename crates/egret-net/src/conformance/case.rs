@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::check::Outcome;
 use super::side::Side;
 use super::{
-    access, connect, death, eager, gather, hand_over, landing, levels, messages, pressure, queues,
-    remote, slices, teardown, unreliable,
+    access, connect, death, eager, gather, hand_over, landing, lanes, levels, messages, pressure,
+    queues, remote, slices, teardown, unreliable,
 };
 use crate::vi::{Limits, Reliability};
 
@@ -95,6 +95,7 @@ const THEMES: &[&[Planned]] = &[
     connect::CASES,
     messages::CASES,
     eager::CASES,
+    lanes::CASES,
     gather::CASES,
     pressure::CASES,
     levels::CASES,

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::pin;
 use std::task::Poll;
 
 use super::case::list;
@@ -18,27 +17,24 @@ list! { "eager":
     Reliable answers,
     Reliable full,
     Reliable panics,
-    Reliable arrived,
-    Reliable urgent,
     Every too_large,
     Once shared_drain,
     Once beside_posted,
     Reliable first_word,
     Once left_behind,
-    Unreliable never_full,
     Lossless datagrams,
     Kills known_dead,
 }
 
 /// A message that was drained.
-struct Got {
+pub(super) struct Got {
     vi: ViId,
-    tag: u64,
+    pub tag: u64,
     bytes: Vec<u8>,
 }
 
 /// Drains until there are so many messages.
-async fn drained(side: &Side, drain: &Drain, count: usize) -> Result<Vec<Got>, Wrong> {
+pub(super) async fn drained(side: &Side, drain: &Drain, count: usize) -> Result<Vec<Got>, Wrong> {
     let mut all = Vec::new();
     let some = poll_fn(|_| {
         let left = count - all.len();
@@ -58,7 +54,13 @@ async fn drained(side: &Side, drain: &Drain, count: usize) -> Result<Vec<Got>, W
 }
 
 /// Sends, and drains while the lane is full.
-async fn send(side: &Side, vi: &Vi, lane: Lane, tag: u64, len: usize) -> Result<Position, Wrong> {
+pub(super) async fn send(
+    side: &Side,
+    vi: &Vi,
+    lane: Lane,
+    tag: u64,
+    len: usize,
+) -> Result<Position, Wrong> {
     let mut bytes = vec![0; len];
     pattern::fill(tag, &mut bytes);
     let (first, second) = bytes.split_at(len / 3);
@@ -207,90 +209,6 @@ async fn full_lane(side: &Side, service: &str, lane: Lane, other: Lane) -> Outco
 /// The tag of a message that is sent while the other lane is full.
 const BESIDE: u64 = u64::MAX - 1;
 
-/// What has arrived is known, and is what was drained, also when the connection has ended.
-async fn arrived(side: &Side) -> Outcome {
-    let vi = side.pair("arrived").await?;
-    if !side.is_caller() {
-        side.meet().await?;
-        drop(drained(side, vi.drain(), 3).await?);
-        // It is asked, and answers when it is driven.
-        let mut end = pin!(side.meet());
-        return poll_fn(|context| {
-            vi.drain().poll(9, |_, _, _| {});
-            end.as_mut().poll(context)
-        })
-        .await;
-    }
-    let [before, beside] = Lane::ALL.map(|lane| vi.arrived(lane));
-    let mut position = before;
-    for number in 0..3 {
-        let next = send(side, &vi, Lane::Talk, number, 60).await?;
-        check!(next > position, "positions that grow: {next:?} after {position:?}");
-        position = next;
-    }
-    let _ = vi.arrived(Lane::Talk);
-    side.pause(side.profile.quiet).await;
-    side.nic.poll();
-    check_eq!(vi.arrived(Lane::Talk), before, "what has arrived, while nobody drains");
-    side.meet().await?;
-    let mut known = arrive(side, &vi, before, position).await?;
-    for number in 3..40 {
-        let position = send(side, &vi, Lane::Talk, number, 60).await?;
-        known = arrive(side, &vi, known, position).await?;
-    }
-    check_eq!(vi.arrived(Lane::Bulk), beside, "what has arrived of a lane that nobody uses");
-    side.meet().await?;
-    vi.disconnect();
-    let left = vi.arrived(Lane::Talk);
-    check!(left >= known, "what has arrived became less by the end: {left:?} after {known:?}");
-    Ok(())
-}
-
-/// Looks until this position of talk has arrived, and more than is `known`. How far it is then.
-async fn arrive(
-    side: &Side,
-    vi: &Vi,
-    mut known: Position,
-    position: Position,
-) -> Result<Position, Wrong> {
-    let mut fell = None;
-    let all = poll_fn(|_| {
-        let now = vi.arrived(Lane::Talk);
-        fell = fell.or((now < known).then_some((now, known)));
-        known = now;
-        vi.drain().poll(9, |_, _, _| {});
-        if known >= position { Poll::Ready(()) } else { side.look_again() }
-    });
-    side.must("the arrival of all", all).await?;
-    check_eq!(fell, None, "what has arrived became less");
-    Ok(known)
-}
-
-/// A message of talk waits for few of bulk, however many are there.
-async fn urgent(side: &Side) -> Outcome {
-    let vi = side.pair("urgent").await?;
-    if side.is_caller() {
-        while vi.send_eager(Lane::Bulk, 0, &[&[7; 100]]).is_ok() {}
-        send(side, &vi, Lane::Talk, 1, 40).await?;
-        side.pause(side.profile.quiet).await;
-        side.meet().await?;
-        return side.meet().await;
-    }
-    side.meet().await?;
-    let mut before = 0;
-    while drained(side, vi.drain(), 1).await?.remove(0).tag == 0 {
-        before += 1;
-    }
-    // What a link loses comes later than what was sent after it.
-    let is_soon = before <= BULK_AHEAD || side.profile.lossy;
-    check!(is_soon, "{before} messages of bulk drained before one of talk that was there");
-    side.meet().await
-}
-
-/// Messages of bulk that may be drained before one of talk: where both lanes are one stream, as
-/// many as bulk may have under way.
-const BULK_AHEAD: usize = 4;
-
 async fn too_large(side: &Side) -> Outcome {
     let vi = side.pair("too large").await?;
     let half = vec![0; EAGER_MAX / 2 + 1];
@@ -400,19 +318,6 @@ async fn left_behind(side: &Side) -> Outcome {
     check_eq!(tags, [0, 1, 2], "what was sent before the end");
     let refused = vi.send_eager(Lane::Talk, 0, &[]);
     check_is!(refused, Err(SendError::Closed(_)), "a message after the end");
-    side.meet().await
-}
-
-/// At the unreliable level a message that there is no room for is dropped.
-async fn never_full(side: &Side) -> Outcome {
-    let vi = side.pair("never full").await?;
-    if side.is_caller() {
-        for number in 0..500 {
-            check_is!(vi.send_eager(Lane::Talk, number, &[&[1; 50]]), Ok(_), "a datagram");
-        }
-    }
-    side.meet().await?;
-    check_eq!(vi.error(), None, "the error state");
     side.meet().await
 }
 

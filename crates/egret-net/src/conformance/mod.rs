@@ -37,6 +37,7 @@ mod eager;
 mod gather;
 mod hand_over;
 mod landing;
+mod lanes;
 mod levels;
 mod meeting;
 mod messages;

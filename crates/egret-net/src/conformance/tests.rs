@@ -103,7 +103,7 @@ fn conformance_under_faults_of_the_next_500_seeds() {
 /// The first case that notices the fault, on clean links or on spoiled ones.
 fn first_to_notice(fault: Option<Planted>) -> Option<Failure> {
     let patience = Duration::from_secs(15);
-    let clean = Profile { largest: 1 << 20, messages: 100, patience, ..Profile::default() };
+    let clean = Profile { largest: 32 << 20, messages: 100, patience, ..Profile::default() };
     let faulty = Profile { patience, ..under_faults() };
     for (profile, spoiled) in [(&clean, false), (&faulty, true)] {
         for case in all(profile) {

@@ -163,12 +163,12 @@ impl Conn {
         let is_reliable = self.reliability.is_reliable();
         let position = self.eager.send(lane, is_reliable)?;
         if is_reliable {
-            self.sender.push_eager(lane, tag, bytes, out);
+            self.sender.push_eager(Record { lane, position, tag, bytes }, out);
         } else {
-            let datagram = Datagram { eager: Some(lane), tag, kind: None, bytes };
-            out.frames.push(Body::Datagram(datagram));
+            let eager = Some((lane, position));
+            out.frames.push(Body::Datagram(Datagram { eager, tag, kind: None, bytes }));
         }
-        Ok(position)
+        Ok(Position::new(position))
     }
 
     /// Eager messages were drained: the peer is told.
@@ -203,12 +203,15 @@ impl Conn {
                 }
             }
             Body::Ack(counts) => self.hear(counts, out),
-            Body::Ping(counts) => {
+            Body::Ping(counts, sent) => {
                 self.hear(counts, out);
+                if !self.reliability.is_reliable() && !out.has(Planted::CountsDrained) {
+                    self.eager.asked(sent);
+                }
                 out.frames.push(Body::Ack(self.counts()));
             }
-            Body::Datagram(Datagram { eager: Some(lane), tag, bytes, .. }) => {
-                out.arrived |= self.eager.arrive(lane, Record { tag, bytes }, out.planted);
+            Body::Datagram(Datagram { eager: Some((lane, position)), tag, bytes, .. }) => {
+                self.eager.arrive(Record { lane, position, tag, bytes }, out);
             }
             Body::Datagram(datagram) => self.receiver.datagram(&datagram, out),
             Body::Connect(_) | Body::Accept | Body::Refuse(_) | Body::Queued | Body::Gone(_) => {}
@@ -261,7 +264,7 @@ impl Conn {
         }
         let long_ago = Instant::from_nanos(out.now.as_nanos().saturating_sub(nanos(PATIENCE_MIN)));
         if !self.sender.retransmit(long_ago, out) {
-            out.frames.push(Body::Ping(self.counts()));
+            out.frames.push(Body::Ping(self.counts(), self.eager.sent()));
         }
         self.patience = (self.patience * 2).min(PATIENCE_MAX);
         Ok(())

@@ -2,12 +2,15 @@
 //! was not drained.
 //!
 //! They travel as items of the reliable stream, which overtake a message that waits for a
-//! receive, or as datagrams. How many were drained is one of the counts of every frame; a
-//! sender that wants to know asks, as for anything else that the peer owes.
+//! receive, or as datagrams. Each has its position in its lane with it. How far was drained is one
+//! of the counts of every frame; a sender that wants to know asks, as for anything else that the
+//! peer owes. Whoever asks says how far it has sent: at the unreliable level what is not here by
+//! then is lost, or was overtaken.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::datapath::Out;
 use super::planted::Planted;
 use crate::vi::{DrainId, Lane, Position, SendError, ViId};
 
@@ -24,18 +27,22 @@ pub(super) struct Eager {
 /// A lane in both directions. Neither lane waits for the other.
 #[derive(Debug, Default)]
 struct LaneState {
-    /// Messages sent, ever.
+    /// The position of the last message that was sent.
     sent: u64,
-    /// Of these, what the peer has drained.
+    /// The highest position that the peer has drained, as far as it has said so.
     heard: u64,
-    /// Messages of the peer drained, ever.
+    /// The highest position of the peer that was drained.
     drained: u64,
+    /// How far the peer had sent when it asked last, at the unreliable level.
+    asked: u64,
     arrived: VecDeque<Record>,
 }
 
-/// A message that has arrived.
+/// A message.
 #[derive(Debug, Clone)]
 pub(super) struct Record {
+    pub lane: Lane,
+    pub position: u64,
     pub tag: u64,
     pub bytes: Arc<[u8]>,
 }
@@ -48,30 +55,43 @@ impl Eager {
         Self { vi, drain, lanes: Default::default(), waits: false, dropped: 0 }
     }
 
-    /// A message is sent, if there is room.
-    pub(super) fn send(&mut self, lane: Lane, is_reliable: bool) -> Result<Position, SendError> {
+    /// A message is sent, if there is room. Its position.
+    pub(super) fn send(&mut self, lane: Lane, is_reliable: bool) -> Result<u64, SendError> {
         let lane = &mut self.lanes[lane as usize];
         if is_reliable && lane.sent - lane.heard >= WINDOW {
             self.waits = true;
             return Err(SendError::Full);
         }
         lane.sent += 1;
-        Ok(Position::new(lane.sent))
+        Ok(lane.sent)
     }
 
-    /// How much has arrived at the peer, which may be asked.
+    /// How far the peer has drained, which may be asked.
     pub(super) const fn arrived(&mut self, lane: Lane, asked: bool) -> Position {
         let lane = &self.lanes[lane as usize];
         self.waits |= asked && lane.heard < lane.sent;
         Position::new(lane.heard)
     }
 
-    /// Messages of the peer drained, ever.
+    /// The highest position of the peer that was drained, of each lane.
     pub(super) const fn drained(&self) -> [u64; 2] {
         [self.lanes[0].drained, self.lanes[1].drained]
     }
 
-    /// The peer says how much it has drained.
+    /// The position of the last message sent, of each lane.
+    pub(super) const fn sent(&self) -> [u64; 2] {
+        [self.lanes[0].sent, self.lanes[1].sent]
+    }
+
+    /// The peer asks, and says how far it has sent, at the unreliable level.
+    pub(super) fn asked(&mut self, sent: [u64; 2]) {
+        for (lane, sent) in self.lanes.iter_mut().zip(sent) {
+            lane.asked = lane.asked.max(sent);
+            lane.settle();
+        }
+    }
+
+    /// The peer says how far it has drained.
     pub(super) fn hear(&mut self, drained: [u64; 2], planted: Option<Planted>) {
         for (lane, drained) in self.lanes.iter_mut().zip(drained) {
             let before = if Planted::DrainedFalls.is_in(planted) { 0 } else { lane.heard };
@@ -82,19 +102,21 @@ impl Eager {
 
     /// A message has arrived. Without room for it, which an unreliable peer does not ask for,
     /// it is dropped.
-    pub(super) fn arrive(&mut self, lane: Lane, record: Record, planted: Option<Planted>) -> bool {
-        let is_mistaken = Planted::LaneMistaken.is_in(planted);
-        let lane = &mut self.lanes[lane as usize ^ usize::from(is_mistaken)];
-        let has_room = (lane.arrived.len() as u64) < WINDOW;
-        lane.drained += u64::from(Planted::DrainedEarly.is_in(planted));
-        if has_room && Planted::LaneTurned.is_in(planted) {
-            lane.arrived.push_front(record);
-        } else if has_room {
-            lane.arrived.push_back(record);
-        } else {
-            self.dropped += 1;
+    pub(super) fn arrive(&mut self, record: Record, out: &mut Out<'_>) {
+        let is_mistaken = out.has(Planted::LaneMistaken);
+        let lane = &mut self.lanes[record.lane as usize ^ usize::from(is_mistaken)];
+        if lane.arrived.len() as u64 >= WINDOW {
+            self.dropped += u64::from(!out.has(Planted::DropsUncounted));
+            return;
         }
-        has_room
+        if out.has(Planted::DrainedEarly) {
+            lane.drained = lane.drained.max(record.position);
+        }
+        match out.has(Planted::LaneTurned) {
+            true => lane.arrived.push_front(record),
+            false => lane.arrived.push_back(record),
+        }
+        out.arrived = true;
     }
 
     /// The oldest message that was not drained, of the more urgent lane first.
@@ -104,7 +126,11 @@ impl Eager {
         let lanes = if is_turned { [bulk, talk] } else { [talk, bulk] };
         lanes.into_iter().find_map(|lane| {
             let record = lane.arrived.pop_front()?;
-            lane.drained += u64::from(!Planted::DrainedEarly.is_in(planted));
+            lane.drained = match Planted::CountsDrained.is_in(planted) {
+                true => lane.drained + 1,
+                false => lane.drained.max(record.position),
+            };
+            lane.settle();
             Some(record)
         })
     }
@@ -120,5 +146,15 @@ impl Eager {
 
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.iter().all(|lane| lane.arrived.is_empty())
+    }
+}
+
+impl LaneState {
+    /// With nothing left to drain, the peer hears that it need not wait for what it had sent when
+    /// it asked.
+    fn settle(&mut self) {
+        if self.arrived.is_empty() {
+            self.drained = self.drained.max(self.asked);
+        }
     }
 }

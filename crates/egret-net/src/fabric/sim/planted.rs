@@ -31,11 +31,17 @@ pub enum Planted {
     DrainedEarly,
     /// What was drained of a lane is what was said last, also by a frame that was overtaken.
     DrainedFalls,
+    /// What was drained of a lane is how many messages were, not how far.
+    CountsDrained,
+    /// An eager message that there is no room for is dropped without being counted.
+    DropsUncounted,
+    /// An eager message waits for the posted message or remote write that has begun.
+    TalkWaits,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::LosesLastByte,
         Self::Overtakes,
         Self::IgnoresReceives,
@@ -49,6 +55,9 @@ impl Planted {
         Self::LaneTurned,
         Self::DrainedEarly,
         Self::DrainedFalls,
+        Self::CountsDrained,
+        Self::DropsUncounted,
+        Self::TalkWaits,
     ];
 
     /// Whether `self` is the fault that was planted.

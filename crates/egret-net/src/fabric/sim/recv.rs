@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::datapath::Out;
-use super::eager::{Eager, Record};
+use super::eager::Eager;
 use super::planted::Planted;
 use super::send::Sender;
 use super::wire::{Datagram, Item};
@@ -97,7 +97,7 @@ impl Receiver {
         while let Some(item) = self.early.get_mut(&number) {
             let overtakes = matches!(
                 item,
-                Item::Eager { .. }
+                Item::Eager(_)
                     | Item::Read { .. }
                     | Item::ReadChunk { .. }
                     | Item::ReadEnd { .. }
@@ -124,8 +124,8 @@ impl Receiver {
                 self.begin(len, tag, kind.as_ref(), &bytes, out)
             }
             Item::Chunk { bytes } => self.chunk(&bytes, out),
-            Item::Eager { lane, tag, bytes } => {
-                out.arrived |= eager.arrive(lane, Record { tag, bytes }, out.planted);
+            Item::Eager(record) => {
+                eager.arrive(record, out);
                 Ok(())
             }
             Item::Read { id, from, len } => {

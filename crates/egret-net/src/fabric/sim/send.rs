@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::datapath::Out;
+use super::eager::Record;
 use super::planted::Planted;
 use super::wire::{Counts, Item};
 use crate::fabric::outbox::{Answer, Outbox, Outgoing};
 use crate::rt::Instant;
-use crate::vi::{Keys, Lane, Op, Posted, Reliability, ViError};
+use crate::vi::{Keys, Op, Posted, Reliability, ViError};
 
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -19,6 +20,8 @@ pub(super) struct Sender {
     next_item: u64,
     unacked: VecDeque<Unacked>,
     peer: Counts,
+    /// Eager messages that wait for bulk, which they do by a planted fault alone.
+    held: Vec<Record>,
 }
 
 #[derive(Debug)]
@@ -36,7 +39,7 @@ const WINDOW: usize = 64;
 impl Sender {
     pub(super) fn new(reliability: Reliability) -> Self {
         let (outbox, peer) = (Outbox::new(reliability), Counts::default());
-        Self { outbox, next_item: 0, unacked: VecDeque::new(), peer }
+        Self { outbox, next_item: 0, unacked: VecDeque::new(), peer, held: Vec::new() }
     }
 
     /// Whether an answer of the peer is due.
@@ -50,8 +53,12 @@ impl Sender {
     }
 
     /// Emits an eager message, which has a window of its own.
-    pub(super) fn push_eager(&mut self, lane: Lane, tag: u64, bytes: Arc<[u8]>, out: &mut Out<'_>) {
-        self.emit(Item::Eager { lane, tag, bytes }, out);
+    pub(super) fn push_eager(&mut self, record: Record, out: &mut Out<'_>) {
+        let is_bulk = self.outbox.current.is_some() || !self.held.is_empty();
+        if is_bulk && out.has(Planted::TalkWaits) {
+            return self.held.push(record);
+        }
+        self.emit(Item::Eager(record), out);
     }
 
     fn emit(&mut self, item: Item, out: &mut Out<'_>) {
@@ -69,6 +76,11 @@ impl Sender {
     pub(super) fn pump(&mut self, out: &mut Out<'_>) {
         while let Some(item) = self.next(out) {
             self.emit(item, out);
+        }
+        if self.outbox.outstanding() == 0 {
+            for record in std::mem::take(&mut self.held) {
+                self.emit(Item::Eager(record), out);
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::eager::Record;
 use crate::buf::Kind;
 use crate::fabric::hub::Refusal;
 use crate::vi::{AccessError, Lane, RemoteSlice, ViError};
@@ -41,8 +42,8 @@ pub(super) enum Body {
     Item(Counts, u64, Item),
     /// Nothing but the counts.
     Ack(Counts),
-    /// Asks for an [`Ack`](Self::Ack).
-    Ping(Counts),
+    /// Asks for an [`Ack`](Self::Ack), and says how far the lanes of eager messages were sent.
+    Ping(Counts, [u64; 2]),
     /// The end that sends this takes part in the connection no more.
     Gone(Farewell),
 }
@@ -56,14 +57,14 @@ pub(super) struct Counts {
     pub receives: u64,
     /// Messages placed in posted memory, ever.
     pub placed: u64,
-    /// Eager messages drained, ever, of each lane.
+    /// The highest position of eager messages that was drained, of each lane.
     pub drained: [u64; 2],
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Datagram {
-    /// Of an eager message its lane.
-    pub eager: Option<Lane>,
+    /// Of an eager message its lane and position.
+    pub eager: Option<(Lane, u64)>,
     pub tag: u64,
     pub kind: Option<Kind>,
     pub bytes: Arc<[u8]>,
@@ -77,7 +78,7 @@ pub(super) enum Item {
     /// More bytes of the message that began last.
     Chunk { bytes: Arc<[u8]> },
     /// An eager message.
-    Eager { lane: Lane, tag: u64, bytes: Arc<[u8]> },
+    Eager(Record),
     /// Asks for bytes of exposed memory.
     Read { id: u64, from: RemoteSlice, len: u64 },
     /// Some bytes that were asked for.
@@ -136,7 +137,7 @@ impl Body {
             Self::Datagram(_) => "datagram",
             Self::Item(_, _, item) => item.name(),
             Self::Ack(_) => "ack",
-            Self::Ping(_) => "ping",
+            Self::Ping(..) => "ping",
             Self::Gone(_) => "gone",
         }
     }
@@ -145,7 +146,7 @@ impl Body {
     pub(super) fn number(&self) -> u64 {
         match self {
             Self::Item(_, number, _) => *number,
-            Self::Ack(counts) | Self::Ping(counts) => counts.taken,
+            Self::Ack(counts) | Self::Ping(counts, _) => counts.taken,
             Self::Datagram(datagram) => datagram.tag,
             _ => 0,
         }
@@ -160,7 +161,7 @@ impl Body {
                 _,
                 Item::Begin { bytes, .. }
                 | Item::Chunk { bytes }
-                | Item::Eager { bytes, .. }
+                | Item::Eager(Record { bytes, .. })
                 | Item::ReadChunk { bytes, .. }
                 | Item::WriteChunk { bytes, .. },
             ) => Some(bytes),
@@ -174,7 +175,7 @@ impl Item {
         match self {
             Self::Begin { .. } => "begin",
             Self::Chunk { .. } => "chunk",
-            Self::Eager { .. } => "eager",
+            Self::Eager(_) => "eager",
             Self::Read { .. } => "read",
             Self::ReadChunk { .. } => "read-chunk",
             Self::ReadEnd { .. } => "read-end",

@@ -15,12 +15,12 @@ use crate::fabric::udp::UdpFabric;
 use crate::rt;
 use crate::vi::{Nic, NicOptions, Wait};
 
-fn nic(host: &str, wait: Wait) -> Nic {
+pub(super) fn nic(host: &str, wait: Wait) -> Nic {
     UdpFabric.open(&NicOptions::new(host).wait(wait)).unwrap()
 }
 
 /// Of one level, and on loopback nothing is lost.
-fn all(profile: &Profile) -> Vec<Case> {
+pub(super) fn all(profile: &Profile) -> Vec<Case> {
     let cases = cases(&nic("", Wait::Frugal).limits(), profile);
     assert!(cases.len() > 12 && cases.iter().all(|case| !case.level.is_reliable()));
     cases

@@ -6,6 +6,7 @@ mod door;
 mod ends;
 mod group;
 mod hostile;
+mod lanes;
 mod multicast;
 mod nics;
 mod planted;
