@@ -10,6 +10,7 @@ use egret_net::rt::Deadline;
 use egret_net::vi::{Completion, Descriptor, Exposed, OpKind, RemoteSlice, Segment, ViError};
 
 use super::call::{Awaits, Outcome};
+use super::deliver::CALLS_MAX;
 use super::message::Landed;
 use super::no_reply::NoReply;
 use super::request::{From, PLAIN};
@@ -124,6 +125,9 @@ impl State {
         let depot = Arc::clone(&self.fixed.depot);
         let line = self.links.get(link).ok_or(SendError::Unmapped)?;
         let awaits = Awaits::access();
+        if line.am.calls.len() >= CALLS_MAX as usize {
+            return Err(SendError::Full { window: CALLS_MAX });
+        }
         let call = line.am.calls.insert(CallState::new(number, awaits));
         let tag = Head { request: call.index, ..Head::of(Kind::Bulk, 0) }.to_bits();
         let posted = match access {

@@ -6,9 +6,9 @@ use super::call::Outcome;
 use super::deliver::{NOT_ANSWERED, call_of};
 use super::fault::{Fault, planted};
 use super::no_reply::NoReply;
-use super::places::PLACED;
+use super::places::IN_ORDER;
 use super::request::From;
-use super::{Phase, Reason, Tables};
+use super::{CallError, Phase, Reason, Tables};
 use crate::flow::{Name, NeverFits, Tell, cost};
 use crate::link::control::Control;
 use crate::link::{Head, Kind, Lane};
@@ -66,17 +66,15 @@ impl State {
         if let Some(NeverFits { bytes, most }) = never {
             let refused = outgoing.data.give_up().expect("it was asked for");
             let head = Head::from_bits(refused.tag()).expect("of this side");
-            let credited = if head.request & PLACED != 0 && !planted(Fault::PlaceKept) {
-                let (slot, request) = (outgoing.slot(), call_of(head));
-                line.say(Head { request, ..Head::of(Kind::NoPlace, slot) }, &[], &[]);
-                // The peer gives the credit back when it has heard that.
-                Ok(())
+            let reason = Reason::TooLarge { bytes, most };
+            if head.request & IN_ORDER != 0 && !planted(Fault::PlaceKept) {
+                line.give_place_up(refused, reason);
             } else {
-                outgoing.credit(1)
-            };
-            self.data_undelivered(link, refused, Reason::TooLarge { bytes, most });
-            credited?;
-            self.unmap_if_quiet(link, number);
+                let credited = outgoing.credit(1);
+                self.data_undelivered(link, refused, reason);
+                credited?;
+                self.unmap_if_quiet(link, number);
+            }
         }
         if let Ok(line) = self.live(link) {
             line.pass_data(number);
@@ -208,11 +206,25 @@ impl Line {
         Ok((key, outgoing.endpoint))
     }
 
-    /// A call has its answer.
+    /// The data of a request is refused: the request has failed, and keeps its number and its credit
+    /// until the peer has answered that its place is given up.
+    #[cold]
+    fn give_place_up(&mut self, refused: Descriptor, reason: Reason) {
+        let Some(head) = Head::from_bits(refused.tag()) else { return };
+        let Some(call) = self.am.calls.at(call_of(head)) else { return };
+        call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
+        call.memory_is_back(refused);
+        let (kind, request) = (Kind::NoPlace, call_of(head));
+        self.say(Head { kind, words: 0, request, ..head }, &[], &[]);
+    }
+
+    /// A call has its answer, or has failed before.
     #[inline]
     pub(crate) fn resolve(&mut self, key: Key, outcome: Outcome) {
         let Some(call) = self.am.calls.get(key) else { return };
-        call.outcome = outcome;
+        if !matches!(call.outcome, Outcome::Failed(_)) {
+            call.outcome = outcome;
+        }
         call.awaits.answer = false;
         self.settle(key);
     }

@@ -9,7 +9,7 @@ use super::fault::{Fault, planted};
 use super::gather::bulk_frame;
 use super::message::Few;
 use super::no_reply::NoReply;
-use super::places::PLACED;
+use super::places::IN_ORDER;
 use super::request::{From, PLAIN};
 use super::returned::{Why, words_of};
 use super::serve::Answer;
@@ -30,6 +30,9 @@ impl State {
         let line = self.links.get(link).ok_or("no link")?;
         let (slot, incoming) =
             line.am.incoming.entry_at(head.slot).ok_or("a message for no mapping")?;
+        if head.kind == Kind::Request && head.request & NOT_ANSWERED != 0 {
+            return Err("a request that is not answered");
+        }
         incoming.take()?;
         let (_, payload) = arrived.parts().ok_or("a message shorter than its words")?;
         if head.kind != Kind::Bulk && payload.len() > MEDIUM_MAX {
@@ -109,6 +112,7 @@ impl State {
             || !incoming.places.is_empty()
             || head.handler == PLAIN
             || payload.is_none_or(|payload| payload > MEDIUM_MAX)
+            || head.kind == Kind::Request && head.request & NOT_ANSWERED != 0
             || planted(Fault::Twice)
             || incoming.take().is_err()
         {
@@ -436,7 +440,7 @@ impl State {
         match head.kind {
             Kind::Bulk => self.data_undelivered(link, frame, reason),
             Kind::Request => {
-                if let Some((key, call)) = line.am.calls.entry_at(head.request) {
+                if let Some((key, call)) = line.am.calls.entry_at(call_of(head)) {
                     if call.awaits.answer {
                         call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
                     }
@@ -481,13 +485,13 @@ impl State {
 #[inline]
 fn request_of(head: Head) -> Option<u32> {
     match head.kind {
-        Kind::Request => Some(head.request),
+        Kind::Request => Some(call_of(head)),
         Kind::Bulk if head.request & NOT_ANSWERED == 0 => Some(call_of(head)),
         _ => None,
     }
 }
 
-/// The call that a bulk message is.
+/// The call that a request is, or data.
 #[inline]
 pub(crate) const fn call_of(head: Head) -> u32 {
     head.request & (CALLS_MAX - 1)
@@ -497,4 +501,4 @@ pub(crate) const fn call_of(head: Head) -> u32 {
 pub(crate) const NOT_ANSWERED: u32 = 1 << 23;
 
 /// Calls of a link that may be under way: their numbers leave room for what is said with them.
-pub(crate) const CALLS_MAX: u32 = PLACED;
+pub(crate) const CALLS_MAX: u32 = IN_ORDER;

@@ -240,6 +240,9 @@ impl State {
         let (is_quiet, number) = (incoming.is_quiet(), incoming.number);
         self.admitted.close(incoming.admitted);
         self.close_flow(incoming.flow);
+        for waiting in incoming.places.into_waiting() {
+            self.take_back_memory(incoming.endpoint, waiting.arrived);
+        }
         if !is_quiet {
             return Err("it gave up a mapping with messages under way");
         }

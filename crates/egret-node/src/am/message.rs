@@ -94,8 +94,8 @@ impl<'a> Message<'a> {
         Head { kind, words, handler: self.handler, slot, request }
     }
 
-    /// Keeps the order also where there is data, which goes by a lane of its own: requests for one
-    /// handler by one mapping that all keep the order come in the order sent. Without meaning for what
+    /// Keeps the order also where there is data, which goes by a lane of its own: requests by one
+    /// mapping that all keep the order come in the order sent. Without meaning for what
     /// is not answered.
     pub const fn in_order(mut self) -> Self {
         self.is_in_order = true;

@@ -6,7 +6,7 @@ use super::call::Awaits;
 use super::deliver::{CALLS_MAX, NOT_ANSWERED, call_of};
 use super::fault::{Fault, planted};
 use super::gather::{bulk_frame, total};
-use super::places::PLACED;
+use super::places::IN_ORDER;
 use super::{CallState, MEDIUM_MAX, Message, Payload, SendError};
 use crate::flow::{FlowId, Name, Outflow};
 use crate::link::control::{Control, NotMapped};
@@ -129,14 +129,17 @@ impl Line {
         message: &mut Message<'_>,
     ) -> Result<Key, SendError> {
         let (call, slot) = self.begin_call(number, message, Awaits::answer())?;
-        if message.is_in_order && message.payload.is_data() && !planted(Fault::NotPlaced) {
-            let head = message.head(Kind::Bulk, slot, call.index);
-            self.say(Head { kind: Kind::Place, words: 0, ..head }, &[], &[]);
-            self.transmit_data(Head { request: head.request | PLACED, ..head }, message);
-            return Ok(call);
+        let is_data = message.payload.is_data();
+        let kind = if is_data { Kind::Bulk } else { Kind::Request };
+        let mut head = message.head(kind, slot, call.index);
+        if message.is_in_order && !(is_data && planted(Fault::NotPlaced)) {
+            head.request |= IN_ORDER;
+            if is_data {
+                let (kind, request) = (Kind::Place, call.index);
+                self.say(Head { kind, words: 0, request, ..head }, &[], &[]);
+            }
         }
-        let kind = if message.payload.is_data() { Kind::Bulk } else { Kind::Request };
-        self.transmit(message.head(kind, slot, call.index), message);
+        self.transmit(head, message);
         Ok(call)
     }
 

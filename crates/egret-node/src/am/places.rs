@@ -2,23 +2,26 @@
 //!
 //! Data goes by a lane of its own, so a short request may come before one with data that was sent
 //! earlier, and the other way round. A request that [keeps the order](super::Message::in_order) and
-//! has data says in the lane of the short ones that its place is there. Short requests for the same
-//! handler that come behind the place wait until the data is there, or the sender gives the place
-//! up; data that comes before its place waits for that.
+//! has data says in the lane of the short ones that its place is there. Short requests that keep the
+//! order, too, and come behind the place wait until the data is there, or the sender gives the place
+//! up; data that comes before its place waits for that. A place that is given up is answered like a
+//! request: no other has its number until then.
 
 use std::collections::VecDeque;
 
 use egret_net::rt::Instant;
 
+use super::deliver::call_of;
 use super::fault::{Fault, planted};
+use super::no_reply::NoReply;
 use super::request::From;
 use crate::link::arrived::Arrived;
 use crate::link::{Head, Kind};
 use crate::links::slots::Key;
 use crate::links::state::State;
 
-/// Of a bulk message's request number: it has a place.
-pub(crate) const PLACED: u32 = 1 << 22;
+/// Of a request's number: it keeps the order, and with data has a place.
+pub(crate) const IN_ORDER: u32 = 1 << 22;
 
 /// The requests of one mapping that wait for data, or with it.
 #[derive(Debug, Default)]
@@ -31,11 +34,8 @@ pub(crate) struct Places {
 
 #[derive(Debug)]
 enum Place {
-    /// Its data has not come.
-    Kept {
-        handler: u8,
-        request: u32,
-    },
+    /// The data of this request has not come.
+    Kept(u32),
     Taken(Waiting),
 }
 
@@ -44,21 +44,6 @@ enum Place {
 pub(crate) struct Waiting {
     pub(crate) arrived: Arrived,
     pub(crate) came: Instant,
-}
-
-impl Waiting {
-    const fn is(&self, request: u32) -> bool {
-        self.arrived.head.request == request | PLACED
-    }
-}
-
-impl Place {
-    const fn handler(&self) -> u8 {
-        match self {
-            Self::Kept { handler, .. } => *handler,
-            Self::Taken(waiting) => waiting.arrived.head.handler,
-        }
-    }
 }
 
 impl Places {
@@ -71,9 +56,10 @@ impl Places {
     #[inline]
     pub(super) fn holds(&self, head: Head) -> bool {
         match head.kind {
-            Kind::Bulk => head.request & PLACED != 0,
-            Kind::Request if self.queue.is_empty() || planted(Fault::Overtakes) => false,
-            Kind::Request => self.queue.iter().any(|place| place.handler() == head.handler),
+            Kind::Bulk => head.request & IN_ORDER != 0,
+            Kind::Request => {
+                head.request & IN_ORDER != 0 && !self.queue.is_empty() && !planted(Fault::Overtakes)
+            }
             _ => false,
         }
     }
@@ -85,9 +71,9 @@ impl Places {
         if head.kind != Kind::Bulk {
             return self.queue.push_back(Place::Taken(waiting));
         }
-        let kept = self.queue.iter_mut().find(
-            |place| matches!(place, Place::Kept { request, .. } if request | PLACED == head.request),
-        );
+        let request = call_of(head);
+        let is_its = |place: &&mut Place| matches!(place, Place::Kept(kept) if *kept == request);
+        let kept = self.queue.iter_mut().find(is_its);
         match kept {
             Some(place) => *place = Place::Taken(waiting),
             None => self.early.push(waiting),
@@ -103,10 +89,10 @@ impl Places {
         if self.queue.len() >= window as usize {
             return Err("more places than its window allows");
         }
-        let (handler, request) = (place.handler, place.request);
-        self.queue.push_back(match self.early.iter().position(|it| it.is(request)) {
-            Some(at) => Place::Taken(self.early.swap_remove(at)),
-            None => Place::Kept { handler, request },
+        let early = self.early.iter().position(|it| call_of(it.arrived.head) == place.request);
+        self.queue.push_back(match early {
+            Some(at) => Place::Taken(self.early.remove(at)),
+            None => Place::Kept(place.request),
         });
         Ok(())
     }
@@ -117,10 +103,8 @@ impl Places {
     ///
     /// If there is no such place.
     pub(super) fn give_up(&mut self, place: Head) -> Result<(), &'static str> {
-        let at = self
-            .queue
-            .iter()
-            .position(|it| matches!(it, Place::Kept { request, .. } if *request == place.request));
+        let is_its = |it: &Place| matches!(it, Place::Kept(kept) if *kept == place.request);
+        let at = self.queue.iter().position(is_its);
         let at = at.ok_or("it gave up a place that it had not")?;
         self.queue.remove(at);
         Ok(())
@@ -130,7 +114,7 @@ impl Places {
     pub(super) fn next(&mut self) -> Option<Waiting> {
         match self.queue.pop_front()? {
             Place::Taken(waiting) => Some(waiting),
-            kept @ Place::Kept { .. } => {
+            kept @ Place::Kept(_) => {
                 self.queue.push_front(kept);
                 None
             }
@@ -141,7 +125,7 @@ impl Places {
     pub(super) fn into_waiting(self) -> impl Iterator<Item = Waiting> {
         let taken = self.queue.into_iter().filter_map(|place| match place {
             Place::Taken(waiting) => Some(waiting),
-            Place::Kept { .. } => None,
+            Place::Kept(_) => None,
         });
         taken.chain(self.early)
     }
@@ -177,7 +161,8 @@ impl State {
             Kind::NoPlace => {
                 incoming.places.give_up(head)?;
                 incoming.take()?;
-                self.taken(From { link, slot, request: None });
+                let from = From { link, slot, request: Some(call_of(head)) };
+                self.no_reply(from, NoReply::Missing);
             }
             _ => incoming.places.keep(head, window)?,
         }

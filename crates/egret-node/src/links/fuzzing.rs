@@ -25,7 +25,7 @@ use crate::link::{Head, Kind};
 /// The input is a row of frames, each after three bytes: its kind and what is done with it
 /// (16: its head is the next eight bytes as they are), its slot or number, its handler and
 /// words; then the request, a byte; then the length of its payload, two bytes, and the
-/// payload. A frame of control (kind 12 and more: well formed) takes what it says from the
+/// payload. A frame of control (kinds that there are not: well formed) takes what it says from the
 /// payload.
 pub(crate) fn frames(input: &[u8]) {
     let sim = Sim::new(1);
@@ -69,7 +69,7 @@ impl Frame {
             words: (more >> 3).min(16),
             handler: if more & 7 == 7 { 255 } else { more & 7 },
             slot: u32::from(slot),
-            request: u32::from(request) | u32::from(what & 64) << 17,
+            request: u32::from(request) | u32::from(what & 64) << 17 | u32::from(what & 128) << 15,
         };
         Some(Self { tag: head.to_bits(), bytes })
     }

@@ -153,6 +153,9 @@ fn place(kind: Kind, slot: u32, request: u32) -> u64 {
     Head { handler: KEPT, request, ..Head::of(kind, slot) }.to_bits()
 }
 
+/// Of a request's number: it keeps the order.
+const IN_ORDER: u32 = 1 << 22;
+
 /// The handler whose messages stay under way.
 const KEPT: u8 = 6;
 
@@ -162,6 +165,7 @@ type Lie = (fn(&Liar), &'static str);
 const LIES: &[Lie] = &[
     (|it| (0..5).for_each(|at| send(&it.vi, request(it.slot, at).to_bits(), vec![])), "window"),
     (|it| send(&it.vi, request(99, 0).to_bits(), vec![]), "for no mapping"),
+    (|it| send(&it.vi, request(it.slot, 1 << 23).to_bits(), vec![]), "is not answered"),
     (
         |it| send(&it.vi, Head { words: 16, ..request(it.slot, 0) }.to_bits(), vec![1, 2, 3]),
         "shorter than its words",
@@ -201,7 +205,7 @@ const LIES: &[Lie] = &[
     (
         |it| {
             send(&it.vi, place(Kind::Place, it.slot, 0), vec![]);
-            (0..5).for_each(|at| send(&it.vi, request(it.slot, at).to_bits(), vec![]));
+            (0..5).for_each(|at| send(&it.vi, request(it.slot, at | IN_ORDER).to_bits(), vec![]));
         },
         "more messages than its window",
     ),

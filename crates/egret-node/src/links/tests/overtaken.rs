@@ -84,6 +84,33 @@ fn refused_data_keeps_nobody_waiting() {
     }
 }
 
+/// Requests that follow a refused one at once, which may come before that is given up.
+fn refused_data_is_followed_by_others() {
+    for (sim, options) in worlds() {
+        let pair = Pair::new(&sim, &options.budget(4 << 20));
+        let mut expected = Vec::new();
+        for round in (0..400).step_by(4) {
+            let refused = pair.send(round, 64 << 20);
+            if round % 8 == 0 {
+                drop(run(&pair.nodes, refused).unwrap_err());
+            }
+            // Otherwise it is given up before it is refused.
+            let calls = [100_000, 0, 5_000].into_iter().zip(round + 1..);
+            let calls: Vec<_> = calls.map(|(bytes, number)| pair.send(number, bytes)).collect();
+            for call in calls {
+                drop(run(&pair.nodes, call).unwrap());
+            }
+            expected.extend(round + 1..round + 4);
+            assert_eq!(*pair.served.lock().unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn those_that_follow_a_refused_request_have_their_own_places() {
+    refused_data_is_followed_by_others();
+}
+
 #[test]
 fn short_requests_do_not_overtake_one_with_data() {
     short_ones_stay_behind_data();
