@@ -286,7 +286,7 @@ pub(crate) fn failed<E: fmt::Display>(rank: u32, why: CallError<E>) -> Error {
     match why {
         CallError::PeerDied { why, .. } => Error::Gone { rank, why },
         // Objects are exported until a process ends: it has just done so.
-        why @ CallError::UnknownObject => Error::Gone { rank, why: why.to_string() },
+        why @ CallError::UnknownObject { .. } => Error::Gone { rank, why: why.to_string() },
         why => Error::Peer { rank, why: why.to_string() },
     }
 }

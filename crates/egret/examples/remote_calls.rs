@@ -51,6 +51,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(scores.best()?.as_deref(), Some("ben"));
 
     drop(exported);
-    assert_eq!(scores.best(), Err(CallError::UnknownObject));
+    assert!(matches!(scores.best(), Err(CallError::UnknownObject { .. })));
     Ok(())
 }

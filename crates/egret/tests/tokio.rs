@@ -309,7 +309,7 @@ fn a_peer_that_goes_is_noticed() {
         });
         let lost = call.await;
         assert!(
-            matches!(lost, Err(CallError::PeerDied { .. } | CallError::UnknownObject)),
+            matches!(lost, Err(CallError::PeerDied { .. } | CallError::UnknownObject { .. })),
             "{lost:?}"
         );
         gone.await.unwrap();

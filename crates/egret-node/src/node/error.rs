@@ -174,13 +174,26 @@ pub enum AskError {
     /// It answers something else.
     #[error("the registry answers something else")]
     OtherAnswer,
+    /// This node is no member any more: it has left, or was dropped.
+    #[error(
+        "this node, {node}, is no member of its pool any more: {fate}; `Node::join` makes another"
+    )]
+    NotMember {
+        /// Who it was.
+        node: NodeId,
+        /// How it came to be none.
+        fate: Fate,
+    },
     /// Nobody has bound the name.
-    #[error("nobody has bound {name:?} within {waited:?}")]
+    #[error("nobody has bound {name:?} within {waited:?}: {}", before(*withdrawn_by))]
     NotBound {
         /// The name.
         name: String,
         /// How long was waited.
         waited: Duration,
+        /// Who had the name last, is a member still, and has taken the name back: by
+        /// [`unbind`](super::Handle::unbind), or because what it stood for was dropped.
+        withdrawn_by: Option<NodeId>,
     },
     /// Nobody has bound the name, and the node that had it last is gone.
     #[error("nobody has bound {name:?} since {owner}, which had, is gone: {fate}")]
@@ -198,6 +211,16 @@ pub enum AskError {
         /// The name.
         name: String,
     },
+}
+
+/// What is known of a name that is waited for.
+fn before(withdrawn_by: Option<NodeId>) -> String {
+    match withdrawn_by {
+        Some(node) => format!(
+            "node {node} had the name and has withdrawn it, and nobody has bound it again since"
+        ),
+        None => "no node has published the name so far".to_owned(),
+    }
 }
 
 /// Why not everybody is there.
@@ -247,6 +270,14 @@ pub enum RouteError {
     Fenced {
         /// Why.
         why: String,
+    },
+    /// This node is no member any more: it has left, or was dropped.
+    #[error("this node, {node}, is no member of its pool any more: {fate}")]
+    NotMember {
+        /// Who it was.
+        node: NodeId,
+        /// How it came to be none.
+        fate: Fate,
     },
     /// Nobody has heard of it.
     #[error("{node} has not joined")]

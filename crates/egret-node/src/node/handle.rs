@@ -40,6 +40,8 @@ struct Inner {
     endpoint: Mutex<Option<Endpoint>>,
     routes: Mutex<BTreeMap<NodeId, Route>>,
     parts: Mutex<Parts>,
+    /// How it came to be closed.
+    ended: OnceLock<Fate>,
 }
 
 /// What layers above keep with a node.
@@ -81,10 +83,22 @@ impl Handle {
         (id, size, pool, deadline): (NodeId, u32, String, Deadline),
     ) -> Self {
         let endpoint = Mutex::new(Some(endpoint));
-        let (routes, parts) = (Mutex::default(), Mutex::default());
-        let inner =
-            Inner { id, size, pool, deadline, opened, watch, asks, endpoint, routes, parts };
-        Self { inner: Arc::new(inner) }
+        let (routes, parts, ended) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        Self {
+            inner: Arc::new(Inner {
+                id,
+                size,
+                pool,
+                deadline,
+                opened,
+                watch,
+                asks,
+                endpoint,
+                routes,
+                parts,
+                ended,
+            }),
+        }
     }
 
     /// Who it is.
@@ -178,6 +192,14 @@ impl Handle {
         self.inner.watch.view.lock().fates.get(&node).cloned()
     }
 
+    /// What became of this node, if it is no member any more: it has left or was dropped, or the
+    /// registry has [declared it dead](Self::fenced).
+    #[must_use]
+    pub fn own_fate(&self) -> Option<Fate> {
+        let told = || self.fate(self.inner.id);
+        self.inner.ended.get().cloned().or_else(told)
+    }
+
     /// What became of the last node of a rank, if it is no member any more.
     #[must_use]
     pub fn last_fate(&self, rank: u32) -> Option<Fate> {
@@ -229,13 +251,16 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// If it is no member, or they have none in common.
+    /// If it is no member, this node is none, or they have no fabric in common.
     pub fn route(&self, node: NodeId) -> Result<Route, RouteError> {
         if node == self.inner.id {
             return Err(RouteError::Oneself);
         }
         if let Some(why) = self.fenced() {
             return Err(RouteError::Fenced { why });
+        }
+        if let Some(fate) = self.own_fate() {
+            return Err(RouteError::NotMember { node: self.inner.id, fate });
         }
         if let Some(fate) = self.fate(node) {
             self.inner.routes.lock().remove(&node);
@@ -386,6 +411,8 @@ impl Handle {
 
     /// Gives everything back. Handlers and what runs for the parts may take until `until`.
     pub(super) fn close(&self, why: Option<&str>, until: Instant) {
+        let fate = why.map_or(Fate::Left, |why| Fate::Died { why: why.to_owned() });
+        _ = self.inner.ended.set(self.own_fate().unwrap_or(fate));
         let parts = {
             let mut parts = self.inner.parts.lock();
             parts.is_closed = true;

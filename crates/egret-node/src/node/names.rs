@@ -59,7 +59,8 @@ impl Begin<'_> {
     /// wait longer than a year, which is what [`Deadline::UntilDead`] means to it.
     pub fn bound(self, name: &str, wait: impl Into<Deadline>) -> Asking<Option<Binding>> {
         let wait_ms = ms(wait.into());
-        self.ask(&Ask::Lookup { name: name.to_owned(), wait_ms }, Answer::bound)
+        let read = if wait_ms == 0 { Answer::bound_now } else { Answer::bound };
+        self.ask(&Ask::Lookup { name: name.to_owned(), wait_ms }, read)
     }
 
     /// See [`Node::leave`](super::Node::leave).
@@ -131,14 +132,25 @@ impl Handle {
     /// If the registry does not answer.
     pub fn bound(&self, name: &str) -> Result<Option<Binding>, AskError> {
         let ask = Ask::Lookup { name: name.to_owned(), wait_ms: 0 };
-        self.ask(&ask, self.deadline()).and_then(Answer::bound)
+        self.ask(&ask, self.deadline()).and_then(Answer::bound_now)
     }
 
-    /// Waits until somebody has bound a name.
+    /// As [`bound`](Self::bound), and says why nobody has bound the name.
     ///
     /// # Errors
     ///
-    /// If nobody does within the deadline. At once if the node that had the name last is gone
+    /// As [`wait_bound`](Self::wait_bound), at once: [`NotBound`](AskError::NotBound) too.
+    pub fn try_bound(&self, name: &str) -> Result<Binding, AskError> {
+        self.find_bound(name, Deadline::NOW, self.deadline())
+    }
+
+    /// Waits until somebody has bound a name. One that was [taken back](Self::unbind) may be bound
+    /// again, and is waited for as one that nobody had; [`try_bound`](Self::try_bound) does not wait.
+    ///
+    /// # Errors
+    ///
+    /// If nobody does within the deadline ([`NotBound`](AskError::NotBound), which names the node that
+    /// has taken it back, if one has). At once if the node that had the name last is gone
     /// ([`OwnerGone`](AskError::OwnerGone)), until somebody binds it or that rank is joined again;
     /// and if nobody ever had it and all other nodes of the pool are gone
     /// ([`NobodyLeft`](AskError::NobodyLeft)): what this node binds by itself it need not wait for.
@@ -147,15 +159,35 @@ impl Handle {
         name: &str,
         deadline: impl Into<Deadline>,
     ) -> Result<Binding, AskError> {
-        let deadline = deadline.into();
+        let wait = deadline.into();
+        // At the end of that the registry says why, which takes its way.
+        let answered = match wait {
+            Deadline::In(wait) => Deadline::In(wait.saturating_add(ANSWER)),
+            Deadline::UntilDead => Deadline::UntilDead,
+        };
+        self.find_bound(name, wait, answered)
+    }
+
+    /// Has the registry wait so long for a name, and waits so long for its answer.
+    fn find_bound(
+        &self,
+        name: &str,
+        wait: Deadline,
+        answered: Deadline,
+    ) -> Result<Binding, AskError> {
         let started = rt::now();
-        let ask = Ask::Lookup { name: name.to_owned(), wait_ms: ms(deadline) };
-        let found = match self.ask(&ask, deadline).and_then(Answer::bound) {
-            Err(AskError::NoAnswer(CallError::TimedOut { .. })) => None,
-            found => found?,
+        let ask = Ask::Lookup { name: name.to_owned(), wait_ms: ms(wait) };
+        let withdrawn_by = match self.ask(&ask, answered) {
+            Ok(Answer::Withdrawn { owner }) => Some(owner),
+            // The registry may be slow.
+            Err(AskError::NoAnswer(CallError::TimedOut { .. })) if wait != Deadline::NOW => None,
+            answer => match answer?.bound()? {
+                Some(bound) => return Ok(bound),
+                None => None,
+            },
         };
         let waited = rt::now() - started;
-        found.ok_or_else(|| AskError::NotBound { name: name.to_owned(), waited })
+        Err(AskError::NotBound { name: name.to_owned(), waited, withdrawn_by })
     }
 
     pub(super) fn ask(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, AskError> {
@@ -163,12 +195,14 @@ impl Handle {
         if !matches!(answer, Err(AskError::NoAnswer(_))) {
             return answer;
         }
-        let (fenced, lost) = (self.fenced(), self.watch().view.lock().lost.clone());
-        match (fenced, lost) {
-            (Some(why), _) => Err(Refused::Fenced { why }.into()),
-            (None, Some(why)) => Err(AskError::RegistryLost { why }),
-            (None, None) => answer,
+        if let Some(why) = self.fenced() {
+            return Err(Refused::Fenced { why }.into());
         }
+        if let Some(fate) = self.own_fate() {
+            return Err(AskError::NotMember { node: self.id(), fate });
+        }
+        let lost = self.watch().view.lock().lost.clone();
+        lost.map_or(answer, |why| Err(AskError::RegistryLost { why }))
     }
 
     /// Asks and waits for the answer, and looks now and then whether there is a registry
@@ -239,10 +273,18 @@ impl Answer {
     fn bound(self) -> Result<Option<Binding>, AskError> {
         match self {
             Self::Bound { owner, bytes } => Ok(Some(Binding { owner, bytes })),
-            Self::NotBound => Ok(None),
+            Self::NotBound | Self::Withdrawn { .. } => Ok(None),
             Self::OwnerGone { name, owner, fate } => Err(AskError::OwnerGone { name, owner, fate }),
             Self::NobodyLeft { name } => Err(AskError::NobodyLeft { name }),
             _ => Err(AskError::OtherAnswer),
+        }
+    }
+
+    /// The same, for who does not wait, and so need not be told that it would be in vain.
+    fn bound_now(self) -> Result<Option<Binding>, AskError> {
+        match self {
+            Self::OwnerGone { .. } | Self::NobodyLeft { .. } => Ok(None),
+            answer => answer.bound(),
         }
     }
 }
@@ -252,5 +294,7 @@ fn ms(wait: Deadline) -> u64 {
     u64::try_from(time.min(LONG).as_millis()).unwrap_or(u64::MAX)
 }
 
+/// How long the registry may take to say why nobody has bound a name in time.
+const ANSWER: Duration = Duration::from_millis(100);
 /// As good as for ever.
 const LONG: Duration = Duration::from_secs(365 * 24 * 3600);

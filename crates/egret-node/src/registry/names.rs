@@ -110,7 +110,7 @@ impl<P: Ord + Clone> Names<P> {
             return Some(Answer::Bound { owner: *owner, bytes: bytes.clone() });
         }
         let Some(until) = until.filter(|_| name.len() <= NAME_MAX) else {
-            return Some(Answer::NotBound);
+            return Some(self.not_bound(name));
         };
         let waits = self.waits.values().filter(|wait| wait.from == *from).count();
         if waits >= WAITS_MAX {
@@ -119,6 +119,11 @@ impl<P: Ord + Clone> Names<P> {
         }
         self.waits.insert(ticket, Wait { from: from.clone(), name: name.to_owned(), until });
         None
+    }
+
+    /// What is said of a name that nobody has, and nobody waits for any longer.
+    pub(super) fn not_bound(&self, name: &str) -> Answer {
+        self.last.get(name).map_or(Answer::NotBound, |owner| Answer::Withdrawn { owner: *owner })
     }
 
     /// The names of a node that is gone are gone; who waits for one that it had, with the name.

@@ -126,7 +126,7 @@ impl<P: Ord + Clone> State<P> {
             Ask::Lookup { name, wait_ms } => {
                 let until = now.checked_add(Duration::from_millis(wait_ms));
                 let until = until.filter(|_| wait_ms > 0);
-                let vain = until.and_then(|_| self.waits_in_vain(id, &name));
+                let vain = self.waits_in_vain(id, &name);
                 vain.or_else(|| self.names.lookup(from, ticket, &name, until))
             }
             Ask::Leave => {
@@ -310,7 +310,8 @@ impl<P: Ord + Clone> State<P> {
             self.declare_dead(id, why);
         }
         let late = self.names.late(now).into_iter();
-        self.out.extend(late.map(|(ticket, _)| (ticket, Some(Answer::NotBound))));
+        let told = late.map(|(ticket, name)| (ticket, Some(self.names.not_bound(&name))));
+        self.out.extend(told);
         self.tell(now);
     }
 

@@ -58,6 +58,8 @@ pub(crate) enum Answer {
     OwnerGone { name: String, owner: NodeId, fate: Fate },
     /// Nobody has bound the name, and all others are gone.
     NobodyLeft { name: String },
+    /// Nobody has bound the name since the node that had it last, a member, has taken it back.
+    Withdrawn { owner: NodeId },
 }
 
 /// One entry of the log.
@@ -164,6 +166,7 @@ mod tests {
                 "06010000006e020000001100000000000000010100000077",
             ),
             (Answer::NobodyLeft { name: "n".into() }.to_bytes(), "07010000006e"),
+            (Answer::Withdrawn { owner: id }.to_bytes(), "08020000001100000000000000"),
         ] {
             assert_eq!(shown(&bytes), golden);
         }

@@ -6,6 +6,7 @@ use egret_node::am::{Call, MEDIUM_MAX, Message, Remote, SendError};
 use egret_stream::{Wire, WriteError, Writer};
 
 use super::CallError;
+use super::asked::UNTOLD;
 use super::called::Aligned;
 use super::context::Inherited;
 use super::words::{Head, WORDS_MAX};
@@ -144,7 +145,7 @@ pub(crate) fn with_pieces<A: Wire, R>(
 }
 
 fn unwritten(why: &WriteError) -> CallError {
-    CallError::Unreadable { why: format!("the arguments: {why}") }
+    CallError::Unreadable { why: format!("the arguments: {why}"), call: UNTOLD }
 }
 
 /// Arguments of a fixed size up to this are written on the stack.

@@ -12,12 +12,13 @@ use egret_net::vi::Segment;
 use egret_node::am::{self, Call, Message, Reply, SendError};
 
 use super::args::Args;
+use super::asked::{Asked, UNTOLD};
 use super::interface::Interface;
 use super::object::Object;
 use super::objects::MEET;
 use super::pair::{Connected, Pair};
 use super::served::{Refused, open};
-use super::table::{Methods, Table};
+use super::table::{Face, Methods, Table};
 use super::trouble::PATIENCE;
 use super::words::To;
 use super::{CallError, Limit, ObjectRef};
@@ -29,7 +30,7 @@ pub(crate) struct Callee {
     object: u64,
     bytes_max: u64,
     /// What the object must have, and the trait of that.
-    pub(crate) table: fn() -> Table,
+    pub(crate) face: &'static Face,
     id: TypeId,
     /// The numbers that its node has given to the stub's methods, when they are known.
     methods: OnceLock<Arc<Methods>>,
@@ -51,11 +52,11 @@ pub(crate) struct Meeting(Call, Arc<Connected>);
 
 impl Callee {
     pub(crate) fn new<I: Interface + ?Sized>(pair: Arc<Pair>, object: &ObjectRef) -> Self {
-        let (ours, table, id) = (I::NAME, Table::of::<I> as fn() -> Table, TypeId::of::<I>());
+        let (ours, face, id) = (I::NAME, Face::of::<I>(), TypeId::of::<I>());
         let theirs = (object.interface != ours).then(|| object.interface.as_str().into());
         let ObjectRef { number, kind, bytes_max, .. } = *object;
         let methods = OnceLock::new();
-        Self { pair, object: number, bytes_max, table, id, methods, theirs, interface: kind }
+        Self { pair, object: number, bytes_max, face, id, methods, theirs, interface: kind }
     }
 
     /// What tells the object from all others; `ours` is the interface of the stub.
@@ -67,6 +68,12 @@ impl Callee {
             kind: self.interface,
             bytes_max: self.bytes_max,
         }
+    }
+
+    /// A call of a method of the stub, for its answer and its errors.
+    #[inline]
+    pub(crate) fn asked(&self, method: usize) -> Asked<'_> {
+        Asked { pair: &self.pair, face: self.face, method }
     }
 
     /// A method of the stub, as the object's node numbers it.
@@ -86,7 +93,7 @@ impl Callee {
     pub(crate) fn check_size(&self, bytes: u64) -> Result<(), CallError> {
         let most = self.bytes_max;
         if bytes > most {
-            return Err(CallError::TooLarge { bytes, most, limit: Limit::Object });
+            return Err(CallError::TooLarge { bytes, most, limit: Limit::Object, call: UNTOLD });
         }
         Ok(())
     }
@@ -105,7 +112,7 @@ impl Callee {
 
     /// The end, if the object is one of this node: what is compared is what another node does.
     pub(crate) fn end_here(&self) -> Result<Option<End>, CallError> {
-        let table = (self.table)();
+        let table = (self.face.table)();
         self.check_name(&table)?;
         if !self.pair.is_here() {
             return Ok(None);
@@ -208,7 +215,7 @@ impl Callee {
         &self,
         send: impl FnOnce(Message<'_>) -> Result<T, (E, Option<Vec<Segment>>)>,
     ) -> Result<Result<T, E>, CallError> {
-        let mut needs = Args::copy(&(self.table)().needs())?;
+        let mut needs = Args::copy(&(self.face.table)().needs())?;
         Ok(needs.send(Message::to(MEET).words(&[self.interface.into()]), send))
     }
 
@@ -220,26 +227,23 @@ impl Callee {
         patience: Duration,
     ) -> CallError {
         match self.pair.failed(there, error, patience) {
-            CallError::PeerDied { node, why, .. } => {
-                CallError::PeerDied { node, why, may_have_run: false }
-            }
-            CallError::Deadline { waited, .. } => {
-                CallError::Deadline { waited, may_have_run: false }
-            }
             CallError::NoAnswer { .. }
             | CallError::AnswerTooLarge { .. }
             | CallError::Panicked { .. } => CallError::Unreadable {
                 why: format!("node {} does not say which methods it has", self.pair.node),
+                call: UNTOLD,
             },
-            why => why,
+            why => why.unsent(),
         }
     }
 
     /// The object's node has said what the numbers of the methods are.
     fn met(&self, reply: &Reply) -> Result<(), CallError> {
-        let table = (self.table)();
-        let met = egret_stream::read(reply.bytes())
-            .map_err(|why| CallError::Unreadable { why: format!("the interface: {why}") })?;
+        let table = (self.face.table)();
+        let met = egret_stream::read(reply.bytes()).map_err(|why| CallError::Unreadable {
+            why: format!("the interface: {why}"),
+            call: UNTOLD,
+        })?;
         self.learn(table.numbers(met)?);
         Ok(())
     }
@@ -251,14 +255,14 @@ impl Callee {
             match open::<()>(&words, &answer.into_bytes(), usize::MAX) {
                 Err(Refused::OtherInterface(theirs)) => self.other_interface(&theirs),
                 Err(Refused::Error(why)) => why,
-                _ => CallError::UnknownObject,
+                _ => CallError::UnknownObject { call: UNTOLD },
             }
         })
     }
 
     /// That the object has another interface than the stub.
     pub(crate) fn other_interface(&self, theirs: &str) -> CallError {
-        (self.table)().other_interface(theirs)
+        (self.face.table)().other_interface(theirs)
     }
 
     fn check_name(&self, table: &Table) -> Result<(), CallError> {

@@ -4,13 +4,16 @@ use std::fmt;
 use std::time::Duration;
 
 use egret_net::rt::{self, Instant};
+use egret_node::node::Fate;
 use egret_stream::{Describe, FromWire, Invalid, Reader, Size, Stop, Wire, Writer, Written};
 use thiserror::Error;
 
-use super::NodeId;
+use super::asked::UNTOLD;
 use super::load::COMMON;
+use super::{CallTo, NodeId};
 
-/// Why a call has no value. `E` is the method's own error.
+/// Why a call has no value. `E` is the method's own error; all others say by `call` to what the call
+/// was made.
 ///
 /// What `may_have_run` says of a call without an answer: `false` if the object has certainly
 /// not seen it, `true` if it may have. Nothing is ever tried twice.
@@ -18,7 +21,7 @@ use super::load::COMMON;
 #[non_exhaustive]
 pub enum CallError<E = Never> {
     /// The object's node is gone, or there is no way to it.
-    #[error("node {node} is gone: {why}; the call {}", ran(*may_have_run))]
+    #[error("node {node} is gone: {why}; the call of {} {}", call.name(), ran(*may_have_run))]
     PeerDied {
         /// Which.
         node: NodeId,
@@ -26,34 +29,68 @@ pub enum CallError<E = Never> {
         why: String,
         /// Whether the call may have run there.
         may_have_run: bool,
+        /// What was called.
+        call: CallTo,
+    },
+    /// The stub's own node is no member any more: it has left, was dropped, or was declared dead.
+    #[error(
+        "this node, {node}, is no member of its pool any more: {fate}; the call of {call} {}; \
+         `Node::join` makes another node, which makes stubs of its own",
+        ran(*may_have_run)
+    )]
+    NotMember {
+        /// Which: the node that called.
+        node: NodeId,
+        /// How it came to be none.
+        fate: Fate,
+        /// Whether the call may have run.
+        may_have_run: bool,
+        /// What was called.
+        call: CallTo,
     },
     /// The deadline passed.
-    #[error("no answer within {waited:?}; the call {}", ran(*may_have_run))]
+    #[error(
+        "no answer of node {} within {waited:?}; the call of {} {}",
+        call.node(), call.name(), ran(*may_have_run)
+    )]
     Deadline {
         /// How long.
         waited: Duration,
         /// Whether the call may have run, or still runs.
         may_have_run: bool,
+        /// What was called.
+        call: CallTo,
     },
     /// There is no such object (any more).
-    #[error("there is no such object")]
-    UnknownObject,
+    #[error("there is no such object (any more); the call of {call} has not run")]
+    UnknownObject {
+        /// What was called.
+        call: CallTo,
+    },
     /// The object has another interface than the stub.
-    #[error("the stub is one of `{ours}`, and the object is a `{theirs}`")]
+    #[error(
+        "the stub is one of `{ours}`, and the object is a `{theirs}`; the call of {call} has not run"
+    )]
     OtherInterface {
         /// What the caller takes the object for.
         ours: String,
         /// What it is.
         theirs: String,
+        /// What was called.
+        call: CallTo,
     },
     /// The object has no such method.
-    #[error("the object has no method `{name}`")]
+    #[error("the object has no method `{name}`; the call of {call} has not run")]
     UnknownMethod {
         /// Its name.
         name: String,
+        /// What was called.
+        call: CallTo,
     },
     /// The object's method has other types.
-    #[error("method `{method}`: this side has {ours}, the object {theirs}")]
+    #[error(
+        "method `{method}`: this side has {ours}, the object {theirs}; the call of {call} has not run"
+    )]
     TypeMismatch {
         /// Its name.
         method: String,
@@ -61,41 +98,55 @@ pub enum CallError<E = Never> {
         ours: String,
         /// What it is.
         theirs: String,
+        /// What was called.
+        call: CallTo,
     },
     /// The object's node has as much to do as it takes.
     #[error(
-        "the object's node takes no more calls of this node now: {} calls and {} bytes of \
+        "node {} takes no more calls of this node now: {} calls and {} bytes of \
          arguments of whoever comes first, and as much again divided among the nodes of the pool; \
-         have fewer calls under way at once, or try again",
-        COMMON.calls,
-        COMMON.bytes
+         the call of {} has not run; have fewer calls under way at once, or try again",
+        call.node(), COMMON.calls, COMMON.bytes, call.name()
     )]
-    Busy,
+    Busy {
+        /// What was called.
+        call: CallTo,
+    },
     /// The call was cancelled before it ran.
-    #[error("cancelled before it ran")]
-    Cancelled,
+    #[error("the call of {call} was cancelled before it ran")]
+    Cancelled {
+        /// What was called.
+        call: CallTo,
+    },
     /// The method panicked.
-    #[error("the method panicked: {message}")]
+    #[error("the method {call} panicked: {message}")]
     Panicked {
         /// With these words.
         message: String,
+        /// What was called.
+        call: CallTo,
     },
     /// The call comes back to an object that waits for it.
-    #[error("the object waits for a call that this is a part of")]
-    Reentered,
+    #[error("the object waits for a call that this is a part of; the call of {call} has not run")]
+    Reentered {
+        /// What was called.
+        call: CallTo,
+    },
     /// The method has run, and its answer is larger than this side takes.
     #[error(
-        "the method has run, and its answer needs {bytes} bytes of buffers, of which this node \
-         takes at most {most}: `Config::budget` of this node raises that"
+        "the method {call} has run, and its answer needs {bytes} bytes of buffers, of which this \
+         node takes at most {most}: `Config::budget` of this node raises that"
     )]
     AnswerTooLarge {
         /// What the answer needs.
         bytes: u64,
         /// Most that this node takes.
         most: u64,
+        /// What was called.
+        call: CallTo,
     },
     /// The arguments are larger than is taken.
-    #[error("a call of {bytes} bytes, of which at most {most} are taken: {limit}")]
+    #[error("the call of {call} has {bytes} bytes, of which at most {most} are taken: {limit}")]
     TooLarge {
         /// Bytes of the arguments, or what they need of buffers.
         bytes: u64,
@@ -103,25 +154,39 @@ pub enum CallError<E = Never> {
         most: u64,
         /// Whose limit that is, and what raises it.
         limit: Limit,
+        /// What was called.
+        call: CallTo,
     },
     /// The arguments or the answer could not be written or read.
-    #[error("it could not be written or read: {why}")]
+    #[error("the call of {call} could not be written or read: {why}")]
     Unreadable {
         /// Why.
         why: String,
+        /// What was called.
+        call: CallTo,
     },
     /// A method that is declared non-blocking may not wait.
-    #[error("a method that is declared non-blocking may not wait; the call {}", ran(*may_have_run))]
+    #[error(
+        "a method that is declared non-blocking may not wait; the call of {call} {}",
+        ran(*may_have_run)
+    )]
     InHandler {
         /// Whether the call was sent before it was waited for; it is cancelled, as one that is
         /// dropped.
         may_have_run: bool,
+        /// What was called.
+        call: CallTo,
     },
     /// The object's node has dropped the call without an answer.
-    #[error("node {node}, which has the object, gave no answer to the call, which may have run")]
+    #[error(
+        "node {node}, which has the object, gave no answer to the call of {}, which may have run",
+        call.name()
+    )]
     NoAnswer {
         /// Which.
         node: NodeId,
+        /// What was called.
+        call: CallTo,
     },
     /// The method's own error.
     #[error("{0}")]
@@ -162,53 +227,109 @@ impl fmt::Display for Never {
 
 impl std::error::Error for Never {}
 
+impl<E> CallError<E> {
+    /// What was called; nothing of the method's own error.
+    #[must_use]
+    pub const fn call(&self) -> Option<&CallTo> {
+        match self {
+            Self::PeerDied { call, .. }
+            | Self::NotMember { call, .. }
+            | Self::Deadline { call, .. }
+            | Self::UnknownObject { call }
+            | Self::OtherInterface { call, .. }
+            | Self::UnknownMethod { call, .. }
+            | Self::TypeMismatch { call, .. }
+            | Self::Busy { call }
+            | Self::Cancelled { call }
+            | Self::Panicked { call, .. }
+            | Self::Reentered { call }
+            | Self::AnswerTooLarge { call, .. }
+            | Self::TooLarge { call, .. }
+            | Self::Unreadable { call, .. }
+            | Self::InHandler { call, .. }
+            | Self::NoAnswer { call, .. } => Some(call),
+            Self::Failed(_) => None,
+        }
+    }
+}
+
 impl CallError {
     /// What a call says that would have to wait before it is sent.
-    pub(crate) const IN_HANDLER: Self = Self::InHandler { may_have_run: false };
+    pub(crate) const IN_HANDLER: Self = Self::InHandler { may_have_run: false, call: UNTOLD };
 
     /// Of a call that had waited so long before it was sent.
-    pub(crate) fn after(self, before: Duration) -> Self {
-        match self {
-            Self::Deadline { waited, may_have_run } => {
-                Self::Deadline { waited: waited + before, may_have_run }
-            }
-            other => other,
+    pub(crate) fn after(mut self, before: Duration) -> Self {
+        if let Self::Deadline { waited, .. } = &mut self {
+            *waited += before;
         }
+        self
     }
 
     /// Of a call that has waited since then.
-    pub(crate) fn waited_since(self, started: Instant) -> Self {
-        match self {
-            Self::Deadline { may_have_run, .. } => {
-                Self::Deadline { waited: rt::now() - started, may_have_run }
-            }
-            other => other,
+    pub(crate) fn waited_since(mut self, started: Instant) -> Self {
+        if let Self::Deadline { waited, .. } = &mut self {
+            *waited = rt::now() - started;
         }
+        self
+    }
+
+    /// Of a call that was not sent.
+    pub(crate) fn unsent(mut self) -> Self {
+        if let Self::PeerDied { may_have_run, .. }
+        | Self::NotMember { may_have_run, .. }
+        | Self::Deadline { may_have_run, .. } = &mut self
+        {
+            *may_have_run = false;
+        }
+        self
+    }
+
+    /// Of this call.
+    pub(crate) fn told(self, call: CallTo) -> Self {
+        self.map_call(|_| call)
     }
 
     /// As the error of a method that has one.
     #[must_use]
     pub fn widen<E>(self) -> CallError<E> {
+        self.map_call(|call| call)
+    }
+
+    fn map_call<E>(self, map: impl FnOnce(CallTo) -> CallTo) -> CallError<E> {
+        type To<E> = CallError<E>;
         match self {
-            Self::PeerDied { node, why, may_have_run } => {
-                CallError::PeerDied { node, why, may_have_run }
+            Self::PeerDied { node, why, may_have_run, call } => {
+                To::PeerDied { node, why, may_have_run, call: map(call) }
             }
-            Self::Deadline { waited, may_have_run } => CallError::Deadline { waited, may_have_run },
-            Self::UnknownObject => CallError::UnknownObject,
-            Self::OtherInterface { ours, theirs } => CallError::OtherInterface { ours, theirs },
-            Self::UnknownMethod { name } => CallError::UnknownMethod { name },
-            Self::TypeMismatch { method, ours, theirs } => {
-                CallError::TypeMismatch { method, ours, theirs }
+            Self::NotMember { node, fate, may_have_run, call } => {
+                To::NotMember { node, fate, may_have_run, call: map(call) }
             }
-            Self::Busy => CallError::Busy,
-            Self::Cancelled => CallError::Cancelled,
-            Self::Panicked { message } => CallError::Panicked { message },
-            Self::Reentered => CallError::Reentered,
-            Self::TooLarge { bytes, most, limit } => CallError::TooLarge { bytes, most, limit },
-            Self::AnswerTooLarge { bytes, most } => CallError::AnswerTooLarge { bytes, most },
-            Self::Unreadable { why } => CallError::Unreadable { why },
-            Self::InHandler { may_have_run } => CallError::InHandler { may_have_run },
-            Self::NoAnswer { node } => CallError::NoAnswer { node },
+            Self::Deadline { waited, may_have_run, call } => {
+                To::Deadline { waited, may_have_run, call: map(call) }
+            }
+            Self::UnknownObject { call } => To::UnknownObject { call: map(call) },
+            Self::OtherInterface { ours, theirs, call } => {
+                To::OtherInterface { ours, theirs, call: map(call) }
+            }
+            Self::UnknownMethod { name, call } => To::UnknownMethod { name, call: map(call) },
+            Self::TypeMismatch { method, ours, theirs, call } => {
+                To::TypeMismatch { method, ours, theirs, call: map(call) }
+            }
+            Self::Busy { call } => To::Busy { call: map(call) },
+            Self::Cancelled { call } => To::Cancelled { call: map(call) },
+            Self::Panicked { message, call } => To::Panicked { message, call: map(call) },
+            Self::Reentered { call } => To::Reentered { call: map(call) },
+            Self::TooLarge { bytes, most, limit, call } => {
+                To::TooLarge { bytes, most, limit, call: map(call) }
+            }
+            Self::AnswerTooLarge { bytes, most, call } => {
+                To::AnswerTooLarge { bytes, most, call: map(call) }
+            }
+            Self::Unreadable { why, call } => To::Unreadable { why, call: map(call) },
+            Self::InHandler { may_have_run, call } => {
+                To::InHandler { may_have_run, call: map(call) }
+            }
+            Self::NoAnswer { node, call } => To::NoAnswer { node, call: map(call) },
             Self::Failed(never) => match never {},
         }
     }

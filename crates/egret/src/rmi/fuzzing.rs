@@ -72,7 +72,8 @@ pub fn request(input: &[u8]) {
     objects.remove(&object);
     let words = answer.words().to_vec();
     let bytes = answer.into_bytes();
-    if let Err(Refused::Error(CallError::Panicked { message })) = open::<()>(&words, &bytes, MEMORY)
+    if let Err(Refused::Error(CallError::Panicked { message, .. })) =
+        open::<()>(&words, &bytes, MEMORY)
     {
         panic!("{message}");
     }

@@ -46,6 +46,7 @@
 
 mod args;
 mod array;
+mod asked;
 mod called;
 mod callee;
 mod calls;
@@ -83,6 +84,7 @@ mod words;
 mod workers;
 
 pub use array::Array;
+pub use asked::CallTo;
 pub use context::{Current, current};
 pub use egret_node::node::NodeId;
 pub use error::{CallError, Limit, Never};

@@ -19,6 +19,7 @@ use egret_node::am::{
 use egret_node::link::LinkUpError;
 use egret_node::node::{Handle, Route, RouteError};
 
+use super::asked::UNTOLD;
 use super::exchange::Exchange;
 use super::objects::{CANCEL, ENDPOINTS};
 use super::table::Methods;
@@ -159,7 +160,7 @@ impl Pair {
                 }
                 Err(why) if is_out_of_reach(&why) => {
                     let waited = rt::now() - started;
-                    return Err(CallError::Deadline { waited, may_have_run: false });
+                    return Err(CallError::Deadline { waited, may_have_run: false, call: UNTOLD });
                 }
                 mapped => return mapped.map_err(|why| self.trouble(PATIENCE).map(why)),
             }
@@ -267,6 +268,11 @@ impl Pair {
     /// For the errors of its calls.
     fn trouble(&self, patience: Duration) -> Trouble<'_> {
         Trouble { handle: &self.handle, node: self.node, patience }
+    }
+
+    /// If this node is no member any more, that is the error of its calls.
+    pub(crate) fn not_member(&self, may_have_run: bool) -> Option<CallError> {
+        self.trouble(Duration::ZERO).not_member(may_have_run)
     }
 
     /// The way there. Of a node that has just joined this one may not have heard yet: then

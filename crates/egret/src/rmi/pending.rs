@@ -14,6 +14,7 @@ use egret_node::{Alarm, Awaited};
 use egret_stream::{FromWire, Wire};
 
 use super::args::Args;
+use super::asked::{Asked, UNTOLD};
 use super::callee::{Callee, End, Meeting};
 use super::context::Inherited;
 use super::fault::{Fault, planted};
@@ -21,8 +22,7 @@ use super::number::new_number;
 use super::pair::{Connected, Pair, Wants};
 use super::served::Answer;
 use super::spot::Spot;
-use super::stub::read;
-use super::table::Table;
+use super::table::Face;
 use super::trouble::PATIENCE;
 use super::words::{Head, To, WORDS_MAX};
 use super::{CallError, Never};
@@ -43,14 +43,14 @@ pub struct Pending<T, E = Never> {
 struct Begun {
     pair: Arc<Pair>,
     /// The interface of the stub.
-    table: fn() -> Table,
+    face: &'static Face,
     chain: u64,
     /// By which it can be cancelled.
     number: u64,
-    /// How long it may take in all.
-    deadline: Deadline,
     started: Instant,
     until: Option<Instant>,
+    /// By its number at the stub, of at most 256.
+    method: u8,
     /// Whether it is a part of another.
     is_nested: bool,
     /// Whether it is over only when it is answered.
@@ -106,19 +106,19 @@ impl<T, E> Pending<T, E> {
         is_answered: bool,
     ) -> Self {
         let Inherited { deadline, within, chain, is_nested, .. } = Inherited::by(deadline);
-        let (pair, table) = (Arc::clone(&callee.pair), callee.table);
+        let (pair, face) = (Arc::clone(&callee.pair), callee.face);
         let (to, number) = (To::UNKNOWN, new_number());
         let started = rt::now();
         let begun = Begun {
             pair,
-            table,
+            face,
             chain,
             number,
-            deadline,
             started,
             until: deadline.until_from(started),
             // One that nobody waits for waits for room, as others do: it would be lost without.
             is_nested: is_nested && is_answered,
+            method: u8::try_from(method).unwrap_or(u8::MAX),
             is_answered,
             state: State::Over,
             polled: None,
@@ -145,10 +145,10 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Pending<T, E> {
     /// If there is none.
     pub fn wait(mut self) -> Result<T, CallError<E>> {
         if let Some((words, count)) = self.begun.take_words() {
-            return read(&words[..count], &[], self.begun.terms());
+            return self.begun.asked().read(&words[..count], &[], || self.begun.whole());
         }
-        let came = self.begun.wait().map_err(CallError::widen)?;
-        came.read(self.begun.terms())
+        let came = self.begun.wait();
+        self.begun.read(came)
     }
 }
 
@@ -157,32 +157,37 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Future for Pending<T, E> 
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Poll::Ready(came) = self.begun.poll(context) else { return Poll::Pending };
-        let terms = self.begun.terms();
-        Poll::Ready(came.map_err(CallError::widen).and_then(|came| came.read(terms)))
-    }
-}
-
-impl Came {
-    fn read<T, E>(self, terms: (Deadline, &Pair, fn() -> Table)) -> Result<T, CallError<E>>
-    where
-        T: for<'a> FromWire<'a>,
-        E: for<'a> FromWire<'a>,
-    {
-        match self {
-            Self::Reply(reply) => read(reply.words(), reply.bytes(), terms),
-            Self::Answer(answer) => {
-                let words = answer.words().to_vec();
-                read(&words, &answer.into_bytes(), terms)
-            }
-            Self::Sent => read(&[], &[], terms),
-        }
+        Poll::Ready(self.begun.read(came))
     }
 }
 
 impl Begun {
-    /// Within what its answer is read.
-    fn terms(&self) -> (Deadline, &Pair, fn() -> Table) {
-        (self.deadline, &self.pair, self.table)
+    /// To what it was made.
+    fn asked(&self) -> Asked<'_> {
+        Asked { pair: &self.pair, face: self.face, method: self.method.into() }
+    }
+
+    /// How long it could take in all.
+    fn whole(&self) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| until - self.started)
+    }
+
+    /// What came of it, as its value.
+    fn read<T, E>(&self, came: Result<Came, CallError>) -> Result<T, CallError<E>>
+    where
+        T: for<'a> FromWire<'a>,
+        E: for<'a> FromWire<'a>,
+    {
+        let (asked, whole) = (self.asked(), || self.whole());
+        match came {
+            Ok(Came::Reply(reply)) => asked.read(reply.words(), reply.bytes(), whole),
+            Ok(Came::Answer(answer)) => {
+                let words = answer.words().to_vec();
+                asked.read(&words, &answer.into_bytes(), whole)
+            }
+            Ok(Came::Sent) => asked.read(&[], &[], whole),
+            Err(why) => Err(asked.failed(why)),
+        }
     }
 
     /// Sends it, if it can be sent now.
@@ -333,7 +338,7 @@ impl Begun {
             self.cancel();
             self.polled = None;
             let waited = now - self.started;
-            return Poll::Ready(Err(CallError::Deadline { waited, may_have_run }));
+            return Poll::Ready(Err(CallError::Deadline { waited, may_have_run, call: UNTOLD }));
         }
         let polled = self.polled.get_or_insert_default();
         // The clock of who rings it may be a little ahead: then it is set again.
@@ -378,7 +383,8 @@ impl Begun {
                 answer.map(Came::Answer).ok_or_else(|| {
                     self.state = State::Here(spot);
                     self.cancel();
-                    CallError::Deadline { waited: rt::now() - self.started, may_have_run: true }
+                    let waited = rt::now() - self.started;
+                    CallError::Deadline { waited, may_have_run: true, call: UNTOLD }
                 })
             }
             other => {
@@ -395,7 +401,7 @@ impl Begun {
         }
         match self.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(came) => came,
-            Poll::Pending => Err(CallError::InHandler { may_have_run: true }),
+            Poll::Pending => Err(CallError::InHandler { may_have_run: true, call: UNTOLD }),
         }
     }
 

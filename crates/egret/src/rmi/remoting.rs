@@ -1,7 +1,7 @@
 //! Remote calls, as methods of a node.
 
 use egret_net::rt::Deadline;
-use egret_node::node::{AskError, Handle};
+use egret_node::node::{AskError, Binding, Handle};
 use egret_stream::ReadError;
 use thiserror::Error;
 
@@ -140,14 +140,61 @@ pub trait Remoting {
         how: Export,
     ) -> Result<Exported, ExportError>;
 
-    /// A stub for the object that has a name; waits until there is one. The first call to a node
-    /// connects, for all stubs of its objects.
+    /// A stub for the object that has a name; waits until there is one. A name whose object was
+    /// dropped may be bound again, and is waited for as well: [`try_lookup`](Self::try_lookup) does
+    /// not wait. The first call to a node connects, for all stubs of its objects.
     ///
     /// # Errors
     ///
-    /// If nobody has bound the name within the deadline, or something else to it.
+    /// If nobody has bound the name within the deadline ([`AskError::NotBound`], which names the node
+    /// that has withdrawn it, if one has), or something else to it. At once if the node that had the
+    /// name is gone ([`AskError::OwnerGone`]).
     fn lookup<S: Proxy>(&self, name: &str, deadline: impl Into<Deadline>)
     -> Result<S, LookupError>;
+
+    /// As [`lookup`](Self::lookup), for who does not wait until somebody binds the name: if nobody has
+    /// now, the error says so at once.
+    ///
+    /// ```
+    /// use egret::node::node::AskError;
+    /// use egret::prelude::*;
+    /// use egret::rmi::LookupError;
+    ///
+    /// #[egret::remote]
+    /// trait Clock {
+    ///     fn now(&self) -> u64;
+    /// }
+    /// struct Stopped;
+    /// #[egret::remote]
+    /// impl Clock for Stopped {
+    ///     fn now(&self) -> u64 {
+    ///         7
+    ///     }
+    /// }
+    ///
+    /// # use egret::node::registry::{Registry, RegistryOptions};
+    /// # let registry = Registry::open(RegistryOptions::new("doc", 1).secret("hush".into()))?;
+    /// # let config = Config::new("doc").registry(registry.address()).secret("hush".into());
+    /// # let node = Node::join(config)?;
+    /// let clock = node.export(Stopped)?;
+    /// clock.bind("clock")?;
+    /// let stub: ClockStub = node.try_lookup("clock")?;
+    /// assert_eq!(stub.now()?, 7);
+    /// drop(clock);
+    /// match node.try_lookup::<ClockStub>("clock") {
+    ///     Err(LookupError::Registry(AskError::NotBound { withdrawn_by, .. })) => {
+    ///         assert_eq!(withdrawn_by, Some(node.id()));
+    ///     }
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As those of [`lookup`](Self::lookup), or if the registry does not answer within the node's
+    /// [deadline](Handle::deadline).
+    fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, LookupError>;
 
     /// A stub for an object that somebody has told of. Nothing is sent before it is called:
     /// if the object has another interface, or other methods, the call says so and does not
@@ -268,14 +315,12 @@ impl Remoting for Handle {
         deadline: impl Into<Deadline>,
     ) -> Result<S, LookupError> {
         let bound = self.wait_bound(name, deadline.into())?;
-        let object: ObjectRef = egret_stream::read(&bound.bytes)
-            .map_err(|why| LookupError::NoObject { name: name.to_owned(), why })?;
-        let ours = S::Interface::NAME;
-        if object.interface != ours {
-            let (name, theirs) = (name.to_owned(), object.interface);
-            return Err(LookupError::OtherInterface { name, ours, theirs });
-        }
-        Ok(Remoting::stub(self, &object))
+        stub_of(self, name, &bound)
+    }
+
+    fn try_lookup<S: Proxy>(&self, name: &str) -> Result<S, LookupError> {
+        let bound = self.try_bound(name)?;
+        stub_of(self, name, &bound)
     }
 
     fn stub<S: Proxy>(&self, object: &ObjectRef) -> S {
@@ -306,4 +351,16 @@ impl Remoting for Handle {
         let exchange = Exchange::of(self);
         CallsAccount { objects: exchange.objects.len(), calls: exchange.objects.calls.len() }
     }
+}
+
+/// A stub for what a name stands for.
+fn stub_of<S: Proxy>(handle: &Handle, name: &str, bound: &Binding) -> Result<S, LookupError> {
+    let object: ObjectRef = egret_stream::read(&bound.bytes)
+        .map_err(|why| LookupError::NoObject { name: name.to_owned(), why })?;
+    let ours = S::Interface::NAME;
+    if object.interface != ours {
+        let (name, theirs) = (name.to_owned(), object.interface);
+        return Err(LookupError::OtherInterface { name, ours, theirs });
+    }
+    Ok(handle.stub(&object))
 }

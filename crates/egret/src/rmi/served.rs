@@ -6,6 +6,7 @@ use egret_node::am::Message;
 use egret_stream::{FromWire, MEMORY_BYTES, MEMORY_FACTOR, ReadError, Reader, Wire};
 
 use super::args::Args;
+use super::asked::UNTOLD;
 use super::words::{Code, WORDS_MAX};
 use super::{CallError, Limit};
 
@@ -212,25 +213,31 @@ fn refused(words: &[u64], bytes: &[u8]) -> Refused {
     Refused::Error(match Code::of(word(0)) {
         Some(Code::Failed) => return Refused::Failed,
         Some(Code::Expired) => return Refused::Expired,
-        Some(Code::Panicked) => CallError::Panicked { message: text() },
-        Some(Code::Busy) => CallError::Busy,
-        Some(Code::Cancelled) => CallError::Cancelled,
-        Some(Code::Reentered) => CallError::Reentered,
-        Some(Code::TooLarge) => {
-            CallError::TooLarge { bytes: word(1), most: word(2), limit: Limit::Object }
-        }
-        Some(Code::Unreadable) => CallError::Unreadable { why: text() },
-        Some(Code::UnknownObject) => CallError::UnknownObject,
+        Some(Code::Panicked) => CallError::Panicked { message: text(), call: UNTOLD },
+        Some(Code::Busy) => CallError::Busy { call: UNTOLD },
+        Some(Code::Cancelled) => CallError::Cancelled { call: UNTOLD },
+        Some(Code::Reentered) => CallError::Reentered { call: UNTOLD },
+        Some(Code::TooLarge) => CallError::TooLarge {
+            bytes: word(1),
+            most: word(2),
+            limit: Limit::Object,
+            call: UNTOLD,
+        },
+        Some(Code::Unreadable) => CallError::Unreadable { why: text(), call: UNTOLD },
+        Some(Code::UnknownObject) => CallError::UnknownObject { call: UNTOLD },
         Some(Code::OtherInterface) => return Refused::OtherInterface(text()),
         Some(Code::UnknownMethod) => {
-            CallError::UnknownMethod { name: format!("number {}", word(1)) }
+            CallError::UnknownMethod { name: format!("number {}", word(1)), call: UNTOLD }
         }
-        None => CallError::Unreadable { why: format!("an answer that says {}", word(0)) },
+        None => {
+            CallError::Unreadable { why: format!("an answer that says {}", word(0)), call: UNTOLD }
+        }
     })
 }
 
 pub(crate) fn unreadable(why: &ReadError, memory: usize) -> CallError {
-    CallError::Unreadable { why: format!("the answer: {}", explain(why, memory, "this node")) }
+    let why = format!("the answer: {}", explain(why, memory, "this node"));
+    CallError::Unreadable { why, call: UNTOLD }
 }
 
 /// Why a message could not be read, and what a program that makes remote calls can set.

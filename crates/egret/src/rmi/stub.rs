@@ -11,15 +11,15 @@ use egret_node::node::Handle;
 use egret_stream::{FromWire, Wire};
 
 use super::args::{Args, with_pieces};
+use super::asked::UNTOLD;
 use super::called::Aligned;
 use super::callee::{Callee, End};
 use super::context::Inherited;
 use super::exchange::Exchange;
 use super::interface::Interface;
-use super::pair::{Connected, Pair};
+use super::pair::Connected;
 use super::pending::Pending;
-use super::served::{Answer, Refused, open, read_within, unreadable};
-use super::table::Table;
+use super::served::Answer;
 use super::trouble::PATIENCE;
 use super::words::{Head, WORDS_MAX};
 use super::{CallError, ObjectRef};
@@ -67,19 +67,20 @@ impl<I: ?Sized> Stub<I> {
         E: for<'a> FromWire<'a>,
     {
         let call = Outgoing::new(&self.callee, self.deadline);
-        let (end, deadline) = call.connect().map_err(CallError::widen)?;
+        let asked = self.callee.asked(method);
+        let (end, deadline) = call.connect().map_err(|why| asked.failed(why))?;
         let head = call.head(method, deadline);
-        let terms = (deadline, &*self.callee.pair, self.callee.table);
+        let whole = || if let Deadline::In(time) = deadline { time } else { Duration::ZERO };
         match end {
             End::There(there) => {
-                let asked = call.ask(&there, &head, args);
-                let reply = asked.map_err(|why| why.after(call.spent(deadline)).widen())?;
-                read(reply.words(), reply.bytes(), terms)
+                let failed = |why: CallError| asked.failed(why.after(call.spent(deadline)));
+                let reply = call.ask(&there, &head, args).map_err(failed)?;
+                asked.read(reply.words(), reply.bytes(), whole)
             }
             End::Here => {
-                let answer = call.ask_here(&head, args).map_err(CallError::widen)?;
+                let answer = call.ask_here(&head, args).map_err(|why| asked.failed(why))?;
                 let words = answer.words().to_vec();
-                read(&words, &answer.into_bytes(), terms)
+                asked.read(&words, &answer.into_bytes(), whole)
             }
         }
     }
@@ -90,6 +91,10 @@ impl<I: ?Sized> Stub<I> {
     ///
     /// If the call could not be sent.
     pub fn send<A: Wire>(&self, method: usize, args: &A) -> Result<(), CallError> {
+        self.send_off(method, args).map_err(|why| self.callee.asked(method).failed(why))
+    }
+
+    fn send_off<A: Wire>(&self, method: usize, args: &A) -> Result<(), CallError> {
         let call = Outgoing::new(&self.callee, self.deadline);
         let (end, deadline) = call.connect()?;
         let head = call.head(method, deadline);
@@ -266,8 +271,10 @@ impl<'a> Outgoing<'a> {
         let workers = &self.callee.pair.exchange.workers;
         let until = head.deadline.until_from(started);
         let answer = self.inherited.away(|| spot.wait(until, workers));
-        answer
-            .ok_or_else(|| CallError::Deadline { waited: rt::now() - started, may_have_run: true })
+        answer.ok_or_else(|| {
+            let waited = rt::now() - started;
+            CallError::Deadline { waited, may_have_run: true, call: UNTOLD }
+        })
     }
 
     #[cold]
@@ -275,30 +282,4 @@ impl<'a> Outgoing<'a> {
         let patience = if self.inherited.is_inline { Duration::ZERO } else { PATIENCE };
         self.callee.pair.failed(there, error, patience)
     }
-}
-
-/// What an answer says.
-#[inline]
-pub(crate) fn read<T, E>(
-    words: &[u64],
-    bytes: &[u8],
-    (deadline, pair, table): (Deadline, &Pair, fn() -> Table),
-) -> Result<T, CallError<E>>
-where
-    T: for<'a> FromWire<'a>,
-    E: for<'a> FromWire<'a>,
-{
-    let memory = pair.exchange.load.memory();
-    open(words, bytes, memory).map_err(|refused| match refused {
-        Refused::OtherInterface(theirs) => table().other_interface(&theirs).widen(),
-        Refused::Error(error) => error.widen(),
-        Refused::Expired => CallError::Deadline {
-            waited: if let Deadline::In(waited) = deadline { waited } else { Duration::ZERO },
-            may_have_run: false,
-        },
-        Refused::Failed => match read_within(bytes, memory) {
-            Ok(error) => CallError::Failed(error),
-            Err(why) => unreadable(&why, memory).widen(),
-        },
-    })
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use egret_stream::Wire;
 
 use super::CallError;
+use super::asked::UNTOLD;
 use super::interface::{Interface, Method};
 use super::objects::{CALL, CALL_IN_ORDER};
 use super::target::is_gated;
@@ -20,6 +21,27 @@ pub(crate) struct Table {
     methods: Vec<Signature>,
     /// Whether some of them take `&mut self`.
     has_gate: bool,
+}
+
+/// An interface as stubs have it, whatever its type.
+#[derive(Debug)]
+pub(crate) struct Face {
+    pub(crate) table: fn() -> Table,
+    pub(crate) interface: &'static str,
+    /// The name of a method, by its number at the stub.
+    pub(crate) method: fn(usize) -> &'static str,
+}
+
+impl Face {
+    pub(crate) const fn of<I: Interface + ?Sized>() -> &'static Self {
+        const {
+            &Self {
+                table: Table::of::<I>,
+                interface: I::NAME,
+                method: |at| I::METHODS.get(at).map_or("?", |method| method.name),
+            }
+        }
+    }
 }
 
 /// What a stub needs of an interface, as the object's node is asked.
@@ -99,7 +121,8 @@ impl Table {
 
     /// That an object has another interface.
     pub(crate) fn other_interface(&self, theirs: &str) -> CallError {
-        CallError::OtherInterface { ours: self.interface.to_owned(), theirs: theirs.to_owned() }
+        let (ours, theirs) = (self.interface.to_owned(), theirs.to_owned());
+        CallError::OtherInterface { ours, theirs, call: UNTOLD }
     }
 
     /// What an object of this interface says to what a stub needs.
@@ -135,15 +158,15 @@ impl Table {
             Met::Methods { numbers, .. } => {
                 let (have, want) = (numbers.len(), self.methods.len());
                 let why = format!("numbers of {have} methods, for an interface that has {want}");
-                Err(CallError::Unreadable { why })
+                Err(CallError::Unreadable { why, call: UNTOLD })
             }
-            Met::UnknownInterface => Err(CallError::UnknownObject),
+            Met::UnknownInterface => Err(CallError::UnknownObject { call: UNTOLD }),
             Met::OtherInterface { theirs } => Err(self.other_interface(&theirs)),
-            Met::UnknownMethod { name } => Err(CallError::UnknownMethod { name }),
+            Met::UnknownMethod { name } => Err(CallError::UnknownMethod { name, call: UNTOLD }),
             Met::OtherTypes { method, theirs } => {
                 let ours = self.methods.iter().find(|it| it.name == method);
                 let ours = ours.map_or_else(String::new, Signature::to_string);
-                Err(CallError::TypeMismatch { method, ours, theirs })
+                Err(CallError::TypeMismatch { method, ours, theirs, call: UNTOLD })
             }
         }
     }

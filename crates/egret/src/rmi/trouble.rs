@@ -7,6 +7,7 @@ use egret_node::am::{self, MapError, Reason, SendError};
 use egret_node::link::{self, LinkError};
 use egret_node::node::{Handle, RouteError};
 
+use super::asked::UNTOLD;
 use super::fault::{Fault, planted};
 use super::{CallError, Limit, NodeId};
 
@@ -22,34 +23,36 @@ impl Trouble<'_> {
     pub(crate) fn call(&self, error: am::CallError) -> CallError {
         match error {
             am::CallError::Undelivered(reason) => self.reason(reason),
-            am::CallError::NoReply => CallError::NoAnswer { node: self.node },
-            am::CallError::Panicked => CallError::Panicked { message: "(no message)".to_owned() },
+            am::CallError::NoReply => CallError::NoAnswer { node: self.node, call: UNTOLD },
+            am::CallError::Panicked => {
+                CallError::Panicked { message: "(no message)".to_owned(), call: UNTOLD }
+            }
             am::CallError::ReplyTooLarge { bytes, most } => {
-                CallError::AnswerTooLarge { bytes, most }
+                CallError::AnswerTooLarge { bytes, most, call: UNTOLD }
             }
             am::CallError::TimedOut { waited } => {
-                CallError::Deadline { waited, may_have_run: true }
+                CallError::Deadline { waited, may_have_run: true, call: UNTOLD }
             }
             // A call that was sent is not waited for in a handler: it was not sent.
             am::CallError::InHandler => CallError::IN_HANDLER,
             am::CallError::Send(error) => self.send(error),
-            other => CallError::Unreadable { why: other.to_string() },
+            other => CallError::Unreadable { why: other.to_string(), call: UNTOLD },
         }
     }
 
     fn reason(&self, reason: Reason) -> CallError {
         match reason {
             Reason::NoHandler { handler } => {
-                CallError::UnknownMethod { name: format!("number {handler}") }
+                CallError::UnknownMethod { name: format!("number {handler}"), call: UNTOLD }
             }
-            Reason::WrongTag | Reason::EndpointGone => CallError::UnknownObject,
+            Reason::WrongTag | Reason::EndpointGone => CallError::UnknownObject { call: UNTOLD },
             Reason::TooLarge { bytes, most } => {
-                CallError::TooLarge { bytes, most, limit: Limit::Node }
+                CallError::TooLarge { bytes, most, limit: Limit::Node, call: UNTOLD }
             }
             Reason::Link { fate, why } => {
                 self.died(&why, fate == link::Fate::Unknown && !planted(Fault::SaidNotRun))
             }
-            other => CallError::Unreadable { why: other.to_string() },
+            other => CallError::Unreadable { why: other.to_string(), call: UNTOLD },
         }
     }
 
@@ -57,13 +60,16 @@ impl Trouble<'_> {
         match error {
             SendError::Link(why) => self.died(&why, false),
             SendError::TimedOut { waited, .. } => {
-                CallError::Deadline { waited, may_have_run: false }
+                CallError::Deadline { waited, may_have_run: false, call: UNTOLD }
             }
-            SendError::TooLong { bytes } => {
-                CallError::TooLarge { bytes, most: u32::MAX.into(), limit: Limit::Message }
-            }
+            SendError::TooLong { bytes } => CallError::TooLarge {
+                bytes,
+                most: u32::MAX.into(),
+                limit: Limit::Message,
+                call: UNTOLD,
+            },
             SendError::InHandler => CallError::IN_HANDLER,
-            SendError::Full { .. } => CallError::Busy,
+            SendError::Full { .. } => CallError::Busy { call: UNTOLD },
             other => self.gone(other.to_string(), false),
         }
     }
@@ -71,42 +77,57 @@ impl Trouble<'_> {
     pub(crate) fn map(&self, error: MapError) -> CallError {
         match error {
             MapError::Link(why) => self.died(&why, false),
-            MapError::NoSuchEndpoint { .. } | MapError::WrongTag { .. } => CallError::UnknownObject,
-            MapError::NoRoom { .. } | MapError::Budget(_) => CallError::Busy,
+            MapError::NoSuchEndpoint { .. } | MapError::WrongTag { .. } => {
+                CallError::UnknownObject { call: UNTOLD }
+            }
+            MapError::NoRoom { .. } | MapError::Budget(_) => CallError::Busy { call: UNTOLD },
             MapError::TimedOut { waited, .. } => {
-                CallError::Deadline { waited, may_have_run: false }
+                CallError::Deadline { waited, may_have_run: false, call: UNTOLD }
             }
             MapError::InHandler => CallError::IN_HANDLER,
             MapError::TooLong { bytes, most } => {
-                CallError::TooLarge { bytes, most, limit: Limit::Message }
+                CallError::TooLarge { bytes, most, limit: Limit::Message, call: UNTOLD }
             }
             other => self.gone(other.to_string(), false),
         }
     }
 
     pub(crate) fn route(&self, error: RouteError) -> CallError {
-        let why = match error {
-            RouteError::Gone { fate, .. } => fate.why().to_owned(),
-            other => other.to_string(),
-        };
-        CallError::PeerDied { node: self.node, why, may_have_run: false }
+        self.not_member(false).unwrap_or_else(|| {
+            let why = match error {
+                RouteError::Gone { fate, .. } => fate.why().to_owned(),
+                other => other.to_string(),
+            };
+            CallError::PeerDied { node: self.node, why, may_have_run: false, call: UNTOLD }
+        })
+    }
+
+    /// If this node is no member any more, that is why its calls have no answers, whatever becomes of
+    /// the other.
+    pub(crate) fn not_member(&self, may_have_run: bool) -> Option<CallError> {
+        let (node, fate) = (self.handle.id(), self.handle.own_fate()?);
+        Some(CallError::NotMember { node, fate, may_have_run, call: UNTOLD })
     }
 
     fn died(&self, why: &LinkError, may_have_run: bool) -> CallError {
         if let LinkError::PeerFailed { why, .. } = why {
-            return CallError::PeerDied { node: self.node, why: why.clone(), may_have_run };
+            let (node, why) = (self.node, why.clone());
+            return CallError::PeerDied { node, why, may_have_run, call: UNTOLD };
         }
         self.gone(why.to_string(), may_have_run)
     }
 
     /// What the registry says of the node's end explains more than what its link does.
     fn gone(&self, link_says: String, may_have_run: bool) -> CallError {
+        if let Some(left) = self.not_member(may_have_run) {
+            return left;
+        }
         let fate = self.handle.fate(self.node).or_else(|| {
             let patience = Deadline::In(self.patience);
             (!self.patience.is_zero()).then(|| self.handle.wait_fate(self.node, patience))?
         });
         let why = fate.map_or(link_says, |fate| fate.why().to_owned());
-        CallError::PeerDied { node: self.node, why, may_have_run }
+        CallError::PeerDied { node: self.node, why, may_have_run, call: UNTOLD }
     }
 }
 

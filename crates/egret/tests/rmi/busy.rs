@@ -26,14 +26,14 @@ fn a_node_that_has_too_much_to_do_says_so_and_runs_what_it_has() {
             assert!(rt::now() < until, "{:?}", pair.server.calls_account());
             rt::sleep(Duration::from_millis(1));
         }
-        assert_eq!(grid.hints(), Err(CallError::Busy), "{fabric}");
+        assert!(matches!(grid.hints(), Err(CallError::Busy { .. })), "{fabric}");
         let said = grid.hints().unwrap_err().to_string();
         assert!(said.contains("8192 calls") && said.contains("fewer calls"), "{said}");
-        assert_eq!(grid.begin().best(1).wait(), Err(CallError::Busy));
+        assert!(matches!(grid.begin().best(1).wait(), Err(CallError::Busy { .. })));
         grid.hint(1).unwrap();
         grid.ping().unwrap();
         // Another object of the node: it is the node that is busy.
-        assert_eq!(pair.grid.hints(), Err(CallError::Busy));
+        assert!(matches!(pair.grid.hints(), Err(CallError::Busy { .. })));
         // Not for itself: it has a share as well.
         let own: GridStub = pair.server.stub(wide.object());
         let own = own.begin().hints();

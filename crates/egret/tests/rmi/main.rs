@@ -13,6 +13,7 @@ mod grid;
 mod handlers;
 mod in_order;
 mod interfaces;
+mod named;
 mod nested;
 mod pairs;
 mod peer;

@@ -88,6 +88,7 @@ impl Relay for Hop {
 fn text(error: &CallError<String>) -> String {
     match error {
         CallError::Failed(inner) => inner.clone(),
+        CallError::Reentered { .. } => "Reentered".to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -160,7 +161,7 @@ fn the_time_that_is_left_is_inherited() {
 fn a_method_that_is_declared_nonblocking_may_not_wait() {
     let hops = hops(2);
     let said = hops.stubs[1].call_inline(hops.refs[0].clone()).unwrap();
-    assert_eq!(said, "Err(InHandler { may_have_run: false })");
+    assert!(said.starts_with("Err(InHandler { may_have_run: false, "), "{said}");
 }
 
 /// Counts itself.

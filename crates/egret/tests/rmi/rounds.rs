@@ -76,7 +76,7 @@ impl Home {
             check(what, &call.wait().unwrap_err());
         }
         match waits.wait().unwrap_err() {
-            CallError::PeerDied { .. } | CallError::UnknownObject => {}
+            CallError::PeerDied { .. } | CallError::UnknownObject { .. } => {}
             why => panic!("{why:?}"),
         }
         let gone = grid.ping().unwrap_err();

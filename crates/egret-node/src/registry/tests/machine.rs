@@ -95,11 +95,17 @@ pub(super) fn who_waits_for_what_nobody_can_bind_is_told() {
     assert_eq!(desk.ask(2, unbind), Answer::Done);
     let [free, never] = ["free", "never"].map(|name| desk.asks(1, lookup(name, 60_000)));
     assert_eq!(desk.said.get(&free), None, "its owner may bind it again");
+    let withdrawn = Answer::Withdrawn { owner: two };
+    assert_eq!(desk.ask(1, lookup("free", 0)), withdrawn, "who does not wait");
+    assert_eq!(desk.ask(1, lookup("never", 0)), Answer::NotBound);
+    let soon = desk.asks(1, lookup("free", 500));
+    desk.passes(Duration::from_millis(500));
+    assert_eq!(desk.said.get(&soon), Some(&Some(withdrawn)), "who has waited");
     assert_eq!(desk.ask(2, Ask::Leave), Answer::Done);
     let gone = |name: &str| Answer::OwnerGone { name: name.into(), owner: two, fate: Fate::Left };
     assert_eq!(desk.said.get(&free), Some(&Some(gone("free"))));
     assert_eq!(desk.ask(1, lookup("kept", 60_000)), gone("kept"));
-    assert_eq!(desk.ask(1, lookup("kept", 0)), Answer::NotBound, "who does not wait");
+    assert_eq!(desk.ask(1, lookup("kept", 0)), gone("kept"), "who does not wait");
     // Another life may bind what the one before had; so may whoever is there.
     desk.join(4);
     let kept = desk.asks(1, lookup("kept", 60_000));
@@ -127,7 +133,7 @@ pub(super) fn a_name_that_was_bound_anew_is_not_taken_back() {
     };
     let bound = Answer::Bound { owner: one, bytes: b"new".to_vec() };
     assert_eq!(unbind(b"old"), (Answer::NotBound, bound));
-    assert_eq!(unbind(b"new"), (Answer::Done, Answer::NotBound));
+    assert_eq!(unbind(b"new"), (Answer::Done, Answer::Withdrawn { owner: one }));
 }
 
 #[test]

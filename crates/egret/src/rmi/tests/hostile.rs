@@ -210,7 +210,7 @@ fn a_stranger_that_guesses_finds_no_object_and_no_method() {
         words[2] ^= change;
         let refused = said(&words);
         assert!(
-            matches!(refused, Err(Refused::Error(CallError::UnknownObject))),
+            matches!(refused, Err(Refused::Error(CallError::UnknownObject { .. }))),
             "{change:x}: {refused:?}"
         );
     }
@@ -264,9 +264,10 @@ fn an_answer_that_never_comes_is_told_as_that() {
     let (node, interface) = (server.id(), "Target".to_owned());
     let object = ObjectRef { node, interface, number: 9, kind: 5, bytes_max: 100 };
     let stub: TargetStub = client.stub(&object);
-    assert_eq!(stub.quick(1), Err(CallError::NoAnswer { node }));
+    let refused = stub.quick(1).unwrap_err();
+    assert!(matches!(refused, CallError::NoAnswer { node: of, .. } if of == node), "{refused:?}");
     let refused = stub.begin().quick(1).wait().unwrap_err();
-    assert_eq!(refused, CallError::NoAnswer { node });
+    assert!(matches!(refused, CallError::NoAnswer { node: of, .. } if of == node), "{refused:?}");
     assert!(refused.to_string().contains(&node.to_string()), "{refused}");
     drop(endpoints);
 }
@@ -296,7 +297,7 @@ fn answers_of_a_stranger_get_errors() {
     assert!(matches!(refused(&[], &[1; 7]), Refused::Error(CallError::Unreadable { .. })));
     let panicked = refused(&[Code::Panicked as u64], &[0xff; 3000]);
     match panicked {
-        Refused::Error(CallError::Panicked { message }) => assert!(message.len() <= 3 * 1024),
+        Refused::Error(CallError::Panicked { message, .. }) => assert!(message.len() <= 3 * 1024),
         other => panic!("{other:?}"),
     }
     assert!(matches!(

@@ -303,13 +303,14 @@ impl<'a> Trial<'a> {
         if let Some(error) = &known.error {
             let cannot = match error {
                 CallError::PeerDied { may_have_run, .. }
+                | CallError::NotMember { may_have_run, .. }
                 | CallError::Deadline { may_have_run, .. } => !may_have_run,
                 CallError::Failed(_) => {
                     assert_eq!(ran, 1, "call {number} failed and has not run");
                     false
                 }
-                CallError::Panicked { message } => panic!("call {number} panicked: {message}"),
-                CallError::Unreadable { why } => panic!("call {number} is unreadable: {why}"),
+                CallError::Panicked { message, .. } => panic!("call {number} panicked: {message}"),
+                CallError::Unreadable { why, .. } => panic!("call {number} is unreadable: {why}"),
                 _ => true,
             };
             assert!(!cannot || ran == 0, "call {number} ran, and its caller got {error:?}");
