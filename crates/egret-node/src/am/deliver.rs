@@ -1,7 +1,7 @@
 //! What arrives for endpoints, and what goes back.
 
 use egret_net::rt::Instant;
-use egret_net::vi::{Descriptor, Segment};
+use egret_net::vi::Segment;
 
 use super::bundle::{Upcall, What};
 use super::call::Outcome;
@@ -13,12 +13,12 @@ use super::places::IN_ORDER;
 use super::request::{From, PLAIN};
 use super::returned::{Why, words_of};
 use super::serve::Answer;
-use super::{CallError, MEDIUM_MAX, Message, Payload, Reason, Undelivered};
+use super::{CallError, MEDIUM_MAX, Message, Payload, Undelivered};
 use crate::flow::cost;
 use crate::link::arrived::Arrived;
 use crate::link::control::Control;
 use crate::link::lands::Flow;
-use crate::link::{Fate, Head, Kind};
+use crate::link::{Head, Kind};
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -425,65 +425,11 @@ impl State {
         }
         self.enqueue(endpoint, What::Undelivered(Box::new(undelivered)));
     }
-
-    /// A frame that the peer has not acknowledged, of a link that died.
-    #[cold]
-    pub(crate) fn undelivered(&mut self, link: Key, frame: Descriptor, fate: Fate) {
-        let Some(line) = self.links.get(link) else { return };
-        let Some(why) = line.ended.clone() else { return };
-        let Some(head) = Head::from_bits(frame.tag()) else { return };
-        if head.kind >= Kind::Part {
-            return self.channel_came_back(link, frame, Some(fate));
-        }
-        let fate = if planted(Fault::SaidLost) { Fate::NotDelivered } else { fate };
-        let reason = Reason::Link { fate, why };
-        match head.kind {
-            Kind::Bulk => self.data_undelivered(link, frame, reason),
-            Kind::Request => {
-                if let Some((key, call)) = line.am.calls.entry_at(call_of(head)) {
-                    if call.awaits.answer {
-                        call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
-                    }
-                    call.awaits = Default::default();
-                    line.settle(key);
-                }
-            }
-            Kind::OneWay => {
-                let Some(outgoing) = line.am.outgoing.at(head.request) else { return };
-                let endpoint = outgoing.endpoint;
-                self.tell_undelivered(endpoint, Undelivered::of(head, &frame, reason));
-            }
-            _ => {}
-        }
-    }
-
-    /// Data that will not be delivered: whoever holds its call is told, or the endpoint.
-    #[cold]
-    pub(crate) fn data_undelivered(&mut self, link: Key, frame: Descriptor, reason: Reason) {
-        let Some(head) = Head::from_bits(frame.tag()) else { return };
-        let Some(line) = self.links.get(link) else { return };
-        let Some((key, call)) = line.am.calls.entry_at(call_of(head)) else {
-            return;
-        };
-        let is_told = call.is_abandoned() && request_of(head).is_none();
-        let number = call.number;
-        let told = is_told.then(|| Undelivered::of(head, &frame, reason.clone()));
-        if call.awaits.answer || matches!(call.outcome, Outcome::Empty) {
-            call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
-        }
-        call.memory_is_back(frame);
-        call.awaits = Default::default();
-        line.settle(key);
-        if let (Some(told), Some(outgoing)) = (told, line.am.outgoing.get(number)) {
-            let endpoint = outgoing.endpoint;
-            self.tell_undelivered(endpoint, told);
-        }
-    }
 }
 
 /// The request that a message is, if it is to be answered.
 #[inline]
-fn request_of(head: Head) -> Option<u32> {
+pub(super) fn request_of(head: Head) -> Option<u32> {
     match head.kind {
         Kind::Request => Some(call_of(head)),
         Kind::Bulk if head.request & NOT_ANSWERED == 0 => Some(call_of(head)),

@@ -1,8 +1,13 @@
-//! Links that end, and whom that is told.
+//! Links that end, whom that is told, and what becomes of what was under way.
+
+use egret_net::vi::Descriptor;
 
 use super::bundle::What;
+use super::call::Outcome;
+use super::deliver::{call_of, request_of};
 use super::fault::{Fault, planted};
-use crate::link::LinkError;
+use super::{CallError, Reason, Undelivered};
+use crate::link::{Fate, Head, Kind, LinkError};
 use crate::links::slots::Key;
 use crate::links::state::State;
 
@@ -61,6 +66,60 @@ impl State {
                 self.enqueue(endpoint, What::Ended(Box::new(ended.clone())));
             }
             self.enqueue(endpoint, What::Ended(Box::new(ended.clone())));
+        }
+    }
+
+    /// A frame that the peer has not acknowledged, of a link that died.
+    #[cold]
+    pub(crate) fn undelivered(&mut self, link: Key, frame: Descriptor, fate: Fate) {
+        let Some(line) = self.links.get(link) else { return };
+        let Some(why) = line.ended.clone() else { return };
+        let Some(head) = Head::from_bits(frame.tag()) else { return };
+        if head.kind >= Kind::Part {
+            return self.channel_came_back(link, frame, Some(fate));
+        }
+        let fate = if planted(Fault::SaidLost) { Fate::NotDelivered } else { fate };
+        let reason = Reason::Link { fate, why };
+        match head.kind {
+            Kind::Bulk => self.data_undelivered(link, frame, reason),
+            Kind::Request => {
+                if let Some((key, call)) = line.am.calls.entry_at(call_of(head)) {
+                    if call.awaits.answer {
+                        call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
+                    }
+                    call.awaits = Default::default();
+                    line.settle(key);
+                }
+            }
+            Kind::OneWay => {
+                let Some(outgoing) = line.am.outgoing.at(head.request) else { return };
+                let endpoint = outgoing.endpoint;
+                self.tell_undelivered(endpoint, Undelivered::of(head, &frame, reason));
+            }
+            _ => {}
+        }
+    }
+
+    /// Data that will not be delivered: whoever holds its call is told, or the endpoint.
+    #[cold]
+    pub(crate) fn data_undelivered(&mut self, link: Key, frame: Descriptor, reason: Reason) {
+        let Some(head) = Head::from_bits(frame.tag()) else { return };
+        let Some(line) = self.links.get(link) else { return };
+        let Some((key, call)) = line.am.calls.entry_at(call_of(head)) else {
+            return;
+        };
+        let is_told = call.is_abandoned() && request_of(head).is_none();
+        let number = call.number;
+        let told = is_told.then(|| Undelivered::of(head, &frame, reason.clone()));
+        if call.awaits.answer || matches!(call.outcome, Outcome::Empty) {
+            call.outcome = Outcome::Failed(Box::new(CallError::Undelivered(reason)));
+        }
+        call.memory_is_back(frame);
+        call.awaits = Default::default();
+        line.settle(key);
+        if let (Some(told), Some(outgoing)) = (told, line.am.outgoing.get(number)) {
+            let endpoint = outgoing.endpoint;
+            self.tell_undelivered(endpoint, told);
         }
     }
 }
