@@ -12,9 +12,6 @@ use crate::vi::{AccessError, Notices, Op, Posted, Reliability, RemoteSlice, Tick
 #[derive(Debug)]
 pub(super) struct Outbox {
     level: Reliability,
-    /// Messages of the eager class that have not left, and those that have.
-    pub eager: VecDeque<Posted>,
-    eager_sent: VecDeque<Posted>,
     /// Sends and writes that have not begun.
     waiting: VecDeque<Posted>,
     /// Reads that have not begun.
@@ -55,8 +52,6 @@ impl Outbox {
     pub(super) const fn new(level: Reliability) -> Self {
         Self {
             level,
-            eager: VecDeque::new(),
-            eager_sent: VecDeque::new(),
             waiting: VecDeque::new(),
             reads: VecDeque::new(),
             current: None,
@@ -80,12 +75,6 @@ impl Outbox {
         self.waiting.len() + self.reads.len() + current + self.sent.len() + self.asked.len()
     }
 
-    /// Messages of the eager class that are not back yet.
-    #[inline]
-    pub(super) fn eager_outstanding(&self) -> usize {
-        self.eager.len() + self.eager_sent.len()
-    }
-
     /// Whether what the peer says of itself could set something free.
     #[inline]
     pub(super) fn is_waiting(&self) -> bool {
@@ -96,7 +85,6 @@ impl Outbox {
     #[inline]
     pub(super) fn has_more(&self) -> bool {
         !self.waiting.is_empty()
-            || !self.eager.is_empty()
             || self.current.is_some()
             || !self.answers.is_empty()
             || !self.reads.is_empty()
@@ -105,7 +93,6 @@ impl Outbox {
     /// Takes a descriptor that cannot begin at once.
     pub(super) fn push(&mut self, posted: Posted) {
         match posted.op() {
-            _ if posted.is_eager() => self.eager.push_back(posted),
             Op::Read(_) => self.reads.push_back(posted),
             _ => self.waiting.push_back(posted),
         }
@@ -168,22 +155,10 @@ impl Outbox {
         self.sent.push_back(posted);
     }
 
-    /// A message of the eager class is under way, with the `last`th.
-    pub(super) fn went_eager(&mut self, mut posted: Posted, last: u64) {
-        let len = posted.descriptor().len();
-        *posted.way_mut() = Way { len, last, message: 0 };
-        self.eager_sent.push_back(posted);
-    }
-
     /// The peer has taken so much and placed so many messages: what was sent may
     /// be complete.
     #[inline]
     pub(super) fn heard(&mut self, taken: u64, placed: u64, notices: &mut Notices) {
-        while self.eager_sent.front().is_some_and(|posted| posted.way().last < taken) {
-            let Some(posted) = self.eager_sent.pop_front() else { break };
-            let (len, tag) = (posted.way().len, posted.descriptor().tag());
-            posted.complete(len, tag, notices);
-        }
         while let Some(front) = self.sent.front() {
             let &Way { len, last, message } = front.way();
             let done = match self.level {
@@ -234,8 +209,6 @@ impl Outbox {
 
     /// Gives back memory that a burst took, when there is nothing to do.
     pub(super) fn trim(&mut self, most: usize) {
-        self.eager.shrink_to(most);
-        self.eager_sent.shrink_to(most);
         self.waiting.shrink_to(most);
         self.reads.shrink_to(most);
         self.sent.shrink_to(most);
@@ -245,7 +218,6 @@ impl Outbox {
     /// Everything that is not back, in the order it was posted.
     pub(super) fn drain(&mut self) -> Vec<Posted> {
         let mut all: Vec<Posted> = self.sent.drain(..).collect();
-        all.extend(self.eager_sent.drain(..).chain(self.eager.drain(..)));
         all.extend(self.current.take().map(|current| current.posted));
         all.extend(self.waiting.drain(..));
         all.extend(self.reads.drain(..));

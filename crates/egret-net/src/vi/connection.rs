@@ -169,10 +169,11 @@ impl Vi {
     /// |---|---|---|
     /// | `shm` | 1,024 lines of 64 bytes: one for a message of up to 48 bytes, one more for each 64 bytes beyond | in `send_eager`, of each quarter of the lane that the peer has drained |
     /// | `sim` | 256 messages | when a nic of the world is driven |
-    /// | `tcp`, and fabrics that do not [carry](Drain::is_native) eager messages | 32 messages of talk, 4 of bulk | when this side drains, and not when it polls: the peer tells with each of its messages, and sends one for each quarter of the lane |
+    /// | `tcp` | 4,096 units of talk, 512 of bulk: one for a message, one more for each 64 bytes that it begins | when this side polls, or drains otherwise than by [`take`](Drain::take): the peer tells with each of its messages, for each half of the lane, and when it is asked |
+    /// | fabrics that do not [carry](Drain::is_native) eager messages | 32 messages of talk, 4 of bulk | when this side drains, and not when it polls: the peer tells with each of its messages, and sends one for each quarter of the lane |
     ///
     /// A question of [`arrived`](Self::arrived) takes a line, or the room of a message; none over
-    /// `sim`.
+    /// `sim` and `tcp`.
     ///
     /// At the unreliable level, the only one of `udp`, no lane is full. A message without room is
     /// dropped, and [counted](Counters::dropped) by the side that drops it.

@@ -22,7 +22,8 @@ pub const EAGER_MAX: usize = 4096;
 /// Which of a connection's two orders a message is in; neither waits for the other.
 ///
 /// A lane holds a bounded amount that the peer has not drained. Over `shm` and `sim` both lanes
-/// hold the same; where eager messages travel as posted ones, talk holds 32 messages and bulk 4.
+/// hold the same, over `tcp` talk holds 256 KiB and bulk 32; where eager messages travel as posted
+/// ones, talk holds 32 messages and bulk 4.
 /// [`Vi::send_eager`](super::Vi::send_eager) says the amounts, and what to do when a lane is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -68,8 +69,8 @@ impl Position {
 pub enum SendError {
     /// The lane holds as much as it can until the peer drains. An outcome, not a failure: drain,
     /// wait, and send again. A wait of the nic ends when there may be room; over `shm` that is when
-    /// the peer has drained a quarter of the lane. Over `tcp`, and other fabrics that do not
-    /// [carry](Drain::is_native) eager messages, this side hears of the room when it drains: for a
+    /// the peer has drained a quarter of the lane. Over fabrics that do not
+    /// [carry](Drain::is_native) eager messages this side hears of the room when it drains: for a
     /// program that only polls and sends, the lane stays full. Two sides that flood each other both
     /// drain, or neither gets room.
     ///
@@ -264,8 +265,15 @@ impl Drain {
         drained
     }
 
-    /// Whether the fabric carries eager messages itself, so that what is sent leaves at once and
-    /// what has come is found without its progress.
+    /// Whether what is sent leaves at once and what has come is found, without a poll of the nic: over
+    /// `shm`.
+    #[must_use]
+    #[inline]
+    pub fn is_at_once(&self) -> bool {
+        self.hub.is_at_once
+    }
+
+    /// Whether the fabric carries eager messages itself, and not as posted ones.
     #[must_use]
     #[inline]
     pub const fn is_native(&self) -> bool {

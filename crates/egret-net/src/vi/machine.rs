@@ -142,6 +142,11 @@ pub trait Machine: Any + Send + fmt::Debug {
     fn has_eager(&self) -> bool {
         false
     }
+    /// Whether eager messages leave when they are sent, and a drain finds those that have come,
+    /// without a [`poll`](Self::poll). It stays as it is.
+    fn is_at_once(&self) -> bool {
+        self.has_eager()
+    }
     /// Sends an eager message, if nothing is against it: the position behind it. Whoever waits
     /// is not told.
     ///

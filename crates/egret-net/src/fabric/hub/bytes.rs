@@ -194,6 +194,7 @@ pub(in crate::fabric) const DATAPATH: &[&str] = &[
     "fewer bytes than were announced",
     "fewer bytes than were asked for",
     "host",
+    "it has drained what was never sent",
     "it has taken what was never sent",
     "memory or a bell that cannot be used safely",
     "memory that may no longer be read",

@@ -2,12 +2,11 @@
 //! to a read. What the pieces are, and how their bytes come, is the fabric's.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use crate::buf::Kind;
 use crate::fabric::outbox::Outbox;
 use crate::fabric::receives::Receives;
-use crate::vi::lane_counts::UNDRAINED_MAX;
 use crate::vi::{
     AccessError, Keys, Notices, Posted, Reliability, RemoteKey, RemoteSlice, Ticket, ViError,
 };
@@ -16,11 +15,6 @@ use crate::vi::{
 pub(in crate::fabric) struct Incoming {
     level: Reliability,
     pub receives: Receives,
-    /// Receives of the eager class.
-    eager: VecDeque<Posted>,
-    /// Messages of that class that came before the first receive for them was posted, which is
-    /// when somebody has the connection. `None` from then on.
-    early: Option<VecDeque<(u64, Vec<u8>)>>,
     pub current: Current,
     /// The read that is being answered, and how much of it is here.
     answered: Option<(u64, u64)>,
@@ -62,8 +56,6 @@ impl Incoming {
         Self {
             level,
             receives: Receives::default(),
-            eager: VecDeque::new(),
-            early: Some(VecDeque::new()),
             current: Current::Nothing,
             answered: None,
             kinds: BTreeMap::new(),
@@ -119,51 +111,6 @@ impl Incoming {
         }
         self.receives.complete(posted, len as u64, tag, notices);
         true
-    }
-
-    /// Takes a receive of the eager class.
-    pub(in crate::fabric) fn post_eager(&mut self, posted: Posted, notices: &mut Notices) {
-        self.eager.push_back(posted);
-        if let Some(early) = &mut self.early {
-            if let Some((tag, bytes)) = early.pop_front() {
-                // It was short enough to be kept, and fits.
-                let _ = self.place_eager(tag, &bytes, notices);
-            } else if self.eager.len() as u64 >= EARLY_MAX {
-                // There is one for whatever comes from now on.
-                self.early = None;
-            }
-        }
-    }
-
-    /// Places a whole message of the eager class in the oldest receive of that class. There is
-    /// one, or the peer has sent more than it may.
-    pub(in crate::fabric) fn place_eager(
-        &mut self,
-        tag: u64,
-        bytes: &[u8],
-        notices: &mut Notices,
-    ) -> Result<(), Box<ViError>> {
-        let Some(mut posted) = self.eager.pop_front() else {
-            if let Some(early) =
-                self.early.as_mut().filter(|early| (early.len() as u64) < EARLY_MAX)
-            {
-                early.push_back((tag, bytes.to_vec()));
-                return Ok(());
-            }
-            if self.level.is_reliable() {
-                return Err(ViError::Protocol("more eager messages than its window").into());
-            }
-            self.receives.dropped += 1;
-            return Ok(());
-        };
-        let len = bytes.len() as u64;
-        if let Err(why) = posted.begin(len, tag, None) {
-            self.eager.push_front(posted);
-            return Err(why.into());
-        }
-        posted.descriptor_mut().scatter(0, bytes);
-        posted.complete(len, tag, notices);
-        Ok(())
     }
 
     pub(in crate::fabric) fn idle(&self) -> Result<(), Box<ViError>> {
@@ -290,11 +237,9 @@ impl Incoming {
             Current::Message { posted, .. } => Some(posted),
             _ => None,
         };
-        begun.into_iter().chain(self.receives.drain()).chain(self.eager.drain(..)).collect()
+        begun.into_iter().chain(self.receives.drain()).collect()
     }
 }
 
-/// Messages that are kept for a connection that nobody has yet: the windows of both lanes.
-const EARLY_MAX: u64 = UNDRAINED_MAX;
 /// Names of types kept for a peer.
 const KINDS_MAX: usize = 1024;

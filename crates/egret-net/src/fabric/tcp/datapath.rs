@@ -11,8 +11,10 @@
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use super::fault::{Fault, planted};
 use super::intake::Intake;
 use super::io::Io;
+use super::lanes::EagerIn;
 use super::recv::Receiver;
 use super::send::{Flushed, Sender};
 use super::socket::{Socket, is_later};
@@ -22,14 +24,14 @@ use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::receives::Receives;
 use crate::fabric::{Unposted, ViSpec};
-use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, ViError};
+use crate::vi::{Counters, Keys, Lane, Notices, Op, Position, Posted, Refused, Ticket, ViError};
 
 #[derive(Debug)]
 pub(super) struct Conn {
     depth: u32,
     pub socket: Socket,
-    sender: Sender,
-    receiver: Receiver,
+    pub sender: Sender,
+    pub receiver: Receiver,
     intake: Intake,
     /// Polls that found nothing, and bytes that came, since the peer was told.
     idle: u32,
@@ -37,11 +39,11 @@ pub(super) struct Conn {
     /// What was posted and not written: descriptors and bytes.
     queued: (usize, u64),
     /// Whether the kernel takes no more: the set says when it does.
-    is_full: bool,
+    pub is_full: bool,
     /// Whether the last flush left something to write.
-    has_rest: bool,
+    pub has_rest: bool,
     /// Whether writing has failed. Reading tells why.
-    is_broken: bool,
+    pub is_broken: bool,
     /// Whether the nic is to come by.
     pub is_dirty: bool,
     /// What came of it, for those who are to be told.
@@ -53,6 +55,16 @@ pub(super) struct Conn {
 pub(super) struct Leaving {
     pub socket: Socket,
     pub bytes: Vec<u8>,
+}
+
+/// What is left of a connection that has ended.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub leaving: Option<Leaving>,
+    /// Eager messages that came before, to be drained.
+    pub eager: Box<EagerIn>,
+    /// How much of each lane the peer has drained.
+    pub arrived: [Position; 2],
 }
 
 /// Bytes written at once, so that no connection starves the others.
@@ -91,7 +103,7 @@ impl Conn {
             depth: spec.depth,
             socket,
             sender,
-            receiver: Receiver::new(spec.reliability),
+            receiver: Receiver::new(spec.reliability, spec.vi, spec.drain),
             intake: Intake::default(),
             idle: 0,
             untold: 0,
@@ -108,15 +120,8 @@ impl Conn {
     #[inline]
     pub(super) fn post(&mut self, posted: Posted, keys: &Keys) -> Result<bool, Unposted> {
         let receiving = matches!(posted.op(), Op::Recv);
-        if receiving && posted.is_eager() {
-            self.receiver.incoming.post_eager(posted, &mut self.notices);
-            return Ok(!self.notices.is_empty());
-        }
         let outstanding = if receiving {
             self.receiver.incoming.outstanding()
-        } else if posted.is_eager() {
-            // Apart from the others: neither class waits for the other.
-            self.sender.outbox.eager_outstanding()
         } else {
             self.sender.outbox.outstanding()
         };
@@ -128,29 +133,43 @@ impl Conn {
             return Ok(self.is_starving() || self.intake.is_held_up());
         }
         let is_alone = self.sender.is_idle();
-        self.queued.0 += 1;
-        self.queued.1 += posted.descriptor().len();
+        let bytes = posted.descriptor().len();
         self.sender.outbox.push(posted);
+        Ok(self.queue(bytes, is_alone, keys))
+    }
+
+    /// So many bytes more are to be written: at once if they are alone or with many others. Whether
+    /// the nic has something to do.
+    #[inline]
+    pub(super) fn queue(&mut self, bytes: u64, is_alone: bool, keys: &Keys) -> bool {
+        self.queued.0 += 1;
+        self.queued.1 += bytes;
         let is_much = self.queued.0 >= QUEUED_MAX || self.queued.1 >= QUEUED_BYTES;
         if self.is_full {
             // The set says when there is room.
-            return Ok(false);
+            return false;
         }
         if self.is_broken || !(is_alone || is_much) {
-            return Ok(true);
+            return true;
         }
-        Ok(self.flush(keys) != Flushed::All)
+        self.flush(keys) != Flushed::All
     }
 
     /// Whether the peer has no receive to count on and might have.
     fn is_starving(&self) -> bool {
-        self.owes() && self.sender.told.receives <= self.receiver.begun
+        self.owes_counts() && self.sender.told.receives <= self.receiver.begun
     }
 
     /// Whether the peer does not know how far this side is, and might want to: what it
     /// sent was taken, or it has fewer receives to count on than it does not know of.
     #[inline]
     fn owes(&self) -> bool {
+        self.owes_drained() || self.owes_counts()
+    }
+
+    /// The same of posted messages.
+    #[inline]
+    fn owes_counts(&self) -> bool {
         let (counts, told) = (self.counts(), self.sender.told);
         let left = told.receives.saturating_sub(self.receiver.begun);
         let is_short = counts.receives - told.receives > left;
@@ -158,9 +177,16 @@ impl Conn {
         self.sender.outbox.level().is_reliable() && (has_taken || is_short)
     }
 
+    /// Whether the peer does not know what this side has drained.
+    #[inline]
+    pub(super) fn owes_drained(&self) -> bool {
+        self.receiver.eager.drained() != self.sender.told_drained && !planted(Fault::DrainedUntold)
+    }
+
     /// Writes what may leave.
     pub(super) fn flush(&mut self, keys: &Keys) -> Flushed {
         let counts = self.counts();
+        self.sender.drained = self.receiver.eager.drained();
         let Self { sender, notices, socket, .. } = self;
         let flushed = sender.flush(socket, counts, WRITE_MAX, &mut Io { keys, notices });
         let Ok(flushed) = flushed else {
@@ -208,8 +234,9 @@ impl Conn {
     }
 
     /// Tells the peer how far this side is.
-    fn tell(&mut self, keys: &Keys) {
+    pub(super) fn tell(&mut self, keys: &Keys) {
         (self.idle, self.untold) = (0, 0);
+        self.sender.drained = self.receiver.eager.drained();
         self.sender.push_counts(self.counts());
         self.flush(keys);
     }
@@ -251,7 +278,10 @@ impl Conn {
     }
 
     /// Whether the peer should know by now how far this side is.
-    fn is_due(&self) -> bool {
+    fn is_due(&mut self) -> bool {
+        if self.receiver.eager.is_due(self.sender.told_drained) {
+            return true;
+        }
         let (counts, told) = (self.counts(), self.sender.told);
         // One alone may be answered, which tells it.
         let half = ((told.receives - told.placed) / 2).max(2);
@@ -350,25 +380,25 @@ impl Conn {
 
     /// How far this side is.
     #[inline]
-    const fn counts(&self) -> Counts {
+    pub(super) const fn counts(&self) -> Counts {
         let Receives { promised: receives, placed, .. } = self.receiver.incoming.receives;
         Counts { taken: self.intake.taken, receives, placed }
     }
 }
 
 impl Open for Conn {
-    type Left = Option<Leaving>;
+    type Left = Left;
 
     fn counters(&self) -> Counters {
         Counters {
             sent: self.sender.outbox.completed,
             received: self.receiver.incoming.receives.received,
-            dropped: self.receiver.incoming.receives.dropped,
+            dropped: self.receiver.incoming.receives.dropped + self.sender.eager.dropped,
         }
     }
 
     /// Gives back what is still to be told to the peer, if it listens.
-    fn fail(mut self, why: &ViError, notices: &mut Notices) -> Option<Leaving> {
+    fn fail(mut self, why: &ViError, notices: &mut Notices) -> Left {
         self.notices.move_to(notices);
         let is_dead = matches!(why, ViError::PeerDied { .. }) || self.is_broken;
         let leaving = if is_dead || self.receiver.is_over {
@@ -382,7 +412,13 @@ impl Open for Conn {
         for posted in self.sender.outbox.drain().into_iter().chain(self.receiver.incoming.drain()) {
             posted.fail(why.clone(), notices);
         }
-        leaving.map(|bytes| Leaving { socket: self.socket, bytes })
+        let arrived = Lane::ALL.map(|lane| self.sender.eager.arrived(lane));
+        let mut eager = Box::new(self.receiver.eager);
+        if *why == ViError::Closed {
+            eager.clear();
+        }
+        let leaving = leaving.map(|bytes| Leaving { socket: self.socket, bytes });
+        Left { leaving, eager, arrived }
     }
 }
 

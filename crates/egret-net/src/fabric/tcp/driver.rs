@@ -5,7 +5,7 @@
 //! system call each; the set tells of all others, and is asked now and then, or
 //! slept on. So a thousand that are idle cost nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(super) struct Driver {
     pub active: Vec<Active>,
     /// Those with something to write or to tell.
     pub dirty: Vec<u64>,
+    /// Those whose eager messages are to be drained, which take turns.
+    pub heard: VecDeque<u64>,
     pub knocks: BTreeMap<u64, Knocking>,
     pub listeners: Listeners<Visitor>,
     pub leavings: Leavings,
@@ -84,6 +86,7 @@ impl Driver {
             ended: BTreeMap::new(),
             active: Vec::new(),
             dirty: Vec::new(),
+            heard: VecDeque::new(),
             knocks: BTreeMap::new(),
             listeners: Listeners::default(),
             leavings: Leavings::default(),
@@ -95,6 +98,15 @@ impl Driver {
             skips: 0,
             staging: vec![0; STAGING].into(),
             spare: Vec::new(),
+        }
+    }
+
+    /// A connection has something to write.
+    #[inline]
+    pub(super) fn write_soon(&mut self, id: u64, after: &mut After) {
+        self.come_by(id);
+        if self.is_armed {
+            self.push_now(id, after);
         }
     }
 
@@ -127,16 +139,32 @@ impl Driver {
         let polled = link.poll(&self.fixed, &mut after.notices, &mut self.staging);
         if link.is_newly_dirty() {
             self.dirty.push(id);
+            if self.is_armed {
+                self.push_now(id, after);
+            }
         }
+        self.hear(id, after);
         if polled == Polled::Gone {
             self.forget(id, after);
         }
         polled
     }
 
+    /// Tells of eager messages that have come, and of room for them.
+    #[inline]
+    pub(super) fn hear(&mut self, id: u64, after: &mut After) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let (has_news, is_heard) = link.take_news();
+        after.happened |= has_news;
+        if is_heard {
+            self.heard.push_back(id);
+        }
+    }
+
     /// Writes what a connection has to say, and forgets one that is over.
     pub(super) fn push(&mut self, id: u64, after: &mut After, thorough: bool) -> Option<Flushed> {
         let flushed = self.links.get_mut(&id)?.push(&self.fixed, &mut after.notices, thorough);
+        self.hear(id, after);
         if flushed.is_none() {
             self.forget(id, after);
         }
@@ -255,7 +283,7 @@ impl Driver {
         self.active.retain(|active| active.id != id);
         let Some(mut link) = self.links.remove(&id) else { return };
         after.happened = true;
-        if let Some(mut leaving) = link.leaving.take()
+        if let Some(mut leaving) = link.take_leaving()
             // At once: who leaves may never drive its nic again.
             && !leaving.push()
         {
@@ -295,7 +323,9 @@ impl Driver {
             let id = self.add(*conn).ok_or(ConnectError::NicDown)?;
             let (link, fixed) = self.link(ConnId(id));
             link.take(&behind, fixed, &mut after.notices);
-            if link.error().is_some() {
+            let is_over = link.error().is_some();
+            self.hear(id, after);
+            if is_over {
                 self.forget(id, after);
             } else {
                 self.come_by(id);

@@ -23,6 +23,14 @@ pub(super) enum Fault {
     LorisAwaited,
     /// All chunks of a transfer go before anything else does.
     ChunksInARow,
+    /// A lane holds as much as anybody sends.
+    LaneBoundless,
+    /// A peer may say that it has drained what was never sent.
+    DrainedBelieved,
+    /// What was drained is not told to a peer that waits for it.
+    DrainedUntold,
+    /// Eager messages that come while a message waits for a receive wait, too.
+    EagerHeld,
     /// Bytes of a read's answer count for the message that began last.
     AnswerMisplaced,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::net::sockopt::set_socket_linger;
 
 use super::TcpFabric;
-use super::wire::{CHUNK, EAGER, HEAD};
+use super::wire::{CHUNK, COUNTS, EAGER, HEAD};
 use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::greet::{Caller, News, Stance};
@@ -40,8 +40,6 @@ struct Play<'a> {
     peer: TcpStream,
     /// The peer writes so many bytes at a time.
     piece: usize,
-    /// Messages and requests of each lane that it has written with the next position.
-    sent: [u32; 2],
 }
 
 impl Stage {
@@ -56,7 +54,7 @@ impl Stage {
         let listener = self.nic.listen("fuzz", 0, &options).expect("nobody else listens");
         let (vi, peer) = self.meet(&listener, reliability);
         let victim = Victim::new(&self.nic, &self.pool, vi, input);
-        let mut play = Play { victim, peer, piece, sent: [0; 2] };
+        let mut play = Play { victim, peer, piece };
         while !input.0.is_empty() {
             play.step(input);
         }
@@ -115,7 +113,7 @@ impl Play<'_> {
         let (kind, flags) = (kind % 14, flags % 8);
         // As many words as there should be, mostly.
         let fit = match (kind, flags) {
-            (1, 1) | (2, 0) | (8, 2) => 1,
+            (1, 1) | (2, 0) | (8, 2) | (11 | 13, 0) => 1,
             (2, 1) => 2,
             (4 | 7, 0) => 3,
             (6 | 9, 4) => 4,
@@ -140,32 +138,27 @@ impl Play<'_> {
         self.write(&bytes);
     }
 
-    /// A message of the eager class, of which some have a head of sixteen bytes that makes sense.
+    /// An eager message, or counts, that say a little has been drained, or anything.
     fn eager(&mut self, input: &mut Input<'_>) {
-        let [how, what, lane, zero] = input.array();
-        let mut payload = match how {
-            0..100 => self.next_head(what % 3, lane, zero),
-            100..200 => [&[what % 4, lane % 3, zero / 128, 0], &input.array::<12>()[..]].concat(),
-            _ => input.take(usize::from(how - 200)).to_vec(),
+        let [how, what, talk, bulk] = input.array();
+        let (kind, flags) = match how % 8 {
+            0 => (COUNTS, 0),
+            1 => (COUNTS, 8),
+            2 => (EAGER, 16),
+            _ => (EAGER, 0),
         };
-        payload.resize(payload.len() + usize::from(how % 4) * 60, what);
-        let mut bytes = vec![EAGER, 0, 0, 0];
-        bytes.extend(u32::try_from(payload.len()).unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend(self.word(input).to_le_bytes());
+        let len = if kind == COUNTS { 0 } else { usize::from(what) * usize::from(1 + how / 16) };
+        let drained = match talk {
+            0..200 => u64::from(talk % 4) | u64::from(bulk % 4) << 32,
+            _ => self.word(input),
+        };
+        let mut bytes = vec![kind, flags, 1, 0];
+        bytes.extend(u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend(if kind == COUNTS { 0 } else { self.word(input) }.to_le_bytes());
         bytes.extend(self.counts(input).to_le_bytes());
-        bytes.extend(payload);
+        bytes.extend(drained.to_le_bytes());
+        bytes.resize(bytes.len() + len, what);
         self.write(&bytes);
-    }
-
-    /// A head with the next position of its lane, without which a reliable connection ends, and with
-    /// counts of drained messages that are near to what was sent.
-    fn next_head(&mut self, what: u8, lane: u8, drained: u8) -> Vec<u8> {
-        const CREDIT: u8 = 1;
-        let sent = &mut self.sent[usize::from(lane % 2)];
-        *sent += u32::from(what != CREDIT);
-        let position = if what == CREDIT { 0 } else { *sent };
-        let numbers = [position, u32::from(drained % 8), u32::from(lane % 8)].map(u32::to_le_bytes);
-        [&[what, lane % 2, 0, 0], numbers.as_flattened()].concat()
     }
 
     /// What the peer says of how far it is: a little, or anything.

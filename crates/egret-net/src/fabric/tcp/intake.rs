@@ -10,7 +10,7 @@ use super::fault::{Fault, planted};
 use super::io::Io;
 use super::recv::{Into, Receiver};
 use super::send::{Sender, UNTAKEN_MAX};
-use super::wire::{Frame, HEAD, HEAD_MAX, Head};
+use super::wire::{EAGER, Frame, HEAD, HEAD_MAX, Head};
 use crate::vi::{Descriptor, ViError};
 
 #[derive(Debug, Default)]
@@ -73,8 +73,8 @@ impl Intake {
         Ok(())
     }
 
-    /// A whole message of a few bytes without a type: what most frames are. The same
-    /// as the rest does, without a detour. What is behind it, if it is one.
+    /// A whole message of a few bytes without a type, or an eager one: what most frames are. The
+    /// same as the rest does, without a detour. What is behind it, if it is one.
     #[inline]
     fn small<'a>(
         &mut self,
@@ -84,17 +84,14 @@ impl Intake {
         io: &mut Io<'_>,
     ) -> Result<Option<&'a [u8]>, Box<ViError>> {
         let Some((first, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+        if first[0] == EAGER {
+            return self.small_eager(bytes, sender, receiver, io);
+        }
         if !self.held.is_empty() || Head::len(first)? != HEAD {
             return Ok(None);
         }
         let head = Head::decode(first)?;
         let Some((payload, behind)) = rest.split_at_checked(head.payload) else { return Ok(None) };
-        if let Frame::Eager { tag } = head.frame {
-            sender.hear(head.counts, io.notices)?;
-            receiver.incoming.place_eager(tag, payload, io.notices)?;
-            self.taken += 1;
-            return Ok(Some(behind));
-        }
         let Frame::Message { tag, kind: None } = head.frame else { return Ok(None) };
         if receiver.begun >= receiver.incoming.receives.promised
             || !receiver.place(tag, payload, io)
@@ -104,6 +101,28 @@ impl Intake {
         receiver.begun += 1;
         self.taken += 1;
         sender.hear(head.counts, io.notices)?;
+        Ok(Some(behind))
+    }
+
+    /// The same for an eager message, which waits for nothing.
+    #[inline]
+    fn small_eager<'a>(
+        &self,
+        bytes: &'a [u8],
+        sender: &mut Sender,
+        receiver: &mut Receiver,
+        io: &mut Io<'_>,
+    ) -> Result<Option<&'a [u8]>, Box<ViError>> {
+        let Some((first, rest)) = bytes.split_at_checked(HEAD + 8) else { return Ok(None) };
+        let head = Head::decode(first)?;
+        let Some((payload, behind)) = rest.split_at_checked(head.payload) else { return Ok(None) };
+        let Frame::Eager { lane, tag, drained } = head.frame else { return Ok(None) };
+        if !self.held.is_empty() && planted(Fault::EagerHeld) {
+            return Ok(None);
+        }
+        sender.hear(head.counts, io.notices)?;
+        sender.eager.hear(drained)?;
+        receiver.eager.arrive(lane, tag, payload)?;
         Ok(Some(behind))
     }
 
@@ -130,7 +149,9 @@ impl Intake {
         sender.hear(head.counts, io.notices)?;
         receiver.count(&head.frame)?;
         let waits = !self.held.is_empty() || receiver.holds_up(&head.frame);
-        if waits && !head.frame.overtakes() {
+        let overtakes = head.frame.overtakes()
+            && !(planted(Fault::EagerHeld) && matches!(head.frame, Frame::Eager { .. }));
+        if waits && !overtakes {
             let mut raw = Vec::with_capacity(len + head.payload);
             raw.append(&mut self.head);
             self.held_bytes += len + head.payload;

@@ -2,21 +2,55 @@
 
 use rustix::io::Errno;
 
-use super::datapath::{Conn, Leaving};
+use super::datapath::{Conn, Leaving, Left};
 use super::driver::Fixed;
 use super::send::Flushed;
 use super::token::LINK;
 use crate::fabric::Unposted;
 use crate::fabric::hub::end::End;
 use crate::fabric::hub::set::{self, token};
-use crate::vi::{Counters, Notices, Posted, Ticket, ViError};
+use crate::vi::{
+    Counters, DrainId, Lane, Notices, Position, Posted, Reply, SendError, Sink, Ticket, ViError,
+    ViId,
+};
 
 #[derive(Debug)]
 pub(super) struct Link {
     pub id: u64,
     end: End<Conn>,
-    /// What a connection that has ended has still to say.
-    pub leaving: Option<Leaving>,
+    /// What is left of a connection that has ended.
+    left: Option<Left>,
+    /// Whether the nic has it among those whose eager messages are to be drained.
+    is_heard: bool,
+}
+
+/// What came of draining.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pulled {
+    /// Whether some messages were answered there and then.
+    pub answers: bool,
+    /// Whether the nic has something to do.
+    pub is_dirty: bool,
+    /// Whether the peer does not know what was drained.
+    pub owes: bool,
+    pub has_more: bool,
+}
+
+/// A connection that has ended, by which a message came before.
+struct Ended {
+    vi: ViId,
+    why: ViError,
+}
+
+impl Reply for Ended {
+    fn vi(&self) -> ViId {
+        self.vi
+    }
+
+    fn send(&mut self, _: Lane, _: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        SendError::check(parts)?;
+        Err(SendError::Closed(self.why.clone()))
+    }
 }
 
 /// What came of polling.
@@ -29,7 +63,7 @@ pub(super) enum Polled {
 
 impl Link {
     pub(super) fn new(id: u64, conn: Conn) -> Self {
-        Self { id, end: End::new(conn), leaving: None }
+        Self { id, end: End::new(conn), left: None, is_heard: false }
     }
 
     /// Has the set say what there is to do.
@@ -122,6 +156,120 @@ impl Link {
         self.end.open().is_some_and(|conn| conn.is_full())
     }
 
+    /// Sends an eager message. Whether the nic has something to do.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+        fixed: &Fixed,
+        notices: &mut Notices,
+    ) -> (Result<Position, SendError>, bool) {
+        let conn = match self.end.live() {
+            Ok(conn) => conn,
+            Err(why) => return (Err(why), false),
+        };
+        let sent = conn.send(lane, tag, parts, &fixed.keys);
+        if !conn.notices.is_empty() {
+            conn.notices.move_to(notices);
+        }
+        match sent {
+            Ok((position, is_dirty)) => (Ok(position), is_dirty),
+            // What is to be drained has left, or will.
+            Err(why) => (Err(why), conn.sender.has_more() && !conn.is_full()),
+        }
+    }
+
+    /// Writes eager messages that wait for company: they are out of the program's hands.
+    pub(super) fn write_eager(&mut self, fixed: &Fixed) {
+        if let Some(conn) = self.end.open()
+            && !conn.sender.eager.is_alone()
+            && conn.sender.has_more()
+            && !conn.is_full
+        {
+            while conn.flush(&fixed.keys) == Flushed::More && !conn.is_broken {}
+        }
+    }
+
+    /// How much of a lane has arrived, and whether the nic has something to do.
+    pub(super) fn arrived(&mut self, lane: Lane, asked: bool, fixed: &Fixed) -> (Position, bool) {
+        match (self.end.open(), &self.left) {
+            (Some(conn), _) => conn.arrived(lane, asked, &fixed.keys),
+            (None, Some(left)) => (left.arrived[lane as usize], false),
+            (None, None) => (Position::default(), false),
+        }
+    }
+
+    /// Whether eager messages, or room for them, are there that nobody was told of; and whether the
+    /// link is newly among those to be drained.
+    #[inline]
+    pub(super) fn take_news(&mut self) -> (bool, bool) {
+        let (has_news, eager) = match (self.end.open(), &self.left) {
+            (Some(conn), _) => (conn.take_news(), conn.eager()),
+            // They came with its end.
+            (None, Some(left)) => (true, &*left.eager),
+            (None, None) => return (false, false),
+        };
+        let is_heard = has_news && !eager.is_empty();
+        (has_news, is_heard && !std::mem::replace(&mut self.is_heard, true))
+    }
+
+    /// Passes eager messages for a drain to the sink, at most `left`. `None` if they are for another.
+    #[inline]
+    pub(super) fn drain(
+        &mut self,
+        drain: DrainId,
+        left: &mut usize,
+        sink: &mut Sink<'_>,
+        fixed: &Fixed,
+        notices: &mut Notices,
+    ) -> Option<Pulled> {
+        let Some(conn) = self.end.open() else { return self.drain_left(drain, left, sink) };
+        if conn.eager().drain != drain {
+            return None;
+        }
+        let answers = conn.drain(left, sink);
+        let is_dirty = conn.settle(&fixed.keys);
+        if !conn.notices.is_empty() {
+            conn.notices.move_to(notices);
+        }
+        self.is_heard = !conn.eager().is_empty();
+        let owes = conn.owes_drained();
+        Some(Pulled { answers, is_dirty, owes, has_more: self.is_heard })
+    }
+
+    /// The same of a connection that has ended.
+    #[cold]
+    fn drain_left(
+        &mut self,
+        drain: DrainId,
+        left: &mut usize,
+        sink: &mut Sink<'_>,
+    ) -> Option<Pulled> {
+        let why = self.end.error().unwrap_or(ViError::Closed);
+        let eager = &mut self.left.as_mut()?.eager;
+        if eager.drain != drain {
+            return None;
+        }
+        let mut reply = Ended { vi: eager.vi, why };
+        for lane in Lane::ALL {
+            while *left > 0
+                && let Some((tag, bytes)) = eager.pop(lane)
+            {
+                *left -= 1;
+                sink(&mut reply, tag, &bytes);
+            }
+        }
+        self.is_heard = !eager.is_empty();
+        Some(Pulled { answers: false, is_dirty: false, owes: false, has_more: self.is_heard })
+    }
+
+    /// What a connection that has ended has still to say.
+    pub(super) fn take_leaving(&mut self) -> Option<Leaving> {
+        self.left.as_mut()?.leaving.take()
+    }
+
     pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
         let Some(conn) = self.end.open() else { return false };
         let cancelled = conn.cancel(ticket);
@@ -157,7 +305,7 @@ impl Link {
                 Some(result)
             }
             Err(why) => {
-                self.leaving = self.end.end(&why, notices).flatten();
+                self.left = self.end.end(&why, notices).or(self.left.take());
                 None
             }
         }

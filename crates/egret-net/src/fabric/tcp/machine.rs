@@ -8,13 +8,16 @@ use super::datapath::Conn;
 use super::door::{Door, Visitor};
 use super::driver::Driver;
 use super::knocking::Knocking;
+use super::link::Pulled;
 use super::send::Flushed;
 use crate::fabric::{
-    After, ConnId, ConnectRequest, ListenerName, Machine, MachineFd, Made, Unposted, ViSpec, Woken,
+    After, ConnId, ConnectRequest, Drained, ListenerName, Machine, MachineFd, Made, Unposted,
+    ViSpec, Woken,
 };
 use crate::rt::Instant;
 use crate::vi::{
-    ConnectError, Counters, Keys, Limits, ListenError, Posted, Reliability, Ticket, ViError, Wait,
+    ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted,
+    Reliability, SendError, Sink, Ticket, ViError, Wait,
 };
 
 /// A frugal program looks twice before it sleeps again: it is told by the set then.
@@ -79,10 +82,7 @@ impl Machine for Driver {
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
         let (link, fixed) = self.link(conn);
         if link.post(posted, fixed, &mut after.notices)? {
-            self.come_by(conn.0);
-            if self.is_armed {
-                self.push_now(conn.0, after);
-            }
+            self.write_soon(conn.0, after);
         }
         Ok(())
     }
@@ -92,13 +92,16 @@ impl Machine for Driver {
     }
 
     fn close(&mut self, conn: ConnId, after: &mut After) {
-        self.link(conn).0.close(ViError::Closed, &mut after.notices);
+        let (link, fixed) = self.link(conn);
+        link.write_eager(fixed);
+        link.close(ViError::Closed, &mut after.notices);
         self.forget(conn.0, after);
     }
 
     fn release(&mut self, conn: ConnId, after: &mut After) {
         self.close(conn, after);
         self.ended.remove(&conn.0);
+        self.heard.retain(|id| *id != conn.0);
     }
 
     fn error(&self, conn: ConnId) -> Option<ViError> {
@@ -168,12 +171,84 @@ impl Machine for Driver {
         self.skips = if self.wait == Wait::Frugal { SKIPS } else { 0 };
     }
 
+    fn has_eager(&self) -> bool {
+        true
+    }
+
+    fn is_at_once(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        conn: ConnId,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+        after: &mut After,
+    ) -> Result<Position, SendError> {
+        let (link, fixed) = self.link(conn);
+        let (sent, is_dirty) = link.send(lane, tag, parts, fixed, &mut after.notices);
+        if is_dirty {
+            self.write_soon(conn.0, after);
+        }
+        sent
+    }
+
+    fn arrived(&mut self, conn: ConnId, lane: Lane, asked: bool, after: &mut After) -> Position {
+        let (link, fixed) = self.link(conn);
+        let (position, is_dirty) = link.arrived(lane, asked, fixed);
+        if is_dirty {
+            self.write_soon(conn.0, after);
+        }
+        position
+    }
+
+    /// The connections take turns, and each has a turn at most.
+    #[inline]
+    fn drain(
+        &mut self,
+        drain: DrainId,
+        budget: usize,
+        sink: &mut Sink<'_>,
+        after: &mut After,
+    ) -> Drained {
+        let (mut drained, mut left) = (Drained::default(), budget);
+        let mut at = 0;
+        for _ in 0..self.heard.len() {
+            let Some(&id) = self.heard.get(at).filter(|_| left > 0) else { break };
+            let link = self.links.get_mut(&id).or_else(|| self.ended.get_mut(&id));
+            let Some(link) = link else {
+                self.heard.remove(at);
+                continue;
+            };
+            let pulled = link.drain(drain, &mut left, sink, &self.fixed, &mut after.notices);
+            let Some(Pulled { answers, is_dirty, owes, has_more }) = pulled else {
+                at += 1;
+                continue;
+            };
+            // Only now: the sink may have panicked.
+            self.heard.remove(at);
+            drained.answers |= answers;
+            if has_more {
+                self.heard.push_back(id);
+            }
+            // Nobody looks again soon at one that is left to the set.
+            if is_dirty || owes && !self.is_active(id) {
+                self.write_soon(id, after);
+            }
+        }
+        drained.count = budget - left;
+        drained
+    }
+
     fn shut(&mut self, after: &mut After) {
         self.door = None;
         self.active.clear();
         for (id, mut link) in std::mem::take(&mut self.links) {
             link.close(ViError::NicDown, &mut after.notices);
-            if let Some(mut leaving) = link.leaving.take() {
+            if let Some(mut leaving) = link.take_leaving() {
                 // The only chance.
                 leaving.push();
             }

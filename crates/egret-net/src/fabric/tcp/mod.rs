@@ -36,6 +36,7 @@ mod active;
 mod datapath;
 mod door;
 mod driver;
+mod eager;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -43,6 +44,7 @@ pub mod fuzzing;
 mod intake;
 mod io;
 mod knocking;
+mod lanes;
 mod leaving;
 mod link;
 mod machine;

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use super::TRANSFER_MAX;
 use super::fault::{Fault, planted};
 use super::io::Io;
+use super::lanes::EagerIn;
 use super::send::Sender;
 use super::wire::Frame;
 use crate::buf::Kind;
@@ -15,11 +16,12 @@ use crate::fabric::hub::bytes::Reader;
 use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::hub::incoming::{Current, Incoming};
 use crate::fabric::outbox::Answer;
-use crate::vi::{Descriptor, Posted, Reliability, RemoteKey, ViError};
+use crate::vi::{Descriptor, DrainId, Posted, Reliability, RemoteKey, ViError, ViId};
 
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub incoming: Incoming,
+    pub eager: EagerIn,
     /// Messages of the peer that have begun to arrive, ever.
     pub begun: u64,
     /// Whether the peer has said its last word.
@@ -42,8 +44,9 @@ pub(super) enum Into {
 const MORE: ViError = ViError::Protocol("more bytes than were announced");
 
 impl Receiver {
-    pub(super) fn new(level: Reliability) -> Self {
-        Self { incoming: Incoming::new(level), begun: 0, is_over: false }
+    pub(super) fn new(level: Reliability, vi: ViId, drain: DrainId) -> Self {
+        let (incoming, eager) = (Incoming::new(level), EagerIn::new(vi, drain));
+        Self { incoming, eager, begun: 0, is_over: false }
     }
 
     /// A frame of the peer's begins to arrive, for the first time.
@@ -113,7 +116,7 @@ impl Receiver {
             Frame::ReadEnd { .. }
             | Frame::WriteEnd { .. }
             | Frame::Written { .. }
-            | Frame::Counts => Ok(Into::Nothing),
+            | Frame::Counts { .. } => Ok(Into::Nothing),
         }
     }
 
@@ -139,13 +142,20 @@ impl Receiver {
                 sender.outbox.answered(id, result, io.notices)?;
             }
             Frame::Kind { fingerprint } => self.learn(fingerprint, control)?,
-            Frame::Eager { tag } => return self.incoming.place_eager(tag, control, io.notices),
+            Frame::Eager { lane, tag, drained } => {
+                sender.eager.hear(drained)?;
+                return self.eager.arrive(lane, tag, control);
+            }
+            Frame::Counts { drained, asks } => {
+                self.eager.is_asked |= asks;
+                return sender.eager.hear(drained);
+            }
             Frame::Goodbye => {
                 let farewell = farewell(control)?;
                 self.is_over = true;
                 return Err(farewell.into_error().into());
             }
-            Frame::Read { .. } | Frame::ReadPiece { .. } | Frame::Write { .. } | Frame::Counts => {}
+            Frame::Read { .. } | Frame::ReadPiece { .. } | Frame::Write { .. } => {}
         }
         Ok(())
     }

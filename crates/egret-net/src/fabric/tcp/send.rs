@@ -12,12 +12,13 @@ use rustix::io::Errno;
 
 use super::fault::{Fault, planted};
 use super::io::Io;
+use super::lanes::{Drained, EagerOut};
 use super::socket::{Socket, is_later};
-use super::wire::{CHUNK, Frame};
+use super::wire::{CHUNK, Frame, HEAD_MAX};
 use crate::fabric::hub::bytes::push_text;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::outbox::{Answer, Outbox, Outgoing};
-use crate::vi::{Notices, Op, Posted, Reliability, ViError};
+use crate::vi::{Lane, Notices, Op, Posted, Reliability, ViError};
 
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -30,6 +31,12 @@ pub(super) struct Sender {
     /// Whether messages have their turn before another piece of an answer.
     turn: bool,
     batch: Batch,
+    pub eager: EagerOut,
+    /// Whether the peer is to be asked how much it has drained.
+    pub asks: bool,
+    /// What this side has drained, and what of that the peer is told once all is written.
+    pub drained: Drained,
+    pub told_drained: Drained,
     /// How far the peer is.
     pub peer: Counts,
     /// What the peer is told of this side's counts, once all is written.
@@ -73,7 +80,7 @@ pub(super) const UNTAKEN_MAX: u64 = 1 << 19;
 /// Requests that a peer may have outstanding.
 pub(super) const ANSWERS_MAX: usize = super::DEPTH as usize;
 /// Memory that an end keeps for its next batch.
-const KEEP: usize = 4 << 10;
+const KEEP: usize = (4 << 10) + HEAD_MAX;
 /// Slices in one call.
 const SLICES: usize = 64;
 
@@ -86,6 +93,10 @@ impl Sender {
             kinds: BTreeSet::new(),
             turn: false,
             batch: Batch::default(),
+            eager: EagerOut::default(),
+            asks: false,
+            drained: Drained::default(),
+            told_drained: Drained::default(),
             peer: Counts::default(),
             told: Counts::default(),
             written: 0,
@@ -100,14 +111,13 @@ impl Sender {
     /// Whether nothing is on its way: what is posted now can leave at once.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        let outstanding = self.outbox.outstanding() + self.outbox.eager_outstanding();
-        self.batch.is_empty() && outstanding == 0 && self.outbox.answers.is_empty()
+        self.batch.is_empty() && self.outbox.outstanding() == 0 && self.outbox.answers.is_empty()
     }
 
     /// Whether a flush could write something.
     #[inline]
     pub(super) fn has_more(&self) -> bool {
-        !self.batch.is_empty() || self.outbox.has_more()
+        !self.batch.is_empty() || self.outbox.has_more() || self.asks || self.eager.has_waiting()
     }
 
     pub(super) fn answer(&mut self, answer: Answer) -> Result<(), Box<ViError>> {
@@ -145,7 +155,7 @@ impl Sender {
     /// Adds a frame with nothing but the counts.
     pub(super) fn push_counts(&mut self, counts: Counts) {
         if self.batch.is_empty() {
-            self.put(Frame::Counts, 0, counts);
+            self.put_counts(counts);
         }
     }
 
@@ -182,8 +192,11 @@ impl Sender {
 
     /// Adds the next frame. `false` if none may leave.
     fn next(&mut self, counts: Counts, io: &Io<'_>) -> bool {
-        if let Some(posted) = self.outbox.eager.pop_front() {
-            self.push_eager(posted, counts);
+        if self.next_eager(counts) {
+            return true;
+        }
+        if self.asks {
+            self.put_counts(counts);
             return true;
         }
         let pieces = matches!(self.outbox.answers.front(), Some(Answer::Read { .. }));
@@ -201,15 +214,48 @@ impl Sender {
         self.next_of_own(counts)
     }
 
-    /// Adds a message of the eager class, which waits for nothing.
-    fn push_eager(&mut self, posted: Posted, counts: Counts) {
-        let descriptor = posted.descriptor();
-        let len = usize::try_from(descriptor.len()).expect("a few KiB");
-        self.put(Frame::Eager { tag: descriptor.tag() }, len, counts);
-        let at = self.batch.bytes.len();
-        self.batch.bytes.resize(at + len, 0);
-        descriptor.gather(0, &mut self.batch.bytes[at..]);
-        self.outbox.went_eager(posted, self.frames - 1);
+    /// Adds an eager message of `len` bytes, behind what is on its way into the kernel.
+    #[inline]
+    pub(super) fn push_eager(
+        &mut self,
+        (lane, tag): (Lane, u64),
+        len: usize,
+        parts: &[&[u8]],
+        counts: Counts,
+    ) {
+        // What comes behind a large payload is the next batch's.
+        if self.batch.tail > 0 || self.batch.bytes.len() >= BATCH || self.eager.has_waiting() {
+            return self.eager.waiting[lane as usize].push(tag, len, parts);
+        }
+        self.put(Frame::Eager { lane, tag, drained: self.drained }, len, counts);
+        parts.iter().for_each(|part| self.batch.bytes.extend_from_slice(part));
+    }
+
+    /// Adds the next eager message that waits. `false` if none does.
+    fn next_eager(&mut self, counts: Counts) -> bool {
+        for lane in Lane::ALL {
+            let mut waiting = std::mem::take(&mut self.eager.waiting[lane as usize]);
+            let next = waiting.pop();
+            if let Some((tag, at)) = &next {
+                let (tag, drained) = (*tag, self.drained);
+                self.put(Frame::Eager { lane, tag, drained }, at.len(), counts);
+                self.batch.bytes.extend_from_slice(waiting.bytes(at.clone()));
+            }
+            self.eager.waiting[lane as usize] = waiting;
+            if next.is_some() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Adds a frame of counts, which asks if there is something to ask.
+    fn put_counts(&mut self, counts: Counts) {
+        // Behind all that it asks about.
+        let asks = self.asks && !self.eager.has_waiting();
+        self.asks &= !asks;
+        let drained = self.drained;
+        self.put(Frame::Counts { drained, asks }, 0, counts);
     }
 
     /// Adds the next frame that is not an answer.
@@ -303,6 +349,9 @@ impl Sender {
     fn put(&mut self, frame: Frame, payload: usize, counts: Counts) {
         self.frames += u64::from(frame.is_counted());
         self.told = counts;
+        if matches!(frame, Frame::Eager { .. } | Frame::Counts { .. }) {
+            self.told_drained = self.drained;
+        }
         frame.push(payload, counts, &mut self.batch.bytes);
     }
 

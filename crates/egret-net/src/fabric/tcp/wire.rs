@@ -1,8 +1,9 @@
 //! What a frame says: a head of 24 bytes, up to four words that its kind asks for, and its
 //! payload. `docs/tcp-wire.md` has the bytes.
 
+use super::lanes::Drained;
 use crate::fabric::hub::counts::Counts;
-use crate::vi::{AccessError, EAGER_MAX, ViError};
+use crate::vi::{AccessError, EAGER_MAX, Lane, ViError};
 
 /// What a frame says, without its payload and its counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +28,12 @@ pub(super) enum Frame {
     Written { id: u64, result: Result<(), AccessError> },
     /// What elements of this fingerprint are called.
     Kind { fingerprint: u64 },
-    /// Nothing but the counts.
-    Counts,
+    /// Nothing but the counts, and what was drained; may ask the same.
+    Counts { drained: Drained, asks: bool },
     /// The sender takes part no more.
     Goodbye,
-    /// A whole message of the eager class.
-    Eager { tag: u64 },
+    /// An eager message, and what was drained.
+    Eager { lane: Lane, tag: u64, drained: Drained },
 }
 
 /// A frame, how many bytes of payload follow, and how far its sender is.
@@ -53,8 +54,6 @@ pub(super) const HEAD_MAX: usize = HEAD + 4 * 8;
 pub(super) const CHUNK: usize = 64 << 10;
 /// Bytes of a name or of a last word.
 pub(super) const CONTROL_MAX: usize = 1024;
-/// Bytes of a message of the eager class: what carries it adds a head.
-const EAGER_BYTES: usize = EAGER_MAX + 64;
 
 const MESSAGE: u8 = 1;
 const BEGIN: u8 = 2;
@@ -66,21 +65,23 @@ const WRITE: u8 = 7;
 const WRITE_END: u8 = 8;
 const WRITTEN: u8 = 9;
 const KIND: u8 = 10;
-const COUNTS: u8 = 11;
+pub(super) const COUNTS: u8 = 11;
 const GOODBYE: u8 = 12;
 pub(super) const EAGER: u8 = 13;
 
 const TYPED: u8 = 1;
 const NOTIFY: u8 = 2;
 const REFUSED: u8 = 4;
+const ASKS: u8 = 8;
+const BULK: u8 = 16;
 
 const NONSENSE: ViError = ViError::Protocol("a frame that makes no sense");
 
 impl Frame {
-    /// Whether it is counted as taken: all but those that are about counting, or
-    /// the last.
+    /// Whether it is counted as taken: all but those that are about counting, that have counts of
+    /// their own, or the last.
     pub(super) const fn is_counted(&self) -> bool {
-        !matches!(self, Self::Counts | Self::Goodbye)
+        !matches!(self, Self::Counts { .. } | Self::Goodbye | Self::Eager { .. })
     }
 
     /// Whether it uses up a receive.
@@ -101,7 +102,7 @@ impl Frame {
                 | Self::ReadEnd { .. }
                 | Self::Written { .. }
                 | Self::Kind { .. }
-                | Self::Counts
+                | Self::Counts { .. }
                 | Self::Goodbye
                 | Self::Eager { .. }
         )
@@ -148,9 +149,16 @@ impl Frame {
             Self::WriteEnd { id, notify: Some(tag) } => (WRITE_END, NOTIFY, id, Words::of([tag])),
             Self::Written { id, result } => with_result(WRITTEN, id, result),
             Self::Kind { fingerprint } => (KIND, 0, fingerprint, Words::default()),
-            Self::Counts => (COUNTS, 0, 0, Words::default()),
+            Self::Counts { drained, asks } => {
+                (COUNTS, if asks { ASKS } else { 0 }, 0, Words::of([drained.0]))
+            }
             Self::Goodbye => (GOODBYE, 0, 0, Words::default()),
-            Self::Eager { tag } => (EAGER, 0, tag, Words::default()),
+            Self::Eager { lane: Lane::Talk, tag, drained } => {
+                (EAGER, 0, tag, Words::of([drained.0]))
+            }
+            Self::Eager { lane: Lane::Bulk, tag, drained } => {
+                (EAGER, BULK, tag, Words::of([drained.0]))
+            }
         }
     }
 }
@@ -165,9 +173,10 @@ impl Head {
     pub(super) fn len(first: &[u8; HEAD]) -> Result<usize, ViError> {
         let [kind, flags, words, zero, ..] = *first;
         let expected = match (kind, flags) {
-            (MESSAGE | PIECE | READ_PIECE | KIND | COUNTS | GOODBYE | EAGER, 0)
+            (MESSAGE | PIECE | READ_PIECE | KIND | GOODBYE, 0)
             | (READ_END | WRITE_END | WRITTEN, 0) => 0,
             (MESSAGE, TYPED) | (BEGIN, 0) | (WRITE_END, NOTIFY) => 1,
+            (COUNTS, 0 | ASKS) | (EAGER, 0 | BULK) => 1,
             (BEGIN, TYPED) => 2,
             (READ | WRITE, 0) => 3,
             (READ_END | WRITTEN, REFUSED) => 4,
@@ -209,8 +218,11 @@ impl Head {
             WRITE_END => Frame::WriteEnd { id, notify: (flags & NOTIFY != 0).then(|| word(0)) },
             WRITTEN => Frame::Written { id, result: result(flags, [0, 1, 2, 3].map(word))? },
             KIND => Frame::Kind { fingerprint: id },
-            COUNTS => Frame::Counts,
-            EAGER => Frame::Eager { tag: id },
+            COUNTS => Frame::Counts { drained: Drained(word(0)), asks: flags & ASKS != 0 },
+            EAGER => {
+                let lane = if flags & BULK == 0 { Lane::Talk } else { Lane::Bulk };
+                Frame::Eager { lane, tag: id, drained: Drained(word(0)) }
+            }
             _ => Frame::Goodbye,
         };
         if matches!(kind, PIECE | WRITE | COUNTS | GOODBYE) && id != 0 {
@@ -228,7 +240,7 @@ impl Head {
             }
             Frame::Piece | Frame::ReadPiece { .. } => (1..=CHUNK).contains(&self.payload),
             Frame::Kind { .. } | Frame::Goodbye => self.payload <= CONTROL_MAX,
-            Frame::Eager { .. } => self.payload <= EAGER_BYTES,
+            Frame::Eager { .. } => self.payload <= EAGER_MAX,
             _ => self.payload == 0,
         }
     }

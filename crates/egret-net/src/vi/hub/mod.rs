@@ -35,6 +35,8 @@ pub(super) struct Hub {
     pub limits: Limits,
     pub keys: Arc<Keys>,
     pub has_eager: bool,
+    /// Whether eager messages come and go without a poll.
+    pub is_at_once: bool,
     /// Where time passes, if that is not the real one.
     world: Option<Arc<dyn World>>,
     wait: Wait,
@@ -70,6 +72,7 @@ impl Hub {
             limits: machine.limits(),
             keys: Arc::clone(machine.keys()),
             has_eager: machine.has_eager(),
+            is_at_once: machine.is_at_once(),
             world: machine.world(),
             wait,
             sleep: Sleep::new(machine.descriptor()),

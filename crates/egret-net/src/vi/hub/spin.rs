@@ -202,7 +202,7 @@ impl Hub {
     /// Looks that drain, for one that drives.
     #[inline]
     fn per_drive(&self) -> u32 {
-        if self.has_eager { DRAINS } else { 1 }
+        if self.is_at_once { DRAINS } else { 1 }
     }
 
     /// Waits until more has happened than was `seen`, at the latest `until`, in the way that the

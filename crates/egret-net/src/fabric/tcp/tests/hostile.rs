@@ -1,10 +1,11 @@
 //! Peers that lie: it ends their connection, with the reason, and nothing else.
 
-use super::raw::{Raw, counted, frame};
+use super::raw::{COUNTS, Raw, counted, frame};
 use crate::buf::Pool;
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::tcp::lanes::Drained;
 use crate::fabric::tcp::wire::{CHUNK, Frame};
-use crate::vi::{Access, Descriptor, Reliability, ViError};
+use crate::vi::{Access, Descriptor, EAGER_MAX, Lane, Reliability, ViError};
 
 const NO_RECEIVE: &str = "a message that there is no receive for";
 const NONSENSE: &str = "a frame that makes no sense";
@@ -51,9 +52,36 @@ pub(super) fn counts() {
     let taken = Counts { taken: 1, ..Counts::default() };
     let placed = Counts { placed: 1, ..Counts::default() };
     lies(&[
-        ("frames taken that were never sent", counted(Frame::Counts, b"", taken), NEVER_SENT),
-        ("messages placed that were never sent", counted(Frame::Counts, b"", placed), NEVER_SENT),
+        ("frames taken that were never sent", counted(COUNTS, b"", taken), NEVER_SENT),
+        ("messages placed that were never sent", counted(COUNTS, b"", placed), NEVER_SENT),
     ]);
+}
+
+/// More eager messages than a lane holds.
+pub(super) fn lanes() {
+    let eager = |lane, drained| Frame::Eager { lane, tag: 0, drained: Drained(drained) };
+    let many = |lane, count| frame(eager(lane, 0), &[7; EAGER_MAX]).repeat(count);
+    lies(&[
+        ("talk", many(Lane::Talk, 64), "more eager messages than its window"),
+        ("bulk", many(Lane::Bulk, 8), "more eager messages than its window"),
+    ]);
+}
+
+pub(super) fn drained() {
+    const NEVER: &str = "it has drained what was never sent";
+    let counts = Frame::Counts { drained: Drained(1 << 32), asks: false };
+    let eager = Frame::Eager { lane: Lane::Talk, tag: 0, drained: Drained(1) };
+    lies(&[
+        ("counts of what was drained", frame(counts, b""), NEVER),
+        ("an eager message with them", frame(eager, b"x"), NEVER),
+        ("one in two parts", [frame(COUNTS, b""), frame(eager, &[1; 4000])].concat(), NEVER),
+    ]);
+}
+
+#[test]
+fn lies_about_lanes_are_the_end() {
+    lanes();
+    drained();
 }
 
 #[test]
@@ -161,7 +189,7 @@ fn many_names_of_types_cost_a_bounded_amount() {
 fn what_waits_for_a_receive_that_was_taken_back_is_kept_and_bounded() {
     let mut raw = Raw::new(Reliability::Reception);
     let ticket = raw.vi.post_recv(Descriptor::new(vec![0_u8; 200_000])).unwrap();
-    drop(raw.frames(|frame| *frame == Frame::Counts));
+    drop(raw.frames(|frame| matches!(frame, Frame::Counts { .. })));
     assert!(raw.vi.cancel(ticket));
     let begin = Frame::Begin { tag: 8, kind: None, len: 3 * CHUNK as u64 };
     let chunk = vec![5; CHUNK];
@@ -182,7 +210,7 @@ fn what_waits_for_a_receive_that_was_taken_back_is_kept_and_bounded() {
     assert!(got.bytes().iter().all(|byte| *byte == 5));
 
     let ticket = raw.vi.post_recv(Descriptor::new(vec![0_u8; 200_000])).unwrap();
-    drop(raw.frames(|frame| *frame == Frame::Counts));
+    drop(raw.frames(|frame| matches!(frame, Frame::Counts { .. })));
     assert!(raw.vi.cancel(ticket));
     raw.write(&frame(Frame::Begin { tag: 9, kind: None, len: 1 << 30 }, &chunk));
     for _ in 0..600 {

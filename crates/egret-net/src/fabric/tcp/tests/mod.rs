@@ -6,6 +6,7 @@ mod conformance;
 mod crowd;
 mod death;
 mod door;
+mod eager;
 mod fuzzed;
 mod hostile;
 mod planted;

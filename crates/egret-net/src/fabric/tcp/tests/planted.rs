@@ -1,12 +1,12 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{closing, crowd, hostile, split, turns};
+use super::{closing, crowd, eager, hostile, split, turns};
 use crate::fabric::tcp::fault::{Fault, caught};
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 9] = [
+    let faults: [(Fault, fn()); 13] = [
         (Fault::HeadForgotten, split::every_boundary),
         (Fault::AnswerMisplaced, turns::reads_pass_between_chunks),
         (Fault::ChunksInARow, turns::reads_pass_between_chunks),
@@ -15,6 +15,10 @@ fn planted_faults_are_found() {
         (Fault::ReceivesIgnored, hostile::receives),
         (Fault::CountsBelieved, hostile::counts),
         (Fault::NoLinger, closing::last_messages_arrive),
+        (Fault::LaneBoundless, hostile::lanes),
+        (Fault::DrainedBelieved, hostile::drained),
+        (Fault::DrainedUntold, eager::a_lane_that_was_full_has_room_again),
+        (Fault::EagerHeld, eager::they_pass_a_message_that_waits),
         (Fault::LorisAwaited, crowd::the_slow_are_sent_away),
     ];
     for (fault, scene) in faults {

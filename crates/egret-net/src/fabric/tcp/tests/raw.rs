@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::conformance::{V4, nic};
 use crate::fabric::greet::{Caller, News, Stance};
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::tcp::lanes::Drained;
 use crate::fabric::tcp::wire::{Frame, HEAD, Head};
 use crate::rt;
 use crate::vi::{Hello, Listener, Nic, Reliability, Secret, Vi, ViOptions, Wait};
@@ -19,6 +20,9 @@ pub(super) struct Raw {
     pub stream: TcpStream,
     _listener: Listener,
 }
+
+/// Counts of nothing drained.
+pub(super) const COUNTS: Frame = Frame::Counts { drained: Drained(0), asks: false };
 
 /// Long enough on any machine, and what a fault that was planted may cost.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);

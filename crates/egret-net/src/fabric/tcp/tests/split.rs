@@ -2,11 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::raw::{PATIENCE, Raw, counted, frame};
+use super::raw::{COUNTS, PATIENCE, Raw, counted, frame};
 use crate::buf::{Plain, Pool};
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::tcp::lanes::Drained;
 use crate::fabric::tcp::wire::{CHUNK, Frame};
-use crate::vi::{Access, Descriptor, Reliability, RemoteKey};
+use crate::vi::{Access, Descriptor, Lane, Reliability, RemoteKey};
 
 /// What came of a stream: messages (tag, length, sum of bytes), what the peer was
 /// answered, and the memory that it wrote.
@@ -42,9 +43,16 @@ fn stream(key: RemoteKey, large: usize) -> Vec<u8> {
     stream.extend(frame(Frame::Piece, b"wri"));
     stream.extend(frame(Frame::Piece, b"te"));
     stream.extend(frame(Frame::WriteEnd { id: 6, notify: Some(5) }, b""));
-    stream.extend(frame(Frame::Counts, b""));
+    stream.extend(frame(COUNTS, b""));
+    let eager = Frame::Eager { lane: Lane::Talk, tag: 8, drained: Drained(0) };
+    stream.extend(frame(eager, b"eager"));
     stream.extend(frame(Frame::Message { tag: 6, kind: None }, b"last"));
     stream
+}
+
+fn sum_of(bytes: &[u8]) -> u64 {
+    let bytes = bytes.iter().zip(0_u64..);
+    bytes.fold(0, |sum, (byte, at)| sum.wrapping_mul(7) + at + u64::from(*byte))
 }
 
 /// Writes the stream in these pieces.
@@ -79,20 +87,19 @@ fn outcome(large: usize, cuts: &[usize]) -> Outcome {
             let bytes = segment.bytes().to_vec();
             bytes.into_iter()
         });
-        let sum = all.take(usize::try_from(len).unwrap()).enumerate();
-        let sum =
-            sum.fold(0_u64, |sum, (i, byte)| sum.wrapping_mul(7) + i as u64 + u64::from(byte));
-        got.push((tag, len, sum));
+        let all: Vec<u8> = all.take(usize::try_from(len).unwrap()).collect();
+        got.push((tag, len, sum_of(&all)));
     }
+    raw.vi.drain().poll(9, |_, tag, bytes| got.push((tag, bytes.len() as u64, sum_of(bytes))));
     let answers = raw.frames(|frame| matches!(frame, Frame::Written { .. }));
     let answers = answers.into_iter().map(|(frame, _)| frame);
-    let answers = answers.filter(|frame| *frame != Frame::Counts).collect();
+    let answers = answers.filter(|frame| !matches!(frame, Frame::Counts { .. })).collect();
     (got, answers, memory.revoke().bytes().to_vec())
 }
 
 pub(super) fn every_boundary() {
     let whole = outcome(40, &[]);
-    assert_eq!(whole.0.len(), 6);
+    assert_eq!(whole.0.len(), 7);
     assert_eq!(&whole.2[2..7], b"write");
     let len = stream(RemoteKey::of(0), 40).len();
     for cut in 1..len {

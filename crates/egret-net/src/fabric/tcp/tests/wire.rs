@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::raw::{counted, frame};
+use super::raw::{COUNTS, counted, frame};
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::tcp::lanes::Drained;
 use crate::fabric::tcp::wire::{CHUNK, CONTROL_MAX, Frame, HEAD, Head};
-use crate::vi::AccessError;
+use crate::vi::{AccessError, EAGER_MAX, Lane};
 
 /// One of each kind, with their payloads.
 fn all() -> Vec<(Frame, Vec<u8>)> {
@@ -30,7 +31,10 @@ fn all() -> Vec<(Frame, Vec<u8>)> {
         alone(Frame::Written { id: 1, result: Err(outside) }),
         alone(Frame::Written { id: 1, result: Err(AccessError::Forbidden { asked: "write" }) }),
         with(Frame::Kind { fingerprint: 9 }, b"\x03f64"),
-        alone(Frame::Counts),
+        alone(COUNTS),
+        alone(Frame::Counts { drained: Drained(3 << 32 | 4), asks: true }),
+        with(Frame::Eager { lane: Lane::Talk, tag: 7, drained: Drained(5) }, b"talk"),
+        with(Frame::Eager { lane: Lane::Bulk, tag: 8, drained: Drained(6 << 32) }, b""),
         with(Frame::Goodbye, b"\0"),
     ]
 }
@@ -50,6 +54,14 @@ fn a_typed_beginning_is_these_bytes_for_ever() {
     let expected = b"\x02\x01\x02\0\x01\0\0\0\x05\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
                      \x01\0\x01\0\0\0\0\0\xcd\xab\0\0\0\0\0\0x";
     assert_eq!(frame(begin, b"x"), expected);
+}
+
+#[test]
+fn an_eager_message_is_these_bytes_for_ever() {
+    let eager = Frame::Eager { lane: Lane::Bulk, tag: 0x0102, drained: Drained(3 << 32 | 9) };
+    let expected = b"\x0d\x10\x01\0\x02\0\0\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+                     \x09\0\0\0\x03\0\0\0hi";
+    assert_eq!(frame(eager, b"hi"), expected);
 }
 
 #[test]
@@ -79,7 +91,8 @@ fn lengths_have_bounds() {
         (Frame::ReadPiece { id: 0 }, CHUNK),
         (Frame::Kind { fingerprint: 0 }, CONTROL_MAX),
         (Frame::Goodbye, CONTROL_MAX),
-        (Frame::Counts, 0),
+        (COUNTS, 0),
+        (Frame::Eager { lane: Lane::Talk, tag: 0, drained: Drained(0) }, EAGER_MAX),
         (Frame::WriteEnd { id: 0, notify: None }, 0),
     ];
     for (frame, most) in lengths {
@@ -104,7 +117,7 @@ proptest! {
 
     #[test]
     fn heads_that_are_nearly_right_are_an_answer(
-        kind in 0..14_u8, flags in 0..8_u8, words in 0..5_u8, payload in 0..70_000_u32,
+        kind in 0..14_u8, flags in 0..17_u8, words in 0..5_u8, payload in 0..70_000_u32,
         rest in proptest::collection::vec(any::<u8>(), 48),
     ) {
         let mut bytes = vec![kind, flags, words, 0];

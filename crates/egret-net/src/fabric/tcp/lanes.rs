@@ -1,0 +1,352 @@
+//! Eager messages of one end, without I/O: what may be sent, and what has arrived and was not
+//! drained.
+//!
+//! A message is a frame of its own. A lane holds so many units that the peer has not drained: a
+//! message is one for itself and one for each 64 bytes that it begins. How much a side has drained
+//! rides on every such frame, and on the frames that tell how far a side is; a side that wants to
+//! know asks. Positions are units, too.
+
+use std::ops::Range;
+
+use super::fault::{Fault, planted};
+use crate::vi::{DrainId, Lane, Position, SendError, ViError, ViId};
+
+/// Messages one behind the other: tag, length, bytes.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    bytes: Vec<u8>,
+    /// Where the first begins that was not taken.
+    at: usize,
+}
+
+/// The messages that an end sends.
+#[derive(Debug, Default)]
+pub(super) struct EagerOut {
+    lanes: [Sent; 2],
+    /// Those that wait for a batch.
+    pub waiting: [Records; 2],
+    /// Whether somebody waits for the peer to drain.
+    waits: bool,
+    /// How far the lanes were when the peer was asked last.
+    asked: [u64; 2],
+    /// Whether there is room for somebody who waited, or the peer has answered.
+    pub has_news: bool,
+    pub dropped: u64,
+}
+
+/// What was sent of a lane, ever, and of that what the peer has drained.
+#[derive(Debug, Default)]
+struct Sent {
+    sent: u64,
+    heard: u64,
+}
+
+/// The messages that have come to an end.
+#[derive(Debug)]
+pub(super) struct EagerIn {
+    pub vi: ViId,
+    pub drain: DrainId,
+    lanes: [Arrived; 2],
+    /// Whether the peer wants to know when all is drained.
+    pub is_asked: bool,
+    /// Whether some have come since it was asked last.
+    pub has_news: bool,
+}
+
+#[derive(Debug, Default)]
+struct Arrived {
+    came: u64,
+    drained: u64,
+    records: Records,
+}
+
+/// What a side has drained of both lanes, as it travels: 32 bits of each, talk in the low ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Drained(pub u64);
+
+/// Units of each lane that the peer has not drained, at most: 256 KiB, and of bulk what is read at
+/// once with what is behind it.
+const WINDOWS: [u64; 2] = [4096, 512];
+const UNIT: usize = 64;
+/// Bytes of a record before those of its message.
+const RECORD: usize = 12;
+/// Memory that a lane keeps.
+const KEEP: usize = (4 << 10) + RECORD;
+
+/// Units of a message.
+#[inline]
+const fn cost(len: usize) -> u64 {
+    1 + len.div_ceil(UNIT) as u64
+}
+
+impl Records {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    /// Adds a message of `len` bytes.
+    pub(super) fn push(&mut self, tag: u64, len: usize, parts: &[&[u8]]) {
+        // What was taken is half of it: moving the rest is paid for.
+        if self.at > KEEP && self.at * 2 > self.bytes.len() {
+            self.bytes.drain(..std::mem::take(&mut self.at));
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "a few KiB")]
+        let len = len as u32;
+        self.bytes.extend_from_slice(&tag.to_le_bytes());
+        self.bytes.extend_from_slice(&len.to_le_bytes());
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+    }
+
+    /// Takes the first: its tag, and where its bytes are until the next is taken.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<(u64, Range<usize>)> {
+        let Some((head, _)) = self.bytes[self.at..].split_first_chunk::<RECORD>() else {
+            self.trim();
+            return None;
+        };
+        let (tag, len) = head.split_first_chunk::<8>()?;
+        let len = u32::from_le_bytes(*len.first_chunk()?) as usize;
+        let start = self.at + RECORD;
+        self.at = start + len;
+        Some((u64::from_le_bytes(*tag), start..start + len))
+    }
+
+    /// Gives back what many messages took, if all are taken.
+    #[inline]
+    fn trim(&mut self) {
+        if self.is_empty() {
+            self.bytes.clear();
+            self.bytes.shrink_to(KEEP);
+            self.at = 0;
+        }
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self, at: Range<usize>) -> &[u8] {
+        &self.bytes[at]
+    }
+}
+
+impl EagerOut {
+    /// Whether the peer has drained all that was sent: what is sent now has no company to wait for.
+    #[inline]
+    pub(super) fn is_alone(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.sent == lane.heard)
+    }
+
+    #[inline]
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.iter().all(Records::is_empty)
+    }
+
+    /// A message of `len` bytes is sent, if there is room. `None` if it is dropped.
+    #[inline]
+    pub(super) fn admit(
+        &mut self,
+        lane: Lane,
+        len: usize,
+        is_reliable: bool,
+    ) -> Result<Option<Position>, SendError> {
+        let window = WINDOWS[lane as usize];
+        let Sent { sent, heard } = &mut self.lanes[lane as usize];
+        if *sent - *heard + cost(len) > window && !planted(Fault::LaneBoundless) {
+            if is_reliable {
+                self.waits = true;
+                return Err(SendError::Full);
+            }
+            self.dropped += 1;
+            return Ok(None);
+        }
+        *sent += cost(len);
+        Ok(Some(Position::new(*sent)))
+    }
+
+    /// Behind what was sent.
+    pub(super) const fn sent(&self, lane: Lane) -> Position {
+        Position::new(self.lanes[lane as usize].sent)
+    }
+
+    /// How much has arrived at the peer.
+    pub(super) const fn arrived(&self, lane: Lane) -> Position {
+        Position::new(self.lanes[lane as usize].heard)
+    }
+
+    /// Somebody wants to know more of a lane. Whether the peer is to be asked, and was not.
+    pub(super) const fn ask(&mut self, lane: Lane) -> bool {
+        let Sent { sent, heard } = self.lanes[lane as usize];
+        if heard == sent {
+            return false;
+        }
+        self.waits = true;
+        let asked = &mut self.asked[lane as usize];
+        *asked < std::mem::replace(asked, sent)
+    }
+
+    /// The peer says how much it has drained. What was not sent it cannot have.
+    #[inline]
+    pub(super) fn hear(&mut self, drained: Drained) -> Result<(), Box<ViError>> {
+        let mut has_more = false;
+        for (lane, low) in self.lanes.iter_mut().zip(drained.lanes()) {
+            #[expect(clippy::cast_possible_truncation, reason = "that many bits travel")]
+            let more = u64::from(low.wrapping_sub(lane.heard as u32));
+            if more > lane.sent - lane.heard && !planted(Fault::DrainedBelieved) {
+                return Err(ViError::Protocol("it has drained what was never sent").into());
+            }
+            lane.heard += more;
+            has_more |= more > 0;
+        }
+        self.has_news |= has_more && self.waits;
+        self.waits &= !self.is_alone();
+        Ok(())
+    }
+}
+
+impl EagerIn {
+    pub(super) fn new(vi: ViId, drain: DrainId) -> Self {
+        Self { vi, drain, lanes: Default::default(), is_asked: false, has_news: false }
+    }
+
+    /// A message has come.
+    #[inline]
+    pub(super) fn arrive(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        bytes: &[u8],
+    ) -> Result<(), Box<ViError>> {
+        let window = WINDOWS[lane as usize];
+        let Arrived { came, drained, records } = &mut self.lanes[lane as usize];
+        let cost = cost(bytes.len());
+        if *came - *drained + cost > window && !planted(Fault::LaneBoundless) {
+            return Err(ViError::Protocol("more eager messages than its window").into());
+        }
+        *came += cost;
+        records.push(tag, bytes.len(), &[bytes]);
+        self.has_news = true;
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.came == lane.drained)
+    }
+
+    /// Takes a message of a lane that nobody adds to.
+    pub(super) fn pop(&mut self, lane: Lane) -> Option<(u64, Vec<u8>)> {
+        let records = &mut self.lanes[lane as usize].records;
+        let (tag, at) = records.pop()?;
+        let bytes = records.bytes(at).to_vec();
+        self.drained_one(lane, bytes.len());
+        Some((tag, bytes))
+    }
+
+    /// Takes out the messages of a lane, to be put back.
+    pub(super) fn take(&mut self, lane: Lane) -> Records {
+        std::mem::take(&mut self.lanes[lane as usize].records)
+    }
+
+    pub(super) fn put_back(&mut self, lane: Lane, mut records: Records) {
+        records.trim();
+        self.lanes[lane as usize].records = records;
+    }
+
+    /// A message of so many bytes was drained.
+    #[inline]
+    pub(super) const fn drained_one(&mut self, lane: Lane, len: usize) {
+        self.lanes[lane as usize].drained += cost(len);
+    }
+
+    #[inline]
+    pub(super) const fn drained(&self) -> Drained {
+        Drained::of([self.lanes[0].drained, self.lanes[1].drained])
+    }
+
+    /// Whether the peer, which was told so much, should know more by now: it has asked, or used up
+    /// half of what it may.
+    #[inline]
+    pub(super) fn is_due(&mut self, told: Drained) -> bool {
+        let drained = self.drained();
+        if drained == told {
+            self.is_asked &= !self.is_empty();
+            return false;
+        }
+        let more = drained.lanes().into_iter().zip(told.lanes()).zip(WINDOWS);
+        let mut more = more.map(|((now, then), window)| (now.wrapping_sub(then), window));
+        (self.is_asked || more.any(|(more, window)| u64::from(more) * 2 >= window))
+            && !planted(Fault::DrainedUntold)
+    }
+
+    /// Nobody drains what has come.
+    pub(super) fn clear(&mut self) {
+        for lane in &mut self.lanes {
+            (lane.drained, lane.records) = (lane.came, Records::default());
+        }
+    }
+}
+
+impl Drained {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "that many bits travel")]
+    const fn of([talk, bulk]: [u64; 2]) -> Self {
+        Self(talk as u32 as u64 | (bulk as u32 as u64) << 32)
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "that many bits travel")]
+    const fn lanes(self) -> [u32; 2] {
+        [self.0 as u32, (self.0 >> 32) as u32]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eager() -> EagerIn {
+        let spec = crate::fabric::ViSpec::new(crate::vi::Reliability::Reception, 1);
+        EagerIn::new(spec.vi, spec.drain)
+    }
+
+    #[test]
+    fn memory_of_a_burst_is_given_back_when_the_last_is_drained() {
+        let mut eager = eager();
+        (0..60).for_each(|tag| eager.arrive(Lane::Talk, tag, &[7; 4096]).unwrap());
+        let mut records = eager.take(Lane::Talk);
+        for expected in 0..60 {
+            let (tag, at) = records.pop().unwrap();
+            assert_eq!((tag, records.bytes(at.clone())), (expected, &[7; 4096][..]));
+            eager.drained_one(Lane::Talk, at.len());
+        }
+        // Nobody has looked for one more.
+        eager.put_back(Lane::Talk, records);
+        assert!(eager.is_empty());
+        assert!(eager.lanes[0].records.bytes.capacity() <= KEEP);
+    }
+
+    #[test]
+    fn a_message_that_is_refused_is_not_there() {
+        let mut eager = eager();
+        while eager.arrive(Lane::Bulk, 0, &[1; 100]).is_ok() {}
+        while let Some((_, bytes)) = eager.pop(Lane::Bulk) {
+            assert_eq!(bytes, [1; 100]);
+        }
+        assert!(eager.is_empty());
+    }
+
+    #[test]
+    fn who_was_asked_tells_when_all_is_drained() {
+        let mut eager = eager();
+        eager.arrive(Lane::Talk, 0, b"one").unwrap();
+        eager.arrive(Lane::Talk, 1, b"two").unwrap();
+        eager.is_asked = true;
+        let mut told = Drained::default();
+        assert!(!eager.is_due(told), "nothing is drained");
+        for _ in 0..2 {
+            assert!(eager.pop(Lane::Talk).is_some());
+            assert!(eager.is_due(told));
+            told = eager.drained();
+            assert!(!eager.is_due(told));
+        }
+        assert!(!eager.is_asked);
+    }
+}

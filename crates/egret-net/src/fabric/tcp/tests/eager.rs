@@ -1,0 +1,90 @@
+//! Eager messages of one connection.
+
+use super::closing::pair;
+use super::raw::{PATIENCE, Raw, frame};
+use crate::fabric::tcp::lanes::Drained;
+use crate::fabric::tcp::wire::Frame;
+use crate::rt;
+use crate::vi::{Descriptor, EAGER_MAX, Lane, Nic, Reliability, SendError};
+
+fn until(nics: &[Nic; 2], what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = rt::now() + PATIENCE;
+    while !is_so() {
+        assert!(rt::now() < until, "{what}");
+        nics.iter().for_each(|nic| _ = nic.poll());
+    }
+}
+
+pub(super) fn a_lane_that_was_full_has_room_again() {
+    let (nics, [vi, peer]) = pair(Reliability::Reception);
+    for lane in Lane::ALL {
+        let mut sent = 0;
+        for _ in 0..3 {
+            let before = sent;
+            while let Ok(position) = vi.send_eager(lane, sent, &[&[1; EAGER_MAX / 2], &[2; 40]]) {
+                assert!(position > vi.arrived_so_far(lane));
+                sent += 1;
+            }
+            assert!(sent > before, "{lane:?} has room");
+            assert_eq!(vi.send_eager(lane, 0, &[&[0; 4096]]), Err(SendError::Full));
+            let mut drained = before;
+            until(&nics, "all come", || {
+                peer.drain().poll(5, |_, tag, bytes| {
+                    assert_eq!((tag, bytes.len()), (drained, EAGER_MAX / 2 + 40));
+                    drained += 1;
+                });
+                drained == sent
+            });
+            until(&nics, "there is room", || vi.send_eager(lane, sent, &[&[1; 4096]]).is_ok());
+            until(&nics, "it comes", || peer.drain().poll(1, |_, _, _| {}) > 0);
+            sent += 1;
+        }
+    }
+}
+
+#[test]
+fn lanes_fill_and_drain() {
+    a_lane_that_was_full_has_room_again();
+}
+
+/// A receive was taken back, and the message that was sent for it waits.
+pub(super) fn they_pass_a_message_that_waits() {
+    let mut raw = Raw::new(Reliability::Reception);
+    let receive = raw.vi.post_recv(Descriptor::new(vec![0_u8; 100])).unwrap();
+    drop(raw.frames(|frame| matches!(frame, Frame::Counts { .. })));
+    assert!(raw.vi.cancel(receive));
+    let eager = |tag| Frame::Eager { lane: Lane::Talk, tag, drained: Drained(0) };
+    raw.write(&frame(Frame::Message { tag: 1, kind: None }, b"waits"));
+    raw.write(&frame(eager(2), b"passes"));
+    let late = frame(eager(3), &[7; 300]);
+    raw.write(&late[..50]);
+    raw.write(&late[50..]);
+    let mut drained = Vec::new();
+    raw.until("eager messages are there", |raw| {
+        raw.vi.drain().poll(9, |_, tag, bytes| drained.push((tag, bytes.len())));
+        drained.len() == 2
+    });
+    assert_eq!(drained, [(2, 6), (3, 300)]);
+}
+
+#[test]
+fn eager_messages_pass_a_message_that_waits_for_a_receive() {
+    they_pass_a_message_that_waits();
+}
+
+#[test]
+fn what_came_before_the_end_is_drained_behind_it() {
+    let (nics, [vi, peer]) = pair(Reliability::Reception);
+    for tag in 0..3 {
+        vi.send_eager(Lane::Talk, tag, &[b"last words"]).unwrap();
+    }
+    until(&nics, "some come", || peer.drain().poll(1, |_, _, _| {}) > 0);
+    vi.disconnect();
+    until(&nics, "the end is known", || peer.error().is_some());
+    let mut tags = Vec::new();
+    peer.drain().poll(9, |reply, tag, _| {
+        assert!(matches!(reply.send(Lane::Talk, 0, &[b"x"]), Err(SendError::Closed(_))));
+        tags.push(tag);
+    });
+    assert_eq!(tags, [1, 2]);
+}
