@@ -35,6 +35,9 @@ pub(crate) struct Core {
     /// Whether they rest until who drives leaves.
     pub(super) rests: AtomicBool,
     pub(crate) depot: Arc<Depot>,
+    /// Whether the nic need not make progress for what was sent: that leaves at once, or a thread in
+    /// the background sees to it soon.
+    pub(super) is_looked_after: bool,
     /// Feeds that found something since the nic made progress. Only a hint.
     pub(super) feeds: AtomicU32,
     /// Of these links, in this process.
@@ -84,6 +87,8 @@ impl Core {
         let incarnation = rt::random();
         let memory = Arc::clone(&depot);
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let has_background = options.background && rt::has_background();
+        let is_looked_after = drain.is_at_once() || has_background;
         let peers_set = options.peers_max != LinksOptions::default().peers_max;
         let fixed = Fixed { nic: nic.clone(), options, peers_set, vi, depot, incarnation, number };
         let opening = Opening::new(&fixed)?;
@@ -101,6 +106,7 @@ impl Core {
             is_called,
             rests,
             depot: memory,
+            is_looked_after,
             feeds,
             number,
         }))

@@ -184,7 +184,7 @@ impl Core {
     #[inline]
     pub(super) fn poll_if_due(&self) {
         let feeds = self.feeds.load(Relaxed);
-        if feeds < FEEDS_MAX && self.drain.is_at_once() {
+        if feeds < FEEDS_MAX && self.is_looked_after {
             return self.feeds.store(feeds + 1, Relaxed);
         }
         self.feeds.store(0, Relaxed);
