@@ -1,7 +1,9 @@
 //! An end of a connection: open, or gone for good.
 
 use crate::fabric::Unposted;
-use crate::vi::{Counters, Notices, Posted, Refused, SendError, ViError};
+use crate::vi::{
+    Counters, Lane, Notices, Position, Posted, Refused, Reply, SendError, ViError, ViId,
+};
 
 /// What an end is while it is open.
 pub(in crate::fabric) trait Open {
@@ -89,5 +91,22 @@ impl<C: Open> End<C> {
             Self::Open(conn) => Some(conn.fail(why, notices)),
             Self::Gone(_) => None,
         }
+    }
+}
+
+/// A connection that has ended, by which an eager message came before.
+pub(in crate::fabric) struct Ended {
+    pub vi: ViId,
+    pub why: ViError,
+}
+
+impl Reply for Ended {
+    fn vi(&self) -> ViId {
+        self.vi
+    }
+
+    fn send(&mut self, _: Lane, _: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        SendError::check(parts)?;
+        Err(SendError::Closed(self.why.clone()))
     }
 }

@@ -10,12 +10,11 @@ use super::eager::Draining;
 use super::lanes::{Behind, Undrained};
 use super::rounds::Attention;
 use super::token::{CONTROL, CORD, CORD_FLAGS, ENDED};
-use crate::fabric::hub::end::End;
+use crate::fabric::hub::end::{End, Ended};
 use crate::fabric::hub::set::{self, token};
 use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{
-    Counters, DrainId, Keys, Lane, Notices, Position, Posted, Reply, SendError, Ticket, ViError,
-    ViId,
+    Counters, DrainId, Keys, Lane, Notices, Position, Posted, SendError, Ticket, ViError,
 };
 
 #[derive(Debug)]
@@ -302,21 +301,5 @@ impl Link {
                 Polled::Gone
             }
         }
-    }
-}
-
-/// A connection that has ended, which an eager message came by.
-struct Ended {
-    vi: ViId,
-    why: ViError,
-}
-
-impl Reply for Ended {
-    fn vi(&self) -> ViId {
-        self.vi
-    }
-
-    fn send(&mut self, _: Lane, _: u64, _: &[&[u8]]) -> Result<Position, SendError> {
-        Err(SendError::Closed(self.why.clone()))
     }
 }

@@ -7,11 +7,10 @@ use super::driver::Fixed;
 use super::send::Flushed;
 use super::token::LINK;
 use crate::fabric::Unposted;
-use crate::fabric::hub::end::End;
+use crate::fabric::hub::end::{End, Ended};
 use crate::fabric::hub::set::{self, token};
 use crate::vi::{
-    Counters, DrainId, Lane, Notices, Position, Posted, Reply, SendError, Sink, Ticket, ViError,
-    ViId,
+    Counters, DrainId, Lane, Notices, Position, Posted, SendError, Sink, Ticket, ViError,
 };
 
 #[derive(Debug)]
@@ -34,23 +33,6 @@ pub(super) struct Pulled {
     /// Whether the peer does not know what was drained.
     pub owes: bool,
     pub has_more: bool,
-}
-
-/// A connection that has ended, by which a message came before.
-struct Ended {
-    vi: ViId,
-    why: ViError,
-}
-
-impl Reply for Ended {
-    fn vi(&self) -> ViId {
-        self.vi
-    }
-
-    fn send(&mut self, _: Lane, _: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        SendError::check(parts)?;
-        Err(SendError::Closed(self.why.clone()))
-    }
 }
 
 /// What came of polling.
