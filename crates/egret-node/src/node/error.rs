@@ -185,18 +185,21 @@ pub enum AskError {
         fate: Fate,
     },
     /// Nobody has bound the name.
-    #[error("nobody has bound {name:?} within {waited:?}: {}", before(*withdrawn_by))]
+    #[error("{}", not_bound(name, *waited, *withdrawn_by))]
     NotBound {
         /// The name.
         name: String,
-        /// How long was waited.
+        /// How long was waited: not at all by who only [looks](super::Handle::try_bound).
         waited: Duration,
         /// Who had the name last, is a member still, and has taken the name back: by
         /// [`unbind`](super::Handle::unbind), or because what it stood for was dropped.
         withdrawn_by: Option<NodeId>,
     },
     /// Nobody has bound the name, and the node that had it last is gone.
-    #[error("nobody has bound {name:?} since {owner}, which had, is gone: {fate}")]
+    #[error(
+        "nobody has bound {name:?} since node {owner}, which had, is gone: {fate}; the name is there \
+         again when another node binds it, or rank {} joins again and does", owner.rank
+    )]
     OwnerGone {
         /// The name.
         name: String,
@@ -213,14 +216,20 @@ pub enum AskError {
     },
 }
 
-/// What is known of a name that is waited for.
-fn before(withdrawn_by: Option<NodeId>) -> String {
-    match withdrawn_by {
+/// What is known of a name that nobody has.
+fn not_bound(name: &str, waited: Duration, withdrawn_by: Option<NodeId>) -> String {
+    let before = match withdrawn_by {
         Some(node) => format!(
             "node {node} had the name and has withdrawn it, and nobody has bound it again since"
         ),
         None => "no node has published the name so far".to_owned(),
+    };
+    if waited.is_zero() {
+        return format!(
+            "{name:?} is not bound now: {before}; `lookup` and `wait_bound` wait until a node binds it"
+        );
     }
+    format!("nobody has bound {name:?} within {waited:?}: {before}")
 }
 
 /// Why not everybody is there.

@@ -186,7 +186,7 @@ impl Handle {
                 None => None,
             },
         };
-        let waited = rt::now() - started;
+        let waited = if wait == Deadline::NOW { Duration::ZERO } else { rt::now() - started };
         Err(AskError::NotBound { name: name.to_owned(), waited, withdrawn_by })
     }
 

@@ -1,6 +1,5 @@
 //! Arguments, and what a method returns, on their way out.
 
-use egret_net::rt::{Deadline, Instant};
 use egret_net::vi::Segment;
 use egret_node::am::{Call, MEDIUM_MAX, Message, Remote, SendError};
 use egret_stream::{Wire, WriteError, Writer};
@@ -8,7 +7,6 @@ use egret_stream::{Wire, WriteError, Writer};
 use super::CallError;
 use super::asked::UNTOLD;
 use super::called::Aligned;
-use super::context::Inherited;
 use super::words::{Head, WORDS_MAX};
 
 /// Arguments that were given away, or what a method returns.
@@ -77,30 +75,14 @@ impl Args {
         })
     }
 
-    /// Sends them as a call, which has to be sent until then, when there is room. The object is told
-    /// how much time is left then.
-    pub(crate) fn wait_send(
-        &mut self,
-        way: &Remote,
-        inherited: &Inherited,
-        until: Option<Instant>,
-        head: &mut Head,
-    ) -> Result<Call, SendError> {
-        loop {
-            let mut words = [0; WORDS_MAX];
-            let count = head.write(&mut words);
-            let sent = self.send(head.to.message(&words[..count]), |message| {
-                let sent = way.try_request(message);
-                sent.map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
-            });
-            match sent {
-                Err(SendError::Full { .. }) => {
-                    inherited.away(|| way.wait_room(Deadline::left(until)))?;
-                }
-                sent => return sent,
-            }
-            head.deadline = Deadline::left(until);
-        }
+    /// Sends them as a call, if there is room; if not they are here again.
+    pub(crate) fn try_send(&mut self, head: &Head, way: &Remote) -> Result<Call, SendError> {
+        let mut words = [0; WORDS_MAX];
+        let count = head.write(&mut words);
+        self.send(head.to.message(&words[..count]), |message| {
+            let sent = way.try_request(message);
+            sent.map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
+        })
     }
 
     /// In one piece, for an object of this node.

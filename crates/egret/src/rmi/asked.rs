@@ -6,10 +6,10 @@ use std::time::Duration;
 use egret_node::node::NodeId;
 use egret_stream::FromWire;
 
-use super::CallError;
 use super::pair::Pair;
 use super::served::{Refused, open, read_within, unreadable};
 use super::table::Face;
+use super::{CallError, Stage};
 
 /// What a call was made to: the method, its interface, and the node that has the object. All errors of
 /// calls say so, but the method's own.
@@ -112,11 +112,7 @@ impl Asked<'_> {
                 self.failed((self.face.table)().other_interface(&theirs))
             }
             Refused::Error(error) => self.failed(error),
-            Refused::Expired => self.failed(CallError::Deadline {
-                waited: whole(),
-                may_have_run: false,
-                call: UNTOLD,
-            }),
+            Refused::Expired => self.failed(CallError::late(whole(), Stage::Sent, false)),
             Refused::Failed => match read_within(bytes, memory) {
                 Ok(error) => CallError::Failed(error),
                 Err(why) => self.failed(unreadable(&why, memory)),

@@ -5,11 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use egret_net::rt::Deadline;
 use egret_net::vi::Segment;
-use egret_node::am::{self, Call, Message, Reply, SendError};
+use egret_node::am::{Call, Message, Reply, SendError};
 
 use super::args::Args;
 use super::asked::{Asked, UNTOLD};
@@ -19,7 +17,7 @@ use super::objects::MEET;
 use super::pair::{Connected, Pair};
 use super::served::{Refused, open};
 use super::table::{Face, Methods, Table};
-use super::trouble::PATIENCE;
+use super::unsent::NotSent;
 use super::words::To;
 use super::{CallError, Limit, ObjectRef};
 
@@ -124,46 +122,16 @@ impl Callee {
         Ok(Some(End::Here))
     }
 
-    /// Waits until it is known where calls go.
-    #[cold]
-    pub(crate) fn wait_end(&self, deadline: Deadline) -> Result<End, CallError> {
-        let until = deadline.until();
-        if let Some(here) = self.end_here()? {
-            return Ok(here);
-        }
-        let left = || Deadline::left(until);
-        let there = match self.pair.there() {
-            Some(there) => there,
-            None => self.pair.wait_connect(left())?,
-        };
-        if !self.is_known() {
-            let failed = |why| self.not_met(&there, why, PATIENCE);
-            let asked = self.ask(|message| {
-                there.way(true).wait_request(message, left()).map_err(|why| (why, None))
-            })?;
-            let call = asked.map_err(|why| failed(why.into()))?;
-            self.met(&call.wait(left()).map_err(failed)?)?;
-        }
-        Ok(End::There(there))
-    }
-
-    /// Goes on to where calls go, as far as that goes without waiting.
-    pub(crate) fn poll_end(
+    /// Goes on to the connection, and to the numbers of the methods, as far as that goes without waiting.
+    pub(crate) fn poll_connected(
         &self,
         meeting: &mut Option<Meeting>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<End, CallError>> {
-        if let Some(end) = self.end() {
-            return Poll::Ready(Ok(end));
-        }
-        if let Some(here) = self.end_here()? {
-            return Poll::Ready(Ok(here));
-        }
+    ) -> Poll<Result<Arc<Connected>, NotSent>> {
         let there = match self.pair.poll_connect(context) {
             Poll::Ready(there) => there?,
             Poll::Pending => return Poll::Pending,
         };
-        let failed = |there: &Arc<Connected>, why| self.not_met(there, why, Duration::ZERO);
         while !self.is_known() {
             if let Some(Meeting(call, there)) = meeting {
                 let Poll::Ready(reply) = Pin::new(call).poll(context) else {
@@ -171,7 +139,10 @@ impl Callee {
                 };
                 let there = Arc::clone(there);
                 *meeting = None;
-                let reply = reply.map_err(|why| failed(&there, why));
+                let reply = reply.map_err(|why| {
+                    self.pair.forget_if_broken(&there, &why);
+                    NotSent::Unmet(why)
+                });
                 self.met(&reply?)?;
                 continue;
             }
@@ -185,10 +156,13 @@ impl Callee {
                     Poll::Ready(_) => {}
                     Poll::Pending => return Poll::Pending,
                 },
-                Err(why) => return Poll::Ready(Err(failed(&there, why.into()))),
+                Err(why) => {
+                    self.pair.forget_if_broken(&there, &why.clone().into());
+                    return Poll::Ready(Err(NotSent::Send(why)));
+                }
             }
         }
-        Poll::Ready(Ok(End::There(there)))
+        Poll::Ready(Ok(there))
     }
 
     /// Whether the interface was met, by this stub or another.
@@ -201,6 +175,16 @@ impl Callee {
             self.methods.get_or_init(|| known);
         }
         self.methods.get().is_some()
+    }
+
+    /// The numbers of the methods, of one that is connected.
+    pub(crate) fn methods(&self) -> Arc<Methods> {
+        Arc::clone(self.methods.get().expect("the interface was met"))
+    }
+
+    /// Another of the same object has met the interface.
+    pub(crate) fn knows(&self, methods: Arc<Methods>) {
+        self.methods.get_or_init(|| methods);
     }
 
     /// Keeps the numbers of the methods, for all stubs of the interface.
@@ -217,24 +201,6 @@ impl Callee {
     ) -> Result<Result<T, E>, CallError> {
         let mut needs = Args::copy(&(self.face.table)().needs())?;
         Ok(needs.send(Message::to(MEET).words(&[self.interface.into()]), send))
-    }
-
-    /// There is no answer about the interface. The call was not sent.
-    fn not_met(
-        &self,
-        there: &Arc<Connected>,
-        error: am::CallError,
-        patience: Duration,
-    ) -> CallError {
-        match self.pair.failed(there, error, patience) {
-            CallError::NoAnswer { .. }
-            | CallError::AnswerTooLarge { .. }
-            | CallError::Panicked { .. } => CallError::Unreadable {
-                why: format!("node {} does not say which methods it has", self.pair.node),
-                call: UNTOLD,
-            },
-            why => why.unsent(),
-        }
     }
 
     /// The object's node has said what the numbers of the methods are.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use egret_net::rt::{self, Instant};
 use egret_node::node::Fate;
 use egret_stream::{Describe, FromWire, Invalid, Reader, Size, Stop, Wire, Writer, Written};
 use thiserror::Error;
@@ -21,7 +20,10 @@ use super::{CallTo, NodeId};
 #[non_exhaustive]
 pub enum CallError<E = Never> {
     /// The object's node is gone, or there is no way to it.
-    #[error("node {node} is gone: {why}; the call of {} {}", call.name(), ran(*may_have_run))]
+    #[error(
+        "node {node} is gone: {why}; the call of {} {}; its objects are gone with it",
+        call.name(), ran(*may_have_run)
+    )]
     PeerDied {
         /// Which.
         node: NodeId,
@@ -49,20 +51,23 @@ pub enum CallError<E = Never> {
         call: CallTo,
     },
     /// The deadline passed.
-    #[error(
-        "no answer of node {} within {waited:?}; the call of {} {}",
-        call.node(), call.name(), ran(*may_have_run)
-    )]
+    #[error("{}", late(*deadline, *stage, *may_have_run, call))]
     Deadline {
-        /// How long.
-        waited: Duration,
+        /// How long the call could take: the stub's deadline, or what was left of the call that it is a
+        /// part of.
+        deadline: Duration,
+        /// How far the call had come.
+        stage: Stage,
         /// Whether the call may have run, or still runs.
         may_have_run: bool,
         /// What was called.
         call: CallTo,
     },
     /// There is no such object (any more).
-    #[error("there is no such object (any more); the call of {call} has not run")]
+    #[error(
+        "there is no such object (any more); the call of {call} has not run; \
+         look the object up again, if it was bound to a name"
+    )]
     UnknownObject {
         /// What was called.
         call: CallTo,
@@ -215,6 +220,20 @@ impl fmt::Display for Limit {
     }
 }
 
+/// How far a call had come when its deadline passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Stage {
+    /// There was no connection to the node yet, or the node had not said which methods the object has.
+    #[default]
+    Connecting,
+    /// It was to be sent, and as many calls were under way as the node takes from this one:
+    /// [`Config::in_flight`](egret_node::node::Config::in_flight) of that node.
+    NoRoom,
+    /// It was sent.
+    Sent,
+}
+
 /// The error of methods that have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Never {}
@@ -257,18 +276,15 @@ impl CallError {
     /// What a call says that would have to wait before it is sent.
     pub(crate) const IN_HANDLER: Self = Self::InHandler { may_have_run: false, call: UNTOLD };
 
-    /// Of a call that had waited so long before it was sent.
-    pub(crate) fn after(mut self, before: Duration) -> Self {
-        if let Self::Deadline { waited, .. } = &mut self {
-            *waited += before;
-        }
-        self
+    /// Of a call whose deadline passed.
+    pub(crate) const fn late(deadline: Duration, stage: Stage, may_have_run: bool) -> Self {
+        Self::Deadline { deadline, stage, may_have_run, call: UNTOLD }
     }
 
-    /// Of a call that has waited since then.
-    pub(crate) fn waited_since(mut self, started: Instant) -> Self {
-        if let Self::Deadline { waited, .. } = &mut self {
-            *waited = rt::now() - started;
+    /// Of a call that could take so long in all.
+    pub(crate) fn within(mut self, whole: Duration) -> Self {
+        if let Self::Deadline { deadline, .. } = &mut self {
+            *deadline = whole;
         }
         self
     }
@@ -304,8 +320,8 @@ impl CallError {
             Self::NotMember { node, fate, may_have_run, call } => {
                 To::NotMember { node, fate, may_have_run, call: map(call) }
             }
-            Self::Deadline { waited, may_have_run, call } => {
-                To::Deadline { waited, may_have_run, call: map(call) }
+            Self::Deadline { deadline, stage, may_have_run, call } => {
+                To::Deadline { deadline, stage, may_have_run, call: map(call) }
             }
             Self::UnknownObject { call } => To::UnknownObject { call: map(call) },
             Self::OtherInterface { ours, theirs, call } => {
@@ -332,6 +348,29 @@ impl CallError {
             Self::NoAnswer { node, call } => To::NoAnswer { node, call: map(call) },
             Self::Failed(never) => match never {},
         }
+    }
+}
+
+fn late(deadline: Duration, stage: Stage, may_have_run: bool, call: &CallTo) -> String {
+    let (name, node) = (call.name(), call.node());
+    match stage {
+        Stage::Connecting => format!(
+            "node {node} was not reached within {deadline:?}, the deadline of the call of {name}, \
+             which was not sent; `with_deadline` of the stub gives calls longer"
+        ),
+        Stage::NoRoom => format!(
+            "node {node} had no room for one more call of this node within {deadline:?}, the \
+             deadline of the call of {name}, which was not sent; have fewer calls under way at once, \
+             or raise `Config::in_flight` of node {node}"
+        ),
+        Stage::Sent if may_have_run => format!(
+            "no answer of node {node} within {deadline:?}, the deadline of the call of {name}, which \
+             may have run, or still run; `with_deadline` of the stub gives calls longer"
+        ),
+        Stage::Sent => format!(
+            "node {node} had other calls to run for {deadline:?}, the deadline of the call of \
+             {name}, which has not run; `with_deadline` of the stub gives calls longer"
+        ),
     }
 }
 

@@ -13,6 +13,10 @@ egret_net::faults! {
         JumpsQueue,
         /// A call that comes back to an object that waits for it is not recognised.
         NoChain,
+        /// A call is sent though others that were begun before it wait to be.
+        BegunOvertakes,
+        /// Who was told to send, and goes, does not tell the next.
+        NextUntold,
         /// A call that was cancelled runs.
         CancelLost,
         /// A call whose deadline has passed runs.

@@ -80,6 +80,7 @@ mod target;
 mod tests;
 mod trouble;
 mod turns;
+mod unsent;
 mod words;
 mod workers;
 
@@ -87,7 +88,7 @@ pub use array::Array;
 pub use asked::CallTo;
 pub use context::{Current, current};
 pub use egret_node::node::NodeId;
-pub use error::{CallError, Limit, Never};
+pub use error::{CallError, Limit, Never, Stage};
 pub use export::{Export, ExportError, Exported, ObjectRef};
 pub use interface::{Exports, Held, Interface, Method, Proxy, Run, SharedInterface, Type};
 pub use pending::Pending;

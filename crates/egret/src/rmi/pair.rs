@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -19,21 +18,22 @@ use egret_node::am::{
 use egret_node::link::LinkUpError;
 use egret_node::node::{Handle, Route, RouteError};
 
-use super::asked::UNTOLD;
 use super::exchange::Exchange;
 use super::objects::{CANCEL, ENDPOINTS};
 use super::table::Methods;
-use super::trouble::{PATIENCE, Trouble};
+use super::trouble::Trouble;
+use super::unsent::{NotSent, Unsent};
 use super::words::WORDS_MAX;
 use super::{CallError, NodeId};
 
 /// The way from this node to another, or to itself.
 pub(crate) struct Pair {
     there: RwLock<Option<Arc<Connected>>>,
-    /// The connection that is being made, if one is; and how many want it. Nobody waits for the lock: who
-    /// has it runs handlers, which may want the same, and who finds it taken looks again.
+    /// The connection that is being made, if one is. Nobody waits for the lock: who has it runs
+    /// handlers, which may want the same, and who finds it taken looks again.
     connecting: Mutex<Option<Connecting>>,
-    wanted: AtomicUsize,
+    /// Calls that wait to be sent, by [way](Connected::way).
+    unsent: [Arc<Unsent>; 2],
     pub(crate) handle: Handle,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) node: NodeId,
@@ -57,18 +57,6 @@ struct Connecting {
     is_second: bool,
 }
 
-/// Somebody who wants a connection. One that is being made and that nobody wants any more, and so
-/// nobody drives, would be in the way of those that the other node makes.
-pub(crate) struct Wants(Arc<Pair>);
-
-impl Drop for Wants {
-    fn drop(&mut self) {
-        if self.0.wanted.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.begin_anew();
-        }
-    }
-}
-
 /// A connection.
 pub(crate) struct Connected {
     calls: Remote,
@@ -85,8 +73,8 @@ impl Pair {
         let (handle, exchange) = (handle.clone(), Arc::clone(exchange));
         let (there, unheard, met) = (RwLock::default(), Mutex::default(), Mutex::default());
         let connecting = Mutex::default();
-        let wanted = AtomicUsize::new(0);
-        Self { there, connecting, wanted, handle, exchange, node, unheard, met }
+        let unsent = [false, true].map(Unsent::new);
+        Self { there, connecting, unsent, handle, exchange, node, unheard, met }
     }
 
     /// Whether the other node is this one.
@@ -101,10 +89,26 @@ impl Pair {
         self.there.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Somebody wants a connection without waiting for it, until this is dropped.
-    pub(crate) fn want(self: &Arc<Self>) -> Wants {
-        self.wanted.fetch_add(1, Ordering::Relaxed);
-        Wants(Arc::clone(self))
+    /// Calls that wait to be sent, of one of the two [ways](Connected::way).
+    #[inline]
+    pub(crate) const fn unsent(&self, is_nested: bool) -> &Arc<Unsent> {
+        &self.unsent[is_nested as usize]
+    }
+
+    /// If no call waits to be sent, nobody wants the connection that is being made, and nobody drives it: it
+    /// would be in the way of those that the other node makes.
+    pub(crate) fn stop_unwanted(&self) {
+        if self.unsent.iter().all(|unsent| unsent.is_empty()) {
+            self.begin_anew();
+        }
+    }
+
+    /// The links by which the other node is reached, or would be.
+    pub(crate) fn wait_on<F: Future>(&self, future: F, deadline: Deadline) -> Option<F::Output> {
+        match self.handle.route(self.node) {
+            Ok(route) => route.links.wait_on(future, deadline),
+            Err(_) => self.handle.wait_on(future, deadline),
+        }
     }
 
     /// The numbers of the methods of an interface, if it was met.
@@ -117,61 +121,11 @@ impl Pair {
         self.met.lock().insert((id, interface), Arc::clone(methods));
     }
 
-    /// Connects, and waits for that.
-    #[cold]
-    pub(crate) fn wait_connect(&self, deadline: Deadline) -> Result<Arc<Connected>, CallError> {
-        let until = deadline.until();
-        let route = self.wait_route(deadline).map_err(|why| self.trouble(PATIENCE).route(why))?;
-        let left = || Deadline::left(until);
-        let clients = self.exchange.ends(&route.fabric, &route.links);
-        loop {
-            let calls = self.wait_map(&clients, &route.host, 0, left())?;
-            let within = self.wait_map(&clients, &route.host, 1, left())?;
-            // Both by one link: the first may have ended meanwhile.
-            if calls.peer() == within.peer() {
-                return Ok(self.keep(calls, within, clients));
-            }
-        }
-    }
-
-    /// Maps the other node's endpoint. A node that cannot be reached is asked again and again, for
-    /// as long as the registry has it for a member.
-    fn wait_map(
-        &self,
-        clients: &[Endpoint; 2],
-        host: &str,
-        at: usize,
-        deadline: Deadline,
-    ) -> Result<Remote, CallError> {
-        let (client, to) = (&clients[at], &self.name(host, at));
-        let started = rt::now();
-        let until = deadline.until_from(started);
-        loop {
-            let left = until.map_or(GLANCE, |until| until.since(rt::now()).min(GLANCE));
-            match client.wait_map(to, Deadline::In(left)) {
-                Err(why)
-                    if is_out_of_reach(&why) && until.is_none_or(|until| rt::now() < until) =>
-                {
-                    self.handle
-                        .route(self.node)
-                        .map_err(|why| self.trouble(PATIENCE).route(why))?;
-                    // The fabric may have said so at once.
-                    rt::sleep(UNHEARD);
-                }
-                Err(why) if is_out_of_reach(&why) => {
-                    let waited = rt::now() - started;
-                    return Err(CallError::Deadline { waited, may_have_run: false, call: UNTOLD });
-                }
-                mapped => return mapped.map_err(|why| self.trouble(PATIENCE).map(why)),
-            }
-        }
-    }
-
     /// Connects as far as that goes without waiting.
     pub(crate) fn poll_connect(
         &self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Arc<Connected>, CallError>> {
+    ) -> Poll<Result<Arc<Connected>, NotSent>> {
         if let Some(there) = self.there() {
             return Poll::Ready(Ok(there));
         }
@@ -184,7 +138,7 @@ impl Pair {
                 // Whoever is gone is not waited for, however far that was.
                 Err(why) => {
                     *making = None;
-                    return Poll::Ready(Err(self.trouble(Duration::ZERO).route(why)));
+                    return Poll::Ready(Err(NotSent::Route(why)));
                 }
             };
             // It has no deadline: those who wait for it have theirs.
@@ -213,7 +167,9 @@ impl Pair {
                 // The link of the first has ended meanwhile.
                 (Ok(_), Some(_)) => continue,
                 (Ok(_), None) => unreachable!("it comes first"),
-                (Err(why), _) => return Poll::Ready(Err(self.trouble(Duration::ZERO).map(why))),
+                // It is asked again and again, for as long as the registry has it for a member.
+                (Err(why), _) if is_out_of_reach(&why) => return Poll::Pending,
+                (Err(why), _) => return Poll::Ready(Err(NotSent::Map(why))),
             };
             drop(making);
             let (calls, within, clients) = kept;
@@ -229,6 +185,12 @@ impl Pair {
         error: am::CallError,
         patience: Duration,
     ) -> CallError {
+        self.forget_if_broken(there, &error);
+        self.trouble(patience).call(error)
+    }
+
+    /// A call has this error: if that is the connection's fault, the next call makes another.
+    pub(crate) fn forget_if_broken(&self, there: &Arc<Connected>, error: &am::CallError) {
         let is_broken = matches!(
             error,
             am::CallError::Undelivered(
@@ -238,7 +200,6 @@ impl Pair {
         if is_broken {
             self.forget(there);
         }
-        self.trouble(patience).call(error)
     }
 
     /// A connection that is of no use any more is forgotten: the next call makes another.
@@ -266,7 +227,7 @@ impl Pair {
     }
 
     /// For the errors of its calls.
-    fn trouble(&self, patience: Duration) -> Trouble<'_> {
+    pub(crate) const fn trouble(&self, patience: Duration) -> Trouble<'_> {
         Trouble { handle: &self.handle, node: self.node, patience }
     }
 
@@ -288,20 +249,6 @@ impl Pair {
             route => {
                 *unheard = None;
                 route.map(Some)
-            }
-        }
-    }
-
-    fn wait_route(&self, deadline: Deadline) -> Result<Route, RouteError> {
-        let until = deadline.until();
-        loop {
-            match self.route()? {
-                Some(route) => return Ok(route),
-                None if until.is_none_or(|until| rt::now() < until) => {
-                    self.handle.poll();
-                    rt::sleep(UNHEARD);
-                }
-                None => return self.handle.route(self.node),
             }
         }
     }
@@ -390,9 +337,5 @@ const fn is_out_of_reach(why: &MapError) -> bool {
 
 /// Calls that are remembered to be cancelled.
 const UNCANCELLED_MAX: usize = 1024;
-/// How often is looked whether a node that does not answer is still a member.
-const GLANCE: Duration = Duration::from_secs(1);
-/// How often is looked whether a node is known that has just joined.
-const UNHEARD: Duration = Duration::from_millis(1);
 /// A node of which nothing is heard for so long is none.
 const UNHEARD_MAX: Duration = Duration::from_secs(5);

@@ -11,28 +11,30 @@ use std::time::Duration;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_node::am::{self, Call, FewWords, Reply, SendError, in_handler};
 use egret_node::{Alarm, Awaited};
-use egret_stream::{FromWire, Wire};
+use egret_stream::FromWire;
 
 use super::args::Args;
 use super::asked::{Asked, UNTOLD};
-use super::callee::{Callee, End, Meeting};
+use super::callee::{Callee, End};
 use super::context::Inherited;
 use super::fault::{Fault, planted};
 use super::number::new_number;
-use super::pair::{Connected, Pair, Wants};
+use super::pair::{Connected, Pair};
 use super::served::Answer;
 use super::spot::Spot;
 use super::table::Face;
 use super::trouble::PATIENCE;
-use super::words::{Head, To, WORDS_MAX};
-use super::{CallError, Never};
+use super::unsent::{Left, Waiting};
+use super::words::{Head, To};
+use super::{CallError, Never, Stage};
 
 /// A call that was begun: a future, or to be waited for. Dropped, the call is cancelled: if
 /// it has not begun to run it never will, and if it runs it can
 /// [see](super::Current::is_cancelled) that nobody wants its answer.
 ///
 /// It is sent at once if there is a connection to the node, its interface is known, and there is room
-/// for one more call under way; else when it is polled or waited for.
+/// for one more call under way. Else it waits behind those that were begun before it, and is sent when
+/// one of them, it, or a later one is polled or waited for: calls leave in the order in which they are begun.
 #[must_use = "dropped, the call is cancelled"]
 pub struct Pending<T, E = Never> {
     begun: Begun,
@@ -61,22 +63,12 @@ struct Begun {
 }
 
 enum State {
-    Unsent(Box<Unsent>),
+    /// In the queue of those that wait to be sent.
+    Unsent(u64),
     Sent(Call, Arc<Connected>),
     Here(Arc<Spot>),
     Failed(Box<CallError>),
     Over,
-}
-
-/// A call that could not be sent at once.
-struct Unsent {
-    args: Args,
-    /// Where it goes is known when it is sent.
-    head: Head,
-    callee: Callee,
-    method: usize,
-    meeting: Option<Meeting>,
-    _wants: Wants,
 }
 
 /// What a call has while it is awaited.
@@ -84,8 +76,6 @@ struct Unsent {
 struct Polled {
     /// At its deadline.
     end: Option<Alarm>,
-    /// Looks again where nobody tells that there is something to see.
-    glance: Option<Alarm>,
     /// By a thread that drives meanwhile, and runs what is a part of the call.
     awaited: Option<Awaited>,
 }
@@ -98,14 +88,15 @@ enum Came {
 }
 
 impl<T, E> Pending<T, E> {
-    pub(crate) fn new<A: Wire>(
+    /// Begins a call with arguments that were written, if they could be.
+    pub(crate) fn new(
         callee: &Callee,
-        deadline: Deadline,
+        inherited: Inherited,
         method: usize,
-        args: A,
+        args: Result<Args, CallError>,
         is_answered: bool,
     ) -> Self {
-        let Inherited { deadline, within, chain, is_nested, .. } = Inherited::by(deadline);
+        let Inherited { deadline, within, chain, is_nested, .. } = inherited;
         let (pair, face) = (Arc::clone(&callee.pair), callee.face);
         let (to, number) = (To::UNKNOWN, new_number());
         let started = rt::now();
@@ -124,13 +115,12 @@ impl<T, E> Pending<T, E> {
             polled: None,
         };
         let mut pending = Self { begun, types: PhantomData };
-        // It goes as far as it can now, and on when it is polled or waited for.
-        match Args::give(args).and_then(|args| callee.check_size(args.len()).map(|()| args)) {
+        match args.and_then(|args| callee.check_size(args.len()).map(|()| args)) {
             Ok(args) => {
                 let head = Head { to, deadline, chain, number, within };
-                pending.begun.send_first(callee, method, args, head);
+                pending.begun.send(callee, method, args, head);
             }
-            Err(why) => pending.begun.state = State::Failed(Box::new(why)),
+            Err(why) => pending.begun.fail(why),
         }
         pending
     }
@@ -190,96 +180,66 @@ impl Begun {
         }
     }
 
-    /// Sends it, if it can be sent now.
+    /// Sends it, if it can be sent now and no other waits to be sent; else it waits behind those.
     #[inline]
-    fn send_first(&mut self, callee: &Callee, method: usize, mut args: Args, mut head: Head) {
-        let mut context = Context::from_waker(Waker::noop());
-        if let Some(End::There(there)) = callee.end() {
+    fn send(&mut self, callee: &Callee, method: usize, mut args: Args, mut head: Head) {
+        let is_first =
+            self.pair.unsent(self.is_nested).is_empty() || planted(Fault::BegunOvertakes);
+        if is_first && let Some(End::There(there)) = callee.end() {
             head.to = callee.to(method);
-            if self.send_there(&head, &mut args, there, &mut context) {
-                return;
+            match args.try_send(&head, there.way(self.is_nested)) {
+                Ok(call) => return self.sent(call, there),
+                Err(SendError::Full { .. }) => {}
+                Err(why) => {
+                    return self.fail(self.pair.failed(&there, why.into(), Duration::ZERO));
+                }
             }
         }
-        self.send_later(callee, method, args, head, &mut context);
+        self.send_later(callee, method, args, head);
     }
 
     #[cold]
-    fn send_later(
-        &mut self,
-        callee: &Callee,
-        method: usize,
-        args: Args,
-        head: Head,
-        context: &mut Context<'_>,
-    ) {
-        let (callee, _wants) = (callee.clone(), callee.pair.want());
-        let unsent = Unsent { args, head, callee, method, meeting: None, _wants };
-        self.state = State::Unsent(Box::new(unsent));
-        self.send_now(context);
-    }
-
-    /// Sends it, if it is not, as far as that goes now.
-    fn send(&mut self, context: &mut Context<'_>) {
-        if let State::Unsent(unsent) = &mut self.state {
-            unsent.head.deadline = Deadline::left(self.until);
-            self.send_now(context);
-        }
-    }
-
-    /// The same, for as long as its head says.
-    fn send_now(&mut self, context: &mut Context<'_>) {
-        let State::Unsent(unsent) = &mut self.state else { return };
-        let Unsent { head, callee, method, meeting, .. } = &mut **unsent;
-        let end = match callee.poll_end(meeting, context) {
-            Poll::Ready(Ok(end)) => end,
-            Poll::Ready(Err(why)) => return self.state = State::Failed(Box::new(why)),
-            Poll::Pending => return self.look_again(context),
-        };
-        head.to = callee.to(*method);
-        let State::Unsent(mut unsent) = std::mem::replace(&mut self.state, State::Over) else {
-            return;
-        };
-        let Unsent { args, head, callee, .. } = &mut *unsent;
-        match end {
-            End::There(there) => {
-                if !self.send_there(head, args, there, context) {
-                    self.state = State::Unsent(unsent);
-                }
+    fn send_later(&mut self, callee: &Callee, method: usize, args: Args, mut head: Head) {
+        match callee.end_here() {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                head.to = callee.to(method);
+                return self.send_here(callee, &head, &args);
             }
-            End::Here => self.send_here(callee, head, args),
+            Err(why) => return self.fail(why),
+        }
+        let (callee, until) = (callee.clone(), self.until);
+        let args = Some(args);
+        let waiting = Waiting { args, head, callee, method, until, meeting: None };
+        let unsent = self.pair.unsent(self.is_nested);
+        self.state = State::Unsent(unsent.push(Box::new(waiting)));
+        unsent.send(&self.pair);
+    }
+
+    /// It has left the queue.
+    fn left(&mut self, left: Left, patience: Duration) {
+        match left {
+            Left::Sent(call, there) => self.sent(call, there),
+            Left::Next(..) => unreachable!("it has its arguments"),
+            Left::Failed(why) => {
+                let late = || self.late(self.stage(), false);
+                let why = self.pair.trouble(patience).not_sent(*why, late);
+                self.fail(why.within(self.whole()));
+            }
         }
     }
 
-    /// Whether it was sent, or cannot be; if not, the context's waker is woken when there is room.
-    fn send_there(
-        &mut self,
-        head: &Head,
-        args: &mut Args,
-        there: Arc<Connected>,
-        context: &mut Context<'_>,
-    ) -> bool {
-        let mut words = [0; WORDS_MAX];
-        let count = head.write(&mut words);
-        loop {
-            let sent = args.send(head.to.message(&words[..count]), |message| {
-                there
-                    .way(self.is_nested)
-                    .try_request(message)
-                    .map_err(|unsent| (unsent.reason, Some(unsent.message.into_segments())))
-            });
-            match sent {
-                Ok(call) => self.sent(call, there),
-                Err(SendError::Full { .. }) => match there.way(self.is_nested).poll_room(context) {
-                    Poll::Ready(_) => continue,
-                    Poll::Pending => return false,
-                },
-                Err(why) => {
-                    let why = self.pair.failed(&there, why.into(), Duration::ZERO);
-                    self.state = State::Failed(Box::new(why));
-                }
-            }
-            return true;
-        }
+    fn fail(&mut self, why: CallError) {
+        self.state = State::Failed(Box::new(why));
+    }
+
+    fn late(&self, stage: Stage, may_have_run: bool) -> CallError {
+        CallError::late(self.whole(), stage, may_have_run)
+    }
+
+    /// What it waits for before it is sent.
+    fn stage(&self) -> Stage {
+        self.pair.unsent(self.is_nested).stage()
     }
 
     fn sent(&mut self, call: Call, there: Arc<Connected>) {
@@ -296,9 +256,14 @@ impl Begun {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Came, CallError>> {
-        self.send(context);
+        if let State::Unsent(at) = self.state
+            && let Poll::Ready(left) =
+                self.pair.unsent(self.is_nested).poll(at, &self.pair, context)
+        {
+            self.left(left, Duration::ZERO);
+        }
         let came = match &mut self.state {
-            State::Unsent(..) => Poll::Pending,
+            State::Unsent(_) => Poll::Pending,
             State::Sent(call, there) => {
                 let there = Arc::clone(there);
                 Pin::new(call).poll(context).map(|reply| {
@@ -333,12 +298,11 @@ impl Begun {
         let Some(until) = self.until else { return Poll::Pending };
         let now = rt::now();
         if now >= until {
-            let is_sent = !matches!(self.state, State::Unsent(..));
-            let may_have_run = is_sent && !planted(Fault::SaidNotRun);
+            let is_sent = !matches!(self.state, State::Unsent(_));
+            let stage = if is_sent { Stage::Sent } else { self.stage() };
             self.cancel();
             self.polled = None;
-            let waited = now - self.started;
-            return Poll::Ready(Err(CallError::Deadline { waited, may_have_run, call: UNTOLD }));
+            return Poll::Ready(Err(self.late(stage, is_sent && !planted(Fault::SaidNotRun))));
         }
         let polled = self.polled.get_or_insert_default();
         // The clock of who rings it may be a little ahead: then it is set again.
@@ -364,18 +328,28 @@ impl Begun {
         if inherited.is_inline || in_handler() {
             return self.wait_in_handler();
         }
-        if let State::Unsent(..) = self.state {
-            self.wait_sent(&inherited)?;
+        if let State::Unsent(at) = self.state {
+            let unsent = self.pair.unsent(self.is_nested);
+            match unsent.wait(at, &self.pair, &inherited, self.until) {
+                Ok(left) => self.left(left, PATIENCE),
+                Err(stage) => {
+                    self.cancel();
+                    return Err(self.late(stage, false));
+                }
+            }
+        } else if !self.pair.unsent(self.is_nested).is_empty() {
+            // There may be room for others meanwhile.
+            self.pair.unsent(self.is_nested).send(&self.pair);
         }
         match std::mem::replace(&mut self.state, State::Over) {
             State::Sent(call, there) => {
-                let left = self.left();
+                let left = Deadline::left(self.until);
                 let reply = inherited.away(|| call.wait(left));
                 if let Err(am::CallError::TimedOut { .. }) = &reply {
                     there.cancel(self.number);
                 }
                 let failed = |error| self.pair.failed(&there, error, PATIENCE);
-                reply.map(Came::Reply).map_err(failed)
+                reply.map(Came::Reply).map_err(|error| failed(error).within(self.whole()))
             }
             State::Here(spot) => {
                 let workers = &self.pair.exchange.workers;
@@ -383,8 +357,7 @@ impl Begun {
                 answer.map(Came::Answer).ok_or_else(|| {
                     self.state = State::Here(spot);
                     self.cancel();
-                    let waited = rt::now() - self.started;
-                    CallError::Deadline { waited, may_have_run: true, call: UNTOLD }
+                    self.late(Stage::Sent, true)
                 })
             }
             other => {
@@ -396,37 +369,13 @@ impl Begun {
 
     /// What is known without waiting. What has not been sent is not sent either.
     fn wait_in_handler(&mut self) -> Result<Came, CallError> {
-        if let State::Unsent(..) = self.state {
+        if let State::Unsent(_) = self.state {
             return Err(CallError::IN_HANDLER);
         }
         match self.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(came) => came,
             Poll::Pending => Err(CallError::InHandler { may_have_run: true, call: UNTOLD }),
         }
-    }
-
-    fn wait_sent(&mut self, inherited: &Inherited) -> Result<(), CallError> {
-        let State::Unsent(mut unsent) = std::mem::replace(&mut self.state, State::Over) else {
-            return Ok(());
-        };
-        let Unsent { args, head, callee, method, .. } = &mut *unsent;
-        let end = match callee.end() {
-            Some(end) => end,
-            None => inherited.away(|| callee.wait_end(self.left()))?,
-        };
-        (head.to, head.deadline) = (callee.to(*method), self.left());
-        let there = match end {
-            End::There(there) => there,
-            End::Here => {
-                self.send_here(callee, head, args);
-                return Ok(());
-            }
-        };
-        match args.wait_send(there.way(self.is_nested), inherited, self.until, head) {
-            Ok(call) => self.sent(call, there),
-            Err(why) => return Err(self.pair.failed(&there, why.into(), PATIENCE)),
-        }
-        Ok(())
     }
 
     fn ended(&mut self) -> Result<Came, CallError> {
@@ -437,18 +386,15 @@ impl Begun {
         }
     }
 
-    fn left(&self) -> Deadline {
-        Deadline::left(self.until)
-    }
-
-    fn look_again(&mut self, context: &Context<'_>) {
-        let at = rt::now() + GLANCE;
-        let glance = self.pair.handle.alarm(at, context.waker());
-        self.polled.get_or_insert_default().glance = Some(glance);
-    }
-
     fn cancel(&mut self) {
-        match std::mem::replace(&mut self.state, State::Over) {
+        let state = match std::mem::replace(&mut self.state, State::Over) {
+            State::Unsent(at) => match self.pair.unsent(self.is_nested).remove(at, &self.pair) {
+                Some(Left::Sent(call, there)) => State::Sent(call, there),
+                _ => State::Over,
+            },
+            state => state,
+        };
+        match state {
             State::Sent(call, there) => {
                 there.cancel(self.number);
                 drop(call);
@@ -456,7 +402,7 @@ impl Begun {
             State::Here(_) => {
                 self.pair.exchange.objects.calls.cancel(None, self.number);
             }
-            State::Unsent(..) | State::Failed(_) | State::Over => {}
+            State::Unsent(_) | State::Failed(_) | State::Over => {}
         }
     }
 }
@@ -472,6 +418,3 @@ impl<T, E> fmt::Debug for Pending<T, E> {
         f.debug_struct("Pending").field("node", &self.begun.pair.node).finish_non_exhaustive()
     }
 }
-
-/// How often is looked where nobody tells.
-const GLANCE: Duration = Duration::from_millis(5);

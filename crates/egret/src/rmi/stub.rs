@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
-use egret_node::am::{self, Reply, SendError};
+use egret_node::am::{self, Reply, SendError, in_handler};
 use egret_node::node::Handle;
 use egret_stream::{FromWire, Wire};
 
 use super::args::{Args, with_pieces};
-use super::asked::UNTOLD;
 use super::called::Aligned;
 use super::callee::{Callee, End};
 use super::context::Inherited;
@@ -21,8 +20,9 @@ use super::pair::Connected;
 use super::pending::Pending;
 use super::served::Answer;
 use super::trouble::PATIENCE;
-use super::words::{Head, WORDS_MAX};
-use super::{CallError, ObjectRef};
+use super::unsent::{Left, Waiting};
+use super::words::{Head, To, WORDS_MAX};
+use super::{CallError, Never, ObjectRef, Stage};
 
 /// Calls an object of the interface `I` by the numbers of its methods; what the macro writes
 /// gives them names.
@@ -68,20 +68,25 @@ impl<I: ?Sized> Stub<I> {
     {
         let call = Outgoing::new(&self.callee, self.deadline);
         let asked = self.callee.asked(method);
-        let (end, deadline) = call.connect().map_err(|why| asked.failed(why))?;
-        let head = call.head(method, deadline);
-        let whole = || if let Deadline::In(time) = deadline { time } else { Duration::ZERO };
+        let failed = |why: CallError| asked.failed(why.within(call.whole()));
+        let (end, left) = match call.end(call.inherited.is_nested).map_err(failed)? {
+            Some(end) => (Some(end), call.inherited.deadline),
+            None => call.wait_end(method).map_err(failed)?,
+        };
         match end {
-            End::There(there) => {
-                let failed = |why: CallError| asked.failed(why.after(call.spent(deadline)));
-                let reply = call.ask(&there, &head, args).map_err(failed)?;
-                asked.read(reply.words(), reply.bytes(), whole)
+            Some(End::There(there)) => {
+                let head = call.head(method, left);
+                match call.ask(&there, &head, args).map_err(failed)? {
+                    Some(reply) => asked.read(reply.words(), reply.bytes(), || call.whole()),
+                    None => call.begin(method, Args::copy(args), true).wait(),
+                }
             }
-            End::Here => {
-                let answer = call.ask_here(&head, args).map_err(|why| asked.failed(why))?;
+            Some(End::Here) => {
+                let answer = call.ask_here(&call.head(method, left), args).map_err(failed)?;
                 let words = answer.words().to_vec();
-                asked.read(&words, &answer.into_bytes(), whole)
+                asked.read(&words, &answer.into_bytes(), || call.whole())
             }
+            None => call.begin(method, Args::copy(args), true).wait(),
         }
     }
 
@@ -91,32 +96,22 @@ impl<I: ?Sized> Stub<I> {
     ///
     /// If the call could not be sent.
     pub fn send<A: Wire>(&self, method: usize, args: &A) -> Result<(), CallError> {
-        self.send_off(method, args).map_err(|why| self.callee.asked(method).failed(why))
-    }
-
-    fn send_off<A: Wire>(&self, method: usize, args: &A) -> Result<(), CallError> {
         let call = Outgoing::new(&self.callee, self.deadline);
-        let (end, deadline) = call.connect()?;
-        let head = call.head(method, deadline);
-        let mut args = Args::copy(args)?;
-        self.callee.check_size(args.len())?;
-        match end {
-            End::There(there) => call.post(&there, &head, &mut args),
-            End::Here => {
-                self.callee.find(head.to)?.begin_here(&head, args.aligned());
-                Ok(())
-            }
+        match call.send(method, args) {
+            Ok(None) => Ok(()),
+            Ok(Some(args)) => call.begin::<(), Never>(method, Ok(args), false).wait(),
+            Err(why) => Err(self.callee.asked(method).failed(why)),
         }
     }
 
     /// Begins a call.
     pub fn begin<A: Wire, T, E>(&self, method: usize, args: A) -> Pending<T, E> {
-        Pending::new(&self.callee, self.deadline, method, args, true)
+        Outgoing::new(&self.callee, self.deadline).begin(method, Args::give(args), true)
     }
 
     /// Begins a call that nobody waits for: it is over when it is sent.
     pub fn begin_send<A: Wire>(&self, method: usize, args: A) -> Pending<()> {
-        Pending::new(&self.callee, self.deadline, method, args, false)
+        Outgoing::new(&self.callee, self.deadline).begin(method, Args::give(args), false)
     }
 }
 
@@ -154,107 +149,132 @@ impl<'a> Outgoing<'a> {
         Head { to, deadline, chain: *chain, number: 0, within: within.clone() }
     }
 
-    /// Where the call goes, and how long it may still take.
+    /// How long the call may take in all.
+    fn whole(&self) -> Duration {
+        if let Deadline::In(whole) = self.inherited.deadline { whole } else { Duration::ZERO }
+    }
+
+    /// Where the call goes, if it can go now. If not it waits behind others, unless it may not wait.
     #[inline]
-    fn connect(&self) -> Result<(End, Deadline), CallError> {
+    fn end(&self, is_nested: bool) -> Result<Option<End>, CallError> {
         match self.callee.end() {
-            Some(end) => Ok((end, self.inherited.deadline)),
-            None => self.connect_first(),
+            Some(End::There(there)) if self.callee.pair.unsent(is_nested).is_empty() => {
+                Ok(Some(End::There(there)))
+            }
+            end => self.no_end(end),
         }
     }
 
     #[cold]
-    fn connect_first(&self) -> Result<(End, Deadline), CallError> {
-        if self.inherited.is_inline {
-            let here = self.callee.end_here()?.ok_or(CallError::IN_HANDLER)?;
-            return Ok((here, self.inherited.deadline));
+    fn no_end(&self, end: Option<End>) -> Result<Option<End>, CallError> {
+        match end {
+            Some(End::Here) => return Ok(end),
+            Some(End::There(_)) => {}
+            None => {
+                if let Some(here) = self.callee.end_here()? {
+                    return Ok(Some(here));
+                }
+            }
         }
-        let started = rt::now();
-        let end = self.inherited.away(|| self.callee.wait_end(self.inherited.deadline));
-        let end = end.map_err(|why| why.waited_since(started))?;
-        let deadline = match self.inherited.deadline {
-            Deadline::In(whole) => Deadline::In(whole.saturating_sub(rt::now() - started)),
-            Deadline::UntilDead => Deadline::UntilDead,
-        };
-        Ok((end, deadline))
+        self.may_wait().map(|()| None)
     }
 
-    /// What of its time was gone when so much was left.
-    fn spent(&self, left: Deadline) -> Duration {
-        match (self.inherited.deadline, left) {
-            (Deadline::In(whole), Deadline::In(left)) => whole.saturating_sub(left),
-            _ => Duration::ZERO,
+    /// Waits until there is a connection and all calls that were begun before have left. If there is one, and
+    /// those wait for room, the call waits behind them as one that is begun: so the arguments of a
+    /// first call are not copied.
+    #[cold]
+    fn wait_end(&self, method: usize) -> Result<(Option<End>, Deadline), CallError> {
+        let Inherited { deadline, ref within, chain, is_nested, .. } = self.inherited;
+        if self.callee.end().is_some() {
+            return Ok((None, deadline));
+        }
+        let (pair, until) = (&self.callee.pair, deadline.until());
+        let (to, within) = (To::UNKNOWN, within.clone());
+        let head = Head { to, deadline, chain, number: 0, within };
+        let (args, callee, meeting) = (None, self.callee.clone(), None);
+        let unsent = pair.unsent(is_nested);
+        let at = unsent.push(Box::new(Waiting { args, head, callee, method, until, meeting }));
+        let late = |stage| CallError::late(self.whole(), stage, false);
+        match unsent.wait(at, pair, &self.inherited, until) {
+            Ok(Left::Failed(why)) => {
+                let late = || late(unsent.stage());
+                Err(pair.trouble(PATIENCE).not_sent(*why, late))
+            }
+            Ok(Left::Sent(..)) => unreachable!("its arguments are here"),
+            Ok(Left::Next(there, methods)) => {
+                self.callee.knows(methods);
+                Ok((Some(End::There(there)), Deadline::left(until)))
+            }
+            Err(stage) => {
+                unsent.remove(at, pair);
+                Err(late(stage))
+            }
         }
     }
 
+    fn may_wait(&self) -> Result<(), CallError> {
+        if self.inherited.is_inline || in_handler() { Err(CallError::IN_HANDLER) } else { Ok(()) }
+    }
+
+    /// Begins the call, with arguments that were written, if they could be.
+    fn begin<T, E>(
+        self,
+        method: usize,
+        args: Result<Args, CallError>,
+        is_answered: bool,
+    ) -> Pending<T, E> {
+        Pending::new(self.callee, self.inherited, method, args, is_answered)
+    }
+
+    /// Sends the call and waits for its answer, if there is room.
     #[inline]
     fn ask<A: Wire>(
         &self,
         there: &Arc<Connected>,
         head: &Head,
         args: &A,
-    ) -> Result<Reply, CallError> {
-        let asked = with_pieces(args, |pieces| {
-            self.callee.check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
-            Ok::<_, CallError>(self.inherited.away(|| self.ask_with(there, head, pieces)))
-        })??;
-        asked.map_err(|error| self.failed(there, error))
-    }
-
-    #[inline]
-    fn ask_with(
-        &self,
-        there: &Arc<Connected>,
-        head: &Head,
-        pieces: &[&[u8]],
-    ) -> Result<Reply, am::CallError> {
+    ) -> Result<Option<Reply>, CallError> {
         let mut words = [0; WORDS_MAX];
         let count = head.write(&mut words);
-        match there.way(self.inherited.is_nested).try_call_with(
-            head.to.message(&words[..count]),
-            pieces,
-            head.deadline,
-        ) {
-            Err(am::CallError::Send(SendError::Full { .. })) => {
-                self.ask_when_room(there, head, pieces)
-            }
-            asked => asked,
+        let asked = with_pieces(args, |pieces| {
+            self.callee.check_size(pieces.iter().map(|piece| piece.len() as u64).sum())?;
+            Ok::<_, CallError>(self.inherited.away(|| {
+                there.way(self.inherited.is_nested).try_call_with(
+                    head.to.message(&words[..count]),
+                    pieces,
+                    head.deadline,
+                )
+            }))
+        })??;
+        match asked {
+            Ok(reply) => Ok(Some(reply)),
+            Err(am::CallError::Send(SendError::Full { .. })) => self.may_wait().map(|()| None),
+            Err(error) => Err(self.failed(there, error)),
         }
     }
 
-    /// Waits for room, and tells the object how much time is left then.
-    #[cold]
-    fn ask_when_room(
-        &self,
-        there: &Arc<Connected>,
-        head: &Head,
-        pieces: &[&[u8]],
-    ) -> Result<Reply, am::CallError> {
-        let until = head.deadline.until();
-        let left = || Deadline::left(until);
-        loop {
-            there.way(self.inherited.is_nested).wait_room(left())?;
-            let head = Head { deadline: left(), ..head.clone() };
-            let mut words = [0; WORDS_MAX];
-            let count = head.write(&mut words);
-            match there.way(self.inherited.is_nested).try_call_with(
-                head.to.message(&words[..count]),
-                pieces,
-                head.deadline,
-            ) {
-                Err(am::CallError::Send(SendError::Full { .. })) => {}
-                asked => return asked,
-            }
-        }
-    }
-
-    fn post(&self, there: &Arc<Connected>, head: &Head, args: &mut Args) -> Result<(), CallError> {
+    /// Sends a call that nobody waits for, if there is room; else these are its arguments.
+    fn send<A: Wire>(&self, method: usize, args: &A) -> Result<Option<Args>, CallError> {
         // By the way of most calls: one that nobody waits for waits for room, and is lost without.
-        let mut head = head.clone();
-        let until = head.deadline.until();
-        let sent = args.wait_send(there.way(false), &self.inherited, until, &mut head);
-        // Its credit comes back when it has run, so that a caller is never far ahead.
-        sent.map(drop).map_err(|why| self.failed(there, why.into()))
+        let end = self.end(false)?;
+        let mut args = Args::copy(args)?;
+        self.callee.check_size(args.len())?;
+        match end {
+            Some(End::There(there)) => {
+                match args.try_send(&self.head(method, self.inherited.deadline), there.way(false)) {
+                    // Its credit comes back when it has run, so that a caller is never far ahead.
+                    Ok(_) => Ok(None),
+                    Err(SendError::Full { .. }) => Ok(Some(args)),
+                    Err(why) => Err(self.failed(&there, why.into())),
+                }
+            }
+            Some(End::Here) => {
+                let head = self.head(method, self.inherited.deadline);
+                self.callee.find(head.to)?.begin_here(&head, args.aligned());
+                Ok(None)
+            }
+            None => Ok(Some(args)),
+        }
     }
 
     fn ask_here<A: Wire>(&self, head: &Head, args: &A) -> Result<Answer, CallError> {
@@ -271,10 +291,7 @@ impl<'a> Outgoing<'a> {
         let workers = &self.callee.pair.exchange.workers;
         let until = head.deadline.until_from(started);
         let answer = self.inherited.away(|| spot.wait(until, workers));
-        answer.ok_or_else(|| {
-            let waited = rt::now() - started;
-            CallError::Deadline { waited, may_have_run: true, call: UNTOLD }
-        })
+        answer.ok_or_else(|| CallError::late(self.whole(), Stage::Sent, true))
     }
 
     #[cold]

@@ -9,7 +9,8 @@ use egret_node::node::{Handle, RouteError};
 
 use super::asked::UNTOLD;
 use super::fault::{Fault, planted};
-use super::{CallError, Limit, NodeId};
+use super::unsent::NotSent;
+use super::{CallError, Limit, NodeId, Stage};
 
 /// Whose call it was, and what may be done to find out more.
 pub(crate) struct Trouble<'a> {
@@ -20,6 +21,31 @@ pub(crate) struct Trouble<'a> {
 }
 
 impl Trouble<'_> {
+    /// Of a call that was not sent within its deadline, if that is why.
+    pub(crate) fn not_sent(&self, why: NotSent, late: impl FnOnce() -> CallError) -> CallError {
+        match why {
+            NotSent::Late => late(),
+            NotSent::Known(why) => why,
+            NotSent::Route(why) => self.route(why),
+            NotSent::Map(why) => self.map(why),
+            NotSent::Unmet(why) => self.unmet(why),
+            NotSent::Send(why) => self.send(why),
+        }
+    }
+
+    /// There is no answer about the interface. The call was not sent.
+    fn unmet(&self, error: am::CallError) -> CallError {
+        match self.call(error) {
+            CallError::NoAnswer { .. }
+            | CallError::AnswerTooLarge { .. }
+            | CallError::Panicked { .. } => CallError::Unreadable {
+                why: format!("node {} does not say which methods it has", self.node),
+                call: UNTOLD,
+            },
+            why => why.unsent(),
+        }
+    }
+
     pub(crate) fn call(&self, error: am::CallError) -> CallError {
         match error {
             am::CallError::Undelivered(reason) => self.reason(reason),
@@ -30,9 +56,7 @@ impl Trouble<'_> {
             am::CallError::ReplyTooLarge { bytes, most } => {
                 CallError::AnswerTooLarge { bytes, most, call: UNTOLD }
             }
-            am::CallError::TimedOut { waited } => {
-                CallError::Deadline { waited, may_have_run: true, call: UNTOLD }
-            }
+            am::CallError::TimedOut { waited } => CallError::late(waited, Stage::Sent, true),
             // A call that was sent is not waited for in a handler: it was not sent.
             am::CallError::InHandler => CallError::IN_HANDLER,
             am::CallError::Send(error) => self.send(error),
@@ -59,9 +83,7 @@ impl Trouble<'_> {
     pub(crate) fn send(&self, error: SendError) -> CallError {
         match error {
             SendError::Link(why) => self.died(&why, false),
-            SendError::TimedOut { waited, .. } => {
-                CallError::Deadline { waited, may_have_run: false, call: UNTOLD }
-            }
+            SendError::TimedOut { waited, .. } => CallError::late(waited, Stage::NoRoom, false),
             SendError::TooLong { bytes } => CallError::TooLarge {
                 bytes,
                 most: u32::MAX.into(),
@@ -81,9 +103,7 @@ impl Trouble<'_> {
                 CallError::UnknownObject { call: UNTOLD }
             }
             MapError::NoRoom { .. } | MapError::Budget(_) => CallError::Busy { call: UNTOLD },
-            MapError::TimedOut { waited, .. } => {
-                CallError::Deadline { waited, may_have_run: false, call: UNTOLD }
-            }
+            MapError::TimedOut { waited, .. } => CallError::late(waited, Stage::Connecting, false),
             MapError::InHandler => CallError::IN_HANDLER,
             MapError::TooLong { bytes, most } => {
                 CallError::TooLarge { bytes, most, limit: Limit::Message, call: UNTOLD }

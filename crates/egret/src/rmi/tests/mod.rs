@@ -1,6 +1,7 @@
 //! Calls over seeds: nodes that call each other, nest calls, cancel them, crash and come back.
 
 mod alone;
+mod begun;
 mod cores;
 mod hostile;
 mod lent;

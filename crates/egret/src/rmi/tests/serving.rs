@@ -121,7 +121,7 @@ struct Scene {
     ran: Ran,
     /// Whether a node dies.
     dies: bool,
-    /// Whether each node has one worker, for which short calls may wait.
+    /// Whether each node has one worker, or takes few calls of another, for which short calls may wait.
     is_narrow: bool,
 }
 
@@ -182,7 +182,9 @@ impl Scene {
     fn put(&self, node: &Handle, caller: u64, nth: &mut u64, counts: &mut Counts) {
         let stub: GatedStub = node.stub(any(&self.gated));
         let stub = stub.with_deadline(DEADLINE);
-        let begun: Vec<_> = (0..1 + below(4))
+        let mut begun: Vec<_> = (0..1 + below(8))
+            // There may be room when the next is begun, and those before it wait for it.
+            .inspect(|_| rt::sleep(micros(below(2) * below(1_000))))
             .map(|at| match below(2) {
                 0 if at > 0 => (*nth, stub.begin().see(caller, *nth, below(400))),
                 _ => {
@@ -191,6 +193,10 @@ impl Scene {
                 }
             })
             .collect();
+        // Whoever is waited for first has those before it sent.
+        if below(2) == 0 {
+            begun.reverse();
+        }
         for (nth, call) in begun {
             match call.wait() {
                 Ok(answer) => {
@@ -237,10 +243,11 @@ fn run(sim: &Sim) -> Counts {
     sim.links().latency(micros(below(200)));
     let registry = Registry::over(sim.nic("registry"), RegistryOptions::new("trial", 4)).unwrap();
     let ran = Ran::default();
+    let (dies, is_narrow) = (below(4) == 0, below(2) == 0);
     let join = |at| {
         let nic = sim.nic(&format!("n{at}"));
-        let config = Config::new("trial").registry("registry").over(nic);
-        Node::join(config.deadline(DEADLINE)).unwrap()
+        let config = Config::new("trial").registry("registry").over(nic).deadline(DEADLINE);
+        Node::join(if is_narrow { config.in_flight(2) } else { config }).unwrap()
     };
     let nodes: Vec<_> = (0..3).map(join).collect();
     let export = |node: &Node| {
@@ -249,7 +256,6 @@ fn run(sim: &Sim) -> Counts {
     };
     let exported: Vec<_> = nodes.iter().map(export).collect();
     let of = |which: usize| exported.iter().map(|both| both[which].object().clone()).collect();
-    let (dies, is_narrow) = (below(4) == 0, below(2) == 0);
     if is_narrow {
         nodes.iter().for_each(|node| node.set_workers(1));
     }
@@ -302,6 +308,7 @@ fn faults_of_nodes_with_threads_are_noticed() {
         Fault::TwoInside,
         Fault::NobodyNext,
         Fault::JumpsQueue,
+        Fault::BegunOvertakes,
         Fault::GoneUnheard,
         Fault::ServesOthers,
         Fault::CloseUnheard,
