@@ -84,6 +84,8 @@ pub(crate) use outside::{Server, Serving, go_outside, server};
 pub use remote::Remote;
 pub use request::{ReplySlot, Request};
 pub use serve::in_handler;
+
+pub use crate::links::handlers_later;
 pub(crate) use serve::{as_handler, run_jobs, to_end};
 
 pub use typed::{Needed, Signature};

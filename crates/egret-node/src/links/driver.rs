@@ -17,6 +17,7 @@ use super::background::Leaves;
 use super::behind::wakes;
 use super::clock::Clock;
 use super::core::{Core, Stopped};
+use super::later::is_later;
 use super::state::State;
 use crate::am::fault::{Fault, planted};
 use crate::am::{Server, Serving, Upcall, in_handler, run_jobs, server};
@@ -284,7 +285,7 @@ impl Core {
         }
         if wakes() {
             self.leave_handlers();
-        } else {
+        } else if !is_later(self) {
             self.flush();
         }
     }

@@ -14,6 +14,7 @@ mod flows;
 pub(crate) mod fuzzing;
 mod greeting;
 mod heard;
+mod later;
 pub(crate) mod line;
 mod lossy;
 mod opening;
@@ -34,6 +35,7 @@ pub use alarm::Alarm;
 pub use awaited::Awaited;
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Arming, Nic, Trust};
+pub use later::handlers_later;
 pub use options::LinksOptions;
 pub use task::Task;
 

@@ -74,7 +74,8 @@ pub enum CallError<E = Never> {
     },
     /// The object has another interface than the stub.
     #[error(
-        "the stub is one of `{ours}`, and the object is a `{theirs}`; the call of {call} has not run"
+        "the stub is one of `{ours}`, and the object has the interface `{theirs}`; the call of {call} has not run; \
+         make a stub of that interface"
     )]
     OtherInterface {
         /// What the caller takes the object for.
@@ -132,7 +133,10 @@ pub enum CallError<E = Never> {
         call: CallTo,
     },
     /// The call comes back to an object that waits for it.
-    #[error("the object waits for a call that this is a part of; the call of {call} has not run")]
+    #[error(
+        "the object waits for a call that this is a part of; the call of {call} has not run; \
+         it may run where both methods take `&self`"
+    )]
     Reentered {
         /// What was called.
         call: CallTo,
@@ -172,7 +176,8 @@ pub enum CallError<E = Never> {
     },
     /// A method that is declared non-blocking may not wait.
     #[error(
-        "a method that is declared non-blocking may not wait; the call of {call} {}",
+        "a method that is declared non-blocking may not wait; the call of {call} {}; without \
+         `#[nonblocking]` it may, and `begin` without waiting it may as well",
         ran(*may_have_run)
     )]
     InHandler {
@@ -221,15 +226,21 @@ impl fmt::Display for Limit {
 }
 
 /// How far a call had come when its deadline passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
+    /// There was no time left when it was made.
+    Made,
+    /// It was begun, could not be sent at once, and nobody waited for it nor polled it in time.
+    Begun,
     /// There was no connection to the node yet, or the node had not said which methods the object has.
-    #[default]
     Connecting,
-    /// It was to be sent, and as many calls were under way as the node takes from this one:
-    /// [`Config::in_flight`](egret_node::node::Config::in_flight) of that node.
-    NoRoom,
+    /// It was to be sent, and as many calls were under way as the node takes from this one.
+    NoRoom {
+        /// How many, of all stubs and threads of this node:
+        /// [`Config::in_flight`](egret_node::node::Config::in_flight) of the other.
+        most: u32,
+    },
     /// It was sent.
     Sent,
 }
@@ -354,22 +365,32 @@ impl CallError {
 fn late(deadline: Duration, stage: Stage, may_have_run: bool, call: &CallTo) -> String {
     let (name, node) = (call.name(), call.node());
     match stage {
+        Stage::Made => format!(
+            "the call of {name} of node {node} was not sent: no time was left of its deadline, or of that \
+             of the call that it is a part of"
+        ),
+        Stage::Begun => format!(
+            "the call of {name} of node {node} was begun, and nobody waited for it within \
+             {deadline:?}, its deadline; it was not sent, for want of a connection, of room, or behind others: \
+             wait for calls that were begun, or poll them, or give them longer (`with_deadline`)"
+        ),
         Stage::Connecting => format!(
             "node {node} was not reached within {deadline:?}, the deadline of the call of {name}, \
              which was not sent; `with_deadline` of the stub gives calls longer"
         ),
-        Stage::NoRoom => format!(
-            "node {node} had no room for one more call of this node within {deadline:?}, the \
-             deadline of the call of {name}, which was not sent; have fewer calls under way at once, \
-             or raise `Config::in_flight` of node {node}"
+        Stage::NoRoom { most } => format!(
+            "node {node} takes {most} calls of this node at a time, of all its stubs and threads, and had not \
+             answered one of them within {deadline:?}, the deadline of the call of {name}, which \
+             was not sent; `with_deadline` of the stub gives calls longer, and `Config::in_flight` of node \
+             {node} raises the number"
         ),
         Stage::Sent if may_have_run => format!(
             "no answer of node {node} within {deadline:?}, the deadline of the call of {name}, which \
              may have run, or still run; `with_deadline` of the stub gives calls longer"
         ),
         Stage::Sent => format!(
-            "node {node} had other calls to run for {deadline:?}, the deadline of the call of \
-             {name}, which has not run; `with_deadline` of the stub gives calls longer"
+            "node {node} did not come to the call of {name} within {deadline:?}, its deadline; it has not \
+             run; `with_deadline` of the stub gives calls longer"
         ),
     }
 }

@@ -17,6 +17,8 @@ egret_net::faults! {
         BegunOvertakes,
         /// Who was told to send, and goes, does not tell the next.
         NextUntold,
+        /// Who waits is not told though the one that was told does not come.
+        OthersUntold,
         /// A call that was cancelled runs.
         CancelLost,
         /// A call whose deadline has passed runs.

@@ -7,11 +7,12 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
+use egret_node::Alarm;
 use egret_node::am::{
     self, Endpoint, EndpointName, MapError, Mapping, Peer, Reason, Remote, SendError,
 };
@@ -98,12 +99,26 @@ impl Pair {
     /// If no call waits to be sent, nobody wants the connection that is being made, and nobody drives it: it
     /// would be in the way of those that the other node makes.
     pub(crate) fn stop_unwanted(&self) {
-        if self.unsent.iter().all(|unsent| unsent.is_empty()) {
-            self.begin_anew();
+        let is_unwanted = || self.unsent.iter().all(|unsent| unsent.is_empty());
+        if is_unwanted()
+            && let Some(mut making) = self.connecting.try_lock()
+        {
+            // Who wants one is counted before it has the lock.
+            let begun = if is_unwanted() { making.take() } else { None };
+            drop(making);
+            drop(begun);
         }
     }
 
-    /// The links by which the other node is reached, or would be.
+    /// Has a task woken at a moment, by who drives the links by which the other node is reached, or would be.
+    pub(crate) fn alarm(&self, at: Instant, waker: &Waker) -> Alarm {
+        match self.handle.route(self.node) {
+            Ok(route) => route.links.alarm(at, waker),
+            Err(_) => self.handle.alarm(at, waker),
+        }
+    }
+
+    /// Waits on a future, and drives those links meanwhile.
     pub(crate) fn wait_on<F: Future>(&self, future: F, deadline: Deadline) -> Option<F::Output> {
         match self.handle.route(self.node) {
             Ok(route) => route.links.wait_on(future, deadline),
@@ -141,11 +156,11 @@ impl Pair {
                     return Poll::Ready(Err(NotSent::Route(why)));
                 }
             };
-            // It has no deadline: those who wait for it have theirs.
+            // Those who wait for it have deadlines of their own; after this one it is tried anew.
             let connecting = making.get_or_insert_with(|| {
                 let clients = self.exchange.ends(&route.fabric, &route.links);
                 let to = self.name(&route.host, 0);
-                let mapping = clients[0].map(&to, &[], Deadline::UntilDead);
+                let mapping = clients[0].map(&to, &[], Deadline::In(ATTEMPT));
                 let host = route.host.clone();
                 Connecting { clients, host, mapping, calls: None, is_second }
             });
@@ -284,7 +299,7 @@ impl Connecting {
                 Poll::Ready(Ok(calls)) => self.calls = Some(calls),
                 other => return other,
             }
-            self.mapping = self.clients[1].map(within, &[], Deadline::UntilDead);
+            self.mapping = self.clients[1].map(within, &[], Deadline::In(ATTEMPT));
         }
         Pin::new(&mut self.mapping).poll(context)
     }
@@ -337,5 +352,7 @@ const fn is_out_of_reach(why: &MapError) -> bool {
 
 /// Calls that are remembered to be cancelled.
 const UNCANCELLED_MAX: usize = 1024;
+/// How long a connection may take, before another is tried.
+const ATTEMPT: Duration = Duration::from_secs(5);
 /// A node of which nothing is heard for so long is none.
 const UNHEARD_MAX: Duration = Duration::from_secs(5);

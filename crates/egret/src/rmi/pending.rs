@@ -24,7 +24,7 @@ use super::served::Answer;
 use super::spot::Spot;
 use super::table::Face;
 use super::trouble::PATIENCE;
-use super::unsent::{Left, Waiting};
+use super::unsent::{Left, Removed, Waiting};
 use super::words::{Head, To};
 use super::{CallError, Never, Stage};
 
@@ -57,6 +57,8 @@ struct Begun {
     is_nested: bool,
     /// Whether it is over only when it is answered.
     is_answered: bool,
+    /// Whether somebody has waited for it in time, while it was not sent.
+    is_awaited: bool,
     state: State,
     /// Set while it is polled, and not before: a call that was begun is moved about.
     polled: Option<Box<Polled>>,
@@ -91,7 +93,7 @@ impl<T, E> Pending<T, E> {
     /// Begins a call with arguments that were written, if they could be.
     pub(crate) fn new(
         callee: &Callee,
-        inherited: Inherited,
+        (inherited, started): (Inherited, Instant),
         method: usize,
         args: Result<Args, CallError>,
         is_answered: bool,
@@ -99,7 +101,6 @@ impl<T, E> Pending<T, E> {
         let Inherited { deadline, within, chain, is_nested, .. } = inherited;
         let (pair, face) = (Arc::clone(&callee.pair), callee.face);
         let (to, number) = (To::UNKNOWN, new_number());
-        let started = rt::now();
         let begun = Begun {
             pair,
             face,
@@ -111,11 +112,15 @@ impl<T, E> Pending<T, E> {
             is_nested: is_nested && is_answered,
             method: u8::try_from(method).unwrap_or(u8::MAX),
             is_answered,
+            is_awaited: false,
             state: State::Over,
             polled: None,
         };
         let mut pending = Self { begun, types: PhantomData };
         match args.and_then(|args| callee.check_size(args.len()).map(|()| args)) {
+            Ok(_) if deadline == Deadline::NOW => {
+                pending.begun.fail(CallError::late(Duration::ZERO, Stage::Made, false));
+            }
             Ok(args) => {
                 let head = Head { to, deadline, chain, number, within };
                 pending.begun.send(callee, method, args, head);
@@ -134,6 +139,7 @@ impl<T: for<'a> FromWire<'a>, E: for<'a> FromWire<'a>> Pending<T, E> {
     ///
     /// If there is none.
     pub fn wait(mut self) -> Result<T, CallError<E>> {
+        self.begun.send_others();
         if let Some((words, count)) = self.begun.take_words() {
             return self.begun.asked().read(&words[..count], &[], || self.begun.whole());
         }
@@ -212,8 +218,26 @@ impl Begun {
         let args = Some(args);
         let waiting = Waiting { args, head, callee, method, until, meeting: None };
         let unsent = self.pair.unsent(self.is_nested);
-        self.state = State::Unsent(unsent.push(Box::new(waiting)));
+        let at = unsent.push(Box::new(waiting));
+        self.state = State::Unsent(at);
         unsent.send(&self.pair);
+        self.look(at);
+    }
+
+    /// Whether it has left meanwhile.
+    fn look(&mut self, at: u64) {
+        if let Some(left) = self.pair.unsent(self.is_nested).take_left(at) {
+            self.left(left, Duration::ZERO);
+        }
+    }
+
+    /// Others that wait to be sent may go by now.
+    #[inline]
+    fn send_others(&self) {
+        let unsent = self.pair.unsent(self.is_nested);
+        if !unsent.is_empty() {
+            unsent.send(&self.pair);
+        }
     }
 
     /// It has left the queue.
@@ -229,6 +253,13 @@ impl Begun {
         }
     }
 
+    /// Somebody waits for it.
+    fn be_in_time(&mut self) {
+        if let State::Unsent(_) = self.state {
+            self.is_awaited |= self.until.is_none_or(|until| rt::now() < until);
+        }
+    }
+
     fn fail(&mut self, why: CallError) {
         self.state = State::Failed(Box::new(why));
     }
@@ -239,7 +270,11 @@ impl Begun {
 
     /// What it waits for before it is sent.
     fn stage(&self) -> Stage {
-        self.pair.unsent(self.is_nested).stage()
+        if self.is_awaited {
+            self.pair.unsent(self.is_nested).stage(&self.pair)
+        } else {
+            Stage::Begun
+        }
     }
 
     fn sent(&mut self, call: Call, there: Arc<Connected>) {
@@ -256,11 +291,15 @@ impl Begun {
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Came, CallError>> {
+        self.be_in_time();
         if let State::Unsent(at) = self.state
             && let Poll::Ready(left) =
                 self.pair.unsent(self.is_nested).poll(at, &self.pair, context)
         {
             self.left(left, Duration::ZERO);
+        }
+        if let State::Sent(..) = self.state {
+            self.send_others();
         }
         let came = match &mut self.state {
             State::Unsent(_) => Poll::Pending,
@@ -298,11 +337,8 @@ impl Begun {
         let Some(until) = self.until else { return Poll::Pending };
         let now = rt::now();
         if now >= until {
-            let is_sent = !matches!(self.state, State::Unsent(_));
-            let stage = if is_sent { Stage::Sent } else { self.stage() };
-            self.cancel();
             self.polled = None;
-            return Poll::Ready(Err(self.late(stage, is_sent && !planted(Fault::SaidNotRun))));
+            return Poll::Ready(Err(self.cancel_late()));
         }
         let polled = self.polled.get_or_insert_default();
         // The clock of who rings it may be a little ahead: then it is set again.
@@ -328,18 +364,13 @@ impl Begun {
         if inherited.is_inline || in_handler() {
             return self.wait_in_handler();
         }
+        self.be_in_time();
         if let State::Unsent(at) = self.state {
             let unsent = self.pair.unsent(self.is_nested);
             match unsent.wait(at, &self.pair, &inherited, self.until) {
-                Ok(left) => self.left(left, PATIENCE),
-                Err(stage) => {
-                    self.cancel();
-                    return Err(self.late(stage, false));
-                }
+                Some(left) => self.left(left, PATIENCE),
+                None => return Err(self.cancel_late()),
             }
-        } else if !self.pair.unsent(self.is_nested).is_empty() {
-            // There may be room for others meanwhile.
-            self.pair.unsent(self.is_nested).send(&self.pair);
         }
         match std::mem::replace(&mut self.state, State::Over) {
             State::Sent(call, there) => {
@@ -369,8 +400,12 @@ impl Begun {
 
     /// What is known without waiting. What has not been sent is not sent either.
     fn wait_in_handler(&mut self) -> Result<Came, CallError> {
+        if let State::Unsent(at) = self.state {
+            self.look(at);
+        }
         if let State::Unsent(_) = self.state {
-            return Err(CallError::IN_HANDLER);
+            let may_have_run = self.cancel();
+            return Err(CallError::InHandler { may_have_run, call: UNTOLD });
         }
         match self.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(came) => came,
@@ -386,30 +421,44 @@ impl Begun {
         }
     }
 
-    fn cancel(&mut self) {
-        let state = match std::mem::replace(&mut self.state, State::Over) {
-            State::Unsent(at) => match self.pair.unsent(self.is_nested).remove(at, &self.pair) {
-                Some(Left::Sent(call, there)) => State::Sent(call, there),
-                _ => State::Over,
-            },
-            state => state,
-        };
+    /// Its time is over.
+    fn cancel_late(&mut self) -> CallError {
+        let stage = self.stage();
+        let is_sent = self.cancel();
+        let stage = if is_sent { Stage::Sent } else { stage };
+        self.late(stage, is_sent && !planted(Fault::SaidNotRun))
+    }
+
+    /// Nobody wants it any more; whether it may have been sent.
+    fn cancel(&mut self) -> bool {
+        let mut state = std::mem::replace(&mut self.state, State::Over);
+        if let State::Unsent(at) = state {
+            state = match self.pair.unsent(self.is_nested).remove(at, &self.pair) {
+                Removed::Left(Left::Sent(call, there)) if self.is_answered => {
+                    State::Sent(call, there)
+                }
+                Removed::Left(Left::Sent(..)) | Removed::Leaving => return true,
+                Removed::Left(_) | Removed::Unsent => return false,
+            };
+        }
         match state {
             State::Sent(call, there) => {
                 there.cancel(self.number);
                 drop(call);
+                true
             }
             State::Here(_) => {
                 self.pair.exchange.objects.calls.cancel(None, self.number);
+                true
             }
-            State::Unsent(_) | State::Failed(_) | State::Over => {}
+            State::Unsent(_) | State::Failed(_) | State::Over => false,
         }
     }
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        self.cancel();
+        _ = self.cancel();
     }
 }
 

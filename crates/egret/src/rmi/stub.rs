@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use egret_net::rt::{self, Deadline};
+use egret_net::rt::{self, Deadline, Instant};
 use egret_node::am::{self, Reply, SendError, in_handler};
 use egret_node::node::Handle;
 use egret_stream::{FromWire, Wire};
@@ -69,24 +69,28 @@ impl<I: ?Sized> Stub<I> {
         let call = Outgoing::new(&self.callee, self.deadline);
         let asked = self.callee.asked(method);
         let failed = |why: CallError| asked.failed(why.within(call.whole()));
-        let (end, left) = match call.end(call.inherited.is_nested).map_err(failed)? {
-            Some(end) => (Some(end), call.inherited.deadline),
-            None => call.wait_end(method).map_err(failed)?,
+        let end = call.end(call.inherited.is_nested).map_err(failed)?;
+        // Set if the call has waited, and time is gone.
+        let mut started = None;
+        let end = match end {
+            None => call.wait_end(method, *started.insert(rt::now())).map_err(failed)?,
+            end => end,
         };
         match end {
             Some(End::There(there)) => {
-                let head = call.head(method, left);
+                let head = call.head(method, call.left(started));
                 match call.ask(&there, &head, args).map_err(failed)? {
                     Some(reply) => asked.read(reply.words(), reply.bytes(), || call.whole()),
-                    None => call.begin(method, Args::copy(args), true).wait(),
+                    None => call.begin_since(started, method, Args::copy(args), true).wait(),
                 }
             }
             Some(End::Here) => {
-                let answer = call.ask_here(&call.head(method, left), args).map_err(failed)?;
+                let head = call.head(method, call.left(started));
+                let answer = call.ask_here(&head, args).map_err(failed)?;
                 let words = answer.words().to_vec();
                 asked.read(&words, &answer.into_bytes(), || call.whole())
             }
-            None => call.begin(method, Args::copy(args), true).wait(),
+            None => call.begin_since(started, method, Args::copy(args), true).wait(),
         }
     }
 
@@ -157,19 +161,28 @@ impl<'a> Outgoing<'a> {
     /// Where the call goes, if it can go now. If not it waits behind others, unless it may not wait.
     #[inline]
     fn end(&self, is_nested: bool) -> Result<Option<End>, CallError> {
+        if self.inherited.deadline == Deadline::NOW {
+            return Err(CallError::late(Duration::ZERO, Stage::Made, false));
+        }
         match self.callee.end() {
             Some(End::There(there)) if self.callee.pair.unsent(is_nested).is_empty() => {
                 Ok(Some(End::There(there)))
             }
-            end => self.no_end(end),
+            end => self.no_end(end, is_nested),
         }
     }
 
     #[cold]
-    fn no_end(&self, end: Option<End>) -> Result<Option<End>, CallError> {
+    fn no_end(&self, end: Option<End>, is_nested: bool) -> Result<Option<End>, CallError> {
         match end {
             Some(End::Here) => return Ok(end),
-            Some(End::There(_)) => {}
+            Some(End::There(there)) => {
+                let unsent = self.callee.pair.unsent(is_nested);
+                unsent.send(&self.callee.pair);
+                if unsent.is_empty() {
+                    return Ok(Some(End::There(there)));
+                }
+            }
             None => {
                 if let Some(here) = self.callee.end_here()? {
                     return Ok(Some(here));
@@ -183,12 +196,12 @@ impl<'a> Outgoing<'a> {
     /// those wait for room, the call waits behind them as one that is begun: so the arguments of a
     /// first call are not copied.
     #[cold]
-    fn wait_end(&self, method: usize) -> Result<(Option<End>, Deadline), CallError> {
+    fn wait_end(&self, method: usize, started: Instant) -> Result<Option<End>, CallError> {
         let Inherited { deadline, ref within, chain, is_nested, .. } = self.inherited;
         if self.callee.end().is_some() {
-            return Ok((None, deadline));
+            return Ok(None);
         }
-        let (pair, until) = (&self.callee.pair, deadline.until());
+        let (pair, until) = (&self.callee.pair, deadline.until_from(started));
         let (to, within) = (To::UNKNOWN, within.clone());
         let head = Head { to, deadline, chain, number: 0, within };
         let (args, callee, meeting) = (None, self.callee.clone(), None);
@@ -196,17 +209,18 @@ impl<'a> Outgoing<'a> {
         let at = unsent.push(Box::new(Waiting { args, head, callee, method, until, meeting }));
         let late = |stage| CallError::late(self.whole(), stage, false);
         match unsent.wait(at, pair, &self.inherited, until) {
-            Ok(Left::Failed(why)) => {
-                let late = || late(unsent.stage());
+            Some(Left::Failed(why)) => {
+                let late = || late(unsent.stage(pair));
                 Err(pair.trouble(PATIENCE).not_sent(*why, late))
             }
-            Ok(Left::Sent(..)) => unreachable!("its arguments are here"),
-            Ok(Left::Next(there, methods)) => {
+            Some(Left::Sent(..)) => unreachable!("its arguments are here"),
+            Some(Left::Next(there, methods)) => {
                 self.callee.knows(methods);
-                Ok((Some(End::There(there)), Deadline::left(until)))
+                Ok(Some(End::There(there)))
             }
-            Err(stage) => {
-                unsent.remove(at, pair);
+            None => {
+                let stage = unsent.stage(pair);
+                _ = unsent.remove(at, pair);
                 Err(late(stage))
             }
         }
@@ -216,6 +230,25 @@ impl<'a> Outgoing<'a> {
         if self.inherited.is_inline || in_handler() { Err(CallError::IN_HANDLER) } else { Ok(()) }
     }
 
+    /// What is left of its time, if it has begun to wait before.
+    #[inline]
+    fn left(&self, started: Option<Instant>) -> Deadline {
+        let deadline = self.inherited.deadline;
+        started.map_or(deadline, |started| Deadline::left(deadline.until_from(started)))
+    }
+
+    /// Begins the call, which may have waited since then.
+    fn begin_since<T, E>(
+        self,
+        started: Option<Instant>,
+        method: usize,
+        args: Result<Args, CallError>,
+        is_answered: bool,
+    ) -> Pending<T, E> {
+        let began = (self.inherited, started.unwrap_or_else(rt::now));
+        Pending::new(self.callee, began, method, args, is_answered)
+    }
+
     /// Begins the call, with arguments that were written, if they could be.
     fn begin<T, E>(
         self,
@@ -223,7 +256,7 @@ impl<'a> Outgoing<'a> {
         args: Result<Args, CallError>,
         is_answered: bool,
     ) -> Pending<T, E> {
-        Pending::new(self.callee, self.inherited, method, args, is_answered)
+        self.begin_since(None, method, args, is_answered)
     }
 
     /// Sends the call and waits for its answer, if there is room.

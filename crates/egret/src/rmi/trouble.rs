@@ -83,7 +83,7 @@ impl Trouble<'_> {
     pub(crate) fn send(&self, error: SendError) -> CallError {
         match error {
             SendError::Link(why) => self.died(&why, false),
-            SendError::TimedOut { waited, .. } => CallError::late(waited, Stage::NoRoom, false),
+            SendError::TimedOut { waited, .. } => CallError::late(waited, Stage::Connecting, false),
             SendError::TooLong { bytes } => CallError::TooLarge {
                 bytes,
                 most: u32::MAX.into(),

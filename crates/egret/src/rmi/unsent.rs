@@ -3,10 +3,13 @@
 //! begun; a call that is begun behind them waits behind them. So the calls of a caller enter a gate in the
 //! order in which they were begun.
 //!
-//! Whoever polls or waits for a call of the pair sends from the queue, one at a time. The queue is itself the
-//! waker of what it waits for, and wakes the first of those who wait for their calls: they may come and go.
+//! Whoever begins, polls or waits for a call of the pair sends from the queue, one at a time. The queue is itself
+//! the waker of what its first call waits for, and tells the first of those who wait for their calls to come and send. One
+//! who was told and goes tells the next; for one who was told and does not come (a future that is kept and not polled)
+//! all are told a moment later. Nobody runs a handler, nor a waker, between taking a call and sending it.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +18,13 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
+use egret_net::vi::contained;
 use egret_node::Alarm;
-use egret_node::am::{self, Call, MapError, SendError};
+use egret_node::am::{self, Call, MapError, SendError, handlers_later, in_handler};
 use egret_node::node::RouteError;
 
 use super::args::Args;
+use super::asked::UNTOLD;
 use super::callee::{Callee, Meeting};
 use super::context::Inherited;
 use super::fault::{Fault, planted};
@@ -41,19 +46,21 @@ pub(crate) struct Unsent {
 struct Queue {
     next: u64,
     waits: BTreeMap<u64, Box<Waiting>>,
-    /// The one that is being sent, without the lock: sending may run handlers, which may begin others.
+    /// The one that is being sent, without the lock.
     leaving: Option<u64>,
     /// Whether nobody wants that one any more.
     is_dropped: bool,
-    /// Whether somebody has come meanwhile to send, or has told that there is something to see.
+    /// Whether somebody has told meanwhile that there is something to see.
     again: bool,
     /// What the first of them waits for.
-    stage: Stage,
+    stage: Option<Stage>,
     /// What became of those that have left, until their owners take it.
     left: BTreeMap<u64, Left>,
     /// Of those who wait for their calls to leave.
     wakers: BTreeMap<u64, Waker>,
-    /// Looks again where nobody tells that there is something to see.
+    /// Who was told last to come and send, and has not.
+    told: Option<u64>,
+    /// Tells all, in case who was told does not come, and where nobody tells that there is something to see.
     glance: Option<Alarm>,
 }
 
@@ -88,6 +95,14 @@ pub(crate) enum NotSent {
     Send(SendError),
 }
 
+/// What became of a call that nobody wants any more.
+pub(crate) enum Removed {
+    Unsent,
+    /// It is just being sent, and is cancelled behind that.
+    Leaving,
+    Left(Left),
+}
+
 impl Unsent {
     pub(crate) fn new(is_nested: bool) -> Arc<Self> {
         let (count, queue) = (AtomicUsize::new(0), Mutex::default());
@@ -101,8 +116,10 @@ impl Unsent {
     }
 
     /// What the first of those that wait waits for.
-    pub(crate) fn stage(&self) -> Stage {
-        self.queue.lock().stage
+    pub(crate) fn stage(&self, pair: &Pair) -> Stage {
+        let there = pair.there();
+        let stage = self.queue.lock().stage.filter(|_| there.is_some());
+        stage.unwrap_or(Stage::Connecting)
     }
 
     /// A call waits behind all others.
@@ -113,6 +130,11 @@ impl Unsent {
         queue.waits.insert(at, call);
         self.counts(&queue);
         at
+    }
+
+    /// What became of a call, if it has left.
+    pub(crate) fn take_left(&self, at: u64) -> Option<Left> {
+        self.queue.lock().left.remove(&at)
     }
 
     /// What became of a call. If it still waits, the waker is woken when it has left, or when its owner has to
@@ -134,7 +156,7 @@ impl Unsent {
         queue.left.remove(&at).map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Waits until a call has left. If it has not within its deadline, this is what it waited for.
+    /// Waits until a call has left, or until then.
     #[cold]
     pub(crate) fn wait(
         self: &Arc<Self>,
@@ -142,97 +164,131 @@ impl Unsent {
         pair: &Pair,
         inherited: &Inherited,
         until: Option<Instant>,
-    ) -> Result<Left, Stage> {
-        let polled = poll_fn(|context| self.poll(at, pair, context));
-        let left = inherited.away(|| pair.wait_on(polled, Deadline::left(until)));
-        left.ok_or_else(|| self.stage())
+    ) -> Option<Left> {
+        inherited.away(|| {
+            loop {
+                let polled = poll_fn(|context| {
+                    // The node may be one of which the registry is just telling.
+                    if pair.there().is_none() {
+                        pair.handle.poll();
+                    }
+                    self.poll(at, pair, context)
+                });
+                // By which links it goes may come out meanwhile.
+                let left = until.map_or(LOOKS, |until| until.since(rt::now()).min(LOOKS));
+                let left = pair.wait_on(polled, Deadline::In(left));
+                let is_late = || until.is_some_and(|until| rt::now() >= until);
+                if left.is_some() || is_late() || in_handler() {
+                    return left;
+                }
+            }
+        })
     }
 
-    /// Nobody wants a call any more. If it has left, this is what became of it.
-    pub(crate) fn remove(&self, at: u64, pair: &Pair) -> Option<Left> {
+    /// Nobody wants a call any more.
+    pub(crate) fn remove(&self, at: u64, pair: &Pair) -> Removed {
         let mut queue = self.queue.lock();
-        let (removed, left) = (queue.waits.remove(&at), queue.left.remove(&at));
-        queue.is_dropped |= queue.leaving == Some(at);
-        // The one that was to come and send may be this one.
+        let (waiting, left) = (queue.waits.remove(&at), queue.left.remove(&at));
+        let is_leaving = queue.leaving == Some(at);
+        queue.is_dropped |= is_leaving;
         let waker = queue.wakers.remove(&at);
-        let next =
-            waker.as_ref().and_then(|_| queue.first()).filter(|_| !planted(Fault::NextUntold));
+        // The one that was to come and send may be this one.
+        let next = match queue.told == Some(at) && !planted(Fault::NextUntold) {
+            true => queue.tell_first(),
+            false => None,
+        };
         let glance = if queue.waits.is_empty() { queue.glance.take() } else { None };
         self.counts(&queue);
         drop(queue);
-        next.into_iter().for_each(Waker::wake);
-        drop((removed, waker, glance));
+        tell(next);
+        drop((waiting, waker, glance));
         pair.stop_unwanted();
-        left
+        match left {
+            Some(left) => Removed::Left(left),
+            None if is_leaving => Removed::Leaving,
+            None => Removed::Unsent,
+        }
     }
 
-    /// Sends calls in their order, as far as that goes now.
+    /// Sends calls in their order, as far as that goes now. Handlers run between two of them: they may begin
+    /// others.
     pub(crate) fn send(self: &Arc<Self>, pair: &Pair) {
-        let waker = Waker::from(Arc::clone(self));
-        let mut context = Context::from_waker(&waker);
-        while let Some((at, mut call)) = self.take() {
-            let sent = call.send(self.is_nested, &mut context);
-            let glance = match sent {
-                // Nobody tells that a node is known, or reached.
-                Err(Stage::Connecting) => Some(pair.handle.alarm(rt::now() + GLANCE, &waker)),
-                _ => None,
-            };
-            if self.put(at, call, sent, glance) {
+        let (mut wakers, mut turns) = (Vec::new(), 0);
+        while handlers_later(|| self.send_next(pair, &mut wakers)) {
+            turns += 1;
+            // Who has come to send one call is not kept here for those of others.
+            if turns == TURNS_MAX {
+                wakers.extend(self.queue.lock().tell_first());
                 break;
             }
         }
+        tell(wakers);
         pair.stop_unwanted();
+    }
+
+    /// Sends the first one, if it can be sent now; whether there may be more to send.
+    fn send_next(self: &Arc<Self>, pair: &Pair, wakers: &mut Vec<Waker>) -> bool {
+        let Some((at, mut call)) = self.take() else { return false };
+        let leaving = Leaving { unsent: self, at };
+        let waker = Waker::from(Arc::clone(self));
+        let sent = call.send(self.is_nested, &mut Context::from_waker(&waker));
+        let glance = sent.as_ref().err().map(|stage| {
+            let time = if *stage == Stage::Connecting { GLANCE } else { LOOKS };
+            pair.alarm(rt::now() + time, &Waker::from(Arc::new(Glance(Arc::clone(self)))))
+        });
+        std::mem::forget(leaving);
+        self.put((at, call), sent, glance, wakers)
     }
 
     /// Takes the next one, unless somebody else sends.
     fn take(&self) -> Option<(u64, Box<Waiting>)> {
         let mut queue = self.queue.lock();
         if queue.leaving.is_some() {
-            queue.again = true;
             return None;
         }
         let (at, call) = queue.waits.pop_first()?;
         (queue.leaving, queue.is_dropped, queue.again) = (Some(at), false, false);
+        queue.told = None;
         Some((at, call))
     }
 
-    /// What became of the one that was taken, or what it waits for; whether those behind it wait, too.
+    /// What became of the one that was taken, or what it waits for; whether there may be more to send.
     fn put(
         &self,
-        at: u64,
-        call: Box<Waiting>,
+        (at, call): (u64, Box<Waiting>),
         sent: Result<Left, Stage>,
         glance: Option<Alarm>,
+        wakers: &mut Vec<Waker>,
     ) -> bool {
         let number = call.head.number;
         let mut queue = self.queue.lock();
         queue.leaving = None;
-        let (is_dropped, mut waits) = (queue.is_dropped, false);
+        let (is_dropped, mut more) = (queue.is_dropped, true);
         // What is dropped is dropped without the lock.
-        let (mut waker, mut done, mut unwanted) = (None, None, None);
+        let (mut before, mut done, mut unwanted) = (glance, None, None);
         match sent {
             Err(stage) if !is_dropped => {
-                waits = !queue.again;
-                queue.stage = stage;
+                more = queue.again;
+                queue.stage = Some(stage);
                 queue.waits.insert(at, call);
+                std::mem::swap(&mut queue.glance, &mut before);
             }
             Ok(left) if !is_dropped => {
-                waker = queue.wakers.remove(&at);
+                wakers.extend(queue.wakers.remove(&at));
                 queue.left.insert(at, left);
                 done = Some(call);
             }
             sent => unwanted = Some((sent, call)),
         }
-        let before = std::mem::replace(&mut queue.glance, glance);
+        let spent = if queue.waits.is_empty() { queue.glance.take() } else { None };
         self.counts(&queue);
         drop(queue);
-        waker.into_iter().for_each(Waker::wake);
-        drop((before, done));
+        drop((before, spent, done));
         if let Some((Ok(Left::Sent(sent, there)), _)) = unwanted {
             there.cancel(number);
             drop(sent);
         }
-        waits
+        more
     }
 
     fn counts(&self, queue: &Queue) {
@@ -242,12 +298,15 @@ impl Unsent {
 }
 
 impl Queue {
-    /// The first of those who wait.
-    fn first(&self) -> Option<Waker> {
-        self.wakers.first_key_value().map(|(_, waker)| waker.clone())
+    /// The first of those who wait is to come and send.
+    fn tell_first(&mut self) -> Option<Waker> {
+        let (at, waker) = self.wakers.pop_first()?;
+        self.told = Some(at);
+        Some(waker)
     }
 }
 
+/// There may be room, or a connection.
 impl Wake for Unsent {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -256,10 +315,71 @@ impl Wake for Unsent {
     fn wake_by_ref(self: &Arc<Self>) {
         let mut queue = self.queue.lock();
         queue.again = true;
-        let first = queue.first();
+        // Who sends looks again by itself.
+        let first = if queue.leaving.is_some() { None } else { queue.tell_first() };
         drop(queue);
-        first.into_iter().for_each(Waker::wake);
+        tell(first);
     }
+}
+
+/// Nobody has come for a while, or nobody tells.
+struct Glance(Arc<Unsent>);
+
+impl Wake for Glance {
+    fn wake(self: Arc<Self>) {
+        let mut queue = self.0.queue.lock();
+        queue.again = true;
+        let all = std::mem::take(&mut queue.wakers);
+        drop(queue);
+        if planted(Fault::OthersUntold) {
+            return;
+        }
+        tell(all.into_values());
+    }
+}
+
+/// A call that is being sent, in case that panics: its owner, and those behind it, are not to wait for ever.
+struct Leaving<'a> {
+    unsent: &'a Unsent,
+    at: u64,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        let why = "a panic while it was being sent".to_owned();
+        let why = CallError::Unreadable { why, call: UNTOLD }.into();
+        let mut queue = self.unsent.queue.lock();
+        queue.leaving = None;
+        if !queue.is_dropped {
+            queue.left.insert(self.at, Left::Failed(Box::new(why)));
+        }
+        let owner = queue.wakers.remove(&self.at);
+        self.unsent.counts(&queue);
+        drop(queue);
+        tell(owner);
+    }
+}
+
+/// Wakes some, one behind the other: one that runs its task at once may send, and so wake others.
+fn tell(wakers: impl IntoIterator<Item = Waker>) {
+    let is_inner = TOLD.with_borrow_mut(|told| {
+        let is_inner = told.is_some();
+        told.get_or_insert_default().extend(wakers);
+        is_inner
+    });
+    if is_inner {
+        return;
+    }
+    while let Some(waker) = TOLD.with_borrow_mut(|told| told.as_mut()?.pop_front()) {
+        if contained(|| waker.wake()).is_none() {
+            tracing::error!("a waker panicked");
+        }
+    }
+    drop(TOLD.take());
+}
+
+thread_local! {
+    static TOLD: RefCell<Option<VecDeque<Waker>>> = const { RefCell::new(None) };
 }
 
 impl Waiting {
@@ -278,20 +398,22 @@ impl Waiting {
             return Ok(Left::Next(there, self.callee.methods()));
         };
         self.head.to = self.callee.to(self.method);
-        loop {
+        for _ in 0..2 {
             self.head.deadline = Deadline::left(self.until);
             match args.try_send(&self.head, there.way(is_nested)) {
                 Ok(call) => return Ok(Left::Sent(call, there)),
-                Err(SendError::Full { .. }) => match there.way(is_nested).poll_room(context) {
-                    Poll::Ready(_) => {}
-                    Poll::Pending => return Err(Stage::NoRoom),
-                },
+                Err(SendError::Full { .. }) => {
+                    if there.way(is_nested).poll_room(context).is_pending() {
+                        break;
+                    }
+                }
                 Err(why) => {
                     self.callee.pair.forget_if_broken(&there, &why.clone().into());
                     return failed(NotSent::Send(why));
                 }
             }
         }
+        Err(Stage::NoRoom { most: there.way(is_nested).window() })
     }
 }
 
@@ -301,5 +423,9 @@ impl From<CallError> for NotSent {
     }
 }
 
-/// How often is looked where nobody tells.
+/// How often is looked whether a node is known, or reached, which nobody tells.
 const GLANCE: Duration = Duration::from_millis(5);
+/// How long those who wait for room do so before all look, whoever was told.
+const LOOKS: Duration = Duration::from_millis(50);
+/// Calls that one who comes sends at most.
+const TURNS_MAX: u32 = 256;

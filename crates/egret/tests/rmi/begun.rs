@@ -3,6 +3,7 @@
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use egret::net::rt;
 use egret::node::node::Node;
@@ -204,13 +205,21 @@ fn a_call_that_waits_behind_others_ends_at_its_deadline() {
     let logs = logs("shm", 1);
     logs.stub.add(0).unwrap();
     let before: Vec<_> = (1..4).map(|number| logs.stub.begin().add(number)).collect();
-    let short = logs.stub.with_deadline(std::time::Duration::ZERO);
+    let short = logs.stub.with_deadline(Duration::from_millis(1));
     let late = short.begin().add(4);
     let behind = logs.stub.begin().add(5);
+    rt::sleep(Duration::from_millis(2));
     let why = late.wait().unwrap_err();
     let is_told =
-        matches!(why, CallError::Deadline { stage: Stage::NoRoom, may_have_run: false, .. });
+        matches!(why, CallError::Deadline { stage: Stage::Begun, may_have_run: false, .. });
     assert!(is_told, "{why:?}");
+    // One without any time is not even begun.
+    let never = logs.stub.with_deadline(Duration::ZERO);
+    for why in [never.add(6).unwrap_err(), never.begin().add(6).wait().unwrap_err()] {
+        let is_told =
+            matches!(why, CallError::Deadline { stage: Stage::Made, may_have_run: false, .. });
+        assert!(is_told, "{why:?}");
+    }
     assert_eq!(behind.wait(), Ok(5));
     before.into_iter().for_each(|call| _ = call.wait().unwrap());
     logs.has([0, 1, 2, 3, 5].into_iter());

@@ -259,13 +259,13 @@ fn a_client_waits_when_as_many_calls_are_under_way_as_it_may_have() {
     assert!(
         matches!(
             refused,
-            Err(CallError::Deadline { may_have_run: false, stage: Stage::NoRoom, .. })
+            Err(CallError::Deadline { may_have_run: false, stage: Stage::NoRoom { most: 2 }, .. })
         ),
         "it was not even sent: {refused:?}"
     );
     let said = refused.unwrap_err().to_string();
     assert!(
-        ["no room", "20ms", "not sent", "in_flight"].iter().all(|it| said.contains(it)),
+        ["takes 2 calls", "20ms", "not sent", "in_flight"].iter().all(|it| said.contains(it)),
         "{said}"
     );
     let third = grid.begin().sleep_ms(0);

@@ -9,6 +9,7 @@ mod flows;
 mod fuzzed;
 mod gathered;
 mod hostile;
+mod later;
 mod ledger;
 mod moved;
 mod overtaken;

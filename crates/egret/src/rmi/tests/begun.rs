@@ -47,8 +47,8 @@ impl Flag {
     }
 
     /// Waits until it is woken, for no longer than calls take.
-    fn wait(&self) {
-        for _ in 0..1_000 {
+    fn wait(&self, millis: u32) {
+        for _ in 0..millis {
             if self.0.load(Ordering::SeqCst) {
                 return;
             }
@@ -58,15 +58,21 @@ impl Flag {
     }
 }
 
-/// Three calls where one may be under way: the second is told that there is room, and goes.
-fn run(sim: &Sim) {
+/// Two nodes of which each has one call under way at the other.
+fn two(sim: &Sim) -> (Registry, [Node; 2]) {
     sim.background();
     let registry = Registry::over(sim.nic("registry"), RegistryOptions::new("trial", 2)).unwrap();
     let join = |at| {
         let config = Config::new("trial").registry("registry").over(sim.nic(&format!("n{at}")));
         Node::join(config.in_flight(1)).unwrap()
     };
-    let nodes = [join(0), join(1)];
+    (registry, [join(0), join(1)])
+}
+
+/// Three calls where one may be under way: the second is told that there is room, and goes, or stays and does
+/// not come.
+fn run(sim: &Sim, goes: bool) {
+    let (registry, nodes) = two(sim);
     let exported = nodes[0].export(Sleeps).unwrap();
     let stub: SleeperStub = nodes[1].stub(exported.object());
     stub.sleep(0).unwrap();
@@ -74,17 +80,24 @@ fn run(sim: &Sim) {
     let (first, mut second, mut third) = (begin(10), begin(20), begin(30));
     let flags: [Arc<Flag>; 2] = Default::default();
     assert!(flags[0].poll(&mut second).is_pending() && flags[1].poll(&mut third).is_pending());
-    flags[0].wait();
-    drop((first, second));
-    flags[1].wait();
+    flags[0].wait(1_000);
+    drop(first);
+    let stays = (!goes).then_some(second);
+    flags[1].wait(if goes { 10 } else { 1_000 });
     while flags[1].poll(&mut third).is_pending() {
-        flags[1].wait();
+        flags[1].wait(1_000);
     }
-    drop((exported, nodes, registry));
+    drop((stays, exported, nodes, registry));
 }
 
 #[test]
 fn one_that_goes_lets_the_next_send() {
-    check(0..20, run);
-    assert!(caught(Fault::NextUntold, || check(0..20, run)));
+    check(0..20, |sim| run(sim, true));
+    assert!(caught(Fault::NextUntold, || check(0..20, |sim| run(sim, true))));
+}
+
+#[test]
+fn one_that_does_not_come_lets_others_send() {
+    check(0..20, |sim| run(sim, false));
+    assert!(caught(Fault::OthersUntold, || check(0..20, |sim| run(sim, false))));
 }
