@@ -166,7 +166,7 @@ pub enum AskError {
     #[error("the registry: {0}")]
     NoAnswer(#[from] CallError),
     /// It is lost.
-    #[error("the registry was lost: {why}")]
+    #[error("the registry was lost: {why}; its pool is over, and nodes join another")]
     RegistryLost {
         /// How.
         why: String,
@@ -184,12 +184,23 @@ pub enum AskError {
         /// How it came to be none.
         fate: Fate,
     },
+    /// Somebody has the name.
+    #[error(
+        "node {owner} has bound {name:?} already; `rebind` takes a name from whoever has it, and one that is \
+         dropped or taken back (`unbind`) is free"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        owner: NodeId,
+    },
     /// Nobody has bound the name.
     #[error("{}", not_bound(name, *waited, *withdrawn_by))]
     NotBound {
         /// The name.
         name: String,
-        /// How long was waited: not at all by who only [looks](super::Handle::try_bound).
+        /// How long was to be waited: not at all by who only [looks](super::Handle::try_bound).
         waited: Duration,
         /// Who had the name last, is a member still, and has taken the name back: by
         /// [`unbind`](super::Handle::unbind), or because what it stood for was dropped.
@@ -226,10 +237,14 @@ fn not_bound(name: &str, waited: Duration, withdrawn_by: Option<NodeId>) -> Stri
     };
     if waited.is_zero() {
         return format!(
-            "{name:?} is not bound now: {before}; `lookup` and `wait_bound` wait until a node binds it"
+            "{name:?} is not bound now: {before}; `lookup` and `wait_bound` with a longer deadline wait until \
+             a node binds it"
         );
     }
-    format!("nobody has bound {name:?} within {waited:?}: {before}")
+    format!(
+        "nobody has bound {name:?} within {waited:?}: {before}; see whether the node that is to bind it runs, and \
+         spells it so, or wait longer"
+    )
 }
 
 /// Why not everybody is there.

@@ -10,6 +10,7 @@ use egret_net::rt::{self, Deadline};
 use super::event::GLANCE;
 use super::{AskError, Handle, NodeId, Refused};
 use crate::am::{Call, CallError, Message, Reply, SendError, in_handler};
+use crate::registry::limits::NAME_MAX;
 use crate::registry::wire::{ASK, Answer, Ask, VERSION};
 
 /// What a name stands for.
@@ -96,8 +97,9 @@ impl Handle {
     ///
     /// If somebody has the name.
     pub fn bind(&self, name: &str, bytes: &[u8]) -> Result<(), AskError> {
-        let (name, bytes) = (name.to_owned(), bytes.to_vec());
-        self.ask(&Ask::Bind { name, bytes, replace: false }, self.deadline()).and_then(Answer::done)
+        let ask = Ask::Bind { name: name.to_owned(), bytes: bytes.to_vec(), replace: false };
+        let bound = self.ask(&ask, self.deadline()).and_then(Answer::done);
+        bound.map_err(|why| why.of(name))
     }
 
     /// As [`bind`](Self::bind), and takes the name from whoever has it.
@@ -116,7 +118,8 @@ impl Handle {
     ///
     /// If it is another's.
     pub fn unbind(&self, name: &str, bytes: &[u8]) -> Result<bool, AskError> {
-        self.ask(&unbind(name, bytes), self.deadline()).and_then(Answer::unbound)
+        let unbound = self.ask(&unbind(name, bytes), self.deadline()).and_then(Answer::unbound);
+        unbound.map_err(|why| why.of(name))
     }
 
     /// As [`unbind`](Self::unbind), for who cannot wait, as when something is dropped: it is
@@ -176,6 +179,10 @@ impl Handle {
         answered: Deadline,
     ) -> Result<Binding, AskError> {
         let started = rt::now();
+        if name.len() > NAME_MAX {
+            let (what, most) = (format!("a name has {} bytes", name.len()), NAME_MAX as u64);
+            return Err(Refused::TooLarge { what, most }.into());
+        }
         let ask = Ask::Lookup { name: name.to_owned(), wait_ms: ms(wait) };
         let withdrawn_by = match self.ask(&ask, answered) {
             Ok(Answer::Withdrawn { owner }) => Some(owner),
@@ -186,7 +193,7 @@ impl Handle {
                 None => None,
             },
         };
-        let waited = if wait == Deadline::NOW { Duration::ZERO } else { rt::now() - started };
+        let waited = if let Deadline::In(wait) = wait { wait } else { rt::now() - started };
         Err(AskError::NotBound { name: name.to_owned(), waited, withdrawn_by })
     }
 
@@ -240,6 +247,18 @@ impl Handle {
             if is_late || self.has_lost_registry() {
                 return Err(CallError::TimedOut { waited: rt::now() - started });
             }
+        }
+    }
+}
+
+impl AskError {
+    /// Of what was asked of a name.
+    fn of(self, name: &str) -> Self {
+        match self {
+            Self::Refused(Refused::NameTaken { owner }) => {
+                Self::NameTaken { name: name.to_owned(), owner }
+            }
+            other => other,
         }
     }
 }

@@ -47,7 +47,9 @@ fn names_are_bound_looked_up_waited_for_and_gone_with_their_node() {
     b.bind("one", b"1").unwrap();
     let found = a.bound("one").unwrap().unwrap();
     assert_eq!((found.owner, found.bytes), (b.id(), b"1".to_vec()));
-    let taken = AskError::Refused(Refused::NameTaken { owner: b.id() });
+    let taken = AskError::NameTaken { name: "one".to_owned(), owner: b.id() };
+    let long = a.wait_bound(&"x".repeat(256), SOON).unwrap_err();
+    assert!(matches!(long, AskError::Refused(Refused::TooLarge { most: 255, .. })), "{long}");
     assert_eq!(a.bind("one", b"2").unwrap_err(), taken);
     assert_eq!(a.unbind("one", b"1").unwrap_err(), taken);
     a.rebind("one", b"2").unwrap();
