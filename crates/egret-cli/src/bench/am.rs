@@ -161,7 +161,7 @@ fn plan(task: &Task, bytes: usize) -> Plan {
         wait: task.wait,
         trust: Trusting::Isolated,
         answers: match task.what {
-            What::Requests | What::Medium => Answers::Each(bytes),
+            What::Requests | What::Medium | What::Marked => Answers::Each(bytes),
             What::OneWay | What::Data => Answers::Never,
         },
         window: task.window,
@@ -189,7 +189,7 @@ fn fabric(how: &How) -> Result<&'static str, Usage> {
 impl What {
     const fn of_vi(self) -> vi::What {
         match self {
-            Self::Requests | Self::Medium => vi::What::Latency,
+            Self::Requests | Self::Medium | Self::Marked => vi::What::Latency,
             Self::OneWay => vi::What::Rate,
             Self::Data => vi::What::Bandwidth,
         }
@@ -197,7 +197,7 @@ impl What {
 
     const fn unit(self) -> Unit {
         match self {
-            Self::Requests | Self::Medium => Unit::Nanos,
+            Self::Requests | Self::Medium | Self::Marked => Unit::Nanos,
             Self::OneWay => Unit::Messages,
             Self::Data => Unit::Megabytes,
         }
@@ -205,7 +205,7 @@ impl What {
 
     const fn columns(self) -> &'static [Column] {
         match self {
-            Self::Requests | Self::Medium => &[
+            Self::Requests | Self::Medium | Self::Marked => &[
                 Column::WORDS,
                 Column::SIZE,
                 Column::P50,

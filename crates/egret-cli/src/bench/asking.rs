@@ -49,6 +49,9 @@ pub(crate) enum What {
     OneWay,
     /// Data one way.
     Data,
+    /// Requests with bytes that are copied, or with a word if there are none, each answered by one: what a remote call
+    /// with small arguments sends.
+    Marked,
     /// Requests with bytes that are copied, each answered, while data goes the same way if
     /// there is any.
     Medium,
@@ -198,6 +201,23 @@ impl Asker {
         Ok(if streamed > 0 { Sample::Streamed(times, mb_s) } else { Sample::Times(times) })
     }
 
+    /// One at a time, each answered by a word of it.
+    fn marked(&mut self, rounds: u64) -> Result<Sample> {
+        let mut times = Vec::with_capacity(usize::try_from(rounds)?);
+        let (mut bytes, mut words) = (vec![0; self.task.copied], vec![0; self.task.words]);
+        for number in 0..rounds {
+            fill(&mut bytes, number);
+            words.fill(number);
+            let start = Stopwatch::start();
+            let reply = self.call(Message::to(MARK).words(&words).bytes(&bytes))?;
+            times.push(start.nanos());
+            let sent = marked(&words, &bytes);
+            ensure!(reply.words() == [sent], "an answer arrived damaged");
+        }
+        self.settle()?;
+        Ok(Sample::Times(times))
+    }
+
     /// Sends with the buffers that are free, without waiting for any.
     fn stream(&mut self) -> Result<()> {
         while let Some(reply) = self.calls.front_mut().and_then(Call::poll_reply) {
@@ -293,6 +313,7 @@ impl Probe for Asker {
             What::OneWay => self.one_way(rounds),
             What::Data => self.data(rounds),
             What::Medium => self.medium(rounds),
+            What::Marked => self.marked(rounds),
         }
     }
 }
@@ -330,6 +351,11 @@ impl Beside {
     }
 }
 
+/// By what a message is known.
+pub(super) fn marked(words: &[u64], bytes: &[u8]) -> u64 {
+    words.first().copied().or_else(|| bytes.last().map(|byte| (*byte).into())).unwrap_or_default()
+}
+
 /// The buffer that was sent.
 fn sent_back(mut reply: Reply) -> Result<Buf> {
     let sent = reply.take_sent().context("what was sent did not come back")?;
@@ -363,6 +389,7 @@ pub(super) const DATA: u8 = 2;
 pub(super) const ROOM: u8 = 4;
 /// Answers with the same bytes.
 pub(super) const ECHO_BYTES: u8 = 5;
+pub(super) const MARK: u8 = 12;
 /// Is not answered before [`RELEASE`] comes.
 pub(super) const HOLD: u8 = 6;
 /// Says whether there is a request that is not answered.

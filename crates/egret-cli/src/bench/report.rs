@@ -95,6 +95,9 @@ pub(crate) struct Ratios {
     #[serde(rename = "of_slot", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "rounded")]
     pub(crate) slot: Option<f64>,
+    #[serde(rename = "of_am", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) am: Option<f64>,
     #[serde(rename = "of_line_ring", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "rounded")]
     pub(crate) line_ring: Option<f64>,
@@ -114,6 +117,8 @@ pub(crate) struct Ratios {
 pub(crate) enum Of {
     /// `shm-slot` of as many bytes.
     Slot,
+    /// An active message with as much, answered by a word.
+    Am,
     LineRing,
     LineEcho,
     /// The same of one pair without the others.
@@ -158,6 +163,7 @@ impl Line {
         let ratio = self.over(unit, limit);
         match of {
             Of::Slot => self.of.slot = ratio,
+            Of::Am => self.of.am = ratio,
             Of::LineRing => self.of.line_ring = ratio,
             Of::LineEcho => self.of.line_echo = ratio,
             Of::OnePair => self.of.one_pair = ratio,
@@ -243,6 +249,7 @@ impl Column {
     });
     pub(crate) const RATIO: Self = Self::new("Ratio", 8, |line| figure(line.ratio));
     pub(crate) const OF_SLOT: Self = Self::new("of slot", 9, |line| figure(line.of.slot));
+    pub(crate) const OF_AM: Self = Self::new("of am", 8, |line| figure(line.of.am));
     pub(crate) const OF_LINE_RING: Self = Self::new("of ring", 9, |line| figure(line.of.line_ring));
     pub(crate) const OF_LINE_ECHO: Self = Self::new("of echo", 9, |line| figure(line.of.line_echo));
     pub(crate) const OF_ONE_PAIR: Self =
@@ -345,12 +352,11 @@ mod tests {
     fn further_ratios_go_like_the_first_but_for_threads() {
         let mut line = Line { bench: "b", limit: "l", ..Line::default() };
         line.set_subject(Unit::Messages, Figure { middle: 20.0, ..Figure::default() });
-        for of in [Of::Slot, Of::LineRing, Of::LineEcho, Of::OnePair, Of::One] {
+        for of in [Of::Slot, Of::Am, Of::LineRing, Of::LineEcho, Of::OnePair, Of::One] {
             line.set_of(of, Unit::Messages, 40.0);
         }
         let text = serde_json::to_string(&line).unwrap();
-        let of =
-            r#""of_slot":2.0,"of_line_ring":2.0,"of_line_echo":2.0,"of_one_pair":2.0,"of_one":0.5"#;
+        let of = r#""of_slot":2.0,"of_am":2.0,"of_line_ring":2.0,"of_line_echo":2.0,"of_one_pair":2.0,"of_one":0.5"#;
         assert!(text.contains(of), "{text}");
     }
 

@@ -9,11 +9,11 @@ use egret::net::limit::Limit;
 use egret::net::rt;
 use egret::stream::Reader;
 
-use super::Suite;
 use super::args::{self, Common};
+use super::asking::{self, Asking, Task};
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
-use super::measure::{Against, Case, Probe, Unit};
+use super::measure::{Against, Case, Further, Probe, Unit};
 use super::peer::Peer;
 use super::probe::{Linked, with, with_slot};
 use super::report::{Column, Line, Of};
@@ -22,12 +22,14 @@ use super::rmi_crowd::{Alone, BEHIND_MAX, Behind, Crossing, Crowd, Work};
 use super::rmi_limit::WithTree;
 use super::serialize;
 use super::side::Mode;
+use super::{Suite, am};
 
 /// Remote calls: their time, and how many a second
 ///
 /// An object of another process is called. Held against messages over the virtual
 /// interface: as many bytes there as the arguments have, and as many back as the
-/// answer has. The limit of a tree is besides that the time to write and to read it.
+/// answer has; small arguments also against an active message with as much (of am).
+/// The limit of a tree is besides that the time to write and to read it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What carries the calls: shm or tcp
@@ -247,7 +249,7 @@ fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Resu
         Call::Tokio => Box::new(Linked::new(peer, Limit::Eventfd, 8)?),
         _ => Box::new(vi(there)?),
     };
-    let (calls, fabric) = (Rc::clone(calls), line.fabric.unwrap_or_default());
+    let (calls, fabric, wait) = (Rc::clone(calls), line.fabric.unwrap_or_default(), calls.wait());
     let name = match call {
         Call::Tree => VI_AND_TREE,
         Call::Tokio => Limit::Eventfd.name(),
@@ -256,7 +258,10 @@ fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Resu
     let line = Line { limit: name, ..line };
     let against = match inflight {
         1 if call == Call::Tokio => Against::Limit(limit),
-        1 if there <= SMALL_MAX => with_slot(peer, (name, limit), fabric, there)?,
+        1 if there <= SMALL_MAX => {
+            let against = with_slot(peer, (name, limit), fabric, there)?;
+            with_am(peer, against, (fabric, wait), there)?
+        }
         1 => Against::Limit(limit),
         _ => with(peer, (name, limit), fabric, (Of::LineEcho, Limit::LineEcho, 8))?,
     };
@@ -265,6 +270,27 @@ fn call_case(peer: &Rc<Peer>, calls: &Rc<Calls>, line: Line, call: Call) -> Resu
         _ => (Box::new(Many { calls, call, inflight }), Unit::Messages),
     };
     Ok(Case { line, unit, subject, against, rounds: None })
+}
+
+/// Arguments are held against an active message with as much, too, answered as the call is.
+fn with_am(
+    peer: &Rc<Peer>,
+    against: Against,
+    (fabric, wait): (&str, Waiting),
+    bytes: usize,
+) -> Result<Against> {
+    let (limit, mut further) = match against {
+        Against::Limit(limit) => (limit, Vec::new()),
+        Against::Limits(limit, further) => (limit, further),
+        other => return Ok(other),
+    };
+    if bytes > 0 {
+        let (words, copied) = if bytes <= 8 { (1, 0) } else { (0, bytes) };
+        let (what, fabric, host) = (asking::What::Marked, fabric.to_owned(), am::host("am"));
+        let task = Task { fabric, wait, what, words, bytes: 0, copied, window: 1, host };
+        further.push(Further { of: Of::Am, probe: Some(Box::new(Asking::new(peer, task)?)) });
+    }
+    Ok(Against::Limits(limit, further))
 }
 
 /// Calls one at a time, held against those of a plain method by one stub.
@@ -364,6 +390,7 @@ const COLUMNS: &[Column] = &[
     Column::LIMIT_MSG_S,
     Column::RATIO,
     Column::OF_SLOT,
+    Column::OF_AM,
     Column::OF_LINE_ECHO,
     Column::SPREAD,
 ];

@@ -11,7 +11,8 @@ use egret::node::Links;
 use egret::node::am::{Endpoint, Message, ReplySlot, Request};
 
 use super::asking::{
-    DATA, ECHO, ECHO_BYTES, HOLD, IS_HELD, NAME, RELEASE, ROOM, SETTLE, TAKE, Task, links, said,
+    DATA, ECHO, ECHO_BYTES, HOLD, IS_HELD, MARK, NAME, RELEASE, ROOM, SETTLE, TAKE, Task, links,
+    marked, said,
 };
 use super::side::{PATIENCE, mark};
 
@@ -101,6 +102,10 @@ impl Served {
             bytes.clear();
             bytes.extend_from_slice(request.bytes());
             request.reply_with(Message::to(THE_CALL).bytes(&bytes));
+        });
+        self.on(MARK, |_, request| {
+            let mark = marked(request.words(), request.bytes());
+            request.reply(&[mark]);
         });
         self.on(HOLD, |tally, request| *tally.held() = Some(request.later()));
         self.on(IS_HELD, |tally, request| request.reply(&[tally.held().is_some().into()]));
