@@ -2,11 +2,13 @@
 
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use egret::net::rt;
-use egret::node::node::Node;
+use egret::node::node::{Handle, Node};
 use egret::node::registry::Registry;
 use egret::rmi::{CallError, Exported, Pending, Remoting, Stage};
 
@@ -19,11 +21,13 @@ trait Log {
     #[oneway]
     fn put(&mut self, number: u64);
     fn all(&self) -> Vec<u64>;
+    /// Is there until it is let go.
+    fn hold(&self);
     /// Adds to another log, some of it at once.
     fn pass_on(&self, to: egret::rmi::ObjectRef, count: u64);
 }
 
-struct Numbers(Vec<u64>, egret::node::node::Handle);
+struct Numbers(Vec<u64>, Handle, Arc<AtomicBool>);
 
 #[egret::remote]
 impl Log for Numbers {
@@ -41,6 +45,11 @@ impl Log for Numbers {
     fn all(&self) -> Vec<u64> {
         self.0.clone()
     }
+    fn hold(&self) {
+        while !self.2.load(Ordering::SeqCst) {
+            rt::sleep(Duration::from_millis(1));
+        }
+    }
     fn pass_on(&self, to: egret::rmi::ObjectRef, count: u64) {
         let stub: LogStub = self.1.stub(&to);
         let begun: Vec<_> = (0..count).map(|number| stub.begin().add(number)).collect();
@@ -50,6 +59,8 @@ impl Log for Numbers {
 }
 
 struct Logs {
+    /// Lets those go that are held.
+    lets_go: Arc<AtomicBool>,
     stub: LogStub,
     exported: Vec<Exported>,
     nodes: Vec<Node>,
@@ -59,10 +70,12 @@ struct Logs {
 /// Of a node that takes so many calls of another.
 fn logs(fabric: &str, in_flight: u32) -> Logs {
     let (_registry, nodes) = pool_with(2, fabric, |config| config.in_flight(in_flight));
-    let export = |node: &Node| node.export(Numbers(Vec::new(), node.handle())).unwrap();
+    let lets_go = Arc::<AtomicBool>::default();
+    let held = || Arc::clone(&lets_go);
+    let export = |node: &Node| node.export(Numbers(Vec::new(), node.handle(), held())).unwrap();
     let exported: Vec<_> = nodes.iter().map(export).collect();
     let stub = nodes[1].stub(exported[0].object());
-    Logs { stub, exported, nodes, _registry }
+    Logs { lets_go, stub, exported, nodes, _registry }
 }
 
 impl Logs {
@@ -204,6 +217,7 @@ fn threads_whose_calls_wait_are_all_served() {
 fn a_call_that_waits_behind_others_ends_at_its_deadline() {
     let logs = logs("shm", 1);
     logs.stub.add(0).unwrap();
+    let held = logs.stub.begin().hold();
     let before: Vec<_> = (1..4).map(|number| logs.stub.begin().add(number)).collect();
     let short = logs.stub.with_deadline(Duration::from_millis(1));
     let late = short.begin().add(4);
@@ -220,7 +234,8 @@ fn a_call_that_waits_behind_others_ends_at_its_deadline() {
             matches!(why, CallError::Deadline { stage: Stage::Made, may_have_run: false, .. });
         assert!(is_told, "{why:?}");
     }
-    assert_eq!(behind.wait(), Ok(5));
+    logs.lets_go.store(true, Ordering::SeqCst);
+    assert_eq!((held.wait(), behind.wait()), (Ok(()), Ok(5)));
     before.into_iter().for_each(|call| _ = call.wait().unwrap());
     logs.has([0, 1, 2, 3, 5].into_iter());
 }
