@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use super::behind::wakes;
 use super::core::Core;
+use crate::am::in_handler;
 
 /// Runs `body`, which may poll links and what goes by them. Handlers that it would run by that run behind it, on
-/// this thread: for who has taken something that they may want as well.
+/// this thread: for who has taken something that they may want as well. Inside of a handler they are left to who drives.
 ///
 /// ```
 /// assert_eq!(egret_node::am::handlers_later(|| 6 * 7), 42);
 /// ```
 pub fn handlers_later<R>(body: impl FnOnce() -> R) -> R {
-    let is_inner = LATER.with_borrow_mut(|later| {
+    // A thread that ends has none any more: handlers run where they are due then.
+    let is_inner = with(|later| {
         let is_inner = later.is_some();
         later.get_or_insert_default();
         is_inner
     });
+    let is_inner = is_inner.unwrap_or(true);
     // Made only by the outermost: its drop runs them.
     let behind = if is_inner { None } else { Some(Behind) };
     let done = body();
@@ -28,21 +31,27 @@ pub fn handlers_later<R>(body: impl FnOnce() -> R) -> R {
 /// Whether the handlers of these links run later.
 #[inline]
 pub(super) fn is_later(core: &Arc<Core>) -> bool {
-    LATER.with_borrow_mut(|later| {
+    let is_later = with(|later| {
         let Some(later) = later else { return false };
         if !later.iter().any(|other| Arc::ptr_eq(other, core)) {
             later.push(Arc::clone(core));
         }
         true
-    })
+    });
+    is_later.unwrap_or(false)
+}
+
+fn with<R>(body: impl FnOnce(&mut Option<Vec<Arc<Core>>>) -> R) -> Option<R> {
+    LATER.try_with(|later| body(&mut later.borrow_mut())).ok()
 }
 
 struct Behind;
 
 impl Drop for Behind {
     fn drop(&mut self) {
-        for core in LATER.take().unwrap_or_default() {
-            if wakes() || std::thread::panicking() {
+        for core in with(Option::take).flatten().unwrap_or_default() {
+            // A handler inside of a handler could be the first of many.
+            if wakes() || in_handler() || std::thread::panicking() {
                 core.leave_handlers();
             } else {
                 core.flush();

@@ -132,6 +132,7 @@ impl Callee {
             Poll::Ready(there) => there?,
             Poll::Pending => return Poll::Pending,
         };
+        let mut is_again = false;
         while !self.is_known() {
             if let Some(Meeting(call, there)) = meeting {
                 let Poll::Ready(reply) = Pin::new(call).poll(context) else {
@@ -152,10 +153,12 @@ impl Callee {
             })?;
             match asked {
                 Ok(call) => *meeting = Some(Meeting(call, Arc::clone(&there))),
-                Err(SendError::Full { .. }) => match there.way(true).poll_room(context) {
-                    Poll::Ready(_) => {}
-                    Poll::Pending => return Poll::Pending,
-                },
+                Err(SendError::Full { .. }) => {
+                    let is_pending = there.way(true).poll_room(context).is_pending();
+                    if is_pending || std::mem::replace(&mut is_again, true) {
+                        return Poll::Pending;
+                    }
+                }
                 Err(why) => {
                     self.pair.forget_if_broken(&there, &why.clone().into());
                     return Poll::Ready(Err(NotSent::Send(why)));

@@ -93,7 +93,7 @@ impl<T, E> Pending<T, E> {
     /// Begins a call with arguments that were written, if they could be.
     pub(crate) fn new(
         callee: &Callee,
-        (inherited, started): (Inherited, Instant),
+        (inherited, waits_since): (Inherited, Option<Instant>),
         method: usize,
         args: Result<Args, CallError>,
         is_answered: bool,
@@ -101,13 +101,15 @@ impl<T, E> Pending<T, E> {
         let Inherited { deadline, within, chain, is_nested, .. } = inherited;
         let (pair, face) = (Arc::clone(&callee.pair), callee.face);
         let (to, number) = (To::UNKNOWN, new_number());
+        let started = waits_since.unwrap_or_else(rt::now);
+        let until = deadline.until_from(started);
         let begun = Begun {
             pair,
             face,
             chain,
             number,
             started,
-            until: deadline.until_from(started),
+            until,
             // One that nobody waits for waits for room, as others do: it would be lost without.
             is_nested: is_nested && is_answered,
             method: u8::try_from(method).unwrap_or(u8::MAX),
@@ -122,6 +124,7 @@ impl<T, E> Pending<T, E> {
                 pending.begun.fail(CallError::late(Duration::ZERO, Stage::Made, false));
             }
             Ok(args) => {
+                let deadline = waits_since.map_or(deadline, |_| Deadline::left(until));
                 let head = Head { to, deadline, chain, number, within };
                 pending.begun.send(callee, method, args, head);
             }
@@ -338,7 +341,7 @@ impl Begun {
         let now = rt::now();
         if now >= until {
             self.polled = None;
-            return Poll::Ready(Err(self.cancel_late()));
+            return Poll::Ready(self.cancel_late());
         }
         let polled = self.polled.get_or_insert_default();
         // The clock of who rings it may be a little ahead: then it is set again.
@@ -369,7 +372,7 @@ impl Begun {
             let unsent = self.pair.unsent(self.is_nested);
             match unsent.wait(at, &self.pair, &inherited, self.until) {
                 Some(left) => self.left(left, PATIENCE),
-                None => return Err(self.cancel_late()),
+                None => return self.cancel_late(),
             }
         }
         match std::mem::replace(&mut self.state, State::Over) {
@@ -421,12 +424,18 @@ impl Begun {
         }
     }
 
-    /// Its time is over.
-    fn cancel_late(&mut self) -> CallError {
+    /// Its time is over, if it has not left in the last moment and is over by that.
+    fn cancel_late(&mut self) -> Result<Came, CallError> {
+        if let State::Unsent(at) = self.state {
+            self.look(at);
+        }
+        if let State::Failed(_) | State::Over = self.state {
+            return self.ended();
+        }
         let stage = self.stage();
         let is_sent = self.cancel();
         let stage = if is_sent { Stage::Sent } else { stage };
-        self.late(stage, is_sent && !planted(Fault::SaidNotRun))
+        Err(self.late(stage, is_sent && !planted(Fault::SaidNotRun)))
     }
 
     /// Nobody wants it any more; whether it may have been sent.

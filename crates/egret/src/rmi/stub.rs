@@ -16,11 +16,11 @@ use super::callee::{Callee, End};
 use super::context::Inherited;
 use super::exchange::Exchange;
 use super::interface::Interface;
-use super::pair::Connected;
+use super::pair::{Connected, Pair};
 use super::pending::Pending;
 use super::served::Answer;
 use super::trouble::PATIENCE;
-use super::unsent::{Left, Waiting};
+use super::unsent::{Left, Unsent, Waiting};
 use super::words::{Head, To, WORDS_MAX};
 use super::{CallError, Never, ObjectRef, Stage};
 
@@ -207,22 +207,19 @@ impl<'a> Outgoing<'a> {
         let (args, callee, meeting) = (None, self.callee.clone(), None);
         let unsent = pair.unsent(is_nested);
         let at = unsent.push(Box::new(Waiting { args, head, callee, method, until, meeting }));
+        let placed = Placed { pair, unsent, at };
         let late = |stage| CallError::late(self.whole(), stage, false);
-        match unsent.wait(at, pair, &self.inherited, until) {
-            Some(Left::Failed(why)) => {
-                let late = || late(unsent.stage(pair));
-                Err(pair.trouble(PATIENCE).not_sent(*why, late))
-            }
+        let left = unsent.wait(at, pair, &self.inherited, until);
+        let stage = unsent.stage(pair);
+        drop(placed);
+        match left {
+            Some(Left::Failed(why)) => Err(pair.trouble(PATIENCE).not_sent(*why, || late(stage))),
             Some(Left::Sent(..)) => unreachable!("its arguments are here"),
             Some(Left::Next(there, methods)) => {
                 self.callee.knows(methods);
                 Ok(Some(End::There(there)))
             }
-            None => {
-                let stage = unsent.stage(pair);
-                _ = unsent.remove(at, pair);
-                Err(late(stage))
-            }
+            None => Err(late(stage)),
         }
     }
 
@@ -245,8 +242,7 @@ impl<'a> Outgoing<'a> {
         args: Result<Args, CallError>,
         is_answered: bool,
     ) -> Pending<T, E> {
-        let began = (self.inherited, started.unwrap_or_else(rt::now));
-        Pending::new(self.callee, began, method, args, is_answered)
+        Pending::new(self.callee, (self.inherited, started), method, args, is_answered)
     }
 
     /// Begins the call, with arguments that were written, if they could be.
@@ -331,5 +327,18 @@ impl<'a> Outgoing<'a> {
     fn failed(&self, there: &Arc<Connected>, error: am::CallError) -> CallError {
         let patience = if self.inherited.is_inline { Duration::ZERO } else { PATIENCE };
         self.callee.pair.failed(there, error, patience)
+    }
+}
+
+/// A place in the queue of calls that wait to be sent, which is left in any case.
+struct Placed<'a> {
+    pair: &'a Pair,
+    unsent: &'a Unsent,
+    at: u64,
+}
+
+impl Drop for Placed<'_> {
+    fn drop(&mut self) {
+        _ = self.unsent.remove(self.at, self.pair);
     }
 }

@@ -48,8 +48,9 @@ struct Queue {
     waits: BTreeMap<u64, Box<Waiting>>,
     /// The one that is being sent, without the lock.
     leaving: Option<u64>,
-    /// Whether nobody wants that one any more.
+    /// Whether nobody wants that one any more, and whether it may be with the links already.
     is_dropped: bool,
+    is_handed: bool,
     /// Whether somebody has told meanwhile that there is something to see.
     again: bool,
     /// What the first of them waits for.
@@ -60,8 +61,9 @@ struct Queue {
     wakers: BTreeMap<u64, Waker>,
     /// Who was told last to come and send, and has not.
     told: Option<u64>,
-    /// Tells all, in case who was told does not come, and where nobody tells that there is something to see.
-    glance: Option<Alarm>,
+    /// Tells the first where nobody else tells that there is something to see, and all if that one does
+    /// not come.
+    alarms: Option<[Alarm; 2]>,
 }
 
 /// A call that waits to be sent, to an object of another node.
@@ -191,21 +193,22 @@ impl Unsent {
         let (waiting, left) = (queue.waits.remove(&at), queue.left.remove(&at));
         let is_leaving = queue.leaving == Some(at);
         queue.is_dropped |= is_leaving;
+        let is_handed = is_leaving && queue.is_handed;
         let waker = queue.wakers.remove(&at);
         // The one that was to come and send may be this one.
         let next = match queue.told == Some(at) && !planted(Fault::NextUntold) {
             true => queue.tell_first(),
             false => None,
         };
-        let glance = if queue.waits.is_empty() { queue.glance.take() } else { None };
+        let alarms = if queue.waits.is_empty() { queue.alarms.take() } else { None };
         self.counts(&queue);
         drop(queue);
         tell(next);
-        drop((waiting, waker, glance));
+        drop((waiting, waker, alarms));
         pair.stop_unwanted();
         match left {
             Some(left) => Removed::Left(left),
-            None if is_leaving => Removed::Leaving,
+            None if is_handed => Removed::Leaving,
             None => Removed::Unsent,
         }
     }
@@ -213,31 +216,50 @@ impl Unsent {
     /// Sends calls in their order, as far as that goes now. Handlers run between two of them: they may begin
     /// others.
     pub(crate) fn send(self: &Arc<Self>, pair: &Pair) {
-        let (mut wakers, mut turns) = (Vec::new(), 0);
-        while handlers_later(|| self.send_next(pair, &mut wakers)) {
+        let (mut tells, mut turns) = (Tells::default(), 0);
+        while handlers_later(|| self.send_next(pair, &mut tells)) {
             turns += 1;
             // Who has come to send one call is not kept here for those of others.
             if turns == TURNS_MAX {
-                wakers.extend(self.queue.lock().tell_first());
+                let alarms = self.alarms(pair, LOOKS);
+                let mut queue = self.queue.lock();
+                tells.0.extend(queue.tell_first());
+                let before = queue.alarms.replace(alarms);
+                drop(queue);
+                drop(before);
                 break;
             }
         }
-        tell(wakers);
+        drop(tells);
         pair.stop_unwanted();
     }
 
     /// Sends the first one, if it can be sent now; whether there may be more to send.
-    fn send_next(self: &Arc<Self>, pair: &Pair, wakers: &mut Vec<Waker>) -> bool {
+    fn send_next(self: &Arc<Self>, pair: &Pair, tells: &mut Tells) -> bool {
         let Some((at, mut call)) = self.take() else { return false };
         let leaving = Leaving { unsent: self, at };
         let waker = Waker::from(Arc::clone(self));
-        let sent = call.send(self.is_nested, &mut Context::from_waker(&waker));
-        let glance = sent.as_ref().err().map(|stage| {
-            let time = if *stage == Stage::Connecting { GLANCE } else { LOOKS };
-            pair.alarm(rt::now() + time, &Waker::from(Arc::new(Glance(Arc::clone(self)))))
+        let sent = call.send(self, &mut Context::from_waker(&waker));
+        let alarms = sent.as_ref().err().map(|stage| {
+            self.alarms(pair, if *stage == Stage::Connecting { GLANCE } else { LOOKS })
         });
         std::mem::forget(leaving);
-        self.put((at, call), sent, glance, wakers)
+        self.put((at, call), sent, alarms, tells)
+    }
+
+    /// One that tells the first of those who wait, and one that tells all.
+    fn alarms(self: &Arc<Self>, pair: &Pair, time: Duration) -> [Alarm; 2] {
+        let now = rt::now();
+        let first = pair.alarm(now + time, &Waker::from(Arc::clone(self)));
+        let all = Waker::from(Arc::new(All(Arc::clone(self))));
+        [first, pair.alarm(now + time + LOOKS, &all)]
+    }
+
+    /// Whether the one that is being sent is to go to the links now.
+    fn hand(&self, is_handed: bool) -> bool {
+        let mut queue = self.queue.lock();
+        queue.is_handed = is_handed && !queue.is_dropped;
+        queue.is_handed
     }
 
     /// Takes the next one, unless somebody else sends.
@@ -247,7 +269,8 @@ impl Unsent {
             return None;
         }
         let (at, call) = queue.waits.pop_first()?;
-        (queue.leaving, queue.is_dropped, queue.again) = (Some(at), false, false);
+        (queue.leaving, queue.again) = (Some(at), false);
+        (queue.is_dropped, queue.is_handed) = (false, false);
         queue.told = None;
         Some((at, call))
     }
@@ -257,30 +280,30 @@ impl Unsent {
         &self,
         (at, call): (u64, Box<Waiting>),
         sent: Result<Left, Stage>,
-        glance: Option<Alarm>,
-        wakers: &mut Vec<Waker>,
+        alarms: Option<[Alarm; 2]>,
+        tells: &mut Tells,
     ) -> bool {
         let number = call.head.number;
         let mut queue = self.queue.lock();
         queue.leaving = None;
         let (is_dropped, mut more) = (queue.is_dropped, true);
         // What is dropped is dropped without the lock.
-        let (mut before, mut done, mut unwanted) = (glance, None, None);
+        let (mut before, mut done, mut unwanted) = (alarms, None, None);
         match sent {
             Err(stage) if !is_dropped => {
                 more = queue.again;
                 queue.stage = Some(stage);
                 queue.waits.insert(at, call);
-                std::mem::swap(&mut queue.glance, &mut before);
+                std::mem::swap(&mut queue.alarms, &mut before);
             }
             Ok(left) if !is_dropped => {
-                wakers.extend(queue.wakers.remove(&at));
+                tells.0.extend(queue.wakers.remove(&at));
                 queue.left.insert(at, left);
                 done = Some(call);
             }
             sent => unwanted = Some((sent, call)),
         }
-        let spent = if queue.waits.is_empty() { queue.glance.take() } else { None };
+        let spent = if queue.waits.is_empty() { queue.alarms.take() } else { None };
         self.counts(&queue);
         drop(queue);
         drop((before, spent, done));
@@ -322,10 +345,10 @@ impl Wake for Unsent {
     }
 }
 
-/// Nobody has come for a while, or nobody tells.
-struct Glance(Arc<Unsent>);
+/// Nobody has come for a while.
+struct All(Arc<Unsent>);
 
-impl Wake for Glance {
+impl Wake for All {
     fn wake(self: Arc<Self>) {
         let mut queue = self.0.queue.lock();
         queue.again = true;
@@ -353,29 +376,51 @@ impl Drop for Leaving<'_> {
         if !queue.is_dropped {
             queue.left.insert(self.at, Left::Failed(Box::new(why)));
         }
-        let owner = queue.wakers.remove(&self.at);
+        let tells = [queue.wakers.remove(&self.at), queue.tell_first()];
         self.unsent.counts(&queue);
         drop(queue);
-        tell(owner);
+        tell(tells.into_iter().flatten());
+    }
+}
+
+/// Those who are to be woken when it is dropped.
+#[derive(Default)]
+struct Tells(Vec<Waker>);
+
+impl Drop for Tells {
+    fn drop(&mut self) {
+        tell(self.0.drain(..));
     }
 }
 
 /// Wakes some, one behind the other: one that runs its task at once may send, and so wake others.
 fn tell(wakers: impl IntoIterator<Item = Waker>) {
-    let is_inner = TOLD.with_borrow_mut(|told| {
-        let is_inner = told.is_some();
-        told.get_or_insert_default().extend(wakers);
-        is_inner
-    });
-    if is_inner {
+    let mut wakers = wakers.into_iter().peekable();
+    if wakers.peek().is_none() {
         return;
     }
-    while let Some(waker) = TOLD.with_borrow_mut(|told| told.as_mut()?.pop_front()) {
+    let mut wakers: VecDeque<_> = wakers.collect();
+    let is_inner = TOLD.try_with(|told| match &mut *told.borrow_mut() {
+        Some(told) => {
+            told.append(&mut wakers);
+            true
+        }
+        none => {
+            *none = Some(VecDeque::new());
+            false
+        }
+    });
+    let next = || TOLD.try_with(|told| told.borrow_mut().as_mut()?.pop_front()).ok().flatten();
+    while let Some(waker) =
+        wakers.pop_front().or_else(|| if is_inner == Ok(false) { next() } else { None })
+    {
         if contained(|| waker.wake()).is_none() {
             tracing::error!("a waker panicked");
         }
     }
-    drop(TOLD.take());
+    if is_inner == Ok(false) {
+        drop(TOLD.take());
+    }
 }
 
 thread_local! {
@@ -384,7 +429,7 @@ thread_local! {
 
 impl Waiting {
     /// Sends it, if it can be sent now.
-    fn send(&mut self, is_nested: bool, context: &mut Context<'_>) -> Result<Left, Stage> {
+    fn send(&mut self, unsent: &Unsent, context: &mut Context<'_>) -> Result<Left, Stage> {
         let failed = |why| Ok(Left::Failed(Box::new(why)));
         if self.until.is_some_and(|until| rt::now() >= until) {
             return failed(NotSent::Late);
@@ -398,11 +443,16 @@ impl Waiting {
             return Ok(Left::Next(there, self.callee.methods()));
         };
         self.head.to = self.callee.to(self.method);
+        let is_nested = unsent.is_nested;
         for _ in 0..2 {
+            if !unsent.hand(true) {
+                break;
+            }
             self.head.deadline = Deadline::left(self.until);
             match args.try_send(&self.head, there.way(is_nested)) {
                 Ok(call) => return Ok(Left::Sent(call, there)),
                 Err(SendError::Full { .. }) => {
+                    _ = unsent.hand(false);
                     if there.way(is_nested).poll_room(context).is_pending() {
                         break;
                     }
@@ -425,7 +475,7 @@ impl From<CallError> for NotSent {
 
 /// How often is looked whether a node is known, or reached, which nobody tells.
 const GLANCE: Duration = Duration::from_millis(5);
-/// How long those who wait for room do so before all look, whoever was told.
+/// How often is looked whether there is room, which is told; and how long one who is told may take to come.
 const LOOKS: Duration = Duration::from_millis(50);
 /// Calls that one who comes sends at most.
 const TURNS_MAX: u32 = 256;
