@@ -77,9 +77,12 @@ fn run(sim: &Sim, goes: bool) {
     let stub: SleeperStub = nodes[1].stub(exported.object());
     stub.sleep(0).unwrap();
     let begin = |millis| stub.begin().sleep(millis);
-    let (first, mut second, mut third) = (begin(10), begin(20), begin(30));
-    let flags: [Arc<Flag>; 2] = Default::default();
-    assert!(flags[0].poll(&mut second).is_pending() && flags[1].poll(&mut third).is_pending());
+    let (first, mut second, mut idle, mut third) = (begin(10), begin(20), begin(0), begin(30));
+    let flags: [Arc<Flag>; 3] = Default::default();
+    assert!(flags[0].poll(&mut second).is_pending());
+    // Another that does not come either, once it was told.
+    assert!(goes || flags[2].poll(&mut idle).is_pending());
+    assert!(flags[1].poll(&mut third).is_pending());
     flags[0].wait(1_000);
     drop(first);
     let stays = (!goes).then_some(second);
@@ -87,7 +90,7 @@ fn run(sim: &Sim, goes: bool) {
     while flags[1].poll(&mut third).is_pending() {
         flags[1].wait(1_000);
     }
-    drop((stays, exported, nodes, registry));
+    drop((idle, stays, exported, nodes, registry));
 }
 
 #[test]
