@@ -106,6 +106,9 @@ enum Name {
     /// Time of a message there and one back
     Latency(vi::Args),
     /// Bytes a second one way
+    ///
+    /// The sender rewrites every message and the receiver looks at both of its ends, inside of the
+    /// time. So do the limits that egret is held against: shm-ring, tcp-raw.
     Bandwidth(vi::Args),
     /// Messages a second one way
     MessageRate(vi::Args),

@@ -38,7 +38,7 @@ pub enum Limit {
     TcpSpin,
     /// A round trip over loopback TCP; both sides sleep in read.
     TcpFrugal,
-    /// One way over loopback TCP, blocking.
+    /// One way over loopback TCP, blocking; the sender rewrites each message.
     TcpBandwidth,
     /// One way over loopback TCP, one write of eight bytes for each message.
     TcpWrite,
