@@ -11,6 +11,7 @@
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use super::batch::CHUNKS;
 use super::fault::{Fault, planted};
 use super::intake::Intake;
 use super::io::Io;
@@ -18,7 +19,7 @@ use super::lanes::EagerIn;
 use super::recv::Receiver;
 use super::send::{Flushed, Sender};
 use super::socket::{Socket, is_later};
-use super::wire::HEAD;
+use super::wire::{CHUNK, HEAD};
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
@@ -67,8 +68,11 @@ pub(super) struct Left {
     pub arrived: [Position; 2],
 }
 
-/// Bytes written at once, so that no connection starves the others.
-const WRITE_MAX: usize = 64 << 10;
+/// Bytes written at once, so that no connection starves the others: the chunks of one call.
+const WRITE_MAX: usize = CHUNKS * CHUNK;
+/// The same when they are posted: the caller waits for no other connection, and what it has just
+/// written is still in a cache.
+const POST_MAX: usize = 1 << 20;
 /// And read.
 const READ_MAX: usize = 64 << 10;
 /// What was posted is written when it is so much,
@@ -152,7 +156,7 @@ impl Conn {
         if self.is_broken || !(is_alone || is_much) {
             return true;
         }
-        self.flush(keys) != Flushed::All
+        self.flush_at_most(POST_MAX, keys) != Flushed::All
     }
 
     /// Whether the peer has no receive to count on and might have.
@@ -185,10 +189,15 @@ impl Conn {
 
     /// Writes what may leave.
     pub(super) fn flush(&mut self, keys: &Keys) -> Flushed {
+        self.flush_at_most(WRITE_MAX, keys)
+    }
+
+    /// The same, of about so many bytes.
+    fn flush_at_most(&mut self, most: usize, keys: &Keys) -> Flushed {
         let counts = self.counts();
         self.sender.drained = self.receiver.eager.drained();
         let Self { sender, notices, socket, .. } = self;
-        let flushed = sender.flush(socket, counts, WRITE_MAX, &mut Io { keys, notices });
+        let flushed = sender.flush(socket, counts, most, &mut Io { keys, notices });
         let Ok(flushed) = flushed else {
             (self.is_broken, self.has_rest) = (true, true);
             return Flushed::More;

@@ -358,3 +358,11 @@ impl Driver {
         id
     }
 }
+
+#[cfg(test)]
+impl Driver {
+    /// Bytes that its connections have written, ever.
+    pub(super) fn written(&mut self) -> u64 {
+        self.links.values_mut().map(Link::written).sum()
+    }
+}

@@ -23,6 +23,10 @@ pub(super) enum Fault {
     LorisAwaited,
     /// All chunks of a transfer go before anything else does.
     ChunksInARow,
+    /// Chunks of which the kernel took nothing go before anything else does.
+    ChunksKept,
+    /// Chunks of which the kernel took nothing count as written.
+    CutCounted,
     /// A lane holds as much as anybody sends.
     LaneBoundless,
     /// A peer may say that it has drained what was never sent.

@@ -293,3 +293,11 @@ impl Link {
         }
     }
 }
+
+#[cfg(test)]
+impl Link {
+    /// Bytes written, ever.
+    pub(super) fn written(&mut self) -> u64 {
+        self.end.open().map_or(0, |conn| conn.sender.written)
+    }
+}

@@ -11,7 +11,7 @@
 //! | `machine.rs`, `nic.rs`, `driver.rs`, `active.rs`, `token.rs` | the nic, and what it does when it is driven |
 //! | `door.rs`, `knocking.rs`, and `greet`, `place` | listening and connecting |
 //! | `link.rs` | a connection, open or gone |
-//! | `datapath.rs`, `io.rs`, `send.rs`, `intake.rs`, `recv.rs` | post and poll |
+//! | `datapath.rs`, `io.rs`, `send.rs`, `batch.rs`, `intake.rs`, `recv.rs` | post and poll |
 //! | `wire.rs` | what a frame says |
 //! | `socket.rs`, `leaving.rs` | the system's connections, and how they end |
 //!
@@ -33,6 +33,7 @@
 //! The bytes stand in `docs/tcp-wire.md`, those of the greeting in `docs/greeting.md`.
 
 mod active;
+mod batch;
 mod datapath;
 mod door;
 mod driver;

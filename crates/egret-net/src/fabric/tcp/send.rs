@@ -2,19 +2,20 @@
 //!
 //! The order is the [outbox](crate::fabric::outbox)'s. Frames are made in batches
 //! when there is a chance to write them: heads and small payloads in one piece of
-//! memory, and behind them, straight from where it was posted, one large payload.
-//! Of a batch that the kernel took in part the rest is remembered.
+//! memory, and behind them, straight from where it was posted, [several
+//! chunks](super::batch) of one large payload. Of a batch that the kernel took in part
+//! the frame that is half written is remembered.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::io::IoSlice;
 
 use rustix::io::Errno;
 
+use super::batch::{Batch, CHUNKS};
 use super::fault::{Fault, planted};
 use super::io::Io;
 use super::lanes::{Drained, EagerOut};
 use super::socket::{Socket, is_later};
-use super::wire::{CHUNK, Frame, HEAD_MAX};
+use super::wire::{CHUNK, Frame};
 use crate::fabric::hub::bytes::push_text;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::outbox::{Answer, Outbox, Outgoing};
@@ -45,17 +46,6 @@ pub(super) struct Sender {
     pub written: u64,
 }
 
-/// Frames on their way into the kernel.
-#[derive(Debug, Default)]
-struct Batch {
-    /// Heads and small payloads.
-    bytes: Vec<u8>,
-    /// How many bytes follow of what is current, from its offset on.
-    tail: usize,
-    /// How much of both the kernel has taken.
-    written: usize,
-}
-
 /// How far a flush came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flushed {
@@ -79,10 +69,6 @@ pub(super) const LARGE_MAX: usize = 256;
 pub(super) const UNTAKEN_MAX: u64 = 1 << 19;
 /// Requests that a peer may have outstanding.
 pub(super) const ANSWERS_MAX: usize = super::DEPTH as usize;
-/// Memory that an end keeps for its next batch.
-const KEEP: usize = (4 << 10) + HEAD_MAX;
-/// Slices in one call.
-const SLICES: usize = 64;
 
 impl Sender {
     pub(super) fn new(level: Reliability) -> Self {
@@ -137,14 +123,21 @@ impl Sender {
             if self.batch.is_empty() && !self.fill(counts, io) {
                 return Ok(Flushed::All);
             }
-            let n = match self.batch.write(socket, &self.outbox) {
-                Err(why) if is_later(why) => return Ok(Flushed::Full),
-                n => n?,
+            let (n, is_all) = match self.batch.write(socket, &self.outbox) {
+                Err(why) if is_later(why) => (0, false),
+                taken => taken?,
             };
             written += n;
             self.written += n as u64;
+            if !is_all {
+                self.cut();
+            }
             if self.batch.is_written() || planted(Fault::RestForgotten) {
                 self.wrote(io.notices);
+            }
+            // The kernel has taken what it has room for: to try again costs a call in vain.
+            if !is_all {
+                return Ok(Flushed::Full);
             }
             if written >= most {
                 return Ok(if self.has_more() { Flushed::More } else { Flushed::All });
@@ -157,6 +150,19 @@ impl Sender {
         if self.batch.is_empty() {
             self.put_counts(counts);
         }
+    }
+
+    /// What nothing is written of waits for its turn again: something short may have come.
+    fn cut(&mut self) {
+        if planted(Fault::ChunksKept) {
+            return;
+        }
+        let cut = self.batch.cut();
+        if planted(Fault::CutCounted) {
+            return;
+        }
+        self.frames -= cut as u64;
+        self.large.truncate(self.large.len().saturating_sub(cut));
     }
 
     /// A batch is with the kernel.
@@ -187,7 +193,42 @@ impl Sender {
     /// Makes a batch. `false` if nothing may leave.
     fn fill(&mut self, counts: Counts, io: &Io<'_>) -> bool {
         while self.batch.bytes.len() < BATCH && self.batch.tail == 0 && self.next(counts, io) {}
+        self.add_chunks(counts);
         !self.batch.is_empty()
+    }
+
+    /// Adds more chunks of what is current behind its first, which costs no further call; not
+    /// where answers take turns with them.
+    fn add_chunks(&mut self, counts: Counts) {
+        if self.batch.tail == 0 || !self.outbox.answers.is_empty() {
+            return;
+        }
+        let Some(Outgoing { posted, offset }) = &self.outbox.current else { return };
+        let left = posted.descriptor().len() - offset;
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        while self.batch.chunks() < CHUNKS && self.batch.tail < left && self.may_add_large() {
+            let n = (left - self.batch.tail).min(CHUNK);
+            self.put_large(Frame::Piece, n, counts);
+        }
+    }
+
+    /// Adds the head of a large frame.
+    fn put_large(&mut self, frame: Frame, n: usize, counts: Counts) {
+        self.put(frame, n, counts);
+        if self.outbox.level().is_reliable() {
+            self.large.push_back(self.frames - 1);
+        }
+        self.batch.tail += n;
+    }
+
+    /// Whether one large frame more may be under way.
+    fn may_add_large(&self) -> bool {
+        self.large.len() < LARGE_MAX && !self.has_untaken_max()
+    }
+
+    /// Whether the peer has not counted as many frames as it may.
+    fn has_untaken_max(&self) -> bool {
+        self.outbox.level().is_reliable() && self.frames - self.peer.taken >= UNTAKEN_MAX
     }
 
     /// Adds the next frame. `false` if none may leave.
@@ -261,8 +302,7 @@ impl Sender {
     /// Adds the next frame that is not an answer.
     fn next_of_own(&mut self, counts: Counts) -> bool {
         let in_a_row = self.outbox.current.is_some() && planted(Fault::ChunksInARow);
-        let is_reliable = self.outbox.level().is_reliable();
-        if is_reliable && self.frames - self.peer.taken >= UNTAKEN_MAX {
+        if self.has_untaken_max() {
             return false;
         }
         if !in_a_row && let Some((id, from, len)) = self.outbox.next_read() {
@@ -331,17 +371,14 @@ impl Sender {
     fn piece(&mut self, frame: Frame, Outgoing { posted, offset }: Outgoing, counts: Counts) {
         let left = posted.descriptor().len() - offset;
         let n = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
-        self.put(frame, n, counts);
         if n <= COPY_MAX {
+            self.put(frame, n, counts);
             let at = self.batch.bytes.len();
             self.batch.bytes.resize(at + n, 0);
             posted.descriptor().gather(offset, &mut self.batch.bytes[at..]);
             self.went_on(posted, offset + n as u64);
         } else {
-            if self.outbox.level().is_reliable() {
-                self.large.push_back(self.frames - 1);
-            }
-            self.batch.tail = n;
+            self.put_large(frame, n, counts);
             self.outbox.current = Some(Outgoing { posted, offset });
         }
     }
@@ -407,86 +444,20 @@ impl Sender {
     /// What must still be written for the peer to see a frame's beginning next: no
     /// descriptor is needed for it any more.
     fn rest(&mut self) -> Vec<u8> {
-        let Batch { bytes, tail, written } = std::mem::take(&mut self.batch);
-        if written == 0 {
+        self.cut();
+        let batch = std::mem::take(&mut self.batch);
+        if batch.written == 0 {
             // Nothing of it is said, so nothing has to be finished; but a greeting has.
-            return if self.frames == 0 { bytes } else { Vec::new() };
+            return if self.frames == 0 { batch.bytes } else { Vec::new() };
         }
-        let mut rest = bytes;
-        if let Some(Outgoing { posted, offset }) = &self.outbox.current
-            && tail > 0
-        {
-            let at = rest.len();
-            rest.resize(at + tail, 0);
-            posted.descriptor().gather(*offset, &mut rest[at..]);
-        }
-        rest.drain(..written);
-        rest
+        batch.gather(&self.outbox)
     }
-}
 
-impl Sender {
     /// The last bytes of this end: the rest of what is half said, and why it leaves.
     pub(super) fn last_words(&mut self, why: &[u8], counts: Counts) -> Vec<u8> {
         let mut bytes = self.rest();
         Frame::Goodbye.push(why.len(), counts, &mut bytes);
         bytes.extend_from_slice(why);
         bytes
-    }
-}
-
-impl Batch {
-    #[inline]
-    const fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    const fn is_written(&self) -> bool {
-        self.written == self.bytes.len() + self.tail
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.bytes.shrink_to(KEEP);
-        (self.tail, self.written) = (0, 0);
-    }
-
-    /// How many bytes the kernel took.
-    #[inline]
-    fn write(&mut self, socket: &Socket, outbox: &Outbox) -> Result<usize, Errno> {
-        let n = match &outbox.current {
-            Some(Outgoing { posted, offset }) if self.tail > 0 => {
-                self.write_tail(socket, posted, *offset)?
-            }
-            _ => socket.send(&self.bytes[self.written..])?,
-        };
-        self.written += n;
-        Ok(n)
-    }
-
-    fn write_tail(&self, socket: &Socket, posted: &Posted, offset: u64) -> Result<usize, Errno> {
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let mut used = 0;
-        let head = self.bytes.get(self.written..).unwrap_or_default();
-        if !head.is_empty() {
-            slices[0] = IoSlice::new(head);
-            used = 1;
-        }
-        let done = self.written.saturating_sub(self.bytes.len());
-        let (mut skip, mut left) = (offset + done as u64, self.tail - done);
-        for segment in posted.descriptor().segments() {
-            let bytes = segment.bytes();
-            let passed = usize::try_from(skip).map_or(bytes.len(), |skip| skip.min(bytes.len()));
-            skip -= passed as u64;
-            let now = (bytes.len() - passed).min(left);
-            if now > 0 {
-                slices[used] = IoSlice::new(&bytes[passed..passed + now]);
-                (used, left) = (used + 1, left - now);
-            }
-            if left == 0 || used == SLICES {
-                break;
-            }
-        }
-        socket.send_all(&slices[..used])
     }
 }

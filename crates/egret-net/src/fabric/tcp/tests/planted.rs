@@ -6,10 +6,12 @@ use crate::fabric::tcp::fault::{Fault, caught};
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 13] = [
+    let faults: [(Fault, fn()); 15] = [
         (Fault::HeadForgotten, split::every_boundary),
         (Fault::AnswerMisplaced, turns::reads_pass_between_chunks),
         (Fault::ChunksInARow, turns::reads_pass_between_chunks),
+        (Fault::ChunksKept, turns::talk_passes_what_the_kernel_did_not_take),
+        (Fault::CutCounted, turns::large_arrives_whole),
         (Fault::RestForgotten, turns::large_arrives_whole),
         (Fault::LengthIgnored, hostile::lengths),
         (Fault::ReceivesIgnored, hostile::receives),

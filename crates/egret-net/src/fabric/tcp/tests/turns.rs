@@ -2,11 +2,15 @@
 //! nics, each of which moves a bounded number of bytes.
 
 use super::closing::{connect, pair};
+use super::raw::{COUNTS, Raw, counted, frame};
 use crate::buf::Pool;
-use crate::vi::{Access, Descriptor, Nic, Reliability};
+use crate::fabric::hub::counts::Counts;
+use crate::fabric::tcp::driver::Driver;
+use crate::fabric::tcp::wire::{CHUNK, Frame, HEAD};
+use crate::vi::{Access, Descriptor, Lane, Nic, Reliability};
 
 const LARGE: usize = 64 << 20;
-/// At 64 KiB in each turn it takes at least 1024.
+/// At 64 KiB that are read in each turn it takes at least 1024.
 const LARGE_TURNS: usize = 200;
 /// What is short passes in so many.
 const SHORT_TURNS: usize = 60;
@@ -96,7 +100,7 @@ fn messages_pass_between_the_chunks_of_an_answer() {
 
 /// Written in parts, as a socket that is full takes it.
 pub(super) fn large_arrives_whole() {
-    let (nics, [near, far]) = pair(Reliability::Reception);
+    let (nics, [near, far]) = pair(Reliability::Delivery);
     far.post_recv(Descriptor::new(vec![0_u8; LARGE])).unwrap();
     settle(&nics);
     let bytes: Vec<u8> = (0..LARGE).map(|at| (at / 3).to_le_bytes()[0]).collect();
@@ -112,6 +116,35 @@ pub(super) fn large_arrives_whole() {
     });
     let got = got.unwrap().ok().unwrap();
     assert!(got.bytes() == bytes, "the bytes are others");
+    turns(&nics, || near.send_queue().poll().is_some());
+}
+
+/// An eager message that is sent when the kernel is full waits for the frame that is half written,
+/// and for no other chunk.
+pub(super) fn talk_passes_what_the_kernel_did_not_take() {
+    // So the kernel is full at different places of a batch.
+    for first in (0..8).map(|at| 1 + at * 30_000) {
+        let mut raw = Raw::new(Reliability::Reception);
+        raw.write(&counted(COUNTS, b"", Counts { receives: 2, ..Counts::default() }));
+        raw.vi.post_send(Descriptor::new(vec![1_u8; first])).unwrap();
+        raw.vi.post_send(Descriptor::new(vec![2_u8; LARGE])).unwrap();
+        let mut before = None;
+        raw.until("the kernel is full", |raw| {
+            let written = raw.nic.inside(|driver: &mut Driver, _| driver.written());
+            before.replace(written) == Some(written)
+        });
+        raw.vi.send_eager(Lane::Talk, 9, &[b"talk"]).unwrap();
+        let frames = raw.frames(|frame| matches!(frame, Frame::Eager { .. }));
+        let frames = frames.iter().filter(|(frame, _)| !matches!(frame, Frame::Eager { .. }));
+        let ahead: usize = frames.map(|(frame, payload)| self::frame(*frame, payload).len()).sum();
+        let most = usize::try_from(before.unwrap()).unwrap() + CHUNK + HEAD;
+        assert!(ahead <= most, "{ahead} bytes are ahead of it, which is more than {most}");
+    }
+}
+
+#[test]
+fn talk_passes_chunks_that_the_kernel_did_not_take() {
+    talk_passes_what_the_kernel_did_not_take();
 }
 
 #[test]
