@@ -20,6 +20,24 @@ impl Conn {
         Ok((position, self.queue(len as u64, is_alone, keys)))
     }
 
+    /// Sends an eager message if there is room and nothing can complete with it: its position, and
+    /// whether the nic has something to do.
+    #[inline]
+    pub(super) fn try_send(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+        keys: &Keys,
+    ) -> Option<(Position, bool)> {
+        let has_room = self.sender.eager.has_room(lane, SendError::check(parts).ok()?);
+        // At the unreliable level what is written with it is complete.
+        if !has_room || !self.sender.outbox.level().is_reliable() {
+            return None;
+        }
+        self.send(lane, tag, parts, keys).ok()
+    }
+
     /// Takes an eager message, which is written later. Its position, and its bytes.
     #[inline]
     fn put(

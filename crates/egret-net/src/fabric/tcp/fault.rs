@@ -31,6 +31,8 @@ pub(super) enum Fault {
     LaneBoundless,
     /// A peer may say that it has drained what was never sent.
     DrainedBelieved,
+    /// The nic does not hear of a message that waits for company.
+    SentUnmarked,
     /// What was drained is not told to a peer that waits for it.
     DrainedUntold,
     /// Eager messages that come while a message waits for a receive wait, too.

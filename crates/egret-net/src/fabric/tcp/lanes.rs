@@ -35,7 +35,7 @@ pub(super) struct EagerOut {
 }
 
 /// What was sent of a lane, ever, and of that what the peer has drained.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Sent {
     sent: u64,
     heard: u64,
@@ -148,9 +148,7 @@ impl EagerOut {
         len: usize,
         is_reliable: bool,
     ) -> Result<Option<Position>, SendError> {
-        let window = WINDOWS[lane as usize];
-        let Sent { sent, heard } = &mut self.lanes[lane as usize];
-        if *sent - *heard + cost(len) > window && !planted(Fault::LaneBoundless) {
+        if !self.has_room(lane, len) && !planted(Fault::LaneBoundless) {
             if is_reliable {
                 self.waits = true;
                 return Err(SendError::Full);
@@ -158,8 +156,16 @@ impl EagerOut {
             self.dropped += 1;
             return Ok(None);
         }
+        let sent = &mut self.lanes[lane as usize].sent;
         *sent += cost(len);
         Ok(Some(Position::new(*sent)))
+    }
+
+    /// Whether a message of `len` bytes may be sent.
+    #[inline]
+    pub(super) const fn has_room(&self, lane: Lane, len: usize) -> bool {
+        let Sent { sent, heard } = self.lanes[lane as usize];
+        sent - heard + cost(len) <= WINDOWS[lane as usize]
     }
 
     /// Behind what was sent.

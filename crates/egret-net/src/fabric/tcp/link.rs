@@ -163,6 +163,18 @@ impl Link {
         }
     }
 
+    /// Sends an eager message [if nothing is against it](Conn::try_send).
+    #[inline]
+    pub(super) fn try_send(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+        fixed: &Fixed,
+    ) -> Option<(Position, bool)> {
+        self.end.open()?.try_send(lane, tag, parts, &fixed.keys)
+    }
+
     /// Writes eager messages that wait for company: they are out of the program's hands.
     pub(super) fn write_eager(&mut self, fixed: &Fixed) {
         if let Some(conn) = self.end.open()

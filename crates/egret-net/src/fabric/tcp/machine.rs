@@ -1,5 +1,6 @@
 //! A nic of TCP as the state machine that its handles share.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -7,6 +8,7 @@ use super::active::Active;
 use super::datapath::Conn;
 use super::door::{Door, Visitor};
 use super::driver::Driver;
+use super::fault::{Fault, planted};
 use super::knocking::Knocking;
 use super::link::Pulled;
 use super::send::Flushed;
@@ -177,6 +179,28 @@ impl Machine for Driver {
 
     fn is_at_once(&self) -> bool {
         false
+    }
+
+    /// The lock of the nic is entered once for each message, and a lone message costs one system
+    /// call. While somebody sleeps, what is left to do may have to end that sleep, which
+    /// [`send`](Self::send) can tell.
+    #[inline]
+    fn try_send(
+        &mut self,
+        conn: ConnId,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Option<NonZeroU64> {
+        if self.is_armed {
+            return None;
+        }
+        let link = self.links.get_mut(&conn.0)?;
+        let (position, is_dirty) = link.try_send(lane, tag, parts, &self.fixed)?;
+        if is_dirty && !planted(Fault::SentUnmarked) {
+            self.come_by(conn.0);
+        }
+        NonZeroU64::new(position.number())
     }
 
     #[inline]

@@ -2,8 +2,10 @@
 
 use super::closing::pair;
 use super::raw::{PATIENCE, Raw, frame};
+use crate::fabric::tcp::driver::Driver;
 use crate::fabric::tcp::lanes::Drained;
 use crate::fabric::tcp::wire::Frame;
+use crate::fabric::{ConnId, Machine};
 use crate::rt;
 use crate::vi::{Descriptor, EAGER_MAX, Lane, Nic, Reliability, SendError};
 
@@ -87,4 +89,50 @@ fn what_came_before_the_end_is_drained_behind_it() {
         tags.push(tag);
     });
     assert_eq!(tags, [1, 2]);
+}
+
+/// One that was sent before the peer has drained another waits until its nic is driven, and no longer.
+pub(super) fn company_leaves_with_the_next_drive() {
+    let (nics, [vi, _peer]) = pair(Reliability::Reception);
+    let written = || nics[0].inside(|driver: &mut Driver, _| driver.written());
+    until(&nics, "the connection is quiet", || {
+        let before = written();
+        nics.iter().for_each(|nic| _ = nic.poll());
+        written() == before
+    });
+    vi.send_eager(Lane::Talk, 1, &[b"one"]).unwrap();
+    let alone = written();
+    vi.send_eager(Lane::Talk, 2, &[b"two"]).unwrap();
+    assert_eq!(written(), alone, "it waits for company");
+    nics[0].poll();
+    assert!(written() > alone, "it has not left");
+}
+
+#[test]
+fn what_waits_for_company_leaves_with_the_next_drive() {
+    company_leaves_with_the_next_drive();
+}
+
+#[test]
+fn a_send_that_nothing_is_against_enters_the_nic_once() {
+    for level in [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception] {
+        let (nics, _vis) = pair(level);
+        nics[0].inside(|driver: &mut Driver, after| {
+            let conn = ConnId(*driver.links.keys().next().unwrap());
+            let sent = driver.try_send(conn, Lane::Talk, 1, &[b"one"]);
+            assert_eq!(sent.is_some(), level != Reliability::Unreliable);
+            if sent.is_none() {
+                return;
+            }
+            // Whoever sleeps may have to be told.
+            driver.is_armed = true;
+            assert_eq!(driver.try_send(conn, Lane::Talk, 2, &[b"two"]), None);
+            driver.is_armed = false;
+            while driver.try_send(conn, Lane::Talk, 3, &[&[3; EAGER_MAX]]).is_some() {}
+            let full = driver.send(conn, Lane::Talk, 3, &[&[3; EAGER_MAX]], after);
+            assert_eq!(full, Err(SendError::Full));
+            driver.close(conn, after);
+            assert_eq!(driver.try_send(conn, Lane::Talk, 4, &[b"four"]), None);
+        });
+    }
 }

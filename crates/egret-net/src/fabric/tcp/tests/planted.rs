@@ -6,7 +6,7 @@ use crate::fabric::tcp::fault::{Fault, caught};
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 15] = [
+    let faults: [(Fault, fn()); 16] = [
         (Fault::HeadForgotten, split::every_boundary),
         (Fault::AnswerMisplaced, turns::reads_pass_between_chunks),
         (Fault::ChunksInARow, turns::reads_pass_between_chunks),
@@ -19,6 +19,7 @@ fn planted_faults_are_found() {
         (Fault::NoLinger, closing::last_messages_arrive),
         (Fault::LaneBoundless, hostile::lanes),
         (Fault::DrainedBelieved, hostile::drained),
+        (Fault::SentUnmarked, eager::company_leaves_with_the_next_drive),
         (Fault::DrainedUntold, eager::a_lane_that_was_full_has_room_again),
         (Fault::EagerHeld, eager::they_pass_a_message_that_waits),
         (Fault::LorisAwaited, crowd::the_slow_are_sent_away),
