@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::socket::Socket;
+use super::stream::Stream;
 use super::wire::{CHUNK, HEAD, HEAD_MAX};
 use crate::fabric::outbox::{Outbox, Outgoing};
 use crate::vi::Descriptor;
@@ -113,16 +113,16 @@ impl Batch {
     #[inline]
     pub(super) fn write(
         &mut self,
-        socket: &Socket,
+        stream: &mut Stream,
         outbox: &Outbox,
     ) -> Result<(usize, bool), Errno> {
         let (n, given) = match &outbox.current {
             Some(Outgoing { posted, offset }) if self.tail > 0 => {
-                self.write_chunks(socket, posted.descriptor(), *offset)?
+                self.write_chunks(stream, posted.descriptor(), *offset)?
             }
             _ => {
                 let bytes = &self.bytes[self.written..];
-                (socket.send(bytes)?, bytes.len())
+                (stream.write(bytes)?, bytes.len())
             }
         };
         self.written += n;
@@ -131,7 +131,7 @@ impl Batch {
 
     fn write_chunks(
         &self,
-        socket: &Socket,
+        stream: &mut Stream,
         descriptor: &Descriptor,
         offset: u64,
     ) -> Result<(usize, usize), Errno> {
@@ -154,7 +154,7 @@ impl Batch {
         }
         let used = SLICES - room.len();
         let given = slices[..used].iter().map(|slice| slice.len()).sum();
-        Ok((socket.send_all(&slices[..used])?, given))
+        Ok((stream.write_all(&slices[..used])?, given))
     }
 
     /// What is left to write, as bytes.

@@ -18,7 +18,8 @@ use super::io::Io;
 use super::lanes::EagerIn;
 use super::recv::Receiver;
 use super::send::{Flushed, Sender};
-use super::socket::{Socket, is_later};
+use super::socket::is_later;
+use super::stream::Stream;
 use super::wire::{CHUNK, HEAD};
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::end::Open;
@@ -30,7 +31,7 @@ use crate::vi::{Counters, Keys, Lane, Notices, Op, Position, Posted, Refused, Ti
 #[derive(Debug)]
 pub(super) struct Conn {
     depth: u32,
-    pub socket: Socket,
+    pub stream: Stream,
     pub sender: Sender,
     pub receiver: Receiver,
     intake: Intake,
@@ -54,7 +55,7 @@ pub(super) struct Conn {
 /// A connection that this side has left: its socket, and what is still to be written.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    pub socket: Socket,
+    pub stream: Stream,
     pub bytes: Vec<u8>,
 }
 
@@ -100,12 +101,12 @@ const LOST: ViError = ViError::PeerDied { why: "its connection broke" };
 
 impl Conn {
     /// `first` are bytes that are to be written before all others.
-    pub(super) fn new(spec: ViSpec, socket: Socket, first: &[u8]) -> Self {
+    pub(super) fn new(spec: ViSpec, stream: Stream, first: &[u8]) -> Self {
         let mut sender = Sender::new(spec.reliability);
         sender.push_bytes(first);
         Self {
             depth: spec.depth,
-            socket,
+            stream,
             sender,
             receiver: Receiver::new(spec.reliability, spec.vi, spec.drain),
             intake: Intake::default(),
@@ -196,8 +197,8 @@ impl Conn {
     fn flush_at_most(&mut self, most: usize, keys: &Keys) -> Flushed {
         let counts = self.counts();
         self.sender.drained = self.receiver.eager.drained();
-        let Self { sender, notices, socket, .. } = self;
-        let flushed = sender.flush(socket, counts, most, &mut Io { keys, notices });
+        let Self { sender, notices, stream, .. } = self;
+        let flushed = sender.flush(stream, counts, most, &mut Io { keys, notices });
         let Ok(flushed) = flushed else {
             (self.is_broken, self.has_rest) = (true, true);
             return Flushed::More;
@@ -334,18 +335,18 @@ impl Conn {
         keys: &Keys,
         staging: &mut [u8],
     ) -> Result<Option<(usize, usize)>, Box<ViError>> {
-        let Self { sender, receiver, intake, socket, .. } = self;
+        let Self { sender, receiver, intake, stream, .. } = self;
         let direct = intake.memory(DIRECT_MIN, sender, receiver).map(|(to, offset, left)| {
             let (tail, mut read) = (&mut staging[..NEXT_HEAD], None);
             to.fill(offset, left, |piece| {
                 if read.is_none() {
-                    read = Some((piece.len(), socket.recv_both(piece, tail)));
+                    read = Some((piece.len(), stream.read_both(piece, tail)));
                 }
             });
             read.expect("there is room for what is left")
         });
         let (room, read) = match direct {
-            None => (0, self.socket.recv(staging)),
+            None => (0, self.stream.read(staging)),
             Some(direct) => direct,
         };
         let asked = room + if room > 0 { NEXT_HEAD } else { staging.len() };
@@ -426,7 +427,7 @@ impl Open for Conn {
         if *why == ViError::Closed {
             eager.clear();
         }
-        let leaving = leaving.map(|bytes| Leaving { socket: self.socket, bytes });
+        let leaving = leaving.map(|bytes| Leaving { stream: self.stream, bytes });
         Left { leaving, eager, arrived }
     }
 }

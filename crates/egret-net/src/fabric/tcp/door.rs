@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use super::fault::{Fault, planted};
 use super::socket::{Socket, is_later};
+use super::stream::Stream;
 use super::token::{DOOR, VISITOR};
 use crate::fabric::greet::{
     Admission, Callee, GreetError, News, Room, STEP_MAX, Source, Stance, UnderWay,
@@ -61,7 +62,7 @@ enum Lost {
 /// Somebody who has.
 #[derive(Debug)]
 pub(super) struct Visitor {
-    pub socket: Socket,
+    pub stream: Stream,
     pub callee: Callee,
     pub hello: Hello,
     pub host: String,
@@ -173,7 +174,7 @@ impl Door {
                 let Greeting { socket, callee, .. } = self.greeting.remove(&id)?;
                 // Whether it leaves is looked at when it matters; the set would say it for ever.
                 let _ = set::forget(set, socket.fd());
-                Some(Visitor { socket, callee, hello, host })
+                Some(Visitor { stream: Stream::Socket(socket), callee, hello, host })
             }
             Err(why) => {
                 if let Some(Greeting { socket, .. }) = self.greeting.remove(&id) {
@@ -282,11 +283,11 @@ impl hub::Visitor for Visitor {
     }
 
     fn is_gone(&self) -> bool {
-        self.socket.is_over()
+        self.stream.is_over()
     }
 
     fn turn_away(mut self, why: &Refusal) {
         self.callee.refuse(why);
-        let _ = self.socket.send(self.callee.outgoing());
+        let _ = self.stream.write(self.callee.outgoing());
     }
 }

@@ -1,21 +1,19 @@
 //! What a fuzzer calls: bytes that become what a peer writes. Not for use.
 //!
-//! The input of [`frames`] is a program of one-byte instructions.
-
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::time::Duration;
-
-use rustix::net::sockopt::set_socket_linger;
+//! The input of [`frames`] is a program of one-byte instructions. The connection lies in
+//! [memory](super::puppet): no input makes a system call but for the nic's looks at its set.
 
 use super::TcpFabric;
+use super::door::Visitor;
+use super::driver::Driver;
+use super::puppet::Memory;
+use super::stream::Stream;
 use super::wire::{CHUNK, COUNTS, EAGER, HEAD};
 use crate::buf::Pool;
 use crate::fabric::Fabric;
-use crate::fabric::greet::{Caller, News, Stance};
+use crate::fabric::greet::{Callee, Caller, News, Stance};
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::fuzzed::{self, BUFFER, Input, Victim};
-use crate::rt;
 use crate::vi::{Hello, Listener, Nic, Reliability, Secret, Vi, ViOptions};
 
 /// A peer writes these to its connection. The other end must neither panic nor keep
@@ -37,7 +35,7 @@ struct Stage {
 /// One input being played.
 struct Play<'a> {
     victim: Victim<'a>,
-    peer: TcpStream,
+    peer: Memory,
     /// The peer writes so many bytes at a time.
     piece: usize,
 }
@@ -58,31 +56,35 @@ impl Stage {
         while !input.0.is_empty() {
             play.step(input);
         }
+        play.peer.make_room(usize::MAX);
         play.victim.end();
+        // So that what was left is not waited for.
+        play.peer.end();
     }
 
-    /// A connection, and its other end without a nic.
-    fn meet(&self, listener: &Listener, reliability: Reliability) -> (Vi, TcpStream) {
-        let mut peer = TcpStream::connect(self.nic.host()).expect("it listens");
-        // So that no port waits for packets that may still be under way.
-        set_socket_linger(&peer, Some(Duration::ZERO)).expect("a connection");
-        peer.set_nonblocking(true).expect("a connection");
-        peer.set_nodelay(true).expect("a connection");
+    /// A connection, and its other end without a nic. Both sides of the greeting are here.
+    fn meet(&self, listener: &Listener, reliability: Reliability) -> (Vi, Memory) {
+        let stance = || Stance::new("tcp", Secret::none());
         let hello = Hello { reliability, service: "fuzz".to_owned(), tag: 0 };
-        let mut caller = Caller::new(Stance::new("tcp", Secret::none()), hello, b"fuzz");
-        let (until, mut accepted) = (rt::now() + LONG, None);
-        loop {
-            assert!(rt::now() < until, "it was not let in");
-            peer.write_all(caller.outgoing()).expect("room for a step");
-            caller.sent(caller.outgoing().len());
-            accepted = accepted.or_else(|| listener.poll_accept().expect("the nic is up"));
-            let mut bytes = [0; 1024];
-            let len = peer.read(&mut bytes).unwrap_or(0);
-            match (caller.feed(&bytes[..len]).expect("an honest greeting").news, accepted.take()) {
-                (News::Welcome { .. }, Some(vi)) => return (vi, peer),
-                (_, still) => accepted = still,
+        let mut caller = Caller::new(stance(), hello, b"fuzz");
+        let mut callee = Callee::new(stance());
+        let hello = loop {
+            let step = caller.outgoing().to_vec();
+            caller.sent(step.len());
+            let news = callee.feed(&step).expect("an honest greeting").news;
+            if let News::Hello { hello, .. } = news {
+                break hello;
             }
-        }
+            let step = callee.outgoing().to_vec();
+            callee.sent(step.len());
+            caller.feed(&step).expect("an honest greeting");
+        };
+        let peer = Memory::default();
+        peer.make_room(ROOM);
+        let (stream, host) = (Stream::Memory(peer.clone()), "fuzz".to_owned());
+        let visitor = Visitor { stream, callee, hello, host };
+        self.nic.inside(|driver: &mut Driver, after| driver.listeners.arrived(visitor, after));
+        (listener.poll_accept().expect("the nic is up").expect("it is let in"), peer)
     }
 }
 
@@ -95,8 +97,8 @@ impl Play<'_> {
                 self.write(input.take(len));
             }
             9 => self.victim.look(),
-            10 => _ = self.peer.shutdown(Shutdown::Write),
-            11 => _ = self.peer.read(&mut [0; 4096]),
+            10 => self.peer.end(),
+            11 => self.peer.make_room(usize::from(input.byte()).pow(2)),
             12 => self.victim.post(0, input),
             13 | 14 => self.victim.post(input.byte(), input),
             15 => self.victim.cancel(input.byte()),
@@ -186,15 +188,14 @@ impl Play<'_> {
         self.victim.word(&KNOWN, input)
     }
 
-    /// Who was sent away, or is not read, has written in vain.
+    /// Who was sent away has written in vain.
     fn write(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(self.piece.max(bytes.len() / 64)) {
-            if self.peer.write_all(piece).is_err() {
-                return;
-            }
+            self.peer.say(piece);
             self.victim.poll();
         }
     }
 }
 
-const LONG: Duration = Duration::from_secs(10);
+/// Bytes that the peer's kernel takes at first.
+const ROOM: usize = 64 << 10;

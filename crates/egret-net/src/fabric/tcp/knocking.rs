@@ -8,6 +8,7 @@ use rustix::event::epoll::EventFlags;
 use super::datapath::Conn;
 use super::driver::Fixed;
 use super::socket::{Socket, is_later};
+use super::stream::Stream;
 use super::token::KNOCK;
 use crate::fabric::ConnectRequest;
 use crate::fabric::greet::{Caller, GreetError, News, STEP_MAX};
@@ -140,7 +141,8 @@ impl Knocking {
                 Outcome::Knocking
             }
             Ok(Some(behind)) => {
-                let conn = Conn::new(self.patience.request.spec, attempt.socket, &[]);
+                let conn =
+                    Conn::new(self.patience.request.spec, Stream::Socket(attempt.socket), &[]);
                 Outcome::Made(Box::new(conn), behind)
             }
             Err(Unheard::Gone) => Outcome::Knocking,

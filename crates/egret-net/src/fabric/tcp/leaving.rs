@@ -15,7 +15,7 @@ use super::datapath::Leaving;
 use super::fault::{Fault, planted};
 use super::socket::is_later;
 use super::token::LEAVING;
-use crate::fabric::hub::set::{self, token};
+use crate::fabric::hub::set::token;
 use crate::rt::Instant;
 
 /// Those of a nic, the oldest first.
@@ -40,22 +40,22 @@ impl Leaving {
     /// Goes on leaving. Whether that is all.
     pub(super) fn push(&mut self) -> bool {
         if planted(Fault::NoLinger) {
-            let _ = self.socket.send(&self.bytes);
+            let _ = self.stream.write(&self.bytes);
             return true;
         }
         if !self.bytes.is_empty() {
-            match self.socket.send(&self.bytes) {
+            match self.stream.write(&self.bytes) {
                 Ok(n) => drop(self.bytes.drain(..n)),
                 Err(why) if is_later(why) => {}
                 Err(_) => return true,
             }
             if self.bytes.is_empty() {
-                self.socket.shut();
+                self.stream.shut();
             }
         }
         let (mut in_vain, mut scrap) = (0, [0; 16 << 10]);
         while in_vain < IN_VAIN {
-            match self.socket.recv(&mut scrap) {
+            match self.stream.read(&mut scrap) {
                 Ok(0) => return true,
                 Ok(n) => in_vain += n,
                 Err(why) => return !is_later(why),
@@ -65,7 +65,7 @@ impl Leaving {
     }
 
     fn watch(&self, id: u64, set: &OwnedFd) -> Result<(), Errno> {
-        set::watch(set, self.socket.fd(), token(LEAVING, id), self.flags())
+        self.stream.watch(set, token(LEAVING, id), self.flags())
     }
 
     fn flags(&self) -> EventFlags {

@@ -8,7 +8,7 @@ use super::send::Flushed;
 use super::token::LINK;
 use crate::fabric::Unposted;
 use crate::fabric::hub::end::{End, Ended};
-use crate::fabric::hub::set::{self, token};
+use crate::fabric::hub::set::token;
 use crate::vi::{
     Counters, DrainId, Lane, Notices, Position, Posted, SendError, Sink, Ticket, ViError,
 };
@@ -51,13 +51,13 @@ impl Link {
     /// Has the set say what there is to do.
     pub(super) fn watch(&mut self, fixed: &Fixed) -> Result<(), Errno> {
         let Some(conn) = self.end.open() else { return Ok(()) };
-        set::watch(&fixed.set, conn.socket.fd(), token(LINK, self.id), conn.flags())
+        conn.stream.watch(&fixed.set, token(LINK, self.id), conn.flags())
     }
 
     /// Has the set say nothing more.
     pub(super) fn unwatch(&mut self, fixed: &Fixed) {
         if let Some(conn) = self.end.open() {
-            let _ = set::forget(&fixed.set, conn.socket.fd());
+            conn.stream.forget(&fixed.set);
         }
     }
 

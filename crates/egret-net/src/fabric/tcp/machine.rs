@@ -57,11 +57,11 @@ impl Machine for Driver {
         _after: &mut After,
     ) -> Result<Option<Made>, ListenError> {
         while let Some(visitor) = self.listeners.next(name)? {
-            let Visitor { socket, mut callee, host, .. } = visitor;
+            let Visitor { mut stream, mut callee, host, .. } = visitor;
             callee.welcome(&[]);
-            let Ok(sent) = socket.send(callee.outgoing()) else { continue };
+            let Ok(sent) = stream.write(callee.outgoing()) else { continue };
             callee.sent(sent);
-            let conn = Conn::new(spec, socket, callee.outgoing());
+            let conn = Conn::new(spec, stream, callee.outgoing());
             if let Some(id) = self.add(conn) {
                 // Of the welcome some may be left.
                 self.come_by(id);

@@ -13,6 +13,7 @@
 //! | `link.rs` | a connection, open or gone |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `batch.rs`, `intake.rs`, `recv.rs` | post and poll |
 //! | `wire.rs` | what a frame says |
+//! | `stream.rs` | where bytes enter and leave: all reads and writes of a connection |
 //! | `socket.rs`, `leaving.rs` | the system's connections, and how they end |
 //!
 //! # Rules
@@ -50,9 +51,12 @@ mod leaving;
 mod link;
 mod machine;
 mod nic;
+#[cfg(any(test, feature = "fuzzing"))]
+mod puppet;
 mod recv;
 mod send;
 mod socket;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod token;

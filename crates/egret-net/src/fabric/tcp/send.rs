@@ -14,7 +14,8 @@ use super::batch::{Batch, CHUNKS};
 use super::fault::{Fault, planted};
 use super::io::Io;
 use super::lanes::{Drained, EagerOut};
-use super::socket::{Socket, is_later};
+use super::socket::is_later;
+use super::stream::Stream;
 use super::wire::{CHUNK, Frame};
 use crate::fabric::hub::bytes::push_text;
 use crate::fabric::hub::counts::Counts;
@@ -113,7 +114,7 @@ impl Sender {
     /// Writes what may leave and the kernel takes, about `most` bytes of it.
     pub(super) fn flush(
         &mut self,
-        socket: &Socket,
+        stream: &mut Stream,
         counts: Counts,
         most: usize,
         io: &mut Io<'_>,
@@ -123,7 +124,7 @@ impl Sender {
             if self.batch.is_empty() && !self.fill(counts, io) {
                 return Ok(Flushed::All);
             }
-            let (n, is_all) = match self.batch.write(socket, &self.outbox) {
+            let (n, is_all) = match self.batch.write(stream, &self.outbox) {
                 Err(why) if is_later(why) => (0, false),
                 taken => taken?,
             };
