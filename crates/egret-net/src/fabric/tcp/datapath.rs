@@ -71,9 +71,6 @@ pub(super) struct Left {
 
 /// Bytes written at once, so that no connection starves the others: the chunks of one call.
 const WRITE_MAX: usize = CHUNKS * CHUNK;
-/// The same when they are posted: the caller waits for no other connection, and what it has just
-/// written is still in a cache.
-const POST_MAX: usize = 1 << 20;
 /// And read.
 const READ_MAX: usize = 64 << 10;
 /// What was posted is written when it is so much,
@@ -157,7 +154,7 @@ impl Conn {
         if self.is_broken || !(is_alone || is_much) {
             return true;
         }
-        self.flush_at_most(POST_MAX, keys) != Flushed::All
+        self.flush_at_most(WRITE_MAX, keys) != Flushed::All
     }
 
     /// Whether the peer has no receive to count on and might have.
