@@ -6,7 +6,7 @@
 //! Whoever begins, polls or waits for a call of the pair sends from the queue, one at a time. The queue is itself
 //! the waker of what its first call waits for, and tells the first of those who wait for their calls to come and send. One
 //! who was told and goes tells the next; for one who was told and does not come (a future that is kept and not polled)
-//! all are told a moment later. Nobody runs a handler, nor a waker, between taking a call and sending it.
+//! all are told a moment later. No handler runs between taking a call and sending it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -57,7 +57,7 @@ struct Queue {
     stage: Option<Stage>,
     /// What became of those that have left, until their owners take it.
     left: BTreeMap<u64, Left>,
-    /// Of those who wait for their calls to leave.
+    /// The wakers of those who wait for their calls to leave.
     wakers: BTreeMap<u64, Waker>,
     /// Who was told last to come and send, and has not.
     told: Option<u64>,
@@ -68,7 +68,7 @@ struct Queue {
 
 /// A call that waits to be sent, to an object of another node.
 pub(crate) struct Waiting {
-    /// None if its owner lends them, and sends it itself when there is a connection.
+    /// The arguments; none if the owner of the call lends them, and sends it itself when there is a connection.
     pub(crate) args: Option<Args>,
     /// Where it goes is known when it is sent.
     pub(crate) head: Head,

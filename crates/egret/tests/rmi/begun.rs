@@ -106,15 +106,18 @@ const ORDERS: [Next; 3] = [
     },
 ];
 
+fn wait_all(mut calls: Vec<Pending<u64>>, next: Next) {
+    while !calls.is_empty() {
+        next(&mut calls).wait().unwrap();
+    }
+}
+
 #[test]
 fn calls_that_are_begun_before_there_is_a_connection_keep_their_order() {
     for fabric in ["shm", "tcp"] {
         for next in ORDERS {
             let logs = logs(fabric, 64);
-            let mut calls = logs.begin(0..50);
-            while !calls.is_empty() {
-                next(&mut calls).wait().unwrap();
-            }
+            wait_all(logs.begin(0..50), next);
             logs.has(0..50);
         }
     }
@@ -130,9 +133,7 @@ fn more_calls_than_may_be_under_way_keep_their_order() {
             assert_eq!(logs.stub.add(300), Ok(300));
             calls.extend(logs.begin(301..400));
             logs.stub.put(400).unwrap();
-            while !calls.is_empty() {
-                next(&mut calls).wait().unwrap();
-            }
+            wait_all(calls, next);
             logs.has(0..401);
         }
     }
