@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::net::UdpSocket;
 
 use egret::net::fabric::Fabric;
-use egret::net::fabric::udp::UdpFabric;
+use egret::net::fabric::udp::UdpDatagrams;
 use egret::net::rt::Deadline;
 use egret::net::vi::{Address, Descriptor, Reliability, Vi, ViOptions};
 
@@ -48,6 +48,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A member, on a nic of its own.
 fn join(group: &Address) -> Result<Vi, Box<dyn Error>> {
     let options = ViOptions::of(Reliability::Unreliable);
-    let nic = UdpFabric.open(&"127.0.0.1".into())?;
+    let nic = UdpDatagrams.open(&"127.0.0.1".into())?;
     Ok(nic.wait_connect(group, &options, Deadline::DEFAULT)?)
 }

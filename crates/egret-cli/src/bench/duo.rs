@@ -146,10 +146,9 @@ impl Plan {
 
 /// The most reliable that the nic offers.
 pub(crate) fn options(nic: &Nic) -> ViOptions {
-    match nic.limits().offers(Reliability::Reception) {
-        true => ViOptions::default(),
-        false => ViOptions::of(Reliability::Unreliable),
-    }
+    let levels = [Reliability::Reception, Reliability::Delivery];
+    let level = levels.into_iter().find(|level| nic.limits().offers(*level));
+    ViOptions::of(level.unwrap_or(Reliability::Unreliable))
 }
 
 /// One side of the connection under measurement, and the idle ones.

@@ -21,6 +21,7 @@ pub mod shm;
 pub mod sim;
 pub mod tcp;
 pub mod udp;
+pub mod window;
 
 use std::fmt;
 use std::sync::Arc;

@@ -134,6 +134,17 @@ impl Outbox {
         id
     }
 
+    /// The number by which the peer will answer what is [put](Self::asked) there later.
+    pub(super) const fn number(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// The peer has all that was asked by this number.
+    pub(super) fn asked(&mut self, id: u64, posted: Posted) {
+        self.asked.insert(id, posted);
+    }
+
     /// The peer is owed one more answer, of at most so many.
     pub(super) fn owe(&mut self, answer: Answer, most: usize) -> Result<(), Box<ViError>> {
         if self.answers.len() >= most {

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::contained::contained;
 use super::machine::{ConnectPromise, Made};
-use super::{ConnectError, Notices};
+use super::{ConnectError, Notices, Settled};
 use crate::rt::{self, Instant};
 
 /// The time of one call of a [machine](super::machine), and whom to tell of what comes of it.
@@ -43,9 +43,22 @@ impl After {
         self.happened || !self.notices.is_empty()
     }
 
+    /// The connections that were made, or were not, for those who connect by way of `above`.
+    pub(crate) fn take_settled(&mut self, above: &Settled) {
+        if self.settled.is_empty() {
+            return;
+        }
+        for (promise, result) in std::mem::take(&mut self.settled) {
+            match promise.is_by_way_of(above) {
+                true => promise.settle(result),
+                false => self.settled.push((promise, result)),
+            }
+        }
+    }
+
     /// Another call begins.
     #[inline]
-    pub(super) const fn begin(&mut self) {
+    pub(crate) const fn begin(&mut self) {
         self.now = None;
     }
 

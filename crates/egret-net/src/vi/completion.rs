@@ -183,7 +183,7 @@ impl Completion {
 pub struct ViId(u64);
 
 impl ViId {
-    pub(super) fn unused() -> Self {
+    pub(crate) fn unused() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }

@@ -175,7 +175,7 @@ impl Vi {
     /// A question of [`arrived`](Self::arrived) takes a line, or the room of a message; none over
     /// `sim` and `tcp`.
     ///
-    /// At the unreliable level, the only one of `udp`, no lane is full. A message without room is
+    /// At the unreliable level no lane is full. A message without room is
     /// dropped, and [counted](Counters::dropped) by the side that drops it.
     ///
     /// # A peer that is gone

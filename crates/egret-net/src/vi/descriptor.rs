@@ -308,6 +308,12 @@ impl Descriptor {
     }
 
     /// What is noted of it from the post to the completion.
+    /// As eager messages are, for tests.
+    #[cfg(test)]
+    pub(crate) fn mark_eager(&mut self) {
+        self.note_mut().set_eager();
+    }
+
     #[inline]
     pub(super) fn note(&self) -> &Note {
         &self.0.note

@@ -54,6 +54,13 @@ impl Mailbox {
         Self::counting(hub, capacity, State::default())
     }
 
+    /// With a lock of its own, for a machine that stands on another.
+    pub(super) fn alone() -> Self {
+        let (ready, event) = (AtomicUsize::new(0), OnceLock::new());
+        let state = Joint::new(State::default());
+        Self(Arc::new(Inbox { state, ready, capacity: usize::MAX / 2, event }))
+    }
+
     /// For a single completion, under a number that no queue gives.
     pub(super) fn single(hub: &Hub) -> Self {
         static LAST: AtomicU64 = AtomicU64::new(1 << 62);

@@ -200,17 +200,29 @@ pub trait Machine: Any + Send + fmt::Debug {
         Drained::default()
     }
 
+    /// Bytes of the longest message of the unreliable level that travels in one piece, as far as is
+    /// known now: what a longer one is cut into may be lost piece by piece.
+    fn datagram_max(&self, _conn: ConnId) -> usize {
+        1400
+    }
+
     /// The world in which the machine's time passes, if that is not the real one. It stays the
     /// same.
     fn world(&self) -> Option<Arc<dyn World>> {
         None
+    }
+    /// Whether the machine is to be polled, and has events of its own. One of a world need not, if
+    /// all that happens to it happens there. It stays as it is.
+    fn is_driven(&self) -> bool {
+        self.world().is_none()
     }
 }
 
 /// A world with a time of its own, which passes when its threads look or wait. Its functions are
 /// called without the lock of any machine, and it may run code of the program.
 ///
-/// A machine of such a world is not polled, armed or disarmed: what happens to it happens here.
+/// A machine of such a world is not armed or disarmed, and polled only if it [is
+/// driven](Machine::is_driven): what happens to it happens here.
 pub trait World: Send + Sync + fmt::Debug {
     /// The present moment.
     fn now(&self) -> Instant;
@@ -350,8 +362,11 @@ impl Unposted {
 /// How an end of a connection is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ViSpec {
-    /// The level asked for.
+    /// The level asked for, on which both ends agree.
     pub reliability: Reliability,
+    /// The level that the machine is to carry: a lower one, if a
+    /// [window](crate::fabric::window) above it sees to the rest.
+    pub carries: Reliability,
     /// Descriptors that may be outstanding on each queue.
     pub depth: u32,
     /// What its handle is called.
@@ -364,7 +379,8 @@ impl ViSpec {
     /// An end of its own, with a drain of its own.
     #[must_use]
     pub fn new(reliability: Reliability, depth: u32) -> Self {
-        Self { reliability, depth, vi: ViId::unused(), drain: DrainId::unused() }
+        let (vi, drain) = (ViId::unused(), DrainId::unused());
+        Self { reliability, carries: reliability, depth, vi, drain }
     }
 }
 

@@ -41,6 +41,7 @@
 //! ```
 
 mod after;
+mod below;
 mod completion;
 mod connection;
 mod contained;
@@ -73,6 +74,7 @@ mod segment;
 mod slices;
 mod trust;
 
+pub(crate) use below::Below;
 pub(crate) use completion::Way;
 pub use completion::{Completion, Op, OpKind, Posted, Report, Ticket, ViId};
 pub use connection::{Counters, Vi};
@@ -100,6 +102,7 @@ pub use machine::{Arming, Seen};
 pub use nic::{Address, Connecting, Nic, NicOptions, ViOptions, Wait};
 pub use notices::Notices;
 pub use operation::Operation;
+pub(crate) use promise::Settled;
 pub use queue::{CompletionQueue, Next};
 pub use register::Registration;
 pub use secret::Secret;

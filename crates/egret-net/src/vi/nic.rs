@@ -455,7 +455,8 @@ impl ViOptions {
         let mut options = self.clone();
         let drain = options.drain.get_or_insert_with(|| nic.drain()).id();
         let (reliability, depth) = (self.reliability, nic.limits().queue_depth);
-        (options, ViSpec { reliability, depth, vi: ViId::unused(), drain })
+        let (vi, carries) = (ViId::unused(), reliability);
+        (options, ViSpec { reliability, carries, depth, vi, drain })
     }
 }
 

@@ -15,7 +15,12 @@ pub struct ConnectPromise {
     state: Option<Arc<Mutex<State>>>,
     /// Weak: the machine has the promise, and is the hub's.
     hub: Weak<Hub>,
+    /// A machine that hears first.
+    above: Option<Settled>,
 }
+
+/// What was settled for a machine that stands on another, which makes something of it first.
+pub(crate) type Settled = Arc<Mutex<Vec<(ConnectPromise, Result<Made, ConnectError>)>>>;
 
 /// The side that waits.
 #[derive(Debug)]
@@ -33,7 +38,17 @@ type Answer = Result<Handle, ConnectError>;
 impl ConnectPromise {
     pub(super) fn new(hub: Weak<Hub>) -> (Self, Pending) {
         let state = Arc::default();
-        (Self { state: Some(Arc::clone(&state)), hub }, Pending(state))
+        (Self { state: Some(Arc::clone(&state)), hub, above: None }, Pending(state))
+    }
+
+    /// The same promise for a machine below: what is settled comes by way of the one `above`.
+    pub(crate) fn by_way_of(mut self, above: &Settled) -> Self {
+        self.above = Some(Arc::clone(above));
+        self
+    }
+
+    pub(super) fn is_by_way_of(&self, above: &Settled) -> bool {
+        self.above.as_ref().is_some_and(|own| Arc::ptr_eq(own, above))
     }
 
     /// Whether nobody waits any more.
@@ -44,6 +59,10 @@ impl ConnectPromise {
 
     /// Keeps it. A connection that nobody waits for any more is released, so no lock may be held.
     pub(super) fn settle(mut self, result: Result<Made, ConnectError>) {
+        if let Some(above) = self.above.take() {
+            above.lock().unwrap_or_else(PoisonError::into_inner).push((self, result));
+            return;
+        }
         let hub = self.hub.upgrade().ok_or(ConnectError::NicDown);
         drop(self.give(result.and_then(|made| Ok(Handle::new(hub?, made)))));
     }

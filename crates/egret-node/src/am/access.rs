@@ -1,22 +1,16 @@
 //! Get and put: reading and writing the segment of a remote endpoint.
 //!
-//! Over a reliable fabric that is the fabric's business: the target's program takes no
-//! part. Over a lossy one the segment is reached by messages to a handler that every
-//! endpoint has, of the number [`PLAIN`].
+//! That is the fabric's business: the target's program takes no part.
 
 use std::sync::Arc;
 
 use egret_net::rt::Deadline;
-use egret_net::vi::{Completion, Descriptor, Exposed, OpKind, RemoteSlice, Segment, ViError};
+use egret_net::vi::{Completion, Descriptor, OpKind, RemoteSlice, Segment, ViError};
 
 use super::call::{Awaits, Outcome};
 use super::deliver::CALLS_MAX;
 use super::message::Landed;
-use super::no_reply::NoReply;
-use super::request::{From, PLAIN};
-use super::{Call, CallError, CallState, Message, Remote, Reply, SendError};
-use crate::link::arrived::Arrived;
-use crate::link::carrier::Carrier;
+use super::{Call, CallError, CallState, Remote, Reply, SendError};
 use crate::link::{Head, Kind};
 use crate::links::slots::Key;
 use crate::links::state::State;
@@ -107,12 +101,7 @@ impl State {
         if offset.checked_add(len).is_none_or(|end| end > segment.len()) {
             return Err(SendError::OutsideSegment { offset, len, size: segment.len() });
         }
-        match self.links.get(link).map(|line| &line.carrier) {
-            Some(Carrier::Direct(_)) => {
-                self.access_memory(link, number, segment.at(offset), access)
-            }
-            _ => self.access_by_message(link, number, offset, access),
-        }
+        self.access_memory(link, number, segment.at(offset), access)
     }
 
     fn access_memory(
@@ -145,26 +134,6 @@ impl State {
         Err(SendError::Full { window: self.fixed.nic.limits().queue_depth })
     }
 
-    fn access_by_message(
-        &mut self,
-        link: Key,
-        number: Key,
-        offset: u64,
-        access: Access,
-    ) -> Result<Key, SendError> {
-        let line = self.live_mapping(link, number)?;
-        let get = |len| [offset, len];
-        let (words, data) = match access {
-            Access::Get(len) => (get(len), None),
-            Access::Put(data) => (get(0), Some(data)),
-        };
-        let mut message = match data {
-            None => Message::to(PLAIN).words(&words),
-            Some(data) => Message::to(PLAIN).words(&words[..1]).data(data),
-        };
-        line.request(number, &mut message)
-    }
-
     /// The fabric has read or written a segment.
     pub(crate) fn accessed(&mut self, link: Key, completion: Completion) {
         let Some(head) = Head::from_bits(completion.tag) else { return };
@@ -192,54 +161,5 @@ impl State {
             Err(_) => return,
         };
         line.resolve(key, outcome);
-    }
-
-    /// A message to the segment of an endpoint of this side.
-    #[cold]
-    pub(super) fn access_here(&mut self, from: From, endpoint: Key, arrived: Arrived) {
-        let mut words = [0; Head::WORDS_MAX];
-        let count = arrived.read_words(&mut words);
-        let segment = self.endpoints.get(endpoint).and_then(|it| it.segment.as_ref());
-        let payload = arrived.parts().map_or(&[][..], |parts| parts.1);
-        let at = usize::try_from(words[0]).unwrap_or(usize::MAX);
-        let is_put = arrived.head.kind == Kind::Bulk;
-        let answer = match (is_put, count) {
-            (true, 1) => allowed(segment, words[0], payload.len() as u64, true).map(|segment| {
-                segment.write_at(at, payload);
-                Vec::new()
-            }),
-            (false, 2) => allowed(segment, words[0], words[1], false).map(|segment| {
-                let mut bytes = vec![0; usize::try_from(words[1]).unwrap_or(0)];
-                segment.read_at(at, &mut bytes);
-                bytes
-            }),
-            _ => Err(NoReply::Missing),
-        };
-        match answer {
-            _ if from.request.is_none() => self.taken(from),
-            Ok(bytes) if is_put => self.reply(from, Message::to(PLAIN).bytes(&bytes)),
-            Ok(bytes) => self.reply(from, Message::to(PLAIN).data(bytes)),
-            Err(why) => self.no_reply(from, why),
-        }
-        self.take_back_data(from, endpoint, arrived);
-    }
-}
-
-/// The segment, if it may be read or written there.
-fn allowed(
-    segment: Option<&Exposed>,
-    offset: u64,
-    len: u64,
-    is_put: bool,
-) -> Result<&Exposed, NoReply> {
-    let segment = segment.ok_or(NoReply::Revoked)?;
-    let (grants, size) = (segment.key().access(), segment.key().len());
-    match (is_put, grants.read, grants.write) {
-        (true, _, false) => Err(NoReply::NotWritable),
-        (false, false, _) => Err(NoReply::NotReadable),
-        _ if offset.checked_add(len).is_none_or(|end| end > size) => {
-            Err(NoReply::Outside { offset, len, size })
-        }
-        _ => Ok(segment),
     }
 }

@@ -71,11 +71,6 @@ impl State {
             self.send_back(from, Why::WrongTag, arrived);
             return;
         }
-        if head.handler == PLAIN {
-            let endpoint = incoming.endpoint;
-            self.access_here(from, endpoint, arrived);
-            return;
-        }
         let what = What::Message { from, arrived };
         let (of, home) = (incoming.endpoint, endpoint.home());
         let endpoint = self.endpoints.get(of).expect("just looked at");
@@ -110,7 +105,6 @@ impl State {
         if endpoint.tag != incoming.tag
             || endpoint.parked.is_some()
             || !incoming.places.is_empty()
-            || head.handler == PLAIN
             || payload.is_none_or(|payload| payload > MEDIUM_MAX)
             || head.kind == Kind::Request && head.request & NOT_ANSWERED != 0
             || planted(Fault::Twice)

@@ -7,8 +7,7 @@ use super::deliver::call_of;
 use super::fault::{Fault, planted};
 use super::serve::in_handler;
 use super::{Call, CallError, MEDIUM_MAX, Message, Payload, Remote, Reply, SendError};
-use crate::link::carrier::Carrier;
-use crate::link::{Head, Lane, LinkError};
+use crate::link::{Head, LinkError};
 use crate::links::clock::Clock;
 use crate::links::line::Line;
 use crate::links::slots::Key;
@@ -119,9 +118,6 @@ impl Line {
         }
         let request = call.index;
         self.waiting_data().for_each(|frame| own(frame, request));
-        if let Carrier::Windowed(windowed) = &mut self.carrier {
-            windowed.window.unsent(Lane::Bulk).for_each(|frame| own(frame, request));
-        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Answers that say that there is no answer, and why.
 
-use egret_net::vi::AccessError;
-
 use super::CallError;
 use crate::link::Head;
 use crate::link::arrived::Arrived;
@@ -15,14 +13,6 @@ pub(crate) enum NoReply {
     Panicked,
     /// The data of the answer needs so many bytes, more than who asked takes.
     TooLarge { bytes: u64 },
-    /// The segment was taken back.
-    Revoked,
-    /// The segment may not be read.
-    NotReadable,
-    /// The segment may not be written.
-    NotWritable,
-    /// What was asked for is outside of the segment.
-    Outside { offset: u64, len: u64, size: u64 },
 }
 
 impl NoReply {
@@ -32,10 +22,6 @@ impl NoReply {
             Self::Missing => (0, Vec::new()),
             Self::Panicked => (1, Vec::new()),
             Self::TooLarge { bytes } => (2, vec![bytes]),
-            Self::Revoked => (3, Vec::new()),
-            Self::NotReadable => (4, Vec::new()),
-            Self::NotWritable => (5, Vec::new()),
-            Self::Outside { offset, len, size } => (6, vec![offset, len, size]),
         }
     }
 
@@ -46,10 +32,6 @@ impl NoReply {
         match (arrived.head.handler, &words[..count]) {
             (1, _) => Self::Panicked,
             (2, &[bytes]) => Self::TooLarge { bytes },
-            (3, _) => Self::Revoked,
-            (4, _) => Self::NotReadable,
-            (5, _) => Self::NotWritable,
-            (6, &[offset, len, size]) => Self::Outside { offset, len, size },
             _ => Self::Missing,
         }
     }
@@ -60,12 +42,6 @@ impl NoReply {
             Self::Missing => CallError::NoReply,
             Self::Panicked => CallError::Panicked,
             Self::TooLarge { bytes } => CallError::ReplyTooLarge { bytes, most },
-            Self::Revoked => AccessError::Revoked.into(),
-            Self::NotReadable => AccessError::Forbidden { asked: "read" }.into(),
-            Self::NotWritable => AccessError::Forbidden { asked: "write" }.into(),
-            Self::Outside { offset, len, size } => {
-                AccessError::OutOfBounds { offset, len, size }.into()
-            }
         }
     }
 }
@@ -77,16 +53,7 @@ mod tests {
 
     #[test]
     fn what_travels_is_what_was_said() {
-        let outside = NoReply::Outside { offset: 1, len: 2, size: 3 };
-        let all = [
-            NoReply::Missing,
-            NoReply::Panicked,
-            NoReply::TooLarge { bytes: 9 },
-            NoReply::Revoked,
-            NoReply::NotReadable,
-            NoReply::NotWritable,
-            outside,
-        ];
+        let all = [NoReply::Missing, NoReply::Panicked, NoReply::TooLarge { bytes: 9 }];
         for (at, why) in all.into_iter().enumerate() {
             let (handler, words) = why.to_parts();
             assert_eq!(usize::from(handler), at, "for ever");
@@ -97,7 +64,7 @@ mod tests {
         }
         let unknown = Head { handler: 200, ..Head::of(Kind::NoReply, 0) };
         assert_eq!(NoReply::of(&Arrived::from_parts(unknown, None, vec![])), NoReply::Missing);
-        let short = Head { handler: 6, ..Head::of(Kind::NoReply, 0) };
+        let short = Head { handler: 2, ..Head::of(Kind::NoReply, 0) };
         assert_eq!(NoReply::of(&Arrived::from_parts(short, None, vec![])), NoReply::Missing);
     }
 }

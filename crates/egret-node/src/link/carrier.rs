@@ -1,6 +1,5 @@
-//! What carries the frames of a link: one connection. On a reliable fabric short frames are
-//! eager messages, and what may be large is posted; on a lossy one a window makes three lanes of
-//! datagrams.
+//! What carries the frames of a link: one connection. Short frames are eager messages, and what
+//! may be large is posted.
 
 use std::sync::Arc;
 
@@ -10,173 +9,11 @@ use egret_net::vi::{
 };
 
 use super::kept::Kept;
-use super::windowed::Windowed;
 use super::{Fate, Head, Kind, Lane, LinkCounters};
 
-/// What carries the frames of a link.
+/// The connection of a link.
 #[derive(Debug)]
-pub(crate) enum Carrier {
-    Direct(Box<Direct>),
-    Windowed(Box<Windowed>),
-}
-
-impl Carrier {
-    /// Hands a frame that waited to the fabric, or gives it back if that has no room or is broken.
-    pub(crate) fn post(&mut self, lane: Lane, frame: Descriptor) -> Result<(), Descriptor> {
-        match self {
-            Self::Direct(direct) if lane == Lane::Bulk => direct.post(frame),
-            Self::Direct(direct) => direct.send_whole(frame),
-            Self::Windowed(windowed) => {
-                windowed.window.send(lane, frame);
-                Ok(())
-            }
-        }
-    }
-
-    /// Sends a short frame from where its parts are. `false` if that cannot be done now.
-    #[inline]
-    pub(crate) fn send(&mut self, tag: u64, parts: &[&[u8]]) -> bool {
-        match self {
-            Self::Direct(direct) => direct.send(tag, parts),
-            Self::Windowed(_) => false,
-        }
-    }
-
-    /// A frame like this has come back, and is not to come back once more if the link ends.
-    pub(crate) fn came_back(&mut self, head: Head, parts: &[&[u8]]) {
-        if let Self::Direct(direct) = self {
-            direct.kept.came_back(head.to_bits(), parts);
-        }
-    }
-
-    /// Whether its frames are sent as they come, and it is not known to be broken.
-    #[inline]
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(self, Self::Direct(direct) if !direct.refused)
-    }
-
-    /// Fills `memory` from the peer's; `false` if that cannot be asked for now.
-    pub(crate) fn read(&mut self, memory: Descriptor, from: RemoteSlice) -> bool {
-        self.access(|bulk| bulk.post_read(memory, from).is_ok())
-    }
-
-    /// Copies `memory` to the peer's; `false` if that cannot be asked for now.
-    pub(crate) fn write(&mut self, memory: Descriptor, to: RemoteSlice) -> bool {
-        self.access(|bulk| bulk.post_write(memory, to).is_ok())
-    }
-
-    fn access(&mut self, post: impl FnOnce(&Vi) -> bool) -> bool {
-        let Self::Direct(direct) = self else { return false };
-        let posted = post(&direct.vi);
-        direct.under_way += u32::from(posted);
-        posted
-    }
-
-    /// A send of a reliable connection has come back.
-    #[inline]
-    pub(crate) fn sent(&mut self) {
-        if let Self::Direct(direct) = self {
-            direct.under_way -= 1;
-        }
-    }
-
-    /// Receives into `receive` again, if that is what it was. What is broken needs no receive.
-    #[inline]
-    pub(crate) fn receive(&self, receive: Descriptor) {
-        if let Self::Direct(direct) = self {
-            drop(direct.vi.post_recv(receive));
-        }
-    }
-
-    /// Whether frames are with the fabric that will come back.
-    pub(crate) fn is_quiet(&self) -> bool {
-        match self {
-            Self::Direct(direct) => direct.under_way == 0,
-            Self::Windowed(_) => true,
-        }
-    }
-
-    /// Whether the peer has all that was sent.
-    pub(crate) fn is_through(&self) -> bool {
-        match self {
-            Self::Direct(direct) => {
-                let arrived = direct.vi.arrived(vi::Lane::Talk);
-                direct.under_way == 0 && arrived >= direct.position
-            }
-            Self::Windowed(windowed) => windowed.window.is_through(),
-        }
-    }
-
-    /// Why its connection is broken, if that took nothing when something was to be sent:
-    /// nothing may complete any more that would say so.
-    #[inline]
-    pub(crate) fn broken(&self) -> Option<ViError> {
-        match self {
-            Self::Direct(direct) if direct.refused => direct.vi.error(),
-            Self::Windowed(windowed) if windowed.refused => windowed.vi.error(),
-            _ => None,
-        }
-    }
-
-    /// Its connection.
-    pub(crate) const fn vi(&self) -> &Vi {
-        match self {
-            Self::Direct(direct) => &direct.vi,
-            Self::Windowed(windowed) => &windowed.vi,
-        }
-    }
-
-    pub(crate) const fn id(&self) -> ViId {
-        self.vi().id()
-    }
-
-    /// How far its sides trust each other.
-    pub(crate) fn trust(&self) -> Trust {
-        self.vi().trust()
-    }
-
-    /// Adds what it has done so far.
-    pub(crate) fn count(&self, counters: &mut LinkCounters) {
-        let done = self.vi().counters();
-        counters.sent += done.sent;
-        counters.received += done.received;
-        match self {
-            Self::Direct(direct) => {
-                counters.sent += direct.eager.0;
-                counters.received += direct.eager.1;
-            }
-            Self::Windowed(windowed) => {
-                let done = windowed.window.counters();
-                counters.repeated += done.repeated;
-                counters.older += done.foreign;
-            }
-        }
-    }
-
-    /// A short frame has come.
-    #[inline]
-    pub(crate) fn count_eager(&mut self) {
-        if let Self::Direct(direct) = self {
-            direct.eager.1 += 1;
-        }
-    }
-
-    /// Closes it. Short frames that may not have arrived, and what a window holds, come back
-    /// here, the rest by its completions.
-    pub(crate) fn close(&mut self) -> Vec<(Descriptor, Fate)> {
-        match self {
-            Self::Direct(direct) => direct.close(),
-            Self::Windowed(windowed) => {
-                windowed.vi.disconnect();
-                windowed.window.end()
-            }
-        }
-    }
-}
-
-/// The connection of a link over a reliable fabric.
-#[derive(Debug)]
-pub(crate) struct Direct {
+pub(crate) struct Carrier {
     vi: Vi,
     /// Posted sends and remote accesses under way.
     under_way: u32,
@@ -194,7 +31,7 @@ pub(crate) struct Direct {
     eager: (u64, u64),
 }
 
-impl Direct {
+impl Carrier {
     pub(crate) fn new(vi: Vi) -> Self {
         let depth = vi.nic().limits().queue_depth;
         Self {
@@ -210,7 +47,89 @@ impl Direct {
         }
     }
 
-    fn post(&mut self, frame: Descriptor) -> Result<(), Descriptor> {
+    /// Hands a frame that waited to the fabric, or gives it back if that has no room or is broken.
+    pub(crate) fn post(&mut self, lane: Lane, frame: Descriptor) -> Result<(), Descriptor> {
+        if lane == Lane::Bulk { self.post_bulk(frame) } else { self.send_whole(frame) }
+    }
+
+    /// A frame like this has come back, and is not to come back once more if the link ends.
+    pub(crate) fn came_back(&mut self, head: Head, parts: &[&[u8]]) {
+        self.kept.came_back(head.to_bits(), parts);
+    }
+
+    /// Whether it is not known to be broken.
+    #[inline]
+    pub(crate) const fn is_open(&self) -> bool {
+        !self.refused
+    }
+
+    /// Fills `memory` from the peer's; `false` if that cannot be asked for now.
+    pub(crate) fn read(&mut self, memory: Descriptor, from: RemoteSlice) -> bool {
+        let posted = self.vi.post_read(memory, from).is_ok();
+        self.under_way += u32::from(posted);
+        posted
+    }
+
+    /// Copies `memory` to the peer's; `false` if that cannot be asked for now.
+    pub(crate) fn write(&mut self, memory: Descriptor, to: RemoteSlice) -> bool {
+        let posted = self.vi.post_write(memory, to).is_ok();
+        self.under_way += u32::from(posted);
+        posted
+    }
+
+    /// A send has come back.
+    #[inline]
+    pub(crate) const fn sent(&mut self) {
+        self.under_way -= 1;
+    }
+
+    /// Receives into `receive` again, if that is what it was. What is broken needs no receive.
+    #[inline]
+    pub(crate) fn receive(&self, receive: Descriptor) {
+        drop(self.vi.post_recv(receive));
+    }
+
+    /// Whether no frames are with the fabric that will come back.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Whether the peer has all that was sent.
+    pub(crate) fn is_through(&self) -> bool {
+        let arrived = self.vi.arrived(vi::Lane::Talk);
+        self.under_way == 0 && arrived >= self.position
+    }
+
+    /// Why its connection is broken, if that took nothing when something was to be sent:
+    /// nothing may complete any more that would say so.
+    #[inline]
+    pub(crate) fn broken(&self) -> Option<ViError> {
+        if self.refused { self.vi.error() } else { None }
+    }
+
+    pub(crate) const fn id(&self) -> ViId {
+        self.vi.id()
+    }
+
+    /// How far its sides trust each other.
+    pub(crate) fn trust(&self) -> Trust {
+        self.vi.trust()
+    }
+
+    /// Adds what it has done so far.
+    pub(crate) fn count(&self, counters: &mut LinkCounters) {
+        let done = self.vi.counters();
+        counters.sent += done.sent + self.eager.0;
+        counters.received += done.received + self.eager.1;
+    }
+
+    /// A short frame has come.
+    #[inline]
+    pub(crate) const fn count_eager(&mut self) {
+        self.eager.1 += 1;
+    }
+
+    fn post_bulk(&mut self, frame: Descriptor) -> Result<(), Descriptor> {
         if self.under_way >= self.depth {
             return Err(frame);
         }
@@ -226,10 +145,10 @@ impl Direct {
         }
     }
 
-    /// Sends a short frame, which is out of our hands then. Only if nothing will answer it, it
-    /// is kept until it has arrived.
+    /// Sends a short frame from where its parts are, which is out of our hands then. Only if nothing
+    /// will answer it, it is kept until it has arrived. `false` if it cannot be sent now.
     #[inline]
-    fn send(&mut self, tag: u64, parts: &[&[u8]]) -> bool {
+    pub(crate) fn send(&mut self, tag: u64, parts: &[&[u8]]) -> bool {
         match self.vi.send_eager(vi::Lane::Talk, tag, parts) {
             Ok(position) => {
                 self.position = position;
@@ -293,7 +212,9 @@ impl Direct {
         Ok(())
     }
 
-    fn close(&mut self) -> Vec<(Descriptor, Fate)> {
+    /// Closes it. Short frames that may not have arrived come back here, the rest by its
+    /// completions.
+    pub(crate) fn close(&mut self) -> Vec<(Descriptor, Fate)> {
         self.kept.arrived(self.vi.arrived_so_far(vi::Lane::Talk));
         self.vi.disconnect();
         self.kept.take_all().into_iter().map(|frame| (frame, Fate::Unknown)).collect()

@@ -12,13 +12,8 @@ pub struct LinkCounters {
     pub cut_off: u64,
     /// Connections that were sent away, for they did not say hello, or not so.
     pub turned_away: u64,
-    /// Messages that the connections of links have sent: frames, or the datagrams that carry
-    /// them.
+    /// Messages that the connections of links have sent.
     pub sent: u64,
     /// Messages that they have received.
     pub received: u64,
-    /// Datagrams of an older life of a peer that were dropped.
-    pub older: u64,
-    /// Datagrams that were sent again.
-    pub repeated: u64,
 }

@@ -136,6 +136,10 @@ pub enum OpenError {
     /// The fabric has no memory to receive into.
     #[error(transparent)]
     Pool(#[from] egret_net::buf::PoolError),
+    /// The nic has no reliable level, and links lose nothing. A fabric that loses opens nics with a
+    /// [window](egret_net::fabric::window).
+    #[error("the nic has no reliable level")]
+    Unreliable,
     /// The operating system gives no thread to drive them in the background.
     #[error("no thread to drive the links in the background: {0}")]
     Thread(std::io::Error),

@@ -3,7 +3,6 @@
 use super::Links;
 use super::state::State;
 use crate::am::BundleState;
-use crate::link::carrier::Carrier;
 
 /// What the links of a nic hold. Not for use but in tests.
 #[doc(hidden)]
@@ -81,9 +80,7 @@ impl State {
             account.incoming += am.incoming.len();
             account.calls += am.calls.len();
             account.unsent += usize::from(!line.is_idle());
-            if let Carrier::Direct(_) = &line.carrier {
-                account.unsent += usize::from(!line.carrier.is_quiet());
-            }
+            account.unsent += usize::from(!line.carrier.is_quiet());
         }
         account
     }

@@ -61,11 +61,6 @@ pub(crate) struct Fixed {
 }
 
 impl Fixed {
-    /// Whether connections lose, so that links must not.
-    pub(crate) const fn is_lossy(&self) -> bool {
-        !self.vi.reliability.is_reliable()
-    }
-
     /// Receives that each connection has posted.
     pub(crate) fn receives(&self) -> u32 {
         RECEIVES_MAX.min(self.nic.limits().queue_depth)
@@ -75,9 +70,11 @@ impl Fixed {
 impl Core {
     pub(crate) fn open(nic: Nic, options: LinksOptions) -> Result<Arc<Self>, OpenError> {
         let (queue, drain) = (nic.completion_queue(usize::MAX / 2), nic.drain());
-        let has = nic.limits().offers(options.reliability);
+        let levels = [options.reliability, Reliability::Reception, Reliability::Delivery];
+        let level = levels.into_iter().filter(|level| level.is_reliable());
+        let level = level.into_iter().find(|level| nic.limits().offers(*level));
         let vi = ViOptions {
-            reliability: if has { options.reliability } else { Reliability::Unreliable },
+            reliability: level.ok_or(OpenError::Unreliable)?,
             send_queue: Some(queue.clone()),
             recv_queue: Some(queue.clone()),
             drain: Some(drain.clone()),

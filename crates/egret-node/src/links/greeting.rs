@@ -20,7 +20,7 @@ impl State {
             return Err("it greeted twice");
         }
         if !line.called {
-            return self.greeted_lossy(link, hello);
+            return Err("it greeted twice");
         }
         line.incarnation = Some(hello.incarnation);
         let host = line.peer.clone();
@@ -72,7 +72,7 @@ impl State {
         if let Some(why) = self.turn_down(hello) {
             return self.tell_away(known, &why);
         }
-        let link = self.add_line(&hello.host, known.vi, known.lands, hello.link, false);
+        let link = self.add_line(&hello.host, known.vi, known.lands, false);
         self.welcome(link, hello);
     }
 

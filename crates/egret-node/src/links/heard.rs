@@ -71,7 +71,7 @@ impl State {
         let link = match self.place(vi) {
             Some(Place::Link(link)) => link,
             Some(Place::Stranger(stranger)) => return self.stranger_said(stranger, frame),
-            Some(Place::Window(_)) | None => return,
+            None => return,
         };
         if let Some(line) = self.links.get(link) {
             if line.ended.is_some() {

@@ -16,7 +16,6 @@ mod greeting;
 mod heard;
 mod later;
 pub(crate) mod line;
-mod lossy;
 mod opening;
 mod options;
 mod parting;

@@ -19,10 +19,9 @@ use super::behind::Waiters;
 use super::core::{Core, Fixed, Flag, Stopped};
 use super::slots::{Key, Slots};
 use super::state::{Line, Place, State};
-use crate::link::carrier::{Carrier, Direct, post_receives};
+use crate::link::carrier::{Carrier, post_receives};
 use crate::link::control::{Control, Hello, VERSION};
 use crate::link::lands::Lands;
-use crate::link::windowed::{Windowed, post_datagrams};
 use crate::link::{LinkError, LinkUpError};
 
 /// Links that are being made.
@@ -35,8 +34,6 @@ pub(crate) struct Opening {
     pub(super) strangers: Slots<Stranger>,
     /// Connections that were told to give way, until when they are kept.
     pub(super) told: Vec<(Instant, Vi)>,
-    /// Links over a lossy fabric that must be greeted by then.
-    unmet: Vec<(Instant, Key)>,
 }
 
 type Accepting = Pin<Box<dyn Future<Output = Result<Vi, ListenError>> + Send>>;
@@ -62,19 +59,13 @@ pub(super) struct Stranger {
     until: Instant,
 }
 
-/// Somebody who has not said hello.
-enum Unproven {
-    Stranger(Key),
-    Link(Key),
-}
-
 impl Opening {
     pub(crate) fn new(fixed: &Fixed) -> Result<Self, ListenError> {
         let listener = Arc::new(fixed.nic.listen(SERVICE, 0, &fixed.vi)?);
         let accepting = accept(&listener);
         let (calls, strangers, told) = (BTreeMap::new(), Slots::default(), Vec::new());
-        let (flag, unmet) = (Flag::raised(), Vec::new());
-        Ok(Self { listener, accepting, flag, calls, strangers, told, unmet })
+        let flag = Flag::raised();
+        Ok(Self { listener, accepting, flag, calls, strangers, told })
     }
 
     /// Connections that have not said what they are for.
@@ -86,8 +77,7 @@ impl Opening {
         let calls = self.calls.values().filter_map(|call| call.again);
         let told = self.told.iter().map(|told| told.0);
         let strangers = self.strangers.values().map(|stranger| stranger.until);
-        let unmet = self.unmet.iter().map(|unmet| unmet.0);
-        calls.chain(told).chain(strangers).chain(unmet).min()
+        calls.chain(told).chain(strangers).min()
     }
 
     /// The connection that was made for a call, if it is one.
@@ -102,22 +92,12 @@ impl Opening {
         }
     }
 
-    /// A link that must be greeted soon.
-    pub(crate) fn expect_hello(&mut self, link: Key, now: Instant) {
-        self.unmet.push((now + HELLO_WITHIN, link));
-    }
-
     /// A call is refused for good.
     pub(crate) fn call_refused(&mut self, host: &str, why: LinkUpError) {
         if let Some(call) = self.calls.get_mut(host) {
             call.link = None;
             call.fail(why);
         }
-    }
-
-    /// A stranger that is none any more.
-    pub(crate) fn take_stranger(&mut self, key: Key) -> Option<(Vi, Arc<Lands>)> {
-        self.strangers.remove(key).map(|known| (known.vi, known.lands))
     }
 
     /// Ends all that is being made.
@@ -238,7 +218,6 @@ impl State {
             || !self.opening.calls.is_empty()
             || self.opening.strangers.len() > 0
             || !self.opening.told.is_empty()
-            || !self.opening.unmet.is_empty()
     }
 
     /// Looks after calls and strangers.
@@ -252,14 +231,6 @@ impl State {
             }
         }
         self.opening.told.retain(|(until, _)| *until > now);
-        for (until, link) in std::mem::take(&mut self.opening.unmet) {
-            let unmet = self.links.get(link).is_some_and(|line| line.incarnation.is_none());
-            if unmet && until > now {
-                self.opening.unmet.push((until, link));
-            } else if unmet {
-                self.cut_off(link, "it has not said hello");
-            }
-        }
         let hosts: Vec<String> = self.opening.calls.keys().cloned().collect();
         for host in hosts {
             if self.hosts.contains_key(&host) {
@@ -302,11 +273,7 @@ impl State {
     fn make_room(&mut self, peer: &str) {
         let mut all = Vec::new();
         for (key, stranger) in self.opening.strangers.iter_mut() {
-            all.push((stranger.until, stranger.vi.peer() == peer, Unproven::Stranger(key)));
-        }
-        for (until, link) in &self.opening.unmet {
-            let is_same = self.links.get(*link).is_some_and(|line| line.peer == peer);
-            all.push((*until, is_same, Unproven::Link(*link)));
+            all.push((stranger.until, stranger.vi.peer() == peer, key));
         }
         all.sort_by_key(|(until, ..)| *until);
         // Those of a pool may come all at once, and are not to push each other out.
@@ -320,14 +287,8 @@ impl State {
         } else {
             None
         };
-        match oldest {
-            Some((.., Unproven::Stranger(key))) => self.send_away(*key),
-            Some((.., Unproven::Link(link))) => {
-                let link = *link;
-                self.opening.unmet.retain(|(_, unmet)| *unmet != link);
-                self.cut_off(link, "it has not said hello");
-            }
-            None => {}
+        if let Some(&(.., key)) = oldest {
+            self.send_away(key);
         }
     }
 
@@ -337,9 +298,6 @@ impl State {
 
     /// Posts what a connection receives into.
     fn post_receives(&self, vi: &Vi, lands: &Arc<Lands>) {
-        if self.fixed.is_lossy() {
-            return post_datagrams(vi, self.fixed.receives());
-        }
         let landing: Arc<dyn Landing> = lands.clone();
         post_receives(vi, self.fixed.receives(), u64::MAX, &landing);
     }
@@ -370,7 +328,7 @@ impl State {
         let (lands, number) = (self.lands(), rt::random());
         self.post_receives(&vi, &lands);
         let hello = self.hello(number);
-        let link = self.add_line(host, vi, lands, number, true);
+        let link = self.add_line(host, vi, lands, true);
         let line = self.links.get(link).expect("just made");
         line.control(&hello);
         self.opening.set_link(host, link);
@@ -382,27 +340,14 @@ impl State {
         Control::Hello(Hello { version: VERSION, link, incarnation, host })
     }
 
-    /// A link of this number over a connection that has its receives.
-    pub(super) fn add_line(
-        &mut self,
-        host: &str,
-        vi: Vi,
-        lands: Arc<Lands>,
-        number: u64,
-        called: bool,
-    ) -> Key {
-        let (id, is_lossy) = (vi.id(), self.fixed.is_lossy());
-        let carrier = if is_lossy {
-            Carrier::Windowed(Box::new(Windowed::new(vi, number, lands.clone())))
-        } else {
-            Carrier::Direct(Box::new(Direct::new(vi)))
-        };
-        let mut line = Line::new(host, &self.fixed, lands, carrier, called);
+    /// A link over a connection that has its receives.
+    pub(super) fn add_line(&mut self, host: &str, vi: Vi, lands: Arc<Lands>, called: bool) -> Key {
+        let id = vi.id();
+        let mut line = Line::new(host, &self.fixed, lands, Carrier::new(vi), called);
         self.counters.made += 1;
         line.made = self.counters.made;
         let link = self.links.insert(line);
-        let place = if is_lossy { Place::Window(link) } else { Place::Link(link) };
-        self.set_place(id, Some(place));
+        self.set_place(id, Some(Place::Link(link)));
         link
     }
 }

@@ -17,7 +17,6 @@ use super::state::State;
 use crate::am::fault::{Fault, planted};
 use crate::am::{What, run_jobs};
 use crate::link::LinkError;
-use crate::link::carrier::Carrier;
 use crate::link::control::{Control, WHY_MAX};
 
 /// A closing that is under way.
@@ -158,12 +157,6 @@ impl State {
     pub(crate) fn peer_failed(&mut self, link: Key, why: &str) -> Result<(), &'static str> {
         if why.len() > WHY_MAX {
             return Err("a reason that is too long");
-        }
-        let now = self.fixed.nic.now();
-        if let Some(line) = self.links.get(link)
-            && let Carrier::Windowed(windowed) = &mut line.carrier
-        {
-            windowed.acknowledge(now);
         }
         let why = why.chars().map(|it| if it.is_control() && it != '\n' { ' ' } else { it });
         let why = why.collect();

@@ -20,7 +20,6 @@ use crate::am::{BundleState, EndpointState, SendError, Upcall};
 use crate::channel::table::Channels;
 use crate::flow::{Budget, FlowTerms, Inflows};
 use crate::link::arrived::Arrived;
-use crate::link::carrier::Carrier;
 use crate::link::{Fate, Head, Kind, Lane, LinkCounters, LinkError};
 
 /// Everything that the links of a nic know.
@@ -51,8 +50,6 @@ pub(crate) struct State {
     /// before are heard.
     failed: Vec<Completion>,
     broken: BTreeSet<Key>,
-    /// Links over lossy fabrics, which want to be looked after.
-    pub(crate) windows: BTreeSet<Key>,
     /// Tasks that are to be woken at a moment.
     pub(super) alarms: Alarms,
     pub(crate) inflows: Inflows,
@@ -80,7 +77,6 @@ pub(crate) struct State {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place {
     Link(Key),
-    Window(Key),
     Stranger(Key),
 }
 
@@ -104,7 +100,6 @@ impl State {
             blocked: BTreeSet::new(),
             failed: Vec::new(),
             broken: BTreeSet::new(),
-            windows: BTreeSet::new(),
             alarms: Alarms::default(),
             inflows: Inflows::new(Budget::new(terms)),
             admitted: Budget::new(fixed.options.admits()),
@@ -165,10 +160,6 @@ impl State {
             if line.pump() {
                 self.blocked.insert(link);
             }
-            if let Carrier::Windowed(windowed) = &mut line.carrier {
-                windowed.flush(self.fixed.nic.now());
-                self.windows.insert(link);
-            }
             let broken = line.carrier.broken();
             if line.is_flooded() {
                 self.cut_off(link, "it asks, and does not listen");
@@ -226,6 +217,21 @@ impl State {
         Some(self.jobs)
     }
 
+    /// What the links have done, those that live included.
+    pub(crate) fn count(&mut self) -> LinkCounters {
+        let mut counters = self.counters;
+        for (_, line) in self.links.iter_mut().filter(|(_, line)| line.ended.is_none()) {
+            line.carrier.count(&mut counters);
+        }
+        counters
+    }
+
+    /// When something is due.
+    pub(crate) fn next_timer(&mut self) -> Option<Instant> {
+        let timers = [self.opening.next_event(), self.next_parting(), self.alarms.next()];
+        timers.into_iter().flatten().min()
+    }
+
     /// Closes a link on this side.
     pub(crate) fn close_link(&mut self, link: Key) {
         self.end(link, |_| LinkError::Closed);
@@ -234,19 +240,13 @@ impl State {
     /// Whether there is something to do that nothing completes for.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
-        !self.windows.is_empty()
-            || self.alarms.is_set()
-            || self.is_busy_opening()
-            || self.parting.is_some()
+        self.alarms.is_set() || self.is_busy_opening() || self.parting.is_some()
     }
 
     #[cold]
     pub(crate) fn look_after(&mut self) {
         if self.is_busy_opening() {
             self.open_more();
-        }
-        if !self.windows.is_empty() {
-            self.tick_windows();
         }
         self.part_more();
         self.ring_alarms();
@@ -260,10 +260,6 @@ impl State {
                 self.received(link, completion);
             }
             Some(Place::Link(link)) => self.sent(link, completion),
-            Some(Place::Window(link)) => self.datagram(link, completion),
-            Some(Place::Stranger(stranger)) if self.fixed.is_lossy() => {
-                self.stranger_sent(stranger, completion);
-            }
             // It has ended, or has not said hello.
             Some(Place::Stranger(stranger)) => self.send_away(stranger),
             None => {}
@@ -391,10 +387,6 @@ impl State {
             self.cut_off_last = Some(why.clone());
         }
         line.carrier.count(&mut self.counters);
-        let mut acknowledged = Vec::new();
-        if let Carrier::Windowed(windowed) = &mut line.carrier {
-            acknowledged.extend(std::iter::from_fn(|| windowed.window.poll_sent()));
-        }
         let mut unsent = line.carrier.close();
         let never = Fate::NotDelivered;
         unsent.extend(line.take_waiting().into_iter().map(|frame| (frame, never)));
@@ -404,9 +396,6 @@ impl State {
         let peer = line.peer.clone();
         if self.hosts.get(&peer) == Some(&link) {
             self.hosts.remove(&peer);
-        }
-        for frame in acknowledged {
-            self.acknowledged(link, frame);
         }
         for (frame, fate) in unsent {
             self.undelivered(link, frame, fate);

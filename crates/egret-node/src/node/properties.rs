@@ -66,7 +66,7 @@ impl Properties {
 
     /// Those of a fabric of this project, or of a network with these limits.
     pub(crate) fn of(fabric: &str, limits: &Limits) -> Self {
-        let reliable = limits.offers(Reliability::Reception);
+        let reliable = limits.offers(Reliability::Delivery);
         let network =
             Self { reliable, ordered: reliable, remote_memory: reliable, ..Self::network() };
         let known = match fabric {

@@ -48,10 +48,12 @@ fn properties_are_required_and_rejected() {
     let all = Node::join(own().fabrics("shm,tcp,udp")).unwrap();
     assert_eq!(names(&all), ["shm", "tcp", "udp"]);
     let reliable = own().fabrics("udp,tcp").require(Property::RELIABLE);
-    let reliable = Node::join(reliable).unwrap();
-    assert_eq!(names(&reliable), ["tcp"]);
-    let why = reliable.explain(all.rank()).unwrap().to_string();
-    assert!(why.contains("udp: reliable=true is required"), "{why}");
+    assert_eq!(names(&Node::join(reliable).unwrap()), ["udp", "tcp"]);
+    let near = own().fabrics("udp,shm").require(Property::SAME_MACHINE);
+    let near = Node::join(near).unwrap();
+    assert_eq!(names(&near), ["shm"]);
+    let why = near.explain(all.rank()).unwrap().to_string();
+    assert!(why.contains("udp: same_machine=true is required"), "{why}");
     let far = Node::join(own().reject(Property::SAME_MACHINE)).unwrap();
     assert_eq!(names(&far), ["tcp"]);
     let fast = Node::join(own().require(Property::FAST)).unwrap();

@@ -44,7 +44,7 @@ pub(crate) const ALL: [&str; 5] = ["shm", "shm cooperating", "tcp", "sim", "udp"
 
 pub(crate) fn ends(name: &'static str) -> Ends {
     let options = match name {
-        "udp" => ViOptions::of(Reliability::Unreliable),
+        "udp" => ViOptions::of(Reliability::Delivery),
         _ => ViOptions::default(),
     };
     if name == "sim" {

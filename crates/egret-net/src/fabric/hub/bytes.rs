@@ -176,6 +176,7 @@ pub(in crate::fabric) const TEXTS: &[&str] = &[
 /// compares this with the sources.
 pub(in crate::fabric) const DATAPATH: &[&str] = &[
     "a buffer it does not have",
+    "a datagram that makes no sense",
     "a frame that makes no sense",
     "a message longer than any may be",
     "a message that there is no receive for",
@@ -184,6 +185,7 @@ pub(in crate::fabric) const DATAPATH: &[&str] = &[
     "a region that cannot be mapped safely",
     "a region without its memory",
     "a ring of records that makes no sense",
+    "an acknowledgement that is a lie",
     "an address, which this side did not ask for",
     "an answer to no read",
     "an answer to no request",

@@ -64,6 +64,13 @@ impl<C: Open> End<C> {
         }
     }
 
+    pub(in crate::fabric) fn if_open(&self) -> Option<&C> {
+        match self {
+            Self::Open(conn) => Some(conn),
+            Self::Gone(_) => None,
+        }
+    }
+
     pub(in crate::fabric) fn error(&self) -> Option<ViError> {
         match self {
             Self::Open(_) => None,

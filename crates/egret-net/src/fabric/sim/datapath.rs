@@ -91,7 +91,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(5);
 
 impl Conn {
     pub(super) fn new(spec: ViSpec) -> Self {
-        let ViSpec { reliability, depth, vi, drain } = spec;
+        let ViSpec { carries: reliability, depth, vi, drain, .. } = spec;
         Self {
             reliability,
             depth,

@@ -62,7 +62,7 @@ pub use rules::Link;
 pub use seeds::{check, count, seed_from_env, seeds};
 use world::{Event, World};
 
-use crate::fabric::{self, Fabric, OpenError, Seen};
+use crate::fabric::{self, Fabric, OpenError, Seen, window};
 use crate::rt::{self, Instant};
 use crate::vi::{Nic, NicOptions, Wait};
 
@@ -193,16 +193,26 @@ impl fabric::World for SimFabric {
 }
 
 impl SimFabric {
+    /// Like [`nic`](Self::nic), with a [window](crate::fabric::window) that repeats what the links
+    /// lose, where [`nic`](Self::nic) repeats by itself.
+    #[must_use]
+    pub fn windowed_nic(&self, name: &str) -> Nic {
+        Nic::new(window::over(Box::new(self.machine(name))), Wait::default())
+    }
+
     /// The nic of a node; the node comes up if it is not, and goes down with
     /// the last handle to its nic.
     #[must_use]
     pub fn nic(&self, name: &str) -> Nic {
-        let machine = self.with(|world| {
+        Nic::new(Box::new(self.machine(name)), Wait::default())
+    }
+
+    fn machine(&self, name: &str) -> SimMachine {
+        self.with(|world| {
             let node = world.node(name);
             world.nodes[node].up = true;
             SimMachine::new(self, world, node)
-        });
-        Nic::new(Box::new(machine), Wait::default())
+        })
     }
 
     /// The rules of the link between two nodes, both ways.

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use super::fault::{Fault, planted};
-use super::window::Window;
+use super::over::Over;
 use super::wire::{Named, Piece, Split};
 use crate::vi::{Notices, Posted, Ticket, ViError};
 
@@ -18,7 +18,7 @@ use crate::vi::{Notices, Posted, Ticket, ViError};
 pub(super) struct Assembly {
     /// In the order they began.
     partial: Vec<Partial>,
-    window: Window,
+    over: Over,
 }
 
 /// Receives that nothing has come for, the oldest first, of each class.
@@ -82,7 +82,7 @@ impl Assembly {
         receives: &mut Receives,
         notices: &mut Notices,
     ) -> Came {
-        if self.window.is_over(piece.number) {
+        if self.over.is_over(piece.number) {
             return Came::Twice;
         }
         let known = self.partial.iter().position(|partial| partial.number == piece.number);
@@ -99,11 +99,11 @@ impl Assembly {
             self.give_up(0, receives);
         }
         let Some(mut posted) = receives.next(piece.eager) else {
-            self.window.end(piece.number);
+            self.over.end(piece.number);
             return Came::NoReceive;
         };
         if !fits(piece, &posted) {
-            self.window.end(piece.number);
+            self.over.end(piece.number);
             let why = admit(piece, &mut posted).expect_err("it does not fit");
             posted.fail(why, notices);
             return Came::Unfit;
@@ -114,7 +114,7 @@ impl Assembly {
         match Partial::new(piece, posted, notices) {
             Some(partial) => self.partial.push(partial),
             None => {
-                self.window.end(piece.number);
+                self.over.end(piece.number);
                 return Came::Unfit;
             }
         }
@@ -150,7 +150,7 @@ impl Assembly {
         rest: &[u8],
         notices: &mut Notices,
     ) -> Came {
-        self.window.end(piece.number);
+        self.over.end(piece.number);
         // The receive learns what it holds only now: another might have come first.
         let kind = piece.kind.map(Named::to_kind);
         match posted.begin(piece.split.len.into(), piece.tag, kind.as_ref()) {
@@ -169,7 +169,7 @@ impl Assembly {
     /// Gives a message up, and its receive back.
     fn give_up(&mut self, at: usize, receives: &mut Receives) {
         let Partial { number, mut posted, .. } = self.partial.remove(at);
-        self.window.end(number);
+        self.over.end(number);
         posted.descriptor_mut().unland();
         if planted(Fault::GivenUpKept) {
             std::mem::forget(posted);
@@ -204,7 +204,7 @@ impl Assembly {
     pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
         let at = self.partial.iter().position(|partial| partial.posted.ticket() == ticket)?;
         let Partial { number, posted, .. } = self.partial.remove(at);
-        self.window.end(number);
+        self.over.end(number);
         Some(posted)
     }
 

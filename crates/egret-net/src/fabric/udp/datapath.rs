@@ -120,6 +120,11 @@ impl Conn {
         Ok(self.is_stuck())
     }
 
+    /// Bytes of a message that goes as one datagram.
+    pub(super) const fn datagram_max(&self) -> usize {
+        self.sender.datagram_max()
+    }
+
     /// Whether a send waits for room.
     #[inline]
     pub(super) fn is_stuck(&self) -> bool {

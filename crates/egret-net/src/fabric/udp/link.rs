@@ -149,6 +149,11 @@ impl Link {
         self.end.error()
     }
 
+    /// Bytes of a message that goes as one datagram.
+    pub(super) fn datagram_max(&self) -> usize {
+        self.end.if_open().map_or(0, Conn::datagram_max)
+    }
+
     pub(super) fn counters(&self) -> Counters {
         self.end.counters()
     }

@@ -105,6 +105,10 @@ impl Machine for Driver {
         self.find(conn).counters()
     }
 
+    fn datagram_max(&self, conn: ConnId) -> usize {
+        self.find(conn).datagram_max()
+    }
+
     /// Takes one datagram, so that its answer can leave before the next is looked for;
     /// more if they come in a row.
     #[inline]

@@ -1,4 +1,8 @@
-//! Datagrams over IP: the unreliable level, where loss and disorder are real.
+//! Datagrams over IP, where loss and disorder are real.
+//!
+//! [`UdpFabric`] opens nics with a [window](super::window), which deliver everything once and in
+//! order. [`UdpDatagrams`] opens those below: of the unreliable level, and with groups. The rest of
+//! this page is about these.
 //!
 //! A nic has one socket. A message that fits what the path carries is one datagram, a
 //! larger one several, put together in the memory that was posted for it. What is lost,
@@ -10,7 +14,7 @@
 //! | `machine.rs`, `nic.rs`, `driver.rs`, `arrival.rs` | the nic: whom a datagram is for |
 //! | `door.rs`, `knocking.rs` | those who greet this nic, and those it greets |
 //! | `link.rs` | a connection, open or gone |
-//! | `datapath.rs`, `send.rs`, `assembly.rs`, `window.rs` | post and arrive, without socket or clock |
+//! | `datapath.rs`, `send.rs`, `assembly.rs`, `over.rs` | post and arrive, without socket or clock |
 //! | `pulse.rs` | whether the peer lives |
 //! | `group.rs` | messages to all members of a group |
 //! | `wire.rs` | the bytes (`docs/udp-wire.md`) |
@@ -45,18 +49,18 @@ mod knocking;
 mod link;
 mod machine;
 mod nic;
+mod over;
 mod pulse;
 mod send;
 mod socket;
 #[cfg(test)]
 mod tests;
-mod window;
 mod wire;
 
-use super::{Fabric, OpenError};
+use super::{Fabric, OpenError, window};
 use crate::vi::{Nic, NicOptions};
 
-/// Opens nics whose peers are anywhere on an IP network.
+/// Opens nics whose peers are anywhere on an IP network. A window repeats what is lost.
 ///
 /// ```
 /// use egret_net::fabric::Fabric;
@@ -65,7 +69,7 @@ use crate::vi::{Nic, NicOptions};
 ///
 /// let nic = UdpFabric.open(&"any word means loopback".into())?;
 /// assert!(nic.host().starts_with("127.0.0.1:"));
-/// assert!(!nic.limits().offers(Reliability::Delivery), "unreliable only");
+/// assert!(nic.limits().offers(Reliability::Delivery));
 /// # Ok::<(), egret_net::fabric::OpenError>(())
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
@@ -74,6 +78,30 @@ pub struct UdpFabric;
 impl Fabric for UdpFabric {
     fn name(&self) -> &'static str {
         "udp"
+    }
+
+    fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
+        Ok(Nic::new(window::over(Box::new(nic::open(options)?)), options.wait))
+    }
+}
+
+/// Opens nics that send datagrams and nothing else: what is lost is lost.
+///
+/// ```
+/// use egret_net::fabric::Fabric;
+/// use egret_net::fabric::udp::UdpDatagrams;
+/// use egret_net::vi::Reliability;
+///
+/// let nic = UdpDatagrams.open(&"".into())?;
+/// assert!(!nic.limits().offers(Reliability::Delivery), "unreliable only");
+/// # Ok::<(), egret_net::fabric::OpenError>(())
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UdpDatagrams;
+
+impl Fabric for UdpDatagrams {
+    fn name(&self) -> &'static str {
+        "udp-datagrams"
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {

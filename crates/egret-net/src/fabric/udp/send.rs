@@ -10,7 +10,8 @@ use std::io::IoSlice;
 use super::group::Seal;
 use super::socket::Cut;
 use super::wire::{
-    DATAGRAM_MAX, Head, MESSAGE_MAX, Named, Number, Piece, SIGNATURE, SMALL, Small, Split, extra,
+    DATAGRAM_MAX, Head, MESSAGE_MAX, Named, Number, Piece, SIGNATURE, SMALL, Small, Split, WHOLE,
+    extra,
 };
 use crate::vi::{Descriptor, Notices, Posted, Ticket};
 
@@ -92,6 +93,11 @@ impl Sender {
     pub(super) fn push(&mut self, posted: Posted, port: &mut impl Port, notices: &mut Notices) {
         self.waiting.push_back(posted);
         self.pump(port, notices);
+    }
+
+    /// Bytes of a message without a type that goes as one datagram.
+    pub(super) const fn datagram_max(&self) -> usize {
+        self.room - WHOLE
     }
 
     /// Sends until there is nothing more, or no room.

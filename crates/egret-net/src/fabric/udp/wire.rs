@@ -94,7 +94,8 @@ const NAME_MAX: usize = 64;
 pub(super) const HEAD_MAX: usize = FRAGMENT + SENDER + TYPE + NAME_MAX;
 
 const GREETING: usize = 24;
-const WHOLE: usize = 32;
+/// Bytes before those of a message that goes as one datagram.
+pub(super) const WHOLE: usize = 32;
 const FRAGMENT: usize = 40;
 const SENDER: usize = 8;
 const TYPE: usize = 9;

@@ -39,6 +39,8 @@ pub(super) struct Hub {
     pub is_at_once: bool,
     /// Where time passes, if that is not the real one.
     world: Option<Arc<dyn World>>,
+    /// Whether the machine is polled, also if its time passes elsewhere.
+    is_driven: bool,
     wait: Wait,
     inside: Joint<Inside>,
     sleep: Sleep,
@@ -74,6 +76,7 @@ impl Hub {
             has_eager: machine.has_eager(),
             is_at_once: machine.is_at_once(),
             world: machine.world(),
+            is_driven: machine.is_driven(),
             wait,
             sleep: Sleep::new(machine.descriptor()),
             inside: Joint::new(Inside {
@@ -110,7 +113,7 @@ impl Hub {
     #[inline]
     pub(super) fn progress(&self) -> Seen {
         if let Some(world) = &self.world {
-            return if self.inside.is_mine() { self.seen() } else { world.look() };
+            return if self.inside.is_mine() { self.seen() } else { self.look(&**world) };
         }
         // Whoever has it counts what happens, and who would sleep waits for it.
         let polled = self.inside.try_with(|inside| {
@@ -120,6 +123,28 @@ impl Hub {
             self.tell_if_left();
         }
         self.seen()
+    }
+
+    /// Lets happen what is due in the world of the machine, and polls the machine then: what comes
+    /// of that is not among what was seen.
+    fn look(&self, world: &dyn World) -> Seen {
+        let seen = world.look();
+        if self.is_driven {
+            self.work(|machine, after| machine.poll(after));
+        }
+        seen
+    }
+
+    /// Lets the time of the world pass until more has happened than was `seen`, at the latest
+    /// `until`.
+    fn wait_in(&self, world: &dyn World, seen: Seen, until: Option<Instant>) -> Seen {
+        if !self.is_driven {
+            return world.wait(seen, until);
+        }
+        let next = self.quietly(|machine| machine.next_event());
+        let seen = world.wait(seen, until.into_iter().chain(next).min());
+        self.work(|machine, after| machine.poll(after));
+        seen
     }
 
     /// Works under the lock, and tells afterwards.
@@ -145,7 +170,14 @@ impl Hub {
     ) -> R {
         inside.after.begin();
         let result = body(&mut *inside.machine, &mut inside.after);
-        let wake = inside.after.is_news() && self.count(inside);
+        let is_news = inside.after.is_news();
+        if is_news
+            && self.is_driven
+            && let Some(world) = &self.world
+        {
+            world.wake();
+        }
+        let wake = is_news && self.count(inside);
         if wake || inside.after.has_more() {
             self.put_aside(inside, wake);
         }
@@ -238,7 +270,7 @@ impl Hub {
         if drained.count == 0
             && let Some(world) = &self.world
         {
-            world.look();
+            self.look(&**world);
             drained = self.work(|machine, after| machine.drain(drain, budget, sink, after));
         }
         self.drained(drained, budget)

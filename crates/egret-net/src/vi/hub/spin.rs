@@ -116,7 +116,7 @@ impl<'a> Spin<'a> {
     fn go_on(&mut self, until: Option<Instant>) -> bool {
         let hub = self.hub;
         if let Some(world) = &hub.world {
-            self.seen = world.wait(self.seen, until);
+            self.seen = hub.wait_in(&**world, self.seen, until);
             return true;
         }
         match hub.wait {
@@ -209,7 +209,7 @@ impl Hub {
     /// nic waits. May return early.
     pub(in crate::vi) fn wait(&self, seen: Seen, until: Option<Instant>) -> Seen {
         if let Some(world) = &self.world {
-            return world.wait(seen, until);
+            return self.wait_in(&**world, seen, until);
         }
         let mut spin = self.spin();
         // The caller has driven the nic, and has looked once.

@@ -50,8 +50,8 @@ fn both(nodes: &[Node; 2], late: u64) -> [Remote; 2] {
 fn whoever_calls_first_there_is_one_link() {
     check(0..300, |sim| {
         let mut random = Random(rt::random());
-        let level = [Reliability::Unreliable, Reliability::Reception][random.index(2)];
-        if level == Reliability::Unreliable {
+        let level = [Reliability::Delivery, Reliability::Reception][random.index(2)];
+        if level == Reliability::Delivery {
             sim.links().loss(0.05).duplicate(0.05).reorder(0.05).corrupt(0.05);
         }
         let options = LinksOptions::default().reliability(level);

@@ -24,9 +24,9 @@ pub(super) fn listen(endpoint: &Endpoint) -> Told {
 }
 
 pub(super) fn worlds() -> impl Iterator<Item = (Sim, LinksOptions)> {
-    [Reliability::Reception, Reliability::Unreliable].into_iter().map(|level| {
+    [Reliability::Reception, Reliability::Delivery].into_iter().map(|level| {
         let sim = Sim::new(1);
-        if level == Reliability::Unreliable {
+        if level == Reliability::Delivery {
             sim.links().loss(0.05).duplicate(0.05).reorder(0.05);
         }
         (sim, LinksOptions::default().reliability(level))

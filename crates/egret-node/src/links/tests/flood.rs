@@ -22,7 +22,7 @@ type Give = fn(&Remote, u64, &mut Vec<(u64, Call)>) -> bool;
 
 fn flood_with(seed: u64, window: u32, level: Reliability, count: u64, give: Give) {
     let sim = Sim::new(seed);
-    if level == Reliability::Unreliable {
+    if level == Reliability::Delivery {
         sim.links().loss(0.05).duplicate(0.05).reorder(0.05).corrupt(0.05);
     }
     let options = LinksOptions::default().window(window).reliability(level);
@@ -86,7 +86,7 @@ fn give_data(remote: &Remote, number: u64, _: &mut Vec<(u64, Call)>) -> bool {
 fn both_sides_flood_whatever_the_window() {
     for seed in 0..10 {
         for window in [1, 3, 64] {
-            flood(seed, window, Reliability::Unreliable, 300);
+            flood(seed, window, Reliability::Delivery, 300);
             flood(seed, window, Reliability::Reception, 300);
         }
     }

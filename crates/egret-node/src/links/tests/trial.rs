@@ -36,7 +36,7 @@ impl Plan {
     }
 
     pub(super) fn of(random: &mut Random) -> Self {
-        let level = [Reliability::Unreliable, Reliability::Reception][random.index(2)];
+        let level = [Reliability::Delivery, Reliability::Reception][random.index(2)];
         let window = [1, 2, 3, 7, 16, 64][random.index(6)];
         let nodes = 2 + random.index(2);
         Self { nodes, window, level, dies: random.is(50), turns: 250, crews: false }
@@ -85,7 +85,7 @@ pub(super) struct Trial<'a> {
 
 /// Runs one.
 pub(super) fn run(sim: &Sim, plan: Plan, random: Random) -> Ledger {
-    if plan.level == Reliability::Unreliable {
+    if plan.level == Reliability::Delivery {
         sim.links().loss(0.05).duplicate(0.05).reorder(0.05).corrupt(0.05);
     }
     if plan.crews {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
 use egret_net::rt;
-use egret_net::vi::Nic;
+use egret_net::vi::{Nic, Reliability};
 
 use super::ledger::{Id, Ledger, NO_HANDLER, Outcome};
 use crate::am::{Bundle, Endpoint, EndpointName, Kept, Message, Reason, ReplySlot, Request};
@@ -42,7 +42,11 @@ pub(super) struct Stash {
 
 impl Node {
     pub(super) fn new(sim: &Sim, host: &str, options: &LinksOptions, ledger: &Ledger) -> Self {
-        let nic = sim.nic(host);
+        // What links lose is repeated by the simulator, or by a window.
+        let nic = match options.reliability {
+            Reliability::Delivery => sim.windowed_nic(host),
+            _ => sim.nic(host),
+        };
         let links = Links::open(nic.clone(), options.clone()).unwrap();
         let bundles = [links.bundle(), links.bundle()];
         let mut node = Self { endpoints: Vec::new(), bundles, links, nic, stash: Stash::default() };

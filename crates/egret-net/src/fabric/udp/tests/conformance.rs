@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::conformance::{Case, Failure, Meeting, Party, Profile, Role, cases, run};
 use crate::fabric::Fabric;
-use crate::fabric::udp::UdpFabric;
+use crate::fabric::udp::UdpDatagrams;
 use crate::rt;
 use crate::vi::{Nic, NicOptions, Wait};
 
 pub(super) fn nic(host: &str, wait: Wait) -> Nic {
-    UdpFabric.open(&NicOptions::new(host).wait(wait)).unwrap()
+    UdpDatagrams.open(&NicOptions::new(host).wait(wait)).unwrap()
 }
 
 /// Of one level, and on loopback nothing is lost.

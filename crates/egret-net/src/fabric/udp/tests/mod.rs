@@ -9,12 +9,12 @@ mod hostile;
 mod lanes;
 mod multicast;
 mod nics;
+mod over;
 mod planted;
 mod pulse;
 mod relay;
 mod send;
 mod stage;
-mod window;
 mod wire;
 
 /// A seeded source of random numbers (`SplitMix64`).

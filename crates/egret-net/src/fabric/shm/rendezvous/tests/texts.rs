@@ -41,7 +41,9 @@ fn in_the_sources() -> BTreeSet<String> {
     for fabric in ["shm", "tcp"].map(|name| fabric.join(name)) {
         texts_in(&fabric, &mut found);
     }
-    for shared in ["outbox.rs", "hub/incoming.rs"] {
+    let window = ["conn.rs", "frame.rs", "recv.rs", "send.rs"].map(|file| format!("window/{file}"));
+    let shared = ["outbox.rs", "hub/incoming.rs"].map(str::to_owned);
+    for shared in shared.into_iter().chain(window) {
         texts_of_file(&fabric.join(shared), &mut found);
     }
     assert!(found.len() > 10, "the sources look otherwise than this test thinks: {found:?}");

@@ -1,0 +1,221 @@
+//! One end of a connection: post and arrive, without I/O or clock.
+//!
+//! How far this side is goes along with whatever is sent, and by itself when the peer might stand
+//! still without it: it has used up half of what it may count on, nothing comes any more, or some
+//! time has passed.
+
+use std::time::Duration;
+
+use super::fault::{Fault, planted};
+use super::lanes::{Broken, Lane, Lie, Pace, Terms, Window};
+use super::recv::{Inward, Receiver};
+use super::send::{Parcel, Sender};
+use crate::fabric::Unposted;
+use crate::fabric::hub::end::Open;
+use crate::fabric::hub::farewell::Farewell;
+use crate::rt::Instant;
+use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, ViError};
+
+#[derive(Debug)]
+pub(super) struct Conn {
+    pub window: Window<Parcel>,
+    sender: Sender,
+    receiver: Receiver,
+    /// When the peer is told how far this side is, at the latest.
+    tell_at: Option<Instant>,
+}
+
+/// Pieces under way in each lane.
+const PIECES: u32 = Terms::MESSAGES_MAX;
+/// Bytes under way in each lane.
+const BYTES: u64 = 256 << 10;
+/// How long the peer may not know how far this side is.
+const TELL_AFTER: Duration = Duration::from_millis(1);
+
+pub(super) const SILENT: ViError =
+    ViError::PeerDied { why: "it has not acknowledged anything for too long" };
+
+impl Conn {
+    /// An end whose datagrams have so many bytes.
+    pub(super) fn new(datagram: usize) -> Self {
+        let terms = Terms { messages: PIECES, bytes: BYTES, datagram, pace: Pace::default() };
+        Self {
+            window: Window::new(terms),
+            sender: Sender::new(),
+            receiver: Receiver::new(),
+            tell_at: None,
+        }
+    }
+
+    /// Takes a descriptor.
+    pub(super) fn post(&mut self, posted: Posted, notices: &mut Notices) -> Result<(), Unposted> {
+        let is_receive = matches!(posted.op(), Op::Recv);
+        match (is_receive, posted.is_eager()) {
+            (true, true) => {
+                self.receiver.eager.push(posted);
+                return Ok(());
+            }
+            (false, true) => {
+                Sender::send_eager(posted, &mut self.window, notices);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let outstanding = match is_receive {
+            true => self.receiver.incoming.outstanding(),
+            false => self.outstanding(),
+        };
+        if outstanding >= super::DEPTH as usize {
+            return Err(Unposted::new(Refused::Full { depth: super::DEPTH }, posted));
+        }
+        if is_receive {
+            self.receiver.incoming.receives.push(posted);
+        } else {
+            self.sender.outbox.push(posted);
+        }
+        Ok(())
+    }
+
+    /// Sends that are not back.
+    fn outstanding(&self) -> usize {
+        self.sender.outbox.outstanding() + self.window.kept(Lane::Posted)
+    }
+
+    pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
+        let taken = self.receiver.cancel(ticket).or_else(|| self.sender.outbox.cancel(ticket));
+        let Some(posted) = taken else { return false };
+        posted.fail(ViError::Cancelled, notices);
+        true
+    }
+
+    /// Takes a datagram of the peer.
+    pub(super) fn hear(
+        &mut self,
+        now: Instant,
+        datagram: &[u8],
+        keys: &Keys,
+        notices: &mut Notices,
+    ) -> Result<(), ViError> {
+        let heard = self.hear_all(now, datagram, keys, notices);
+        heard.map_err(|broken| why(&broken))
+    }
+
+    fn hear_all(
+        &mut self,
+        now: Instant,
+        datagram: &[u8],
+        keys: &Keys,
+        notices: &mut Notices,
+    ) -> Result<(), Broken> {
+        let Self { window, sender, receiver, .. } = self;
+        let Some(pieces) = window.acknowledged(now, datagram)? else { return Ok(()) };
+        // First: an answer may come with the acknowledgement of what it answers.
+        sender.reap(window, notices);
+        window.hear_pieces(now, pieces, &mut Inward { receiver, sender, keys, notices })
+    }
+
+    /// Goes on with messages that had no receive.
+    pub(super) fn resume(
+        &mut self,
+        now: Instant,
+        keys: &Keys,
+        notices: &mut Notices,
+    ) -> Result<(), ViError> {
+        let Self { window, sender, receiver, .. } = self;
+        let resumed = window.resume(now, &mut Inward { receiver, sender, keys, notices });
+        resumed.map_err(|broken| why(&broken))
+    }
+
+    /// Whether the peer does not know how far this side is, and might want to: what it
+    /// sent was taken, or it has fewer receives to count on than it does not know of.
+    pub(super) fn owes(&self) -> bool {
+        let (counts, told) = (self.receiver.counts(), self.sender.told);
+        let left = told.receives.saturating_sub(self.receiver.begun);
+        let is_short = counts.receives - told.receives > left;
+        (counts.taken, counts.placed) != (told.taken, told.placed) || is_short
+    }
+
+    /// Whether the peer may stand still.
+    fn is_due(&self, now: Instant) -> bool {
+        let (counts, told) = (self.receiver.counts(), self.sender.told);
+        let is_starving = counts.receives > told.receives && told.receives <= self.receiver.begun;
+        let half = (told.receives.saturating_sub(told.placed) / 2).max(2);
+        is_starving
+            || counts.placed - told.placed >= half
+            || self.tell_at.is_some_and(|at| at <= now)
+    }
+
+    /// Gives the window what may go, and what the peer should know; `thorough`, if nothing else is
+    /// expected to go soon.
+    pub(super) fn feed(&mut self, now: Instant, keys: &Keys, thorough: bool) {
+        self.sender.feed(&mut self.window, keys);
+        let goes = self.window.next_event() == Some(Instant::default());
+        let tells = self.owes() && (goes || thorough || self.is_due(now)) || self.is_due(now);
+        if tells && self.window.waiting(Lane::Control) == 0 && !planted(Fault::CountsUntold) {
+            self.sender.tell(self.receiver.counts(), &mut self.window);
+        }
+        // What could not be told now is another time.
+        self.tell_at = self.tell_at.filter(|at| *at > now);
+        if !self.owes() {
+            self.tell_at = None;
+        } else if self.tell_at.is_none() {
+            self.tell_at = Some(now + TELL_AFTER);
+        }
+    }
+
+    /// When there is something to do though nothing comes.
+    pub(super) fn next_event(&self) -> Option<Instant> {
+        self.window.next_event().into_iter().chain(self.tell_at).min()
+    }
+}
+
+impl Open for Conn {
+    /// What is still to be told to the peer, if it listens.
+    type Left = Option<Window<Parcel>>;
+
+    fn counters(&self) -> Counters {
+        let receives = &self.receiver.incoming.receives;
+        let (sent, received) = (self.sender.outbox.completed, receives.received);
+        Counters { sent, received, dropped: receives.dropped }
+    }
+
+    fn fail(mut self, why: &ViError, notices: &mut Notices) -> Self::Left {
+        let kept = self.window.end(Lane::Posted).collect::<Vec<_>>();
+        let mut sends: Vec<Posted> = kept.into_iter().filter_map(Parcel::into_posted).collect();
+        sends.extend(self.sender.outbox.drain());
+        sends.sort_by_key(Posted::ticket);
+        for posted in sends.into_iter().chain(self.receiver.drain()) {
+            posted.fail(why.clone(), notices);
+        }
+        let is_dead = matches!(why, ViError::PeerDied { .. } | ViError::ClosedByPeer);
+        if is_dead || self.receiver.is_over || planted(Fault::LeavesAtOnce) {
+            return None;
+        }
+        for lane in [Lane::Control, Lane::Answers] {
+            drop(self.window.end(lane));
+        }
+        let mut last = Vec::new();
+        Farewell::of(why.clone()).push(&mut last);
+        Sender::leave(&last, &mut self.window);
+        Some(self.window)
+    }
+}
+
+/// What a window ends with, for the virtual interface.
+pub(super) fn why(broken: &Broken) -> ViError {
+    match broken {
+        Broken::Refused(why) => (**why).clone(),
+        Broken::Lie(lie) => {
+            tracing::warn!(%lie, "a peer has broken the rules of its window");
+            match lie {
+                Lie::NeverSent { .. } | Lie::TakenBack { .. } => {
+                    ViError::Protocol("an acknowledgement that is a lie")
+                }
+                Lie::Outside { .. } | Lie::TooMuch { .. } => {
+                    ViError::Protocol("more than may be outstanding")
+                }
+                _ => ViError::Protocol("a datagram that makes no sense"),
+            }
+        }
+    }
+}

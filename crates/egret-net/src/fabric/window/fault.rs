@@ -1,0 +1,22 @@
+//! Faults that tests plant here; see [`crate::fault`].
+
+#[cfg(test)]
+pub(super) use crate::fault::caught;
+pub(super) use crate::fault::planted;
+
+/// One way to get it wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Eager messages go behind posted ones.
+    EagerBehind,
+    /// A message begins whether the peer has a receive for it or not.
+    ReceivesIgnored,
+    /// A connection that is closed leaves at once, without its last messages.
+    LeavesAtOnce,
+    /// What a peer says that it has taken is believed.
+    CountsBelieved,
+    /// The peer is not told how far this side is.
+    CountsUntold,
+    /// A sleeper is not told of a moment that comes sooner.
+    SleepsOn,
+}

@@ -1,0 +1,211 @@
+//! What the messages of a connection say: a head before the bytes. `docs/window-wire.md` has the
+//! bytes.
+
+use super::fault::{Fault, planted};
+use super::lanes::Lane;
+use crate::fabric::hub::bytes::{Malformed, REASON, Reader, UNKNOWN_PACKET, push_text};
+use crate::vi::{AccessError, ViError};
+
+/// What a message is. Its tag is that of the program's message, or the number of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Frame<'a> {
+    /// How far its sender is, as [packed](crate::fabric::hub::counts::Counts::pack).
+    Counts(u64),
+    /// Asks for bytes of exposed memory.
+    Read { secret: u64, offset: u64, len: u64 },
+    /// How a write went.
+    Written(Result<(), AccessError>),
+    /// A message of the eager class.
+    Eager,
+    /// The sender takes part no more; behind it, why.
+    Goodbye,
+    /// A posted message, and of which type its elements are.
+    Message(Option<Named<'a>>),
+    /// A write to exposed memory, which may deliver a tag.
+    Write { secret: u64, offset: u64, notify: Option<u64> },
+    /// Bytes that a read asked for, and where they belong.
+    ReadPiece { offset: u64 },
+    /// A read is over.
+    ReadEnd(Result<(), AccessError>),
+}
+
+/// A type: its fingerprint and its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Named<'a> {
+    pub fingerprint: u64,
+    pub name: &'a str,
+}
+
+/// Bytes of the longest head.
+pub(super) const HEAD_MAX: usize = 1 + 8 + 256;
+/// Bytes of a last word.
+pub(super) const GOODBYE_MAX: u64 = 1024;
+pub(super) const NONSENSE: ViError = ViError::Protocol("a frame that makes no sense");
+
+const COUNTS: u8 = 1;
+const READ: u8 = 2;
+const WRITTEN: u8 = 3;
+const EAGER: u8 = 4;
+const GOODBYE: u8 = 5;
+const MESSAGE: u8 = 6;
+const TYPED: u8 = 7;
+const WRITE: u8 = 8;
+const NOTIFY: u8 = 9;
+const READ_PIECE: u8 = 10;
+const READ_END: u8 = 11;
+
+impl<'a> Frame<'a> {
+    /// Of which lane it is.
+    pub(super) const fn lane(&self) -> Lane {
+        match self {
+            Self::Counts(_) | Self::Read { .. } | Self::Written(_) => Lane::Control,
+            Self::Eager | Self::Goodbye => Lane::Eager,
+            Self::Message(_) | Self::Write { .. } => Lane::Posted,
+            Self::ReadPiece { .. } | Self::ReadEnd(_) => Lane::Answers,
+        }
+    }
+
+    /// Whether bytes may follow.
+    pub(super) const fn has_bytes(&self) -> bool {
+        !matches!(self, Self::Counts(_) | Self::Read { .. } | Self::Written(_) | Self::ReadEnd(_))
+    }
+
+    /// Its head.
+    pub(super) fn head(&self) -> Vec<u8> {
+        let mut head = Vec::with_capacity(32);
+        match *self {
+            Self::Counts(counts) => words(&mut head, COUNTS, &[counts]),
+            Self::Read { secret, offset, len } => words(&mut head, READ, &[secret, offset, len]),
+            Self::Written(result) => with_result(&mut head, WRITTEN, result),
+            Self::Eager => words(&mut head, EAGER, &[]),
+            Self::Goodbye => words(&mut head, GOODBYE, &[]),
+            Self::Message(None) => words(&mut head, MESSAGE, &[]),
+            Self::Message(Some(Named { fingerprint, name })) => {
+                words(&mut head, TYPED, &[fingerprint]);
+                push_text(&mut head, name);
+            }
+            Self::Write { secret, offset, notify: None } => {
+                words(&mut head, WRITE, &[secret, offset]);
+            }
+            Self::Write { secret, offset, notify: Some(tag) } => {
+                words(&mut head, NOTIFY, &[secret, offset, tag]);
+            }
+            Self::ReadPiece { offset } => words(&mut head, READ_PIECE, &[offset]),
+            Self::ReadEnd(result) => with_result(&mut head, READ_END, result),
+        }
+        head
+    }
+
+    /// Reads the head of a message of this lane. What is behind it is left.
+    ///
+    /// # Errors
+    ///
+    /// If it makes no sense.
+    pub(super) fn read(lane: Lane, from: &mut &'a [u8]) -> Result<Self, ViError> {
+        let mut reader = Reader::new(from);
+        let frame = Self::read_any(&mut reader).map_err(|_| NONSENSE)?;
+        *from = reader.rest();
+        let is_of = frame.lane() == lane || planted(Fault::EagerBehind);
+        if is_of { Ok(frame) } else { Err(NONSENSE) }
+    }
+
+    fn read_any(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(match reader.u8()? {
+            COUNTS => Self::Counts(reader.u64()?),
+            READ => Self::Read { secret: reader.u64()?, offset: reader.u64()?, len: reader.u64()? },
+            WRITTEN => Self::Written(read_result(reader)?),
+            EAGER => Self::Eager,
+            GOODBYE => Self::Goodbye,
+            MESSAGE => Self::Message(None),
+            TYPED => {
+                Self::Message(Some(Named { fingerprint: reader.u64()?, name: reader.text()? }))
+            }
+            WRITE => Self::Write { secret: reader.u64()?, offset: reader.u64()?, notify: None },
+            NOTIFY => Self::Write {
+                secret: reader.u64()?,
+                offset: reader.u64()?,
+                notify: Some(reader.u64()?),
+            },
+            READ_PIECE => Self::ReadPiece { offset: reader.u64()? },
+            READ_END => Self::ReadEnd(read_result(reader)?),
+            _ => return Err(Malformed(UNKNOWN_PACKET)),
+        })
+    }
+}
+
+fn words(head: &mut Vec<u8>, kind: u8, words: &[u64]) {
+    head.push(kind);
+    words.iter().for_each(|word| head.extend_from_slice(&word.to_le_bytes()));
+}
+
+fn with_result(head: &mut Vec<u8>, kind: u8, result: Result<(), AccessError>) {
+    head.push(kind);
+    let all = result.map_or_else(AccessError::to_words, |()| [0; 4]);
+    all.iter().for_each(|word| head.extend_from_slice(&word.to_le_bytes()));
+}
+
+fn read_result(reader: &mut Reader<'_>) -> Result<Result<(), AccessError>, Malformed> {
+    let words = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
+    match words {
+        [0, 0, 0, 0] => Ok(Ok(())),
+        words => AccessError::from_words(words).map(Err).ok_or(Malformed(REASON)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_these_for_ever() {
+        let named = Some(Named { fingerprint: 3, name: "f64" });
+        let refused = Err(AccessError::OutOfBounds { offset: 1, len: 2, size: 3 });
+        let frames: [(Frame<'_>, &[&[u8]]); 11] = [
+            (Frame::Counts(7), &[b"\x01\x07"]),
+            (Frame::Read { secret: 1, offset: 2, len: 3 }, &[b"\x02\x01", b"\x02", b"\x03"]),
+            (Frame::Written(Ok(())), &[b"\x03\0", b"\0", b"\0", b"\0"]),
+            (Frame::Eager, &[]),
+            (Frame::Goodbye, &[]),
+            (Frame::Message(None), &[]),
+            (Frame::Message(named), &[]),
+            (Frame::Write { secret: 1, offset: 2, notify: None }, &[b"\x08\x01", b"\x02"]),
+            (
+                Frame::Write { secret: 1, offset: 2, notify: Some(3) },
+                &[b"\x09\x01", b"\x02", b"\x03"],
+            ),
+            (Frame::ReadPiece { offset: 9 }, &[b"\x0a\x09"]),
+            (Frame::ReadEnd(refused), &[b"\x0b\x02", b"\x01", b"\x02", b"\x03"]),
+        ];
+        for (frame, expected) in frames {
+            let head = frame.head();
+            assert!(head.len() <= HEAD_MAX);
+            let mut left = &head[..];
+            assert_eq!(Frame::read(frame.lane(), &mut left), Ok(frame));
+            assert!(left.is_empty());
+            let zeros = |word: &&[u8], len: usize| [*word, &vec![0; len - word.len()]].concat();
+            let mut bytes = Vec::new();
+            for (at, word) in expected.iter().enumerate() {
+                bytes.extend(zeros(word, if at == 0 { 9 } else { 8 }));
+            }
+            if !expected.is_empty() {
+                assert_eq!(head, bytes, "{frame:?}");
+            }
+            for len in 0..head.len() {
+                assert_eq!(Frame::read(frame.lane(), &mut &head[..len]), Err(NONSENSE));
+            }
+        }
+        assert_eq!(
+            [Frame::Eager, Frame::Goodbye, Frame::Message(None)].map(|it| it.head()),
+            [[4], [5], [6]]
+        );
+        assert_eq!(Frame::Message(named).head(), *b"\x07\x03\0\0\0\0\0\0\0\x03f64");
+    }
+
+    #[test]
+    fn a_frame_of_another_lane_makes_no_sense() {
+        for lane in Lane::ALL {
+            let is_of = Frame::read(lane, &mut &Frame::Eager.head()[..]).is_ok();
+            assert_eq!(is_of, lane == Lane::Eager);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! One lane of what is sent: messages become pieces, and pieces are sent until they are
+//! acknowledged.
+
+use std::collections::VecDeque;
+
+use crate::rt::Instant;
+
+use super::Load;
+use super::congestion::Congestion;
+use super::counters::WindowCounters;
+use super::fault::{Fault, planted};
+use super::lane::Lane;
+use super::lie::Lie;
+use super::rtt::Rtt;
+use super::terms::Terms;
+use super::under_way::{Cut, Last, UnderWay};
+use super::wire::{Ack, Begins, HEAD_MAX, PIECE, PIECE_MAX, Piece, low};
+
+/// The messages of a lane that the peer has not acknowledged.
+#[derive(Debug)]
+pub(super) struct Outgoing<M> {
+    lane: Lane,
+    terms: Terms,
+    messages: VecDeque<Message<M>>,
+    /// The number of the first of them.
+    first: u64,
+    /// How many of them are cut into pieces to their ends.
+    cut: usize,
+    under_way: UnderWay,
+    congestion: Congestion,
+    /// How long it waits for an acknowledgement, while something is under way.
+    deadline: Option<Instant>,
+    /// Repeats for want of one since the lane last got on.
+    repeats: u32,
+    /// Repeats for want of one since the round trip was last as expected: until it is,
+    /// it may be longer than that.
+    doublings: u32,
+}
+
+#[derive(Debug)]
+struct Message<M> {
+    load: M,
+    len: u64,
+    /// Bytes that were cut off it.
+    cut: u64,
+    /// Bytes of every piece of it but the last, once it is begun.
+    unit: u64,
+}
+
+/// What is to be sent next.
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    Again(usize, Cut),
+    New(Cut),
+}
+
+impl<M: Load> Outgoing<M> {
+    pub(super) fn new(lane: Lane, terms: Terms) -> Self {
+        Self {
+            lane,
+            terms,
+            messages: VecDeque::new(),
+            first: 0,
+            cut: 0,
+            under_way: UnderWay::default(),
+            congestion: Congestion::new(terms.messages),
+            deadline: None,
+            repeats: 0,
+            doublings: 0,
+        }
+    }
+
+    pub(super) fn send(&mut self, load: M) {
+        let len = load.len();
+        self.messages.push_back(Message { load, len, cut: 0, unit: 0 });
+    }
+
+    /// From now on datagrams have so many bytes. Messages that are begun keep the size of their
+    /// pieces.
+    pub(super) const fn resize(&mut self, datagram: usize) {
+        self.terms.datagram = datagram;
+    }
+
+    /// Messages that are not acknowledged.
+    pub(super) fn kept(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Messages that are not under way to their ends.
+    pub(super) fn waiting(&self) -> usize {
+        self.messages.len() - self.cut
+    }
+
+    /// Whether all is acknowledged.
+    pub(super) fn is_through(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Whether something may be sent now.
+    pub(super) fn is_due(&self) -> bool {
+        self.due().is_some()
+    }
+
+    /// Whether something can be sent only after an acknowledgement.
+    pub(super) fn is_held_up(&self) -> bool {
+        let waits = self.cut < self.messages.len() || self.under_way.first_lost().is_some();
+        waits && self.due().is_none()
+    }
+
+    /// Writes what may be sent and has room. Whether that was all.
+    pub(super) fn write(
+        &mut self,
+        now: Instant,
+        rtt: &Rtt,
+        out: &mut Vec<u8>,
+        counters: &mut WindowCounters,
+    ) -> bool {
+        let mut has_pieces = false;
+        while let Some(due) = self.due() {
+            let (Due::Again(_, cut) | Due::New(cut)) = due;
+            // A piece of a message that was begun when datagrams were larger goes alone.
+            let is_alone = out.len() <= HEAD_MAX && cut.size() + HEAD_MAX > self.terms.datagram;
+            if out.len() + cut.size() > self.terms.datagram && !is_alone {
+                return false;
+            }
+            if !std::mem::replace(&mut has_pieces, true) {
+                self.under_way.new_datagram();
+            }
+            let number = match due {
+                Due::Again(index, _) => self.under_way.again(index, now),
+                Due::New(cut) => self.cut_off(cut, now),
+            };
+            let is_new = matches!(due, Due::New(_));
+            *if is_new { &mut counters.sent } else { &mut counters.repeated } += 1;
+            self.write_piece(number, cut, out);
+            if self.deadline.is_none() {
+                self.wait(now, rtt);
+            }
+        }
+        true
+    }
+
+    fn due(&self) -> Option<Due> {
+        if self.under_way.flying() >= self.congestion.window() {
+            return None;
+        }
+        if let Some((index, cut)) = self.under_way.first_lost() {
+            return Some(Due::Again(index, cut));
+        }
+        let message = self.messages.get(self.cut)?;
+        let left = message.len - message.cut;
+        let unit = if message.cut == 0 { self.terms.unit() } else { message.unit };
+        let len = unit.min(left);
+        let fits = self.under_way.len() < self.terms.messages as usize
+            && (self.under_way.is_empty() || self.under_way.bytes() + len <= self.terms.bytes);
+        fits.then_some(Due::New(Cut {
+            message: self.first + self.cut as u64,
+            offset: message.cut,
+            len: low(len),
+            is_last: len == left,
+        }))
+    }
+
+    fn cut_off(&mut self, cut: Cut, now: Instant) -> u64 {
+        let message = &mut self.messages[self.cut];
+        if cut.is_first() {
+            message.unit = u64::from(cut.len);
+        }
+        message.cut += u64::from(cut.len);
+        self.cut += usize::from(cut.is_last);
+        self.under_way.push(cut, now)
+    }
+
+    fn write_piece(&self, number: u64, cut: Cut, out: &mut Vec<u8>) {
+        let ahead = usize::try_from(cut.message - self.first).expect("it is in the queue");
+        let message = &self.messages[ahead];
+        let begins = Begins { len: message.len, tag: message.load.tag() };
+        let begins = cut.is_first().then_some(begins);
+        Piece::write_head(self.lane, low(number), begins, cut.len, out);
+        message.load.append(cut.offset, cut.len as usize, out);
+    }
+
+    /// When it has waited long enough for an acknowledgement.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    fn wait(&mut self, now: Instant, rtt: &Rtt) {
+        let is_waiting = !self.under_way.is_empty();
+        self.deadline = is_waiting.then(|| now + rtt.patience(&self.terms.pace, self.doublings));
+    }
+
+    /// Whether the peer has acknowledged nothing though it was asked often enough.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        self.repeats >= self.terms.pace.repeats_max && self.is_over(now)
+    }
+
+    /// Looks at the clock: after silence all that is under way counts as lost, and the
+    /// first of it may be sent again.
+    pub(super) fn tick(&mut self, now: Instant, rtt: &Rtt, counters: &mut WindowCounters) {
+        if !self.is_over(now) || planted(Fault::Unrepeated) {
+            return;
+        }
+        self.under_way.lose_all();
+        if !planted(Fault::Storm) {
+            self.congestion.silent(self.under_way.next());
+        }
+        self.repeats = self.repeats.saturating_add(1);
+        self.doublings = self.doublings.saturating_add(1);
+        self.wait(now, rtt);
+        counters.timeouts += 1;
+    }
+
+    /// Takes what the peer says has come. Messages that have come whole go to `done`.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Instant,
+        ack: Ack,
+        rtt: &mut Rtt,
+        done: &mut VecDeque<M>,
+    ) -> Result<(), Lie> {
+        let news = self.under_way.acknowledge(self.lane, now, ack, rtt)?;
+        if news.pieces == 0 {
+            return Ok(());
+        }
+        self.repeats = 0;
+        if let Some(last) = news.last {
+            self.heard_after(last, rtt);
+        }
+        self.wait(now, rtt);
+        self.congestion.acknowledged(news.pieces);
+        self.under_way.lose_overtaken(&mut self.congestion);
+        self.first += news.messages as u64;
+        self.cut -= news.messages;
+        done.extend(self.messages.drain(..news.messages).map(|message| message.load));
+        Ok(())
+    }
+
+    /// Patience is what it was when the round trip is measured, or when a repeat seems to
+    /// have been answered in the usual time.
+    fn heard_after(&mut self, last: Last, rtt: &mut Rtt) {
+        if !last.is_repeated {
+            rtt.measure(last.after_ns);
+        }
+        if !last.is_repeated || rtt.is_usual(&self.terms.pace, last.after_ns) {
+            self.doublings = 0;
+        }
+    }
+
+    /// The peer has said that it cannot get on by itself, which is a sign of life.
+    pub(super) const fn lives(&mut self) {
+        self.repeats = 0;
+    }
+
+    /// Everything that is not acknowledged, in order. Nothing of it is sent any more.
+    pub(super) fn end(&mut self) -> impl Iterator<Item = M> {
+        let messages = std::mem::take(&mut self.messages);
+        self.first += messages.len() as u64;
+        self.under_way.clear();
+        (self.cut, self.deadline, self.repeats) = (0, None, 0);
+        messages.into_iter().map(|message| message.load)
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn check(&self) {
+        self.under_way.check();
+        assert_eq!(self.deadline.is_none(), self.under_way.is_empty(), "who waits for what");
+        assert!(self.under_way.len() <= self.terms.messages as usize, "too many pieces");
+        let bytes_max = self.terms.bytes.max(self.terms.unit());
+        assert!(self.under_way.bytes() <= bytes_max, "too many bytes");
+        assert!(self.cut <= self.messages.len(), "a message that is not there");
+    }
+
+    /// As if so many pieces had been sent and acknowledged.
+    #[cfg(test)]
+    pub(super) fn skip(&mut self, pieces: u64) {
+        self.under_way.skip(pieces);
+    }
+}
+
+impl Cut {
+    fn is_first(&self) -> bool {
+        self.offset == 0
+    }
+
+    /// Bytes that it has in a datagram.
+    fn size(&self) -> usize {
+        self.len as usize + if self.is_first() { PIECE_MAX } else { PIECE }
+    }
+}

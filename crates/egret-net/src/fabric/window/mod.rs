@@ -1,0 +1,87 @@
+//! Where loss ends: a nic that delivers everything once and in order, above one that does not.
+//!
+//! [`over`] makes of any [machine](Machine) with the unreliable level one of the level
+//! [Delivery](crate::vi::Reliability::Delivery), with eager messages, remote reads and writes.
+//! `udp` opens such nics; a fabric of another crate that loses does the same:
+//!
+//! ```text
+//! Ok(Nic::new(window::over(Box::new(machine)), options.wait))
+//! ```
+//!
+//! # A message's way
+//!
+//! ```text
+//!   program     Vi::post_send                                   Completion of the receive
+//!                   │                                                  ▲
+//!   machine.rs  post │ flush                              completed    │ hear
+//!   conn.rs         ▼                                                  │
+//!   send.rs     Outbox ─ feed ─► Parcel                  recv.rs  begin, place, end
+//!                                  │                                   ▲
+//!   lanes       Window::send       ▼  poll_datagram            hear    │
+//!               ─────────────  datagrams of pieces  ───────────────────┘
+//!   below       Machine::post of the unreliable level ──► its receives
+//! ```
+//!
+//! 1. A posted send waits in the [outbox](crate::fabric::outbox) until the peer has told of a
+//!    receive. Then it is a message of the lane of posted ones, and the window has it until the peer
+//!    has acknowledged its last piece: pieces are copied into datagrams from where it was posted.
+//! 2. Pieces that arrive are placed where the peer's receive has its memory, in any order. If one is
+//!    lost, three later ones or some time tell, and it goes again with the next datagram.
+//! 3. When all is there the receive completes, and what this side has taken is told: with whatever
+//!    it sends next, or by itself. The send completes then.
+//!
+//! An eager message is [a posted one of its class](crate::vi), on a lane of its own: it is copied
+//! when it is sent, needs no word about receives, and is repeated without waiting for what is lost
+//! of posted ones.
+//!
+//! # The end
+//!
+//! A connection that is closed, or that has failed, says so behind its eager messages. What is said
+//! last is repeated until the peer has it, or is silent; the connection below stays open so long. Then
+//! it is closed as well.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `machine.rs`, `link.rs` | the nic: what goes to the machine below, and what comes from there |
+//! | `conn.rs`, `send.rs`, `recv.rs` | one end: post and arrive, without I/O or clock |
+//! | `frame.rs` | what messages say (`docs/window-wire.md`) |
+//! | `lanes` | the window: repeats and acknowledgements, without I/O or clock |
+
+mod conn;
+mod fault;
+mod frame;
+mod lanes;
+mod link;
+mod machine;
+mod recv;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use super::Machine;
+
+/// Descriptors that may be outstanding on each queue.
+const DEPTH: u32 = 256;
+/// Bytes of the longest message.
+const TRANSFER_MAX: u64 = 1 << 40;
+
+/// A machine of the level Delivery, above one that has the unreliable level.
+#[must_use]
+pub fn over(machine: Box<dyn Machine>) -> Box<dyn Machine> {
+    Box::new(machine::Windowed::new(machine))
+}
+
+/// What a fuzzer calls: bytes that become datagrams of a window. Not for use.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing {
+    /// A peer sends any datagrams.
+    pub fn datagrams(input: &[u8]) {
+        super::lanes::fuzzing::datagrams(input);
+    }
+
+    /// Two windows talk over a network that does anything.
+    pub fn conversation(input: &[u8]) {
+        super::lanes::fuzzing::conversation(input);
+    }
+}

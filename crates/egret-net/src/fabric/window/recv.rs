@@ -1,0 +1,295 @@
+//! The receiving half of one end: messages of the window in, completions out.
+//!
+//! Every word is the peer's and may be a lie. Lengths are checked against what is posted or exposed
+//! here before a byte is placed.
+
+use std::borrow::Cow;
+
+use super::frame::{Frame, GOODBYE_MAX, NONSENSE, Named};
+use super::lanes::{Arrivals, Begins, Lane};
+use super::send::Sender;
+use crate::buf::Kind;
+use crate::fabric::hub::bytes::Reader;
+use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::farewell::Farewell;
+use crate::fabric::hub::incoming::{Current, Incoming};
+use crate::fabric::outbox::Answer;
+use crate::fabric::receives::Receives;
+use crate::vi::{Keys, Notices, Posted, Reliability, RemoteKey, Ticket, ViError};
+
+#[derive(Debug)]
+pub(super) struct Receiver {
+    pub incoming: Incoming,
+    /// Receives of the eager class.
+    pub eager: Receives,
+    /// What arrives on each lane.
+    open: [Option<Open>; 4],
+    /// Messages and writes with a notice that have begun, ever.
+    pub begun: u64,
+    /// Messages and writes that are whole, ever.
+    taken: u64,
+    /// Whether the peer has said its last word.
+    pub is_over: bool,
+}
+
+/// A message that arrives.
+#[derive(Debug)]
+struct Open {
+    /// Bytes before those of the message.
+    head: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Eager {
+        posted: Posted,
+        len: u64,
+        tag: u64,
+    },
+    Goodbye(Vec<u8>),
+    Message,
+    Write {
+        id: u64,
+        notify: Option<u64>,
+    },
+    ReadPiece {
+        id: u64,
+        offset: u64,
+    },
+    /// All was said by its head.
+    Nothing,
+}
+
+/// Where the messages of a window go.
+#[derive(Debug)]
+pub(super) struct Inward<'a> {
+    pub receiver: &'a mut Receiver,
+    pub sender: &'a mut Sender,
+    pub keys: &'a Keys,
+    pub notices: &'a mut Notices,
+}
+
+/// Requests that a peer may have outstanding.
+const ANSWERS_MAX: usize = super::DEPTH as usize;
+
+impl Receiver {
+    pub(super) fn new() -> Self {
+        Self {
+            incoming: Incoming::new(Reliability::Delivery),
+            eager: Receives::default(),
+            open: [const { None }; 4],
+            begun: 0,
+            taken: 0,
+            is_over: false,
+        }
+    }
+
+    /// How far this side is.
+    pub(super) const fn counts(&self) -> Counts {
+        let Receives { promised: receives, placed, .. } = self.incoming.receives;
+        Counts { taken: self.taken, receives, placed }
+    }
+
+    /// Takes back a receive. Those of the eager class have numbers of their own, and are nobody's
+    /// to take back.
+    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
+        self.incoming.cancel(ticket)
+    }
+
+    /// Everything that is not back: what a message has begun to fill first.
+    pub(super) fn drain(&mut self) -> Vec<Posted> {
+        let mut all = self.incoming.drain();
+        for open in self.open.iter_mut().filter_map(Option::take) {
+            if let What::Eager { posted, .. } = open.what {
+                all.push(posted);
+            }
+        }
+        all.extend(self.eager.drain());
+        all
+    }
+
+    /// Whether what needs a receive has to wait for one. A peer that was not promised one lies.
+    fn holds_up(&self) -> Result<bool, Box<ViError>> {
+        if self.begun >= self.incoming.receives.promised {
+            return Err(ViError::Protocol("a message that there is no receive for").into());
+        }
+        Ok(self.incoming.holds_up())
+    }
+}
+
+impl Inward<'_> {
+    /// What a message is, if it need not wait, and has so many bytes.
+    fn open(&mut self, frame: Frame<'_>, len: u64, tag: u64) -> Result<Option<What>, Box<ViError>> {
+        let receiver = &mut *self.receiver;
+        Ok(Some(match frame {
+            Frame::Eager => {
+                let Some(mut posted) = receiver.eager.next() else { return Ok(None) };
+                if let Err(why) = posted.begin(len, tag, None) {
+                    receiver.eager.put_back(posted);
+                    return Err(why.into());
+                }
+                What::Eager { posted, len, tag }
+            }
+            Frame::Goodbye if len <= GOODBYE_MAX => {
+                What::Goodbye(vec![0; usize::try_from(len).map_err(|_| NONSENSE)?])
+            }
+            Frame::Goodbye => return Err(NONSENSE.into()),
+            Frame::Message(kind) => {
+                if receiver.holds_up()? {
+                    return Ok(None);
+                }
+                receiver.begun += 1;
+                self.message(kind, len, tag)?;
+                What::Message
+            }
+            Frame::Write { secret, offset, notify } => {
+                if notify.is_some() {
+                    if receiver.holds_up()? {
+                        return Ok(None);
+                    }
+                    receiver.begun += 1;
+                }
+                receiver.incoming.begin_write((secret, offset, len), self.keys)?;
+                What::Write { id: tag, notify }
+            }
+            Frame::ReadPiece { offset } => {
+                let whole = self.sender.outbox.read_mut(tag)?.descriptor().len();
+                if offset.checked_add(len).is_none_or(|end| end > whole) {
+                    return Err(ViError::Protocol("more bytes than were asked for").into());
+                }
+                if offset != receiver.incoming.got_of(tag) {
+                    return Err(NONSENSE.into());
+                }
+                What::ReadPiece { id: tag, offset }
+            }
+            said => {
+                self.said(said, tag)?;
+                What::Nothing
+            }
+        }))
+    }
+
+    /// A message begins in the oldest receive.
+    fn message(&mut self, kind: Option<Named<'_>>, len: u64, tag: u64) -> Result<(), Box<ViError>> {
+        let incoming = &mut self.receiver.incoming;
+        if let Some(Named { fingerprint, name }) = kind {
+            incoming.learn(Kind { fingerprint, name: Cow::Owned(name.to_owned()) });
+        }
+        let fingerprint = kind.map(|kind| kind.fingerprint);
+        let admit = |posted: &mut Posted, kind: Option<&Kind>| posted.begin(len, tag, kind);
+        incoming.begin((len, tag, fingerprint), self.notices, admit)?;
+        Ok(())
+    }
+
+    /// What is a head alone.
+    fn said(&mut self, frame: Frame<'_>, id: u64) -> Result<(), Box<ViError>> {
+        let Sender { outbox, .. } = &mut *self.sender;
+        match frame {
+            Frame::Counts(counts) => self.sender.hear(counts, self.notices),
+            Frame::Read { secret, offset, len } => {
+                let from = RemoteKey::of(secret).at(offset);
+                let answer = match self.keys.check(&from, len, false) {
+                    Ok(()) => Answer::Read { id, from, len, offset: 0 },
+                    Err(why) => Answer::ReadEnd { id, result: Err(why) },
+                };
+                outbox.owe(answer, ANSWERS_MAX)
+            }
+            Frame::Written(result) => {
+                if outbox.read_mut(id).is_ok() {
+                    return Err(ViError::Protocol("an answer to no request").into());
+                }
+                Ok(outbox.answered(id, result, self.notices)?)
+            }
+            Frame::ReadEnd(result) => {
+                self.receiver.incoming.end_read(id, result, outbox, self.notices)
+            }
+            _ => Err(NONSENSE.into()),
+        }
+    }
+
+    /// Bytes of a message, at their place.
+    fn put(&mut self, lane: Lane, at: u64, bytes: &[u8]) -> Result<(), Box<ViError>> {
+        let Receiver { open, incoming, .. } = &mut *self.receiver;
+        let Some(Open { what, .. }) = &mut open[lane as usize] else { return Err(NONSENSE.into()) };
+        match what {
+            What::Eager { posted, .. } => posted.descriptor_mut().scatter(at, bytes),
+            What::Goodbye(said) => {
+                let at = usize::try_from(at).map_err(|_| NONSENSE)?;
+                said[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            What::Message => {
+                if let Current::Message { posted, .. } = &mut incoming.current {
+                    posted.descriptor_mut().scatter(at, bytes);
+                }
+            }
+            What::Write { .. } => {
+                if let Current::Write { to, result, .. } = &mut incoming.current
+                    && result.is_ok()
+                {
+                    *result = self.keys.write(&to.key.at(to.offset.saturating_add(at)), bytes);
+                }
+            }
+            What::ReadPiece { id, offset } => {
+                let read = self.sender.outbox.read_mut(*id)?;
+                read.descriptor_mut().scatter(*offset + at, bytes);
+                incoming.set_got(*id, incoming.got_of(*id) + bytes.len() as u64);
+            }
+            What::Nothing => return Err(NONSENSE.into()),
+        }
+        Ok(())
+    }
+
+    fn write_end(&mut self, id: u64, notify: Option<u64>) -> Result<(), Box<ViError>> {
+        let incoming = &mut self.receiver.incoming;
+        if let Current::Write { len, got, .. } = &mut incoming.current {
+            *got = *len;
+        }
+        let wrote = incoming.end_write()?;
+        let answer = Answer::Written { id, result: wrote.result };
+        self.sender.outbox.owe(answer, ANSWERS_MAX)?;
+        notify.map_or(Ok(()), |tag| incoming.notify(tag, &wrote, self.notices))
+    }
+}
+
+impl Arrivals for Inward<'_> {
+    fn begin(&mut self, lane: Lane, begins: Begins, first: &[u8]) -> Result<bool, Box<ViError>> {
+        let mut rest = first;
+        let frame = Frame::read(lane, &mut rest)?;
+        let head = (first.len() - rest.len()) as u64;
+        let len = begins.len - head;
+        if len > 0 && !frame.has_bytes() || len > super::TRANSFER_MAX {
+            return Err(NONSENSE.into());
+        }
+        let Some(what) = self.open(frame, len, begins.tag)? else { return Ok(false) };
+        self.receiver.open[lane as usize] = Some(Open { head, what });
+        if !rest.is_empty() {
+            self.put(lane, 0, rest)?;
+        }
+        Ok(true)
+    }
+
+    fn place(&mut self, lane: Lane, at: u64, bytes: &[u8]) -> Result<(), Box<ViError>> {
+        let open = self.receiver.open[lane as usize].as_ref().ok_or(NONSENSE)?;
+        let at = at.checked_sub(open.head).ok_or(NONSENSE)?;
+        self.put(lane, at, bytes)
+    }
+
+    fn end(&mut self, lane: Lane) -> Result<(), Box<ViError>> {
+        let open = self.receiver.open[lane as usize].take().ok_or(NONSENSE)?;
+        match open.what {
+            What::Eager { posted, len, tag } => posted.complete(len, tag, self.notices),
+            What::Goodbye(said) => {
+                self.receiver.is_over = true;
+                let nonsense = |_| NONSENSE;
+                let farewell = Farewell::read(&mut Reader::new(&said)).map_err(nonsense)?;
+                return Err(farewell.into_error().into());
+            }
+            What::Message => self.receiver.incoming.finish(self.notices),
+            What::Write { id, notify } => self.write_end(id, notify)?,
+            What::ReadPiece { .. } | What::Nothing => {}
+        }
+        self.receiver.taken += u64::from(lane == Lane::Posted);
+        Ok(())
+    }
+}

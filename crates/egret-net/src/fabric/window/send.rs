@@ -1,0 +1,237 @@
+//! The sending half of one end: descriptors in, messages of the window out.
+
+use super::fault::{Fault, planted};
+use super::frame::{Frame, Named};
+use super::lanes::{Lane, Load, Window};
+use crate::fabric::hub::counts::Counts;
+use crate::fabric::outbox::{Answer, Outbox};
+use crate::vi::{Descriptor, Keys, Notices, Op, Posted, Reliability, ViError};
+
+/// A message of a window: a head, and behind it the memory that was posted, if any.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    tag: u64,
+    head: Vec<u8>,
+    body: Option<Body>,
+}
+
+/// Memory that is needed until the peer has it.
+#[derive(Debug)]
+struct Body {
+    posted: Posted,
+    /// Of a send its number among the messages of its lane; of a write that of its request.
+    number: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub outbox: Outbox,
+    /// Messages and writes that have begun, ever.
+    begun: u64,
+    /// How far the peer is.
+    pub peer: Counts,
+    /// What the peer will have heard of this side.
+    pub told: Counts,
+}
+
+/// Messages of a lane that are with the window before they are under way: as many as it takes for
+/// short ones to share a datagram.
+const FEW: usize = 16;
+/// Bytes of an answer to a read that are copied at once.
+const CHUNK: usize = 64 << 10;
+/// Such pieces of answers that are with the window.
+const CHUNKS: usize = 2;
+
+impl Parcel {
+    pub(super) fn new(tag: u64, frame: &Frame<'_>) -> Self {
+        Self { tag, head: frame.head(), body: None }
+    }
+
+    /// Takes the memory out, when the peer has it or never will.
+    pub(super) fn into_posted(self) -> Option<Posted> {
+        self.body.map(|body| body.posted)
+    }
+}
+
+impl Load for Parcel {
+    fn len(&self) -> u64 {
+        let body = self.body.as_ref().map_or(0, |body| body.posted.descriptor().len());
+        self.head.len() as u64 + body
+    }
+
+    fn tag(&self) -> u64 {
+        self.tag
+    }
+
+    fn append(&self, offset: u64, len: usize, out: &mut Vec<u8>) {
+        let (mut at, mut left) = (offset, len);
+        let from = usize::try_from(at).map_or(self.head.len(), |at| at.min(self.head.len()));
+        let head = &self.head[from..self.head.len().min(from.saturating_add(left))];
+        out.extend_from_slice(head);
+        (at, left) = (at + head.len() as u64, left - head.len());
+        if let Some(body) = self.body.as_ref().filter(|_| left > 0) {
+            append(body.posted.descriptor(), at - self.head.len() as u64, left, out);
+        }
+    }
+}
+
+/// Copies bytes of a descriptor to the end of `out`.
+fn append(descriptor: &Descriptor, offset: u64, len: usize, out: &mut Vec<u8>) {
+    let (mut skip, mut left) = (offset, len);
+    for segment in descriptor.segments() {
+        let bytes = segment.bytes();
+        let Some(start) = usize::try_from(skip).ok().filter(|start| *start < bytes.len()) else {
+            skip -= bytes.len() as u64;
+            continue;
+        };
+        let end = bytes.len().min(start + left);
+        out.extend_from_slice(&bytes[start..end]);
+        (skip, left) = (0, left - (end - start));
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+impl Sender {
+    pub(super) fn new() -> Self {
+        let (peer, told) = (Counts::default(), Counts::default());
+        Self { outbox: Outbox::new(Reliability::Delivery), begun: 0, peer, told }
+    }
+
+    /// Sends an eager message, which is copied: its memory is free at once.
+    pub(super) fn send_eager(posted: Posted, window: &mut Window<Parcel>, notices: &mut Notices) {
+        let descriptor = posted.descriptor();
+        let (len, tag) = (descriptor.len(), descriptor.tag());
+        let mut parcel = Parcel::new(tag, &Frame::Eager);
+        let at = parcel.head.len();
+        parcel.head.resize(at + usize::try_from(len).expect("it lies in memory"), 0);
+        descriptor.gather(0, &mut parcel.head[at..]);
+        window.send(if planted(Fault::EagerBehind) { Lane::Posted } else { Lane::Eager }, parcel);
+        posted.complete(len, tag, notices);
+    }
+
+    /// Says how far this side is.
+    pub(super) fn tell(&mut self, counts: Counts, window: &mut Window<Parcel>) {
+        self.told = counts;
+        window.send(Lane::Control, Parcel::new(0, &Frame::Counts(counts.pack())));
+    }
+
+    /// Says why this side leaves, behind its eager messages.
+    pub(super) fn leave(why: &[u8], window: &mut Window<Parcel>) {
+        let mut parcel = Parcel::new(0, &Frame::Goodbye);
+        parcel.head.extend_from_slice(why);
+        window.send(Lane::Eager, parcel);
+    }
+
+    /// Gives the window what may go.
+    pub(super) fn feed(&mut self, window: &mut Window<Parcel>, keys: &Keys) {
+        while let Some((id, from, len)) = self.outbox.next_read() {
+            let (secret, offset) = (from.key.secret(), from.offset);
+            window.send(Lane::Control, Parcel::new(id, &Frame::Read { secret, offset, len }));
+        }
+        if !self.outbox.answers.is_empty() {
+            self.answer(window, keys);
+        }
+        while window.waiting(Lane::Posted) < FEW {
+            let receives =
+                if planted(Fault::ReceivesIgnored) { u64::MAX } else { self.peer.receives };
+            let next = self.outbox.next_waiting(|outbox, next| outbox.may_begin(next, receives));
+            let Some(posted) = next else { return };
+            let parcel = self.begin(posted);
+            window.send(Lane::Posted, parcel);
+        }
+    }
+
+    fn begin(&mut self, posted: Posted) -> Parcel {
+        let descriptor = posted.descriptor();
+        let named = |kind: &crate::buf::Kind| (kind.fingerprint, kind.name.clone());
+        let kind = descriptor.kind().map(named);
+        let (tag, frame, number) = match *posted.op() {
+            Op::Write { to, notify } => {
+                self.outbox.messages += u64::from(notify);
+                let notify = notify.then(|| descriptor.tag());
+                let (secret, offset) = (to.key.secret(), to.offset);
+                let id = self.outbox.number();
+                (id, Frame::Write { secret, offset, notify }, id)
+            }
+            _ => {
+                self.outbox.messages += 1;
+                let kind = kind.as_ref();
+                let kind =
+                    kind.map(|(fingerprint, name)| Named { fingerprint: *fingerprint, name });
+                (descriptor.tag(), Frame::Message(kind), self.begun)
+            }
+        };
+        self.begun += 1;
+        let mut parcel = Parcel::new(tag, &frame);
+        parcel.body = Some(Body { posted, number });
+        parcel
+    }
+
+    /// Answers what the peer has asked for. Answers of a few bytes do not wait for longer ones.
+    fn answer(&mut self, window: &mut Window<Parcel>, keys: &Keys) {
+        self.outbox.answers.retain(|answer| match *answer {
+            Answer::Written { id, result } => {
+                window.send(Lane::Control, Parcel::new(id, &Frame::Written(result)));
+                false
+            }
+            _ => true,
+        });
+        while window.waiting(Lane::Answers) < CHUNKS
+            && let Some(answer) = self.outbox.answers.pop_front()
+        {
+            let (id, result) = match answer {
+                Answer::Read { id, from, len, offset } if offset < len => {
+                    let n = usize::try_from(len - offset).unwrap_or(CHUNK).min(CHUNK);
+                    let mut parcel = Parcel::new(id, &Frame::ReadPiece { offset });
+                    let at = parcel.head.len();
+                    parcel.head.resize(at + n, 0);
+                    // The key may have been revoked since the read was admitted.
+                    match keys.read(&from.key.at(from.offset + offset), &mut parcel.head[at..]) {
+                        Ok(()) => {
+                            let offset = offset + n as u64;
+                            self.outbox.answers.push_front(Answer::Read { id, from, len, offset });
+                            window.send(Lane::Answers, parcel);
+                            continue;
+                        }
+                        Err(why) => (id, Err(why)),
+                    }
+                }
+                Answer::Read { id, .. } => (id, Ok(())),
+                Answer::ReadEnd { id, result } | Answer::Written { id, result } => (id, result),
+            };
+            window.send(Lane::Answers, Parcel::new(id, &Frame::ReadEnd(result)));
+        }
+    }
+
+    /// The peer has acknowledged some messages: writes wait for their answers, and sends for the
+    /// peer to have taken them.
+    pub(super) fn reap(&mut self, window: &mut Window<Parcel>, notices: &mut Notices) {
+        while let Some(parcel) = window.poll_sent() {
+            let Some(Body { posted, number }) = parcel.body else { continue };
+            let len = posted.descriptor().len();
+            match posted.op() {
+                Op::Write { .. } => self.outbox.asked(number, posted),
+                _ => self.outbox.went(posted, len, number),
+            }
+        }
+        self.complete(notices);
+    }
+
+    fn complete(&mut self, notices: &mut Notices) {
+        self.outbox.heard(self.peer.taken, self.peer.placed, notices);
+    }
+
+    /// The peer says how far it is. What it cannot be is a lie.
+    pub(super) fn hear(&mut self, counts: u64, notices: &mut Notices) -> Result<(), Box<ViError>> {
+        let peer = self.peer.advanced(counts);
+        let lies = peer.taken > self.begun || peer.placed > self.outbox.messages;
+        if lies && !planted(Fault::CountsBelieved) {
+            return Err(ViError::Protocol("it has taken what was never sent").into());
+        }
+        self.peer = peer;
+        self.complete(notices);
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! Sleeping on a nic with windows.
+
+use super::super::machine::Windowed;
+use crate::fabric::udp::UdpFabric;
+use crate::fabric::{ConnId, Fabric, Machine, Woken};
+use crate::rt::{self, Deadline};
+use crate::vi::{Address, Below, Descriptor, Nic, Op, Reliability, Vi, ViId, ViOptions};
+
+/// Two nics, and a connection of each.
+fn pair() -> ([Nic; 2], [Vi; 2]) {
+    let [a, b] = [(); 2].map(|()| UdpFabric.open(&"".into()).unwrap());
+    let options = ViOptions::of(Reliability::Delivery);
+    let listener = b.listen("test", 0, &options).unwrap();
+    let (nic, to) = (a.clone(), Address::new(b.host(), "test", 0));
+    let connecting =
+        rt::spawn("connects", move || nic.wait_connect(&to, &options, Deadline::DEFAULT)).unwrap();
+    let there = listener.wait_accept(Deadline::DEFAULT).unwrap();
+    let here = connecting.join().unwrap().unwrap();
+    ([a, b], [here, there])
+}
+
+/// A thread sleeps until the next event, and another sends: the first repeat is sooner than that.
+#[test]
+pub(super) fn a_sleeper_is_told_of_a_repeat_that_comes_sooner() {
+    let ([a, _b], _ends) = pair();
+    a.inside(|machine: &mut Windowed, after| {
+        let conn: ConnId = machine.first().expect("a connection");
+        while machine.arm(after) {
+            machine.disarm(Woken::Awake, after);
+        }
+        after.happened = false;
+        let posts = Below::new();
+        let mut eager = Descriptor::new(vec![7_u8; 32]);
+        eager.mark_eager();
+        let posted = posts.post(ViId::unused(), Op::Send, eager);
+        machine.post(conn, posted, after).expect("it is open");
+        assert!(after.happened, "it sleeps on");
+        machine.disarm(Woken::Awake, after);
+    });
+}

@@ -1,0 +1,72 @@
+//! The conformance suite over the simulator, with and without loss, and over `udp`.
+
+use std::time::Duration;
+
+use crate::conformance::{Case, Failure, Profile, cases, run_on_threads};
+use crate::fabric::Fabric;
+use crate::fabric::sim::Sim;
+use crate::fabric::udp::UdpFabric;
+use crate::vi::{NicOptions, Wait};
+
+fn profile() -> Profile {
+    Profile { kills: false, largest: 1 << 20, ..Profile::default() }
+}
+
+fn all(sim: &Sim) -> Vec<Case> {
+    let cases = cases(&sim.windowed_nic("probe").limits(), &profile());
+    assert!(cases.len() > 60, "{}", cases.len());
+    cases
+}
+
+/// Runs a case in a world of this seed, whose links are as `weather` makes them.
+pub(super) fn play(case: &Case, seed: u64, weather: impl FnOnce(&Sim)) -> Result<(), Failure> {
+    let sim = Sim::new(seed);
+    weather(&sim);
+    let nics = ["caller", "answerer"].map(|host| sim.windowed_nic(host));
+    run_on_threads(case, &profile(), nics)
+}
+
+pub(super) fn failures(seed: u64, weather: impl Fn(&Sim)) -> Vec<String> {
+    let cases = all(&Sim::new(0));
+    let played = cases.iter().filter_map(|case| play(case, seed, &weather).err());
+    played.map(|failure| failure.to_string()).collect()
+}
+
+#[test]
+fn conformance_over_a_link_without_faults() {
+    let failures = failures(1, |_| {});
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Links that lose, double, reorder and damage.
+fn lossy(sim: &Sim) {
+    let link = sim.links().loss(0.05).duplicate(0.05).reorder(0.1).corrupt(0.02);
+    link.latency(Duration::from_micros(100));
+}
+
+#[test]
+fn conformance_over_lossy_links() {
+    for seed in 0..10 {
+        let failures = failures(seed, lossy);
+        assert!(failures.is_empty(), "seed {seed}: {}", failures.join("\n"));
+    }
+}
+
+fn over_udp(wait: Wait) {
+    let open = |()| UdpFabric.open(&NicOptions::new("").wait(wait)).unwrap();
+    let profile = Profile { kills: false, ..Profile::default() };
+    let cases = cases(&open(()).limits(), &profile);
+    let run = |case: &Case| run_on_threads(case, &profile, [(), ()].map(open)).err();
+    let failures: Vec<String> = cases.iter().filter_map(run).map(|it| it.to_string()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn conformance_on_two_threads() {
+    over_udp(Wait::Balanced);
+}
+
+#[test]
+fn conformance_asleep() {
+    over_udp(Wait::Frugal);
+}

@@ -1,0 +1,8 @@
+//! A nic with windows, over worlds and networks that lose.
+
+mod asleep;
+mod conformance;
+mod hostile;
+mod leaving;
+mod planted;
+mod processes;

@@ -1,0 +1,30 @@
+//! What a machine posts to a machine that it stands on, and what comes back.
+
+use super::inbox::Mailbox;
+use super::{Completion, Descriptor, Op, Posted, Ticket, ViId};
+
+/// The posts of a machine that stands on another.
+#[derive(Debug)]
+pub(crate) struct Below(Mailbox);
+
+impl Below {
+    pub(crate) fn new() -> Self {
+        Self(Mailbox::alone())
+    }
+
+    /// A descriptor for the machine below, whose completion will name `vi`. What has landed in it
+    /// before goes.
+    pub(crate) fn post(&self, vi: ViId, op: Op, mut descriptor: Descriptor) -> Posted {
+        descriptor.unland();
+        let inbox = self.0.inbox();
+        let number = inbox.reserve().expect("there are places for all");
+        let ticket = Ticket::new(vi, number, op == Op::Recv);
+        Posted::new(ticket, op, descriptor, inbox)
+    }
+
+    /// The next that came back.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<Completion> {
+        self.0.inbox().take()
+    }
+}
