@@ -189,7 +189,8 @@ impl Vi {
     /// * [`ViError::PeerDied`] if the peer's process has ended without that. Over `shm` and `tcp`
     ///   the kernel tells at once, over `udp` when something is sent to the peer. Where the kernel
     ///   does not tell, for the machine or the network is gone, the end is known over `tcp` after
-    ///   20 s at the latest, over `udp` after 10 s of silence, over `sim` after 5 s without an
+    ///   20 s at the latest, over `udp` when what is sent
+    ///   is not acknowledged for about 6 s, or after 10 s of silence, over `sim` after 5 s without an
     ///   answer. Over `udp` a peer that does not drive its nic is silent, too;
     /// * [`ViError::Closed`] if this side has closed the connection.
     ///

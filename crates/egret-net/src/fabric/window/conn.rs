@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::fault::{Fault, planted};
 use super::lanes::{Broken, Lane, Lie, Pace, Terms, Window};
+use super::leaving::Leaving;
 use super::recv::{Inward, Receiver};
 use super::send::{Parcel, Sender};
 use crate::fabric::Unposted;
@@ -171,7 +172,7 @@ impl Conn {
 
 impl Open for Conn {
     /// What is still to be told to the peer, if it listens.
-    type Left = Option<Window<Parcel>>;
+    type Left = Option<Leaving>;
 
     fn counters(&self) -> Counters {
         let receives = &self.receiver.incoming.receives;
@@ -180,6 +181,7 @@ impl Open for Conn {
     }
 
     fn fail(mut self, why: &ViError, notices: &mut Notices) -> Self::Left {
+        let is_last = self.receiver.hears_last();
         let kept = self.window.end(Lane::Posted).collect::<Vec<_>>();
         let mut sends: Vec<Posted> = kept.into_iter().filter_map(Parcel::into_posted).collect();
         sends.extend(self.sender.outbox.drain());
@@ -197,7 +199,7 @@ impl Open for Conn {
         let mut last = Vec::new();
         Farewell::of(why.clone()).push(&mut last);
         Sender::leave(&last, &mut self.window);
-        Some(self.window)
+        Some(Leaving::new(self.window, is_last))
     }
 }
 

@@ -13,6 +13,12 @@ pub(super) enum Fault {
     ReceivesIgnored,
     /// A connection that is closed leaves at once, without its last messages.
     LeavesAtOnce,
+    /// Who leaves does not hear that the peer leaves as well.
+    DeafToGoodbye,
+    /// Who leaves waits as long as the peer likes.
+    LingersOn,
+    /// Any number of connections is waited for.
+    LingerAll,
     /// What a peer says that it has taken is believed.
     CountsBelieved,
     /// The peer is not told how far this side is.

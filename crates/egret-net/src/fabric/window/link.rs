@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::conn::{Conn, SILENT, why};
+use super::conn::{Conn, SILENT};
+use super::fault::{Fault, planted};
 use super::frame::HEAD_MAX;
 use super::lanes::Window;
+use super::leaving::{LINGER_MAX, Leaving};
 use super::send::Parcel;
 use crate::buf::{Buf, Pool};
 use crate::fabric::Unposted;
@@ -20,7 +22,9 @@ pub(super) struct Link {
     pub vi: ViId,
     end: End<Conn>,
     /// What is still to be said, when it is over here.
-    pub leaving: Option<Window<Parcel>>,
+    pub leaving: Option<Leaving>,
+    /// Until when, at the latest.
+    pub leaving_until: Option<Instant>,
     /// When there is something to do though nothing comes.
     pub timer: Option<Instant>,
     /// Whether nobody has a handle to it.
@@ -85,6 +89,7 @@ impl Link {
             vi,
             end: End::new(Conn::new(datagram(carries))),
             leaving: None,
+            leaving_until: None,
             timer: None,
             is_released: false,
             under_way: 0,
@@ -120,9 +125,10 @@ impl Link {
         if let Some(conn) = self.end.open() {
             return conn.hear(now, datagram, keys, notices);
         }
-        if let Some(window) = &mut self.leaving {
-            window.acknowledged(now, datagram).map_err(|broken| why(&broken))?;
-            while window.poll_sent().is_some() {}
+        if let Some(leaving) = &mut self.leaving
+            && leaving.hear(now, datagram).is_err()
+        {
+            self.leaving = None;
         }
         Ok(())
     }
@@ -150,7 +156,7 @@ impl Link {
     fn window(&mut self) -> Option<&mut Window<Parcel>> {
         match self.end.open() {
             Some(conn) => Some(&mut conn.window),
-            None => self.leaving.as_mut(),
+            None => self.leaving.as_mut().map(|leaving| &mut leaving.window),
         }
     }
 
@@ -184,10 +190,11 @@ impl Link {
     }
 
     /// Ends it, if it is open. Whether it was.
-    pub(super) fn end(&mut self, why: &ViError, notices: &mut Notices) -> bool {
+    pub(super) fn end(&mut self, now: Instant, why: &ViError, notices: &mut Notices) -> bool {
         let left = self.end.end(why, notices);
         let was_open = left.is_some();
         if let Some(leaving) = left {
+            self.leaving_until = leaving.is_some().then(|| now + LINGER_MAX);
             self.leaving = leaving;
         }
         was_open
@@ -199,9 +206,14 @@ impl Link {
         is_silent.then_some(SILENT)
     }
 
-    /// Whether it is over here, and the peer knows all that it is to know.
-    pub(super) fn has_left(&mut self) -> bool {
-        self.end.open().is_none() && self.leaving.as_ref().is_none_or(Window::is_through)
+    /// Whether it is over here, and the peer knows all that it is to know, or had its time.
+    pub(super) fn has_left(&mut self, now: Instant) -> bool {
+        let is_late = self.leaving_until.is_some_and(|until| until <= now);
+        if is_late && !planted(Fault::LingersOn) {
+            self.leaving = None;
+        }
+        let is_through = |leaving: &Leaving| leaving.window.is_through();
+        self.end.open().is_none() && self.leaving.as_ref().is_none_or(is_through)
     }
 
     /// Whether the peer does not know how far this side is.
@@ -212,9 +224,9 @@ impl Link {
     pub(super) fn next_event(&mut self) -> Option<Instant> {
         let next = match self.end.open() {
             Some(conn) => conn.next_event(),
-            None => self.leaving.as_ref().and_then(Window::next_event),
+            None => self.leaving.as_ref().and_then(|leaving| leaving.window.next_event()),
         };
         // What is due now waits for a datagram to leave.
-        next.filter(|at| *at != Instant::default())
+        next.into_iter().filter(|at| *at != Instant::default()).chain(self.leaving_until).min()
     }
 }

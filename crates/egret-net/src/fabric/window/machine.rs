@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use super::fault::{Fault, planted};
+use super::leaving::LINGERING_MAX;
 use super::link::{Ground, Link};
 use super::{DEPTH, TRANSFER_MAX};
 use crate::fabric::{
@@ -34,6 +35,8 @@ pub(super) struct Windowed {
     timers: BTreeSet<(Instant, ConnId)>,
     /// Those whose peer does not know how far this side is.
     owing: BTreeSet<ConnId>,
+    /// Those that are over here, and until when they are waited for at most.
+    lingering: BTreeSet<(Instant, ConnId)>,
     /// Polls in a row that found nothing.
     idle: u32,
     /// What was settled below.
@@ -60,11 +63,18 @@ impl Windowed {
             dirty: BTreeSet::new(),
             timers: BTreeSet::new(),
             owing: BTreeSet::new(),
+            lingering: BTreeSet::new(),
             idle: 0,
             settled: Settled::default(),
             after: After::default(),
             slept: None,
         }
+    }
+
+    /// Connections that are not gone, for tests.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.links.len()
     }
 
     /// A connection, for tests.
@@ -177,17 +187,29 @@ impl Windowed {
 
     /// Ends a connection, if it is open, for a reason that this side has found.
     fn end(&mut self, conn: ConnId, why: &ViError, after: &mut After) {
+        let now = self.now(after);
         let Some(link) = self.links.get_mut(&conn) else { return };
-        if link.end(why, &mut after.notices) {
-            after.happened = true;
-            self.dirty.insert(conn);
+        if !link.end(now, why, &mut after.notices) {
+            return;
+        }
+        after.happened = true;
+        self.dirty.insert(conn);
+        self.lingering.extend(link.leaving_until.map(|until| (until, conn)));
+        if self.lingering.len() > LINGERING_MAX
+            && !planted(Fault::LingerAll)
+            && let Some((_, oldest)) = self.lingering.pop_first()
+            && let Some(link) = self.links.get_mut(&oldest)
+        {
+            link.leaving = None;
+            self.dirty.insert(oldest);
         }
     }
 
     /// The connection below is no more.
     fn ended_below(&mut self, conn: ConnId, why: &ViError, after: &mut After) {
+        let now = self.now(after);
         let Some(link) = self.links.get_mut(&conn) else { return };
-        after.happened |= link.end(why, &mut after.notices);
+        after.happened |= link.end(now, why, &mut after.notices);
         link.leaving = None;
         self.left(conn, after);
     }
@@ -214,10 +236,10 @@ impl Windowed {
     fn look_after(&mut self, conn: ConnId, now: Instant, after: &mut After) {
         let Some(link) = self.links.get_mut(&conn) else { return };
         if let Some(why) = link.is_silent(now) {
-            after.happened |= link.end(&why, &mut after.notices);
+            after.happened |= link.end(now, &why, &mut after.notices);
             link.leaving = None;
         }
-        if link.has_left() {
+        if link.has_left(now) {
             self.call(after, |below, after| below.close(conn, after));
             return self.left(conn, after);
         }
@@ -245,6 +267,9 @@ impl Windowed {
         let Some(link) = self.links.get_mut(&conn) else { return };
         if let Some(at) = link.timer.take() {
             self.timers.remove(&(at, conn));
+        }
+        if let Some(until) = link.leaving_until.take() {
+            self.lingering.remove(&(until, conn));
         }
         self.owing.remove(&conn);
         self.dirty.remove(&conn);

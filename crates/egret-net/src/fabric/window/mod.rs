@@ -43,6 +43,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `machine.rs`, `link.rs` | the nic: what goes to the machine below, and what comes from there |
+//! | `leaving.rs` | what is said when it is over |
 //! | `conn.rs`, `send.rs`, `recv.rs` | one end: post and arrive, without I/O or clock |
 //! | `frame.rs` | what messages say (`docs/window-wire.md`) |
 //! | `lanes` | the window: repeats and acknowledgements, without I/O or clock |
@@ -51,6 +52,7 @@ mod conn;
 mod fault;
 mod frame;
 mod lanes;
+mod leaving;
 mod link;
 mod machine;
 mod recv;

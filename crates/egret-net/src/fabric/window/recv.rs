@@ -109,6 +109,12 @@ impl Receiver {
         all
     }
 
+    /// Whether some of the peer's last word is here.
+    pub(super) fn hears_last(&self) -> bool {
+        let open = self.open[Lane::Eager as usize].as_ref();
+        open.is_some_and(|open| matches!(open.what, What::Goodbye(_)))
+    }
+
     /// Whether what needs a receive has to wait for one. A peer that was not promised one lies.
     fn holds_up(&self) -> Result<bool, Box<ViError>> {
         if self.begun >= self.incoming.receives.promised {

@@ -6,7 +6,7 @@ pub(super) use crate::fault::planted;
 
 /// One way to get it wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(in crate::fabric::window) enum Fault {
     /// Checksums are not looked at.
     Unchecked,
     /// A datagram has the number of the one before it.
@@ -19,6 +19,8 @@ pub(super) enum Fault {
     QuietDoubles,
     /// What was not acknowledged in time is not sent again.
     Unrepeated,
+    /// What is not acknowledged is repeated for ever.
+    NeverSilent,
     /// After silence everything is repeated at once.
     Storm,
     /// An acknowledgement is acknowledged.
@@ -27,6 +29,8 @@ pub(super) enum Fault {
     AnyAck,
     /// A message that waits for its place is taken for one that never came.
     HeldUntold,
+    /// A message that came early and then waits for its place was acknowledged by a liar.
+    HeldTakenBack,
     /// Nobody looks where a piece is in the window.
     Boundless,
     /// A piece has the bytes it has.

@@ -26,6 +26,8 @@ pub(in crate::fabric::window) struct Window<M> {
     sent: VecDeque<M>,
     /// The number of the next datagram.
     next: u64,
+    /// Whether a peer whose messages have to wait may take its time.
+    is_patient: bool,
     counters: WindowCounters,
 }
 
@@ -52,6 +54,7 @@ impl<M: Load> Window<M> {
             rtt: Rtt::default(),
             sent: VecDeque::new(),
             next: 0,
+            is_patient: true,
             counters: WindowCounters::default(),
         }
     }
@@ -168,6 +171,37 @@ impl<M: Load> Window<M> {
         Ok(())
     }
 
+    /// Takes the pieces of one lane of a datagram, and no others.
+    ///
+    /// # Errors
+    ///
+    /// As of [`hear`](Self::hear).
+    pub(in crate::fabric::window) fn hear_lane(
+        &mut self,
+        now: Instant,
+        lane: Lane,
+        Pieces { mut left, .. }: Pieces<'_>,
+        into: &mut impl Arrivals,
+    ) -> Result<(), Broken> {
+        while let Some(piece) = Piece::read(&mut left)? {
+            if piece.lane == lane {
+                self.hear_piece(now, &piece, into)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on a peer whose messages have to wait is as silent as any other.
+    pub(in crate::fabric::window) const fn hasten(&mut self) {
+        self.is_patient = false;
+    }
+
+    /// Nothing more is sent than that all has come, at once.
+    pub(in crate::fabric::window) fn part(&mut self, now: Instant) {
+        self.outgoing.iter_mut().for_each(|lane| drop(lane.end()));
+        self.acks.hurry(now);
+    }
+
     /// Takes what a datagram says of this end's own messages, and nothing else. What else there
     /// is, unless it is damaged.
     ///
@@ -187,8 +221,8 @@ impl<M: Load> Window<M> {
         let mut left = datagram;
         let head = Head::read(&mut left)?;
         for (lane, ack) in self.outgoing.iter_mut().zip(head.acks) {
-            lane.acknowledge(now, ack, &mut self.rtt, &mut self.sent)?;
-            if head.held {
+            lane.acknowledge(now, (ack, head.held), &mut self.rtt, &mut self.sent)?;
+            if head.held && self.is_patient {
                 lane.lives();
             }
         }

@@ -59,7 +59,7 @@
 mod acks;
 mod congestion;
 mod counters;
-mod fault;
+pub(super) mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod fuzzing;
 mod incoming;

@@ -200,9 +200,12 @@ impl<M: Load> Outgoing<M> {
     }
 
     /// Looks at the clock: after silence all that is under way counts as lost, and the
-    /// first of it may be sent again.
+    /// first of it may be sent again, unless that was done often enough.
     pub(super) fn tick(&mut self, now: Instant, rtt: &Rtt, counters: &mut WindowCounters) {
         if !self.is_over(now) || planted(Fault::Unrepeated) {
+            return;
+        }
+        if self.is_silent(now) && !planted(Fault::NeverSilent) {
             return;
         }
         self.under_way.lose_all();
@@ -219,11 +222,11 @@ impl<M: Load> Outgoing<M> {
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
-        ack: Ack,
+        (ack, is_held): (Ack, bool),
         rtt: &mut Rtt,
         done: &mut VecDeque<M>,
     ) -> Result<(), Lie> {
-        let news = self.under_way.acknowledge(self.lane, now, ack, rtt)?;
+        let news = self.under_way.acknowledge(self.lane, now, (ack, is_held), rtt)?;
         if news.pieces == 0 {
             return Ok(());
         }

@@ -12,7 +12,7 @@ use super::rtt::Rtt;
 use super::wire::{Ack, whole};
 
 /// Pieces by number, from the first that the peer may not have to the last that was
-/// sent. The first has never arrived: an acknowledgement of it would have removed it.
+/// sent. The first has not arrived: an acknowledgement of it would have removed it.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
     pieces: VecDeque<Sent>,
@@ -183,7 +183,7 @@ impl UnderWay {
         &mut self,
         lane: Lane,
         now: Instant,
-        ack: Ack,
+        (ack, is_held): (Ack, bool),
         rtt: &Rtt,
     ) -> Result<News, Lie> {
         let next = self.place_of(lane, ack)?;
@@ -195,15 +195,26 @@ impl UnderWay {
             self.arrived(0, now, rtt, &mut news);
             self.pop(&mut news);
         }
-        if self.pieces.front().is_some_and(|piece| piece.state == State::Arrived) {
-            return Err(Lie::TakenBack { lane, number: next });
-        }
+        self.check_front(is_held).ok_or(Lie::TakenBack { lane, number: next })?;
         let mut bits = ack.bits;
         while bits != 0 {
             self.arrived(bits.trailing_zeros() as usize, now, rtt, &mut news);
             bits &= bits - 1;
         }
         Ok(news)
+    }
+
+    /// The first piece is missing, though it may have come early: of a message that waits, now that
+    /// it is its turn, it counts as missing again. `None` if that cannot be.
+    fn check_front(&mut self, is_held: bool) -> Option<()> {
+        let came_early = |piece: &&mut Sent| piece.state == State::Arrived;
+        let Some(piece) = self.pieces.front_mut().filter(came_early) else { return Some(()) };
+        if !is_held || planted(Fault::HeldTakenBack) {
+            return None;
+        }
+        (piece.state, piece.is_repeated) = (State::Flying, true);
+        self.flying += 1;
+        Some(())
     }
 
     /// The first piece that the peer misses, if what it says can be.

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use crate::fabric::sim::Sim;
-use crate::rt::Deadline;
-use crate::vi::{Address, Lane, Nic, Reliability, Vi, ViError, ViOptions};
+use super::super::lanes::{Arrivals, Begins, Lane as Of, Pace, Terms, Window};
+use super::super::leaving::{LINGER_MAX, LINGERING_MAX};
+use super::super::link::Link;
+use super::super::machine::Windowed;
+use super::super::send::Parcel;
+use crate::fabric::sim::{Planted, Sim};
+use crate::rt::{Deadline, Instant};
+use crate::vi::{Address, Keys, Lane, Nic, Notices, Reliability, Vi, ViError, ViId, ViOptions};
 
 /// Both ends of a connection between two nodes whose links lose.
-fn pair(sim: &Sim) -> ([Nic; 2], [Vi; 2]) {
-    sim.links().loss(0.3);
+pub(super) fn pair(sim: &Sim, loss: f64) -> ([Nic; 2], [Vi; 2]) {
+    sim.links().loss(loss);
     let [a, b] = ["a", "b"].map(|host| sim.windowed_nic(host));
     let options = ViOptions::of(Reliability::Delivery);
     let listener = b.listen("test", 0, &options).unwrap();
@@ -19,11 +24,21 @@ fn pair(sim: &Sim) -> ([Nic; 2], [Vi; 2]) {
     ([a, b], [here, there])
 }
 
+/// Lets nics work until so much time has passed.
+pub(super) fn go_on(sim: &Sim, nics: &[Nic], until: Duration) {
+    while sim.elapsed() < until {
+        for nic in nics {
+            let seen = nic.poll();
+            nic.wait(seen, Some(nic.now() + Duration::from_millis(1)));
+        }
+    }
+}
+
 #[test]
 pub(super) fn what_was_sent_before_the_end_arrives_before_it() {
     for seed in 0..20 {
         let sim = Sim::new(seed);
-        let ([a, b], [here, there]) = pair(&sim);
+        let ([a, b], [here, there]) = pair(&sim, 0.3);
         for tag in 0..10 {
             here.send_eager(Lane::Talk, tag, &[&[7; 300]]).unwrap();
         }
@@ -42,4 +57,81 @@ pub(super) fn what_was_sent_before_the_end_arrives_before_it() {
         assert_eq!(tags, (0..10).collect::<Vec<_>>(), "seed {seed}");
         assert_eq!(there.error(), Some(ViError::ClosedByPeer), "seed {seed}");
     }
+}
+
+/// Connections that a nic has not forgotten.
+fn kept(nic: &Nic) -> usize {
+    nic.inside(|machine: &mut Windowed, _| machine.kept())
+}
+
+#[test]
+pub(super) fn ends_that_close_at_the_same_time_do_not_wait_for_each_other() {
+    let sim = Sim::new(1);
+    let (nics, ends) = pair(&sim, 0.0);
+    drop(ends);
+    assert_eq!(nics.each_ref().map(kept), [1, 1], "their last words are on their way");
+    let until = sim.elapsed() + Duration::from_millis(500);
+    go_on(&sim, &nics, until);
+    assert_eq!(nics.each_ref().map(kept), [0, 0]);
+}
+
+/// Has no place for anything.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Arrivals for Nowhere {
+    fn begin(&mut self, _: Of, _: Begins, _: &[u8]) -> Result<bool, Box<ViError>> {
+        Ok(false)
+    }
+
+    fn place(&mut self, _: Of, _: u64, _: &[u8]) -> Result<(), Box<ViError>> {
+        unreachable!("nothing has begun")
+    }
+
+    fn end(&mut self, _: Of) -> Result<(), Box<ViError>> {
+        unreachable!("nothing has begun")
+    }
+}
+
+#[test]
+pub(super) fn a_peer_that_lives_and_takes_nothing_is_not_waited_for() {
+    let terms = Terms { messages: 64, bytes: 1 << 18, datagram: 1400, pace: Pace::default() };
+    let mut peer: Window<Parcel> = Window::new(terms);
+    let (mut link, mut notices) = (Link::new(ViId::unused(), 1400), Notices::default());
+    let (began, mut out) = (Instant::from_nanos(1_000_000), Vec::new());
+    let mut now = began;
+    assert!(link.end(now, &ViError::Closed, &mut notices));
+    while !link.has_left(now) && link.is_silent(now).is_none() {
+        assert!(now < began + LINGER_MAX + Duration::from_secs(1), "it is still there");
+        while let Some(datagram) = link.poll_datagram(now) {
+            let bytes = datagram.bytes().to_vec();
+            peer.hear(now, &bytes, &mut Nowhere).unwrap();
+        }
+        while peer.poll_datagram(now, &mut out) {
+            link.hear(now, &out, &Keys::default(), &mut notices).unwrap();
+        }
+        now = link.next_event().expect("it ends by itself").max(now + Duration::from_millis(1));
+    }
+}
+
+#[test]
+pub(super) fn a_nic_waits_for_a_bounded_number_of_peers() {
+    let sim = Sim::new(1);
+    let [a, b] = ["a", "b"].map(|host| sim.windowed_nic(host));
+    let options = ViOptions::of(Reliability::Delivery);
+    let listener = b.listen("test", 0, &options).unwrap();
+    let to = Address::new("b", "test", 0);
+    let connect = |_| {
+        let connecting = a.connect(&to, &options, Deadline::DEFAULT);
+        let there = listener.wait_accept(Deadline::DEFAULT).unwrap();
+        (a.block_on(connecting).unwrap(), there)
+    };
+    let (here, _there): (Vec<Vi>, Vec<Vi>) = (0..LINGERING_MAX + 4).map(connect).unzip();
+    sim.plant(Planted::NeverDies);
+    sim.links().loss(1.0);
+    drop(here);
+    assert_eq!(kept(&a), LINGERING_MAX);
+    let until = sim.elapsed() + LINGER_MAX + Duration::from_secs(1);
+    go_on(&sim, &[a.clone()], until);
+    assert_eq!(kept(&a), 0);
 }

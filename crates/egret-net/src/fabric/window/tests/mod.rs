@@ -6,3 +6,4 @@ mod hostile;
 mod leaving;
 mod planted;
 mod processes;
+mod silent;

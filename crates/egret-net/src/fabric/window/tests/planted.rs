@@ -1,7 +1,8 @@
 //! Every fault that can be planted is caught by a test that is not about it.
 
 use super::super::fault::{Fault, caught};
-use super::{asleep, conformance, hostile, leaving};
+use super::super::lanes::fault::Fault as Lanes;
+use super::{asleep, conformance, hostile, leaving, silent};
 
 #[test]
 fn every_fault_is_caught() {
@@ -9,8 +10,14 @@ fn every_fault_is_caught() {
         let run = || assert!(conformance::failures(1, |_| {}).is_empty());
         assert!(caught(fault, run), "{fault:?} goes unnoticed");
     }
-    let tests: [(Fault, fn()); 3] = [
+    let tests: [(Fault, fn()); 6] = [
         (Fault::LeavesAtOnce, leaving::what_was_sent_before_the_end_arrives_before_it),
+        (
+            Fault::DeafToGoodbye,
+            leaving::ends_that_close_at_the_same_time_do_not_wait_for_each_other,
+        ),
+        (Fault::LingersOn, leaving::a_peer_that_lives_and_takes_nothing_is_not_waited_for),
+        (Fault::LingerAll, leaving::a_nic_waits_for_a_bounded_number_of_peers),
         (Fault::CountsBelieved, hostile::nobody_takes_what_was_never_sent),
         (Fault::SleepsOn, asleep::a_sleeper_is_told_of_a_repeat_that_comes_sooner),
     ];
@@ -18,4 +25,6 @@ fn every_fault_is_caught() {
         assert!(caught(fault, test), "{fault:?} goes unnoticed");
         test();
     }
+    assert!(caught(Lanes::NeverSilent, silent::who_acknowledges_nothing_is_dead));
+    silent::who_acknowledges_nothing_is_dead();
 }

@@ -43,13 +43,16 @@ pub(in crate::fabric) fn datagrams(input: &[u8]) {
 
 /// Two windows talk, and the input says what the network does to each datagram; what it
 /// changes bears the old sum, so everything must come once and in order. If the first
-/// byte is odd it bears the right one: then a lie may be found, and nothing else.
+/// byte is odd it bears the right one: then a lie may be found, and nothing else. If its second bit
+/// is set the input also says when how many messages have a place.
 pub(in crate::fabric) fn conversation(input: &[u8]) {
     with_ground(|ground| {
         let mut script = input.iter().copied();
         let mut next = || script.next();
-        let lies = next().unwrap_or(0) & 1 != 0;
+        let mode = next().unwrap_or(0);
+        let lies = mode & 1 != 0;
         let mut talk = Talk::new(ground, &mut next);
+        talk.waits = mode & 2 != 0;
         for _ in 0..10_000 {
             match talk.turn(lies, &mut next) {
                 Ok(true) => {}
@@ -87,7 +90,8 @@ fn with_ground(run: impl FnOnce(&Arc<Ground>)) {
 }
 
 fn terms(messages: u32) -> Terms {
-    Terms { messages, bytes: 4096, datagram: 256, pace: Pace::default() }
+    let pace = Pace { repeats_max: 1000, ..Pace::default() };
+    Terms { messages, bytes: 4096, datagram: 256, pace }
 }
 
 fn message(tag: u64, len: usize) -> Descriptor {
@@ -166,6 +170,8 @@ struct Talk {
     expected: [[VecDeque<(u64, usize)>; LANES]; 2],
     late: Vec<(usize, Vec<u8>)>,
     now: Instant,
+    /// Whether messages have to wait for places.
+    waits: bool,
 }
 
 impl Talk {
@@ -180,7 +186,7 @@ impl Talk {
             windows[from].send(Lane::ALL[lane], message(tag, len));
             expected[1 - from][lane].push_back((tag, len));
         }
-        Self { windows, expected, late: Vec::new(), now: Instant::from_nanos(0) }
+        Self { windows, expected, late: Vec::new(), now: Instant::from_nanos(0), waits: false }
     }
 
     /// All that happens now. Whether there is more to come.
@@ -191,6 +197,7 @@ impl Talk {
     ) -> Result<bool, super::Lie> {
         let mut out = Vec::new();
         for from in 0..2 {
+            self.admit(from, lies, next)?;
             while self.windows[from].poll_datagram(self.now, &mut out) {
                 self.carry(1 - from, &mut out, lies, next)?;
             }
@@ -205,6 +212,21 @@ impl Talk {
         };
         self.now = self.now.max(event);
         Ok(true)
+    }
+
+    /// Messages that had no place may have one now.
+    fn admit(
+        &mut self,
+        to: usize,
+        lies: bool,
+        next: &mut impl FnMut() -> Option<u8>,
+    ) -> Result<(), super::Lie> {
+        if self.waits {
+            let places = next().map_or(usize::MAX, |places| usize::from(places % 4));
+            self.windows[to].admit(places, self.now)?;
+            self.taken(to, lies);
+        }
+        Ok(())
     }
 
     fn carry(
@@ -234,8 +256,14 @@ impl Talk {
     }
 
     fn arrive(&mut self, to: usize, datagram: &[u8], lies: bool) -> Result<(), super::Lie> {
+        self.windows[to].hear(self.now, datagram)?;
+        self.taken(to, lies);
+        Ok(())
+    }
+
+    /// Looks at what has come.
+    fn taken(&mut self, to: usize, lies: bool) {
         let window = &mut self.windows[to];
-        window.hear(self.now, datagram)?;
         window.check();
         while window.poll_sent().is_some() {}
         while let Some(arrived) = window.poll_arrived() {
@@ -249,6 +277,5 @@ impl Talk {
             let came = landed.iter().chain(&arrived.memory.rest);
             assert!(came.eq(message(tag, len).bytes()), "other bytes");
         }
-        Ok(())
     }
 }

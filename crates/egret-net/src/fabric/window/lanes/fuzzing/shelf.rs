@@ -43,8 +43,8 @@ pub(in super::super) struct Shelf {
     current: [Option<Arrived>; LANES],
     arrived: VecDeque<Arrived>,
     refused: Option<Lie>,
-    /// Whether messages have to wait.
-    pub(in super::super) waits: bool,
+    /// How many more messages have a place; others have to wait.
+    pub(in super::super) places: usize,
 }
 
 /// A window and its shelf.
@@ -57,7 +57,7 @@ pub(in super::super) struct Shelved {
 impl Shelved {
     pub(in super::super) fn new(terms: Terms, landing: Arc<dyn Landing>) -> Self {
         let (current, arrived) = ([const { None }; LANES], VecDeque::new());
-        let shelf = Shelf { landing, current, arrived, refused: None, waits: false };
+        let shelf = Shelf { landing, current, arrived, refused: None, places: usize::MAX };
         Self { window: Window::new(terms), shelf }
     }
 
@@ -74,8 +74,9 @@ impl Shelved {
         heard.map_err(|broken| self.shelf.lie(&broken))
     }
 
-    #[cfg(test)]
-    pub(in super::super) fn resume(&mut self, now: Instant) -> Result<(), Lie> {
+    /// From now on so many messages have a place.
+    pub(in super::super) fn admit(&mut self, places: usize, now: Instant) -> Result<(), Lie> {
+        self.shelf.places = places;
         let resumed = self.window.resume(now, &mut self.shelf);
         resumed.map_err(|broken| self.shelf.lie(&broken))
     }
@@ -129,9 +130,8 @@ impl Shelf {
 
 impl Arrivals for Shelf {
     fn begin(&mut self, lane: Lane, begins: Begins, first: &[u8]) -> Result<bool, Box<ViError>> {
-        if self.waits {
-            return Ok(false);
-        }
+        let Some(places) = self.places.checked_sub(1) else { return Ok(false) };
+        self.places = places;
         let mut memory = Memory::begin(lane, begins, &*self.landing).map_err(|lie| {
             self.refused = Some(lie);
             Box::new(ViError::Closed)

@@ -46,7 +46,7 @@ fn what_is_acknowledged_comes_back_also_after_the_end() {
 }
 
 #[test]
-fn silence_is_found_after_so_many_repeats_and_bounded_time() {
+pub(super) fn silence_is_found_after_so_many_repeats_and_bounded_time() {
     let pace = Pace { repeats_max: 5, ..Pace::default() };
     let mut window = Window::new(Terms { pace, ..terms(16) }, Ground::new());
     for tag in 0..10 {
@@ -62,6 +62,7 @@ fn silence_is_found_after_so_many_repeats_and_bounded_time() {
     }
     assert!(!window.is_silent(now), "the last one may still be answered");
     now = window.next_event().unwrap();
+    assert!(!window.poll_datagram(now, &mut out), "it was asked often enough");
     assert!(window.is_silent(now));
     assert!(now.as_nanos() <= 6 * 500_000_000);
     assert_eq!(window.counters().repeated, 5);

@@ -26,13 +26,15 @@ fn whatever_the_network_does_all_comes_once_and_in_order() {
             *mode &= 0xfe;
         }
         fuzzing::conversation(&input);
+        input.insert(0, 2);
+        fuzzing::conversation(&input);
     });
 }
 
 #[test]
 fn whatever_a_peer_changes_is_taken_or_a_lie() {
     inputs(3, 2000).for_each(|mut input| {
-        input.insert(0, 1);
+        input.insert(0, u8::try_from(input.len() % 2).unwrap() * 2 + 1);
         fuzzing::conversation(&input);
     });
 }

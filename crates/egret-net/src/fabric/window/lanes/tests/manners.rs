@@ -273,7 +273,7 @@ fn a_damaged_datagram_is_as_good_as_lost() {
 pub(super) fn a_message_that_has_to_wait_is_not_taken_for_silence() {
     let pace = Pace { repeats_max: 3, ..Pace::default() };
     let [mut a, mut b] = [0, 1].map(|_| Window::new(Terms { pace, ..terms(8) }, Ground::new()));
-    b.shelf.waits = true;
+    b.shelf.places = 0;
     for tag in 0..20 {
         a.send(Lane::Posted, message(tag, 400).descriptor());
     }
@@ -286,10 +286,9 @@ pub(super) fn a_message_that_has_to_wait_is_not_taken_for_silence() {
         now = a.next_event().unwrap();
     }
     assert!(tags(&mut b).is_empty());
-    b.shelf.waits = false;
     a.send(Lane::Eager, message(99, 5).descriptor());
     hear(&mut b, now, &datagrams(&mut a, now));
-    b.resume(now).unwrap();
+    b.admit(usize::MAX, now).unwrap();
     let mut came = tags(&mut b);
     while let Some(next) = a.next_event() {
         hear(&mut a, now, &datagrams(&mut b, now));
@@ -299,6 +298,29 @@ pub(super) fn a_message_that_has_to_wait_is_not_taken_for_silence() {
     }
     came.retain(|tag| *tag != 99);
     assert_eq!(came, (0..20).collect::<Vec<_>>());
+}
+
+/// What came early is acknowledged; when it is its turn it may have to wait.
+#[test]
+pub(super) fn a_message_that_came_early_may_have_to_wait() {
+    let [mut a, mut b] = pair(8);
+    b.shelf.places = 0;
+    for tag in 0..3 {
+        a.send(Lane::Eager, message(tag, 5).descriptor());
+    }
+    let mut now = NOW;
+    for tag in 0..3 {
+        hear(&mut b, now, &datagrams(&mut a, now));
+        hear(&mut a, now, &datagrams(&mut b, now));
+        assert!(tags(&mut b).is_empty());
+        b.admit(1, now).unwrap();
+        assert_eq!(tags(&mut b), [tag]);
+        hear(&mut a, now, &datagrams(&mut b, now));
+        a.window.check();
+        assert_eq!(a.poll_sent().map(|sent| sent.tag()), Some(tag));
+        now = now + Duration::from_millis(1);
+    }
+    assert_eq!(a.next_event(), None, "all has come");
 }
 
 /// Datagrams become smaller in the middle of a message.

@@ -129,6 +129,8 @@ pub(super) struct Run {
     began: Instant,
     limit: usize,
     turns: u64,
+    /// Says when how many messages have a place. Without it all have.
+    places: Option<Random>,
 }
 
 impl Run {
@@ -146,7 +148,12 @@ impl Run {
             }
         };
         let now = Instant::from_nanos(0);
-        Self { ends: [0, 1].map(end), network, now, began: now, limit, turns: 0 }
+        Self { ends: [0, 1].map(end), network, now, began: now, limit, turns: 0, places: None }
+    }
+
+    /// Messages have to wait, a few at a time.
+    pub(super) fn hold(&mut self, places: Random) {
+        self.places = Some(places);
     }
 
     /// This message will go from this end to the other.
@@ -168,6 +175,13 @@ impl Run {
         let mut out = Vec::new();
         for from in 0..2 {
             let end = &mut self.ends[from];
+            if let Some(random) = &mut self.places
+                && random.is(50)
+            {
+                end.window.admit(random.index(4), now).expect("the peer is honest");
+                end.window.check();
+                end.take();
+            }
             while end.under_way < self.limit
                 && let Some((lane, message)) = end.to_send.pop_front()
             {

@@ -32,6 +32,9 @@ pub(super) fn play(seed: u64) {
             run.say(from, lane, Message { tag: random.next(), len });
         }
     }
+    if random.is(50) {
+        run.hold(Random::new(random.next()));
+    }
     run.finish();
 }
 
