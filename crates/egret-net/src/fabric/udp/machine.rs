@@ -63,7 +63,11 @@ impl Machine for Driver {
         if let Some(Peer::At(addresses)) = Peer::read(&request.to.host)
             && let Some(group) = addresses.iter().find(|at| at.ip().is_multicast())
         {
-            let joined = self.join(*group, &request);
+            // A group loses, and has nobody who could be asked to repeat.
+            let joined = match request.spec.reliability {
+                Reliability::Unreliable => self.join(*group, &request),
+                level => Err(ConnectError::Unsupported(level)),
+            };
             return after.settle(request.promise, joined);
         }
         let now = after.now();

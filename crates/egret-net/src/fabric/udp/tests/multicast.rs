@@ -6,11 +6,12 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::nics::{LONG, Opened, next, options, until};
-use crate::fabric::Machine;
 use crate::fabric::hub::set;
+use crate::fabric::udp::UdpFabric;
 use crate::fabric::udp::driver::Driver;
+use crate::fabric::{Fabric, Machine};
 use crate::rt::Deadline;
-use crate::vi::{Address, Descriptor, Vi};
+use crate::vi::{Address, ConnectError, Descriptor, Reliability, Vi, ViOptions};
 
 /// Joins a group of this test's own; `None` if loopback carries none.
 fn join(opened: &Opened, port: u16, service: &str) -> Option<Vi> {
@@ -127,4 +128,13 @@ fn a_group_that_was_left_is_not_watched() {
     a.drain();
     let set = a.inside(|driver| Arc::clone(&driver.fixed.set));
     assert_eq!(set::forget(&set, socket.fd()), Err(Errno::NOENT));
+}
+
+#[test]
+fn a_window_has_no_place_in_a_group() {
+    let nic = UdpFabric.open(&"".into()).unwrap();
+    let to = Address::new(&format!("239.255.77.7:{}", port()), "windowed", 3);
+    let options = ViOptions::of(Reliability::Delivery);
+    let refused = nic.wait_connect(&to, &options, Deadline::In(LONG));
+    assert_eq!(refused.unwrap_err(), ConnectError::Unsupported(Reliability::Delivery));
 }
