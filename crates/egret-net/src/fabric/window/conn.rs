@@ -30,6 +30,9 @@ pub(super) struct Conn {
 const PIECES: u32 = Terms::MESSAGES_MAX;
 /// Bytes under way in each lane.
 const BYTES: u64 = 256 << 10;
+/// Eager messages that are kept for a peer: far more than it has drained of those that an honest one
+/// has not acknowledged.
+const EAGER_MAX: usize = 256;
 /// How long the peer may not know how far this side is.
 const TELL_AFTER: Duration = Duration::from_millis(1);
 
@@ -63,7 +66,7 @@ impl Conn {
             _ => {}
         }
         let outstanding = match is_receive {
-            true => self.receiver.incoming.outstanding(),
+            true => self.receiver.outstanding(),
             false => self.outstanding(),
         };
         if outstanding >= super::DEPTH as usize {
@@ -75,6 +78,13 @@ impl Conn {
             self.sender.outbox.push(posted);
         }
         Ok(())
+    }
+
+    /// Why the peer is no honest one, if it drains eager messages that it does not acknowledge.
+    pub(super) fn is_flooded(&self) -> Option<ViError> {
+        let is_flooded =
+            self.window.kept(Lane::Eager) > EAGER_MAX && !planted(Fault::EagerUnbounded);
+        is_flooded.then_some(ViError::Protocol("an acknowledgement that is a lie"))
     }
 
     /// Sends that are not back.
@@ -182,7 +192,10 @@ impl Open for Conn {
 
     fn fail(mut self, why: &ViError, notices: &mut Notices) -> Self::Left {
         let is_last = self.receiver.hears_last();
-        let kept = self.window.end(Lane::Posted).collect::<Vec<_>>();
+        let mut kept = self.window.end(Lane::Posted).collect::<Vec<_>>();
+        if !planted(Fault::AcknowledgedLost) {
+            kept.extend(std::iter::from_fn(|| self.window.poll_sent()));
+        }
         let mut sends: Vec<Posted> = kept.into_iter().filter_map(Parcel::into_posted).collect();
         sends.extend(self.sender.outbox.drain());
         sends.sort_by_key(Posted::ticket);
@@ -193,12 +206,14 @@ impl Open for Conn {
         if is_dead || self.receiver.is_over || planted(Fault::LeavesAtOnce) {
             return None;
         }
-        for lane in [Lane::Control, Lane::Answers] {
-            drop(self.window.end(lane));
+        drop(self.window.end(Lane::Answers));
+        if planted(Fault::AnswersDropped) {
+            self.sender.outbox.answers.clear();
+            drop(self.window.end(Lane::Control));
         }
         let mut last = Vec::new();
         Farewell::of(why.clone()).push(&mut last);
-        Sender::leave(&last, &mut self.window);
+        self.sender.leave(&last, self.receiver.counts(), &mut self.window);
         Some(Leaving::new(self.window, is_last))
     }
 }

@@ -19,6 +19,18 @@ pub(super) enum Fault {
     LingersOn,
     /// Any number of connections is waited for.
     LingerAll,
+    /// All answers to writes are with the window.
+    AnswersUnbounded,
+    /// Any number of eager messages is kept for a peer.
+    EagerUnbounded,
+    /// A last word says no more of how far its sender is than was said before.
+    GoodbyeUncounted,
+    /// The answers to writes are not given any more when a connection ends.
+    AnswersDropped,
+    /// Datagrams land nowhere else when the memory of the nic is used up.
+    OneGround,
+    /// What was acknowledged right before the end does not come back.
+    AcknowledgedLost,
     /// What a peer says that it has taken is believed.
     CountsBelieved,
     /// The peer is not told how far this side is.

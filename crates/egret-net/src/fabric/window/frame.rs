@@ -17,8 +17,8 @@ pub(super) enum Frame<'a> {
     Written(Result<(), AccessError>),
     /// A message of the eager class.
     Eager,
-    /// The sender takes part no more; behind it, why.
-    Goodbye,
+    /// The sender takes part no more; how far it is, and behind that, why.
+    Goodbye(u64),
     /// A posted message, and of which type its elements are.
     Message(Option<Named<'a>>),
     /// A write to exposed memory, which may deliver a tag.
@@ -59,7 +59,7 @@ impl<'a> Frame<'a> {
     pub(super) const fn lane(&self) -> Lane {
         match self {
             Self::Counts(_) | Self::Read { .. } | Self::Written(_) => Lane::Control,
-            Self::Eager | Self::Goodbye => Lane::Eager,
+            Self::Eager | Self::Goodbye(_) => Lane::Eager,
             Self::Message(_) | Self::Write { .. } => Lane::Posted,
             Self::ReadPiece { .. } | Self::ReadEnd(_) => Lane::Answers,
         }
@@ -78,7 +78,7 @@ impl<'a> Frame<'a> {
             Self::Read { secret, offset, len } => words(&mut head, READ, &[secret, offset, len]),
             Self::Written(result) => with_result(&mut head, WRITTEN, result),
             Self::Eager => words(&mut head, EAGER, &[]),
-            Self::Goodbye => words(&mut head, GOODBYE, &[]),
+            Self::Goodbye(counts) => words(&mut head, GOODBYE, &[counts]),
             Self::Message(None) => words(&mut head, MESSAGE, &[]),
             Self::Message(Some(Named { fingerprint, name })) => {
                 words(&mut head, TYPED, &[fingerprint]);
@@ -115,7 +115,7 @@ impl<'a> Frame<'a> {
             READ => Self::Read { secret: reader.u64()?, offset: reader.u64()?, len: reader.u64()? },
             WRITTEN => Self::Written(read_result(reader)?),
             EAGER => Self::Eager,
-            GOODBYE => Self::Goodbye,
+            GOODBYE => Self::Goodbye(reader.u64()?),
             MESSAGE => Self::Message(None),
             TYPED => {
                 Self::Message(Some(Named { fingerprint: reader.u64()?, name: reader.text()? }))
@@ -165,7 +165,7 @@ mod tests {
             (Frame::Read { secret: 1, offset: 2, len: 3 }, &[b"\x02\x01", b"\x02", b"\x03"]),
             (Frame::Written(Ok(())), &[b"\x03\0", b"\0", b"\0", b"\0"]),
             (Frame::Eager, &[]),
-            (Frame::Goodbye, &[]),
+            (Frame::Goodbye(7), &[b"\x05\x07"]),
             (Frame::Message(None), &[]),
             (Frame::Message(named), &[]),
             (Frame::Write { secret: 1, offset: 2, notify: None }, &[b"\x08\x01", b"\x02"]),
@@ -194,10 +194,7 @@ mod tests {
                 assert_eq!(Frame::read(frame.lane(), &mut &head[..len]), Err(NONSENSE));
             }
         }
-        assert_eq!(
-            [Frame::Eager, Frame::Goodbye, Frame::Message(None)].map(|it| it.head()),
-            [[4], [5], [6]]
-        );
+        assert_eq!([Frame::Eager, Frame::Message(None)].map(|it| it.head()), [[4], [6]]);
         assert_eq!(Frame::Message(named).head(), *b"\x07\x03\0\0\0\0\0\0\0\x03f64");
     }
 

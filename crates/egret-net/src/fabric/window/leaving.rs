@@ -53,6 +53,10 @@ impl Leaving {
             return Ok(());
         }
         window.hear_lane(now, Lane::Eager, pieces, sink).map_err(why)?;
+        if window.is_held() {
+            // The last word may be behind messages that had no place.
+            window.resume(now, sink).map_err(why)?;
+        }
         if sink.is_over {
             window.part(now);
         }
@@ -62,7 +66,9 @@ impl Leaving {
 
 impl Arrivals for Sink {
     fn begin(&mut self, lane: Lane, _: Begins, mut first: &[u8]) -> Result<bool, Box<ViError>> {
-        self.is_last = matches!(Frame::read(lane, &mut first)?, Frame::Goodbye);
+        if lane == Lane::Eager {
+            self.is_last = matches!(Frame::read(lane, &mut first)?, Frame::Goodbye(_));
+        }
         Ok(true)
     }
 
@@ -70,8 +76,8 @@ impl Arrivals for Sink {
         Ok(())
     }
 
-    fn end(&mut self, _: Lane) -> Result<(), Box<ViError>> {
-        self.is_over |= self.is_last;
+    fn end(&mut self, lane: Lane) -> Result<(), Box<ViError>> {
+        self.is_over |= self.is_last && lane == Lane::Eager;
         Ok(())
     }
 }

@@ -79,7 +79,13 @@ impl Landing for Ground {
     fn land(&self, len: u64, _tag: u64) -> Result<Buf, &'static str> {
         let pool = self.0.as_ref().ok_or("there is no memory for datagrams")?;
         let len = usize::try_from(len).map_err(|_| "longer than any datagram")?;
-        pool.take(len).map_err(|_| "too many datagrams at once")
+        let buf = pool.take(len);
+        if buf.is_ok() || planted(Fault::OneGround) {
+            return buf.map_err(|_| "too many datagrams at once");
+        }
+        // Others of the nic have taken all. A connection has no more of its own than it has receives.
+        let own = Pool::new(len.clamp(1, DATAGRAM_MAX), 1).map_err(|_| "there is no memory")?;
+        own.take(len).map_err(|_| "longer than any datagram")
     }
 }
 
@@ -100,6 +106,11 @@ impl Link {
     pub(super) fn post(&mut self, posted: Posted, notices: &mut Notices) -> Result<(), Unposted> {
         let (conn, posted) = self.end.admit(posted)?;
         conn.post(posted, notices)
+    }
+
+    /// Why the peer is no honest one, if more is kept for it than for any honest one.
+    pub(super) fn is_flooded(&mut self) -> Option<ViError> {
+        self.end.open().and_then(|conn| conn.is_flooded())
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {

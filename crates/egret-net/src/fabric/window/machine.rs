@@ -359,6 +359,9 @@ impl Machine for Windowed {
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
         let link = self.links.get_mut(&conn).expect("a handle keeps it");
         link.post(posted, &mut after.notices)?;
+        if let Some(why) = link.is_flooded() {
+            self.end(conn, &why, after);
+        }
         self.flush(conn, false, after);
         self.take_completed(after);
         Ok(())

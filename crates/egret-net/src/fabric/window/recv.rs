@@ -15,7 +15,7 @@ use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::hub::incoming::{Current, Incoming};
 use crate::fabric::outbox::Answer;
 use crate::fabric::receives::Receives;
-use crate::vi::{Keys, Notices, Posted, Reliability, RemoteKey, Ticket, ViError};
+use crate::vi::{AccessError, Keys, Notices, Posted, Reliability, RemoteKey, Ticket, ViError};
 
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -47,11 +47,15 @@ enum What {
         len: u64,
         tag: u64,
     },
-    Goodbye(Vec<u8>),
+    Goodbye {
+        counts: u64,
+        said: Vec<u8>,
+    },
     Message,
     Write {
         id: u64,
-        notify: Option<u64>,
+        /// The receive that it consumes, and the tag for it.
+        notify: Option<(u64, Posted)>,
     },
     ReadPiece {
         id: u64,
@@ -97,14 +101,26 @@ impl Receiver {
         self.incoming.cancel(ticket)
     }
 
+    /// Receives that are not back.
+    pub(super) fn outstanding(&self) -> usize {
+        let open = self.open[Lane::Posted as usize].as_ref();
+        let is_taken =
+            open.is_some_and(|it| matches!(it.what, What::Write { notify: Some(_), .. }));
+        self.incoming.outstanding() + usize::from(is_taken)
+    }
+
     /// Everything that is not back: what a message has begun to fill first.
     pub(super) fn drain(&mut self) -> Vec<Posted> {
-        let mut all = self.incoming.drain();
+        let (mut all, mut eager) = (Vec::new(), None);
         for open in self.open.iter_mut().filter_map(Option::take) {
-            if let What::Eager { posted, .. } = open.what {
-                all.push(posted);
+            match open.what {
+                What::Eager { posted, .. } => eager = Some(posted),
+                What::Write { notify: Some((_, posted)), .. } => all.push(posted),
+                _ => {}
             }
         }
+        all.extend(self.incoming.drain());
+        all.extend(eager);
         all.extend(self.eager.drain());
         all
     }
@@ -112,7 +128,7 @@ impl Receiver {
     /// Whether some of the peer's last word is here.
     pub(super) fn hears_last(&self) -> bool {
         let open = self.open[Lane::Eager as usize].as_ref();
-        open.is_some_and(|open| matches!(open.what, What::Goodbye(_)))
+        open.is_some_and(|open| matches!(open.what, What::Goodbye { .. }))
     }
 
     /// Whether what needs a receive has to wait for one. A peer that was not promised one lies.
@@ -137,10 +153,11 @@ impl Inward<'_> {
                 }
                 What::Eager { posted, len, tag }
             }
-            Frame::Goodbye if len <= GOODBYE_MAX => {
-                What::Goodbye(vec![0; usize::try_from(len).map_err(|_| NONSENSE)?])
+            Frame::Goodbye(counts) if len <= GOODBYE_MAX => {
+                let said = vec![0; usize::try_from(len).map_err(|_| NONSENSE)?];
+                What::Goodbye { counts, said }
             }
-            Frame::Goodbye => return Err(NONSENSE.into()),
+            Frame::Goodbye(_) => return Err(NONSENSE.into()),
             Frame::Message(kind) => {
                 if receiver.holds_up()? {
                     return Ok(None);
@@ -157,6 +174,8 @@ impl Inward<'_> {
                     receiver.begun += 1;
                 }
                 receiver.incoming.begin_write((secret, offset, len), self.keys)?;
+                let receives = &mut receiver.incoming.receives;
+                let notify = notify.and_then(|tag| receives.next().map(|posted| (tag, posted)));
                 What::Write { id: tag, notify }
             }
             Frame::ReadPiece { offset } => {
@@ -220,7 +239,7 @@ impl Inward<'_> {
         let Some(Open { what, .. }) = &mut open[lane as usize] else { return Err(NONSENSE.into()) };
         match what {
             What::Eager { posted, .. } => posted.descriptor_mut().scatter(at, bytes),
-            What::Goodbye(said) => {
+            What::Goodbye { said, .. } => {
                 let at = usize::try_from(at).map_err(|_| NONSENSE)?;
                 said[at..at + bytes.len()].copy_from_slice(bytes);
             }
@@ -246,15 +265,25 @@ impl Inward<'_> {
         Ok(())
     }
 
-    fn write_end(&mut self, id: u64, notify: Option<u64>) -> Result<(), Box<ViError>> {
-        let incoming = &mut self.receiver.incoming;
-        if let Current::Write { len, got, .. } = &mut incoming.current {
-            *got = *len;
+    fn write_end(&mut self, id: u64, notify: Option<(u64, Posted)>) -> Result<(), Box<ViError>> {
+        let Incoming { receives, current, .. } = &mut self.receiver.incoming;
+        let result = match std::mem::replace(current, Current::Nothing) {
+            Current::Write { result, .. } => result,
+            _ => Err(AccessError::Revoked),
+        };
+        match notify {
+            Some((tag, posted)) if result.is_ok() => {
+                receives.complete(posted, 0, tag, self.notices);
+            }
+            Some((_, posted)) => {
+                // It is there for another message.
+                receives.put_back(posted);
+                receives.keep_one();
+                receives.placed += 1;
+            }
+            None => {}
         }
-        let wrote = incoming.end_write()?;
-        let answer = Answer::Written { id, result: wrote.result };
-        self.sender.outbox.owe(answer, ANSWERS_MAX)?;
-        notify.map_or(Ok(()), |tag| incoming.notify(tag, &wrote, self.notices))
+        self.sender.outbox.owe(Answer::Written { id, result }, ANSWERS_MAX)
     }
 }
 
@@ -285,10 +314,11 @@ impl Arrivals for Inward<'_> {
         let open = self.receiver.open[lane as usize].take().ok_or(NONSENSE)?;
         match open.what {
             What::Eager { posted, len, tag } => posted.complete(len, tag, self.notices),
-            What::Goodbye(said) => {
+            What::Goodbye { counts, said } => {
                 self.receiver.is_over = true;
                 let nonsense = |_| NONSENSE;
                 let farewell = Farewell::read(&mut Reader::new(&said)).map_err(nonsense)?;
+                self.sender.hear(counts, self.notices)?;
                 return Err(farewell.into_error().into());
             }
             What::Message => self.receiver.incoming.finish(self.notices),

@@ -117,9 +117,16 @@ impl Sender {
         window.send(Lane::Control, Parcel::new(0, &Frame::Counts(counts.pack())));
     }
 
-    /// Says why this side leaves, behind its eager messages.
-    pub(super) fn leave(why: &[u8], window: &mut Window<Parcel>) {
-        let mut parcel = Parcel::new(0, &Frame::Goodbye);
+    /// Says how far this side is and why it leaves, behind its eager messages; and how the writes
+    /// went that it has taken.
+    pub(super) fn leave(&mut self, why: &[u8], counts: Counts, window: &mut Window<Parcel>) {
+        for answer in self.outbox.answers.drain(..) {
+            if let Answer::Written { id, result } = answer {
+                window.send(Lane::Control, Parcel::new(id, &Frame::Written(result)));
+            }
+        }
+        let counts = if planted(Fault::GoodbyeUncounted) { self.told } else { counts };
+        let mut parcel = Parcel::new(0, &Frame::Goodbye(counts.pack()));
         parcel.head.extend_from_slice(why);
         window.send(Lane::Eager, parcel);
     }
@@ -171,15 +178,20 @@ impl Sender {
 
     /// Answers what the peer has asked for. Answers of a few bytes do not wait for longer ones.
     fn answer(&mut self, window: &mut Window<Parcel>, keys: &Keys) {
+        let is_bounded = !planted(Fault::AnswersUnbounded);
         self.outbox.answers.retain(|answer| match *answer {
-            Answer::Written { id, result } => {
+            Answer::Written { id, result }
+                if window.waiting(Lane::Control) < FEW || !is_bounded =>
+            {
                 window.send(Lane::Control, Parcel::new(id, &Frame::Written(result)));
                 false
             }
             _ => true,
         });
+        let is_read = |answer: &Answer| !matches!(answer, Answer::Written { .. });
         while window.waiting(Lane::Answers) < CHUNKS
-            && let Some(answer) = self.outbox.answers.pop_front()
+            && let Some(oldest) = self.outbox.answers.iter().position(is_read)
+            && let Some(answer) = self.outbox.answers.remove(oldest)
         {
             let (id, result) = match answer {
                 Answer::Read { id, from, len, offset } if offset < len => {
@@ -191,7 +203,8 @@ impl Sender {
                     match keys.read(&from.key.at(from.offset + offset), &mut parcel.head[at..]) {
                         Ok(()) => {
                             let offset = offset + n as u64;
-                            self.outbox.answers.push_front(Answer::Read { id, from, len, offset });
+                            let rest = Answer::Read { id, from, len, offset };
+                            self.outbox.answers.insert(oldest, rest);
                             window.send(Lane::Answers, parcel);
                             continue;
                         }

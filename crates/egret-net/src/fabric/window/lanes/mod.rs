@@ -83,6 +83,8 @@ pub(super) use lie::Lie;
 pub(super) use machine::Window;
 pub(super) use terms::{Pace, Terms};
 pub(super) use wire::Begins;
+#[cfg(test)]
+pub(super) use wire::seal;
 
 use crate::vi::ViError;
 

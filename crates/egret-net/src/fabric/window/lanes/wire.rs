@@ -114,7 +114,7 @@ pub(super) fn ask(out: &mut [u8]) {
 }
 
 /// Writes the checksum, when all else is written.
-pub(super) fn seal(out: &mut [u8]) {
+pub(in crate::fabric::window) fn seal(out: &mut [u8]) {
     let sum = crc32fast::hash(&out[4..]);
     out[..4].copy_from_slice(&sum.to_le_bytes());
 }

@@ -66,6 +66,6 @@ fn a_message_of_another_lane_makes_no_sense() {
 
 #[test]
 fn a_last_word_says_something() {
-    let why = protocol(hear(&[(Lane::Eager, 0, Frame::Goodbye)]));
+    let why = protocol(hear(&[(Lane::Eager, 0, Frame::Goodbye(0))]));
     assert_eq!(why, "a frame that makes no sense");
 }

@@ -2,6 +2,7 @@
 
 mod asleep;
 mod conformance;
+mod ends;
 mod hostile;
 mod leaving;
 mod planted;

@@ -2,7 +2,7 @@
 
 use super::super::fault::{Fault, caught};
 use super::super::lanes::fault::Fault as Lanes;
-use super::{asleep, conformance, hostile, leaving, silent};
+use super::{asleep, conformance, ends, hostile, leaving, silent};
 
 #[test]
 fn every_fault_is_caught() {
@@ -10,7 +10,7 @@ fn every_fault_is_caught() {
         let run = || assert!(conformance::failures(1, |_| {}).is_empty());
         assert!(caught(fault, run), "{fault:?} goes unnoticed");
     }
-    let tests: [(Fault, fn()); 6] = [
+    let tests: &[(Fault, fn())] = &[
         (Fault::LeavesAtOnce, leaving::what_was_sent_before_the_end_arrives_before_it),
         (
             Fault::DeafToGoodbye,
@@ -19,10 +19,16 @@ fn every_fault_is_caught() {
         (Fault::LingersOn, leaving::a_peer_that_lives_and_takes_nothing_is_not_waited_for),
         (Fault::LingerAll, leaving::a_nic_waits_for_a_bounded_number_of_peers),
         (Fault::CountsBelieved, hostile::nobody_takes_what_was_never_sent),
+        (Fault::AnswersUnbounded, ends::answers_to_writes_take_bounded_memory),
+        (Fault::EagerUnbounded, ends::eager_messages_take_bounded_memory),
+        (Fault::GoodbyeUncounted, ends::what_was_taken_before_the_end_is_known_with_it),
+        (Fault::AnswersDropped, ends::what_was_taken_before_the_end_is_known_with_it),
+        (Fault::OneGround, ends::datagrams_land_also_when_others_have_all_memory),
+        (Fault::AcknowledgedLost, ends::what_a_liar_acknowledges_comes_back),
         (Fault::SleepsOn, asleep::a_sleeper_is_told_of_a_repeat_that_comes_sooner),
     ];
     for (fault, test) in tests {
-        assert!(caught(fault, test), "{fault:?} goes unnoticed");
+        assert!(caught(*fault, test), "{fault:?} goes unnoticed");
         test();
     }
     assert!(caught(Lanes::NeverSilent, silent::who_acknowledges_nothing_is_dead));

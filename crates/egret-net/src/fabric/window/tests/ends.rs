@@ -1,0 +1,215 @@
+//! What becomes of posts when one of two ends goes, and what is kept for a peer.
+
+use std::sync::Arc;
+
+use super::super::conn::Conn;
+use super::super::frame::Frame;
+use super::super::lanes::{Lane, Pace, Terms, Window, seal};
+use super::super::link::Ground;
+use super::super::machine::Windowed;
+use super::super::send::Parcel;
+use crate::buf::Pool;
+use crate::fabric::Machine;
+use crate::fabric::hub::end::Open;
+use crate::fabric::sim::Sim;
+use crate::rt::Instant;
+use crate::vi::{
+    Access, AccessError, Below, Descriptor, Keys, Landing, Notices, Op, RemoteKey, RemoteSlice,
+    Ticket, ViError, ViId,
+};
+
+const NOW: Instant = Instant::from_nanos(1_000_000);
+const DATAGRAM: usize = 1400;
+
+/// An end, and what was posted to it.
+struct End {
+    conn: Conn,
+    posts: Below,
+    keys: Arc<Keys>,
+    notices: Notices,
+}
+
+impl End {
+    fn new(keys: &Arc<Keys>) -> Self {
+        let (posts, keys) = (Below::new(), Arc::clone(keys));
+        Self { conn: Conn::new(DATAGRAM), posts, keys, notices: Notices::default() }
+    }
+
+    fn post(&mut self, op: Op, len: usize) -> Ticket {
+        let posted = self.posts.post(ViId::unused(), op, Descriptor::new(vec![7_u8; len]));
+        let ticket = posted.ticket();
+        self.conn.post(posted, &mut self.notices).expect("it has room");
+        ticket
+    }
+
+    fn send_eager(&mut self) {
+        let mut eager = Descriptor::new(vec![7_u8; 10]);
+        eager.mark_eager();
+        let posted = self.posts.post(ViId::unused(), Op::Send, eager);
+        self.conn.post(posted, &mut self.notices).expect("it has room");
+    }
+
+    /// All that it has to say now.
+    fn say(&mut self) -> Vec<Vec<u8>> {
+        self.conn.feed(NOW, &self.keys, true);
+        datagrams(&mut self.conn.window)
+    }
+
+    fn hear(&mut self, datagrams: &[Vec<u8>]) -> Result<(), ViError> {
+        for datagram in datagrams {
+            self.conn.hear(NOW, datagram, &self.keys, &mut self.notices)?;
+        }
+        Ok(())
+    }
+
+    /// Ends. What is said last, and what came back.
+    fn end(mut self, why: &ViError) -> (Vec<Vec<u8>>, Vec<Result<(), ViError>>) {
+        let left = self.conn.fail(why, &mut self.notices);
+        let last = left.map_or(vec![], |mut leaving| datagrams(&mut leaving.window));
+        let back = std::iter::from_fn(|| self.posts.take()).map(|it| it.status.clone()).collect();
+        (last, back)
+    }
+}
+
+fn datagrams(window: &mut Window<Parcel>) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    std::iter::from_fn(|| window.poll_datagram(NOW, &mut out).then(|| out.clone())).collect()
+}
+
+fn pair(keys: &Arc<Keys>) -> [End; 2] {
+    [End::new(keys), End::new(keys)]
+}
+
+fn nowhere() -> RemoteSlice {
+    RemoteKey::of(5).at(0)
+}
+
+/// What was taken is so, though the other end closes before it has said so.
+#[test]
+pub(super) fn what_was_taken_before_the_end_is_known_with_it() {
+    let [mut a, mut b] = pair(&Arc::default());
+    b.post(Op::Recv, 100);
+    a.hear(&b.say()).unwrap();
+    a.post(Op::Send, 100);
+    a.post(Op::Write { to: nowhere(), notify: false }, 100);
+    a.post(Op::Send, 100);
+    b.hear(&a.say()).unwrap();
+    let (last, received) = b.end(&ViError::Closed);
+    assert_eq!(received, [Ok(())]);
+    assert_eq!(a.hear(&last), Err(ViError::ClosedByPeer));
+    let (_, sent) = a.end(&ViError::ClosedByPeer);
+    let refused = Err(ViError::RemoteAccess(AccessError::Revoked));
+    assert_eq!(sent.len(), 3);
+    assert!(sent.contains(&Ok(())) && sent.contains(&refused), "{sent:?}");
+}
+
+/// Both close, and one had no place for what the other has said before.
+#[test]
+fn a_last_word_is_heard_behind_messages_that_nobody_wants() {
+    let [mut a, mut b] = pair(&Arc::default());
+    a.send_eager();
+    b.hear(&a.say()).unwrap();
+    assert!(b.conn.window.is_held());
+    let mut left = b.conn.fail(&ViError::Closed, &mut b.notices).unwrap();
+    for datagram in a.end(&ViError::Closed).0 {
+        assert!(!left.window.is_through());
+        left.hear(NOW, &datagram).unwrap();
+    }
+    assert!(left.window.is_through(), "it waits for one that has left");
+}
+
+/// A datagram acknowledges a message, and lies about a later lane.
+#[test]
+pub(super) fn what_a_liar_acknowledges_comes_back() {
+    let [mut a, mut b] = pair(&Arc::default());
+    b.post(Op::Recv, 100);
+    a.hear(&b.say()).unwrap();
+    a.post(Op::Send, 100);
+    b.hear(&a.say()).unwrap();
+    let mut lie = b.say().remove(0);
+    // The lane of answers: pieces that were never sent.
+    lie[28] = 1;
+    seal(&mut lie);
+    let why = a.hear(&[lie]).unwrap_err();
+    assert_eq!(why, ViError::Protocol("an acknowledgement that is a lie"));
+    let (_, back) = a.end(&why);
+    assert_eq!(back, [Err(why)]);
+}
+
+/// A write of several pieces with a notice, whose receive the program wants back meanwhile.
+#[test]
+fn a_receive_that_a_write_consumes_is_not_to_be_had_back() {
+    let nic = Sim::new(1).windowed_nic("a");
+    let pool = Pool::new(4096, 1).unwrap();
+    let memory = nic.expose(pool.take(4096).unwrap(), Access::WRITE).unwrap();
+    let keys = nic.inside(|machine: &mut Windowed, _| Arc::clone(machine.keys()));
+    for (to, placed) in [(memory.key().at(0), true), (nowhere(), false)] {
+        let [mut a, mut b] = pair(&keys);
+        let receive = b.post(Op::Recv, 0);
+        a.hear(&b.say()).unwrap();
+        a.post(Op::Write { to, notify: true }, 4096);
+        let said = a.say();
+        let (last, first) = said.split_last().unwrap();
+        b.hear(first).unwrap();
+        assert!(!b.conn.cancel(receive, &mut b.notices), "a write has begun to consume it");
+        b.hear(std::slice::from_ref(last)).unwrap();
+        assert_eq!(b.posts.take().map(|it| it.status.clone()), placed.then_some(Ok(())));
+        a.hear(&b.say()).unwrap();
+        assert_eq!(a.posts.take().map(|it| it.status.is_ok()), Some(placed));
+        // It is there for another.
+        assert_eq!(b.conn.cancel(receive, &mut b.notices), !placed);
+    }
+    // The connection ends in the middle.
+    let [mut a, mut b] = pair(&keys);
+    b.post(Op::Recv, 0);
+    a.hear(&b.say()).unwrap();
+    a.post(Op::Write { to: memory.key().at(0), notify: true }, 4096);
+    b.hear(&a.say()[..1]).unwrap();
+    assert_eq!(b.end(&ViError::Closed).1, [Err(ViError::Closed)]);
+}
+
+/// A peer that writes and does not acknowledge the answers.
+#[test]
+pub(super) fn answers_to_writes_take_bounded_memory() {
+    let terms = Terms { messages: 64, bytes: 1 << 18, datagram: DATAGRAM, pace: Pace::default() };
+    let mut liar: Window<Parcel> = Window::new(terms);
+    let mut victim = End::new(&Arc::default());
+    for id in 0..1000 {
+        liar.send(
+            Lane::Posted,
+            Parcel::new(id, &Frame::Write { secret: 1, offset: 0, notify: None }),
+        );
+    }
+    let mut heard = Ok(());
+    while liar.kept(Lane::Posted) > 0 && heard.is_ok() {
+        let said = datagrams(&mut liar);
+        assert!(!said.is_empty(), "it is told that they have come");
+        heard = victim.hear(&said);
+        for datagram in victim.say() {
+            liar.acknowledged(NOW, &datagram).unwrap();
+        }
+    }
+    assert_eq!(heard, Err(ViError::Protocol("more requests than may be outstanding")));
+}
+
+/// A peer that is said to drain eager messages and does not acknowledge them.
+#[test]
+pub(super) fn eager_messages_take_bounded_memory() {
+    let mut victim = End::new(&Arc::default());
+    for _ in 0..1000 {
+        victim.send_eager();
+        if victim.conn.is_flooded().is_some() {
+            assert!(victim.conn.window.kept(Lane::Eager) > 64, "it may be honest");
+            return;
+        }
+    }
+    panic!("all are kept");
+}
+
+/// A few connections have all the memory of their nic.
+#[test]
+pub(super) fn datagrams_land_also_when_others_have_all_memory() {
+    let ground = Ground::new();
+    let landed: Result<Vec<_>, _> = (0..100).map(|_| ground.land(10_000, 0)).collect();
+    assert!(landed.unwrap().iter().all(|buf| buf.len() == 10_000));
+}
