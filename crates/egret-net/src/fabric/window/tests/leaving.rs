@@ -132,6 +132,6 @@ pub(super) fn a_nic_waits_for_a_bounded_number_of_peers() {
     drop(here);
     assert_eq!(kept(&a), LINGERING_MAX);
     let until = sim.elapsed() + LINGER_MAX + Duration::from_secs(1);
-    go_on(&sim, &[a.clone()], until);
+    go_on(&sim, std::slice::from_ref(&a), until);
     assert_eq!(kept(&a), 0);
 }
