@@ -2,7 +2,10 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `machine.rs` | the methods of a machine that are the same on every fabric |
+//! | `links.rs` | the connections of a nic |
 //! | `listeners.rs` | who listens, and who waits to be accepted |
+//! | `connectors.rs` | the connections that a nic is making |
 //! | `refusal.rs`, `patience.rs` | why a listening side says no, and how long a connector goes on |
 //! | `pace.rs` | how often to look at what is slow to look at |
 //! | `complaints.rs` | what the log is told of callers that are sent away |
@@ -14,20 +17,26 @@
 
 pub(super) mod bytes;
 mod complaints;
+pub(super) mod connectors;
 pub(super) mod counts;
 pub(super) mod end;
 pub(super) mod farewell;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod fuzzed;
 pub(super) mod incoming;
+mod links;
 mod listeners;
+mod machine;
 mod pace;
 pub(super) mod patience;
 mod refusal;
 pub(super) mod set;
 
 pub(super) use self::complaints::Complaints;
+pub(super) use self::connectors::{Connector, Connectors, Outcome};
+pub(super) use self::links::Links;
 pub(super) use self::listeners::{Listeners, Visitor};
+pub(super) use self::machine::same_methods;
 pub(super) use self::pace::Pace;
 pub(super) use self::refusal::Listens;
 pub(crate) use self::refusal::Refusal;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Listens, Refusal};
 use crate::fabric::ConnectRequest;
+use crate::fabric::greet::GreetError;
 use crate::rt::Instant;
 use crate::vi::{ConnectError, Hello};
 
@@ -22,7 +23,7 @@ pub(in crate::fabric) struct Patience {
 }
 
 /// How soon to knock again at last.
-pub(in crate::fabric) const KNOCK_MAX: Duration = Duration::from_millis(100);
+const KNOCK_MAX: Duration = Duration::from_millis(100);
 /// How long a host may be unknown to somebody who would wait for ever.
 const UNKNOWN_MAX: Duration = Duration::from_secs(5);
 
@@ -77,6 +78,31 @@ impl Patience {
             return Some(self.too_late(now));
         }
         refusal.into_error(self.request.spec.reliability)
+    }
+
+    /// The greeting came to nothing: the same.
+    pub(in crate::fabric) fn not_greeted(
+        &mut self,
+        why: GreetError,
+        now: Instant,
+    ) -> Option<ConnectError> {
+        match why {
+            GreetError::Refused(refusal) => self.refused(refusal, now),
+            why => why.into_error(self.request.spec.reliability),
+        }
+    }
+
+    /// What the program is told that has waited in vain, if its knock was heard at `since`: a door
+    /// that nobody listens behind says so quickly.
+    pub(in crate::fabric) fn too_late_inside(
+        &mut self,
+        since: Option<Instant>,
+        now: Instant,
+    ) -> ConnectError {
+        if since.is_some_and(|since| now - since >= KNOCK_MAX) {
+            self.listens = Some(Listens::Yes);
+        }
+        self.too_late(now)
     }
 
     /// What the program is told that has waited in vain.

@@ -1,7 +1,6 @@
 //! What a nic does beside moving messages: it lets callers in, knocks at other
 //! doors, and hears who has left.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +8,18 @@ use std::time::Duration;
 use super::bell::Habit;
 use super::datapath::Conn;
 use super::eager::Draining;
-use super::knocking::{Knocking, Outcome};
+use super::knocking::{Ground, Knocking, Met, terms};
 use super::link::{Link, Polled};
 use super::records::Scratch;
 use super::rendezvous::{Door, Stance, Visitor};
 use super::rounds::Rounds;
 use super::token::{CONTROL, CORD, ENDED};
+use crate::fabric::hub::connectors::settle;
 use crate::fabric::hub::set::{self, SPACE, ready};
-use crate::fabric::hub::{self, Listeners, Pace, Refusal};
-use crate::fabric::{After, ConnId, Drained, Made, ViSpec};
+use crate::fabric::hub::{self, Connectors, Listeners, Outcome, Pace, Refusal};
+use crate::fabric::{After, ConnId, ConnectRequest, Drained, Made, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, Sink};
+use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, Sink, ViError};
 
 /// A nic.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Driver {
     /// `None` when the nic is down.
     pub door: Option<Door>,
     pub links: Rounds,
-    pub knocks: BTreeMap<u64, Knocking>,
+    pub knocks: Connectors<u64, Knocking>,
     pub listeners: Listeners<Visitor>,
     next_id: u64,
     /// When to look at the sockets.
@@ -50,7 +50,7 @@ pub(super) struct Fixed {
     pub sockets: OwnedFd,
     /// The set of all that ends a sleep: the cords, and the other set. It is asked by who sleeps, and
     /// by who hears in its place and wakes it then.
-    pub bells: Arc<OwnedFd>,
+    pub set: Arc<OwnedFd>,
     pub habit: Habit,
     pub stance: Stance,
 }
@@ -68,7 +68,7 @@ impl Driver {
         Self {
             door: Some(door),
             links: Rounds::new(fixed.habit),
-            knocks: BTreeMap::new(),
+            knocks: Connectors::default(),
             listeners: Listeners::default(),
             next_id: 1,
             pace: Pace::default(),
@@ -100,7 +100,7 @@ impl Driver {
     #[inline(never)]
     fn hear(&mut self, after: &mut After) {
         self.unheard = 0;
-        for event in ready(&self.fixed.bells, &mut { SPACE }, Some(Duration::ZERO)) {
+        for event in ready(&self.fixed.set, &mut { SPACE }, Some(Duration::ZERO)) {
             if self.rung(event.data.u64()).is_some() {
                 after.happened |= self.links.is_armed();
             }
@@ -209,6 +209,39 @@ impl Driver {
         self.links.get(conn.0).expect("a handle keeps it")
     }
 
+    pub(super) fn find(&self, conn: ConnId) -> &Link {
+        self.links.find(conn.0).expect("a handle keeps it")
+    }
+
+    /// Makes a connection with a visitor, if what it brings can be used.
+    pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
+        let ground = Ground::new(self.fixed.habit)?;
+        let (peer, agreed) = (visitor.greeting.host.clone(), visitor.agreed);
+        let theirs = visitor.greeting.terms;
+        let (control, handles) = visitor.accept(&terms(spec.depth), ground.handles()).ok()?;
+        // One whose part is unfit sees the connection end.
+        let met = Met::new(&theirs, handles).ok()?;
+        let conn = ground.join(spec, agreed.trust(), control, met)?;
+        self.add((&peer, spec, agreed), conn)
+    }
+
+    /// Begins to connect.
+    pub(super) fn begin(&mut self, request: ConnectRequest, after: &mut After) {
+        let (id, now) = (self.unused(), after.now());
+        self.knocks.insert(id, Knocking::new(request, now));
+        self.knock(id, now, after);
+    }
+
+    /// Ends a connection, if it is open.
+    pub(super) fn end(&mut self, conn: ConnId, why: &ViError, after: &mut After) {
+        self.link(conn).close(why, &mut after.notices);
+    }
+
+    /// Nobody has a handle to one that is over any more.
+    pub(super) fn forget(&mut self, conn: ConnId) {
+        self.links.remove(conn.0);
+    }
+
     /// Lets callers in, knocks where it is time to, forgets what is over.
     pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
@@ -224,30 +257,24 @@ impl Driver {
                 Err(_) => {}
             }
         }
-        let ids: Vec<u64> = self.knocks.keys().copied().collect();
-        for id in ids {
-            let Some(knocking) = self.knocks.get_mut(&id) else { continue };
-            let outcome = match knocking.poll(now) {
-                Outcome::Knocking => knocking.tick(&self.fixed, id, now),
-                outcome => outcome,
-            };
-            self.knocked(id, outcome, after);
+        for id in self.knocks.ids() {
+            self.knock(id, now, after);
         }
     }
 
-    fn knocked(&mut self, id: u64, outcome: Outcome, after: &mut After) {
-        let result = match outcome {
-            Outcome::Knocking => return,
-            Outcome::Failed(why) => Err(why),
-            Outcome::Made(conn, agreed) => Ok((conn, agreed)),
+    /// Looks at a connection that is being made.
+    fn knock(&mut self, id: u64, now: Instant, after: &mut After) {
+        let Some(knocking) = self.knocks.get_mut(&id) else { return };
+        let outcome = match knocking.poll(now) {
+            Outcome::Knocking => knocking.tick(&self.fixed, id, now),
+            outcome => outcome,
         };
-        let Some(Knocking { patience, .. }) = self.knocks.remove(&id) else { return };
-        let request = patience.request;
+        let Some((knocking, result)) = self.knocks.over(id, outcome) else { return };
+        let ConnectRequest { to, spec, .. } = &knocking.patience.request;
         let result = result.and_then(|(conn, agreed)| {
-            let who = (request.to.host.as_str(), request.spec, agreed);
-            self.add(who, *conn).ok_or(ConnectError::NicDown)
+            self.add((&to.host, *spec, agreed), *conn).ok_or(ConnectError::NicDown)
         });
-        after.settle(request.promise, result);
+        settle(knocking, result, after);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.

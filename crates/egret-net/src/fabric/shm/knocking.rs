@@ -18,9 +18,9 @@ use super::rendezvous::{
     Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Started, Terms,
 };
 use super::token::KNOCK;
-use crate::fabric::hub::Listens;
-use crate::fabric::hub::patience::{KNOCK_MAX, Patience};
+use crate::fabric::hub::patience::Patience;
 use crate::fabric::hub::set::{self, token};
+use crate::fabric::hub::{Connector, Outcome};
 use crate::fabric::{ConnectRequest, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{Agreed, ConnectError, HelloError, Trust};
@@ -101,27 +101,16 @@ pub(super) struct Knocking {
     knock: Option<(Knock, Instant)>,
 }
 
-/// How it stands with a connection that is being made.
-pub(super) enum Outcome {
-    /// It goes on.
-    Knocking,
-    Made(Box<Conn>, Agreed),
-    Failed(ConnectError),
-}
+/// A connection, and how far the two sides trust each other.
+type Meeting = (Box<Conn>, Agreed);
 
 impl Knocking {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
         Self { patience: Patience::new(request, now, KNOCK_MIN), ground: None, knock: None }
     }
 
-    /// When to look at it again at the latest.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let next = self.knock.is_none().then_some(self.patience.next);
-        self.patience.request.until.into_iter().chain(next).min()
-    }
-
     /// Knocks if it is time to, or gives up.
-    pub(super) fn tick(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome {
+    pub(super) fn tick(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome<Meeting> {
         if self.patience.is_over(now) {
             return Outcome::Failed(self.too_late(now));
         }
@@ -163,7 +152,7 @@ impl Knocking {
     }
 
     /// Looks whether there is an answer.
-    pub(super) fn poll(&mut self, now: Instant) -> Outcome {
+    pub(super) fn poll(&mut self, now: Instant) -> Outcome<Meeting> {
         let Some((knock, started)) = self.knock.take() else { return Outcome::Knocking };
         match knock.poll() {
             Ok(Answered::NotYet(knock)) => {
@@ -175,7 +164,7 @@ impl Knocking {
         }
     }
 
-    fn accepted(&mut self, accepted: Accepted) -> Outcome {
+    fn accepted(&mut self, accepted: Accepted) -> Outcome<Meeting> {
         let Accepted { terms, agreed, handles, control } = accepted;
         let ground = self.ground.take().expect("it was sent with the greeting");
         let met = Met::new(&terms, handles);
@@ -183,13 +172,13 @@ impl Knocking {
             ground.join(self.patience.request.spec, agreed.trust(), control, met).ok_or(UNFIT)
         });
         match conn {
-            Ok(conn) => Outcome::Made(Box::new(conn), agreed),
+            Ok(conn) => Outcome::Made((Box::new(conn), agreed)),
             Err(why) => Outcome::Failed(why.into()),
         }
     }
 
     /// Sorts the failures that another knock may mend from the others.
-    fn failed(&mut self, why: KnockError, now: Instant) -> Outcome {
+    fn failed(&mut self, why: KnockError, now: Instant) -> Outcome<Meeting> {
         let final_error = match why {
             KnockError::Gone { .. } | KnockError::System(_) => None,
             KnockError::Refused(refusal) => self.patience.refused(refusal, now),
@@ -199,14 +188,22 @@ impl Knocking {
             }
             KnockError::Hello(why) => Some(why.into()),
         };
-        final_error.map_or(Outcome::Knocking, Outcome::Failed)
+        Outcome::refused(final_error)
     }
 
     fn too_late(&mut self, now: Instant) -> ConnectError {
-        // A door that nobody listens behind says so quickly.
-        if self.knock.as_ref().is_some_and(|(_, since)| now - *since >= KNOCK_MAX) {
-            self.patience.listens = Some(Listens::Yes);
-        }
-        self.patience.too_late(now)
+        let since = self.knock.as_ref().map(|(_, since)| *since);
+        self.patience.too_late_inside(since, now)
+    }
+}
+
+impl Connector for Knocking {
+    fn deadline(&self) -> Option<Instant> {
+        let next = self.knock.is_none().then_some(self.patience.next);
+        self.patience.request.until.into_iter().chain(next).min()
+    }
+
+    fn into_patience(self) -> Patience {
+        self.patience
     }
 }

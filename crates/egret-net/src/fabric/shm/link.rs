@@ -58,7 +58,7 @@ impl Link {
     /// Has the sets wake up for it.
     pub(super) fn watch(&mut self, fixed: &Fixed) -> Result<(), Errno> {
         let Some(conn) = self.end.open() else { return Ok(()) };
-        set::watch(&fixed.bells, conn.parts.cord_fd(), token(CORD, self.id), CORD_FLAGS)?;
+        set::watch(&fixed.set, conn.parts.cord_fd(), token(CORD, self.id), CORD_FLAGS)?;
         let watch = |fd, kind| set::watch(&fixed.sockets, fd, token(kind, self.id), EventFlags::IN);
         watch(conn.parts.control_fd(), CONTROL)?;
         conn.parts.process_fd().map_or(Ok(()), |fd| watch(fd, ENDED))
@@ -168,8 +168,8 @@ impl Link {
     }
 
     /// This side closes it: what came and was not drained is nobody's any more.
-    pub(super) fn close(&mut self, why: ViError, notices: &mut Notices) {
-        self.work(notices, |_| Err(why.into()));
+    pub(super) fn close(&mut self, why: &ViError, notices: &mut Notices) {
+        self.work(notices, |_| Err(why.clone().into()));
         self.undrained = None;
     }
 

@@ -1,79 +1,22 @@
 //! A nic of shared memory as the state machine that its handles share.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use super::bell::Habit;
-use super::datapath::Conn;
-use super::driver::{Driver, Fixed};
-use super::knocking::{Ground, Knocking, Met, terms};
+use super::driver::Driver;
 use super::link::Polled;
-use super::rendezvous::{Door, Visitor};
-use crate::fabric::{
-    After, ConnId, ConnectRequest, Drained, ListenerName, Machine, MachineFd, Made, Unposted,
-    ViSpec, Woken,
-};
+use super::rendezvous::Door;
+use crate::fabric::hub::same_methods;
+use crate::fabric::{After, ConnId, Drained, Machine, Unposted, Woken};
 use crate::rt::Instant;
-use crate::vi::{
-    ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted,
-    Reliability, SendError, Sink, Ticket, ViError,
-};
+use crate::vi::{DrainId, Lane, Position, Posted, SendError, Sink, ViError};
 
 /// How long to sleep when a peer might not ring.
 const NAP: Duration = Duration::from_millis(1);
 
 impl Machine for Driver {
-    fn host(&self) -> &str {
-        &self.fixed.host
-    }
-
-    fn limits(&self) -> Limits {
-        super::nic::limits()
-    }
-
-    fn keys(&self) -> &Arc<Keys> {
-        &self.fixed.keys
-    }
-
-    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), ListenError> {
-        self.listeners.open(name, reliability)
-    }
-
-    fn unlisten(&mut self, name: &ListenerName, after: &mut After) {
-        self.listeners.close(name, after);
-    }
-
-    fn wake_on_arrival(&mut self, name: &ListenerName, waker: Waker) -> Option<Waker> {
-        self.listeners.wake_on_arrival(name, waker)
-    }
-
-    fn accept(
-        &mut self,
-        name: &ListenerName,
-        spec: ViSpec,
-        _after: &mut After,
-    ) -> Result<Option<Made>, ListenError> {
-        while let Some(visitor) = self.listeners.next(name)? {
-            let (peer, agreed) = (visitor.greeting.host.clone(), visitor.agreed);
-            let conn = admit(visitor, spec, &self.fixed);
-            let made = conn.and_then(|conn| self.add((&peer, spec, agreed), conn));
-            if made.is_some() {
-                return Ok(made);
-            }
-        }
-        Ok(None)
-    }
-
-    fn connect(&mut self, request: ConnectRequest, after: &mut After) {
-        if self.door.is_none() {
-            return after.settle(request.promise, Err(ConnectError::NicDown));
-        }
-        let (id, now) = (self.unused(), after.now());
-        self.knocks.insert(id, Knocking::new(request, now));
-        self.tick(now, after);
-    }
+    same_methods!();
 
     #[inline]
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
@@ -85,27 +28,6 @@ impl Machine for Driver {
             after.happened |= link.resume(&fixed.keys, &mut after.notices) != Polled::Nothing;
         }
         Ok(())
-    }
-
-    fn cancel(&mut self, conn: ConnId, ticket: Ticket, after: &mut After) -> bool {
-        self.link(conn).cancel(ticket, &mut after.notices)
-    }
-
-    fn close(&mut self, conn: ConnId, after: &mut After) {
-        self.link(conn).close(ViError::Closed, &mut after.notices);
-    }
-
-    fn release(&mut self, conn: ConnId, after: &mut After) {
-        self.close(conn, after);
-        self.links.remove(conn.0);
-    }
-
-    fn error(&self, conn: ConnId) -> Option<ViError> {
-        self.links.find(conn.0)?.error()
-    }
-
-    fn counters(&self, conn: ConnId) -> Counters {
-        self.links.find(conn.0).map(|link| link.counters()).unwrap_or_default()
     }
 
     /// Moves messages; now and then looks at the sockets. With one connection
@@ -124,12 +46,7 @@ impl Machine for Driver {
     /// When to tick again at the latest.
     fn next_event(&self) -> Option<Instant> {
         let door = self.door.as_ref().and_then(Door::next_deadline);
-        let knocks = self.knocks.values().filter_map(Knocking::deadline);
-        knocks.chain(door).chain(self.nap_until).min()
-    }
-
-    fn descriptor(&self) -> Option<MachineFd> {
-        Some(MachineFd::Set(Arc::clone(&self.fixed.bells)))
+        [door, self.knocks.deadline(), self.nap_until].into_iter().flatten().min()
     }
 
     /// From now on peers ring. Moves messages once more. Whether there were any.
@@ -171,10 +88,8 @@ impl Machine for Driver {
 
     fn shut(&mut self, after: &mut After) {
         self.door = None;
-        self.links.end_all(|link| link.close(ViError::NicDown, &mut after.notices));
-        for Knocking { patience, .. } in std::mem::take(&mut self.knocks).into_values() {
-            after.settle(patience.request.promise, Err(ConnectError::NicDown));
-        }
+        self.links.end_all(|link| link.close(&ViError::NicDown, &mut after.notices));
+        self.knocks.shut(after);
         self.listeners.shut(after);
         after.happened = true;
     }
@@ -229,13 +144,4 @@ impl Machine for Driver {
         }
         self.drain_now(drain, budget, sink, after)
     }
-}
-
-/// Makes a connection with a visitor, if what it brings can be used.
-fn admit(visitor: Visitor, spec: ViSpec, fixed: &Fixed) -> Option<Conn> {
-    let ground = Ground::new(fixed.habit)?;
-    let (theirs, trust) = (visitor.greeting.terms, visitor.agreed.trust());
-    let (control, handles) = visitor.accept(&terms(spec.depth), ground.handles()).ok()?;
-    // One whose part is unfit sees the connection end.
-    ground.join(spec, trust, control, Met::new(&theirs, handles).ok()?)
 }

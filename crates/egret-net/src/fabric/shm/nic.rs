@@ -29,8 +29,8 @@ pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let (sockets, bells) = (set::create().map_err(system)?, set::create().map_err(system)?);
     set::watch(&sockets, door.fd(), token(DOOR, 0), EventFlags::IN).map_err(system)?;
     set::watch(&bells, &sockets, token(SOCKETS, 0), EventFlags::IN).map_err(system)?;
-    let (keys, bells) = (Arc::default(), Arc::new(bells));
-    let fixed = Fixed { host, keys, sockets, bells, habit, stance };
+    let (keys, set) = (Arc::default(), Arc::new(bells));
+    let fixed = Fixed { host, keys, sockets, set, habit, stance };
     Ok(Driver::new(fixed, door))
 }
 

@@ -5,7 +5,7 @@
 //! system call each; the set tells of all others, and is asked now and then, or
 //! slept on. So a thousand that are idle cost nothing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,18 @@ use rustix::event::epoll::EventFlags;
 use super::active::Active;
 use super::datapath::Conn;
 use super::door::{Door, Visitor};
-use super::knocking::{Knocking, Outcome};
+use super::knocking::Knocking;
 use super::leaving::Leavings;
 use super::link::{Link, Polled};
 use super::send::Flushed;
 use super::token::{DOOR, KNOCK, LINK, VISITOR};
 use crate::fabric::greet::Stance;
+use crate::fabric::hub::connectors::settle;
 use crate::fabric::hub::set::{self, SPACE, ready};
-use crate::fabric::hub::{Listeners, Pace};
-use crate::fabric::{After, ConnId, Made};
+use crate::fabric::hub::{Connectors, Links, Listeners, Outcome, Pace};
+use crate::fabric::{After, ConnId, ConnectRequest, Made, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{ConnectError, Keys, Wait};
+use crate::vi::{ConnectError, Keys, ViError, Wait};
 
 /// A nic.
 #[derive(Debug)]
@@ -33,16 +34,14 @@ pub(super) struct Driver {
     pub fixed: Fixed,
     /// `None` when the nic is down.
     pub door: Option<Door>,
-    pub links: BTreeMap<u64, Link>,
-    /// Connections that are over, as long as somebody has a handle to them.
-    pub ended: BTreeMap<u64, Link>,
+    pub links: Links<u64, Link>,
     /// Those that are read directly.
     pub active: Vec<Active>,
     /// Those with something to write or to tell.
     pub dirty: Vec<u64>,
     /// Those whose eager messages are to be drained, which take turns.
     pub heard: VecDeque<u64>,
-    pub knocks: BTreeMap<u64, Knocking>,
+    pub knocks: Connectors<u64, Knocking>,
     pub listeners: Listeners<Visitor>,
     pub leavings: Leavings,
     next_id: u64,
@@ -82,12 +81,11 @@ impl Driver {
         Self {
             fixed,
             door: Some(door),
-            links: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            links: Links::default(),
             active: Vec::new(),
             dirty: Vec::new(),
             heard: VecDeque::new(),
-            knocks: BTreeMap::new(),
+            knocks: Connectors::default(),
             listeners: Listeners::default(),
             leavings: Leavings::default(),
             next_id: 1,
@@ -120,16 +118,45 @@ impl Driver {
         }
     }
 
-    /// The connection of a handle, which has it until it is released; and what it may need.
-    #[inline]
-    pub(super) fn link(&mut self, conn: ConnId) -> (&mut Link, &Fixed) {
-        let link = self.links.get_mut(&conn.0).or_else(|| self.ended.get_mut(&conn.0));
-        (link.expect("a handle keeps it"), &self.fixed)
+    /// The connection of a handle, which has it until it is released.
+    pub(super) fn link(&mut self, conn: ConnId) -> &mut Link {
+        self.links.of_handle(conn.0)
     }
 
     pub(super) fn find(&self, conn: ConnId) -> &Link {
-        let link = self.links.get(&conn.0).or_else(|| self.ended.get(&conn.0));
-        link.expect("a handle keeps it")
+        self.links.find(conn.0)
+    }
+
+    /// Makes a connection with a visitor. Of the welcome some may be left to write.
+    pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
+        let Visitor { mut stream, mut callee, host, .. } = visitor;
+        callee.welcome(&[]);
+        let sent = stream.write(callee.outgoing()).ok()?;
+        callee.sent(sent);
+        let id = self.add(Conn::new(spec, stream, callee.outgoing()))?;
+        self.come_by(id);
+        Some(Made::new(ConnId(id), &host))
+    }
+
+    /// Begins to connect.
+    pub(super) fn begin(&mut self, request: ConnectRequest, after: &mut After) {
+        let (id, now) = (self.unused(), after.now());
+        self.knocks.insert(id, Knocking::new(request, now));
+        self.knock(id, now, after);
+    }
+
+    /// Ends a connection, if it is open. Eager messages that wait for company leave before.
+    pub(super) fn end(&mut self, conn: ConnId, why: &ViError, after: &mut After) {
+        let Some(link) = self.links.get_mut(&conn.0) else { return };
+        link.write_eager(&self.fixed);
+        link.close(why, &mut after.notices);
+        self.over(conn.0, after);
+    }
+
+    /// Nobody has a handle to one that is over any more.
+    pub(super) fn forget(&mut self, conn: ConnId) {
+        self.links.release(conn.0);
+        self.heard.retain(|id| *id != conn.0);
     }
 
     /// Takes what came of a connection, and forgets one that is over.
@@ -145,7 +172,7 @@ impl Driver {
         }
         self.hear(id, after);
         if polled == Polled::Gone {
-            self.forget(id, after);
+            self.over(id, after);
         }
         polled
     }
@@ -166,7 +193,7 @@ impl Driver {
         let flushed = self.links.get_mut(&id)?.push(&self.fixed, &mut after.notices, thorough);
         self.hear(id, after);
         if flushed.is_none() {
-            self.forget(id, after);
+            self.over(id, after);
         }
         flushed
     }
@@ -279,9 +306,9 @@ impl Driver {
     }
 
     /// A connection is over.
-    pub(super) fn forget(&mut self, id: u64, after: &mut After) {
+    pub(super) fn over(&mut self, id: u64, after: &mut After) {
         self.active.retain(|active| active.id != id);
-        let Some(mut link) = self.links.remove(&id) else { return };
+        let Some(link) = self.links.end(id) else { return };
         after.happened = true;
         if let Some(mut leaving) = link.take_leaving()
             // At once: who leaves may never drive its nic again.
@@ -290,7 +317,6 @@ impl Driver {
             let (id, now) = (self.unused(), after.now());
             self.leavings.add(id, leaving, &self.fixed.set, now);
         }
-        self.ended.insert(id, link);
     }
 
     /// Knocks where it is time to, sends the slow away, forgets what is over.
@@ -300,8 +326,7 @@ impl Driver {
             door.tick(&self.fixed.set, now);
         }
         self.leavings.tick(now);
-        let ids: Vec<u64> = self.knocks.keys().copied().collect();
-        for id in ids {
+        for id in self.knocks.ids() {
             self.knock(id, now, after);
         }
     }
@@ -313,26 +338,21 @@ impl Driver {
             Outcome::Knocking => knocking.tick(&self.fixed, id, now),
             outcome => outcome,
         };
-        let result = match outcome {
-            Outcome::Knocking => return,
-            Outcome::Failed(why) => Err(why),
-            Outcome::Made(conn, behind) => Ok((conn, behind)),
-        };
-        let Some(Knocking { patience, .. }) = self.knocks.remove(&id) else { return };
+        let Some((knocking, result)) = self.knocks.over(id, outcome) else { return };
         let result = result.and_then(|(conn, behind)| {
             let id = self.add(*conn).ok_or(ConnectError::NicDown)?;
-            let (link, fixed) = self.link(ConnId(id));
-            link.take(&behind, fixed, &mut after.notices);
+            let link = self.links.of_handle(id);
+            link.take(&behind, &self.fixed, &mut after.notices);
             let is_over = link.error().is_some();
             self.hear(id, after);
             if is_over {
-                self.forget(id, after);
+                self.over(id, after);
             } else {
                 self.come_by(id);
             }
-            Ok(Made::new(ConnId(id), &patience.request.to.host))
+            Ok(Made::new(ConnId(id), &knocking.patience.request.to.host))
         });
-        after.settle(patience.request.promise, result);
+        settle(knocking, result, after);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.

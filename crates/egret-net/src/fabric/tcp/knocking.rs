@@ -12,9 +12,9 @@ use super::stream::Stream;
 use super::token::KNOCK;
 use crate::fabric::ConnectRequest;
 use crate::fabric::greet::{Caller, GreetError, News, STEP_MAX};
-use crate::fabric::hub::Listens;
-use crate::fabric::hub::patience::{KNOCK_MAX, Patience};
+use crate::fabric::hub::patience::Patience;
 use crate::fabric::hub::set::{self, token};
+use crate::fabric::hub::{Connector, Outcome};
 use crate::fabric::place::Whereabouts;
 use crate::rt::Instant;
 use crate::vi::ConnectError;
@@ -38,15 +38,8 @@ struct Attempt {
     since: Instant,
 }
 
-/// How it stands with a connection that is being made.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// It goes on.
-    Knocking,
-    /// With the bytes that came behind the greeting.
-    Made(Box<Conn>, Vec<u8>),
-    Failed(ConnectError),
-}
+/// A connection, and the bytes that came behind the greeting.
+type Met = (Box<Conn>, Vec<u8>);
 
 /// How soon to knock again at first.
 const KNOCK_MIN: Duration = Duration::from_millis(1);
@@ -62,20 +55,12 @@ impl Knocking {
         Self { patience, whereabouts, tried: 0, attempt: None }
     }
 
-    /// When to look at it again at the latest.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let next = match &self.attempt {
-            None => Some(self.patience.next),
-            Some(attempt) if !attempt.is_connected => Some(attempt.since + UNHEARD_MAX),
-            Some(_) => None,
-        };
-        self.patience.request.until.into_iter().chain(next).min()
-    }
-
     /// Knocks if it is time to, or gives up.
-    pub(super) fn tick(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome {
+    pub(super) fn tick(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome<Met> {
         if self.patience.is_over(now) {
-            return Outcome::Failed(self.too_late(now));
+            let inside = self.attempt.as_ref().filter(|attempt| attempt.is_connected);
+            let since = inside.map(|attempt| attempt.since);
+            return Outcome::Failed(self.patience.too_late_inside(since, now));
         }
         if self.attempt.as_ref().is_some_and(|a| !a.is_connected && now - a.since >= UNHEARD_MAX) {
             self.attempt = None;
@@ -118,7 +103,7 @@ impl Knocking {
     }
 
     /// Looks whether there is an answer.
-    pub(super) fn poll(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome {
+    pub(super) fn poll(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome<Met> {
         let Some(mut attempt) = self.attempt.take() else { return Outcome::Knocking };
         if !attempt.is_connected {
             match attempt.socket.connected() {
@@ -143,39 +128,36 @@ impl Knocking {
             Ok(Some(behind)) => {
                 let conn =
                     Conn::new(self.patience.request.spec, Stream::Socket(attempt.socket), &[]);
-                Outcome::Made(Box::new(conn), behind)
+                Outcome::Made((Box::new(conn), behind))
             }
             Err(Unheard::Gone) => Outcome::Knocking,
-            Err(Unheard::Refused(why)) => self.refused(why, now),
+            Err(Unheard::Refused(why)) => Outcome::refused(self.patience.not_greeted(why, now)),
         }
     }
 
     /// The kernel there, or on the way, says that nobody is at the address. Somebody may come,
     /// or be at another.
-    fn unreached(&self) -> Outcome {
+    fn unreached(&self) -> Outcome<Met> {
         let tried_all = self.whereabouts.known().is_some_and(|all| self.tried >= all.len());
         if self.patience.is_in_vain() && tried_all {
             return Outcome::Failed(self.patience.unknown());
         }
         Outcome::Knocking
     }
+}
 
-    /// Sorts the failures that another knock may mend from the others.
-    fn refused(&mut self, why: GreetError, now: Instant) -> Outcome {
-        let why = match why {
-            GreetError::Refused(refusal) => self.patience.refused(refusal, now),
-            why => why.into_error(self.patience.request.spec.reliability),
+impl Connector for Knocking {
+    fn deadline(&self) -> Option<Instant> {
+        let next = match &self.attempt {
+            None => Some(self.patience.next),
+            Some(attempt) if !attempt.is_connected => Some(attempt.since + UNHEARD_MAX),
+            Some(_) => None,
         };
-        why.map_or(Outcome::Knocking, Outcome::Failed)
+        self.patience.request.until.into_iter().chain(next).min()
     }
 
-    fn too_late(&mut self, now: Instant) -> ConnectError {
-        // A door that nobody listens behind says so quickly.
-        let is_let_in = |a: &Attempt| a.is_connected && now - a.since >= KNOCK_MAX;
-        if self.attempt.as_ref().is_some_and(is_let_in) {
-            self.patience.listens = Some(Listens::Yes);
-        }
-        self.patience.too_late(now)
+    fn into_patience(self) -> Patience {
+        self.patience
     }
 }
 

@@ -271,8 +271,8 @@ impl Link {
         cancelled
     }
 
-    pub(super) fn close(&mut self, why: ViError, notices: &mut Notices) {
-        self.work(notices, |_| Err::<(), _>(why.into()));
+    pub(super) fn close(&mut self, why: &ViError, notices: &mut Notices) {
+        self.work(notices, |_| Err::<(), _>(why.clone().into()));
     }
 
     pub(super) fn error(&self) -> Option<ViError> {

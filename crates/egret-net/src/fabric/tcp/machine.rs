@@ -1,117 +1,30 @@
 //! A nic of TCP as the state machine that its handles share.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
-use std::task::Waker;
 
 use super::active::Active;
-use super::datapath::Conn;
-use super::door::{Door, Visitor};
+use super::door::Door;
 use super::driver::Driver;
 use super::fault::{Fault, planted};
-use super::knocking::Knocking;
 use super::link::Pulled;
 use super::send::Flushed;
-use crate::fabric::{
-    After, ConnId, ConnectRequest, Drained, ListenerName, Machine, MachineFd, Made, Unposted,
-    ViSpec, Woken,
-};
+use crate::fabric::hub::same_methods;
+use crate::fabric::{After, ConnId, Drained, Machine, Unposted, Woken};
 use crate::rt::Instant;
-use crate::vi::{
-    ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted,
-    Reliability, SendError, Sink, Ticket, ViError, Wait,
-};
+use crate::vi::{DrainId, Lane, Position, Posted, SendError, Sink, ViError, Wait};
 
 /// A frugal program looks twice before it sleeps again: it is told by the set then.
 const SKIPS: u32 = 2;
 
 impl Machine for Driver {
-    fn host(&self) -> &str {
-        &self.fixed.host
-    }
-
-    fn limits(&self) -> Limits {
-        super::nic::limits()
-    }
-
-    fn keys(&self) -> &Arc<Keys> {
-        &self.fixed.keys
-    }
-
-    fn listen(&mut self, name: &ListenerName, reliability: Reliability) -> Result<(), ListenError> {
-        self.listeners.open(name, reliability)
-    }
-
-    fn unlisten(&mut self, name: &ListenerName, after: &mut After) {
-        self.listeners.close(name, after);
-    }
-
-    fn wake_on_arrival(&mut self, name: &ListenerName, waker: Waker) -> Option<Waker> {
-        self.listeners.wake_on_arrival(name, waker)
-    }
-
-    fn accept(
-        &mut self,
-        name: &ListenerName,
-        spec: ViSpec,
-        _after: &mut After,
-    ) -> Result<Option<Made>, ListenError> {
-        while let Some(visitor) = self.listeners.next(name)? {
-            let Visitor { mut stream, mut callee, host, .. } = visitor;
-            callee.welcome(&[]);
-            let Ok(sent) = stream.write(callee.outgoing()) else { continue };
-            callee.sent(sent);
-            let conn = Conn::new(spec, stream, callee.outgoing());
-            if let Some(id) = self.add(conn) {
-                // Of the welcome some may be left.
-                self.come_by(id);
-                return Ok(Some(Made::new(ConnId(id), &host)));
-            }
-        }
-        Ok(None)
-    }
-
-    fn connect(&mut self, request: ConnectRequest, after: &mut After) {
-        if self.door.is_none() {
-            return after.settle(request.promise, Err(ConnectError::NicDown));
-        }
-        let (id, now) = (self.unused(), after.now());
-        self.knocks.insert(id, Knocking::new(request, now));
-        self.knock(id, now, after);
-    }
+    same_methods!();
 
     #[inline]
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
-        let (link, fixed) = self.link(conn);
-        if link.post(posted, fixed, &mut after.notices)? {
+        if self.links.of_handle(conn.0).post(posted, &self.fixed, &mut after.notices)? {
             self.write_soon(conn.0, after);
         }
         Ok(())
-    }
-
-    fn cancel(&mut self, conn: ConnId, ticket: Ticket, after: &mut After) -> bool {
-        self.link(conn).0.cancel(ticket, &mut after.notices)
-    }
-
-    fn close(&mut self, conn: ConnId, after: &mut After) {
-        let (link, fixed) = self.link(conn);
-        link.write_eager(fixed);
-        link.close(ViError::Closed, &mut after.notices);
-        self.forget(conn.0, after);
-    }
-
-    fn release(&mut self, conn: ConnId, after: &mut After) {
-        self.close(conn, after);
-        self.ended.remove(&conn.0);
-        self.heard.retain(|id| *id != conn.0);
-    }
-
-    fn error(&self, conn: ConnId) -> Option<ViError> {
-        self.find(conn).error()
-    }
-
-    fn counters(&self, conn: ConnId) -> Counters {
-        self.find(conn).counters()
     }
 
     #[inline]
@@ -133,12 +46,7 @@ impl Machine for Driver {
 
     fn next_event(&self) -> Option<Instant> {
         let door = self.door.as_ref().and_then(Door::deadline);
-        let knocks = self.knocks.values().filter_map(Knocking::deadline);
-        knocks.chain(door).chain(self.leavings.deadline()).min()
-    }
-
-    fn descriptor(&self) -> Option<MachineFd> {
-        Some(MachineFd::Set(Arc::clone(&self.fixed.set)))
+        [door, self.knocks.deadline(), self.leavings.deadline()].into_iter().flatten().min()
     }
 
     /// What was posted is written, and what is owed is told. Whatever has come, the
@@ -212,8 +120,8 @@ impl Machine for Driver {
         parts: &[&[u8]],
         after: &mut After,
     ) -> Result<Position, SendError> {
-        let (link, fixed) = self.link(conn);
-        let (sent, is_dirty) = link.send(lane, tag, parts, fixed, &mut after.notices);
+        let link = self.links.of_handle(conn.0);
+        let (sent, is_dirty) = link.send(lane, tag, parts, &self.fixed, &mut after.notices);
         if is_dirty {
             self.write_soon(conn.0, after);
         }
@@ -221,8 +129,8 @@ impl Machine for Driver {
     }
 
     fn arrived(&mut self, conn: ConnId, lane: Lane, asked: bool, after: &mut After) -> Position {
-        let (link, fixed) = self.link(conn);
-        let (position, is_dirty) = link.arrived(lane, asked, fixed);
+        let link = self.links.of_handle(conn.0);
+        let (position, is_dirty) = link.arrived(lane, asked, &self.fixed);
         if is_dirty {
             self.write_soon(conn.0, after);
         }
@@ -242,8 +150,7 @@ impl Machine for Driver {
         let mut at = 0;
         for _ in 0..self.heard.len() {
             let Some(&id) = self.heard.get(at).filter(|_| left > 0) else { break };
-            let link = self.links.get_mut(&id).or_else(|| self.ended.get_mut(&id));
-            let Some(link) = link else {
+            let Some(link) = self.links.any_mut(&id) else {
                 self.heard.remove(at);
                 continue;
             };
@@ -269,18 +176,10 @@ impl Machine for Driver {
 
     fn shut(&mut self, after: &mut After) {
         self.door = None;
-        self.active.clear();
-        for (id, mut link) in std::mem::take(&mut self.links) {
-            link.close(ViError::NicDown, &mut after.notices);
-            if let Some(mut leaving) = link.take_leaving() {
-                // The only chance.
-                leaving.push();
-            }
-            self.ended.insert(id, link);
+        for id in self.links.keys().copied().collect::<Vec<_>>() {
+            self.end(ConnId(id), &ViError::NicDown, after);
         }
-        for Knocking { patience, .. } in std::mem::take(&mut self.knocks).into_values() {
-            after.settle(patience.request.promise, Err(ConnectError::NicDown));
-        }
+        self.knocks.shut(after);
         self.listeners.shut(after);
         self.leavings.clear();
         after.happened = true;

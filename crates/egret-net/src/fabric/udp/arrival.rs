@@ -11,7 +11,7 @@ use super::link::Link;
 use super::socket::TROUBLES_AT_ONCE;
 use super::wire::{Datagram, Farewell, Head, Number, Piece, SIGNATURE};
 use crate::fabric::After;
-use crate::vi::{Notices, ViError};
+use crate::vi::ViError;
 
 /// Datagrams of which nothing came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -184,23 +184,23 @@ fn say(fixed: &Fixed, to: SocketAddr, head: &Head) {
 impl Member {
     /// What the system says of datagrams to a group is of no use.
     pub(super) fn hear_troubles(&self) {
-        while self.link.socket().trouble().is_some() {}
+        while self.socket.trouble().is_some() {}
     }
 
-    /// A datagram arrived at the group's socket.
-    pub(super) fn hear(&mut self, bytes: &[u8], tally: &mut Tally, notices: &mut Notices) {
+    /// A datagram arrived at the group's socket: who says what, if it is a member.
+    pub(super) fn hear<'a>(&self, bytes: &'a [u8], tally: &mut Tally) -> Option<(u64, Piece<'a>)> {
         let Ok(Datagram::Group { group, from, signature, piece }) = Datagram::decode(bytes) else {
             tally.garbage += 1;
-            return;
+            return None;
         };
         if group != self.seal.group || from == self.seal.from {
-            return;
+            return None;
         }
         let signed = &bytes[..bytes.len() - signature.map_or(0, |_| SIGNATURE)];
         if !self.seal.admits(signed, signature) {
             tally.unsigned += 1;
-            return;
+            return None;
         }
-        self.link.arrive(from, &piece, notices);
+        Some((from, piece))
     }
 }

@@ -13,16 +13,18 @@ use super::arrival::Tally;
 use super::datapath::Conn;
 use super::door::{Door, Visitor};
 use super::group::Seal;
-use super::knocking::{Knocking, Outcome};
+use super::knocking::{Knocking, Met};
 use super::link::Link;
 use super::pulse::BEAT;
 use super::socket::Socket;
 use super::wire::{Farewell, Number};
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::{Listeners, Pace, set};
+use crate::fabric::hub::connectors::settle;
+use crate::fabric::hub::{Connectors, Links, Listeners, Outcome, Pace, set};
+use crate::fabric::place::Peer;
 use crate::fabric::{After, ConnId, ConnectRequest, Made, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Keys, Secret, ViError};
+use crate::vi::{ConnectError, Keys, Reliability, Secret, ViError};
 
 /// The part of a nic that stays as it is.
 #[derive(Debug)]
@@ -40,15 +42,14 @@ pub(super) struct Fixed {
 pub(super) struct Driver {
     pub fixed: Fixed,
     pub door: Door,
-    pub links: BTreeMap<Number, Link>,
-    /// Connections that are over, as long as somebody has a handle to them.
-    pub ended: BTreeMap<Number, Link>,
+    /// Those of groups too.
+    pub links: Links<Number, Link>,
     /// The number of the link to a peer's number.
     pub by_peer: BTreeMap<(SocketAddr, Number), Number>,
     /// The link that was written to last, and where it is.
     pub last: Option<(Number, SocketAddrAny)>,
     pub groups: Vec<Member>,
-    pub knocks: BTreeMap<Number, Knocking>,
+    pub knocks: Connectors<Number, Knocking>,
     pub listeners: Listeners<Visitor>,
     /// Connections that are over, and whose peer may not know.
     pub tombs: Tombs,
@@ -71,7 +72,9 @@ pub(super) struct Driver {
 /// This nic as a member of a group.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub link: Link,
+    /// The number of its link.
+    pub number: Number,
+    pub socket: Arc<Socket>,
     pub seal: Seal,
     /// What the set says of its socket, if anything.
     pub watched: Option<EventFlags>,
@@ -123,12 +126,11 @@ impl Driver {
         Self {
             fixed,
             door: Door::new(),
-            links: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            links: Links::default(),
             by_peer: BTreeMap::new(),
             last: None,
             groups: Vec::new(),
-            knocks: BTreeMap::new(),
+            knocks: Connectors::default(),
             listeners: Listeners::default(),
             tombs: Tombs::default(),
             stuck: Vec::new(),
@@ -146,23 +148,45 @@ impl Driver {
     /// The connection of a handle, which has it until it is released.
     #[inline]
     pub(super) fn link(&mut self, conn: ConnId) -> &mut Link {
-        let Self { links, groups, ended, .. } = self;
-        let number = Number(conn.0);
-        let mut members = groups.iter_mut().map(|member| &mut member.link);
-        let link = links.get_mut(&number).or_else(|| members.find(|link| link.number == number));
-        link.or_else(|| ended.get_mut(&number)).expect("a handle keeps it")
+        self.links.of_handle(Number(conn.0))
     }
 
     pub(super) fn find(&self, conn: ConnId) -> &Link {
-        let number = Number(conn.0);
-        let mut members = self.groups.iter().map(|member| &member.link);
-        let link = self.links.get(&number).or_else(|| members.find(|link| link.number == number));
-        link.or_else(|| self.ended.get(&number)).expect("a handle keeps it")
+        self.links.find(Number(conn.0))
+    }
+
+    /// Makes a connection with a visitor.
+    pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
+        let (at, guest) = (visitor.at(), visitor.guest);
+        let made = self.connected([guest.own, guest.theirs], at, spec);
+        guest.welcome(&self.fixed.socket);
+        Some(made)
+    }
+
+    /// Begins to connect, or joins a group.
+    pub(super) fn begin(&mut self, request: ConnectRequest, after: &mut After) {
+        if let Some(Peer::At(addresses)) = Peer::read(&request.to.host)
+            && let Some(group) = addresses.iter().find(|at| at.ip().is_multicast())
+        {
+            // A group loses, and has nobody who could be asked to repeat.
+            let joined = match request.spec.reliability {
+                Reliability::Unreliable => self.join(*group, &request),
+                level => Err(ConnectError::Unsupported(level)),
+            };
+            return after.settle(request.promise, joined);
+        }
+        let now = after.now();
+        self.knock(Knocking::new(request, now, &self.fixed.stance), now, after);
+    }
+
+    /// Nobody has a handle to one that is over any more.
+    pub(super) fn forget(&mut self, conn: ConnId) {
+        self.links.release(Number(conn.0));
     }
 
     /// Whether anybody's time is counted.
     pub(super) fn is_busy(&self) -> bool {
-        !self.links.is_empty() || !self.groups.is_empty() || self.door.guests() > 0
+        self.links.len() > 0 || self.door.guests() > 0
     }
 
     /// Takes datagrams until so many have come to something. Whether any has.
@@ -187,14 +211,18 @@ impl Driver {
 
     fn receive_groups(&mut self, space: &mut [u8], after: &mut After) -> bool {
         let mut found = false;
-        for member in &mut self.groups {
-            if member.link.socket().is_troubled() {
+        for member in &self.groups {
+            if member.socket.is_troubled() {
                 member.hear_troubles();
             }
             for _ in 0..BATCH {
-                let Some((len, _)) = member.link.socket().recv(space) else { break };
+                let Some((len, _)) = member.socket.recv(space) else { break };
                 found = true;
-                member.hear(&space[..len], &mut self.tally, &mut after.notices);
+                if let Some((from, piece)) = member.hear(&space[..len], &mut self.tally)
+                    && let Some(link) = self.links.get_mut(&member.number)
+                {
+                    link.arrive(from, &piece, &mut after.notices);
+                }
             }
         }
         found
@@ -204,12 +232,9 @@ impl Driver {
     #[inline]
     pub(super) fn look_around(&mut self, after: &mut After) {
         if !self.stuck.is_empty() {
-            let Self { links, groups, stuck, .. } = self;
+            let Self { links, stuck, .. } = self;
             stuck.retain(|number| {
-                let mut members = groups.iter_mut().map(|member| &mut member.link);
-                let member = || members.find(|link| link.number == *number);
-                let link = links.get_mut(number).or_else(member);
-                link.is_some_and(|link| link.pump(&mut after.notices))
+                links.get_mut(number).is_some_and(|link| link.pump(&mut after.notices))
             });
         }
         if self.fixed.socket.is_troubled() {
@@ -223,11 +248,12 @@ impl Driver {
         if !self.listeners.is_up() {
             return;
         }
-        let waits = self.stuck.iter().any(|number| self.links.contains_key(number));
+        let is_members = |number| self.links.get(number).is_none_or(Link::is_member);
+        let waits = !self.stuck.iter().all(is_members);
         watch_one(&mut self.watched, waits, &self.fixed.socket, SOCKET, &self.fixed);
-        for Member { link, watched, .. } in &mut self.groups {
-            let waits = self.stuck.contains(&link.number);
-            watch_one(watched, waits, link.socket(), GROUP, &self.fixed);
+        for Member { number, socket, watched, .. } in &mut self.groups {
+            let waits = self.stuck.contains(number);
+            watch_one(watched, waits, socket, GROUP, &self.fixed);
         }
     }
 
@@ -237,7 +263,7 @@ impl Driver {
         let _ = set::forget(&self.fixed.set, self.fixed.socket.fd());
         for member in &mut self.groups {
             member.watched = None;
-            let _ = set::forget(&self.fixed.set, member.link.socket().fd());
+            let _ = set::forget(&self.fixed.set, member.socket.fd());
         }
     }
 
@@ -252,22 +278,19 @@ impl Driver {
     }
 
     /// Ends a connection, if it is open.
-    pub(super) fn end(&mut self, number: Number, why: &ViError, after: &mut After) {
-        if let Some(mut link) = self.links.remove(&number) {
-            link.close(why, &mut after.notices);
-            self.by_peer.remove(&(link.at, link.to));
-            self.tombs.add(&link);
-            self.ended.insert(number, link);
-        } else if let Some(at) = self.groups.iter().position(|it| it.link.number == number) {
-            let Member { mut link, .. } = self.groups.remove(at);
-            link.close(why, &mut after.notices);
+    pub(super) fn end(&mut self, number: impl Into<Number>, why: &ViError, after: &mut After) {
+        let number = number.into();
+        let Some(link) = self.links.end(number) else { return };
+        link.close(why, &mut after.notices);
+        after.happened = true;
+        self.by_peer.remove(&(link.at, link.to));
+        if link.is_member() {
+            self.groups.retain(|member| member.number != number);
             // Its handle may keep the socket, which nobody reads any more.
             let _ = set::forget(&self.fixed.set, link.socket().fd());
-            self.ended.insert(number, link);
         } else {
-            return;
+            self.tombs.add(link);
         }
-        after.happened = true;
         if self.last.as_ref().is_some_and(|(last, _)| *last == number) {
             self.last = None;
         }
@@ -276,14 +299,10 @@ impl Driver {
     /// Greets where it is time to, and counts the time.
     pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
-        let numbers: Vec<Number> = self.knocks.keys().copied().collect();
-        for number in numbers {
-            let Some(mut knocking) = self.knocks.remove(&number) else { continue };
-            let outcome = knocking.tick(now, &self.fixed.socket, &self.fixed.stance);
-            // Another attempt has another number.
-            let number = knocking.number();
-            self.knocks.insert(number, knocking);
-            self.knocked(number, outcome, after);
+        for number in self.knocks.ids() {
+            if let Some(knocking) = self.knocks.remove(&number) {
+                self.knock(knocking, now, after);
+            }
         }
         if now >= self.next_beat {
             self.next_beat = now + BEAT;
@@ -293,28 +312,30 @@ impl Driver {
 
     pub(super) fn beat(&mut self, after: &mut After) {
         self.door.beat();
-        let groups = self.groups.iter_mut().map(|member| &mut member.link);
-        let all = self.links.values_mut().chain(groups);
+        let all = self.links.values_mut();
         let dead = all.filter_map(|link| link.beat().map(|why| (link.number, why)));
         for (number, why) in dead.collect::<Vec<_>>() {
             self.end(number, &why, after);
         }
     }
 
+    /// Looks at a connection that is being made. Another attempt has another number.
+    fn knock(&mut self, mut knocking: Knocking, now: Instant, after: &mut After) {
+        let outcome = knocking.tick(now, &self.fixed.socket, &self.fixed.stance);
+        let number = knocking.number();
+        self.knocks.insert(number, knocking);
+        self.knocked(number, outcome, after);
+    }
+
     /// What came of an attempt to connect.
-    pub(super) fn knocked(&mut self, number: Number, outcome: Outcome, after: &mut After) {
-        let made = match outcome {
-            Outcome::Knocking => return,
-            Outcome::Failed(why) => Err(why),
-            Outcome::Made { own, theirs, at } => Ok(([own, theirs], at)),
-        };
-        let Some(mut knocking) = self.knocks.remove(&number) else { return };
-        if made.is_err() {
+    pub(super) fn knocked(&mut self, number: Number, outcome: Outcome<Met>, after: &mut After) {
+        let Some((mut knocking, result)) = self.knocks.over(number, outcome) else { return };
+        if result.is_err() {
             knocking.give_up(&self.fixed.socket);
         }
         let spec = knocking.patience.request.spec;
-        let result = made.map(|(numbers, at)| self.connected(numbers, at, spec));
-        after.settle(knocking.patience.request.promise, result);
+        let result = result.map(|(numbers, at)| self.connected(numbers, at, spec));
+        settle(knocking, result, after);
     }
 
     pub(super) fn connected(&mut self, numbers: [Number; 2], at: SocketAddr, spec: ViSpec) -> Made {
@@ -337,9 +358,9 @@ impl Driver {
         let room = self.fixed.socket.room_to(&group);
         let conn = Conn::member(request.spec, seal.clone(), room);
         let numbers @ [number, _] = [Number(rt::random()), Number(seal.group)];
-        let link = Link::new(numbers, group, &socket, conn);
+        self.links.insert(number, Link::new(numbers, group, &socket, conn));
         // The set hears of it with the next sleep.
-        self.groups.push(Member { link, seal, watched: None });
+        self.groups.push(Member { number, socket, seal, watched: None });
         Ok(Made::new(ConnId(number.0), &group.to_string()))
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::socket::Socket;
 use super::wire::{Farewell, Head, Number, greet};
 use crate::fabric::ConnectRequest;
-use crate::fabric::greet::{Caller, GreetError, News, Stance};
-use crate::fabric::hub::Listens;
+use crate::fabric::greet::{Caller, News, Stance};
 use crate::fabric::hub::patience::Patience;
+use crate::fabric::hub::{Connector, Listens, Outcome};
 use crate::fabric::place::Whereabouts;
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Hello};
+use crate::vi::Hello;
 
 /// Somebody who greets until there is an answer or the time is up.
 #[derive(Debug)]
@@ -37,13 +37,8 @@ struct Attempt {
     theirs: Option<Number>,
 }
 
-/// How it stands with a connection that is being made.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    Knocking,
-    Made { own: Number, theirs: Number, at: SocketAddr },
-    Failed(ConnectError),
-}
+/// The numbers of both ends of a connection, this one first, and where the other is.
+pub(super) type Met = ([Number; 2], SocketAddr);
 
 /// How soon to greet again at first.
 const AGAIN_MIN: Duration = Duration::from_millis(2);
@@ -80,11 +75,6 @@ impl Knocking {
         self.attempt.number
     }
 
-    /// When to look at it again at the latest.
-    pub(super) fn deadline(&self) -> Instant {
-        self.patience.deadline()
-    }
-
     /// Where it greets now.
     fn at(&self, socket: &Socket) -> Option<SocketAddr> {
         let reached = self.reached(socket);
@@ -109,7 +99,7 @@ impl Knocking {
     }
 
     /// Greets if it is time to, or gives up.
-    pub(super) fn tick(&mut self, now: Instant, socket: &Socket, stance: &Stance) -> Outcome {
+    pub(super) fn tick(&mut self, now: Instant, socket: &Socket, stance: &Stance) -> Outcome<Met> {
         if self.patience.is_over(now) {
             return Outcome::Failed(self.patience.too_late(now));
         }
@@ -152,7 +142,7 @@ impl Knocking {
         ((theirs, waits), step): ((Number, bool), &[u8]),
         socket: &Socket,
         now: Instant,
-    ) -> Outcome {
+    ) -> Outcome<Met> {
         if !self.is_at(from, socket) || self.attempt.is_over {
             return Outcome::Knocking;
         }
@@ -167,7 +157,7 @@ impl Knocking {
         match attempt.caller.feed(step) {
             Ok(fed) => match fed.news {
                 News::Welcome { terms } if terms == theirs.0.to_le_bytes() => {
-                    return Outcome::Made { own: attempt.number, theirs, at: from };
+                    return Outcome::Made(([attempt.number, theirs], from));
                 }
                 News::Welcome { .. } => attempt.is_over = true,
                 News::Nothing | News::Hello { .. } => attempt.say(from, socket),
@@ -178,11 +168,7 @@ impl Knocking {
                     attempt.say(from, socket);
                 }
                 self.give_up(socket);
-                let why = match why {
-                    GreetError::Refused(refusal) => self.patience.refused(refusal, now),
-                    why => why.into_error(self.patience.request.spec.reliability),
-                };
-                return why.map_or(Outcome::Knocking, Outcome::Failed);
+                return Outcome::refused(self.patience.not_greeted(why, now));
             }
         }
         Outcome::Knocking
@@ -194,5 +180,15 @@ impl Knocking {
             let goodbye = Head::goodbye(theirs, Farewell::Closed);
             let _ = socket.send(&at.into(), &[IoSlice::new(goodbye.bytes())]);
         }
+    }
+}
+
+impl Connector for Knocking {
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.patience.deadline())
+    }
+
+    fn into_patience(self) -> Patience {
+        self.patience
     }
 }

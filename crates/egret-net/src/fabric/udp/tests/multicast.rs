@@ -121,7 +121,7 @@ fn a_group_that_was_left_is_not_watched() {
     a.nic.inside(|driver: &mut Driver, after| _ = driver.arm(after));
     let (socket, watched) = a.inside(|driver| {
         let member = &driver.groups[0];
-        (Arc::clone(member.link.socket()), member.watched)
+        (Arc::clone(&member.socket), member.watched)
     });
     assert!(watched.is_some());
     vi.disconnect();
