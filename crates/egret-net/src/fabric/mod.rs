@@ -83,6 +83,12 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// There is no nic with these options, and this is why.
+    fn refused<E: fmt::Display>(options: &NicOptions) -> impl FnOnce(E) -> Self {
+        let host = options.host.clone();
+        |why| Self::Refused { host, why: why.to_string() }
+    }
+
     /// A nic with these options has no secret that will do.
     pub(crate) fn secret(options: &NicOptions) -> impl FnOnce(NicSecretError) -> Self {
         let host = options.host.clone();

@@ -29,6 +29,11 @@ impl Stance {
         Self { fabric, secret, has_secret }
     }
 
+    /// The secret, which may be the empty one.
+    pub(in crate::fabric) const fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
     /// The flags of this side's opening.
     pub(super) const fn flags(&self) -> u8 {
         if self.has_secret { HAS_SECRET } else { 0 }

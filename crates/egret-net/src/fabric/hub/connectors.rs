@@ -1,4 +1,4 @@
-//! The connections that a nic is making.
+//! The connections that a nic is making, by their numbers.
 
 use std::collections::BTreeMap;
 
@@ -25,77 +25,35 @@ pub(in crate::fabric) enum Outcome<M> {
     Failed(ConnectError),
 }
 
-impl<M> Outcome<M> {
-    /// What follows from a refusal, unless another knock may mend it.
-    pub(in crate::fabric) fn refused(why: Option<ConnectError>) -> Self {
-        why.map_or(Self::Knocking, Self::Failed)
-    }
+/// When to look at one of them at the latest.
+pub(in crate::fabric) fn deadline<K>(all: &BTreeMap<K, impl Connector>) -> Option<Instant> {
+    all.values().filter_map(Connector::deadline).min()
 }
 
-/// The connectors of a nic by their numbers.
-#[derive(Debug)]
-pub(in crate::fabric) struct Connectors<K, C>(BTreeMap<K, C>);
-
-impl<K, C> Default for Connectors<K, C> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
-    }
+/// Takes one out that does not go on: it, and what came of it.
+pub(in crate::fabric) fn over<K: Ord, C, M>(
+    all: &mut BTreeMap<K, C>,
+    id: &K,
+    outcome: Outcome<M>,
+) -> Option<(C, Result<M, ConnectError>)> {
+    let result = match outcome {
+        Outcome::Knocking => return None,
+        Outcome::Failed(why) => Err(why),
+        Outcome::Made(made) => Ok(made),
+    };
+    Some((all.remove(id)?, result))
 }
 
-impl<K: Ord + Copy, C: Connector> Connectors<K, C> {
-    pub(in crate::fabric) fn insert(&mut self, id: K, connector: C) {
-        self.0.insert(id, connector);
-    }
-
-    pub(in crate::fabric) fn get_mut(&mut self, id: &K) -> Option<&mut C> {
-        self.0.get_mut(id)
-    }
-
-    pub(in crate::fabric) fn remove(&mut self, id: &K) -> Option<C> {
-        self.0.remove(id)
-    }
-
-    pub(in crate::fabric) fn contains_key(&self, id: &K) -> bool {
-        self.0.contains_key(id)
-    }
-
-    /// Their numbers, while they come and go.
-    pub(in crate::fabric) fn ids(&self) -> Vec<K> {
-        self.0.keys().copied().collect()
-    }
-
-    /// When to look at one of them at the latest.
-    pub(in crate::fabric) fn deadline(&self) -> Option<Instant> {
-        self.0.values().filter_map(Connector::deadline).min()
-    }
-
-    /// Takes one out that does not go on: it, and what came of it.
-    pub(in crate::fabric) fn over<M>(
-        &mut self,
-        id: K,
-        outcome: Outcome<M>,
-    ) -> Option<(C, Result<M, ConnectError>)> {
-        let result = match outcome {
-            Outcome::Knocking => return None,
-            Outcome::Failed(why) => Err(why),
-            Outcome::Made(made) => Ok(made),
-        };
-        Some((self.0.remove(&id)?, result))
-    }
-
-    /// The nic goes down.
-    pub(in crate::fabric) fn shut(&mut self, after: &mut After) {
-        for connector in std::mem::take(&mut self.0).into_values() {
-            settle(connector, Err(ConnectError::NicDown), after);
-        }
-    }
-}
-
-/// Tells the program what came of it.
+/// Tells the program what came of one.
 pub(in crate::fabric) fn settle(
     connector: impl Connector,
     result: Result<Made, ConnectError>,
     after: &mut After,
 ) {
     after.settle(connector.into_patience().request.promise, result);
+}
+
+/// The nic goes down.
+pub(in crate::fabric) fn shut<K>(all: BTreeMap<K, impl Connector>, after: &mut After) {
+    all.into_values().for_each(|one| settle(one, Err(ConnectError::NicDown), after));
 }

@@ -1,60 +1,47 @@
 //! The methods of a machine that are the same on every fabric of real processes.
 
 /// Writes the methods of [`Machine`](crate::fabric::Machine) that name, listen, accept, and look
-/// after a handle's connection. The driver has what is `fixed`, its `listeners`, and these methods
-/// of its own:
+/// after the connection of a handle. `$key` makes of its number how the driver numbers its links.
+/// The driver has what is `fixed`, `listeners`, `links`, and of its own:
 ///
 /// | method | what it does |
 /// |---|---|
 /// | `admit` | makes a connection with a visitor, if what that brings can be used |
 /// | `begin` | begins to connect |
-/// | `link`, `find` | the connection of a handle, to change it or to look at it |
 /// | `end` | ends a connection, if it is open |
 /// | `forget` | drops one that is over and has no handle any more |
 macro_rules! same_methods {
-    () => {
+    ($key:path) => {
         fn host(&self) -> &str {
             &self.fixed.host
         }
 
-        fn limits(&self) -> $crate::vi::Limits {
+        fn limits(&self) -> Limits {
             super::nic::limits()
         }
 
-        fn keys(&self) -> &::std::sync::Arc<$crate::vi::Keys> {
+        fn keys(&self) -> &Arc<Keys> {
             &self.fixed.keys
         }
 
-        fn listen(
-            &mut self,
-            name: &$crate::fabric::ListenerName,
-            reliability: $crate::vi::Reliability,
-        ) -> Result<(), $crate::vi::ListenError> {
-            self.listeners.open(name, reliability)
+        fn listen(&mut self, name: &ListenerName, level: Reliability) -> Result<(), ListenError> {
+            self.listeners.open(name, level)
         }
 
-        fn unlisten(
-            &mut self,
-            name: &$crate::fabric::ListenerName,
-            after: &mut $crate::fabric::After,
-        ) {
+        fn unlisten(&mut self, name: &ListenerName, after: &mut After) {
             self.listeners.close(name, after);
         }
 
-        fn wake_on_arrival(
-            &mut self,
-            name: &$crate::fabric::ListenerName,
-            waker: ::std::task::Waker,
-        ) -> Option<::std::task::Waker> {
+        fn wake_on_arrival(&mut self, name: &ListenerName, waker: Waker) -> Option<Waker> {
             self.listeners.wake_on_arrival(name, waker)
         }
 
         fn accept(
             &mut self,
-            name: &$crate::fabric::ListenerName,
-            spec: $crate::fabric::ViSpec,
-            _after: &mut $crate::fabric::After,
-        ) -> Result<Option<$crate::fabric::Made>, $crate::vi::ListenError> {
+            name: &ListenerName,
+            spec: ViSpec,
+            _after: &mut After,
+        ) -> Result<Option<Made>, ListenError> {
             while let Some(visitor) = self.listeners.next(name)? {
                 let made = self.admit(visitor, spec);
                 if made.is_some() {
@@ -64,47 +51,54 @@ macro_rules! same_methods {
             Ok(None)
         }
 
-        fn connect(
-            &mut self,
-            request: $crate::fabric::ConnectRequest,
-            after: &mut $crate::fabric::After,
-        ) {
-            if self.listeners.is_up() {
-                self.begin(request, after);
-            } else {
-                after.settle(request.promise, Err($crate::vi::ConnectError::NicDown));
+        fn connect(&mut self, request: ConnectRequest, after: &mut After) {
+            if !self.listeners.is_up() {
+                return after.settle(request.promise, Err(ConnectError::NicDown));
             }
+            self.begin(request, after);
         }
 
-        fn cancel(
-            &mut self,
-            conn: $crate::fabric::ConnId,
-            ticket: $crate::vi::Ticket,
-            after: &mut $crate::fabric::After,
-        ) -> bool {
-            self.link(conn).cancel(ticket, &mut after.notices)
+        fn cancel(&mut self, conn: ConnId, ticket: Ticket, after: &mut After) -> bool {
+            self.links.of_handle($key(conn.0)).cancel(ticket, &mut after.notices)
         }
 
-        fn close(&mut self, conn: $crate::fabric::ConnId, after: &mut $crate::fabric::After) {
-            self.end(conn, &$crate::vi::ViError::Closed, after);
+        fn close(&mut self, conn: ConnId, after: &mut After) {
+            self.end($key(conn.0), &ViError::Closed, after);
         }
 
-        fn release(&mut self, conn: $crate::fabric::ConnId, after: &mut $crate::fabric::After) {
+        fn release(&mut self, conn: ConnId, after: &mut After) {
             self.close(conn, after);
-            self.forget(conn);
+            self.forget($key(conn.0));
         }
 
-        fn error(&self, conn: $crate::fabric::ConnId) -> Option<$crate::vi::ViError> {
-            self.find(conn).error()
+        fn error(&self, conn: ConnId) -> Option<ViError> {
+            self.links.find($key(conn.0)).end.error()
         }
 
-        fn counters(&self, conn: $crate::fabric::ConnId) -> $crate::vi::Counters {
-            self.find(conn).counters()
+        fn counters(&self, conn: ConnId) -> Counters {
+            self.links.find($key(conn.0)).end.counters()
         }
 
-        fn descriptor(&self) -> Option<$crate::fabric::MachineFd> {
-            Some($crate::fabric::MachineFd::Set(::std::sync::Arc::clone(&self.fixed.set)))
+        fn descriptor(&self) -> Option<MachineFd> {
+            Some(MachineFd::Set(Arc::clone(&self.fixed.set)))
         }
+    };
+}
+
+/// What the methods of a machine are written with.
+pub(in crate::fabric) mod prelude {
+    pub(in crate::fabric) use std::sync::Arc;
+    pub(in crate::fabric) use std::task::Waker;
+
+    pub(in crate::fabric) use super::same_methods;
+    pub(in crate::fabric) use crate::fabric::{
+        After, ConnId, ConnectRequest, Drained, ListenerName, Machine, MachineFd, Made, Unposted,
+        ViSpec, Woken,
+    };
+    pub(in crate::fabric) use crate::rt::Instant;
+    pub(in crate::fabric) use crate::vi::{
+        ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted,
+        Reliability, SendError, Sink, Ticket, ViError,
     };
 }
 

@@ -2,6 +2,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `opening.rs` | opening a nic of an IP network, and what a nic allows |
 //! | `machine.rs` | the methods of a machine that are the same on every fabric |
 //! | `links.rs` | the connections of a nic |
 //! | `listeners.rs` | who listens, and who waits to be accepted |
@@ -26,17 +27,17 @@ pub(super) mod fuzzed;
 pub(super) mod incoming;
 mod links;
 mod listeners;
-mod machine;
+pub(super) mod machine;
+pub(super) mod opening;
 mod pace;
 pub(super) mod patience;
 mod refusal;
 pub(super) mod set;
 
 pub(super) use self::complaints::Complaints;
-pub(super) use self::connectors::{Connector, Connectors, Outcome};
+pub(super) use self::connectors::{Connector, Outcome};
 pub(super) use self::links::Links;
 pub(super) use self::listeners::{Listeners, Visitor};
-pub(super) use self::machine::same_methods;
 pub(super) use self::pace::Pace;
 pub(super) use self::refusal::Listens;
 pub(crate) use self::refusal::Refusal;

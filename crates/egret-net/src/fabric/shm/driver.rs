@@ -1,6 +1,7 @@
 //! What a nic does beside moving messages: it lets callers in, knocks at other
 //! doors, and hears who has left.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +15,8 @@ use super::records::Scratch;
 use super::rendezvous::{Door, Stance, Visitor};
 use super::rounds::Rounds;
 use super::token::{CONTROL, CORD, ENDED};
-use crate::fabric::hub::connectors::settle;
 use crate::fabric::hub::set::{self, SPACE, ready};
-use crate::fabric::hub::{self, Connectors, Listeners, Outcome, Pace, Refusal};
+use crate::fabric::hub::{self, Listeners, Outcome, Pace, Refusal, connectors};
 use crate::fabric::{After, ConnId, ConnectRequest, Drained, Made, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, Sink, ViError};
@@ -28,7 +28,7 @@ pub(super) struct Driver {
     /// `None` when the nic is down.
     pub door: Option<Door>,
     pub links: Rounds,
-    pub knocks: Connectors<u64, Knocking>,
+    pub knocks: BTreeMap<u64, Knocking>,
     pub listeners: Listeners<Visitor>,
     next_id: u64,
     /// When to look at the sockets.
@@ -68,7 +68,7 @@ impl Driver {
         Self {
             door: Some(door),
             links: Rounds::new(fixed.habit),
-            knocks: Connectors::default(),
+            knocks: BTreeMap::new(),
             listeners: Listeners::default(),
             next_id: 1,
             pace: Pace::default(),
@@ -203,16 +203,6 @@ impl Driver {
         }
     }
 
-    /// The connection of a handle, which has it until it is released.
-    #[inline]
-    pub(super) fn link(&mut self, conn: ConnId) -> &mut Link {
-        self.links.get(conn.0).expect("a handle keeps it")
-    }
-
-    pub(super) fn find(&self, conn: ConnId) -> &Link {
-        self.links.find(conn.0).expect("a handle keeps it")
-    }
-
     /// Makes a connection with a visitor, if what it brings can be used.
     pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
         let ground = Ground::new(self.fixed.habit)?;
@@ -233,13 +223,13 @@ impl Driver {
     }
 
     /// Ends a connection, if it is open.
-    pub(super) fn end(&mut self, conn: ConnId, why: &ViError, after: &mut After) {
-        self.link(conn).close(why, &mut after.notices);
+    pub(super) fn end(&mut self, id: u64, why: &ViError, after: &mut After) {
+        self.links.of_handle(id).close(why, &mut after.notices);
     }
 
     /// Nobody has a handle to one that is over any more.
-    pub(super) fn forget(&mut self, conn: ConnId) {
-        self.links.remove(conn.0);
+    pub(super) fn forget(&mut self, id: u64) {
+        self.links.remove(id);
     }
 
     /// Lets callers in, knocks where it is time to, forgets what is over.
@@ -257,7 +247,7 @@ impl Driver {
                 Err(_) => {}
             }
         }
-        for id in self.knocks.ids() {
+        for id in self.knocks.keys().copied().collect::<Vec<_>>() {
             self.knock(id, now, after);
         }
     }
@@ -269,12 +259,14 @@ impl Driver {
             Outcome::Knocking => knocking.tick(&self.fixed, id, now),
             outcome => outcome,
         };
-        let Some((knocking, result)) = self.knocks.over(id, outcome) else { return };
+        let Some((knocking, result)) = connectors::over(&mut self.knocks, &id, outcome) else {
+            return;
+        };
         let ConnectRequest { to, spec, .. } = &knocking.patience.request;
         let result = result.and_then(|(conn, agreed)| {
             self.add((&to.host, *spec, agreed), *conn).ok_or(ConnectError::NicDown)
         });
-        settle(knocking, result, after);
+        connectors::settle(knocking, result, after);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.

@@ -188,7 +188,7 @@ impl Knocking {
             }
             KnockError::Hello(why) => Some(why.into()),
         };
-        Outcome::refused(final_error)
+        final_error.map_or(Outcome::Knocking, Outcome::Failed)
     }
 
     fn too_late(&mut self, now: Instant) -> ConnectError {

@@ -13,16 +13,14 @@ use super::token::{CONTROL, CORD, CORD_FLAGS, ENDED};
 use crate::fabric::hub::end::{End, Ended};
 use crate::fabric::hub::set::{self, token};
 use crate::fabric::{Unposted, ViSpec};
-use crate::vi::{
-    Counters, DrainId, Keys, Lane, Notices, Position, Posted, SendError, Ticket, ViError,
-};
+use crate::vi::{DrainId, Keys, Lane, Notices, Position, Posted, SendError, Ticket, ViError};
 
 #[derive(Debug)]
 pub(super) struct Link {
     pub id: u64,
     pub drain: DrainId,
     pub attention: Attention,
-    end: End<Conn>,
+    pub end: End<Conn>,
     /// Eager messages that a connection which has ended left.
     undrained: Option<Undrained>,
     /// How much of each lane had arrived at its end.
@@ -263,14 +261,6 @@ impl Link {
     #[inline]
     pub(super) const fn has_ended(&self) -> bool {
         matches!(self.end, End::Gone(_))
-    }
-
-    pub(super) fn error(&self) -> Option<ViError> {
-        self.end.error()
-    }
-
-    pub(super) fn counters(&self) -> Counters {
-        self.end.counters()
     }
 
     /// Works on an open end; an error is the end of it.

@@ -7,21 +7,19 @@ use super::bell::Habit;
 use super::driver::Driver;
 use super::link::Polled;
 use super::rendezvous::Door;
-use crate::fabric::hub::same_methods;
-use crate::fabric::{After, ConnId, Drained, Machine, Unposted, Woken};
-use crate::rt::Instant;
-use crate::vi::{DrainId, Lane, Position, Posted, SendError, Sink, ViError};
+use crate::fabric::hub::connectors;
+use crate::fabric::hub::machine::prelude::*;
 
 /// How long to sleep when a peer might not ring.
 const NAP: Duration = Duration::from_millis(1);
 
 impl Machine for Driver {
-    same_methods!();
+    same_methods!(u64::from);
 
     #[inline]
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
         let Self { links, fixed, .. } = self;
-        let link = links.get(conn.0).expect("a handle keeps it");
+        let link = links.of_handle(conn.0);
         if link.post(posted, &fixed.keys)? {
             // Of slots that waited for it not all were taken, if they are many: a thread that
             // sleeps has more to poll for.
@@ -46,7 +44,7 @@ impl Machine for Driver {
     /// When to tick again at the latest.
     fn next_event(&self) -> Option<Instant> {
         let door = self.door.as_ref().and_then(Door::next_deadline);
-        [door, self.knocks.deadline(), self.nap_until].into_iter().flatten().min()
+        [door, connectors::deadline(&self.knocks), self.nap_until].into_iter().flatten().min()
     }
 
     /// From now on peers ring. Moves messages once more. Whether there were any.
@@ -89,7 +87,7 @@ impl Machine for Driver {
     fn shut(&mut self, after: &mut After) {
         self.door = None;
         self.links.end_all(|link| link.close(&ViError::NicDown, &mut after.notices));
-        self.knocks.shut(after);
+        connectors::shut(std::mem::take(&mut self.knocks), after);
         self.listeners.shut(after);
         after.happened = true;
     }
@@ -118,16 +116,16 @@ impl Machine for Driver {
         parts: &[&[u8]],
         after: &mut After,
     ) -> Result<Position, SendError> {
-        let link = self.link(conn);
+        let link = self.links.of_handle(conn.0);
         let sent = link.send(lane, tag, parts, &mut after.notices);
-        after.happened |= link.error().is_some();
+        after.happened |= link.has_ended();
         sent
     }
 
     fn arrived(&mut self, conn: ConnId, lane: Lane, asked: bool, after: &mut After) -> Position {
-        let link = self.link(conn);
+        let link = self.links.of_handle(conn.0);
         let arrived = link.arrived(lane, asked, &mut after.notices);
-        after.happened |= link.error().is_some();
+        after.happened |= link.has_ended();
         arrived
     }
 

@@ -136,15 +136,26 @@ impl Rounds {
     #[inline(always)]
     pub(super) fn get(&mut self, id: u64) -> Option<&mut Link> {
         let at = place(id);
-        if self.find(id)?.attention == Attention::Resting {
+        if self.known(id)?.attention == Attention::Resting {
             self.wake(at);
         }
         self.at(at)
     }
 
     #[inline(always)]
-    pub(super) fn find(&self, id: u64) -> Option<&Link> {
+    fn known(&self, id: u64) -> Option<&Link> {
         self.links.get(place(id))?.as_ref().filter(|link| link.id == id)
+    }
+
+    /// The link of a handle, which has it until it is released.
+    #[inline(always)]
+    pub(super) fn of_handle(&mut self, id: u64) -> &mut Link {
+        self.get(id).expect("a handle keeps it")
+    }
+
+    /// The same, to look at.
+    pub(super) fn find(&self, id: u64) -> &Link {
+        self.known(id).expect("a handle keeps it")
     }
 
     /// The link at this place, which rests, is looked at again.
@@ -180,7 +191,7 @@ impl Rounds {
 
     /// The last handle to this link is gone: the link is taken out, to be dropped.
     pub(super) fn remove(&mut self, id: u64) -> Option<Link> {
-        self.find(id)?;
+        self.known(id)?;
         let at = place(id);
         let link = self.links[at].take()?;
         self.resting -= usize::from(link.attention == Attention::Resting);

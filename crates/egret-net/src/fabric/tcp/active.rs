@@ -64,7 +64,7 @@ impl Driver {
             let Some(at) = idlest.filter(|at| self.active[*at].idle > 0) else { return };
             self.deactivate(at);
         }
-        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(link) = self.links.open.get_mut(&id) else { return };
         // Who never sleeps need not hear of it by the set too, which costs the sender.
         if self.wait == Wait::Spin {
             link.unwatch(&self.fixed);
@@ -74,7 +74,7 @@ impl Driver {
 
     pub(super) fn deactivate(&mut self, at: usize) {
         let Active { id, .. } = self.active.swap_remove(at);
-        let link = self.links.get_mut(&id);
+        let link = self.links.open.get_mut(&id);
         if self.wait == Wait::Spin && link.is_some_and(|link| link.watch(&self.fixed).is_err()) {
             // One that the set cannot watch stays where it is.
             self.active.push(Active { id, idle: 0 });

@@ -5,7 +5,7 @@
 //! system call each; the set tells of all others, and is asked now and then, or
 //! slept on. So a thousand that are idle cost nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,8 @@ use super::link::{Link, Polled};
 use super::send::Flushed;
 use super::token::{DOOR, KNOCK, LINK, VISITOR};
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::connectors::settle;
 use crate::fabric::hub::set::{self, SPACE, ready};
-use crate::fabric::hub::{Connectors, Links, Listeners, Outcome, Pace};
+use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors};
 use crate::fabric::{After, ConnId, ConnectRequest, Made, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{ConnectError, Keys, ViError, Wait};
@@ -41,7 +40,7 @@ pub(super) struct Driver {
     pub dirty: Vec<u64>,
     /// Those whose eager messages are to be drained, which take turns.
     pub heard: VecDeque<u64>,
-    pub knocks: Connectors<u64, Knocking>,
+    pub knocks: BTreeMap<u64, Knocking>,
     pub listeners: Listeners<Visitor>,
     pub leavings: Leavings,
     next_id: u64,
@@ -85,7 +84,7 @@ impl Driver {
             active: Vec::new(),
             dirty: Vec::new(),
             heard: VecDeque::new(),
-            knocks: Connectors::default(),
+            knocks: BTreeMap::new(),
             listeners: Listeners::default(),
             leavings: Leavings::default(),
             next_id: 1,
@@ -118,15 +117,6 @@ impl Driver {
         }
     }
 
-    /// The connection of a handle, which has it until it is released.
-    pub(super) fn link(&mut self, conn: ConnId) -> &mut Link {
-        self.links.of_handle(conn.0)
-    }
-
-    pub(super) fn find(&self, conn: ConnId) -> &Link {
-        self.links.find(conn.0)
-    }
-
     /// Makes a connection with a visitor. Of the welcome some may be left to write.
     pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
         let Visitor { mut stream, mut callee, host, .. } = visitor;
@@ -146,23 +136,23 @@ impl Driver {
     }
 
     /// Ends a connection, if it is open. Eager messages that wait for company leave before.
-    pub(super) fn end(&mut self, conn: ConnId, why: &ViError, after: &mut After) {
-        let Some(link) = self.links.get_mut(&conn.0) else { return };
+    pub(super) fn end(&mut self, id: u64, why: &ViError, after: &mut After) {
+        let Some(link) = self.links.open.get_mut(&id) else { return };
         link.write_eager(&self.fixed);
         link.close(why, &mut after.notices);
-        self.over(conn.0, after);
+        self.over(id, after);
     }
 
     /// Nobody has a handle to one that is over any more.
-    pub(super) fn forget(&mut self, conn: ConnId) {
-        self.links.release(conn.0);
-        self.heard.retain(|id| *id != conn.0);
+    pub(super) fn forget(&mut self, id: u64) {
+        self.links.release(id);
+        self.heard.retain(|heard| *heard != id);
     }
 
     /// Takes what came of a connection, and forgets one that is over.
     #[inline]
     pub(super) fn poll_link(&mut self, id: u64, after: &mut After) -> Polled {
-        let Some(link) = self.links.get_mut(&id) else { return Polled::Gone };
+        let Some(link) = self.links.open.get_mut(&id) else { return Polled::Gone };
         let polled = link.poll(&self.fixed, &mut after.notices, &mut self.staging);
         if link.is_newly_dirty() {
             self.dirty.push(id);
@@ -180,7 +170,7 @@ impl Driver {
     /// Tells of eager messages that have come, and of room for them.
     #[inline]
     pub(super) fn hear(&mut self, id: u64, after: &mut After) {
-        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(link) = self.links.open.get_mut(&id) else { return };
         let (has_news, is_heard) = link.take_news();
         after.happened |= has_news;
         if is_heard {
@@ -190,7 +180,7 @@ impl Driver {
 
     /// Writes what a connection has to say, and forgets one that is over.
     pub(super) fn push(&mut self, id: u64, after: &mut After, thorough: bool) -> Option<Flushed> {
-        let flushed = self.links.get_mut(&id)?.push(&self.fixed, &mut after.notices, thorough);
+        let flushed = self.links.open.get_mut(&id)?.push(&self.fixed, &mut after.notices, thorough);
         self.hear(id, after);
         if flushed.is_none() {
             self.over(id, after);
@@ -203,7 +193,7 @@ impl Driver {
         let spare = std::mem::take(&mut self.spare);
         let (mut dirty, mut busy) = (std::mem::replace(&mut self.dirty, spare), false);
         for id in dirty.drain(..) {
-            let Some(link) = self.links.get_mut(&id) else { continue };
+            let Some(link) = self.links.open.get_mut(&id) else { continue };
             link.unmark();
             // Nobody will look again soon at one that is left to the set.
             let thorough = thorough || !self.is_active(id);
@@ -262,7 +252,7 @@ impl Driver {
     }
 
     fn ready_link(&mut self, id: u64, has_room: bool, after: &mut After) {
-        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(link) = self.links.open.get_mut(&id) else { return };
         if has_room {
             link.has_room();
             // What was owed meanwhile goes too: nobody else would tell it.
@@ -278,7 +268,7 @@ impl Driver {
             }
         }
         if self.poll_link(id, after) == Polled::Something {
-            if !self.links.get_mut(&id).is_some_and(Link::is_full) {
+            if !self.links.open.get_mut(&id).is_some_and(Link::is_full) {
                 self.activate(id);
             }
             if !self.is_active(id) {
@@ -288,7 +278,7 @@ impl Driver {
     }
 
     fn watch(&mut self, id: u64) {
-        if let Some(link) = self.links.get_mut(&id) {
+        if let Some(link) = self.links.open.get_mut(&id) {
             let _ = link.watch(&self.fixed);
         }
     }
@@ -297,7 +287,7 @@ impl Driver {
     /// again would keep the kernel from emptying it.
     fn await_room(&mut self, id: u64) {
         self.active.retain(|active| active.id != id);
-        let Some(link) = self.links.get_mut(&id) else { return };
+        let Some(link) = self.links.open.get_mut(&id) else { return };
         if link.watch(&self.fixed).is_err() {
             // Then it is tried again.
             link.has_room();
@@ -326,7 +316,7 @@ impl Driver {
             door.tick(&self.fixed.set, now);
         }
         self.leavings.tick(now);
-        for id in self.knocks.ids() {
+        for id in self.knocks.keys().copied().collect::<Vec<_>>() {
             self.knock(id, now, after);
         }
     }
@@ -338,12 +328,14 @@ impl Driver {
             Outcome::Knocking => knocking.tick(&self.fixed, id, now),
             outcome => outcome,
         };
-        let Some((knocking, result)) = self.knocks.over(id, outcome) else { return };
+        let Some((knocking, result)) = connectors::over(&mut self.knocks, &id, outcome) else {
+            return;
+        };
         let result = result.and_then(|(conn, behind)| {
             let id = self.add(*conn).ok_or(ConnectError::NicDown)?;
             let link = self.links.of_handle(id);
             link.take(&behind, &self.fixed, &mut after.notices);
-            let is_over = link.error().is_some();
+            let is_over = link.end.error().is_some();
             self.hear(id, after);
             if is_over {
                 self.over(id, after);
@@ -352,7 +344,7 @@ impl Driver {
             }
             Ok(Made::new(ConnId(id), &knocking.patience.request.to.host))
         });
-        settle(knocking, result, after);
+        connectors::settle(knocking, result, after);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.
@@ -360,14 +352,14 @@ impl Driver {
         let id = self.unused();
         let mut link = Link::new(id, conn);
         link.watch(&self.fixed).ok()?;
-        self.links.insert(id, link);
+        self.links.open.insert(id, link);
         self.activate(id);
         Some(id)
     }
 
     /// Has this nic write what a connection has to say, soon.
     pub(super) fn come_by(&mut self, id: u64) {
-        if self.links.get_mut(&id).is_some_and(Link::mark) {
+        if self.links.open.get_mut(&id).is_some_and(Link::mark) {
             self.dirty.push(id);
         }
     }
@@ -383,6 +375,6 @@ impl Driver {
 impl Driver {
     /// Bytes that its connections have written, ever.
     pub(super) fn written(&mut self) -> u64 {
-        self.links.values_mut().map(Link::written).sum()
+        self.links.open.values_mut().map(Link::written).sum()
     }
 }

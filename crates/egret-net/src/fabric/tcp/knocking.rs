@@ -131,7 +131,10 @@ impl Knocking {
                 Outcome::Made((Box::new(conn), behind))
             }
             Err(Unheard::Gone) => Outcome::Knocking,
-            Err(Unheard::Refused(why)) => Outcome::refused(self.patience.not_greeted(why, now)),
+            Err(Unheard::Refused(why)) => {
+                let why = self.patience.not_greeted(why, now);
+                why.map_or(Outcome::Knocking, Outcome::Failed)
+            }
         }
     }
 

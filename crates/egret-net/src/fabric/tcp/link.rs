@@ -9,14 +9,12 @@ use super::token::LINK;
 use crate::fabric::Unposted;
 use crate::fabric::hub::end::{End, Ended};
 use crate::fabric::hub::set::token;
-use crate::vi::{
-    Counters, DrainId, Lane, Notices, Position, Posted, SendError, Sink, Ticket, ViError,
-};
+use crate::vi::{DrainId, Lane, Notices, Position, Posted, SendError, Sink, Ticket, ViError};
 
 #[derive(Debug)]
 pub(super) struct Link {
     pub id: u64,
-    end: End<Conn>,
+    pub end: End<Conn>,
     /// What is left of a connection that has ended.
     left: Option<Left>,
     /// Whether the nic has it among those whose eager messages are to be drained.
@@ -273,14 +271,6 @@ impl Link {
 
     pub(super) fn close(&mut self, why: &ViError, notices: &mut Notices) {
         self.work(notices, |_| Err::<(), _>(why.clone().into()));
-    }
-
-    pub(super) fn error(&self) -> Option<ViError> {
-        self.end.error()
-    }
-
-    pub(super) fn counters(&self) -> Counters {
-        self.end.counters()
     }
 
     /// Works on an open end; an error is the end of it.

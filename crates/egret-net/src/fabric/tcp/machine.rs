@@ -8,16 +8,15 @@ use super::driver::Driver;
 use super::fault::{Fault, planted};
 use super::link::Pulled;
 use super::send::Flushed;
-use crate::fabric::hub::same_methods;
-use crate::fabric::{After, ConnId, Drained, Machine, Unposted, Woken};
-use crate::rt::Instant;
-use crate::vi::{DrainId, Lane, Position, Posted, SendError, Sink, ViError, Wait};
+use crate::fabric::hub::connectors;
+use crate::fabric::hub::machine::prelude::*;
+use crate::vi::Wait;
 
 /// A frugal program looks twice before it sleeps again: it is told by the set then.
 const SKIPS: u32 = 2;
 
 impl Machine for Driver {
-    same_methods!();
+    same_methods!(u64::from);
 
     #[inline]
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
@@ -38,7 +37,7 @@ impl Machine for Driver {
         }
         self.poll_active(after);
         self.calls_left = self.calls_left.saturating_sub(1);
-        let is_blind = self.calls_left == 0 && self.active.len() < self.links.len();
+        let is_blind = self.calls_left == 0 && self.active.len() < self.links.open.len();
         if self.pace.is_time(after) || is_blind {
             self.look(after);
         }
@@ -46,7 +45,10 @@ impl Machine for Driver {
 
     fn next_event(&self) -> Option<Instant> {
         let door = self.door.as_ref().and_then(Door::deadline);
-        [door, self.knocks.deadline(), self.leavings.deadline()].into_iter().flatten().min()
+        [door, connectors::deadline(&self.knocks), self.leavings.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// What was posted is written, and what is owed is told. Whatever has come, the
@@ -103,7 +105,7 @@ impl Machine for Driver {
         if self.is_armed {
             return None;
         }
-        let link = self.links.get_mut(&conn.0)?;
+        let link = self.links.open.get_mut(&conn.0)?;
         let (position, is_dirty) = link.try_send(lane, tag, parts, &self.fixed)?;
         if is_dirty && !planted(Fault::SentUnmarked) {
             self.come_by(conn.0);
@@ -150,7 +152,7 @@ impl Machine for Driver {
         let mut at = 0;
         for _ in 0..self.heard.len() {
             let Some(&id) = self.heard.get(at).filter(|_| left > 0) else { break };
-            let Some(link) = self.links.any_mut(&id) else {
+            let Some(link) = self.links.any(&id) else {
                 self.heard.remove(at);
                 continue;
             };
@@ -176,10 +178,10 @@ impl Machine for Driver {
 
     fn shut(&mut self, after: &mut After) {
         self.door = None;
-        for id in self.links.keys().copied().collect::<Vec<_>>() {
-            self.end(ConnId(id), &ViError::NicDown, after);
+        for id in self.links.open.keys().copied().collect::<Vec<_>>() {
+            self.end(id, &ViError::NicDown, after);
         }
-        self.knocks.shut(after);
+        connectors::shut(std::mem::take(&mut self.knocks), after);
         self.listeners.shut(after);
         self.leavings.clear();
         after.happened = true;

@@ -50,7 +50,7 @@ impl Driver {
     fn piece(&mut self, to: Number, piece: &Piece<'_>, from: &SocketAddrAny, after: &mut After) {
         if let Some((number, at)) = &self.last
             && (*number, at) == (to, from)
-            && let Some(link) = self.links.get_mut(&to)
+            && let Some(link) = self.links.open.get_mut(&to)
         {
             link.arrive(0, piece, &mut after.notices);
             return;
@@ -65,7 +65,7 @@ impl Driver {
     /// The connection with this number, if it is `from`'s.
     fn addressed(&mut self, to: Number, from: SocketAddr) -> Option<&mut Link> {
         let Self { links, door, knocks, tombs, tally, fixed, .. } = self;
-        match links.get_mut(&to) {
+        match links.open.get_mut(&to) {
             Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
                 door.settled(link.at, link.to);
                 Some(link)
@@ -123,7 +123,7 @@ impl Driver {
     }
 
     fn goodbye(&mut self, to: Number, why: Farewell, from: SocketAddr, after: &mut After) {
-        match self.links.get(&to) {
+        match self.links.open.get(&to) {
             Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
                 let why = match why {
                     Farewell::Closed => ViError::ClosedByPeer,

@@ -19,12 +19,11 @@ use super::pulse::BEAT;
 use super::socket::Socket;
 use super::wire::{Farewell, Number};
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::connectors::settle;
-use crate::fabric::hub::{Connectors, Links, Listeners, Outcome, Pace, set};
+use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors, set};
 use crate::fabric::place::Peer;
 use crate::fabric::{After, ConnId, ConnectRequest, Made, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Keys, Reliability, Secret, ViError};
+use crate::vi::{ConnectError, Keys, Reliability, ViError};
 
 /// The part of a nic that stays as it is.
 #[derive(Debug)]
@@ -34,7 +33,6 @@ pub(super) struct Fixed {
     pub socket: Arc<Socket>,
     pub set: Arc<OwnedFd>,
     pub stance: Stance,
-    pub secret: Secret,
 }
 
 /// A nic.
@@ -49,7 +47,7 @@ pub(super) struct Driver {
     /// The link that was written to last, and where it is.
     pub last: Option<(Number, SocketAddrAny)>,
     pub groups: Vec<Member>,
-    pub knocks: Connectors<Number, Knocking>,
+    pub knocks: BTreeMap<Number, Knocking>,
     pub listeners: Listeners<Visitor>,
     /// Connections that are over, and whose peer may not know.
     pub tombs: Tombs,
@@ -100,7 +98,7 @@ const GROUP: u64 = 1;
 
 impl Tombs {
     fn add(&mut self, link: &Link) {
-        let why = match link.error() {
+        let why = match link.end.error() {
             Some(ViError::Closed) => Farewell::Closed,
             Some(ViError::NicDown) => Farewell::NicDown,
             _ => return,
@@ -130,7 +128,7 @@ impl Driver {
             by_peer: BTreeMap::new(),
             last: None,
             groups: Vec::new(),
-            knocks: Connectors::default(),
+            knocks: BTreeMap::new(),
             listeners: Listeners::default(),
             tombs: Tombs::default(),
             stuck: Vec::new(),
@@ -143,16 +141,6 @@ impl Driver {
             pace: Pace::default(),
             tally: Tally::default(),
         }
-    }
-
-    /// The connection of a handle, which has it until it is released.
-    #[inline]
-    pub(super) fn link(&mut self, conn: ConnId) -> &mut Link {
-        self.links.of_handle(Number(conn.0))
-    }
-
-    pub(super) fn find(&self, conn: ConnId) -> &Link {
-        self.links.find(Number(conn.0))
     }
 
     /// Makes a connection with a visitor.
@@ -180,13 +168,13 @@ impl Driver {
     }
 
     /// Nobody has a handle to one that is over any more.
-    pub(super) fn forget(&mut self, conn: ConnId) {
-        self.links.release(Number(conn.0));
+    pub(super) fn forget(&mut self, number: Number) {
+        self.links.release(number);
     }
 
     /// Whether anybody's time is counted.
     pub(super) fn is_busy(&self) -> bool {
-        self.links.len() > 0 || self.door.guests() > 0
+        !self.links.open.is_empty() || self.door.guests() > 0
     }
 
     /// Takes datagrams until so many have come to something. Whether any has.
@@ -219,7 +207,7 @@ impl Driver {
                 let Some((len, _)) = member.socket.recv(space) else { break };
                 found = true;
                 if let Some((from, piece)) = member.hear(&space[..len], &mut self.tally)
-                    && let Some(link) = self.links.get_mut(&member.number)
+                    && let Some(link) = self.links.open.get_mut(&member.number)
                 {
                     link.arrive(from, &piece, &mut after.notices);
                 }
@@ -232,7 +220,7 @@ impl Driver {
     #[inline]
     pub(super) fn look_around(&mut self, after: &mut After) {
         if !self.stuck.is_empty() {
-            let Self { links, stuck, .. } = self;
+            let (links, stuck) = (&mut self.links.open, &mut self.stuck);
             stuck.retain(|number| {
                 links.get_mut(number).is_some_and(|link| link.pump(&mut after.notices))
             });
@@ -248,7 +236,7 @@ impl Driver {
         if !self.listeners.is_up() {
             return;
         }
-        let is_members = |number| self.links.get(number).is_none_or(Link::is_member);
+        let is_members = |number| self.links.open.get(number).is_none_or(Link::is_member);
         let waits = !self.stuck.iter().all(is_members);
         watch_one(&mut self.watched, waits, &self.fixed.socket, SOCKET, &self.fixed);
         for Member { number, socket, watched, .. } in &mut self.groups {
@@ -278,8 +266,7 @@ impl Driver {
     }
 
     /// Ends a connection, if it is open.
-    pub(super) fn end(&mut self, number: impl Into<Number>, why: &ViError, after: &mut After) {
-        let number = number.into();
+    pub(super) fn end(&mut self, number: Number, why: &ViError, after: &mut After) {
         let Some(link) = self.links.end(number) else { return };
         link.close(why, &mut after.notices);
         after.happened = true;
@@ -299,7 +286,7 @@ impl Driver {
     /// Greets where it is time to, and counts the time.
     pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
-        for number in self.knocks.ids() {
+        for number in self.knocks.keys().copied().collect::<Vec<_>>() {
             if let Some(knocking) = self.knocks.remove(&number) {
                 self.knock(knocking, now, after);
             }
@@ -312,7 +299,7 @@ impl Driver {
 
     pub(super) fn beat(&mut self, after: &mut After) {
         self.door.beat();
-        let all = self.links.values_mut();
+        let all = self.links.open.values_mut();
         let dead = all.filter_map(|link| link.beat().map(|why| (link.number, why)));
         for (number, why) in dead.collect::<Vec<_>>() {
             self.end(number, &why, after);
@@ -329,19 +316,22 @@ impl Driver {
 
     /// What came of an attempt to connect.
     pub(super) fn knocked(&mut self, number: Number, outcome: Outcome<Met>, after: &mut After) {
-        let Some((mut knocking, result)) = self.knocks.over(number, outcome) else { return };
+        let Some((mut knocking, result)) = connectors::over(&mut self.knocks, &number, outcome)
+        else {
+            return;
+        };
         if result.is_err() {
             knocking.give_up(&self.fixed.socket);
         }
         let spec = knocking.patience.request.spec;
         let result = result.map(|(numbers, at)| self.connected(numbers, at, spec));
-        settle(knocking, result, after);
+        connectors::settle(knocking, result, after);
     }
 
     pub(super) fn connected(&mut self, numbers: [Number; 2], at: SocketAddr, spec: ViSpec) -> Made {
         let [number, to] = numbers;
         let conn = Conn::new(spec, to, self.fixed.socket.room_to(&at));
-        self.links.insert(number, Link::new(numbers, at, &self.fixed.socket, conn));
+        self.links.open.insert(number, Link::new(numbers, at, &self.fixed.socket, conn));
         self.by_peer.insert((at, to), number);
         Made::new(ConnId(number.0), &at.to_string())
     }
@@ -354,11 +344,11 @@ impl Driver {
     ) -> Result<Made, ConnectError> {
         let unknown = |_| ConnectError::UnknownHost { host: request.to.host.clone() };
         let socket = Arc::new(Socket::join(group, &self.fixed.socket.local()).map_err(unknown)?);
-        let seal = Seal::new(&request.to, &self.fixed.secret);
+        let seal = Seal::new(&request.to, self.fixed.stance.secret());
         let room = self.fixed.socket.room_to(&group);
         let conn = Conn::member(request.spec, seal.clone(), room);
         let numbers @ [number, _] = [Number(rt::random()), Number(seal.group)];
-        self.links.insert(number, Link::new(numbers, group, &socket, conn));
+        self.links.open.insert(number, Link::new(numbers, group, &socket, conn));
         // The set hears of it with the next sleep.
         self.groups.push(Member { number, socket, seal, watched: None });
         Ok(Made::new(ConnId(number.0), &group.to_string()))

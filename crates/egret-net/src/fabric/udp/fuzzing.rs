@@ -86,7 +86,7 @@ impl Stage {
             from.set_port(9);
         }
         there.inside(|driver: &mut Driver, after| {
-            let own = driver.links.keys().next().copied();
+            let own = driver.links.open.keys().next().copied();
             if let (Some(Number(own)), 0, Some(number)) = (own, what & 2, bytes.get_mut(8..16)) {
                 number.copy_from_slice(&own.to_le_bytes());
             }

@@ -168,7 +168,8 @@ impl Knocking {
                     attempt.say(from, socket);
                 }
                 self.give_up(socket);
-                return Outcome::refused(self.patience.not_greeted(why, now));
+                let why = self.patience.not_greeted(why, now);
+                return why.map_or(Outcome::Knocking, Outcome::Failed);
             }
         }
         Outcome::Knocking

@@ -13,7 +13,7 @@ use super::socket::{Cut, Socket};
 use super::wire::{Farewell, Head, Number, Piece};
 use crate::fabric::Unposted;
 use crate::fabric::hub::end::End;
-use crate::vi::{Counters, Notices, Posted, Ticket, ViError};
+use crate::vi::{Notices, Posted, Ticket, ViError};
 
 #[derive(Debug)]
 pub(super) struct Link {
@@ -23,7 +23,7 @@ pub(super) struct Link {
     pub to: Number,
     pub at: SocketAddr,
     gate: Gate,
-    end: End<Conn>,
+    pub end: End<Conn>,
 }
 
 /// The way to a peer.
@@ -145,16 +145,8 @@ impl Link {
         }
     }
 
-    pub(super) fn error(&self) -> Option<ViError> {
-        self.end.error()
-    }
-
     /// Bytes of a message that goes as one datagram.
     pub(super) fn datagram_max(&self) -> usize {
         self.end.if_open().map_or(0, Conn::datagram_max)
-    }
-
-    pub(super) fn counters(&self) -> Counters {
-        self.end.counters()
     }
 }

@@ -2,20 +2,18 @@
 
 use super::driver::{BATCH, Driver};
 use super::wire::Number;
-use crate::fabric::hub::{Outcome, same_methods};
-use crate::fabric::{After, ConnId, Machine, Unposted, Woken};
-use crate::rt::Instant;
-use crate::vi::{ConnectError, Posted, ViError};
+use crate::fabric::hub::machine::prelude::*;
+use crate::fabric::hub::{Outcome, connectors};
 
 /// Calls of `progress` without a sleep after which none is expected.
 const AWAKE_MAX: u32 = 1 << 12;
 
 impl Machine for Driver {
-    same_methods!();
+    same_methods!(Number);
 
     #[inline]
     fn post(&mut self, conn: ConnId, posted: Posted, after: &mut After) -> Result<(), Unposted> {
-        if self.link(conn).post(posted, &mut after.notices)? {
+        if self.links.of_handle(Number(conn.0)).post(posted, &mut after.notices)? {
             self.stuck.push(Number(conn.0));
             // A thread that sleeps is to wait for room as well.
             after.happened = true;
@@ -24,7 +22,7 @@ impl Machine for Driver {
     }
 
     fn datagram_max(&self, conn: ConnId) -> usize {
-        self.find(conn).datagram_max()
+        self.links.find(Number(conn.0)).datagram_max()
     }
 
     /// Takes one datagram, so that its answer can leave before the next is looked for;
@@ -46,7 +44,7 @@ impl Machine for Driver {
 
     fn next_event(&self) -> Option<Instant> {
         let has_beat = self.is_busy().then_some(self.next_beat);
-        self.knocks.deadline().into_iter().chain(has_beat).min()
+        connectors::deadline(&self.knocks).into_iter().chain(has_beat).min()
     }
 
     fn arm(&mut self, after: &mut After) -> bool {
@@ -73,10 +71,10 @@ impl Machine for Driver {
 
     fn shut(&mut self, after: &mut After) {
         self.unwatch();
-        for number in self.links.keys().copied().collect::<Vec<_>>() {
+        for number in self.links.open.keys().copied().collect::<Vec<_>>() {
             self.end(number, &ViError::NicDown, after);
         }
-        for number in self.knocks.ids() {
+        for number in self.knocks.keys().copied().collect::<Vec<_>>() {
             self.knocked(number, Outcome::Failed(ConnectError::NicDown), after);
         }
         self.listeners.shut(after);

@@ -8,19 +8,12 @@ use std::borrow::Cow;
 
 use super::fault::{Fault, planted};
 use crate::buf::Kind;
-use crate::fabric::ConnId;
 use crate::fabric::hub::bytes::{Malformed, Reader};
 pub(super) use crate::vi::SIGNATURE;
 
 /// The number of a connection, chosen at random by the end that receives under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Number(pub u64);
-
-impl From<ConnId> for Number {
-    fn from(conn: ConnId) -> Self {
-        Self(conn.0)
-    }
-}
 
 /// What one datagram says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

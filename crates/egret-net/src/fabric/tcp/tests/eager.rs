@@ -118,7 +118,7 @@ fn a_send_that_nothing_is_against_enters_the_nic_once() {
     for level in [Reliability::Unreliable, Reliability::Delivery, Reliability::Reception] {
         let (nics, _vis) = pair(level);
         nics[0].inside(|driver: &mut Driver, after| {
-            let conn = ConnId(*driver.links.keys().next().unwrap());
+            let conn = ConnId(*driver.links.open.keys().next().unwrap());
             let sent = driver.try_send(conn, Lane::Talk, 1, &[b"one"]);
             assert_eq!(sent.is_some(), level != Reliability::Unreliable);
             if sent.is_none() {

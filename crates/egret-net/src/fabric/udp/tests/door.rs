@@ -25,7 +25,7 @@ fn a_caller_says_goodbye_to_a_greeting_that_is_refused() {
     let _connecting = a.nic.connect(&to, &options(), Deadline::In(LONG));
     let mut attempts = BTreeSet::new();
     until(&[&a.nic, &b.nic], || {
-        attempts.extend(a.inside(|driver| driver.knocks.ids().first().copied()));
+        attempts.extend(a.inside(|driver| driver.knocks.keys().next().copied()));
         (attempts.len() > 4).then_some(())
     });
     b.drain();

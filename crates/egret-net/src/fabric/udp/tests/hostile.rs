@@ -26,7 +26,7 @@ pub(super) fn another_source_is_no_peer() {
     let (a, b) = (Opened::new(), Opened::new());
     let (here, there) = connect(&a, &b);
     there.post_recv(Descriptor::new(vec![0_u8; 100])).unwrap();
-    let number = b.inside(|driver| *driver.links.keys().next().unwrap());
+    let number = b.inside(|driver| *driver.links.open.keys().next().unwrap());
     let (socket, before) = (stranger(), b.tally());
     let forged = [
         message(number, 0, b"forged"),
@@ -83,7 +83,7 @@ fn a_replay_is_dropped() {
     for _ in 0..4 {
         there.post_recv(Descriptor::new(vec![0_u8; 100])).unwrap();
     }
-    let number = b.inside(|driver| *driver.links.keys().next().unwrap());
+    let number = b.inside(|driver| *driver.links.open.keys().next().unwrap());
     here.post_send(Descriptor::new(b"once".to_vec()).with_tag(7)).unwrap();
     // Somebody on the way sends it again, from the same address.
     let again = message(number, 0, b"once");
@@ -192,7 +192,7 @@ fn a_seeded_run_of_nearly_right_datagrams() {
         for _ in 0..8 {
             there.post_recv(Descriptor::new(vec![0_u8; 700])).unwrap();
         }
-        let number = b.inside(|driver| *driver.links.keys().next().unwrap());
+        let number = b.inside(|driver| *driver.links.open.keys().next().unwrap());
         let socket = stranger();
         let step = opening();
         let token = token_for(&b, &socket, Number(1), &step);
