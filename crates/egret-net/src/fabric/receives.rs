@@ -45,10 +45,11 @@ impl Receives {
         self.posted.pop_front()
     }
 
-    /// Puts the oldest back: the message does not begin.
+    /// Puts one back where it was: its message does not begin, or is given up.
     #[inline]
     pub(super) fn put_back(&mut self, posted: Posted) {
-        self.posted.push_front(posted);
+        let later = self.posted.iter().position(|other| other.ticket() > posted.ticket());
+        self.posted.insert(later.unwrap_or(self.posted.len()), posted);
     }
 
     /// A message is whole.
@@ -79,5 +80,24 @@ impl Receives {
     /// Gives back memory that a burst took.
     pub(super) fn trim(&mut self, most: usize) {
         self.posted.shrink_to(most);
+    }
+}
+
+/// Those of both classes, for a fabric on which eager messages are posted ones.
+#[derive(Debug, Default)]
+pub(super) struct Classes {
+    pub posted: Receives,
+    eager: Receives,
+}
+
+impl Classes {
+    #[inline]
+    pub(super) const fn of(&mut self, eager: bool) -> &mut Receives {
+        if eager { &mut self.eager } else { &mut self.posted }
+    }
+
+    /// Everything that is not back.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> {
+        self.posted.drain().chain(self.eager.drain())
     }
 }

@@ -6,11 +6,10 @@
 //! each piece, and a few [beats](super::pulse) of time. Whatever is given up gives its
 //! receive back, to be the next again, with bytes in it that mean nothing.
 
-use std::collections::VecDeque;
-
 use super::fault::{Fault, planted};
 use super::over::Over;
 use super::wire::{Named, Piece, Split};
+use crate::fabric::receives::Classes;
 use crate::vi::{Notices, Posted, Ticket, ViError};
 
 /// What one sender's messages come to.
@@ -19,13 +18,6 @@ pub(super) struct Assembly {
     /// In the order they began.
     partial: Vec<Partial>,
     over: Over,
-}
-
-/// Receives that nothing has come for, the oldest first, of each class.
-#[derive(Debug, Default)]
-pub(super) struct Receives {
-    posted: VecDeque<Posted>,
-    eager: VecDeque<Posted>,
 }
 
 /// What became of a piece.
@@ -79,7 +71,7 @@ impl Assembly {
     pub(super) fn take(
         &mut self,
         piece: &Piece<'_>,
-        receives: &mut Receives,
+        receives: &mut Classes,
         notices: &mut Notices,
     ) -> Came {
         if self.over.is_over(piece.number) {
@@ -93,12 +85,12 @@ impl Assembly {
     }
 
     #[inline]
-    fn begin(&mut self, piece: &Piece<'_>, receives: &mut Receives, notices: &mut Notices) -> Came {
+    fn begin(&mut self, piece: &Piece<'_>, receives: &mut Classes, notices: &mut Notices) -> Came {
         // A message that is whole needs no place, and no receive but a free one.
         if self.partial.len() >= AT_ONCE && !piece.split.is_whole() {
             self.give_up(0, receives);
         }
-        let Some(mut posted) = receives.next(piece.eager) else {
+        let Some(mut posted) = receives.of(piece.eager).next() else {
             self.over.end(piece.number);
             return Came::NoReceive;
         };
@@ -167,7 +159,7 @@ impl Assembly {
     }
 
     /// Gives a message up, and its receive back.
-    fn give_up(&mut self, at: usize, receives: &mut Receives) {
+    fn give_up(&mut self, at: usize, receives: &mut Classes) {
         let Partial { number, mut posted, .. } = self.partial.remove(at);
         self.over.end(number);
         posted.descriptor_mut().unland();
@@ -175,11 +167,11 @@ impl Assembly {
             std::mem::forget(posted);
             return;
         }
-        receives.put_back(posted);
+        receives.of(posted.is_eager()).put_back(posted);
     }
 
     /// Some time has passed: gives up what has waited for too long. How many.
-    pub(super) fn beat(&mut self, receives: &mut Receives) -> u64 {
+    pub(super) fn beat(&mut self, receives: &mut Classes) -> u64 {
         let mut given_up = 0;
         for at in (0..self.partial.len()).rev() {
             let partial = &mut self.partial[at];
@@ -194,7 +186,7 @@ impl Assembly {
     }
 
     /// Gives up everything.
-    pub(super) fn abandon(&mut self, receives: &mut Receives) {
+    pub(super) fn abandon(&mut self, receives: &mut Classes) {
         while !self.partial.is_empty() {
             self.give_up(0, receives);
         }
@@ -211,43 +203,6 @@ impl Assembly {
     /// The receives that hold a part of a message.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> + '_ {
         self.partial.drain(..).map(|partial| partial.posted)
-    }
-}
-
-impl Receives {
-    /// Of those that are not of the eager class, which the program did not post.
-    pub(super) fn len(&self) -> usize {
-        self.posted.len()
-    }
-
-    pub(super) fn push(&mut self, posted: Posted) {
-        self.of(posted.is_eager()).push_back(posted);
-    }
-
-    /// The oldest of a class, for a message of that class.
-    #[inline]
-    fn next(&mut self, eager: bool) -> Option<Posted> {
-        self.of(eager).pop_front()
-    }
-
-    /// Puts one back where it was.
-    fn put_back(&mut self, posted: Posted) {
-        let all = self.of(posted.is_eager());
-        let later = all.iter().position(|other| other.ticket() > posted.ticket());
-        all.insert(later.unwrap_or(all.len()), posted);
-    }
-
-    pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
-        let at = self.posted.iter().position(|posted| posted.ticket() == ticket)?;
-        self.posted.remove(at)
-    }
-
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Posted> + '_ {
-        self.posted.drain(..).chain(self.eager.drain(..))
-    }
-
-    const fn of(&mut self, eager: bool) -> &mut VecDeque<Posted> {
-        if eager { &mut self.eager } else { &mut self.posted }
     }
 }
 

@@ -1,11 +1,12 @@
 //! One end of a connection: post and arrive, without clock or socket.
 
-use super::assembly::{Assembly, Came, Receives};
+use super::assembly::{Assembly, Came};
 use super::group::{Members, Seal};
 use super::pulse::{Beat, Pulse};
 use super::send::{Port, Sender, To};
 use super::wire::{Number, Piece};
 use crate::fabric::hub::end::Open;
+use crate::fabric::receives::{Classes, Receives};
 use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{Counters, Notices, Op, Posted, Refused, Ticket, ViError};
 
@@ -27,9 +28,7 @@ enum Peers {
 /// What is received, by whatever way.
 #[derive(Debug, Default)]
 struct Inward {
-    receives: Receives,
-    received: u64,
-    dropped: u64,
+    receives: Classes,
     ignored: Ignored,
 }
 
@@ -49,8 +48,8 @@ impl Inward {
     #[inline]
     const fn count(&mut self, came: Came) {
         match came {
-            Came::Whole => self.received += 1,
-            Came::NoReceive => self.dropped += 1,
+            Came::Whole => self.receives.posted.received += 1,
+            Came::NoReceive => self.receives.posted.dropped += 1,
             Came::Twice => self.ignored.twice += 1,
             Came::Lie => self.ignored.lies += 1,
             Came::Kept | Came::Unfit => {}
@@ -58,11 +57,8 @@ impl Inward {
     }
 
     const fn counters(&self, sent: u64) -> Counters {
-        Counters { sent, received: self.received, dropped: self.dropped }
-    }
-
-    fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
-        self.receives.cancel(ticket)
+        let Receives { received, dropped, .. } = self.receives.posted;
+        Counters { sent, received, dropped }
     }
 }
 
@@ -109,10 +105,11 @@ impl Conn {
         notices: &mut Notices,
     ) -> Result<bool, Unposted> {
         if matches!(posted.op(), Op::Recv) && posted.is_eager() {
-            self.inward.receives.push(posted);
+            self.inward.receives.of(true).push(posted);
         } else if matches!(posted.op(), Op::Recv) {
-            let outstanding = self.inward.receives.len() + self.peers.begun();
-            self.inward.receives.push(room(self.depth, outstanding, posted)?);
+            let receives = &mut self.inward.receives.posted;
+            let outstanding = receives.len() + self.peers.begun();
+            receives.push(room(self.depth, outstanding, posted)?);
         } else {
             let posted = room(self.depth, self.sender.outstanding(), posted)?;
             self.sender.push(posted, port, notices);
@@ -173,7 +170,7 @@ impl Conn {
 
     pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
         let Self { sender, inward, peers, .. } = self;
-        let taken = inward.cancel(ticket).or_else(|| peers.cancel(ticket));
+        let taken = inward.receives.posted.cancel(ticket).or_else(|| peers.cancel(ticket));
         let Some(posted) = taken.or_else(|| sender.cancel(ticket)) else { return false };
         posted.fail(ViError::Cancelled, notices);
         true

@@ -9,9 +9,10 @@ use std::io::IoSlice;
 
 use sha2::{Digest, Sha256};
 
-use super::assembly::{Assembly, Came, Receives};
+use super::assembly::{Assembly, Came};
 use super::fault::{Fault, planted};
 use super::wire::{Head, Piece, SIGNATURE};
+use crate::fabric::receives::Classes;
 use crate::rt;
 use crate::vi::{Address, Notices, Posted, Secret, Ticket};
 
@@ -82,7 +83,7 @@ impl Members {
         &mut self,
         from: u64,
         piece: &Piece<'_>,
-        receives: &mut Receives,
+        receives: &mut Classes,
         notices: &mut Notices,
     ) -> Came {
         let assembly = match self.0.iter().rposition(|(known, _)| *known == from) {
@@ -99,7 +100,7 @@ impl Members {
         assembly.take(piece, receives, notices)
     }
 
-    pub(super) fn beat(&mut self, receives: &mut Receives) -> u64 {
+    pub(super) fn beat(&mut self, receives: &mut Classes) -> u64 {
         self.0.iter_mut().map(|(_, assembly)| assembly.beat(receives)).sum()
     }
 
