@@ -43,6 +43,8 @@ pub(crate) enum Admission<K> {
     Later,
 }
 
+/// What the log is told of one that gave way.
+pub(crate) const DISPLACED: &str = "it had not greeted when others came";
 /// How long a handshake has before it may have to give way: longer than its steps take on
 /// any network, and shorter than anybody minds to ask again.
 pub(crate) const MOMENT: Duration = Duration::from_millis(100);

@@ -42,12 +42,12 @@ mod tests;
 use thiserror::Error;
 
 pub(crate) use self::{
-    admission::{Admission, Room, Source, UnderWay},
+    admission::{Admission, DISPLACED, Room, Source, UnderWay},
     callee::Callee,
     caller::Caller,
     proof::Stance,
     step::STEP_MAX,
-    talk::News,
+    talk::{Greeter, News, Speaker},
 };
 use crate::fabric::hub::Refusal;
 use crate::fabric::hub::bytes::Malformed;

@@ -11,15 +11,13 @@ use std::time::Duration;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use thiserror::Error;
 
 use super::fault::{Fault, planted};
+use super::greeting::{Lost, greet, say};
 use super::socket::{Socket, is_later};
 use super::stream::Stream;
 use super::token::{DOOR, VISITOR};
-use crate::fabric::greet::{
-    Admission, Callee, GreetError, News, Room, STEP_MAX, Source, Stance, UnderWay,
-};
+use crate::fabric::greet::{Admission, Callee, DISPLACED, News, Room, Source, Stance, UnderWay};
 use crate::fabric::hub::set::{self, token};
 use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::Instant;
@@ -44,21 +42,6 @@ struct Greeting {
     since: Instant,
 }
 
-/// Why somebody is waited for no more.
-#[derive(Debug, Error)]
-enum Lost {
-    #[error("it left, or does not listen")]
-    Left,
-    #[error("it said more than a greeting")]
-    Unfit,
-    #[error("it had not greeted when others came")]
-    Displaced,
-    #[error("it took too long to greet")]
-    Late,
-    #[error(transparent)]
-    Greeting(#[from] GreetError),
-}
-
 /// Somebody who has.
 #[derive(Debug)]
 pub(super) struct Visitor {
@@ -80,6 +63,8 @@ const AT_ONCE: usize = 16;
 /// Callers that the kernel keeps waiting.
 const BACKLOG: i32 = 512;
 const HOST_MAX: usize = 255;
+/// Why somebody is waited for no more.
+const LATE: &str = "it took too long to greet";
 
 impl Door {
     /// Listens; the address has the port that the system chose.
@@ -154,7 +139,7 @@ impl Door {
     /// Somebody gives way to the next.
     fn displace(&mut self, id: u64, now: Instant) {
         if let Some(greeting) = self.greeting.remove(&id) {
-            self.complaints.say("tcp", greeting.socket.peer(), Lost::Displaced, now);
+            self.complaints.say("tcp", greeting.socket.peer(), DISPLACED, now);
             greeting.turn_away();
         }
     }
@@ -198,7 +183,7 @@ impl Door {
         greeting.retain(|_, greeting| {
             let is_late = greeting.until() <= now;
             if is_late {
-                complaints.say("tcp", greeting.socket.peer(), Lost::Late, now);
+                complaints.say("tcp", greeting.socket.peer(), LATE, now);
             }
             !is_late
         });
@@ -223,57 +208,21 @@ impl Greeting {
     /// Hears and answers. What is wanted, and by whom, once that is said; an error if
     /// it is not worth waiting for.
     fn hear(&mut self) -> Result<Option<(Hello, String)>, Lost> {
-        let mut bytes = [0; STEP_MAX];
-        loop {
-            let n = match self.socket.recv(&mut bytes) {
-                Ok(0) => return Err(Lost::Left),
-                Ok(n) => n,
-                Err(why) => return if is_later(why) { Ok(None) } else { Err(Lost::Left) },
-            };
-            let mut rest = &bytes[..n];
-            while !rest.is_empty() {
-                let fed = self.callee.feed(rest);
-                self.answer()?;
-                let fed = fed?;
-                if let News::Hello { hello, terms } = fed.news {
-                    return self.hello(hello, terms, &rest[fed.consumed..]);
-                }
-                if fed.consumed == 0 {
-                    return Err(Lost::Unfit);
-                }
-                rest = &rest[fed.consumed..];
-            }
+        let (hello, terms) = match greet(&self.socket, &mut self.callee)? {
+            None => return Ok(None),
+            Some((News::Hello { hello, terms }, behind)) if behind.is_empty() => (hello, terms),
+            Some(_) => return self.unfit(),
+        };
+        match String::from_utf8(terms) {
+            Ok(host) if host.len() <= HOST_MAX => Ok(Some((hello, host))),
+            _ => self.unfit(),
         }
     }
 
-    fn hello(
-        &mut self,
-        hello: Hello,
-        terms: Vec<u8>,
-        behind: &[u8],
-    ) -> Result<Option<(Hello, String)>, Lost> {
-        let host = String::from_utf8(terms).ok().filter(|host| host.len() <= HOST_MAX);
-        match host {
-            Some(host) if behind.is_empty() => Ok(Some((hello, host))),
-            _ => {
-                let why = HelloError::Malformed("host");
-                self.callee.refuse(&Refusal::Hello(why));
-                self.answer()?;
-                Err(Lost::Unfit)
-            }
-        }
-    }
-
-    /// A few bytes, which a kernel that has just made the connection takes.
-    fn answer(&mut self) -> Result<(), Lost> {
-        let outgoing = self.callee.outgoing();
-        if outgoing.is_empty() {
-            return Ok(());
-        }
-        let len = outgoing.len();
-        let sent = self.socket.send(outgoing).map_err(|_| Lost::Left)?;
-        self.callee.sent(sent);
-        if sent == len { Ok(()) } else { Err(Lost::Left) }
+    fn unfit<T>(&mut self) -> Result<T, Lost> {
+        self.callee.refuse(&Refusal::Hello(HelloError::Malformed("host")));
+        say(&self.socket, &mut self.callee)?;
+        Err(Lost::Unfit)
     }
 }
 

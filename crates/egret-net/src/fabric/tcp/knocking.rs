@@ -7,11 +7,12 @@ use rustix::event::epoll::EventFlags;
 
 use super::datapath::Conn;
 use super::driver::Fixed;
-use super::socket::{Socket, is_later};
+use super::greeting::{Lost, greet};
+use super::socket::Socket;
 use super::stream::Stream;
 use super::token::KNOCK;
 use crate::fabric::ConnectRequest;
-use crate::fabric::greet::{Caller, GreetError, News, STEP_MAX};
+use crate::fabric::greet::{Caller, News};
 use crate::fabric::hub::patience::Patience;
 use crate::fabric::hub::set::{self, token};
 use crate::fabric::hub::{Connector, Outcome};
@@ -120,21 +121,21 @@ impl Knocking {
             }
         }
         self.patience.known = true;
-        match attempt.hear() {
+        match greet(&attempt.socket, &mut attempt.caller) {
             Ok(None) => {
                 self.attempt = Some(attempt);
                 Outcome::Knocking
             }
-            Ok(Some(behind)) => {
-                let conn =
-                    Conn::new(self.patience.request.spec, Stream::Socket(attempt.socket), &[]);
+            Ok(Some((News::Welcome { .. }, behind))) => {
+                let stream = Stream::Socket(attempt.socket);
+                let conn = Conn::new(self.patience.request.spec, stream, &[]);
                 Outcome::Made((Box::new(conn), behind))
             }
-            Err(Unheard::Gone) => Outcome::Knocking,
-            Err(Unheard::Refused(why)) => {
+            Err(Lost::Greeting(why)) => {
                 let why = self.patience.not_greeted(why, now);
                 why.map_or(Outcome::Knocking, Outcome::Failed)
             }
+            Ok(Some(_)) | Err(Lost::Left | Lost::Unfit) => Outcome::Knocking,
         }
     }
 
@@ -161,55 +162,5 @@ impl Connector for Knocking {
 
     fn into_patience(self) -> Patience {
         self.patience
-    }
-}
-
-/// Why an attempt came to nothing.
-enum Unheard {
-    /// The peer hung up.
-    Gone,
-    Refused(GreetError),
-}
-
-impl Attempt {
-    /// Says and hears. Once it is welcome: what came behind the greeting.
-    fn hear(&mut self) -> Result<Option<Vec<u8>>, Unheard> {
-        let mut bytes = [0; STEP_MAX];
-        self.say()?;
-        loop {
-            let n = match self.socket.recv(&mut bytes) {
-                Ok(0) => return Err(Unheard::Gone),
-                Ok(n) => n,
-                Err(why) => return if is_later(why) { Ok(None) } else { Err(Unheard::Gone) },
-            };
-            let mut rest = &bytes[..n];
-            while !rest.is_empty() {
-                let fed = self.caller.feed(rest);
-                let said = self.say();
-                let fed = fed.map_err(Unheard::Refused)?;
-                said?;
-                rest = &rest[fed.consumed..];
-                if let News::Welcome { .. } = fed.news {
-                    return Ok(Some(rest.to_vec()));
-                }
-                if fed.consumed == 0 {
-                    return Err(Unheard::Gone);
-                }
-            }
-        }
-    }
-
-    /// A few bytes, which a kernel that has just made the connection takes.
-    fn say(&mut self) -> Result<(), Unheard> {
-        let outgoing = self.caller.outgoing();
-        let len = outgoing.len();
-        if len > 0 {
-            let sent = self.socket.send(outgoing).unwrap_or(0);
-            self.caller.sent(sent);
-            if sent < len {
-                return Err(Unheard::Gone);
-            }
-        }
-        Ok(())
     }
 }

@@ -9,7 +9,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `machine.rs`, `nic.rs`, `driver.rs`, `active.rs`, `token.rs` | the nic, and what it does when it is driven |
-//! | `door.rs`, `knocking.rs`, and `greet`, `place` | listening and connecting |
+//! | `door.rs`, `knocking.rs`, `greeting.rs`, and `greet`, `place` | listening and connecting |
 //! | `link.rs` | a connection, open or gone |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `batch.rs`, `intake.rs`, `recv.rs` | post and poll |
 //! | `wire.rs` | what a frame says |
@@ -43,6 +43,7 @@ mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod greeting;
 mod intake;
 mod io;
 mod knocking;

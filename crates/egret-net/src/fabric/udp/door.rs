@@ -16,7 +16,9 @@ use sha2::{Digest, Sha256};
 use super::fault::{Fault, planted};
 use super::socket::Socket;
 use super::wire::{self, Head, Number};
-use crate::fabric::greet::{Admission, Callee, GreetError, News, Room, Source, Stance, UnderWay};
+use crate::fabric::greet::{
+    Admission, Callee, DISPLACED, GreetError, News, Room, Source, Stance, UnderWay,
+};
 use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, HelloError};
@@ -67,7 +69,6 @@ pub(super) struct Visitor {
 
 /// Guests at the same time, and those of one source: 3 KiB of memory each.
 pub(super) const GUESTS: Room = Room { all: 1024, of_one: 256 };
-const DISPLACED: &str = "it had not greeted when others came";
 /// Beats after which a guest that is silent is forgotten: five seconds.
 const IDLE_MAX: u32 = 10;
 /// And one that nothing more is expected of: one second.
