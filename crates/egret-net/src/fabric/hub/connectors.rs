@@ -8,7 +8,7 @@ use crate::rt::Instant;
 use crate::vi::ConnectError;
 
 /// Somebody who knocks until there is an answer or the time is up.
-pub(in crate::fabric) trait Connector {
+pub(in crate::fabric) trait Connecting {
     /// When to look at it again at the latest.
     fn deadline(&self) -> Option<Instant>;
 
@@ -20,14 +20,14 @@ pub(in crate::fabric) trait Connector {
 #[derive(Debug)]
 pub(in crate::fabric) enum Outcome<M> {
     /// It goes on.
-    Knocking,
+    Pending,
     Made(M),
     Failed(ConnectError),
 }
 
 /// When to look at one of them at the latest.
-pub(in crate::fabric) fn deadline<K>(all: &BTreeMap<K, impl Connector>) -> Option<Instant> {
-    all.values().filter_map(Connector::deadline).min()
+pub(in crate::fabric) fn deadline<K>(all: &BTreeMap<K, impl Connecting>) -> Option<Instant> {
+    all.values().filter_map(Connecting::deadline).min()
 }
 
 /// Takes one out that does not go on: it, and what came of it.
@@ -37,7 +37,7 @@ pub(in crate::fabric) fn over<K: Ord, C, M>(
     outcome: Outcome<M>,
 ) -> Option<(C, Result<M, ConnectError>)> {
     let result = match outcome {
-        Outcome::Knocking => return None,
+        Outcome::Pending => return None,
         Outcome::Failed(why) => Err(why),
         Outcome::Made(made) => Ok(made),
     };
@@ -46,7 +46,7 @@ pub(in crate::fabric) fn over<K: Ord, C, M>(
 
 /// Tells the program what came of one.
 pub(in crate::fabric) fn settle(
-    connector: impl Connector,
+    connector: impl Connecting,
     result: Result<Made, ConnectError>,
     after: &mut After,
 ) {
@@ -54,6 +54,6 @@ pub(in crate::fabric) fn settle(
 }
 
 /// The nic goes down.
-pub(in crate::fabric) fn shut<K>(all: BTreeMap<K, impl Connector>, after: &mut After) {
+pub(in crate::fabric) fn shut<K>(all: BTreeMap<K, impl Connecting>, after: &mut After) {
     all.into_values().for_each(|one| settle(one, Err(ConnectError::NicDown), after));
 }

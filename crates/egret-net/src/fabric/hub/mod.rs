@@ -35,7 +35,7 @@ mod refusal;
 pub(super) mod set;
 
 pub(super) use self::complaints::Complaints;
-pub(super) use self::connectors::{Connector, Outcome};
+pub(super) use self::connectors::{Connecting, Outcome};
 pub(super) use self::links::Links;
 pub(super) use self::listeners::{Listeners, Visitor};
 pub(super) use self::pace::Pace;

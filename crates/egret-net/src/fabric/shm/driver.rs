@@ -1,5 +1,5 @@
 //! What a nic does beside moving messages: it lets callers in, knocks at other
-//! doors, and hears who has left.
+//! acceptors, and hears who has left.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::bell::Habit;
+use super::connector::{Connector, Ground, Met, terms};
 use super::datapath::Conn;
 use super::eager::Draining;
-use super::knocking::{Ground, Knocking, Met, terms};
 use super::link::{Link, Polled};
 use super::records::Scratch;
-use super::rendezvous::{Door, Stance, Visitor};
+use super::rendezvous::{Acceptor, Stance, Visitor};
 use super::rounds::Rounds;
 use super::token::{CONTROL, CORD, ENDED};
 use crate::fabric::hub::set::{self, SPACE, ready};
@@ -26,9 +26,9 @@ use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, Sink, ViError};
 pub(super) struct Driver {
     pub fixed: Fixed,
     /// `None` when the nic is down.
-    pub door: Option<Door>,
+    pub acceptor: Option<Acceptor>,
     pub links: Rounds,
-    pub knocks: BTreeMap<u64, Knocking>,
+    pub connectors: BTreeMap<u64, Connector>,
     pub listeners: Listeners<Visitor>,
     next_id: u64,
     /// When to look at the sockets.
@@ -56,7 +56,7 @@ pub(super) struct Fixed {
 }
 
 /// Visitors dealt with at one tick, so that those who knock for ever do not stop
-/// the others; the door stays readable.
+/// the others; the acceptor stays readable.
 const VISITORS_AT_ONCE: usize = 16;
 /// Polls, looks and drained messages after which the nic hears who rings, which is a system call.
 const HEAR_EVERY: usize = 64;
@@ -64,11 +64,11 @@ const HEAR_EVERY: usize = 64;
 const GREETING_MAX: Duration = Duration::from_secs(1);
 
 impl Driver {
-    pub(super) fn new(fixed: Fixed, door: Door) -> Self {
+    pub(super) fn new(fixed: Fixed, acceptor: Acceptor) -> Self {
         Self {
-            door: Some(door),
+            acceptor: Some(acceptor),
             links: Rounds::new(fixed.habit),
-            knocks: BTreeMap::new(),
+            connectors: BTreeMap::new(),
             listeners: Listeners::default(),
             next_id: 1,
             pace: Pace::default(),
@@ -198,7 +198,7 @@ impl Driver {
                     self.links.is_ready(id);
                 }
             }
-            // A tick follows, and looks at the door and the knocks.
+            // A tick follows, and looks at the acceptor and the knocks.
             _ => {}
         }
     }
@@ -218,7 +218,7 @@ impl Driver {
     /// Begins to connect.
     pub(super) fn begin(&mut self, request: ConnectRequest, after: &mut After) {
         let (id, now) = (self.unused(), after.now());
-        self.knocks.insert(id, Knocking::new(request, now));
+        self.connectors.insert(id, Connector::new(request, now));
         self.knock(id, now, after);
     }
 
@@ -237,8 +237,8 @@ impl Driver {
         self.pace.looked(now);
         self.links.sort_out();
         for _ in 0..VISITORS_AT_ONCE {
-            let Some(door) = &mut self.door else { break };
-            match door.poll_visitor(now, now + GREETING_MAX) {
+            let Some(acceptor) = &mut self.acceptor else { break };
+            match acceptor.poll_visitor(now, now + GREETING_MAX) {
                 Ok(Some(visitor)) => {
                     self.listeners.arrived(visitor, after);
                 }
@@ -247,26 +247,26 @@ impl Driver {
                 Err(_) => {}
             }
         }
-        for id in self.knocks.keys().copied().collect::<Vec<_>>() {
+        for id in self.connectors.keys().copied().collect::<Vec<_>>() {
             self.knock(id, now, after);
         }
     }
 
     /// Looks at a connection that is being made.
     fn knock(&mut self, id: u64, now: Instant, after: &mut After) {
-        let Some(knocking) = self.knocks.get_mut(&id) else { return };
-        let outcome = match knocking.poll(now) {
-            Outcome::Knocking => knocking.tick(&self.fixed, id, now),
+        let Some(connector) = self.connectors.get_mut(&id) else { return };
+        let outcome = match connector.poll(now) {
+            Outcome::Pending => connector.tick(&self.fixed, id, now),
             outcome => outcome,
         };
-        let Some((knocking, result)) = connectors::over(&mut self.knocks, &id, outcome) else {
+        let Some((connector, result)) = connectors::over(&mut self.connectors, &id, outcome) else {
             return;
         };
-        let ConnectRequest { to, spec, .. } = &knocking.patience.request;
+        let ConnectRequest { to, spec, .. } = &connector.patience.request;
         let result = result.and_then(|(conn, agreed)| {
             self.add((&to.host, *spec, agreed), *conn).ok_or(ConnectError::NicDown)
         });
-        connectors::settle(knocking, result, after);
+        connectors::settle(connector, result, after);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.

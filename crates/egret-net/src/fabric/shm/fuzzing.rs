@@ -119,7 +119,7 @@ impl Stage {
         let options = ViOptions::of(reliability);
         let listener = self.nic.listen("fuzz", 0, &options).expect("nobody else listens");
         let hello = Hello { reliability, service: "fuzz".to_owned(), tag: 0 };
-        let greeted = Greeted::new(self.nic.host(), hello).expect("the door is open");
+        let greeted = Greeted::new(self.nic.host(), hello).expect("the acceptor is open");
         let vi = listener.wait_accept(Deadline::In(LONG)).expect("it was greeted");
         let puppet = greeted.wait(rt::now() + LONG).expect("it was accepted");
         let victim = Victim::new(&self.nic, &self.pool, vi, input);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::bell::Habit;
 use super::driver::Driver;
 use super::link::Polled;
-use super::rendezvous::Door;
+use super::rendezvous::Acceptor;
 use crate::fabric::hub::connectors;
 use crate::fabric::hub::machine::prelude::*;
 
@@ -43,8 +43,11 @@ impl Machine for Driver {
 
     /// When to tick again at the latest.
     fn next_event(&self) -> Option<Instant> {
-        let door = self.door.as_ref().and_then(Door::next_deadline);
-        [door, connectors::deadline(&self.knocks), self.nap_until].into_iter().flatten().min()
+        let acceptor = self.acceptor.as_ref().and_then(Acceptor::next_deadline);
+        [acceptor, connectors::deadline(&self.connectors), self.nap_until]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// From now on peers ring. Moves messages once more. Whether there were any.
@@ -85,9 +88,9 @@ impl Machine for Driver {
     }
 
     fn shut(&mut self, after: &mut After) {
-        self.door = None;
+        self.acceptor = None;
         self.links.end_all(|link| link.close(&ViError::NicDown, &mut after.notices));
-        connectors::shut(std::mem::take(&mut self.knocks), after);
+        connectors::shut(std::mem::take(&mut self.connectors), after);
         self.listeners.shut(after);
         after.happened = true;
     }

@@ -14,7 +14,8 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `machine.rs`, `nic.rs`, `driver.rs`, `knocking.rs`, `token.rs` | the nic: listening, connecting, and who has left |
+//! | `nic.rs`, `machine.rs`, `driver.rs`, `token.rs` | the nic, and what it does when it is driven |
+//! | `connector.rs`, and `rendezvous/acceptor.rs` | connecting and listening |
 //! | `rounds.rs` | which connections a nic looks at, and which rest |
 //! | `bell.rs`, `cord.rs` | waking who sleeps |
 //! | `link.rs` | a connection, open or gone |
@@ -69,6 +70,7 @@
 mod bell;
 mod block;
 mod commons;
+mod connector;
 mod copy;
 mod cord;
 mod cut;
@@ -84,7 +86,6 @@ pub mod fuzzing;
 mod gate;
 mod hearing;
 mod io;
-mod knocking;
 mod lanes;
 mod layout;
 mod link;

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use super::bell::Habit;
 use super::driver::{Driver, Fixed};
 use super::layout::{DEPTH, TRANSFER_MAX};
-use super::rendezvous::{Door, DoorError, Stance};
-use super::token::{DOOR, SOCKETS};
+use super::rendezvous::{Acceptor, AcceptorError, Stance};
+use super::token::{ACCEPTOR, SOCKETS};
 use crate::fabric::OpenError;
 use crate::fabric::hub::opening;
 use crate::fabric::hub::set::{self, token};
@@ -21,20 +21,20 @@ pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let host = options.host.clone();
     let secret = options.checked_secret().map_err(OpenError::secret(options))?;
     let stance = Stance { trust: options.trust, secret };
-    let door = Door::open(&host, stance.clone()).map_err(|why| match why {
-        DoorError::Taken { host } => OpenError::Taken { host },
+    let acceptor = Acceptor::open(&host, stance.clone()).map_err(|why| match why {
+        AcceptorError::Taken { host } => OpenError::Taken { host },
         why => OpenError::refused(options)(why),
     })?;
     let habit = if options.wait == Wait::Spin { Habit::Spins } else { Habit::Sleeps };
-    let (sockets, set) = sets(&door).map_err(OpenError::refused(options))?;
+    let (sockets, set) = sets(&acceptor).map_err(OpenError::refused(options))?;
     let fixed = Fixed { host, keys: Arc::default(), sockets, set: Arc::new(set), habit, stance };
-    Ok(Driver::new(fixed, door))
+    Ok(Driver::new(fixed, acceptor))
 }
 
 /// The set of the sockets, and that of all that ends a sleep, the other one included.
-fn sets(door: &Door) -> Result<(OwnedFd, OwnedFd), Errno> {
+fn sets(acceptor: &Acceptor) -> Result<(OwnedFd, OwnedFd), Errno> {
     let (sockets, bells) = (set::create()?, set::create()?);
-    set::watch(&sockets, door.fd(), token(DOOR, 0), EventFlags::IN)?;
+    set::watch(&sockets, acceptor.fd(), token(ACCEPTOR, 0), EventFlags::IN)?;
     set::watch(&bells, &sockets, token(SOCKETS, 0), EventFlags::IN)?;
     Ok((sockets, bells))
 }

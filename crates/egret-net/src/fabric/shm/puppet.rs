@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 use super::bell::{Habit, Sleeper};
+use super::connector::terms;
 use super::cord::Cord;
 use super::foreign::Foreign;
-use super::knocking::terms;
 use super::layout::{BELL, BYTES, RING, RING_LINES};
 use super::memory::Own;
 use super::reach;

@@ -3,7 +3,7 @@
 use rustix::event::epoll::EventFlags;
 
 /// Somebody knocks.
-pub(super) const DOOR: u8 = 1;
+pub(super) const ACCEPTOR: u8 = 1;
 /// The control socket of a link.
 pub(super) const CONTROL: u8 = 2;
 /// The cord of a link.

@@ -235,11 +235,6 @@ impl Conn {
         self.has_rest && !std::mem::replace(&mut self.is_dirty, true)
     }
 
-    /// The kernel has room again.
-    pub(super) const fn has_room(&mut self) {
-        self.is_full = false;
-    }
-
     /// Tells the peer how far this side is.
     pub(super) fn tell(&mut self, keys: &Keys) {
         (self.idle, self.untold) = (0, 0);
@@ -251,11 +246,6 @@ impl Conn {
     fn resume(&mut self, keys: &Keys) -> Result<bool, Box<ViError>> {
         let Self { sender, receiver, intake, notices, .. } = self;
         intake.resume(sender, receiver, &mut Io { keys, notices })
-    }
-
-    /// Whether the kernel takes no more: something is to be written when it does.
-    pub(super) const fn is_full(&self) -> bool {
-        self.is_full
     }
 
     /// What a set is to say about its socket.

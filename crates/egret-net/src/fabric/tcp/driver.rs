@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 
-use super::active::Active;
+use super::acceptor::{Acceptor, Visitor};
+use super::connector::Connector;
 use super::datapath::Conn;
-use super::door::{Door, Visitor};
-use super::knocking::Knocking;
 use super::leaving::Leavings;
 use super::link::{Link, Polled};
+use super::rounds::Active;
 use super::send::Flushed;
-use super::token::{DOOR, KNOCK, LINK, VISITOR};
+use super::token::{ACCEPTOR, KNOCK, LINK, VISITOR};
 use crate::fabric::greet::Stance;
 use crate::fabric::hub::set::{self, SPACE, ready};
 use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors};
@@ -32,7 +32,7 @@ use crate::vi::{ConnectError, Keys, ViError, Wait};
 pub(super) struct Driver {
     pub fixed: Fixed,
     /// `None` when the nic is down.
-    pub door: Option<Door>,
+    pub acceptor: Option<Acceptor>,
     pub links: Links<u64, Link>,
     /// Those that are read directly.
     pub active: Vec<Active>,
@@ -40,7 +40,7 @@ pub(super) struct Driver {
     pub dirty: Vec<u64>,
     /// Those whose eager messages are to be drained, which take turns.
     pub heard: VecDeque<u64>,
-    pub knocks: BTreeMap<u64, Knocking>,
+    pub connectors: BTreeMap<u64, Connector>,
     pub listeners: Listeners<Visitor>,
     pub leavings: Leavings,
     next_id: u64,
@@ -76,15 +76,15 @@ const SET_EVERY: u32 = 16;
 const STAGING: usize = 16 << 10;
 
 impl Driver {
-    pub(super) fn new(fixed: Fixed, door: Door, wait: Wait) -> Self {
+    pub(super) fn new(fixed: Fixed, acceptor: Acceptor, wait: Wait) -> Self {
         Self {
             fixed,
-            door: Some(door),
+            acceptor: Some(acceptor),
             links: Links::default(),
             active: Vec::new(),
             dirty: Vec::new(),
             heard: VecDeque::new(),
-            knocks: BTreeMap::new(),
+            connectors: BTreeMap::new(),
             listeners: Listeners::default(),
             leavings: Leavings::default(),
             next_id: 1,
@@ -131,7 +131,7 @@ impl Driver {
     /// Begins to connect.
     pub(super) fn begin(&mut self, request: ConnectRequest, after: &mut After) {
         let (id, now) = (self.unused(), after.now());
-        self.knocks.insert(id, Knocking::new(request, now));
+        self.connectors.insert(id, Connector::new(request, now));
         self.knock(id, now, after);
     }
 
@@ -147,6 +147,11 @@ impl Driver {
     pub(super) fn forget(&mut self, id: u64) {
         self.links.release(id);
         self.heard.retain(|heard| *heard != id);
+    }
+
+    /// A connection that is open.
+    fn conn(&mut self, id: u64) -> Option<&mut Conn> {
+        self.links.open.get_mut(&id)?.end.open()
     }
 
     /// Takes what came of a connection, and forgets one that is over.
@@ -193,8 +198,8 @@ impl Driver {
         let spare = std::mem::take(&mut self.spare);
         let (mut dirty, mut busy) = (std::mem::replace(&mut self.dirty, spare), false);
         for id in dirty.drain(..) {
-            let Some(link) = self.links.open.get_mut(&id) else { continue };
-            link.unmark();
+            let Some(conn) = self.conn(id) else { continue };
+            conn.is_dirty = false;
             // Nobody will look again soon at one that is left to the set.
             let thorough = thorough || !self.is_active(id);
             match self.push(id, after, thorough) {
@@ -225,10 +230,10 @@ impl Driver {
     pub(super) fn ready(&mut self, token: u64, has_room: bool, after: &mut After) {
         match set::read(token) {
             (LINK, id) => self.ready_link(id, has_room, after),
-            (DOOR, _) => {
+            (ACCEPTOR, _) => {
                 let (now, mut next) = (after.now(), self.next_id);
-                let visitors = self.door.as_mut().map(|door| {
-                    door.knocked(&self.fixed.set, now, || {
+                let visitors = self.acceptor.as_mut().map(|acceptor| {
+                    acceptor.knocked(&self.fixed.set, now, || {
                         next += 1;
                         next - 1
                     })
@@ -239,9 +244,9 @@ impl Driver {
                 }
             }
             (VISITOR, id) => {
-                let door = self.door.as_mut();
+                let acceptor = self.acceptor.as_mut();
                 if let Some(visitor) =
-                    door.and_then(|door| door.heard(id, &self.fixed.set, after.now()))
+                    acceptor.and_then(|acceptor| acceptor.heard(id, &self.fixed.set, after.now()))
                 {
                     self.listeners.arrived(visitor, after);
                 }
@@ -252,9 +257,8 @@ impl Driver {
     }
 
     fn ready_link(&mut self, id: u64, has_room: bool, after: &mut After) {
-        let Some(link) = self.links.open.get_mut(&id) else { return };
-        if has_room {
-            link.has_room();
+        if has_room && let Some(conn) = self.conn(id) {
+            conn.is_full = false;
             // What was owed meanwhile goes too: nobody else would tell it.
             match self.push(id, after, true) {
                 Some(Flushed::All) => self.watch(id),
@@ -268,7 +272,7 @@ impl Driver {
             }
         }
         if self.poll_link(id, after) == Polled::Something {
-            if !self.links.open.get_mut(&id).is_some_and(Link::is_full) {
+            if !self.conn(id).is_some_and(|conn| conn.is_full) {
                 self.activate(id);
             }
             if !self.is_active(id) {
@@ -290,7 +294,9 @@ impl Driver {
         let Some(link) = self.links.open.get_mut(&id) else { return };
         if link.watch(&self.fixed).is_err() {
             // Then it is tried again.
-            link.has_room();
+            if let Some(conn) = self.conn(id) {
+                conn.is_full = false;
+            }
             self.come_by(id);
         }
     }
@@ -312,23 +318,23 @@ impl Driver {
     /// Knocks where it is time to, sends the slow away, forgets what is over.
     pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
-        if let Some(door) = &mut self.door {
-            door.tick(&self.fixed.set, now);
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.tick(&self.fixed.set, now);
         }
         self.leavings.tick(now);
-        for id in self.knocks.keys().copied().collect::<Vec<_>>() {
+        for id in self.connectors.keys().copied().collect::<Vec<_>>() {
             self.knock(id, now, after);
         }
     }
 
     /// Looks at a connection that is being made.
     pub(super) fn knock(&mut self, id: u64, now: Instant, after: &mut After) {
-        let Some(knocking) = self.knocks.get_mut(&id) else { return };
-        let outcome = match knocking.poll(&self.fixed, id, now) {
-            Outcome::Knocking => knocking.tick(&self.fixed, id, now),
+        let Some(connector) = self.connectors.get_mut(&id) else { return };
+        let outcome = match connector.poll(&self.fixed, id, now) {
+            Outcome::Pending => connector.tick(&self.fixed, id, now),
             outcome => outcome,
         };
-        let Some((knocking, result)) = connectors::over(&mut self.knocks, &id, outcome) else {
+        let Some((connector, result)) = connectors::over(&mut self.connectors, &id, outcome) else {
             return;
         };
         let result = result.and_then(|(conn, behind)| {
@@ -342,9 +348,9 @@ impl Driver {
             } else {
                 self.come_by(id);
             }
-            Ok(Made::new(ConnId(id), &knocking.patience.request.to.host))
+            Ok(Made::new(ConnId(id), &connector.patience.request.to.host))
         });
-        connectors::settle(knocking, result, after);
+        connectors::settle(connector, result, after);
     }
 
     /// A link that the set cannot watch would not notice its peer's death.
@@ -359,7 +365,7 @@ impl Driver {
 
     /// Has this nic write what a connection has to say, soon.
     pub(super) fn come_by(&mut self, id: u64) {
-        if self.links.open.get_mut(&id).is_some_and(Link::mark) {
+        if self.conn(id).is_some_and(|conn| !std::mem::replace(&mut conn.is_dirty, true)) {
             self.dirty.push(id);
         }
     }

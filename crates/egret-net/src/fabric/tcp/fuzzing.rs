@@ -4,7 +4,7 @@
 //! [memory](super::puppet): no input makes a system call but for the nic's looks at its set.
 
 use super::TcpFabric;
-use super::door::Visitor;
+use super::acceptor::Visitor;
 use super::driver::Driver;
 use super::puppet::Memory;
 use super::stream::Stream;

@@ -112,30 +112,6 @@ impl Link {
         self.work(notices, |conn| conn.push(&fixed.keys, thorough))
     }
 
-    /// The kernel has room again.
-    pub(super) fn has_room(&mut self) {
-        if let Some(conn) = self.end.open() {
-            conn.has_room();
-        }
-    }
-
-    /// The nic has come by.
-    pub(super) fn unmark(&mut self) {
-        if let Some(conn) = self.end.open() {
-            conn.is_dirty = false;
-        }
-    }
-
-    /// Has the nic come by. Whether it would not have.
-    pub(super) fn mark(&mut self) -> bool {
-        self.end.open().is_some_and(|conn| !std::mem::replace(&mut conn.is_dirty, true))
-    }
-
-    /// Whether the kernel takes no more.
-    pub(super) fn is_full(&mut self) -> bool {
-        self.end.open().is_some_and(|conn| conn.is_full())
-    }
-
     /// Sends an eager message. Whether the nic has something to do.
     #[inline]
     pub(super) fn send(
@@ -157,7 +133,7 @@ impl Link {
         match sent {
             Ok((position, is_dirty)) => (Ok(position), is_dirty),
             // What is to be drained has left, or will.
-            Err(why) => (Err(why), conn.sender.has_more() && !conn.is_full()),
+            Err(why) => (Err(why), conn.sender.has_more() && !conn.is_full),
         }
     }
 

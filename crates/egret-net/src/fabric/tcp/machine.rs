@@ -2,11 +2,11 @@
 
 use std::num::NonZeroU64;
 
-use super::active::Active;
-use super::door::Door;
+use super::acceptor::Acceptor;
 use super::driver::Driver;
 use super::fault::{Fault, planted};
 use super::link::Pulled;
+use super::rounds::Active;
 use super::send::Flushed;
 use crate::fabric::hub::connectors;
 use crate::fabric::hub::machine::prelude::*;
@@ -44,8 +44,8 @@ impl Machine for Driver {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        let door = self.door.as_ref().and_then(Door::deadline);
-        [door, connectors::deadline(&self.knocks), self.leavings.deadline()]
+        let acceptor = self.acceptor.as_ref().and_then(Acceptor::deadline);
+        [acceptor, connectors::deadline(&self.connectors), self.leavings.deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -177,11 +177,11 @@ impl Machine for Driver {
     }
 
     fn shut(&mut self, after: &mut After) {
-        self.door = None;
+        self.acceptor = None;
         for id in self.links.open.keys().copied().collect::<Vec<_>>() {
             self.end(id, &ViError::NicDown, after);
         }
-        connectors::shut(std::mem::take(&mut self.knocks), after);
+        connectors::shut(std::mem::take(&mut self.connectors), after);
         self.listeners.shut(after);
         self.leavings.clear();
         after.happened = true;

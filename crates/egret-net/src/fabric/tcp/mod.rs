@@ -8,13 +8,15 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `machine.rs`, `nic.rs`, `driver.rs`, `active.rs`, `token.rs` | the nic, and what it does when it is driven |
-//! | `door.rs`, `knocking.rs`, `greeting.rs`, and `greet`, `place` | listening and connecting |
+//! | `nic.rs`, `machine.rs`, `driver.rs`, `token.rs` | the nic, and what it does when it is driven |
+//! | `rounds.rs` | which connections a nic reads, and which are left to its set |
+//! | `acceptor.rs`, `connector.rs`, `greeting.rs`, and `greet`, `place` | listening and connecting |
 //! | `link.rs` | a connection, open or gone |
 //! | `datapath.rs`, `io.rs`, `send.rs`, `batch.rs`, `intake.rs`, `recv.rs` | post and poll |
 //! | `wire.rs` | what a frame says |
 //! | `stream.rs` | where bytes enter and leave: all reads and writes of a connection |
-//! | `socket.rs`, `leaving.rs` | the system's connections, and how they end |
+//! | `socket.rs` | the system's connections |
+//! | `leaving.rs` | what is still said when one is over |
 //!
 //! # Rules
 //!
@@ -33,10 +35,10 @@
 //!
 //! The bytes stand in `docs/tcp-wire.md`, those of the greeting in `docs/greeting.md`.
 
-mod active;
+mod acceptor;
 mod batch;
+mod connector;
 mod datapath;
-mod door;
 mod driver;
 mod eager;
 mod fault;
@@ -46,7 +48,6 @@ pub mod fuzzing;
 mod greeting;
 mod intake;
 mod io;
-mod knocking;
 mod lanes;
 mod leaving;
 mod link;
@@ -55,6 +56,7 @@ mod nic;
 #[cfg(any(test, feature = "fuzzing"))]
 mod puppet;
 mod recv;
+mod rounds;
 mod send;
 mod socket;
 mod stream;

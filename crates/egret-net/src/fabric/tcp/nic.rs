@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 
-use super::door::Door;
+use super::acceptor::Acceptor;
 use super::driver::{Driver, Fixed};
-use super::token::DOOR;
+use super::token::ACCEPTOR;
 use super::{DEPTH, SEGMENTS_MAX, TRANSFER_MAX};
 use crate::fabric::OpenError;
 use crate::fabric::hub::opening::{self, Opened};
@@ -15,11 +15,11 @@ use crate::vi::{Limits, NicOptions};
 
 /// A nic that listens at an address of this machine.
 pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
-    let opened = Opened::at("tcp", options, |at, stance| Door::open(at, stance.clone()))?;
-    let Opened { host, stance, set, socket: door } = opened;
-    set::watch(&set, door.fd(), token(DOOR, 0), EventFlags::IN)
+    let opened = Opened::at("tcp", options, |at, stance| Acceptor::open(at, stance.clone()))?;
+    let Opened { host, stance, set, socket: acceptor } = opened;
+    set::watch(&set, acceptor.fd(), token(ACCEPTOR, 0), EventFlags::IN)
         .map_err(OpenError::refused(options))?;
-    Ok(Driver::new(Fixed { host, keys: Arc::default(), set, stance }, door, options.wait))
+    Ok(Driver::new(Fixed { host, keys: Arc::default(), set, stance }, acceptor, options.wait))
 }
 
 /// What a nic allows.

@@ -1,7 +1,7 @@
 //! What a nic's set says is ready: the kinds of its [tokens](crate::fabric::hub::set::token).
 
 /// Somebody connects.
-pub(super) const DOOR: u8 = 1;
+pub(super) const ACCEPTOR: u8 = 1;
 /// A connection.
 pub(super) const LINK: u8 = 2;
 /// A connection that this nic is making.

@@ -64,10 +64,10 @@ impl Driver {
 
     /// The connection with this number, if it is `from`'s.
     fn addressed(&mut self, to: Number, from: SocketAddr) -> Option<&mut Link> {
-        let Self { links, door, knocks, tombs, tally, fixed, .. } = self;
+        let Self { links, acceptor, connectors, leavings, tally, fixed, .. } = self;
         match links.open.get_mut(&to) {
             Some(link) if link.at == from || planted(Fault::SourceIgnored) => {
-                door.settled(link.at, link.to);
+                acceptor.settled(link.at, link.to);
                 Some(link)
             }
             Some(_) => {
@@ -75,10 +75,10 @@ impl Driver {
                 None
             }
             // Its welcome may be on the way.
-            None if knocks.contains_key(&to) => None,
+            None if connectors.contains_key(&to) => None,
             None => {
                 tally.unknown += 1;
-                let said = match tombs.answer(to, from) {
+                let said = match leavings.answer(to, from) {
                     Some((number, why)) => Head::goodbye(number, why),
                     None => Head::unknown(to),
                 };
@@ -107,14 +107,14 @@ impl Driver {
                 self.greeted((from, theirs), (token, stream), after);
             }
             Datagram::Token { to, token } => {
-                if let Some(knocking) = self.knocks.get_mut(&to) {
-                    knocking.given(token, from, &self.fixed.socket);
+                if let Some(connector) = self.connectors.get_mut(&to) {
+                    connector.given(token, from, &self.fixed.socket);
                 }
             }
             Datagram::Answer { to, from: theirs, waits, stream } => {
-                let Some(knocking) = self.knocks.get_mut(&to) else { return };
+                let Some(connector) = self.connectors.get_mut(&to) else { return };
                 let said = ((theirs, waits), stream);
-                let outcome = knocking.answered(from, said, &self.fixed.socket, after.now());
+                let outcome = connector.answered(from, said, &self.fixed.socket, after.now());
                 self.knocked(to, outcome, after);
             }
             // Groups have sockets of their own.
@@ -129,27 +129,32 @@ impl Driver {
                     Farewell::Closed => ViError::ClosedByPeer,
                     Farewell::NicDown => NIC_DOWN,
                 };
-                self.door.settled(link.at, link.to);
+                self.acceptor.settled(link.at, link.to);
                 self.end(to, &why, after);
             }
             Some(_) => self.tally.strangers += 1,
             // Nothing is answered: two sides would go on for ever.
-            None => self.door.left(from, to),
+            None => self.acceptor.left(from, to),
         }
     }
 
     fn unknown(&mut self, number: Number, from: SocketAddr, after: &mut After) {
         if let Some(own) = self.by_peer.get(&(from, number)) {
             self.end(*own, &FORGOTTEN, after);
-        } else if let Some(knocking) = self.knocks.get_mut(&number) {
-            knocking.forgotten(from, &self.fixed.socket);
+        } else if let Some(connector) = self.connectors.get_mut(&number) {
+            connector.forgotten(from, &self.fixed.socket);
         } else {
             self.tally.unknown += 1;
         }
     }
 
     fn greeted(&mut self, who: (SocketAddr, Number), what: (u64, &[u8]), after: &mut After) {
-        match self.door.greeted(who, what, (&self.fixed.stance, &self.fixed.socket), after.now()) {
+        match self.acceptor.greeted(
+            who,
+            what,
+            (&self.fixed.stance, &self.fixed.socket),
+            after.now(),
+        ) {
             Ok(Some(visitor)) => self.listeners.arrived(visitor, after),
             Ok(None) => {}
             Err(_) => self.tally.tokenless += 1,

@@ -1,7 +1,7 @@
 //! What a nic does: it takes what comes, greets and is greeted, and looks after its
 //! connections.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,15 +9,16 @@ use std::sync::Arc;
 use rustix::event::epoll::EventFlags;
 use rustix::net::SocketAddrAny;
 
+use super::acceptor::{Acceptor, Visitor};
 use super::arrival::Tally;
+use super::connector::{Connector, Met};
 use super::datapath::Conn;
-use super::door::{Door, Visitor};
 use super::group::Seal;
-use super::knocking::{Knocking, Met};
+use super::leaving::Leavings;
 use super::link::Link;
 use super::pulse::BEAT;
 use super::socket::Socket;
-use super::wire::{Farewell, Number};
+use super::wire::Number;
 use crate::fabric::greet::Stance;
 use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors, set};
 use crate::fabric::place::Peer;
@@ -39,7 +40,7 @@ pub(super) struct Fixed {
 #[derive(Debug)]
 pub(super) struct Driver {
     pub fixed: Fixed,
-    pub door: Door,
+    pub acceptor: Acceptor,
     /// Those of groups too.
     pub links: Links<Number, Link>,
     /// The number of the link to a peer's number.
@@ -47,10 +48,9 @@ pub(super) struct Driver {
     /// The link that was written to last, and where it is.
     pub last: Option<(Number, SocketAddrAny)>,
     pub groups: Vec<Member>,
-    pub knocks: BTreeMap<Number, Knocking>,
+    pub connectors: BTreeMap<Number, Connector>,
     pub listeners: Listeners<Visitor>,
-    /// Connections that are over, and whose peer may not know.
-    pub tombs: Tombs,
+    pub leavings: Leavings,
     pub stuck: Vec<Number>,
     /// What the set says of the socket, if anything.
     watched: Option<EventFlags>,
@@ -78,15 +78,6 @@ pub(super) struct Member {
     pub watched: Option<EventFlags>,
 }
 
-/// What was said last on connections that are over.
-#[derive(Debug, Default)]
-pub(super) struct Tombs {
-    by_number: BTreeMap<Number, (SocketAddr, Number, Farewell)>,
-    order: VecDeque<Number>,
-}
-
-/// How many are remembered.
-const TOMBS_MAX: usize = 256;
 /// Datagrams taken at one call, if they come in a row.
 pub(super) const BATCH: u32 = 32;
 /// Datagrams taken in one call of which nothing came.
@@ -96,41 +87,18 @@ const SPACE: usize = 1 << 16;
 const SOCKET: u64 = 0;
 const GROUP: u64 = 1;
 
-impl Tombs {
-    fn add(&mut self, link: &Link) {
-        let why = match link.end.error() {
-            Some(ViError::Closed) => Farewell::Closed,
-            Some(ViError::NicDown) => Farewell::NicDown,
-            _ => return,
-        };
-        if self.order.len() >= TOMBS_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.by_number.remove(&oldest);
-        }
-        self.by_number.insert(link.number, (link.at, link.to, why));
-        self.order.push_back(link.number);
-    }
-
-    /// What to answer to whoever writes there: to which number, and why.
-    pub(super) fn answer(&self, number: Number, from: SocketAddr) -> Option<(Number, Farewell)> {
-        let (at, to, why) = self.by_number.get(&number)?;
-        (*at == from).then_some((*to, *why))
-    }
-}
-
 impl Driver {
     pub(super) fn new(fixed: Fixed, now: Instant) -> Self {
         Self {
             fixed,
-            door: Door::new(),
+            acceptor: Acceptor::new(),
             links: Links::default(),
             by_peer: BTreeMap::new(),
             last: None,
             groups: Vec::new(),
-            knocks: BTreeMap::new(),
+            connectors: BTreeMap::new(),
             listeners: Listeners::default(),
-            tombs: Tombs::default(),
+            leavings: Leavings::default(),
             stuck: Vec::new(),
             watched: None,
             is_asleep: false,
@@ -164,7 +132,7 @@ impl Driver {
             return after.settle(request.promise, joined);
         }
         let now = after.now();
-        self.knock(Knocking::new(request, now, &self.fixed.stance), now, after);
+        self.knock(Connector::new(request, now, &self.fixed.stance), now, after);
     }
 
     /// Nobody has a handle to one that is over any more.
@@ -174,7 +142,7 @@ impl Driver {
 
     /// Whether anybody's time is counted.
     pub(super) fn is_busy(&self) -> bool {
-        !self.links.open.is_empty() || self.door.guests() > 0
+        !self.links.open.is_empty() || self.acceptor.guests() > 0
     }
 
     /// Takes datagrams until so many have come to something. Whether any has.
@@ -276,7 +244,7 @@ impl Driver {
             // Its handle may keep the socket, which nobody reads any more.
             let _ = set::forget(&self.fixed.set, link.socket().fd());
         } else {
-            self.tombs.add(link);
+            self.leavings.add(link);
         }
         if self.last.as_ref().is_some_and(|(last, _)| *last == number) {
             self.last = None;
@@ -286,9 +254,9 @@ impl Driver {
     /// Greets where it is time to, and counts the time.
     pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
-        for number in self.knocks.keys().copied().collect::<Vec<_>>() {
-            if let Some(knocking) = self.knocks.remove(&number) {
-                self.knock(knocking, now, after);
+        for number in self.connectors.keys().copied().collect::<Vec<_>>() {
+            if let Some(connector) = self.connectors.remove(&number) {
+                self.knock(connector, now, after);
             }
         }
         if now >= self.next_beat {
@@ -298,7 +266,7 @@ impl Driver {
     }
 
     pub(super) fn beat(&mut self, after: &mut After) {
-        self.door.beat();
+        self.acceptor.beat();
         let all = self.links.open.values_mut();
         let dead = all.filter_map(|link| link.beat().map(|why| (link.number, why)));
         for (number, why) in dead.collect::<Vec<_>>() {
@@ -307,25 +275,26 @@ impl Driver {
     }
 
     /// Looks at a connection that is being made. Another attempt has another number.
-    fn knock(&mut self, mut knocking: Knocking, now: Instant, after: &mut After) {
-        let outcome = knocking.tick(now, &self.fixed.socket, &self.fixed.stance);
-        let number = knocking.number();
-        self.knocks.insert(number, knocking);
+    fn knock(&mut self, mut connector: Connector, now: Instant, after: &mut After) {
+        let outcome = connector.tick(now, &self.fixed.socket, &self.fixed.stance);
+        let number = connector.number();
+        self.connectors.insert(number, connector);
         self.knocked(number, outcome, after);
     }
 
     /// What came of an attempt to connect.
     pub(super) fn knocked(&mut self, number: Number, outcome: Outcome<Met>, after: &mut After) {
-        let Some((mut knocking, result)) = connectors::over(&mut self.knocks, &number, outcome)
+        let Some((mut connector, result)) =
+            connectors::over(&mut self.connectors, &number, outcome)
         else {
             return;
         };
         if result.is_err() {
-            knocking.give_up(&self.fixed.socket);
+            connector.give_up(&self.fixed.socket);
         }
-        let spec = knocking.patience.request.spec;
+        let spec = connector.patience.request.spec;
         let result = result.map(|(numbers, at)| self.connected(numbers, at, spec));
-        connectors::settle(knocking, result, after);
+        connectors::settle(connector, result, after);
     }
 
     pub(super) fn connected(&mut self, numbers: [Number; 2], at: SocketAddr, spec: ViSpec) -> Made {

@@ -44,7 +44,7 @@ impl Machine for Driver {
 
     fn next_event(&self) -> Option<Instant> {
         let has_beat = self.is_busy().then_some(self.next_beat);
-        connectors::deadline(&self.knocks).into_iter().chain(has_beat).min()
+        connectors::deadline(&self.connectors).into_iter().chain(has_beat).min()
     }
 
     fn arm(&mut self, after: &mut After) -> bool {
@@ -74,7 +74,7 @@ impl Machine for Driver {
         for number in self.links.open.keys().copied().collect::<Vec<_>>() {
             self.end(number, &ViError::NicDown, after);
         }
-        for number in self.knocks.keys().copied().collect::<Vec<_>>() {
+        for number in self.connectors.keys().copied().collect::<Vec<_>>() {
             self.knocked(number, Outcome::Failed(ConnectError::NicDown), after);
         }
         self.listeners.shut(after);

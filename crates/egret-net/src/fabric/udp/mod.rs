@@ -11,11 +11,13 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `machine.rs`, `nic.rs`, `driver.rs`, `arrival.rs` | the nic: whom a datagram is for |
-//! | `door.rs`, `knocking.rs` | those who greet this nic, and those it greets |
+//! | `nic.rs`, `machine.rs`, `driver.rs` | the nic, and what it does when it is driven |
+//! | `arrival.rs` | whom a datagram is for |
+//! | `acceptor.rs`, `connector.rs`, and `greet`, `place` | listening and connecting |
 //! | `link.rs` | a connection, open or gone |
 //! | `datapath.rs`, `send.rs`, `assembly.rs`, `over.rs` | post and arrive, without socket or clock |
 //! | `pulse.rs` | whether the peer lives |
+//! | `leaving.rs` | what is still said when a connection is over |
 //! | `group.rs` | messages to all members of a group |
 //! | `wire.rs` | the bytes (`docs/udp-wire.md`) |
 //! | `socket.rs` | the socket, and what the system says of the path |
@@ -35,17 +37,18 @@
 //! whoever greets is not remembered before it has shown that it receives at its address.
 //! All else is dropped and counted.
 
+mod acceptor;
 mod arrival;
 mod assembly;
+mod connector;
 mod datapath;
-mod door;
 mod driver;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod group;
-mod knocking;
+mod leaving;
 mod link;
 mod machine;
 mod nic;

@@ -87,12 +87,12 @@ pub(crate) enum KnockError {
 }
 
 impl Knock {
-    /// Knocks at the door of this user's nic `host`, which must prove that it
+    /// Knocks at the acceptor of this user's nic `host`, which must prove that it
     /// has the `secret` if the greeting asks to cooperate.
     ///
     /// # Errors
     ///
-    /// If the door is another user's, or the system has no socket to give.
+    /// If the acceptor is another user's, or the system has no socket to give.
     pub(crate) fn start(
         host: &str,
         greeting: &Greeting,

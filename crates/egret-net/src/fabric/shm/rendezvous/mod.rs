@@ -1,9 +1,9 @@
 //! How two processes of one machine meet: they find each other by name, prove
 //! who they are, exchange descriptors, and learn of each other's death.
 //!
-//! A nic opens a [`Door`], a socket whose name is its user and its host. A
+//! A nic opens an [`Acceptor`], a socket whose name is its user and its host. A
 //! connecting nic [knocks](Knock): it sends a [`Greeting`] with the descriptors
-//! of the memory to meet in. The door makes a [`Visitor`] of it, to be accepted
+//! of the memory to meet in. The acceptor makes a [`Visitor`] of it, to be accepted
 //! with descriptors of its own, or refused. From then on both have a
 //! [`Control`], the same socket, kept for the life of the connection: regions
 //! and names travel over it, a farewell if there is time for one, and if there
@@ -11,9 +11,9 @@
 //!
 //! ```text
 //!   connecting nic                                     listening nic
-//!   Knock::start ── Greeting, control, bell ─────────────▶ Door::poll_visitor
-//!   Knock::poll  ◀── Challenge, if both would cooperate ── Door::poll_visitor
-//!                ── Response ────────────────────────────▶ Door::poll_visitor
+//!   Knock::start ── Greeting, control, bell ─────────────▶ Acceptor::poll_visitor
+//!   Knock::poll  ◀── Challenge, if both would cooperate ── Acceptor::poll_visitor
+//!                ── Response ────────────────────────────▶ Acceptor::poll_visitor
 //!   Knock::poll  ◀── Accept, control, bell ─────────────── Visitor::accept
 //!                ◀── Refuse, why ───────────────────────── Visitor::refuse
 //!   Control      ◀── Region + memfd · Kind · Goodbye ────▶ Control
@@ -27,13 +27,13 @@
 //! * They cooperate only if both have said so, each after its own checks; see
 //!   [`trust`].
 //! * Whatever arrives costs at most a packet of memory, and every descriptor in
-//!   it is used or closed. At most [`CROWD_MAX`](door::CROWD_MAX) visitors are waited for, each
+//!   it is used or closed. At most [`CROWD_MAX`](acceptor::CROWD_MAX) visitors are waited for, each
 //!   until a moment that the caller names.
 //! * Nothing stays in a file system; a name is gone with its process.
 
+mod acceptor;
 mod answer;
 mod control;
-mod door;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
@@ -51,8 +51,8 @@ mod trust;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::fuzz::fuzz_packet;
 pub(crate) use self::{
+    acceptor::{Acceptor, AcceptorError, Visitor},
     control::{Control, ControlError},
-    door::{Door, DoorError, Visitor},
     greeting::{Greeting, Handles, Terms},
     knock::{Accepted, Answered, Knock, KnockError, Started},
     message::Message,
@@ -65,7 +65,7 @@ use crate::fabric::hub::{Refusal, bytes::Malformed, farewell::Farewell};
 
 #[cfg(test)]
 use self::{
-    door::{CROWD_MAX, Turned, TurnedAway},
+    acceptor::{CROWD_MAX, Turned, TurnedAway},
     name::NameTooLong,
     peer::OtherUser,
 };

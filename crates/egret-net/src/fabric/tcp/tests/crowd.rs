@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::conformance::{V4, nic};
 use super::raw::PATIENCE;
-use crate::fabric::tcp::door::{CROWD, GREETING_MAX};
+use crate::fabric::tcp::acceptor::{CROWD, GREETING_MAX};
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Listener, Nic, ViOptions, Wait};
 

@@ -1,11 +1,11 @@
 //! What holds over TCP whatever the peer does, and that the checks for it can fail.
 
+mod acceptor;
 mod asleep;
 mod closing;
 mod conformance;
 mod crowd;
 mod death;
-mod door;
 mod eager;
 mod fuzzed;
 mod hostile;

@@ -4,8 +4,8 @@ use std::net::UdpSocket;
 
 use super::Rng;
 use super::nics::{Opened, answers, connect, next, stranger, until};
+use crate::fabric::udp::acceptor::GUESTS;
 use crate::fabric::udp::arrival::Tally;
-use crate::fabric::udp::door::GUESTS;
 use crate::fabric::udp::fuzzing::datagrams;
 use crate::fabric::udp::wire::{
     Datagram, Farewell, GREETING_BYTES, HEAD_MAX, Head, Number, Piece, Split, answer, greet,
@@ -112,7 +112,7 @@ pub(super) fn floods_are_bounded() {
         }
         b.drain();
     }
-    assert_eq!(b.inside(|driver| driver.door.guests()), 0);
+    assert_eq!(b.inside(|driver| driver.acceptor.guests()), 0);
     assert_eq!(b.tally().tokenless, 5_000);
     let got: usize = answers(&socket).iter().map(Vec::len).sum();
     assert!(got > 0 && got * 10 < sent, "{got} bytes for {sent}");
@@ -156,13 +156,13 @@ fn guests_are_bounded_and_forgotten() {
             assert!(bytes.len() <= GREETING_BYTES);
         }
     }
-    assert_eq!(b.inside(|driver| driver.door.guests()), GUESTS.of_one);
+    assert_eq!(b.inside(|driver| driver.acceptor.guests()), GUESTS.of_one);
     const { assert!(GUESTS.of_one < GUESTS.all) };
     // Others are let in meanwhile, from another address.
     let host = crate::vi::NicOptions::new("127.0.0.2");
     drop(connect(&Opened::with(&host), &b));
     (0..12).for_each(|_| b.beat());
-    assert_eq!(b.inside(|driver| driver.door.guests()), 0);
+    assert_eq!(b.inside(|driver| driver.acceptor.guests()), 0);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_guest_that_talks_nonsense_is_sent_away_and_not_accepted() {
         b.drain();
     }
     assert!(listener.poll_accept().unwrap().is_none());
-    assert!(b.inside(|driver| driver.door.guests()) <= 1);
+    assert!(b.inside(|driver| driver.acceptor.guests()) <= 1);
 }
 
 /// Datagrams that are nearly right, of all kinds, to a nic with a connection: nothing

@@ -1,8 +1,8 @@
 //! What holds whatever the network does, and that the checks for it can fail.
 
+mod acceptor;
 mod assembly;
 mod conformance;
-mod door;
 mod ends;
 mod group;
 mod hostile;

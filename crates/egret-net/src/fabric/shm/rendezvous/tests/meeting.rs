@@ -8,13 +8,13 @@ use crate::vi::{ConnectError, HelloError, ViError};
 #[test]
 fn a_knock_is_accepted_and_both_have_the_others_memory() {
     let host = unique("accepted");
-    let mut door = open(&host).unwrap();
-    assert!(door.poll_visitor(at(0), at(1)).unwrap().is_none());
+    let mut acceptor = open(&host).unwrap();
+    assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
     let (near, far) = (handles("near"), handles("far"));
     let knocking = knock(&host, &near);
     let Answered::NotYet(knocking) = knocking.poll().unwrap() else { panic!("too early") };
-    assert!(becomes(&door.fd(), PollFlags::IN, LONG));
-    let visitor = door.poll_visitor(at(0), at(1)).unwrap().unwrap();
+    assert!(becomes(&acceptor.fd(), PollFlags::IN, LONG));
+    let visitor = acceptor.poll_visitor(at(0), at(1)).unwrap().unwrap();
     assert_eq!(visitor.greeting, greeting("caller"));
     assert_eq!(visitor.peer().pid.unsigned_abs(), std::process::id());
     assert!(visitor.peer().pidfd().is_some() && !visitor.is_gone());
@@ -41,14 +41,14 @@ fn a_name_is_taken_once_and_free_again() {
     else {
         panic!("nobody is there")
     };
-    let door = open(&host).unwrap();
+    let acceptor = open(&host).unwrap();
     let error = open(&host).unwrap_err();
-    assert_eq!(error, DoorError::Taken { host: host.clone() });
+    assert_eq!(error, AcceptorError::Taken { host: host.clone() });
     assert!(error.to_string().contains("is open already"), "{error}");
-    drop(door);
+    drop(acceptor);
     open(&host).unwrap();
     let long = "h".repeat(120);
-    assert!(matches!(open(&long), Err(DoorError::Name(NameTooLong { .. }))));
+    assert!(matches!(open(&long), Err(AcceptorError::Name(NameTooLong { .. }))));
     let knocked = Knock::start(&long, &greeting("caller"), lend(&handles("")), &Secret::none());
     assert!(matches!(knocked, Err(KnockError::Name(NameTooLong { .. }))));
 }
@@ -56,7 +56,7 @@ fn a_name_is_taken_once_and_free_again() {
 #[test]
 fn a_refusal_says_why_and_who_may_try_again() {
     let host = unique("refused");
-    let mut door = open(&host).unwrap();
+    let mut acceptor = open(&host).unwrap();
     let version = HelloError::Version { theirs: 1, ours: 2 };
     let swapped = HelloError::Version { theirs: 2, ours: 1 };
     let (ours, theirs) = (Reliability::Delivery, Reliability::Reception);
@@ -83,7 +83,7 @@ fn a_refusal_says_why_and_who_may_try_again() {
     ];
     for (said, heard, error) in cases {
         let knocking = knock(&host, &handles(""));
-        door.poll_visitor(at(0), at(1)).unwrap().unwrap().refuse(&said);
+        acceptor.poll_visitor(at(0), at(1)).unwrap().unwrap().refuse(&said);
         let Err(KnockError::Refused(refusal)) = knocking.poll() else { panic!("{said:?}") };
         assert_eq!(refusal, heard);
         assert_eq!(refusal.into_error(ours), error);
@@ -93,11 +93,11 @@ fn a_refusal_says_why_and_who_may_try_again() {
 #[test]
 fn a_door_that_closes_is_left() {
     let host = unique("closes");
-    let mut door = open(&host).unwrap();
+    let mut acceptor = open(&host).unwrap();
     let waits_outside = knock(&host, &handles(""));
     let waits_inside = knock(&host, &handles(""));
-    let visitor = door.poll_visitor(at(0), at(1)).unwrap().unwrap();
-    drop(door);
+    let visitor = acceptor.poll_visitor(at(0), at(1)).unwrap().unwrap();
+    drop(acceptor);
     drop(visitor);
     for knocking in [waits_outside, waits_inside] {
         assert!(matches!(knocking.poll(), Err(KnockError::Gone { .. })));
@@ -214,8 +214,8 @@ fn a_process_of_another_user_is_a_stranger() {
 #[test]
 fn a_door_needs_no_clock_but_the_callers() {
     let host = unique("clock");
-    let mut door = open(&host).unwrap();
+    let mut acceptor = open(&host).unwrap();
     let now = rt::now();
-    assert!(door.poll_visitor(now, now).unwrap().is_none());
-    assert_eq!(door.next_deadline(), None);
+    assert!(acceptor.poll_visitor(now, now).unwrap().is_none());
+    assert_eq!(acceptor.next_deadline(), None);
 }

@@ -52,9 +52,9 @@ fn pair() -> (Control, Control) {
     (control_of(near), control_of(far))
 }
 
-/// A door that asks for nothing.
-fn open(host: &str) -> Result<Door, DoorError> {
-    Door::open(host, Stance::default())
+/// An acceptor that asks for nothing.
+fn open(host: &str) -> Result<Acceptor, AcceptorError> {
+    Acceptor::open(host, Stance::default())
 }
 
 fn terms() -> Terms {
@@ -124,7 +124,7 @@ fn becomes(fd: &impl AsFd, flags: PollFlags, seconds: i64) -> bool {
     fds[0].revents().intersects(flags)
 }
 
-/// The moment `seconds` after time began; doors know no other clock.
+/// The moment `seconds` after time began; acceptors know no other clock.
 const fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }

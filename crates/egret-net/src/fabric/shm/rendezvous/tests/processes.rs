@@ -89,11 +89,11 @@ fn child() {
 }
 
 /// Waits for a visitor, for as long as a test has patience.
-fn visitor(door: &mut Door) -> Result<Visitor, TurnedAway> {
+fn visitor(acceptor: &mut Acceptor) -> Result<Visitor, TurnedAway> {
     let until = rt::now() + Duration::from_secs(60);
     loop {
-        assert!(becomes(&door.fd(), PollFlags::IN, LONG), "nobody came");
-        if let Some(visitor) = door.poll_visitor(rt::now(), until)? {
+        assert!(becomes(&acceptor.fd(), PollFlags::IN, LONG), "nobody came");
+        if let Some(visitor) = acceptor.poll_visitor(rt::now(), until)? {
             return Ok(visitor);
         }
     }
@@ -110,9 +110,9 @@ fn accepted(knock: Knock) -> Accepted {
 /// A child that was let in and stays, with the connection to it.
 fn one_who_stays(name: &str) -> (Process, Control) {
     let host = unique(name);
-    let mut door = open(&host).unwrap();
+    let mut acceptor = open(&host).unwrap();
     let child = Process::start("stay", &host);
-    let visitor = visitor(&mut door).unwrap();
+    let visitor = visitor(&mut acceptor).unwrap();
     assert_eq!(visitor.peer().pid, child.pid().as_raw_pid());
     let (control, _) = visitor.accept(&terms(), lend(&handles(""))).unwrap();
     (child, control)
@@ -143,9 +143,9 @@ fn guest(host: &str) {
 #[test]
 fn two_processes_meet_and_see_each_others_memory() {
     let host = unique("meet");
-    let mut door = open(&host).unwrap();
+    let mut acceptor = open(&host).unwrap();
     let child = Process::start("guest", &host);
-    let visitor = visitor(&mut door).unwrap();
+    let visitor = visitor(&mut acceptor).unwrap();
     assert_eq!(text_of(&visitor.handles.control), "from the guest");
     let (mine, region) = (handles("from the host"), handles("a region"));
     let (control, theirs) = visitor.accept(&terms(), lend(&mine)).unwrap();
@@ -189,9 +189,9 @@ fn a_stopped_process_is_not_gone() {
 }
 
 fn be_host(host: &str) {
-    let mut door = open(host).unwrap();
+    let mut acceptor = open(host).unwrap();
     // Whoever comes is left waiting.
-    let _visitor = visitor(&mut door).unwrap();
+    let _visitor = visitor(&mut acceptor).unwrap();
     rt::sleep(Duration::from_secs(2 * LONG.unsigned_abs()));
 }
 
@@ -223,7 +223,7 @@ fn a_killed_host_leaves_nothing_behind() {
     drop(child);
     assert!(!is_named(&host));
     open(&host).unwrap();
-    assert!(!is_named(&host), "the door was closed again");
+    assert!(!is_named(&host), "the acceptor was closed again");
 }
 
 /// Knocks as another user, honestly and not.
@@ -251,7 +251,7 @@ fn a_process_of_another_user_is_refused() {
         return;
     }
     let host = unique("strange");
-    let mut door = open(&host).unwrap();
+    let mut acceptor = open(&host).unwrap();
     let mut command = Process::command("stranger", &socket_name(0, &host));
     let child = match command.uid(NOBODY).gid(NOBODY).spawn() {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
@@ -261,7 +261,7 @@ fn a_process_of_another_user_is_refused() {
         child => Process::of(child.unwrap()),
     };
     for _ in 0..2 {
-        let away = visitor(&mut door).unwrap_err();
+        let away = visitor(&mut acceptor).unwrap_err();
         let pid = child.pid().as_raw_pid();
         assert_eq!(away.pid, pid);
         assert_eq!(away.why, OtherUser { pid, theirs: NOBODY, ours: 0 }.into());
@@ -269,21 +269,21 @@ fn a_process_of_another_user_is_refused() {
     child.join();
 }
 
-/// A door in a process that has no descriptors left.
+/// An acceptor in a process that has no descriptors left.
 fn exhausted(host: &str) {
-    let mut door = open(host).unwrap();
+    let mut acceptor = open(host).unwrap();
     let _knocking = knock(host, &handles(""));
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).unwrap();
-    let away = door.poll_visitor(at(1), at(9)).unwrap_err();
+    let away = acceptor.poll_visitor(at(1), at(9)).unwrap_err();
     assert_eq!(away.why, Turned::System(Errno::MFILE));
     assert!(away.to_string().contains("ulimit -n"), "{away}");
     // It rests instead of being woken for nothing, and then goes on.
-    assert!(door.poll_visitor(at(1), at(9)).unwrap().is_none());
-    assert!(!becomes(&door.fd(), PollFlags::IN, 0));
-    assert!(door.next_deadline().is_some_and(|next| next < at(2)));
+    assert!(acceptor.poll_visitor(at(1), at(9)).unwrap().is_none());
+    assert!(!becomes(&acceptor.fd(), PollFlags::IN, 0));
+    assert!(acceptor.next_deadline().is_some_and(|next| next < at(2)));
     setrlimit(Resource::Nofile, limit).unwrap();
-    assert!(door.poll_visitor(at(2), at(9)).unwrap().is_some());
+    assert!(acceptor.poll_visitor(at(2), at(9)).unwrap().is_some());
 }
 
 #[test]

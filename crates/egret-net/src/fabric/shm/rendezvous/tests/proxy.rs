@@ -48,7 +48,7 @@ fn pass(from: &Socket, to: &Socket) -> bool {
 pub(super) fn a_relay_is_not_trusted() {
     let host = unique("relayed");
     let own = stance(Trust::Cooperating, "one");
-    let mut door = Door::open(&host, own.clone()).unwrap();
+    let mut acceptor = Acceptor::open(&host, own.clone()).unwrap();
     let _relay = Process::start("relay", &host);
     let mine = handles("");
     let greeting = Greeting { asks: own.ask(), ..greeting("caller") };
@@ -63,7 +63,7 @@ pub(super) fn a_relay_is_not_trusted() {
     };
     let accepted = loop {
         assert!(rt::now() < until, "the relay passes nothing on");
-        if let Some(visitor) = door.poll_visitor(rt::now(), until).unwrap() {
+        if let Some(visitor) = acceptor.poll_visitor(rt::now(), until).unwrap() {
             let agreed = Agreed::Isolated(Some(WhyIsolated::OtherSecret));
             assert_eq!(visitor.agreed, agreed);
             let _ = visitor.accept(&terms(), lend(&mine)).unwrap();
@@ -91,13 +91,13 @@ pub(super) fn leave(host: &str) {
 #[test]
 fn who_inherits_a_socket_is_not_trusted() {
     let host = unique("inherited");
-    let mut door = Door::open(&host, stance(Trust::Cooperating, "")).unwrap();
+    let mut acceptor = Acceptor::open(&host, stance(Trust::Cooperating, "")).unwrap();
     let (near, far) = sockets();
     let child = Process::command("leave", &host).stdin(far).spawn().unwrap();
     Process::of(child).join();
     let Ok(Received::Packet(packet)) = Socket::new(near).receive() else { panic!("no socket") };
     assert_eq!(packet.fds.len(), 1);
-    let visitor = door.poll_visitor(at(0), at(1)).unwrap().expect("it greeted");
+    let visitor = acceptor.poll_visitor(at(0), at(1)).unwrap().expect("it greeted");
     assert!(!visitor.is_gone(), "its socket is here");
     let unknown = Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown));
     assert_eq!(visitor.agreed, unknown);

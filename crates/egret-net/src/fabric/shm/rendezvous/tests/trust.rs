@@ -33,13 +33,13 @@ fn asking(nonce: Option<Nonce>) -> Greeting {
 /// What the two sides make of each other, the connecting one first.
 fn meet(caller: &Stance, host: &Stance) -> (Agreed, Agreed) {
     let name = unique("trust");
-    let mut door = Door::open(&name, host.clone()).unwrap();
+    let mut acceptor = Acceptor::open(&name, host.clone()).unwrap();
     let mine = handles("");
     let asks = asking(caller.ask());
     let started = Knock::start(&name, &asks, lend(&mine), &caller.secret).unwrap();
     let Started::Knocking(mut knock) = started else { panic!("{started:?}") };
     for _ in 0..2 {
-        if let Some(visitor) = door.poll_visitor(at(0), at(1)).unwrap() {
+        if let Some(visitor) = acceptor.poll_visitor(at(0), at(1)).unwrap() {
             let theirs = visitor.agreed;
             let (_control, _) = visitor.accept(&terms(), lend(&mine)).unwrap();
             let Answered::Accepted(accepted) = knock.poll().unwrap() else { panic!("no answer") };
@@ -69,22 +69,22 @@ fn both_must_ask_and_have_the_secret() {
 /// Somebody who knocks without being a [`Knock`].
 struct Liar {
     socket: Socket,
-    door: Door,
+    acceptor: Acceptor,
 }
 
 impl Liar {
     fn greet(nonce: Nonce) -> Self {
         let name = unique("liar");
-        let door = Door::open(&name, cooperating()).unwrap();
+        let acceptor = Acceptor::open(&name, cooperating()).unwrap();
         let fd = seqpacket().unwrap();
         connect(&fd, &address(&name).unwrap()).unwrap();
         send_raw(&fd, &asking(Some(nonce)).encode(), &handles("").borrowed());
-        Self { socket: Socket::new(fd), door }
+        Self { socket: Socket::new(fd), acceptor }
     }
 
     /// What the host wants to have proven, and its own proof.
     fn challenge(&mut self) -> (Nonce, Proof) {
-        assert!(self.door.poll_visitor(at(0), at(1)).unwrap().is_none());
+        assert!(self.acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
         let Ok(Received::Packet(packet)) = self.socket.receive() else { panic!("no challenge") };
         let Answer::Challenge(nonce, proof) = Answer::decode(packet).unwrap() else { panic!() };
         (nonce, proof)
@@ -93,7 +93,7 @@ impl Liar {
     /// What the host makes of it.
     fn respond(mut self, response: &[u8]) -> Agreed {
         send_raw(&self.socket, response, &[]);
-        self.door.poll_visitor(at(0), at(1)).unwrap().expect("a response").agreed
+        self.acceptor.poll_visitor(at(0), at(1)).unwrap().expect("a response").agreed
     }
 }
 
@@ -214,7 +214,7 @@ fn a_response_that_is_none_is_turned_away() {
         let mut liar = Liar::greet(Nonce::new());
         liar.challenge();
         send_raw(&liar.socket, response, &[]);
-        let away = liar.door.poll_visitor(at(0), at(1)).unwrap_err();
+        let away = liar.acceptor.poll_visitor(at(0), at(1)).unwrap_err();
         assert!(matches!(away.why, Turned::Hello(HelloError::Malformed(_))), "{away}");
         let Ok(Received::Packet(packet)) = liar.socket.receive() else { panic!("not told") };
         assert!(matches!(Answer::decode(packet).unwrap(), Answer::Refuse(Refusal::Hello(_))));
@@ -225,14 +225,14 @@ fn a_response_that_is_none_is_turned_away() {
 fn who_does_not_respond_is_sent_away_in_time() {
     let (wire, end) = Tripwire::new();
     let name = unique("mute");
-    let mut door = Door::open(&name, cooperating()).unwrap();
+    let mut acceptor = Acceptor::open(&name, cooperating()).unwrap();
     let fd = seqpacket().unwrap();
     connect(&fd, &address(&name).unwrap()).unwrap();
     send_raw(&fd, &asking(Some(Nonce::new())).encode(), &[end.as_fd(); 3]);
     drop(end);
-    assert!(door.poll_visitor(at(0), at(5)).unwrap().is_none());
-    assert_eq!(door.next_deadline(), Some(at(5)), "a challenge gives no more time");
-    let away = door.poll_visitor(at(5), at(9)).unwrap_err();
+    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
+    assert_eq!(acceptor.next_deadline(), Some(at(5)), "a challenge gives no more time");
+    let away = acceptor.poll_visitor(at(5), at(9)).unwrap_err();
     assert_eq!(away.why, Turned::Silent);
     wire.assert_closed();
 }

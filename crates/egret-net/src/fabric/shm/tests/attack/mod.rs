@@ -4,7 +4,7 @@
 //! `victim.rs` uses the public interface alone; `peer.rs` and `files.rs` are the
 //! other program, which knows the wire.
 
-mod door;
+mod acceptor;
 mod files;
 mod peer;
 mod victim;
@@ -28,7 +28,7 @@ fn program() {
     let [attack, victim, own, seed] = part.split('|').collect::<Vec<_>>()[..] else { panic!() };
     match attack {
         "echo" => victim::echo(victim, own),
-        "door" => door::answer_nonsense(own, seed.parse().unwrap()),
+        "acceptor" => acceptor::answer_nonsense(own, seed.parse().unwrap()),
         attack => peer::attack(attack, victim, seed.parse().unwrap()),
     }
 }
@@ -73,7 +73,7 @@ fn a_hostile_program_ends_only_its_own_connections() {
 fn a_hostile_door_refuses_only_itself() {
     let seed = seed();
     println!("EGRET_SEED={seed}");
-    door::endure(seed);
+    acceptor::endure(seed);
 }
 
 /// Far below what an attack can send in its time.

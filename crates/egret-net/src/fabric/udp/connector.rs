@@ -9,14 +9,14 @@ use super::wire::{Farewell, Head, Number, greet};
 use crate::fabric::ConnectRequest;
 use crate::fabric::greet::{Caller, News, Stance};
 use crate::fabric::hub::patience::Patience;
-use crate::fabric::hub::{Connector, Listens, Outcome};
+use crate::fabric::hub::{Connecting, Listens, Outcome};
 use crate::fabric::place::Whereabouts;
 use crate::rt::{self, Instant};
 use crate::vi::Hello;
 
 /// Somebody who greets until there is an answer or the time is up.
 #[derive(Debug)]
-pub(super) struct Knocking {
+pub(super) struct Connector {
     pub patience: Patience,
     whereabouts: Whereabouts,
     /// Which of the host's addresses is tried.
@@ -63,7 +63,7 @@ impl Attempt {
     }
 }
 
-impl Knocking {
+impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant, stance: &Stance) -> Self {
         let whereabouts = Whereabouts::of(&request.to.host);
         let patience = Patience::new(request, now, AGAIN_MIN);
@@ -104,7 +104,7 @@ impl Knocking {
             return Outcome::Failed(self.patience.too_late(now));
         }
         if now < self.patience.next {
-            return Outcome::Knocking;
+            return Outcome::Pending;
         }
         self.patience.knocked(now);
         self.whereabouts.look_up();
@@ -117,7 +117,7 @@ impl Knocking {
         if let Some(at) = self.at(socket) {
             self.attempt.say(at, socket);
         }
-        Outcome::Knocking
+        Outcome::Pending
     }
 
     /// The host gives a token.
@@ -144,7 +144,7 @@ impl Knocking {
         now: Instant,
     ) -> Outcome<Met> {
         if !self.is_at(from, socket) || self.attempt.is_over {
-            return Outcome::Knocking;
+            return Outcome::Pending;
         }
         if waits {
             self.patience.listens = Some(Listens::Yes);
@@ -152,7 +152,7 @@ impl Knocking {
         let attempt = &mut self.attempt;
         attempt.theirs = Some(theirs);
         if step.is_empty() || attempt.caller.has_heard(step) {
-            return Outcome::Knocking;
+            return Outcome::Pending;
         }
         match attempt.caller.feed(step) {
             Ok(fed) => match fed.news {
@@ -169,10 +169,10 @@ impl Knocking {
                 }
                 self.give_up(socket);
                 let why = self.patience.not_greeted(why, now);
-                return why.map_or(Outcome::Knocking, Outcome::Failed);
+                return why.map_or(Outcome::Pending, Outcome::Failed);
             }
         }
-        Outcome::Knocking
+        Outcome::Pending
     }
 
     /// Nobody waits for this attempt any more: the host need not.
@@ -184,7 +184,7 @@ impl Knocking {
     }
 }
 
-impl Connector for Knocking {
+impl Connecting for Connector {
     fn deadline(&self) -> Option<Instant> {
         Some(self.patience.deadline())
     }

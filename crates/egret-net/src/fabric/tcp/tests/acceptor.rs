@@ -10,12 +10,12 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::fabric::greet::{Caller, Stance};
 use crate::fabric::hub::set;
-use crate::fabric::tcp::door::{Door, GREETING_MAX, Visitor};
+use crate::fabric::tcp::acceptor::{Acceptor, GREETING_MAX, Visitor};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Reliability, Secret};
 
 struct Host {
-    door: Door,
+    acceptor: Acceptor,
     at: SocketAddr,
     set: OwnedFd,
     ids: u64,
@@ -24,9 +24,9 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        let opened = Door::open("127.0.0.1:0".parse().unwrap(), stance("hush")).unwrap();
-        let (door, at) = opened;
-        Self { door, at, set: set::create().unwrap(), ids: 0, now: rt::now() }
+        let opened = Acceptor::open("127.0.0.1:0".parse().unwrap(), stance("hush")).unwrap();
+        let (acceptor, at) = opened;
+        Self { acceptor, at, set: set::create().unwrap(), ids: 0, now: rt::now() }
     }
 
     /// Connects from an address of this machine.
@@ -44,12 +44,12 @@ impl Host {
     /// Lets in who is waiting, and hears everybody. Who has greeted.
     fn go_on(&mut self) -> Vec<Visitor> {
         let ids = &mut self.ids;
-        let mut visitors = self.door.knocked(&self.set, self.now, || {
+        let mut visitors = self.acceptor.knocked(&self.set, self.now, || {
             *ids += 1;
             *ids
         });
         for id in 1..=self.ids {
-            visitors.extend(self.door.heard(id, &self.set, self.now));
+            visitors.extend(self.acceptor.heard(id, &self.set, self.now));
         }
         visitors
     }
@@ -102,7 +102,7 @@ fn stance(secret: &str) -> Stance {
     Stance::new("tcp", Secret::from(secret))
 }
 
-/// Of the machine's time, which stands still for the door: more than any greeting takes.
+/// Of the machine's time, which stands still for the acceptor: more than any greeting takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 const A_MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 const HERE: &str = "127.0.0.1:0";

@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::nics::{LONG, Opened, answers, connect, next, options, stranger, until};
 use crate::fabric::greet::{Caller, GreetError, Stance};
 use crate::fabric::hub::Refusal;
-use crate::fabric::udp::door::{Door, GUESTS, Visitor};
+use crate::fabric::udp::acceptor::{Acceptor, GUESTS, Visitor};
 use crate::fabric::udp::socket::Socket;
 use crate::fabric::udp::wire::{Datagram, Number, greet};
 use crate::rt::{self, Deadline, Instant};
 use crate::vi::{Address, Descriptor, Hello, Reliability, Secret};
 
 fn guests(nic: &Opened) -> usize {
-    nic.inside(|driver| driver.door.guests())
+    nic.inside(|driver| driver.acceptor.guests())
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn a_caller_says_goodbye_to_a_greeting_that_is_refused() {
     let _connecting = a.nic.connect(&to, &options(), Deadline::In(LONG));
     let mut attempts = BTreeSet::new();
     until(&[&a.nic, &b.nic], || {
-        attempts.extend(a.inside(|driver| driver.knocks.keys().next().copied()));
+        attempts.extend(a.inside(|driver| driver.connectors.keys().next().copied()));
         (attempts.len() > 4).then_some(())
     });
     b.drain();
@@ -82,9 +82,9 @@ fn who_uses_its_connection_is_no_guest_for_long() {
     assert_eq!((guests(&b), there.error()), (0, None));
 }
 
-/// A door alone: the clock stands still, and nobody is forgotten.
+/// An acceptor alone: the clock stands still, and nobody is forgotten.
 struct Host {
-    door: Door,
+    acceptor: Acceptor,
     socket: Arc<Socket>,
     now: Instant,
 }
@@ -92,15 +92,15 @@ struct Host {
 impl Host {
     fn new() -> Self {
         let socket = Arc::new(Socket::open("127.0.0.1:0".parse().unwrap()).unwrap());
-        Self { door: Door::new(), socket, now: rt::now() }
+        Self { acceptor: Acceptor::new(), socket, now: rt::now() }
     }
 
     fn greets(&mut self, from: &UdpSocket, number: Number, step: &[u8]) -> Option<Visitor> {
         let at: SocketAddr = from.local_addr().unwrap();
-        let token = self.door.token(&at, number);
+        let token = self.acceptor.token(&at, number);
         let stance = Stance::new("udp", Secret::from("hush"));
         let with = (&stance, &self.socket);
-        self.door.greeted((at, number), (token, step), with, self.now).unwrap()
+        self.acceptor.greeted((at, number), (token, step), with, self.now).unwrap()
     }
 
     /// Whether one who knows the secret gets in.
@@ -145,8 +145,8 @@ fn the_silent_keep_nobody_out() {
         assert!(host.greets(&here, Number(number), caller.outgoing()).is_none());
         answers(&here);
     }
-    assert_eq!(host.door.guests(), GUESTS.of_one);
+    assert_eq!(host.acceptor.guests(), GUESTS.of_one);
     assert!(host.lets_in(&elsewhere), "from another address");
     assert!(host.lets_in(&here), "from the same address");
-    assert_eq!(host.door.guests(), GUESTS.of_one + 1, "one has given way");
+    assert_eq!(host.acceptor.guests(), GUESTS.of_one + 1, "one has given way");
 }

@@ -24,7 +24,7 @@ use crate::rt::{self, Instant};
 use crate::vi::{Hello, HelloError};
 
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct Acceptor {
     /// Known to nobody else: what tokens are made of.
     key: [u8; 32],
     guests: BTreeMap<(SocketAddr, Number), Arc<Guest>>,
@@ -74,7 +74,7 @@ const IDLE_MAX: u32 = 10;
 /// And one that nothing more is expected of: one second.
 const SETTLED_MAX: u32 = 2;
 
-impl Door {
+impl Acceptor {
     pub(super) fn new() -> Self {
         let mut key = [0; 32];
         for word in key.as_chunks_mut().0 {

@@ -20,7 +20,7 @@ use super::rendezvous::{
 use super::token::KNOCK;
 use crate::fabric::hub::patience::Patience;
 use crate::fabric::hub::set::{self, token};
-use crate::fabric::hub::{Connector, Outcome};
+use crate::fabric::hub::{Connecting, Outcome};
 use crate::fabric::{ConnectRequest, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{Agreed, ConnectError, HelloError, Trust};
@@ -95,7 +95,7 @@ pub(super) fn terms(depth: u32) -> Terms {
 
 /// Somebody who knocks until there is an answer or the time is up.
 #[derive(Debug)]
-pub(super) struct Knocking {
+pub(super) struct Connector {
     pub patience: Patience,
     ground: Option<Ground>,
     knock: Option<(Knock, Instant)>,
@@ -104,7 +104,7 @@ pub(super) struct Knocking {
 /// A connection, and how far the two sides trust each other.
 type Meeting = (Box<Conn>, Agreed);
 
-impl Knocking {
+impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
         Self { patience: Patience::new(request, now, KNOCK_MIN), ground: None, knock: None }
     }
@@ -115,7 +115,7 @@ impl Knocking {
             return Outcome::Failed(self.too_late(now));
         }
         if self.knock.is_some() || now < self.patience.next {
-            return Outcome::Knocking;
+            return Outcome::Pending;
         }
         self.patience.knocked(now);
         match self.start(fixed) {
@@ -131,7 +131,7 @@ impl Knocking {
             Ok(None) => {}
             Err(why) => return self.failed(why, now),
         }
-        Outcome::Knocking
+        Outcome::Pending
     }
 
     fn start(&mut self, fixed: &Fixed) -> Result<Option<Knock>, KnockError> {
@@ -153,11 +153,11 @@ impl Knocking {
 
     /// Looks whether there is an answer.
     pub(super) fn poll(&mut self, now: Instant) -> Outcome<Meeting> {
-        let Some((knock, started)) = self.knock.take() else { return Outcome::Knocking };
+        let Some((knock, started)) = self.knock.take() else { return Outcome::Pending };
         match knock.poll() {
             Ok(Answered::NotYet(knock)) => {
                 self.knock = Some((knock, started));
-                Outcome::Knocking
+                Outcome::Pending
             }
             Ok(Answered::Accepted(accepted)) => self.accepted(accepted),
             Err(why) => self.failed(why, now),
@@ -188,7 +188,7 @@ impl Knocking {
             }
             KnockError::Hello(why) => Some(why.into()),
         };
-        final_error.map_or(Outcome::Knocking, Outcome::Failed)
+        final_error.map_or(Outcome::Pending, Outcome::Failed)
     }
 
     fn too_late(&mut self, now: Instant) -> ConnectError {
@@ -197,7 +197,7 @@ impl Knocking {
     }
 }
 
-impl Connector for Knocking {
+impl Connecting for Connector {
     fn deadline(&self) -> Option<Instant> {
         let next = self.knock.is_none().then_some(self.patience.next);
         self.patience.request.until.into_iter().chain(next).min()

@@ -15,14 +15,14 @@ use crate::fabric::ConnectRequest;
 use crate::fabric::greet::{Caller, News};
 use crate::fabric::hub::patience::Patience;
 use crate::fabric::hub::set::{self, token};
-use crate::fabric::hub::{Connector, Outcome};
+use crate::fabric::hub::{Connecting, Outcome};
 use crate::fabric::place::Whereabouts;
 use crate::rt::Instant;
 use crate::vi::ConnectError;
 
 /// Somebody who knocks until there is an answer or the time is up.
 #[derive(Debug)]
-pub(super) struct Knocking {
+pub(super) struct Connector {
     pub patience: Patience,
     whereabouts: Whereabouts,
     /// How many of the addresses were tried, ever.
@@ -49,7 +49,7 @@ const UNHEARD_MAX: Duration = Duration::from_secs(5);
 /// How soon to look for the system's answer again.
 const ASK_AGAIN: Duration = Duration::from_millis(2);
 
-impl Knocking {
+impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
         let whereabouts = Whereabouts::of(&request.to.host);
         let patience = Patience::new(request, now, KNOCK_MIN);
@@ -67,11 +67,11 @@ impl Knocking {
             self.attempt = None;
         }
         if self.attempt.is_some() || now < self.patience.next {
-            return Outcome::Knocking;
+            return Outcome::Pending;
         }
         let to = match self.whereabouts(now) {
             Err(why) => return Outcome::Failed(why),
-            Ok(None) => return Outcome::Knocking,
+            Ok(None) => return Outcome::Pending,
             Ok(Some(to)) => to,
         };
         self.patience.knocked(now);
@@ -83,7 +83,7 @@ impl Knocking {
         let flags = EventFlags::IN | EventFlags::OUT;
         let _ = set::watch(&fixed.set, socket.fd(), token(KNOCK, id), flags);
         self.attempt = Some(Attempt { socket, caller, is_connected: false, since: now });
-        Outcome::Knocking
+        Outcome::Pending
     }
 
     /// Where to knock next, as far as it is known.
@@ -105,12 +105,12 @@ impl Knocking {
 
     /// Looks whether there is an answer.
     pub(super) fn poll(&mut self, fixed: &Fixed, id: u64, now: Instant) -> Outcome<Met> {
-        let Some(mut attempt) = self.attempt.take() else { return Outcome::Knocking };
+        let Some(mut attempt) = self.attempt.take() else { return Outcome::Pending };
         if !attempt.is_connected {
             match attempt.socket.connected() {
                 None => {
                     self.attempt = Some(attempt);
-                    return Outcome::Knocking;
+                    return Outcome::Pending;
                 }
                 Some(Err(_)) => return self.unreached(),
                 Some(Ok(())) => {
@@ -124,7 +124,7 @@ impl Knocking {
         match greet(&attempt.socket, &mut attempt.caller) {
             Ok(None) => {
                 self.attempt = Some(attempt);
-                Outcome::Knocking
+                Outcome::Pending
             }
             Ok(Some((News::Welcome { .. }, behind))) => {
                 let stream = Stream::Socket(attempt.socket);
@@ -133,9 +133,9 @@ impl Knocking {
             }
             Err(Lost::Greeting(why)) => {
                 let why = self.patience.not_greeted(why, now);
-                why.map_or(Outcome::Knocking, Outcome::Failed)
+                why.map_or(Outcome::Pending, Outcome::Failed)
             }
-            Ok(Some(_)) | Err(Lost::Left | Lost::Unfit) => Outcome::Knocking,
+            Ok(Some(_)) | Err(Lost::Left | Lost::Unfit) => Outcome::Pending,
         }
     }
 
@@ -146,11 +146,11 @@ impl Knocking {
         if self.patience.is_in_vain() && tried_all {
             return Outcome::Failed(self.patience.unknown());
         }
-        Outcome::Knocking
+        Outcome::Pending
     }
 }
 
-impl Connector for Knocking {
+impl Connecting for Connector {
     fn deadline(&self) -> Option<Instant> {
         let next = match &self.attempt {
             None => Some(self.patience.next),

@@ -7,7 +7,7 @@ use super::super::Rng;
 use super::super::conformance::nic;
 use super::{files, start};
 use crate::fabric::shm::puppet::Strings;
-use crate::fabric::shm::rendezvous::{Door, Handles, Stance, Terms, Visitor};
+use crate::fabric::shm::rendezvous::{Acceptor, Handles, Stance, Terms, Visitor};
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, ConnectError, ViOptions, Wait};
 
@@ -16,12 +16,12 @@ const CALLS: u32 = 60;
 /// Answers everyone with nonsense until it is ended.
 pub(super) fn answer_nonsense(own: &str, seed: u64) {
     let mut rng = Rng(seed);
-    let mut door = Door::open(own, Stance::default()).unwrap();
+    let mut acceptor = Acceptor::open(own, Stance::default()).unwrap();
     let unfit = files::unfit_for_control();
     let mut kept = Vec::new();
     loop {
         let now = rt::now();
-        match door.poll_visitor(now, now + Duration::from_secs(1)) {
+        match acceptor.poll_visitor(now, now + Duration::from_secs(1)) {
             Ok(Some(visitor)) => answer(visitor, &mut rng, &unfit, &mut kept),
             _ => rt::sleep(Duration::from_micros(100)),
         }
@@ -53,9 +53,9 @@ where
 /// that ends.
 pub(super) fn endure(seed: u64) {
     let unique = rt::random();
-    let own = format!("hostile-door-{unique}");
+    let own = format!("hostile-acceptor-{unique}");
     let nic = nic(&format!("caller-{unique}"), Wait::Balanced);
-    let _program = start("door", nic.host(), &own, seed);
+    let _program = start("acceptor", nic.host(), &own, seed);
     let to = Address::new(&own, "any", 0);
     let (patience, long) = (Duration::from_millis(150), Duration::from_secs(10));
     let mut refused = 0;
@@ -63,7 +63,7 @@ pub(super) fn endure(seed: u64) {
         match nic.wait_connect(&to, &ViOptions::default(), Deadline::In(patience)) {
             Err(ConnectError::Hello(_)) => refused += 1,
             Err(ConnectError::NotAccepted { .. } | ConnectError::NotListening { .. }) => {}
-            // Before the program has opened its door.
+            // Before the program has opened its acceptor.
             Err(ConnectError::UnknownHost { .. }) => {}
             Err(why) => panic!("call {call}: {why}"),
             Ok(vi) => {

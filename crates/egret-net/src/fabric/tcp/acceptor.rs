@@ -16,7 +16,7 @@ use super::fault::{Fault, planted};
 use super::greeting::{Lost, greet, say};
 use super::socket::{Socket, is_later};
 use super::stream::Stream;
-use super::token::{DOOR, VISITOR};
+use super::token::{ACCEPTOR, VISITOR};
 use crate::fabric::greet::{Admission, Callee, DISPLACED, News, Room, Source, Stance, UnderWay};
 use crate::fabric::hub::set::{self, token};
 use crate::fabric::hub::{self, Complaints, Refusal};
@@ -24,7 +24,7 @@ use crate::rt::Instant;
 use crate::vi::{Hello, HelloError};
 
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct Acceptor {
     listening: OwnedFd,
     stance: Stance,
     greeting: BTreeMap<u64, Greeting>,
@@ -66,7 +66,7 @@ const HOST_MAX: usize = 255;
 /// Why somebody is waited for no more.
 const LATE: &str = "it took too long to greet";
 
-impl Door {
+impl Acceptor {
     /// Listens; the address has the port that the system chose.
     pub(super) fn open(at: SocketAddr, stance: Stance) -> Result<(Self, SocketAddr), Errno> {
         let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -147,7 +147,7 @@ impl Door {
     /// The set would say for ever that somebody is waiting.
     fn pause(&mut self, set: &OwnedFd, now: Instant) {
         self.paused = Some(now + PAUSE);
-        let _ = set::watch(set, &self.listening, token(DOOR, 0), EventFlags::empty());
+        let _ = set::watch(set, &self.listening, token(ACCEPTOR, 0), EventFlags::empty());
     }
 
     /// Somebody has said something. Whoever has said all.
@@ -174,7 +174,7 @@ impl Door {
     pub(super) fn tick(&mut self, set: &OwnedFd, now: Instant) {
         if self.paused.is_some_and(|until| until <= now) {
             self.paused = None;
-            let _ = set::watch(set, &self.listening, token(DOOR, 0), EventFlags::IN);
+            let _ = set::watch(set, &self.listening, token(ACCEPTOR, 0), EventFlags::IN);
         }
         if planted(Fault::LorisAwaited) {
             return;

@@ -24,7 +24,7 @@ use crate::vi::{Agreed, Challenge, HelloError};
 /// Where a nic is found by its name. Closed by being dropped, with whoever has
 /// not finished greeting.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     listener: OwnedFd,
     stance: Stance,
     /// Watches the listener and the visitors that have not greeted.
@@ -63,10 +63,10 @@ pub(crate) struct Visitor {
     control: Control,
 }
 
-/// Why a door does not open.
+/// Why an acceptor does not open.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub(crate) enum DoorError {
+pub(crate) enum AcceptorError {
     /// No socket can be called so.
     #[error(transparent)]
     Name(#[from] NameTooLong),
@@ -77,11 +77,11 @@ pub(crate) enum DoorError {
         host: String,
     },
     /// The operating system would not.
-    #[error("no door for the nic: {0}")]
+    #[error("no acceptor for the nic: {0}")]
     System(#[from] Errno),
 }
 
-/// Somebody was not let in. For the log; the door stays open.
+/// Somebody was not let in. For the log; the acceptor stays open.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("process {pid} was turned away: {why}")]
 pub(crate) struct TurnedAway {
@@ -118,19 +118,19 @@ pub(crate) enum Turned {
 /// How many may be connected without having greeted.
 pub(crate) const CROWD_MAX: usize = 64;
 
-impl Door {
+impl Acceptor {
     /// Takes the name `host`, for this user. Visitors are trusted as the
     /// `stance` says.
     ///
     /// # Errors
     ///
     /// If the name is taken or too long.
-    pub(crate) fn open(host: &str, stance: Stance) -> Result<Self, DoorError> {
+    pub(crate) fn open(host: &str, stance: Stance) -> Result<Self, AcceptorError> {
         let address = address(host)?;
         let listener = seqpacket()?;
         bind(&listener, &address).map_err(|errno| match errno {
-            Errno::ADDRINUSE => DoorError::Taken { host: host.to_owned() },
-            errno => DoorError::System(errno),
+            Errno::ADDRINUSE => AcceptorError::Taken { host: host.to_owned() },
+            errno => AcceptorError::System(errno),
         })?;
         listen(&listener, BACKLOG)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -154,7 +154,7 @@ impl Door {
     ///
     /// # Errors
     ///
-    /// If somebody was turned away. The door goes on.
+    /// If somebody was turned away. The acceptor goes on.
     pub(crate) fn poll_visitor(
         &mut self,
         now: Instant,
@@ -244,7 +244,7 @@ impl Door {
         })?;
         match heard {
             Heard::Settled(agreed) => {
-                // The visitor keeps its socket; a door has nothing more to watch for there.
+                // The visitor keeps its socket; an acceptor has nothing more to watch for there.
                 epoll::delete(&self.epoll, control.fd()).map_err(|errno| away(errno.into()))?;
                 Ok(Some(Visitor { greeting, agreed, handles, control }))
             }
@@ -343,7 +343,7 @@ fn watch(epoll: &OwnedFd, fd: &impl AsFd, number: u64) -> Result<(), Errno> {
     epoll::add(epoll, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN)
 }
 
-/// Connections that the kernel keeps for a door that is not looking.
+/// Connections that the kernel keeps for an acceptor that is not looking.
 const BACKLOG: i32 = 128;
 const REST: Duration = Duration::from_millis(10);
 /// The listener's number; visitors have higher ones.

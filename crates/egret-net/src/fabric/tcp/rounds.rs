@@ -1,4 +1,4 @@
-//! The connections that are read directly, because they were busy lately.
+//! Which connections of a nic are read directly, because they were busy lately.
 
 use super::driver::Driver;
 use super::link::Polled;
