@@ -1,8 +1,8 @@
 //! One end of a connection: post and arrive, without clock or socket.
 
-use super::assembly::{Assembly, Came};
 use super::group::{Members, Seal};
 use super::pulse::{Beat, Pulse};
+use super::recv::{Assembly, Came};
 use super::send::{Port, Sender, To};
 use super::wire::{Number, Piece};
 use crate::fabric::hub::end::Open;

@@ -9,8 +9,8 @@ use std::io::IoSlice;
 
 use sha2::{Digest, Sha256};
 
-use super::assembly::{Assembly, Came};
 use super::fault::{Fault, planted};
+use super::recv::{Assembly, Came};
 use super::wire::{Head, Piece, SIGNATURE};
 use crate::fabric::receives::Classes;
 use crate::rt;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustix::net::SocketAddrAny;
 
-use super::assembly::Came;
 use super::datapath::Conn;
+use super::recv::Came;
 use super::send::{Port, Stuck};
 use super::socket::{Cut, Socket};
 use super::wire::{Farewell, Head, Number, Piece};

@@ -15,7 +15,7 @@
 //! | `arrival.rs` | whom a datagram is for |
 //! | `acceptor.rs`, `connector.rs`, and `greet`, `place` | listening and connecting |
 //! | `link.rs` | a connection, open or gone |
-//! | `datapath.rs`, `send.rs`, `assembly.rs`, `over.rs` | post and arrive, without socket or clock |
+//! | `datapath.rs`, `send.rs`, `recv.rs`, `over.rs` | post and arrive, without socket or clock |
 //! | `pulse.rs` | whether the peer lives |
 //! | `leaving.rs` | what is still said when a connection is over |
 //! | `group.rs` | messages to all members of a group |
@@ -39,7 +39,6 @@
 
 mod acceptor;
 mod arrival;
-mod assembly;
 mod connector;
 mod datapath;
 mod driver;
@@ -54,6 +53,7 @@ mod machine;
 mod nic;
 mod over;
 mod pulse;
+mod recv;
 mod send;
 mod socket;
 #[cfg(test)]

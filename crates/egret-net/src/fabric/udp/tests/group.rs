@@ -1,9 +1,9 @@
 //! Members of a group, without sockets.
 
 use super::stage::End;
-use crate::fabric::udp::assembly::Came;
 use crate::fabric::udp::datapath::Conn;
 use crate::fabric::udp::group::{MEMBERS_MAX, Seal};
+use crate::fabric::udp::recv::Came;
 use crate::fabric::udp::wire::Datagram;
 use crate::vi::{Address, Descriptor, SIGNATURE, Secret, Vi};
 

@@ -1,7 +1,6 @@
 //! What holds whatever the network does, and that the checks for it can fail.
 
 mod acceptor;
-mod assembly;
 mod conformance;
 mod ends;
 mod group;
@@ -12,6 +11,7 @@ mod nics;
 mod over;
 mod planted;
 mod pulse;
+mod recv;
 mod relay;
 mod send;
 mod stage;

@@ -1,12 +1,12 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{assembly, hostile, multicast, pulse, wire};
+use super::{hostile, multicast, pulse, recv, wire};
 use crate::fabric::udp::fault::{Fault, caught};
 
 fn over_a_bad_network() {
     for seed in 0..20 {
-        assembly::over_any_network(&[10, 900, 3_000, 2_000, 700, 400], seed, 10, 3);
+        recv::over_any_network(&[10, 900, 3_000, 2_000, 700, 400], seed, 10, 3);
     }
 }
 
@@ -14,11 +14,11 @@ fn over_a_bad_network() {
 fn checks_find_planted_faults() {
     let faults: [(Fault, fn()); 10] = [
         (Fault::LengthIgnored, wire::lengths_are_checked),
-        (Fault::DoubleCounted, assembly::nothing_comes_twice),
-        (Fault::OverForgotten, assembly::nothing_comes_twice),
+        (Fault::DoubleCounted, recv::nothing_comes_twice),
+        (Fault::OverForgotten, recv::nothing_comes_twice),
         (Fault::OverForgotten, over_a_bad_network),
-        (Fault::LiesBelieved, assembly::lies_are_not_believed),
-        (Fault::GivenUpKept, assembly::messages_at_once_are_bounded),
+        (Fault::LiesBelieved, recv::lies_are_not_believed),
+        (Fault::GivenUpKept, recv::messages_at_once_are_bounded),
         (Fault::SilenceIgnored, pulse::silence_is_death),
         (Fault::SourceIgnored, hostile::another_source_is_no_peer),
         (Fault::TokenIgnored, hostile::floods_are_bounded),

@@ -6,8 +6,8 @@ use std::task::Waker;
 
 use crate::fabric::hub::bytes::Malformed;
 use crate::fabric::hub::end::Open;
-use crate::fabric::udp::assembly::Came;
 use crate::fabric::udp::datapath::{Conn, Ignored};
+use crate::fabric::udp::recv::Came;
 use crate::fabric::udp::send::{Port, Stuck};
 use crate::fabric::udp::wire::{Datagram, Number};
 use crate::fabric::{After, ConnId, ConnectRequest, ListenerName, Machine, Made, Unposted, ViSpec};

@@ -1,4 +1,4 @@
-//! Messages of which not all pieces are there.
+//! The receiving half of one end: pieces of messages in, completions out.
 //!
 //! A message takes the oldest receive when its first piece comes, whichever that is,
 //! and its bytes go straight there: nothing of a message is kept elsewhere. What bounds

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::Rng;
 use super::stage::End;
 use crate::buf::{Plain, Pool};
-use crate::fabric::udp::assembly::{AGE_MAX, AT_ONCE, Came, IDLE_MAX};
+use crate::fabric::udp::recv::{AGE_MAX, AT_ONCE, Came, IDLE_MAX};
 use crate::vi::{Descriptor, Vi, ViError};
 
 /// A path with pieces of a few hundred bytes.
