@@ -8,7 +8,7 @@ use egret::net::rt;
 use egret::node::am::MEDIUM_MAX;
 
 use super::Suite;
-use super::args::{self, Common, SIM, UDP, Usage};
+use super::args::{self, Common, SIM, Usage};
 use super::asking::{Asker, Asking, Task, What};
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
@@ -21,7 +21,7 @@ use super::vi;
 /// How active messages are measured.
 #[derive(Debug, clap::Args)]
 pub(crate) struct How {
-    /// What carries the messages: shm and tcp between two processes, sim in one
+    /// What carries the messages: shm, tcp and udp between two processes, sim in one
     #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     /// How to wait for the other side
@@ -168,6 +168,7 @@ fn plan(task: &Task, bytes: usize) -> Plan {
         idle: 0,
         host: host("vi"),
         to: String::new(),
+        secret: None,
     }
 }
 
@@ -175,10 +176,9 @@ pub(super) fn host(of: &str) -> String {
     format!("bench-{of}-{}-{:x}", std::process::id(), rt::random())
 }
 
-/// The fabric, if it is one that loses nothing.
+/// The fabric, if it can wait like that.
 fn fabric(how: &How) -> Result<&'static str, Usage> {
     match args::fabric(&how.fabric)? {
-        UDP => Err(args::lossy()),
         SIM if how.wait != Waiting::Spin => {
             Err(Usage(format!("{SIM} never sleeps: --wait spin only")))
         }

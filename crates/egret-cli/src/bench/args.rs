@@ -1,8 +1,10 @@
 //! What every benchmark can be told.
 
 use std::fmt;
+use std::sync::Arc;
 
 use egret::net::fabric::Fabrics;
+use egret::net::fabric::udp::UdpDatagrams;
 
 /// Options of every benchmark.
 #[derive(Debug, clap::Args)]
@@ -35,9 +37,24 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// The fabrics that everything can be measured over, and the one that loses.
+pub(crate) fn fabrics() -> Fabrics {
+    let mut fabrics = Fabrics::default();
+    fabrics.add(Arc::new(UdpDatagrams));
+    fabrics
+}
+
 /// The fabric of this name, if there is one.
 pub(crate) fn fabric(name: &str) -> Result<&'static str, Usage> {
-    let fabrics = Fabrics::default();
+    of(&Fabrics::default(), name)
+}
+
+/// The same; [`UDP_DATAGRAMS`] is one of them.
+pub(crate) fn fabric_or_datagrams(name: &str) -> Result<&'static str, Usage> {
+    of(&fabrics(), name)
+}
+
+fn of(fabrics: &Fabrics, name: &str) -> Result<&'static str, Usage> {
     fabrics.names().find(|known| *known == name).ok_or_else(|| {
         let known = fabrics.names().collect::<Vec<_>>().join(", ");
         Usage(format!("no fabric {name:?}; there are: {known}"))
@@ -54,22 +71,11 @@ pub(crate) fn between_processes(name: &str) -> Result<&'static str, Usage> {
     }
 }
 
-/// The same, if nothing that is sent over it is lost.
-pub(crate) fn lossless(name: &str) -> Result<&'static str, Usage> {
-    match between_processes(name)? {
-        UDP => Err(lossy()),
-        fabric => Ok(fabric),
-    }
-}
-
-/// Why not over [`UDP`].
-pub(crate) fn lossy() -> Usage {
-    Usage(format!("{UDP} may lose what the virtual interface sends"))
-}
-
 /// The fabric of one process.
 pub(crate) const SIM: &str = "sim";
 pub(crate) const UDP: &str = "udp";
+/// What [`UDP`] is without its window: it loses.
+pub(crate) const UDP_DATAGRAMS: &str = "udp-datagrams";
 
 impl Common {
     /// The sizes asked for, or else `default`.

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -46,6 +47,12 @@ impl Channel {
         }
         sendmsg(&self.0, &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL)?;
         Ok(())
+    }
+
+    /// Whether a message has come, or the other process is gone, within this time.
+    pub(crate) fn has_come(&self, within: Duration) -> Result<bool> {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        Ok(poll(&mut fds, Some(&Timespec::try_from(within)?))? > 0)
     }
 
     /// The next message, or `None` if the other process is gone.

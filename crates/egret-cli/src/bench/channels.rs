@@ -17,7 +17,7 @@ use egret::node::channel::{Listener, Reader, Writer};
 use serde::{Deserialize, Serialize};
 
 use super::Suite;
-use super::args::{Common, Usage, between_processes};
+use super::args::{Common, between_processes};
 use super::asking::{links, said};
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
@@ -33,7 +33,7 @@ use super::side::{Mode, PATIENCE, fill, mark};
 /// over the virtual interface.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What carries the messages: shm or tcp
+    /// What carries the messages: shm, tcp or udp
     #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     /// How to wait for the other side
@@ -44,10 +44,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
-    let fabric = match between_processes(&args.fabric)? {
-        UDP => return Err(Usage(format!("{UDP} may lose what the virtual interface sends")).into()),
-        fabric => fabric,
-    };
+    let fabric = between_processes(&args.fabric)?;
     machine::open_many();
     let (wait, peer) = (args.wait, Rc::new(Peer::start()?));
     let cases = args.common.sizes_or(&[100 << 10]).into_iter().map(move |bytes| {
@@ -73,6 +70,7 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
             idle: 0,
             host: host("vi"),
             to: String::new(),
+            secret: None,
         };
         let stream = Stream { fabric, wait, bytes, window, host: host("channel") };
         let limit = Box::new(Led::new(&peer, plan)?);
@@ -231,7 +229,6 @@ impl fmt::Debug for Reading {
 }
 
 const NAME: &str = "channel";
-const UDP: &str = "udp";
 /// The handler that hears that all has arrived.
 const SETTLE: u8 = 0;
 const COLUMNS: &[Column] =

@@ -1,19 +1,24 @@
 //! Messages between two processes: this one leads, the other follows.
 
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use egret::net::buf::Pool;
-use egret::net::fabric::Fabrics;
 use egret::net::limit::Stopwatch;
 use egret::net::rt;
-use egret::net::vi::{Address, Listener, Nic, NicOptions, Reliability, Trust, Vi, ViOptions, Wait};
+use egret::net::vi::{
+    Address, Listener, Nic, NicOptions, Reliability, Secret, Trust, Vi, ViOptions, Wait,
+};
 use serde::{Deserialize, Serialize};
 
+use super::args::{UDP_DATAGRAMS, fabrics};
+use super::datagrams;
 use super::measure::{Probe, Sample};
-use super::peer::{Opening, Peer, Station};
+use super::peer::{Opening, Peer, Station, Told};
 use super::pull;
 use super::side::{Mode, PATIENCE, Side, Sizes, buffers};
+use super::space::REACHABLE;
 
 /// What the two measure, and how.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -32,6 +37,8 @@ pub(crate) struct Plan {
     pub host: String,
     /// Where it is then.
     pub to: String,
+    /// What both prove to know, where strangers reach them.
+    pub secret: Option<String>,
 }
 
 /// What comes back for a message.
@@ -112,7 +119,11 @@ impl Trusting {
 impl Plan {
     fn nic(&self, host: &str) -> Result<Nic> {
         let options = NicOptions::new(host).wait(self.wait.of_nic()).trust(self.trust.of_nic());
-        Ok(Fabrics::default().open(&self.fabric, options)?)
+        let options = match &self.secret {
+            None => options,
+            Some(secret) => options.secret(Secret::from(&secret[..])),
+        };
+        Ok(fabrics().open(&self.fabric, options)?)
     }
 
     /// The connections of one side, made in turn with the other.
@@ -169,21 +180,41 @@ pub(crate) struct Leader {
 
 impl Leader {
     pub(crate) fn new(plan: Plan) -> Result<Self> {
-        let nic = plan.nic(&format!("{}-leader", plan.host))?;
+        let nic = match &plan.host[..] {
+            REACHABLE => plan.nic(REACHABLE)?,
+            host => plan.nic(&format!("{host}-leader"))?,
+        };
         Ok(Self { plan, nic, met: None, round: 0 })
+    }
+
+    /// Connects to the follower.
+    pub(crate) fn meet(&mut self) -> Result<()> {
+        let (to, options) = (Address::new(&self.plan.to, SERVICE, 0), options(&self.nic));
+        let connect = || Ok(self.nic.wait_connect(&to, &options, PATIENCE)?);
+        self.met = Some(self.plan.meet(self.plan.sizes(), connect)?);
+        Ok(())
+    }
+
+    /// Its side of the connection, once it has met the follower.
+    pub(crate) fn side(&mut self) -> Result<&mut Side> {
+        Ok(&mut self.met.as_mut().context("nobody was met")?.side)
+    }
+
+    /// The numbers of the next `rounds` rounds.
+    pub(crate) const fn numbers(&mut self, rounds: u64) -> RangeInclusive<u64> {
+        let first = self.round + 1;
+        self.round += rounds;
+        first..=self.round
     }
 
     /// Leads `rounds` rounds; the first run is for meeting.
     pub(crate) fn lead(&mut self, rounds: u64) -> Result<Sample> {
         let Plan { mode, answers, .. } = self.plan;
         if self.met.is_none() {
-            let (to, options) = (Address::new(&self.plan.to, SERVICE, 0), options(&self.nic));
-            let connect = || Ok(self.nic.wait_connect(&to, &options, PATIENCE)?);
-            self.met = Some(self.plan.meet(self.plan.sizes(), connect)?);
+            self.meet()?;
         }
-        let side = &mut self.met.as_mut().context("met just now")?.side;
-        let (first, last) = (self.round + 1, self.round + rounds);
-        self.round = last;
+        let (first, last) = self.numbers(rounds).into_inner();
+        let side = self.side()?;
         match (mode.is_pulled(), answers) {
             (true, Answers::Never) => pull::streamed(side, first, last),
             (true, _) => pull::one_by_one(side, first..=last),
@@ -286,8 +317,9 @@ impl Followed {
         self.nic.host()
     }
 
-    /// Follows `rounds` rounds; the first run is for meeting.
-    pub(crate) fn follow(&mut self, rounds: u64) -> Result<()> {
+    /// Follows `rounds` rounds; the first run is for meeting. Over a fabric that loses it tells how
+    /// many messages arrived.
+    pub(crate) fn follow(&mut self, rounds: u64) -> Result<Told> {
         if self.met.is_none() {
             let accept = || Ok(self.listener.wait_accept(PATIENCE)?);
             self.met = Some(self.plan.meet(self.plan.sizes().turned(), accept)?);
@@ -295,8 +327,17 @@ impl Followed {
         let side = &mut self.met.as_mut().context("met just now")?.side;
         let all = self.round + 1..=self.round + rounds;
         self.round += rounds;
+        if self.plan.fabric == UDP_DATAGRAMS {
+            let answers = self.plan.answers;
+            return if rounds == 0 {
+                Ok(Told::new())
+            } else {
+                datagrams::follow(side, all, answers)
+            };
+        }
         if self.plan.mode.is_pulled() {
-            return pull::have_ready(side, all);
+            pull::have_ready(side, all)?;
+            return Ok(Told::new());
         }
         for round in all {
             side.take(round)?;
@@ -309,7 +350,8 @@ impl Followed {
         if self.plan.answers == Answers::Never {
             side.tell_all_came()?;
         }
-        side.part()
+        side.part()?;
+        Ok(Told::new())
     }
 }
 

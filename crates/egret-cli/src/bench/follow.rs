@@ -1,6 +1,7 @@
 //! The second process itself.
 
 use std::collections::BTreeMap;
+use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result};
@@ -17,6 +18,7 @@ use super::peer::{Opening, Order, PATIENCE, Reply, Told};
 use super::quiet::Quiet;
 use super::rmi_calls::{CalledOn, Caller};
 use super::served::Served;
+use super::space;
 use super::still::Still;
 
 /// How `egret bench` starts its second process.
@@ -25,6 +27,9 @@ pub(crate) struct PeerArgs {
     /// The cores to stay on
     #[arg(long, value_delimiter = ',')]
     core: Vec<usize>,
+    /// The network namespace to be in
+    #[arg(long)]
+    space: Option<String>,
 }
 
 /// Does what it is told until the first process is gone.
@@ -34,6 +39,9 @@ pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("tying the processes together")?;
     if !args.core.is_empty() {
         machine::pin(&args.core)?;
+    }
+    if let Some(name) = &args.space {
+        space::enter(name)?;
     }
     machine::open_many();
     let channel = Channel::inherited()?;
@@ -88,10 +96,22 @@ impl Follower for LimitLeader {
     }
 }
 
+/// A socket of the second process for a limit.
+struct Bound(Option<UdpSocket>);
+
+impl Follower for Bound {
+    fn follow(&mut self, _: u64) -> Result<Told> {
+        Ok(Told::new())
+    }
+
+    fn fds(&mut self) -> Vec<OwnedFd> {
+        self.0.take().map(OwnedFd::from).into_iter().collect()
+    }
+}
+
 impl Follower for Followed {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
-        Self::follow(self, rounds)?;
-        Ok(Told::new())
+        Self::follow(self, rounds)
     }
 
     fn host(&self) -> String {
@@ -221,6 +241,7 @@ fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
         Opening::Graph(trip) => Box::new(Receiver::new(trip)?),
         Opening::Many(meeting) => Box::new(Answering::new(&meeting)?),
         Opening::Quiet(quietness) => Box::new(Quiet::new(quietness)?),
+        Opening::Socket => Box::new(Bound(Some(space::bind()?))),
         Opening::LimitLeader { key, bytes } => {
             let (end, fds) = key.parse::<Limit>()?.prepare(bytes)?;
             Box::new(LimitLeader { end, fds })

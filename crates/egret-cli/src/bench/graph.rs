@@ -29,7 +29,7 @@ use super::side::Mode;
 /// back, against a buffer of 4 bytes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where: memory is one process, shm and tcp are two
+    /// Where: memory is one process, shm, tcp and udp are two
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "memory,shm,tcp")]
     fabric: Vec<Place>,
     /// How to wait for the other process
@@ -52,6 +52,7 @@ enum Place {
     Memory,
     Shm,
     Tcp,
+    Udp,
 }
 
 impl Place {
@@ -60,6 +61,7 @@ impl Place {
             Self::Memory => "memory",
             Self::Shm => "shm",
             Self::Tcp => "tcp",
+            Self::Udp => "udp",
         }
     }
 }
@@ -152,7 +154,7 @@ impl Op {
             }
             (Place::Memory, _) => vec![Self::Build, Self::Validate, Self::Visit],
             (Place::Shm, _) => vec![Self::Transfer, Self::TransferPosted, Self::Handover],
-            (Place::Tcp, _) => vec![Self::Transfer, Self::TransferPosted],
+            (Place::Tcp | Place::Udp, _) => vec![Self::Transfer, Self::TransferPosted],
         }
     }
 }

@@ -69,6 +69,7 @@ impl Between<'_> {
             idle: 0,
             host: format!("bench-{}", std::process::id()),
             to: String::new(),
+            secret: None,
         }
     }
 }

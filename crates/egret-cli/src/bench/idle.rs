@@ -85,10 +85,7 @@ fn looks(fabric: &str, connections: u32, millis: u64, many: u32) -> Vec<(Look, W
     if fabric == SHM {
         looks.push((memory(false, true), Waiting::Balanced));
     }
-    // What may be lost cannot be waited for.
-    if fabric != UDP {
-        looks.push((memory(true, false), Waiting::Balanced));
-    }
+    looks.push((memory(true, false), Waiting::Balanced));
     if fabric == SHM {
         looks.push((memory(true, true), Waiting::Balanced));
     }
@@ -96,10 +93,8 @@ fn looks(fabric: &str, connections: u32, millis: u64, many: u32) -> Vec<(Look, W
     if fabric != SHM {
         looks.extend([Waiting::Spin, Waiting::Frugal].map(|wait| (Look::Beside, wait)));
     }
-    if fabric != UDP {
-        let quiet = |kind| (Look::Quiet(kind, many), Waiting::Balanced);
-        looks.extend([Kind::Endpoints, Kind::Channels].map(quiet));
-    }
+    let quiet = |kind| (Look::Quiet(kind, many), Waiting::Balanced);
+    looks.extend([Kind::Endpoints, Kind::Channels].map(quiet));
     looks
 }
 
@@ -157,6 +152,7 @@ fn slow_down(
             idle,
             host: format!("idle-{}-{}", process::id(), rt::random()),
             to: String::new(),
+            secret: None,
         };
         Led::new(peer, plan)
     };
@@ -260,7 +256,6 @@ fn at_once(sides: &[Station], rounds: u64) -> Result<Told> {
 
 const NAME: &str = "idle";
 const SHM: &str = "shm";
-const UDP: &str = "udp";
 /// A connection over shared memory takes more memory, and more descriptors.
 const SHM_MAX: u32 = 2000;
 /// How many are opened in one run.

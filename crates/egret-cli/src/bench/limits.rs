@@ -147,7 +147,7 @@ fn batch(bytes: usize) -> usize {
 fn fabric_of(limit: Limit) -> Fabric {
     match limit {
         Limit::TcpSpin | Limit::TcpFrugal | Limit::TcpBandwidth | Limit::TcpWrite => Fabric::Tcp,
-        Limit::UdpSpin | Limit::UdpFrugal => Fabric::Udp,
+        Limit::UdpSpin | Limit::UdpFrugal | Limit::UdpBandwidth | Limit::UdpSend => Fabric::Udp,
         _ => Fabric::Shm,
     }
 }
@@ -158,7 +158,9 @@ fn wait_of(limit: Limit) -> Wait {
         | Limit::TcpFrugal
         | Limit::TcpBandwidth
         | Limit::TcpWrite
-        | Limit::UdpFrugal => Wait::Frugal,
+        | Limit::UdpFrugal
+        | Limit::UdpBandwidth
+        | Limit::UdpSend => Wait::Frugal,
         _ => Wait::Spin,
     }
 }
@@ -172,8 +174,8 @@ fn wait_name(wait: Wait) -> &'static str {
 
 fn unit_of(limit: Limit) -> Unit {
     match limit {
-        Limit::ShmRing | Limit::TcpBandwidth => Unit::Megabytes,
-        Limit::LineRing | Limit::LineEcho | Limit::TcpWrite => Unit::Messages,
+        Limit::ShmRing | Limit::TcpBandwidth | Limit::UdpBandwidth => Unit::Megabytes,
+        Limit::LineRing | Limit::LineEcho | Limit::TcpWrite | Limit::UdpSend => Unit::Messages,
         _ => Unit::Nanos,
     }
 }

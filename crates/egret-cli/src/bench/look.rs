@@ -7,7 +7,7 @@ use anyhow::Result;
 use egret::net::rt;
 
 use super::Suite;
-use super::args::{Common, lossless};
+use super::args::{Common, between_processes};
 use super::duo::{Trusting, Waiting};
 use super::machine;
 use super::many::{Many, Meeting};
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0,64,1024",
           value_parser = clap::value_parser!(u32).range(0..=4096))]
     peers: Vec<u32>,
-    /// What carries next to nothing: shm or tcp
+    /// What carries next to nothing: shm, tcp or udp
     #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     #[command(flatten)]
@@ -45,7 +45,7 @@ enum What {
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
-    let fabric = lossless(&args.fabric)?;
+    let fabric = between_processes(&args.fabric)?;
     let looks = args.peers.iter().map(|&peers| (What::Look, peers));
     // Nothing comes from nobody.
     let found = args.peers.iter().filter(|peers| **peers > 0);

@@ -56,8 +56,12 @@ pub(crate) enum Sample {
     Times(Vec<f64>),
     /// The same, and the bandwidth of a stream meanwhile.
     Streamed(Vec<f64>, f64),
+    /// The same, and how many more were lost and tried again.
+    Survived(Vec<f64>, f64),
     /// The whole run.
     Total(Duration),
+    /// The same where messages may be lost: those that arrived, and the bytes of each.
+    Arrived { took: Duration, arrived: f64, bytes: usize },
     /// Something that is no time, in its unit.
     Value(f64),
 }
@@ -180,22 +184,33 @@ impl Unit {
     /// What a run of `rounds` means in this unit.
     fn figure(self, sample: &Sample, rounds: u64, line: &Line) -> Result<Figure> {
         let rounds = rounds as f64;
+        let (mut bytes, mut counted, mut lost) = (line.bytes as f64, rounds, None);
         let nanos = match sample {
             Sample::Times(times) if self == Self::Nanos => return percentiles(times),
             Sample::Streamed(times, mb_s) if self == Self::Nanos => {
                 return Ok(Figure { mb_s: Some(*mb_s), ..percentiles(times)? });
             }
-            Sample::Times(times) | Sample::Streamed(times, _) => times.iter().sum(),
+            Sample::Survived(times, again) if self == Self::Nanos => {
+                let lost = Some(again / (rounds + again));
+                return Ok(Figure { lost, ..percentiles(times)? });
+            }
+            Sample::Times(times) | Sample::Streamed(times, _) | Sample::Survived(times, _) => {
+                times.iter().sum()
+            }
+            Sample::Arrived { took, arrived, bytes: of_each } => {
+                (bytes, counted, lost) = (*of_each as f64, *arrived, Some(1.0 - arrived / rounds));
+                took.as_nanos() as f64
+            }
             Sample::Total(total) => total.as_nanos() as f64,
             Sample::Value(middle) => return Ok(Figure { middle: *middle, ..Figure::default() }),
         };
         let middle = match self {
             Self::Nanos => nanos / rounds,
-            Self::Megabytes => line.bytes as f64 * rounds * 1e3 / nanos,
-            Self::Messages => rounds * 1e9 / nanos,
+            Self::Megabytes => bytes * counted * 1e3 / nanos,
+            Self::Messages => counted * 1e9 / nanos,
             Self::Run | Self::Bytes | Self::Cpu => nanos,
         };
-        Ok(Figure { middle, ..Figure::default() })
+        Ok(Figure { middle, lost, ..Figure::default() })
     }
 }
 
@@ -208,7 +223,7 @@ fn percentiles(times: &[f64]) -> Result<Figure> {
         histogram.record((nanos * PICOS) as u64)?;
     }
     let at = |quantile| histogram.value_at_quantile(quantile) as f64 / PICOS;
-    Ok(Figure { middle: at(0.5), p99: Some(at(0.99)), mb_s: None })
+    Ok(Figure { middle: at(0.5), p99: Some(at(0.99)), ..Figure::default() })
 }
 
 /// The median of each part of the figures.
@@ -219,7 +234,7 @@ fn median(figures: &[Figure]) -> Figure {
     };
     let middles = figures.iter().map(|figure| figure.middle).collect();
     let (p99, mb_s) = (of_all(|figure| figure.p99), of_all(|figure| figure.mb_s));
-    Figure { middle: middle(middles), p99, mb_s }
+    Figure { middle: middle(middles), p99, mb_s, lost: of_all(|figure| figure.lost) }
 }
 
 fn middle(mut values: Vec<f64>) -> f64 {
@@ -248,14 +263,14 @@ mod tests {
     use super::*;
 
     fn figures(middles: &[f64]) -> Vec<Figure> {
-        let figure = |&middle| Figure { middle, p99: Some(2.0 * middle), mb_s: None };
+        let figure = |&middle| Figure { middle, p99: Some(2.0 * middle), ..Figure::default() };
         middles.iter().map(figure).collect()
     }
 
     #[test]
     fn medians_and_spread_are_over_the_repetitions() {
         let odd = figures(&[3.0, 1.0, 2.0]);
-        assert_eq!(median(&odd), Figure { middle: 2.0, p99: Some(4.0), mb_s: None });
+        assert_eq!(median(&odd), Figure { middle: 2.0, p99: Some(4.0), ..Figure::default() });
         assert_eq!(spread(&odd), 1.0);
         assert_eq!(median(&figures(&[1.0, 4.0, 2.0, 3.0])).middle, 2.5);
     }
@@ -307,5 +322,18 @@ mod tests {
         assert_eq!(Unit::Megabytes.figure(&second(), 2000, &line).unwrap().middle, 2.0);
         assert_eq!(Unit::Messages.figure(&second(), 2000, &line).unwrap().middle, 2000.0);
         assert_eq!(Unit::Nanos.figure(&second(), 2000, &line).unwrap().middle, 500_000.0);
+    }
+
+    #[test]
+    fn what_is_lost_is_no_part_of_a_rate() {
+        let line = Line { bytes: 1000, ..Line::default() };
+        let took = Duration::from_secs(1);
+        let half = || Sample::Arrived { took, arrived: 1000.0, bytes: 500 };
+        let figure = Unit::Megabytes.figure(&half(), 2000, &line).unwrap();
+        assert_eq!((figure.middle, figure.lost), (0.5, Some(0.5)));
+        assert_eq!(Unit::Messages.figure(&half(), 2000, &line).unwrap().middle, 1000.0);
+        let again = Sample::Survived(vec![7.0; 30], 10.0);
+        let figure = Unit::Nanos.figure(&again, 30, &line).unwrap();
+        assert_eq!((figure.middle.round(), figure.lost), (7.0, Some(0.25)));
     }
 }

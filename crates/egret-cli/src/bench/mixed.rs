@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::Suite;
 use super::am::host;
-use super::args::{Common, lossless};
+use super::args::{Common, between_processes};
 use super::asking::{Asking, Task, What};
 use super::duo::{Trusting, Waiting};
 use super::machine;
@@ -25,7 +25,7 @@ use super::vi;
 /// shm-slot ("of slot").
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What carries the messages: shm or tcp
+    /// What carries the messages: shm, tcp or udp
     #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     /// How to wait for the other side
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     let sizes = args.common.sizes_or(&[1 << 20]);
-    let (fabric, wait) = (lossless(&args.fabric)?, args.wait);
+    let (fabric, wait) = (between_processes(&args.fabric)?, args.wait);
     machine::open_many();
     let peer = Rc::new(Peer::start()?);
     let cases = sizes.into_iter().map(move |stream| {

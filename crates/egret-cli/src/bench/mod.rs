@@ -12,6 +12,7 @@ mod asking;
 mod bare;
 mod channel;
 mod channels;
+mod datagrams;
 mod duo;
 mod follow;
 mod graph;
@@ -49,10 +50,12 @@ mod serialize_values;
 mod served;
 mod side;
 mod side_eager;
+mod space;
 mod still;
 mod team;
 mod threads;
 mod vi;
+mod vi_columns;
 
 use std::io::Write;
 

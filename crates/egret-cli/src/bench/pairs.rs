@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// How both sides wait for the other
     #[arg(long, default_value = "balanced")]
     wait: Waiting,
-    /// Remote calls of a method without attributes instead of messages; over shm or tcp
+    /// Remote calls of a method without attributes instead of messages
     #[arg(long)]
     calls: bool,
     /// Messages there and back of each pair [default: 10000, or 200 with --quick]
@@ -58,9 +58,6 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
     let (pairs, wait) = (args.pairs, args.wait);
     let fabric = between_processes(&args.fabric)?;
     let is_calls = args.calls;
-    if is_calls {
-        super::args::lossless(&args.fabric)?;
-    }
     let rounds = args.rounds.unwrap_or(rounds(&args.common));
     machine::warn_of_others();
     let cases = std::iter::once_with(move || case(fabric, pairs, wait, is_calls, rounds));
@@ -134,6 +131,7 @@ impl Pair {
             idle: 0,
             host: format!("pairs-{}-{number}", process::id()),
             to: String::new(),
+            secret: None,
         };
         let follower = Rc::new(Peer::start_anywhere()?).open(Opening::Vi(plan.clone()), &[])?;
         plan.to.clone_from(&follower.host);

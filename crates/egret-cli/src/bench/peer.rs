@@ -50,6 +50,8 @@ pub(crate) enum Opening {
     Limit { key: String, bytes: usize },
     /// The same, as the one who leads; its descriptors come back.
     LimitLeader { key: String, bytes: usize },
+    /// A socket for a limit, which comes back.
+    Socket,
     /// Messages over a fabric.
     Vi(Plan),
     /// The same, as the one who leads.
@@ -99,12 +101,19 @@ impl Peer {
     /// Starts the follower, and pins it and this process if there are cores
     /// for both.
     pub(crate) fn start() -> Result<Self> {
+        Self::start_in(None)
+    }
+
+    /// The same, with the follower in a network namespace if one is named.
+    pub(crate) fn start_in(space: Option<&str>) -> Result<Self> {
+        let space = space.map_or_else(Vec::new, |space| vec!["--space", space]);
         let Some(cores) = Cores::choose()? else {
             machine::warn("one core for two processes; the figures mean little");
-            return Self::start_anywhere();
+            return Self::spawn(&space, 6 * PATIENCE);
         };
         machine::pin(&[cores.leader])?;
-        Self::spawn(&["--core", &cores.follower.to_string()], 2 * PATIENCE)
+        let core = cores.follower.to_string();
+        Self::spawn(&[&space[..], &["--core", &core]].concat(), 2 * PATIENCE)
     }
 
     /// Starts a follower that runs where the kernel puts it, maybe on the core
@@ -181,6 +190,11 @@ impl Station {
     /// Lets the follower begin a run of `rounds` rounds.
     pub(crate) fn begin(&self, rounds: u64) -> Result<()> {
         self.peer.channel.send(&Order::Run { station: self.number, rounds }, &[])
+    }
+
+    /// Whether the follower has said within this time that the run is over.
+    pub(crate) fn is_over(&self, within: Duration) -> Result<bool> {
+        self.peer.channel.has_come(within)
     }
 
     /// Waits for the end of the run, and hears about it.

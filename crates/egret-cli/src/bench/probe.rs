@@ -1,14 +1,16 @@
 //! The limits as things to measure.
 
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use egret::net::limit::{End, Limit, Measured};
 
 use super::measure::{Against, Further, Probe, Sample};
 use super::peer::{Opening, PATIENCE, Peer, Station};
 use super::report::Of;
+use super::space;
 
 /// A limit between this process and the other.
 #[derive(Debug)]
@@ -19,7 +21,23 @@ pub(crate) struct Linked {
 
 impl Linked {
     pub(crate) fn new(peer: &Rc<Peer>, limit: Limit, bytes: usize) -> Result<Self> {
-        let (end, fds) = limit.prepare(bytes)?;
+        Self::over(peer, limit, bytes, limit.prepare(bytes)?)
+    }
+
+    /// One of UDP, between addresses that others reach, in whatever namespaces the two are.
+    pub(crate) fn reachable(peer: &Rc<Peer>, limit: Limit, bytes: usize) -> Result<Self> {
+        let mut theirs = peer.open(Opening::Socket, &[])?;
+        let far = theirs.fds.pop().context("a socket comes back")?;
+        let made = limit.prepare_over(bytes, [space::bind()?, far.into()])?;
+        Self::over(peer, limit, bytes, made)
+    }
+
+    fn over(
+        peer: &Rc<Peer>,
+        limit: Limit,
+        bytes: usize,
+        (end, fds): (End, Vec<OwnedFd>),
+    ) -> Result<Self> {
         let opening = Opening::Limit { key: limit.to_string(), bytes };
         Ok(Self { end, station: peer.open(opening, &fds)? })
     }
@@ -31,6 +49,9 @@ impl Probe for Linked {
         Ok(match measured {
             Measured::RoundTrips(times) => Sample::Times(times),
             Measured::OneWay(total) => Sample::Total(total),
+            Measured::Arrived { took, messages, bytes } => {
+                Sample::Arrived { took, arrived: messages as f64, bytes }
+            }
         })
     }
 }

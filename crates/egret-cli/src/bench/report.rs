@@ -87,6 +87,8 @@ pub(crate) struct Figures {
     pub(crate) memory_bytes: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
     pub(crate) cpu: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rounded")]
+    pub(crate) lost: Option<f64>,
 }
 
 /// Ratios to what else was measured in the same run, beside the limit.
@@ -134,11 +136,14 @@ pub(crate) struct Figure {
     pub(crate) p99: Option<f64>,
     /// Of a stream meanwhile.
     pub(crate) mb_s: Option<f64>,
+    /// The share of what was sent and did not arrive, where that can be.
+    pub(crate) lost: Option<f64>,
 }
 
 impl Line {
     pub(crate) fn set_subject(&mut self, unit: Unit, figure: Figure) {
         *self.figure_in(unit) = Some(figure.middle);
+        self.subject.lost = figure.lost;
         if unit == Unit::Nanos {
             self.subject.p99_ns = figure.p99;
             self.subject.mb_s = figure.mb_s;
@@ -246,6 +251,9 @@ impl Column {
         Self::new("KiB", 9, |line| figure(line.subject.memory_bytes.map(|bytes| bytes / 1024.0)));
     pub(crate) const CPU: Self = Self::new("CPU %", 9, |line| {
         line.subject.cpu.map_or_else(|| "-".to_owned(), |cpu| format!("{:.3}", cpu * 100.0))
+    });
+    pub(crate) const LOST: Self = Self::new("Lost %", 9, |line| {
+        line.subject.lost.map_or_else(|| "-".to_owned(), |lost| format!("{:.3}", lost * 100.0))
     });
     pub(crate) const RATIO: Self = Self::new("Ratio", 8, |line| figure(line.ratio));
     pub(crate) const OF_SLOT: Self = Self::new("of slot", 9, |line| figure(line.of.slot));

@@ -32,7 +32,7 @@ use super::{Suite, am};
 /// The limit of a tree is besides that the time to write and to read it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What carries the calls: shm or tcp
+    /// What carries the calls: shm, tcp or udp
     #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     /// How to wait for the other side
@@ -168,7 +168,7 @@ enum Row {
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
-    let fabric = args::lossless(&args.fabric)?;
+    let fabric = args::between_processes(&args.fabric)?;
     let whats = match &args.calls[..] {
         [] => What::value_variants(),
         calls => calls,
@@ -350,6 +350,7 @@ fn plan(line: &Line, wait: Waiting, bytes: usize, answers: Answers) -> Plan {
         idle: 0,
         host: format!("bench-vi-{}-{:x}", std::process::id(), rt::random()),
         to: String::new(),
+        secret: None,
     }
 }
 

@@ -398,7 +398,7 @@ impl Side {
         Ok(true)
     }
 
-    fn take_in(&mut self, got: Completion, round: u64) -> Result<()> {
+    pub(super) fn take_in(&mut self, got: Completion, round: u64) -> Result<()> {
         let got = got.ok()?;
         ensure!(got.tag == round, "message {} came, {round} was due", got.tag);
         let again = match self.mode {

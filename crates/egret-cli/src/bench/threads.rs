@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use super::Suite;
 use super::am::host;
-use super::args::{Common, lossless};
+use super::args::{Common, between_processes};
 use super::asking::{Task, What};
 use super::duo::{Trusting, Waiting};
 use super::machine::{self, Cores};
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Where they send their requests
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "same,different")]
     peers: Vec<Peers>,
-    /// What carries the messages: shm or tcp
+    /// What carries the messages: shm, tcp or udp
     #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     /// How to wait for the other side
@@ -74,7 +74,7 @@ enum Row {
 
 pub(crate) fn suite(args: &Args) -> Result<Suite> {
     args.common.no_sizes(NAME)?;
-    let (fabric, wait) = (lossless(&args.fabric)?, args.wait);
+    let (fabric, wait) = (between_processes(&args.fabric)?, args.wait);
     let rows: Vec<Row> = args.threads.iter().map(|threads| Row::Requests(*threads)).collect();
     let second = [(Peers::Same, Row::Second)].into_iter();
     let all = args.peers.iter().flat_map(|&peers| rows.iter().map(move |&row| (peers, row)));

@@ -8,19 +8,23 @@ use egret::net::rt;
 use egret::net::vi::EAGER_MAX;
 
 use super::Suite;
-use super::args::{Common, SIM, Usage, fabric};
+use super::args::{Common, SIM, UDP, UDP_DATAGRAMS, Usage, fabric_or_datagrams};
+use super::datagrams::Counted;
 use super::duo::{Answers, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::Peer;
 use super::probe::{Linked, with, with_slot};
-use super::report::{Column, Line, Of};
+use super::report::{Line, Of};
 use super::side::{Mode, Side, connected};
+use super::space::{self, REACHABLE, Spaces};
+use super::vi_columns::columns;
 
 /// Options of the benchmarks that send messages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What carries the messages: sim in one process (seed from EGRET_SEED), shm, tcp and udp between two
+    /// What carries the messages: sim in one process (seed from EGRET_SEED), shm, tcp and udp between
+    /// two, and udp-datagrams, which is udp without its window: what is lost is counted
     #[arg(long, value_name = "NAME", default_value = "shm")]
     fabric: String,
     /// How memory is sent and received
@@ -32,6 +36,10 @@ pub(crate) struct Args {
     /// Who may write whose memory
     #[arg(long, default_value = "isolated")]
     trust: Trusting,
+    /// Run the two processes in these network namespaces, as `ip netns` names them, over the
+    /// addresses that others reach there; of udp and udp-datagrams
+    #[arg(long, value_name = "HERE,THERE")]
+    spaces: Option<Spaces>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -42,7 +50,7 @@ impl Args {
         if let Some(seed) = std::env::var("EGRET_SEED").ok().filter(|s| s.parse::<u64>().is_err()) {
             return Err(Usage(format!("EGRET_SEED={seed} is not a number")));
         }
-        let fabric = fabric(&self.fabric)?;
+        let fabric = fabric_or_datagrams(&self.fabric)?;
         if self.mode == Mode::Handover && fabric != SHM {
             let why = "--mode handover is for shm: anywhere else a hand-over is a copy";
             return Err(Usage(why.to_owned()));
@@ -59,13 +67,13 @@ impl Args {
             let why = "--mode handover is for latency: nothing is moved that could be counted";
             return Err(Usage(why.to_owned()));
         }
-        if fabric == UDP && (what != What::Latency || matches!(self.mode, Mode::Read | Mode::Write))
-        {
-            let why = match what {
-                What::Latency => "has no remote memory: no --mode read or write",
-                _ => "may lose what is sent: no bandwidth or message-rate",
-            };
-            return Err(Usage(format!("{fabric} {why}")));
+        let is_plain = matches!(self.mode, Mode::Posted | Mode::Copy | Mode::Pinned | Mode::Fresh);
+        if fabric == UDP_DATAGRAMS && !is_plain {
+            let (mode, why) = (self.mode.name(), "sends datagrams and nothing else");
+            return Err(Usage(format!("{fabric} {why}: no --mode {mode}")));
+        }
+        if self.spaces.is_some() && !is_udp(fabric) {
+            return Err(Usage(format!("--spaces is for {UDP} and {UDP_DATAGRAMS}, not {fabric}")));
         }
         // The simulator runs both nodes on one thread: nobody waits.
         if fabric == SIM && self.wait != Waiting::Spin {
@@ -100,12 +108,17 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
         return Err(Usage(why).into());
     }
     let limit = what.limit(fabric, args.wait);
-    if let Some(bytes) = sizes.iter().find(|bytes| **bytes > limit.bytes_max()) {
-        let (name, max) = (limit.name(), limit.bytes_max());
-        return Err(Usage(format!("{bytes} bytes, and {name} carries {max} at most")).into());
+    if let Some(bytes) = sizes.iter().find(|bytes| **bytes > limit.bytes_max().max(DATAGRAM)) {
+        let name = limit.name();
+        return Err(Usage(format!("{bytes} bytes, and {name} carries {DATAGRAM} at most")).into());
     }
     machine::open_many();
-    let peer = Rc::new(Peer::start()?);
+    let spaces = args.spaces.as_ref();
+    let peer = Rc::new(Peer::start_in(spaces.map(|spaces| &spaces.there[..]))?);
+    if let Some(spaces) = spaces {
+        space::enter(&spaces.here)?;
+    }
+    let is_apart = spaces.is_some();
     let (mode, wait, trust) = (args.mode, args.wait, args.trust);
     let cases = sizes.into_iter().map(move |bytes| {
         let line = Line {
@@ -119,28 +132,27 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             limit: limit.name(),
             ..Line::default()
         };
-        let subject = match fabric {
-            SIM => what.on_one_thread(fabric, mode, bytes)?,
-            fabric => {
-                let (fabric, host) = (fabric.to_owned(), format!("bench-{}", std::process::id()));
-                let answers = match what {
-                    What::Latency => Answers::Each(bytes),
-                    What::Bandwidth | What::Rate => Answers::Never,
-                };
-                let window = mode.many(what == What::Rate, bytes);
-                let (idle, to) = (0, String::new());
-                Box::new(Led::new(
-                    &peer,
-                    Plan { fabric, mode, bytes, wait, trust, answers, window, idle, host, to },
-                )?)
-            }
+        let host = match is_apart {
+            true => REACHABLE.to_owned(),
+            false => format!("bench-{}", std::process::id()),
         };
-        let of_limit = limit.fixed_bytes().unwrap_or(bytes);
-        let probe: Box<dyn Probe> = Box::new(Linked::new(&peer, limit, of_limit)?);
+        let secret = is_apart.then(|| format!("{:x}{:x}", rt::random(), rt::random()));
+        let plan = Plan { wait, trust, secret, ..what.plan(fabric, mode, bytes, host) };
+        let subject: Box<dyn Probe> = match fabric {
+            SIM => what.on_one_thread(fabric, mode, bytes)?,
+            UDP_DATAGRAMS => Box::new(Counted::new(&peer, plan)?),
+            _ => Box::new(Led::new(&peer, plan)?),
+        };
+        let of_limit = limit.fixed_bytes().unwrap_or(bytes.min(limit.bytes_max()));
+        let probe: Box<dyn Probe> = Box::new(match is_apart {
+            true => Linked::reachable(&peer, limit, of_limit)?,
+            false => Linked::new(&peer, limit, of_limit)?,
+        });
         let against = what.against(&peer, (limit.name(), probe), fabric, bytes)?;
         Ok(Case { line, unit: what.unit(), subject, against, rounds: None })
     });
-    Ok(Suite { name: what.name(), columns: what.columns(), cases: Box::new(cases) })
+    let columns = columns(what, fabric == UDP_DATAGRAMS);
+    Ok(Suite { name: what.name(), columns, cases: Box::new(cases) })
 }
 
 /// Bytes of the ring that eager messages of a lane go through, or posted ones.
@@ -150,7 +162,13 @@ pub(super) fn ring(fabric: &str, is_eager: bool) -> Option<usize> {
 
 const SHM: &str = "shm";
 const TCP: &str = "tcp";
-const UDP: &str = "udp";
+/// The largest message that is held against a datagram there and back, though one carries
+/// 29 bytes less.
+const DATAGRAM: usize = 64 << 10;
+
+fn is_udp(fabric: &str) -> bool {
+    [UDP, UDP_DATAGRAMS].contains(&fabric)
+}
 
 impl What {
     /// Both sides in this process.
@@ -167,6 +185,29 @@ impl What {
         })
     }
 
+    /// What two processes do.
+    fn plan(self, fabric: &str, mode: Mode, bytes: usize, host: String) -> Plan {
+        let answers = match self {
+            Self::Latency => Answers::Each(bytes),
+            Self::Bandwidth | Self::Rate => Answers::Never,
+        };
+        // What finds no receive is lost.
+        let counted = self == Self::Rate || fabric == UDP_DATAGRAMS && bytes <= DATAGRAM;
+        Plan {
+            fabric: fabric.to_owned(),
+            mode,
+            bytes,
+            wait: Waiting::Spin,
+            trust: Trusting::Isolated,
+            answers,
+            window: mode.many(counted, bytes),
+            idle: 0,
+            host,
+            to: String::new(),
+            secret: None,
+        }
+    }
+
     const fn name(self) -> &'static str {
         match self {
             Self::Latency => "latency",
@@ -179,7 +220,7 @@ impl What {
         match self {
             Self::Latency if mode == Mode::Eager => &[4, 64, 256, 1 << 10, 4 << 10],
             Self::Bandwidth if mode == Mode::Eager => &[4 << 10],
-            Self::Latency if fabric == UDP => &[4, 1 << 10, 16 << 10],
+            Self::Latency if is_udp(fabric) => &[4, 1 << 10, 16 << 10, 64 << 10],
             Self::Latency => &[4, 1 << 10, 64 << 10, 1 << 20],
             Self::Bandwidth => &[4 << 10, 64 << 10, 1 << 20],
             Self::Rate => &[8],
@@ -194,8 +235,10 @@ impl What {
             (Self::Latency, TCP) => Limit::TcpSpin,
             (Self::Bandwidth, TCP) => Limit::TcpBandwidth,
             (Self::Rate, TCP) => Limit::TcpWrite,
-            (_, UDP) if sleeps => Limit::UdpFrugal,
-            (_, UDP) => Limit::UdpSpin,
+            (Self::Latency, UDP | UDP_DATAGRAMS) if sleeps => Limit::UdpFrugal,
+            (Self::Latency, UDP | UDP_DATAGRAMS) => Limit::UdpSpin,
+            (Self::Bandwidth, UDP | UDP_DATAGRAMS) => Limit::UdpBandwidth,
+            (Self::Rate, UDP | UDP_DATAGRAMS) => Limit::UdpSend,
             (Self::Latency, _) if sleeps => Limit::Eventfd,
             (Self::Latency, _) => Limit::ShmSlot,
             (Self::Bandwidth, _) => Limit::ShmRing,
@@ -223,40 +266,6 @@ impl What {
             Self::Latency => Unit::Nanos,
             Self::Bandwidth => Unit::Megabytes,
             Self::Rate => Unit::Messages,
-        }
-    }
-
-    const fn columns(self) -> &'static [Column] {
-        match self {
-            Self::Latency => &[
-                Column::SIZE,
-                Column::MODE,
-                Column::P50,
-                Column::P99,
-                Column::LIMIT,
-                Column::LIMIT_NS,
-                Column::RATIO,
-                Column::OF_SLOT,
-                Column::SPREAD,
-            ],
-            Self::Bandwidth => &[
-                Column::SIZE,
-                Column::MODE,
-                Column::MB_S,
-                Column::LIMIT,
-                Column::LIMIT_MB_S,
-                Column::RATIO,
-                Column::SPREAD,
-            ],
-            Self::Rate => &[
-                Column::SIZE,
-                Column::MODE,
-                Column::MSG_S,
-                Column::LIMIT,
-                Column::LIMIT_MSG_S,
-                Column::RATIO,
-                Column::SPREAD,
-            ],
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Limits by name, and the two ends of one.
 
 use std::fmt;
+use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::time::Duration;
@@ -46,11 +47,16 @@ pub enum Limit {
     UdpSpin,
     /// A round trip over loopback UDP; both sides sleep in receive.
     UdpFrugal,
+    /// One way over loopback UDP, blocking; the sender rewrites each message, and what
+    /// arrives counts. A message that no datagram carries is as long as one that does.
+    UdpBandwidth,
+    /// The same, one send of eight bytes for each message.
+    UdpSend,
 }
 
 impl Limit {
     /// Every limit between two processes.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::ShmSlot,
         Self::ShmRing,
         Self::LineRing,
@@ -64,6 +70,8 @@ impl Limit {
         Self::TcpWrite,
         Self::UdpSpin,
         Self::UdpFrugal,
+        Self::UdpBandwidth,
+        Self::UdpSend,
     ];
 
     /// Its name in reports; those of one mechanism share theirs.
@@ -78,7 +86,8 @@ impl Limit {
             Self::Eventfd => "eventfd",
             Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth => "tcp-raw",
             Self::TcpWrite => "tcp-write",
-            Self::UdpSpin | Self::UdpFrugal => "udp-raw",
+            Self::UdpSpin | Self::UdpFrugal | Self::UdpBandwidth => "udp-raw",
+            Self::UdpSend => "udp-send",
         }
     }
 
@@ -93,6 +102,7 @@ impl Limit {
             Self::TcpBandwidth => "tcp-raw/bandwidth",
             Self::UdpSpin => "udp-raw/spin",
             Self::UdpFrugal => "udp-raw/frugal",
+            Self::UdpBandwidth => "udp-raw/bandwidth",
             _ => self.name(),
         }
     }
@@ -101,7 +111,9 @@ impl Limit {
     #[must_use]
     pub const fn fixed_bytes(self) -> Option<usize> {
         match self {
-            Self::LineRing | Self::LineEcho | Self::Eventfd | Self::TcpWrite => Some(8),
+            Self::LineRing | Self::LineEcho | Self::Eventfd | Self::TcpWrite | Self::UdpSend => {
+                Some(8)
+            }
             Self::SwitchYield | Self::SwitchFutex => Some(4),
             _ => None,
         }
@@ -134,9 +146,29 @@ impl Limit {
             Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth | Self::TcpWrite => {
                 Tcp::prepare(self.flow(), bytes).map(End::leading)
             }
-            Self::UdpSpin | Self::UdpFrugal => {
-                Udp::prepare(self == Self::UdpSpin, bytes).map(End::leading)
+            Self::UdpSpin | Self::UdpFrugal | Self::UdpBandwidth | Self::UdpSend => {
+                Udp::prepare(self.udp_flow(), bytes).map(End::leading)
             }
+        }
+    }
+
+    /// The same over two UDP sockets that are bound and reach each other: the leader's and the
+    /// follower's, which may be of another network namespace.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`prepare`](Self::prepare), and [`LimitError::Descriptors`] if the limit is not
+    /// one of UDP.
+    pub fn prepare_over(
+        self,
+        bytes: usize,
+        sockets: [UdpSocket; 2],
+    ) -> Result<(End, Vec<OwnedFd>), LimitError> {
+        match self {
+            Self::UdpSpin | Self::UdpFrugal | Self::UdpBandwidth | Self::UdpSend => {
+                Udp::prepare_over(self.udp_flow(), bytes, sockets).map(End::leading)
+            }
+            _ => Err(LimitError::Descriptors { limit: self, given: sockets.len(), needed: 0 }),
         }
     }
 
@@ -160,8 +192,8 @@ impl Limit {
             Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth | Self::TcpWrite => {
                 End::new(Tcp::join(self.flow(), bytes, self.one(fds)?)?)
             }
-            Self::UdpSpin | Self::UdpFrugal => {
-                End::new(Udp::join(self == Self::UdpSpin, bytes, self.one(fds)?)?)
+            Self::UdpSpin | Self::UdpFrugal | Self::UdpBandwidth | Self::UdpSend => {
+                End::new(Udp::join(self.udp_flow(), bytes, self.exactly(fds)?)?)
             }
         })
     }
@@ -176,6 +208,14 @@ impl Limit {
             Self::TcpFrugal => Flow::Frugal,
             Self::TcpWrite => Flow::Rate,
             _ => Flow::Bandwidth,
+        }
+    }
+
+    fn udp_flow(self) -> udp::Flow {
+        match self {
+            Self::UdpSpin => udp::Flow::Spin,
+            Self::UdpFrugal => udp::Flow::Frugal,
+            _ => udp::Flow::OneWay,
         }
     }
 
@@ -268,6 +308,15 @@ pub enum Measured {
     RoundTrips(Vec<f64>),
     /// The time from the first send until the last message was consumed, or its echo came.
     OneWay(Duration),
+    /// The same, where messages may be lost: those that arrived, and the bytes of each.
+    Arrived {
+        /// From the first send until it was known what arrived.
+        took: Duration,
+        /// How many arrived.
+        messages: u64,
+        /// The bytes of each.
+        bytes: usize,
+    },
 }
 
 /// What each mechanism does for its two ends.

@@ -23,7 +23,10 @@ fn every_limit_runs_at_every_size() {
     for limit in Limit::ALL {
         let sizes = [1, 4, 56, 57, 4096, 100_000];
         for bytes in sizes.map(|bytes| bytes.min(limit.bytes_max())) {
-            let is_rate = matches!(limit, Limit::LineRing | Limit::LineEcho | Limit::TcpWrite);
+            let is_rate = matches!(
+                limit,
+                Limit::LineRing | Limit::LineEcho | Limit::TcpWrite | Limit::UdpSend
+            );
             let rounds = if is_rate { 3000 } else { 40 };
             match run(limit, bytes, rounds) {
                 Measured::RoundTrips(times) => {
@@ -31,6 +34,11 @@ fn every_limit_runs_at_every_size() {
                     assert!(times.iter().all(|&nanos| nanos > 0.0), "{limit}");
                 }
                 Measured::OneWay(time) => assert!(time > Duration::ZERO, "{limit}"),
+                Measured::Arrived { took, messages, bytes: each } => {
+                    assert!(took > Duration::ZERO, "{limit}");
+                    assert!((1..=rounds).contains(&messages), "{limit}: {messages} of {rounds}");
+                    assert_eq!(each, bytes.min(65_507), "{limit}");
+                }
             }
         }
     }
@@ -47,7 +55,8 @@ fn a_follower_that_never_comes_is_an_error() {
 
 #[test]
 fn a_closed_connection_is_noticed_at_once() {
-    for limit in [Limit::TcpSpin, Limit::TcpFrugal, Limit::UdpSpin, Limit::UdpFrugal] {
+    use Limit::{TcpFrugal, TcpSpin, UdpBandwidth, UdpFrugal, UdpSend, UdpSpin};
+    for limit in [TcpSpin, TcpFrugal, UdpSpin, UdpFrugal, UdpBandwidth, UdpSend] {
         let (mut end, fds) = limit.prepare(64).unwrap();
         drop(fds);
         let error = end.lead(100, TIMEOUT).unwrap_err();
