@@ -1,13 +1,15 @@
 //! Rounds in which one side of some connections is killed, stopped, cut off or
 //! leaves, while messages of all sizes flow: a thousand over shared memory, a
 //! thousand over `tcp`. What is left must be able to go on as if it had never been.
-//! Some more rounds are of eager messages alone, as many as `EGRET_ROUNDS` says.
+//! Some more rounds are of eager messages alone, and of `udp` over a link that loses, as many as
+//! `EGRET_ROUNDS` says.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod eager;
 mod flood;
 mod flow;
+mod lossy;
 mod network;
 mod notes;
 mod party;
@@ -57,11 +59,13 @@ fn is_alone(test: &str) -> bool {
     is_alone
 }
 
-fn run_alone(command: &mut Command, test: &str) {
+/// What it said.
+fn run_alone(command: &mut Command, test: &str) -> String {
     let output = command.args(["--exact", test, "--nocapture"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
+    said.into_owned()
 }
 
 /// This program, in a network namespace if one is named.

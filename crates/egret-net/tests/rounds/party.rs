@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
-use egret_net::vi::{Address, Listener, ViError, ViOptions};
+use egret_net::vi::{Address, Listener, Nic, Reliability, ViError, ViOptions};
 
 use super::LONG;
 use super::flow::{Flow, Rng, Side};
@@ -47,7 +47,7 @@ impl Party {
 
     /// One more connection, begun by this side.
     pub(crate) fn connect_to(&mut self, there: &str) {
-        let (to, options) = (Address::new(there, SERVICE, 0), ViOptions::default());
+        let (to, options) = (Address::new(there, SERVICE, 0), options(&self.side.nic));
         let vi = self.side.nic.wait_connect(&to, &options, Deadline::In(LONG)).unwrap();
         self.flows.push(Flow::new(vi, &self.side, self.rng.next()));
     }
@@ -158,7 +158,15 @@ impl Party {
 }
 
 pub(crate) fn listen(side: &Side) -> Listener {
-    side.nic.listen(SERVICE, 0, &ViOptions::default()).unwrap()
+    side.nic.listen(SERVICE, 0, &options(&side.nic)).unwrap()
+}
+
+/// Of the most reliable level that the nic offers.
+pub(crate) fn options(nic: &Nic) -> ViOptions {
+    match nic.limits().offers(Reliability::Reception) {
+        true => ViOptions::default(),
+        false => ViOptions::of(Reliability::Delivery),
+    }
 }
 
 pub(crate) const SERVICE: &str = "rounds";

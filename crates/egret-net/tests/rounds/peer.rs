@@ -7,11 +7,11 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline};
-use egret_net::vi::{Address, ViError, ViOptions};
+use egret_net::vi::{Address, ViError};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use super::flow::{Flow, Footprint, Side};
-use super::party::{SERVICE, listen};
+use super::party::{SERVICE, listen, options};
 use super::{LONG, command};
 
 /// What the child is to be, its fabric, what its nic is opened with, its seed.
@@ -166,7 +166,7 @@ pub(crate) fn run(fabric: &str, name: &str, known: Duration, seed: u64) {
 
 fn follow(fabric: &str, name: &str, known: Duration, mut seed: u64, orders: &mut Orders) {
     let side = Side::new(fabric, name);
-    let (options, listener) = (ViOptions::default(), listen(&side));
+    let (options, listener) = (options(&side.nic), listen(&side));
     orders.say(side.nic.host());
     let mut flows: Vec<Flow> = Vec::new();
     loop {

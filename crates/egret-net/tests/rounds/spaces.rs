@@ -19,17 +19,17 @@ const KNOWN: Duration = Duration::from_secs(60);
 /// Tells the process in the first of them what it has: both names, and whether
 /// packets can be filtered.
 const SPACES: &str = "EGRET_TEST_ROUNDS_SPACES";
-const HERE: &str = "10.213.7.1";
-const THERE: &str = "10.213.7.2";
+pub(crate) const HERE: &str = "10.213.7.1";
+pub(crate) const THERE: &str = "10.213.7.2";
 
 /// Two namespaces with a cable between them, which go when this goes.
-struct Spaces {
-    names: [String; 2],
+pub(crate) struct Spaces {
+    pub(crate) names: [String; 2],
 }
 
 impl Spaces {
-    fn make() -> Result<Self, String> {
-        let number = std::process::id();
+    pub(crate) fn make() -> Result<Self, String> {
+        let number = format!("{}-{:x}", std::process::id(), rt::random() & 0xffff);
         let spaces = Self { names: [format!("egret-{number}-a"), format!("egret-{number}-b")] };
         let [a, b] = &spaces.names;
         run("ip", &["netns", "add", a])?;
@@ -59,7 +59,7 @@ impl Drop for Spaces {
     }
 }
 
-fn run(program: &str, args: &[&str]) -> Result<Output, String> {
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<Output, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|why| format!("{program}: {why}"))?;
     match output.status.success() {
@@ -198,7 +198,8 @@ fn rounds_between_namespaces_leave_nothing() {
             println!("skipped: loss and reset, for want of nft: {why}");
         }
         let filter = if filter.is_ok() { "nft" } else { "" };
-        return run_alone(command(Some(a)).env(SPACES, format!("{b}|{filter}")), TEST);
+        run_alone(command(Some(a)).env(SPACES, format!("{b}|{filter}")), TEST);
+        return;
     };
     let (there, filter) = spaces.split_once('|').unwrap();
     let seed = seed();
@@ -214,4 +215,4 @@ fn rounds_between_namespaces_leave_nothing() {
 }
 
 /// The name of the cable's end, in both.
-const LINK: &str = "egret";
+pub(crate) const LINK: &str = "egret";
