@@ -6,7 +6,7 @@ use serde_json::Value;
 
 #[test]
 fn small_messages_are_measured_beside_large_ones() {
-    for fabric in ["shm", "tcp"] {
+    for fabric in ["shm", "tcp", "udp"] {
         let args = ["--quick", "--json", "--reps", "1", "--sizes", "70K,1M"];
         let lines = lines(&[&["bench", "mixed", "--fabric", fabric], &args[..]].concat());
         let streams = lines.iter().map(|line| figure(line, "stream_bytes"));
@@ -47,7 +47,7 @@ fn threads_are_held_against_one() {
 #[test]
 fn looks_are_held_against_one_connection() {
     let args = ["--peers", "0,1,9", "--quick", "--json", "--reps", "1"];
-    for fabric in ["shm", "tcp"] {
+    for fabric in ["shm", "tcp", "udp"] {
         let lines = lines(&[&["bench", "look", "--fabric", fabric], &args[..]].concat());
         let found = lines.iter().map(|line| (line["op"].as_str().unwrap(), figure(line, "peers")));
         let looks = [("look", 0.0), ("look", 1.0), ("look", 9.0)];
@@ -63,11 +63,11 @@ fn looks_are_held_against_one_connection() {
 
 #[test]
 fn idle_connections_of_a_network_are_measured() {
-    for (fabric, memory) in [("tcp", &["opened", "used"][..]), ("udp", &["opened"])] {
+    for fabric in ["tcp", "udp"] {
         let args = ["--quick", "--json", "--reps", "1", "--connections", "20"];
         let lines = lines(&[&["bench", "idle", "--fabric", fabric], &args[..]].concat());
         assert!(lines.iter().all(|line| line["fabric"] == fabric));
-        let quiet: &[&str] = if fabric == "tcp" { &["mapped endpoint", "channel"] } else { &[] };
+        let (memory, quiet) = (["opened", "used"], ["mapped endpoint", "channel"]);
         let (lines, of_links) = lines.split_at(lines.len() - quiet.len());
         assert!(of_links.iter().map(|line| &line["op"]).eq(quiet), "{of_links:?}");
         let (memories, others) = lines.split_at(memory.len());

@@ -23,7 +23,7 @@ fn graphs_in_memory_are_held_against_others_of_the_same_shape() {
 
 #[test]
 fn graphs_between_processes_are_held_against_messages() {
-    for fabric in ["shm", "tcp"] {
+    for fabric in ["shm", "tcp", "udp"] {
         let lines = lines(&["--fabric", fabric, "--graphs", "tree1023,map355"]);
         let mut wanted = vec![
             ["transfer", "fresh", "isolated", "vi+validate"],

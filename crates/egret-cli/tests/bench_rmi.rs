@@ -6,7 +6,9 @@ use serde_json::Value;
 
 #[test]
 fn remote_calls_are_held_against_the_virtual_interface() {
-    for (fabric, wait) in [("shm", "spin"), ("shm", "balanced"), ("tcp", "frugal")] {
+    for (fabric, wait) in
+        [("shm", "spin"), ("shm", "balanced"), ("tcp", "frugal"), ("udp", "balanced")]
+    {
         let how = ["bench", "rmi", "--fabric", fabric, "--wait", wait];
         let lines = lines(&[&how[..], &["--quick", "--json", "--reps", "1"]].concat());
         let mut calls = Vec::new();

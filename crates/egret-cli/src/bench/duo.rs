@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use egret::net::buf::Pool;
@@ -12,7 +13,7 @@ use egret::net::vi::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::args::{UDP_DATAGRAMS, fabrics};
+use super::args::{UDP, UDP_DATAGRAMS, fabrics};
 use super::datagrams;
 use super::measure::{Probe, Sample};
 use super::peer::{Opening, Peer, Station, Told};
@@ -195,6 +196,15 @@ impl Leader {
         Ok(())
     }
 
+    /// Does what its nic has to do by itself, if anything.
+    pub(crate) fn drive(&self) {
+        self.nic.poll();
+    }
+
+    pub(crate) fn needs_driving(&self) -> bool {
+        needs_driving(&self.plan)
+    }
+
     /// Its side of the connection, once it has met the follower.
     pub(crate) fn side(&mut self) -> Result<&mut Side> {
         Ok(&mut self.met.as_mut().context("nobody was met")?.side)
@@ -236,17 +246,36 @@ impl Led {
     pub(crate) fn new(peer: &Rc<Peer>, mut plan: Plan) -> Result<Self> {
         let station = peer.open(Opening::Vi(plan.clone()), &[])?;
         plan.to.clone_from(&station.host);
-        let mut leader = Leader::new(plan)?;
-        station.run(0, || leader.lead(0))?;
-        Ok(Self { leader, station })
+        let leader = Leader::new(plan)?;
+        let mut led = Self { leader, station };
+        led.run(0)?;
+        Ok(led)
     }
 }
 
 impl Probe for Led {
     fn run(&mut self, rounds: u64) -> Result<Sample> {
-        self.station.run(rounds, || self.leader.lead(rounds))
+        self.station.begin(rounds)?;
+        let led = self.leader.lead(rounds);
+        if led.is_ok() && needs_driving(&self.leader.plan) {
+            // What this side said last may be lost, and the other waits for it.
+            let until = PATIENCE.until_from(rt::now());
+            while !self.station.is_over(DRIVEN)? && until.is_none_or(|until| rt::now() < until) {
+                self.leader.drive();
+            }
+        }
+        self.station.conclude(led)
     }
 }
+
+/// Whether a nic must be driven while its peer is not done: the window over datagrams repeats what
+/// was lost when it is driven, and answers what the peer repeats.
+fn needs_driving(plan: &Plan) -> bool {
+    [UDP, UDP_DATAGRAMS].contains(&&plan.fabric[..])
+}
+
+/// Between two looks of a side that is done.
+pub(crate) const DRIVEN: Duration = Duration::from_micros(500);
 
 /// One at a time; the payload is rewritten before the clock starts.
 fn there_and_back(side: &mut Side, rounds: impl Iterator<Item = u64>) -> Result<Sample> {
@@ -315,6 +344,15 @@ impl Followed {
     /// Where the leader finds it.
     pub(crate) fn host(&self) -> &str {
         self.nic.host()
+    }
+
+    /// Does what its nic has to do by itself, if anything.
+    pub(crate) fn drive(&self) {
+        self.nic.poll();
+    }
+
+    pub(crate) fn needs_driving(&self) -> bool {
+        needs_driving(&self.plan)
     }
 
     /// Follows `rounds` rounds; the first run is for meeting. Over a fabric that loses it tells how

@@ -10,7 +10,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::channel::Channel;
 use super::channels::Reading;
-use super::duo::{Followed, Leader};
+use super::duo::{DRIVEN, Followed, Leader};
 use super::graph_trip::Receiver;
 use super::machine;
 use super::many::Answering;
@@ -47,14 +47,18 @@ pub(crate) fn serve(args: &PeerArgs) -> Result<()> {
     let channel = Channel::inherited()?;
     let mut stations = Stations::default();
     let strange = "bench-peer is started by `egret bench`, not by hand";
-    while let Some((order, fds)) = channel.receive().context(strange)? {
+    loop {
+        // A nic that loses may have to say again what it said last.
+        while stations.need_driving() && !channel.has_come(DRIVEN)? {
+            stations.drive();
+        }
+        let Some((order, fds)) = channel.receive().context(strange)? else { return Ok(()) };
         match stations.obey(order, fds) {
             Ok(None) => {}
             Ok(Some((reply, fds))) => channel.send(&reply, &fds)?,
             Err(error) => channel.send(&Reply::Failed(format!("{error:#}")), &[])?,
         }
     }
-    Ok(())
 }
 
 /// The follower's half of what is measured.
@@ -65,6 +69,14 @@ trait Follower {
     fn host(&self) -> String {
         String::new()
     }
+
+    /// Whether its nic has something to do between two runs.
+    fn needs_driving(&self) -> bool {
+        false
+    }
+
+    /// Has it do that.
+    fn drive(&self) {}
 
     /// What its other side needs, if that is not the first process.
     fn fds(&mut self) -> Vec<OwnedFd> {
@@ -114,6 +126,14 @@ impl Follower for Followed {
         Self::follow(self, rounds)
     }
 
+    fn needs_driving(&self) -> bool {
+        self.needs_driving()
+    }
+
+    fn drive(&self) {
+        self.drive();
+    }
+
     fn host(&self) -> String {
         self.host().to_owned()
     }
@@ -123,6 +143,14 @@ impl Follower for Leader {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         self.lead(rounds)?;
         Ok(Told::new())
+    }
+
+    fn needs_driving(&self) -> bool {
+        self.needs_driving()
+    }
+
+    fn drive(&self) {
+        self.drive();
     }
 }
 
@@ -208,6 +236,14 @@ impl Follower for Still {
 struct Stations(BTreeMap<u32, Box<dyn Follower>>);
 
 impl Stations {
+    fn need_driving(&self) -> bool {
+        self.0.values().any(|follower| follower.needs_driving())
+    }
+
+    fn drive(&self) {
+        self.0.values().for_each(|follower| follower.drive());
+    }
+
     /// What to answer, if the order is one to be answered.
     fn obey(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<Option<(Reply, Vec<OwnedFd>)>> {
         match order {

@@ -14,7 +14,7 @@ use egret::net::vi::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::duo::Waiting;
+use super::duo::{Waiting, options};
 use super::measure::{Probe, Sample};
 use super::peer::{Opening, Peer, Station};
 use super::side::{PATIENCE, fill, have_said, mark};
@@ -48,7 +48,7 @@ impl Side {
         let capacity = 2 * meeting.connections.max(1) as usize;
         let queue = || Some(nic.completion_queue(capacity));
         let (send_queue, recv_queue) = (queue(), queue());
-        let options = ViOptions { send_queue, recv_queue, ..ViOptions::default() };
+        let options = ViOptions { send_queue, recv_queue, ..options(&nic) };
         let (vis, by_id, spare) = (Vec::new(), BTreeMap::new(), Vec::new());
         Ok(Self { nic, vis, by_id, options, spare })
     }

@@ -91,6 +91,7 @@ const EXAMPLES: &str = "Examples:
   egret bench latency --mode copy         messages sent from a copy, there and back
   egret bench latency --fabric shm --mode handover --trust cooperating
   egret bench latency --fabric tcp --wait frugal
+  egret bench bandwidth --fabric udp-datagrams --sizes 1K
   egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
   egret bench am-latency --words 0,16     requests and their answers
@@ -111,7 +112,7 @@ enum Name {
     /// Bytes a second one way
     ///
     /// The sender rewrites every message and the receiver looks at both of its ends, inside of the
-    /// time. So do the limits that egret is held against: shm-ring, tcp-raw.
+    /// time. So do the limits that egret is held against: shm-ring, tcp-raw, udp-raw.
     Bandwidth(vi::Args),
     /// Messages a second one way
     MessageRate(vi::Args),

@@ -178,7 +178,11 @@ impl Station {
         E: Into<anyhow::Error>,
     {
         self.begin(rounds)?;
-        let led = lead().map_err(Into::into);
+        self.conclude(lead().map_err(Into::into))
+    }
+
+    /// Waits for the end of the run that was led like this.
+    pub(crate) fn conclude<T>(&self, led: Result<T>) -> Result<T> {
         match (self.end(), led) {
             (Ok(_), led) => led,
             (Err(theirs), Ok(_)) => Err(theirs),

@@ -1,5 +1,7 @@
 //! Both ends in one process, on two threads.
 
+use std::net::UdpSocket;
+
 use super::*;
 use crate::rt;
 
@@ -79,6 +81,28 @@ fn a_payload_that_no_datagram_carries_is_refused() {
     let error = Limit::UdpSpin.prepare(65_508).unwrap_err();
     assert_eq!(error.to_string(), "a payload of 65508 bytes, and 65507 at most");
     run(Limit::UdpFrugal, 65_507, 3);
+}
+
+#[test]
+fn a_datagram_that_is_lost_is_sent_again_or_not_counted() {
+    for limit in [Limit::UdpSpin, Limit::UdpFrugal, Limit::UdpBandwidth, Limit::UdpSend] {
+        let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let thief = sockets[1].try_clone().unwrap();
+        let (mut end, fds) = limit.prepare_over(64, sockets).unwrap();
+        let follower = rt::spawn("follower", move || {
+            thief.recv(&mut [0; 64]).unwrap();
+            limit.join(64, fds).unwrap().follow(10, TIMEOUT)
+        });
+        match end.lead(10, TIMEOUT).unwrap() {
+            Measured::RoundTrips(times) => assert_eq!(times.len(), 10, "{limit}"),
+            Measured::Arrived { messages, bytes, .. } => assert_eq!((messages, bytes), (9, 64)),
+            Measured::OneWay(_) => panic!("{limit}"),
+        }
+        follower.unwrap().join().unwrap().unwrap();
+    }
+    let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let error = Limit::TcpSpin.prepare_over(64, sockets).unwrap_err();
+    assert!(matches!(error, LimitError::Descriptors { .. }), "{error}");
 }
 
 #[test]

@@ -209,7 +209,6 @@ fn between_namespaces(test: &str) {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "a run that fails is to be repeated by its seed")]
 fn rounds_of_loss_and_death_leave_nothing() {
     let Ok(there) = env::var(OTHER) else {
         return between_namespaces("lossy::rounds_of_loss_and_death_leave_nothing");
