@@ -42,12 +42,16 @@ fn limits_report_every_field_of_the_contract() {
         assert_eq!(line["noisy"] == true, figure(line, "spread") > 0.15, "{line}");
         match line["limit"].as_str().unwrap() {
             "shm-ring" => assert!(figure(line, "mb_s") > 0.0),
-            "line-ring" | "line-echo" | "tcp-write" => assert!(figure(line, "msg_s") > 0.0),
+            "line-ring" | "line-echo" | "tcp-write" | "udp-send" => {
+                assert!(figure(line, "msg_s") > 0.0);
+            }
             "switch-pairs" => {
                 assert_eq!([&line["pairs"], &line["rounds"], &line["bytes"]], [8, 200, 4]);
                 assert!(figure(line, "run_ns") > 0.0 && figure(line, "cores") >= 1.0);
             }
-            "tcp-raw" if line["p50_ns"].is_null() => assert!(figure(line, "mb_s") > 0.0),
+            "tcp-raw" | "udp-raw" if line["p50_ns"].is_null() => {
+                assert!(figure(line, "mb_s") > 0.0);
+            }
             _ => assert!(figure(line, "p99_ns") >= figure(line, "p50_ns"), "{line}"),
         }
     }
@@ -55,8 +59,8 @@ fn limits_report_every_field_of_the_contract() {
     let counts = ["shm-slot", "shm-ring", "line-ring", "eventfd", "tcp-raw"].map(of);
     assert_eq!(counts, [4, 4, 1, 1, 12]);
     assert_eq!(["line-echo", "switch-pairs"].map(of), [1, 1]);
-    // No datagram carries 64 KiB.
-    assert_eq!(["tcp-write", "udp-raw"].map(of), [1, 4]);
+    // No datagram carries 64 KiB there and back.
+    assert_eq!(["tcp-write", "udp-raw", "udp-send"].map(of), [1, 8, 1]);
     assert_eq!(["memcpy", "malloc+free", "clone"].map(of), [4, 4, 4]);
 }
 
