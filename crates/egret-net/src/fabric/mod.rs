@@ -29,8 +29,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 pub use crate::vi::machine::{
-    After, Arming, ConnId, ConnectPromise, ConnectRequest, Drained, ListenerName, Machine,
-    MachineFd, Made, Seen, SetEvent, Unposted, ViSpec, Woken, World,
+    After, Arming, Came, ConnId, ConnectPromise, ConnectRequest, DATAGRAM_HEAD, Drained,
+    ListenerName, Machine, MachineFd, Made, Seen, SetEvent, Unposted, ViSpec, Woken, World,
 };
 use crate::vi::{Nic, NicOptions, NicSecretError};
 

@@ -43,17 +43,19 @@ impl After {
         self.happened || !self.notices.is_empty()
     }
 
-    /// The connections that were made, or were not, for those who connect by way of `above`.
-    pub(crate) fn take_settled(&mut self, above: &Settled) {
-        if self.settled.is_empty() {
-            return;
-        }
+    /// The connections that were made, or were not, for those who connect by way of `above`. Whether
+    /// there are any.
+    pub(crate) fn take_settled(&mut self, above: &Settled) -> bool {
+        let mut any = false;
         for (promise, result) in std::mem::take(&mut self.settled) {
-            match promise.is_by_way_of(above) {
-                true => promise.settle(result),
-                false => self.settled.push((promise, result)),
+            if promise.is_by_way_of(above) {
+                any = true;
+                promise.settle(result);
+            } else {
+                self.settled.push((promise, result));
             }
         }
+        any
     }
 
     /// Another call begins.

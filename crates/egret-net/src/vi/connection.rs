@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::handle::Handle;
 use super::inbox::Inbox;
 use super::machine::ConnId;
-use super::over_posted::Member;
+use super::over_posted::{Member, OverPosted};
 use super::{
     CompletionQueue, Descriptor, Drain, Lane, Limits, Nic, Op, OpKind, Position, PostError, Posted,
     Refused, Reliability, RemoteSlice, SendError, Ticket, Trust, ViError, ViId, ViOptions,
@@ -67,7 +67,7 @@ pub struct Vi {
     recv_queue: CompletionQueue,
     drain: Drain,
     /// Its eager messages, where the fabric does not carry them itself.
-    member: Option<Arc<Member>>,
+    member: Option<(Arc<OverPosted>, Arc<Member>)>,
     /// The nic's, which stay as they are.
     limits: Limits,
 }
@@ -76,7 +76,11 @@ impl Vi {
     pub(super) fn new(nic: Nic, handle: Handle, options: &ViOptions, id: ViId) -> Self {
         let (handle, reliability) = (Arc::new(handle), options.reliability);
         let drain = options.drain.clone().expect("each connection has one");
-        let member = drain.posted().map(|over| over.add(id, &handle, reliability));
+        let over = drain.posted(reliability).cloned();
+        let member = over.map(|over| {
+            let member = over.add(id, &handle, reliability);
+            (over, member)
+        });
         let limits = nic.limits();
         let own = |queue: &Option<CompletionQueue>| {
             // Room for a full queue, and for as many completions not yet taken.
@@ -199,9 +203,9 @@ impl Vi {
     /// See [`SendError`]; nothing has left then.
     #[inline]
     pub fn send_eager(&self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        match (&self.member, self.drain.posted()) {
-            (Some(member), Some(over)) => over.send(member, lane, tag, parts),
-            _ => self.nic.hub.send(self.conn, lane, tag, parts),
+        match &self.member {
+            None => self.nic.hub.send(self.conn, lane, tag, parts),
+            Some((over, member)) => over.send(member, lane, tag, parts),
         }
     }
 
@@ -227,9 +231,9 @@ impl Vi {
     }
 
     fn arrived_if_asked(&self, lane: Lane, asked: bool) -> Position {
-        match (&self.member, self.drain.posted()) {
-            (Some(member), Some(over)) => over.arrived(member, lane, asked),
-            _ => {
+        match &self.member {
+            Some((over, member)) => over.arrived(member, lane, asked),
+            None => {
                 let hub = &self.nic.hub;
                 hub.work(|machine, after| machine.arrived(self.conn, lane, asked, after))
             }
@@ -246,7 +250,7 @@ impl Vi {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut counters = self.handle.counters();
-        counters.dropped += self.member.as_ref().map_or(0, |member| member.dropped());
+        counters.dropped += self.member.as_ref().map_or(0, |(_, member)| member.dropped());
         counters
     }
 
@@ -481,7 +485,7 @@ impl Vi {
 
 impl Drop for Vi {
     fn drop(&mut self) {
-        if let Some(over) = self.drain.posted() {
+        if let Some((over, _)) = &self.member {
             self.handle.close();
             over.remove(self.id);
         }

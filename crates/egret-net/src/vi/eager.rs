@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use super::hub::{Clock, Hub};
 use super::over_posted::OverPosted;
-use super::{ViError, ViId};
+use super::{Reliability, ViError, ViId};
 use crate::rt::Deadline;
 
 /// Bytes of the largest eager message.
@@ -195,8 +195,10 @@ impl DrainId {
 pub struct Drain {
     hub: Arc<Hub>,
     id: DrainId,
-    /// Where the fabric does not carry eager messages itself.
+    /// Those of levels of which the fabric does not carry them itself.
     posted: Option<Arc<OverPosted>>,
+    /// Whether it carries some itself.
+    is_native: bool,
 }
 
 /// Why a wait for eager messages ended without one.
@@ -213,16 +215,21 @@ pub enum DrainError {
 
 impl Drain {
     pub(super) fn new(hub: Arc<Hub>) -> Self {
-        let posted = (!hub.has_eager).then(|| Arc::new(OverPosted::new(&hub)));
-        Self { hub, id: DrainId::unused(), posted }
+        let offers = |level: &Reliability| hub.limits.offers(*level);
+        let levels = || Reliability::ALL.into_iter().filter(offers);
+        let has_posted = levels().any(|level| !hub.has_eager(level));
+        let is_native = levels().any(|level| hub.has_eager(level));
+        let posted = has_posted.then(|| Arc::new(OverPosted::new(&hub)));
+        Self { hub, id: DrainId::unused(), posted, is_native }
     }
 
     pub(super) const fn id(&self) -> DrainId {
         self.id
     }
 
-    pub(super) const fn posted(&self) -> Option<&Arc<OverPosted>> {
-        self.posted.as_ref()
+    /// Who carries the eager messages of this level, if that is not the fabric.
+    pub(super) fn posted(&self, level: Reliability) -> Option<&Arc<OverPosted>> {
+        self.posted.as_ref().filter(|_| !self.hub.has_eager(level))
     }
 
     pub(super) fn is_of(&self, hub: &Arc<Hub>) -> bool {
@@ -232,13 +239,13 @@ impl Drain {
     /// Passes what has arrived to `sink`, at most `budget` messages, and says how many there
     /// were. Never blocks; lets the fabric make progress if nothing is there.
     pub fn poll(&self, budget: usize, mut sink: impl FnMut(&mut dyn Reply, u64, &[u8])) -> usize {
-        let Some(posted) = &self.posted else {
+        if self.posted.is_none() {
             return self.hub.look_and_drain(self.id, budget, &mut sink);
-        };
-        match self.drain_posted(posted, budget, &mut sink) {
+        }
+        match self.take(budget, &mut sink) {
             0 => {
                 self.hub.progress();
-                self.drain_posted(posted, budget, &mut sink)
+                self.take(budget, &mut sink)
             }
             drained => drained,
         }
@@ -249,10 +256,9 @@ impl Drain {
     /// a connection ends by it, for its peer lies: who waits for what was posted there.
     #[inline]
     pub fn take(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
-        match &self.posted {
-            None => self.hub.drain(self.id, budget, sink),
-            Some(posted) => self.drain_posted(posted, budget, sink),
-        }
+        let Some(posted) = &self.posted else { return self.hub.drain(self.id, budget, sink) };
+        let drained = if self.is_native { self.hub.drain(self.id, budget, sink) } else { 0 };
+        drained + self.drain_posted(posted, budget - drained, sink)
     }
 
     /// Of two threads that drain, one is turned away, and may sleep by the time the other is done
@@ -273,11 +279,12 @@ impl Drain {
         self.hub.is_at_once
     }
 
-    /// Whether the fabric carries eager messages itself, and not as posted ones.
+    /// Whether the fabric carries eager messages itself, and not as posted ones: over `udp` those of
+    /// reliable levels.
     #[must_use]
     #[inline]
     pub const fn is_native(&self) -> bool {
-        self.posted.is_none()
+        self.is_native
     }
 
     /// Waits until something arrives, and passes at most `budget` messages to `sink`. How many.

@@ -55,6 +55,7 @@ impl Mailbox {
     }
 
     /// With a lock of its own, for a machine that stands on another.
+    #[cfg(test)]
     pub(super) fn alone() -> Self {
         let (ready, event) = (AtomicUsize::new(0), OnceLock::new());
         let state = Joint::new(State::default());

@@ -65,6 +65,9 @@ pub enum Reliability {
 }
 
 impl Reliability {
+    /// All levels, the least first.
+    pub const ALL: [Self; 3] = [Self::Unreliable, Self::Delivery, Self::Reception];
+
     /// The level with this number on the wire.
     #[must_use]
     pub const fn from_wire(number: u8) -> Option<Self> {

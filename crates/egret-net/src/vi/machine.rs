@@ -137,15 +137,15 @@ pub trait Machine: Any + Send + fmt::Debug {
     /// The nic goes down: nobody is let in any more, and everything ends.
     fn shut(&mut self, after: &mut After);
 
-    /// Whether the machine carries eager messages itself, by the functions below. Otherwise
-    /// they travel as posted messages of the eager class. It stays as it is.
-    fn has_eager(&self) -> bool {
+    /// Whether the machine carries eager messages of this level itself, by the functions below.
+    /// Otherwise they travel as posted messages of the eager class. It stays as it is.
+    fn has_eager(&self, _level: Reliability) -> bool {
         false
     }
     /// Whether eager messages leave when they are sent, and a drain finds those that have come,
     /// without a [`poll`](Self::poll). It stays as it is.
     fn is_at_once(&self) -> bool {
-        self.has_eager()
+        Reliability::ALL.into_iter().all(|level| self.has_eager(level))
     }
     /// Sends an eager message, if nothing is against it: the position behind it. Whoever waits
     /// is not told.
@@ -200,10 +200,37 @@ pub trait Machine: Any + Send + fmt::Debug {
         Drained::default()
     }
 
-    /// Bytes of the longest message of the unreliable level that travels in one piece, as far as is
-    /// known now: what a longer one is cut into may be lost piece by piece.
+    /// Whether the machine has datagrams for a [window](crate::fabric::window) above it, by the
+    /// functions below: on connections whose [spec](ViSpec) carries less than it promises. Nothing is
+    /// posted there. It stays as it is.
+    fn has_datagrams(&self) -> bool {
+        false
+    }
+    /// Bytes of the longest datagram that the path of a connection carries in one piece, as far as is
+    /// known now, the [head](DATAGRAM_HEAD) included.
     fn datagram_max(&self, _conn: ConnId) -> usize {
-        1400
+        0
+    }
+    /// Datagrams as long as the last one are lost though shorter ones arrive: the path may carry less
+    /// than is known.
+    fn doubt_path(&mut self, _conn: ConnId) {}
+    /// Sends datagrams, which lie one behind the other in `train`: each of `size` bytes, but the last,
+    /// which may have fewer. In each the first [`DATAGRAM_HEAD`] bytes are the machine's to write. How
+    /// many bytes have left, or are lost; the rest has no room now. Then whoever sleeps is to wait for
+    /// room, too, until a call finds it for all of its train.
+    fn send_datagrams(
+        &mut self,
+        _conn: ConnId,
+        train: &mut [u8],
+        _size: usize,
+        _after: &mut After,
+    ) -> usize {
+        train.len()
+    }
+    /// What has come next for the window above. While the machine has datagrams, all that comes is
+    /// taken by this call, and neither by [`poll`](Self::poll) nor by [`arm`](Self::arm).
+    fn next_datagram(&mut self, _after: &mut After) -> Option<Came<'_>> {
+        None
     }
 
     /// The world in which the machine's time passes, if that is not the real one. It stays the
@@ -311,6 +338,18 @@ pub struct Drained {
     /// Whether some were answered there and then.
     pub answers: bool,
 }
+
+/// What has come for a [window](crate::fabric::window).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Came<'a> {
+    /// A datagram of this connection, without its [head](DATAGRAM_HEAD).
+    Datagram(ConnId, &'a [u8]),
+    /// This connection has ended, for the reason that [`Machine::error`] says.
+    Ended(ConnId),
+}
+
+/// Bytes at the beginning of a datagram that are its machine's.
+pub const DATAGRAM_HEAD: usize = 16;
 
 /// The service and the tag of a listener.
 pub type ListenerName = (String, u64);

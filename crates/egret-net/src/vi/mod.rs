@@ -41,6 +41,7 @@
 //! ```
 
 mod after;
+#[cfg(test)]
 mod below;
 mod completion;
 mod connection;
@@ -74,6 +75,7 @@ mod segment;
 mod slices;
 mod trust;
 
+#[cfg(test)]
 pub(crate) use below::Below;
 pub(crate) use completion::Way;
 pub use completion::{Completion, Op, OpKind, Posted, Report, Ticket, ViId};

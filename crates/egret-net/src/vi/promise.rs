@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use super::ConnectError;
 use super::handle::Handle;
 use super::hub::Hub;
-use super::machine::Made;
+use super::machine::{Made, ViSpec};
 
 /// What a program that connects was promised. Dropped unsettled, it says that the nic is down.
 #[derive(Debug)]
@@ -16,11 +16,11 @@ pub struct ConnectPromise {
     /// Weak: the machine has the promise, and is the hub's.
     hub: Weak<Hub>,
     /// A machine that hears first.
-    above: Option<Settled>,
+    above: Option<(Settled, ViSpec)>,
 }
 
 /// What was settled for a machine that stands on another, which makes something of it first.
-pub(crate) type Settled = Arc<Mutex<Vec<(ConnectPromise, Result<Made, ConnectError>)>>>;
+pub(crate) type Settled = Arc<Mutex<Vec<(ConnectPromise, ViSpec, Result<Made, ConnectError>)>>>;
 
 /// The side that waits.
 #[derive(Debug)]
@@ -42,13 +42,13 @@ impl ConnectPromise {
     }
 
     /// The same promise for a machine below: what is settled comes by way of the one `above`.
-    pub(crate) fn by_way_of(mut self, above: &Settled) -> Self {
-        self.above = Some(Arc::clone(above));
+    pub(crate) fn by_way_of(mut self, above: &Settled, spec: ViSpec) -> Self {
+        self.above = Some((Arc::clone(above), spec));
         self
     }
 
     pub(super) fn is_by_way_of(&self, above: &Settled) -> bool {
-        self.above.as_ref().is_some_and(|own| Arc::ptr_eq(own, above))
+        self.above.as_ref().is_some_and(|(own, _)| Arc::ptr_eq(own, above))
     }
 
     /// Whether nobody waits any more.
@@ -59,8 +59,8 @@ impl ConnectPromise {
 
     /// Keeps it. A connection that nobody waits for any more is released, so no lock may be held.
     pub(super) fn settle(mut self, result: Result<Made, ConnectError>) {
-        if let Some(above) = self.above.take() {
-            above.lock().unwrap_or_else(PoisonError::into_inner).push((self, result));
+        if let Some((above, spec)) = self.above.take() {
+            above.lock().unwrap_or_else(PoisonError::into_inner).push((self, spec, result));
             return;
         }
         let hub = self.hub.upgrade().ok_or(ConnectError::NicDown);

@@ -12,6 +12,7 @@
 //! | `complaints.rs` | what the log is told of callers that are sent away |
 //! | `set.rs` | sets of descriptors |
 //! | `end.rs`, `incoming.rs` | an end, open or gone; what arrives at it, piece by piece |
+//! | `eager.rs` | eager messages of an end: what may be sent, and what was not drained |
 //! | `counts.rs` | how far an end is, in one word |
 //! | `fuzzed.rs` | an end that a fuzzer's peer writes to |
 //! | `bytes.rs`, `farewell.rs` | fields of packets, and the last word of a connection |
@@ -20,8 +21,10 @@ pub(super) mod bytes;
 mod complaints;
 pub(super) mod connectors;
 pub(super) mod counts;
+pub(super) mod eager;
 pub(super) mod end;
 pub(super) mod farewell;
+pub(super) mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) mod fuzzed;
 pub(super) mod incoming;

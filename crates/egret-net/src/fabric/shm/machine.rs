@@ -95,7 +95,7 @@ impl Machine for Driver {
         after.happened = true;
     }
 
-    fn has_eager(&self) -> bool {
+    fn has_eager(&self, _level: Reliability) -> bool {
         true
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Out<'a> {
     pub placing: usize,
     /// Whether eager messages have arrived.
     pub arrived: bool,
+    /// Datagrams that have arrived for a window.
+    pub datagrams: Vec<Arc<[u8]>>,
 }
 
 impl<'a> Out<'a> {
@@ -55,6 +57,7 @@ impl<'a> Out<'a> {
             frames: Vec::new(),
             placing: 0,
             arrived: false,
+            datagrams: Vec::new(),
         }
     }
 
@@ -66,6 +69,8 @@ impl<'a> Out<'a> {
 #[derive(Debug)]
 pub(super) struct Conn {
     reliability: Reliability,
+    /// Whether its datagrams are those of a window.
+    pub is_windowed: bool,
     depth: u32,
     sender: Sender,
     receiver: Receiver,
@@ -94,6 +99,7 @@ impl Conn {
         let ViSpec { carries: reliability, depth, vi, drain, .. } = spec;
         Self {
             reliability,
+            is_windowed: reliability != spec.reliability,
             depth,
             sender: Sender::new(reliability),
             receiver: Receiver::default(),
@@ -150,6 +156,13 @@ impl Conn {
         out.frames.push(Body::Datagram(Datagram { eager, tag, kind, bytes }));
         self.datagrams += 1;
         posted.complete(len, tag, out.notices);
+    }
+
+    /// Sends a datagram of a window.
+    pub(super) fn send_datagram(&mut self, bytes: &[u8], out: &mut Out<'_>) {
+        let (eager, tag, kind, bytes) = (None, 0, None, Arc::from(bytes));
+        out.frames.push(Body::Datagram(Datagram { eager, tag, kind, bytes }));
+        self.datagrams += 1;
     }
 
     /// Sends an eager message.
@@ -213,6 +226,7 @@ impl Conn {
             Body::Datagram(Datagram { eager: Some((lane, position)), tag, bytes, .. }) => {
                 self.eager.arrive(Record { lane, position, tag, bytes }, out);
             }
+            Body::Datagram(datagram) if self.is_windowed => out.datagrams.push(datagram.bytes),
             Body::Datagram(datagram) => self.receiver.datagram(&datagram, out),
             Body::Connect(_) | Body::Accept | Body::Refuse(_) | Body::Queued | Body::Gone(_) => {}
         }
@@ -238,12 +252,17 @@ impl Conn {
         if self.expects() {
             Some(now + self.patience)
         } else {
-            let waits = self.receiver.outstanding() > 0;
+            let waits = self.waits();
             waits.then(|| match self.asking_since {
                 Some(_) => now + self.patience,
                 None => (self.heard + KEEPALIVE).max(now + PATIENCE_MIN),
             })
         }
+    }
+
+    /// Whether it wants to know if the peer lives.
+    fn waits(&self) -> bool {
+        self.is_windowed || self.receiver.outstanding() > 0
     }
 
     /// Whether an answer of the peer is due.
@@ -255,7 +274,7 @@ impl Conn {
     pub(super) fn ring(&mut self, out: &mut Out<'_>) -> Result<(), ViError> {
         let only_receives = !self.expects();
         let heard_lately = self.asking_since.is_none() && out.now < self.heard + KEEPALIVE;
-        if only_receives && (heard_lately || self.receiver.outstanding() == 0) {
+        if only_receives && (heard_lately || !self.waits()) {
             return Ok(());
         }
         let asking_since = *self.asking_since.get_or_insert(out.now);

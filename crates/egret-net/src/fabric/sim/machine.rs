@@ -9,7 +9,8 @@ use super::wire::{EndId, Farewell, NodeId};
 use super::world::World;
 use crate::fabric::hub::opening;
 use crate::fabric::{
-    self, After, ConnId, ConnectRequest, Drained, ListenerName, Machine, Made, Unposted, ViSpec,
+    self, After, Came, ConnId, ConnectRequest, DATAGRAM_HEAD, Drained, ListenerName, Machine, Made,
+    Unposted, ViSpec,
 };
 use crate::vi::{
     ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, Refused,
@@ -24,6 +25,8 @@ pub(super) struct SimMachine {
     life: u32,
     name: Arc<str>,
     keys: Arc<Keys>,
+    /// The datagram that was taken last.
+    came: Arc<[u8]>,
 }
 
 impl SimMachine {
@@ -36,6 +39,7 @@ impl SimMachine {
             life: state.life,
             name: Arc::clone(&state.name),
             keys: Arc::clone(&state.keys),
+            came: Arc::default(),
         }
     }
 
@@ -187,7 +191,49 @@ impl Machine for SimMachine {
         });
     }
 
-    fn has_eager(&self) -> bool {
+    fn has_datagrams(&self) -> bool {
+        true
+    }
+
+    fn datagram_max(&self, _conn: ConnId) -> usize {
+        DATAGRAM_HEAD + 1400
+    }
+
+    fn send_datagrams(
+        &mut self,
+        conn: ConnId,
+        train: &mut [u8],
+        size: usize,
+        after: &mut After,
+    ) -> usize {
+        self.fabric.work(after, |world| {
+            if self.is_up(world) {
+                world.seen = world.now;
+                for datagram in train.chunks(size) {
+                    let bytes = &datagram[DATAGRAM_HEAD..];
+                    world.with_end(self.node, conn.0, |conn, out| {
+                        conn.send_datagram(bytes, out);
+                        Ok(())
+                    });
+                }
+            }
+        });
+        train.len()
+    }
+
+    fn next_datagram(&mut self, _after: &mut After) -> Option<Came<'_>> {
+        // A node that went down has left the ends of its connections.
+        let (_, end, bytes) = self.fabric.look_in(|world| {
+            let came = &mut world.nodes[self.node].came;
+            let at = came.iter().position(|(life, ..)| *life == self.life)?;
+            came.remove(at)
+        })?;
+        let Some(bytes) = bytes else { return Some(Came::Ended(ConnId(end))) };
+        self.came = bytes;
+        Some(Came::Datagram(ConnId(end), &self.came))
+    }
+
+    fn has_eager(&self, _level: Reliability) -> bool {
         true
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Node {
     pub ends: BTreeMap<EndId, End>,
     /// Ends with eager messages that were not drained, in the order in which they are.
     pub ready: VecDeque<EndId>,
+    /// What has come for windows of a life: the datagrams of an end, or that it is over.
+    pub came: VecDeque<(u32, EndId, Option<Arc<[u8]>>)>,
     pub listeners: BTreeMap<ListenerName, Listening>,
     /// Who was accepted, and as which end: a repeated knock gets the same answer.
     accepted: BTreeMap<Caller, EndId>,
@@ -83,6 +85,7 @@ impl Node {
             keys: Arc::default(),
             ends: BTreeMap::new(),
             ready: VecDeque::new(),
+            came: VecDeque::new(),
             listeners: BTreeMap::new(),
             accepted: BTreeMap::new(),
             next_end: 1,
@@ -264,6 +267,7 @@ impl World {
             .extend(listeners.into_values().flat_map(|listening| listening.wakers));
         node.ends.clear();
         node.ready.clear();
+        node.came.retain(|(.., bytes)| bytes.is_none());
         node.accepted.clear();
         node.keys = Arc::default();
         node.life += 1;

@@ -242,7 +242,12 @@ impl World {
         let sooner = |at: &Instant| conn.timer_at.is_none_or(|armed| *at < armed);
         let timer = conn.timer(self.now).filter(sooner);
         conn.timer_at = timer.or(conn.timer_at);
-        let Out { items, frames, placing, arrived, .. } = out;
+        let Out { items, frames, placing, arrived, datagrams, .. } = out;
+        if !datagrams.is_empty() {
+            self.after.told.happened = true;
+            let Node { came, life, .. } = &mut self.nodes[node];
+            came.extend(datagrams.into_iter().map(|bytes| (*life, end, Some(bytes))));
+        }
         if arrived {
             self.after.told.happened = true;
             let Node { ends, ready, .. } = &mut self.nodes[node];
@@ -302,11 +307,14 @@ impl World {
 
     /// Puts an end into the error state for good, and tells the peer.
     pub(super) fn end_with(&mut self, node: NodeId, end: EndId, why: ViError, farewell: Farewell) {
-        let Node { ends, keys, .. } = &mut self.nodes[node];
+        let Node { ends, keys, came, life, .. } = &mut self.nodes[node];
         let Some(End::Open { conn, peer, peer_end }) = ends.get_mut(&end) else { return };
         let (peer, peer_end) = (*peer, *peer_end);
         let mut out = Out::new(self.now, keys, &mut self.after.told.notices, self.planted);
         conn.fail(&why, &mut out);
+        if conn.is_windowed {
+            came.push_back((*life, end, None));
+        }
         let counters = conn.counters();
         let left = Some(Box::new(conn.eager.leave(why != ViError::Closed)));
         ends.insert(end, End::Gone { why, farewell: farewell.clone(), counters, left });

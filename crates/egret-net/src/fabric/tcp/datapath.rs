@@ -12,16 +12,15 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::batch::CHUNKS;
-use super::fault::{Fault, planted};
 use super::intake::Intake;
 use super::io::Io;
-use super::lanes::EagerIn;
 use super::recv::Receiver;
 use super::send::{Flushed, Sender};
 use super::socket::is_later;
 use super::stream::Stream;
 use super::wire::{CHUNK, HEAD};
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::eager::EagerIn;
 use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::receives::Receives;
@@ -182,7 +181,7 @@ impl Conn {
     /// Whether the peer does not know what this side has drained.
     #[inline]
     pub(super) fn owes_drained(&self) -> bool {
-        self.receiver.eager.drained() != self.sender.told_drained && !planted(Fault::DrainedUntold)
+        self.receiver.eager.owes(self.sender.told_drained)
     }
 
     /// Writes what may leave.

@@ -1,9 +1,9 @@
 //! One end of a connection: eager messages in and out.
 
 use super::datapath::Conn;
-use super::lanes::{EagerIn, Records};
 use super::send::Flushed;
-use crate::vi::{Keys, Lane, Position, Reply, SendError, Sink, ViId};
+use crate::fabric::hub::eager::{Drains, EagerIn};
+use crate::vi::{Keys, Lane, Position, SendError};
 
 impl Conn {
     /// Sends an eager message. Whether the nic has something to do.
@@ -69,37 +69,11 @@ impl Conn {
         (position, self.queue(0, true, keys))
     }
 
-    /// Passes eager messages that have come to the sink, at most `left`, which is counted down, those
-    /// of talk first. Whether some were answered.
-    pub(super) fn drain(&mut self, left: &mut usize, sink: &mut Sink<'_>) -> bool {
-        let mut answering = Answering { conn: self, answers: false };
-        for lane in Lane::ALL {
-            let mut taken = Taken {
-                records: answering.conn.receiver.eager.take(lane),
-                lane,
-                answering: &mut answering,
-            };
-            while *left > 0
-                && let Some((tag, at)) = taken.records.pop()
-            {
-                *left -= 1;
-                taken.answering.conn.receiver.eager.drained_one(lane, at.len());
-                sink(&mut *taken.answering, tag, taken.records.bytes(at));
-            }
-        }
-        answering.answers
-    }
-
     /// Whether eager messages have come, or there is room for them, that nobody was told of.
     #[inline]
     pub(super) fn take_news(&mut self) -> bool {
         let came = std::mem::take(&mut self.receiver.eager.has_news);
         std::mem::take(&mut self.sender.eager.has_news) | came
-    }
-
-    #[inline]
-    pub(super) fn eager(&self) -> &EagerIn {
-        &self.receiver.eager
     }
 
     /// A drain is over: what it answered leaves in one call, and the peer is told if it should know.
@@ -122,41 +96,17 @@ impl Conn {
     }
 }
 
-/// The connection that a drained message came by.
-struct Answering<'a> {
-    conn: &'a mut Conn,
-    answers: bool,
-}
-
-impl Reply for Answering<'_> {
-    fn vi(&self) -> ViId {
-        self.conn.receiver.eager.vi
-    }
-
-    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
-        self.answers = true;
-        self.conn.put(lane, tag, parts).map(|(position, _)| position)
-    }
-}
-
-/// What was answered before a sink panicked is still to be written.
-impl Drop for Answering<'_> {
+impl Drains for Conn {
     #[inline]
-    fn drop(&mut self) {
-        self.conn.has_rest |= self.answers;
+    fn eager(&mut self) -> &mut EagerIn {
+        &mut self.receiver.eager
     }
-}
 
-/// Messages of a lane during a drain: put back at its end, also if the sink panics.
-struct Taken<'a, 'c> {
-    records: Records,
-    lane: Lane,
-    answering: &'a mut Answering<'c>,
-}
+    fn answer(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        self.put(lane, tag, parts).map(|(position, _)| position)
+    }
 
-impl Drop for Taken<'_, '_> {
-    fn drop(&mut self) {
-        let records = std::mem::take(&mut self.records);
-        self.answering.conn.receiver.eager.put_back(self.lane, records);
+    fn answered(&mut self) {
+        self.has_rest = true;
     }
 }

@@ -27,14 +27,8 @@ pub(super) enum Fault {
     ChunksKept,
     /// Chunks of which the kernel took nothing count as written.
     CutCounted,
-    /// A lane holds as much as anybody sends.
-    LaneBoundless,
-    /// A peer may say that it has drained what was never sent.
-    DrainedBelieved,
     /// The nic does not hear of a message that waits for company.
     SentUnmarked,
-    /// What was drained is not told to a peer that waits for it.
-    DrainedUntold,
     /// Eager messages that come while a message waits for a receive wait, too.
     EagerHeld,
     /// Bytes of a read's answer count for the message that began last.

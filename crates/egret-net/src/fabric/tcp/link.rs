@@ -7,7 +7,8 @@ use super::driver::Fixed;
 use super::send::Flushed;
 use super::token::LINK;
 use crate::fabric::Unposted;
-use crate::fabric::hub::end::{End, Ended};
+use crate::fabric::hub::eager::{self, Drains};
+use crate::fabric::hub::end::End;
 use crate::fabric::hub::set::token;
 use crate::vi::{DrainId, Lane, Notices, Position, Posted, SendError, Sink, Ticket, ViError};
 
@@ -174,7 +175,7 @@ impl Link {
     #[inline]
     pub(super) fn take_news(&mut self) -> (bool, bool) {
         let (has_news, eager) = match (self.end.open(), &self.left) {
-            (Some(conn), _) => (conn.take_news(), conn.eager()),
+            (Some(conn), _) => (conn.take_news(), &*conn.eager()),
             // They came with its end.
             (None, Some(left)) => (true, &*left.eager),
             (None, None) => return (false, false),
@@ -197,7 +198,7 @@ impl Link {
         if conn.eager().drain != drain {
             return None;
         }
-        let answers = conn.drain(left, sink);
+        let answers = eager::drain(conn, left, sink);
         let is_dirty = conn.settle(&fixed.keys);
         if !conn.notices.is_empty() {
             conn.notices.move_to(notices);
@@ -220,15 +221,7 @@ impl Link {
         if eager.drain != drain {
             return None;
         }
-        let mut reply = Ended { vi: eager.vi, why };
-        for lane in Lane::ALL {
-            while *left > 0
-                && let Some((tag, bytes)) = eager.pop(lane)
-            {
-                *left -= 1;
-                sink(&mut reply, tag, &bytes);
-            }
-        }
+        eager::drain_left(eager, why, left, sink);
         self.is_heard = !eager.is_empty();
         Some(Pulled { answers: false, is_dirty: false, owes: false, has_more: self.is_heard })
     }

@@ -83,7 +83,7 @@ impl Machine for Driver {
         self.skips = if self.wait == Wait::Frugal { SKIPS } else { 0 };
     }
 
-    fn has_eager(&self) -> bool {
+    fn has_eager(&self, _level: Reliability) -> bool {
         true
     }
 

@@ -48,7 +48,6 @@ pub mod fuzzing;
 mod greeting;
 mod intake;
 mod io;
-mod lanes;
 mod leaving;
 mod link;
 mod machine;

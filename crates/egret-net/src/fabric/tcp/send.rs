@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use super::batch::{Batch, CHUNKS};
 use super::fault::{Fault, planted};
 use super::io::Io;
-use super::lanes::{Drained, EagerOut};
 use super::socket::is_later;
 use super::stream::Stream;
 use super::wire::{CHUNK, Frame};
 use crate::fabric::hub::bytes::push_text;
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::eager::{Drained, EagerOut};
 use crate::fabric::outbox::{Answer, Outbox, Outgoing};
 use crate::vi::{Lane, Notices, Op, Posted, Reliability, ViError};
 

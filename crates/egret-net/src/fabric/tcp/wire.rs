@@ -1,8 +1,8 @@
 //! What a frame says: a head of 24 bytes, up to four words that its kind asks for, and its
 //! payload. `docs/tcp-wire.md` has the bytes.
 
-use super::lanes::Drained;
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::eager::Drained;
 use crate::vi::{AccessError, EAGER_MAX, Lane, ViError};
 
 /// What a frame says, without its payload and its counts.

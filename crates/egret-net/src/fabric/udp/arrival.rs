@@ -10,7 +10,7 @@ use super::fault::{Fault, planted};
 use super::link::Link;
 use super::socket::TROUBLES_AT_ONCE;
 use super::wire::{Datagram, Farewell, Head, Number, Piece, SIGNATURE};
-use crate::fabric::After;
+use crate::fabric::{After, ConnId};
 use crate::vi::ViError;
 
 /// Datagrams of which nothing came.
@@ -33,10 +33,16 @@ const NOBODY: ViError = ViError::PeerDied { why: "nobody receives at its address
 const NIC_DOWN: ViError = ViError::PeerDied { why: "its nic went down" };
 
 impl Driver {
-    /// A datagram arrived at the nic's socket.
+    /// A datagram arrived at the nic's socket. The connection, if it is one of a window.
     #[inline]
-    pub(super) fn hear(&mut self, bytes: &[u8], from: &SocketAddrAny, after: &mut After) {
+    pub(super) fn hear(
+        &mut self,
+        bytes: &[u8],
+        from: &SocketAddrAny,
+        after: &mut After,
+    ) -> Option<ConnId> {
         match Datagram::decode(bytes) {
+            Ok(Datagram::Window { to, .. }) => return self.window(to, from),
             Ok(Datagram::Piece { to, piece }) => self.piece(to, &piece, from, after),
             Ok(datagram) => match SocketAddr::try_from(from.clone()) {
                 Ok(from) => self.said(&datagram, from, after),
@@ -44,6 +50,20 @@ impl Driver {
             },
             Err(_) => self.tally.garbage += 1,
         }
+        None
+    }
+
+    /// A datagram for the window of a connection.
+    #[inline]
+    fn window(&mut self, to: Number, from: &SocketAddrAny) -> Option<ConnId> {
+        let is_last = |(number, at): &(Number, SocketAddrAny)| (*number, at) == (to, from);
+        if !self.last.as_ref().is_some_and(is_last) {
+            self.addressed(to, SocketAddr::try_from(from.clone()).ok()?)?;
+            self.last = Some((to, from.clone()));
+        }
+        let link = self.links.open.get_mut(&to)?;
+        link.hear();
+        link.is_windowed().then_some(ConnId(to.0))
     }
 
     #[inline]
@@ -118,7 +138,9 @@ impl Driver {
                 self.knocked(to, outcome, after);
             }
             // Groups have sockets of their own.
-            Datagram::Piece { .. } | Datagram::Group { .. } => self.tally.garbage += 1,
+            Datagram::Piece { .. } | Datagram::Window { .. } | Datagram::Group { .. } => {
+                self.tally.garbage += 1
+            }
         }
     }
 

@@ -16,12 +16,19 @@ pub(super) struct Conn {
     sender: Sender,
     inward: Inward,
     peers: Peers,
+    /// Whether datagrams of a window wait for room.
+    is_full: bool,
 }
 
 /// Who is at the other end.
 #[derive(Debug)]
 enum Peers {
-    One { assembly: Box<Assembly>, pulse: Pulse },
+    One {
+        assembly: Box<Assembly>,
+        pulse: Pulse,
+    },
+    /// One, whose datagrams are those of a window.
+    Window(Pulse),
     Group(Members),
 }
 
@@ -77,7 +84,11 @@ impl Conn {
             depth: spec.depth,
             sender: Sender::new(To::End(to), room),
             inward: Inward::default(),
-            peers: Peers::One { assembly: Box::default(), pulse: Pulse::new(to.0) },
+            peers: match spec.carries == spec.reliability {
+                true => Peers::One { assembly: Box::default(), pulse: Pulse::new(to.0) },
+                false => Peers::Window(Pulse::new(to.0)),
+            },
+            is_full: false,
         }
     }
 
@@ -88,6 +99,7 @@ impl Conn {
             sender: Sender::new(To::Group(seal), room),
             inward: Inward::default(),
             peers: Peers::Group(Members::default()),
+            is_full: false,
         }
     }
 
@@ -117,15 +129,37 @@ impl Conn {
         Ok(self.is_stuck())
     }
 
-    /// Bytes of a message that goes as one datagram.
-    pub(super) const fn datagram_max(&self) -> usize {
-        self.sender.datagram_max()
+    /// Bytes of a datagram that the path carries.
+    pub(super) const fn room(&self) -> usize {
+        self.sender.room()
+    }
+
+    /// Whether its datagrams are those of a window.
+    pub(super) const fn is_windowed(&self) -> bool {
+        matches!(self.peers, Peers::Window(_))
+    }
+
+    /// The path may carry less than is known.
+    pub(super) fn doubt(&mut self) {
+        self.sender.doubt();
+    }
+
+    /// Sends datagrams of a window. How many bytes have left.
+    pub(super) fn send_train(
+        &mut self,
+        train: &mut [u8],
+        size: usize,
+        port: &mut impl Port,
+    ) -> usize {
+        let left = self.sender.send_train(train, size, port);
+        self.is_full = left < train.len();
+        left
     }
 
     /// Whether a send waits for room.
     #[inline]
     pub(super) fn is_stuck(&self) -> bool {
-        self.sender.outstanding() > 0
+        self.is_full || self.sender.outstanding() > 0
     }
 
     /// Goes on with what waits for room.
@@ -136,7 +170,7 @@ impl Conn {
     /// The peer has said something.
     #[inline]
     pub(super) const fn hear(&mut self) {
-        if let Peers::One { pulse, .. } = &mut self.peers {
+        if let Peers::One { pulse, .. } | Peers::Window(pulse) = &mut self.peers {
             pulse.hear();
         }
     }
@@ -148,6 +182,8 @@ impl Conn {
         let came = match &mut self.peers {
             Peers::One { assembly, .. } => assembly.take(piece, receives, notices),
             Peers::Group(members) => members.take(from, piece, receives, notices),
+            // A window sends no messages.
+            Peers::Window(_) => Came::Lie,
         };
         self.inward.count(came);
         came
@@ -159,6 +195,7 @@ impl Conn {
         let (given_up, beat) = match &mut self.peers {
             Peers::One { assembly, pulse } => (assembly.beat(receives), pulse.beat()),
             Peers::Group(members) => (members.beat(receives), Beat::Nothing),
+            Peers::Window(pulse) => (0, pulse.beat()),
         };
         self.inward.ignored.given_up += given_up;
         match beat {
@@ -189,6 +226,7 @@ impl Open for Conn {
         match &mut self.peers {
             Peers::One { assembly, .. } => all.extend(assembly.drain()),
             Peers::Group(members) => all.extend(members.drain()),
+            Peers::Window(_) => {}
         }
         all.extend(self.inward.receives.drain());
         all.sort_by_key(Posted::ticket);
@@ -203,6 +241,7 @@ impl Peers {
         match self {
             Self::One { assembly, .. } => assembly.begun(),
             Self::Group(members) => members.begun(),
+            Self::Window(_) => 0,
         }
     }
 
@@ -210,6 +249,7 @@ impl Peers {
         match self {
             Self::One { assembly, .. } => assembly.cancel(ticket),
             Self::Group(members) => members.cancel(ticket),
+            Self::Window(_) => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a nic does: it takes what comes, greets and is greeted, and looks after its
 //! connections.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::group::Seal;
 use super::leaving::Leavings;
 use super::link::Link;
 use super::pulse::BEAT;
-use super::socket::Socket;
+use super::socket::{Received, Socket};
 use super::wire::Number;
 use crate::fabric::greet::Stance;
 use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors, set};
 use crate::fabric::place::Peer;
-use crate::fabric::{After, ConnId, ConnectRequest, Made, ViSpec};
+use crate::fabric::{After, Came, ConnId, ConnectRequest, DATAGRAM_HEAD, Made, ViSpec};
 use crate::rt::{self, Instant};
 use crate::vi::{ConnectError, Keys, Reliability, ViError};
 
@@ -58,13 +58,27 @@ pub(super) struct Driver {
     pub is_asleep: bool,
     /// Calls of `progress` since somebody slept.
     pub awake: u32,
+    /// Whether a window takes the datagrams.
+    pub is_below: bool,
     /// Where datagrams are received.
     space: Box<[u8]>,
+    control: Box<[u8]>,
+    /// Those of the space that a window has not taken.
+    joined: Option<Joined>,
+    /// Connections of windows that are over, and the window does not know.
+    pub over: VecDeque<ConnId>,
     /// Calls of `progress` in a row that have found something.
     pub streak: u32,
     pub next_beat: Instant,
     pub pace: Pace,
     pub tally: Tally,
+}
+
+/// Datagrams that were received together, and how many bytes of them were heard.
+#[derive(Debug, Clone, Copy)]
+struct Joined {
+    received: Received,
+    heard: usize,
 }
 
 /// This nic as a member of a group.
@@ -83,6 +97,8 @@ pub(super) const BATCH: u32 = 32;
 /// Datagrams taken in one call of which nothing came.
 const IN_VAIN_MAX: u32 = 64;
 const SPACE: usize = 1 << 16;
+/// Bytes of what the system says of received datagrams.
+const CONTROL: usize = 64;
 /// What the set says of the nic's socket, and of a group.
 const SOCKET: u64 = 0;
 const GROUP: u64 = 1;
@@ -103,7 +119,11 @@ impl Driver {
             watched: None,
             is_asleep: false,
             awake: 0,
+            is_below: false,
             space: vec![0; SPACE].into(),
+            control: vec![0; CONTROL].into(),
+            joined: None,
+            over: VecDeque::new(),
             streak: 0,
             next_beat: now + BEAT,
             pace: Pace::default(),
@@ -148,7 +168,7 @@ impl Driver {
     /// Takes datagrams until so many have come to something. Whether any has.
     #[inline]
     pub(super) fn receive(&mut self, after: &mut After, most: u32) -> bool {
-        if !self.listeners.is_up() {
+        if !self.listeners.is_up() || self.is_below {
             return false;
         }
         let (mut found, mut in_vain) = (0, 0);
@@ -163,6 +183,44 @@ impl Driver {
         }
         self.space = space;
         found + in_vain > 0
+    }
+
+    /// Takes datagrams until one is a window's, or a connection of a window is over.
+    pub(super) fn receive_for_window(&mut self, after: &mut After) -> Option<Came<'_>> {
+        let mut space = std::mem::take(&mut self.space);
+        let mut came = None;
+        for _ in 0..IN_VAIN_MAX {
+            if let Some(conn) = self.over.pop_front() {
+                self.space = space;
+                return Some(Came::Ended(conn));
+            }
+            let Some(Joined { received, heard }) = self.next_joined(&mut space) else { break };
+            let end = received.len.min(heard + received.size);
+            let joined = Joined { received, heard: end };
+            self.joined = (end < received.len).then_some(joined);
+            if let Some(conn) = self.hear(&space[heard..end], &received.from.into(), after) {
+                came = Some((conn, heard + DATAGRAM_HEAD..end));
+                break;
+            }
+        }
+        if came.is_none() && !self.groups.is_empty() {
+            self.receive_groups(&mut space, after);
+        }
+        self.space = space;
+        came.map(|(conn, range)| Came::Datagram(conn, &self.space[range]))
+    }
+
+    /// Datagrams that were received and not heard, if need be from the socket.
+    #[inline]
+    fn next_joined(&mut self, space: &mut [u8]) -> Option<Joined> {
+        if self.joined.is_some() {
+            return self.joined.take();
+        }
+        if !self.listeners.is_up() {
+            return None;
+        }
+        let received = self.fixed.socket.recv_joined(space, &mut self.control)?;
+        Some(Joined { received, heard: 0 })
     }
 
     fn receive_groups(&mut self, space: &mut [u8], after: &mut After) -> bool {
@@ -236,6 +294,9 @@ impl Driver {
     /// Ends a connection, if it is open.
     pub(super) fn end(&mut self, number: Number, why: &ViError, after: &mut After) {
         let Some(link) = self.links.end(number) else { return };
+        if link.is_windowed() {
+            self.over.push_back(ConnId(number.0));
+        }
         link.close(why, &mut after.notices);
         after.happened = true;
         self.by_peer.remove(&(link.at, link.to));

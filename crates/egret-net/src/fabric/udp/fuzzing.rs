@@ -45,7 +45,7 @@ const LONG: Duration = Duration::from_secs(10);
 impl Stage {
     fn new() -> Self {
         let open = || {
-            let nic = nic::open(&NicOptions::new("").wait(Wait::Frugal)).expect("loopback");
+            let nic = nic::open(&NicOptions::new("").wait(Wait::Frugal), false).expect("loopback");
             Nic::new(Box::new(nic), Wait::Frugal)
         };
         Self { nics: [open(), open()], pool: Pool::new(BUFFER, BUFFERS).expect("memory") }

@@ -44,6 +44,10 @@ impl Port for &Gate {
         self.socket.send_small(&self.to, bytes)
     }
 
+    fn send_long(&mut self, bytes: &[u8]) -> Result<(), Stuck> {
+        self.socket.send_long(&self.to, bytes)
+    }
+
     fn cuts(&self) -> bool {
         self.socket.cuts()
     }
@@ -145,8 +149,31 @@ impl Link {
         }
     }
 
-    /// Bytes of a message that goes as one datagram.
-    pub(super) fn datagram_max(&self) -> usize {
-        self.end.if_open().map_or(0, Conn::datagram_max)
+    /// Bytes of a datagram that the path carries.
+    pub(super) fn room(&self) -> usize {
+        self.end.if_open().map_or(0, Conn::room)
+    }
+
+    /// The path may carry less than is known.
+    pub(super) fn doubt(&mut self) {
+        if let Some(conn) = self.end.open() {
+            conn.doubt();
+        }
+    }
+
+    /// Whether it is open, and its datagrams are those of a window.
+    #[inline]
+    pub(super) fn is_windowed(&self) -> bool {
+        self.end.if_open().is_some_and(Conn::is_windowed)
+    }
+
+    /// Sends datagrams of a window. How many bytes have left, and whether nothing waited for room
+    /// before.
+    #[inline]
+    pub(super) fn send_train(&mut self, train: &mut [u8], size: usize) -> (usize, bool) {
+        let Some(conn) = self.end.open() else { return (train.len(), false) };
+        let was_stuck = conn.is_stuck();
+        let left = conn.send_train(train, size, &mut &self.gate);
+        (left, left < train.len() && !was_stuck)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::driver::{BATCH, Driver};
 use super::wire::Number;
+use crate::fabric::Came;
 use crate::fabric::hub::machine::prelude::*;
 use crate::fabric::hub::{Outcome, connectors};
 
@@ -21,8 +22,38 @@ impl Machine for Driver {
         Ok(())
     }
 
+    fn has_datagrams(&self) -> bool {
+        self.is_below
+    }
+
     fn datagram_max(&self, conn: ConnId) -> usize {
-        self.links.find(Number(conn.0)).datagram_max()
+        self.links.find(Number(conn.0)).room()
+    }
+
+    fn doubt_path(&mut self, conn: ConnId) {
+        self.links.of_handle(Number(conn.0)).doubt();
+    }
+
+    #[inline]
+    fn send_datagrams(
+        &mut self,
+        conn: ConnId,
+        train: &mut [u8],
+        size: usize,
+        after: &mut After,
+    ) -> usize {
+        let (left, is_stuck) = self.links.of_handle(Number(conn.0)).send_train(train, size);
+        if is_stuck {
+            self.stuck.push(Number(conn.0));
+            // A thread that sleeps is to wait for room as well.
+            after.happened = true;
+        }
+        left
+    }
+
+    #[inline]
+    fn next_datagram(&mut self, after: &mut After) -> Option<Came<'_>> {
+        self.receive_for_window(after)
     }
 
     /// Takes one datagram, so that its answer can leave before the next is looked for;

@@ -84,7 +84,7 @@ impl Fabric for UdpFabric {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        Ok(Nic::new(window::over(Box::new(nic::open(options)?)), options.wait))
+        Ok(Nic::new(window::over(Box::new(nic::open(options, true)?)), options.wait))
     }
 }
 
@@ -108,6 +108,6 @@ impl Fabric for UdpDatagrams {
     }
 
     fn open(&self, options: &NicOptions) -> Result<Nic, OpenError> {
-        Ok(Nic::new(Box::new(nic::open(options)?), options.wait))
+        Ok(Nic::new(Box::new(nic::open(options, false)?), options.wait))
     }
 }

@@ -14,15 +14,21 @@ use crate::vi::{Limits, NicOptions};
 /// Descriptors outstanding on each queue of a connection.
 const DEPTH: u32 = 256;
 
-/// A nic of an IP network.
-pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
+/// A nic of an IP network, which may stand below a window.
+pub(super) fn open(options: &NicOptions, is_below: bool) -> Result<Driver, OpenError> {
     let opened = Opened::at("udp", options, |at, _| {
-        let socket = Socket::open(at)?;
+        let mut socket = Socket::open(at)?;
+        if is_below {
+            socket.join_received();
+        }
         let local = socket.local();
         Ok((Arc::new(socket), local))
     })?;
     let Opened { host, stance, set, socket } = opened;
-    Ok(Driver::new(Fixed { host, keys: Arc::default(), socket, set, stance }, rt::now()))
+    let fixed = Fixed { host, keys: Arc::default(), socket, set, stance };
+    let mut driver = Driver::new(fixed, rt::now());
+    driver.is_below = is_below;
+    Ok(driver)
 }
 
 /// What a nic allows.

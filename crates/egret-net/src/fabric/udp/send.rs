@@ -10,8 +10,7 @@ use std::io::IoSlice;
 use super::group::Seal;
 use super::socket::Cut;
 use super::wire::{
-    DATAGRAM_MAX, Head, MESSAGE_MAX, Named, Number, Piece, SIGNATURE, SMALL, Small, Split, WHOLE,
-    extra,
+    DATAGRAM_MAX, Head, MESSAGE_MAX, Named, Number, Piece, SIGNATURE, SMALL, Small, Split, extra,
 };
 use crate::vi::{Descriptor, Notices, Posted, Ticket};
 
@@ -27,6 +26,10 @@ pub(super) trait Port {
     /// Whether it may be worth a try to send several together.
     fn cuts(&self) -> bool {
         false
+    }
+    /// Sends one that the path does not carry in one piece: the system cuts it.
+    fn send_long(&mut self, bytes: &[u8]) -> Result<(), Stuck> {
+        self.send_small(bytes)
     }
     /// Sends several datagrams of `size` bytes, the last of which may have less.
     fn send_cut(&mut self, _slices: &[IoSlice<'_>], _size: u16) -> Result<Cut, Stuck> {
@@ -75,6 +78,8 @@ struct Leaving {
 pub(super) const SEGMENTS_MAX: usize = 64;
 /// The smallest datagram that is heeded as the most a path carries.
 pub(super) const ROOM_MIN: usize = 548;
+/// What every path over IPv6 carries: 1280 bytes with their headers.
+pub(super) const ROOM_ANYWHERE: usize = 1232;
 
 impl Sender {
     pub(super) fn new(to: To, room: usize) -> Self {
@@ -95,9 +100,69 @@ impl Sender {
         self.pump(port, notices);
     }
 
-    /// Bytes of a message without a type that goes as one datagram.
-    pub(super) const fn datagram_max(&self) -> usize {
-        self.room - WHOLE
+    /// Bytes of a datagram that the path carries.
+    pub(super) const fn room(&self) -> usize {
+        self.room
+    }
+
+    /// The path may carry less than is known.
+    pub(super) fn doubt(&mut self) {
+        self.room = self.room.min(ROOM_ANYWHERE);
+    }
+
+    /// Sends datagrams of a window, one behind the other, each of `size` bytes but the last. How many
+    /// bytes have left, or are lost.
+    pub(super) fn send_train(
+        &mut self,
+        train: &mut [u8],
+        size: usize,
+        port: &mut impl Port,
+    ) -> usize {
+        let To::End(to) = self.to else { return train.len() };
+        let head = Head::window(to);
+        for datagram in train.chunks_mut(size) {
+            datagram[..head.len()].copy_from_slice(&head);
+        }
+        let mut left = 0;
+        while left < train.len() {
+            let rest = &train[left..];
+            let several = rest.len().min(size * TOGETHER as usize).min(DATAGRAM_MAX / size * size);
+            match self.send_some_of(&rest[..several.max(size.min(rest.len()))], size, port) {
+                Ok(sent) => left += sent,
+                Err(Stuck::Full) => break,
+                // Each is longer than what the path carries now, and goes in pieces.
+                Err(Stuck::TooLong { room }) if room.max(ROOM_MIN) < self.room => {
+                    self.room = room.max(ROOM_MIN);
+                }
+                // The path carries less than any path may: it is lost.
+                Err(Stuck::TooLong { .. }) => left += size.min(rest.len()),
+            }
+        }
+        left
+    }
+
+    /// Sends one datagram of a train, or several. How many bytes that were.
+    fn send_some_of(
+        &self,
+        train: &[u8],
+        size: usize,
+        port: &mut impl Port,
+    ) -> Result<usize, Stuck> {
+        let one = &train[..size.min(train.len())];
+        if one.len() > self.room {
+            // The path does not carry even that: it is lost.
+            let is_full = port.send_long(one) == Err(Stuck::Full);
+            return if is_full { Err(Stuck::Full) } else { Ok(one.len()) };
+        }
+        if train.len() > size
+            && port.cuts()
+            && let Ok(size) = u16::try_from(size)
+            && port.send_cut(&[IoSlice::new(train)], size)? == Cut::Sent
+        {
+            return Ok(train.len());
+        }
+        port.send_small(one)?;
+        Ok(one.len())
     }
 
     /// Sends until there is nothing more, or no room.

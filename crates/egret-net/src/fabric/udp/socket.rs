@@ -29,7 +29,7 @@ use rustix::net::{
 };
 
 use super::fault::{Fault, planted};
-use super::send::{ROOM_MIN, Stuck};
+use super::send::{ROOM_ANYWHERE, ROOM_MIN, Stuck};
 use super::wire::DATAGRAM_MAX;
 
 #[derive(Debug)]
@@ -40,6 +40,16 @@ pub(super) struct Socket {
     troubled: AtomicBool,
     /// Whether it can cut what is sent.
     cuts: AtomicBool,
+    /// Whether it joins what is received.
+    joins: bool,
+}
+
+/// Datagrams that were received together: each of `size` bytes, but the last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Received {
+    pub len: usize,
+    pub size: usize,
+    pub from: SocketAddr,
 }
 
 /// What became of several datagrams.
@@ -66,8 +76,6 @@ const BUFFER: usize = 4 << 20;
 const QUOTED: usize = 64;
 /// Errors of earlier datagrams that one send gets past.
 const TRIES: usize = 4;
-/// What every path over IPv6 carries: 1280 bytes with their headers.
-const ROOM_ANYWHERE: usize = 1232;
 /// Messages of the system read at once.
 pub(super) const TROUBLES_AT_ONCE: usize = 64;
 
@@ -102,7 +110,13 @@ impl Socket {
     }
 
     const fn new(fd: OwnedFd, local: SocketAddr) -> Self {
-        Self { fd, local, troubled: AtomicBool::new(false), cuts: AtomicBool::new(true) }
+        Self {
+            fd,
+            local,
+            troubled: AtomicBool::new(false),
+            cuts: AtomicBool::new(true),
+            joins: false,
+        }
     }
 
     /// Where it receives.
@@ -144,6 +158,21 @@ impl Socket {
             }
         }
         Ok(())
+    }
+
+    /// Sends a datagram that the path does not carry in one piece: the system, and those on the way,
+    /// may cut it.
+    #[cold]
+    pub(super) fn send_long(&self, to: &SocketAddrAny, bytes: &[u8]) -> Result<(), Stuck> {
+        let _ = discover(&self.fd, self.local, false);
+        let sent = self.send_small(to, bytes);
+        let _ = discover(&self.fd, self.local, true);
+        sent
+    }
+
+    /// Receives datagrams that follow each other in one piece from now on, if the system can.
+    pub(super) fn join_received(&mut self) {
+        self.joins = setsockopt(&self.fd, nix_sockopt::UdpGroSegment, &true).is_ok();
     }
 
     /// Whether the system cuts what is sent into datagrams.
@@ -217,6 +246,41 @@ impl Socket {
         None
     }
 
+    /// The same for several that follow each other, if the system joins them.
+    #[inline]
+    pub(super) fn recv_joined(&self, space: &mut [u8], control: &mut [u8]) -> Option<Received> {
+        if !self.joins {
+            let (len, from) = self.recv(space)?;
+            let from = SocketAddr::try_from(from).ok()?;
+            return Some(Received { len, size: len.max(1), from });
+        }
+        let fd = self.fd.as_raw_fd();
+        for _ in 0..TRIES {
+            let mut slices = [IoSliceMut::new(&mut *space)];
+            let flags = MsgFlags::MSG_DONTWAIT;
+            let message = match recvmsg::<SockaddrStorage>(fd, &mut slices, Some(control), flags) {
+                Ok(message) => message,
+                Err(nix::Error::EAGAIN) => return None,
+                // Of a datagram that was sent.
+                Err(_) => {
+                    self.troubled.store(true, Relaxed);
+                    continue;
+                }
+            };
+            let size = message.cmsgs().ok().and_then(|mut said| {
+                said.find_map(|said| match said {
+                    ControlMessageOwned::UdpGroSegments(size) => usize::try_from(size).ok(),
+                    _ => None,
+                })
+            });
+            let (len, from) = (message.bytes, message.address.as_ref().and_then(address));
+            if let Some(from) = from {
+                return Some(Received { len, size: size.unwrap_or(len).max(1), from });
+            }
+        }
+        None
+    }
+
     /// Whether there may be [troubles](Self::trouble). Says so once.
     #[inline]
     pub(super) fn is_troubled(&self) -> bool {
@@ -276,18 +340,28 @@ fn unbound(at: SocketAddr) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let protocol: Option<Protocol> = Some(ipproto::UDP);
     let fd = socket_with(family, SocketType::DGRAM, flags, protocol)?;
+    discover(&fd, at, true)?;
     if at.is_ipv4() {
-        sockopt::set_ip_mtu_discover(&fd, sockopt::Ipv4PathMtuDiscovery::DO)?;
         setsockopt(&fd, nix_sockopt::Ipv4RecvErr, &true).map_err(errno)?;
     } else {
         sockopt::set_ipv6_v6only(&fd, true)?;
-        sockopt::set_ipv6_mtu_discover(&fd, sockopt::Ipv6PathMtuDiscovery::DO)?;
         setsockopt(&fd, nix_sockopt::Ipv6RecvErr, &true).map_err(errno)?;
     }
     // As much as the system allows.
     let _ = sockopt::set_socket_recv_buffer_size(&fd, BUFFER);
     let _ = sockopt::set_socket_send_buffer_size(&fd, BUFFER);
     Ok(fd)
+}
+
+/// Has the system refuse datagrams that the path does not carry in one piece, or cut them.
+fn discover(fd: &OwnedFd, at: SocketAddr, refuses: bool) -> Result<(), Errno> {
+    use sockopt::{Ipv4PathMtuDiscovery as Four, Ipv6PathMtuDiscovery as Six};
+    match (at, refuses) {
+        (SocketAddr::V4(_), true) => sockopt::set_ip_mtu_discover(fd, Four::DO),
+        (SocketAddr::V4(_), false) => sockopt::set_ip_mtu_discover(fd, Four::DONT),
+        (SocketAddr::V6(_), true) => sockopt::set_ipv6_mtu_discover(fd, Six::DO),
+        (SocketAddr::V6(_), false) => sockopt::set_ipv6_mtu_discover(fd, Six::DONT),
+    }
 }
 
 /// Has datagrams to a group leave over the interface of `own`, or the one that the

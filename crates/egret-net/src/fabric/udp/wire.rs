@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use super::fault::{Fault, planted};
 use crate::buf::Kind;
+use crate::fabric::DATAGRAM_HEAD;
 use crate::fabric::hub::bytes::{Malformed, Reader};
 pub(super) use crate::vi::SIGNATURE;
 
@@ -20,6 +21,8 @@ pub(super) struct Number(pub u64);
 pub(super) enum Datagram<'a> {
     /// A message, or a part of one.
     Piece { to: Number, piece: Piece<'a> },
+    /// A datagram of a window.
+    Window { to: Number, bytes: &'a [u8] },
     /// Asks for a sign of life.
     Probe { to: Number },
     /// A sign of life.
@@ -109,6 +112,7 @@ const UNKNOWN: u8 = 6;
 const GREET: u8 = 7;
 const TOKEN: u8 = 8;
 const ANSWER: u8 = 9;
+const WINDOW: u8 = 10;
 
 const TYPED: u8 = 1;
 const GROUP: u8 = 2;
@@ -247,6 +251,12 @@ impl<const N: usize> Head<N> {
 }
 
 impl Head {
+    /// What stands before the bytes of a window.
+    pub(super) fn window(to: Number) -> [u8; DATAGRAM_HEAD] {
+        let head: Self = Self::new(WINDOW, 0, 0, to.0);
+        *head.bytes().first_chunk().expect("a head without more")
+    }
+
     pub(super) fn probe(to: Number) -> Self {
         Self::new(PROBE, 0, 0, to.0)
     }
@@ -300,6 +310,9 @@ impl<'a> Datagram<'a> {
             return Err(Malformed("reserved bytes"));
         };
         let (len, to) = (reader.u32()?, reader.u64()?);
+        if kind == WINDOW && flags == 0 && len == 0 {
+            return Ok(Self::Window { to: Number(to), bytes: reader.rest() });
+        }
         if matches!(kind, MESSAGE | FRAGMENTED) {
             return piece(&mut reader, kind, flags, len, to);
         }

@@ -12,10 +12,13 @@ use super::leaving::Leaving;
 use super::recv::{Inward, Receiver};
 use super::send::{Parcel, Sender};
 use crate::fabric::Unposted;
+use crate::fabric::hub::eager::{Drains, EagerIn};
 use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
 use crate::rt::Instant;
-use crate::vi::{Counters, Keys, Notices, Op, Posted, Refused, Ticket, ViError};
+use crate::vi::{
+    self, Counters, Keys, Notices, Op, Position, Posted, Refused, SendError, Ticket, ViError,
+};
 
 #[derive(Debug)]
 pub(super) struct Conn {
@@ -30,9 +33,9 @@ pub(super) struct Conn {
 const PIECES: u32 = Terms::MESSAGES_MAX;
 /// Bytes under way in each lane.
 const BYTES: u64 = 256 << 10;
-/// Eager messages that are kept for a peer: far more than it has drained of those that an honest one
-/// has not acknowledged.
-const EAGER_MAX: usize = 256;
+/// Eager messages that are kept for a peer: more than both lanes hold that an honest one has not
+/// drained, and so not acknowledged.
+const EAGER_KEPT_MAX: usize = 8 << 10;
 /// How long the peer may not know how far this side is.
 const TELL_AFTER: Duration = Duration::from_millis(1);
 
@@ -40,31 +43,20 @@ pub(super) const SILENT: ViError =
     ViError::PeerDied { why: "it has not acknowledged anything for too long" };
 
 impl Conn {
-    /// An end whose datagrams have so many bytes.
-    pub(super) fn new(datagram: usize) -> Self {
+    /// An end whose datagrams have so many bytes, and whose eager messages go to this drain.
+    pub(super) fn new(datagram: usize, eager: EagerIn) -> Self {
         let terms = Terms { messages: PIECES, bytes: BYTES, datagram, pace: Pace::default() };
         Self {
             window: Window::new(terms),
             sender: Sender::new(),
-            receiver: Receiver::new(),
+            receiver: Receiver::new(eager),
             tell_at: None,
         }
     }
 
     /// Takes a descriptor.
-    pub(super) fn post(&mut self, posted: Posted, notices: &mut Notices) -> Result<(), Unposted> {
+    pub(super) fn post(&mut self, posted: Posted) -> Result<(), Unposted> {
         let is_receive = matches!(posted.op(), Op::Recv);
-        match (is_receive, posted.is_eager()) {
-            (true, true) => {
-                self.receiver.eager.push(posted);
-                return Ok(());
-            }
-            (false, true) => {
-                Sender::send_eager(posted, &mut self.window, notices);
-                return Ok(());
-            }
-            _ => {}
-        }
         let outstanding = match is_receive {
             true => self.receiver.outstanding(),
             false => self.outstanding(),
@@ -80,11 +72,40 @@ impl Conn {
         Ok(())
     }
 
-    /// Why the peer is no honest one, if it drains eager messages that it does not acknowledge.
-    pub(super) fn is_flooded(&self) -> Option<ViError> {
-        let is_flooded =
-            self.window.kept(Lane::Eager) > EAGER_MAX && !planted(Fault::EagerUnbounded);
-        is_flooded.then_some(ViError::Protocol("an acknowledgement that is a lie"))
+    /// Sends an eager message, which goes with the next datagram.
+    pub(super) fn send(
+        &mut self,
+        lane: vi::Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<Position, SendError> {
+        let Self { window, sender, receiver, .. } = self;
+        sender.send_eager((lane, tag), parts, receiver.eager.drained(), window)
+    }
+
+    /// Whether this end keeps more eager messages than an honest peer, which drains what it has
+    /// acknowledged, leaves it.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.window.kept(Lane::Eager) > EAGER_KEPT_MAX && !planted(Fault::EagerUnbounded)
+    }
+
+    /// Whether the peer has drained all eager messages that were sent.
+    pub(super) fn is_alone(&self) -> bool {
+        self.sender.eager.is_alone()
+    }
+
+    /// How much of a lane has arrived. The peer may be asked.
+    pub(super) fn arrived(&mut self, lane: vi::Lane, asked: bool) -> Position {
+        if asked && self.sender.eager.ask(lane) {
+            Sender::ask(&mut self.window);
+        }
+        self.sender.eager.arrived(lane)
+    }
+
+    /// Whether eager messages have come, or there is room for them, that nobody was told of.
+    pub(super) fn take_news(&mut self) -> bool {
+        let came = std::mem::take(&mut self.receiver.eager.has_news);
+        std::mem::take(&mut self.sender.eager.has_news) | came
     }
 
     /// Sends that are not back.
@@ -143,11 +164,15 @@ impl Conn {
         let (counts, told) = (self.receiver.counts(), self.sender.told);
         let left = told.receives.saturating_sub(self.receiver.begun);
         let is_short = counts.receives - told.receives > left;
-        (counts.taken, counts.placed) != (told.taken, told.placed) || is_short
+        let owes_drained = self.receiver.eager.owes(self.sender.told_drained);
+        (counts.taken, counts.placed) != (told.taken, told.placed) || is_short || owes_drained
     }
 
     /// Whether the peer may stand still.
-    fn is_due(&self, now: Instant) -> bool {
+    fn is_due(&mut self, now: Instant) -> bool {
+        if self.receiver.eager.is_due(self.sender.told_drained) {
+            return true;
+        }
         let (counts, told) = (self.receiver.counts(), self.sender.told);
         let is_starving = counts.receives > told.receives && told.receives <= self.receiver.begun;
         let half = (told.receives.saturating_sub(told.placed) / 2).max(2);
@@ -161,13 +186,15 @@ impl Conn {
     pub(super) fn feed(&mut self, now: Instant, keys: &Keys, thorough: bool) {
         self.sender.feed(&mut self.window, keys);
         let goes = self.window.next_event() == Some(Instant::default());
-        let tells = self.owes() && (goes || thorough || self.is_due(now)) || self.is_due(now);
-        if tells && self.window.waiting(Lane::Control) == 0 && !planted(Fault::CountsUntold) {
-            self.sender.tell(self.receiver.counts(), &mut self.window);
+        let tells = self.owes() && (goes || thorough) || self.is_due(now);
+        let is_free = self.window.waiting(Lane::Control) == 0;
+        if tells && is_free && !planted(Fault::CountsUntold) {
+            let (counts, drained) = (self.receiver.counts(), self.receiver.eager.drained());
+            self.sender.tell(counts, drained, &mut self.window);
         }
-        // What could not be told now is another time.
+        // What cannot be told now is when the peer has acknowledged what was told before.
         self.tell_at = self.tell_at.filter(|at| *at > now);
-        if !self.owes() {
+        if !self.owes() || !is_free {
             self.tell_at = None;
         } else if self.tell_at.is_none() {
             self.tell_at = Some(now + TELL_AFTER);
@@ -180,9 +207,30 @@ impl Conn {
     }
 }
 
-impl Open for Conn {
+/// What is left of a connection that has ended.
+#[derive(Debug)]
+pub(super) struct Left {
     /// What is still to be told to the peer, if it listens.
-    type Left = Option<Leaving>;
+    pub leaving: Option<Leaving>,
+    /// Eager messages that came before, to be drained.
+    pub eager: Box<EagerIn>,
+    /// How much of each lane the peer has drained.
+    pub arrived: [Position; 2],
+}
+
+impl Drains for Conn {
+    #[inline]
+    fn eager(&mut self) -> &mut EagerIn {
+        &mut self.receiver.eager
+    }
+
+    fn answer(&mut self, lane: vi::Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        self.send(lane, tag, parts)
+    }
+}
+
+impl Open for Conn {
+    type Left = Left;
 
     fn counters(&self) -> Counters {
         let receives = &self.receiver.incoming.receives;
@@ -191,7 +239,7 @@ impl Open for Conn {
     }
 
     fn fail(mut self, why: &ViError, notices: &mut Notices) -> Self::Left {
-        let is_last = self.receiver.hears_last();
+        let (is_last, counts) = (self.receiver.hears_last(), self.receiver.counts());
         let mut kept = self.window.end(Lane::Posted).collect::<Vec<_>>();
         if !planted(Fault::AcknowledgedLost) {
             kept.extend(std::iter::from_fn(|| self.window.poll_sent()));
@@ -202,9 +250,14 @@ impl Open for Conn {
         for posted in sends.into_iter().chain(self.receiver.drain()) {
             posted.fail(why.clone(), notices);
         }
+        let arrived = vi::Lane::ALL.map(|lane| self.sender.eager.arrived(lane));
+        let Receiver { mut eager, is_over, .. } = self.receiver;
+        if *why == ViError::Closed {
+            eager.clear();
+        }
         let is_dead = matches!(why, ViError::PeerDied { .. } | ViError::ClosedByPeer);
-        if is_dead || self.receiver.is_over || planted(Fault::LeavesAtOnce) {
-            return None;
+        if is_dead || is_over || planted(Fault::LeavesAtOnce) {
+            return Left { leaving: None, eager, arrived };
         }
         drop(self.window.end(Lane::Answers));
         if planted(Fault::AnswersDropped) {
@@ -213,8 +266,8 @@ impl Open for Conn {
         }
         let mut last = Vec::new();
         Farewell::of(why.clone()).push(&mut last);
-        self.sender.leave(&last, self.receiver.counts(), &mut self.window);
-        Some(Leaving::new(self.window, is_last))
+        self.sender.leave(&last, counts, &mut self.window);
+        Left { leaving: Some(Leaving::new(self.window, is_last)), eager, arrived }
     }
 }
 

@@ -27,8 +27,6 @@ pub(super) enum Fault {
     GoodbyeUncounted,
     /// The answers to writes are not given any more when a connection ends.
     AnswersDropped,
-    /// Datagrams land nowhere else when the memory of the nic is used up.
-    OneGround,
     /// What was acknowledged right before the end does not come back.
     AcknowledgedLost,
     /// What a peer says that it has taken is believed.

@@ -2,21 +2,25 @@
 //! bytes.
 
 use super::fault::{Fault, planted};
-use super::lanes::Lane;
+use super::lanes::Lane as Of;
 use crate::fabric::hub::bytes::{Malformed, REASON, Reader, UNKNOWN_PACKET, push_text};
-use crate::vi::{AccessError, ViError};
+use crate::fabric::hub::eager::Drained;
+use crate::vi::{AccessError, Lane, ViError};
 
 /// What a message is. Its tag is that of the program's message, or the number of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Frame<'a> {
-    /// How far its sender is, as [packed](crate::fabric::hub::counts::Counts::pack).
-    Counts(u64),
+    /// How far its sender is, as [packed](crate::fabric::hub::counts::Counts::pack), and what it has
+    /// drained.
+    Counts(u64, Drained),
+    /// Asks how far the peer is.
+    Ask,
     /// Asks for bytes of exposed memory.
     Read { secret: u64, offset: u64, len: u64 },
     /// How a write went.
     Written(Result<(), AccessError>),
-    /// A message of the eager class.
-    Eager,
+    /// An eager message, and what its sender has drained.
+    Eager(Lane, Drained),
     /// The sender takes part no more; how far it is, and behind that, why.
     Goodbye(u64),
     /// A posted message, and of which type its elements are.
@@ -53,47 +57,54 @@ const WRITE: u8 = 8;
 const NOTIFY: u8 = 9;
 const READ_PIECE: u8 = 10;
 const READ_END: u8 = 11;
+const EAGER_BULK: u8 = 12;
+const ASK: u8 = 13;
 
 impl<'a> Frame<'a> {
     /// Of which lane it is.
-    pub(super) const fn lane(&self) -> Lane {
+    pub(super) const fn lane(&self) -> Of {
         match self {
-            Self::Counts(_) | Self::Read { .. } | Self::Written(_) => Lane::Control,
-            Self::Eager | Self::Goodbye(_) => Lane::Eager,
-            Self::Message(_) | Self::Write { .. } => Lane::Posted,
-            Self::ReadPiece { .. } | Self::ReadEnd(_) => Lane::Answers,
+            Self::Counts(..) | Self::Ask | Self::Read { .. } | Self::Written(_) => Of::Control,
+            Self::Eager(..) | Self::Goodbye(_) => Of::Eager,
+            Self::Message(_) | Self::Write { .. } => Of::Posted,
+            Self::ReadPiece { .. } | Self::ReadEnd(_) => Of::Answers,
         }
     }
 
     /// Whether bytes may follow.
     pub(super) const fn has_bytes(&self) -> bool {
-        !matches!(self, Self::Counts(_) | Self::Read { .. } | Self::Written(_) | Self::ReadEnd(_))
+        matches!(
+            self,
+            Self::Eager(..)
+                | Self::Goodbye(_)
+                | Self::Message(_)
+                | Self::Write { .. }
+                | Self::ReadPiece { .. }
+        )
     }
 
-    /// Its head.
-    pub(super) fn head(&self) -> Vec<u8> {
-        let mut head = Vec::with_capacity(32);
+    /// Writes its head to the end of `out`.
+    pub(super) fn push(&self, out: &mut Vec<u8>) {
         match *self {
-            Self::Counts(counts) => words(&mut head, COUNTS, &[counts]),
-            Self::Read { secret, offset, len } => words(&mut head, READ, &[secret, offset, len]),
-            Self::Written(result) => with_result(&mut head, WRITTEN, result),
-            Self::Eager => words(&mut head, EAGER, &[]),
-            Self::Goodbye(counts) => words(&mut head, GOODBYE, &[counts]),
-            Self::Message(None) => words(&mut head, MESSAGE, &[]),
+            Self::Counts(counts, drained) => words(out, COUNTS, &[counts, drained.0]),
+            Self::Ask => words(out, ASK, &[]),
+            Self::Read { secret, offset, len } => words(out, READ, &[secret, offset, len]),
+            Self::Written(result) => with_result(out, WRITTEN, result),
+            Self::Eager(Lane::Talk, drained) => words(out, EAGER, &[drained.0]),
+            Self::Eager(Lane::Bulk, drained) => words(out, EAGER_BULK, &[drained.0]),
+            Self::Goodbye(counts) => words(out, GOODBYE, &[counts]),
+            Self::Message(None) => words(out, MESSAGE, &[]),
             Self::Message(Some(Named { fingerprint, name })) => {
-                words(&mut head, TYPED, &[fingerprint]);
-                push_text(&mut head, name);
+                words(out, TYPED, &[fingerprint]);
+                push_text(out, name);
             }
-            Self::Write { secret, offset, notify: None } => {
-                words(&mut head, WRITE, &[secret, offset]);
-            }
+            Self::Write { secret, offset, notify: None } => words(out, WRITE, &[secret, offset]),
             Self::Write { secret, offset, notify: Some(tag) } => {
-                words(&mut head, NOTIFY, &[secret, offset, tag]);
+                words(out, NOTIFY, &[secret, offset, tag]);
             }
-            Self::ReadPiece { offset } => words(&mut head, READ_PIECE, &[offset]),
-            Self::ReadEnd(result) => with_result(&mut head, READ_END, result),
+            Self::ReadPiece { offset } => words(out, READ_PIECE, &[offset]),
+            Self::ReadEnd(result) => with_result(out, READ_END, result),
         }
-        head
     }
 
     /// Reads the head of a message of this lane. What is behind it is left.
@@ -101,7 +112,7 @@ impl<'a> Frame<'a> {
     /// # Errors
     ///
     /// If it makes no sense.
-    pub(super) fn read(lane: Lane, from: &mut &'a [u8]) -> Result<Self, ViError> {
+    pub(super) fn read(lane: Of, from: &mut &'a [u8]) -> Result<Self, ViError> {
         let mut reader = Reader::new(from);
         let frame = Self::read_any(&mut reader).map_err(|_| NONSENSE)?;
         *from = reader.rest();
@@ -111,10 +122,12 @@ impl<'a> Frame<'a> {
 
     fn read_any(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(match reader.u8()? {
-            COUNTS => Self::Counts(reader.u64()?),
+            COUNTS => Self::Counts(reader.u64()?, Drained(reader.u64()?)),
+            ASK => Self::Ask,
             READ => Self::Read { secret: reader.u64()?, offset: reader.u64()?, len: reader.u64()? },
             WRITTEN => Self::Written(read_result(reader)?),
-            EAGER => Self::Eager,
+            EAGER => Self::Eager(Lane::Talk, Drained(reader.u64()?)),
+            EAGER_BULK => Self::Eager(Lane::Bulk, Drained(reader.u64()?)),
             GOODBYE => Self::Goodbye(reader.u64()?),
             MESSAGE => Self::Message(None),
             TYPED => {
@@ -156,15 +169,23 @@ fn read_result(reader: &mut Reader<'_>) -> Result<Result<(), AccessError>, Malfo
 mod tests {
     use super::*;
 
+    fn head(frame: &Frame<'_>) -> Vec<u8> {
+        let mut head = Vec::new();
+        frame.push(&mut head);
+        head
+    }
+
     #[test]
     fn heads_are_these_for_ever() {
         let named = Some(Named { fingerprint: 3, name: "f64" });
         let refused = Err(AccessError::OutOfBounds { offset: 1, len: 2, size: 3 });
-        let frames: [(Frame<'_>, &[&[u8]]); 11] = [
-            (Frame::Counts(7), &[b"\x01\x07"]),
+        let frames: [(Frame<'_>, &[&[u8]]); 13] = [
+            (Frame::Counts(7, Drained(5)), &[b"\x01\x07", b"\x05"]),
+            (Frame::Ask, &[]),
             (Frame::Read { secret: 1, offset: 2, len: 3 }, &[b"\x02\x01", b"\x02", b"\x03"]),
             (Frame::Written(Ok(())), &[b"\x03\0", b"\0", b"\0", b"\0"]),
-            (Frame::Eager, &[]),
+            (Frame::Eager(Lane::Talk, Drained(9)), &[b"\x04\x09"]),
+            (Frame::Eager(Lane::Bulk, Drained(9)), &[b"\x0c\x09"]),
             (Frame::Goodbye(7), &[b"\x05\x07"]),
             (Frame::Message(None), &[]),
             (Frame::Message(named), &[]),
@@ -177,7 +198,7 @@ mod tests {
             (Frame::ReadEnd(refused), &[b"\x0b\x02", b"\x01", b"\x02", b"\x03"]),
         ];
         for (frame, expected) in frames {
-            let head = frame.head();
+            let head = head(&frame);
             assert!(head.len() <= HEAD_MAX);
             let mut left = &head[..];
             assert_eq!(Frame::read(frame.lane(), &mut left), Ok(frame));
@@ -194,15 +215,16 @@ mod tests {
                 assert_eq!(Frame::read(frame.lane(), &mut &head[..len]), Err(NONSENSE));
             }
         }
-        assert_eq!([Frame::Eager, Frame::Message(None)].map(|it| it.head()), [[4], [6]]);
-        assert_eq!(Frame::Message(named).head(), *b"\x07\x03\0\0\0\0\0\0\0\x03f64");
+        assert_eq!([Frame::Ask, Frame::Message(None)].map(|it| head(&it)), [[13], [6]]);
+        assert_eq!(head(&Frame::Message(named)), *b"\x07\x03\0\0\0\0\0\0\0\x03f64");
     }
 
     #[test]
     fn a_frame_of_another_lane_makes_no_sense() {
-        for lane in Lane::ALL {
-            let is_of = Frame::read(lane, &mut &Frame::Eager.head()[..]).is_ok();
-            assert_eq!(is_of, lane == Lane::Eager);
+        let eager = head(&Frame::Eager(Lane::Talk, Drained(0)));
+        for lane in Of::ALL {
+            let is_of = Frame::read(lane, &mut &eager[..]).is_ok();
+            assert_eq!(is_of, lane == Of::Eager);
         }
     }
 }

@@ -40,6 +40,9 @@ impl Leaving {
         if !planted(Fault::LingersOn) {
             window.hasten();
         }
+        for lane in [Lane::Control, Lane::Posted, Lane::Answers] {
+            window.forget_early(lane);
+        }
         Self { window, sink: Sink { is_last, is_over: false } }
     }
 
@@ -53,10 +56,6 @@ impl Leaving {
             return Ok(());
         }
         window.hear_lane(now, Lane::Eager, pieces, sink).map_err(why)?;
-        if window.is_held() {
-            // The last word may be behind messages that had no place.
-            window.resume(now, sink).map_err(why)?;
-        }
         if sink.is_over {
             window.part(now);
         }

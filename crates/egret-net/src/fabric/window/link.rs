@@ -1,51 +1,41 @@
 //! An end of a connection, as its nic owns it: open, leaving, or gone.
 
-use std::sync::Arc;
+use std::time::Duration;
 
-use super::conn::{Conn, SILENT};
+use super::conn::{Conn, Left, SILENT};
 use super::fault::{Fault, planted};
 use super::frame::HEAD_MAX;
 use super::lanes::Window;
 use super::leaving::{LINGER_MAX, Leaving};
 use super::send::Parcel;
-use crate::buf::{Buf, Pool};
-use crate::fabric::Unposted;
+use super::train::Train;
+use crate::fabric::hub::eager::{self, Drains, EagerIn};
 use crate::fabric::hub::end::End;
+use crate::fabric::{DATAGRAM_HEAD, Unposted, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{
-    Completion, Counters, Descriptor, Keys, Landing, Notices, Posted, Ticket, ViError, ViId,
+    Counters, DrainId, Keys, Lane, Notices, Position, Posted, SendError, Sink, Ticket, ViError,
 };
 
 #[derive(Debug)]
 pub(super) struct Link {
-    /// By what its posts are known below.
-    pub vi: ViId,
     end: End<Conn>,
     /// What is still to be said, when it is over here.
     pub leaving: Option<Leaving>,
-    /// Until when, at the latest.
+    /// Eager messages that are to be drained, when it is over here, and how much has arrived there.
+    left: Option<(Box<EagerIn>, [Position; 2])>,
+    /// Until when it is waited for, at the latest, when it is over here.
     pub leaving_until: Option<Instant>,
     /// When there is something to do though nothing comes.
     pub timer: Option<Instant>,
     /// Whether nobody has a handle to it.
     pub is_released: bool,
-    /// Datagrams that are with the machine below.
-    under_way: u32,
-    /// Memory of datagrams, to be used again.
-    spare: Vec<Vec<u8>>,
+    /// Whether the nic has it among those whose eager messages are to be drained.
+    is_heard: bool,
+    /// Datagrams that the machine below had no room for.
+    pub unsent: Option<Box<Train>>,
 }
 
-/// Datagrams that may be with the machine below.
-const UNDER_WAY_MAX: u32 = 64;
-/// Receives of datagrams: more than are taken at once.
-const RECEIVES: u32 = 40;
-/// Bytes of a datagram that needs no memory beyond what its receive has: an eager message of six
-/// words, and how far its sender is.
-const OWN: usize = 160;
-/// Buffers for longer ones: they are free again before more datagrams are taken than that.
-const BUFFERS: usize = 64;
-/// Memory of datagrams that is kept.
-const SPARE_MAX: usize = 4;
 /// Bytes of the longest datagram: what the path carries, and no more than that, for what is lost is
 /// repeated as a whole.
 const DATAGRAM_MAX: usize = 16 << 10;
@@ -54,63 +44,93 @@ const DATAGRAM_MIN: usize = HEAD_MAX + 192;
 
 /// Bytes of a datagram over a path that carries so many.
 fn datagram(carries: usize) -> usize {
-    carries.clamp(DATAGRAM_MIN, DATAGRAM_MAX)
-}
-
-/// Where the datagrams of a nic land that are not short.
-#[derive(Debug)]
-pub(super) struct Ground(Option<Pool>);
-
-impl Ground {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Pool::new(DATAGRAM_MAX, BUFFERS).ok()))
-    }
-
-    /// What a connection receives its datagrams into.
-    pub(super) fn receives(self: &Arc<Self>) -> impl Iterator<Item = Descriptor> {
-        (0..RECEIVES).map(|_| {
-            let landing: Arc<dyn Landing> = self.clone();
-            Descriptor::landing(vec![0_u8; OWN], DATAGRAM_MAX as u64, landing)
-        })
-    }
-}
-
-impl Landing for Ground {
-    fn land(&self, len: u64, _tag: u64) -> Result<Buf, &'static str> {
-        let pool = self.0.as_ref().ok_or("there is no memory for datagrams")?;
-        let len = usize::try_from(len).map_err(|_| "longer than any datagram")?;
-        let buf = pool.take(len);
-        if buf.is_ok() || planted(Fault::OneGround) {
-            return buf.map_err(|_| "too many datagrams at once");
-        }
-        // Others of the nic have taken all. A connection has no more of its own than it has receives.
-        let own = Pool::new(len.clamp(1, DATAGRAM_MAX), 1).map_err(|_| "there is no memory")?;
-        own.take(len).map_err(|_| "longer than any datagram")
-    }
+    carries.saturating_sub(DATAGRAM_HEAD).clamp(DATAGRAM_MIN, DATAGRAM_MAX)
 }
 
 impl Link {
-    pub(super) fn new(vi: ViId, carries: usize) -> Self {
+    pub(super) fn new(spec: &ViSpec, carries: usize) -> Self {
+        let eager = EagerIn::new(spec.vi, spec.drain);
         Self {
-            vi,
-            end: End::new(Conn::new(datagram(carries))),
+            end: End::new(Conn::new(datagram(carries), eager)),
             leaving: None,
+            left: None,
             leaving_until: None,
             timer: None,
             is_released: false,
-            under_way: 0,
-            spare: Vec::new(),
+            is_heard: false,
+            unsent: None,
         }
     }
 
-    pub(super) fn post(&mut self, posted: Posted, notices: &mut Notices) -> Result<(), Unposted> {
+    pub(super) fn post(&mut self, posted: Posted) -> Result<(), Unposted> {
         let (conn, posted) = self.end.admit(posted)?;
-        conn.post(posted, notices)
+        conn.post(posted)
+    }
+
+    /// Sends an eager message, which goes with the next datagram.
+    pub(super) fn send(
+        &mut self,
+        lane: Lane,
+        tag: u64,
+        parts: &[&[u8]],
+    ) -> Result<Position, SendError> {
+        self.end.live()?.send(lane, tag, parts)
+    }
+
+    /// Whether the peer has drained all eager messages that were sent.
+    pub(super) fn is_alone(&mut self) -> bool {
+        self.end.open().is_some_and(|conn| conn.is_alone())
+    }
+
+    /// How much of a lane has arrived. The peer may be asked.
+    pub(super) fn arrived(&mut self, lane: Lane, asked: bool) -> Position {
+        match (self.end.open(), &self.left) {
+            (Some(conn), _) => conn.arrived(lane, asked),
+            (None, Some((_, arrived))) => arrived[lane as usize],
+            (None, None) => Position::default(),
+        }
+    }
+
+    /// Whether eager messages, or room for them, are there that nobody was told of; and whether the
+    /// link is newly among those to be drained.
+    pub(super) fn take_news(&mut self) -> (bool, bool) {
+        let (has_news, eager) = match (self.end.open(), &self.left) {
+            (Some(conn), _) => (conn.take_news(), &*conn.eager()),
+            // They came with its end.
+            (None, Some((eager, _))) => (true, &**eager),
+            (None, None) => return (false, false),
+        };
+        let is_heard = has_news && !eager.is_empty();
+        (has_news, is_heard && !std::mem::replace(&mut self.is_heard, true))
+    }
+
+    /// Passes eager messages for a drain to the sink, at most `left`. Whether some were answered, and
+    /// whether there are more; `None` if they are for another.
+    pub(super) fn drain(
+        &mut self,
+        drain: DrainId,
+        left: &mut usize,
+        sink: &mut Sink<'_>,
+    ) -> Option<(bool, bool)> {
+        let why = self.end.error();
+        if let Some(conn) = self.end.open() {
+            if conn.eager().drain != drain {
+                return None;
+            }
+            let answers = eager::drain(conn, left, sink);
+            self.is_heard = !conn.eager().is_empty();
+            return Some((answers, self.is_heard));
+        }
+        let (eager, _) = self.left.as_mut().filter(|(eager, _)| eager.drain == drain)?;
+        eager::drain_left(eager, why.unwrap_or(ViError::Closed), left, sink);
+        self.is_heard = !eager.is_empty();
+        Some((false, self.is_heard))
     }
 
     /// Why the peer is no honest one, if more is kept for it than for any honest one.
     pub(super) fn is_flooded(&mut self) -> Option<ViError> {
-        self.end.open().and_then(|conn| conn.is_flooded())
+        let is_flooded = self.end.open().is_some_and(|conn| conn.is_flooded());
+        is_flooded.then_some(ViError::Protocol("an acknowledgement that is a lie"))
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
@@ -164,56 +184,30 @@ impl Link {
         }
     }
 
-    fn window(&mut self) -> Option<&mut Window<Parcel>> {
+    pub(super) fn window(&mut self) -> Option<&mut Window<Parcel>> {
         match self.end.open() {
             Some(conn) => Some(&mut conn.window),
             None => self.leaving.as_mut().map(|leaving| &mut leaving.window),
         }
     }
 
-    /// The next datagram that is due, if one may be sent.
-    pub(super) fn poll_datagram(&mut self, now: Instant) -> Option<Descriptor> {
-        if self.under_way >= UNDER_WAY_MAX {
-            return None;
-        }
-        let mut datagram = self.spare.pop().unwrap_or_default();
-        if !self.window()?.poll_datagram(now, &mut datagram) {
-            self.spare.push(datagram);
-            return None;
-        }
-        self.under_way += 1;
-        Some(Descriptor::new(datagram))
-    }
-
-    /// A datagram has left.
-    pub(super) fn sent(&mut self, completion: Completion) {
-        self.under_way -= 1;
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(completion.into_vec());
-        }
-    }
-
-    /// Whether something is due that waited for a datagram to leave.
-    pub(super) fn has_more(&mut self) -> bool {
-        let is_free = self.under_way + 1 == UNDER_WAY_MAX;
-        is_free
-            && self.window().is_some_and(|window| window.next_event() == Some(Instant::default()))
-    }
-
     /// Ends it, if it is open. Whether it was.
     pub(super) fn end(&mut self, now: Instant, why: &ViError, notices: &mut Notices) -> bool {
-        let left = self.end.end(why, notices);
-        let was_open = left.is_some();
-        if let Some(leaving) = left {
-            self.leaving_until = leaving.is_some().then(|| now + LINGER_MAX);
-            self.leaving = leaving;
-        }
-        was_open
+        let Some(Left { leaving, eager, arrived }) = self.end.end(why, notices) else {
+            return false;
+        };
+        self.left = Some((eager, arrived));
+        // A peer that lies is told so, and not waited for.
+        let linger = if matches!(why, ViError::Protocol(_)) { Duration::ZERO } else { LINGER_MAX };
+        self.leaving_until = leaving.is_some().then(|| now + linger);
+        self.leaving = leaving;
+        true
     }
 
     /// Why it is silent, if it is.
     pub(super) fn is_silent(&mut self, now: Instant) -> Option<ViError> {
-        let is_silent = self.window().is_some_and(|window| window.is_silent(now));
+        let is_silent =
+            self.unsent.is_none() && self.window().is_some_and(|window| window.is_silent(now));
         is_silent.then_some(SILENT)
     }
 
@@ -232,12 +226,13 @@ impl Link {
         self.end.open().is_some_and(|conn| conn.owes())
     }
 
+    /// When there is something to do though nothing comes, and no room is found.
     pub(super) fn next_event(&mut self) -> Option<Instant> {
         let next = match self.end.open() {
+            _ if self.unsent.is_some() => None,
             Some(conn) => conn.next_event(),
             None => self.leaving.as_ref().and_then(|leaving| leaving.window.next_event()),
         };
-        // What is due now waits for a datagram to leave.
-        next.into_iter().filter(|at| *at != Instant::default()).chain(self.leaving_until).min()
+        next.into_iter().chain(self.leaving_until).min()
     }
 }

@@ -1,8 +1,8 @@
 //! Where loss ends: a nic that delivers everything once and in order, above one that does not.
 //!
-//! [`over`] makes of any [machine](Machine) with the unreliable level one of the level
-//! [Delivery](crate::vi::Reliability::Delivery), with eager messages, remote reads and writes.
-//! `udp` opens such nics; a fabric of another crate that loses does the same:
+//! [`over`] makes of any [machine](Machine) that has [datagrams](Machine::has_datagrams) one that has
+//! the level [Delivery](crate::vi::Reliability::Delivery), too, with eager messages, remote reads and
+//! writes. `udp` opens such nics; a fabric of another crate that loses does the same:
 //!
 //! ```text
 //! Ok(Nic::new(window::over(Box::new(machine)), options.wait))
@@ -13,13 +13,13 @@
 //! ```text
 //!   program     Vi::post_send                                   Completion of the receive
 //!                   │                                                  ▲
-//!   machine.rs  post │ flush                              completed    │ hear
+//!   driver.rs   post │ flush                               receive     │ hear
 //!   conn.rs         ▼                                                  │
 //!   send.rs     Outbox ─ feed ─► Parcel                  recv.rs  begin, place, end
 //!                                  │                                   ▲
-//!   lanes       Window::send       ▼  poll_datagram            hear    │
+//!   lanes       Window::send       ▼  append_datagram          hear    │
 //!               ─────────────  datagrams of pieces  ───────────────────┘
-//!   below       Machine::post of the unreliable level ──► its receives
+//!   below       Machine::send_datagrams        ──►        next_datagram
 //! ```
 //!
 //! 1. A posted send waits in the [outbox](crate::fabric::outbox) until the peer has told of a
@@ -30,9 +30,8 @@
 //! 3. When all is there the receive completes, and what this side has taken is told: with whatever
 //!    it sends next, or by itself. The send completes then.
 //!
-//! An eager message is [a posted one of its class](crate::vi), on a lane of its own: it is copied
-//! when it is sent, needs no word about receives, and is repeated without waiting for what is lost
-//! of posted ones.
+//! An eager message goes on a lane of its own: it is copied when it is sent, needs no word about
+//! receives, and is repeated without waiting for what is lost of posted ones.
 //!
 //! # The end
 //!
@@ -42,13 +41,15 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `machine.rs`, `link.rs` | the nic: what goes to the machine below, and what comes from there |
+//! | `machine.rs`, `driver.rs`, `link.rs` | the nic: what goes to the machine below, and what comes from there |
+//! | `train.rs` | datagrams that leave together |
 //! | `leaving.rs` | what is said when it is over |
 //! | `conn.rs`, `send.rs`, `recv.rs` | one end: post and arrive, without I/O or clock |
 //! | `frame.rs` | what messages say (`docs/window-wire.md`) |
 //! | `lanes` | the window: repeats and acknowledgements, without I/O or clock |
 
 mod conn;
+mod driver;
 mod fault;
 mod frame;
 mod lanes;
@@ -59,6 +60,7 @@ mod recv;
 mod send;
 #[cfg(test)]
 mod tests;
+mod train;
 
 use super::Machine;
 
@@ -67,10 +69,14 @@ const DEPTH: u32 = 256;
 /// Bytes of the longest message.
 const TRANSFER_MAX: u64 = 1 << 40;
 
-/// A machine of the level Delivery, above one that has the unreliable level.
+/// A machine that has the level Delivery, too, above one that has the unreliable level.
+///
+/// # Panics
+///
+/// If the machine has no [datagrams](Machine::has_datagrams).
 #[must_use]
 pub fn over(machine: Box<dyn Machine>) -> Box<dyn Machine> {
-    Box::new(machine::Windowed::new(machine))
+    Box::new(driver::Windowed::new(machine))
 }
 
 /// What a fuzzer calls: bytes that become datagrams of a window. Not for use.

@@ -11,17 +11,21 @@ use super::send::Sender;
 use crate::buf::Kind;
 use crate::fabric::hub::bytes::Reader;
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::eager::EagerIn;
 use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::hub::incoming::{Current, Incoming};
 use crate::fabric::outbox::Answer;
 use crate::fabric::receives::Receives;
-use crate::vi::{AccessError, Keys, Notices, Posted, Reliability, RemoteKey, Ticket, ViError};
+use crate::vi::{
+    self, AccessError, EAGER_MAX, Keys, Notices, Posted, Reliability, RemoteKey, Ticket, ViError,
+};
 
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub incoming: Incoming,
-    /// Receives of the eager class.
-    pub eager: Receives,
+    pub eager: Box<EagerIn>,
+    /// Memory of an eager message that arrives.
+    spare: Vec<u8>,
     /// What arrives on each lane.
     open: [Option<Open>; 4],
     /// Messages and writes with a notice that have begun, ever.
@@ -43,9 +47,9 @@ struct Open {
 #[derive(Debug)]
 enum What {
     Eager {
-        posted: Posted,
-        len: u64,
+        lane: vi::Lane,
         tag: u64,
+        bytes: Vec<u8>,
     },
     Goodbye {
         counts: u64,
@@ -74,14 +78,17 @@ pub(super) struct Inward<'a> {
     pub notices: &'a mut Notices,
 }
 
+/// Memory of eager messages that is kept.
+const SPARE_BYTES: usize = 512;
 /// Requests that a peer may have outstanding.
 const ANSWERS_MAX: usize = super::DEPTH as usize;
 
 impl Receiver {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(eager: EagerIn) -> Self {
         Self {
             incoming: Incoming::new(Reliability::Delivery),
-            eager: Receives::default(),
+            eager: Box::new(eager),
+            spare: Vec::new(),
             open: [const { None }; 4],
             begun: 0,
             taken: 0,
@@ -95,8 +102,7 @@ impl Receiver {
         Counts { taken: self.taken, receives, placed }
     }
 
-    /// Takes back a receive. Those of the eager class have numbers of their own, and are nobody's
-    /// to take back.
+    /// Takes back a receive.
     pub(super) fn cancel(&mut self, ticket: Ticket) -> Option<Posted> {
         self.incoming.cancel(ticket)
     }
@@ -111,17 +117,13 @@ impl Receiver {
 
     /// Everything that is not back: what a message has begun to fill first.
     pub(super) fn drain(&mut self) -> Vec<Posted> {
-        let (mut all, mut eager) = (Vec::new(), None);
+        let mut all = Vec::new();
         for open in self.open.iter_mut().filter_map(Option::take) {
-            match open.what {
-                What::Eager { posted, .. } => eager = Some(posted),
-                What::Write { notify: Some((_, posted)), .. } => all.push(posted),
-                _ => {}
+            if let What::Write { notify: Some((_, posted)), .. } = open.what {
+                all.push(posted);
             }
         }
         all.extend(self.incoming.drain());
-        all.extend(eager);
-        all.extend(self.eager.drain());
         all
     }
 
@@ -145,13 +147,12 @@ impl Inward<'_> {
     fn open(&mut self, frame: Frame<'_>, len: u64, tag: u64) -> Result<Option<What>, Box<ViError>> {
         let receiver = &mut *self.receiver;
         Ok(Some(match frame {
-            Frame::Eager => {
-                let Some(mut posted) = receiver.eager.next() else { return Ok(None) };
-                if let Err(why) = posted.begin(len, tag, None) {
-                    receiver.eager.put_back(posted);
-                    return Err(why.into());
-                }
-                What::Eager { posted, len, tag }
+            Frame::Eager(lane, drained) => {
+                self.sender.eager.hear(drained)?;
+                let len = usize::try_from(len).ok().filter(|len| *len <= EAGER_MAX);
+                let mut bytes = std::mem::take(&mut receiver.spare);
+                bytes.resize(len.ok_or(NONSENSE)?, 0);
+                What::Eager { lane, tag, bytes }
             }
             Frame::Goodbye(counts) if len <= GOODBYE_MAX => {
                 let said = vec![0; usize::try_from(len).map_err(|_| NONSENSE)?];
@@ -211,7 +212,14 @@ impl Inward<'_> {
     fn said(&mut self, frame: Frame<'_>, id: u64) -> Result<(), Box<ViError>> {
         let Sender { outbox, .. } = &mut *self.sender;
         match frame {
-            Frame::Counts(counts) => self.sender.hear(counts, self.notices),
+            Frame::Counts(counts, drained) => {
+                self.sender.eager.hear(drained)?;
+                self.sender.hear(counts, self.notices)
+            }
+            Frame::Ask => {
+                self.receiver.eager.is_asked = true;
+                Ok(())
+            }
             Frame::Read { secret, offset, len } => {
                 let from = RemoteKey::of(secret).at(offset);
                 let answer = match self.keys.check(&from, len, false) {
@@ -238,8 +246,7 @@ impl Inward<'_> {
         let Receiver { open, incoming, .. } = &mut *self.receiver;
         let Some(Open { what, .. }) = &mut open[lane as usize] else { return Err(NONSENSE.into()) };
         match what {
-            What::Eager { posted, .. } => posted.descriptor_mut().scatter(at, bytes),
-            What::Goodbye { said, .. } => {
+            What::Eager { bytes: said, .. } | What::Goodbye { said, .. } => {
                 let at = usize::try_from(at).map_err(|_| NONSENSE)?;
                 said[at..at + bytes.len()].copy_from_slice(bytes);
             }
@@ -313,7 +320,12 @@ impl Arrivals for Inward<'_> {
     fn end(&mut self, lane: Lane) -> Result<(), Box<ViError>> {
         let open = self.receiver.open[lane as usize].take().ok_or(NONSENSE)?;
         match open.what {
-            What::Eager { posted, len, tag } => posted.complete(len, tag, self.notices),
+            What::Eager { lane, tag, mut bytes } => {
+                self.receiver.eager.arrive(lane, tag, &bytes)?;
+                bytes.clear();
+                bytes.shrink_to(SPARE_BYTES);
+                self.receiver.spare = bytes;
+            }
             What::Goodbye { counts, said } => {
                 self.receiver.is_over = true;
                 let nonsense = |_| NONSENSE;

@@ -4,8 +4,11 @@ use super::fault::{Fault, planted};
 use super::frame::{Frame, Named};
 use super::lanes::{Lane, Load, Window};
 use crate::fabric::hub::counts::Counts;
+use crate::fabric::hub::eager::{Drained, EagerOut};
 use crate::fabric::outbox::{Answer, Outbox};
-use crate::vi::{Descriptor, Keys, Notices, Op, Posted, Reliability, ViError};
+use crate::vi::{
+    self, Descriptor, Keys, Notices, Op, Position, Posted, Reliability, SendError, ViError,
+};
 
 /// A message of a window: a head, and behind it the memory that was posted, if any.
 #[derive(Debug)]
@@ -32,11 +35,18 @@ pub(super) struct Sender {
     pub peer: Counts,
     /// What the peer will have heard of this side.
     pub told: Counts,
+    pub told_drained: Drained,
+    pub eager: EagerOut,
+    /// Memory of messages that were acknowledged, to be used again.
+    spare: Vec<Vec<u8>>,
 }
 
 /// Messages of a lane that are with the window before they are under way: as many as it takes for
 /// short ones to share a datagram.
 const FEW: usize = 16;
+/// Memory of messages that is kept, and how much of it.
+const SPARE_MAX: usize = 16;
+const SPARE_BYTES: usize = 256;
 /// Bytes of an answer to a read that are copied at once.
 const CHUNK: usize = 64 << 10;
 /// Such pieces of answers that are with the window.
@@ -44,7 +54,9 @@ const CHUNKS: usize = 2;
 
 impl Parcel {
     pub(super) fn new(tag: u64, frame: &Frame<'_>) -> Self {
-        Self { tag, head: frame.head(), body: None }
+        let mut head = Vec::with_capacity(32);
+        frame.push(&mut head);
+        Self { tag, head, body: None }
     }
 
     /// Takes the memory out, when the peer has it or never will.
@@ -96,25 +108,47 @@ fn append(descriptor: &Descriptor, offset: u64, len: usize, out: &mut Vec<u8>) {
 impl Sender {
     pub(super) fn new() -> Self {
         let (peer, told) = (Counts::default(), Counts::default());
-        Self { outbox: Outbox::new(Reliability::Delivery), begun: 0, peer, told }
+        Self {
+            outbox: Outbox::new(Reliability::Delivery),
+            begun: 0,
+            peer,
+            told,
+            told_drained: Drained::default(),
+            eager: EagerOut::default(),
+            spare: Vec::new(),
+        }
     }
 
-    /// Sends an eager message, which is copied: its memory is free at once.
-    pub(super) fn send_eager(posted: Posted, window: &mut Window<Parcel>, notices: &mut Notices) {
-        let descriptor = posted.descriptor();
-        let (len, tag) = (descriptor.len(), descriptor.tag());
-        let mut parcel = Parcel::new(tag, &Frame::Eager);
-        let at = parcel.head.len();
-        parcel.head.resize(at + usize::try_from(len).expect("it lies in memory"), 0);
-        descriptor.gather(0, &mut parcel.head[at..]);
-        window.send(if planted(Fault::EagerBehind) { Lane::Posted } else { Lane::Eager }, parcel);
-        posted.complete(len, tag, notices);
+    /// Sends an eager message, which is copied, and tells with it what this side has drained.
+    pub(super) fn send_eager(
+        &mut self,
+        (lane, tag): (vi::Lane, u64),
+        parts: &[&[u8]],
+        drained: Drained,
+        window: &mut Window<Parcel>,
+    ) -> Result<Position, SendError> {
+        let len = SendError::check(parts)?;
+        let Some(position) = self.eager.admit(lane, len, true)? else {
+            return Err(SendError::Full);
+        };
+        self.told_drained = drained;
+        let mut head = self.spare.pop().unwrap_or_default();
+        Frame::Eager(lane, drained).push(&mut head);
+        parts.iter().for_each(|part| head.extend_from_slice(part));
+        let on = if planted(Fault::EagerBehind) { Lane::Posted } else { Lane::Eager };
+        window.send(on, Parcel { tag, head, body: None });
+        Ok(position)
     }
 
-    /// Says how far this side is.
-    pub(super) fn tell(&mut self, counts: Counts, window: &mut Window<Parcel>) {
-        self.told = counts;
-        window.send(Lane::Control, Parcel::new(0, &Frame::Counts(counts.pack())));
+    /// Says how far this side is, and what it has drained.
+    pub(super) fn tell(&mut self, counts: Counts, drained: Drained, window: &mut Window<Parcel>) {
+        (self.told, self.told_drained) = (counts, drained);
+        window.send(Lane::Control, Parcel::new(0, &Frame::Counts(counts.pack(), drained)));
+    }
+
+    /// Asks the peer what it has drained.
+    pub(super) fn ask(window: &mut Window<Parcel>) {
+        window.send(Lane::Control, Parcel::new(0, &Frame::Ask));
     }
 
     /// Says how far this side is and why it leaves, behind its eager messages; and how the writes
@@ -222,7 +256,10 @@ impl Sender {
     /// peer to have taken them.
     pub(super) fn reap(&mut self, window: &mut Window<Parcel>, notices: &mut Notices) {
         while let Some(parcel) = window.poll_sent() {
-            let Some(Body { posted, number }) = parcel.body else { continue };
+            let Some(Body { posted, number }) = parcel.body else {
+                self.keep(parcel.head);
+                continue;
+            };
             let len = posted.descriptor().len();
             match posted.op() {
                 Op::Write { .. } => self.outbox.asked(number, posted),
@@ -230,6 +267,14 @@ impl Sender {
             }
         }
         self.complete(notices);
+    }
+
+    /// Keeps memory for eager messages to come.
+    fn keep(&mut self, mut head: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX && head.capacity() <= SPARE_BYTES {
+            head.clear();
+            self.spare.push(head);
+        }
     }
 
     fn complete(&mut self, notices: &mut Notices) {

@@ -24,7 +24,7 @@ pub(super) use self::spin::Clock;
 use self::spin::History;
 pub use self::spin::Spin;
 use super::machine::{After, ConnId, ConnectRequest, Drained, Machine, Seen, Unposted, World};
-use super::{DrainId, Keys, Lane, Limits, Position, Posted, SendError, Sink, Wait};
+use super::{DrainId, Keys, Lane, Limits, Position, Posted, Reliability, SendError, Sink, Wait};
 use crate::atomics::Joint;
 use crate::rt::{self, Instant};
 
@@ -34,7 +34,8 @@ pub(super) struct Hub {
     pub host: Box<str>,
     pub limits: Limits,
     pub keys: Arc<Keys>,
-    pub has_eager: bool,
+    /// Of which levels the machine carries eager messages itself.
+    has_eager: [bool; 3],
     /// Whether eager messages come and go without a poll.
     pub is_at_once: bool,
     /// Where time passes, if that is not the real one.
@@ -73,7 +74,7 @@ impl Hub {
             host: machine.host().into(),
             limits: machine.limits(),
             keys: Arc::clone(machine.keys()),
-            has_eager: machine.has_eager(),
+            has_eager: Reliability::ALL.map(|level| machine.has_eager(level)),
             is_at_once: machine.is_at_once(),
             world: machine.world(),
             is_driven: machine.is_driven(),
@@ -92,6 +93,11 @@ impl Hub {
             happened_beside: AtomicU64::new(0),
             has_left: AtomicBool::new(false),
         })
+    }
+
+    /// Whether the machine carries eager messages of this level itself, not as posted ones.
+    pub(super) const fn has_eager(&self, level: Reliability) -> bool {
+        self.has_eager[level as usize]
     }
 
     /// A value behind the lock. What a world carries out it delivers under a lock of its own,

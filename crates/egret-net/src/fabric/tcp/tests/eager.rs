@@ -2,8 +2,8 @@
 
 use super::closing::pair;
 use super::raw::{PATIENCE, Raw, frame};
+use crate::fabric::hub::eager::Drained;
 use crate::fabric::tcp::driver::Driver;
-use crate::fabric::tcp::lanes::Drained;
 use crate::fabric::tcp::wire::Frame;
 use crate::fabric::{ConnId, Machine};
 use crate::rt;

@@ -3,7 +3,7 @@
 use super::raw::{COUNTS, Raw, counted, frame};
 use crate::buf::Pool;
 use crate::fabric::hub::counts::Counts;
-use crate::fabric::tcp::lanes::Drained;
+use crate::fabric::hub::eager::Drained;
 use crate::fabric::tcp::wire::{CHUNK, Frame};
 use crate::vi::{Access, Descriptor, EAGER_MAX, Lane, Reliability, ViError};
 

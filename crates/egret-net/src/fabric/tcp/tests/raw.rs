@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::conformance::{V4, nic};
 use crate::fabric::greet::{Caller, News, Stance};
 use crate::fabric::hub::counts::Counts;
-use crate::fabric::tcp::lanes::Drained;
+use crate::fabric::hub::eager::Drained;
 use crate::fabric::tcp::wire::{Frame, HEAD, Head};
 use crate::rt;
 use crate::vi::{Hello, Listener, Nic, Reliability, Secret, Vi, ViOptions, Wait};

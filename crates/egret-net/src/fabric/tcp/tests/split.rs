@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::raw::{COUNTS, PATIENCE, Raw, counted, frame};
 use crate::buf::{Plain, Pool};
 use crate::fabric::hub::counts::Counts;
-use crate::fabric::tcp::lanes::Drained;
+use crate::fabric::hub::eager::Drained;
 use crate::fabric::tcp::wire::{CHUNK, Frame};
 use crate::vi::{Access, Descriptor, Lane, Reliability, RemoteKey};
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::raw::{COUNTS, counted, frame};
 use crate::fabric::hub::counts::Counts;
-use crate::fabric::tcp::lanes::Drained;
+use crate::fabric::hub::eager::Drained;
 use crate::fabric::tcp::wire::{CHUNK, CONTROL_MAX, Frame, HEAD, Head};
 use crate::vi::{AccessError, EAGER_MAX, Lane};
 

@@ -37,7 +37,7 @@ impl Opened {
     }
 
     pub(super) fn with(options: &NicOptions) -> Self {
-        let machine = nic::open(options).unwrap();
+        let machine = nic::open(options, false).unwrap();
         let socket = Arc::clone(&machine.fixed.socket);
         Self { nic: Nic::new(Box::new(machine), options.wait), socket }
     }

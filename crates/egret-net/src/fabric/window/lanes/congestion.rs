@@ -50,6 +50,11 @@ impl Congestion {
         }
     }
 
+    /// From now on the network is not spared.
+    pub(super) const fn burst(&mut self) {
+        self.window = self.max;
+    }
+
     /// Nothing was acknowledged for too long.
     pub(super) fn silent(&mut self, next: u64) {
         if self.window > 1 {

@@ -13,6 +13,8 @@ pub(in crate::fabric::window) struct WindowCounters {
     pub(in crate::fabric::window) repeated: u64,
     /// Times that nothing was acknowledged for too long.
     pub(in crate::fabric::window) timeouts: u64,
+    /// Times that a piece was sent again to learn what has come.
+    pub(in crate::fabric::window) probes: u64,
     /// Datagrams heard, whatever they were.
     pub(in crate::fabric::window) heard: u64,
     /// Pieces that came before one they follow.

@@ -199,6 +199,13 @@ impl Incoming {
         Ok(true)
     }
 
+    /// Drops what came before its turn: nobody wants it. A piece that is held stays, for the peer has
+    /// heard of it.
+    pub(super) fn forget_early(&mut self) {
+        self.early.retain(|number, _| *number == self.next);
+        self.early_bytes = self.early.values().map(|early| early.bytes.len() as u64).sum();
+    }
+
     /// Goes on with a message that had to wait. Whether it does not any more.
     pub(super) fn resume(&mut self, into: &mut impl Arrivals) -> Result<bool, Broken> {
         let before = self.next;

@@ -88,14 +88,24 @@ impl<M: Load> Window<M> {
         self.outgoing[lane as usize].kept()
     }
 
-    /// Writes the next datagram that is due into `out`, which is cleared first. `false`:
-    /// nothing may be sent now.
+    /// Writes the next datagram that is due into `out`, which is cleared first, for tests.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(in crate::fabric::window) fn poll_datagram(
         &mut self,
         now: Instant,
         out: &mut Vec<u8>,
     ) -> bool {
         out.clear();
+        self.append_datagram(now, out)
+    }
+
+    /// Writes the next datagram that is due to the end of `out`. `false`: nothing may be sent now.
+    pub(in crate::fabric::window) fn append_datagram(
+        &mut self,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let start = out.len();
         for lane in &mut self.outgoing {
             lane.tick(now, &self.rtt, &mut self.counters);
         }
@@ -109,23 +119,45 @@ impl<M: Load> Window<M> {
         Head { number: self.next, held, answer: false, acks }.write(out);
         self.next += u64::from(!planted(Fault::NumberAgain));
         if has_pieces {
-            self.write_pieces(now, out);
+            self.write_pieces(now, start, out);
         }
         self.counters.datagrams += 1;
         self.counters.acks += u64::from(!has_pieces);
-        wire::seal(out);
+        wire::seal(&mut out[start..]);
         true
     }
 
-    fn write_pieces(&mut self, now: Instant, out: &mut Vec<u8>) {
+    fn write_pieces(&mut self, now: Instant, start: usize, out: &mut Vec<u8>) {
         for lane in &mut self.outgoing {
-            if !lane.write(now, &self.rtt, out, &mut self.counters) {
+            if !lane.write(now, &self.rtt, (start, out), &mut self.counters) {
                 break;
             }
         }
         if self.outgoing.iter().any(Outgoing::is_held_up) {
-            wire::ask(out);
+            wire::ask(&mut out[start..]);
         }
+    }
+
+    /// What was written before has left only now: patience begins here.
+    pub(in crate::fabric::window) fn restart(&mut self, now: Instant) {
+        for lane in &mut self.outgoing {
+            lane.restart(now, &self.rtt);
+        }
+    }
+
+    /// From now on the network is not spared: what there is goes at once.
+    pub(in crate::fabric::window) fn burst(&mut self) {
+        self.outgoing.iter_mut().for_each(Outgoing::burst);
+    }
+
+    /// Drops what came of a lane before its turn.
+    pub(in crate::fabric::window) fn forget_early(&mut self, lane: Lane) {
+        self.incoming[lane as usize].forget_early();
+    }
+
+    /// Whether the peer seems to get what is short and not what is long.
+    pub(in crate::fabric::window) fn loses_long(&self) -> bool {
+        self.outgoing.iter().any(Outgoing::loses_long)
     }
 
     /// Takes a datagram of the peer, and puts what it has `into` the messages, for tests. One that is

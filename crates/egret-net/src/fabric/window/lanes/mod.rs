@@ -24,8 +24,9 @@
 //! # What is sent again
 //!
 //! A piece is lost when three later datagrams of its lane have arrived, or all others if
-//! they are fewer. If a lane gets on for no more than the round trip allows, all it has
-//! under way is lost; the first piece is sent again, and the others follow as
+//! they are fewer. If a lane does not get on within what the round trip allows, and two delays of
+//! acknowledgements, its first piece is sent again: what is acknowledged then says what else is
+//! lost. If it still does not get on for ten milliseconds, all it has under way is lost; the first piece is sent again, and the others follow as
 //! acknowledgements come in (`congestion.rs`). Each further silence is waited for twice
 //! as long, up to a bound, until the round trip is again as measured (`rtt.rs`), and
 //! after so many the peer [is silent](Window::is_silent).

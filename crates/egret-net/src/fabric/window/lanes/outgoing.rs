@@ -35,6 +35,8 @@ pub(super) struct Outgoing<M> {
     /// Repeats for want of one since the round trip was last as expected: until it is,
     /// it may be longer than that.
     doublings: u32,
+    /// Whether the first piece was sent again since the lane last got on, to learn what has come.
+    has_probed: bool,
 }
 
 #[derive(Debug)]
@@ -46,6 +48,9 @@ struct Message<M> {
     /// Bytes of every piece of it but the last, once it is begun.
     unit: u64,
 }
+
+/// Repeats in vain of a long piece, behind which the path is doubted.
+const DOUBTFUL: u32 = 3;
 
 /// What is to be sent next.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +72,7 @@ impl<M: Load> Outgoing<M> {
             deadline: None,
             repeats: 0,
             doublings: 0,
+            has_probed: false,
         }
     }
 
@@ -112,15 +118,16 @@ impl<M: Load> Outgoing<M> {
         &mut self,
         now: Instant,
         rtt: &Rtt,
-        out: &mut Vec<u8>,
+        (start, out): (usize, &mut Vec<u8>),
         counters: &mut WindowCounters,
     ) -> bool {
         let mut has_pieces = false;
         while let Some(due) = self.due() {
             let (Due::Again(_, cut) | Due::New(cut)) = due;
+            let used = out.len() - start;
             // A piece of a message that was begun when datagrams were larger goes alone.
-            let is_alone = out.len() <= HEAD_MAX && cut.size() + HEAD_MAX > self.terms.datagram;
-            if out.len() + cut.size() > self.terms.datagram && !is_alone {
+            let is_alone = used <= HEAD_MAX && cut.size() + HEAD_MAX > self.terms.datagram;
+            if used + cut.size() > self.terms.datagram && !is_alone {
                 return false;
             }
             if !std::mem::replace(&mut has_pieces, true) {
@@ -191,7 +198,17 @@ impl<M: Load> Outgoing<M> {
 
     fn wait(&mut self, now: Instant, rtt: &Rtt) {
         let is_waiting = !self.under_way.is_empty();
-        self.deadline = is_waiting.then(|| now + rtt.patience(&self.terms.pace, self.doublings));
+        let pace = &self.terms.pace;
+        self.deadline = is_waiting.then(|| {
+            let is_probe = !self.has_probed && self.doublings == 0;
+            let probe = rtt.probe(pace).filter(|_| is_probe);
+            now + probe.unwrap_or_else(|| rtt.patience(pace, self.doublings))
+        });
+    }
+
+    /// Waits from now on, if it waits.
+    pub(super) fn restart(&mut self, now: Instant, rtt: &Rtt) {
+        self.wait(now, rtt);
     }
 
     /// Whether the peer has acknowledged nothing though it was asked often enough.
@@ -206,6 +223,16 @@ impl<M: Load> Outgoing<M> {
             return;
         }
         if self.is_silent(now) && !planted(Fault::NeverSilent) {
+            return;
+        }
+        if !std::mem::replace(&mut self.has_probed, true)
+            && self.doublings == 0
+            && rtt.probe(&self.terms.pace).is_some()
+        {
+            // The end of what was sent may be lost, which nothing overtakes.
+            self.under_way.lose_first();
+            self.wait(now, rtt);
+            counters.probes += 1;
             return;
         }
         self.under_way.lose_all();
@@ -230,7 +257,7 @@ impl<M: Load> Outgoing<M> {
         if news.pieces == 0 {
             return Ok(());
         }
-        self.repeats = 0;
+        (self.repeats, self.has_probed) = (0, false);
         if let Some(last) = news.last {
             self.heard_after(last, rtt);
         }
@@ -254,6 +281,17 @@ impl<M: Load> Outgoing<M> {
         }
     }
 
+    /// From now on what there is goes at once.
+    pub(super) const fn burst(&mut self) {
+        self.congestion.burst();
+    }
+
+    /// Whether pieces as long as a datagram were repeated in vain.
+    pub(super) fn loses_long(&self) -> bool {
+        let is_long = |(_, cut): (usize, Cut)| u64::from(cut.len) >= self.terms.unit();
+        self.repeats >= DOUBTFUL && self.under_way.first_lost().is_some_and(is_long)
+    }
+
     /// The peer has said that it cannot get on by itself, which is a sign of life.
     pub(super) const fn lives(&mut self) {
         self.repeats = 0;
@@ -264,7 +302,7 @@ impl<M: Load> Outgoing<M> {
         let messages = std::mem::take(&mut self.messages);
         self.first += messages.len() as u64;
         self.under_way.clear();
-        (self.cut, self.deadline, self.repeats) = (0, None, 0);
+        (self.cut, self.deadline, self.repeats, self.has_probed) = (0, None, 0, false);
         messages.into_iter().map(|message| message.load)
     }
 

@@ -44,6 +44,14 @@ impl Rtt {
             && Duration::from_nanos(after_ns) <= self.patience(pace, 0)
     }
 
+    /// How long to wait for an acknowledgement before the first piece is sent again, to learn what has
+    /// come; `None` if no round trip was measured, or that is no sooner than all counts as lost.
+    pub(super) fn probe(&self, pace: &Pace) -> Option<Duration> {
+        let Measured { mean_ns, spread_ns, .. } = self.measured?;
+        let probe = Duration::from_nanos(mean_ns + spread_ns * 4) + pace.ack_delay * 2;
+        (probe < self.patience(pace, 0)).then_some(probe)
+    }
+
     /// How long to wait for an acknowledgement after so many times in vain.
     pub(super) fn patience(&self, pace: &Pace, doublings: u32) -> Duration {
         let once = match self.measured {

@@ -151,6 +151,15 @@ impl UnderWay {
         self.lost += std::mem::take(&mut self.flying);
     }
 
+    /// The first piece counts as lost.
+    pub(super) fn lose_first(&mut self) {
+        if let Some(first) = self.pieces.front_mut().filter(|it| it.state == State::Flying) {
+            first.state = State::Lost;
+            self.flying -= 1;
+            self.lost += 1;
+        }
+    }
+
     /// Forgets all of them.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();

@@ -1,10 +1,10 @@
 //! Sleeping on a nic with windows.
 
-use super::super::machine::Windowed;
+use super::super::driver::Windowed;
 use crate::fabric::udp::UdpFabric;
 use crate::fabric::{ConnId, Fabric, Machine, Woken};
 use crate::rt::{self, Deadline};
-use crate::vi::{Address, Below, Descriptor, Nic, Op, Reliability, Vi, ViId, ViOptions};
+use crate::vi::{Address, Lane, Nic, Reliability, Vi, ViOptions};
 
 /// Two nics, and a connection of each.
 fn pair() -> ([Nic; 2], [Vi; 2]) {
@@ -29,11 +29,7 @@ pub(super) fn a_sleeper_is_told_of_a_repeat_that_comes_sooner() {
             machine.disarm(Woken::Awake, after);
         }
         after.happened = false;
-        let posts = Below::new();
-        let mut eager = Descriptor::new(vec![7_u8; 32]);
-        eager.mark_eager();
-        let posted = posts.post(ViId::unused(), Op::Send, eager);
-        machine.post(conn, posted, after).expect("it is open");
+        machine.send(conn, Lane::Talk, 0, &[&[7; 32]], after).expect("it is open");
         assert!(after.happened, "it sleeps on");
         machine.disarm(Woken::Awake, after);
     });

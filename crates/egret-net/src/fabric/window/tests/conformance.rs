@@ -2,39 +2,34 @@
 
 use std::time::Duration;
 
-use crate::conformance::{Case, Failure, Profile, cases, run_on_threads};
+use crate::conformance::{Case, Profile, cases, run_on_threads};
 use crate::fabric::Fabric;
 use crate::fabric::sim::Sim;
 use crate::fabric::udp::UdpFabric;
 use crate::vi::{NicOptions, Wait};
 
-fn profile() -> Profile {
-    Profile { kills: false, largest: 1 << 20, ..Profile::default() }
+/// What is expected where links lose, or do not.
+fn profile(lossy: bool) -> Profile {
+    Profile { kills: false, largest: 1 << 20, lossy, ..Profile::default() }
 }
 
-fn all(sim: &Sim) -> Vec<Case> {
-    let cases = cases(&sim.windowed_nic("probe").limits(), &profile());
+/// What fails in a world of this seed, whose links are as `weather` makes them.
+pub(super) fn failures(seed: u64, lossy: bool, weather: impl Fn(&Sim)) -> Vec<String> {
+    let profile = profile(lossy);
+    let cases = cases(&Sim::new(0).windowed_nic("probe").limits(), &profile);
     assert!(cases.len() > 60, "{}", cases.len());
-    cases
-}
-
-/// Runs a case in a world of this seed, whose links are as `weather` makes them.
-pub(super) fn play(case: &Case, seed: u64, weather: impl FnOnce(&Sim)) -> Result<(), Failure> {
-    let sim = Sim::new(seed);
-    weather(&sim);
-    let nics = ["caller", "answerer"].map(|host| sim.windowed_nic(host));
-    run_on_threads(case, &profile(), nics)
-}
-
-pub(super) fn failures(seed: u64, weather: impl Fn(&Sim)) -> Vec<String> {
-    let cases = all(&Sim::new(0));
-    let played = cases.iter().filter_map(|case| play(case, seed, &weather).err());
-    played.map(|failure| failure.to_string()).collect()
+    let play = |case: &Case| {
+        let sim = Sim::new(seed);
+        weather(&sim);
+        let nics = ["caller", "answerer"].map(|host| sim.windowed_nic(host));
+        run_on_threads(case, &profile, nics).err()
+    };
+    cases.iter().filter_map(play).map(|failure| failure.to_string()).collect()
 }
 
 #[test]
 fn conformance_over_a_link_without_faults() {
-    let failures = failures(1, |_| {});
+    let failures = failures(1, false, |_| {});
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -47,7 +42,7 @@ fn lossy(sim: &Sim) {
 #[test]
 fn conformance_over_lossy_links() {
     for seed in 0..10 {
-        let failures = failures(seed, lossy);
+        let failures = failures(seed, true, lossy);
         assert!(failures.is_empty(), "seed {seed}: {}", failures.join("\n"));
     }
 }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use super::super::conn::Conn;
+use super::super::driver::Windowed;
 use super::super::frame::Frame;
 use super::super::lanes::{Lane, Pace, Terms, Window, seal};
-use super::super::link::Ground;
-use super::super::machine::Windowed;
 use super::super::send::Parcel;
 use crate::buf::Pool;
-use crate::fabric::Machine;
+use crate::fabric::hub::eager::{Drained, EagerIn};
 use crate::fabric::hub::end::Open;
 use crate::fabric::sim::Sim;
+use crate::fabric::{Machine, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{
-    Access, AccessError, Below, Descriptor, Keys, Landing, Notices, Op, RemoteKey, RemoteSlice,
-    Ticket, ViError, ViId,
+    self, Access, AccessError, Below, Descriptor, Keys, Notices, Op, Reliability, RemoteKey,
+    RemoteSlice, Ticket, ViError, ViId,
 };
 
 const NOW: Instant = Instant::from_nanos(1_000_000);
@@ -32,21 +32,16 @@ struct End {
 impl End {
     fn new(keys: &Arc<Keys>) -> Self {
         let (posts, keys) = (Below::new(), Arc::clone(keys));
-        Self { conn: Conn::new(DATAGRAM), posts, keys, notices: Notices::default() }
+        let ViSpec { vi, drain, .. } = ViSpec::new(Reliability::Delivery, 1);
+        let conn = Conn::new(DATAGRAM, EagerIn::new(vi, drain));
+        Self { conn, posts, keys, notices: Notices::default() }
     }
 
     fn post(&mut self, op: Op, len: usize) -> Ticket {
         let posted = self.posts.post(ViId::unused(), op, Descriptor::new(vec![7_u8; len]));
         let ticket = posted.ticket();
-        self.conn.post(posted, &mut self.notices).expect("it has room");
+        self.conn.post(posted).expect("it has room");
         ticket
-    }
-
-    fn send_eager(&mut self) {
-        let mut eager = Descriptor::new(vec![7_u8; 10]);
-        eager.mark_eager();
-        let posted = self.posts.post(ViId::unused(), Op::Send, eager);
-        self.conn.post(posted, &mut self.notices).expect("it has room");
     }
 
     /// All that it has to say now.
@@ -65,7 +60,7 @@ impl End {
     /// Ends. What is said last, and what came back.
     fn end(mut self, why: &ViError) -> (Vec<Vec<u8>>, Vec<Result<(), ViError>>) {
         let left = self.conn.fail(why, &mut self.notices);
-        let last = left.map_or(vec![], |mut leaving| datagrams(&mut leaving.window));
+        let last = left.leaving.map_or(vec![], |mut leaving| datagrams(&mut leaving.window));
         let back = std::iter::from_fn(|| self.posts.take()).map(|it| it.status.clone()).collect();
         (last, back)
     }
@@ -101,21 +96,6 @@ pub(super) fn what_was_taken_before_the_end_is_known_with_it() {
     let refused = Err(ViError::RemoteAccess(AccessError::Revoked));
     assert_eq!(sent.len(), 3);
     assert!(sent.contains(&Ok(())) && sent.contains(&refused), "{sent:?}");
-}
-
-/// Both close, and one had no place for what the other has said before.
-#[test]
-fn a_last_word_is_heard_behind_messages_that_nobody_wants() {
-    let [mut a, mut b] = pair(&Arc::default());
-    a.send_eager();
-    b.hear(&a.say()).unwrap();
-    assert!(b.conn.window.is_held());
-    let mut left = b.conn.fail(&ViError::Closed, &mut b.notices).unwrap();
-    for datagram in a.end(&ViError::Closed).0 {
-        assert!(!left.window.is_through());
-        left.hear(NOW, &datagram).unwrap();
-    }
-    assert!(left.window.is_through(), "it waits for one that has left");
 }
 
 /// A datagram acknowledges a message, and lies about a later lane.
@@ -192,24 +172,25 @@ pub(super) fn answers_to_writes_take_bounded_memory() {
     assert_eq!(heard, Err(ViError::Protocol("more requests than may be outstanding")));
 }
 
-/// A peer that is said to drain eager messages and does not acknowledge them.
+/// A peer that drains eager messages and does not acknowledge them.
 #[test]
 pub(super) fn eager_messages_take_bounded_memory() {
+    let terms = Terms { messages: 64, bytes: 1 << 18, datagram: DATAGRAM, pace: Pace::default() };
+    let mut liar: Window<Parcel> = Window::new(terms);
     let mut victim = End::new(&Arc::default());
-    for _ in 0..1000 {
-        victim.send_eager();
-        if victim.conn.is_flooded().is_some() {
-            assert!(victim.conn.window.kept(Lane::Eager) > 64, "it may be honest");
+    for count in 1..100_000 {
+        victim.conn.send(vi::Lane::Talk, 0, &[]).expect("it says that it drains");
+        if victim.conn.is_flooded() {
+            assert!(victim.conn.window.kept(Lane::Eager) > 4608, "it may be honest");
             return;
+        }
+        let drained = Frame::Counts(0, Drained(count));
+        liar.send(Lane::Control, Parcel::new(0, &drained));
+        let said = datagrams(&mut liar);
+        victim.hear(&said).unwrap();
+        for datagram in victim.say() {
+            let _ = liar.acknowledged(NOW, &datagram);
         }
     }
     panic!("all are kept");
-}
-
-/// A few connections have all the memory of their nic.
-#[test]
-pub(super) fn datagrams_land_also_when_others_have_all_memory() {
-    let ground = Ground::new();
-    let landed: Result<Vec<_>, _> = (0..100).map(|_| ground.land(10_000, 0)).collect();
-    assert!(landed.unwrap().iter().all(|buf| buf.len() == 10_000));
 }

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use super::super::driver::Windowed;
 use super::super::lanes::{Arrivals, Begins, Lane as Of, Pace, Terms, Window};
 use super::super::leaving::{LINGER_MAX, LINGERING_MAX};
 use super::super::link::Link;
-use super::super::machine::Windowed;
 use super::super::send::Parcel;
+use crate::fabric::ViSpec;
 use crate::fabric::sim::{Planted, Sim};
 use crate::rt::{Deadline, Instant};
-use crate::vi::{Address, Keys, Lane, Nic, Notices, Reliability, Vi, ViError, ViId, ViOptions};
+use crate::vi::{Address, Keys, Lane, Nic, Notices, Reliability, Vi, ViError, ViOptions};
 
 /// Both ends of a connection between two nodes whose links lose.
 pub(super) fn pair(sim: &Sim, loss: f64) -> ([Nic; 2], [Vi; 2]) {
@@ -97,15 +98,15 @@ impl Arrivals for Nowhere {
 pub(super) fn a_peer_that_lives_and_takes_nothing_is_not_waited_for() {
     let terms = Terms { messages: 64, bytes: 1 << 18, datagram: 1400, pace: Pace::default() };
     let mut peer: Window<Parcel> = Window::new(terms);
-    let (mut link, mut notices) = (Link::new(ViId::unused(), 1400), Notices::default());
+    let spec = ViSpec::new(Reliability::Delivery, 1);
+    let (mut link, mut notices) = (Link::new(&spec, 1400), Notices::default());
     let (began, mut out) = (Instant::from_nanos(1_000_000), Vec::new());
     let mut now = began;
     assert!(link.end(now, &ViError::Closed, &mut notices));
     while !link.has_left(now) && link.is_silent(now).is_none() {
         assert!(now < began + LINGER_MAX + Duration::from_secs(1), "it is still there");
-        while let Some(datagram) = link.poll_datagram(now) {
-            let bytes = datagram.bytes().to_vec();
-            peer.hear(now, &bytes, &mut Nowhere).unwrap();
+        while link.window().is_some_and(|window| window.poll_datagram(now, &mut out)) {
+            peer.hear(now, &out, &mut Nowhere).unwrap();
         }
         while peer.poll_datagram(now, &mut out) {
             link.hear(now, &out, &Keys::default(), &mut notices).unwrap();

@@ -3,11 +3,12 @@
 use super::super::fault::{Fault, caught};
 use super::super::lanes::fault::Fault as Lanes;
 use super::{asleep, conformance, ends, hostile, leaving, silent};
+use crate::fabric::hub::fault::Fault as Eager;
 
 #[test]
 fn every_fault_is_caught() {
     for fault in [Fault::EagerBehind, Fault::ReceivesIgnored, Fault::CountsUntold] {
-        let run = || assert!(conformance::failures(1, |_| {}).is_empty());
+        let run = || assert!(conformance::failures(1, false, |_| {}).is_empty());
         assert!(caught(fault, run), "{fault:?} goes unnoticed");
     }
     let tests: &[(Fault, fn())] = &[
@@ -23,9 +24,16 @@ fn every_fault_is_caught() {
         (Fault::EagerUnbounded, ends::eager_messages_take_bounded_memory),
         (Fault::GoodbyeUncounted, ends::what_was_taken_before_the_end_is_known_with_it),
         (Fault::AnswersDropped, ends::what_was_taken_before_the_end_is_known_with_it),
-        (Fault::OneGround, ends::datagrams_land_also_when_others_have_all_memory),
         (Fault::AcknowledgedLost, ends::what_a_liar_acknowledges_comes_back),
         (Fault::SleepsOn, asleep::a_sleeper_is_told_of_a_repeat_that_comes_sooner),
+    ];
+    for (fault, test) in tests {
+        assert!(caught(*fault, test), "{fault:?} goes unnoticed");
+        test();
+    }
+    let tests: &[(Eager, fn())] = &[
+        (Eager::DrainedBelieved, hostile::nobody_drains_what_was_never_sent),
+        (Eager::LaneBoundless, hostile::a_lane_holds_no_more_than_its_window),
     ];
     for (fault, test) in tests {
         assert!(caught(*fault, test), "{fault:?} goes unnoticed");

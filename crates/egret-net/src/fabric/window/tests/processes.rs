@@ -19,7 +19,7 @@ fn nic() -> Nic {
 
 fn all() -> Vec<Case> {
     let cases = cases(&nic().limits(), &Profile::default());
-    assert!(cases.len() > 60 && cases.iter().all(|case| case.level.is_reliable()));
+    assert!(cases.len() > 60, "{}", cases.len());
     cases
 }
 

@@ -1,19 +1,19 @@
 //! Eager messages of one end, without I/O: what may be sent, and what has arrived and was not
 //! drained.
 //!
-//! A message is a frame of its own. A lane holds so many units that the peer has not drained: a
-//! message is one for itself and one for each 64 bytes that it begins. How much a side has drained
-//! rides on every such frame, and on the frames that tell how far a side is; a side that wants to
-//! know asks. Positions are units, too.
+//! A lane holds so many units that the peer has not drained: a message is one for itself and one for
+//! each 64 bytes that it begins. How much a side has drained rides on every message, and on the
+//! frames that tell how far a side is; a side that wants to know asks. Positions are units, too.
 
 use std::ops::Range;
 
+use super::end::Ended;
 use super::fault::{Fault, planted};
-use crate::vi::{DrainId, Lane, Position, SendError, ViError, ViId};
+use crate::vi::{DrainId, Lane, Position, Reply, SendError, Sink, ViError, ViId};
 
 /// Messages one behind the other: tag, length, bytes.
 #[derive(Debug, Default)]
-pub(super) struct Records {
+pub(in crate::fabric) struct Records {
     bytes: Vec<u8>,
     /// Where the first begins that was not taken.
     at: usize,
@@ -21,7 +21,7 @@ pub(super) struct Records {
 
 /// The messages that an end sends.
 #[derive(Debug, Default)]
-pub(super) struct EagerOut {
+pub(in crate::fabric) struct EagerOut {
     lanes: [Sent; 2],
     /// Those that wait for a batch.
     pub waiting: [Records; 2],
@@ -43,7 +43,7 @@ struct Sent {
 
 /// The messages that have come to an end.
 #[derive(Debug)]
-pub(super) struct EagerIn {
+pub(in crate::fabric) struct EagerIn {
     pub vi: ViId,
     pub drain: DrainId,
     lanes: [Arrived; 2],
@@ -62,7 +62,7 @@ struct Arrived {
 
 /// What a side has drained of both lanes, as it travels: 32 bits of each, talk in the low ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Drained(pub u64);
+pub(in crate::fabric) struct Drained(pub u64);
 
 /// Units of each lane that the peer has not drained, at most: 256 KiB, and of bulk what is read at
 /// once with what is behind it.
@@ -81,12 +81,12 @@ const fn cost(len: usize) -> u64 {
 
 impl Records {
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::fabric) fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
     /// Adds a message of `len` bytes.
-    pub(super) fn push(&mut self, tag: u64, len: usize, parts: &[&[u8]]) {
+    pub(in crate::fabric) fn push(&mut self, tag: u64, len: usize, parts: &[&[u8]]) {
         // What was taken is half of it: moving the rest is paid for.
         if self.at > KEEP && self.at * 2 > self.bytes.len() {
             self.bytes.drain(..std::mem::take(&mut self.at));
@@ -100,7 +100,7 @@ impl Records {
 
     /// Takes the first: its tag, and where its bytes are until the next is taken.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<(u64, Range<usize>)> {
+    pub(in crate::fabric) fn pop(&mut self) -> Option<(u64, Range<usize>)> {
         let Some((head, _)) = self.bytes[self.at..].split_first_chunk::<RECORD>() else {
             self.trim();
             return None;
@@ -123,7 +123,7 @@ impl Records {
     }
 
     #[inline]
-    pub(super) fn bytes(&self, at: Range<usize>) -> &[u8] {
+    pub(in crate::fabric) fn bytes(&self, at: Range<usize>) -> &[u8] {
         &self.bytes[at]
     }
 }
@@ -131,18 +131,18 @@ impl Records {
 impl EagerOut {
     /// Whether the peer has drained all that was sent: what is sent now has no company to wait for.
     #[inline]
-    pub(super) fn is_alone(&self) -> bool {
+    pub(in crate::fabric) fn is_alone(&self) -> bool {
         self.lanes.iter().all(|lane| lane.sent == lane.heard)
     }
 
     #[inline]
-    pub(super) fn has_waiting(&self) -> bool {
+    pub(in crate::fabric) fn has_waiting(&self) -> bool {
         !self.waiting.iter().all(Records::is_empty)
     }
 
     /// A message of `len` bytes is sent, if there is room. `None` if it is dropped.
     #[inline]
-    pub(super) fn admit(
+    pub(in crate::fabric) fn admit(
         &mut self,
         lane: Lane,
         len: usize,
@@ -163,23 +163,23 @@ impl EagerOut {
 
     /// Whether a message of `len` bytes may be sent.
     #[inline]
-    pub(super) const fn has_room(&self, lane: Lane, len: usize) -> bool {
+    pub(in crate::fabric) const fn has_room(&self, lane: Lane, len: usize) -> bool {
         let Sent { sent, heard } = self.lanes[lane as usize];
         sent - heard + cost(len) <= WINDOWS[lane as usize]
     }
 
     /// Behind what was sent.
-    pub(super) const fn sent(&self, lane: Lane) -> Position {
+    pub(in crate::fabric) const fn sent(&self, lane: Lane) -> Position {
         Position::new(self.lanes[lane as usize].sent)
     }
 
     /// How much has arrived at the peer.
-    pub(super) const fn arrived(&self, lane: Lane) -> Position {
+    pub(in crate::fabric) const fn arrived(&self, lane: Lane) -> Position {
         Position::new(self.lanes[lane as usize].heard)
     }
 
     /// Somebody wants to know more of a lane. Whether the peer is to be asked, and was not.
-    pub(super) const fn ask(&mut self, lane: Lane) -> bool {
+    pub(in crate::fabric) const fn ask(&mut self, lane: Lane) -> bool {
         let Sent { sent, heard } = self.lanes[lane as usize];
         if heard == sent {
             return false;
@@ -191,7 +191,7 @@ impl EagerOut {
 
     /// The peer says how much it has drained. What was not sent it cannot have.
     #[inline]
-    pub(super) fn hear(&mut self, drained: Drained) -> Result<(), Box<ViError>> {
+    pub(in crate::fabric) fn hear(&mut self, drained: Drained) -> Result<(), Box<ViError>> {
         let mut has_more = false;
         for (lane, low) in self.lanes.iter_mut().zip(drained.lanes()) {
             #[expect(clippy::cast_possible_truncation, reason = "that many bits travel")]
@@ -209,13 +209,13 @@ impl EagerOut {
 }
 
 impl EagerIn {
-    pub(super) fn new(vi: ViId, drain: DrainId) -> Self {
+    pub(in crate::fabric) fn new(vi: ViId, drain: DrainId) -> Self {
         Self { vi, drain, lanes: Default::default(), is_asked: false, has_news: false }
     }
 
     /// A message has come.
     #[inline]
-    pub(super) fn arrive(
+    pub(in crate::fabric) fn arrive(
         &mut self,
         lane: Lane,
         tag: u64,
@@ -233,12 +233,12 @@ impl EagerIn {
         Ok(())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::fabric) fn is_empty(&self) -> bool {
         self.lanes.iter().all(|lane| lane.came == lane.drained)
     }
 
     /// Takes a message of a lane that nobody adds to.
-    pub(super) fn pop(&mut self, lane: Lane) -> Option<(u64, Vec<u8>)> {
+    fn pop(&mut self, lane: Lane) -> Option<(u64, Vec<u8>)> {
         let records = &mut self.lanes[lane as usize].records;
         let (tag, at) = records.pop()?;
         let bytes = records.bytes(at).to_vec();
@@ -247,30 +247,36 @@ impl EagerIn {
     }
 
     /// Takes out the messages of a lane, to be put back.
-    pub(super) fn take(&mut self, lane: Lane) -> Records {
+    pub(in crate::fabric) fn take(&mut self, lane: Lane) -> Records {
         std::mem::take(&mut self.lanes[lane as usize].records)
     }
 
-    pub(super) fn put_back(&mut self, lane: Lane, mut records: Records) {
+    pub(in crate::fabric) fn put_back(&mut self, lane: Lane, mut records: Records) {
         records.trim();
         self.lanes[lane as usize].records = records;
     }
 
     /// A message of so many bytes was drained.
     #[inline]
-    pub(super) const fn drained_one(&mut self, lane: Lane, len: usize) {
+    pub(in crate::fabric) const fn drained_one(&mut self, lane: Lane, len: usize) {
         self.lanes[lane as usize].drained += cost(len);
     }
 
     #[inline]
-    pub(super) const fn drained(&self) -> Drained {
+    pub(in crate::fabric) const fn drained(&self) -> Drained {
         Drained::of([self.lanes[0].drained, self.lanes[1].drained])
+    }
+
+    /// Whether the peer, which was told so much, does not know what was drained.
+    #[inline]
+    pub(in crate::fabric) fn owes(&self, told: Drained) -> bool {
+        self.drained() != told && !planted(Fault::DrainedUntold)
     }
 
     /// Whether the peer, which was told so much, should know more by now: it has asked, or used up
     /// half of what it may.
     #[inline]
-    pub(super) fn is_due(&mut self, told: Drained) -> bool {
+    pub(in crate::fabric) fn is_due(&mut self, told: Drained) -> bool {
         let drained = self.drained();
         if drained == told {
             self.is_asked &= !self.is_empty();
@@ -283,10 +289,104 @@ impl EagerIn {
     }
 
     /// Nobody drains what has come.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::fabric) fn clear(&mut self) {
         for lane in &mut self.lanes {
             (lane.drained, lane.records) = (lane.came, Records::default());
         }
+    }
+}
+
+/// An end with eager messages, which is answered while they are drained.
+pub(in crate::fabric) trait Drains {
+    fn eager(&mut self) -> &mut EagerIn;
+    /// Takes an answer, which is written later.
+    fn answer(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError>;
+    /// Some messages were answered.
+    fn answered(&mut self) {}
+}
+
+/// Passes eager messages that have come to the sink, at most `left`, which is counted down, those of
+/// talk first. Whether some were answered.
+#[inline]
+pub(in crate::fabric) fn drain<C: Drains>(
+    conn: &mut C,
+    left: &mut usize,
+    sink: &mut Sink<'_>,
+) -> bool {
+    let vi = conn.eager().vi;
+    let mut answering = Answering { conn, vi, answers: false };
+    for lane in Lane::ALL {
+        let mut taken =
+            Taken { records: answering.conn.eager().take(lane), lane, answering: &mut answering };
+        while *left > 0
+            && let Some((tag, at)) = taken.records.pop()
+        {
+            *left -= 1;
+            taken.answering.conn.eager().drained_one(lane, at.len());
+            sink(&mut *taken.answering, tag, taken.records.bytes(at));
+        }
+    }
+    answering.answers
+}
+
+/// The same of an end that is gone.
+#[cold]
+pub(in crate::fabric) fn drain_left(
+    eager: &mut EagerIn,
+    why: ViError,
+    left: &mut usize,
+    sink: &mut Sink<'_>,
+) {
+    let mut reply = Ended { vi: eager.vi, why };
+    for lane in Lane::ALL {
+        while *left > 0
+            && let Some((tag, bytes)) = eager.pop(lane)
+        {
+            *left -= 1;
+            sink(&mut reply, tag, &bytes);
+        }
+    }
+}
+
+/// The connection that a drained message came by.
+struct Answering<'a, C: Drains> {
+    conn: &'a mut C,
+    vi: ViId,
+    answers: bool,
+}
+
+impl<C: Drains> Reply for Answering<'_, C> {
+    fn vi(&self) -> ViId {
+        self.vi
+    }
+
+    fn send(&mut self, lane: Lane, tag: u64, parts: &[&[u8]]) -> Result<Position, SendError> {
+        self.answers = true;
+        self.conn.answer(lane, tag, parts)
+    }
+}
+
+/// What was answered before a sink panicked is still to be written.
+impl<C: Drains> Drop for Answering<'_, C> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.answers {
+            self.conn.answered();
+        }
+    }
+}
+
+/// Messages of a lane during a drain: put back at its end, also if the sink panics.
+struct Taken<'a, 'c, C: Drains> {
+    records: Records,
+    lane: Lane,
+    answering: &'a mut Answering<'c, C>,
+}
+
+impl<C: Drains> Drop for Taken<'_, '_, C> {
+    fn drop(&mut self) {
+        let records = std::mem::take(&mut self.records);
+        self.answering.conn.eager().put_back(self.lane, records);
     }
 }
 

@@ -1,0 +1,334 @@
+//! What a nic with windows does: it hears datagrams and sends them, and looks after connections.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, PoisonError};
+
+use super::fault::{Fault, planted};
+use super::lanes::Lane as Of;
+use super::leaving::LINGERING_MAX;
+use super::link::Link;
+use super::train::Train;
+use crate::fabric::{After, Came, ConnId, Machine, Made, ViSpec, World};
+use crate::rt::Instant;
+use crate::vi::{Keys, Settled, ViError};
+
+/// The machine of a nic with windows. Connections of the unreliable level have none, and are those of
+/// the machine below: what is not among the `links` is one of them.
+#[derive(Debug)]
+pub(super) struct Windowed {
+    pub below: Box<dyn Machine>,
+    pub keys: Arc<Keys>,
+    pub world: Option<Arc<dyn World>>,
+    pub links: BTreeMap<ConnId, Link>,
+    /// Those with something to send.
+    pub dirty: BTreeSet<ConnId>,
+    /// Those with datagrams that the machine below had no room for.
+    full: BTreeSet<ConnId>,
+    /// When they have something to do though nothing comes.
+    pub timers: BTreeSet<(Instant, ConnId)>,
+    /// Those whose peer does not know how far this side is.
+    pub owing: BTreeSet<ConnId>,
+    /// Those that are over here, and until when they are waited for at most.
+    lingering: BTreeSet<(Instant, ConnId)>,
+    /// Those with eager messages to be drained, in the order in which they are.
+    pub heard: VecDeque<ConnId>,
+    /// Datagrams that are about to leave.
+    train: Train,
+    /// Polls in a row that found nothing, and that found something.
+    pub idle: u32,
+    pub streak: u32,
+    /// What was settled below.
+    pub settled: Settled,
+    /// Until when somebody sleeps, if somebody does.
+    pub slept: Option<Option<Instant>>,
+}
+
+/// Polls that found nothing, after which peers are told how far this side is.
+pub(super) const IDLE_MAX: u32 = 8;
+/// Datagrams taken at one poll, if they come in a row.
+pub(super) const BATCH: u32 = 64;
+/// Eager messages that wait for company.
+const COMPANY: usize = 16;
+
+impl Windowed {
+    pub(super) fn new(below: Box<dyn Machine>) -> Self {
+        assert!(below.has_datagrams(), "a machine without datagrams has nothing for a window");
+        Self {
+            keys: Arc::clone(below.keys()),
+            world: below.world(),
+            below,
+            links: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            full: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            owing: BTreeSet::new(),
+            lingering: BTreeSet::new(),
+            heard: VecDeque::new(),
+            train: Train::default(),
+            idle: 0,
+            streak: 0,
+            settled: Settled::default(),
+            slept: None,
+        }
+    }
+
+    /// Connections that are not gone, for tests.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.links.len()
+    }
+
+    /// A connection, for tests.
+    #[cfg(test)]
+    pub(super) fn first(&self) -> Option<ConnId> {
+        self.links.keys().next().copied()
+    }
+
+    pub(super) fn now(&self, after: &mut After) -> Instant {
+        self.world.as_ref().map_or_else(|| after.now(), |world| world.now())
+    }
+
+    /// A connection was made below. One that is to lose nothing has a window.
+    pub(super) fn made(&mut self, made: &Made, spec: &ViSpec) {
+        if spec.reliability.is_reliable() {
+            // How much its path carries is asked when something is sent.
+            self.links.insert(made.conn, Link::new(spec, 0));
+        }
+    }
+
+    /// Hears of connections that were made below, or were not.
+    pub(super) fn take_settled(&mut self, after: &mut After) {
+        // In a world of its own somebody else may have settled them.
+        if !after.take_settled(&self.settled) && self.world.is_none() {
+            return;
+        }
+        loop {
+            let next = self.settled.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some((promise, spec, result)) = next else { return };
+            if let Ok(made) = &result {
+                self.made(made, &spec);
+            }
+            after.settle(promise, result);
+        }
+    }
+
+    /// Takes what has come, at most so many datagrams. How many there were.
+    pub(super) fn receive(&mut self, most: u32, after: &mut After) -> u32 {
+        let mut count = 0;
+        self.take_settled(after);
+        while count < most
+            && let Some((conn, heard)) = self.hear(after)
+        {
+            count += 1;
+            self.dirty.insert(conn);
+            if let Err(why) = heard {
+                self.end(conn, &why, after);
+            }
+        }
+        self.take_settled(after);
+        count
+    }
+
+    /// Hears the next datagram of somebody, who may have lied.
+    fn hear(&mut self, after: &mut After) -> Option<(ConnId, Result<(), ViError>)> {
+        loop {
+            let ended = match self.below.next_datagram(after)? {
+                Came::Ended(conn) => conn,
+                Came::Datagram(conn, bytes) => {
+                    let now = match &self.world {
+                        Some(world) => world.now(),
+                        None => after.now(),
+                    };
+                    // One that is not known yet is heard when its sender repeats itself.
+                    let Some(link) = self.links.get_mut(&conn) else { continue };
+                    return Some((conn, link.hear(now, bytes, &self.keys, &mut after.notices)));
+                }
+            };
+            // One that was released is known to nobody.
+            if self.links.contains_key(&ended) {
+                let why = self.below.error(ended).unwrap_or(ViError::Closed);
+                self.ended_below(ended, &why, after);
+            }
+        }
+    }
+
+    /// Sends what there is to send.
+    pub(super) fn flush_dirty(&mut self, after: &mut After) {
+        while let Some(conn) = self.dirty.pop_first() {
+            self.flush(conn, false, after);
+        }
+    }
+
+    /// Takes what has come, and sends what there is to send. Whether something came.
+    pub(super) fn work(&mut self, most: u32, after: &mut After) -> bool {
+        let count = self.receive(most, after);
+        self.dirty.append(&mut self.full);
+        self.flush_dirty(after);
+        self.tick(after);
+        count > 0
+    }
+
+    /// Ends a connection, if it is open, for a reason that this side has found.
+    pub(super) fn end(&mut self, conn: ConnId, why: &ViError, after: &mut After) {
+        let now = self.now(after);
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        if !link.end(now, why, &mut after.notices) {
+            return;
+        }
+        after.happened = true;
+        self.dirty.insert(conn);
+        self.lingering.extend(link.leaving_until.map(|until| (until, conn)));
+        if self.lingering.len() > LINGERING_MAX
+            && !planted(Fault::LingerAll)
+            && let Some((_, oldest)) = self.lingering.pop_first()
+            && let Some(link) = self.links.get_mut(&oldest)
+        {
+            link.leaving = None;
+            self.dirty.insert(oldest);
+        }
+    }
+
+    /// The connection below is no more.
+    pub(super) fn ended_below(&mut self, conn: ConnId, why: &ViError, after: &mut After) {
+        let now = self.now(after);
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        after.happened |= link.end(now, why, &mut after.notices);
+        link.leaving = None;
+        self.tell_news(conn, after);
+        self.left(conn, after);
+    }
+
+    /// Sends what is due, and finds who is silent, or has left.
+    pub(super) fn flush(&mut self, conn: ConnId, thorough: bool, after: &mut After) {
+        let now = self.now(after);
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        if let Err(why) = link.resume(now, &self.keys, &mut after.notices) {
+            self.end(conn, &why, after);
+        }
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        if link.window().is_some_and(|window| window.loses_long()) {
+            self.below.doubt_path(conn);
+        }
+        link.feed(now, (&self.keys, thorough), self.below.datagram_max(conn));
+        self.send_due(conn, now, after);
+        self.look_after(conn, now, after);
+    }
+
+    /// Sends the datagrams that are due, as long as there is room.
+    pub(super) fn send_due(&mut self, conn: ConnId, now: Instant, after: &mut After) {
+        let Self { below, links, train, full, .. } = self;
+        let Some(link) = links.get_mut(&conn) else { return };
+        let mut send =
+            |bytes: &mut [u8], size: usize| below.send_datagrams(conn, bytes, size, after);
+        if let Some(unsent) = &mut link.unsent {
+            if !unsent.leave(&mut send) {
+                full.insert(conn);
+                return;
+            }
+            link.unsent = None;
+            if let Some(window) = link.window() {
+                window.restart(now);
+            }
+        }
+        while link.window().is_some_and(|window| train.fill(now, window)) {
+            if !train.leave(&mut send) {
+                link.unsent = Some(Box::new(std::mem::take(train)));
+                full.insert(conn);
+                return;
+            }
+        }
+    }
+
+    /// Notes when a connection has something to do next, if it has not left.
+    pub(super) fn look_after(&mut self, conn: ConnId, now: Instant, after: &mut After) {
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        if let Some(why) = link.is_silent(now) {
+            after.happened |= link.end(now, &why, &mut after.notices);
+            link.leaving = None;
+        }
+        self.tell_news(conn, after);
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        if link.has_left(now) {
+            self.below.close(conn, after);
+            return self.left(conn, after);
+        }
+        if link.owes() {
+            self.owing.insert(conn);
+        } else {
+            self.owing.remove(&conn);
+        }
+        let next = link.next_event();
+        let before = std::mem::replace(&mut link.timer, next);
+        if before != next {
+            before.map(|at| self.timers.remove(&(at, conn)));
+            next.map(|at| self.timers.insert((at, conn)));
+        }
+        let is_sooner = |until: Option<Instant>| {
+            next.is_some_and(|next| until.is_none_or(|until| next < until))
+        };
+        if self.slept.is_some_and(is_sooner) && !planted(Fault::SleepsOn) {
+            after.happened = true;
+        }
+    }
+
+    /// Says that eager messages have come, or that there is room for them.
+    pub(super) fn tell_news(&mut self, conn: ConnId, after: &mut After) {
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        let (has_news, is_heard) = link.take_news();
+        after.happened |= has_news;
+        if is_heard {
+            self.heard.push_back(conn);
+        }
+    }
+
+    /// A connection needs nothing more from below.
+    pub(super) fn left(&mut self, conn: ConnId, after: &mut After) {
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        if let Some(at) = link.timer.take() {
+            self.timers.remove(&(at, conn));
+        }
+        if let Some(until) = link.leaving_until.take() {
+            self.lingering.remove(&(until, conn));
+        }
+        link.unsent = None;
+        self.full.remove(&conn);
+        self.owing.remove(&conn);
+        self.dirty.remove(&conn);
+        if link.is_released {
+            self.links.remove(&conn);
+            self.below.release(conn, after);
+        }
+    }
+
+    /// Looks at those whose time has come.
+    pub(super) fn tick(&mut self, after: &mut After) {
+        if self.timers.is_empty() {
+            return;
+        }
+        let now = self.now(after);
+        let due: Vec<(Instant, ConnId)> =
+            self.timers.iter().take_while(|(at, _)| *at <= now).copied().collect();
+        for (at, conn) in due {
+            self.timers.remove(&(at, conn));
+            if let Some(link) = self.links.get_mut(&conn) {
+                link.timer = None;
+            }
+            self.flush(conn, false, after);
+        }
+        self.flush_dirty(after);
+    }
+
+    /// Tells peers how far this side is.
+    pub(super) fn tell(&mut self, after: &mut After) {
+        for conn in std::mem::take(&mut self.owing) {
+            self.flush(conn, true, after);
+        }
+        self.flush_dirty(after);
+    }
+
+    /// Whether as many eager messages wait as go together.
+    pub(super) fn has_company(&mut self, conn: ConnId) -> bool {
+        let window = self.links.get_mut(&conn).and_then(Link::window);
+        window.is_some_and(|window| window.waiting(Of::Eager) >= COMPANY)
+    }
+}
