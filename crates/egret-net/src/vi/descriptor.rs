@@ -307,6 +307,12 @@ impl Descriptor {
         self.segments_mut().all(|segment| segment.is_fresh() || segment.bytes_mut().is_some())
     }
 
+    /// As eager messages are, for tests.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn mark_eager(&mut self) {
+        self.note_mut().set_eager();
+    }
+
     /// What is noted of it from the post to the completion.
     #[inline]
     pub(super) fn note(&self) -> &Note {

@@ -55,7 +55,7 @@ impl Mailbox {
     }
 
     /// With a lock of its own, for a machine that stands on another.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn alone() -> Self {
         let (ready, event) = (AtomicUsize::new(0), OnceLock::new());
         let state = Joint::new(State::default());

@@ -41,7 +41,7 @@
 //! ```
 
 mod after;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 mod below;
 mod completion;
 mod connection;
@@ -75,7 +75,7 @@ mod segment;
 mod slices;
 mod trust;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use below::Below;
 pub(crate) use completion::Way;
 pub use completion::{Completion, Op, OpKind, Posted, Report, Ticket, ViId};

@@ -41,6 +41,12 @@ impl ConnectPromise {
         (Self { state: Some(Arc::clone(&state)), hub, above: None }, Pending(state))
     }
 
+    /// One for a machine without a nic, and who waits for it, for fuzzers.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn alone() -> (Self, impl Sized) {
+        Self::new(Weak::new())
+    }
+
     /// The same promise for a machine below: what is settled comes by way of the one `above`.
     pub(crate) fn by_way_of(mut self, above: &Settled, spec: ViSpec) -> Self {
         self.above = Some((Arc::clone(above), spec));

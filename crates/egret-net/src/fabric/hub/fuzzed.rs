@@ -1,7 +1,12 @@
 //! The end of a connection that a fuzzer's peer writes to: it posts and cancels, and
 //! must neither panic nor keep a buffer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
 use crate::buf::Pool;
+use crate::rt::{self, Instant, World};
 use crate::vi::{Access, Descriptor, Exposed, Lane, Nic, Position, Ticket, Vi};
 
 /// What is left of an input.
@@ -19,9 +24,7 @@ pub(in crate::fabric) struct Victim<'a> {
 }
 
 pub(in crate::fabric) const BUFFER: usize = 64;
-const BUFFERS: usize = 32;
-/// More than it takes a nic to look at everything.
-const POLLS: usize = 257;
+pub(in crate::fabric) const BUFFERS: usize = 32;
 
 /// Memory for one victim after the other.
 pub(in crate::fabric) fn pool() -> Pool {
@@ -109,9 +112,9 @@ impl<'a> Victim<'a> {
         self.nic.poll();
     }
 
-    /// Until it has looked at everything.
-    pub(in crate::fabric) fn look(&self) {
-        (0..POLLS).for_each(|_| self.poll());
+    /// Until it has looked at everything, which takes so many polls.
+    pub(in crate::fabric) fn look(&self, polls: usize) {
+        (0..polls).for_each(|_| self.poll());
     }
 
     /// Ends it: everything must be back.
@@ -126,6 +129,49 @@ impl<'a> Victim<'a> {
             assert_eq!(queue.outstanding(), 0, "everything has completed");
         }
         assert_eq!(pool.available(BUFFER), BUFFERS, "all buffers are back");
+    }
+}
+
+/// A world for inputs: its clock stands unless it is moved, its random numbers are the same for each
+/// input, and neither takes a system call. The clock goes on from one input to the next, as a nic
+/// that plays several has to see it.
+#[derive(Debug, Default)]
+pub(in crate::fabric) struct Still {
+    now: AtomicU64,
+    drawn: AtomicU64,
+}
+
+impl Still {
+    /// Enters it, for one input.
+    pub(in crate::fabric) fn begin(self: &Arc<Self>) -> rt::Entered {
+        self.drawn.store(0, Relaxed);
+        self.pass(Duration::from_secs(1));
+        rt::enter(Arc::<Self>::clone(self))
+    }
+
+    /// Time passes.
+    pub(in crate::fabric) fn pass(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).expect("a while");
+        self.now.fetch_add(nanos, Relaxed);
+    }
+}
+
+impl World for Still {
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.now.load(Relaxed))
+    }
+
+    fn park(&self, _until: Option<Instant>) {
+        self.pass(Duration::from_millis(1));
+    }
+
+    /// Numbers that differ in all bytes (`SplitMix64`).
+    fn random(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let drawn = self.drawn.fetch_add(STEP, Relaxed).wrapping_add(STEP);
+        let mixed = (drawn ^ (drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
     }
 }
 

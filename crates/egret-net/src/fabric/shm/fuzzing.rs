@@ -158,7 +158,7 @@ impl Play<'_> {
                 let number = u32::from(input.byte() % 4).to_le_bytes();
                 self.say(&[[1, 1].as_slice(), &number].concat(), 1);
             }
-            12 => self.victim.look(),
+            12 => self.victim.look(POLLS),
             13 => self.victim.post(0, input),
             14 => self.victim.post(input.byte(), input),
             _ => self.victim.cancel(input.byte()),
@@ -206,9 +206,11 @@ impl Play<'_> {
         let other = self.puppet.strings.handle.as_fd();
         // One that says more than the socket holds is not heard.
         let _ = self.puppet.say(bytes, &[region, other][..fds]);
-        self.victim.look();
+        self.victim.look(POLLS);
     }
 }
 
+/// More than it takes a nic to look at everything.
+const POLLS: usize = 257;
 const RING_BYTES: usize = 256 * LINE;
 const LONG: Duration = Duration::from_secs(10);

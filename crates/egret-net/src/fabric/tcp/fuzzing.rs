@@ -1,7 +1,11 @@
 //! What a fuzzer calls: bytes that become what a peer writes. Not for use.
 //!
 //! The input of [`frames`] is a program of one-byte instructions. The connection lies in
-//! [memory](super::puppet): no input makes a system call but for the nic's looks at its set.
+//! [memory](super::puppet) and the clock stands: what is left of system calls are a look or two of
+//! the nic at its set, and the lock of the memory that is exposed.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::TcpFabric;
 use super::acceptor::Visitor;
@@ -13,7 +17,7 @@ use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::greet::{Callee, Caller, News, Stance};
 use crate::fabric::hub::counts::Counts;
-use crate::fabric::hub::fuzzed::{self, BUFFER, Input, Victim};
+use crate::fabric::hub::fuzzed::{self, BUFFER, Input, Still, Victim};
 use crate::vi::{Hello, Listener, Nic, Reliability, Secret, Vi, ViOptions};
 
 /// A peer writes these to its connection. The other end must neither panic nor keep
@@ -28,6 +32,7 @@ thread_local! {
 
 /// What plays one input after the other.
 struct Stage {
+    still: Arc<Still>,
     nic: Nic,
     pool: Pool,
 }
@@ -42,10 +47,12 @@ struct Play<'a> {
 
 impl Stage {
     fn new() -> Self {
-        Self { nic: TcpFabric.open(&"".into()).expect("loopback"), pool: fuzzed::pool() }
+        let nic = TcpFabric.open(&"".into()).expect("loopback");
+        Self { still: Arc::default(), nic, pool: fuzzed::pool() }
     }
 
     fn play(&self, input: &mut Input<'_>) {
+        let _entered = self.still.begin();
         let reliability = Reliability::from_wire(input.byte() % 3).expect("there are three");
         let piece = usize::from(input.byte()).max(1);
         let options = ViOptions::of(reliability);
@@ -58,8 +65,9 @@ impl Stage {
         }
         play.peer.make_room(usize::MAX);
         play.victim.end();
-        // So that what was left is not waited for.
-        play.peer.end();
+        // What was left is not waited for.
+        self.still.pass(LONG);
+        self.nic.inside(|driver: &mut Driver, after| driver.tick(after.now(), after));
     }
 
     /// A connection, and its other end without a nic. Both sides of the greeting are here.
@@ -96,7 +104,7 @@ impl Play<'_> {
                 let len = usize::from(input.byte());
                 self.write(input.take(len));
             }
-            9 => self.victim.look(),
+            9 => self.victim.look(POLLS),
             10 => self.peer.end(),
             11 => self.peer.make_room(usize::from(input.byte()).pow(2)),
             12 => self.victim.post(0, input),
@@ -197,5 +205,9 @@ impl Play<'_> {
     }
 }
 
+/// Polls of one connection: it is read at each.
+const POLLS: usize = 8;
+/// Longer than a connection that was left is waited for.
+const LONG: Duration = Duration::from_secs(5);
 /// Bytes that the peer's kernel takes at first.
 const ROOM: usize = 64 << 10;

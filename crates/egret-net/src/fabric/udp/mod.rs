@@ -21,6 +21,7 @@
 //! | `group.rs` | messages to all members of a group |
 //! | `wire.rs` | the bytes (`docs/udp-wire.md`) |
 //! | `socket.rs` | the socket, and what the system says of the path |
+//! | `puppet.rs` | a network in memory, for tests and fuzzers |
 //!
 //! # Groups
 //!
@@ -53,6 +54,8 @@ mod machine;
 mod nic;
 mod over;
 mod pulse;
+#[cfg(any(test, feature = "fuzzing"))]
+mod puppet;
 mod recv;
 mod send;
 mod socket;

@@ -29,6 +29,8 @@ use rustix::net::{
 };
 
 use super::fault::{Fault, planted};
+#[cfg(any(test, feature = "fuzzing"))]
+use super::puppet::Memory;
 use super::send::{ROOM_ANYWHERE, ROOM_MIN, Stuck};
 use super::wire::DATAGRAM_MAX;
 
@@ -42,6 +44,9 @@ pub(super) struct Socket {
     cuts: AtomicBool,
     /// Whether it joins what is received.
     joins: bool,
+    /// What it sends to and receives from instead of the system, in tests and under a fuzzer.
+    #[cfg(any(test, feature = "fuzzing"))]
+    memory: Option<Memory>,
 }
 
 /// Datagrams that were received together: each of `size` bytes, but the last.
@@ -116,7 +121,27 @@ impl Socket {
             troubled: AtomicBool::new(false),
             cuts: AtomicBool::new(true),
             joins: false,
+            #[cfg(any(test, feature = "fuzzing"))]
+            memory: None,
         }
+    }
+
+    /// The same, with memory instead of a network.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn in_memory(self) -> Self {
+        Self { memory: Some(Memory::default()), ..self }
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn memory(&self) -> &Memory {
+        self.memory.as_ref().expect("a socket in memory")
+    }
+
+    /// Something is to be heard of the system.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn trouble_with(&self, trouble: Trouble) {
+        self.memory().complain(trouble);
+        self.troubled.store(true, Relaxed);
     }
 
     /// Where it receives.
@@ -131,6 +156,10 @@ impl Socket {
     /// Sends a datagram, or loses it.
     #[inline]
     pub(super) fn send(&self, to: &SocketAddrAny, slices: &[IoSlice<'_>]) -> Result<(), Stuck> {
+        #[cfg(any(test, feature = "fuzzing"))]
+        if let Some(memory) = &self.memory {
+            return memory.send(slices, slices.iter().map(|slice| slice.len()).sum());
+        }
         let mut no_control = SendAncillaryBuffer::default();
         self.try_to(to, || sendmsg_addr(&self.fd, to, slices, &mut no_control, FLAGS))
     }
@@ -138,6 +167,10 @@ impl Socket {
     /// The same for one that lies in one piece.
     #[inline]
     pub(super) fn send_small(&self, to: &SocketAddrAny, bytes: &[u8]) -> Result<(), Stuck> {
+        #[cfg(any(test, feature = "fuzzing"))]
+        if let Some(memory) = &self.memory {
+            return memory.send(&[IoSlice::new(bytes)], bytes.len());
+        }
         self.try_to(to, || sendto(&self.fd, bytes, FLAGS, to))
     }
 
@@ -188,6 +221,10 @@ impl Socket {
         slices: &[IoSlice<'_>],
         size: u16,
     ) -> Result<Cut, Stuck> {
+        #[cfg(any(test, feature = "fuzzing"))]
+        if let Some(memory) = &self.memory {
+            return memory.send(slices, size.into()).map(|()| Cut::Sent);
+        }
         let Ok(at) = SocketAddr::try_from(to.clone()) else { return Ok(Cut::NotHere) };
         let at = SockaddrStorage::from(at);
         let said = [ControlMessage::UdpGsoSegments(&size)];
@@ -234,6 +271,10 @@ impl Socket {
     /// Receives a datagram, if there is one: its bytes and where it came from.
     #[inline]
     pub(super) fn recv(&self, space: &mut [u8]) -> Option<(usize, SocketAddrAny)> {
+        #[cfg(any(test, feature = "fuzzing"))]
+        if let Some(memory) = &self.memory {
+            return memory.recv(space);
+        }
         for _ in 0..TRIES {
             match recvfrom(&self.fd, &mut *space, RecvFlags::DONTWAIT) {
                 Ok((_, len, Some(from))) => return Some((len.min(space.len()), from)),
@@ -290,6 +331,10 @@ impl Socket {
     /// What the system has to say about a datagram that found nobody. Other news,
     /// such as that the path carries less, are known to the system and passed over.
     pub(super) fn trouble(&self) -> Option<Trouble> {
+        #[cfg(any(test, feature = "fuzzing"))]
+        if let Some(memory) = &self.memory {
+            return memory.trouble();
+        }
         for _ in 0..TROUBLES_AT_ONCE {
             let mut bytes = [0; QUOTED];
             let mut slices = [IoSliceMut::new(&mut bytes)];
@@ -315,6 +360,10 @@ impl Socket {
 
     /// Bytes of a datagram that the path to a peer carries, as far as is known.
     pub(super) fn room_to(&self, to: &SocketAddr) -> usize {
+        #[cfg(any(test, feature = "fuzzing"))]
+        if let Some(memory) = &self.memory {
+            return memory.room();
+        }
         if planted(Fault::NarrowPath) {
             return 1400;
         }

@@ -52,6 +52,9 @@ mod conn;
 mod driver;
 mod fault;
 mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod lanes;
 mod leaving;
 mod link;
@@ -77,19 +80,4 @@ const TRANSFER_MAX: u64 = 1 << 40;
 #[must_use]
 pub fn over(machine: Box<dyn Machine>) -> Box<dyn Machine> {
     Box::new(driver::Windowed::new(machine))
-}
-
-/// What a fuzzer calls: bytes that become datagrams of a window. Not for use.
-#[cfg(feature = "fuzzing")]
-#[doc(hidden)]
-pub mod fuzzing {
-    /// A peer sends any datagrams.
-    pub fn datagrams(input: &[u8]) {
-        super::lanes::fuzzing::datagrams(input);
-    }
-
-    /// Two windows talk over a network that does anything.
-    pub fn conversation(input: &[u8]) {
-        super::lanes::fuzzing::conversation(input);
-    }
 }

@@ -84,7 +84,7 @@ pub(super) use lie::Lie;
 pub(super) use machine::Window;
 pub(super) use terms::{Pace, Terms};
 pub(super) use wire::Begins;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(super) use wire::seal;
 
 use crate::vi::ViError;

@@ -3,6 +3,7 @@
 mod asleep;
 mod conformance;
 mod ends;
+mod fuzzed;
 mod hostile;
 mod leaving;
 mod planted;

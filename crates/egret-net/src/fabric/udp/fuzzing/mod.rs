@@ -1,0 +1,392 @@
+//! What a fuzzer calls: bytes that become datagrams. Not for use.
+//!
+//! The input of [`datagrams`] is a program of instructions. One below 16 is followed by the length of
+//! a datagram, in two bytes, and the datagram. Its bits say what is done with it: 1: it comes from a
+//! stranger's address, 2: its number stays as it is, 4: half a second passes afterwards, 8: it
+//! arrives at the socket of a group. Others post, greet, and so on. The nic has no socket but one in
+//! [memory](super::puppet), and a clock that stands: what is
+//! left of system calls are the two that take sockets out of the nic's set at the end.
+
+mod peer;
+
+use std::io::IoSlice;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::peer::Peer;
+use super::datapath::Conn;
+use super::driver::{Driver, Fixed, Member};
+use super::group::Seal;
+use super::link::Link;
+use super::nic;
+use super::socket::{Socket, Trouble};
+use super::wire::{Datagram, Head, Named, Number, Piece, Split};
+use crate::buf::{Buf, Pool};
+use crate::fabric::greet::Stance;
+use crate::fabric::hub::fuzzed::{Input, Still};
+use crate::fabric::{After, ConnId, ConnectPromise, ConnectRequest, ListenerName, Machine, ViSpec};
+use crate::vi::{
+    Address, Below, Descriptor, Landing, NicOptions, Op, Reliability, Secret, Settled, Ticket, ViId,
+};
+
+/// Somebody sends these to a nic with connections and a group. It must neither panic nor keep a
+/// buffer.
+pub fn datagrams(input: &[u8]) {
+    STAGE.with(|stage| stage.play(&mut Input(input)));
+}
+
+/// A datagram is read or refused.
+pub fn decode(input: &[u8]) {
+    let _ = Datagram::decode(input);
+}
+
+thread_local! {
+    static STAGE: Stage = Stage::new();
+}
+
+/// What plays one input after the other.
+struct Stage {
+    still: Arc<Still>,
+    socket: Arc<Socket>,
+    /// That of the group.
+    group: Arc<Socket>,
+    set: Arc<OwnedFd>,
+    ground: Arc<Ground>,
+}
+
+/// Where messages land that are longer than their receives.
+#[derive(Debug)]
+struct Ground(Pool);
+
+impl Landing for Ground {
+    fn land(&self, len: u64, _tag: u64) -> Result<Buf, &'static str> {
+        let len = usize::try_from(len).map_err(|_| "more than there is memory")?;
+        self.0.take(len.min(BUFFER)).map_err(|_| "no buffer is left")
+    }
+}
+
+/// One input being played.
+struct Play<'a> {
+    stage: &'a Stage,
+    driver: Driver,
+    /// The connections, the one to the peer first and that to the group second.
+    conns: Vec<ConnId>,
+    posts: Below,
+    outstanding: usize,
+    tickets: Vec<(ConnId, Ticket)>,
+    settled: Settled,
+    /// Those who wait for connections.
+    waiting: Vec<Box<dyn std::any::Any>>,
+    seal: Seal,
+    peer: Peer,
+}
+
+const BUFFER: usize = 700;
+const BUFFERS: usize = 16;
+const LEN_MAX: usize = 1500;
+/// Bytes that the path carries.
+const ROOM: usize = 600;
+/// What is posted at once.
+const POSTS_MAX: usize = 64;
+/// Under which numbers both ends of the first connection receive.
+const OWN: Number = Number(0x0101_0101_0101_0101);
+const THEIRS: Number = Number(0x0202_0202_0202_0202);
+/// What another member of the group is called.
+const MEMBER: u64 = 7;
+const BEAT: Duration = Duration::from_millis(500);
+
+const fn at(port: u16) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+fn spec() -> ViSpec {
+    ViSpec::new(Reliability::Unreliable, 256)
+}
+
+fn name() -> ListenerName {
+    ("fuzz".to_owned(), 0)
+}
+
+impl Stage {
+    fn new() -> Self {
+        let socket = || Socket::open(at(0)).expect("loopback").in_memory();
+        let driver = nic::open(&NicOptions::new(""), false).expect("loopback");
+        Self {
+            still: Arc::default(),
+            socket: Arc::new(socket()),
+            group: Arc::new(socket()),
+            set: Arc::clone(&driver.fixed.set),
+            ground: Arc::new(Ground(Pool::new(BUFFER, BUFFERS).expect("memory"))),
+        }
+    }
+
+    fn play(&self, input: &mut Input<'_>) {
+        let _entered = self.still.begin();
+        self.socket.memory().reset(ROOM);
+        self.group.memory().reset(ROOM);
+        let first = input.byte();
+        let secret = if first.is_multiple_of(2) { Secret::none() } else { Secret::new(*b"fuzz") };
+        let mut play = Play::new(self, &secret);
+        for which in 0..2 {
+            (0..3).for_each(|_| play.post(which, 0, input));
+            play.post(which, 128, input);
+        }
+        while !input.0.is_empty() {
+            play.step(input);
+        }
+        play.end();
+        assert_eq!(self.ground.0.available(BUFFER), BUFFERS, "all buffers are back");
+    }
+}
+
+impl<'a> Play<'a> {
+    fn new(stage: &'a Stage, secret: &Secret) -> Self {
+        let stance = Stance::new("udp", secret.clone());
+        let fixed = Fixed {
+            host: stage.socket.local().to_string(),
+            keys: Arc::default(),
+            socket: Arc::clone(&stage.socket),
+            set: Arc::clone(&stage.set),
+            stance: stance.clone(),
+        };
+        let mut driver = Driver::new(fixed, crate::rt::now());
+        driver.listen(&name(), Reliability::Unreliable).expect("nobody else listens");
+        let made = driver.connected([OWN, THEIRS], Peer::AT, spec());
+        let seal = Seal::new(&Address::new("", "fuzz", 0), secret);
+        let (number, conn) =
+            (Number(crate::rt::random()), Conn::member(spec(), seal.clone(), ROOM));
+        let group = SocketAddr::new(Ipv4Addr::new(239, 1, 2, 3).into(), 9);
+        let link = Link::new([number, Number(seal.group)], group, &stage.group, conn);
+        driver.links.open.insert(number, link);
+        let socket = Arc::clone(&stage.group);
+        driver.groups.push(Member { number, socket, seal: seal.clone(), watched: None });
+        Self {
+            stage,
+            driver,
+            conns: vec![made.conn, ConnId(number.0)],
+            posts: Below::new(),
+            outstanding: 0,
+            tickets: Vec::new(),
+            settled: Settled::default(),
+            waiting: Vec::new(),
+            seal,
+            peer: Peer::new(stance),
+        }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        let what = input.byte();
+        match what {
+            0..16 => {
+                let len = usize::from(u16::from_le_bytes(input.array())) % LEN_MAX;
+                self.arrive(what, input.take(len).to_vec());
+            }
+            16..80 => self.piece(what, input),
+            80..112 => self.post(what.into(), input.byte(), input),
+            112..120 => self.cancel(input.byte()),
+            120..128 => {
+                let capacity = usize::from(input.byte() % 4);
+                self.stage.socket.memory().make_room(capacity, ROOM - usize::from(what % 4) * 20);
+            }
+            128..132 => self.stage.socket.memory().make_room(usize::MAX, ROOM),
+            132..144 => self.pass(what),
+            144..160 => self.accept(),
+            160..168 => self.connect(),
+            168..172 => self.close(what),
+            172..176 => self.trouble(what),
+            176..208 => self.greet(what, input),
+            _ => self.answer(what, input),
+        }
+        self.poll();
+    }
+
+    fn work<R>(&mut self, body: impl FnOnce(&mut Driver, &mut After) -> R) -> R {
+        let mut after = After::default();
+        let result = body(&mut self.driver, &mut after);
+        after.take_settled(&self.settled);
+        after.tell();
+        result
+    }
+
+    fn poll(&mut self) {
+        self.work(|driver, after| driver.poll(after));
+        while self.posts.take().is_some() {
+            self.outstanding -= 1;
+        }
+        let settled = std::mem::take(&mut *self.settled.lock().expect("nobody panicked"));
+        self.conns.extend(settled.into_iter().filter_map(|(.., made)| Some(made.ok()?.conn)));
+    }
+
+    /// A datagram arrives, for a connection of the nic unless the input says which.
+    fn arrive(&mut self, what: u8, mut bytes: Vec<u8>) {
+        let own = if what & 8 == 0 { self.own(what) } else { Number(self.seal.group) };
+        if let (0, Some(number)) = (what & 2, bytes.get_mut(8..16)) {
+            number.copy_from_slice(&own.0.to_le_bytes());
+        }
+        let socket = if what & 8 == 0 { &self.stage.socket } else { &self.stage.group };
+        if what & 8 != 0 {
+            self.sign(&mut bytes);
+        }
+        socket.memory().say(bytes, if what & 1 == 0 { Peer::AT } else { at(9) });
+        self.poll();
+        if what & 4 != 0 {
+            self.pass(0);
+        }
+    }
+
+    /// The number of a connection.
+    fn own(&self, what: u8) -> Number {
+        let count = self.driver.links.open.len().max(1);
+        self.driver.links.open.keys().nth(usize::from(what) % count).map_or(OWN, |own| *own)
+    }
+
+    /// Signs what should be signed.
+    fn sign(&self, bytes: &mut Vec<u8>) {
+        if let Ok(Datagram::Group { signature: Some(signature), .. }) = Datagram::decode(bytes) {
+            bytes.truncate(bytes.len() - signature.len());
+            bytes.extend(self.seal.sign(&[IoSlice::new(bytes)]).into_iter().flatten());
+        }
+    }
+
+    /// A piece of a message, of which more than a few make sense.
+    fn piece(&mut self, what: u8, input: &mut Input<'_>) {
+        let [number, how, len, index] = input.array();
+        let len = u32::from(len) * u32::from(1 + how % 8);
+        let unit = if how & 16 == 0 { len } else { 256.min(len.saturating_sub(1)).max(1) };
+        let split = Split { len, unit };
+        let index = if how & 16 == 0 { 0 } else { u32::from(index) % split.count() };
+        let (number, tag) = (u64::from(number % 32), u64::from(what / 32));
+        let names = ["u8", "f64"];
+        let kind = (how & 96 == 0).then_some(Named {
+            fingerprint: u64::from(how % 3),
+            name: names[usize::from(how % 2)],
+        });
+        let eager = how & 128 != 0;
+        let piece = Piece { number, tag, eager, split, index, kind, bytes: &[] };
+        let signed = self.seal.is_signed();
+        let head: Head = if what & 8 == 0 {
+            Head::of_piece(self.own(what), &piece)
+        } else {
+            Head::of_group(self.seal.group, MEMBER + u64::from(what % 4), signed, &piece)
+        };
+        let mut bytes = head.bytes().to_vec();
+        bytes.resize(bytes.len() + split.range(index).1 as usize, how);
+        if what & 8 != 0 && signed {
+            bytes.extend(self.seal.sign(&[IoSlice::new(&bytes)]).into_iter().flatten());
+        }
+        self.arrive(what & 8 | 2, bytes);
+    }
+
+    /// Posts what may be posted; the connection may be over.
+    fn post(&mut self, which: usize, how: u8, input: &mut Input<'_>) {
+        let kind = input.byte();
+        if self.outstanding >= POSTS_MAX {
+            return;
+        }
+        let landing = || Arc::clone(&self.stage.ground) as Arc<dyn Landing>;
+        let mut descriptor = match kind % 8 {
+            0..=2 => match self.stage.ground.0.take(BUFFER) {
+                Ok(buf) => Descriptor::new(buf),
+                Err(_) => Descriptor::empty(),
+            },
+            3 => Descriptor::new(vec![kind; 10]).and(vec![kind; 400]),
+            4 => Descriptor::new(vec![kind; 2000]),
+            5 | 6 => Descriptor::landing(vec![kind; 200], 900, landing()),
+            _ => Descriptor::empty(),
+        };
+        if how >= 128 {
+            descriptor.mark_eager();
+        }
+        let op = if how % 4 == 3 { Op::Send } else { Op::Recv };
+        let conn = self.conns[which % self.conns.len()];
+        let posted = self.posts.post(ViId::unused(), op, descriptor);
+        let ticket = posted.ticket();
+        // One that is not taken comes back as well.
+        self.outstanding += 1;
+        self.tickets.push((conn, ticket));
+        let _ = self.work(|driver, after| driver.post(conn, posted, after));
+    }
+
+    fn cancel(&mut self, index: u8) {
+        if let Some(&(conn, ticket)) = self.tickets.get(usize::from(index)) {
+            self.work(|driver, after| driver.cancel(conn, ticket, after));
+        }
+    }
+
+    /// Time passes, until the next beat at least.
+    fn pass(&mut self, beats: u8) {
+        for _ in 0..=beats % 4 {
+            self.stage.still.pass(BEAT);
+            self.work(|driver, after| driver.tick(after.now(), after));
+        }
+    }
+
+    fn accept(&mut self) {
+        let made = self.work(|driver, after| driver.accept(&name(), spec(), after));
+        self.conns.extend(made.expect("the nic is up").map(|made| made.conn));
+    }
+
+    fn connect(&mut self) {
+        let (promise, waiting) = ConnectPromise::alone();
+        self.waiting.push(Box::new(waiting));
+        let until = Some(crate::rt::now() + 20 * BEAT);
+        let to = Address::new(&Peer::AT.to_string(), "fuzz", 0);
+        let promise = promise.by_way_of(&self.settled, spec());
+        let request = ConnectRequest { to, spec: spec(), until, at_once: false, promise };
+        self.work(|driver, after| driver.connect(request, after));
+    }
+
+    fn close(&mut self, which: u8) {
+        let conn = self.conns[usize::from(which) % self.conns.len()];
+        self.work(|driver, after| driver.close(conn, after));
+    }
+
+    /// The system says that nobody is at the peer's address.
+    fn trouble(&self, what: u8) {
+        let to = if what.is_multiple_of(2) { Peer::AT } else { at(9) };
+        let bytes = Head::probe(if what % 4 < 2 { THEIRS } else { OWN }).bytes().to_vec();
+        self.stage.socket.trouble_with(Trouble { to, bytes });
+    }
+
+    /// The peer greets.
+    fn greet(&mut self, what: u8, input: &mut Input<'_>) {
+        let acceptor = &self.driver.acceptor;
+        let mut bytes = self.peer.greet(|theirs| acceptor.token(&Peer::AT, theirs), input.byte());
+        bend(&mut bytes, what, input);
+        self.arrive(2, bytes);
+        while let Some(sent) = self.stage.socket.memory().next_sent() {
+            self.peer.answered(&sent);
+        }
+    }
+
+    /// The peer answers who greets it.
+    fn answer(&mut self, what: u8, input: &mut Input<'_>) {
+        while let Some(sent) = self.stage.socket.memory().next_sent() {
+            if let Some(mut bytes) = self.peer.answer(&sent) {
+                bend(&mut bytes, what, input);
+                self.stage.socket.memory().say(bytes, Peer::AT);
+            }
+        }
+        self.poll();
+    }
+
+    /// Ends it: everything must be back.
+    fn end(mut self) {
+        for conn in std::mem::take(&mut self.conns) {
+            self.work(|driver, after| driver.release(conn, after));
+        }
+        self.work(|driver, after| driver.shut(after));
+        self.poll();
+        assert_eq!(self.outstanding, 0, "everything has completed");
+    }
+}
+
+/// Changes a byte now and then.
+fn bend(bytes: &mut [u8], what: u8, input: &mut Input<'_>) {
+    if what % 4 == 3 {
+        let [at, xor] = input.array();
+        bytes.iter_mut().skip(at.into()).take(1).for_each(|byte| *byte ^= xor);
+    }
+}

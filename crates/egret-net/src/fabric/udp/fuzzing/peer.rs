@@ -1,0 +1,89 @@
+//! Another nic that greets and is greeted, as honest as its datagrams are left.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::super::wire::{self, Datagram, Head, Number};
+use crate::fabric::greet::{Callee, Caller, News, Stance};
+use crate::vi::{Hello, Reliability};
+
+pub(super) struct Peer {
+    stance: Stance,
+    /// Whom it is for a nic that it greets.
+    caller: Option<(Number, Caller)>,
+    greeted: u64,
+    /// And for one that greets it.
+    callee: Option<(Number, Callee)>,
+}
+
+/// What it gives to those who greet it.
+const TOKEN: u64 = 5;
+/// Where it listens as a callee.
+const OWN: Number = Number(0x0303_0303_0303_0303);
+
+impl Peer {
+    pub(super) const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
+
+    pub(super) const fn new(stance: Stance) -> Self {
+        Self { stance, caller: None, greeted: 0, callee: None }
+    }
+
+    /// Greets, with the token that is right for a number, or goes on with a greeting.
+    pub(super) fn greet(&mut self, token: impl FnOnce(Number) -> u64, how: u8) -> Vec<u8> {
+        if self.caller.is_none() || how >= 224 {
+            self.greeted += 1;
+            let theirs = Number(self.greeted);
+            let (service, tag) = (if how % 8 == 7 { "none" } else { "fuzz" }.to_owned(), 0);
+            let hello = Hello { reliability: Reliability::Unreliable, service, tag };
+            let caller = Caller::new(self.stance.clone(), hello, &theirs.0.to_le_bytes());
+            self.caller = Some((theirs, caller));
+        }
+        let (theirs, caller) = self.caller.as_mut().expect("made just now");
+        if caller.outgoing().is_empty() {
+            caller.repeat();
+        }
+        let token = if how % 8 == 6 { 0 } else { token(*theirs) };
+        let step = caller.outgoing();
+        let (bytes, len) = (wire::greet(token, *theirs, step), step.len());
+        caller.sent(len);
+        bytes
+    }
+
+    /// Hears what the nic answers.
+    pub(super) fn answered(&mut self, datagram: &[u8]) {
+        if let (Ok(Datagram::Answer { to, stream, .. }), Some((theirs, caller))) =
+            (Datagram::decode(datagram), &mut self.caller)
+            && to == *theirs
+            && !stream.is_empty()
+            && !caller.has_heard(stream)
+            && !matches!(caller.feed(stream).map(|fed| fed.news), Ok(News::Nothing))
+        {
+            self.caller = None;
+        }
+    }
+
+    /// Answers a greeting of the nic, if it is one.
+    pub(super) fn answer(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
+        let Ok(Datagram::Greet { token, from, stream }) = Datagram::decode(datagram) else {
+            return None;
+        };
+        if token != TOKEN {
+            return Some(Head::token(from, TOKEN).bytes().to_vec());
+        }
+        if self.callee.as_ref().is_none_or(|(known, _)| *known != from) {
+            self.callee = Some((from, Callee::new(self.stance.clone())));
+        }
+        let (_, callee) = self.callee.as_mut()?;
+        if callee.has_heard(stream) {
+            callee.repeat();
+        } else {
+            let news = callee.feed(stream).map(|fed| fed.news);
+            if let Ok(News::Hello { .. }) = news {
+                callee.welcome(&OWN.0.to_le_bytes());
+            }
+        }
+        let bytes = wire::answer(from, OWN, false, callee.outgoing());
+        let len = callee.outgoing().len();
+        callee.sent(len);
+        Some(bytes)
+    }
+}
