@@ -13,6 +13,6 @@ pub mod settings;
 pub use egret_stream as stream;
 #[doc(hidden)]
 pub use links::Account;
-pub use links::{Alarm, Awaited, Links, LinksOptions, Task};
+pub use links::{Alarm, Awaited, Links, LinksOptions, PATH_MAX, Path, PathError, Task};
 pub use node::{Config, Node, NodeId};
 pub use registry::Registry;

@@ -33,6 +33,8 @@ pub(crate) type Handler = Box<dyn FnMut(Request<'_>) + Send>;
 pub(crate) type SharedHandler = Arc<dyn Fn(Request<'_>) + Send + Sync>;
 /// What an endpoint does with messages that came back.
 pub(crate) type ErrorHandler = Box<dyn FnMut(Undelivered) + Send>;
+/// What runs for messages of paths to a port.
+pub(crate) type PathHandler = Box<dyn FnMut(&str, &[u8]) + Send>;
 /// What an endpoint does when a link ends.
 pub(crate) type EndHandler = Box<dyn FnMut(Ended) + Send>;
 
@@ -115,6 +117,8 @@ pub(crate) enum What {
     Returned { link: Key, number: Key, arrived: Arrived },
     /// A link is no more.
     Ended(Box<Ended>),
+    /// A message of this path.
+    Path { path: Key, peer: Arc<str>, bytes: Vec<u8> },
     /// The links are closed, and the endpoint has no handlers any more.
     Closed,
 }
@@ -126,6 +130,7 @@ pub(crate) enum Run {
     Shared(SharedHandler, Order),
     OnError(ErrorHandler),
     OnEnd(EndHandler),
+    Path(PathHandler),
     /// All are dropped.
     Drop(Box<Table>),
 }
@@ -361,6 +366,7 @@ impl BundleState {
                 }
                 What::Undelivered(_) | What::Returned { .. } => Table::ON_ERROR,
                 What::Ended(_) => Table::ON_END,
+                What::Path { .. } => Table::ON_PATH,
                 What::Closed => return Some(Run::Drop(Box::new(std::mem::take(table)))),
                 What::Nothing => return None,
             };
@@ -391,6 +397,8 @@ impl Table {
     pub(crate) const ON_ERROR: usize = 0;
     /// The place of what runs when a link ends.
     pub(crate) const ON_END: usize = 1;
+    /// The place of what runs for a port of paths, in a table of its own.
+    pub(crate) const ON_PATH: usize = 0;
     const NUMBERED: usize = 2;
 
     /// The place of the handler of this number.
@@ -443,6 +451,7 @@ impl fmt::Debug for Run {
             Self::Shared(..) => "Shared",
             Self::OnError(_) => "OnError",
             Self::OnEnd(_) => "OnEnd",
+            Self::Path(_) => "Path",
             Self::Drop(_) => "Drop",
         })
     }

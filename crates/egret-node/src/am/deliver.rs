@@ -198,6 +198,9 @@ impl State {
                 self.done_with(endpoint);
                 self.answer_served(link, number, arrived);
             }
+            What::Path { path, bytes, .. } => {
+                self.path_served(path, bytes, upcall.handling.answer != Answer::NoHandler);
+            }
             _ => self.done_with(endpoint),
         }
     }

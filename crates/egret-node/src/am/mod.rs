@@ -67,7 +67,7 @@ mod serve;
 mod typed;
 
 pub use bundle::Bundle;
-pub(crate) use bundle::{BundleState, Table, Upcall, What};
+pub(crate) use bundle::{BundleState, Home, Run, Table, Upcall, What};
 pub(crate) use call::CallState;
 pub use call::{Call, FewWords};
 pub use ended::{Ended, Peer};

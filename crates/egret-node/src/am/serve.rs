@@ -72,7 +72,7 @@ fn drop_unused(unused: Option<Run>) {
 /// | [`Remote::wait_call`](super::Remote::wait_call), [`wait_call_with`](super::Remote::wait_call_with), [`try_call_with`](super::Remote::try_call_with), [`wait_ask`](super::Remote::wait_ask), [`Endpoint::wait_move_to`](super::Endpoint::wait_move_to) | `InHandler` always, and nothing is sent or moved |
 /// | [`Remote::wait_send`](super::Remote::wait_send), [`wait_request`](super::Remote::wait_request), [`wait_room`](super::Remote::wait_room) | done if the window has room now, else `InHandler`, and nothing is sent |
 /// | [`Call::wait`](super::Call::wait), [`wait_reply`](super::Call::wait_reply), [`Remote::wait_get`](super::Remote::wait_get), [`wait_put`](super::Remote::wait_put) | the answer if it is there now, else `InHandler`; a get or put has been sent then |
-/// | [`Endpoint::wait_map`](super::Endpoint::wait_map), [`wait_map_with`](super::Endpoint::wait_map_with), [`Links::wait_connect`](crate::Links::wait_connect), [`Links::wait_channel`](crate::Links::wait_channel) | `InHandler`, unless there is a link and nothing to ask for |
+/// | [`Endpoint::wait_map`](super::Endpoint::wait_map), [`wait_map_with`](super::Endpoint::wait_map_with), [`Links::wait_connect`](crate::Links::wait_connect), [`Links::wait_channel`](crate::Links::wait_channel), [`Links::wait_path`](crate::Links::wait_path) | `InHandler`, unless there is a link and nothing to ask for |
 /// | the waits of channels: listeners, writers, readers, messages | what can be done now, else `InHandler` |
 /// | [`Links::drive`](crate::Links::drive), [`serve`](crate::Links::serve) | returns at once what `done` says |
 /// | [`Links::block_on`](crate::Links::block_on) | panics, unless the future is ready |
@@ -136,6 +136,9 @@ fn tell(core: &Arc<Core>, upcall: &mut Upcall) {
             if let What::Ended(ended) = std::mem::take(&mut upcall.what) {
                 guarded(|| handler(*ended));
             }
+        }
+        (What::Path { peer, bytes, .. }, Some(Run::Path(handler))) => {
+            guarded(|| handler(peer, bytes));
         }
         (What::Closed, run @ Some(Run::Drop(_))) => {
             if let Some(Run::Drop(table)) = run.take() {

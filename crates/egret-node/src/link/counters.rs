@@ -16,4 +16,9 @@ pub struct LinkCounters {
     pub sent: u64,
     /// Messages that they have received.
     pub received: u64,
+    /// Messages of [paths](crate::Path) that handlers have run for.
+    pub path_received: u64,
+    /// Messages of paths that came and were dropped: nobody has the port, too many wait, or they were
+    /// doubled, damaged or too late.
+    pub path_dropped: u64,
 }

@@ -36,6 +36,8 @@ pub struct Account {
     pub out_bytes: usize,
     /// Alarms that are set.
     pub alarms: usize,
+    /// Paths, of either side.
+    pub paths: usize,
 }
 
 impl Account {
@@ -67,6 +69,7 @@ impl State {
             strangers: self.opening.strangers(),
             out_bytes: self.fixed.depot.stats().out_bytes,
             alarms: self.alarms.len(),
+            paths: self.paths.len(),
             ..Account::default()
         };
         for endpoint in self.endpoints.values() {

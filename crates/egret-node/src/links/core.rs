@@ -14,6 +14,7 @@ use super::background::Crew;
 use super::behind::Locked;
 use super::opening::Opening;
 use super::options::LinksOptions;
+use super::path::Paths;
 use super::state::State;
 use crate::am::CallError;
 use crate::flow::Depot;
@@ -25,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) queue: CompletionQueue,
     /// What takes the short frames of all links.
     pub(crate) drain: Drain,
+    /// What takes the messages of all paths.
+    pub(super) path_drain: Drain,
     pub(crate) state: Locked,
     /// Who drives.
     pub(crate) baton: Baton,
@@ -88,8 +91,9 @@ impl Core {
         let is_looked_after = drain.is_at_once() || has_background;
         let peers_set = options.peers_max != LinksOptions::default().peers_max;
         let fixed = Fixed { nic: nic.clone(), options, peers_set, vi, depot, incarnation, number };
-        let opening = Opening::new(&fixed)?;
-        let state = Locked::new(&nic, State::new(fixed, opening));
+        let (opening, path_drain) = (Opening::new(&fixed)?, nic.drain());
+        let paths = Paths::new(&fixed, &path_drain)?;
+        let state = Locked::new(&nic, State::new(fixed, opening, paths));
         let baton = state.role();
         let (feeds, crew) = (AtomicU32::new(0), Arc::new(Crew::new(number)));
         let [is_called, rests] = [false, false].map(AtomicBool::new);
@@ -97,6 +101,7 @@ impl Core {
             nic,
             queue,
             drain,
+            path_drain,
             state,
             baton,
             crew,

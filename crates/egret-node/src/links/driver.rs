@@ -218,6 +218,7 @@ impl Core {
         (state.role_waits, state.came) = (false, None);
         // Short frames first: of a link that has ended, what came before its end.
         let drained = state.drain(&self.drain, TURN);
+        let by_paths = state.drain_paths(&self.path_drain, TURN);
         let mut left = TURN;
         while left > 0
             && let Some(completion) = self.queue.take()
@@ -232,7 +233,8 @@ impl Core {
         if state.is_busy() {
             state.look_after();
         }
-        Fed { more: left == 0 || drained == TURN, heard: drained > 0 || left < TURN }
+        let more = left == 0 || drained == TURN || by_paths == TURN;
+        Fed { more, heard: drained > 0 || by_paths > 0 || left < TURN }
     }
 
     /// Waits while another thread has the role.

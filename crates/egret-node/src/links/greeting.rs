@@ -123,7 +123,8 @@ impl State {
         if self.hosts.contains_key(host) || self.hosts.len() < most as usize {
             return Ok(());
         }
-        let used = self.channels.links();
+        let mut used = self.channels.links();
+        used.extend(self.paths.links());
         let unused = self.links.iter_mut().filter(|(link, line)| {
             line.ended.is_none()
                 && line.incarnation.is_some()

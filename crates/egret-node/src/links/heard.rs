@@ -71,7 +71,7 @@ impl State {
         let link = match self.place(vi) {
             Some(Place::Link(link)) => link,
             Some(Place::Stranger(stranger)) => return self.stranger_said(stranger, frame),
-            None => return,
+            Some(Place::Path(_)) | None => return,
         };
         if let Some(line) = self.links.get(link) {
             if line.ended.is_some() {
@@ -170,7 +170,12 @@ impl State {
     /// A frame is done with: its memory is kept for the next.
     #[inline]
     pub(crate) fn release(&mut self, arrived: Arrived) {
-        let mut memory = arrived.into_own();
+        self.keep_scratch(arrived.into_own());
+    }
+
+    /// Keeps memory for the next frame.
+    #[inline]
+    pub(crate) fn keep_scratch(&mut self, mut memory: Vec<u8>) {
         if self.scratch.len() < SCRATCH_MAX && memory.capacity() <= EAGER_MAX {
             memory.clear();
             self.scratch.push(memory);

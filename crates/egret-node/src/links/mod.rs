@@ -19,6 +19,7 @@ pub(crate) mod line;
 mod opening;
 mod options;
 mod parting;
+mod path;
 pub(crate) mod slots;
 pub(crate) mod state;
 mod task;
@@ -36,6 +37,7 @@ use egret_net::rt::{self, Deadline, Instant};
 use egret_net::vi::{Arming, Nic, Trust};
 pub use later::handlers_later;
 pub use options::LinksOptions;
+pub use path::{PATH_MAX, Path, PathError};
 pub use task::Task;
 
 use self::background::Leaves;

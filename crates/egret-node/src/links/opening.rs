@@ -36,7 +36,7 @@ pub(crate) struct Opening {
     pub(super) told: Vec<(Instant, Vi)>,
 }
 
-type Accepting = Pin<Box<dyn Future<Output = Result<Vi, ListenError>> + Send>>;
+pub(super) type Accepting = Pin<Box<dyn Future<Output = Result<Vi, ListenError>> + Send>>;
 
 /// A call that is under way.
 #[derive(Debug, Default)]
@@ -66,6 +66,11 @@ impl Opening {
         let (calls, strangers, told) = (BTreeMap::new(), Slots::default(), Vec::new());
         let flag = Flag::raised();
         Ok(Self { listener, accepting, flag, calls, strangers, told })
+    }
+
+    /// Raises the flag.
+    pub(super) fn waker(&self) -> Waker {
+        self.flag.waker()
     }
 
     /// Connections that have not said what they are for.
@@ -137,7 +142,7 @@ impl Calling {
     }
 }
 
-fn accept(listener: &Arc<Listener>) -> Accepting {
+pub(super) fn accept(listener: &Arc<Listener>) -> Accepting {
     let listener = Arc::clone(listener);
     Box::pin(async move { listener.accept().await })
 }
@@ -223,7 +228,10 @@ impl State {
     /// Looks after calls and strangers.
     #[cold]
     pub(crate) fn open_more(&mut self) {
-        self.accept_more();
+        if self.opening.flag.take() {
+            self.accept_more();
+            self.open_paths();
+        }
         let now = self.fixed.nic.now();
         for stranger in self.opening.strangers.keys() {
             if self.opening.strangers.get(stranger).is_some_and(|known| known.until <= now) {
@@ -243,10 +251,7 @@ impl State {
     }
 
     fn accept_more(&mut self) {
-        if !self.opening.flag.take() {
-            return;
-        }
-        let waker = self.opening.flag.waker();
+        let waker = self.opening.waker();
         let mut context = Context::from_waker(&waker);
         while let Poll::Ready(accepted) = self.opening.accepting.as_mut().poll(&mut context) {
             let Ok(vi) = accepted else {
@@ -313,7 +318,7 @@ impl State {
             let call = self.opening.calls.get_mut(host).expect("just looked at");
             (call.connecting, call.again) = (Some(fresh), None);
         }
-        let waker = self.opening.flag.waker();
+        let waker = self.opening.waker();
         let call = self.opening.calls.get_mut(host).expect("just looked at");
         match call.connect_more(&waker) {
             Ok(true) => self.say_hello(host),

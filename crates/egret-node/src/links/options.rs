@@ -29,7 +29,7 @@ pub struct LinksOptions {
     /// half is too little for two.
     pub budget: u64,
     /// Links that others may have to this nic. Who calls when there are as many takes the place
-    /// of the oldest link by which nothing is mapped and no channel open; if there is none it is
+    /// of the oldest link by which nothing is mapped and no channel or path open; if there is none it is
     /// [refused](crate::link::LinkUpError::Full). Links that this side calls for are not refused.
     pub peers_max: u32,
     /// Whether a thread drives the links when nobody waits. There is none in a simulated

@@ -78,6 +78,7 @@ impl State {
         for endpoint in self.endpoints.keys() {
             self.enqueue(endpoint, What::Closed);
         }
+        self.close_ports();
         self.parting.take().into_iter().for_each(|mut parting| parting.waiters.wake());
     }
 

@@ -14,6 +14,7 @@ use super::core::Fixed;
 pub(crate) use super::line::Line;
 use super::opening::Opening;
 use super::parting::Parting;
+use super::path::Paths;
 use super::slots::{Key, Slots};
 use crate::am::fault::{Fault, planted};
 use crate::am::{BundleState, EndpointState, SendError, Upcall};
@@ -57,6 +58,7 @@ pub(crate) struct State {
     pub(crate) admitted: Budget,
     pub(crate) channels: Channels,
     pub(crate) opening: Opening,
+    pub(crate) paths: Paths,
     pub(crate) parting: Option<Parting>,
     /// When what is fed just now was taken in, if that was asked for.
     pub(super) came: Option<Instant>,
@@ -78,10 +80,11 @@ pub(crate) struct State {
 pub(crate) enum Place {
     Link(Key),
     Stranger(Key),
+    Path(Key),
 }
 
 impl State {
-    pub(crate) fn new(fixed: Fixed, opening: Opening) -> Self {
+    pub(crate) fn new(fixed: Fixed, opening: Opening, paths: Paths) -> Self {
         let peers = u64::from(fixed.options.peers_max);
         let terms = FlowTerms::of(fixed.options.budget).shared_by(peers);
         Self {
@@ -106,6 +109,7 @@ impl State {
             fixed,
             channels: Channels::new(),
             opening,
+            paths,
             parting: None,
             came: None,
             jobs: 0,
@@ -223,6 +227,7 @@ impl State {
         for (_, line) in self.links.iter_mut().filter(|(_, line)| line.ended.is_none()) {
             line.carrier.count(&mut counters);
         }
+        counters.path_dropped += self.paths.dropped();
         counters
     }
 
@@ -262,6 +267,7 @@ impl State {
             Some(Place::Link(link)) => self.sent(link, completion),
             // It has ended, or has not said hello.
             Some(Place::Stranger(stranger)) => self.send_away(stranger),
+            Some(Place::Path(path)) => self.path_broke(path, &completion),
             None => {}
         }
     }
@@ -402,6 +408,7 @@ impl State {
         }
         self.end_tables(link, &why);
         self.end_channels(link, &why);
+        self.end_paths(link, &why);
         self.opening.link_ended(&peer, link, &why);
         self.forget_if_done(link);
     }

@@ -14,6 +14,7 @@ mod ledger;
 mod moved;
 mod overtaken;
 mod parted;
+mod paths;
 mod planted;
 mod random;
 mod reclaimed;

@@ -1,0 +1,21 @@
+//! Faults that tests plant, to show that the checks find them.
+//!
+//! Outside of tests [`planted`] is the constant `false` and nothing remains of a fault.
+
+egret_net::faults! {
+    /// Ways to get it wrong.
+    pub(crate) enum Fault {
+        /// Nobody remembers which messages have come.
+        Doubled,
+        /// Nobody looks whether a message was damaged.
+        Damaged,
+        /// A message goes to the handler of another port.
+        OtherPort,
+        /// Any number of messages wait for their handlers.
+        Boundless,
+        /// A path goes on when its link has ended.
+        Outlives,
+        /// The path that a peer had before is kept.
+        Hoarded,
+    }
+}

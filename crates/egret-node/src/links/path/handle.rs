@@ -1,0 +1,237 @@
+//! What a program has of a path.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use egret_net::rt::Deadline;
+use egret_net::vi::{EAGER_MAX, Lane, SendError, Vi};
+use thiserror::Error;
+
+use super::head::Head;
+use crate::am::Run;
+use crate::link::{LinkError, LinkUpError};
+use crate::links::Links;
+use crate::links::core::{Core, Stopped};
+use crate::links::slots::Key;
+
+/// Sends small messages to the peer of a link that may be lost: for what is stale soon, such as
+/// the state of a game, or that somebody is still there.
+///
+/// A message names a port, and runs the [handler](Links::on_path) of that port. It may be lost or
+/// overtaken, and comes neither twice nor damaged. Sending never waits: a message that finds no
+/// room, here or at the peer, is dropped and counted by the side that drops it. What must arrive
+/// goes by the link.
+///
+/// A path ends with its link. Clones are handles to the same one; when the last is gone the path is
+/// closed.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// use egret_net::fabric::{Fabric, shm::ShmFabric};
+/// use egret_net::rt::Deadline;
+/// use egret_net::vi::NicOptions;
+/// use egret_node::{Links, LinksOptions};
+///
+/// // Two nodes of one process; two processes differ in nothing else.
+/// let open = |name: &str| {
+///     let nic = ShmFabric.open(&NicOptions::new(&format!("{name}-{}", std::process::id())))?;
+///     Ok::<_, Box<dyn std::error::Error>>(Links::open(nic, LinksOptions::default())?)
+/// };
+/// let (here, there) = (open("game-here")?, open("game-there")?);
+///
+/// const PLAYER: u64 = 7;
+/// let (tell, told) = mpsc::channel();
+/// there.on_path(PLAYER, move |peer, bytes| {
+///     let _ = tell.send((peer.to_owned(), bytes.to_vec()));
+/// });
+/// let path = here.wait_path(there.host(), Deadline::DEFAULT)?;
+/// path.send(PLAYER, &[b"x=3 ", b"y=4"])?;
+/// // Over shared memory nothing is lost while there is room.
+/// let (peer, bytes) = told.recv_timeout(Duration::from_secs(10))?;
+/// assert_eq!((&*peer, &*bytes), (here.host(), &b"x=3 y=4"[..]));
+/// assert_eq!((path.peer(), path.sent(), path.dropped()), (there.host(), 1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Path {
+    core: Arc<Core>,
+    key: Key,
+    shared: Arc<Shared>,
+}
+
+/// What the handles of a path and the links have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) vi: Vi,
+    pub(super) peer: Arc<str>,
+    sent: AtomicU64,
+    /// Why there is no path any more.
+    pub(super) ended: OnceLock<LinkError>,
+}
+
+/// Why a path did not take a message.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// The path has ended, mostly with its link, for this reason. [`Links::wait_path`] makes another.
+    #[error("the path is no more: {0}")]
+    Ended(LinkError),
+    /// More bytes than a message of a path has.
+    #[error("a message of {len} bytes; one of a path has at most {max}")]
+    TooLarge {
+        /// Bytes of the parts together.
+        len: usize,
+        /// [`PATH_MAX`].
+        max: usize,
+    },
+}
+
+/// Bytes of the largest message of a path: of an eager one without the head.
+pub const PATH_MAX: usize = EAGER_MAX - Head::LEN;
+
+impl Path {
+    /// Sends the bytes of `parts`, behind each other, as one message to a port of the peer. Never
+    /// waits, also in a handler. That it was sent does not mean that it arrives.
+    ///
+    /// # Errors
+    ///
+    /// If it is too large, or the path has ended; not if it was dropped.
+    pub fn send(&self, port: u64, parts: &[&[u8]]) -> Result<(), PathError> {
+        let shared = &*self.shared;
+        let len = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+        if len > PATH_MAX {
+            return Err(PathError::TooLarge { len, max: PATH_MAX });
+        }
+        let number = shared.sent.fetch_add(1, Ordering::Relaxed) + 1;
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
+        let head = Head::of(port, number as u32, parts).to_bytes();
+        let sent = match parts {
+            [] => shared.vi.send_eager(Lane::Talk, port, &[&head]),
+            [bytes] => shared.vi.send_eager(Lane::Talk, port, &[&head, bytes]),
+            [a, b] => shared.vi.send_eager(Lane::Talk, port, &[&head, a, b]),
+            _ => shared.vi.send_eager(Lane::Talk, port, &[&head, &parts.concat()]),
+        };
+        let Err(SendError::Closed(why)) = sent else { return Ok(()) };
+        shared.sent.fetch_sub(1, Ordering::Relaxed);
+        let ended = shared.ended.get().cloned();
+        Err(PathError::Ended(ended.unwrap_or_else(|| LinkError::of(&shared.peer, &why))))
+    }
+
+    /// The host of the peer.
+    #[must_use]
+    pub fn peer(&self) -> &str {
+        &self.shared.peer
+    }
+
+    /// Messages that were sent, those that were dropped included.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.shared.sent.load(Ordering::Relaxed)
+    }
+
+    /// Messages that this side dropped for want of room. What the peer drops it
+    /// [counts](crate::link::LinkCounters::path_dropped) itself.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.shared.vi.counters().dropped
+    }
+
+    /// Why there is no path any more; `None` while there is one.
+    #[must_use]
+    pub fn ended(&self) -> Option<LinkError> {
+        self.shared.ended.get().cloned()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(vi: Vi) -> Arc<Self> {
+        let peer = Arc::from(vi.peer());
+        Arc::new(Self { vi, peer, sent: AtomicU64::new(0), ended: OnceLock::new() })
+    }
+}
+
+impl Clone for Path {
+    fn clone(&self) -> Self {
+        self.core.state.with(|state| state.add_path_handle(self.key));
+        Self { core: Arc::clone(&self.core), key: self.key, shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        self.core.state.with(|state| state.drop_path_handle(self.key));
+        self.core.wake_if_last();
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Path").field("peer", &self.peer()).finish_non_exhaustive()
+    }
+}
+
+impl Links {
+    /// Waits for a path to a host, beside the link, which is made if there is none. There is one
+    /// path for each link: who asks again has a handle to the same.
+    ///
+    /// # Errors
+    ///
+    /// As of [`wait_connect`](Self::wait_connect). [`LinkUpError::Connect`] also says that the nic
+    /// does not offer the unreliable level, or that the peer's does not.
+    pub fn wait_path(
+        &self,
+        host: &str,
+        deadline: impl Into<Deadline>,
+    ) -> Result<Path, LinkUpError> {
+        let (core, deadline) = (&self.core, deadline.into());
+        let made = core.wait(deadline, |state, waker| state.path_to(host, deadline, waker));
+        let (key, shared) = made.unwrap_or_else(|stopped| match stopped {
+            Stopped::InHandler => Err(LinkUpError::InHandler),
+            Stopped::TimedOut { waited } => {
+                let known = core.state.with(|state| state.give_up_path(host));
+                let peer = host.to_owned();
+                Err(known.unwrap_or(LinkUpError::TimedOut { peer, waited }))
+            }
+        })?;
+        Ok(Path { core: Arc::clone(core), key, shared })
+    }
+
+    /// A path to a host, as of [`wait_path`](Self::wait_path). The deadline is for the connections.
+    ///
+    /// # Errors
+    ///
+    /// If the host cannot be reached.
+    pub fn path<D: Into<Deadline>>(
+        &self,
+        host: &str,
+        deadline: D,
+    ) -> impl Future<Output = Result<Path, LinkUpError>> + Send + use<D> {
+        let (core, host, deadline) = (Arc::clone(&self.core), host.to_owned(), deadline.into());
+        async move {
+            let made = core.step(|state, waker| state.path_to(&host, deadline, waker)).await;
+            made.map(|(key, shared)| Path { core, key, shared })
+        }
+    }
+
+    /// Has `handler` run for each message that comes to a port by the path of any peer, with the
+    /// peer's host and the bytes; in place of the handler before. It runs as those of active
+    /// messages do, and [must not wait](crate::am::in_handler) either; messages to one port are
+    /// served one at a time.
+    ///
+    /// Messages to a port without a handler are dropped, and so are those of a peer of whom 256
+    /// wait already: [`LinkCounters::path_dropped`](crate::link::LinkCounters::path_dropped).
+    /// [Closing](Self::close) the links takes all handlers out.
+    pub fn on_path(&self, port: u64, handler: impl FnMut(&str, &[u8]) + Send + 'static) {
+        let run = Run::Path(Box::new(handler));
+        // Dropped without any lock: it may own what takes one.
+        drop(self.core.state.with(|state| state.set_port(port, run)));
+    }
+
+    /// Takes the handler of a port out. Whether there was one.
+    pub fn off_path(&self, port: u64) -> bool {
+        let before = self.core.state.with(|state| state.take_port(port));
+        before.is_some()
+    }
+}
