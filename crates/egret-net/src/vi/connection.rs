@@ -76,11 +76,8 @@ impl Vi {
     pub(super) fn new(nic: Nic, handle: Handle, options: &ViOptions, id: ViId) -> Self {
         let (handle, reliability) = (Arc::new(handle), options.reliability);
         let drain = options.drain.clone().expect("each connection has one");
-        let over = drain.posted(reliability).cloned();
-        let member = over.map(|over| {
-            let member = over.add(id, &handle, reliability);
-            (over, member)
-        });
+        let over = drain.posted(reliability);
+        let member = over.map(|over| (Arc::clone(over), over.add(id, &handle, reliability)));
         let limits = nic.limits();
         let own = |queue: &Option<CompletionQueue>| {
             // Room for a full queue, and for as many completions not yet taken.
@@ -173,13 +170,11 @@ impl Vi {
     /// |---|---|---|
     /// | `shm` | 1,024 lines of 64 bytes: one for a message of up to 48 bytes, one more for each 64 bytes beyond | in `send_eager`, of each quarter of the lane that the peer has drained |
     /// | `sim` | 256 messages | when a nic of the world is driven |
-    /// | `tcp` | 4,096 units of talk, 512 of bulk: one for a message, one more for each 64 bytes that it begins | when this side polls, or drains otherwise than by [`take`](Drain::take): the peer tells with each of its messages, for each half of the lane, and when it is asked |
-    /// | fabrics that do not [carry](Drain::is_native) eager messages | 32 messages of talk, 4 of bulk | when this side drains, and not when it polls: the peer tells with each of its messages, and sends one for each quarter of the lane |
+    /// | `tcp`, `udp` | 4,096 units of talk, 512 of bulk: one for a message, one more for each 64 bytes that it begins | when this side polls, or drains otherwise than by [`take`](Drain::take): the peer tells with each of its messages, for each half of the lane, and when it is asked |
+    /// | fabrics that do not [carry](Drain::is_native) eager messages, `udp` at the unreliable level | 32 messages of talk, 4 of bulk | when this side drains, and not when it polls: the peer tells with each of its messages, and sends one for each quarter of the lane |
     ///
     /// A question of [`arrived`](Self::arrived) takes a line, or the room of a message; none over
-    /// `sim` and `tcp`.
-    ///
-    /// At the unreliable level no lane is full. A message without room is
+    /// `sim`, `tcp` and `udp`. At the unreliable level no lane is full. A message without room is
     /// dropped, and [counted](Counters::dropped) by the side that drops it.
     ///
     /// # A peer that is gone
@@ -193,9 +188,9 @@ impl Vi {
     /// * [`ViError::PeerDied`] if the peer's process has ended without that. Over `shm` and `tcp`
     ///   the kernel tells at once, over `udp` when something is sent to the peer. Where the kernel
     ///   does not tell, for the machine or the network is gone, the end is known over `tcp` after
-    ///   20 s at the latest, over `udp` when what is sent
-    ///   is not acknowledged for about 6 s, or after 10 s of silence, over `sim` after 5 s without an
-    ///   answer. Over `udp` a peer that does not drive its nic is silent, too;
+    ///   20 s at the latest, over `udp` when what is sent is not acknowledged for about 6 s, or after
+    ///   10 s of silence, over `sim` after 5 s without an answer. Over `udp` a peer that does not drive
+    ///   its nic is silent, too;
     /// * [`ViError::Closed`] if this side has closed the connection.
     ///
     /// # Errors

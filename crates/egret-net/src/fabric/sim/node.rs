@@ -26,8 +26,8 @@ pub(super) struct Node {
     pub ends: BTreeMap<EndId, End>,
     /// Ends with eager messages that were not drained, in the order in which they are.
     pub ready: VecDeque<EndId>,
-    /// What has come for windows of a life: the datagrams of an end, or that it is over.
-    pub came: VecDeque<(u32, EndId, Option<Arc<[u8]>>)>,
+    /// What has come for windows.
+    pub came: VecDeque<CameFor>,
     pub listeners: BTreeMap<ListenerName, Listening>,
     /// Who was accepted, and as which end: a repeated knock gets the same answer.
     accepted: BTreeMap<Caller, EndId>,
@@ -66,6 +66,9 @@ pub(super) struct Listening {
     pub wakers: Vec<Waker>,
     backlog: VecDeque<Caller>,
 }
+
+/// For a window of this life: a datagram of an end, or that the end is over.
+pub(super) type CameFor = (u32, EndId, Option<Arc<[u8]>>);
 
 /// An end that knocked: node, its life, and the end there.
 type Caller = (NodeId, u32, EndId);

@@ -139,7 +139,7 @@ impl Driver {
             }
             // Groups have sockets of their own.
             Datagram::Piece { .. } | Datagram::Window { .. } | Datagram::Group { .. } => {
-                self.tally.garbage += 1
+                self.tally.garbage += 1;
             }
         }
     }
