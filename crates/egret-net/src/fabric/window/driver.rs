@@ -8,6 +8,7 @@ use super::lanes::Lane as Of;
 use super::leaving::LINGERING_MAX;
 use super::link::Link;
 use super::train::Train;
+use crate::fabric::hub::Pace;
 use crate::fabric::{After, Came, ConnId, Machine, Made, ViSpec, World};
 use crate::rt::Instant;
 use crate::vi::{Keys, Settled, ViError};
@@ -37,6 +38,8 @@ pub(super) struct Windowed {
     /// Polls in a row that found nothing, and that found something.
     pub idle: u32,
     pub streak: u32,
+    /// How often to look at the clock though nothing comes.
+    pub pace: Pace,
     /// What was settled below.
     pub settled: Settled,
     /// Until when somebody sleeps, if somebody does.
@@ -67,6 +70,7 @@ impl Windowed {
             train: Train::default(),
             idle: 0,
             streak: 0,
+            pace: Pace::default(),
             settled: Settled::default(),
             slept: None,
         }
@@ -164,7 +168,6 @@ impl Windowed {
         let count = self.receive(most, after);
         self.dirty.append(&mut self.full);
         self.flush_dirty(after);
-        self.tick(after);
         count > 0
     }
 
@@ -306,6 +309,7 @@ impl Windowed {
             return;
         }
         let now = self.now(after);
+        self.pace.looked(now);
         let due: Vec<(Instant, ConnId)> =
             self.timers.iter().take_while(|(at, _)| *at <= now).copied().collect();
         for (at, conn) in due {

@@ -33,6 +33,10 @@ pub(super) enum Fault {
     CountsBelieved,
     /// The peer is not told how far this side is.
     CountsUntold,
+    /// A nic that is shut spares the network.
+    ShutsCongested,
+    /// What stands behind a send that was taken back waits for something else to happen.
+    CancelUnmarked,
     /// A sleeper is not told of a moment that comes sooner.
     SleepsOn,
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::driver::{BATCH, IDLE_MAX, Windowed};
+use super::fault::{Fault, planted};
 use super::link::Link;
 use super::{DEPTH, TRANSFER_MAX};
 use crate::fabric::{
@@ -84,7 +85,7 @@ impl Machine for Windowed {
             return self.below.cancel(conn, ticket, after);
         };
         let is_cancelled = link.cancel(ticket, &mut after.notices);
-        if is_cancelled {
+        if is_cancelled && !planted(Fault::CancelUnmarked) {
             // What stood behind it may go.
             self.flush(conn, false, after);
         }
@@ -126,6 +127,10 @@ impl Machine for Windowed {
             self.below.poll(after);
         }
         let came = self.work(if self.streak < 2 { 1 } else { BATCH }, after);
+        // The time of a world passes while its threads wait, and not here.
+        if came || self.world.is_some() || self.pace.is_time(after) {
+            self.tick(after);
+        }
         self.streak = if came { self.streak.saturating_add(1) } else { 0 };
         self.idle = if came { 0 } else { self.idle.saturating_add(1) };
         if self.idle >= IDLE_MAX && !self.owing.is_empty() {
@@ -147,6 +152,7 @@ impl Machine for Windowed {
         let before = self.work(BATCH, after);
         let is_busy = self.below.arm(after);
         let came = self.work(BATCH, after) || before;
+        self.tick(after);
         self.tell(after);
         self.slept = Some(self.next_event());
         is_busy || came
@@ -157,6 +163,7 @@ impl Machine for Windowed {
         self.below.disarm(woken, after);
         if woken.has_slept() {
             self.work(1, after);
+            self.tick(after);
         }
     }
 
@@ -165,7 +172,9 @@ impl Machine for Windowed {
         let all: Vec<ConnId> = self.links.keys().copied().collect();
         for conn in all {
             self.end(conn, &ViError::NicDown, after);
-            if let Some(window) = self.links.get_mut(&conn).and_then(Link::window) {
+            if let Some(window) = self.links.get_mut(&conn).and_then(Link::window)
+                && !planted(Fault::ShutsCongested)
+            {
                 window.burst();
             }
             self.flush(conn, false, after);

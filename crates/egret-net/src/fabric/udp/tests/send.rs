@@ -1,6 +1,11 @@
 //! Sending: what leaves, and what waits for room.
 
+use std::io::IoSlice;
+
 use super::stage::End;
+use crate::fabric::udp::send::{Port, Sender, Stuck, To};
+use crate::fabric::udp::socket::Cut;
+use crate::fabric::udp::wire::{Head, Number};
 use crate::vi::Descriptor;
 
 #[test]
@@ -69,4 +74,85 @@ fn a_path_that_carries_next_to_nothing_loses_and_does_not_hang() {
     vi.post_send(Descriptor::new(vec![9_u8; 40_000])).unwrap();
     assert!(vi.send_queue().poll().unwrap().status.is_ok());
     assert!(end.sent().is_empty());
+}
+
+/// Where the datagrams of a window leave: those longer than the path in pieces of the system's.
+#[derive(Debug)]
+struct Way {
+    sent: Vec<usize>,
+    long: usize,
+    room: usize,
+    capacity: usize,
+    calls: usize,
+}
+
+impl Way {
+    fn take(&mut self, lens: &[usize]) -> Result<(), Stuck> {
+        self.calls += 1;
+        if lens.iter().any(|len| *len > self.room) {
+            return Err(Stuck::TooLong { room: self.room });
+        }
+        if self.sent.len() + lens.len() > self.capacity {
+            return Err(Stuck::Full);
+        }
+        self.sent.extend(lens);
+        Ok(())
+    }
+}
+
+impl Port for Way {
+    fn send(&mut self, slices: &[IoSlice<'_>]) -> Result<(), Stuck> {
+        self.take(&[slices.iter().map(|slice| slice.len()).sum()])
+    }
+
+    fn send_long(&mut self, bytes: &[u8]) -> Result<(), Stuck> {
+        self.long += 1;
+        self.sent.push(bytes.len());
+        Ok(())
+    }
+
+    fn cuts(&self) -> bool {
+        true
+    }
+
+    fn send_cut(&mut self, slices: &[IoSlice<'_>], size: u16) -> Result<Cut, Stuck> {
+        let lens: Vec<usize> = slices[0].chunks(size.into()).map(<[u8]>::len).collect();
+        self.take(&lens).map(|()| Cut::Sent)
+    }
+}
+
+fn way() -> (Sender, Way) {
+    let way = Way { sent: Vec::new(), long: 0, room: 1400, capacity: 1000, calls: 0 };
+    (Sender::new(To::End(Number(7)), 1400), way)
+}
+
+#[test]
+fn a_train_leaves_in_one_call_with_a_head_before_each() {
+    let (mut sender, mut way) = way();
+    let mut train = vec![9; 1000 * 5 + 300];
+    assert_eq!(sender.send_train(&mut train, 1000, &mut way), 5300);
+    assert_eq!((way.sent, way.calls), (vec![1000, 1000, 1000, 1000, 1000, 300], 1));
+    let heads = train.chunks(1000).map(|datagram| datagram[..16].to_vec());
+    assert!(heads.eq([(); 6].map(|()| Head::window(Number(7)).to_vec())));
+}
+
+#[test]
+fn what_finds_no_room_of_a_train_is_told() {
+    let (mut sender, mut way) = way();
+    way.capacity = 70;
+    // A call takes 64 of them.
+    let mut train = vec![9; 100 * 100];
+    assert_eq!(sender.send_train(&mut train, 100, &mut way), 6400);
+    way.capacity = 100;
+    assert_eq!(sender.send_train(&mut train[6400..], 100, &mut way), 3600);
+    assert_eq!(way.sent, [100; 100]);
+}
+
+#[test]
+fn datagrams_that_the_path_does_not_carry_any_more_are_cut_by_the_system() {
+    let (mut sender, mut way) = way();
+    way.room = 600;
+    let mut train = vec![9; 3000];
+    assert_eq!(sender.send_train(&mut train, 1000, &mut way), 3000);
+    assert_eq!((way.sent, way.long, sender.room()), (vec![1000; 3], 3, 600));
 }

@@ -80,6 +80,13 @@ fn the_bytes_of_other_kinds_are_these_for_ever() {
 }
 
 #[test]
+fn the_bytes_of_windows_are_these_for_ever() {
+    let bytes = [Head::window(TO).as_slice(), b"window"].concat();
+    assert_eq!(bytes, b"\x0a\0\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08window");
+    assert_eq!(Datagram::decode(&bytes), Ok(Datagram::Window { to: TO, bytes: b"window" }));
+}
+
+#[test]
 fn the_bytes_of_greetings_are_these_for_ever() {
     let from = Number(2);
     let bytes = greet(TO.0, from, b"step");

@@ -10,7 +10,9 @@ use super::super::send::Parcel;
 use crate::fabric::ViSpec;
 use crate::fabric::sim::{Planted, Sim};
 use crate::rt::{Deadline, Instant};
-use crate::vi::{Address, Keys, Lane, Nic, Notices, Reliability, Vi, ViError, ViOptions};
+use crate::vi::{
+    Access, Address, Descriptor, Keys, Lane, Nic, Notices, Reliability, Vi, ViError, ViOptions,
+};
 
 /// Both ends of a connection between two nodes whose links lose.
 pub(super) fn pair(sim: &Sim, loss: f64) -> ([Nic; 2], [Vi; 2]) {
@@ -58,6 +60,39 @@ pub(super) fn what_was_sent_before_the_end_arrives_before_it() {
         assert_eq!(tags, (0..10).collect::<Vec<_>>(), "seed {seed}");
         assert_eq!(there.error(), Some(ViError::ClosedByPeer), "seed {seed}");
     }
+}
+
+/// A program that sends, and ends without another look at its nic.
+#[test]
+pub(super) fn what_was_sent_before_the_nic_went_down_arrives() {
+    let sim = Sim::new(1);
+    let ([a, b], [here, there]) = pair(&sim, 0.0);
+    for tag in 0..100 {
+        here.send_eager(Lane::Talk, tag, &[&[7; 300]]).unwrap();
+    }
+    drop((here, a));
+    let mut tags = Vec::new();
+    let until = sim.elapsed() + Duration::from_millis(500);
+    go_on(&sim, std::slice::from_ref(&b), until);
+    there.drain().poll(200, |_, tag, _| tags.push(tag));
+    assert_eq!(tags, (0..100).collect::<Vec<_>>());
+    assert!(there.error().is_some());
+}
+
+/// A message waits for a receive, and what stands behind it needs none.
+#[test]
+pub(super) fn what_stands_behind_a_cancelled_send_goes() {
+    let sim = Sim::new(1);
+    let ([a, b], [here, _there]) = pair(&sim, 0.0);
+    let pool = crate::buf::Pool::new(64, 1).unwrap();
+    let memory = b.expose(pool.take(64).unwrap(), Access::WRITE).unwrap();
+    let ticket = here.post_send(Descriptor::new(vec![1_u8; 10])).unwrap();
+    here.post_write(Descriptor::new(vec![2_u8; 10]), memory.key().at(0)).unwrap();
+    assert!(here.cancel(ticket));
+    let until = sim.elapsed() + Duration::from_millis(500);
+    go_on(&sim, &[a, b], until);
+    let back: Vec<_> = std::iter::from_fn(|| here.send_queue().poll()).collect();
+    assert_eq!(back.len(), 2, "the write waits");
 }
 
 /// Connections that a nic has not forgotten.

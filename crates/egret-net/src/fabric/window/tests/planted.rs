@@ -25,6 +25,8 @@ fn every_fault_is_caught() {
         (Fault::GoodbyeUncounted, ends::what_was_taken_before_the_end_is_known_with_it),
         (Fault::AnswersDropped, ends::what_was_taken_before_the_end_is_known_with_it),
         (Fault::AcknowledgedLost, ends::what_a_liar_acknowledges_comes_back),
+        (Fault::ShutsCongested, leaving::what_was_sent_before_the_nic_went_down_arrives),
+        (Fault::CancelUnmarked, leaving::what_stands_behind_a_cancelled_send_goes),
         (Fault::SleepsOn, asleep::a_sleeper_is_told_of_a_repeat_that_comes_sooner),
     ];
     for (fault, test) in tests {
