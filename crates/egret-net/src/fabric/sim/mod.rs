@@ -193,7 +193,7 @@ impl fabric::World for SimFabric {
 }
 
 impl SimFabric {
-    /// Like [`nic`](Self::nic), with a [window](crate::fabric::window) that repeats what the links
+    /// Like [`nic`](Self::nic), with a [window] that repeats what the links
     /// lose, where [`nic`](Self::nic) repeats by itself.
     #[must_use]
     pub fn windowed_nic(&self, name: &str) -> Nic {

@@ -1,8 +1,8 @@
 //! Datagrams over IP, where loss and disorder are real.
 //!
-//! [`UdpFabric`] opens nics with a [window](super::window), which deliver everything once and in
-//! order. [`UdpDatagrams`] opens those below: of the unreliable level, and with groups. The rest of
-//! this page is about these.
+//! [`UdpFabric`] opens nics with a [window], which deliver everything once and in order on connections
+//! of the level Delivery. Those of the unreliable level, and groups, have no window. [`UdpDatagrams`]
+//! opens nics without one. The rest of this page is about the unreliable level.
 //!
 //! A nic has one socket. A message that fits what the path carries is one datagram, a
 //! larger one several, put together in the memory that was posted for it. What is lost,

@@ -22,7 +22,7 @@
 //!   below       Machine::send_datagrams        ──►        next_datagram
 //! ```
 //!
-//! 1. A posted send waits in the [outbox](crate::fabric::outbox) until the peer has told of a
+//! 1. A posted send waits in the outbox (`fabric/outbox.rs`) until the peer has told of a
 //!    receive. Then it is a message of the lane of posted ones, and the window has it until the peer
 //!    has acknowledged its last piece: pieces are copied into datagrams from where it was posted.
 //! 2. Pieces that arrive are placed where the peer's receive has its memory, in any order. If one is
