@@ -257,7 +257,15 @@ impl Drain {
     #[inline]
     pub fn take(&self, budget: usize, sink: &mut Sink<'_>) -> usize {
         let Some(posted) = &self.posted else { return self.hub.drain(self.id, budget, sink) };
-        let drained = if self.is_native { self.hub.drain(self.id, budget, sink) } else { 0 };
+        if !self.is_native {
+            return self.drain_posted(posted, budget, sink);
+        }
+        // In turns: neither kind is to wait for ever for the other to leave something.
+        if posted.is_turn() {
+            let drained = self.drain_posted(posted, budget, sink);
+            return drained + self.hub.drain(self.id, budget - drained, sink);
+        }
+        let drained = self.hub.drain(self.id, budget, sink);
         drained + self.drain_posted(posted, budget - drained, sink)
     }
 

@@ -38,6 +38,8 @@ pub(super) struct OverPosted {
     draining: AtomicBool,
     /// Whether another thread wanted to meanwhile.
     turned_away: AtomicBool,
+    /// Whether these are drained before those that the fabric carries itself.
+    turn: AtomicBool,
 }
 
 /// One of the connections.
@@ -73,7 +75,7 @@ impl OverPosted {
     pub(super) fn new(hub: &Hub) -> Self {
         let (inbox, members) = (Mailbox::new(hub, usize::MAX / 2), hub.sharing(BTreeMap::new()));
         let (draining, turned_away) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { inbox, members, draining, turned_away }
+        Self { inbox, members, draining, turned_away, turn: AtomicBool::new(false) }
     }
 
     /// Takes a connection on, which has its receives from now on.
@@ -193,6 +195,11 @@ impl OverPosted {
             }
         }
         drained
+    }
+
+    /// Whether it is the turn of these, every other time.
+    pub(super) fn is_turn(&self) -> bool {
+        self.turn.fetch_xor(true, Ordering::Relaxed)
     }
 
     /// Whether another thread wanted to drain since this was asked.

@@ -168,8 +168,11 @@ impl Driver {
     /// Takes datagrams until so many have come to something. Whether any has.
     #[inline]
     pub(super) fn receive(&mut self, after: &mut After, most: u32) -> bool {
-        if !self.listeners.is_up() || self.is_below {
+        if !self.listeners.is_up() {
             return false;
+        }
+        if self.is_below {
+            return self.receive_beside_window(after);
         }
         let (mut found, mut in_vain) = (0, 0);
         let mut space = std::mem::take(&mut self.space);
@@ -185,11 +188,24 @@ impl Driver {
         found + in_vain > 0
     }
 
+    /// Takes what has come to groups, if the space is free.
+    fn receive_beside_window(&mut self, after: &mut After) -> bool {
+        if self.groups.is_empty() || self.joined.is_some() {
+            return false;
+        }
+        let mut space = std::mem::take(&mut self.space);
+        let found = self.receive_groups(&mut space, after);
+        self.space = space;
+        found
+    }
+
     /// Takes datagrams until one is a window's, or a connection of a window is over.
     pub(super) fn receive_for_window(&mut self, after: &mut After) -> Option<Came<'_>> {
         let mut space = std::mem::take(&mut self.space);
-        let mut came = None;
-        for _ in 0..IN_VAIN_MAX {
+        let (mut came, mut in_vain) = (None, 0);
+        // What was received is nowhere else: all of it is heard.
+        while in_vain < IN_VAIN_MAX || self.joined.is_some() {
+            in_vain += 1;
             if let Some(conn) = self.over.pop_front() {
                 self.space = space;
                 return Some(Came::Ended(conn));
@@ -202,9 +218,6 @@ impl Driver {
                 came = Some((conn, heard + DATAGRAM_HEAD..end));
                 break;
             }
-        }
-        if came.is_none() && !self.groups.is_empty() {
-            self.receive_groups(&mut space, after);
         }
         self.space = space;
         came.map(|(conn, range)| Came::Datagram(conn, &self.space[range]))

@@ -44,7 +44,10 @@ impl Machine for Driver {
     ) -> usize {
         let (left, is_stuck) = self.links.of_handle(Number(conn.0)).send_train(train, size);
         if is_stuck {
-            self.stuck.push(Number(conn.0));
+            let number = Number(conn.0);
+            if !self.stuck.contains(&number) {
+                self.stuck.push(number);
+            }
             // A thread that sleeps is to wait for room as well.
             after.happened = true;
         }

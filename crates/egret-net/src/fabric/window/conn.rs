@@ -33,9 +33,9 @@ pub(super) struct Conn {
 const PIECES: u32 = Terms::MESSAGES_MAX;
 /// Bytes under way in each lane.
 const BYTES: u64 = 256 << 10;
-/// Eager messages that are kept for a peer: more than both lanes hold that an honest one has not
-/// drained, and so not acknowledged.
-const EAGER_KEPT_MAX: usize = 8 << 10;
+/// Eager messages that are kept for a peer, and words to it: more than both lanes hold that an honest one
+/// has not drained, and so not acknowledged.
+const KEPT_MAX: usize = 8 << 10;
 /// How long the peer may not know how far this side is.
 const TELL_AFTER: Duration = Duration::from_millis(1);
 
@@ -83,10 +83,11 @@ impl Conn {
         sender.send_eager((lane, tag), parts, receiver.eager.drained(), window)
     }
 
-    /// Whether this end keeps more eager messages than an honest peer, which drains what it has
-    /// acknowledged, leaves it.
+    /// Whether this end keeps more eager messages, or questions about them, than an honest peer, which
+    /// drains what it has acknowledged, leaves it.
     pub(super) fn is_flooded(&self) -> bool {
-        self.window.kept(Lane::Eager) > EAGER_KEPT_MAX && !planted(Fault::EagerUnbounded)
+        let most = self.window.kept(Lane::Eager).max(self.window.kept(Lane::Control));
+        most > KEPT_MAX && !planted(Fault::EagerUnbounded)
     }
 
     /// Whether the peer has drained all eager messages that were sent.

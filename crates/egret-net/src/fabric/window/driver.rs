@@ -93,24 +93,25 @@ impl Windowed {
     }
 
     /// A connection was made below. One that is to lose nothing has a window.
-    pub(super) fn made(&mut self, made: &Made, spec: &ViSpec) {
+    pub(super) fn made(links: &mut BTreeMap<ConnId, Link>, made: &Made, spec: &ViSpec) {
         if spec.reliability.is_reliable() {
             // How much its path carries is asked when something is sent.
-            self.links.insert(made.conn, Link::new(spec, 0));
+            links.insert(made.conn, Link::new(spec, 0));
         }
     }
 
-    /// Hears of connections that were made below, or were not.
+    /// Hears of connections that were made below, or were not, also by another call or thread.
     pub(super) fn take_settled(&mut self, after: &mut After) {
-        // In a world of its own somebody else may have settled them.
-        if !after.take_settled(&self.settled) && self.world.is_none() {
-            return;
-        }
+        Self::settle(&self.settled, &mut self.links, after);
+    }
+
+    fn settle(settled: &Settled, links: &mut BTreeMap<ConnId, Link>, after: &mut After) {
+        after.take_settled(settled);
         loop {
-            let next = self.settled.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let next = settled.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let Some((promise, spec, result)) = next else { return };
             if let Ok(made) = &result {
-                self.made(made, &spec);
+                Self::made(links, made, &spec);
             }
             after.settle(promise, result);
         }
@@ -143,7 +144,11 @@ impl Windowed {
                         Some(world) => world.now(),
                         None => after.now(),
                     };
-                    // One that is not known yet is heard when its sender repeats itself.
+                    if !self.links.contains_key(&conn) {
+                        // Its welcome may have come just before.
+                        Self::settle(&self.settled, &mut self.links, after);
+                    }
+                    // One that is not known is heard when its sender repeats itself.
                     let Some(link) = self.links.get_mut(&conn) else { continue };
                     return Some((conn, link.hear(now, bytes, &self.keys, &mut after.notices)));
                 }
@@ -212,6 +217,10 @@ impl Windowed {
         if link.window().is_some_and(|window| window.loses_long()) {
             self.below.doubt_path(conn);
         }
+        if let Some(why) = link.is_flooded() {
+            self.end(conn, &why, after);
+        }
+        let Some(link) = self.links.get_mut(&conn) else { return };
         link.feed(now, (&self.keys, thorough), self.below.datagram_max(conn));
         self.send_due(conn, now, after);
         self.look_after(conn, now, after);
@@ -309,7 +318,6 @@ impl Windowed {
             return;
         }
         let now = self.now(after);
-        self.pace.looked(now);
         let due: Vec<(Instant, ConnId)> =
             self.timers.iter().take_while(|(at, _)| *at <= now).copied().collect();
         for (at, conn) in due {

@@ -97,7 +97,7 @@ impl Link {
         let (has_news, eager) = match (self.end.open(), &self.left) {
             (Some(conn), _) => (conn.take_news(), &*conn.eager()),
             // They came with its end.
-            (None, Some((eager, _))) => (true, &**eager),
+            (None, Some((eager, _))) => (!eager.is_empty() && !self.is_heard, &**eager),
             (None, None) => return (false, false),
         };
         let is_heard = has_news && !eager.is_empty();

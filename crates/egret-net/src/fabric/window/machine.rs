@@ -55,7 +55,7 @@ impl Machine for Windowed {
         let spec = ViSpec { carries: Reliability::Unreliable, ..spec };
         let made = self.below.accept(name, spec, after)?;
         if let Some(made) = &made {
-            self.made(made, &spec);
+            Self::made(&mut self.links, made, &spec);
         }
         Ok(made)
     }
@@ -128,7 +128,10 @@ impl Machine for Windowed {
         }
         let came = self.work(if self.streak < 2 { 1 } else { BATCH }, after);
         // The time of a world passes while its threads wait, and not here.
-        if came || self.world.is_some() || self.pace.is_time(after) {
+        if came || self.world.is_some() {
+            self.tick(after);
+        } else if self.pace.is_time(after) {
+            self.pace.looked(after.now());
             self.tick(after);
         }
         self.streak = if came { self.streak.saturating_add(1) } else { 0 };
@@ -140,7 +143,11 @@ impl Machine for Windowed {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        let own = self.timers.first().map(|(at, _)| *at);
+        // What waits for company goes now.
+        let own = match self.dirty.is_empty() {
+            true => self.timers.first().map(|(at, _)| *at),
+            false => Some(Instant::default()),
+        };
         own.into_iter().chain(self.below.next_event()).min()
     }
 
@@ -161,6 +168,7 @@ impl Machine for Windowed {
     fn disarm(&mut self, woken: Woken<'_>, after: &mut After) {
         self.slept = None;
         self.below.disarm(woken, after);
+        self.take_settled(after);
         if woken.has_slept() {
             self.work(1, after);
             self.tick(after);
@@ -181,6 +189,7 @@ impl Machine for Windowed {
         }
         self.flush_dirty(after);
         self.below.shut(after);
+        self.take_settled(after);
     }
 
     fn has_eager(&self, level: Reliability) -> bool {
@@ -206,9 +215,6 @@ impl Machine for Windowed {
         };
         let is_alone = link.is_alone();
         let position = link.send(lane, tag, parts)?;
-        if let Some(why) = link.is_flooded() {
-            self.end(conn, &why, after);
-        }
         if is_alone || self.slept.is_some() || self.has_company(conn) {
             self.flush(conn, false, after);
         } else {

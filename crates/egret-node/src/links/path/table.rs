@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use egret_net::rt::{Deadline, Instant};
 use egret_net::sync::behind::{self, Left};
@@ -50,9 +51,13 @@ struct PathState {
     waiting: u32,
 }
 
+/// How long a call that has failed is kept for who waits for it.
+const FAILED_FOR: Duration = Duration::from_secs(1);
+
 struct Calling {
     connecting: Connecting,
-    failed: Option<ConnectError>,
+    /// Why there is none, and since when that is known.
+    failed: Option<(Instant, ConnectError)>,
     waiters: Waiters,
 }
 
@@ -114,6 +119,10 @@ impl State {
             return Some(Err(LinkError::Closed.into()));
         }
         if self.paths.find(link, true).is_none() {
+            let now = self.fixed.nic.now();
+            let is_old = |failed: &(Instant, ConnectError)| failed.0 + FAILED_FOR < now;
+            // Who waited for that has given up.
+            self.paths.calls.retain(|_, call| !call.failed.as_ref().is_some_and(is_old));
             if !self.paths.calls.contains_key(&link) {
                 let to = Address::new(host, SERVICE, 0);
                 let connecting = self.fixed.nic.connect(&to, &self.paths.vi, deadline);
@@ -127,7 +136,7 @@ impl State {
             return Some(Ok((key, Arc::clone(&path.shared))));
         }
         let call = self.paths.calls.get_mut(&link)?;
-        if let Some(why) = call.failed.take() {
+        if let Some((_, why)) = call.failed.take() {
             self.paths.calls.remove(&link);
             return Some(Err(why.into()));
         }
@@ -142,7 +151,7 @@ impl State {
         call.waiters.wake();
         // Who drives has no waker.
         self.fixed.nic.wake();
-        call.failed.map(LinkUpError::Connect)
+        call.failed.map(|(_, why)| LinkUpError::Connect(why))
     }
 
     /// Looks after those that are being made: somebody has connected, or was connected.
@@ -160,13 +169,13 @@ impl State {
     fn connect_paths(&mut self) {
         let waker = self.opening.waker();
         let mut context = Context::from_waker(&waker);
-        let mut made = Vec::new();
+        let (mut made, now) = (Vec::new(), self.fixed.nic.now());
         for (link, call) in self.paths.calls.iter_mut().filter(|(_, call)| call.failed.is_none()) {
             if let Poll::Ready(answer) = Pin::new(&mut call.connecting).poll(&mut context) {
                 call.waiters.wake();
                 match answer {
                     Ok(vi) => made.push((*link, vi)),
-                    Err(why) => call.failed = Some(why),
+                    Err(why) => call.failed = Some((now, why)),
                 }
             }
         }

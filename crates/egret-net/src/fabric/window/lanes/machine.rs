@@ -254,6 +254,7 @@ impl<M: Load> Window<M> {
         let head = Head::read(&mut left)?;
         for (lane, ack) in self.outgoing.iter_mut().zip(head.acks) {
             lane.acknowledge(now, (ack, head.held), &mut self.rtt, &mut self.sent)?;
+            lane.heard();
             if head.held && self.is_patient {
                 lane.lives();
             }

@@ -37,6 +37,8 @@ pub(super) struct Outgoing<M> {
     doublings: u32,
     /// Whether the first piece was sent again since the lane last got on, to learn what has come.
     has_probed: bool,
+    /// Whether the peer was heard since the lane last repeated itself for the first time.
+    is_heard: bool,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,7 @@ impl<M: Load> Outgoing<M> {
             repeats: 0,
             doublings: 0,
             has_probed: false,
+            is_heard: false,
         }
     }
 
@@ -239,6 +242,7 @@ impl<M: Load> Outgoing<M> {
         if !planted(Fault::Storm) {
             self.congestion.silent(self.under_way.next());
         }
+        self.is_heard &= self.repeats > 0;
         self.repeats = self.repeats.saturating_add(1);
         self.doublings = self.doublings.saturating_add(1);
         self.wait(now, rtt);
@@ -286,10 +290,16 @@ impl<M: Load> Outgoing<M> {
         self.congestion.burst();
     }
 
-    /// Whether pieces as long as a datagram were repeated in vain.
+    /// The peer has said something.
+    pub(super) const fn heard(&mut self) {
+        self.is_heard = true;
+    }
+
+    /// Whether pieces as long as a datagram were repeated in vain, to a peer that lives.
     pub(super) fn loses_long(&self) -> bool {
         let is_long = |(_, cut): (usize, Cut)| u64::from(cut.len) >= self.terms.unit();
-        self.repeats >= DOUBTFUL && self.under_way.first_lost().is_some_and(is_long)
+        let is_doubtful = self.repeats >= DOUBTFUL && self.is_heard;
+        is_doubtful && self.under_way.first_lost().is_some_and(is_long)
     }
 
     /// The peer has said that it cannot get on by itself, which is a sign of life.

@@ -82,3 +82,27 @@ fn a_repeat_waits_twice_as_long_as_the_last_up_to_a_bound() {
     }
     assert_eq!(waits, [50, 100, 200, 400, 500, 500, 500]);
 }
+
+/// A peer that is not scheduled for a while says nothing about the path.
+#[test]
+fn a_path_is_doubted_only_if_the_peer_is_heard() {
+    let mut windows = [0, 1].map(|_| Window::new(terms(16), Ground::new()));
+    let (mut now, mut out) = (Instant::from_nanos(0), Vec::new());
+    for tag in 0..2 {
+        windows[0].send(Lane::Posted, message(tag, 5000).descriptor());
+    }
+    let repeat = |window: &mut Window, now: &mut Instant, out: &mut Vec<u8>| {
+        while window.poll_datagram(*now, out) {}
+        *now = window.next_event().unwrap();
+        window.poll_datagram(*now, out)
+    };
+    for _ in 0..4 {
+        assert!(repeat(&mut windows[0], &mut now, &mut out));
+    }
+    assert!(!windows[0].window.loses_long(), "nobody was there");
+    // What is short arrives.
+    windows[1].send(Lane::Control, message(9, 5).descriptor());
+    assert!(windows[1].poll_datagram(now, &mut out));
+    windows[0].hear(now, &out).unwrap();
+    assert!(windows[0].window.loses_long());
+}
