@@ -41,8 +41,9 @@ fn in_the_sources() -> BTreeSet<String> {
     for fabric in ["shm", "tcp"].map(|name| fabric.join(name)) {
         texts_in(&fabric, &mut found);
     }
-    let window = ["conn.rs", "frame.rs", "recv.rs", "send.rs"].map(|file| format!("window/{file}"));
-    let shared = ["outbox.rs", "hub/incoming.rs"].map(str::to_owned);
+    let window = ["conn.rs", "frame.rs", "link.rs", "recv.rs", "send.rs"];
+    let window = window.map(|file| format!("window/{file}"));
+    let shared = ["outbox.rs", "hub/eager.rs", "hub/incoming.rs"].map(str::to_owned);
     for shared in shared.into_iter().chain(window) {
         texts_of_file(&fabric.join(shared), &mut found);
     }
