@@ -41,8 +41,6 @@
 //! ```
 
 mod after;
-#[cfg(any(test, feature = "fuzzing"))]
-mod below;
 mod completion;
 mod connection;
 mod contained;
@@ -51,6 +49,8 @@ mod eager;
 mod eager_head;
 mod error;
 mod expose;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzed;
 mod handed;
 mod handle;
 mod hello;
@@ -75,8 +75,6 @@ mod segment;
 mod slices;
 mod trust;
 
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use below::Below;
 pub(crate) use completion::Way;
 pub use completion::{Completion, Op, OpKind, Posted, Report, Ticket, ViId};
 pub use connection::{Counters, Vi};
@@ -89,6 +87,8 @@ pub use error::{
     RegisterError, SecretError, TransferError, ViError, WaitError,
 };
 pub use expose::{Access, Exposed, RemoteKey, RemoteSlice};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use fuzzed::Below;
 pub use handed::Handed;
 pub use hello::{Hello, HelloError, PROTOCOL_VERSION};
 pub use hub::{Beside, Spin};

@@ -1,9 +1,9 @@
-//! What a machine posts to a machine that it stands on, and what comes back.
+//! What a test or a fuzzer posts to an end without a nic, and what comes back.
 
 use super::inbox::Mailbox;
 use super::{Completion, Descriptor, Op, Posted, Ticket, ViId};
 
-/// The posts of a machine that stands on another.
+/// The posts of one who has no nic.
 #[derive(Debug)]
 pub(crate) struct Below(Mailbox);
 
@@ -12,7 +12,7 @@ impl Below {
         Self(Mailbox::alone())
     }
 
-    /// A descriptor for the machine below, whose completion will name `vi`. What has landed in it
+    /// A descriptor for an end, whose completion will name `vi`. What has landed in it
     /// before goes.
     pub(crate) fn post(&self, vi: ViId, op: Op, mut descriptor: Descriptor) -> Posted {
         descriptor.unland();
