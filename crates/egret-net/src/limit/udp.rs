@@ -122,6 +122,7 @@ impl Udp {
                     false => Err(LimitError::Corrupt(sequence)),
                 };
             }
+            patience.check()?;
         }
     }
 
