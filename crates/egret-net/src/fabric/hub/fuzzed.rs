@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::buf::Pool;
+use crate::buf::{Buf, Pool};
 use crate::rt::{self, Instant, World};
-use crate::vi::{Access, Descriptor, Exposed, Lane, Nic, Position, Ticket, Vi};
+use crate::vi::{Access, Descriptor, Exposed, Landing, Lane, Nic, Position, Ticket, Vi};
 
 /// What is left of an input.
 pub(in crate::fabric) struct Input<'a>(pub(in crate::fabric) &'a [u8]);
@@ -29,6 +29,21 @@ pub(in crate::fabric) const BUFFERS: usize = 32;
 /// Memory for one victim after the other.
 pub(in crate::fabric) fn pool() -> Pool {
     Pool::new(BUFFER, BUFFERS).expect("memory")
+}
+
+/// Where messages land that are longer than their receives.
+#[derive(Debug)]
+pub(in crate::fabric) struct Ground {
+    pub pool: Pool,
+    /// Bytes of one of its buffers.
+    pub most: usize,
+}
+
+impl Landing for Ground {
+    fn land(&self, len: u64, _tag: u64) -> Result<Buf, &'static str> {
+        let len = usize::try_from(len).map_err(|_| "more than there is memory")?;
+        self.pool.take(len.min(self.most)).map_err(|_| "no buffer is left")
+    }
 }
 
 impl<'a> Victim<'a> {

@@ -9,11 +9,11 @@ use super::driver::Windowed;
 use super::frame::{Frame, Named};
 use super::lanes::{Arrivals, Begins, Lane, Load, Pace, Terms, Window, seal};
 use super::link::Link;
-use crate::buf::{Buf, Pool};
+use crate::buf::Pool;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::eager::Drained;
 use crate::fabric::hub::farewell::Farewell;
-use crate::fabric::hub::fuzzed::{self, BUFFER, BUFFERS, Input};
+use crate::fabric::hub::fuzzed::{self, BUFFER, BUFFERS, Ground, Input};
 use crate::fabric::sim::SimFabric;
 use crate::fabric::{Machine, ViSpec};
 use crate::rt::Instant;
@@ -48,18 +48,7 @@ struct Stage {
     _nic: Nic,
     keys: Arc<Keys>,
     exposed: [Exposed; 2],
-    pool: Arc<Ground>,
-}
-
-/// Where messages land that are longer than their receives.
-#[derive(Debug)]
-struct Ground(Pool);
-
-impl Landing for Ground {
-    fn land(&self, len: u64, _tag: u64) -> Result<Buf, &'static str> {
-        let len = usize::try_from(len).map_err(|_| "more than there is memory")?;
-        self.0.take(len.min(BUFFER)).map_err(|_| "no buffer is left")
-    }
+    ground: Arc<Ground>,
 }
 
 /// One input being played.
@@ -135,7 +124,7 @@ const SAID_MAX: usize = 64;
 impl Stage {
     fn new() -> Self {
         let nic = SimFabric::default().windowed_nic("fuzz");
-        let pool = Arc::new(Ground(fuzzed::pool()));
+        let ground = Arc::new(Ground { pool: fuzzed::pool(), most: BUFFER });
         // Of a pool of its own: these are never back.
         let memory = Pool::new(4 * BUFFER, 2).expect("memory");
         let exposed = [Access::READ, Access::READ_WRITE].map(|access| {
@@ -143,7 +132,7 @@ impl Stage {
             nic.expose(buf, access).expect("it is small")
         });
         let keys = nic.inside(|machine: &mut Windowed, _| Arc::clone(machine.keys()));
-        Self { _nic: nic, keys, exposed, pool }
+        Self { _nic: nic, keys, exposed, ground }
     }
 
     fn play(&self, input: &mut Input<'_>) {
@@ -175,7 +164,7 @@ impl Stage {
         play.take();
         assert_eq!(play.outstanding, 0, "everything has completed");
         drop(play);
-        assert_eq!(self.pool.0.available(BUFFER), BUFFERS, "all buffers are back");
+        assert_eq!(self.ground.pool.available(BUFFER), BUFFERS, "all buffers are back");
     }
 }
 
@@ -256,9 +245,9 @@ impl Play<'_> {
 
     /// Memory of one kind or another.
     fn memory(&self, how: u8) -> Descriptor {
-        let landing = || Arc::clone(&self.stage.pool) as Arc<dyn Landing>;
+        let landing = || Arc::clone(&self.stage.ground) as Arc<dyn Landing>;
         let descriptor = match how % 8 {
-            0..=2 => match self.stage.pool.0.take(BUFFER) {
+            0..=2 => match self.stage.ground.pool.take(BUFFER) {
                 Ok(buf) => Descriptor::new(buf),
                 Err(_) => Descriptor::empty(),
             },

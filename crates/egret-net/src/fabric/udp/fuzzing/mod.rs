@@ -23,9 +23,9 @@ use super::link::Link;
 use super::nic;
 use super::socket::{Socket, Trouble};
 use super::wire::{Datagram, Head, Named, Number, Piece, Split};
-use crate::buf::{Buf, Pool};
+use crate::buf::Pool;
 use crate::fabric::greet::Stance;
-use crate::fabric::hub::fuzzed::{Input, Still};
+use crate::fabric::hub::fuzzed::{Ground, Input, Still};
 use crate::fabric::{After, ConnId, ConnectPromise, ConnectRequest, ListenerName, Machine, ViSpec};
 use crate::vi::{
     Address, Below, Descriptor, Landing, NicOptions, Op, Reliability, Secret, Settled, Ticket, ViId,
@@ -54,17 +54,6 @@ struct Stage {
     group: Arc<Socket>,
     set: Arc<OwnedFd>,
     ground: Arc<Ground>,
-}
-
-/// Where messages land that are longer than their receives.
-#[derive(Debug)]
-struct Ground(Pool);
-
-impl Landing for Ground {
-    fn land(&self, len: u64, _tag: u64) -> Result<Buf, &'static str> {
-        let len = usize::try_from(len).map_err(|_| "more than there is memory")?;
-        self.0.take(len.min(BUFFER)).map_err(|_| "no buffer is left")
-    }
 }
 
 /// One input being played.
@@ -118,7 +107,10 @@ impl Stage {
             socket: Arc::new(socket()),
             group: Arc::new(socket()),
             set: Arc::clone(&driver.fixed.set),
-            ground: Arc::new(Ground(Pool::new(BUFFER, BUFFERS).expect("memory"))),
+            ground: Arc::new(Ground {
+                pool: Pool::new(BUFFER, BUFFERS).expect("memory"),
+                most: BUFFER,
+            }),
         }
     }
 
@@ -137,7 +129,7 @@ impl Stage {
             play.step(input);
         }
         play.end();
-        assert_eq!(self.ground.0.available(BUFFER), BUFFERS, "all buffers are back");
+        assert_eq!(self.ground.pool.available(BUFFER), BUFFERS, "all buffers are back");
     }
 }
 
@@ -287,7 +279,7 @@ impl<'a> Play<'a> {
         }
         let landing = || Arc::clone(&self.stage.ground) as Arc<dyn Landing>;
         let mut descriptor = match kind % 8 {
-            0..=2 => match self.stage.ground.0.take(BUFFER) {
+            0..=2 => match self.stage.ground.pool.take(BUFFER) {
                 Ok(buf) => Descriptor::new(buf),
                 Err(_) => Descriptor::empty(),
             },
