@@ -45,7 +45,13 @@ impl After {
 
     /// The connections that were made, or were not, for those who connect by way of `above`. Whether
     /// there are any.
+    #[inline]
     pub(crate) fn take_settled(&mut self, above: &Settled) -> bool {
+        !self.settled.is_empty() && self.take_all_settled(above)
+    }
+
+    #[cold]
+    fn take_all_settled(&mut self, above: &Settled) -> bool {
         let mut any = false;
         for (promise, result) in std::mem::take(&mut self.settled) {
             if promise.is_by_way_of(above) {

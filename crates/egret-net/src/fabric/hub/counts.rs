@@ -34,6 +34,16 @@ impl Counts {
             placed: advance(self.placed, packed),
         }
     }
+
+    /// What these were or `other` says they are, whichever is later.
+    #[inline]
+    pub(in crate::fabric) fn latest(self, other: Self) -> Self {
+        Self {
+            taken: self.taken.max(other.taken),
+            receives: self.receives.max(other.receives),
+            placed: self.placed.max(other.placed),
+        }
+    }
 }
 
 #[inline]

@@ -161,7 +161,8 @@ impl Conn {
 
     /// Whether the peer does not know how far this side is, and might want to: what it
     /// sent was taken, or it has fewer receives to count on than it does not know of.
-    pub(super) fn owes(&self) -> bool {
+    #[inline]
+    fn owes(&self) -> bool {
         let (counts, told) = (self.receiver.counts(), self.sender.told);
         let left = told.receives.saturating_sub(self.receiver.begun);
         let is_short = counts.receives - told.receives > left;
@@ -182,29 +183,48 @@ impl Conn {
             || self.tell_at.is_some_and(|at| at <= now)
     }
 
+    /// Whether there is something for the window or the peer, or may be.
+    #[inline]
+    pub(super) fn has_work(&mut self, now: Instant) -> bool {
+        self.window.is_ready(now)
+            || self.sender.outbox.has_more()
+            || self.window.is_held()
+            || self.is_due(now)
+    }
+
     /// Gives the window what may go, and what the peer should know; `thorough`, if nothing else is
     /// expected to go soon.
     pub(super) fn feed(&mut self, now: Instant, keys: &Keys, thorough: bool) {
-        self.sender.feed(&mut self.window, keys);
-        let goes = self.window.next_event() == Some(Instant::default());
+        let counts = self.receiver.counts();
+        let news = (counts != self.sender.told && !planted(Fault::CountsUntold)).then_some(counts);
+        self.sender.feed(&mut self.window, keys, news);
+        let goes = self.window.has_pieces();
         let tells = self.owes() && (goes || thorough) || self.is_due(now);
         let is_free = self.window.waiting(Lane::Control) == 0;
         if tells && is_free && !planted(Fault::CountsUntold) {
             let (counts, drained) = (self.receiver.counts(), self.receiver.eager.drained());
             self.sender.tell(counts, drained, &mut self.window);
         }
-        // What cannot be told now is when the peer has acknowledged what was told before.
         self.tell_at = self.tell_at.filter(|at| *at > now);
-        if !self.owes() || !is_free {
+    }
+
+    /// Notes by when the peer is to know how far this side is, if it does not. Whether it does not.
+    #[inline]
+    pub(super) fn note(&mut self, now: Instant) -> bool {
+        let owes = self.owes();
+        // What cannot be told now is when the peer has acknowledged what was told before.
+        if !owes || self.window.waiting(Lane::Control) > 0 {
             self.tell_at = None;
         } else if self.tell_at.is_none() {
             self.tell_at = Some(now + TELL_AFTER);
         }
+        owes
     }
 
-    /// When there is something to do though nothing comes.
-    pub(super) fn next_event(&self) -> Option<Instant> {
-        self.window.next_event().into_iter().chain(self.tell_at).min()
+    /// When there is something to do though nothing comes, if nothing may be sent now.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.window.deadline().into_iter().chain(self.tell_at).min()
     }
 }
 

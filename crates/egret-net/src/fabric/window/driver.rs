@@ -21,14 +21,15 @@ pub(super) struct Windowed {
     pub keys: Arc<Keys>,
     pub world: Option<Arc<dyn World>>,
     pub links: BTreeMap<ConnId, Link>,
-    /// Those with something to send.
-    pub dirty: BTreeSet<ConnId>,
+    /// Those with something to send, and some that are gone.
+    pub dirty: VecDeque<ConnId>,
     /// Those with datagrams that the machine below had no room for.
     full: BTreeSet<ConnId>,
-    /// When they have something to do though nothing comes.
+    /// When to look at them though nothing comes. What is put off stays, so that most messages leave the
+    /// set alone: who is looked at too soon is looked at again.
     pub timers: BTreeSet<(Instant, ConnId)>,
-    /// Those whose peer does not know how far this side is.
-    pub owing: BTreeSet<ConnId>,
+    /// Those whose peer does not know how far this side is, and some that have told it since.
+    pub owing: Vec<ConnId>,
     /// Those that are over here, and until when they are waited for at most.
     lingering: BTreeSet<(Instant, ConnId)>,
     /// Those with eager messages to be drained, in the order in which they are.
@@ -61,10 +62,10 @@ impl Windowed {
             world: below.world(),
             below,
             links: BTreeMap::new(),
-            dirty: BTreeSet::new(),
+            dirty: VecDeque::new(),
             full: BTreeSet::new(),
             timers: BTreeSet::new(),
-            owing: BTreeSet::new(),
+            owing: Vec::new(),
             lingering: BTreeSet::new(),
             heard: VecDeque::new(),
             train: Train::default(),
@@ -120,12 +121,10 @@ impl Windowed {
     /// Takes what has come, at most so many datagrams. How many there were.
     pub(super) fn receive(&mut self, most: u32, after: &mut After) -> u32 {
         let mut count = 0;
-        self.take_settled(after);
         while count < most
             && let Some((conn, heard)) = self.hear(after)
         {
             count += 1;
-            self.dirty.insert(conn);
             if let Err(why) = heard {
                 self.end(conn, &why, after);
             }
@@ -150,6 +149,7 @@ impl Windowed {
                     }
                     // One that is not known is heard when its sender repeats itself.
                     let Some(link) = self.links.get_mut(&conn) else { continue };
+                    mark(&mut self.dirty, conn, link);
                     return Some((conn, link.hear(now, bytes, &self.keys, &mut after.notices)));
                 }
             };
@@ -163,7 +163,7 @@ impl Windowed {
 
     /// Sends what there is to send.
     pub(super) fn flush_dirty(&mut self, after: &mut After) {
-        while let Some(conn) = self.dirty.pop_first() {
+        while let Some(conn) = self.dirty.pop_front() {
             self.flush(conn, false, after);
         }
     }
@@ -171,7 +171,9 @@ impl Windowed {
     /// Takes what has come, and sends what there is to send. Whether something came.
     pub(super) fn work(&mut self, most: u32, after: &mut After) -> bool {
         let count = self.receive(most, after);
-        self.dirty.append(&mut self.full);
+        for conn in std::mem::take(&mut self.full) {
+            self.mark(conn);
+        }
         self.flush_dirty(after);
         count > 0
     }
@@ -184,7 +186,7 @@ impl Windowed {
             return;
         }
         after.happened = true;
-        self.dirty.insert(conn);
+        mark(&mut self.dirty, conn, link);
         self.lingering.extend(link.leaving_until.map(|until| (until, conn)));
         if self.lingering.len() > LINGERING_MAX
             && !planted(Fault::LingerAll)
@@ -192,7 +194,7 @@ impl Windowed {
             && let Some(link) = self.links.get_mut(&oldest)
         {
             link.leaving = None;
-            self.dirty.insert(oldest);
+            mark(&mut self.dirty, oldest, link);
         }
     }
 
@@ -206,78 +208,57 @@ impl Windowed {
         self.left(conn, after);
     }
 
+    /// A connection has something to send, or may have.
+    pub(super) fn mark(&mut self, conn: ConnId) {
+        if let Some(link) = self.links.get_mut(&conn) {
+            mark(&mut self.dirty, conn, link);
+        }
+    }
+
     /// Sends what is due, and finds who is silent, or has left.
     pub(super) fn flush(&mut self, conn: ConnId, thorough: bool, after: &mut After) {
         let now = self.now(after);
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        if let Err(why) = link.resume(now, &self.keys, &mut after.notices) {
-            self.end(conn, &why, after);
+        let Self { links, below, keys, train, full, .. } = self;
+        let Some(link) = links.get_mut(&conn) else { return };
+        link.is_dirty = false;
+        if thorough || link.has_work(now) {
+            if let Err(why) = link.feed(now, thorough, keys, &mut after.notices) {
+                self.end(conn, &why, after);
+                return self.flush(conn, thorough, after);
+            }
+            if !link.send_due(now, (conn, &mut **below), train, after) {
+                full.insert(conn);
+            }
         }
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        if link.window().is_some_and(|window| window.loses_long()) {
-            self.below.doubt_path(conn);
-        }
-        if let Some(why) = link.is_flooded() {
-            self.end(conn, &why, after);
-        }
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        link.feed(now, (&self.keys, thorough), self.below.datagram_max(conn));
-        self.send_due(conn, now, after);
         self.look_after(conn, now, after);
     }
 
-    /// Sends the datagrams that are due, as long as there is room.
-    pub(super) fn send_due(&mut self, conn: ConnId, now: Instant, after: &mut After) {
-        let Self { below, links, train, full, .. } = self;
-        let Some(link) = links.get_mut(&conn) else { return };
-        let mut send =
-            |bytes: &mut [u8], size: usize| below.send_datagrams(conn, bytes, size, after);
-        if let Some(unsent) = &mut link.unsent {
-            if !unsent.leave(&mut send) {
-                full.insert(conn);
-                return;
-            }
-            link.unsent = None;
-            if let Some(window) = link.window() {
-                window.restart(now);
-            }
-        }
-        while link.window().is_some_and(|window| train.fill(now, window)) {
-            if !train.leave(&mut send) {
-                link.unsent = Some(Box::new(std::mem::take(train)));
-                full.insert(conn);
-                return;
-            }
-        }
-    }
-
     /// Notes when a connection has something to do next, if it has not left.
-    pub(super) fn look_after(&mut self, conn: ConnId, now: Instant, after: &mut After) {
+    fn look_after(&mut self, conn: ConnId, now: Instant, after: &mut After) {
         let Some(link) = self.links.get_mut(&conn) else { return };
         if let Some(why) = link.is_silent(now) {
             after.happened |= link.end(now, &why, &mut after.notices);
             link.leaving = None;
         }
-        self.tell_news(conn, after);
-        let Some(link) = self.links.get_mut(&conn) else { return };
+        let (has_news, is_heard) = link.take_news();
+        after.happened |= has_news;
+        if is_heard {
+            self.heard.push_back(conn);
+        }
         if link.has_left(now) {
             self.below.close(conn, after);
             return self.left(conn, after);
         }
-        if link.owes() {
-            self.owing.insert(conn);
-        } else {
-            self.owing.remove(&conn);
+        if link.note(now) && !std::mem::replace(&mut link.is_owing, true) {
+            self.owing.push(conn);
         }
-        let next = link.next_event();
-        let before = std::mem::replace(&mut link.timer, next);
-        if before != next {
+        let Some(next) = link.next_event() else { return };
+        if link.timer.is_none_or(|timer| next < timer) {
+            let before = link.timer.replace(next);
             before.map(|at| self.timers.remove(&(at, conn)));
-            next.map(|at| self.timers.insert((at, conn)));
+            self.timers.insert((next, conn));
         }
-        let is_sooner = |until: Option<Instant>| {
-            next.is_some_and(|next| until.is_none_or(|until| next < until))
-        };
+        let is_sooner = |until: Option<Instant>| until.is_none_or(|until| next < until);
         if self.slept.is_some_and(is_sooner) && !planted(Fault::SleepsOn) {
             after.happened = true;
         }
@@ -304,8 +285,6 @@ impl Windowed {
         }
         link.unsent = None;
         self.full.remove(&conn);
-        self.owing.remove(&conn);
-        self.dirty.remove(&conn);
         if link.is_released {
             self.links.remove(&conn);
             self.below.release(conn, after);
@@ -314,16 +293,20 @@ impl Windowed {
 
     /// Looks at those whose time has come.
     pub(super) fn tick(&mut self, after: &mut After) {
-        if self.timers.is_empty() {
+        let Some(&(first, _)) = self.timers.first() else { return };
+        let now = self.now(after);
+        if first > now {
             return;
         }
-        let now = self.now(after);
         let due: Vec<(Instant, ConnId)> =
             self.timers.iter().take_while(|(at, _)| *at <= now).copied().collect();
         for (at, conn) in due {
             self.timers.remove(&(at, conn));
             if let Some(link) = self.links.get_mut(&conn) {
                 link.timer = None;
+                if link.window().is_some_and(|window| window.loses_long()) {
+                    self.below.doubt_path(conn);
+                }
             }
             self.flush(conn, false, after);
         }
@@ -332,8 +315,13 @@ impl Windowed {
 
     /// Tells peers how far this side is.
     pub(super) fn tell(&mut self, after: &mut After) {
+        let now = self.now(after);
         for conn in std::mem::take(&mut self.owing) {
-            self.flush(conn, true, after);
+            let Some(link) = self.links.get_mut(&conn) else { continue };
+            link.is_owing = false;
+            if link.note(now) {
+                self.flush(conn, true, after);
+            }
         }
         self.flush_dirty(after);
     }
@@ -342,5 +330,13 @@ impl Windowed {
     pub(super) fn has_company(&mut self, conn: ConnId) -> bool {
         let window = self.links.get_mut(&conn).and_then(Link::window);
         window.is_some_and(|window| window.waiting(Of::Eager) >= COMPANY)
+    }
+}
+
+/// Notes that a connection has something to send, or may have.
+#[inline]
+fn mark(dirty: &mut VecDeque<ConnId>, conn: ConnId, link: &mut Link) {
+    if !std::mem::replace(&mut link.is_dirty, true) {
+        dirty.push_back(conn);
     }
 }

@@ -4,6 +4,7 @@
 use super::fault::{Fault, planted};
 use super::lanes::Lane as Of;
 use crate::fabric::hub::bytes::{Malformed, REASON, Reader, UNKNOWN_PACKET, push_text};
+use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::eager::Drained;
 use crate::vi::{AccessError, Lane, ViError};
 
@@ -23,8 +24,8 @@ pub(super) enum Frame<'a> {
     Eager(Lane, Drained),
     /// The sender takes part no more; how far it is, and behind that, why.
     Goodbye(u64),
-    /// A posted message, and of which type its elements are.
-    Message(Option<Named<'a>>),
+    /// A posted message, and of which type its elements are; and how far its sender is, if it says so.
+    Message(Option<Named<'a>>, Option<Counts>),
     /// A write to exposed memory, which may deliver a tag.
     Write { secret: u64, offset: u64, notify: Option<u64> },
     /// Bytes that a read asked for, and where they belong.
@@ -41,7 +42,7 @@ pub(super) struct Named<'a> {
 }
 
 /// Bytes of the longest head.
-pub(super) const HEAD_MAX: usize = 1 + 8 + 256;
+pub(super) const HEAD_MAX: usize = 1 + 4 * 8 + 256;
 /// Bytes of a last word.
 pub(super) const GOODBYE_MAX: u64 = 1024;
 pub(super) const NONSENSE: ViError = ViError::Protocol("a frame that makes no sense");
@@ -59,6 +60,8 @@ const READ_PIECE: u8 = 10;
 const READ_END: u8 = 11;
 const EAGER_BULK: u8 = 12;
 const ASK: u8 = 13;
+const COUNTED: u8 = 14;
+const COUNTED_TYPED: u8 = 15;
 
 impl<'a> Frame<'a> {
     /// Of which lane it is.
@@ -66,7 +69,7 @@ impl<'a> Frame<'a> {
         match self {
             Self::Counts(..) | Self::Ask | Self::Read { .. } | Self::Written(_) => Of::Control,
             Self::Eager(..) | Self::Goodbye(_) => Of::Eager,
-            Self::Message(_) | Self::Write { .. } => Of::Posted,
+            Self::Message(..) | Self::Write { .. } => Of::Posted,
             Self::ReadPiece { .. } | Self::ReadEnd(_) => Of::Answers,
         }
     }
@@ -77,7 +80,7 @@ impl<'a> Frame<'a> {
             self,
             Self::Eager(..)
                 | Self::Goodbye(_)
-                | Self::Message(_)
+                | Self::Message(..)
                 | Self::Write { .. }
                 | Self::ReadPiece { .. }
         )
@@ -93,9 +96,17 @@ impl<'a> Frame<'a> {
             Self::Eager(Lane::Talk, drained) => words(out, EAGER, &[drained.0]),
             Self::Eager(Lane::Bulk, drained) => words(out, EAGER_BULK, &[drained.0]),
             Self::Goodbye(counts) => words(out, GOODBYE, &[counts]),
-            Self::Message(None) => words(out, MESSAGE, &[]),
-            Self::Message(Some(Named { fingerprint, name })) => {
-                words(out, TYPED, &[fingerprint]);
+            Self::Message(None, None) => words(out, MESSAGE, &[]),
+            Self::Message(None, Some(Counts { taken, receives, placed })) => {
+                words(out, COUNTED, &[taken, receives, placed]);
+            }
+            Self::Message(Some(Named { fingerprint, name }), counts) => {
+                match counts {
+                    None => words(out, TYPED, &[fingerprint]),
+                    Some(Counts { taken, receives, placed }) => {
+                        words(out, COUNTED_TYPED, &[taken, receives, placed, fingerprint]);
+                    }
+                }
                 push_text(out, name);
             }
             Self::Write { secret, offset, notify: None } => words(out, WRITE, &[secret, offset]),
@@ -129,9 +140,12 @@ impl<'a> Frame<'a> {
             EAGER => Self::Eager(Lane::Talk, Drained(reader.u64()?)),
             EAGER_BULK => Self::Eager(Lane::Bulk, Drained(reader.u64()?)),
             GOODBYE => Self::Goodbye(reader.u64()?),
-            MESSAGE => Self::Message(None),
-            TYPED => {
-                Self::Message(Some(Named { fingerprint: reader.u64()?, name: reader.text()? }))
+            MESSAGE => Self::Message(None, None),
+            COUNTED => Self::Message(None, Some(read_counts(reader)?)),
+            TYPED => Self::Message(Some(read_named(reader)?), None),
+            COUNTED_TYPED => {
+                let counts = read_counts(reader)?;
+                Self::Message(Some(read_named(reader)?), Some(counts))
             }
             WRITE => Self::Write { secret: reader.u64()?, offset: reader.u64()?, notify: None },
             NOTIFY => Self::Write {
@@ -144,6 +158,14 @@ impl<'a> Frame<'a> {
             _ => return Err(Malformed(UNKNOWN_PACKET)),
         })
     }
+}
+
+fn read_counts(reader: &mut Reader<'_>) -> Result<Counts, Malformed> {
+    Ok(Counts { taken: reader.u64()?, receives: reader.u64()?, placed: reader.u64()? })
+}
+
+fn read_named<'a>(reader: &mut Reader<'a>) -> Result<Named<'a>, Malformed> {
+    Ok(Named { fingerprint: reader.u64()?, name: reader.text()? })
 }
 
 fn words(head: &mut Vec<u8>, kind: u8, words: &[u64]) {
@@ -179,7 +201,8 @@ mod tests {
     fn heads_are_these_for_ever() {
         let named = Some(Named { fingerprint: 3, name: "f64" });
         let refused = Err(AccessError::OutOfBounds { offset: 1, len: 2, size: 3 });
-        let frames: [(Frame<'_>, &[&[u8]]); 13] = [
+        let counts = Some(Counts { taken: 1, receives: 2, placed: 3 });
+        let frames: [(Frame<'_>, &[&[u8]]); 15] = [
             (Frame::Counts(7, Drained(5)), &[b"\x01\x07", b"\x05"]),
             (Frame::Ask, &[]),
             (Frame::Read { secret: 1, offset: 2, len: 3 }, &[b"\x02\x01", b"\x02", b"\x03"]),
@@ -187,8 +210,10 @@ mod tests {
             (Frame::Eager(Lane::Talk, Drained(9)), &[b"\x04\x09"]),
             (Frame::Eager(Lane::Bulk, Drained(9)), &[b"\x0c\x09"]),
             (Frame::Goodbye(7), &[b"\x05\x07"]),
-            (Frame::Message(None), &[]),
-            (Frame::Message(named), &[]),
+            (Frame::Message(None, None), &[]),
+            (Frame::Message(None, counts), &[b"\x0e\x01", b"\x02", b"\x03"]),
+            (Frame::Message(named, None), &[]),
+            (Frame::Message(named, counts), &[]),
             (Frame::Write { secret: 1, offset: 2, notify: None }, &[b"\x08\x01", b"\x02"]),
             (
                 Frame::Write { secret: 1, offset: 2, notify: Some(3) },
@@ -215,8 +240,12 @@ mod tests {
                 assert_eq!(Frame::read(frame.lane(), &mut &head[..len]), Err(NONSENSE));
             }
         }
-        assert_eq!([Frame::Ask, Frame::Message(None)].map(|it| head(&it)), [[13], [6]]);
-        assert_eq!(head(&Frame::Message(named)), *b"\x07\x03\0\0\0\0\0\0\0\x03f64");
+        assert_eq!([Frame::Ask, Frame::Message(None, None)].map(|it| head(&it)), [[13], [6]]);
+        let typed = b"\x03\0\0\0\0\0\0\0\x03f64";
+        assert_eq!(head(&Frame::Message(named, None)), [&b"\x07"[..], typed].concat());
+        let counted = head(&Frame::Message(None, counts));
+        let expected = [&b"\x0f"[..], &counted[1..], typed].concat();
+        assert_eq!(head(&Frame::Message(named, counts)), expected);
     }
 
     #[test]

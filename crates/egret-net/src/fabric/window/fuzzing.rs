@@ -237,9 +237,6 @@ impl Play<'_> {
             }
         }
         self.link.take_news();
-        if let Some(why) = self.link.is_flooded() {
-            self.end(&why);
-        }
         self.flush(false);
     }
 
@@ -280,10 +277,10 @@ impl Play<'_> {
 
     /// What the nic does for an end: what has to wait goes on, and what is due goes to the peer.
     fn flush(&mut self, thorough: bool) {
-        if let Err(why) = self.link.resume(self.now, &self.stage.keys, &mut self.notices) {
+        let keys = &self.stage.keys;
+        if let Err(why) = self.link.feed(self.now, thorough, keys, &mut self.notices) {
             self.link.end(self.now, &why, &mut self.notices);
         }
-        self.link.feed(self.now, (&self.stage.keys, thorough), 0);
         let (mut out, now) = (Vec::new(), self.now);
         while self.link.window().is_some_and(|window| window.poll_datagram(now, &mut out)) {
             self.peer.hear(now, &out);
@@ -293,7 +290,7 @@ impl Play<'_> {
             self.link.leaving = None;
         }
         self.link.has_left(self.now);
-        self.link.owes();
+        self.link.note(self.now);
         self.link.next_event();
     }
 
@@ -358,8 +355,13 @@ impl Play<'_> {
             6 => Frame::Eager(vi::Lane::Talk, Drained((tag % 4).into())),
             7 => Frame::Eager(vi::Lane::Bulk, Drained(0)),
             8 => Frame::Goodbye(counts(input)),
-            9 | 10 => Frame::Message(None),
-            11 => Frame::Message(Some(Named { fingerprint: word(), name })),
+            9 => Frame::Message(None, None),
+            10 => {
+                let few = |word: u64| word % 8;
+                let (taken, receives, placed) = (few(word()), word(), few(word()));
+                Frame::Message(None, Some(Counts { taken, receives, placed }))
+            }
+            11 => Frame::Message(Some(Named { fingerprint: word(), name }), None),
             12 => Frame::Write { secret: word(), offset: word(), notify: None },
             13 => Frame::Write { secret: word(), offset: word(), notify: Some(tag.into()) },
             14 => Frame::ReadPiece { offset: word() },

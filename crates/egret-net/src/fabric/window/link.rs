@@ -11,7 +11,7 @@ use super::send::Parcel;
 use super::train::Train;
 use crate::fabric::hub::eager::{self, Drains, EagerIn};
 use crate::fabric::hub::end::End;
-use crate::fabric::{DATAGRAM_HEAD, Unposted, ViSpec};
+use crate::fabric::{After, ConnId, DATAGRAM_HEAD, Machine, Unposted, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{
     Counters, DrainId, Keys, Lane, Notices, Position, Posted, SendError, Sink, Ticket, ViError,
@@ -26,8 +26,12 @@ pub(super) struct Link {
     left: Option<(Box<EagerIn>, [Position; 2])>,
     /// Until when it is waited for, at the latest, when it is over here.
     pub leaving_until: Option<Instant>,
-    /// When there is something to do though nothing comes.
+    /// When its nic looks at it though nothing comes: not later than when there is something to do.
     pub timer: Option<Instant>,
+    /// Whether the nic has it among those with something to send, and among those whose peers do not
+    /// know how far this side is.
+    pub is_dirty: bool,
+    pub is_owing: bool,
     /// Whether nobody has a handle to it.
     pub is_released: bool,
     /// Whether the nic has it among those whose eager messages are to be drained.
@@ -56,6 +60,8 @@ impl Link {
             left: None,
             leaving_until: None,
             timer: None,
+            is_dirty: false,
+            is_owing: false,
             is_released: false,
             is_heard: false,
             unsent: None,
@@ -127,12 +133,6 @@ impl Link {
         Some((false, self.is_heard))
     }
 
-    /// Why the peer is no honest one, if more is kept for it than for any honest one.
-    pub(super) fn is_flooded(&mut self) -> Option<ViError> {
-        let is_flooded = self.end.open().is_some_and(|conn| conn.is_flooded());
-        is_flooded.then_some(ViError::Protocol("an acknowledgement that is a lie"))
-    }
-
     pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
         self.end.open().is_some_and(|conn| conn.cancel(ticket, notices))
     }
@@ -164,24 +164,66 @@ impl Link {
         Ok(())
     }
 
-    pub(super) fn resume(
+    /// Whether there is something to say, or may be.
+    #[inline]
+    pub(super) fn has_work(&mut self, now: Instant) -> bool {
+        self.unsent.is_some() || self.end.open().is_none_or(|conn| conn.has_work(now))
+    }
+
+    /// Goes on with messages that had no receive, and gives the window what may go; `thorough`, if
+    /// nothing else is expected to go soon.
+    ///
+    /// # Errors
+    ///
+    /// If the peer has lied.
+    pub(super) fn feed(
         &mut self,
         now: Instant,
+        thorough: bool,
         keys: &Keys,
         notices: &mut Notices,
     ) -> Result<(), ViError> {
-        match self.end.open() {
-            Some(conn) if conn.window.is_held() => conn.resume(now, keys, notices),
-            _ => Ok(()),
+        let Some(conn) = self.end.open() else { return Ok(()) };
+        if conn.window.is_held() {
+            conn.resume(now, keys, notices)?;
         }
+        if conn.is_flooded() {
+            return Err(ViError::Protocol("an acknowledgement that is a lie"));
+        }
+        conn.feed(now, keys, thorough);
+        Ok(())
     }
 
-    /// Gives the window what may go.
-    pub(super) fn feed(&mut self, now: Instant, (keys, thorough): (&Keys, bool), carries: usize) {
-        if let Some(conn) = self.end.open() {
-            conn.window.resize(datagram(carries));
-            conn.feed(now, keys, thorough);
+    /// Sends the datagrams that are due, as long as there is room. Whether there is.
+    pub(super) fn send_due(
+        &mut self,
+        now: Instant,
+        (conn, below): (ConnId, &mut dyn Machine),
+        train: &mut Train,
+        after: &mut After,
+    ) -> bool {
+        if let Some(unsent) = &mut self.unsent {
+            if !unsent.leave(|bytes, size| below.send_datagrams(conn, bytes, size, after)) {
+                return false;
+            }
+            self.unsent = None;
+            if let Some(window) = self.window() {
+                window.restart(now);
+            }
         }
+        let Some(window) = self.window().filter(|window| window.is_ready(now)) else { return true };
+        window.resize(datagram(below.datagram_max(conn)));
+        window.tick(now);
+        while train.fill(now, window) {
+            if !train.leave(|bytes, size| below.send_datagrams(conn, bytes, size, after)) {
+                self.unsent = Some(Box::new(std::mem::take(train)));
+                return false;
+            }
+            if !train.is_full() {
+                return true;
+            }
+        }
+        true
     }
 
     pub(super) fn window(&mut self) -> Option<&mut Window<Parcel>> {
@@ -221,17 +263,19 @@ impl Link {
         self.end.open().is_none() && self.leaving.as_ref().is_none_or(is_through)
     }
 
-    /// Whether the peer does not know how far this side is.
-    pub(super) fn owes(&mut self) -> bool {
-        self.end.open().is_some_and(|conn| conn.owes())
+    /// Notes by when the peer is to know how far this side is, if it does not. Whether it does not.
+    #[inline]
+    pub(super) fn note(&mut self, now: Instant) -> bool {
+        self.end.open().is_some_and(|conn| conn.note(now))
     }
 
-    /// When there is something to do though nothing comes, and no room is found.
+    /// When there is something to do though nothing comes, and no room is found; what may be sent has
+    /// been.
     pub(super) fn next_event(&mut self) -> Option<Instant> {
         let next = match self.end.open() {
             _ if self.unsent.is_some() => None,
-            Some(conn) => conn.next_event(),
-            None => self.leaving.as_ref().and_then(|leaving| leaving.window.next_event()),
+            Some(conn) => conn.deadline(),
+            None => self.leaving.as_ref().and_then(|leaving| leaving.window.deadline()),
         };
         next.into_iter().chain(self.leaving_until).min()
     }

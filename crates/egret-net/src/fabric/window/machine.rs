@@ -218,7 +218,7 @@ impl Machine for Windowed {
         if is_alone || self.slept.is_some() || self.has_company(conn) {
             self.flush(conn, false, after);
         } else {
-            self.dirty.insert(conn);
+            self.mark(conn);
         }
         Ok(position)
     }

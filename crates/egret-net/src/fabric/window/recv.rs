@@ -159,7 +159,11 @@ impl Inward<'_> {
                 What::Goodbye { counts, said }
             }
             Frame::Goodbye(_) => return Err(NONSENSE.into()),
-            Frame::Message(kind) => {
+            Frame::Message(kind, counts) => {
+                // Before it may have to wait: the other end may wait for that.
+                if let Some(counts) = counts {
+                    self.sender.hear(self.sender.peer.latest(counts), self.notices)?;
+                }
                 if receiver.holds_up()? {
                     return Ok(None);
                 }
@@ -214,7 +218,7 @@ impl Inward<'_> {
         match frame {
             Frame::Counts(counts, drained) => {
                 self.sender.eager.hear(drained)?;
-                self.sender.hear(counts, self.notices)
+                self.sender.hear(self.sender.peer.advanced(counts), self.notices)
             }
             Frame::Ask => {
                 self.receiver.eager.is_asked = true;
@@ -330,7 +334,7 @@ impl Arrivals for Inward<'_> {
                 self.receiver.is_over = true;
                 let nonsense = |_| NONSENSE;
                 let farewell = Farewell::read(&mut Reader::new(&said)).map_err(nonsense)?;
-                self.sender.hear(counts, self.notices)?;
+                self.sender.hear(self.sender.peer.advanced(counts), self.notices)?;
                 return Err(farewell.into_error().into());
             }
             What::Message => self.receiver.incoming.finish(self.notices),

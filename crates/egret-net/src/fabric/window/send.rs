@@ -143,7 +143,9 @@ impl Sender {
     /// Says how far this side is, and what it has drained.
     pub(super) fn tell(&mut self, counts: Counts, drained: Drained, window: &mut Window<Parcel>) {
         (self.told, self.told_drained) = (counts, drained);
-        window.send(Lane::Control, Parcel::new(0, &Frame::Counts(counts.pack(), drained)));
+        let mut head = self.spare.pop().unwrap_or_default();
+        Frame::Counts(counts.pack(), drained).push(&mut head);
+        window.send(Lane::Control, Parcel { tag: 0, head, body: None });
     }
 
     /// Asks the peer what it has drained.
@@ -165,8 +167,14 @@ impl Sender {
         window.send(Lane::Eager, parcel);
     }
 
-    /// Gives the window what may go.
-    pub(super) fn feed(&mut self, window: &mut Window<Parcel>, keys: &Keys) {
+    /// Gives the window what may go. How far this side is goes with a message, if it is the only one
+    /// of its lane, and so not held up by another.
+    pub(super) fn feed(
+        &mut self,
+        window: &mut Window<Parcel>,
+        keys: &Keys,
+        mut counts: Option<Counts>,
+    ) {
         while let Some((id, from, len)) = self.outbox.next_read() {
             let (secret, offset) = (from.key.secret(), from.offset);
             window.send(Lane::Control, Parcel::new(id, &Frame::Read { secret, offset, len }));
@@ -179,12 +187,13 @@ impl Sender {
                 if planted(Fault::ReceivesIgnored) { u64::MAX } else { self.peer.receives };
             let next = self.outbox.next_waiting(|outbox, next| outbox.may_begin(next, receives));
             let Some(posted) = next else { return };
-            let parcel = self.begin(posted);
+            let alone = if window.kept(Lane::Posted) == 0 { counts.take() } else { None };
+            let parcel = self.begin(posted, alone);
             window.send(Lane::Posted, parcel);
         }
     }
 
-    fn begin(&mut self, posted: Posted) -> Parcel {
+    fn begin(&mut self, posted: Posted, counts: Option<Counts>) -> Parcel {
         let descriptor = posted.descriptor();
         let named = |kind: &crate::buf::Kind| (kind.fingerprint, kind.name.clone());
         let kind = descriptor.kind().map(named);
@@ -201,13 +210,14 @@ impl Sender {
                 let kind = kind.as_ref();
                 let kind =
                     kind.map(|(fingerprint, name)| Named { fingerprint: *fingerprint, name });
-                (descriptor.tag(), Frame::Message(kind), self.begun)
+                self.told = counts.unwrap_or(self.told);
+                (descriptor.tag(), Frame::Message(kind, counts), self.begun)
             }
         };
         self.begun += 1;
-        let mut parcel = Parcel::new(tag, &frame);
-        parcel.body = Some(Body { posted, number });
-        parcel
+        let mut head = self.spare.pop().unwrap_or_default();
+        frame.push(&mut head);
+        Parcel { tag, head, body: Some(Body { posted, number }) }
     }
 
     /// Answers what the peer has asked for. Answers of a few bytes do not wait for longer ones.
@@ -256,10 +266,8 @@ impl Sender {
     /// peer to have taken them.
     pub(super) fn reap(&mut self, window: &mut Window<Parcel>, notices: &mut Notices) {
         while let Some(parcel) = window.poll_sent() {
-            let Some(Body { posted, number }) = parcel.body else {
-                self.keep(parcel.head);
-                continue;
-            };
+            self.keep(parcel.head);
+            let Some(Body { posted, number }) = parcel.body else { continue };
             let len = posted.descriptor().len();
             match posted.op() {
                 Op::Write { .. } => self.outbox.asked(number, posted),
@@ -269,7 +277,7 @@ impl Sender {
         self.complete(notices);
     }
 
-    /// Keeps memory for eager messages to come.
+    /// Keeps memory for messages to come.
     fn keep(&mut self, mut head: Vec<u8>) {
         if self.spare.len() < SPARE_MAX && head.capacity() <= SPARE_BYTES {
             head.clear();
@@ -282,8 +290,8 @@ impl Sender {
     }
 
     /// The peer says how far it is. What it cannot be is a lie.
-    pub(super) fn hear(&mut self, counts: u64, notices: &mut Notices) -> Result<(), Box<ViError>> {
-        let peer = self.peer.advanced(counts);
+    #[inline]
+    pub(super) fn hear(&mut self, peer: Counts, notices: &mut Notices) -> Result<(), Box<ViError>> {
         let lies = peer.taken > self.begun || peer.placed > self.outbox.messages;
         if lies && !planted(Fault::CountsBelieved) {
             return Err(ViError::Protocol("it has taken what was never sent").into());

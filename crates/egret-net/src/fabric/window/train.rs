@@ -25,7 +25,7 @@ impl Train {
     /// any.
     pub(super) fn fill(&mut self, now: Instant, window: &mut Window<Parcel>) -> bool {
         self.clear();
-        while self.ends.len() < LONGEST && self.bytes.len() < BYTES_MAX {
+        while !self.is_full() {
             let start = self.bytes.len();
             self.bytes.resize(start + DATAGRAM_HEAD, 0);
             if !window.append_datagram(now, &mut self.bytes) {
@@ -37,7 +37,12 @@ impl Train {
         !self.ends.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Whether there may be more datagrams than it took.
+    pub(super) fn is_full(&self) -> bool {
+        self.ends.len() >= LONGEST || self.bytes.len() >= BYTES_MAX
+    }
+
+    fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
         self.left = 0;

@@ -96,20 +96,27 @@ impl<M: Load> Window<M> {
         out: &mut Vec<u8>,
     ) -> bool {
         out.clear();
+        self.tick(now);
         self.append_datagram(now, out)
     }
 
-    /// Writes the next datagram that is due to the end of `out`. `false`: nothing may be sent now.
+    /// Looks at the clock: what was not acknowledged in time is due again.
+    #[inline]
+    pub(in crate::fabric::window) fn tick(&mut self, now: Instant) {
+        for lane in &mut self.outgoing {
+            lane.tick(now, &self.rtt, &mut self.counters);
+        }
+    }
+
+    /// Writes the next datagram that is due, by the last [look at the clock](Self::tick), to the end of
+    /// `out`. `false`: nothing may be sent now.
     pub(in crate::fabric::window) fn append_datagram(
         &mut self,
         now: Instant,
         out: &mut Vec<u8>,
     ) -> bool {
         let start = out.len();
-        for lane in &mut self.outgoing {
-            lane.tick(now, &self.rtt, &mut self.counters);
-        }
-        let has_pieces = self.outgoing.iter().any(Outgoing::is_due);
+        let has_pieces = self.has_pieces();
         if !has_pieces && !self.acks.is_due(now) {
             return false;
         }
@@ -313,15 +320,31 @@ impl<M: Load> Window<M> {
         self.sent.pop_front()
     }
 
-    /// When [`poll_datagram`](Self::poll_datagram) may have something without anything
-    /// else happening: a repeat or an acknowledgement. The beginning of the world, and so
-    /// at once, if it has something already; who cannot send waits for that instead.
-    pub(in crate::fabric::window) fn next_event(&self) -> Option<Instant> {
-        if self.outgoing.iter().any(Outgoing::is_due) {
-            return Some(Instant::default());
-        }
+    /// Whether a piece of a message may be sent now.
+    #[inline]
+    pub(in crate::fabric::window) fn has_pieces(&self) -> bool {
+        self.outgoing.iter().any(Outgoing::is_due)
+    }
+
+    /// When a repeat or an acknowledgement is due.
+    #[inline]
+    pub(in crate::fabric::window) fn deadline(&self) -> Option<Instant> {
         let repeats = self.outgoing.iter().filter_map(Outgoing::deadline);
-        repeats.chain(self.acks.due()).min()
+        repeats.fold(self.acks.due(), |first, at| Some(first.map_or(at, |first| first.min(at))))
+    }
+
+    /// Whether there is something to send, or time to look at the clock.
+    #[inline]
+    pub(in crate::fabric::window) fn is_ready(&self, now: Instant) -> bool {
+        self.has_pieces() || self.deadline().is_some_and(|at| at <= now)
+    }
+
+    /// When there may be a datagram without anything else happening: a repeat or an
+    /// acknowledgement. The beginning of the world, and so at once, if there is one already; who
+    /// cannot send waits for that instead.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(in crate::fabric::window) fn next_event(&self) -> Option<Instant> {
+        if self.has_pieces() { Some(Instant::default()) } else { self.deadline() }
     }
 
     /// Whether the peer acknowledges nothing any more, though it was asked as often as

@@ -106,6 +106,7 @@ impl<M: Load> Outgoing<M> {
     }
 
     /// Whether something may be sent now.
+    #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.due().is_some()
     }
@@ -150,8 +151,10 @@ impl<M: Load> Outgoing<M> {
         true
     }
 
+    #[inline]
     fn due(&self) -> Option<Due> {
-        if self.under_way.flying() >= self.congestion.window() {
+        // Most lanes have nothing most of the time.
+        if self.messages.is_empty() || self.under_way.flying() >= self.congestion.window() {
             return None;
         }
         if let Some((index, cut)) = self.under_way.first_lost() {
@@ -191,10 +194,12 @@ impl<M: Load> Outgoing<M> {
     }
 
     /// When it has waited long enough for an acknowledgement.
+    #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
+    #[inline]
     fn is_over(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
@@ -221,10 +226,15 @@ impl<M: Load> Outgoing<M> {
 
     /// Looks at the clock: after silence all that is under way counts as lost, and the
     /// first of it may be sent again, unless that was done often enough.
+    #[inline]
     pub(super) fn tick(&mut self, now: Instant, rtt: &Rtt, counters: &mut WindowCounters) {
-        if !self.is_over(now) || planted(Fault::Unrepeated) {
-            return;
+        if self.is_over(now) && !planted(Fault::Unrepeated) {
+            self.over(now, rtt, counters);
         }
+    }
+
+    #[cold]
+    fn over(&mut self, now: Instant, rtt: &Rtt, counters: &mut WindowCounters) {
         if self.is_silent(now) && !planted(Fault::NeverSilent) {
             return;
         }
@@ -250,6 +260,7 @@ impl<M: Load> Outgoing<M> {
     }
 
     /// Takes what the peer says has come. Messages that have come whole go to `done`.
+    #[inline]
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
@@ -257,6 +268,9 @@ impl<M: Load> Outgoing<M> {
         rtt: &mut Rtt,
         done: &mut VecDeque<M>,
     ) -> Result<(), Lie> {
+        if self.under_way.is_as_told(ack) {
+            return Ok(());
+        }
         let news = self.under_way.acknowledge(self.lane, now, (ack, is_held), rtt)?;
         if news.pieces == 0 {
             return Ok(());

@@ -9,7 +9,7 @@ use super::fault::{Fault, planted};
 use super::lane::Lane;
 use super::lie::Lie;
 use super::rtt::Rtt;
-use super::wire::{Ack, whole};
+use super::wire::{Ack, low, whole};
 
 /// Pieces by number, from the first that the peer may not have to the last that was
 /// sent. The first has not arrived: an acknowledgement of it would have removed it.
@@ -185,6 +185,12 @@ impl UnderWay {
                 congestion.lost(number, self.next);
             }
         }
+    }
+
+    /// Whether the peer says that all has come, which is known.
+    #[inline]
+    pub(super) fn is_as_told(&self, ack: Ack) -> bool {
+        self.pieces.is_empty() && ack.bits == 0 && ack.next == low(self.next)
     }
 
     /// Takes what the peer says has come.

@@ -98,6 +98,31 @@ pub(super) fn what_was_taken_before_the_end_is_known_with_it() {
     assert!(sent.contains(&Ok(())) && sent.contains(&refused), "{sent:?}");
 }
 
+/// An answer says how far its sender is, even if there is no receive for it.
+#[test]
+fn how_far_an_end_is_goes_with_its_message() {
+    let [mut a, mut b] = pair(&Arc::default());
+    let receive = a.post(Op::Recv, 100);
+    b.post(Op::Recv, 100);
+    let (hello, other) = (a.say(), b.say());
+    b.hear(&hello).unwrap();
+    a.hear(&other).unwrap();
+    a.post(Op::Send, 4);
+    b.hear(&a.say()).unwrap();
+    b.post(Op::Send, 4);
+    b.conn.feed(NOW, &b.keys, false);
+    assert_eq!(b.conn.window.waiting(Lane::Control), 0, "nothing but the message");
+    let answer = datagrams(&mut b.conn.window);
+    assert_eq!(answer.len(), 1);
+    assert!(a.conn.cancel(receive, &mut a.notices) && a.posts.take().is_some());
+    a.hear(&answer).unwrap();
+    assert!(a.conn.window.is_held(), "the message waits for a receive");
+    assert_eq!(a.posts.take().map(|it| it.status.clone()), Some(Ok(())), "the send is complete");
+    a.post(Op::Recv, 100);
+    a.conn.resume(NOW, &a.keys, &mut a.notices).unwrap();
+    assert_eq!(a.posts.take().map(|it| it.status.clone()), Some(Ok(())));
+}
+
 /// A datagram acknowledges a message, and lies about a later lane.
 #[test]
 pub(super) fn what_a_liar_acknowledges_comes_back() {

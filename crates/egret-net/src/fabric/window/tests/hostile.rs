@@ -52,9 +52,9 @@ pub(super) fn nobody_takes_what_was_never_sent() {
 #[test]
 fn nothing_comes_that_nobody_asked_for() {
     let none = "a message that there is no receive for";
-    assert_eq!(protocol(hear(&[(Lane::Posted, 0, Frame::Message(None))])), none);
+    assert_eq!(protocol(hear(&[(Lane::Posted, 0, Frame::Message(None, None))])), none);
     let named = Some(Named { fingerprint: 1, name: "f64" });
-    assert_eq!(protocol(hear(&[(Lane::Posted, 0, Frame::Message(named))])), none);
+    assert_eq!(protocol(hear(&[(Lane::Posted, 0, Frame::Message(named, None))])), none);
     let notify = Frame::Write { secret: 1, offset: 0, notify: Some(9) };
     assert_eq!(protocol(hear(&[(Lane::Posted, 0, notify)])), none);
     let piece = Frame::ReadPiece { offset: 0 };
