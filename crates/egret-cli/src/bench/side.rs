@@ -476,7 +476,7 @@ const POLLS: u32 = 64;
 /// The same where messages are counted.
 const MANY: usize = 256;
 /// And where they are large.
-const FEW: usize = 4;
+const FEW: usize = 2;
 const IN_CACHE: usize = 4 << 20;
 
 /// What a side takes from its pool: to send, and to receive or to expose.

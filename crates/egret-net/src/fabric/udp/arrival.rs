@@ -33,24 +33,42 @@ const NOBODY: ViError = ViError::PeerDied { why: "nobody receives at its address
 const NIC_DOWN: ViError = ViError::PeerDied { why: "its nic went down" };
 
 impl Driver {
-    /// A datagram arrived at the nic's socket. The connection, if it is one of a window.
+    /// A datagram arrived at the nic's socket.
     #[inline]
-    pub(super) fn hear(
+    pub(super) fn hear(&mut self, bytes: &[u8], from: &SocketAddrAny, after: &mut After) {
+        match Datagram::decode(bytes) {
+            Ok(Datagram::Piece { to, piece }) => {
+                self.piece(to, &piece, from, after);
+            }
+            Ok(datagram) => self.said(&datagram, from, after),
+            Err(_) => self.tally.garbage += 1,
+        }
+    }
+
+    /// Hears the first of datagrams that came together: how many bytes are heard with it, and the
+    /// connection, if it is one of a window. Whoever sends what comes to nothing is not heard
+    /// further: many short datagrams in one would be answered one by one.
+    #[inline]
+    pub(super) fn hear_first(
         &mut self,
         bytes: &[u8],
         from: &SocketAddrAny,
         after: &mut After,
-    ) -> Option<ConnId> {
-        match Datagram::decode(bytes) {
-            Ok(Datagram::Window { to, .. }) => return self.window(to, from),
-            Ok(Datagram::Piece { to, piece }) => self.piece(to, &piece, from, after),
-            Ok(datagram) => match SocketAddr::try_from(from.clone()) {
-                Ok(from) => self.said(&datagram, from, after),
-                Err(_) => self.tally.garbage += 1,
+    ) -> (usize, Option<ConnId>) {
+        match Datagram::first(bytes) {
+            Ok((Datagram::Window { to, .. }, len)) => match self.window(to, from) {
+                Some(conn) => return (len, Some(conn)),
+                None => {}
             },
-            Err(_) => self.tally.garbage += 1,
+            Ok((Datagram::Piece { to, piece }, len)) => {
+                if self.piece(to, &piece, from, after) {
+                    return (len, None);
+                }
+            }
+            Ok((datagram, len)) if len == bytes.len() => self.said(&datagram, from, after),
+            _ => self.tally.garbage += 1,
         }
-        None
+        (bytes.len(), None)
     }
 
     /// A datagram for the window of a connection.
@@ -66,20 +84,27 @@ impl Driver {
         link.is_windowed().then_some(ConnId(to.0))
     }
 
+    /// A piece of a message. Whether it is for somebody.
     #[inline]
-    fn piece(&mut self, to: Number, piece: &Piece<'_>, from: &SocketAddrAny, after: &mut After) {
+    fn piece(
+        &mut self,
+        to: Number,
+        piece: &Piece<'_>,
+        from: &SocketAddrAny,
+        after: &mut After,
+    ) -> bool {
         if let Some((number, at)) = &self.last
             && (*number, at) == (to, from)
             && let Some(link) = self.links.open.get_mut(&to)
         {
             link.arrive(0, piece, &mut after.notices);
-            return;
+            return true;
         }
-        let Ok(at) = SocketAddr::try_from(from.clone()) else { return };
-        if let Some(link) = self.addressed(to, at) {
-            link.arrive(0, piece, &mut after.notices);
-            self.last = Some((to, from.clone()));
-        }
+        let Ok(at) = SocketAddr::try_from(from.clone()) else { return false };
+        let Some(link) = self.addressed(to, at) else { return false };
+        link.arrive(0, piece, &mut after.notices);
+        self.last = Some((to, from.clone()));
+        true
     }
 
     /// The connection with this number, if it is `from`'s.
@@ -108,7 +133,11 @@ impl Driver {
         }
     }
 
-    fn said(&mut self, datagram: &Datagram<'_>, from: SocketAddr, after: &mut After) {
+    fn said(&mut self, datagram: &Datagram<'_>, from: &SocketAddrAny, after: &mut After) {
+        let Ok(from) = SocketAddr::try_from(from.clone()) else {
+            self.tally.garbage += 1;
+            return;
+        };
         match *datagram {
             Datagram::Probe { to } => {
                 if let Some(link) = self.addressed(to, from) {

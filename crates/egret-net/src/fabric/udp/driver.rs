@@ -17,7 +17,7 @@ use super::group::Seal;
 use super::leaving::Leavings;
 use super::link::Link;
 use super::pulse::BEAT;
-use super::socket::{Received, Socket};
+use super::socket::Socket;
 use super::wire::Number;
 use crate::fabric::greet::Stance;
 use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors, set};
@@ -62,7 +62,6 @@ pub(super) struct Driver {
     pub is_below: bool,
     /// Where datagrams are received.
     space: Box<[u8]>,
-    control: Box<[u8]>,
     /// Those of the space that a window has not taken.
     joined: Option<Joined>,
     /// Connections of windows that are over, and the window does not know.
@@ -75,10 +74,11 @@ pub(super) struct Driver {
 }
 
 /// Datagrams that were received together, and how many bytes of them were heard.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Joined {
-    received: Received,
+    len: usize,
     heard: usize,
+    from: SocketAddrAny,
 }
 
 /// This nic as a member of a group.
@@ -97,8 +97,6 @@ pub(super) const BATCH: u32 = 32;
 /// Datagrams taken in one call of which nothing came.
 const IN_VAIN_MAX: u32 = 64;
 const SPACE: usize = 1 << 16;
-/// Bytes of what the system says of received datagrams.
-const CONTROL: usize = 64;
 /// What the set says of the nic's socket, and of a group.
 const SOCKET: u64 = 0;
 const GROUP: u64 = 1;
@@ -121,7 +119,6 @@ impl Driver {
             awake: 0,
             is_below: false,
             space: vec![0; SPACE].into(),
-            control: vec![0; CONTROL].into(),
             joined: None,
             over: VecDeque::new(),
             streak: 0,
@@ -210,12 +207,15 @@ impl Driver {
                 self.space = space;
                 return Some(Came::Ended(conn));
             }
-            let Some(Joined { received, heard }) = self.next_joined(&mut space) else { break };
-            let end = received.len.min(heard + received.size);
-            let joined = Joined { received, heard: end };
-            self.joined = (end < received.len).then_some(joined);
-            if let Some(conn) = self.hear(&space[heard..end], &received.from.into(), after) {
-                came = Some((conn, heard + DATAGRAM_HEAD..end));
+            let Some(mut joined) = self.next_joined(&mut space) else { break };
+            let start = joined.heard;
+            let bytes = &space[start..joined.len];
+            let (len, conn) = self.hear_first(bytes, &joined.from, after);
+            joined.heard += len;
+            let end = joined.heard;
+            self.joined = (end < joined.len).then_some(joined);
+            if let Some(conn) = conn {
+                came = Some((conn, start + DATAGRAM_HEAD..end));
                 break;
             }
         }
@@ -232,8 +232,8 @@ impl Driver {
         if !self.listeners.is_up() {
             return None;
         }
-        let received = self.fixed.socket.recv_joined(space, &mut self.control)?;
-        Some(Joined { received, heard: 0 })
+        let (len, from) = self.fixed.socket.recv(space)?;
+        Some(Joined { len, heard: 0, from })
     }
 
     fn receive_groups(&mut self, space: &mut [u8], after: &mut After) -> bool {

@@ -17,7 +17,7 @@ const DEPTH: u32 = 256;
 /// A nic of an IP network, which may stand below a window.
 pub(super) fn open(options: &NicOptions, is_below: bool) -> Result<Driver, OpenError> {
     let opened = Opened::at("udp", options, |at, _| {
-        let mut socket = Socket::open(at)?;
+        let socket = Socket::open(at)?;
         if is_below {
             socket.join_received();
         }

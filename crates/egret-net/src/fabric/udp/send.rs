@@ -12,6 +12,7 @@ use super::socket::Cut;
 use super::wire::{
     DATAGRAM_MAX, Head, MESSAGE_MAX, Named, Number, Piece, SIGNATURE, SMALL, Small, Split, extra,
 };
+use crate::fabric::DATAGRAM_HEAD;
 use crate::vi::{Descriptor, Notices, Posted, Ticket};
 
 /// Where datagrams leave.
@@ -119,9 +120,9 @@ impl Sender {
         port: &mut impl Port,
     ) -> usize {
         let To::End(to) = self.to else { return train.len() };
-        let head = Head::window(to);
         for datagram in train.chunks_mut(size) {
-            datagram[..head.len()].copy_from_slice(&head);
+            let len = datagram.len() - DATAGRAM_HEAD;
+            datagram[..DATAGRAM_HEAD].copy_from_slice(&Head::window(to, len));
         }
         let mut left = 0;
         while left < train.len() {

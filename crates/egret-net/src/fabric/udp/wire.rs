@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::fault::{Fault, planted};
 use crate::buf::Kind;
 use crate::fabric::DATAGRAM_HEAD;
-use crate::fabric::hub::bytes::{Malformed, Reader};
+use crate::fabric::hub::bytes::{Malformed, Reader, TOO_LONG, TOO_SHORT};
 pub(super) use crate::vi::SIGNATURE;
 
 /// The number of a connection, chosen at random by the end that receives under it.
@@ -146,10 +146,11 @@ impl Split {
         (offset, (self.len - offset).min(self.unit))
     }
 
-    /// Whether there can be such a piece.
-    fn admits(self, index: u32, bytes: usize) -> bool {
+    /// Bytes of a piece, if there can be such a one.
+    #[inline]
+    fn due(self, index: u32) -> Option<usize> {
         let is_sane = self.len <= MESSAGE_MAX && (self.is_whole() || self.unit >= UNIT_MIN);
-        is_sane && index < self.count() && self.range(index).1 as usize == bytes
+        (is_sane && index < self.count()).then(|| self.range(index).1 as usize)
     }
 }
 
@@ -251,9 +252,11 @@ impl<const N: usize> Head<N> {
 }
 
 impl Head {
-    /// What stands before the bytes of a window.
-    pub(super) fn window(to: Number) -> [u8; DATAGRAM_HEAD] {
-        let head: Self = Self::new(WINDOW, 0, 0, to.0);
+    /// What stands before so many bytes of a window.
+    #[inline]
+    pub(super) fn window(to: Number, len: usize) -> [u8; DATAGRAM_HEAD] {
+        let len = u32::try_from(len).expect("less than a datagram");
+        let head: Head<DATAGRAM_HEAD> = Head::new(WINDOW, 0, len, to.0);
         *head.bytes().first_chunk().expect("a head without more")
     }
 
@@ -305,22 +308,45 @@ impl<'a> Datagram<'a> {
     /// Reads what somebody sent.
     #[inline]
     pub(super) fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (datagram, len) = Self::first(bytes)?;
+        if len == bytes.len() { Ok(datagram) } else { Err(Malformed(TOO_LONG)) }
+    }
+
+    /// Reads the first of what came together, and how many bytes it has: every datagram says so.
+    #[inline]
+    pub(super) fn first(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
         let mut reader = Reader::new(bytes);
+        let datagram = Self::read(&mut reader)?;
+        Ok((datagram, bytes.len() - reader.rest().len()))
+    }
+
+    #[inline]
+    fn read(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let [kind, flags, 0, 0] = reader.array()? else {
             return Err(Malformed("reserved bytes"));
         };
         let (len, to) = (reader.u32()?, reader.u64()?);
-        if kind == WINDOW && flags == 0 && len == 0 {
-            return Ok(Self::Window { to: Number(to), bytes: reader.rest() });
+        if kind == WINDOW && flags == 0 {
+            return Ok(Self::Window { to: Number(to), bytes: reader.bytes(len as usize)? });
         }
         if matches!(kind, MESSAGE | FRAGMENTED) {
-            return piece(&mut reader, kind, flags, len, to);
+            return piece(reader, kind, flags, len, to);
         }
-        let decoded = match kind {
-            GREET if flags == 0 && bytes.len() == GREETING_BYTES => {
+        Self::read_other(reader, (kind, flags), len, to)
+    }
+
+    fn read_other(
+        reader: &mut Reader<'a>,
+        (kind, flags): (u8, u8),
+        len: u32,
+        to: u64,
+    ) -> Result<Self, Malformed> {
+        Ok(match kind {
+            GREET if flags == 0 => {
                 let from = Number(reader.u64()?);
-                let stream = reader.bytes(len as usize)?;
-                return Ok(Self::Greet { token: to, from, stream });
+                let padded = reader.bytes(STREAM_MAX)?;
+                let stream = padded.get(..len as usize).ok_or(Malformed(TOO_SHORT))?;
+                Self::Greet { token: to, from, stream }
             }
             ANSWER if flags & !WAITS == 0 => {
                 let from = Number(reader.u64()?);
@@ -340,8 +366,7 @@ impl<'a> Datagram<'a> {
             UNKNOWN => Self::Unknown { number: Number(to) },
             TOKEN => Self::Token { to: Number(to), token: reader.u64()? },
             _ => return Err(Malformed("kind")),
-        };
-        reader.end().map(|()| decoded)
+        })
     }
 }
 
@@ -368,13 +393,12 @@ fn piece<'a>(
     let from = if flags & GROUP == 0 { None } else { Some(reader.u64()?) };
     let named = if flags & TYPED == 0 { None } else { Some(named(reader)?) };
     let signature = if flags & SIGNED == 0 { None } else { Some(reader.last()?) };
-    let bytes = reader.rest();
     if number == u64::MAX {
         return Err(Malformed("a number that none comes after"));
     }
-    if !split.admits(index, bytes.len()) && !planted(Fault::LengthIgnored) {
-        return Err(Malformed("a piece outside its message"));
-    }
+    let all = if planted(Fault::LengthIgnored) { Some(reader.rest().len()) } else { None };
+    let due = all.or_else(|| split.due(index)).ok_or(Malformed("a piece outside its message"))?;
+    let bytes = reader.bytes(due)?;
     let eager = flags & EAGER != 0;
     let piece = Piece { number, tag, eager, split, index, kind: named, bytes };
     Ok(match from {

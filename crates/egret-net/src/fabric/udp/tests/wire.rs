@@ -81,8 +81,8 @@ fn the_bytes_of_other_kinds_are_these_for_ever() {
 
 #[test]
 fn the_bytes_of_windows_are_these_for_ever() {
-    let bytes = [Head::window(TO).as_slice(), b"window"].concat();
-    assert_eq!(bytes, b"\x0a\0\0\0\0\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08window");
+    let bytes = [Head::window(TO, 6).as_slice(), b"window"].concat();
+    assert_eq!(bytes, b"\x0a\0\0\0\x06\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08window");
     assert_eq!(Datagram::decode(&bytes), Ok(Datagram::Window { to: TO, bytes: b"window" }));
 }
 
@@ -131,6 +131,30 @@ pub(super) fn lengths_are_checked() {
 #[test]
 fn a_datagram_goes_together() {
     lengths_are_checked();
+}
+
+/// Every datagram says how long it is, with others behind it.
+#[test]
+fn datagrams_that_come_together_are_told_apart() {
+    let payload = [7; 256];
+    let cut = piece(Split { len: 600, unit: 256 }, 0, &payload);
+    let all = [
+        [Head::window(TO, 6).as_slice(), b"window"].concat(),
+        joined(&Head::<HEAD_MAX>::of_piece(TO, &piece(Split { len: 2, unit: 2 }, 0, b"hi")), b"hi"),
+        joined(&Head::<HEAD_MAX>::of_piece(TO, &cut), &payload),
+        Head::probe(TO).bytes().to_vec(),
+        Head::token(TO, 5).bytes().to_vec(),
+        greet(TO.0, Number(2), b"step"),
+        answer(TO, Number(2), true, b"step"),
+    ];
+    let together = all.concat();
+    let mut left = &together[..];
+    for datagram in &all {
+        assert_eq!(Datagram::first(left).map(|(_, len)| len), Ok(datagram.len()));
+        assert_eq!(Datagram::decode(left).is_ok(), left.len() == datagram.len());
+        left = &left[datagram.len()..];
+    }
+    assert!(left.is_empty());
 }
 
 #[test]
