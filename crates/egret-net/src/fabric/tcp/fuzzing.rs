@@ -2,7 +2,7 @@
 //!
 //! The input of [`frames`] is a program of one-byte instructions. The connection lies in
 //! [memory](super::puppet) and the clock stands: what is left of system calls are a look or two of
-//! the nic at its set, and the lock of the memory that is exposed.
+//! the nic at its set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::driver::Driver;
 use super::puppet::Memory;
 use super::stream::Stream;
 use super::wire::{CHUNK, COUNTS, EAGER, HEAD};
-use crate::buf::Pool;
+use crate::buf::{Pinned, Pool};
 use crate::fabric::Fabric;
 use crate::fabric::greet::{Callee, Caller, News, Stance};
 use crate::fabric::hub::counts::Counts;
@@ -35,6 +35,9 @@ struct Stage {
     still: Arc<Still>,
     nic: Nic,
     pool: Pool,
+    /// So that memory which is exposed is locked already.
+    _pinned: Pinned,
+    stance: Stance,
 }
 
 /// One input being played.
@@ -48,7 +51,10 @@ struct Play<'a> {
 impl Stage {
     fn new() -> Self {
         let nic = TcpFabric.open(&"".into()).expect("loopback");
-        Self { still: Arc::default(), nic, pool: fuzzed::pool() }
+        let pool = fuzzed::pool();
+        let pinned = pool.region().pin().expect("it is small");
+        let stance = Stance::new("tcp", Secret::none());
+        Self { still: Arc::default(), nic, pool, _pinned: pinned, stance }
     }
 
     fn play(&self, input: &mut Input<'_>) {
@@ -72,10 +78,9 @@ impl Stage {
 
     /// A connection, and its other end without a nic. Both sides of the greeting are here.
     fn meet(&self, listener: &Listener, reliability: Reliability) -> (Vi, Memory) {
-        let stance = || Stance::new("tcp", Secret::none());
         let hello = Hello { reliability, service: "fuzz".to_owned(), tag: 0 };
-        let mut caller = Caller::new(stance(), hello, b"fuzz");
-        let mut callee = Callee::new(stance());
+        let mut caller = Caller::new(self.stance.clone(), hello, b"fuzz");
+        let mut callee = Callee::new(self.stance.clone());
         let hello = loop {
             let step = caller.outgoing().to_vec();
             caller.sent(step.len());

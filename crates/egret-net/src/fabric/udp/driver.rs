@@ -61,7 +61,7 @@ pub(super) struct Driver {
     /// Whether a window takes the datagrams.
     pub is_below: bool,
     /// Where datagrams are received.
-    space: Box<[u8]>,
+    pub space: Box<[u8]>,
     /// Those of the space that a window has not taken.
     joined: Option<Joined>,
     /// Connections of windows that are over, and the window does not know.
@@ -96,13 +96,18 @@ pub(super) struct Member {
 pub(super) const BATCH: u32 = 32;
 /// Datagrams taken in one call of which nothing came.
 const IN_VAIN_MAX: u32 = 64;
-const SPACE: usize = 1 << 16;
+pub(super) const SPACE: usize = 1 << 16;
 /// What the set says of the nic's socket, and of a group.
 const SOCKET: u64 = 0;
 const GROUP: u64 = 1;
 
 impl Driver {
     pub(super) fn new(fixed: Fixed, now: Instant) -> Self {
+        Self::with_space(fixed, now, vec![0; SPACE].into())
+    }
+
+    /// One that receives datagrams in `space`.
+    pub(super) fn with_space(fixed: Fixed, now: Instant, space: Box<[u8]>) -> Self {
         Self {
             fixed,
             acceptor: Acceptor::new(),
@@ -118,7 +123,7 @@ impl Driver {
             is_asleep: false,
             awake: 0,
             is_below: false,
-            space: vec![0; SPACE].into(),
+            space,
             joined: None,
             over: VecDeque::new(),
             streak: 0,
@@ -287,10 +292,10 @@ impl Driver {
     /// Takes all sockets out of the set.
     pub(super) fn unwatch(&mut self) {
         self.watched = None;
-        let _ = set::forget(&self.fixed.set, self.fixed.socket.fd());
+        self.fixed.socket.forget(&self.fixed.set);
         for member in &mut self.groups {
             member.watched = None;
-            let _ = set::forget(&self.fixed.set, member.socket.fd());
+            member.socket.forget(&self.fixed.set);
         }
     }
 
@@ -316,7 +321,7 @@ impl Driver {
         if link.is_member() {
             self.groups.retain(|member| member.number != number);
             // Its handle may keep the socket, which nobody reads any more.
-            let _ = set::forget(&self.fixed.set, link.socket().fd());
+            link.socket().forget(&self.fixed.set);
         } else {
             self.leavings.add(link);
         }

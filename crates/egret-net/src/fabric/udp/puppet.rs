@@ -33,7 +33,11 @@ const SENT_MAX: usize = 8;
 impl Memory {
     /// Forgets everything. The path carries so much.
     pub(super) fn reset(&self, room: usize) {
-        *self.network() = Network { room, capacity: usize::MAX, ..Network::default() };
+        let mut network = self.network();
+        network.arriving.clear();
+        network.sent.clear();
+        network.troubles.clear();
+        (network.capacity, network.room) = (usize::MAX, room);
     }
 
     /// There is room for so many datagrams, of so many bytes each.
@@ -70,10 +74,13 @@ impl Memory {
             return Err(Stuck::Full);
         }
         network.capacity -= 1;
-        if network.sent.len() >= SENT_MAX {
-            network.sent.pop_front();
-        }
-        let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        let mut bytes = match network.sent.len() {
+            SENT_MAX.. => network.sent.pop_front().unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        bytes.clear();
+        bytes.reserve(size);
+        slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
         network.sent.push_back(bytes);
         Ok(())
     }

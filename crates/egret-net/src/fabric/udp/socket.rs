@@ -33,6 +33,7 @@ use super::fault::{Fault, planted};
 use super::puppet::Memory;
 use super::send::{ROOM_ANYWHERE, ROOM_MIN, Stuck};
 use super::wire::DATAGRAM_MAX;
+use crate::fabric::hub::set;
 
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -119,6 +120,15 @@ impl Socket {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn in_memory(self) -> Self {
         Self { memory: Some(Memory::default()), ..self }
+    }
+
+    /// Has a set say nothing more about it.
+    pub(super) fn forget(&self, set: &OwnedFd) {
+        #[cfg(any(test, feature = "fuzzing"))]
+        if self.memory.is_some() {
+            return;
+        }
+        let _ = set::forget(set, &self.fd);
     }
 
     #[cfg(any(test, feature = "fuzzing"))]

@@ -4,11 +4,11 @@
 //! a datagram, in two bytes, and the datagram. Its bits say what is done with it: 1: it comes from a
 //! stranger's address, 2: its number stays as it is, 4: half a second passes afterwards, 8: it
 //! arrives at the socket of a group. Others post, greet, and so on. The nic has no socket but one in
-//! [memory](super::puppet), and a clock that stands: what is
-//! left of system calls are the two that take sockets out of the nic's set at the end.
+//! [memory](super::puppet), and a clock that stands: there are no system calls.
 
 mod peer;
 
+use std::cell::Cell;
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use self::peer::Peer;
 use super::datapath::Conn;
-use super::driver::{Driver, Fixed, Member};
+use super::driver::{Driver, Fixed, Member, SPACE};
 use super::group::Seal;
 use super::link::Link;
 use super::nic;
@@ -54,6 +54,11 @@ struct Stage {
     group: Arc<Socket>,
     set: Arc<OwnedFd>,
     ground: Arc<Ground>,
+    /// What its nics are called, and what they prove: nothing or a secret.
+    host: String,
+    stances: [Stance; 2],
+    /// Where the next nic receives.
+    space: Cell<Box<[u8]>>,
 }
 
 /// One input being played.
@@ -79,8 +84,12 @@ const LEN_MAX: usize = 1500;
 const ROOM: usize = 600;
 /// What is posted at once.
 const POSTS_MAX: usize = 64;
+/// Connections that are being made at once: each greets with every beat.
+const CONNECTS_MAX: usize = 4;
 /// Under which numbers both ends of the first connection receive.
 const OWN: Number = Number(0x0101_0101_0101_0101);
+/// That of a connection with a window.
+const WINDOWED: Number = Number(0x0101_0101_0101_0102);
 const THEIRS: Number = Number(0x0202_0202_0202_0202);
 /// What another member of the group is called.
 const MEMBER: u64 = 7;
@@ -102,10 +111,15 @@ impl Stage {
     fn new() -> Self {
         let socket = || Socket::open(at(0)).expect("loopback").in_memory();
         let driver = nic::open(&NicOptions::new(""), false).expect("loopback");
+        let (socket, group) = (Arc::new(socket()), Arc::new(socket()));
+        let secrets = [Secret::none(), Secret::new(*b"fuzz")];
         Self {
             still: Arc::default(),
-            socket: Arc::new(socket()),
-            group: Arc::new(socket()),
+            host: socket.local().to_string(),
+            socket,
+            group,
+            stances: secrets.map(|secret| Stance::new("udp", secret)),
+            space: Cell::new(vec![0; SPACE].into()),
             set: Arc::clone(&driver.fixed.set),
             ground: Arc::new(Ground {
                 pool: Pool::new(BUFFER, BUFFERS).expect("memory"),
@@ -118,9 +132,9 @@ impl Stage {
         let _entered = self.still.begin();
         self.socket.memory().reset(ROOM);
         self.group.memory().reset(ROOM);
-        let first = input.byte();
-        let secret = if first.is_multiple_of(2) { Secret::none() } else { Secret::new(*b"fuzz") };
-        let mut play = Play::new(self, &secret);
+        let how = input.byte();
+        let stance = &self.stances[usize::from(how % 2)];
+        let mut play = Play::new(self, stance, how & 2 != 0);
         for which in 0..2 {
             (0..3).for_each(|_| play.post(which, 0, input));
             play.post(which, 128, input);
@@ -134,19 +148,24 @@ impl Stage {
 }
 
 impl<'a> Play<'a> {
-    fn new(stage: &'a Stage, secret: &Secret) -> Self {
-        let stance = Stance::new("udp", secret.clone());
+    fn new(stage: &'a Stage, stance: &Stance, is_below: bool) -> Self {
         let fixed = Fixed {
-            host: stage.socket.local().to_string(),
+            host: stage.host.clone(),
             keys: Arc::default(),
             socket: Arc::clone(&stage.socket),
             set: Arc::clone(&stage.set),
             stance: stance.clone(),
         };
-        let mut driver = Driver::new(fixed, crate::rt::now());
+        let mut driver = Driver::with_space(fixed, crate::rt::now(), stage.space.take());
         driver.listen(&name(), Reliability::Unreliable).expect("nobody else listens");
+        driver.is_below = is_below;
+        if is_below {
+            let spec = ViSpec::new(Reliability::Delivery, 256);
+            let spec = ViSpec { carries: Reliability::Unreliable, ..spec };
+            driver.connected([WINDOWED, THEIRS], Peer::AT, spec);
+        }
         let made = driver.connected([OWN, THEIRS], Peer::AT, spec());
-        let seal = Seal::new(&Address::new("", "fuzz", 0), secret);
+        let seal = Seal::new(&Address::new("", "fuzz", 0), stance.secret());
         let (number, conn) =
             (Number(crate::rt::random()), Conn::member(spec(), seal.clone(), ROOM));
         let group = SocketAddr::new(Ipv4Addr::new(239, 1, 2, 3).into(), 9);
@@ -164,18 +183,21 @@ impl<'a> Play<'a> {
             settled: Settled::default(),
             waiting: Vec::new(),
             seal,
-            peer: Peer::new(stance),
+            peer: Peer::new(stance.clone()),
         }
     }
 
     fn step(&mut self, input: &mut Input<'_>) {
         let what = input.byte();
         match what {
+            // These look at what arrives by themselves.
             0..16 => {
                 let len = usize::from(u16::from_le_bytes(input.array())) % LEN_MAX;
-                self.arrive(what, input.take(len).to_vec());
+                return self.arrive(what, input.take(len).to_vec());
             }
-            16..80 => self.piece(what, input),
+            16..80 => return self.piece(what, input),
+            176..208 => return self.greet(what, input),
+            208.. => return self.answer(what, input),
             80..112 => self.post(what.into(), input.byte(), input),
             112..120 => self.cancel(input.byte()),
             120..128 => {
@@ -188,8 +210,6 @@ impl<'a> Play<'a> {
             160..168 => self.connect(),
             168..172 => self.close(what),
             172..176 => self.trouble(what),
-            176..208 => self.greet(what, input),
-            _ => self.answer(what, input),
         }
         self.poll();
     }
@@ -203,7 +223,11 @@ impl<'a> Play<'a> {
     }
 
     fn poll(&mut self) {
-        self.work(|driver, after| driver.poll(after));
+        self.work(|driver, after| {
+            driver.poll(after);
+            // What a window above would take.
+            while driver.is_below && driver.next_datagram(after).is_some() {}
+        });
         while self.posts.take().is_some() {
             self.outstanding -= 1;
         }
@@ -220,6 +244,10 @@ impl<'a> Play<'a> {
         let socket = if what & 8 == 0 { &self.stage.socket } else { &self.stage.group };
         if what & 8 != 0 {
             self.sign(&mut bytes);
+        }
+        if self.driver.is_below && what & 4 != 0 {
+            // Two that the system has joined.
+            bytes.extend_from_within(..);
         }
         socket.memory().say(bytes, if what & 1 == 0 { Peer::AT } else { at(9) });
         self.poll();
@@ -268,7 +296,7 @@ impl<'a> Play<'a> {
         if what & 8 != 0 && signed {
             bytes.extend(self.seal.sign(&[IoSlice::new(&bytes)]).into_iter().flatten());
         }
-        self.arrive(what & 8 | 2, bytes);
+        self.arrive(what & 12 | 2, bytes);
     }
 
     /// Posts what may be posted; the connection may be over.
@@ -321,6 +349,9 @@ impl<'a> Play<'a> {
     }
 
     fn connect(&mut self) {
+        if self.driver.connectors.len() >= CONNECTS_MAX {
+            return;
+        }
         let (promise, waiting) = ConnectPromise::alone();
         self.waiting.push(Box::new(waiting));
         let until = Some(crate::rt::now() + 20 * BEAT);
@@ -372,6 +403,7 @@ impl<'a> Play<'a> {
         self.work(|driver, after| driver.shut(after));
         self.poll();
         assert_eq!(self.outstanding, 0, "everything has completed");
+        self.stage.space.set(std::mem::take(&mut self.driver.space));
     }
 }
 

@@ -8,8 +8,8 @@ use crate::vi::{Hello, Reliability};
 
 pub(super) struct Peer {
     stance: Stance,
-    /// Whom it is for a nic that it greets.
-    caller: Option<(Number, Caller)>,
+    /// Whom it is for a nic that it greets, and the token that is right for it.
+    caller: Option<(Number, Caller, u64)>,
     greeted: u64,
     /// And for one that greets it.
     callee: Option<(Number, Callee)>,
@@ -35,13 +35,13 @@ impl Peer {
             let (service, tag) = (if how % 8 == 7 { "none" } else { "fuzz" }.to_owned(), 0);
             let hello = Hello { reliability: Reliability::Unreliable, service, tag };
             let caller = Caller::new(self.stance.clone(), hello, &theirs.0.to_le_bytes());
-            self.caller = Some((theirs, caller));
+            self.caller = Some((theirs, caller, token(theirs)));
         }
-        let (theirs, caller) = self.caller.as_mut().expect("made just now");
+        let (theirs, caller, right) = self.caller.as_mut().expect("made just now");
         if caller.outgoing().is_empty() {
             caller.repeat();
         }
-        let token = if how % 8 == 6 { 0 } else { token(*theirs) };
+        let token = if how % 8 == 6 { 0 } else { *right };
         let step = caller.outgoing();
         let (bytes, len) = (wire::greet(token, *theirs, step), step.len());
         caller.sent(len);
@@ -50,7 +50,7 @@ impl Peer {
 
     /// Hears what the nic answers.
     pub(super) fn answered(&mut self, datagram: &[u8]) {
-        if let (Ok(Datagram::Answer { to, stream, .. }), Some((theirs, caller))) =
+        if let (Ok(Datagram::Answer { to, stream, .. }), Some((theirs, caller, _))) =
             (Datagram::decode(datagram), &mut self.caller)
             && to == *theirs
             && !stream.is_empty()
