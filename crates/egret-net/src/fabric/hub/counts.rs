@@ -1,6 +1,6 @@
 //! How far an end is, in one word.
 
-/// How far an end is, ever. The wire carries these modulo 2²¹; what may lie between
+/// How far an end is, ever. [Packed](Counts::pack) these are modulo 2²¹; what may lie between
 /// two of them is less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::fabric) struct Counts {

@@ -37,17 +37,19 @@ impl Driver {
     #[inline]
     pub(super) fn hear(&mut self, bytes: &[u8], from: &SocketAddrAny, after: &mut After) {
         match Datagram::decode(bytes) {
-            Ok(Datagram::Piece { to, piece }) => {
-                self.piece(to, &piece, from, after);
+            Ok(Datagram::Window { to, .. }) => {
+                self.window(to, from);
             }
-            Ok(datagram) => self.said(&datagram, from, after),
+            Ok(datagram) => {
+                self.said(&datagram, from, after);
+            }
             Err(_) => self.tally.garbage += 1,
         }
     }
 
-    /// Hears the first of datagrams that came together: how many bytes are heard with it, and the
-    /// connection, if it is one of a window. Whoever sends what comes to nothing is not heard
-    /// further: many short datagrams in one would be answered one by one.
+    /// Hears the first of datagrams that came together, which any of one sender may be: how many bytes
+    /// are heard with it, and the connection, if it is one of a window. Behind what makes no sense, or
+    /// is for nobody, the rest is dropped: many short datagrams in one would be answered one by one.
     #[inline]
     pub(super) fn hear_first(
         &mut self,
@@ -56,17 +58,17 @@ impl Driver {
         after: &mut After,
     ) -> (usize, Option<ConnId>) {
         match Datagram::first(bytes) {
-            Ok((Datagram::Window { to, .. }, len)) => match self.window(to, from) {
-                Some(conn) => return (len, Some(conn)),
-                None => {}
-            },
-            Ok((Datagram::Piece { to, piece }, len)) => {
-                if self.piece(to, &piece, from, after) {
+            Ok((Datagram::Window { to, .. }, len)) => {
+                if let Some(conn) = self.window(to, from) {
+                    return (len, Some(conn));
+                }
+            }
+            Ok((datagram, len)) => {
+                if self.said(&datagram, from, after) {
                     return (len, None);
                 }
             }
-            Ok((datagram, len)) if len == bytes.len() => self.said(&datagram, from, after),
-            _ => self.tally.garbage += 1,
+            Err(_) => self.tally.garbage += 1,
         }
         (bytes.len(), None)
     }
@@ -133,21 +135,34 @@ impl Driver {
         }
     }
 
-    fn said(&mut self, datagram: &Datagram<'_>, from: &SocketAddrAny, after: &mut After) {
-        let Ok(from) = SocketAddr::try_from(from.clone()) else {
-            self.tally.garbage += 1;
-            return;
-        };
-        match *datagram {
-            Datagram::Probe { to } => {
-                if let Some(link) = self.addressed(to, from) {
-                    link.hear();
-                    link.say(&Head::alive(link.to));
-                }
+    /// What is not for a window. Whether it is for somebody, or nobody is told that it is not.
+    #[inline]
+    fn said(&mut self, datagram: &Datagram<'_>, from: &SocketAddrAny, after: &mut After) -> bool {
+        if let Datagram::Piece { to, piece } = datagram {
+            return self.piece(*to, piece, from, after);
+        }
+        match SocketAddr::try_from(from.clone()) {
+            Ok(from) => self.said_otherwise(datagram, from, after),
+            Err(_) => {
+                self.tally.garbage += 1;
+                false
             }
-            Datagram::Alive { to } => {
-                if let Some(link) = self.addressed(to, from) {
-                    link.hear();
+        }
+    }
+
+    /// What has no bytes of a message.
+    fn said_otherwise(
+        &mut self,
+        datagram: &Datagram<'_>,
+        from: SocketAddr,
+        after: &mut After,
+    ) -> bool {
+        match *datagram {
+            Datagram::Probe { to } | Datagram::Alive { to } => {
+                let Some(link) = self.addressed(to, from) else { return false };
+                link.hear();
+                if matches!(datagram, Datagram::Probe { .. }) {
+                    link.say(&Head::alive(link.to));
                 }
             }
             Datagram::Goodbye { to, why } => self.goodbye(to, why, from, after),
@@ -161,7 +176,7 @@ impl Driver {
                 }
             }
             Datagram::Answer { to, from: theirs, waits, stream } => {
-                let Some(connector) = self.connectors.get_mut(&to) else { return };
+                let Some(connector) = self.connectors.get_mut(&to) else { return true };
                 let said = ((theirs, waits), stream);
                 let outcome = connector.answered(from, said, &self.fixed.socket, after.now());
                 self.knocked(to, outcome, after);
@@ -169,8 +184,10 @@ impl Driver {
             // Groups have sockets of their own.
             Datagram::Piece { .. } | Datagram::Window { .. } | Datagram::Group { .. } => {
                 self.tally.garbage += 1;
+                return false;
             }
         }
+        true
     }
 
     fn goodbye(&mut self, to: Number, why: Farewell, from: SocketAddr, after: &mut After) {

@@ -312,7 +312,8 @@ impl<'a> Datagram<'a> {
         if len == bytes.len() { Ok(datagram) } else { Err(Malformed(TOO_LONG)) }
     }
 
-    /// Reads the first of what came together, and how many bytes it has: every datagram says so.
+    /// Reads the first of what came together, and how many bytes it has: every datagram says so,
+    /// but those of groups, which come alone.
     #[inline]
     pub(super) fn first(bytes: &'a [u8]) -> Result<(Self, usize), Malformed> {
         let mut reader = Reader::new(bytes);

@@ -198,8 +198,13 @@ impl Conn {
         let counts = self.receiver.counts();
         let news = (counts != self.sender.told && !planted(Fault::CountsUntold)).then_some(counts);
         self.sender.feed(&mut self.window, keys, news);
+        let owes = self.owes();
+        if !owes {
+            // A message has told it.
+            self.tell_at = None;
+        }
         let goes = self.window.has_pieces();
-        let tells = self.owes() && (goes || thorough) || self.is_due(now);
+        let tells = owes && (goes || thorough) || self.is_due(now);
         let is_free = self.window.waiting(Lane::Control) == 0;
         if tells && is_free && !planted(Fault::CountsUntold) {
             let (counts, drained) = (self.receiver.counts(), self.receiver.eager.drained());

@@ -51,6 +51,8 @@ pub(super) struct Windowed {
 pub(super) const IDLE_MAX: u32 = 8;
 /// Datagrams taken at one poll, if they come in a row.
 pub(super) const BATCH: u32 = 64;
+/// Connections that are gone, and kept as owing.
+const FORGOTTEN: usize = 64;
 /// Eager messages that wait for company.
 const COMPANY: usize = 16;
 
@@ -153,6 +155,10 @@ impl Windowed {
                     return Some((conn, link.hear(now, bytes, &self.keys, &mut after.notices)));
                 }
             };
+            if !self.links.contains_key(&ended) {
+                // It may have been made just before.
+                self.take_settled(after);
+            }
             // One that was released is known to nobody.
             if self.links.contains_key(&ended) {
                 let why = self.below.error(ended).unwrap_or(ViError::Closed);
@@ -288,6 +294,10 @@ impl Windowed {
         if link.is_released {
             self.links.remove(&conn);
             self.below.release(conn, after);
+            if self.owing.len() > 2 * self.links.len() + FORGOTTEN {
+                // Each that is not gone is there once.
+                self.owing.retain(|conn| self.links.contains_key(conn));
+            }
         }
     }
 

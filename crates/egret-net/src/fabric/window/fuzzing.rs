@@ -9,6 +9,7 @@ use super::driver::Windowed;
 use super::frame::{Frame, Named};
 use super::lanes::{Arrivals, Begins, Lane, Load, Pace, Terms, Window, seal};
 use super::link::Link;
+use super::send::Parcel;
 use crate::buf::Pool;
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::eager::Drained;
@@ -277,11 +278,14 @@ impl Play<'_> {
 
     /// What the nic does for an end: what has to wait goes on, and what is due goes to the peer.
     fn flush(&mut self, thorough: bool) {
-        let keys = &self.stage.keys;
+        let (mut out, now, keys) = (Vec::new(), self.now, &self.stage.keys);
+        if !thorough && !self.link.has_work(now) {
+            let due = |window: &mut Window<Parcel>| window.poll_datagram(now, &mut out);
+            assert!(!self.link.window().is_some_and(due), "there is something to send");
+        }
         if let Err(why) = self.link.feed(self.now, thorough, keys, &mut self.notices) {
             self.link.end(self.now, &why, &mut self.notices);
         }
-        let (mut out, now) = (Vec::new(), self.now);
         while self.link.window().is_some_and(|window| window.poll_datagram(now, &mut out)) {
             self.peer.hear(now, &out);
         }

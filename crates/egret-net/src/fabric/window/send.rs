@@ -187,8 +187,10 @@ impl Sender {
                 if planted(Fault::ReceivesIgnored) { u64::MAX } else { self.peer.receives };
             let next = self.outbox.next_waiting(|outbox, next| outbox.may_begin(next, receives));
             let Some(posted) = next else { return };
-            let alone = if window.kept(Lane::Posted) == 0 { counts.take() } else { None };
-            let parcel = self.begin(posted, alone);
+            if window.kept(Lane::Posted) > 0 {
+                counts = None;
+            }
+            let parcel = self.begin(posted, counts.take());
             window.send(Lane::Posted, parcel);
         }
     }

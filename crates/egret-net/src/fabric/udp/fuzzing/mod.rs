@@ -2,8 +2,8 @@
 //!
 //! The input of [`datagrams`] is a program of instructions. One below 16 is followed by the length of
 //! a datagram, in two bytes, and the datagram. Its bits say what is done with it: 1: it comes from a
-//! stranger's address, 2: its number stays as it is, 4: half a second passes afterwards, 8: it
-//! arrives at the socket of a group. Others post, greet, and so on. The nic has no socket but one in
+//! stranger's address, 2: its number stays as it is, 4: half a second passes afterwards, and below
+//! a window it comes twice in one piece, 8: it arrives at the socket of a group. Others post, greet, and so on. The nic has no socket but one in
 //! [memory](super::puppet), and a clock that stands: there are no system calls.
 
 mod peer;

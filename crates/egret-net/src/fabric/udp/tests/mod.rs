@@ -5,6 +5,7 @@ mod conformance;
 mod ends;
 mod group;
 mod hostile;
+mod joined;
 mod lanes;
 mod multicast;
 mod nics;
