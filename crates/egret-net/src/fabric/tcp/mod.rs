@@ -12,7 +12,7 @@
 //! | `rounds.rs` | which connections a nic reads, and which are left to its set |
 //! | `acceptor.rs`, `connector.rs`, `greeting.rs`, and `greet`, `place` | listening and connecting |
 //! | `link.rs` | a connection, open or gone |
-//! | `datapath.rs`, `io.rs`, `send.rs`, `batch.rs`, `intake.rs`, `recv.rs` | post and poll |
+//! | `datapath.rs`, `io.rs`, `send.rs`, `batch.rs`, `intake.rs`, `recv.rs`, `eager.rs` | post, send and poll |
 //! | `wire.rs` | what a frame says |
 //! | `stream.rs` | where bytes enter and leave: all reads and writes of a connection |
 //! | `socket.rs` | the system's connections |
@@ -28,7 +28,6 @@
 //!   remembered. What it gives of a read may be too.
 //! * The end of the stream without a last word is a death. A connection that is left
 //!   lingers until the peer has closed as well, so that no reset eats the last words.
-//!
 //! * A silent peer is found by the kernel: by its pulse when nothing is under way, and
 //!   after 20 s if what is under way is not taken. A peer that does not drive its nic for
 //!   so long, while it is sent more than its kernel holds, is taken for dead.

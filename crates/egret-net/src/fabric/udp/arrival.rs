@@ -83,7 +83,11 @@ impl Driver {
         }
         let link = self.links.open.get_mut(&to)?;
         link.hear();
-        link.is_windowed().then_some(ConnId(to.0))
+        if !link.is_windowed() {
+            self.tally.garbage += 1;
+            return None;
+        }
+        Some(ConnId(to.0))
     }
 
     /// A piece of a message. Whether it is for somebody.

@@ -8,7 +8,8 @@
 //! Measured on loopback (two cores, Linux 6.18, nanoseconds for each datagram of 4 or of
 //! 1,400 bytes): `sendmsg` 1,150, `sendmmsg` of 32 of them 950, one `sendmsg` of 32 that
 //! the system cuts (`UDP_SEGMENT`) 250; `recvfrom` 330, `recvmmsg` 310. So the pieces of
-//! a message leave [together](Socket::send_cut), and are received one by one.
+//! a message leave [together](Socket::send_cut), and are received one by one, unless the system
+//! [joins](Socket::join_received) them for a window.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};

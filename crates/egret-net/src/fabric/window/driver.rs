@@ -210,7 +210,7 @@ impl Windowed {
         let Some(link) = self.links.get_mut(&conn) else { return };
         after.happened |= link.end(now, why, &mut after.notices);
         link.leaving = None;
-        self.tell_news(conn, after);
+        tell_news(&mut self.heard, conn, link, after);
         self.left(conn, after);
     }
 
@@ -246,11 +246,7 @@ impl Windowed {
             after.happened |= link.end(now, &why, &mut after.notices);
             link.leaving = None;
         }
-        let (has_news, is_heard) = link.take_news();
-        after.happened |= has_news;
-        if is_heard {
-            self.heard.push_back(conn);
-        }
+        tell_news(&mut self.heard, conn, link, after);
         if link.has_left(now) {
             self.below.close(conn, after);
             return self.left(conn, after);
@@ -267,16 +263,6 @@ impl Windowed {
         let is_sooner = |until: Option<Instant>| until.is_none_or(|until| next < until);
         if self.slept.is_some_and(is_sooner) && !planted(Fault::SleepsOn) {
             after.happened = true;
-        }
-    }
-
-    /// Says that eager messages have come, or that there is room for them.
-    pub(super) fn tell_news(&mut self, conn: ConnId, after: &mut After) {
-        let Some(link) = self.links.get_mut(&conn) else { return };
-        let (has_news, is_heard) = link.take_news();
-        after.happened |= has_news;
-        if is_heard {
-            self.heard.push_back(conn);
         }
     }
 
@@ -348,5 +334,15 @@ impl Windowed {
 fn mark(dirty: &mut VecDeque<ConnId>, conn: ConnId, link: &mut Link) {
     if !std::mem::replace(&mut link.is_dirty, true) {
         dirty.push_back(conn);
+    }
+}
+
+/// Says that eager messages have come, or that there is room for them.
+#[inline]
+fn tell_news(heard: &mut VecDeque<ConnId>, conn: ConnId, link: &mut Link, after: &mut After) {
+    let (has_news, is_heard) = link.take_news();
+    after.happened |= has_news;
+    if is_heard {
+        heard.push_back(conn);
     }
 }

@@ -53,6 +53,8 @@ struct Message<M> {
 
 /// Repeats in vain of a long piece, behind which the path is doubted.
 const DOUBTFUL: u32 = 3;
+/// Bytes of a piece that every path carries.
+const LONG: u32 = 1024;
 
 /// What is to be sent next.
 #[derive(Debug, Clone, Copy)]
@@ -309,11 +311,10 @@ impl<M: Load> Outgoing<M> {
         self.is_heard = true;
     }
 
-    /// Whether pieces as long as a datagram were repeated in vain, to a peer that lives.
+    /// Whether a piece that not every path carries was repeated in vain, to a peer that lives.
     pub(super) fn loses_long(&self) -> bool {
-        let is_long = |(_, cut): (usize, Cut)| u64::from(cut.len) >= self.terms.unit();
         let is_doubtful = self.repeats >= DOUBTFUL && self.is_heard;
-        is_doubtful && self.under_way.first_lost().is_some_and(is_long)
+        is_doubtful && self.under_way.first().is_some_and(|cut| cut.len > LONG)
     }
 
     /// The peer has said that it cannot get on by itself, which is a sign of life.

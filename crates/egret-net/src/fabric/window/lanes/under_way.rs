@@ -117,6 +117,11 @@ impl UnderWay {
         Some((index, self.pieces[index].cut))
     }
 
+    /// The first piece that the peer may not have.
+    pub(super) fn first(&self) -> Option<Cut> {
+        self.pieces.front().map(|piece| piece.cut)
+    }
+
     /// The pieces that follow go with a new datagram.
     pub(super) fn new_datagram(&mut self) {
         self.datagrams += 1;

@@ -86,10 +86,18 @@ fn a_repeat_waits_twice_as_long_as_the_last_up_to_a_bound() {
 /// A peer that is not scheduled for a while says nothing about the path.
 #[test]
 fn a_path_is_doubted_only_if_the_peer_is_heard() {
-    let mut windows = [0, 1].map(|_| Window::new(terms(16), Ground::new()));
+    // Several pieces each, one, and one that every path carries.
+    for (messages, len, is_doubted) in [(2, 5000, true), (1, 1200, true), (1, 900, false)] {
+        doubts(messages, len, is_doubted);
+    }
+}
+
+fn doubts(messages: u64, len: usize, is_doubted: bool) {
+    let terms = Terms { datagram: 1500, ..terms(16) };
+    let mut windows = [0, 1].map(|_| Window::new(terms, Ground::new()));
     let (mut now, mut out) = (Instant::from_nanos(0), Vec::new());
-    for tag in 0..2 {
-        windows[0].send(Lane::Posted, message(tag, 5000).descriptor());
+    for tag in 0..messages {
+        windows[0].send(Lane::Posted, message(tag, len).descriptor());
     }
     let repeat = |window: &mut Window, now: &mut Instant, out: &mut Vec<u8>| {
         while window.poll_datagram(*now, out) {}
@@ -104,5 +112,5 @@ fn a_path_is_doubted_only_if_the_peer_is_heard() {
     windows[1].send(Lane::Control, message(9, 5).descriptor());
     assert!(windows[1].poll_datagram(now, &mut out));
     windows[0].hear(now, &out).unwrap();
-    assert!(windows[0].window.loses_long());
+    assert_eq!(windows[0].window.loses_long(), is_doubted, "{messages} of {len}");
 }
