@@ -204,7 +204,7 @@ impl Socket {
     }
 
     /// Receives datagrams that follow each other in one piece from now on, if the system can. Where
-    /// each ends they say themselves: to be told by the system costs a fifth of a call.
+    /// each ends they say themselves: a control message of the system that says so makes every call longer.
     pub(super) fn join_received(&self) {
         let _ = setsockopt(&self.fd, nix_sockopt::UdpGroSegment, &true);
     }

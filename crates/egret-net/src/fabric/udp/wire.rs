@@ -397,7 +397,7 @@ fn piece<'a>(
     if number == u64::MAX {
         return Err(Malformed("a number that none comes after"));
     }
-    let all = if planted(Fault::LengthIgnored) { Some(reader.rest().len()) } else { None };
+    let all = planted(Fault::LengthIgnored).then(|| reader.rest().len());
     let due = all.or_else(|| split.due(index)).ok_or(Malformed("a piece outside its message"))?;
     let bytes = reader.bytes(due)?;
     let eager = flags & EAGER != 0;

@@ -51,8 +51,8 @@ pub(super) struct Windowed {
 pub(super) const IDLE_MAX: u32 = 8;
 /// Datagrams taken at one poll, if they come in a row.
 pub(super) const BATCH: u32 = 64;
-/// Connections that are gone, and kept as owing.
-const FORGOTTEN: usize = 64;
+/// Connections that are gone, and may still be among those that owe.
+const GONE_MAX: usize = 64;
 /// Eager messages that wait for company.
 const COMPANY: usize = 16;
 
@@ -280,7 +280,7 @@ impl Windowed {
         if link.is_released {
             self.links.remove(&conn);
             self.below.release(conn, after);
-            if self.owing.len() > 2 * self.links.len() + FORGOTTEN {
+            if self.owing.len() > 2 * self.links.len() + GONE_MAX {
                 // Each that is not gone is there once.
                 self.owing.retain(|conn| self.links.contains_key(conn));
             }
