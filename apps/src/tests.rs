@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use egret::net::rt::{self, Deadline};
-use egret::node::node::{Config, Node};
+use egret::node::node::Node;
 use egret::node::registry::{Registry, RegistryOptions};
 
 use crate::fault::{Fault, plant};
@@ -21,9 +21,8 @@ pub(crate) fn together<T: Send + 'static>(
     let registry = Registry::open(options).expect("a registry");
     let threads: Vec<_> = (0..size)
         .map(|rank| {
-            let (address, body) = (registry.address().to_owned(), body.clone());
+            let (config, body) = (registry.config(), body.clone());
             let one = move || {
-                let config = Config::new("test").registry(&address).secret("hush".into());
                 let config = config.rank(rank).deadline(Deadline::In(PATIENCE));
                 let mut team = Team::of(Node::join(config)?, None)?;
                 plant(fault.filter(|_| rank == 1));

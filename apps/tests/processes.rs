@@ -15,12 +15,12 @@ struct Job {
 
 impl Job {
     fn start(program: &str, size: u32, line: &str) -> Self {
-        let options = RegistryOptions::new("test", size).secret("hush".into());
+        let options = RegistryOptions::new("test", size).secret(SECRET.into());
         let registry = Registry::open(options).expect("a registry");
         let start = |rank: u32| {
             let mut command = Command::new(program);
             command.args(line.split_whitespace());
-            command.env("EGRET_POOL", "test").env("EGRET_SECRET", "hush");
+            command.env("EGRET_POOL", "test").env("EGRET_SECRET", SECRET);
             command.env("EGRET_REGISTRY", registry.address()).env("EGRET_RANK", rank.to_string());
             command.env("EGRET_SIZE", size.to_string()).env_remove("EGRET_FABRICS");
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
@@ -128,3 +128,6 @@ fn who_is_killed_is_missed() {
 
 /// A generous bound that turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A secret that nobody could guess, had it not been written here.
+const SECRET: &str = "egret1.6875736868757368687573686875736868757368687573686875736868757368";

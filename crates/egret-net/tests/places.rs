@@ -10,14 +10,18 @@ use egret_net::fabric::sim::Sim;
 use egret_net::fabric::{Fabrics, OpenError};
 use egret_net::rt::Deadline;
 use egret_net::vi::{
-    Address, ConnectError, Descriptor, Nic, NicOptions, NicSecretError, Reliability, ViOptions,
+    Address, ConnectError, Descriptor, Identity, KeyError, Listener, Nic, NicOptions,
+    NicSecretError, Reliability, SecretError, ViOptions,
 };
 
 const LONG: Deadline = Deadline::In(Duration::from_secs(20));
 
 fn open(fabric: &str, host: &str) -> Result<Nic, OpenError> {
-    Fabrics::default().open(fabric, NicOptions::new(host).secret("place".into()))
+    Fabrics::default().open(fabric, NicOptions::new(host).secret(SECRET.into()))
 }
+
+/// Has the form of one that nobody can guess, so that addresses alone will do.
+const SECRET: &str = "egret1.00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 fn options(nic: &Nic) -> ViOptions {
     let is_reliable = nic.limits().offers(Reliability::Reception);
@@ -116,7 +120,7 @@ fn secrets_are_compared_before_anything() {
         let fabrics = Fabrics::default();
         let here = fabrics.open(fabric, NicOptions::new("").secret("one".into())).unwrap();
         let options = options(&here);
-        let _listener = here.listen("place", 7, &options).unwrap();
+        let listener = here.listen("place", 7, &options).unwrap();
         for secret in [Some("two"), None] {
             let there = NicOptions::new("");
             let there = match secret {
@@ -124,16 +128,55 @@ fn secrets_are_compared_before_anything() {
                 None => there,
             };
             let there = fabrics.open(fabric, there).unwrap();
-            let to = Address::new(here.host(), "place", 7);
-            let connecting = there.connect(&to, &options, LONG);
-            let refused = egret_net::rt::spawn("there", move || there.block_on(connecting));
-            let refused = refused.unwrap();
-            while !refused.is_finished() {
-                here.wait(here.poll(), Some(here.now() + Duration::from_millis(5)));
-            }
-            let error = refused.join().unwrap().unwrap_err();
+            let to = Address::new(here.host(), "place", 7).key(here.key().unwrap());
+            let error = try_connect(&listener, &here, there, &to).unwrap_err();
             assert!(matches!(error, ConnectError::Secret(_)), "{fabric}, {secret:?}: {error}");
         }
+    }
+}
+
+/// What comes of connecting another nic to this one, which accepts.
+fn try_connect(
+    listener: &Listener,
+    here: &Nic,
+    there: Nic,
+    to: &Address,
+) -> Result<(), ConnectError> {
+    let connecting = there.connect(to, &options(here), LONG);
+    let made = egret_net::rt::spawn("there", move || there.block_on(connecting).map(drop)).unwrap();
+    let mut accepted = Vec::new();
+    while !made.is_finished() {
+        let seen = here.poll();
+        accepted.extend(listener.poll_accept().unwrap());
+        here.wait(seen, Some(here.now() + Duration::from_millis(5)));
+    }
+    made.join().unwrap()
+}
+
+/// On a network a secret that somebody chose is proven to nobody but the one who was meant.
+#[test]
+fn a_chosen_secret_needs_the_key_of_the_other_end() {
+    for fabric in ["shm", "tcp", "udp"] {
+        let name = |what| format!("{what}-chosen-{}-{fabric}", std::process::id());
+        let host = |what| if fabric == "shm" { name(what) } else { String::new() };
+        let open = |what| {
+            let options = NicOptions::new(&host(what)).secret("correct horse".into());
+            Fabrics::default().open(fabric, options).unwrap()
+        };
+        let here = open("here");
+        let listener = here.listen("place", 7, &options(&here)).unwrap();
+        let to = Address::new(here.host(), "place", 7);
+        let unknown = Err(ConnectError::Key(KeyError::Unknown));
+        let made = try_connect(&listener, &here, open("there"), &to);
+        assert_eq!(made, if fabric == "shm" { Ok(()) } else { unknown }, "{fabric}");
+        let known = to.clone().key(here.key().unwrap());
+        assert_eq!(try_connect(&listener, &here, open("known"), &known), Ok(()), "{fabric}");
+        // Whoever else is called is not there.
+        let wrong = to.key(Identity::random().key());
+        let error = try_connect(&listener, &here, open("wrong"), &wrong).unwrap_err();
+        let is_told = matches!(error, ConnectError::Secret(SecretError::Stranger));
+        let is_seen = matches!(error, ConnectError::Key(KeyError::Other));
+        assert!(is_told || is_seen, "{fabric}: {error}");
     }
 }
 

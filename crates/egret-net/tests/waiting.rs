@@ -49,9 +49,10 @@ fn nics(wait: Wait) -> (Nic, Nic) {
 fn connect(here: &Nic, there: &Nic, options: &ViOptions) -> (Vi, Vi) {
     let listener = there.listen("waiting", 0, options).unwrap();
     let to = Address::new(there.host(), "waiting", 0);
-    let connecting = here.connect(&to, &ViOptions::default(), LONG);
+    let here = here.clone();
+    let connected = thread(move || here.wait_connect(&to, &ViOptions::default(), LONG).unwrap());
     let accepted = listener.wait_accept(LONG).unwrap();
-    (here.block_on(connecting).unwrap(), accepted)
+    (connected.join().unwrap(), accepted)
 }
 
 fn thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {

@@ -39,8 +39,7 @@ impl Squares for Machine {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = Registry::open(RegistryOptions::new("example", 2).secret("hush".into()))?;
-    let join =
-        || Node::join(Config::new("example").registry(registry.address()).secret("hush".into()));
+    let join = || Node::join(registry.config());
     let (here, there) = (join()?, join()?);
     let exported = there.export(Machine)?;
     let squares: SquaresStub = here.stub(exported.object());

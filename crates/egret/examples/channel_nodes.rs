@@ -8,8 +8,7 @@ use egret::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = Registry::open(RegistryOptions::new("example", 2).secret("hush".into()))?;
-    let join =
-        || Node::join(Config::new("example").registry(registry.address()).secret("hush".into()));
+    let join = || Node::join(registry.config());
     let (here, there) = (join()?, join()?);
     here.wait_all(Deadline::DEFAULT)?;
 

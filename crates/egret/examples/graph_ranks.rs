@@ -35,8 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return run(&Node::join(config)?);
     }
     let registry = Registry::open(RegistryOptions::new("example", 2).secret("hush".into()))?;
-    let join =
-        || Node::join(Config::new("example").registry(registry.address()).secret("hush".into()));
+    let join = || Node::join(registry.config());
     let (here, there) = (join()?, join()?);
     let other = rt::spawn("the other node", move || run(&there).map_err(|why| why.to_string()))?;
     run(&here)?;

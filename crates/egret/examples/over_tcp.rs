@@ -4,11 +4,11 @@
 //!
 //! ```sh
 //! cargo run -p egret --example over_tcp -- listen reachable     # says where it listens
-//! cargo run -p egret --example over_tcp -- send node7:40001     # or its address
+//! cargo run -p egret --example over_tcp -- send node7:40001 KEY # as it said
 //! ```
 //!
 //! Each side waits for half a minute. The secret is the same on both; a real one is
-//! 16 random bytes or more, and comes from where others cannot read it.
+//! random (`Secret::random`), and comes from where others cannot read it.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -16,7 +16,9 @@ use std::io::{self, Write};
 use egret::net::buf::Pool;
 use egret::net::fabric::Fabrics;
 use egret::net::rt::{self, Deadline};
-use egret::net::vi::{Address, ConnectError, Descriptor, Nic, NicOptions, Secret, ViOptions};
+use egret::net::vi::{
+    Address, ConnectError, Descriptor, Nic, NicOptions, PublicKey, Secret, ViOptions,
+};
 
 const NUMBERS: usize = 1000;
 
@@ -26,11 +28,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         [] => both(),
         ["listen", host] => {
             let nic = open(host, "swordfish")?;
-            writeln!(io::stdout(), "listening at {}", nic.host())?;
+            let key = nic.key().ok_or("a nic of tcp has a key")?;
+            writeln!(io::stdout(), "listening at {} with key {key}", nic.host())?;
             receive(&nic)
         }
-        ["send", host] => send(&open("", "swordfish")?, host),
-        _ => Err("over_tcp [listen HOST | send ADDRESS:PORT]".into()),
+        ["send", host, key] => send(&open("", "swordfish")?, &to(host, key.parse()?)),
+        _ => Err("over_tcp [listen HOST | send ADDRESS:PORT KEY]".into()),
     }
 }
 
@@ -41,20 +44,23 @@ fn open(host: &str, secret: &str) -> Result<Nic, Box<dyn Error>> {
 
 fn both() -> Result<(), Box<dyn Error>> {
     let there = open("", "swordfish")?;
-    let address = there.host().to_owned();
+    // A secret that could be guessed is proven to whom one knows by its key.
+    let to = to(there.host(), there.key().ok_or("a nic of tcp has a key")?);
     let receiving = rt::spawn("receiving", move || receive(&there).map_err(|e| e.to_string()))?;
 
-    let to = Address::new(&address, "numbers", 0);
     let stranger = open("", "guess")?.wait_connect(&to, &ViOptions::default(), Deadline::DEFAULT);
     assert!(matches!(stranger, Err(ConnectError::Secret(_))), "{stranger:?}");
 
-    send(&open("", "swordfish")?, &address)?;
+    send(&open("", "swordfish")?, &to)?;
     Ok(receiving.join().expect("it does not panic")?)
 }
 
-fn send(nic: &Nic, address: &str) -> Result<(), Box<dyn Error>> {
-    let to = Address::new(address, "numbers", 0);
-    let vi = nic.wait_connect(&to, &ViOptions::default(), Deadline::DEFAULT)?;
+fn to(host: &str, key: PublicKey) -> Address {
+    Address::new(host, "numbers", 0).key(key)
+}
+
+fn send(nic: &Nic, to: &Address) -> Result<(), Box<dyn Error>> {
+    let vi = nic.wait_connect(to, &ViOptions::default(), Deadline::DEFAULT)?;
     let mut numbers = Pool::new(8 * NUMBERS, 1)?.take_typed::<f64>(NUMBERS)?;
     for (number, at) in numbers.iter_mut().zip(1_u32..) {
         *number = f64::from(at);

@@ -35,8 +35,7 @@ impl Scores for Board {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = Registry::open(RegistryOptions::new("example", 2).secret("hush".into()))?;
-    let join =
-        || Node::join(Config::new("example").registry(registry.address()).secret("hush".into()));
+    let join = || Node::join(registry.config());
     let (here, there) = (join()?, join()?);
 
     let exported = there.export(Board::default())?;

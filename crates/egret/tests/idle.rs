@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use egret::net::rt;
-use egret::node::node::{Config, Node};
+use egret::node::node::Node;
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::rmi::Remoting;
 
@@ -43,7 +43,7 @@ fn sleeps() -> u64 {
 fn who_has_nothing_to_do_sleeps() {
     let registry = Registry::open(RegistryOptions::new("idle", 2).secret("hush".into())).unwrap();
     let join = || {
-        let config = Config::new("idle").registry(registry.address()).secret("hush".into());
+        let config = registry.config();
         Node::join(config).unwrap()
     };
     let (server, client) = (join(), join());

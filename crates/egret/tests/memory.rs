@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use egret::net::heap::{Heap, Taken};
 use egret::net::rt::Deadline;
-use egret::node::node::{Config, Handle, Node};
+use egret::node::node::{Handle, Node};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::rmi::{Exported, Remoting};
 
@@ -60,7 +60,7 @@ fn pair(fabric: &str) -> Pair {
     let options = RegistryOptions::new("memory", 2).secret("hush".into());
     let registry = Registry::open(options).unwrap();
     let nodes = [(); 2].map(|()| {
-        let config = Config::new("memory").registry(registry.address()).secret("hush".into());
+        let config = registry.config();
         Node::join(config.fabrics(fabric)).unwrap()
     });
     nodes.iter().for_each(|node| node.wait_all(Deadline::DEFAULT).unwrap());

@@ -81,7 +81,7 @@ fn pair_with(fabric: &str, change: impl Fn(Config) -> Config) -> Pair {
     let options = RegistryOptions::new("tokio", 2).secret("hush".into());
     let registry = Registry::open(options).unwrap();
     let join = || {
-        let config = Config::new("tokio").registry(registry.address()).secret("hush".into());
+        let config = registry.config();
         Node::join(change(config.fabrics(fabric))).unwrap()
     };
     let (server, client) = (join(), join());

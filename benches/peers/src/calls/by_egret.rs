@@ -46,12 +46,12 @@ fn join(fabric: &str, wait: Wait, registry: &str, secret: &str) -> Result<Node> 
 
 /// Serves, and is the registry too.
 pub fn serve(fabric: &str, wait: Wait, told: Told<'_>) -> Result<()> {
-    let secret = format!("{:016x}{:016x}", rt::random(), rt::random());
-    let registry = Registry::open(RegistryOptions::new(POOL, 2).secret(Secret::new(&secret)))?;
+    let registry = Registry::open(RegistryOptions::new(POOL, 2).secret(Secret::random()))?;
+    let secret = registry.secret().and_then(Secret::reveal).context("a random secret")?;
     let node = join(fabric, wait, registry.address(), &secret)?;
     let exported = node.export(Server)?;
     exported.bind(NAME)?;
-    told(&format!("{} {secret}", registry.address()))?;
+    told(&format!("{} {}", registry.address(), *secret))?;
     let (_, links) = node.links().first().context("a node has a fabric")?;
     links.drive(Deadline::UntilDead, || false);
     Ok(())

@@ -160,6 +160,7 @@ fn plan(task: &Task, bytes: usize) -> Plan {
         bytes,
         wait: task.wait,
         trust: Trusting::Isolated,
+        encrypt: None,
         answers: match task.what {
             What::Requests | What::Medium | What::Marked => Answers::Each(bytes),
             What::OneWay | What::Data => Answers::Never,

@@ -65,6 +65,7 @@ pub(crate) fn suite(args: &Args) -> Result<Suite> {
             bytes,
             wait,
             trust: Trusting::Isolated,
+            encrypt: None,
             answers: Answers::Never,
             window,
             idle: 0,

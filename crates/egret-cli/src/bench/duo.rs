@@ -9,7 +9,7 @@ use egret::net::buf::Pool;
 use egret::net::limit::Stopwatch;
 use egret::net::rt;
 use egret::net::vi::{
-    Address, Listener, Nic, NicOptions, Reliability, Secret, Trust, Vi, ViOptions, Wait,
+    Address, Encrypt, Listener, Nic, NicOptions, Reliability, Secret, Trust, Vi, ViOptions, Wait,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub bytes: usize,
     pub wait: Waiting,
     pub trust: Trusting,
+    /// Whether the bytes of the connection are encrypted; as they are by default if it is `None`.
+    pub encrypt: Option<Encrypting>,
     pub answers: Answers,
     /// Messages under way at once.
     pub window: usize,
@@ -117,9 +119,38 @@ impl Trusting {
     }
 }
 
+/// Whether the bytes of a connection are encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(crate) enum Encrypting {
+    /// Also on loopback
+    On,
+    /// Also between machines
+    Off,
+}
+
+impl Encrypting {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+
+    const fn of_nic(self) -> Encrypt {
+        match self {
+            Self::On => Encrypt::Always,
+            Self::Off => Encrypt::Never,
+        }
+    }
+}
+
 impl Plan {
     fn nic(&self, host: &str) -> Result<Nic> {
         let options = NicOptions::new(host).wait(self.wait.of_nic()).trust(self.trust.of_nic());
+        let options = match self.encrypt {
+            None => options,
+            Some(encrypt) => options.encrypt(encrypt.of_nic()),
+        };
         let options = match &self.secret {
             None => options,
             Some(secret) => options.secret(Secret::from(&secret[..])),

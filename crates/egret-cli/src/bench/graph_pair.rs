@@ -64,6 +64,7 @@ impl Between<'_> {
             bytes: SMALL,
             wait: self.wait,
             trust: Trusting::Cooperating,
+            encrypt: None,
             answers: Answers::Each(SMALL),
             window: Mode::Handover.many(false, SMALL),
             idle: 0,

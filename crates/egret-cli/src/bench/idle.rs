@@ -147,6 +147,7 @@ fn slow_down(
             bytes: ACTIVE_BYTES,
             wait,
             trust: Trusting::Isolated,
+            encrypt: None,
             answers: Answers::Each(ACTIVE_BYTES),
             window: Mode::Posted.many(false, ACTIVE_BYTES),
             idle,

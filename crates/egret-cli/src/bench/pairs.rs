@@ -126,6 +126,7 @@ impl Pair {
             bytes: BYTES,
             wait,
             trust: Trusting::Isolated,
+            encrypt: None,
             answers: Answers::Each(BYTES),
             window: Mode::Posted.many(false, BYTES),
             idle: 0,

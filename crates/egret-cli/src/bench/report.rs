@@ -18,6 +18,8 @@ pub(crate) struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trust: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) encrypt: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) payload: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) call: Option<&'static str>,

@@ -342,6 +342,7 @@ fn plan(line: &Line, wait: Waiting, bytes: usize, answers: Answers) -> Plan {
         bytes,
         wait,
         trust: Trusting::Isolated,
+        encrypt: None,
         answers,
         window: match answers {
             Answers::Ahead(_) => line.inflight.unwrap_or(1),

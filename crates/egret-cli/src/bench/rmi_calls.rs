@@ -39,9 +39,8 @@ pub(crate) struct Pooled {
 impl Pooled {
     /// A registry for two nodes, and what they are told.
     pub(crate) fn new(fabric: &str, wait: Waiting) -> Result<(Registry, Self)> {
-        let secret = format!("{:016x}{:016x}", rt::random(), rt::random());
-        let options = RegistryOptions::new(POOL, 2).secret(Secret::new(&secret));
-        let registry = Registry::open(options)?;
+        let registry = Registry::open(RegistryOptions::new(POOL, 2).secret(Secret::random()))?;
+        let secret = registry.secret().and_then(Secret::reveal).unwrap_or_default().to_string();
         let address = registry.address().to_owned();
         let pooled = Self { fabric: fabric.to_owned(), wait, registry: address, secret };
         Ok((registry, pooled))

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use anyhow::Result;
 use egret::net::limit::Limit;
 use egret::net::rt;
-use egret::net::vi::EAGER_MAX;
+use egret::net::vi::{EAGER_MAX, Secret};
 
 use super::Suite;
 use super::args::{Common, SIM, UDP, UDP_DATAGRAMS, Usage, fabric_or_datagrams};
 use super::datagrams::Counted;
-use super::duo::{Answers, Led, Plan, Trusting, Waiting};
+use super::duo::{Answers, Encrypting, Led, Plan, Trusting, Waiting};
 use super::machine;
 use super::measure::{Against, Case, Probe, Sample, Unit};
 use super::peer::Peer;
@@ -36,6 +36,10 @@ pub(crate) struct Args {
     /// Who may write whose memory
     #[arg(long, default_value = "isolated")]
     trust: Trusting,
+    /// Encrypt the connection, or do not, wherever the two are; tcp and udp. Without this it is
+    /// encrypted between namespaces and not on loopback
+    #[arg(long, value_name = "on|off")]
+    encrypt: Option<Encrypting>,
     /// Run the two processes in these network namespaces, as `ip netns` names them, over the
     /// addresses that others reach there; of udp and udp-datagrams
     #[arg(long, value_name = "HERE,THERE")]
@@ -119,7 +123,7 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
         space::enter(&spaces.here)?;
     }
     let is_apart = spaces.is_some();
-    let (mode, wait, trust) = (args.mode, args.wait, args.trust);
+    let (mode, wait, trust, encrypt) = (args.mode, args.wait, args.trust, args.encrypt);
     let cases = sizes.into_iter().map(move |bytes| {
         let line = Line {
             bench: what.name(),
@@ -127,6 +131,7 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             mode: Some(mode.name()),
             wait: Some(wait.name()),
             trust: Some(trust.name()),
+            encrypt: encrypt.map(Encrypting::name),
             ring: ring(fabric, mode == Mode::Eager),
             bytes,
             limit: limit.name(),
@@ -136,8 +141,9 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             true => REACHABLE.to_owned(),
             false => format!("bench-{}", std::process::id()),
         };
-        let secret = is_apart.then(|| format!("{:x}{:x}", rt::random(), rt::random()));
-        let plan = Plan { wait, trust, secret, ..what.plan(fabric, mode, bytes, host) };
+        let secret = is_apart.then(Secret::random).and_then(|secret| secret.reveal());
+        let secret = secret.map(|secret| secret.to_string());
+        let plan = Plan { wait, trust, encrypt, secret, ..what.plan(fabric, mode, bytes, host) };
         let subject: Box<dyn Probe> = match fabric {
             SIM => what.on_one_thread(fabric, mode, bytes)?,
             UDP_DATAGRAMS => Box::new(Counted::new(&peer, plan)?),
@@ -199,6 +205,7 @@ impl What {
             bytes,
             wait: Waiting::Spin,
             trust: Trusting::Isolated,
+            encrypt: None,
             answers,
             window: mode.many(counted, bytes),
             idle: 0,

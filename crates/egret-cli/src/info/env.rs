@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use egret::node::settings::{Setting, Settings};
+use egret::node::settings::{Report, Setting, Settings};
 use serde::Serialize;
 
 /// A setting. The names are a contract: fields are added, never renamed.
@@ -15,7 +15,7 @@ pub(crate) struct SettingInfo {
     /// Of a secret only that there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<String>,
-    /// Who says so: `default`, `environment`, or a file.
+    /// Who says so: `default`, `environment`, `descriptor N`, or a file.
     origin: String,
     help: &'static str,
 }
@@ -32,15 +32,15 @@ pub(crate) fn all() -> anyhow::Result<Vec<SettingInfo>> {
             help,
         }
     };
-    let settings = Settings::read()?;
-    let unknown = settings.unknown().iter().map(|variable| SettingInfo {
+    let Report { settings, unknown, .. } = Settings::report()?;
+    let unknown = unknown.into_iter().map(|variable| SettingInfo {
         name: variable.clone().into(),
-        variable: variable.clone().into(),
+        variable: variable.into(),
         value: None,
         origin: "environment".to_owned(),
         help: "no such setting: nobody reads it",
     });
-    Ok(settings.all().into_iter().map(info).chain(unknown).collect())
+    Ok(settings.into_iter().map(info).chain(unknown).collect())
 }
 
 /// A line for each.

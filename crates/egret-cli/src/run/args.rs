@@ -173,7 +173,8 @@ The processes get, besides the environment of egret run:
   EGRET_SIZE        N
   EGRET_POOL        the name of their pool
   EGRET_REGISTRY    where the registry listens
-  EGRET_SECRET      proves to the registry and each other that they belong together
+  EGRET_SECRET_FD   a pipe with the secret by which they prove to the registry and each
+                    other that they belong together; the first program that joins empties it
   EGRET_FABRICS, EGRET_TRUST
                     what --fabric and --trust say
 Node::join(Config::from_env()?) reads them. Rank 0 reads the standard input of
@@ -264,6 +265,7 @@ mod tests {
             "run -n 1 --trust all a",
             "run -n 1 -x =v a",
             "run -n 1 -x EGRET_RANK=3 a",
+            "run -n 1 -x EGRET_SECRET_FD=3 a",
             "run -n 1 --no-such-option a",
         ] {
             assert!(Line::try_parse_from(line.split(' ')).is_err(), "{line}");

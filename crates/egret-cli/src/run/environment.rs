@@ -1,12 +1,15 @@
 //! What the processes find in their environment.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::process::Command;
-use std::{fmt, fs};
+use std::process::{Child, Command};
 
 use egret::net::rt;
+use egret::node::settings::start_with_secret;
+use zeroize::Zeroizing;
 
 use super::args::{Job, word};
 
@@ -48,7 +51,8 @@ impl Extra {
 pub(crate) struct Environment {
     pub(crate) job: String,
     pub(crate) registry: String,
-    pub(crate) secret: String,
+    /// Wiped with this, when all processes have been started.
+    pub(crate) secret: Zeroizing<String>,
 }
 
 impl fmt::Debug for Environment {
@@ -61,17 +65,21 @@ impl fmt::Debug for Environment {
 impl Environment {
     /// Of the job with this name; where its registry is will be known.
     pub(crate) fn new(job: String) -> Self {
-        let secret = [(); 4].map(|()| format!("{:016x}", rt::random())).concat();
-        Self { job, registry: String::new(), secret }
+        Self { job, registry: String::new(), secret: Zeroizing::default() }
     }
 
-    /// Puts it on `command`, which becomes the process `rank` of `job`.
-    pub(crate) fn give(&self, command: &mut Command, job: &Job, rank: u32) {
+    /// Starts `command` as the process `rank` of `job`. The secret goes in a pipe that this
+    /// process alone inherits.
+    pub(crate) fn start(&self, command: &mut Command, job: &Job, rank: u32) -> io::Result<Child> {
+        self.give(command, job, rank);
+        start_with_secret(command, self.secret.as_bytes())
+    }
+
+    /// What is no secret.
+    fn give(&self, command: &mut Command, job: &Job, rank: u32) {
         let (rank, size) = (rank.to_string(), job.processes.to_string());
-        // A file of an outer job would contradict.
-        command.env_remove("EGRET_SECRET_FILE");
         command.env("EGRET_JOB", &self.job).env("EGRET_POOL", &self.job);
-        command.env("EGRET_REGISTRY", &self.registry).env("EGRET_SECRET", &self.secret);
+        command.env("EGRET_REGISTRY", &self.registry);
         command.env("EGRET_RANK", &rank).env("EGRET_LOCAL_RANK", &rank);
         command.env("EGRET_SIZE", &size);
         match terminal() {
@@ -90,6 +98,12 @@ impl Environment {
             }
         }
     }
+}
+
+/// Takes from `command` what an outer job told this process about its secret.
+pub(crate) fn without_secret(command: &mut Command) -> &mut Command {
+    SECRETS.iter().for_each(|variable| _ = command.env_remove(variable));
+    command
 }
 
 /// A name for a job that no other has.
@@ -120,14 +134,17 @@ pub(crate) fn in_job() -> bool {
 }
 
 /// Set for each process by the launcher, and by nobody else.
-const OURS: [&str; 9] = [
+const OURS: [&str; 10] = [
     "EGRET_JOB",
     "EGRET_LOCAL_RANK",
     "EGRET_POOL",
     "EGRET_RANK",
     "EGRET_REGISTRY",
     "EGRET_SECRET",
+    "EGRET_SECRET_FD",
     "EGRET_SECRET_FILE",
     "EGRET_SIZE",
     "EGRET_TERMINAL",
 ];
+/// Those by which a secret is said.
+const SECRETS: [&str; 3] = ["EGRET_SECRET", "EGRET_SECRET_FD", "EGRET_SECRET_FILE"];

@@ -19,6 +19,10 @@ egret::net::faults! {
         SecondPassedOn,
         /// The job is over when its processes are, whatever they left behind.
         LeftBehind,
+        /// Who has the number of a process from before the job passes for it.
+        NumbersKept,
+        /// Whoever has the number of a rank that ended passes for the rank.
+        RanksKept,
         /// A job that was too slow says what its processes say.
         TimeoutUntold,
         /// A line is passed on as far as it has come.

@@ -1,17 +1,20 @@
 //! The process that was started by hand: passes signals on, and survives the launcher.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use egret::node::settings::leave_secret;
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
+};
 
 use super::args::Job;
 use super::environment;
-use super::kin::{self, Reaped};
+use super::kin::{self, Reaped, Strangers};
 use super::launcher;
 use super::signals::Signals;
 use super::status::Status;
@@ -21,15 +24,17 @@ use super::terminal::{self, Terminal};
 /// Starts the launcher of `job`, waits for its end, and leaves nothing behind.
 pub(crate) fn watch(job: &Job) -> Result<u8> {
     let signals = Signals::block()?;
-    let strangers = kin::all(&BTreeSet::new()).iter().map(|kin| kin.pid.as_raw_pid()).collect();
+    // If this is a process of an outer job: the secret of that one is not for this one.
+    leave_secret();
+    let strangers = Strangers::found()?;
     kin::adopt()?;
     let (terminal, stdin) = Terminal::open()?;
     let name = environment::job_name();
-    let pid = start(job, &name, stdin).context("starting the launcher")?;
+    let (pid, launcher) = start(job, &name, stdin).context("starting the launcher")?;
     if !terminal.is_used() {
         terminal::leave_stdin();
     }
-    let status = Guard { pid, signals, terminal }.wait();
+    let status = Guard { pid, launcher, signals, terminal }.wait();
     let left = kin::end_all(&strangers, &environment::mark(&name));
     match status {
         Status::Code(code) => {
@@ -46,16 +51,21 @@ pub(crate) fn watch(job: &Job) -> Result<u8> {
     }
 }
 
-fn start(job: &Job, name: &str, stdin: Stdio) -> Result<Pid> {
+fn start(job: &Job, name: &str, stdin: Stdio) -> Result<(Pid, OwnedFd)> {
     let mut args: Vec<OsString> = launcher::to_args(getpid().as_raw_pid(), name);
     args.extend(job.to_args());
-    let child = Command::new(own_program()).args(args).stdin(stdin).spawn()?;
-    Pid::from_raw(i32::try_from(child.id())?).context("a process without number")
+    let mut command = Command::new(own_program());
+    let child = environment::without_secret(&mut command).args(args).stdin(stdin).spawn()?;
+    let pid = Pid::from_raw(i32::try_from(child.id())?).context("a process without number")?;
+    // It has not been waited for, so the number is its own.
+    Ok((pid, pidfd_open(pid, PidfdFlags::empty())?))
 }
 
 #[derive(Debug)]
 struct Guard {
+    /// By which its end is told.
     pid: Pid,
+    launcher: OwnedFd,
     signals: Signals,
     terminal: Terminal,
 }
@@ -83,7 +93,7 @@ impl Guard {
         if signal == Signal::CHILD {
             return;
         }
-        let _ = kill_process(self.pid, signal);
+        let _ = pidfd_send_signal(&self.launcher, signal);
         if signal == Signal::TSTP {
             // As the shell expects of what it stops; the processes stop on their own.
             let _ = kill_process(getpid(), Signal::STOP);

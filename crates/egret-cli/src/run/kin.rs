@@ -5,17 +5,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use egret::net::rt;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal,
     set_child_subreaper, wait,
 };
 
+use super::fault::{Fault, planted};
 use super::status::Status;
+use super::system::wait_for;
 
 /// One descendant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,10 +36,19 @@ pub(crate) struct Kin {
 impl Kin {
     /// Sends it `signal`; says nothing if it is gone.
     pub(crate) fn send(&self, signal: Signal) {
-        let Ok(fd) = pidfd_open(self.pid, PidfdFlags::empty()) else { return };
-        if read(self.pid.as_raw_pid()).is_some_and(|now| now.started == self.started) {
+        if let Some(fd) = self.hold() {
             let _ = pidfd_send_signal(fd, signal);
         }
+    }
+
+    /// The process as a descriptor, which no later process of the same number can be taken for. `None`
+    /// if it is gone.
+    fn hold(&self) -> Option<OwnedFd> {
+        let fd = pidfd_open(self.pid, PidfdFlags::empty()).ok()?;
+        let now = read(self.pid.as_raw_pid())?;
+        // The number is that of the descriptor's process until that has ended, so it was this
+        // process that was looked at.
+        (now.started == self.started && !has_ended(&fd)).then_some(fd)
     }
 
     /// What it is called, for people.
@@ -43,6 +56,42 @@ impl Kin {
         let name = fs::read_to_string(format!("/proc/{}/comm", self.pid.as_raw_pid()));
         name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
     }
+}
+
+/// Processes that were here before a job, and are not to be ended with it.
+#[derive(Debug, Default)]
+pub(crate) struct Strangers(BTreeMap<i32, OwnedFd>);
+
+impl Strangers {
+    /// The descendants that this process has now: those whom the program left behind that became
+    /// this one.
+    pub(crate) fn found() -> Result<Self> {
+        let mut strangers = BTreeMap::new();
+        for kin in all(&Self::default()) {
+            match pidfd_open(kin.pid, PidfdFlags::empty()) {
+                Ok(fd) => drop(strangers.insert(kin.pid.as_raw_pid(), fd)),
+                // It has ended meanwhile.
+                Err(Errno::SRCH) => (),
+                Err(errno) => {
+                    let who = format!("holding process {} ({})", kin.pid, kin.name());
+                    return Err(errno).context(who);
+                }
+            }
+        }
+        Ok(Self(strangers))
+    }
+
+    /// Whether the process that has this number now is one of them, and not one that was given the number
+    /// of one that has ended.
+    fn are(&self, pid: Pid) -> bool {
+        let fd = self.0.get(&pid.as_raw_pid());
+        fd.is_some_and(|fd| !has_ended(fd) || planted(Fault::NumbersKept))
+    }
+}
+
+/// Whether the process of this descriptor has ended.
+fn has_ended(fd: &OwnedFd) -> bool {
+    wait_for(&mut [PollFd::new(fd, PollFlags::IN)], Some(Duration::ZERO))
 }
 
 /// Makes this process the parent of whatever its descendants leave behind.
@@ -54,7 +103,7 @@ pub(crate) fn adopt() -> Result<()> {
 ///
 /// They come and go while one looks: somebody whose parent is just ending can be missed,
 /// so this alone does not say that there is nobody.
-pub(crate) fn all(except: &BTreeSet<i32>) -> Vec<Kin> {
+pub(crate) fn all(except: &Strangers) -> Vec<Kin> {
     let mut children = BTreeMap::<i32, Vec<Kin>>::new();
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -64,7 +113,7 @@ pub(crate) fn all(except: &BTreeSet<i32>) -> Vec<Kin> {
     let (mut found, mut next) = (Vec::new(), vec![getpid().as_raw_pid()]);
     while let Some(parent) = next.pop() {
         for kin in children.remove(&parent).unwrap_or_default() {
-            if !except.contains(&kin.pid.as_raw_pid()) {
+            if !except.are(kin.pid) {
                 next.push(kin.pid.as_raw_pid());
                 found.push(kin);
             }
@@ -78,18 +127,21 @@ pub(crate) fn all(except: &BTreeSet<i32>) -> Vec<Kin> {
 pub(crate) fn marked(variable: &str) -> Vec<Kin> {
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let has_it = |pid: &i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let has_it = |kin: &Kin| {
+        let path = format!("/proc/{}/environ", kin.pid.as_raw_pid());
+        let environment = fs::read(path).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|found| found == variable.as_bytes())
     };
-    numbers.filter(has_it).filter_map(read).filter(|kin| !kin.is_over).collect()
+    // First who it is: whoever has the number by the time that the variable is looked for is
+    // not taken for it.
+    numbers.filter_map(read).filter(|kin| !kin.is_over).filter(has_it).collect()
 }
 
 /// Kills all descendants but `strangers`, and whatever has the variable `mark`; gives what remains.
 ///
 /// What is left of a job is descended from this process. Should something get away from that, it is
 /// known by the name of its job.
-pub(crate) fn end_all(strangers: &BTreeSet<i32>, mark: &str) -> Vec<Kin> {
+pub(crate) fn end_all(strangers: &Strangers, mark: &str) -> Vec<Kin> {
     let last = rt::now() + 10 * GIVE_UP;
     let (mut until, mut calm, mut seen) = (rt::now() + GIVE_UP, 0, BTreeSet::new());
     loop {
@@ -162,6 +214,7 @@ fn parse(pid: i32, stat: &str) -> Option<Kin> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fault::caught;
     use super::*;
 
     #[test]
@@ -185,17 +238,56 @@ mod tests {
         assert!(!is_over('S', 1) && !is_over('T', 2));
     }
 
+    fn sleeping() -> (std::process::Child, Kin) {
+        let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let found = of(&child, &Strangers::default()).expect("the child");
+        (child, found)
+    }
+
+    fn of(child: &std::process::Child, except: &Strangers) -> Option<Kin> {
+        all(except).into_iter().find(|kin| kin.pid == Pid::from_child(child))
+    }
+
+    /// As if this child had the number of another.
+    fn stranger(child: &std::process::Child, number: &std::process::Child) -> Strangers {
+        let fd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+        Strangers(BTreeMap::from([(Pid::from_child(number).as_raw_pid(), fd)]))
+    }
+
     #[test]
     fn a_child_is_kin_unless_excepted() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        let found = all(&BTreeSet::new()).into_iter().find(|kin| kin.pid.as_raw_pid() == pid);
-        let found = found.expect("the child");
-        assert!(all(&BTreeSet::from([pid])).iter().all(|kin| kin.pid.as_raw_pid() != pid));
+        let (mut child, found) = sleeping();
+        assert_eq!(of(&child, &stranger(&child, &child)), None);
         Kin { started: found.started + 1, ..found }.send(Signal::KILL);
         assert_eq!(child.try_wait().unwrap(), None, "a later process of the same number");
         found.send(Signal::KILL);
         assert!(!child.wait().unwrap().success());
+        assert!(found.hold().is_none(), "it is gone");
+    }
+
+    #[test]
+    fn whoever_has_the_number_of_a_stranger_that_ended_is_no_stranger() {
+        let (mut first, _) = sleeping();
+        let (mut second, found) = sleeping();
+        let strangers = stranger(&first, &second);
+        assert_eq!(of(&second, &strangers), None, "as long as the stranger lives");
+        first.kill().unwrap();
+        first.wait().unwrap();
+        let is_kin = || assert_eq!(of(&second, &strangers), Some(found));
+        is_kin();
+        assert!(caught(Fault::NumbersKept, is_kin), "a number was enough");
+        second.kill().unwrap();
+        second.wait().unwrap();
+    }
+
+    #[test]
+    fn those_who_are_here_are_held() {
+        let (mut child, found) = sleeping();
+        let strangers = Strangers::found().unwrap();
+        assert!(strangers.are(found.pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!strangers.are(found.pid));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use egret::net::rt;
+use egret::net::vi::Secret;
 use egret::node::node::{self, Events};
 use egret::node::registry::{Registry, RegistryOptions};
 use rustix::event::{PollFd, PollFlags};
@@ -18,8 +19,9 @@ use rustix::process::{
 
 use super::args::{Args, Bind, Job};
 use super::environment::{self, Environment};
-use super::kin::{self, Reaped};
+use super::kin::{self, Reaped, Strangers};
 use super::output::Output;
+use super::ranks::Ranks;
 use super::signals::{self, Signals};
 use super::status::Status;
 use super::supervise::{Action, Event, Supervisor};
@@ -55,11 +57,13 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let registry = open_registry(&job, &mut environment)?;
     // If one cannot be started, the guard ends those that were.
     let mut children = start(&job, &environment)?;
+    // With it the last copy of the secret's text in this process.
+    drop(environment);
     terminal::leave_stdin();
     let launcher = Launcher {
         guard: args.guard,
         signals,
-        pids: children.iter().map(Pid::from_child).collect(),
+        ranks: children.iter().map(Pid::from_child).collect(),
         output: Output::start(&mut children, job.options.tag_output)?,
         supervisor: Supervisor::new(
             job.processes.get(),
@@ -73,15 +77,18 @@ pub(crate) fn serve(args: LauncherArgs) -> Result<ExitCode> {
     let code = launcher.run();
     if is_gone(args.guard) {
         // Nobody comes after this process.
-        kin::end_all(&BTreeSet::new(), &mark);
+        kin::end_all(&Strangers::default(), &mark);
     }
     Ok(ExitCode::from(code))
 }
 
 fn open_registry(job: &Job, environment: &mut Environment) -> Result<Registry> {
-    let secret = environment.secret.as_str().into();
-    let options = RegistryOptions::new(&environment.job, job.processes.get()).secret(secret);
-    let registry = Registry::open(options).context("opening the registry")?;
+    let options = RegistryOptions::new(&environment.job, job.processes.get());
+    let registry =
+        Registry::open(options.secret(Secret::random())).context("opening the registry")?;
+    let secret =
+        registry.secret().and_then(Secret::reveal).context("a random secret has a text")?;
+    environment.secret = secret;
     registry.address().clone_into(&mut environment.registry);
     Ok(registry)
 }
@@ -100,8 +107,7 @@ fn start(job: &Job, environment: &Environment) -> Result<Vec<Child>> {
         command.arg(&job.program).args(&job.args).process_group(0);
         command.stdin(if rank == 0 { Stdio::inherit() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        environment.give(&mut command, job, rank);
-        command.spawn().with_context(|| format!("starting rank {rank}"))
+        environment.start(&mut command, job, rank).with_context(|| format!("starting rank {rank}"))
     };
     (0..job.processes.get()).map(one).collect()
 }
@@ -123,8 +129,7 @@ fn raise_files(processes: u32) -> Option<u64> {
 struct Launcher {
     guard: i32,
     signals: Signals,
-    /// By rank.
-    pids: Vec<Pid>,
+    ranks: Ranks,
     output: Output,
     supervisor: Supervisor,
     registry: Registry,
@@ -157,8 +162,7 @@ impl Launcher {
         let mut ended = Vec::new();
         let mut reaped = kin::reap();
         while let Reaped::Child(pid, status) = reaped {
-            let rank = (0..).zip(&self.pids).find(|(_, process)| **process == pid);
-            ended.extend(rank.map(|(rank, _)| (rank, status)));
+            ended.extend(self.ranks.ended(pid).map(|rank| (rank, status)));
             reaped = kin::reap();
         }
         while let Some(known) = self.events.try_next() {
@@ -205,7 +209,7 @@ impl Launcher {
             }
             Action::End { signal, spare } => {
                 let groups = self.pass(signal, spare);
-                let others = kin::all(&BTreeSet::new());
+                let others = kin::all(&Strangers::default());
                 let others = others.iter().filter(|kin| !groups.contains(&kin.group));
                 others.for_each(|kin| kin.send(signal));
             }
@@ -220,7 +224,7 @@ impl Launcher {
     /// A process that has not been reaped keeps its number, so no stranger is meant.
     fn pass(&self, signal: Signal, spare: Option<u32>) -> BTreeSet<i32> {
         let running = self.supervisor.running();
-        let groups = running.map(|rank| (rank, self.pids[rank as usize]));
+        let groups = running.filter_map(|rank| Some((rank, self.ranks.group(rank)?)));
         let sent = groups.map(|(rank, group)| {
             if Some(rank) != spare {
                 let _ = kill_process_group(group, signal);

@@ -27,6 +27,7 @@ mod launcher;
 mod lines;
 mod output;
 mod program;
+mod ranks;
 mod signals;
 mod sink;
 mod status;

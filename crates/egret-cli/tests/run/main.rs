@@ -7,6 +7,7 @@ mod kills;
 mod nodes;
 mod output;
 mod rounds;
+mod secret;
 mod signals;
 mod spawn;
 mod start;

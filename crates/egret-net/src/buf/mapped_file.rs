@@ -7,6 +7,9 @@ use std::ptr::{NonNull, null_mut};
 
 use rustix::mm::{self, MapFlags, ProtFlags};
 
+use super::mapping::Kind;
+use super::region_error::RegionError;
+
 /// A file that is mapped into memory, privately: what is written to it stays in this process.
 pub struct MappedFile {
     pub(super) base: NonNull<u8>,
@@ -37,6 +40,12 @@ impl MappedFile {
         // the file does not change under it is the caller's promise.
         let base = unsafe { mm::mmap(null_mut(), len, access, MapFlags::PRIVATE, &file, 0) }?;
         let base = NonNull::new(base.cast()).expect("the kernel never maps address zero unasked");
+        Ok(Self { base, len })
+    }
+
+    /// The same without a file: whole pages of zeros, at least `bytes`.
+    pub(super) fn anonymous(bytes: usize) -> Result<Self, RegionError> {
+        let (base, len, _) = Kind::default().map(bytes)?;
         Ok(Self { base, len })
     }
 }

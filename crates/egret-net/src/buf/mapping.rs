@@ -153,6 +153,12 @@ fn keep_from_children(base: *mut u8, len: usize) -> Result<(), Errno> {
     unsafe { mm::madvise(base.cast(), len, mm::Advice::LinuxDontFork) }
 }
 
+/// Leaves pages out of core dumps, where the kernel does that.
+pub(super) fn keep_from_dumps(base: NonNull<u8>, len: usize) {
+    // SAFETY: the advice is about files that the kernel writes; nothing changes in this process.
+    let _ = unsafe { mm::madvise(base.as_ptr().cast(), len, mm::Advice::LinuxDontDump) };
+}
+
 /// Locks pages into physical memory.
 pub(super) fn lock(base: NonNull<u8>, len: usize) -> Result<(), RegionError> {
     // SAFETY: the pages are mapped, as the caller's region keeps them; locking

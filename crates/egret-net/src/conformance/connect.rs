@@ -61,14 +61,14 @@ async fn nobody_listens(side: &Side) -> Outcome {
     let refused = refusal(side, &elsewhere).await?;
     check_is!(
         refused,
-        ConnectError::NotListening { to, waited } if *to == elsewhere && *waited >= LONG_ENOUGH,
+        ConnectError::NotListening { to, waited } if **to == elsewhere && *waited >= LONG_ENOUGH,
         "a connection to {elsewhere}"
     );
     let wrong_tag = Address { tag: 2, ..here };
     let refused = refusal(side, &wrong_tag).await?;
     check_is!(
         refused,
-        ConnectError::OtherTag { to, waited } if *to == wrong_tag && *waited >= LONG_ENOUGH,
+        ConnectError::OtherTag { to, waited } if **to == wrong_tag && *waited >= LONG_ENOUGH,
         "a connection to {wrong_tag}"
     );
     let nowhere = Address::new("no such host", "here", 1);
@@ -97,14 +97,14 @@ async fn told_at_once(side: &Side) -> Outcome {
     let refused = side.must("an answer", side.nic.connect(&elsewhere, &options, for_long)).await?;
     check_is!(
         refused,
-        Err(ConnectError::NotListening { to, .. }) if *to == elsewhere,
+        Err(ConnectError::NotListening { to, .. }) if **to == elsewhere,
         "a connection to {elsewhere}"
     );
     let wrong_tag = Address { tag: 2, ..here.clone() };
     let refused = side.must("an answer", side.nic.connect(&wrong_tag, &options, for_long)).await?;
     check_is!(
         refused,
-        Err(ConnectError::OtherTag { to, .. }) if *to == wrong_tag,
+        Err(ConnectError::OtherTag { to, .. }) if **to == wrong_tag,
         "a connection to {wrong_tag}"
     );
     let vi = side.must("a connection", side.nic.connect(&here, &options, for_long)).await??;
@@ -136,7 +136,7 @@ async fn nobody_accepts(side: &Side) -> Outcome {
     let refused = refusal(side, &to).await?;
     check_is!(
         refused,
-        ConnectError::NotAccepted { to: named, waited } if *named == to && *waited >= LONG_ENOUGH,
+        ConnectError::NotAccepted { to: named, waited } if **named == to && *waited >= LONG_ENOUGH,
         "a connection that nobody accepted"
     );
     side.meet().await

@@ -161,7 +161,7 @@ async fn dropped_listener(side: &Side) -> Outcome {
     let refused = side.must("an answer", waiting).await?.err();
     check_is!(
         refused,
-        Some(ConnectError::NotListening { to: named, .. }) if *named == to,
+        Some(ConnectError::NotListening { to: named, .. }) if **named == to,
         "a connection to a listener that was dropped"
     );
     side.meet().await?;

@@ -15,6 +15,7 @@ mod hub;
 mod outbox;
 pub mod place;
 mod receives;
+mod seal;
 // A 64-bit load is a plain load only where words have 64 bits.
 #[cfg(target_pointer_width = "64")]
 pub mod shm;
@@ -63,6 +64,19 @@ pub enum OpenError {
     Taken {
         /// The name.
         host: String,
+    },
+    /// A process of another user has this name: on one machine anybody can take any.
+    #[error(
+        "process {pid} of user {user} has the name of the nic {host:?}, which any user can take; \
+         take another, with something random in it"
+    )]
+    TakenByOther {
+        /// The name.
+        host: String,
+        /// The process, if it is still there.
+        pid: i32,
+        /// Its user, as this process sees it.
+        user: u32,
     },
     /// The fabric is not to be had under this name on this machine.
     #[error("no nic named {host:?}: {why}")]

@@ -8,8 +8,7 @@ use super::machine::ConnId;
 use super::over_posted::{Member, OverPosted};
 use super::{
     CompletionQueue, Descriptor, Drain, Lane, Limits, Nic, Op, OpKind, Position, PostError, Posted,
-    Refused, Reliability, RemoteSlice, SendError, Ticket, Trust, ViError, ViId, ViOptions,
-    WhyIsolated,
+    Refused, Reliability, RemoteSlice, SendError, Ticket, ViError, ViId, ViOptions,
 };
 use crate::buf::{Buf, Kind, Plain, Typed};
 
@@ -53,15 +52,14 @@ use crate::buf::{Buf, Kind, Plain, Typed};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Less will do over `sim`, and over `shm` unless both nics ask for [`Trust::Cooperating`]: there
-/// [`Nic::connect`] has sent its request when it returns. After `listen` and `connect` the thread
+/// Less will do over `sim`: there [`Nic::connect`] has sent its request when it returns. After `listen` and `connect` the thread
 /// calls `wait_accept`, and then [`Nic::block_on`] with what `connect` returned.
 #[derive(Debug)]
 pub struct Vi {
     id: ViId,
     nic: Nic,
     conn: ConnId,
-    handle: Arc<Handle>,
+    pub(super) handle: Arc<Handle>,
     reliability: Reliability,
     send_queue: CompletionQueue,
     recv_queue: CompletionQueue,
@@ -110,31 +108,10 @@ impl Vi {
         &self.nic
     }
 
-    /// The other end's host, as it says itself: over a network nothing proves it.
-    #[must_use]
-    pub fn peer(&self) -> &str {
-        &self.handle.made.peer
-    }
-
     /// The level both sides asked for.
     #[must_use]
     pub const fn reliability(&self) -> Reliability {
         self.reliability
-    }
-
-    /// How far the two sides trust each other, for the life of the connection.
-    /// Who wants to cooperate or nothing looks here and drops the connection.
-    #[must_use]
-    pub fn trust(&self) -> Trust {
-        self.handle.made.trust
-    }
-
-    /// Why the connection is isolated although its nic asked for
-    /// [`Trust::Cooperating`]. `None` if it is not, if the nic did not ask, and
-    /// on fabrics that know one level only.
-    #[must_use]
-    pub fn why_isolated(&self) -> Option<WhyIsolated> {
-        self.handle.made.why_isolated
     }
 
     /// Where sends, reads and writes complete.

@@ -174,7 +174,7 @@ pub enum ConnectError {
     #[error("nobody accepted {to} within {waited:?}")]
     NotAccepted {
         /// Where to.
-        to: Address,
+        to: Box<Address>,
         /// How long.
         waited: Duration,
     },
@@ -182,7 +182,7 @@ pub enum ConnectError {
     #[error("nobody listened for {to} within {waited:?}: its host has no such service")]
     NotListening {
         /// Where to.
-        to: Address,
+        to: Box<Address>,
         /// How long.
         waited: Duration,
     },
@@ -192,7 +192,7 @@ pub enum ConnectError {
     )]
     OtherTag {
         /// Where to.
-        to: Address,
+        to: Box<Address>,
         /// How long.
         waited: Duration,
     },
@@ -228,6 +228,9 @@ pub enum ConnectError {
     /// The two sides do not have the same secret.
     #[error("the secret was refused: {0}")]
     Secret(#[from] SecretError),
+    /// The other side is not known to be the one that was called.
+    #[error("the key was refused: {0}")]
+    Key(#[from] KeyError),
     /// The host is a process of another user of this machine.
     #[error("the host belongs to user {theirs}, this process to user {ours}; they share no memory")]
     OtherUser {
@@ -236,9 +239,28 @@ pub enum ConnectError {
         /// The user of the host.
         theirs: u32,
     },
+    /// The host is a process of a user with the same number in another user namespace, or may be.
+    #[error(
+        "the host shows user {user}, as this process does, and the two are not known to be in one \
+         user namespace; they share no memory"
+    )]
+    OtherNamespace {
+        /// What both show.
+        user: u32,
+    },
     /// This nic, or the peer's, went down meanwhile.
     #[error("the nic went down")]
     NicDown,
+}
+
+impl ConnectError {
+    /// Of a host that shows the user `theirs`, and is not of this process's user.
+    pub(crate) fn other_user(theirs: u32) -> Self {
+        match rustix::process::geteuid().as_raw() {
+            ours if ours == theirs => Self::OtherNamespace { user: ours },
+            ours => Self::OtherUser { ours, theirs },
+        }
+    }
 }
 
 /// What is wrong with the secrets of two sides. Neither has told its own.
@@ -248,6 +270,9 @@ pub enum SecretError {
     /// They have different ones.
     #[error("the peer has another one")]
     Different,
+    /// They have different ones, or the peer's key is not the one that the caller expects.
+    #[error("the peer has another one, or another key than this side expects")]
+    Stranger,
     /// The peer has none.
     #[error("this side has one and the peer has none")]
     OnlyOurs,
@@ -256,13 +281,31 @@ pub enum SecretError {
     OnlyTheirs,
 }
 
+/// What is wrong with the key of the side that was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// It has another than the address, or the secret, says: somebody else answers there.
+    #[error(
+        "the peer has another key than was expected; somebody else answers there, or it has begun \
+         another life"
+    )]
+    Other,
+    /// Which one it should have is not known, and the secret could be guessed by whoever answers.
+    #[error(
+        "which key the peer should have is not known, and whoever answers could guess this secret; \
+         give the address the peer's key, or take a random secret"
+    )]
+    Unknown,
+}
+
 /// Why a nic is not opened with the secret that it was given, or without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NicSecretError {
     /// It was given an empty one.
     #[error(
-        "the secret is empty, and an empty secret is everybody's; give 16 random bytes or more"
+        "the secret is empty, and an empty secret is everybody's; give a random one (Secret::random)"
     )]
     Empty,
     /// It has none, and would listen beyond loopback.

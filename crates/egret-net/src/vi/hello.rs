@@ -52,7 +52,7 @@ pub enum HelloError {
 }
 
 /// The version this code speaks.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 
 const MAGIC: [u8; 4] = *b"EGRT";
 const ORDER_MARK: u16 = 0x0102;
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     #[cfg(target_endian = "little")]
     fn the_bytes_are_these() {
-        let expected = b"EGRT\x02\x01\x04\x00\x01\x04\x04\x03\x02\x01\0\0\0\0grid";
+        let expected = b"EGRT\x02\x01\x05\x00\x01\x04\x04\x03\x02\x01\0\0\0\0grid";
         assert_eq!(hello().encode(), expected);
         assert_eq!(Hello::decode(expected), Ok(hello()));
     }
@@ -147,7 +147,7 @@ mod tests {
     fn another_version_is_refused_with_both() {
         let mut bytes = hello().encode();
         bytes[6] = 9;
-        assert_eq!(Hello::decode(&bytes), Err(HelloError::Version { theirs: 9, ours: 4 }));
+        assert_eq!(Hello::decode(&bytes), Err(HelloError::Version { theirs: 9, ours: 5 }));
     }
 
     proptest! {

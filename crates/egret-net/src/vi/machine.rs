@@ -41,8 +41,8 @@ use std::task::Waker;
 pub use super::after::After;
 pub use super::promise::ConnectPromise;
 use super::{
-    Address, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, Refused,
-    Reliability, SendError, Sink, Ticket, Trust, ViError, ViId, WhyIsolated,
+    Address, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, PublicKey,
+    Refused, Reliability, SendError, Sink, Ticket, Trust, ViError, ViId, WhyIsolated,
 };
 #[cfg(doc)]
 use super::{Drain, Listener, Nic, Reply, Vi};
@@ -52,6 +52,10 @@ use crate::rt::Instant;
 pub trait Machine: Any + Send + fmt::Debug {
     /// The name peers connect to. It stays as it is.
     fn host(&self) -> &str;
+    /// The key that the nic proves to peers, where nics do. It stays as it is.
+    fn key(&self) -> Option<PublicKey> {
+        None
+    }
     /// What the nic allows. It stays as it is.
     fn limits(&self) -> Limits;
     /// The memory that the nic exposes: the same as long as the machine lives.
@@ -207,16 +211,22 @@ pub trait Machine: Any + Send + fmt::Debug {
         false
     }
     /// Bytes of the longest datagram that the path of a connection carries in one piece, as far as is
-    /// known now, the [head](DATAGRAM_HEAD) included.
+    /// known now, its [edges](Self::datagram_edges) included.
     fn datagram_max(&self, _conn: ConnId) -> usize {
         0
+    }
+    /// Bytes before and behind those of a datagram that are the machine's to write. A connection
+    /// keeps them as they are.
+    fn datagram_edges(&self, _conn: ConnId) -> [usize; 2] {
+        [DATAGRAM_HEAD, 0]
     }
     /// Datagrams as long as the last one are lost though shorter ones arrive: the path may carry less
     /// than is known.
     fn doubt_path(&mut self, _conn: ConnId) {}
     /// Sends datagrams, which lie one behind the other in `train`: each of `size` bytes, but the last,
-    /// which may have fewer. In each the first [`DATAGRAM_HEAD`] bytes are the machine's to write. How
-    /// many bytes have left, or are lost; the rest has no room now. Then whoever sleeps is to wait for
+    /// which may have fewer. In each the [edges](Self::datagram_edges) are the machine's to write, and
+    /// zero when it comes for the first time. How many bytes have left, or are lost; the rest has no
+    /// room now, and comes again as the machine leaves it. Then whoever sleeps is to wait for
     /// room, too, until a call finds it for all of its train.
     fn send_datagrams(
         &mut self,
@@ -342,13 +352,14 @@ pub struct Drained {
 /// What has come for a [window](crate::fabric::window).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Came<'a> {
-    /// A datagram of this connection, without its [head](DATAGRAM_HEAD).
+    /// A datagram of this connection, without its [edges](Machine::datagram_edges).
     Datagram(ConnId, &'a [u8]),
     /// This connection has ended, for the reason that [`Machine::error`] says.
     Ended(ConnId),
 }
 
-/// Bytes at the beginning of a datagram that are its machine's.
+/// Bytes at the beginning of a datagram that are its machine's, if that has no other
+/// [edges](Machine::datagram_edges).
 pub const DATAGRAM_HEAD: usize = 16;
 
 /// The service and the tag of a listener.
@@ -370,13 +381,24 @@ pub struct Made {
     pub trust: Trust,
     /// Why the connection is isolated, if this side asked for more.
     pub why_isolated: Option<WhyIsolated>,
+    /// The key that the other end has proven, on a fabric where it does.
+    pub key: Option<PublicKey>,
+    /// Whether nobody but the two ends can read what they say, or change it unnoticed.
+    pub is_private: bool,
 }
 
 impl Made {
     /// An isolated connection with this peer.
     #[must_use]
     pub fn new(conn: ConnId, peer: &str) -> Self {
-        Self { conn, peer: peer.into(), trust: Trust::Isolated, why_isolated: None }
+        Self {
+            conn,
+            peer: peer.into(),
+            trust: Trust::Isolated,
+            why_isolated: None,
+            key: None,
+            is_private: false,
+        }
     }
 }
 

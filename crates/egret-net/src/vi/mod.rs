@@ -55,6 +55,7 @@ mod handed;
 mod handle;
 mod hello;
 pub(crate) mod hub;
+mod identity;
 mod inbox;
 mod keys;
 mod landing;
@@ -66,7 +67,9 @@ pub mod machine;
 mod nic;
 mod notices;
 mod operation;
+mod options;
 mod over_posted;
+mod peer;
 mod promise;
 mod queue;
 mod register;
@@ -83,8 +86,8 @@ pub use contained::{caught, contained};
 pub use descriptor::Descriptor;
 pub use eager::{Drain, DrainError, DrainId, EAGER_MAX, Lane, Position, Reply, SendError, Sink};
 pub use error::{
-    AccessError, ConnectError, ExposeError, ListenError, NicSecretError, PostError, Refused,
-    RegisterError, SecretError, TransferError, ViError, WaitError,
+    AccessError, ConnectError, ExposeError, KeyError, ListenError, NicSecretError, PostError,
+    Refused, RegisterError, SecretError, TransferError, ViError, WaitError,
 };
 pub use expose::{Access, Exposed, RemoteKey, RemoteSlice};
 #[cfg(any(test, feature = "fuzzing"))]
@@ -92,6 +95,8 @@ pub(crate) use fuzzed::Below;
 pub use handed::Handed;
 pub use hello::{Hello, HelloError, PROTOCOL_VERSION};
 pub use hub::{Beside, Spin};
+pub use identity::{Identity, NoKey, PublicKey};
+pub(crate) use identity::{KEY_BYTES, random_key};
 pub use keys::Keys;
 pub(crate) use keys::Open;
 #[cfg(test)]
@@ -101,14 +106,15 @@ pub(crate) use lend::PLACED_LEAST;
 pub use limits::{Limits, Reliability};
 pub use listener::Listener;
 pub use machine::{Arming, Seen};
-pub use nic::{Address, Connecting, Nic, NicOptions, ViOptions, Wait};
+pub use nic::{Address, Connecting, Nic, ViOptions};
 pub use notices::Notices;
 pub use operation::Operation;
+pub use options::{Encrypt, NicOptions, Wait};
 pub(crate) use promise::Settled;
 pub use queue::{CompletionQueue, Next};
 pub use register::Registration;
+pub(crate) use secret::SIGNATURE;
 pub use secret::Secret;
-pub(crate) use secret::{Challenge, HASH_BYTES, Nonce, Proof, SIGNATURE, Side};
 pub use segment::Segment;
 pub use slices::Received;
 pub(crate) use trust::Agreed;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::Future;
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
@@ -14,8 +13,7 @@ use super::promise::Pending;
 use super::register::Registrar;
 use super::{
     Access, CompletionQueue, ConnectError, Drain, ExposeError, Exposed, Limits, ListenError,
-    Listener, NicSecretError, RegisterError, Registration, Reliability, Secret, Trust, Vi, ViId,
-    hello,
+    Listener, PublicKey, RegisterError, Registration, Reliability, Vi, ViId, Wait, hello,
 };
 use crate::buf::{Buf, Region};
 use crate::rt::{Deadline, Instant};
@@ -44,6 +42,13 @@ impl Nic {
     #[must_use]
     pub fn host(&self) -> &str {
         &self.hub.host
+    }
+
+    /// The key that it proves to peers, on a fabric where nics have one; for
+    /// [`Address::key`].
+    #[must_use]
+    pub fn key(&self) -> Option<PublicKey> {
+        self.hub.key
     }
 
     /// What it allows.
@@ -283,110 +288,6 @@ impl Nic {
     }
 }
 
-/// How a nic is to be opened. A name alone will do: `"a".into()`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NicOptions {
-    /// The name peers connect to; on a network, [where to listen](crate::fabric::place).
-    pub host: String,
-    /// How its waits spend their time.
-    pub wait: Wait,
-    /// How far it would trust its peers; its connections say what came of it.
-    pub trust: Trust,
-    /// What they must prove to be trusted, and on a network to be connected at all.
-    pub secret: Option<Secret>,
-    /// Whether it may listen on a network without one.
-    is_insecure: bool,
-}
-
-impl NicOptions {
-    /// A nic of this name, with everything else as it is best for most.
-    #[must_use]
-    pub fn new(host: &str) -> Self {
-        let (wait, trust) = Default::default();
-        Self { host: host.to_owned(), wait, trust, secret: None, is_insecure: false }
-    }
-
-    /// Waits like this.
-    #[must_use]
-    pub const fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
-        self
-    }
-
-    /// Asks for this level of trust on every connection. One whose peer does not
-    /// ask for it, or fails a check, is made all the same and is isolated: look
-    /// at [`Vi::trust`]. A fabric without such levels does not mind.
-    ///
-    /// While a connection is being made, the nic that connects must be driven
-    /// (by a wait, a poll, or [`block_on`](Nic::block_on)): it has questions to
-    /// answer.
-    #[must_use]
-    pub const fn trust(mut self, trust: Trust) -> Self {
-        self.trust = trust;
-        self
-    }
-
-    /// Trusts only peers with the same secret. Between processes of one machine that
-    /// have none, the same user and the same executable file are all that is checked.
-    /// On a network no connection is made with a peer that has another secret, or none;
-    /// and a nic without one opens on loopback only.
-    ///
-    /// An [empty](Secret::is_empty) secret is an error when the nic is opened.
-    #[must_use]
-    pub fn secret(mut self, secret: Secret) -> Self {
-        self.secret = Some(secret);
-        self
-    }
-
-    /// Lets a nic without a secret listen beyond loopback: **everybody who reaches its
-    /// address can connect**, and do what the program lets peers do. For networks on
-    /// which every machine and every user is trusted. No setting and no variable of the
-    /// environment does this.
-    #[must_use]
-    pub const fn insecure_without_secret(mut self) -> Self {
-        self.is_insecure = true;
-        self
-    }
-
-    /// The secret that a nic is opened with, whichever fabric it is on.
-    pub(crate) fn checked_secret(&self) -> Result<Secret, NicSecretError> {
-        match &self.secret {
-            Some(secret) if secret.is_empty() => Err(NicSecretError::Empty),
-            Some(secret) => Ok(secret.clone()),
-            None => Ok(Secret::none()),
-        }
-    }
-
-    /// The same for a nic that listens at an address.
-    pub(crate) fn checked_secret_at(&self, at: IpAddr) -> Result<Secret, NicSecretError> {
-        let is_open = self.secret.is_none() && !at.to_canonical().is_loopback();
-        if is_open && !self.is_insecure {
-            return Err(NicSecretError::Missing { at });
-        }
-        self.checked_secret()
-    }
-}
-
-impl From<&str> for NicOptions {
-    fn from(host: &str) -> Self {
-        Self::new(host)
-    }
-}
-
-/// How a nic waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Wait {
-    /// Looks again and again: the shortest answer, at the price of a core.
-    Spin,
-    /// Looks for about two round trips, gives way to others for a while, then
-    /// sleeps.
-    #[default]
-    Balanced,
-    /// Sleeps at once.
-    Frugal,
-}
-
 /// Where to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address {
@@ -397,13 +298,23 @@ pub struct Address {
     pub service: String,
     /// Must be the listener's too.
     pub tag: u64,
+    /// The key that the nic must prove, if it is known: what its [`Nic::key`] says. Whoever has
+    /// another is not connected with.
+    pub key: Option<PublicKey>,
 }
 
 impl Address {
     /// `service` with `tag` at `host`.
     #[must_use]
     pub fn new(host: &str, service: &str, tag: u64) -> Self {
-        Self { host: host.to_owned(), service: service.to_owned(), tag }
+        Self { host: host.to_owned(), service: service.to_owned(), tag, key: None }
+    }
+
+    /// The same, if the nic there has this key.
+    #[must_use]
+    pub const fn key(mut self, key: PublicKey) -> Self {
+        self.key = Some(key);
+        self
     }
 }
 

@@ -1,10 +1,4 @@
 //! A secret that two sides prove to each other and never tell.
-//!
-//! Challenge and response, without any I/O. Each side contributes a [`Nonce`] to
-//! a [`Challenge`] and shows a [`Proof`] for it: an HMAC with SHA-256 over the
-//! side, both nonces, and what the fabric knows of the connection. So a proof is
-//! of no use on another connection, at another time, or to the side it was shown
-//! to.
 
 use std::fmt;
 
@@ -12,15 +6,18 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use crate::rt;
+use super::identity::{KEY_BYTES, PublicKey, push_hex, random_key, read_hex};
+use crate::buf::Hidden;
 
 /// What the processes that may trust each other know and others do not; for
 /// [`NicOptions::secret`](super::NicOptions::secret).
 ///
-/// It never leaves the process: it is proven. Take 16 random bytes or more; a
-/// peer that was shown a proof can try guesses at its leisure. It is not
-/// printed, compared in constant time, and wiped when it is dropped. An empty
-/// one, which everybody has, opens no nic.
+/// It never leaves the process: it is proven. It is not printed, compared in constant time, left
+/// out of core dumps where the system allows that, and wiped when it is dropped. An empty one, which everybody has, opens no nic.
+///
+/// One made of a text that somebody chose can be guessed. So a nic on a network proves such a one
+/// only to a peer whose key it knows, which [`Address::key`](super::Address::key) or the
+/// [key in a secret](Self::with_key) says. A [random](Self::random) one it proves to anybody.
 ///
 /// ```
 /// use egret_net::vi::Secret;
@@ -28,65 +25,112 @@ use crate::rt;
 /// let secret = Secret::from("correct horse");
 /// assert_eq!(format!("{secret:?}"), "Secret(..)");
 /// assert_eq!(secret, Secret::new(b"correct horse"));
-/// assert_ne!(Secret::random(), Secret::random());
 /// assert!(Secret::from("").is_empty());
+///
+/// let random = Secret::random();
+/// assert_ne!(random, Secret::random());
+/// // Its text, for the other processes.
+/// let text = random.reveal().expect("a random one has a text");
+/// assert_eq!(Secret::from(text.as_str()), random);
 /// ```
 #[derive(Clone)]
-pub struct Secret(Zeroizing<[u8; HASH_BYTES]>);
-
-/// A number used once: random, and new for every connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Nonce(pub [u8; HASH_BYTES]);
-
-/// Shows that its maker has the secret.
-#[derive(Debug, Clone, Copy)]
-#[cfg_attr(test, derive(PartialEq, Eq))]
-pub(crate) struct Proof(pub [u8; HASH_BYTES]);
-
-/// Who shows a proof.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Side {
-    Connecting = 1,
-    Listening = 2,
+pub struct Secret {
+    bytes: Hidden<KEY_BYTES>,
+    is_random: bool,
+    is_empty: bool,
+    key: Option<PublicKey>,
 }
 
-/// What a proof is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Challenge {
-    /// The nonce of the connecting side.
-    pub connecting: Nonce,
-    /// The nonce of the listening side.
-    pub listening: Nonce,
-    /// What both sides know of this connection without being told by the other.
-    pub context: Vec<u8>,
-}
-
-pub(crate) const HASH_BYTES: usize = 32;
 /// No other use of HMAC with this secret begins so.
-const PURPOSE: &[u8] = b"egret: a side of a connection has the secret";
 const SIGNING: &[u8] = b"egret: who has the secret says this to a group";
+const KNOCKING: &[u8] = b"egret: who has the secret knocks";
+const COMPARING: &[u8] = b"egret: two secrets are the same";
 /// Bytes of a signature.
 pub(crate) const SIGNATURE: usize = 16;
+/// How the text of a random secret begins.
+const TEXT: &str = "egret1.";
 
 impl Secret {
-    /// Made of any bytes. Of none it is [empty](Self::is_empty): what is opened with
-    /// that says so, and is not opened.
+    /// Made of any bytes, which somebody may have chosen; the [text](Self::reveal) of a random one
+    /// is that one. Of no bytes it is [empty](Self::is_empty): what is opened with that says so,
+    /// and is not opened.
     #[must_use]
     pub fn new(bytes: impl AsRef<[u8]>) -> Self {
-        Self(Zeroizing::new(Sha256::digest(bytes).into()))
+        let revealed = str::from_utf8(bytes.as_ref()).ok().and_then(Self::read);
+        revealed.unwrap_or_else(|| {
+            let is_empty = bytes.as_ref().is_empty();
+            let bytes = Hidden::new(Sha256::digest(bytes).into());
+            Self { bytes, is_random: false, is_empty, key: None }
+        })
     }
 
-    /// One that nobody else has: for nics and nodes of one process.
+    /// 32 bytes that nobody can guess.
     #[must_use]
     pub fn random() -> Self {
-        Self::new(Nonce::new().0)
+        Self::of_random(*random_key())
+    }
+
+    /// The same secret with the key of whoever made it: of a pool, that of its registry.
+    #[must_use]
+    pub const fn with_key(mut self, key: PublicKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// The key in it, if one is.
+    #[must_use]
+    pub const fn key(&self) -> Option<PublicKey> {
+        self.key
+    }
+
+    /// The text by which other processes are told a random secret, with its key if it has one. It
+    /// *is* the secret: it belongs in a file that nobody else can read, or in a pipe. `None` for
+    /// one that was made of other bytes, which are not kept.
+    #[must_use]
+    pub fn reveal(&self) -> Option<Zeroizing<String>> {
+        if !self.is_random {
+            return None;
+        }
+        let mut text = Zeroizing::new(String::with_capacity(TEXT.len() + 4 * KEY_BYTES + 1));
+        text.push_str(TEXT);
+        push_hex(&mut text, &*self.bytes);
+        if let Some(key) = self.key {
+            text.push('.');
+            push_hex(&mut text, &key.0);
+        }
+        Some(text)
+    }
+
+    /// Whether a text is meant to be that of a random secret, and is not.
+    #[must_use]
+    pub fn is_damaged(text: &str) -> bool {
+        text.starts_with(TEXT) && Self::read(text).is_none()
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let rest = text.strip_prefix(TEXT)?;
+        let (bytes, key) = match rest.split_once('.') {
+            None => (rest, None),
+            Some((bytes, key)) => (bytes, Some(key.parse().ok()?)),
+        };
+        let read = Self::of_random(read_hex(bytes)?);
+        Some(Self { key, ..read })
+    }
+
+    fn of_random(bytes: [u8; KEY_BYTES]) -> Self {
+        Self { bytes: Hidden::new(bytes), is_random: true, is_empty: false, key: None }
     }
 
     /// Whether it was made of no bytes at all, and so is everybody's.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::none()
+    pub const fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Whether nobody can guess it: it is [random](Self::random), or was read from such a one's text.
+    #[must_use]
+    pub const fn is_random(&self) -> bool {
+        self.is_random
     }
 
     /// What both sides prove if neither has a secret.
@@ -94,14 +138,14 @@ impl Secret {
         Self::new([])
     }
 
-    /// The proof that `side` shows.
-    pub(crate) fn prove(&self, challenge: &Challenge, side: Side) -> Proof {
-        Proof(self.mac(challenge, side).finalize().into_bytes().into())
+    /// What goes into a handshake as the key that both sides have before it.
+    pub(crate) fn shared_key(&self) -> &[u8; KEY_BYTES] {
+        &self.bytes
     }
 
-    /// Whether `proof` is the one that `side` must show, in constant time.
-    pub(crate) fn verify(&self, challenge: &Challenge, side: Side, proof: &Proof) -> bool {
-        self.mac(challenge, side).verify_slice(&proof.0).is_ok()
+    /// The sign by which a caller shows that it has a secret nobody can guess.
+    pub(crate) fn knock(&self) -> Hmac<Sha256> {
+        self.mac(KNOCKING)
     }
 
     /// The signature of a datagram to all who have the secret.
@@ -116,31 +160,15 @@ impl Secret {
     }
 
     fn signing<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("a key of any length");
-        mac.update(SIGNING);
+        let mut mac = self.mac(SIGNING);
         parts.for_each(|part| mac.update(part));
         mac
     }
 
-    /// What varies in length comes last, so that no two challenges read the same.
-    fn mac(&self, challenge: &Challenge, side: Side) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("a key of any length");
-        mac.update(PURPOSE);
-        mac.update(&[side as u8]);
-        mac.update(&challenge.connecting.0);
-        mac.update(&challenge.listening.0);
-        mac.update(&challenge.context);
+    fn mac(&self, purpose: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&*self.bytes).expect("a key of any length");
+        mac.update(purpose);
         mac
-    }
-}
-
-impl Nonce {
-    pub(crate) fn new() -> Self {
-        let mut bytes = [0; HASH_BYTES];
-        for word in bytes.as_chunks_mut().0 {
-            *word = rt::random().to_ne_bytes();
-        }
-        Self(bytes)
     }
 }
 
@@ -157,11 +185,10 @@ impl From<&[u8]> for Secret {
 }
 
 impl PartialEq for Secret {
-    /// Whether each proves what the other does.
+    /// Whether each proves what the other does; which key is in them does not matter.
     fn eq(&self, other: &Self) -> bool {
-        let nonce = Nonce([0; HASH_BYTES]);
-        let same = Challenge { connecting: nonce, listening: nonce, context: Vec::new() };
-        self.verify(&same, Side::Connecting, &other.prove(&same, Side::Connecting))
+        let theirs = other.mac(COMPARING).finalize().into_bytes();
+        self.mac(COMPARING).verify_slice(&theirs).is_ok()
     }
 }
 
@@ -175,39 +202,30 @@ impl fmt::Debug for Secret {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
+    use super::super::Identity;
     use super::*;
 
-    fn challenge() -> Challenge {
-        let (connecting, listening) = (Nonce::new(), Nonce::new());
-        Challenge { connecting, listening, context: b"here".to_vec() }
-    }
-
     #[test]
-    fn who_has_the_secret_proves_it() {
-        let (secret, challenge) = (Secret::from("one"), challenge());
-        for side in [Side::Connecting, Side::Listening] {
-            let proof = secret.prove(&challenge, side);
-            assert!(Secret::new(b"one").verify(&challenge, side, &proof));
-            assert!(!Secret::from("two").verify(&challenge, side, &proof));
-            assert!(!Secret::none().verify(&challenge, side, &proof));
+    fn a_random_secret_is_read_as_it_is_revealed() {
+        let (secret, key) = (Secret::random(), Identity::random().key());
+        for secret in [secret.clone(), secret.with_key(key)] {
+            let text = secret.reveal().unwrap();
+            let read = Secret::new(text.as_bytes());
+            assert_eq!((&read, read.key()), (&secret, secret.key()));
+            assert!(read.is_random());
+            let cut = &text[..text.len() - 1];
+            assert!(Secret::is_damaged(cut) && !Secret::is_damaged(&text));
+            assert!(!Secret::from(cut).is_random());
         }
     }
 
     #[test]
-    fn a_proof_is_for_one_side_one_time_and_one_place() {
-        let (secret, now) = (Secret::from("one"), challenge());
-        let proof = secret.prove(&now, Side::Listening);
-        assert!(!secret.verify(&now, Side::Connecting, &proof), "shown back");
-        let swapped =
-            Challenge { connecting: now.listening, listening: now.connecting, ..now.clone() };
-        let elsewhere = Challenge { context: b"there".to_vec(), ..now.clone() };
-        let later = Challenge { listening: Nonce::new(), ..now.clone() };
-        let to_another = Challenge { connecting: Nonce::new(), ..now };
-        for other in [swapped, elsewhere, later, to_another] {
-            assert!(!secret.verify(&other, Side::Listening, &proof), "{other:?}");
-        }
+    fn what_somebody_chose_is_not_random_and_not_revealed() {
+        let secret = Secret::from("correct horse");
+        assert!(!secret.is_random() && secret.reveal().is_none());
+        assert!(!Secret::is_damaged("correct horse"));
+        assert_ne!(secret, Secret::from("correct horsf"));
+        assert!(Secret::none().is_empty() && !secret.is_empty());
     }
 
     #[test]
@@ -222,31 +240,9 @@ mod tests {
         assert!(!secret.has_signed(b"together", &signature));
     }
 
-    /// Made with Python's `hmac` and `hashlib`.
     #[test]
-    fn the_proof_is_this_for_ever() {
-        let (connecting, listening) = (Nonce([1; 32]), Nonce([2; 32]));
-        let challenge = Challenge { connecting, listening, context: b"c".to_vec() };
-        let Proof(proof) = Secret::from("egret").prove(&challenge, Side::Connecting);
-        let shown: String = proof.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(shown, "15aada05187272f6c6c371accccbd78f84fc506df67367d5faf3c03776f0260b");
-    }
-
-    #[test]
-    fn nonces_differ_and_secrets_are_not_shown() {
-        assert_ne!(Nonce::new(), Nonce::new());
+    fn secrets_are_not_shown() {
         let shown = format!("{:?}", crate::vi::NicOptions::new("a").secret(Secret::from("hush")));
         assert!(shown.contains("Secret(..)") && !shown.contains("hush"), "{shown}");
-    }
-
-    proptest! {
-        #[test]
-        fn one_flipped_bit_is_no_proof(bit in 0..256_usize, text in "\\PC{0,20}") {
-            let (secret, challenge) = (Secret::from(text.as_str()), challenge());
-            let mut proof = secret.prove(&challenge, Side::Connecting);
-            prop_assert!(secret.verify(&challenge, Side::Connecting, &proof));
-            proof.0[bit / 8] ^= 1 << (bit % 8);
-            prop_assert!(!secret.verify(&challenge, Side::Connecting, &proof));
-        }
     }
 }

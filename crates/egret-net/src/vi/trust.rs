@@ -44,8 +44,9 @@ pub enum WhyIsolated {
     /// The kernel does not say: `/proc` is missing or of another process
     /// namespace, a process may not be looked at, or it has ended.
     ExecutableUnknown,
-    /// One of them did not prove to have the secret of the other.
-    OtherSecret,
+    /// One of them talks with another process than the other is: somebody in between, or each is in
+    /// a process namespace of its own.
+    OtherProcess,
 }
 
 impl fmt::Display for WhyIsolated {
@@ -54,7 +55,7 @@ impl fmt::Display for WhyIsolated {
             Self::PeerDidNotAsk => "the peer did not ask to cooperate",
             Self::OtherExecutable => "the two sides run different executable files",
             Self::ExecutableUnknown => "which executable file a side runs cannot be told",
-            Self::OtherSecret => "the two sides have different secrets",
+            Self::OtherProcess => "a side talks with another process than the other is",
         })
     }
 }

@@ -70,7 +70,7 @@ impl Fault {
 
 impl Side {
     pub(crate) fn new(fabric: &str, host: &str, seed: u64, clerk: Clerk) -> Self {
-        let options = NicOptions::new(host).secret("rounds".into());
+        let options = NicOptions::new(host).secret(super::SECRET.into());
         let nic = Fabrics::default().open(fabric, options).unwrap();
         let drain = nic.drain();
         let listener = nic.listen(SERVICE, 0, &sharing(&drain)).unwrap();

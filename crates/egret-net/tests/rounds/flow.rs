@@ -39,7 +39,7 @@ pub(crate) struct Flow {
 
 impl Side {
     pub(crate) fn new(fabric: &str, host: &str) -> Self {
-        let options = NicOptions::new(host).secret("rounds".into());
+        let options = NicOptions::new(host).secret(super::SECRET.into());
         let nic = Fabrics::default().open(fabric, options).unwrap();
         let cut = || Pool::builder().class(SMALL, COUNT).class(LARGE, COUNT);
         let pools = [cut().shareable().build().unwrap(), cut().build().unwrap()];

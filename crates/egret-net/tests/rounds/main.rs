@@ -25,6 +25,8 @@ use std::time::Duration;
 use egret_net::rt;
 
 const LONG: Duration = Duration::from_secs(20);
+/// The secret of all processes here, which has the form of one that nobody can guess.
+const SECRET: &str = "egret1.00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 /// Not a test by itself: the other process.
 #[test]

@@ -5,6 +5,10 @@
 egret_net::faults! {
     /// Ways to get it wrong.
     pub(crate) enum Fault {
+        /// Whoever says that it is a host is taken for it.
+        AnyKey,
+        /// A link gives way to an older one.
+        AnyNumber,
         /// A message is served twice.
         Twice,
         /// The credit of a message that is not answered is not given back.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use egret_net::vi::{
-    self, Descriptor, EAGER_MAX, Landing, Position, RemoteSlice, SendError, Trust, Vi, ViError,
-    ViId,
+    self, Descriptor, EAGER_MAX, Landing, Position, PublicKey, RemoteSlice, SendError, Trust, Vi,
+    ViError, ViId,
 };
 
 use super::kept::Kept;
@@ -109,6 +109,11 @@ impl Carrier {
 
     pub(crate) const fn id(&self) -> ViId {
         self.vi.id()
+    }
+
+    /// The key that the peer has proven.
+    pub(crate) fn peer_key(&self) -> Option<PublicKey> {
+        self.vi.peer_key()
     }
 
     /// How far its sides trust each other.

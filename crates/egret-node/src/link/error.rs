@@ -114,6 +114,12 @@ pub enum LinkUpError {
         /// How many it takes.
         links: u32,
     },
+    /// The host is no member of the pool, as far as this node knows.
+    #[error("{peer} is no member of the pool: the registry has told of no node there")]
+    NotMember {
+        /// Its host.
+        peer: String,
+    },
     /// A node has no link to itself, so that its endpoints cannot map each other.
     #[error(
         "a node has no link to itself: its endpoints cannot map each other, and call each other's \

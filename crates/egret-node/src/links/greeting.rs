@@ -1,7 +1,8 @@
 //! How two sides of a link greet: what strangers say, and who gives way when both called.
 
-use egret_net::vi::Lane;
+use egret_net::vi::{Lane, PublicKey};
 
+use super::allowed::Verdict;
 use super::opening::{CROSSED_AGAIN, Calling, Stranger};
 use super::slots::Key;
 use super::state::{Line, State};
@@ -22,8 +23,11 @@ impl State {
         if !line.called {
             return Err("it greeted twice");
         }
+        let (host, key) = (line.peer.clone(), line.key());
+        if !self.allowed.suits(&host, key) {
+            return Err("another key than its host is listed with");
+        }
         line.incarnation = Some(hello.incarnation);
-        let host = line.peer.clone();
         self.hosts.insert(host, link);
         self.open_more();
         Ok(())
@@ -55,21 +59,35 @@ impl State {
             tracing::warn!(peer = known.vi.peer(), version = hello.version, "a hello that is none");
             return self.send_away(stranger);
         }
-        self.let_in(stranger, &hello);
+        self.judge_stranger(stranger, hello);
+    }
+
+    /// A stranger that has said hello gets a link if it may have one, or waits until it may.
+    pub(super) fn judge_stranger(&mut self, stranger: Key, hello: Hello) {
+        let Some(known) = self.opening.strangers.get(stranger) else { return };
+        match self.allowed.judge(&hello.host, known.vi.peer_key()) {
+            Verdict::Yes => self.let_in(stranger, &hello),
+            Verdict::NotYet => known.hello = Some(hello),
+            Verdict::No => self.send_away(stranger),
+        }
     }
 
     pub(crate) fn send_away(&mut self, stranger: Key) {
         if let Some(known) = self.opening.strangers.remove(stranger) {
             self.set_place(known.vi.id(), None);
             self.counters.turned_away += 1;
-            tracing::warn!(peer = known.vi.peer(), "turned away: it did not say hello");
+            let why = match known.hello {
+                None => "it did not say hello, or its key is another than its host's",
+                Some(_) => "it is no member of the pool",
+            };
+            tracing::warn!(peer = known.vi.peer(), "turned away: {why}");
         }
     }
 
     /// Makes a link of the connection of a stranger that has said hello.
     fn let_in(&mut self, stranger: Key, hello: &Hello) {
         let Some(known) = self.opening.strangers.remove(stranger) else { return };
-        if let Some(why) = self.turn_down(hello) {
+        if let Some(why) = self.turn_down(hello, known.vi.peer_key()) {
             return self.tell_away(known, &why);
         }
         let link = self.add_line(&hello.host, known.vi, known.lands, false);
@@ -78,8 +96,9 @@ impl State {
 
     /// What a peer that has called is told if it gets no link. If it does, there is no other to it
     /// any more.
-    pub(super) fn turn_down(&mut self, hello: &Hello) -> Option<Control> {
-        if self.call_counts(hello) {
+    pub(super) fn turn_down(&mut self, hello: &Hello, key: Option<PublicKey>) -> Option<Control> {
+        // Who has another key than the host's link may ask again when that has ended.
+        if self.call_counts(hello) || !self.gives_way(hello, key) {
             return Some(Control::Crossed);
         }
         if let Err(links) = self.admit(&hello.host) {
@@ -93,7 +112,7 @@ impl State {
     pub(super) fn welcome(&mut self, link: Key, hello: &Hello) {
         let answer = self.hello(hello.link);
         let Some(line) = self.links.get(link) else { return };
-        line.incarnation = Some(hello.incarnation);
+        (line.incarnation, line.number) = (Some(hello.incarnation), hello.link);
         line.control(&answer);
         self.hosts.insert(hello.host.clone(), link);
         self.pump(link);

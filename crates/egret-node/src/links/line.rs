@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use egret_net::vi::Descriptor;
+use egret_net::vi::{Descriptor, PublicKey};
 
 use super::core::Fixed;
 use crate::am::Tables;
@@ -31,6 +31,8 @@ pub(crate) struct Line {
     pub(crate) incarnation: Option<u64>,
     /// Which of all links it is.
     pub(crate) made: u64,
+    /// The number that who called gave it.
+    pub(crate) number: u64,
     /// Whether this side called.
     pub(crate) called: bool,
     /// Whether this side has said why it closes it.
@@ -57,10 +59,16 @@ impl Line {
             carrier,
             incarnation: None,
             made: 0,
+            number: 0,
             called,
             parts: false,
             ended: None,
         }
+    }
+
+    /// The key that the peer has proven.
+    pub(crate) fn key(&self) -> Option<PublicKey> {
+        self.carrier.peer_key()
     }
 
     /// Whether the peer called, and nothing is mapped by either side.

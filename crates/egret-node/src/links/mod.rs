@@ -2,6 +2,7 @@
 
 mod account;
 mod alarm;
+mod allowed;
 mod awaited;
 pub(crate) mod background;
 pub(crate) mod behind;
@@ -34,7 +35,7 @@ pub use account::Account;
 pub use alarm::Alarm;
 pub use awaited::Awaited;
 use egret_net::rt::{self, Deadline, Instant};
-use egret_net::vi::{Arming, Nic, Trust};
+use egret_net::vi::{Arming, Nic, PublicKey, Trust};
 pub use later::handlers_later;
 pub use options::LinksOptions;
 pub use path::{PATH_MAX, Path, PathError};
@@ -45,7 +46,7 @@ use self::clock::Clock;
 use self::core::Core;
 use self::driver::Due;
 use self::state::State;
-use crate::am::{Bundle, Server, Serving};
+use crate::am::{Bundle, Peer, Server, Serving};
 use crate::link::{LinkCounters, LinkError, LinkUpError, OpenError};
 
 /// All links of one nic. Clones are handles to the same; when the last one, and the last
@@ -127,6 +128,40 @@ impl Links {
             state.fixed.options = options;
             state.tell_flows();
         });
+    }
+
+    /// The key that the other side of a link has proven.
+    pub(crate) fn key_of(&self, peer: Peer) -> Option<PublicKey> {
+        self.core.state.with(|state| state.links.get(peer.link).and_then(|line| line.key()))
+    }
+
+    /// Ends the link with whoever has proven this key at a host, with this reason.
+    pub(crate) fn end_link_of(&self, host: &str, key: PublicKey, why: &str) {
+        self.core.end_link_of(host, key, why);
+    }
+
+    /// From now on only hosts have links that are [allowed](Self::allow), and that prove the key
+    /// they are allowed with. Whoever else calls waits for ten seconds to be allowed. Until then
+    /// everybody has one whom the nic lets connect.
+    pub fn close_to_strangers(&self) {
+        self.core.state.with(State::close_to_strangers);
+    }
+
+    /// A host may have a link, and must prove this key; without one on a fabric where nics have
+    /// no keys.
+    pub fn allow(&self, host: &str, key: Option<PublicKey>) {
+        self.core.state.with(|state| state.allow(host, key));
+        self.core.nic.wake();
+    }
+
+    /// A host may be called, which must prove this key if one is known; it gets no link by calling.
+    pub fn allow_calling(&self, host: &str, key: Option<PublicKey>) {
+        self.core.state.with(|state| state.allow_calling(host, key));
+    }
+
+    /// A host that was allowed with this key may have no link any more. One that there is stays.
+    pub fn disallow(&self, host: &str, key: Option<PublicKey>) {
+        self.core.state.with(|state| state.disallow(host, key));
     }
 
     /// How far the two sides of the link to a host trust each other; `None` if there is no

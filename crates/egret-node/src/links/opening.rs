@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use egret_net::rt::{self, Deadline, Instant};
-use egret_net::vi::{Address, ConnectError, Connecting, Landing, ListenError, Listener, Vi};
+use egret_net::rt::{Deadline, Instant};
+use egret_net::vi::{ConnectError, Connecting, Landing, ListenError, Listener, Vi};
 
+use super::allowed::not_allowed;
 use super::behind::Waiters;
 use super::core::{Core, Fixed, Flag, Stopped};
 use super::slots::{Key, Slots};
@@ -56,6 +57,8 @@ pub(super) struct Calling {
 pub(super) struct Stranger {
     pub(super) vi: Vi,
     pub(super) lands: Arc<Lands>,
+    /// What it has said, if it must be listed first.
+    pub(super) hello: Option<Hello>,
     until: Instant,
 }
 
@@ -191,7 +194,10 @@ impl State {
         if host == self.fixed.nic.host() {
             return Some(Err(LinkUpError::Oneself));
         }
-        let connecting = Some(self.connecting(host, deadline));
+        let Some(connecting) = self.connecting(host, deadline) else {
+            return Some(Err(not_allowed(host)));
+        };
+        let connecting = Some(connecting);
         let mut call = Calling { connecting, ..Calling::default() };
         call.waiters.wait(waker);
         self.opening.calls.insert(host.to_owned(), call);
@@ -213,8 +219,10 @@ impl State {
         call.failed
     }
 
-    fn connecting(&self, host: &str, deadline: Deadline) -> Connecting {
-        self.fixed.nic.connect(&Address::new(host, SERVICE, 0), &self.fixed.vi, deadline)
+    /// Begins to connect, with a host that may have a link.
+    fn connecting(&self, host: &str, deadline: Deadline) -> Option<Connecting> {
+        let to = self.allowed.address(host, SERVICE)?;
+        Some(self.fixed.nic.connect(&to, &self.fixed.vi, deadline))
     }
 
     #[inline]
@@ -262,12 +270,12 @@ impl State {
             if self.closed {
                 continue;
             }
-            self.make_room(vi.peer());
+            self.make_room(&vi);
             let lands = self.lands();
             self.post_receives(&vi, &lands);
             let until = self.fixed.nic.now() + HELLO_WITHIN;
             let id = vi.id();
-            let stranger = Stranger { vi, lands, until };
+            let stranger = Stranger { vi, lands, hello: None, until };
             let key = self.opening.strangers.insert(stranger);
             self.set_place(id, Some(Place::Stranger(key)));
         }
@@ -275,10 +283,14 @@ impl State {
 
     /// Sends the oldest away that have not said hello, if there are as many as may be, of one
     /// stranger or of all.
-    fn make_room(&mut self, peer: &str) {
+    fn make_room(&mut self, newcomer: &Vi) {
         let mut all = Vec::new();
         for (key, stranger) in self.opening.strangers.iter_mut() {
-            all.push((stranger.until, stranger.vi.peer() == peer, key));
+            let is_same = match (stranger.vi.peer_key(), newcomer.peer_key()) {
+                (Some(one), Some(other)) => one == other,
+                _ => stranger.vi.peer() == newcomer.peer(),
+            };
+            all.push((stranger.until, is_same, key));
         }
         all.sort_by_key(|(until, ..)| *until);
         // Those of a pool may come all at once, and are not to push each other out.
@@ -316,7 +328,10 @@ impl State {
         if call.again.is_some_and(|again| again <= now) {
             let fresh = self.connecting(host, Deadline::DEFAULT);
             let call = self.opening.calls.get_mut(host).expect("just looked at");
-            (call.connecting, call.again) = (Some(fresh), None);
+            if fresh.is_none() {
+                return call.fail(not_allowed(host));
+            }
+            (call.connecting, call.again) = (fresh, None);
         }
         let waker = self.opening.waker();
         let call = self.opening.calls.get_mut(host).expect("just looked at");
@@ -330,11 +345,14 @@ impl State {
     /// The connection of a call is made.
     fn say_hello(&mut self, host: &str) {
         let Some(vi) = self.opening.take_made(host) else { return };
-        let (lands, number) = (self.lands(), rt::random());
+        let lands = self.lands();
+        self.numbers += 1;
+        let number = self.numbers;
         self.post_receives(&vi, &lands);
         let hello = self.hello(number);
         let link = self.add_line(host, vi, lands, true);
         let line = self.links.get(link).expect("just made");
+        line.number = number;
         line.control(&hello);
         self.opening.set_link(host, link);
         self.pump(link);

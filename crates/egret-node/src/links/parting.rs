@@ -9,6 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use egret_net::rt::{Deadline, Instant};
+use egret_net::vi::PublicKey;
 
 use super::behind::Waiters;
 use super::core::{Core, Stopped};
@@ -61,6 +62,12 @@ impl Core {
                 Deadline::UntilDead => within,
             });
         }
+    }
+
+    /// Ends the link with whoever has proven this key at a host.
+    pub(crate) fn end_link_of(&self, host: &str, key: PublicKey, why: &str) {
+        self.state.with(|state| state.end_links_of(host, key, why));
+        self.nic.wake();
     }
 
     pub(crate) fn end_link(&self, host: &str, why: &str) {
@@ -141,6 +148,24 @@ impl State {
         let parting = self.parting.as_ref()?;
         let is_said = self.links.values().all(|line| line.parts || line.ended.is_some());
         Some(if is_said { parting.end } else { parting.say })
+    }
+
+    /// Ends the links with whoever has proven this key at a host and has failed, and what is being
+    /// made unless the host is another's by now.
+    fn end_links_of(&mut self, host: &str, key: PublicKey, why: &str) {
+        if self.allowed.is_called_only(host) {
+            return;
+        }
+        let failed = |peer| LinkError::PeerFailed { peer, why: shorten(why).to_owned() };
+        for link in self.links.keys() {
+            let line = self.links.get(link);
+            if line.is_some_and(|line| line.peer == host && line.key() == Some(key)) {
+                self.end(link, failed);
+            }
+        }
+        if !self.allowed.is_listed_anew(host, key) {
+            self.opening.call_failed(host, failed(host.to_owned()));
+        }
     }
 
     /// Ends whatever there is to a host that has failed, and what is being made.

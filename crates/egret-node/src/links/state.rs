@@ -9,6 +9,7 @@ use egret_net::rt::Instant;
 use egret_net::vi::{Completion, Descriptor, OpKind, ViError, ViId};
 
 use super::alarm::Alarms;
+use super::allowed::Allowed;
 use super::behind::Waiters;
 use super::core::Fixed;
 pub(crate) use super::line::Line;
@@ -58,6 +59,9 @@ pub(crate) struct State {
     pub(crate) admitted: Budget,
     pub(crate) channels: Channels,
     pub(crate) opening: Opening,
+    pub(super) allowed: Allowed,
+    /// Links that were called for, ever: each has a higher number.
+    pub(super) numbers: u64,
     pub(crate) paths: Paths,
     pub(crate) parting: Option<Parting>,
     /// When what is fed just now was taken in, if that was asked for.
@@ -109,6 +113,8 @@ impl State {
             fixed,
             channels: Channels::new(),
             opening,
+            allowed: Allowed::default(),
+            numbers: 0,
             paths,
             parting: None,
             came: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egret_net::fabric::Fabric;
 use egret_net::rt::Deadline;
-use egret_net::vi::{Nic, Secret, Trust, Wait};
+use egret_net::vi::{Encrypt, Nic, Secret, Trust, Wait};
 
 use super::{Properties, Property};
 use crate::LinksOptions;
@@ -101,6 +101,16 @@ impl Config {
     /// Trusts its peers so far.
     pub fn trust(self, trust: Trust) -> Self {
         self.with(Key::Trust, &trust.to_string())
+    }
+
+    /// Encrypts connections as this says; one of two nodes is enough to have theirs encrypted.
+    pub fn encrypt(self, encrypt: Encrypt) -> Self {
+        let name = match encrypt {
+            Encrypt::BetweenMachines => "between-machines",
+            Encrypt::Always => "on",
+            Encrypt::Never => "off",
+        };
+        self.with(Key::Encrypt, name)
     }
 
     /// Waits like this.

@@ -18,6 +18,16 @@ use crate::settings::SettingsError;
 #[derive(Error)]
 #[non_exhaustive]
 pub enum JoinError {
+    /// Somebody chose the secret, and it does not say which key the registry has: whoever answers
+    /// at its address could guess the secret.
+    #[error(
+        "the secret does not say which key the registry at {address} has, and whoever answers there \
+         could guess it; take the text of Registry::secret, which has both"
+    )]
+    KeyUnknown {
+        /// Where the registry is said to be.
+        address: String,
+    },
     /// A setting is missing or means nothing.
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -152,6 +162,20 @@ pub enum Refused {
         what: String,
         /// How much it takes.
         most: u64,
+    },
+    /// The key has had a life in this pool: whoever has left or died comes back with a new one.
+    #[error("its key was that of {by}; a node that joins again has a new one")]
+    KeyUsed {
+        /// Whose.
+        by: NodeId,
+    },
+    /// Another member is there where the node says it is.
+    #[error("{by} is at {host}; a node says where its own nics are, or waits until {by} is gone")]
+    HostTaken {
+        /// Where.
+        host: String,
+        /// Who.
+        by: NodeId,
     },
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use egret_net::vi::PublicKey;
 use egret_stream::Wire;
 
 use super::Properties;
@@ -32,6 +33,7 @@ pub struct Member {
     pub machine: String,
     /// The fabrics it has, the one it likes best first.
     pub fabrics: Vec<Offer>,
+    key: Option<[u8; 32]>,
 }
 
 /// A fabric that a node has, and where it is to be found there.
@@ -47,6 +49,22 @@ pub struct Offer {
 }
 
 impl Member {
+    pub(crate) fn new(
+        id: NodeId,
+        machine: String,
+        fabrics: Vec<Offer>,
+        key: Option<PublicKey>,
+    ) -> Self {
+        Self { id, machine, fabrics, key: key.map(PublicKey::to_bytes) }
+    }
+
+    /// The key that it has proven to the registry, and must prove to everybody who links with it.
+    /// `None` on fabrics where nodes have no keys.
+    #[must_use]
+    pub fn key(&self) -> Option<PublicKey> {
+        self.key.map(PublicKey::from_bytes)
+    }
+
     pub(crate) fn offer(&self, fabric: &str) -> Option<&Offer> {
         self.fabrics.iter().find(|offer| offer.fabric == fabric)
     }

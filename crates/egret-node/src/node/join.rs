@@ -8,16 +8,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
+use egret_net::vi::{PublicKey, Secret};
 
 use super::handle::Handle;
 use super::names::answer;
 use super::open::Opened;
 use super::view::{Following, Watch};
 use super::{AskError, Config, JoinError, Node, NodeId, Offer, Refused, panic, place};
+use crate::Links;
 use crate::am::{Endpoint, EndpointName, Message, Remote};
 use crate::registry::wire::{ASK, Answer, Ask, ENDPOINT, Join, VERSION};
 use crate::settings::Key;
-use crate::{Links, settings::SettingsError};
 
 /// A node that is joining; made by [`Node::begin_join`]. Dropping it gives up.
 #[must_use = "the node joins when this is awaited"]
@@ -62,6 +63,8 @@ pub(super) fn begin(config: &Config) -> Result<Joining, JoinError> {
 /// What joining needs to know.
 struct Terms {
     address: String,
+    /// The key that the registry must prove, if the secret says so.
+    key: Option<PublicKey>,
     deadline: Deadline,
     until: Option<Instant>,
     join: Join,
@@ -69,7 +72,7 @@ struct Terms {
 }
 
 impl Terms {
-    fn of(config: &Config) -> Result<Self, SettingsError> {
+    fn of(config: &Config) -> Result<Self, JoinError> {
         let settings = &config.settings;
         let deadline: Deadline = settings.needed(Key::Deadline)?;
         let job = settings.value::<String>(Key::Job)?.is_some();
@@ -80,8 +83,13 @@ impl Terms {
             machine: place::machine(),
             fabrics: Vec::new(),
         };
-        let address = settings.needed(Key::Registry)?;
-        Ok(Self { address, deadline, until: deadline.until(), join, job })
+        let address: String = settings.needed(Key::Registry)?;
+        let secret = settings.secret()?;
+        let key = secret.as_ref().and_then(Secret::key);
+        if config.over.is_none() && key.is_none() && secret.is_some_and(|it| !it.is_random()) {
+            return Err(JoinError::KeyUnknown { address });
+        }
+        Ok(Self { address, key, deadline, until: deadline.until(), join, job })
     }
 
     fn lost(&self, why: impl fmt::Display) -> JoinError {
@@ -94,6 +102,7 @@ async fn run(opened: Opened, mut terms: Terms) -> Result<Node, JoinError> {
     let offers = opened.fabrics.iter().zip(&opened.properties);
     let offers = offers.map(|((name, links), is)| Offer::new(name, links.host(), is.clone()));
     terms.join.fabrics = offers.collect();
+    opened.control.allow_calling(&terms.address, terms.key);
     let endpoint = opened.control.bundle().endpoint(0);
     let watch = Watch::new(&opened.control, &endpoint);
     let asks = Arc::new(map(&endpoint, &terms).await?);
@@ -141,7 +150,8 @@ async fn welcome(
             Ok(Answer::Welcome { id, size, heard_ms }) => {
                 return Ok((id, size, Duration::from_millis(heard_ms)));
             }
-            Err(AskError::Refused(Refused::RankTaken { .. })) if rt::now() - started < GRACE => {}
+            Err(AskError::Refused(Refused::RankTaken { .. } | Refused::HostTaken { .. }))
+                if rt::now() - started < GRACE => {}
             Err(AskError::Refused(why)) => {
                 return Err(JoinError::Refused { address: terms.address.clone(), why });
             }

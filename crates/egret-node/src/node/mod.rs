@@ -9,7 +9,7 @@
 //! // two nodes in one process.
 //! let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
 //! let join = || {
-//!     Node::join(Config::new("doc").registry(registry.address()).secret("hush".into()))
+//!     Node::join(registry.config())
 //! };
 //! let (a, b) = (join()?, join()?);
 //! a.wait_all(a.deadline())?;

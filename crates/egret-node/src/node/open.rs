@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use egret_net::fabric::{Fabrics, OpenError};
 use egret_net::rt;
-use egret_net::vi::{Nic, NicOptions, Trust, Wait};
+use egret_net::vi::{Encrypt, Identity, Nic, NicOptions, Trust, Wait};
 
 use super::{Config, JoinError, Properties};
 use crate::settings::{FabricList, Key, Settings, SettingsError};
@@ -26,17 +26,25 @@ pub(super) struct Opened {
 
 impl Opened {
     pub(super) fn of(config: &Config) -> Result<Self, JoinError> {
+        let opened = Self::open(config)?;
+        let links = opened.fabrics.iter().map(|(_, links)| links).chain([&opened.control]);
+        links.for_each(Links::close_to_strangers);
+        Ok(opened)
+    }
+
+    fn open(config: &Config) -> Result<Self, JoinError> {
         config.settings.secret()?;
         if let Some(nic) = &config.over {
             return Self::over(config, nic);
         }
+        let identity = &Identity::random();
         let settings = &config.settings;
         let list: FabricList = settings.needed(Key::Fabrics)?;
         let mut opened = Vec::new();
         let mut skipped = Vec::new();
         let named = !list.wanted.is_empty() && settings.is_said(Key::Fabrics);
         for name in candidates(config, &list) {
-            match open_one(config, &name, &list) {
+            match open_one(config, &name, &list, identity) {
                 Ok(found) => opened.push(found),
                 // What is open to everybody by mistake is not mended by another fabric.
                 Err(Skip::Nic(why)) if named || matches!(why, OpenError::Secret { .. }) => {
@@ -59,7 +67,7 @@ impl Opened {
         let tcp = opened.iter().find(|(name, ..)| name == "tcp").map(|(_, links, _)| links.clone());
         let control = match tcp {
             Some(links) => links,
-            None => open_control(config)?,
+            None => open_control(config, identity)?,
         };
         let properties = opened.iter().map(|(.., properties)| properties.clone()).collect();
         let fabrics = opened.into_iter().map(|(name, links, _)| (name, links)).collect();
@@ -111,24 +119,34 @@ fn open_one(
     config: &Config,
     name: &str,
     list: &FabricList,
+    identity: &Identity,
 ) -> Result<(String, Links, Properties), Skip> {
     if list.rejected.iter().any(|rejected| rejected == name) {
         return Err(Skip::Unwanted(rejected(&config.settings)));
     }
     let mut fabrics = Fabrics::default();
     config.fabrics.iter().for_each(|(fabric, _)| fabrics.add(std::sync::Arc::clone(fabric)));
-    let options = nic_options(config, name).map_err(Skip::Settings)?;
+    let options = nic_options(config, name, identity).map_err(Skip::Settings)?;
     let nic = fabrics.open(name, options).map_err(Skip::Nic)?;
     let own = config.fabrics.iter().find(|(fabric, _)| fabric.name() == name);
     let properties = match own {
         Some((_, properties)) => properties.clone(),
-        None => Properties::of(name, &nic.limits()),
+        None => known(config, name, &nic)?,
     };
     if let Some(why) = unwanted(config, &properties) {
         return Err(Skip::Unwanted(why));
     }
     let links = Links::open(nic, config.links.clone()).map_err(Skip::Links)?;
     Ok((name.to_owned(), links, properties))
+}
+
+/// What a fabric of this project is like here: what leaves the machine is encrypted, unless that is
+/// off.
+fn known(config: &Config, name: &str, nic: &Nic) -> Result<Properties, Skip> {
+    let properties = Properties::of(name, &nic.limits());
+    let encrypt: Encrypt = config.settings.needed(Key::Encrypt).map_err(Skip::Settings)?;
+    let is_private = properties.private || name != "sim" && encrypt != Encrypt::Never;
+    Ok(properties.private(is_private))
 }
 
 /// What speaks against a fabric that is like this.
@@ -140,21 +158,28 @@ fn unwanted(config: &Config, properties: &Properties) -> Option<String> {
 }
 
 /// The registry is asked over tcp, whatever else a node uses.
-fn open_control(config: &Config) -> Result<Links, JoinError> {
-    let nic = Fabrics::default().open("tcp", nic_options(config, "tcp")?);
+fn open_control(config: &Config, identity: &Identity) -> Result<Links, JoinError> {
+    let nic = Fabrics::default().open("tcp", nic_options(config, "tcp", identity)?);
     let nic = nic.map_err(|why| JoinError::Nic { fabric: "tcp".to_owned(), why })?;
     Ok(Links::open(nic, LinksOptions::default())?)
 }
 
-fn nic_options(config: &Config, fabric: &str) -> Result<NicOptions, SettingsError> {
+fn nic_options(
+    config: &Config,
+    fabric: &str,
+    identity: &Identity,
+) -> Result<NicOptions, SettingsError> {
     let settings = &config.settings;
     let host = match fabric {
         "tcp" | "udp" => listen(settings)?,
+        // Nobody can have taken a name before that nobody can guess.
         _ => format!("egret-{:016x}", rt::random()),
     };
     let wait: Wait = settings.needed(Key::Wait)?;
     let trust: Trust = settings.needed(Key::Trust)?;
-    let options = NicOptions::new(&host).wait(wait).trust(trust);
+    let encrypt: Encrypt = settings.needed(Key::Encrypt)?;
+    let options = NicOptions::new(&host).wait(wait).trust(trust).encrypt(encrypt);
+    let options = options.identity(identity.clone());
     let options = if config.is_insecure { options.insecure_without_secret() } else { options };
     Ok(match settings.secret()? {
         Some(secret) => options.secret(secret),
@@ -171,4 +196,25 @@ fn listen(settings: &Settings) -> Result<String, SettingsError> {
     let mut found = registry.to_socket_addrs().into_iter().flatten();
     let is_here = found.any(|at: SocketAddr| at.ip().is_loopback());
     Ok(if is_here { "" } else { "reachable" }.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn nobody_can_take_the_name_of_a_nic_before_the_node_does() {
+        let config = Config::new("p");
+        let host = || nic_options(&config, "shm", &Identity::random()).unwrap().host;
+        let names: BTreeSet<_> = (0..64).map(|_| host()).collect();
+        assert_eq!(names.len(), 64, "each is another, of the same settings: {names:?}");
+        // Half of the bits of a random number differ from those of the next; a clock or a count
+        // leaves most of them.
+        let bits = |name: &String| u64::from_str_radix(&name["egret-".len()..], 16).unwrap();
+        let (set, unset) =
+            names.iter().map(bits).fold((0, 0), |(set, unset), bits| (set | bits, unset | !bits));
+        assert_eq!((set, unset), (u64::MAX, u64::MAX), "every bit is chosen");
+    }
 }

@@ -87,6 +87,13 @@ impl Properties {
         self
     }
 
+    /// Private, or not.
+    #[must_use]
+    pub const fn private(mut self, private: bool) -> Self {
+        self.private = private;
+        self
+    }
+
     /// For nodes of one machine only, or not.
     #[must_use]
     pub const fn same_machine(mut self, same_machine: bool) -> Self {

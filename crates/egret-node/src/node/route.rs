@@ -104,7 +104,7 @@ mod tests {
     fn member(rank: u32, machine: &str, fabrics: &[&str]) -> Member {
         let is = |name: &str| Properties::network().same_machine(name == "shm");
         let fabrics = fabrics.iter().map(|name| Offer::new(name, "host", is(name))).collect();
-        Member { id: NodeId { rank, incarnation: 1 }, machine: machine.to_owned(), fabrics }
+        Member::new(NodeId { rank, incarnation: 1 }, machine.to_owned(), fabrics, None)
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::Links;
 /// # use egret_node::node::{Config, Node};
 /// # use egret_node::registry::{Registry, RegistryOptions};
 /// # let registry = Registry::open(RegistryOptions::new("doc", 1).secret("hush".into()))?;
-/// # let config = Config::new("doc").registry(registry.address()).secret("hush".into());
+/// # let config = registry.config();
 /// let node = Node::join(config)?;
 /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 /// let local = tokio::task::LocalSet::new();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
 use egret_net::sync::Mutex;
+use egret_net::vi::PublicKey;
 
 use super::event::{Event, Fate, Follow};
 use super::{Member, NodeId, Offer};
@@ -52,7 +53,9 @@ pub(super) struct View {
     /// What became of nodes that are none any more.
     pub(super) fates: BTreeMap<NodeId, Fate>,
     /// Where nodes were that have died since this was last taken.
-    dead: Vec<(Offer, String)>,
+    dead: Vec<(Offer, Option<PublicKey>, String)>,
+    /// Nodes that have come (`true`) or gone since this was last taken, in that order.
+    moved: Vec<(bool, Member)>,
     /// Why there is no registry any more.
     pub(super) lost: Option<String>,
     /// For how long the registry has not said anything, as far as was looked.
@@ -140,11 +143,14 @@ impl Watch {
     fn told(&self, request: &Request<'_>) {
         match Answer::from_bytes(request.bytes()) {
             Some(Answer::Events { first, entries }) => {
-                let (learned, dead, fenced) = {
+                let (learned, dead, moved, fenced) = {
                     let mut view = self.view.lock();
                     let learned = view.learn(first, entries);
-                    (learned, std::mem::take(&mut view.dead), view.fenced.clone())
+                    let dead = std::mem::take(&mut view.dead);
+                    let moved = std::mem::take(&mut view.moved);
+                    (learned, dead, moved, view.fenced.clone())
                 };
+                self.allow(&moved);
                 if let Some(why) = fenced {
                     self.fence(&why);
                     return self.tell_changed();
@@ -177,11 +183,33 @@ impl Watch {
         self.following.get().into_iter().flat_map(|following| &following.fabrics)
     }
 
+    /// Members may have links, with the key that the registry knows; others may not.
+    fn allow(&self, moved: &[(bool, Member)]) {
+        for (comes, member) in moved {
+            for offer in &member.fabrics {
+                let here = self.fabrics().filter(|(fabric, _)| *fabric == offer.fabric);
+                let here = here.filter(|(_, links)| {
+                    // Who has no key where all have one has no link either.
+                    member.key().is_some() || links.nic().key().is_none()
+                });
+                here.for_each(|(_, links)| match comes {
+                    true => links.allow(&offer.host, member.key()),
+                    false => links.disallow(&offer.host, member.key()),
+                });
+            }
+        }
+    }
+
     /// Whoever waits for a node that has died is told, even if its links seem well.
-    fn part_from(&self, dead: &[(Offer, String)]) {
-        for (offer, why) in dead {
+    fn part_from(&self, dead: &[(Offer, Option<PublicKey>, String)]) {
+        for (offer, key, why) in dead {
             let here = self.fabrics().filter(|(fabric, _)| *fabric == offer.fabric);
-            here.for_each(|(_, links)| links.end_link(&offer.host, why));
+            here.for_each(|(_, links)| match key {
+                Some(key) => links.end_link_of(&offer.host, *key, why),
+                None if links.nic().key().is_none() => links.end_link(&offer.host, why),
+                // Nobody without a key has a link there.
+                None => {}
+            });
         }
     }
 
@@ -222,6 +250,7 @@ impl View {
             match &entry {
                 Entry::Joined(member) => {
                     self.members.insert(member.id.rank, member.clone());
+                    self.moved.push((true, member.clone()));
                 }
                 Entry::Left(node) => self.gone(*node, Fate::Left),
                 Entry::Died { node, why } => self.gone(*node, Fate::Died { why: why.clone() }),
@@ -232,7 +261,7 @@ impl View {
         let members = &self.members;
         let is_there =
             |offer: &Offer| members.values().any(|member| member.fabrics.contains(offer));
-        self.dead.retain(|(offer, _)| !is_there(offer));
+        self.dead.retain(|(offer, key, _)| key.is_some() || !is_there(offer));
         Ok(())
     }
 
@@ -242,9 +271,13 @@ impl View {
         }
         if self.members.get(&node.rank).is_some_and(|member| member.id == node)
             && let Some(member) = self.members.remove(&node.rank)
-            && let Fate::Died { why } = &fate
         {
-            self.dead.extend(member.fabrics.into_iter().map(|offer| (offer, why.clone())));
+            if let Fate::Died { why } = &fate {
+                let offers = member.fabrics.iter().cloned();
+                let key = member.key();
+                self.dead.extend(offers.map(|offer| (offer, key, why.clone())));
+            }
+            self.moved.push((false, member));
         }
         self.fates.insert(node, fate);
     }

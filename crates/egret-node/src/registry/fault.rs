@@ -5,6 +5,10 @@
 egret_net::faults! {
     /// Ways to get it wrong.
     pub(crate) enum Fault {
+        /// A key that had a life gets another.
+        KeyReused,
+        /// A node may be where another is.
+        HostShared,
         /// A node that was declared dead is served.
         NotFenced,
         /// A rank that is joined again has the incarnation that it had.

@@ -29,7 +29,7 @@ pub fn questions(mut input: &[u8]) {
                 now = now + Duration::from_millis(u64::from(*who) * 50);
                 state.tick(now);
             }
-            3 => state.ask(now, &from, ticket, Ask::Join(join())),
+            3 => state.ask(now, (&from, None), ticket, Ask::Join(join())),
             _ => {}
         }
         if before % 8 == 3 {
@@ -38,7 +38,7 @@ pub fn questions(mut input: &[u8]) {
         }
         if let Some(ask) = Ask::from_bytes(piece) {
             open.insert(ticket);
-            state.ask(now, &from, ticket, ask);
+            state.ask(now, (&from, None), ticket, ask);
         }
         for (answered, said) in state.take_out() {
             assert!(open.remove(&answered), "answered twice, or without a question");

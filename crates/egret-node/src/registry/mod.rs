@@ -2,10 +2,13 @@
 //! names stand for. It runs in whatever starts the nodes; `egret run` has one inside.
 //!
 //! ```
+//! use egret_net::vi::Secret;
 //! use egret_node::registry::{Registry, RegistryOptions};
 //!
-//! let registry = Registry::open(RegistryOptions::new("pool", 4).secret("hush".into()))?;
+//! let registry = Registry::open(RegistryOptions::new("pool", 4).secret(Secret::random()))?;
 //! println!("EGRET_REGISTRY={}", registry.address());
+//! let secret = registry.secret().and_then(Secret::reveal).expect("a random one");
+//! println!("{} bytes for EGRET_SECRET_FILE", secret.len());
 //! # Ok::<(), egret_node::registry::RegistryError>(())
 //! ```
 //!
@@ -28,18 +31,19 @@ use std::sync::Arc;
 
 use egret_net::fabric::{Fabric, tcp::TcpFabric};
 use egret_net::rt::{self, Instant};
-use egret_net::vi::Nic;
+use egret_net::vi::{Nic, Secret};
 pub use options::{RegistryError, RegistryOptions};
 
 use self::serve::Server;
 use crate::flow::FlowTerms;
-use crate::node::Events;
+use crate::node::{Config, Events};
 use crate::{Links, LinksOptions};
 
 /// The registry of one pool. Dropped, it is closed.
 #[derive(Debug)]
 pub struct Registry {
     server: Arc<Server>,
+    secret: Option<Secret>,
 }
 
 impl Registry {
@@ -60,6 +64,9 @@ impl Registry {
     ///
     /// If links are open on the nic already.
     pub fn over(nic: Nic, options: RegistryOptions) -> Result<Self, RegistryError> {
+        let key = nic.key();
+        let secret = options.secret.clone();
+        let secret = secret.map(|secret| key.map_or(secret.clone(), |key| secret.with_key(key)));
         let terms = options.terms()?;
         let links = LinksOptions::default().budget(budget(terms.size)).pool_size(terms.size);
         let links = Links::open(nic, links)?;
@@ -67,13 +74,31 @@ impl Registry {
         if rt::has_background() {
             serve::keep_time(&server).map_err(RegistryError::Thread)?;
         }
-        Ok(Self { server })
+        Ok(Self { server, secret })
     }
 
     /// Where nodes find it.
     #[must_use]
     pub fn address(&self) -> &str {
         self.server.links.host()
+    }
+
+    /// The secret of the pool with the registry's key in it, for nodes; `None` if the pool has no
+    /// secret.
+    #[must_use]
+    pub const fn secret(&self) -> Option<&Secret> {
+        self.secret.as_ref()
+    }
+
+    /// What a node of the pool is to be, in a process that has the registry: its pool, where the
+    /// registry is, and the secret.
+    pub fn config(&self) -> Config {
+        let pool = self.server.inner.lock().state.terms.pool.clone();
+        let config = Config::new(&pool).registry(self.address());
+        match &self.secret {
+            Some(secret) => config.secret(secret.clone()),
+            None => config,
+        }
     }
 
     /// Says how the process of a rank ended, which whoever started it knows: if it is a

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use egret_net::fabric::OpenError as NicError;
-use egret_net::vi::{NicOptions, NicSecretError, Secret};
+use egret_net::vi::{Identity, NicOptions, NicSecretError, Secret};
 use thiserror::Error;
 
 use super::limits::{NAME_MAX, SIZE_MAX};
@@ -21,6 +21,8 @@ pub struct RegistryOptions {
     pub size: u32,
     /// What nodes must prove to know.
     pub secret: Option<Secret>,
+    /// Its key; a new one if it is `None`.
+    pub identity: Option<Identity>,
     /// [Where](egret_net::fabric::place) it listens.
     pub listen: String,
     /// How long a node that is asked has to answer.
@@ -33,7 +35,8 @@ impl RegistryOptions {
     #[must_use]
     pub fn new(pool: &str, size: u32) -> Self {
         let (pool, listen) = (pool.to_owned(), String::new());
-        Self { pool, size, secret: None, listen, patience: PATIENCE, is_insecure: false }
+        let (secret, identity) = (None, None);
+        Self { pool, size, secret, identity, listen, patience: PATIENCE, is_insecure: false }
     }
 
     /// Nodes must have this secret. An empty one is an error when the registry opens;
@@ -41,6 +44,14 @@ impl RegistryOptions {
     #[must_use]
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secret = Some(secret);
+        self
+    }
+
+    /// Proves this key to nodes. Whoever is to open the registry again, for nodes that know its key
+    /// already, keeps it; otherwise the registry makes one.
+    #[must_use]
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
         self
     }
 
@@ -56,6 +67,10 @@ impl RegistryOptions {
     /// The nic that it opens by itself.
     pub(super) fn nic(&self) -> NicOptions {
         let nic = NicOptions::new(&self.listen);
+        let nic = match &self.identity {
+            Some(identity) => nic.identity(identity.clone()),
+            None => nic,
+        };
         let nic = if self.is_insecure { nic.insecure_without_secret() } else { nic };
         match &self.secret {
             Some(secret) => nic.secret(secret.clone()),

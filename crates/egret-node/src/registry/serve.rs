@@ -79,9 +79,14 @@ impl Server {
             Err(why) => answer((request.later(), PLAIN), &Answer::Refused(why)),
             Ok(ask) => {
                 let from = request.peer();
+                let key = self.links.key_of(from);
+                if key.is_none() && self.links.nic().key().is_some() {
+                    // Its link has ended meanwhile, and who it was is not known any more.
+                    return;
+                }
                 let handler = if matches!(ask, Ask::Follow { .. }) { EVENTS } else { PLAIN };
                 self.change_with(Some((request.later(), handler)), |state, now, ticket| {
-                    state.ask(now, &from, ticket, ask);
+                    state.ask(now, (&from, key), ticket, ask);
                 });
             }
         }

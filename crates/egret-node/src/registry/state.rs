@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use egret_net::rt::Instant;
+use egret_net::vi::PublicKey;
 
 use super::fault::{Fault, planted};
 use super::limits::{self, cut_text};
 use super::names::Names;
 use super::wire::{Answer, Ask, Entry, Join};
-use crate::node::{Fate, Member, NodeId, Refused};
+use crate::node::{Fate, Member, NodeId, Offer, Refused};
 
 /// Who is a member, what happened, and what names stand for.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct State<P> {
     /// Whom each link belongs to.
     pub(super) seats: BTreeMap<P, Seat>,
     pub(super) names: Names<P>,
+    /// Which life each key was of: one has no other.
+    keys: BTreeMap<PublicKey, NodeId>,
     incarnations: u64,
     /// When time last passed.
     looked: Option<Instant>,
@@ -50,9 +53,15 @@ pub(super) struct Life {
     pub(super) id: NodeId,
     /// How it came to be no member any more.
     fate: Option<Fate>,
+    /// The fabrics that it has, and where: nobody else is there as long as it is a member.
+    hosts: Vec<(String, String)>,
 }
 
 impl Life {
+    fn is_at(&self, offer: &Offer) -> bool {
+        self.hosts.iter().any(|(fabric, host)| *fabric == offer.fabric && *host == offer.host)
+    }
+
     pub(super) fn is_here(&self) -> bool {
         self.fate.is_none()
     }
@@ -79,6 +88,7 @@ impl<P: Ord + Clone> State<P> {
             ranks: BTreeMap::new(),
             seats: BTreeMap::new(),
             names: Names::new(),
+            keys: BTreeMap::new(),
             incarnations: 0,
             looked: None,
             out: Vec::new(),
@@ -86,9 +96,15 @@ impl<P: Ord + Clone> State<P> {
     }
 
     /// Somebody asks.
-    pub(crate) fn ask(&mut self, now: Instant, from: &P, ticket: Ticket, ask: Ask) {
+    pub(crate) fn ask(
+        &mut self,
+        now: Instant,
+        (from, key): (&P, Option<PublicKey>),
+        ticket: Ticket,
+        ask: Ask,
+    ) {
         let answer = match ask {
-            Ask::Join(join) => Some(self.join(now, from, join)),
+            Ask::Join(join) => Some(self.join(now, (from, key), join)),
             ask => match self.seat(now, from) {
                 Ok(id) => self.member_asks(now, from, id, ticket, ask),
                 // It is told how it came to its end, as everybody is.
@@ -168,8 +184,8 @@ impl<P: Ord + Clone> State<P> {
         }
     }
 
-    fn join(&mut self, now: Instant, from: &P, join: Join) -> Answer {
-        let rank = match self.may_join(from, &join) {
+    fn join(&mut self, now: Instant, (from, key): (&P, Option<PublicKey>), join: Join) -> Answer {
+        let rank = match self.may_join((from, key), &join) {
             Ok(rank) => rank,
             Err(why) => return Answer::Refused(why),
         };
@@ -177,21 +193,28 @@ impl<P: Ord + Clone> State<P> {
             self.incarnations += 1;
         }
         let id = NodeId { rank, incarnation: self.incarnations };
-        self.ranks.insert(rank, Life { id, fate: None });
+        let hosts = join.fabrics.iter().map(|offer| (offer.fabric.clone(), offer.host.clone()));
+        self.ranks.insert(rank, Life { id, fate: None, hosts: hosts.collect() });
         self.names.begin_anew(rank);
         self.seats.insert(from.clone(), Seat { id, gone: None, since: now, follow: None });
         let Join { machine, fabrics, .. } = join;
-        self.append(Entry::Joined(Member { id, machine, fabrics }));
+        key.map(|key| self.keys.insert(key, id));
+        self.append(Entry::Joined(Member::new(id, machine, fabrics, key)));
         let heard = (self.terms.silent + self.terms.patience).as_millis();
         let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);
         Answer::Welcome { id, size: self.terms.size, heard_ms }
     }
 
-    fn may_join(&self, from: &P, join: &Join) -> Result<u32, Refused> {
+    fn may_join(&self, (from, key): (&P, Option<PublicKey>), join: &Join) -> Result<u32, Refused> {
         let (Terms { pool, size, .. }, taken) =
             (&self.terms, |rank: &u32| self.ranks.get(rank).is_some_and(Life::is_here));
         if let Some(seat) = self.seats.get(from) {
             return Err(Refused::JoinedAlready { id: seat.id });
+        }
+        if let Some(id) = key.and_then(|key| self.keys.get(&key))
+            && !planted(Fault::KeyReused)
+        {
+            return Err(Refused::KeyUsed { by: *id });
         }
         if join.pool != *pool {
             return Err(Refused::OtherPool { pool: pool.clone() });
@@ -200,6 +223,9 @@ impl<P: Ord + Clone> State<P> {
             return Err(Refused::OtherSize { size: *size });
         }
         limits::check_join(join, self.log_bytes)?;
+        if key.is_some() {
+            self.check_hosts(join)?;
+        }
         match join.rank {
             Some(rank) if rank >= *size => Err(Refused::NoSuchRank { size: *size }),
             Some(rank) => match self.ranks.get(&rank) {
@@ -208,6 +234,20 @@ impl<P: Ord + Clone> State<P> {
             },
             None => (0..*size).find(|rank| !taken(rank)).ok_or(Refused::PoolFull { size: *size }),
         }
+    }
+
+    /// Whether nobody else is found where a node says it is: others would take its key for that
+    /// of the node that was there before.
+    fn check_hosts(&self, join: &Join) -> Result<(), Refused> {
+        if planted(Fault::HostShared) {
+            return Ok(());
+        }
+        for life in self.ranks.values().filter(|life| life.is_here()) {
+            if let Some(offer) = join.fabrics.iter().find(|offer| life.is_at(offer)) {
+                return Err(Refused::HostTaken { host: offer.host.clone(), by: life.id });
+            }
+        }
+        Ok(())
     }
 
     /// A question stands until there is something to tell. A node has one.
@@ -269,11 +309,11 @@ impl<P: Ord + Clone> State<P> {
     pub(crate) fn process_ended(&mut self, now: Instant, rank: u32, why: &str) {
         let why = cut_text(why);
         match self.ranks.get(&rank) {
-            Some(Life { id, fate: None }) => self.declare_dead(*id, why),
+            Some(Life { id, fate: None, .. }) => self.declare_dead(*id, why),
             Some(_) => {}
             None if rank < self.terms.size => {
                 let id = NodeId { rank, incarnation: 0 };
-                self.ranks.insert(rank, Life { id, fate: None });
+                self.ranks.insert(rank, Life { id, fate: None, hosts: Vec::new() });
                 self.gone(id, Fate::Died { why });
             }
             None => {}

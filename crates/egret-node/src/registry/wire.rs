@@ -103,7 +103,7 @@ fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
 }
 
 /// What both sides speak: the word of every request.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 /// The endpoint that the registry is.
 pub(crate) const ENDPOINT: &str = "egret.registry";
 /// The handler of all requests there.

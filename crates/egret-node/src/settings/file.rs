@@ -6,6 +6,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use zeroize::Zeroizing;
+
 use super::{Key, SettingsError, secret};
 
 /// Which file there is: the one that the environment names, which must be there, or the
@@ -38,7 +40,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<(Key, String)>, SettingsError> {
 
 /// The same of a file that is open, whatever lies at its path by now.
 pub(super) fn read_open(mut file: File, path: &Path) -> Result<Vec<(Key, String)>, SettingsError> {
-    let mut text = String::new();
+    let mut text = Zeroizing::new(String::with_capacity(secret::size(&file)));
     file.read_to_string(&mut text).map_err(|why| secret::failed(path, &why))?;
     let mut said: Vec<(Key, String)> = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -63,7 +65,8 @@ fn read_line(line: &str) -> Result<Option<(Key, String)>, String> {
     }
     let (name, value) = line.split_once('=').ok_or("name = value is expected")?;
     let name = name.trim();
-    let known = Key::ALL.into_iter().filter(|key| *key != Key::Config);
+    let is_filed = |key: &Key| !matches!(key, Key::Config | Key::SecretFd);
+    let known = Key::ALL.into_iter().filter(is_filed);
     let key = known.clone().find(|key| key.name() == name).ok_or_else(|| {
         let names: Vec<_> = known.map(Key::name).collect();
         format!("no setting {name:?}; there are: {}", names.join(", "))

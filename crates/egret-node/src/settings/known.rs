@@ -9,9 +9,11 @@ pub(crate) enum Key {
     LocalRank,
     Registry,
     Secret,
+    SecretFd,
     SecretFile,
     Fabrics,
     Trust,
+    Encrypt,
     Wait,
     Deadline,
     Listen,
@@ -20,16 +22,18 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Pool,
         Self::Size,
         Self::Rank,
         Self::LocalRank,
         Self::Registry,
         Self::Secret,
+        Self::SecretFd,
         Self::SecretFile,
         Self::Fabrics,
         Self::Trust,
+        Self::Encrypt,
         Self::Wait,
         Self::Deadline,
         Self::Listen,
@@ -53,6 +57,12 @@ impl Key {
                 None,
                 "what the pool's nodes prove to know; never empty; needed beyond loopback",
             ),
+            Self::SecretFd => (
+                "secret_fd",
+                "EGRET_SECRET_FD",
+                None,
+                "a pipe with the secret, to be read once: N or N:INODE; set by `egret run`",
+            ),
             Self::SecretFile => (
                 "secret_file",
                 "EGRET_SECRET_FILE",
@@ -66,6 +76,12 @@ impl Key {
                 "the fabrics to use, best first; ^NAME rejects one",
             ),
             Self::Trust => ("trust", "EGRET_TRUST", Some("isolated"), "isolated or cooperating"),
+            Self::Encrypt => (
+                "encrypt",
+                "EGRET_ENCRYPT",
+                Some("between-machines"),
+                "connections: between-machines, on (all), or off (on trusted networks)",
+            ),
             Self::Wait => ("wait", "EGRET_WAIT", Some("balanced"), "spin, balanced or frugal"),
             Self::Deadline => {
                 ("deadline", "EGRET_DEADLINE", Some("30s"), "of calls: 500ms, 30s, 2m, or never")

@@ -14,6 +14,7 @@
 //! # Ok::<(), egret_node::settings::SettingsError>(())
 //! ```
 
+mod descriptor;
 mod file;
 mod known;
 mod secret;
@@ -25,10 +26,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use descriptor::{leave_secret, start_with_secret};
 use egret_net::vi::Secret;
 pub(crate) use known::Key;
 use thiserror::Error;
 pub(crate) use value::{FabricList, Value};
+use zeroize::Zeroizing;
 
 /// What a program is told from outside, and what it says itself.
 #[derive(Clone, Default)]
@@ -36,6 +39,8 @@ pub struct Settings {
     said: BTreeMap<Key, (String, Origin)>,
     /// Apart, so that it is never shown.
     secret: Option<(Secret, Origin)>,
+    /// A secret that was looked for and not taken: whether it is there, and who hands it over.
+    left: Option<(bool, Origin)>,
     unknown: Vec<String>,
 }
 
@@ -65,8 +70,20 @@ pub enum Origin {
     File(PathBuf),
     /// The environment.
     Environment,
+    /// The environment, by a pipe of this number.
+    Descriptor(u32),
     /// The program.
     Code,
+}
+
+/// What a program would be told, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// All settings there are.
+    pub settings: Vec<Setting>,
+    /// Variables of the environment that look like settings and are none.
+    pub unknown: Vec<String>,
 }
 
 impl fmt::Display for Origin {
@@ -75,6 +92,7 @@ impl fmt::Display for Origin {
             Self::Default => f.write_str("default"),
             Self::File(path) => write!(f, "{}", path.display()),
             Self::Environment => f.write_str("environment"),
+            Self::Descriptor(number) => write!(f, "descriptor {number}"),
             Self::Code => f.write_str("program"),
         }
     }
@@ -129,8 +147,8 @@ pub enum SettingsError {
     },
     /// A secret is empty.
     #[error(
-        "the secret ({said}) is empty, and an empty secret is everybody's; say 16 random bytes \
-         or more, or do not set it at all"
+        "the secret ({said}) is empty, and an empty secret is everybody's; say a random one, \
+         `egret1.` and 64 hexadecimal digits, or do not set it at all"
     )]
     EmptySecret {
         /// Where it is said.
@@ -162,6 +180,32 @@ pub enum SettingsError {
         /// The user of this process.
         user: u32,
     },
+    /// A secret that was handed over in a pipe is not there any more.
+    #[error(
+        "EGRET_SECRET_FD hands over a secret, and descriptor {number} {found}: the secret was taken \
+         already, or the pipe was not passed on. The first program of a process of `egret run` takes \
+         it, for itself alone; process {parent} ({name}) started this one. Join in one program of \
+         each process, pass the descriptor on (`pass_fds` in Python), or give this program a \
+         secret by EGRET_SECRET_FILE"
+    )]
+    SecretTaken {
+        /// The descriptor.
+        number: String,
+        /// What it is now.
+        found: &'static str,
+        /// The process that started this one, 0 if that is not to be seen.
+        parent: i32,
+        /// Its name.
+        name: String,
+    },
+    /// A pipe with a secret cannot be read.
+    #[error("EGRET_SECRET_FD={said} hands over a secret in a pipe that cannot be read: {why}")]
+    SecretPipe {
+        /// What the variable says.
+        said: String,
+        /// Why not.
+        why: String,
+    },
     /// A variable of the environment is no text.
     #[error("{variable} is not valid UTF-8")]
     NotText {
@@ -180,22 +224,25 @@ impl Settings {
     /// Those of this process: its environment, and the file that it names, or else
     /// `egret.toml` in the working directory or in the user's directory of configuration.
     ///
+    /// A secret that is handed over in a pipe (`EGRET_SECRET_FD`) is taken out of it, and kept
+    /// for whatever reads the settings in this process later.
+    ///
     /// # Errors
     ///
     /// If a file cannot be read, or says what is no setting; and if there is something
     /// wrong with the secret: nobody goes without the one that was meant.
     pub fn read() -> Result<Self, SettingsError> {
-        let mut environment = Vec::new();
-        for (name, value) in std::env::vars_os() {
-            match (name.into_string(), value.into_string()) {
-                (Ok(name), Ok(value)) => environment.push((name, value)),
-                (Ok(variable), Err(_)) if Key::is_variable(&variable) => {
-                    return Err(SettingsError::NotText { variable });
-                }
-                _ => {}
-            }
-        }
-        Self::read_from(environment, Path::new(""))
+        Self::read_with(own_environment()?, Path::new(""), Pipe::Take)
+    }
+
+    /// What [`read`](Self::read) would find, for people. A secret in a pipe stays there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`read`](Self::read).
+    pub fn report() -> Result<Report, SettingsError> {
+        let settings = Self::read_with(own_environment()?, Path::new(""), Pipe::Leave)?;
+        Ok(Report { settings: settings.all(), unknown: settings.unknown })
     }
 
     /// Those of an environment and a working directory.
@@ -207,7 +254,14 @@ impl Settings {
         environment: impl IntoIterator<Item = (String, String)>,
         directory: &Path,
     ) -> Result<Self, SettingsError> {
-        let environment: BTreeMap<String, String> = environment.into_iter().collect();
+        Self::read_with(environment.into_iter().collect(), directory, Pipe::Take)
+    }
+
+    fn read_with(
+        mut environment: BTreeMap<String, String>,
+        directory: &Path,
+        pipe: Pipe,
+    ) -> Result<Self, SettingsError> {
         let mut settings = Self::default();
         if let Some(path) = file::find(&environment, directory)? {
             for (key, value) in file::read(&path)? {
@@ -215,11 +269,12 @@ impl Settings {
             }
         }
         for key in Key::ALL {
-            if let Some(value) = environment.get(key.variable()) {
-                settings.say_nonempty(key, value.clone(), Origin::Environment)?;
+            if let Some(value) = environment.remove(key.variable()) {
+                settings.say_nonempty(key, value, Origin::Environment)?;
             }
         }
         settings.unknown = environment.into_keys().filter(|name| is_unknown(name)).collect();
+        settings.read_pipe(pipe)?;
         settings.read_secret(directory)?;
         Ok(settings)
     }
@@ -239,7 +294,11 @@ impl Settings {
     fn setting(&self, key: Key) -> Setting {
         let (value, origin) = match (key, &self.secret, self.said.get(&key)) {
             (Key::Secret, Some((_, origin)), _) => (Some("(not shown)".to_owned()), origin.clone()),
-            (Key::Secret, None, _) => (None, Origin::Default),
+            (Key::Secret, None, _) => match &self.left {
+                Some((true, origin)) => (Some("(not shown)".to_owned()), origin.clone()),
+                Some((false, origin)) => (Some("(taken already)".to_owned()), origin.clone()),
+                None => (None, Origin::Default),
+            },
             (_, _, Some((value, origin))) => (Some(value.clone()), origin.clone()),
             (_, _, None) => (key.default().map(str::to_owned), Origin::Default),
         };
@@ -276,7 +335,10 @@ impl Settings {
     /// Somebody says what a setting is.
     pub(crate) fn say(&mut self, key: Key, value: String, origin: Origin) {
         match key {
-            Key::Secret => self.secret = Some((Secret::from(value.as_str()), origin)),
+            Key::Secret => {
+                let value = Zeroizing::new(value);
+                self.secret = Some((Secret::from(value.as_str()), origin));
+            }
             key => drop(self.said.insert(key, (value, origin))),
         }
     }
@@ -315,11 +377,29 @@ impl Settings {
         self.value(key)?.ok_or(missing)
     }
 
+    /// The secret may be in a pipe, if the environment does not say it by itself.
+    fn read_pipe(&mut self, pipe: Pipe) -> Result<(), SettingsError> {
+        let Some((said, _)) = self.said.get(&Key::SecretFd) else { return Ok(()) };
+        if matches!(self.secret, Some((_, Origin::Environment))) {
+            return Ok(());
+        }
+        match pipe {
+            Pipe::Take => self.secret = Some(descriptor::take(said)?),
+            Pipe::Leave => {
+                self.secret = None;
+                self.left = Some(descriptor::look(said)?);
+            }
+        }
+        Ok(())
+    }
+
     /// The secret may be in a file of its own, if nobody has said it in the same place.
     fn read_secret(&mut self, directory: &Path) -> Result<(), SettingsError> {
         let Some((path, origin)) = self.said.get(&Key::SecretFile).cloned() else { return Ok(()) };
         let said = self.secret.as_ref().map(|(_, origin)| origin);
-        if said == Some(&Origin::Environment) || said == Some(&origin) {
+        let said = said.or(self.left.as_ref().map(|(_, origin)| origin));
+        let is_nearer = matches!(said, Some(Origin::Environment | Origin::Descriptor(_)));
+        if is_nearer || said == Some(&origin) {
             return Ok(());
         }
         let path = directory.join(path);
@@ -337,6 +417,27 @@ impl fmt::Debug for Settings {
         let said = self.all().into_iter().filter(|setting| setting.origin != Origin::Default);
         f.debug_map().entries(said.map(|setting| (setting.name, setting.value))).finish()
     }
+}
+
+/// What happens to a secret that is handed over in a pipe.
+#[derive(Debug, Clone, Copy)]
+enum Pipe {
+    Take,
+    Leave,
+}
+
+fn own_environment() -> Result<BTreeMap<String, String>, SettingsError> {
+    let mut environment = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        match (name.into_string(), value.into_string()) {
+            (Ok(name), Ok(value)) => drop(environment.insert(name, value)),
+            (Ok(variable), Err(_)) if Key::is_variable(&variable) => {
+                return Err(SettingsError::NotText { variable });
+            }
+            _ => {}
+        }
+    }
+    Ok(environment)
 }
 
 fn is_unknown(variable: &str) -> bool {

@@ -5,11 +5,14 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use zeroize::Zeroizing;
+
 use super::SettingsError;
 
 /// What such a file says.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, SettingsError> {
-    let (mut file, mut bytes) = (open(path)?, Vec::new());
+pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SettingsError> {
+    let mut file = open(path)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(size(&file)));
     check(&file, path)?;
     file.read_to_end(&mut bytes).map_err(|why| failed(path, &why))?;
     Ok(bytes)
@@ -18,6 +21,12 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, SettingsError> {
 /// A link to the file will do: what is looked at is the very file that is read.
 pub(super) fn open(path: &Path) -> Result<File, SettingsError> {
     File::open(path).map_err(|why| failed(path, &why))
+}
+
+/// Room for all that a file says, so that a buffer does not grow and leave copies behind.
+pub(super) fn size(file: &File) -> usize {
+    let bytes = file.metadata().map_or(0, |is| is.len().min(SIZE_MAX));
+    usize::try_from(bytes).unwrap_or(0) + 1
 }
 
 /// Whether an open file may say a secret.
@@ -47,5 +56,7 @@ pub(super) fn failed(path: &Path, why: &std::io::Error) -> SettingsError {
 
 /// What group and world may do.
 const OTHERS: u32 = 0o077;
+/// More than any file of settings has.
+const SIZE_MAX: u64 = 1 << 20;
 /// Who reads every file anyway.
 const ROOT: u32 = 0;

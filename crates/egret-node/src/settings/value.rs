@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use egret_net::rt::Deadline;
-use egret_net::vi::{Trust, Wait};
+use egret_net::vi::{Encrypt, Trust, Wait};
 
 /// What can be read of a setting's text.
 pub(crate) trait Value: Sized {
@@ -29,6 +29,17 @@ impl Value for Trust {
             "isolated" => Ok(Self::Isolated),
             "cooperating" => Ok(Self::Cooperating),
             _ => Err("isolated or cooperating is expected".to_owned()),
+        }
+    }
+}
+
+impl Value for Encrypt {
+    fn read(text: &str) -> Result<Self, String> {
+        match text {
+            "between-machines" => Ok(Self::BetweenMachines),
+            "on" => Ok(Self::Always),
+            "off" => Ok(Self::Never),
+            _ => Err("between-machines, on or off is expected".to_owned()),
         }
     }
 }

@@ -39,7 +39,7 @@ fn links(fabric: &str, wait: Wait, background: bool) -> Links {
         "shm" => format!("alarms-{}-{}", std::process::id(), rt::random()),
         _ => String::new(),
     };
-    let nic = NicOptions::new(&name).secret("links".into()).wait(wait);
+    let nic = NicOptions::new(&name).secret(crate::SECRET.into()).wait(wait);
     let nic = Fabrics::default().open(fabric, nic).unwrap();
     Links::open(nic, LinksOptions::default().background(background)).unwrap()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use egret_net::fabric::sim::Sim;
 use egret_net::fabric::{Fabric, OpenError, tcp::TcpFabric};
-use egret_net::vi::{Nic, NicOptions};
+use egret_net::vi::{Encrypt, Nic, NicOptions};
 use egret_node::node::{Config, JoinError, Latency, Node, Properties, Property, RouteError};
 
 use super::{SOON, config, registry};
@@ -107,8 +107,12 @@ fn a_nic_of_the_programs_own_must_be_what_is_required_too() {
 
 #[test]
 fn private_is_what_nobody_else_can_read() {
-    let registry = registry(1);
-    let node = Node::join(config(&registry).fabrics("shm,tcp,udp")).unwrap();
-    let private = node.fabrics().into_iter().filter(|it| it.properties.has(&Property::PRIVATE));
-    assert_eq!(private.map(|fabric| fabric.name).collect::<Vec<_>>(), ["shm"]);
+    let all = ["shm", "tcp", "udp"];
+    for (encrypt, private) in [(Encrypt::BetweenMachines, &all[..]), (Encrypt::Never, &all[..1])] {
+        let registry = registry(1);
+        let node = Node::join(config(&registry).fabrics("shm,tcp,udp").encrypt(encrypt)).unwrap();
+        let fabrics = node.fabrics().into_iter();
+        let found = fabrics.filter(|fabric| fabric.properties.has(&Property::PRIVATE));
+        assert_eq!(found.map(|fabric| fabric.name).collect::<Vec<_>>(), private);
+    }
 }

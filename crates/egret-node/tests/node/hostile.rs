@@ -23,7 +23,7 @@ fn links(secret: &str) -> Links {
 fn garbage_is_refused_and_harms_nobody() {
     let registry = registry(2);
     let node = join(&registry);
-    let links = links("hush");
+    let links = links(crate::SECRET);
     let mine = links.bundle().endpoint(0);
     let to = EndpointName::new(registry.address(), REGISTRY, 0);
     let remote = mine.wait_map(&to, SOON).unwrap();
@@ -49,14 +49,14 @@ fn garbage_is_refused_and_harms_nobody() {
 
 /// A registry that answers everything with these bytes.
 fn impostor(bytes: Vec<u8>) -> (Links, egret_node::am::Endpoint) {
-    let links = links("hush");
+    let links = links(crate::SECRET);
     let endpoint = links.bundle().register(REGISTRY, 0).unwrap();
     endpoint.on(0, move |request| request.reply_with(Message::to(255).bytes(&bytes)));
     (links, endpoint)
 }
 
 fn config(links: &Links) -> Config {
-    Config::new("test").registry(links.host()).secret("hush".into())
+    Config::new("test").registry(links.host()).secret(crate::SECRET.into())
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_registry_that_talks_nonsense_is_lost() {
 
 #[test]
 fn a_registry_that_says_nothing_is_not_waited_for_for_ever() {
-    let links = links("hush");
+    let links = links(crate::SECRET);
     let endpoint = links.bundle().register(REGISTRY, 0).unwrap();
     let kept: Mutex<Vec<ReplySlot>> = Mutex::default();
     endpoint.on(0, move |request| kept.lock().unwrap().push(request.later()));
@@ -83,7 +83,7 @@ fn a_registry_that_says_nothing_is_not_waited_for_for_ever() {
 
 #[test]
 fn where_there_is_no_registry_there_is_no_node() {
-    let links = links("hush");
+    let links = links(crate::SECRET);
     let none = Node::join(config(&links)).unwrap_err();
     assert!(matches!(none, JoinError::NoRegistry { .. }), "{none}");
     let missing = Node::join(Config::new("test")).unwrap_err().to_string();
@@ -93,7 +93,7 @@ fn where_there_is_no_registry_there_is_no_node() {
 #[test]
 fn who_follows_and_may_not_is_told_where_it_listens() {
     let registry = registry(1);
-    let links = links("hush");
+    let links = links(crate::SECRET);
     let mine = links.bundle().endpoint(0);
     let told: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let kept = Arc::clone(&told);
@@ -101,7 +101,7 @@ fn who_follows_and_may_not_is_told_where_it_listens() {
     let to = EndpointName::new(registry.address(), REGISTRY, 0);
     let remote = mine.wait_map(&to, SOON).unwrap();
     let follow = [&[1_u8][..], &[0; 8]].concat();
-    drop(remote.wait_request(Message::to(0).words(&[1]).bytes(&follow), SOON).unwrap());
+    drop(remote.wait_request(Message::to(0).words(&[2]).bytes(&follow), SOON).unwrap());
     assert!(links.drive(SOON, || !told.lock().unwrap().is_empty()), "it was not told");
     let not_a_member = vec![5, 8];
     assert_eq!(*told.lock().unwrap(), [not_a_member]);
@@ -113,9 +113,9 @@ fn welcomes(then: impl Fn(ReplySlot) + Send + 'static) -> (Links, egret_node::am
     let id = [&0_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
     let (size, heard_ms) = (1_u32.to_le_bytes(), 300_u64.to_le_bytes());
     let welcome = [&[0][..], &id, &size, &heard_ms].concat();
-    let member = [&id[..], &[0; 8]].concat();
+    let member = [&id[..], &[0; 9]].concat();
     let joined = [&[1][..], &0_u64.to_le_bytes(), &size, &[0], &member].concat();
-    let links = links("hush");
+    let links = links(crate::SECRET);
     let endpoint = links.bundle().register(REGISTRY, 0).unwrap();
     let asks: Mutex<Vec<ReplySlot>> = Mutex::default();
     endpoint.on(0, move |request| match request.bytes() {

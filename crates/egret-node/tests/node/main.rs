@@ -19,11 +19,11 @@ const LONG: Duration = Duration::from_secs(60);
 const SOON: Deadline = Deadline::In(LONG);
 
 fn registry(size: u32) -> Registry {
-    Registry::open(RegistryOptions::new("test", size).secret("hush".into())).unwrap()
+    Registry::open(RegistryOptions::new("test", size).secret(SECRET.into())).unwrap()
 }
 
 fn config(registry: &Registry) -> Config {
-    Config::new("test").registry(registry.address()).secret("hush".into())
+    registry.config()
 }
 
 fn join(registry: &Registry) -> Node {
@@ -36,3 +36,6 @@ fn other() {
     let Ok(part) = std::env::var(peer::PART) else { return };
     peer::run(&part);
 }
+
+/// A secret that nobody could guess, had it not been written here.
+const SECRET: &str = "egret1.6875736868757368687573686875736868757368687573686875736868757368";

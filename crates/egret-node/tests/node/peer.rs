@@ -26,7 +26,7 @@ impl Peer {
         let (stream, stdin) = UnixStream::pair().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "other", "--nocapture"]);
-        command.env(PART, part).env("EGRET_POOL", "test").env("EGRET_SECRET", "hush");
+        command.env(PART, part).env("EGRET_POOL", "test").env("EGRET_SECRET", crate::SECRET);
         command.env("EGRET_REGISTRY", registry.address()).env("EGRET_RANK", rank.to_string());
         command.env("EGRET_JOB", "test").env("RUST_BACKTRACE", "0");
         command.stdin(OwnedFd::from(stdin)).stdout(Stdio::null()).stderr(Stdio::piped());

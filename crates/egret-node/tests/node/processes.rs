@@ -156,7 +156,7 @@ fn busy_processes_are_not_taken_for_dead() {
 
 #[test]
 fn a_stopped_process_is_given_up_and_knows_when_it_goes_on() {
-    let options = RegistryOptions::new("test", 2).secret("hush".into());
+    let options = RegistryOptions::new("test", 2).secret(crate::SECRET.into());
     let registry = Registry::open(options.patience(Duration::from_secs(1))).unwrap();
     let node = join(&registry);
     let mut peer = Peer::start("watch", &registry, 1);
@@ -172,7 +172,7 @@ fn a_stopped_process_is_given_up_and_knows_when_it_goes_on() {
 
 #[test]
 fn who_waits_for_a_stopped_process_is_told_when_it_is_given_up() {
-    let options = RegistryOptions::new("test", 2).secret("hush".into());
+    let options = RegistryOptions::new("test", 2).secret(crate::SECRET.into());
     let registry = Registry::open(options.patience(Duration::from_secs(1))).unwrap();
     let node = join(&registry);
     let mut peer = Peer::start("serve", &registry, 1);

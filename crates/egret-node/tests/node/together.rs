@@ -145,7 +145,7 @@ fn the_registry_refuses_who_does_not_belong() {
     let own = || config(&registry);
     let other = egret_node::Config::new("other").registry(registry.address());
     assert_eq!(
-        refused(other.secret("hush".into())),
+        refused(other.secret(crate::SECRET.into())),
         Refused::OtherPool { pool: "test".to_owned() }
     );
     assert_eq!(refused(own().size(2)), Refused::OtherSize { size: 1 });
@@ -153,8 +153,11 @@ fn the_registry_refuses_who_does_not_belong() {
     let node = Node::join(own().size(1).rank(0)).unwrap();
     assert_eq!(refused(own()), Refused::PoolFull { size: 1 });
     assert_eq!(refused(own().rank(0)), Refused::RankTaken { by: node.id() });
-    let stranger = own().secret("guess".into());
+    let stranger = own().secret(egret_net::vi::Secret::random());
     assert!(matches!(Node::join(stranger), Err(JoinError::NoRegistry { .. })));
+    // Whoever answers could guess it.
+    let guess = Node::join(own().secret("guess".into()));
+    assert!(matches!(guess, Err(JoinError::KeyUnknown { .. })), "{guess:?}");
 }
 
 #[test]

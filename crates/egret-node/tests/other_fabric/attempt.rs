@@ -81,9 +81,9 @@ impl Attempt {
         let (to, waited) = (self.request.to.clone(), now - self.since);
         match self.found {
             Found::NoHost => ConnectError::UnknownHost { host: to.host },
-            Found::NotListening => ConnectError::NotListening { to, waited },
-            Found::OtherTag => ConnectError::OtherTag { to, waited },
-            Found::Listening(_) => ConnectError::NotAccepted { to, waited },
+            Found::NotListening => ConnectError::NotListening { to: to.into(), waited },
+            Found::OtherTag => ConnectError::OtherTag { to: to.into(), waited },
+            Found::Listening(_) => ConnectError::NotAccepted { to: to.into(), waited },
         }
     }
 }

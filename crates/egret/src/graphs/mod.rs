@@ -22,7 +22,7 @@
 //!
 //! // Two nodes, here in one process; `egret run` starts each in its own.
 //! let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
-//! let join = || Node::join(Config::new("doc").registry(registry.address()).secret("hush".into()));
+//! let join = || Node::join(registry.config());
 //! let (here, there) = (join()?, join()?);
 //! let mut sends = Graphs::<Car>::join(&here)?;
 //! let mut takes = Graphs::<Car>::join(&there)?;

@@ -26,7 +26,7 @@
 //!
 //! // Two nodes, here in one process; `egret run` starts each in its own.
 //! let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
-//! let join = || Node::join(Config::new("doc").registry(registry.address()).secret("hush".into()));
+//! let join = || Node::join(registry.config());
 //! let (server, client) = (join()?, join()?);
 //!
 //! let exported = server.export(Sum::default())?;

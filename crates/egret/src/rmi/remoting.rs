@@ -52,7 +52,7 @@ pub trait Remoting {
     ///
     /// # use egret::node::registry::{Registry, RegistryOptions};
     /// # let registry = Registry::open(RegistryOptions::new("doc", 1).secret("hush".into()))?;
-    /// # let config = Config::new("doc").registry(registry.address()).secret("hush".into());
+    /// # let config = registry.config();
     /// # let node = Node::join(config)?;
     /// let counter = Arc::new(Counter::default());
     /// let reads = node.export::<dyn Reads>(Arc::clone(&counter))?;
@@ -174,7 +174,7 @@ pub trait Remoting {
     ///
     /// # use egret::node::registry::{Registry, RegistryOptions};
     /// # let registry = Registry::open(RegistryOptions::new("doc", 1).secret("hush".into()))?;
-    /// # let config = Config::new("doc").registry(registry.address()).secret("hush".into());
+    /// # let config = registry.config();
     /// # let node = Node::join(config)?;
     /// let clock = node.export(Stopped)?;
     /// clock.bind("clock")?;
@@ -230,7 +230,7 @@ pub trait Remoting {
     ///
     /// # use egret::node::registry::{Registry, RegistryOptions};
     /// # let registry = Registry::open(RegistryOptions::new("doc", 2).secret("hush".into()))?;
-    /// # let config = || Config::new("doc").registry(registry.address()).secret("hush".into());
+    /// # let config = || registry.config();
     /// # let (server, client) = (Node::join(config())?, Node::join(config())?);
     /// let stopped = Arc::new(AtomicBool::new(false));
     /// let exported = server.export(Flag(Arc::clone(&stopped)))?;

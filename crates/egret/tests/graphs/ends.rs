@@ -1,12 +1,14 @@
 //! Both ends of a connection, over every fabric.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use egret::net::fabric::Fabrics;
 use egret::net::fabric::sim::Sim;
 use egret::net::rt;
 use egret::net::vi::{
-    Address, Completion, CompletionQueue, Nic, NicOptions, Reliability, Trust, Vi, ViOptions,
+    Address, Completion, CompletionQueue, Nic, NicOptions, Reliability, Secret, Trust, Vi,
+    ViOptions,
 };
 
 use crate::world::LONG;
@@ -81,6 +83,7 @@ fn nic(name: &str) -> Nic {
         }
         _ => "127.0.0.1".to_owned(),
     };
-    let options = NicOptions::new(&host).trust(trust).secret("hush".into());
+    static SECRET: LazyLock<Secret> = LazyLock::new(Secret::random);
+    let options = NicOptions::new(&host).trust(trust).secret(SECRET.clone());
     Fabrics::default().open(fabric, options).unwrap()
 }

@@ -28,7 +28,7 @@ impl Drop for Peer {
 fn other() {
     let Ok(part) = std::env::var(PART) else { return };
     let (registry, fabric) = part.split_once('|').unwrap();
-    let config = Config::new("graphs").registry(registry).secret("hush".into()).fabrics(fabric);
+    let config = Config::new("graphs").registry(registry).secret(SECRET.into()).fabrics(fabric);
     let node = Node::join(config).unwrap();
     let mut graphs = Graphs::<Ring>::join(&node).unwrap();
     while let Ok((mut graph, from)) = graphs.recv_graph(ANY, LONG) {
@@ -46,9 +46,9 @@ fn other() {
 #[test]
 fn graphs_go_to_a_process_and_back_until_it_is_killed() {
     for fabric in FABRICS {
-        let options = RegistryOptions::new("graphs", 2).secret("hush".into());
+        let options = RegistryOptions::new("graphs", 2).secret(SECRET.into());
         let registry = Registry::open(options).unwrap();
-        let config = Config::new("graphs").registry(registry.address()).secret("hush".into());
+        let config = registry.config();
         let node = Node::join(config.fabrics(fabric)).unwrap();
         let mut graphs = Graphs::<Ring>::join(&node).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -74,3 +74,6 @@ fn graphs_go_to_a_process_and_back_until_it_is_killed() {
         assert!(matches!(why, GraphError::Gone { rank: 1, .. }), "{why}");
     }
 }
+
+/// A secret that nobody could guess, had it not been written here.
+const SECRET: &str = "egret1.6875736868757368687573686875736868757368687573686875736868757368";

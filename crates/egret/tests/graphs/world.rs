@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use egret::graphs::Graphs;
 use egret::net::rt::{self, Deadline};
-use egret::node::node::{Config, Node, Route, RouteError};
+use egret::node::node::{Node, Route, RouteError};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::prelude::{Graph, Object, Ref, Slice, Text};
 
@@ -72,7 +72,7 @@ pub(crate) fn pool(size: u32, fabrics: &str) -> (Registry, Vec<Node>) {
     let options = RegistryOptions::new("graphs", size).secret("hush".into());
     let registry = Registry::open(options).unwrap();
     let nodes = (0..size).map(|_| {
-        let config = Config::new("graphs").registry(registry.address()).secret("hush".into());
+        let config = registry.config();
         Node::join(config.fabrics(fabrics)).unwrap()
     });
     let nodes = nodes.collect();

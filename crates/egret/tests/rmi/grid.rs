@@ -137,10 +137,10 @@ pub(crate) fn pool_with(
     fabric: &str,
     change: impl Fn(Config) -> Config,
 ) -> (Registry, Vec<Node>) {
-    let options = RegistryOptions::new("rmi", size).secret("hush".into());
+    let options = RegistryOptions::new("rmi", size).secret(crate::peer::SECRET.into());
     let registry = Registry::open(options).unwrap();
     let nodes = (0..size).map(|_| {
-        let config = Config::new("rmi").registry(registry.address()).secret("hush".into());
+        let config = registry.config();
         Node::join(change(config.fabrics(fabric))).unwrap()
     });
     let nodes = nodes.collect();

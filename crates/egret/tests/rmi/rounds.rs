@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use egret::net::rt::Deadline;
-use egret::node::node::{Config, Node};
+use egret::node::node::Node;
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::rmi::{CallError, Exported, Remoting};
 
@@ -39,9 +39,9 @@ const ALL: [What; 5] =
 
 impl Home {
     fn open(fabric: &'static str) -> Self {
-        let options = RegistryOptions::new("rmi", 2).secret("hush".into());
+        let options = RegistryOptions::new("rmi", 2).secret(crate::peer::SECRET.into());
         let registry = Registry::open(options).unwrap();
-        let config = Config::new("rmi").registry(registry.address()).secret("hush".into());
+        let config = registry.config();
         let node = Node::join(config.fabrics(fabric)).unwrap();
         let exported = node.export(Board::default()).unwrap();
         exported.bind("home").unwrap();

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use egret::net::rt::{self, Deadline};
-use egret::node::node::{Config, Event, Node, NodeId};
+use egret::node::node::{Event, Node, NodeId};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::rmi::{CallError, Remoting};
 
@@ -92,10 +92,10 @@ fn a_cut_between_two_networks_ends_calls_and_nodes() {
 }
 
 fn cut(space: &str) {
-    let options = RegistryOptions::new("rmi", 4).secret("hush".into()).listen(HERE);
+    let options = RegistryOptions::new("rmi", 4).secret(crate::peer::SECRET.into()).listen(HERE);
     let registry = Registry::open(options.patience(Duration::from_secs(2))).unwrap();
     let [home, beside] = [(); 2].map(|()| {
-        let config = Config::new("rmi").registry(registry.address()).secret("hush".into());
+        let config = registry.config();
         Node::join(config.fabrics("tcp")).unwrap()
     });
     let exported = home.export(Board::default()).unwrap();

@@ -1,12 +1,14 @@
 //! The side that listens.
 
 use super::GreetError;
-use super::proof::{Said, Stance, nonce};
+use super::fault::{Fault, planted};
+use super::noise::{Agreed, Noise, Prologue, Session};
+use super::stance::{HAS_SECRET, PLAIN, SIGN, Sign, Stance};
 use super::step::{Kind, Step};
-use super::talk::{Greeter, News, PROVEN, Speaker, TERMS_MAX, Talk, read_opening, read_refusal};
+use super::talk::{Greeter, News, PROVEN, Speaker, TERMS_MAX, Talk, is_proven, read_refusal};
 use crate::fabric::hub::Refusal;
-use crate::fabric::hub::bytes::{FLAGS, Reader, TERMS, TURN};
-use crate::vi::{Hello, HelloError, Nonce, Proof, Side};
+use crate::fabric::hub::bytes::{CHANGED, FLAGS, LENGTH, Reader, TERMS, TURN};
+use crate::vi::{Hello, HelloError, SecretError};
 
 /// A greeting from the listening side.
 pub(crate) type Callee = Greeter<Called>;
@@ -15,11 +17,14 @@ pub(crate) type Callee = Greeter<Called>;
 #[derive(Debug)]
 pub(crate) enum Called {
     /// Waits for the caller's opening.
-    Waiting,
+    Waiting {
+        /// Whether this side would have the bytes of the connection go as they are.
+        is_plain: bool,
+    },
     /// Has opened too, and waits for what the caller asks for.
-    Opened(Said),
+    Opened { noise: Noise, is_sealed: bool },
     /// Knows what it asks for, and owes it an answer.
-    Asked(Said),
+    Asked(Agreed),
 }
 
 impl Speaker for Called {
@@ -29,49 +34,72 @@ impl Speaker for Called {
 
     fn next(self, talk: &mut Talk, step: &Step) -> Result<(Option<Self>, News), GreetError> {
         match (self, step.kind) {
-            (Self::Waiting, Kind::Opening) => {
-                let theirs = read_opening(&talk.stance, step)?;
-                let said = Said::openings(&talk.stance, theirs, talk.own);
-                talk.open();
-                Ok((Some(Self::Opened(said)), News::Nothing))
+            (Self::Waiting { is_plain }, Kind::Opening) => {
+                let opened = open(talk, step, is_plain)?;
+                Ok((Some(opened), News::Nothing))
             }
-            (Self::Opened(mut said), Kind::Asking) => {
-                let news = asked(&talk.stance, &mut said, step)?;
-                Ok((Some(Self::Asked(said)), news))
-            }
+            (Self::Opened { noise, is_sealed }, Kind::Asking) => asked(noise, is_sealed, step),
             // A caller that does not like our opening.
-            (Self::Opened(_), Kind::Refusal) => Err(GreetError::Refused(read_refusal(step)?.1)),
+            (Self::Opened { .. }, Kind::Refusal) if !is_proven(step)? => {
+                Err(GreetError::Refused(read_refusal(&step.body, step.version)?))
+            }
             _ => Err(HelloError::Malformed(TURN).into()),
         }
     }
 }
 
+/// Opens too, if the caller is no stranger.
+fn open(talk: &mut Talk, step: &Step, is_plain: bool) -> Result<Called, GreetError> {
+    let stance = &talk.stance;
+    if step.flags & !(HAS_SECRET | PLAIN) != 0 {
+        return Err(HelloError::Malformed(FLAGS).into());
+    }
+    let parts = step.body.split_first_chunk::<SIGN>();
+    let (sign, message) = parts.ok_or(HelloError::Malformed(LENGTH))?;
+    stance.check_flags(step.flags)?;
+    if !stance.admits(&Sign(*sign), message) {
+        return Err(SecretError::Stranger.into());
+    }
+    let mut noise = Noise::callee(stance, Prologue { flags: step.flags });
+    let said = noise.read(message).map_err(|_| HelloError::Malformed(CHANGED))?;
+    if !said.is_empty() {
+        return Err(HelloError::Malformed(LENGTH).into());
+    }
+    let both = is_plain && step.flags & PLAIN != 0;
+    let is_sealed = !(both || planted(Fault::DowngradeAllowed) && step.flags & PLAIN != 0);
+    let flags = stance.flags() | if is_sealed { 0 } else { PLAIN };
+    let answer = noise.write(&[flags]);
+    talk.say(&Step::new(Kind::Opening, 0, answer));
+    Ok(Called::Opened { noise, is_sealed })
+}
+
 /// What the caller asks for, if it has proven the secret.
-fn asked(stance: &Stance, said: &mut Said, step: &Step) -> Result<News, GreetError> {
+fn asked(
+    mut noise: Noise,
+    is_sealed: bool,
+    step: &Step,
+) -> Result<(Option<Called>, News), GreetError> {
     if step.flags != 0 {
         return Err(HelloError::Malformed(FLAGS).into());
     }
-    let mut reader = Reader::new(&step.body);
-    let proof = Proof(reader.array()?);
-    said.add(Kind::Asking, reader.rest());
-    stance.check(said, Side::Connecting, &proof)?;
+    let words = noise.read(&step.body).map_err(|_| SecretError::Different)?;
+    let mut reader = Reader::new(&words);
     let len = reader.u16()?;
     let hello = Hello::decode(reader.bytes(len.into())?)?;
     let terms = reader.rest().to_vec();
     if terms.len() > TERMS_MAX {
         return Err(HelloError::Malformed(TERMS).into());
     }
-    Ok(News::Hello { hello, terms })
+    let agreed = noise.agreed(is_sealed);
+    let peer = agreed.session.known.key;
+    Ok((Some(Called::Asked(agreed)), News::Hello { peer, hello, terms }))
 }
 
 impl Callee {
-    /// One that nobody has spoken to yet.
-    pub(crate) fn new(stance: Stance) -> Self {
-        Self::with_nonce(stance, nonce())
-    }
-
-    pub(super) fn with_nonce(stance: Stance, own: Nonce) -> Self {
-        Self { talk: Talk::new(stance, own), turn: Some(Called::Waiting) }
+    /// One that nobody has spoken to yet; whether this side would have the bytes of the connection
+    /// go as they are.
+    pub(crate) fn new(stance: Stance, is_plain: bool) -> Self {
+        Self { talk: Talk::new(stance), turn: Some(Called::Waiting { is_plain }) }
     }
 
     /// Accepts who asked, with at most [`TERMS_MAX`] bytes that the fabric has to
@@ -80,10 +108,11 @@ impl Callee {
     /// # Panics
     ///
     /// If nobody has asked, or the terms are too long.
-    pub(crate) fn welcome(&mut self, terms: &[u8]) {
+    pub(in crate::fabric) fn welcome(&mut self, terms: &[u8]) -> Session {
         assert!(terms.len() <= TERMS_MAX, "{} bytes of terms", terms.len());
-        let Some(Called::Asked(said)) = self.turn.take() else { panic!("nobody has asked") };
-        self.answer(said, Kind::Welcome, 0, terms);
+        let Some(Called::Asked(mut agreed)) = self.turn.take() else { panic!("nobody has asked") };
+        self.talk.say(&Step::new(Kind::Welcome, 0, agreed.seal(terms)));
+        agreed.session
     }
 
     /// Says no, with a proof if there was one of the caller's. Nothing is said to
@@ -92,18 +121,16 @@ impl Callee {
         let mut words = Vec::new();
         why.push(&mut words);
         match self.turn.take() {
-            Some(Called::Asked(said)) => self.answer(said, Kind::Refusal, PROVEN, &words),
-            Some(Called::Waiting) => self.talk.say(&Step::new(Kind::Refusal, 0, words)),
-            Some(Called::Opened(_)) if self.talk.outgoing().is_empty() && why.goes_unproven() => {
+            Some(Called::Asked(mut agreed)) => {
+                self.talk.say(&Step::new(Kind::Refusal, PROVEN, agreed.seal(&words)));
+            }
+            Some(Called::Waiting { .. }) => self.talk.say(&Step::new(Kind::Refusal, 0, words)),
+            Some(Called::Opened { .. })
+                if self.talk.outgoing().is_empty() && why.goes_unproven() =>
+            {
                 self.talk.say(&Step::new(Kind::Refusal, 0, words));
             }
-            Some(Called::Opened(_)) | None => {}
+            Some(Called::Opened { .. }) | None => {}
         }
-    }
-
-    fn answer(&mut self, mut said: Said, kind: Kind, flags: u8, words: &[u8]) {
-        said.add(kind, words);
-        let proof = self.talk.stance.prove(&said, Side::Listening);
-        self.talk.say(&Step::new(kind, flags, [&proof.0[..], words].concat()));
     }
 }

@@ -2,109 +2,135 @@
 
 use super::GreetError;
 use super::fault::{Fault, planted};
-use super::proof::{Said, Stance, nonce};
+use super::noise::{Agreed, Noise, Prologue};
+use super::stance::{HAS_SECRET, PLAIN, Stance};
 use super::step::{Kind, Step};
-use super::talk::{
-    Greeter, News, Speaker, TERMS_MAX, Talk, push_bytes, read_opening, read_refusal,
-};
-use crate::fabric::hub::bytes::{FLAGS, LENGTH, TERMS, TURN, UNPROVEN};
-use crate::vi::{HASH_BYTES, Hello, HelloError, Nonce, Proof, Side};
+use super::talk::{Greeter, News, Speaker, TERMS_MAX, Talk, is_proven, push_bytes, read_refusal};
+use crate::fabric::hub::bytes::{CHANGED, FLAGS, TERMS, TURN, UNPROVEN};
+use crate::vi::{Hello, HelloError, KeyError, PublicKey};
 
 /// A greeting from the connecting side.
 pub(crate) type Caller = Greeter<Calling>;
 
+/// What a caller wants, and of whom.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub hello: Hello,
+    /// At most [`TERMS_MAX`] bytes that the fabric has to say beside it.
+    pub terms: Vec<u8>,
+    /// The key that the callee must prove, if one is known.
+    pub key: Option<PublicKey>,
+    /// Whether this side would have the bytes of the connection go as they are.
+    pub is_plain: bool,
+}
+
 /// How far the connecting side is.
 #[derive(Debug)]
 pub(crate) enum Calling {
-    /// Waits for the callee's opening, to say this.
-    Opening { hello: Hello, terms: Vec<u8> },
+    /// Waits for the callee's opening, to say what it wants.
+    Opening(Box<Noise>, Wanted),
     /// Has asked, and waits for the answer.
-    Asking(Said),
+    Asking(Agreed),
 }
 
 impl Caller {
-    /// One that will ask for `hello`, with at most [`TERMS_MAX`] bytes that the
-    /// fabric has to say beside it. Its first step is outgoing.
-    pub(crate) fn new(stance: Stance, hello: Hello, terms: &[u8]) -> Self {
-        Self::with_nonce(stance, hello, terms, nonce())
-    }
-
-    pub(super) fn with_nonce(stance: Stance, hello: Hello, terms: &[u8], own: Nonce) -> Self {
-        assert!(terms.len() <= TERMS_MAX, "{} bytes of terms", terms.len());
-        let mut talk = Talk::new(stance, own);
-        talk.open();
-        Self { talk, turn: Some(Calling::Opening { hello, terms: terms.to_vec() }) }
+    /// One whose first step is outgoing.
+    ///
+    /// # Panics
+    ///
+    /// If the terms are too long, or whoever answers could guess the secret by what it is told:
+    /// [`Stance::check_callee`] says so beforehand.
+    pub(crate) fn new(stance: Stance, wanted: Wanted) -> Self {
+        let len = wanted.terms.len();
+        assert!(len <= TERMS_MAX, "{len} bytes of terms");
+        assert_eq!(stance.check_callee(wanted.key), Ok(()));
+        let flags = stance.flags() | if wanted.is_plain { PLAIN } else { 0 };
+        let mut noise = Box::new(Noise::caller(&stance, Prologue { flags }));
+        let message = noise.write(&[]);
+        let sign = stance.sign(wanted.key, &message);
+        let mut talk = Talk::new(stance);
+        talk.say(&Step::new(Kind::Opening, flags, [&sign.0[..], &message].concat()));
+        Self { talk, turn: Some(Calling::Opening(noise, wanted)) }
     }
 }
 
 impl Speaker for Calling {
     fn next(self, talk: &mut Talk, step: &Step) -> Result<(Option<Self>, News), GreetError> {
         match (self, step.kind) {
-            (Self::Opening { hello, terms }, Kind::Opening) => {
-                let theirs = read_opening(&talk.stance, step)?;
-                let said = ask(talk, &hello, &terms, theirs);
-                Ok((Some(Self::Asking(said)), News::Nothing))
+            (Self::Opening(noise, wanted), Kind::Opening) => {
+                let agreed = ask(talk, *noise, &wanted, step)?;
+                Ok((Some(Self::Asking(agreed)), News::Nothing))
             }
-            (Self::Asking(said), Kind::Welcome) => Ok((None, welcomed(&talk.stance, said, step)?)),
-            (Self::Asking(said), Kind::Refusal) => Err(refused(&talk.stance, Some(said), step)),
-            (_, Kind::Refusal) => Err(refused(&talk.stance, None, step)),
+            (Self::Asking(agreed), Kind::Welcome) => Ok((None, welcomed(talk, agreed, step)?)),
+            (Self::Asking(agreed), Kind::Refusal) => Err(refused(Some(agreed), step)),
+            (Self::Opening(..), Kind::Refusal) => Err(refused(None, step)),
             _ => Err(HelloError::Malformed(TURN).into()),
         }
     }
 }
 
-fn ask(talk: &mut Talk, hello: &Hello, terms: &[u8], theirs: Nonce) -> Said {
-    let mut words = Vec::new();
-    push_bytes(&mut words, &hello.encode());
-    words.extend(terms);
-    let mut said = Said::openings(&talk.stance, talk.own, theirs);
-    said.add(Kind::Asking, &words);
-    let proof = talk.stance.prove(&said, Side::Connecting);
-    talk.say(&Step::new(Kind::Asking, 0, [&proof.0[..], &words].concat()));
-    said
-}
-
-fn welcomed(stance: &Stance, said: Said, step: &Step) -> Result<News, GreetError> {
+/// Asks, if whoever has opened is the one that was called.
+fn ask(
+    talk: &mut Talk,
+    mut noise: Noise,
+    wanted: &Wanted,
+    step: &Step,
+) -> Result<Agreed, GreetError> {
     if step.flags != 0 {
         return Err(HelloError::Malformed(FLAGS).into());
     }
-    let parts = step.body.split_first_chunk::<HASH_BYTES>();
-    let (proof, terms) = parts.ok_or(HelloError::Malformed(LENGTH))?;
-    check(stance, said, Kind::Welcome, proof, terms)?;
+    let said = noise.read(&step.body).map_err(|_| HelloError::Malformed(CHANGED))?;
+    let [flags] = said[..] else { return Err(HelloError::Malformed(FLAGS).into()) };
+    if flags & !PLAIN != talk.stance.flags() & HAS_SECRET || flags & PLAIN != 0 && !wanted.is_plain
+    {
+        return Err(HelloError::Malformed(FLAGS).into());
+    }
+    let peer = noise.peer().ok_or(HelloError::Malformed(CHANGED))?;
+    let is_other = wanted.key.is_some_and(|key| key != peer);
+    if is_other && !planted(Fault::KeyUnchecked) {
+        return Err(KeyError::Other.into());
+    }
+    let mut words = Vec::new();
+    push_bytes(&mut words, &wanted.hello.encode());
+    words.extend(&wanted.terms);
+    let message = noise.write(&words);
+    talk.say(&Step::new(Kind::Asking, 0, message));
+    Ok(noise.agreed(flags & PLAIN == 0))
+}
+
+fn welcomed(talk: &mut Talk, mut agreed: Agreed, step: &Step) -> Result<News, GreetError> {
+    if step.flags != 0 {
+        return Err(HelloError::Malformed(FLAGS).into());
+    }
+    let terms = agreed.open(&step.body).map_err(|_| HelloError::Malformed(CHANGED))?;
     if terms.len() > TERMS_MAX {
         return Err(HelloError::Malformed(TERMS).into());
     }
-    Ok(News::Welcome { terms: terms.to_vec() })
+    talk.session = Some(agreed.session);
+    Ok(News::Welcome { terms })
 }
 
 /// A refusal is an error, and so is one that makes no sense.
-fn refused(stance: &Stance, said: Option<Said>, step: &Step) -> GreetError {
-    let (proof, refusal) = match read_refusal(step) {
-        Ok(read) => read,
-        Err(why) => return why.into(),
-    };
-    let may_go = match (proof, said) {
-        (Some(proof), Some(said)) => {
-            let words = &step.body[HASH_BYTES..];
-            if let Err(why) = check(stance, said, Kind::Refusal, proof, words) {
-                return why;
-            }
-            true
-        }
-        (Some(_), None) => false,
-        (None, Some(_)) => refusal.goes_unproven() || planted(Fault::RefusalBelieved),
-        (None, None) => refusal.goes_unasked(),
-    };
-    if may_go { GreetError::Refused(refusal) } else { HelloError::Malformed(UNPROVEN).into() }
+fn refused(agreed: Option<Agreed>, step: &Step) -> GreetError {
+    read_refused(agreed, step).unwrap_or_else(GreetError::from)
 }
 
-fn check(
-    stance: &Stance,
-    mut said: Said,
-    kind: Kind,
-    proof: &[u8; HASH_BYTES],
-    words: &[u8],
-) -> Result<(), GreetError> {
-    said.add(kind, words);
-    Ok(stance.check(&said, Side::Listening, &Proof(*proof))?)
+fn read_refused(agreed: Option<Agreed>, step: &Step) -> Result<GreetError, HelloError> {
+    let has_asked = agreed.is_some();
+    let (refusal, may_go) = match (is_proven(step)?, agreed) {
+        (true, Some(mut agreed)) => {
+            let words = agreed.open(&step.body).map_err(|_| HelloError::Malformed(CHANGED))?;
+            (read_refusal(&words, step.version)?, true)
+        }
+        (true, None) => return Err(HelloError::Malformed(UNPROVEN)),
+        (false, _) => {
+            let refusal = read_refusal(&step.body, step.version)?;
+            let may_go = match has_asked {
+                true => refusal.goes_unproven() || planted(Fault::RefusalBelieved),
+                false => refusal.goes_unasked(),
+            };
+            (refusal, may_go)
+        }
+    };
+    if may_go { Ok(GreetError::Refused(refusal)) } else { Err(HelloError::Malformed(UNPROVEN)) }
 }

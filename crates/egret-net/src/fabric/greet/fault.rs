@@ -7,14 +7,20 @@ pub(super) use crate::fault::planted;
 /// One way to get the greeting wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Any proof passes.
-    ProofUnchecked,
-    /// A proof does not say who shows it.
-    SideForgotten,
-    /// Nonces are all the same.
-    NonceRepeated,
-    /// A proof does not cover what is said beside it.
-    WordsUnproven,
+    /// The secret does not go into the handshake.
+    SecretForgotten,
+    /// The key of one handshake is that of all.
+    EphemeralRepeated,
+    /// What was said before the handshake, and on which fabric, does not go into it.
+    PrologueForgotten,
+    /// Whoever answers is taken for whom was called.
+    KeyUnchecked,
+    /// A secret that can be guessed is proven to anybody.
+    GuessesAllowed,
+    /// Whoever comes is worth a handshake.
+    SignUnchecked,
+    /// The two sides talk in the clear though only one of them would.
+    DowngradeAllowed,
     /// A step of any version is understood.
     VersionIgnored,
     /// A step may be as long as it says.

@@ -2,8 +2,8 @@
 
 use super::step::STEP_MAX;
 use super::talk::TERMS_MAX;
-use super::{Callee, Caller, GreetError, News, Stance};
-use crate::vi::{HASH_BYTES, Hello, Nonce, Reliability, Secret};
+use super::{Callee, Caller, GreetError, News, Stance, Wanted};
+use crate::vi::{Encrypt, Hello, Identity, Reliability, Secret};
 
 /// One of the two below, as the first byte says.
 pub fn greet(input: &[u8]) {
@@ -26,8 +26,8 @@ pub fn stranger(input: &[u8]) {
 pub fn meddler(input: &[u8]) {
     let changes: Vec<Change> = input.as_chunks::<4>().0.iter().map(Change::read).collect();
     let secret = Secret::from("shared");
-    let mut caller = Caller::with_nonce(stance(&secret), hello(), b"the caller's", CALLERS);
-    let mut callee = Callee::with_nonce(stance(&secret), CALLEES);
+    let mut caller = caller(&secret, b"the caller's");
+    let mut callee = callee(&secret);
     let mut has_changed = false;
     for number in 0..STEPS {
         let is_callers = number % 2 == 0;
@@ -44,7 +44,7 @@ pub fn meddler(input: &[u8]) {
         match fed.map(|fed| fed.news) {
             Err(_) => return assert!(has_changed, "an honest peer was refused"),
             Ok(News::Nothing) => {}
-            Ok(News::Hello { hello: asked, terms }) => {
+            Ok(News::Hello { hello: asked, terms, .. }) => {
                 assert_eq!((asked, terms.as_slice()), (hello(), &b"the caller's"[..]));
                 callee.welcome(b"the callee's");
             }
@@ -60,9 +60,9 @@ type Outcome = (usize, Vec<u8>, Result<Option<News>, GreetError>);
 fn outcome(side: u8, bytes: &[u8], piece: usize) -> Outcome {
     let secret = Secret::from(if side & 2 == 0 { "" } else { "shared" });
     let mut party = if side & 1 == 0 {
-        Party::Callee(Callee::with_nonce(stance(&secret), CALLEES))
+        Party::Callee(callee(&secret))
     } else {
-        Party::Caller(Caller::with_nonce(stance(&secret), hello(), &[7; TERMS_MAX], CALLERS))
+        Party::Caller(caller(&secret, &[7; TERMS_MAX]))
     };
     let (mut rest, mut said) = (bytes, party.send());
     loop {
@@ -132,14 +132,27 @@ impl Change {
     }
 }
 
-fn stance(secret: &Secret) -> Stance {
-    Stance::new("fuzz", secret.clone())
+fn stance(secret: &Secret, byte: u8) -> Stance {
+    let identity = Identity::of_private(&[byte; 32]);
+    let stance = Stance::new("fuzz", secret.clone(), identity, Encrypt::BetweenMachines);
+    stance.with_ephemeral([byte + 1; 32])
+}
+
+fn caller(secret: &Secret, terms: &[u8]) -> Caller {
+    let (terms, key) = (terms.to_vec(), Some(stance(secret, CALLEES).key()));
+    let wanted = Wanted { hello: hello(), terms, key, is_plain: true };
+    Caller::new(stance(secret, CALLERS), wanted)
+}
+
+fn callee(secret: &Secret) -> Callee {
+    Callee::new(stance(secret, CALLEES), false)
 }
 
 fn hello() -> Hello {
     Hello { reliability: Reliability::Delivery, service: "grid".into(), tag: 7 }
 }
 
-const CALLERS: Nonce = Nonce([1; HASH_BYTES]);
-const CALLEES: Nonce = Nonce([2; HASH_BYTES]);
+/// What the private keys are made of.
+const CALLERS: u8 = 1;
+const CALLEES: u8 = 3;
 const STEPS: usize = 4;

@@ -6,20 +6,24 @@
 //!
 //! ```text
 //!   Caller                                                Callee
-//!   Opening: version, byte order, nonce ────────────────▶ feed
-//!   feed ◀──────────────── Opening: the same of its own, or Refusal
-//!   Asking: proof, hello, terms ────────────────────────▶ feed: News::Hello
-//!   feed: News::Welcome ◀──── Welcome: proof, terms, or Refusal: proof, why
+//!   Opening: version, byte order, sign, e ───────────────▶ feed
+//!   feed ◀──────────────── Opening: e, its key, or Refusal
+//!   Asking: its key, secret, hello, terms ───────────────▶ feed: News::Hello
+//!   feed: News::Welcome ◀──── Welcome: terms, or Refusal: why
 //! ```
+//!
+//! The cryptography is that of the Noise Protocol, by the crate `snow`; `noise.rs` says which.
 //!
 //! What always holds here:
 //!
-//! * Nothing of a peer's is believed before its proof is checked. A proof is for
-//!   one side, one connection (both nonces), one fabric, and all that both have
-//!   said; the secret itself is not told. The bytes that follow a greeting are
-//!   not covered by it.
-//! * Whatever arrives costs at most one step of memory, 1,024 bytes, and at
-//!   most one proof to check. What is not a greeting is known by its first bytes.
+//! * Nothing of a peer's is believed before it is proven. What is proven is bound to both keys,
+//!   one connection (the key pairs that each side makes for it), one fabric, one version, and all
+//!   that both have said. Who has the session can seal the bytes that follow.
+//! * A secret that somebody could guess is proven only to the callee whose key the caller
+//!   expects, so whoever is called or calls has nothing to guess from.
+//! * Whatever arrives costs at most one step of memory, 1,024 bytes. What is not a greeting is
+//!   known by its first bytes; who knows neither the key nor the secret of this side, by one or
+//!   two hashes.
 //! * The same bytes have the same outcome in whatever pieces they come, and the
 //!   bytes behind the end of a greeting are left alone.
 //! * A refusal reads the same in every version, so that two versions can tell each
@@ -33,7 +37,9 @@ mod caller;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
-mod proof;
+mod noise;
+mod primitives;
+mod stance;
 mod step;
 mod talk;
 #[cfg(test)]
@@ -41,17 +47,18 @@ mod tests;
 
 use thiserror::Error;
 
+pub(in crate::fabric) use self::noise::{Known, Session};
 pub(crate) use self::{
     admission::{Admission, DISPLACED, Room, Source, UnderWay},
     callee::Callee,
-    caller::Caller,
-    proof::Stance,
+    caller::{Caller, Wanted},
+    stance::Stance,
     step::STEP_MAX,
     talk::{Greeter, News, Speaker},
 };
 use crate::fabric::hub::Refusal;
-use crate::fabric::hub::bytes::Malformed;
-use crate::vi::{ConnectError, HelloError, Reliability, SecretError};
+use crate::fabric::hub::bytes::{CHANGED, Malformed};
+use crate::vi::{ConnectError, HelloError, KeyError, Reliability, SecretError};
 
 /// Why a greeting came to nothing. A last step may be outgoing that tells the
 /// peer: it is worth one try.
@@ -63,6 +70,9 @@ pub(crate) enum GreetError {
     /// The peer has another secret, or only one of the two has one.
     #[error("{0}")]
     Secret(#[from] SecretError),
+    /// The peer is not the one that was called, or there is no telling.
+    #[error("{0}")]
+    Key(#[from] KeyError),
     /// The peer says no.
     #[error("the peer refused: {0}")]
     Refused(Refusal),
@@ -79,8 +89,11 @@ impl GreetError {
     /// should try again.
     pub(crate) fn into_error(self, level: Reliability) -> Option<ConnectError> {
         match self {
+            // Somebody in between may have changed it, and may not the next time.
+            Self::Hello(HelloError::Malformed(CHANGED)) => None,
             Self::Hello(why) => Some(ConnectError::Hello(why)),
             Self::Secret(why) => Some(ConnectError::Secret(why)),
+            Self::Key(why) => Some(ConnectError::Key(why)),
             Self::Refused(refusal) => refusal.into_error(level),
         }
     }

@@ -1,11 +1,12 @@
 //! What both sides of a greeting do alike: hear a step, say a step, and pass from one to the next.
 
 use super::GreetError;
-use super::proof::{HAS_SECRET, Said, Stance};
+use super::noise::Session;
+use super::stance::Stance;
 use super::step::{Inbox, Kind, Step};
 use crate::fabric::hub::Refusal;
 use crate::fabric::hub::bytes::{FLAGS, LENGTH, Reader, TURN};
-use crate::vi::{HASH_BYTES, Hello, HelloError, Nonce};
+use crate::vi::{Hello, HelloError, PROTOCOL_VERSION, PublicKey};
 
 /// What came of some bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) enum News {
     /// To a callee: what a caller asks for that has the same secret. It waits for
     /// an answer.
     Hello {
+        /// The key that it has proven.
+        peer: PublicKey,
         /// What it says first.
         hello: Hello,
         /// What the fabric says for it; unchecked.
@@ -66,11 +69,31 @@ impl<T: Speaker> Greeter<T> {
     /// be outgoing.
     pub(crate) fn feed(&mut self, input: &[u8]) -> Result<Fed, GreetError> {
         let fed = self.hear(input);
-        if let Err(why) = &fed {
+        self.unless_over(fed)
+    }
+
+    /// The same of a peer that says each step in one piece: these bytes are one step, neither a
+    /// part of one nor more.
+    ///
+    /// # Errors
+    ///
+    /// If they are not, or the greeting comes to nothing.
+    pub(crate) fn feed_step(&mut self, step: &[u8]) -> Result<News, GreetError> {
+        let heard = self.hear(step).and_then(|Fed { consumed, news }| {
+            // A step has news, or there is another to answer it with.
+            let is_whole = news != News::Nothing || !self.outgoing().is_empty();
+            let is_one = is_whole && consumed == step.len();
+            if is_one { Ok(news) } else { Err(HelloError::Malformed(LENGTH).into()) }
+        });
+        self.unless_over(heard)
+    }
+
+    fn unless_over<R>(&mut self, heard: Result<R, GreetError>) -> Result<R, GreetError> {
+        if let Err(why) = &heard {
             self.talk.say_why(why);
             self.turn = None;
         }
-        fed
+        heard
     }
 
     fn hear(&mut self, input: &[u8]) -> Result<Fed, GreetError> {
@@ -108,6 +131,11 @@ impl<T: Speaker> Greeter<T> {
         !self.talk.heard.is_empty() && self.talk.heard == step
     }
 
+    /// What both ends have, once they are connected; to be taken once.
+    pub(in crate::fabric) const fn take_session(&mut self) -> Option<Session> {
+        self.talk.session.take()
+    }
+
     /// Bytes of memory it holds.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
@@ -120,7 +148,7 @@ impl<T: Speaker> Greeter<T> {
 #[derive(Debug)]
 pub(crate) struct Talk {
     pub stance: Stance,
-    pub own: Nonce,
+    pub(super) session: Option<Session>,
     inbox: Inbox,
     /// The step that was heard last.
     heard: Vec<u8>,
@@ -132,9 +160,9 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    pub(super) fn new(stance: Stance, own: Nonce) -> Self {
+    pub(super) fn new(stance: Stance) -> Self {
         let (inbox, heard, said, sent, is_refused) = Default::default();
-        Self { stance, own, inbox, heard, said, sent, is_refused }
+        Self { stance, session: None, inbox, heard, said, sent, is_refused }
     }
 
     /// Hears the next step, or a part of it. One that comes before its turn is an
@@ -156,11 +184,6 @@ impl Talk {
         self.sent = 0;
     }
 
-    /// Says this side's opening.
-    pub(super) fn open(&mut self) {
-        self.say(&Step::new(Kind::Opening, self.stance.flags(), self.own.0.to_vec()));
-    }
-
     /// Says why the peer is not talked to, if that is of any use. Refusals are not
     /// answered, or two sides might refuse each other for ever.
     pub(super) fn say_why(&mut self, why: &GreetError) {
@@ -168,7 +191,11 @@ impl Talk {
         self.said.truncate(if is_amid_step { self.said.len() } else { 0 });
         self.sent = self.sent.min(self.said.len());
         let refusal = match why {
-            GreetError::Hello(HelloError::NotEgret) | GreetError::Refused(_) => return,
+            GreetError::Hello(HelloError::NotEgret)
+            | GreetError::Refused(_)
+            | GreetError::Key(_) => {
+                return;
+            }
             GreetError::Hello(why) => Refusal::Hello(why.clone()),
             GreetError::Secret(why) => Refusal::Secret(*why),
         };
@@ -184,32 +211,6 @@ impl Talk {
     }
 }
 
-/// The nonce in a peer's opening, if the two can agree.
-pub(super) fn read_opening(stance: &Stance, step: &Step) -> Result<Nonce, GreetError> {
-    if step.flags & !HAS_SECRET != 0 {
-        return Err(HelloError::Malformed(FLAGS).into());
-    }
-    let nonce = Nonce(*step.body.first_chunk().ok_or(HelloError::Malformed(LENGTH))?);
-    if step.body.len() != HASH_BYTES {
-        return Err(HelloError::Malformed(LENGTH).into());
-    }
-    stance.check_flags(step.flags)?;
-    Ok(nonce)
-}
-
-impl Said {
-    /// What both have said in their openings. Both have the same flags.
-    pub(super) fn openings(stance: &Stance, connecting: Nonce, listening: Nonce) -> Self {
-        Self { connecting, listening, words: vec![stance.flags()] }
-    }
-
-    /// One of them says this as well.
-    pub(super) fn add(&mut self, kind: Kind, words: &[u8]) {
-        self.words.push(kind as u8);
-        push_bytes(&mut self.words, words);
-    }
-}
-
 /// Appends `bytes` after their number, which the caller keeps small.
 pub(super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let len = u16::try_from(bytes.len()).expect("a part of a step");
@@ -217,29 +218,27 @@ pub(super) fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(bytes);
 }
 
-/// What a refusal says, and whether it is proven.
-pub(super) fn read_refusal(
-    step: &Step,
-) -> Result<(Option<&[u8; HASH_BYTES]>, Refusal), HelloError> {
-    let (proof, words) = match step.flags {
-        0 => (None, step.body.as_slice()),
-        PROVEN => {
-            let parts = step.body.split_first_chunk::<HASH_BYTES>();
-            let (proof, words) = parts.ok_or(HelloError::Malformed(LENGTH))?;
-            (Some(proof), words)
-        }
-        _ => return Err(HelloError::Malformed(FLAGS)),
-    };
+/// What a refusal says that a peer of this `version` has put in these words.
+pub(super) fn read_refusal(words: &[u8], version: u16) -> Result<Refusal, HelloError> {
     let mut reader = Reader::new(words);
     let refusal = Refusal::read(reader.u8()?, &mut reader)?;
     // A later version may have more to say.
-    if step.version == crate::vi::PROTOCOL_VERSION {
+    if version == PROTOCOL_VERSION {
         reader.end()?;
     }
-    Ok((proof, refusal))
+    Ok(refusal)
+}
+
+/// Whether a refusal is proven: its words are sealed then.
+pub(super) const fn is_proven(step: &Step) -> Result<bool, HelloError> {
+    match step.flags {
+        0 => Ok(false),
+        PROVEN => Ok(true),
+        _ => Err(HelloError::Malformed(FLAGS)),
+    }
 }
 
 /// Bytes of terms that go along, each way.
 pub(crate) const TERMS_MAX: usize = 512;
-/// In a refusal: it begins with a proof.
+/// In a refusal: its words are sealed by the handshake.
 pub(super) const PROVEN: u8 = 1;

@@ -147,6 +147,7 @@ pub(in crate::fabric) const LENGTH: &str = "a step of a length that it cannot ha
 pub(in crate::fabric) const STEP: &str = "an unknown kind of step";
 pub(in crate::fabric) const TURN: &str = "a step that is not the next one";
 pub(in crate::fabric) const UNPROVEN: &str = "a refusal without a proof";
+pub(in crate::fabric) const CHANGED: &str = "a step that was changed on its way";
 pub(in crate::fabric) const TERMS: &str = "terms that are too long";
 const UNKNOWN: &str = "for a reason that this version has no words for";
 
@@ -169,6 +170,7 @@ pub(in crate::fabric) const TEXTS: &[&str] = &[
     STEP,
     TURN,
     UNPROVEN,
+    CHANGED,
     TERMS,
 ];
 

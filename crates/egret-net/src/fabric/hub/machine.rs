@@ -16,6 +16,10 @@ macro_rules! same_methods {
             &self.fixed.host
         }
 
+        fn key(&self) -> Option<$crate::vi::PublicKey> {
+            Some(self.fixed.stance.key())
+        }
+
         fn limits(&self) -> Limits {
             super::nic::limits()
         }

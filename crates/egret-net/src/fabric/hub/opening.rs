@@ -33,7 +33,8 @@ impl<S> Opened<S> {
     ) -> Result<Self, OpenError> {
         let place = Place::of(&options.host).map_err(OpenError::refused(options))?;
         let secret = options.checked_secret_at(place.bind.ip());
-        let stance = Stance::new(fabric, secret.map_err(OpenError::secret(options))?);
+        let secret = secret.map_err(OpenError::secret(options))?;
+        let stance = Stance::new(fabric, secret, options.identity_or_new(), options.encrypt);
         let (socket, bound) = bind(place.bind, &stance).map_err(|errno| match errno {
             Errno::ADDRINUSE => OpenError::Taken { host: options.host.clone() },
             errno => OpenError::refused(options)(errno),

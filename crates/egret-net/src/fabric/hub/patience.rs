@@ -107,7 +107,7 @@ impl Patience {
 
     /// What the program is told that has waited in vain.
     pub(in crate::fabric) fn too_late(&self, now: Instant) -> ConnectError {
-        let (to, waited) = (self.request.to.clone(), now - self.since);
+        let (to, waited) = (Box::new(self.request.to.clone()), now - self.since);
         match self.listens {
             Some(Listens::No) => ConnectError::NotListening { to, waited },
             Some(Listens::OtherTag) => ConnectError::OtherTag { to, waited },

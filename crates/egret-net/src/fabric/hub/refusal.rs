@@ -59,10 +59,7 @@ impl Refusal {
                 Some(ConnectError::ReliabilityMismatch { ours: level, theirs })
             }
             Self::Hello(why) => Some(ConnectError::Hello(why)),
-            Self::OtherUser { uid } => {
-                let ours = rustix::process::geteuid().as_raw();
-                Some(ConnectError::OtherUser { ours, theirs: uid })
-            }
+            Self::OtherUser { uid } => Some(ConnectError::other_user(uid)),
             Self::Secret(why) => Some(ConnectError::Secret(why)),
             Self::NicDown => Some(ConnectError::NicDown),
         }
@@ -85,7 +82,8 @@ impl Refusal {
 
     /// Whether a callee may say this before it knows what is asked.
     pub(in crate::fabric) const fn goes_unasked(&self) -> bool {
-        self.goes_unproven() || matches!(self, Self::Crowded | Self::NicDown)
+        self.goes_unproven()
+            || matches!(self, Self::Crowded | Self::NicDown | Self::OtherUser { .. })
     }
 
     pub(in crate::fabric) fn push(&self, bytes: &mut Vec<u8>) {
@@ -107,6 +105,7 @@ impl Refusal {
                 SECRET,
                 match why {
                     SecretError::Different => SECRET_DIFFERENT,
+                    SecretError::Stranger => SECRET_STRANGER,
                     SecretError::OnlyOurs => SECRET_WRITERS,
                     SecretError::OnlyTheirs => SECRET_READERS,
                 },
@@ -129,6 +128,7 @@ impl Refusal {
             CROWDED => Self::Crowded,
             SECRET => Self::Secret(match reader.u8()? {
                 SECRET_DIFFERENT => SecretError::Different,
+                SECRET_STRANGER => SecretError::Stranger,
                 SECRET_WRITERS => SecretError::OnlyTheirs,
                 SECRET_READERS => SecretError::OnlyOurs,
                 _ => return Err(Malformed(REASON)),
@@ -177,3 +177,4 @@ const OTHER_TAG: u8 = 8;
 const SECRET_DIFFERENT: u8 = 1;
 const SECRET_WRITERS: u8 = 2;
 const SECRET_READERS: u8 = 3;
+const SECRET_STRANGER: u8 = 4;

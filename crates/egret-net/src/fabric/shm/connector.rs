@@ -15,7 +15,7 @@ use super::layout::{BELL, BOUNCE, BYTES};
 use super::memory::Own;
 use super::reach;
 use super::rendezvous::{
-    Accepted, Answered, Control, Greeting, Handles, Knock, KnockError, Started, Terms,
+    Accepted, Answered, Call, Control, Handles, Knock, KnockError, Started, Terms,
 };
 use super::token::KNOCK;
 use crate::fabric::hub::patience::Patience;
@@ -23,7 +23,7 @@ use crate::fabric::hub::set::{self, token};
 use crate::fabric::hub::{Connecting, Outcome};
 use crate::fabric::{ConnectRequest, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{Agreed, ConnectError, HelloError, Trust};
+use crate::vi::{Agreed, ConnectError, HelloError, PublicKey, Trust};
 
 /// What this side gives to a connection.
 #[derive(Debug)]
@@ -101,8 +101,8 @@ pub(super) struct Connector {
     knock: Option<(Knock, Instant)>,
 }
 
-/// A connection, and how far the two sides trust each other.
-type Meeting = (Box<Conn>, Agreed);
+/// A connection, how far the two sides trust each other, and the key of the other.
+type Meeting = (Box<Conn>, Agreed, PublicKey);
 
 impl Connector {
     pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
@@ -137,13 +137,15 @@ impl Connector {
     fn start(&mut self, fixed: &Fixed) -> Result<Option<Knock>, KnockError> {
         let Fixed { host, habit, stance, .. } = fixed;
         let ConnectRequest { to, spec, .. } = &self.patience.request;
-        let (host, terms, asks) = (host.clone(), terms(spec.depth), stance.ask());
-        let greeting = Greeting { hello: self.patience.hello(), host, terms, asks };
+        let (hello, terms) = (self.patience.hello(), terms(spec.depth));
+        let call = Call { to: &to.host, key: to.key, hello, host, terms };
         if self.ground.is_none() {
             self.ground = Ground::new(*habit);
         }
-        let Some(ground) = &self.ground else { return Ok(None) };
-        let started = Knock::start(&to.host, &greeting, ground.handles(), &stance.secret)?;
+        if self.ground.is_none() {
+            return Ok(None);
+        }
+        let started = Knock::start(call, stance)?;
         self.patience.known |= !matches!(started, Started::Nobody);
         Ok(match started {
             Started::Knocking(knock) => Some(knock),
@@ -153,8 +155,10 @@ impl Connector {
 
     /// Looks whether there is an answer.
     pub(super) fn poll(&mut self, now: Instant) -> Outcome<Meeting> {
-        let Some((knock, started)) = self.knock.take() else { return Outcome::Pending };
-        match knock.poll() {
+        let (Some((knock, started)), Some(ground)) = (self.knock.take(), &self.ground) else {
+            return Outcome::Pending;
+        };
+        match knock.poll(ground.handles()) {
             Ok(Answered::NotYet(knock)) => {
                 self.knock = Some((knock, started));
                 Outcome::Pending
@@ -165,14 +169,14 @@ impl Connector {
     }
 
     fn accepted(&mut self, accepted: Accepted) -> Outcome<Meeting> {
-        let Accepted { terms, agreed, handles, control } = accepted;
+        let Accepted { terms, agreed, key, handles, control } = accepted;
         let ground = self.ground.take().expect("it was sent with the greeting");
         let met = Met::new(&terms, handles);
         let conn = met.and_then(|met| {
             ground.join(self.patience.request.spec, agreed.trust(), control, met).ok_or(UNFIT)
         });
         match conn {
-            Ok(conn) => Outcome::Made((Box::new(conn), agreed)),
+            Ok(conn) => Outcome::Made((Box::new(conn), agreed, key)),
             Err(why) => Outcome::Failed(why.into()),
         }
     }
@@ -181,12 +185,9 @@ impl Connector {
     fn failed(&mut self, why: KnockError, now: Instant) -> Outcome<Meeting> {
         let final_error = match why {
             KnockError::Gone { .. } | KnockError::System(_) => None,
-            KnockError::Refused(refusal) => self.patience.refused(refusal, now),
             KnockError::Name(_) => Some(self.patience.unknown()),
-            KnockError::OtherUser(other) => {
-                Some(ConnectError::OtherUser { ours: other.ours, theirs: other.theirs })
-            }
-            KnockError::Hello(why) => Some(why.into()),
+            KnockError::OtherUser(other) => Some(ConnectError::other_user(other.theirs())),
+            KnockError::Greeting(why) => self.patience.not_greeted(why, now),
         };
         final_error.map_or(Outcome::Pending, Outcome::Failed)
     }

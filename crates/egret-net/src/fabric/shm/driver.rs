@@ -19,7 +19,7 @@ use crate::fabric::hub::set::{self, SPACE, ready};
 use crate::fabric::hub::{self, Listeners, Outcome, Pace, Refusal, connectors};
 use crate::fabric::{After, ConnId, ConnectRequest, Drained, Made, ViSpec};
 use crate::rt::Instant;
-use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, Sink, ViError};
+use crate::vi::{Agreed, ConnectError, DrainId, Hello, Keys, PublicKey, Sink, ViError};
 
 /// A nic.
 #[derive(Debug)]
@@ -206,13 +206,13 @@ impl Driver {
     /// Makes a connection with a visitor, if what it brings can be used.
     pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
         let ground = Ground::new(self.fixed.habit)?;
-        let (peer, agreed) = (visitor.greeting.host.clone(), visitor.agreed);
+        let (peer, agreed, key) = (visitor.greeting.host.clone(), visitor.agreed, visitor.key);
         let theirs = visitor.greeting.terms;
         let (control, handles) = visitor.accept(&terms(spec.depth), ground.handles()).ok()?;
         // One whose part is unfit sees the connection end.
         let met = Met::new(&theirs, handles).ok()?;
         let conn = ground.join(spec, agreed.trust(), control, met)?;
-        self.add((&peer, spec, agreed), conn)
+        self.add((&peer, spec, agreed, key), conn)
     }
 
     /// Begins to connect.
@@ -263,8 +263,8 @@ impl Driver {
             return;
         };
         let ConnectRequest { to, spec, .. } = &connector.patience.request;
-        let result = result.and_then(|(conn, agreed)| {
-            self.add((&to.host, *spec, agreed), *conn).ok_or(ConnectError::NicDown)
+        let result = result.and_then(|(conn, agreed, key)| {
+            self.add((&to.host, *spec, agreed, key), *conn).ok_or(ConnectError::NicDown)
         });
         connectors::settle(connector, result, after);
     }
@@ -272,7 +272,7 @@ impl Driver {
     /// A link that the set cannot watch would not notice its peer's death.
     pub(super) fn add(
         &mut self,
-        (peer, spec, agreed): (&str, ViSpec, Agreed),
+        (peer, spec, agreed, key): (&str, ViSpec, Agreed, PublicKey),
         conn: Conn,
     ) -> Option<Made> {
         let unique = self.unused();
@@ -280,6 +280,7 @@ impl Driver {
         link.watch(&self.fixed).ok()?;
         let mut made = Made::new(ConnId(link.id), peer);
         (made.trust, made.why_isolated) = (agreed.trust(), agreed.why_isolated());
+        made.key = Some(key);
         self.links.add(link);
         Some(made)
     }
@@ -293,7 +294,7 @@ impl Driver {
 
 impl hub::Visitor for Visitor {
     fn hello(&self) -> &Hello {
-        &self.greeting.hello
+        &self.hello
     }
 
     fn is_gone(&self) -> bool {

@@ -16,7 +16,7 @@ use super::rendezvous::fuzz_packet;
 use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::hub::fuzzed::{self, Input, Victim};
-use crate::rt::{self, Deadline};
+use crate::rt;
 use crate::vi::{Hello, Nic, Reliability, ViOptions};
 
 /// A peer writes these into its memory and its socket. The other end must
@@ -120,8 +120,8 @@ impl Stage {
         let listener = self.nic.listen("fuzz", 0, &options).expect("nobody else listens");
         let hello = Hello { reliability, service: "fuzz".to_owned(), tag: 0 };
         let greeted = Greeted::new(self.nic.host(), hello).expect("the acceptor is open");
-        let vi = listener.wait_accept(Deadline::In(LONG)).expect("it was greeted");
-        let puppet = greeted.wait(rt::now() + LONG).expect("it was accepted");
+        let met = greeted.meet(&listener, rt::now() + LONG);
+        let (vi, puppet) = met.expect("it greeted and was accepted");
         let victim = Victim::new(&self.nic, &self.pool, vi, input);
         let mut play = Play { stage: self, victim, puppet };
         while !input.0.is_empty() {

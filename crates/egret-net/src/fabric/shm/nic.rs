@@ -9,20 +9,25 @@ use rustix::io::Errno;
 use super::bell::Habit;
 use super::driver::{Driver, Fixed};
 use super::layout::{DEPTH, TRANSFER_MAX};
-use super::rendezvous::{Acceptor, AcceptorError, Stance};
+use super::rendezvous::{Acceptor, AcceptorError, Stance, other_holder};
 use super::token::{ACCEPTOR, SOCKETS};
-use crate::fabric::OpenError;
 use crate::fabric::hub::opening;
 use crate::fabric::hub::set::{self, token};
+use crate::fabric::{OpenError, greet};
 use crate::vi::{Limits, NicOptions, Wait};
 
 /// A nic of this machine's shared memory.
 pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let host = options.host.clone();
     let secret = options.checked_secret().map_err(OpenError::secret(options))?;
-    let stance = Stance { trust: options.trust, secret };
+    let (identity, encrypt) = (options.identity_or_new(), options.encrypt);
+    let greet = greet::Stance::new("shm", secret, identity, encrypt).local();
+    let stance = Stance { trust: options.trust, greet };
     let acceptor = Acceptor::open(&host, stance.clone()).map_err(|why| match why {
-        AcceptorError::Taken { host } => OpenError::Taken { host },
+        AcceptorError::Taken { host } => match other_holder(&host) {
+            Some(other) => OpenError::TakenByOther { host, pid: other.pid(), user: other.theirs() },
+            None => OpenError::Taken { host },
+        },
         why => OpenError::refused(options)(why),
     })?;
     let habit = if options.wait == Wait::Spin { Habit::Spins } else { Habit::Sleeps };

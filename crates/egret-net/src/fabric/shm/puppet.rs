@@ -4,6 +4,7 @@
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(test)]
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -17,13 +18,14 @@ use super::layout::{BELL, BYTES, RING, RING_LINES};
 use super::memory::Own;
 use super::reach;
 use super::records::RingSender;
-use super::rendezvous::{Accepted, Answered, Greeting, Handles, Knock, Started};
+use super::rendezvous::{Accepted, Answered, Call, Handles, Knock, Stance, Started};
 #[cfg(test)]
 use super::wire::Item;
+use crate::fabric::greet;
 #[cfg(test)]
 use crate::fabric::hub::counts::Counts;
 use crate::rt::{self, Instant};
-use crate::vi::{Hello, Secret};
+use crate::vi::{Encrypt, Hello, Identity, Listener, Secret, Trust, Vi};
 
 /// What it gives to a connection.
 #[derive(Debug)]
@@ -68,34 +70,59 @@ impl Greeted {
     /// Greets `host`; `None` if there is nobody, or too many do.
     pub(super) fn new(host: &str, hello: Hello) -> Option<Self> {
         let strings = Strings::new();
-        let knock = greet(host, hello, strings.handles())?;
+        let knock = greet(host, hello)?;
         Some(Self { strings, knock })
     }
 
     /// Waits for the answer; `None` if it is a refusal, or none comes in time.
+    #[cfg(test)]
     pub(super) fn wait(self, until: Instant) -> Option<Puppet> {
         let Self { strings, knock } = self;
-        let accepted = wait_answer(knock, until)?;
-        let own = strings.own.clone();
-        let seen = Foreign::map(own.fd().try_clone_to_owned().ok()?, own.len() as u64).ok()?;
-        // How far the other end is it does not ask.
-        let ring = RingSender::new(own, RING, RING_LINES, seen, 0).ok()?;
-        Some(Puppet { strings, ring, accepted })
+        let accepted = wait_answer(knock, strings.handles(), until)?;
+        Puppet::new(strings, accepted)
+    }
+
+    /// Meets the nic of this thread, whose end of the connection comes from its listener.
+    pub(super) fn meet(self, listener: &Listener, until: Instant) -> Option<(Vi, Puppet)> {
+        let Self { strings, mut knock } = self;
+        let mut vi = None;
+        let accepted = loop {
+            vi = vi.or(listener.poll_accept().ok()?);
+            knock = match knock.poll(strings.handles()).ok()? {
+                Answered::Accepted(accepted) => break accepted,
+                Answered::NotYet(_) if rt::now() >= until => return None,
+                Answered::NotYet(knock) => knock,
+            };
+        };
+        Some((vi?, Puppet::new(strings, accepted)?))
     }
 }
 
-/// Sends a greeting with any descriptors.
-pub(super) fn greet(host: &str, hello: Hello, handles: Handles<BorrowedFd<'_>>) -> Option<Knock> {
-    let greeting = Greeting { hello, host: "puppet".to_owned(), terms: terms(8), asks: None };
-    match Knock::start(host, &greeting, handles, &Secret::none()) {
+/// A nic that asks for nothing, and has no secret.
+pub(super) fn stance() -> Stance {
+    let (secret, identity) = (Secret::none(), Identity::random());
+    let greet = greet::Stance::new("shm", secret, identity, Encrypt::default()).local();
+    Stance { trust: Trust::Isolated, greet }
+}
+
+/// Begins to greet `host`.
+pub(super) fn greet(host: &str, hello: Hello) -> Option<Knock> {
+    let call = Call { to: host, key: None, hello, host: "puppet", terms: terms(8) };
+    match Knock::start(call, &stance()) {
         Ok(Started::Knocking(knock)) => Some(knock),
         _ => None,
     }
 }
 
-pub(super) fn wait_answer(mut knock: Knock, until: Instant) -> Option<Accepted> {
+/// Goes on greeting, with any descriptors.
+#[cfg(test)]
+pub(super) fn wait_answer(
+    mut knock: Knock,
+    handles: Handles<BorrowedFd<'_>>,
+    until: Instant,
+) -> Option<Accepted> {
     loop {
-        knock = match knock.poll().ok()? {
+        knock = match knock.poll(handles).ok()? {
             Answered::Accepted(accepted) => return Some(accepted),
             Answered::NotYet(_) if rt::now() >= until => return None,
             Answered::NotYet(knock) => knock,
@@ -105,6 +132,14 @@ pub(super) fn wait_answer(mut knock: Knock, until: Instant) -> Option<Accepted> 
 }
 
 impl Puppet {
+    fn new(strings: Strings, accepted: Accepted) -> Option<Self> {
+        let own = strings.own.clone();
+        let seen = Foreign::map(own.fd().try_clone_to_owned().ok()?, own.len() as u64).ok()?;
+        // How far the other end is it does not ask.
+        let ring = RingSender::new(own, RING, RING_LINES, seen, 0).ok()?;
+        Some(Self { strings, ring, accepted })
+    }
+
     /// Puts an item with its bytes, also where there is no room.
     #[cfg(test)]
     pub(super) fn put(&mut self, item: Item, bytes: &[u8], counts: Counts) {

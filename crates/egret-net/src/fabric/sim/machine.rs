@@ -13,8 +13,8 @@ use crate::fabric::{
     Unposted, ViSpec,
 };
 use crate::vi::{
-    ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, Refused,
-    Reliability, Reply, SendError, Sink, Ticket, ViError, ViId,
+    ConnectError, Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, PublicKey,
+    Refused, Reliability, Reply, SendError, Sink, Ticket, ViError, ViId,
 };
 
 /// The ends are the world's, which has many nics and one lock.
@@ -24,6 +24,7 @@ pub(super) struct SimMachine {
     node: NodeId,
     life: u32,
     name: Arc<str>,
+    key: PublicKey,
     keys: Arc<Keys>,
     /// The datagram that was taken last.
     came: Arc<[u8]>,
@@ -38,6 +39,7 @@ impl SimMachine {
             node,
             life: state.life,
             name: Arc::clone(&state.name),
+            key: state.key(),
             keys: Arc::clone(&state.keys),
             came: Arc::default(),
         }
@@ -64,6 +66,10 @@ impl SimMachine {
 impl Machine for SimMachine {
     fn host(&self) -> &str {
         &self.name
+    }
+
+    fn key(&self) -> Option<PublicKey> {
+        Some(self.key)
     }
 
     fn limits(&self) -> Limits {

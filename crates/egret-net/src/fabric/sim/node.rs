@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use super::datapath::Conn;
 use super::eager::Eager;
 use super::wire::{Body, EndId, Farewell, Frame, NodeId};
@@ -12,7 +14,7 @@ use super::world::{Event, World};
 use crate::fabric::hub::patience::Patience;
 use crate::fabric::hub::{Listens, Refusal};
 use crate::fabric::{ConnId, ConnectRequest, ListenerName, Made, ViSpec};
-use crate::vi::{ConnectError, Counters, Hello, Keys, Reliability, ViError};
+use crate::vi::{ConnectError, Counters, Hello, KeyError, Keys, PublicKey, Reliability, ViError};
 
 #[derive(Debug)]
 pub(super) struct Node {
@@ -216,13 +218,15 @@ impl World {
     }
 
     fn made(&self, end: EndId, peer: NodeId) -> Made {
-        Made::new(ConnId(end), &self.nodes[peer].name)
+        let mut made = Made::new(ConnId(end), &self.nodes[peer].name);
+        made.key = Some(self.nodes[peer].key());
+        made
     }
 
     /// A knock was answered.
     pub(super) fn connect_answered(&mut self, end: EndId, frame: &Frame) {
         let (node, now) = (frame.to, self.now);
-        let spec = match self.nodes[node].ends.get_mut(&end) {
+        let (spec, expected) = match self.nodes[node].ends.get_mut(&end) {
             Some(End::Knocking(knock)) => match &frame.body {
                 Body::Refuse(refusal) => {
                     knock.patience.known = true;
@@ -235,7 +239,7 @@ impl World {
                     (knock.patience.known, knock.patience.listens) = (true, Some(Listens::Yes));
                     return;
                 }
-                _ => knock.patience.request.spec,
+                _ => (knock.patience.request.spec, knock.patience.request.to.key),
             },
             Some(End::Open { .. }) => return,
             Some(End::Gone { farewell, .. }) => {
@@ -245,6 +249,12 @@ impl World {
             None => return,
         };
         let made = self.made(end, frame.from);
+        if expected.is_some() && expected != made.key {
+            let other = ConnectError::Key(KeyError::Other);
+            self.stop_knocking(node, end, Err(other));
+            let farewell = Body::Gone(Farewell::Closed);
+            return self.send(node, end, frame.from, Some(frame.from_end), farewell);
+        }
         self.stop_knocking(node, end, Ok(made));
         let conn = Box::new(Conn::new(spec));
         let open = End::Open { conn, peer: frame.from, peer_end: frame.from_end };
@@ -279,6 +289,14 @@ impl World {
 }
 
 impl Node {
+    /// The key of its nic in this life. Nobody proves it: nobody lies in a simulated world.
+    pub(super) fn key(&self) -> PublicKey {
+        let mut hash = Sha256::new();
+        hash.update(self.life.to_le_bytes());
+        hash.update(self.name.as_bytes());
+        PublicKey(hash.finalize().into())
+    }
+
     /// Whether a nic of this name was ever open.
     const fn is_known(&self) -> bool {
         self.up || self.life > 0

@@ -105,7 +105,9 @@ impl Acceptor {
                 Err(_) => continue,
             };
             let Some(peer) = socket.peer_address() else { continue };
-            let (source, callee) = (Source::of(peer.ip()), Callee::new(self.stance.clone()));
+            let is_plain = self.stance.is_plain_to(peer.ip());
+            let callee = Callee::new(self.stance.clone(), is_plain);
+            let source = Source::of(peer.ip());
             let greeting = Greeting { socket, source, callee, since: now };
             match self.admit(source, now) {
                 Admission::Free => {}
@@ -210,7 +212,7 @@ impl Greeting {
     fn hear(&mut self) -> Result<Option<(Hello, String)>, Lost> {
         let (hello, terms) = match greet(&self.socket, &mut self.callee)? {
             None => return Ok(None),
-            Some((News::Hello { hello, terms }, behind)) if behind.is_empty() => (hello, terms),
+            Some((News::Hello { hello, terms, .. }, behind)) if behind.is_empty() => (hello, terms),
             Some(_) => return self.unfit(),
         };
         match String::from_utf8(terms) {

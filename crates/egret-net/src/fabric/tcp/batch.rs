@@ -108,8 +108,8 @@ impl Batch {
         })
     }
 
-    /// Writes in one system call. How many bytes the kernel took, and whether that was all it was
-    /// given.
+    /// Writes in one system call, or in several if the stream is sealed. How many bytes were taken,
+    /// and whether the kernel has all it was given.
     #[inline]
     pub(super) fn write(
         &mut self,
@@ -126,7 +126,7 @@ impl Batch {
             }
         };
         self.written += n;
-        Ok((n, n == given))
+        Ok((n, n == given && !stream.has_unsent()))
     }
 
     fn write_chunks(

@@ -12,7 +12,7 @@ use super::socket::Socket;
 use super::stream::Stream;
 use super::token::KNOCK;
 use crate::fabric::ConnectRequest;
-use crate::fabric::greet::{Caller, News};
+use crate::fabric::greet::{Caller, Known, News, Wanted};
 use crate::fabric::hub::patience::Patience;
 use crate::fabric::hub::set::{self, token};
 use crate::fabric::hub::{Connecting, Outcome};
@@ -39,8 +39,8 @@ struct Attempt {
     since: Instant,
 }
 
-/// A connection, and the bytes that came behind the greeting.
-type Met = (Box<Conn>, Vec<u8>);
+/// A connection, what is known of its other end, and the bytes that came behind the greeting.
+type Met = (Box<Conn>, Known, Vec<u8>);
 
 /// How soon to knock again at first.
 const KNOCK_MIN: Duration = Duration::from_millis(1);
@@ -77,8 +77,13 @@ impl Connector {
         self.patience.knocked(now);
         // A host that cannot be reached now may be later.
         let Ok(socket) = Socket::connect(to) else { return self.unreached() };
-        let (stance, hello) = (fixed.stance.clone(), self.patience.hello());
-        let caller = Caller::new(stance, hello, fixed.host.as_bytes());
+        let wanted = Wanted {
+            hello: self.patience.hello(),
+            terms: fixed.host.clone().into_bytes(),
+            key: self.patience.request.to.key,
+            is_plain: fixed.stance.is_plain_to(to.ip()),
+        };
+        let caller = Caller::new(fixed.stance.clone(), wanted);
         // Without a place in the set the answer is seen at the next tick.
         let flags = EventFlags::IN | EventFlags::OUT;
         let _ = set::watch(&fixed.set, socket.fd(), token(KNOCK, id), flags);
@@ -127,9 +132,11 @@ impl Connector {
                 Outcome::Pending
             }
             Ok(Some((News::Welcome { .. }, behind))) => {
+                let Some(session) = attempt.caller.take_session() else { return Outcome::Pending };
                 let stream = Stream::Socket(attempt.socket);
-                let conn = Conn::new(self.patience.request.spec, stream, &[]);
-                Outcome::Made((Box::new(conn), behind))
+                let keys = fixed.seal.keys_of_caller().or(session.keys);
+                let conn = Conn::new(self.patience.request.spec, stream, &[], keys);
+                Outcome::Made((Box::new(conn), session.known, behind))
             }
             Err(Lost::Greeting(why)) => {
                 let why = self.patience.not_greeted(why, now);

@@ -12,18 +12,20 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use super::batch::CHUNKS;
+use super::fault::{Fault, planted};
 use super::intake::Intake;
 use super::io::Io;
 use super::recv::Receiver;
 use super::send::{Flushed, Sender};
 use super::socket::is_later;
-use super::stream::Stream;
+use super::stream::{Stream, Unread};
 use super::wire::{CHUNK, HEAD};
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::eager::EagerIn;
 use crate::fabric::hub::end::Open;
 use crate::fabric::hub::farewell::Farewell;
 use crate::fabric::receives::Receives;
+use crate::fabric::seal::{self, SealError};
 use crate::fabric::{Unposted, ViSpec};
 use crate::vi::{Counters, Keys, Lane, Notices, Op, Position, Posted, Refused, Ticket, ViError};
 
@@ -94,12 +96,26 @@ const KEEP: usize = 32;
 const GONE: ViError = ViError::PeerDied { why: "its connection ended without a word" };
 const SILENT: ViError = ViError::PeerDied { why: "it has not answered for too long" };
 const LOST: ViError = ViError::PeerDied { why: "its connection broke" };
+const CUT: ViError = ViError::PeerDied { why: "its connection ended within a sealed record" };
+const WORN: ViError = ViError::Protocol(SealError::Worn.text());
 
 impl Conn {
-    /// `first` are bytes that are to be written before all others.
-    pub(super) fn new(spec: ViSpec, stream: Stream, first: &[u8]) -> Self {
+    /// `first` are bytes that are to be written before all others, and not sealed; what follows
+    /// them is, if there are keys.
+    pub(super) fn new(
+        spec: ViSpec,
+        stream: Stream,
+        first: &[u8],
+        keys: Option<seal::Keys>,
+    ) -> Self {
         let mut sender = Sender::new(spec.reliability);
-        sender.push_bytes(first);
+        let stream = match keys {
+            Some(keys) => stream.sealed(keys, first),
+            None => {
+                sender.push_bytes(first);
+                stream
+            }
+        };
         Self {
             depth: spec.depth,
             stream,
@@ -217,13 +233,15 @@ impl Conn {
         if self.is_full {
             return Ok(Flushed::Full);
         }
-        let flushed = if self.sender.has_more() { self.flush(keys) } else { Flushed::All };
+        let has_more = self.sender.has_more() || self.stream.has_unsent();
+        let flushed = if has_more { self.flush(keys) } else { Flushed::All };
         if flushed == Flushed::All && (self.is_starving() || thorough && self.owes()) {
             self.tell(keys);
         }
         if thorough && self.sender.is_idle() {
             self.sender.outbox.trim(KEEP);
             self.receiver.incoming.receives.trim(KEEP);
+            self.stream.trim();
         }
         Ok(if self.is_full { Flushed::Full } else { flushed })
     }
@@ -288,8 +306,23 @@ impl Conn {
                 || counts.taken - told.taken >= TAKEN_MAX)
     }
 
-    /// Bytes that came already.
-    pub(super) fn take(&mut self, bytes: &[u8], keys: &Keys) -> Result<(), Box<ViError>> {
+    /// Bytes that came already, behind the greeting.
+    pub(super) fn take_first(
+        &mut self,
+        bytes: &[u8],
+        keys: &Keys,
+        staging: &mut [u8],
+    ) -> Result<(), Box<ViError>> {
+        let bytes = self.stream.hold(bytes);
+        self.take(bytes, keys)?;
+        while self.stream.is_ready() {
+            self.read_once(keys, staging)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of the peer, in order.
+    fn take(&mut self, bytes: &[u8], keys: &Keys) -> Result<(), Box<ViError>> {
         let Self { sender, receiver, intake, notices, .. } = self;
         intake.take(bytes, sender, receiver, &mut Io { keys, notices })?;
         if intake.is_held_up() {
@@ -298,16 +331,17 @@ impl Conn {
         Ok(())
     }
 
-    /// Reads what came, at most about [`READ_MAX`]. Whether there was anything.
+    /// Reads what came, at most about [`READ_MAX`], and then what is ready in this process: nobody
+    /// tells of that. Whether there was anything.
     #[inline]
     fn read(&mut self, keys: &Keys, staging: &mut [u8]) -> Result<bool, Box<ViError>> {
         let mut got = 0;
-        while got < READ_MAX {
+        while got < READ_MAX || self.stream.is_ready() && !planted(Fault::ReadyForgotten) {
             let Some((asked, n)) = self.read_once(keys, staging)? else { break };
             got += n;
             self.untold += n;
             // Less than there was room for is all there was.
-            if n < asked {
+            if self.stream.is_drained(n < asked) {
                 break;
             }
         }
@@ -339,9 +373,11 @@ impl Conn {
         let n = match read {
             Ok(0) => return Err(GONE.into()),
             Ok(n) => n,
-            Err(why) if is_later(why) => return Ok(None),
-            Err(Errno::TIMEDOUT) => return Err(SILENT.into()),
-            Err(_) => return Err(LOST.into()),
+            Err(Unread::Kernel(why)) if is_later(why) => return Ok(None),
+            Err(Unread::Kernel(Errno::TIMEDOUT)) => return Err(SILENT.into()),
+            Err(Unread::Kernel(_)) => return Err(LOST.into()),
+            Err(Unread::Wrong(why)) => return Err(ViError::Protocol(why).into()),
+            Err(Unread::Cut) => return Err(CUT.into()),
         };
         if room > 0 {
             let Self { sender, receiver, intake, notices, .. } = self;
@@ -354,6 +390,9 @@ impl Conn {
 
     /// Why nothing can be written any more: the peer may have said it.
     fn why_broken(&mut self, keys: &Keys) -> Box<ViError> {
+        if self.stream.is_worn() {
+            return WORN.into();
+        }
         let mut staging = [0; 4096];
         // As much as a peer may have said before it left.
         for _ in 0..LAST_READS {

@@ -23,6 +23,7 @@ use super::token::{ACCEPTOR, KNOCK, LINK, VISITOR};
 use crate::fabric::greet::Stance;
 use crate::fabric::hub::set::{self, SPACE, ready};
 use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors};
+use crate::fabric::seal;
 use crate::fabric::{After, ConnId, ConnectRequest, Made, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{ConnectError, Keys, ViError, Wait};
@@ -67,6 +68,36 @@ pub(super) struct Fixed {
     /// The set of all sockets.
     pub set: Arc<OwnedFd>,
     pub stance: Stance,
+    /// What connections are sealed by.
+    pub seal: Seal,
+}
+
+/// What the connections of a nic are sealed by, if not by what their greeting left.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seal {
+    /// Whether fixed keys seal them, for tests.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub is_fixed: bool,
+}
+
+impl Seal {
+    /// Of a connection that this side has asked for.
+    pub(super) fn keys_of_caller(self) -> Option<seal::Keys> {
+        #[cfg(any(test, feature = "fuzzing"))]
+        if self.is_fixed {
+            return Some(super::puppet::keys_of_caller());
+        }
+        None
+    }
+
+    /// Of a connection that the other side has asked for.
+    pub(super) fn keys_of_callee(self) -> Option<seal::Keys> {
+        #[cfg(any(test, feature = "fuzzing"))]
+        if self.is_fixed {
+            return Some(super::puppet::keys_of_callee());
+        }
+        None
+    }
 }
 
 /// Calls between looks at the set, if there are connections that it alone tells of.
@@ -120,16 +151,20 @@ impl Driver {
     /// Makes a connection with a visitor. Of the welcome some may be left to write.
     pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
         let Visitor { mut stream, mut callee, host, .. } = visitor;
-        callee.welcome(&[]);
+        let session = callee.welcome(&[]);
         let sent = stream.write(callee.outgoing()).ok()?;
         callee.sent(sent);
-        let id = self.add(Conn::new(spec, stream, callee.outgoing()))?;
+        let keys = self.fixed.seal.keys_of_callee().or(session.keys);
+        let id = self.add(Conn::new(spec, stream, callee.outgoing(), keys))?;
         self.come_by(id);
-        Some(Made::new(ConnId(id), &host))
+        Some(session.known.made(ConnId(id), &host))
     }
 
     /// Begins to connect.
     pub(super) fn begin(&mut self, request: ConnectRequest, after: &mut After) {
+        if let Err(why) = self.fixed.stance.check_callee(request.to.key) {
+            return after.settle(request.promise, Err(why.into()));
+        }
         let (id, now) = (self.unused(), after.now());
         self.connectors.insert(id, Connector::new(request, now));
         self.knock(id, now, after);
@@ -337,10 +372,10 @@ impl Driver {
         let Some((connector, result)) = connectors::over(&mut self.connectors, &id, outcome) else {
             return;
         };
-        let result = result.and_then(|(conn, behind)| {
+        let result = result.and_then(|(conn, known, behind)| {
             let id = self.add(*conn).ok_or(ConnectError::NicDown)?;
             let link = self.links.of_handle(id);
-            link.take(&behind, &self.fixed, &mut after.notices);
+            link.take_first(&behind, &self.fixed, &mut after.notices, &mut self.staging);
             let is_over = link.end.error().is_some();
             self.hear(id, after);
             if is_over {
@@ -348,7 +383,7 @@ impl Driver {
             } else {
                 self.come_by(id);
             }
-            Ok(Made::new(ConnId(id), &connector.patience.request.to.host))
+            Ok(known.made(ConnId(id), &connector.patience.request.to.host))
         });
         connectors::settle(connector, result, after);
     }
@@ -382,5 +417,11 @@ impl Driver {
     /// Bytes that its connections have written, ever.
     pub(super) fn written(&mut self) -> u64 {
         self.links.open.values_mut().map(Link::written).sum()
+    }
+
+    /// The streams of those that are open.
+    pub(super) fn streams(&mut self) -> impl Iterator<Item = &mut super::stream::Stream> {
+        let ends = self.links.open.values_mut().filter_map(|link| link.end.open());
+        ends.map(|conn| &mut conn.stream)
     }
 }

@@ -33,4 +33,10 @@ pub(super) enum Fault {
     EagerHeld,
     /// Bytes of a read's answer count for the message that began last.
     AnswerMisplaced,
+    /// What the kernel did not take of sealed records is not sent any more.
+    UnsentForgotten,
+    /// A stream is shut with sealed records that the kernel has not taken.
+    UnsentShut,
+    /// Records that have come with others wait until the socket has something to read.
+    ReadyForgotten,
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 use super::TcpFabric;
 use super::acceptor::Visitor;
 use super::driver::Driver;
-use super::puppet::Memory;
+use super::puppet::{Memory, Puppet};
 use super::stream::Stream;
 use super::wire::{CHUNK, COUNTS, EAGER, HEAD};
 use crate::buf::{Pinned, Pool};
 use crate::fabric::Fabric;
-use crate::fabric::greet::{Callee, Caller, News, Stance};
+use crate::fabric::greet::{Callee, Caller, News, Stance, Wanted};
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::fuzzed::{self, BUFFER, Input, Still, Victim};
 use crate::vi::{Hello, Listener, Nic, Reliability, Secret, Vi, ViOptions};
@@ -37,13 +37,16 @@ struct Stage {
     pool: Pool,
     /// So that memory which is exposed is locked already.
     _pinned: Pinned,
-    stance: Stance,
+    /// That of the nic, and that of the peer.
+    stances: [Stance; 2],
 }
 
 /// One input being played.
 struct Play<'a> {
     victim: Victim<'a>,
     peer: Memory,
+    /// What the peer seals by, if the stream is sealed.
+    records: Option<Puppet>,
     /// The peer writes so many bytes at a time.
     piece: usize,
 }
@@ -53,19 +56,22 @@ impl Stage {
         let nic = TcpFabric.open(&"".into()).expect("loopback");
         let pool = fuzzed::pool();
         let pinned = pool.region().pin().expect("it is small");
-        let stance = Stance::new("tcp", Secret::none());
-        Self { still: Arc::default(), nic, pool, _pinned: pinned, stance }
+        let stances = [1, 2].map(|byte| Stance::of_byte("tcp", Secret::none(), byte));
+        Self { still: Arc::default(), nic, pool, _pinned: pinned, stances }
     }
 
     fn play(&self, input: &mut Input<'_>) {
         let _entered = self.still.begin();
-        let reliability = Reliability::from_wire(input.byte() % 3).expect("there are three");
+        let first = input.byte();
+        let reliability = Reliability::from_wire(first % 3).expect("there are three");
+        // The records of a stream that is sealed.
+        let records = (first >= 192).then(|| Puppet::caller(usize::from(first) * 3 - 575));
         let piece = usize::from(input.byte()).max(1);
         let options = ViOptions::of(reliability);
         let listener = self.nic.listen("fuzz", 0, &options).expect("nobody else listens");
-        let (vi, peer) = self.meet(&listener, reliability);
+        let (vi, peer) = self.meet(&listener, reliability, records.is_some());
         let victim = Victim::new(&self.nic, &self.pool, vi, input);
-        let mut play = Play { victim, peer, piece };
+        let mut play = Play { victim, peer, records, piece };
         while !input.0.is_empty() {
             play.step(input);
         }
@@ -77,10 +83,12 @@ impl Stage {
     }
 
     /// A connection, and its other end without a nic. Both sides of the greeting are here.
-    fn meet(&self, listener: &Listener, reliability: Reliability) -> (Vi, Memory) {
+    fn meet(&self, listener: &Listener, reliability: Reliability, is_sealed: bool) -> (Vi, Memory) {
         let hello = Hello { reliability, service: "fuzz".to_owned(), tag: 0 };
-        let mut caller = Caller::new(self.stance.clone(), hello, b"fuzz");
-        let mut callee = Callee::new(self.stance.clone());
+        let wanted = Wanted { hello, terms: b"fuzz".to_vec(), key: None, is_plain: true };
+        let [own, peers] = self.stances.clone();
+        let mut caller = Caller::new(peers, wanted);
+        let mut callee = Callee::new(own, true);
         let hello = loop {
             let step = caller.outgoing().to_vec();
             caller.sent(step.len());
@@ -96,7 +104,10 @@ impl Stage {
         peer.make_room(ROOM);
         let (stream, host) = (Stream::Memory(peer.clone()), "fuzz".to_owned());
         let visitor = Visitor { stream, callee, hello, host };
-        self.nic.inside(|driver: &mut Driver, after| driver.listeners.arrived(visitor, after));
+        self.nic.inside(|driver: &mut Driver, after| {
+            driver.fixed.seal.is_fixed = is_sealed;
+            driver.listeners.arrived(visitor, after);
+        });
         (listener.poll_accept().expect("the nic is up").expect("it is let in"), peer)
     }
 }
@@ -107,7 +118,9 @@ impl Play<'_> {
             0..=7 => self.frame(input),
             8 => {
                 let len = usize::from(input.byte());
-                self.write(input.take(len));
+                let bytes = input.take(len);
+                // Not sealed: whoever is between the two may write, too.
+                self.write_raw(bytes);
             }
             9 => self.victim.look(POLLS),
             10 => self.peer.end(),
@@ -201,8 +214,18 @@ impl Play<'_> {
         self.victim.word(&KNOWN, input)
     }
 
-    /// Who was sent away has written in vain.
     fn write(&mut self, bytes: &[u8]) {
+        match &mut self.records {
+            None => self.write_raw(bytes),
+            Some(records) => {
+                let sealed = records.seal(bytes);
+                self.write_raw(&sealed);
+            }
+        }
+    }
+
+    /// Who was sent away has written in vain.
+    fn write_raw(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(self.piece.max(bytes.len() / 64)) {
             self.peer.say(piece);
             self.victim.poll();

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::datapath::Leaving;
 use super::fault::{Fault, planted};
 use super::socket::is_later;
+use super::stream::Unread;
 use super::token::LEAVING;
 use crate::fabric::hub::set::token;
 use crate::rt::Instant;
@@ -43,25 +44,41 @@ impl Leaving {
             let _ = self.stream.write(&self.bytes);
             return true;
         }
-        if !self.bytes.is_empty() {
-            match self.stream.write(&self.bytes) {
-                Ok(n) => drop(self.bytes.drain(..n)),
+        if !self.is_said() {
+            match self.say() {
+                Ok(()) => {}
                 Err(why) if is_later(why) => {}
                 Err(_) => return true,
             }
-            if self.bytes.is_empty() {
+            if self.is_said() {
                 self.stream.shut();
             }
         }
         let (mut in_vain, mut scrap) = (0, [0; 16 << 10]);
         while in_vain < IN_VAIN {
-            match self.stream.read(&mut scrap) {
+            match self.stream.read_in_vain(&mut scrap) {
                 Ok(0) => return true,
                 Ok(n) => in_vain += n,
-                Err(why) => return !is_later(why),
+                Err(Unread::Kernel(why)) => return !is_later(why),
+                Err(_) => return true,
             }
         }
         false
+    }
+
+    /// Whether the kernel has the last words.
+    fn is_said(&self) -> bool {
+        let has_unsent = self.stream.has_unsent() && !planted(Fault::UnsentShut);
+        self.bytes.is_empty() && !has_unsent
+    }
+
+    fn say(&mut self) -> Result<(), Errno> {
+        if self.bytes.is_empty() {
+            return self.stream.flush().map(drop);
+        }
+        let n = self.stream.write(&self.bytes)?;
+        self.bytes.drain(..n);
+        Ok(())
     }
 
     fn watch(&self, id: u64, set: &OwnedFd) -> Result<(), Errno> {
@@ -69,7 +86,7 @@ impl Leaving {
     }
 
     fn flags(&self) -> EventFlags {
-        if self.bytes.is_empty() { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT }
+        if self.is_said() { EventFlags::IN } else { EventFlags::IN | EventFlags::OUT }
     }
 }
 

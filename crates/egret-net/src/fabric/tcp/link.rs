@@ -97,9 +97,15 @@ impl Link {
         self.end.open().is_some_and(Conn::is_newly_dirty)
     }
 
-    /// Takes bytes that came already.
-    pub(super) fn take(&mut self, bytes: &[u8], fixed: &Fixed, notices: &mut Notices) {
-        self.work(notices, |conn| conn.take(bytes, &fixed.keys));
+    /// Takes bytes that came already, behind the greeting.
+    pub(super) fn take_first(
+        &mut self,
+        bytes: &[u8],
+        fixed: &Fixed,
+        notices: &mut Notices,
+        staging: &mut [u8],
+    ) {
+        self.work(notices, |conn| conn.take_first(bytes, &fixed.keys, staging));
     }
 
     /// Writes what was posted; [thoroughly](Conn::push) before a sleep. `None` if it is

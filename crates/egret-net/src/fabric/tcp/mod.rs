@@ -15,6 +15,7 @@
 //! | `datapath.rs`, `io.rs`, `send.rs`, `batch.rs`, `intake.rs`, `recv.rs`, `eager.rs` | post, send and poll |
 //! | `wire.rs` | what a frame says |
 //! | `stream.rs` | where bytes enter and leave: all reads and writes of a connection |
+//! | `sealed` | the records of a stream that is sealed |
 //! | `socket.rs` | the system's connections |
 //! | `leaving.rs` | what is still said when one is over |
 //!
@@ -55,6 +56,7 @@ mod nic;
 mod puppet;
 mod recv;
 mod rounds;
+mod sealed;
 mod send;
 mod socket;
 mod stream;

@@ -19,7 +19,12 @@ pub(super) fn open(options: &NicOptions) -> Result<Driver, OpenError> {
     let Opened { host, stance, set, socket: acceptor } = opened;
     set::watch(&set, acceptor.fd(), token(ACCEPTOR, 0), EventFlags::IN)
         .map_err(OpenError::refused(options))?;
-    Ok(Driver::new(Fixed { host, keys: Arc::default(), set, stance }, acceptor, options.wait))
+    #[cfg(test)]
+    let seal = super::driver::Seal { is_fixed: super::tests::is_sealed() };
+    #[cfg(not(test))]
+    let seal = super::driver::Seal::default();
+    let fixed = Fixed { host, keys: Arc::default(), set, stance, seal };
+    Ok(Driver::new(fixed, acceptor, options.wait))
 }
 
 /// What a nic allows.

@@ -7,6 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
+use super::sealed::record::{self, RECORD_MAX};
+#[cfg(test)]
+use super::sealed::record::{AROUND, LEN};
+#[cfg(test)]
+use crate::fabric::seal::Opener;
+use crate::fabric::seal::{Key, Keys, Sealer};
+
 /// Both ends of it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory(Arc<Mutex<Pipe>>);
@@ -18,6 +25,9 @@ struct Pipe {
     is_over: bool,
     /// Bytes that are taken before a write is refused.
     room: usize,
+    /// What the end has written.
+    #[cfg(test)]
+    heard: Vec<u8>,
 }
 
 impl Memory {
@@ -61,10 +71,94 @@ impl Memory {
         let mut pipe = self.pipe();
         let n = slices.iter().map(|slice| slice.len()).sum::<usize>().min(pipe.room);
         pipe.room -= n;
+        #[cfg(test)]
+        {
+            let all = slices.iter().flat_map(|slice| slice.iter());
+            pipe.heard = pipe.heard.iter().chain(all.take(n)).copied().collect();
+        }
         if n == 0 { Err(Errno::AGAIN) } else { Ok(n) }
+    }
+
+    /// What the end has written since this was asked last.
+    #[cfg(test)]
+    pub(super) fn heard(&self) -> Vec<u8> {
+        std::mem::take(&mut self.pipe().heard)
     }
 
     fn pipe(&self) -> MutexGuard<'_, Pipe> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keys that are always the same.
+pub(super) fn keys_of_caller() -> Keys {
+    let [outgoing, incoming] = [1, 2].map(|byte| Key::new([byte; 32]));
+    Keys { outgoing, incoming }
+}
+
+/// Those of the other side.
+pub(super) fn keys_of_callee() -> Keys {
+    let Keys { outgoing, incoming } = keys_of_caller();
+    Keys { outgoing: incoming, incoming: outgoing }
+}
+
+/// A peer that seals what it says, in records of at most so many bytes.
+#[derive(Debug)]
+pub(super) struct Puppet {
+    sealer: Sealer,
+    most: usize,
+    #[cfg(test)]
+    opener: Opener,
+    /// What has come and is not open.
+    #[cfg(test)]
+    sealed: Vec<u8>,
+}
+
+impl Puppet {
+    /// The one that has asked for the connection.
+    pub(super) fn caller(most: usize) -> Self {
+        Self::new(keys_of_caller(), most)
+    }
+
+    pub(super) fn new(keys: Keys, most: usize) -> Self {
+        Self {
+            sealer: Sealer::new(keys.outgoing),
+            most: most.clamp(1, RECORD_MAX),
+            #[cfg(test)]
+            opener: Opener::new(keys.incoming),
+            #[cfg(test)]
+            sealed: Vec::new(),
+        }
+    }
+
+    pub(super) fn seal(&mut self, bytes: &[u8]) -> Vec<u8> {
+        bytes.chunks(self.most).flat_map(|bytes| self.record(bytes)).collect()
+    }
+
+    /// One record.
+    pub(super) fn record(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let head = record::head(bytes.len());
+        let mut bytes = bytes.to_vec();
+        let tag = self.sealer.seal(&head, &mut bytes).expect("numbers are left");
+        [&head[..], &bytes, &tag].concat()
+    }
+
+    /// What the end has said so far and is new.
+    #[cfg(test)]
+    pub(super) fn open(&mut self, bytes: &[u8]) -> Vec<u8> {
+        self.sealed.extend_from_slice(bytes);
+        let (mut plain, mut at) = (Vec::new(), 0);
+        while let Some(len) = record::len_of(&self.sealed[at..]) {
+            let len = len.expect("an honest record");
+            let Some(now) = self.sealed.get_mut(at..at + len + AROUND) else { break };
+            let (head, rest) = now.split_at_mut(LEN);
+            let (bytes, tag) = rest.split_at_mut(len);
+            let tag = tag.first_chunk().expect("a whole record");
+            self.opener.open(head, bytes, tag).expect("an honest record");
+            plain.extend_from_slice(bytes);
+            at += len + AROUND;
+        }
+        self.sealed.drain(..at);
+        plain
     }
 }

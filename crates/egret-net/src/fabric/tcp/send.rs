@@ -119,6 +119,10 @@ impl Sender {
         most: usize,
         io: &mut Io<'_>,
     ) -> Result<Flushed, Errno> {
+        // What was sealed before goes first.
+        if !stream.flush()? {
+            return Ok(Flushed::Full);
+        }
         let mut written = 0;
         loop {
             if self.batch.is_empty() && !self.fill(counts, io) {

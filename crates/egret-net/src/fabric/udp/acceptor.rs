@@ -17,7 +17,7 @@ use super::fault::{Fault, planted};
 use super::socket::Socket;
 use super::wire::{self, Head, Number};
 use crate::fabric::greet::{
-    Admission, Callee, DISPLACED, GreetError, News, Room, Source, Stance, UnderWay,
+    Admission, Callee, DISPLACED, GreetError, News, Room, Session, Source, Stance, UnderWay,
 };
 use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::{self, Instant};
@@ -220,7 +220,7 @@ enum Heard {
 
 impl Guest {
     fn new(at: SocketAddr, theirs: Number, stance: &Stance, since: Instant) -> Self {
-        let callee = Callee::new(stance.clone());
+        let callee = Callee::new(stance.clone(), stance.is_plain_to(at.ip()));
         let talk = Talk {
             callee,
             is_proven: false,
@@ -254,7 +254,7 @@ impl Guest {
         let fed = talk.callee.feed(step);
         talk.is_gone |= fed.is_err();
         match fed.map(|fed| fed.news) {
-            Ok(News::Hello { hello, terms }) if terms == self.theirs.0.to_le_bytes() => {
+            Ok(News::Hello { hello, terms, .. }) if terms == self.theirs.0.to_le_bytes() => {
                 (talk.waits, talk.is_proven) = (true, true);
                 Heard::Step(Some(hello))
             }
@@ -277,10 +277,11 @@ impl Guest {
     }
 
     /// Lets it in.
-    pub(super) fn welcome(&self, socket: &Socket) {
-        self.talk().callee.welcome(&self.own.0.to_le_bytes());
+    pub(super) fn welcome(&self, socket: &Socket) -> Session {
+        let session = self.talk().callee.welcome(&self.own.0.to_le_bytes());
         self.talk().waits = false;
         self.answer(socket);
+        session
     }
 }
 

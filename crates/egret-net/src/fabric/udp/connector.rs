@@ -7,12 +7,11 @@ use std::time::Duration;
 use super::socket::Socket;
 use super::wire::{Farewell, Head, Number, greet};
 use crate::fabric::ConnectRequest;
-use crate::fabric::greet::{Caller, News, Stance};
+use crate::fabric::greet::{Caller, News, Session, Stance, Wanted};
 use crate::fabric::hub::patience::Patience;
 use crate::fabric::hub::{Connecting, Listens, Outcome};
 use crate::fabric::place::Whereabouts;
 use crate::rt::{self, Instant};
-use crate::vi::Hello;
 
 /// Somebody who greets until there is an answer or the time is up.
 #[derive(Debug)]
@@ -30,45 +29,46 @@ struct Attempt {
     /// Where this side listens for answers.
     number: Number,
     token: u64,
-    caller: Caller,
+    /// Once it is known whom to greet.
+    caller: Option<Caller>,
     /// Whether it has come to nothing, and another is due.
     is_over: bool,
     /// Where the other side will listen, if it said so.
     theirs: Option<Number>,
 }
 
-/// The numbers of both ends of a connection, this one first, and where the other is.
-pub(super) type Met = ([Number; 2], SocketAddr);
+/// The numbers of both ends of a connection, this one first, where the other is, and what both
+/// have of the greeting.
+pub(super) type Met = ([Number; 2], SocketAddr, Session);
 
 /// How soon to greet again at first.
 const AGAIN_MIN: Duration = Duration::from_millis(2);
 
 impl Attempt {
-    fn new(hello: Hello, stance: &Stance) -> Self {
+    fn new() -> Self {
         let number = Number(rt::random());
-        let caller = Caller::new(stance.clone(), hello, &number.0.to_le_bytes());
-        Self { number, token: 0, caller, is_over: false, theirs: None }
+        Self { number, token: 0, caller: None, is_over: false, theirs: None }
     }
 
     /// Says the step that is due, again if it was said before.
     fn say(&mut self, at: SocketAddr, socket: &Socket) {
-        if self.caller.outgoing().is_empty() {
-            self.caller.repeat();
+        let Some(caller) = &mut self.caller else { return };
+        if caller.outgoing().is_empty() {
+            caller.repeat();
         }
-        let step = self.caller.outgoing();
+        let step = caller.outgoing();
         let datagram = greet(self.token, self.number, step);
         let len = step.len();
         let _ = socket.send(&at.into(), &[IoSlice::new(&datagram)]);
-        self.caller.sent(len);
+        caller.sent(len);
     }
 }
 
 impl Connector {
-    pub(super) fn new(request: ConnectRequest, now: Instant, stance: &Stance) -> Self {
+    pub(super) fn new(request: ConnectRequest, now: Instant) -> Self {
         let whereabouts = Whereabouts::of(&request.to.host);
         let patience = Patience::new(request, now, AGAIN_MIN);
-        let attempt = Attempt::new(patience.hello(), stance);
-        Self { patience, whereabouts, turn: 0, attempt }
+        Self { patience, whereabouts, turn: 0, attempt: Attempt::new() }
     }
 
     pub(super) const fn number(&self) -> Number {
@@ -112,12 +112,26 @@ impl Connector {
             self.turn = self.turn.wrapping_add(1);
         }
         if self.attempt.is_over {
-            self.attempt = Attempt::new(self.patience.hello(), stance);
+            self.attempt = Attempt::new();
         }
         if let Some(at) = self.at(socket) {
+            if self.attempt.caller.is_none() {
+                let wanted = self.wanted(socket, stance);
+                self.attempt.caller = Some(Caller::new(stance.clone(), wanted));
+            }
             self.attempt.say(at, socket);
         }
         Outcome::Pending
+    }
+
+    /// What is wanted of the host, wherever it turns out to be.
+    fn wanted(&self, socket: &Socket, stance: &Stance) -> Wanted {
+        Wanted {
+            hello: self.patience.hello(),
+            terms: self.attempt.number.0.to_le_bytes().to_vec(),
+            key: self.patience.request.to.key,
+            is_plain: self.reached(socket).all(|at| stance.is_plain_to(at.ip())),
+        }
     }
 
     /// The host gives a token.
@@ -151,20 +165,23 @@ impl Connector {
         }
         let attempt = &mut self.attempt;
         attempt.theirs = Some(theirs);
-        if step.is_empty() || attempt.caller.has_heard(step) {
+        let Some(caller) = &mut attempt.caller else { return Outcome::Pending };
+        if step.is_empty() || caller.has_heard(step) {
             return Outcome::Pending;
         }
-        match attempt.caller.feed(step) {
+        match caller.feed(step) {
             Ok(fed) => match fed.news {
                 News::Welcome { terms } if terms == theirs.0.to_le_bytes() => {
-                    return Outcome::Made(([attempt.number, theirs], from));
+                    if let Some(session) = caller.take_session() {
+                        return Outcome::Made(([attempt.number, theirs], from, session));
+                    }
                 }
                 News::Welcome { .. } => attempt.is_over = true,
                 News::Nothing | News::Hello { .. } => attempt.say(from, socket),
             },
             Err(why) => {
                 attempt.is_over = true;
-                if !attempt.caller.outgoing().is_empty() {
+                if !caller.outgoing().is_empty() {
                     attempt.say(from, socket);
                 }
                 self.give_up(socket);

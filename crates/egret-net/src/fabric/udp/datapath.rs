@@ -3,6 +3,7 @@
 use super::group::{Members, Seal};
 use super::pulse::{Beat, Pulse};
 use super::recv::{Assembly, Came};
+use super::sealed::{self, Outgoing};
 use super::send::{Port, Sender, To};
 use super::wire::{Number, Piece};
 use crate::fabric::hub::end::Open;
@@ -92,6 +93,11 @@ impl Conn {
         }
     }
 
+    /// Its datagrams are sealed.
+    pub(super) const fn seals(&mut self) {
+        self.sender.seals(sealed::MORE);
+    }
+
     /// An end that is a member of a group.
     pub(super) fn member(spec: ViSpec, seal: Seal, room: usize) -> Self {
         Self {
@@ -149,9 +155,10 @@ impl Conn {
         &mut self,
         train: &mut [u8],
         size: usize,
+        seal: Option<&mut Outgoing>,
         port: &mut impl Port,
     ) -> usize {
-        let left = self.sender.send_train(train, size, port);
+        let left = self.sender.send_train(train, size, seal, port);
         self.is_full = left < train.len();
         left
     }

@@ -19,10 +19,10 @@ use super::link::Link;
 use super::pulse::BEAT;
 use super::socket::Socket;
 use super::wire::Number;
-use crate::fabric::greet::Stance;
+use crate::fabric::greet::{Session, Stance};
 use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors, set};
 use crate::fabric::place::Peer;
-use crate::fabric::{After, Came, ConnId, ConnectRequest, DATAGRAM_HEAD, Made, ViSpec};
+use crate::fabric::{After, Came, ConnId, ConnectRequest, Made, ViSpec};
 use crate::rt::{self, Instant};
 use crate::vi::{ConnectError, Keys, Reliability, ViError};
 
@@ -136,9 +136,8 @@ impl Driver {
     /// Makes a connection with a visitor.
     pub(super) fn admit(&mut self, visitor: Visitor, spec: ViSpec) -> Option<Made> {
         let (at, guest) = (visitor.at(), visitor.guest);
-        let made = self.connected([guest.own, guest.theirs], at, spec);
-        guest.welcome(&self.fixed.socket);
-        Some(made)
+        let session = guest.welcome(&self.fixed.socket);
+        Some(self.connected([guest.own, guest.theirs], at, session, spec))
     }
 
     /// Begins to connect, or joins a group.
@@ -153,8 +152,11 @@ impl Driver {
             };
             return after.settle(request.promise, joined);
         }
+        if let Err(why) = self.fixed.stance.check_callee(request.to.key) {
+            return after.settle(request.promise, Err(why.into()));
+        }
         let now = after.now();
-        self.knock(Connector::new(request, now, &self.fixed.stance), now, after);
+        self.knock(Connector::new(request, now), now, after);
     }
 
     /// Nobody has a handle to one that is over any more.
@@ -180,7 +182,7 @@ impl Driver {
         let mut space = std::mem::take(&mut self.space);
         while found < most && in_vain < IN_VAIN_MAX {
             let Some((len, from)) = self.fixed.socket.recv(&mut space) else { break };
-            self.hear(&space[..len], &from, after);
+            self.hear(&mut space[..len], &from, after);
             if after.is_news() { found += 1 } else { in_vain += 1 }
         }
         if !self.groups.is_empty() {
@@ -214,13 +216,12 @@ impl Driver {
             }
             let Some(mut joined) = self.next_joined(&mut space) else { break };
             let start = joined.heard;
-            let bytes = &space[start..joined.len];
-            let (len, conn) = self.hear_first(bytes, &joined.from, after);
+            let bytes = &mut space[start..joined.len];
+            let (len, given) = self.hear_first(bytes, &joined.from, after);
             joined.heard += len;
-            let end = joined.heard;
-            self.joined = (end < joined.len).then_some(joined);
-            if let Some(conn) = conn {
-                came = Some((conn, start + DATAGRAM_HEAD..end));
+            self.joined = (joined.heard < joined.len).then_some(joined);
+            if let Some((conn, range)) = given {
+                came = Some((conn, start + range.start..start + range.end));
                 break;
             }
         }
@@ -372,16 +373,24 @@ impl Driver {
             connector.give_up(&self.fixed.socket);
         }
         let spec = connector.patience.request.spec;
-        let result = result.map(|(numbers, at)| self.connected(numbers, at, spec));
+        let result =
+            result.map(|(numbers, at, session)| self.connected(numbers, at, session, spec));
         connectors::settle(connector, result, after);
     }
 
-    pub(super) fn connected(&mut self, numbers: [Number; 2], at: SocketAddr, spec: ViSpec) -> Made {
+    pub(super) fn connected(
+        &mut self,
+        numbers: [Number; 2],
+        at: SocketAddr,
+        Session { known, keys }: Session,
+        spec: ViSpec,
+    ) -> Made {
         let [number, to] = numbers;
         let conn = Conn::new(spec, to, self.fixed.socket.room_to(&at));
-        self.links.open.insert(number, Link::new(numbers, at, &self.fixed.socket, conn));
+        let link = Link::new(numbers, at, &self.fixed.socket, conn).sealed(keys);
+        self.links.open.insert(number, link);
         self.by_peer.insert((at, to), number);
-        Made::new(ConnId(number.0), &at.to_string())
+        known.made(ConnId(number.0), &at.to_string())
     }
 
     /// Becomes a member of a group.

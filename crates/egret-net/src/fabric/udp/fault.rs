@@ -25,6 +25,10 @@ pub(super) enum Fault {
     SilenceIgnored,
     /// Any member's message is heard, signed or not.
     SignatureIgnored,
+    /// What is not sealed is believed though the connection is sealed.
+    PlainBelieved,
+    /// A datagram of a window that has found no room is sealed again.
+    SealedTwice,
     /// No fault: the path carries 1,400 bytes.
     NarrowPath,
 }

@@ -7,13 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use super::link::Link;
-use super::wire::{Farewell, Number};
-use crate::vi::ViError;
+use super::wire::Number;
 
 /// What was said last on those of a nic, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Leavings {
-    by_number: BTreeMap<Number, (SocketAddr, Number, Farewell)>,
+    by_number: BTreeMap<Number, (SocketAddr, Vec<u8>)>,
     order: VecDeque<Number>,
 }
 
@@ -22,23 +21,22 @@ const LEFT_MAX: usize = 256;
 
 impl Leavings {
     pub(super) fn add(&mut self, link: &Link) {
-        let why = match link.end.error() {
-            Some(ViError::Closed) => Farewell::Closed,
-            Some(ViError::NicDown) => Farewell::NicDown,
-            _ => return,
-        };
+        if link.last_word.is_empty() {
+            return;
+        }
         if self.order.len() >= LEFT_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.by_number.remove(&oldest);
         }
-        self.by_number.insert(link.number, (link.at, link.to, why));
+        self.by_number.insert(link.number, (link.at, link.last_word.clone()));
         self.order.push_back(link.number);
     }
 
-    /// What to answer to whoever writes there: to which number, and why.
-    pub(super) fn answer(&self, number: Number, from: SocketAddr) -> Option<(Number, Farewell)> {
-        let (at, to, why) = self.by_number.get(&number)?;
-        (*at == from).then_some((*to, *why))
+    /// The datagram that answers whoever writes there. A sealed one is the very same that was sent:
+    /// the peer takes it once.
+    pub(super) fn answer(&self, number: Number, from: SocketAddr) -> Option<&[u8]> {
+        let (at, said) = self.by_number.get(&number)?;
+        (*at == from).then_some(said)
     }
 }

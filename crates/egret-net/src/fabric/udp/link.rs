@@ -7,12 +7,15 @@ use std::sync::Arc;
 use rustix::net::SocketAddrAny;
 
 use super::datapath::Conn;
+use super::fault::{Fault, planted};
 use super::recv::Came;
+use super::sealed::{EDGES, Sealing, Seals};
 use super::send::{Port, Stuck};
 use super::socket::{Cut, Socket};
 use super::wire::{Farewell, Head, Number, Piece};
-use crate::fabric::Unposted;
 use crate::fabric::hub::end::End;
+use crate::fabric::seal::{Keys, SealError};
+use crate::fabric::{DATAGRAM_HEAD, Unposted};
 use crate::vi::{Notices, Posted, Ticket, ViError};
 
 #[derive(Debug)]
@@ -23,7 +26,18 @@ pub(super) struct Link {
     pub to: Number,
     pub at: SocketAddr,
     gate: Gate,
+    /// What its datagrams are sealed by, if they are.
+    seals: Option<Box<Seals>>,
+    /// The datagram that says goodbye, once it was sent.
+    pub last_word: Vec<u8>,
     pub end: End<Conn>,
+}
+
+/// How a datagram has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Plain,
+    Sealed,
 }
 
 /// The way to a peer.
@@ -57,6 +71,14 @@ impl Port for &Gate {
     }
 }
 
+impl Seals {
+    /// A port that seals.
+    #[inline]
+    const fn port<'a>(&'a mut self, gate: &'a Gate) -> Sealing<'a, &'a Gate> {
+        Sealing { outgoing: &mut self.outgoing, port: gate }
+    }
+}
+
 impl Link {
     pub(super) fn new(
         numbers: [Number; 2],
@@ -66,7 +88,39 @@ impl Link {
     ) -> Self {
         let [number, to] = numbers;
         let gate = Gate { socket: Arc::clone(socket), to: at.into() };
-        Self { number, to, at, gate, end: End::new(conn) }
+        let end = End::new(conn);
+        Self { number, to, at, gate, seals: None, last_word: Vec::new(), end }
+    }
+
+    /// The same, whose datagrams are sealed if there are keys.
+    pub(super) fn sealed(mut self, keys: Option<Keys>) -> Self {
+        self.seals = keys.map(|keys| Box::new(Seals::new(keys)));
+        if let (Some(_), Some(conn)) = (&self.seals, self.end.open()) {
+            conn.seals();
+        }
+        self
+    }
+
+    /// Whether its datagrams are sealed.
+    pub(super) const fn is_sealed(&self) -> bool {
+        self.seals.is_some()
+    }
+
+    /// Whether it believes what has come so.
+    #[inline]
+    pub(super) fn believes(&self, how: How) -> bool {
+        !self.is_sealed() || how == How::Sealed || planted(Fault::PlainBelieved)
+    }
+
+    /// Opens a datagram in place. `None`: it is not sealed here.
+    #[inline]
+    pub(super) fn open(&mut self, datagram: &mut [u8]) -> Option<Result<(), SealError>> {
+        self.seals.as_mut().map(|seals| seals.open(datagram))
+    }
+
+    /// Bytes before and behind those of a window.
+    pub(super) const fn edges(&self) -> [usize; 2] {
+        if self.is_sealed() { EDGES } else { [DATAGRAM_HEAD, 0] }
     }
 
     /// Whether it is one of a group.
@@ -83,14 +137,21 @@ impl Link {
     pub(super) fn post(&mut self, posted: Posted, notices: &mut Notices) -> Result<bool, Unposted> {
         let (conn, posted) = self.end.admit(posted)?;
         let was_stuck = conn.is_stuck();
-        let is_stuck = conn.post(posted, &mut &self.gate, notices)?;
+        let gate = &self.gate;
+        let is_stuck = match &mut self.seals {
+            None => conn.post(posted, &mut &*gate, notices)?,
+            Some(seals) => conn.post(posted, &mut seals.port(gate), notices)?,
+        };
         Ok(is_stuck && !was_stuck)
     }
 
     /// Goes on with what waits for room. Whether something still does.
     pub(super) fn pump(&mut self, notices: &mut Notices) -> bool {
         let Some(conn) = self.end.open() else { return false };
-        conn.pump(&mut &self.gate, notices);
+        match &mut self.seals {
+            None => conn.pump(&mut &self.gate, notices),
+            Some(seals) => conn.pump(&mut seals.port(&self.gate), notices),
+        }
         conn.is_stuck()
     }
 
@@ -128,8 +189,11 @@ impl Link {
     }
 
     /// Says something to the peer, or loses it.
-    pub(super) fn say(&self, head: &Head) {
-        let _ = (&self.gate).send(&[IoSlice::new(head.bytes())]);
+    pub(super) fn say(&mut self, head: &Head) {
+        let _ = match &mut self.seals {
+            None => (&self.gate).send_small(head.bytes()),
+            Some(seals) => seals.port(&self.gate).send_small(head.bytes()),
+        };
     }
 
     pub(super) fn cancel(&mut self, ticket: Ticket, notices: &mut Notices) -> bool {
@@ -145,7 +209,15 @@ impl Link {
         };
         let was_open = self.end.end(why, notices).is_some();
         if let Some(why) = farewell.filter(|_| was_open && !self.is_member()) {
-            self.say(&Head::goodbye(self.to, why));
+            let goodbye = Head::goodbye(self.to, why);
+            self.last_word = match &mut self.seals {
+                None => goodbye.bytes().to_vec(),
+                Some(seals) => seals.outgoing.seal_small(goodbye.bytes()).to_vec(),
+            };
+            let _ = (&self.gate).send_small(&self.last_word);
+        }
+        if was_open {
+            self.seals = None;
         }
     }
 
@@ -173,7 +245,8 @@ impl Link {
     pub(super) fn send_train(&mut self, train: &mut [u8], size: usize) -> (usize, bool) {
         let Some(conn) = self.end.open() else { return (train.len(), false) };
         let was_stuck = conn.is_stuck();
-        let left = conn.send_train(train, size, &mut &self.gate);
+        let seal = self.seals.as_mut().map(|seals| &mut seals.outgoing);
+        let left = conn.send_train(train, size, seal, &mut &self.gate);
         (left, left < train.len() && !was_stuck)
     }
 }

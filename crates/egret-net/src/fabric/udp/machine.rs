@@ -30,6 +30,10 @@ impl Machine for Driver {
         self.links.find(Number(conn.0)).room()
     }
 
+    fn datagram_edges(&self, conn: ConnId) -> [usize; 2] {
+        self.links.find(Number(conn.0)).edges()
+    }
+
     fn doubt_path(&mut self, conn: ConnId) {
         self.links.of_handle(Number(conn.0)).doubt();
     }

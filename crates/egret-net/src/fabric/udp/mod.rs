@@ -20,6 +20,7 @@
 //! | `leaving.rs` | what is still said when a connection is over |
 //! | `group.rs` | messages to all members of a group |
 //! | `wire.rs` | the bytes (`docs/udp-wire.md`) |
+//! | `sealed.rs` | the same of connections that are sealed |
 //! | `socket.rs` | the socket, and what the system says of the path |
 //! | `puppet.rs` | a network in memory, for tests and fuzzers |
 //!
@@ -28,13 +29,14 @@
 //! Connecting to a multicast address joins the group: what is sent goes to all members,
 //! what any other member sends is received. Service and tag tell groups of one address
 //! apart. There is nobody to greet, and no end but one's own; with a
-//! [secret](crate::vi::Secret) each datagram is signed.
+//! [secret](crate::vi::Secret) each datagram is signed. None is encrypted.
 //!
 //! # What a stranger can do
 //!
 //! Numbers of connections are random, and a datagram counts only from the address of the
 //! peer: who does not see the traffic can neither write to a connection nor end it. Who
-//! sees it can, as over TCP. Nothing is answered with more bytes than were sent, and
+//! sees it can, unless the connection is sealed: then it can lose datagrams, and no more.
+//! Nothing is answered with more bytes than were sent, and
 //! whoever greets is not remembered before it has shown that it receives at its address.
 //! All else is dropped and counted.
 
@@ -57,6 +59,7 @@ mod pulse;
 #[cfg(any(test, feature = "fuzzing"))]
 mod puppet;
 mod recv;
+mod sealed;
 mod send;
 mod socket;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use super::group::Seal;
+use super::sealed::Outgoing;
 use super::socket::Cut;
 use super::wire::{
     DATAGRAM_MAX, Head, MESSAGE_MAX, Named, Number, Piece, SIGNATURE, SMALL, Small, Split, extra,
@@ -59,6 +60,8 @@ pub(super) struct Sender {
     to: To,
     /// Bytes of a datagram that the path carries.
     room: usize,
+    /// Bytes of them that the port needs.
+    sealing: usize,
     waiting: VecDeque<Posted>,
     current: Option<Leaving>,
     next_number: u64,
@@ -85,7 +88,12 @@ pub(super) const ROOM_ANYWHERE: usize = 1232;
 impl Sender {
     pub(super) fn new(to: To, room: usize) -> Self {
         let (waiting, room) = (VecDeque::new(), room.max(ROOM_MIN));
-        Self { to, room, waiting, current: None, next_number: 0, sent: 0 }
+        Self { to, room, sealing: 0, waiting, current: None, next_number: 0, sent: 0 }
+    }
+
+    /// The port seals what is sent, and needs so many bytes of each datagram.
+    pub(super) const fn seals(&mut self, sealing: usize) {
+        self.sealing = sealing;
     }
 
     /// Descriptors that are not back yet.
@@ -111,18 +119,23 @@ impl Sender {
         self.room = self.room.min(ROOM_ANYWHERE);
     }
 
-    /// Sends datagrams of a window, one behind the other, each of `size` bytes but the last. How many
-    /// bytes have left, or are lost.
+    /// Sends datagrams of a window, one behind the other, each of `size` bytes but the last, and
+    /// seals them first if there is something to seal by. How many bytes have left, or are lost.
     pub(super) fn send_train(
         &mut self,
         train: &mut [u8],
         size: usize,
+        seal: Option<&mut Outgoing>,
         port: &mut impl Port,
     ) -> usize {
         let To::End(to) = self.to else { return train.len() };
-        for datagram in train.chunks_mut(size) {
-            let len = datagram.len() - DATAGRAM_HEAD;
-            datagram[..DATAGRAM_HEAD].copy_from_slice(&Head::window(to, len));
+        if let Some(seal) = seal {
+            train.chunks_mut(size).for_each(|datagram| seal.seal_window(to, datagram));
+        } else {
+            for datagram in train.chunks_mut(size) {
+                let len = datagram.len() - DATAGRAM_HEAD;
+                datagram[..DATAGRAM_HEAD].copy_from_slice(&Head::window(to, len));
+            }
         }
         let mut left = 0;
         while left < train.len() {
@@ -205,7 +218,8 @@ impl Sender {
             To::End(_) => extra(descriptor.kind(), false, false),
             To::Group(seal) => extra(descriptor.kind(), true, seal.is_signed()),
         };
-        Leaving { number, split: Split::new(len, self.room, extra), index: 0, posted }
+        let split = Split::new(len, self.room - self.sealing, extra);
+        Leaving { number, split, index: 0, posted }
     }
 
     /// Sends the pieces of a message that have not left.
@@ -230,7 +244,7 @@ impl Sender {
     #[inline]
     fn send_some(&self, leaving: &Leaving, port: &mut impl Port) -> Result<u32, Stuck> {
         if let (To::End(to), false, true) = (&self.to, leaving.split.is_whole(), port.cuts()) {
-            let sent = leaving.send_cut(*to, port)?;
+            let sent = leaving.send_cut(*to, self.sealing, port)?;
             if sent > 0 {
                 return Ok(sent);
             }
@@ -299,10 +313,10 @@ impl Leaving {
     }
 
     /// Sends several pieces together. How many; none if that is not to be had.
-    fn send_cut(&self, to: Number, port: &mut impl Port) -> Result<u32, Stuck> {
+    fn send_cut(&self, to: Number, sealing: usize, port: &mut impl Port) -> Result<u32, Stuck> {
         let head = |index| -> Head { Head::of_piece(to, &self.piece(index)) };
         let size = head(self.index).bytes().len() + self.split.unit as usize;
-        let fitting = u32::try_from(DATAGRAM_MAX / size).expect("a few").min(TOGETHER);
+        let fitting = u32::try_from(DATAGRAM_MAX / (size + sealing)).expect("a few").min(TOGETHER);
         let count = fitting.min(self.split.count() - self.index);
         let (Ok(size), 2..) = (u16::try_from(size), count) else { return Ok(0) };
         let heads: Vec<Head> = (self.index..self.index + count).map(head).collect();

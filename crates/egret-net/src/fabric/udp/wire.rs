@@ -10,6 +10,7 @@ use super::fault::{Fault, planted};
 use crate::buf::Kind;
 use crate::fabric::DATAGRAM_HEAD;
 use crate::fabric::hub::bytes::{Malformed, Reader, TOO_LONG, TOO_SHORT};
+use crate::fabric::seal::TAG;
 pub(super) use crate::vi::SIGNATURE;
 
 /// The number of a connection, chosen at random by the end that receives under it.
@@ -23,6 +24,8 @@ pub(super) enum Datagram<'a> {
     Piece { to: Number, piece: Piece<'a> },
     /// A datagram of a window.
     Window { to: Number, bytes: &'a [u8] },
+    /// One that is sealed, whatever it says.
+    Sealed { to: Number },
     /// Asks for a sign of life.
     Probe { to: Number },
     /// A sign of life.
@@ -113,6 +116,7 @@ const GREET: u8 = 7;
 const TOKEN: u8 = 8;
 const ANSWER: u8 = 9;
 const WINDOW: u8 = 10;
+const SEALED: u8 = 11;
 
 const TYPED: u8 = 1;
 const GROUP: u8 = 2;
@@ -260,6 +264,14 @@ impl Head {
         *head.bytes().first_chunk().expect("a head without more")
     }
 
+    /// What stands before the number of a sealed datagram, with so many bytes that are sealed.
+    #[inline]
+    pub(super) fn sealed(to: Number, len: usize) -> [u8; DATAGRAM_HEAD] {
+        let len = u32::try_from(len).expect("less than a datagram");
+        let head: Head<DATAGRAM_HEAD> = Head::new(SEALED, 0, len, to.0);
+        *head.bytes().first_chunk().expect("a head without more")
+    }
+
     pub(super) fn probe(to: Number) -> Self {
         Self::new(PROBE, 0, 0, to.0)
     }
@@ -281,6 +293,12 @@ impl Head {
         head.put(&token.to_le_bytes());
         head
     }
+}
+
+/// Whether a datagram begins as a sealed one does.
+#[inline]
+pub(super) fn is_sealed(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&SEALED)
 }
 
 /// A greeting, padded.
@@ -329,6 +347,12 @@ impl<'a> Datagram<'a> {
         let (len, to) = (reader.u32()?, reader.u64()?);
         if kind == WINDOW && flags == 0 {
             return Ok(Self::Window { to: Number(to), bytes: reader.bytes(len as usize)? });
+        }
+        if kind == SEALED && flags == 0 {
+            // Its number, what is sealed, at least eight bytes, and the tag.
+            let len = Some(len as usize).filter(|len| *len >= 8).ok_or(Malformed(TOO_SHORT))?;
+            reader.bytes(len.saturating_add(8 + TAG))?;
+            return Ok(Self::Sealed { to: Number(to) });
         }
         if matches!(kind, MESSAGE | FRAGMENTED) {
             return piece(reader, kind, flags, len, to);

@@ -98,8 +98,8 @@ impl Windowed {
     /// A connection was made below. One that is to lose nothing has a window.
     pub(super) fn made(links: &mut BTreeMap<ConnId, Link>, made: &Made, spec: &ViSpec) {
         if spec.reliability.is_reliable() {
-            // How much its path carries is asked when something is sent.
-            links.insert(made.conn, Link::new(spec, 0));
+            // How much its path carries, and what goes around a datagram, is asked when something is sent.
+            links.insert(made.conn, Link::new(spec));
         }
     }
 

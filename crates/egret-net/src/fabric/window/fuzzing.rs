@@ -143,7 +143,7 @@ impl Stage {
         let spec = ViSpec::new(Reliability::Delivery, 1);
         let mut play = Play {
             stage: self,
-            link: Link::new(&spec, 0),
+            link: Link::new(&spec),
             vi: spec.vi,
             drain: spec.drain,
             posts: Below::new(),

@@ -11,7 +11,7 @@ use super::send::Parcel;
 use super::train::Train;
 use crate::fabric::hub::eager::{self, Drains, EagerIn};
 use crate::fabric::hub::end::End;
-use crate::fabric::{After, ConnId, DATAGRAM_HEAD, Machine, Unposted, ViSpec};
+use crate::fabric::{After, ConnId, Machine, Unposted, ViSpec};
 use crate::rt::Instant;
 use crate::vi::{
     Counters, DrainId, Keys, Lane, Notices, Position, Posted, SendError, Sink, Ticket, ViError,
@@ -20,6 +20,8 @@ use crate::vi::{
 #[derive(Debug)]
 pub(super) struct Link {
     end: End<Conn>,
+    /// Bytes before and behind a datagram that the machine below writes, once it was asked.
+    edges: Option<[usize; 2]>,
     /// What is still to be said, when it is over here.
     pub leaving: Option<Leaving>,
     /// Eager messages that are to be drained, when it is over here, and how much has arrived there.
@@ -46,16 +48,17 @@ const DATAGRAM_MAX: usize = 16 << 10;
 /// Room for a head and some bytes.
 const DATAGRAM_MIN: usize = HEAD_MAX + 192;
 
-/// Bytes of a datagram over a path that carries so many.
-fn datagram(carries: usize) -> usize {
-    carries.saturating_sub(DATAGRAM_HEAD).clamp(DATAGRAM_MIN, DATAGRAM_MAX)
+/// Bytes of a datagram between its edges, over a path that carries so many.
+fn datagram(carries: usize, [before, behind]: [usize; 2]) -> usize {
+    carries.saturating_sub(before + behind).clamp(DATAGRAM_MIN, DATAGRAM_MAX)
 }
 
 impl Link {
-    pub(super) fn new(spec: &ViSpec, carries: usize) -> Self {
+    pub(super) fn new(spec: &ViSpec) -> Self {
         let eager = EagerIn::new(spec.vi, spec.drain);
         Self {
-            end: End::new(Conn::new(datagram(carries), eager)),
+            end: End::new(Conn::new(DATAGRAM_MIN, eager)),
+            edges: None,
             leaving: None,
             left: None,
             leaving_until: None,
@@ -211,10 +214,11 @@ impl Link {
                 window.restart(now);
             }
         }
+        let edges = *self.edges.get_or_insert_with(|| below.datagram_edges(conn));
         let Some(window) = self.window().filter(|window| window.is_ready(now)) else { return true };
-        window.resize(datagram(below.datagram_max(conn)));
+        window.resize(datagram(below.datagram_max(conn), edges));
         window.tick(now);
-        while train.fill(now, window) {
+        while train.fill(now, edges, window) {
             if !train.leave(|bytes, size| below.send_datagrams(conn, bytes, size, after)) {
                 self.unsent = Some(Box::new(std::mem::take(train)));
                 return false;

@@ -13,13 +13,17 @@ use crate::fabric::{
 };
 use crate::rt::Instant;
 use crate::vi::{
-    Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, Refused, Reliability,
-    SendError, Sink, Ticket, ViError,
+    Counters, DrainId, Keys, Lane, Limits, ListenError, Position, Posted, PublicKey, Refused,
+    Reliability, SendError, Sink, Ticket, ViError,
 };
 
 impl Machine for Windowed {
     fn host(&self) -> &str {
         self.below.host()
+    }
+
+    fn key(&self) -> Option<PublicKey> {
+        self.below.key()
     }
 
     fn limits(&self) -> Limits {

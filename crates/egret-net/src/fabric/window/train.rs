@@ -2,11 +2,10 @@
 
 use super::lanes::Window;
 use super::send::Parcel;
-use crate::fabric::DATAGRAM_HEAD;
 use crate::rt::Instant;
 
-/// Datagrams that leave together: one behind the other, each with room for the head that the
-/// machine below writes. A system that cuts datagrams itself takes those of one size in one call.
+/// Datagrams that leave together: one behind the other, each with room for what the
+/// machine below writes before and behind it. A system that cuts datagrams itself takes those of one size in one call.
 #[derive(Debug, Default)]
 pub(super) struct Train {
     bytes: Vec<u8>,
@@ -23,15 +22,21 @@ const BYTES_MAX: usize = 60 << 10;
 impl Train {
     /// Takes as many datagrams as are due and have room, when all before have left. Whether there are
     /// any.
-    pub(super) fn fill(&mut self, now: Instant, window: &mut Window<Parcel>) -> bool {
+    pub(super) fn fill(
+        &mut self,
+        now: Instant,
+        [before, behind]: [usize; 2],
+        window: &mut Window<Parcel>,
+    ) -> bool {
         self.clear();
         while !self.is_full() {
             let start = self.bytes.len();
-            self.bytes.resize(start + DATAGRAM_HEAD, 0);
+            self.bytes.resize(start + before, 0);
             if !window.append_datagram(now, &mut self.bytes) {
                 self.bytes.truncate(start);
                 break;
             }
+            self.bytes.resize(self.bytes.len() + behind, 0);
             self.ends.push(self.bytes.len());
         }
         !self.ends.is_empty()

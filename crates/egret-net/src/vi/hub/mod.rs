@@ -24,7 +24,9 @@ pub(super) use self::spin::Clock;
 use self::spin::History;
 pub use self::spin::Spin;
 use super::machine::{After, ConnId, ConnectRequest, Drained, Machine, Seen, Unposted, World};
-use super::{DrainId, Keys, Lane, Limits, Position, Posted, Reliability, SendError, Sink, Wait};
+use super::{
+    DrainId, Keys, Lane, Limits, Position, Posted, PublicKey, Reliability, SendError, Sink, Wait,
+};
 use crate::atomics::Joint;
 use crate::rt::{self, Instant};
 
@@ -32,6 +34,7 @@ use crate::rt::{self, Instant};
 #[derive(Debug)]
 pub(super) struct Hub {
     pub host: Box<str>,
+    pub key: Option<PublicKey>,
     pub limits: Limits,
     pub keys: Arc<Keys>,
     /// Of which levels the machine carries eager messages itself.
@@ -72,6 +75,7 @@ impl Hub {
     pub(super) fn new(machine: Box<dyn Machine>, wait: Wait) -> Arc<Self> {
         Arc::new(Self {
             host: machine.host().into(),
+            key: machine.key(),
             limits: machine.limits(),
             keys: Arc::clone(machine.keys()),
             has_eager: Reliability::ALL.map(|level| machine.has_eager(level)),

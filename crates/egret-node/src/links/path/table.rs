@@ -124,7 +124,8 @@ impl State {
             // Who waited for that has given up.
             self.paths.calls.retain(|_, call| !call.failed.as_ref().is_some_and(is_old));
             if !self.paths.calls.contains_key(&link) {
-                let to = Address::new(host, SERVICE, 0);
+                let mut to = Address::new(host, SERVICE, 0);
+                to.key = self.links.get(link).and_then(|line| line.key());
                 let connecting = self.fixed.nic.connect(&to, &self.paths.vi, deadline);
                 let (failed, waiters) = (None, Waiters::default());
                 self.paths.calls.insert(link, Calling { connecting, failed, waiters });
@@ -188,6 +189,9 @@ impl State {
     /// A peer has made a path, in place of the one before. Who has no link gets none.
     fn let_path_in(&mut self, vi: Vi) {
         let link = self.hosts.get(vi.peer()).copied();
+        // The same process has the link.
+        let link = link
+            .filter(|link| self.links.get(*link).is_some_and(|line| line.key() == vi.peer_key()));
         let Some(link) = link.filter(|_| !self.closed) else {
             self.counters.turned_away += 1;
             return tracing::warn!(peer = vi.peer(), "turned away: a path without a link");

@@ -1,4 +1,5 @@
 mod acts;
+mod allowed;
 mod asked;
 mod crossed;
 mod crowd;

@@ -28,7 +28,7 @@ impl Desk {
     /// Asks; the ticket.
     fn asks(&mut self, from: u32, ask: Ask) -> u64 {
         self.tickets += 1;
-        self.state.ask(self.now, &from, self.tickets, ask);
+        self.state.ask(self.now, (&from, None), self.tickets, ask);
         self.said.extend(self.state.take_out());
         self.tickets
     }

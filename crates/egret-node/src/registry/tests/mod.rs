@@ -1,6 +1,7 @@
 //! The registry and its nodes: by itself, and in simulated worlds.
 
 mod fuzzed;
+mod keys;
 mod machine;
 mod many;
 mod planted;

@@ -1,8 +1,8 @@
 //! Every fault that can be planted is caught by a test that is not about it.
 
 use super::super::fault::{Fault, caught};
-use super::machine;
 use super::seeds::try_seeds;
+use super::{keys, machine};
 
 /// Faults that the trials find in a few seeds.
 const FOUND: &[Fault] =
@@ -45,4 +45,10 @@ fn a_wait_in_vain_is_found() {
 fn a_wait_that_is_forgotten_is_found() {
     let test = machine::who_waits_for_a_name_is_told_when_it_is_bound;
     assert!(caught(Fault::WaitForgotten, test), "it goes unnoticed");
+}
+
+#[test]
+fn a_registry_that_takes_one_for_another_is_found() {
+    assert!(caught(Fault::KeyReused, keys::a_key_that_had_a_life_has_no_other));
+    assert!(caught(Fault::HostShared, keys::nobody_joins_at_the_host_of_a_member));
 }

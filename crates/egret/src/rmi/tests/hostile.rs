@@ -7,7 +7,7 @@ use egret_net::fabric::sim::Sim;
 use egret_net::rt::{self, Deadline};
 use egret_net::vi::Nic;
 use egret_node::am::{Call, EndpointName, Message, Remote, Reply};
-use egret_node::node::{Config, Node};
+use egret_node::node::Node;
 use egret_node::registry::{Registry, RegistryOptions};
 use egret_node::{Links, LinksOptions};
 
@@ -244,7 +244,7 @@ fn a_stranger_that_guesses_finds_no_object_and_no_method() {
 fn an_answer_that_never_comes_is_told_as_that() {
     let registry = Registry::open(RegistryOptions::new("lost", 2).secret("hush".into())).unwrap();
     let join = || {
-        let config = Config::new("lost").registry(registry.address()).secret("hush".into());
+        let config = registry.config();
         Node::join(config.fabrics("shm")).unwrap()
     };
     let (server, client) = (join(), join());

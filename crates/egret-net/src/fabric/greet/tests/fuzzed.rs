@@ -29,7 +29,7 @@ fn whatever_a_stranger_says_is_read_or_refused() {
     let mut callee = callee("");
     callee.feed(&opening).unwrap();
     let nearly =
-        [opening, callee.outgoing().to_vec(), b"EGRT\x02\x01\x04\0\x04\0\x01\0\x05".to_vec()];
+        [opening, callee.outgoing().to_vec(), b"EGRT\x02\x01\x05\0\x04\0\x01\0\x05".to_vec()];
     for seed in 0..20_000 {
         let mut rng = Rng(seed);
         let mut input = vec![rng.byte(), rng.byte()];

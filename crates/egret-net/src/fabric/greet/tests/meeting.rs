@@ -11,12 +11,15 @@ fn two_sides_meet() {
     for secret in ["", "egret"] {
         let (mut caller, mut callee) = (caller(secret), callee(secret));
         let news = ask(&mut caller, &mut callee).unwrap();
-        assert_eq!(news, News::Hello { hello: hello(), terms: b"terms of a".into() });
-        callee.welcome(b"terms of b");
+        let peer = identity(11).key();
+        assert_eq!(news, News::Hello { peer, hello: hello(), terms: b"terms of a".into() });
+        let session = callee.welcome(b"terms of b");
+        assert_eq!(session.known.key, peer);
         let welcome = said_by_callee(&mut callee);
         let news = all(caller.feed(&welcome), &welcome).unwrap();
         assert_eq!(news, News::Welcome { terms: b"terms of b".into() });
         assert_eq!(caller.outgoing(), b"");
+        assert_eq!(caller.take_session().unwrap().known.key, identity(22).key());
     }
 }
 
@@ -41,10 +44,12 @@ fn bytes_behind_the_end_are_left_alone() {
 #[test]
 fn the_longest_greeting_fits() {
     let hello = Hello { service: "s".repeat(255), ..hello() };
-    let mut caller = Caller::new(stance("egret"), hello.clone(), &[1; TERMS_MAX]);
-    let mut callee = Callee::new(stance("egret"));
+    let terms = vec![1; TERMS_MAX];
+    let wanted = Wanted { hello: hello.clone(), terms: terms.clone(), ..wanted() };
+    let mut caller = Caller::new(callers_stance("egret"), wanted);
+    let mut callee = random_callee("egret");
     let news = ask(&mut caller, &mut callee).unwrap();
-    assert_eq!(news, News::Hello { hello, terms: vec![1; TERMS_MAX] });
+    assert_eq!(news, News::Hello { peer: identity(11).key(), hello, terms });
     callee.welcome(&[2; TERMS_MAX]);
     let welcome = said_by_callee(&mut callee);
     let news = all(caller.feed(&welcome), &welcome).unwrap();
@@ -83,7 +88,8 @@ proptest! {
             let part = |bytes: &[u8], len: usize| bytes[..len.min(bytes.len())].to_vec();
             let to_callee = part(caller.outgoing(), pieces.next().unwrap());
             caller.sent(to_callee.len());
-            if let News::Hello { hello, terms } = all(callee.feed(&to_callee), &to_callee).unwrap() {
+            let news = all(callee.feed(&to_callee), &to_callee).unwrap();
+            if let News::Hello { hello, terms, .. } = news {
                 asked = Some((hello, terms));
                 callee.welcome(b"terms of b");
             }

@@ -1,4 +1,5 @@
 mod fuzzed;
+mod keys;
 mod meeting;
 mod planted;
 mod refusals;
@@ -6,23 +7,51 @@ mod secrets;
 mod wire;
 
 use super::talk::Fed;
-use super::{Callee, Caller, GreetError, News, Stance};
-use crate::vi::{Hello, HelloError, Nonce, Reliability, Secret};
+use super::{Callee, Caller, GreetError, News, Stance, Wanted};
+use crate::vi::{Encrypt, Hello, HelloError, Identity, Reliability, Secret};
 
 fn hello() -> Hello {
     Hello { reliability: Reliability::Delivery, service: "grid".into(), tag: 7 }
 }
 
-fn stance(secret: &str) -> Stance {
-    Stance::new("tcp", Secret::from(secret))
+/// Whose private key is 32 times this byte.
+fn identity(byte: u8) -> Identity {
+    Identity::of_private(&[byte; 32])
+}
+
+fn stance(secret: &str, identity: Identity) -> Stance {
+    Stance::new("tcp", Secret::from(secret), identity, Encrypt::BetweenMachines)
+}
+
+fn callers_stance(secret: &str) -> Stance {
+    stance(secret, identity(11)).with_ephemeral([1; 32])
+}
+
+fn callees_stance(secret: &str) -> Stance {
+    stance(secret, identity(22)).with_ephemeral([2; 32])
+}
+
+/// What is asked for, of the callee with that key.
+fn wanted() -> Wanted {
+    let (terms, key) = (b"terms of a".to_vec(), Some(identity(22).key()));
+    Wanted { hello: hello(), terms, key, is_plain: true }
 }
 
 fn caller(secret: &str) -> Caller {
-    Caller::with_nonce(stance(secret), hello(), b"terms of a", Nonce([1; 32]))
+    Caller::new(callers_stance(secret), wanted())
 }
 
 fn callee(secret: &str) -> Callee {
-    Callee::with_nonce(stance(secret), Nonce([2; 32]))
+    Callee::new(callees_stance(secret), true)
+}
+
+/// The same with keys of a handshake that nobody knows beforehand.
+fn random_caller(secret: &str) -> Caller {
+    Caller::new(stance(secret, identity(11)), wanted())
+}
+
+fn random_callee(secret: &str) -> Callee {
+    Callee::new(stance(secret, identity(22)), true)
 }
 
 /// All that is outgoing, which is sent.

@@ -58,8 +58,8 @@ fn both_learn(change: impl Fn(&mut Vec<u8>)) -> (GreetError, GreetError) {
 
 pub(super) fn another_version_is_told() {
     let (callees, callers) = both_learn(|opening| opening[6] = 9);
-    assert_eq!(callees, GreetError::Hello(HelloError::Version { theirs: 9, ours: 4 }));
-    let version = HelloError::Version { theirs: 4, ours: 9 };
+    assert_eq!(callees, GreetError::Hello(HelloError::Version { theirs: 9, ours: 5 }));
+    let version = HelloError::Version { theirs: 5, ours: 9 };
     assert_eq!(callers, GreetError::Refused(Refusal::Hello(version.clone())));
     let told = callers.into_error(Reliability::Delivery);
     assert_eq!(told, Some(ConnectError::Hello(version)));
@@ -74,8 +74,8 @@ fn another_version_is_told_to_both() {
 fn a_refusal_of_a_later_version_is_understood() {
     let mut caller = caller("");
     said_by_caller(&mut caller);
-    let said = b"EGRT\x02\x01\x09\0\x04\0\x08\0\x03\x03\x09\0\x04\0??";
-    let version = HelloError::Version { theirs: 9, ours: 4 };
+    let said = b"EGRT\x02\x01\x09\0\x04\0\x08\0\x03\x03\x09\0\x05\0??";
+    let version = HelloError::Version { theirs: 9, ours: 5 };
     assert_eq!(caller.feed(said), Err(GreetError::Refused(Refusal::Hello(version))));
 }
 
@@ -98,7 +98,7 @@ fn a_strangers_bytes_are_not_answered() {
 #[test]
 fn two_sides_do_not_refuse_each_other_for_ever() {
     let (mut one, mut other) = (callee(""), callee(""));
-    let error = one.feed(b"EGRT\x02\x01\x04\0\x03\0\0\0").unwrap_err();
+    let error = one.feed(b"EGRT\x02\x01\x05\0\x03\0\0\0").unwrap_err();
     assert_eq!(error, malformed("a step that is not the next one"));
     let refusal = said_by_callee(&mut one);
     assert!(other.feed(&refusal).is_err());
@@ -113,7 +113,7 @@ fn a_step_before_its_turn_is_refused() {
     callee.sent(3);
     assert_eq!(callee.feed(&opening), Err(malformed("a step that is not the next one")));
     let half = callee.outgoing().len();
-    assert_eq!(half, 44 - 3, "nothing is said in the middle of a step");
+    assert_eq!(half, 12 + 97 - 3, "nothing is said in the middle of a step");
     let mut callee = super::callee("");
     let asked = ask(&mut super::caller(""), &mut callee).unwrap();
     assert!(matches!(asked, News::Hello { .. }));
@@ -123,7 +123,7 @@ fn a_step_before_its_turn_is_refused() {
 pub(super) fn a_refusal_without_a_proof_is_not_believed() {
     let (mut caller, mut callee) = (caller("egret"), callee("egret"));
     ask(&mut caller, &mut callee).unwrap();
-    let forged = b"EGRT\x02\x01\x04\0\x04\0\x02\0\x02\x02";
+    let forged = b"EGRT\x02\x01\x05\0\x04\0\x02\0\x02\x02";
     assert_eq!(caller.feed(forged), Err(malformed("a refusal without a proof")));
 }
 

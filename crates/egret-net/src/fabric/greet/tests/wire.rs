@@ -11,36 +11,45 @@ use crate::fabric::hub::Refusal;
 use crate::fabric::hub::bytes::{Malformed, Reader, TEXTS};
 use crate::vi::SecretError;
 
+/// The messages of the handshake were made with an implementation of its own in Python, with the
+/// primitives of the package `cryptography`.
 #[test]
 #[cfg(target_endian = "little")]
 fn the_bytes_are_these_for_ever() {
     let (mut caller, mut callee) = (caller("egret"), callee("egret"));
     let opening = said_by_caller(&mut caller);
-    assert_eq!(opening, [&b"EGRT\x02\x01\x04\0\x01\x01\x20\0"[..], &[1; 32]].concat());
+    assert_eq!(opening[..12], *b"EGRT\x02\x01\x05\0\x01\x03\x40\0");
+    assert_eq!(shown(&opening[12..]), GOLDEN[0]);
     callee.feed(&opening).unwrap();
     let opening = said_by_callee(&mut callee);
-    assert_eq!(opening, [&b"EGRT\x02\x01\x04\0\x01\x01\x20\0"[..], &[2; 32]].concat());
+    assert_eq!(opening[..12], *b"EGRT\x02\x01\x05\0\x01\0\x61\0");
+    assert_eq!(shown(&opening[12..]), GOLDEN[1]);
     caller.feed(&opening).unwrap();
     let asking = said_by_caller(&mut caller);
-    let words = b"\x16\0EGRT\x02\x01\x04\0\x01\x04\x07\0\0\0\0\0\0\0gridterms of a";
-    assert_eq!(asking[..12], *b"EGRT\x02\x01\x04\0\x02\0\x42\0");
-    assert_eq!(shown(&asking[12..44]), ASKING_PROOF);
-    assert_eq!(asking[44..], *words);
+    assert_eq!(asking[..12], *b"EGRT\x02\x01\x05\0\x02\0\x62\0");
+    assert_eq!(shown(&asking[12..]), GOLDEN[2]);
     callee.feed(&asking).unwrap();
     callee.welcome(b"terms of b");
     let welcome = said_by_callee(&mut callee);
-    assert_eq!(welcome[..12], *b"EGRT\x02\x01\x04\0\x03\0\x2a\0");
-    assert_eq!(shown(&welcome[12..44]), WELCOME_PROOF);
-    assert_eq!(welcome[44..], *b"terms of b");
+    assert_eq!(welcome[..12], *b"EGRT\x02\x01\x05\0\x03\0\x1a\0");
+    assert_eq!(shown(&welcome[12..]), GOLDEN[3]);
 }
 
 fn shown(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Made with Python's `hmac` and `hashlib`.
-const ASKING_PROOF: &str = "cef76d1ae92ca181052679a80e05456b92fc5f7212792691783580941ec1dde2";
-const WELCOME_PROOF: &str = "a904cfcce84fe2334b3106a4187e5a292a513864733c8840a75d64090c692941";
+const GOLDEN: [&str; 4] = [
+    "452bf1b7e5955c05572c38c03a24919da4e09292b651c278b9772c569f5fa9bb13d906b46ab68c9d\
+     f9dc2b4409f8a209bf656541c8a48d97f515d425010e9404",
+    "ce8d3ad1ccb633ec7b70c17814a5c76ecd029685050d344745ba05870e587d597de69406fe43aeae\
+     87a078bb8fd3f9ce201ad1af3added7dc538ee2f1417d658532d5696b22587c04ef87084ee1995bb\
+     1fd14a27c04bf1c19fa3f48916e53334c3",
+    "5739992f7d772aa21ec01f6f282a3e8bccb7e9bc09e520bbbce90b4b1c9c0c36eb5f16355d322c04\
+     be96693198cc42e3d232183d94a1ba0ee45024310b7cc89ed05077a48f57b3b5366f47f7b46b83fc\
+     61e57320c8cfcc4c962822a0d97f698c9c09",
+    "a124a044d8d2438ddf39cce54fa2defafda5e19054e283c73c5b",
+];
 
 #[test]
 fn the_bytes_of_refusals_are_these_for_ever() {
@@ -57,6 +66,7 @@ fn the_bytes_of_refusals_are_these_for_ever() {
         (Refusal::Secret(SecretError::Different), b"\x06\x01"),
         (Refusal::Secret(SecretError::OnlyOurs), b"\x06\x02"),
         (Refusal::Secret(SecretError::OnlyTheirs), b"\x06\x03"),
+        (Refusal::Secret(SecretError::Stranger), b"\x06\x04"),
         (Refusal::NicDown, b"\x07"),
         (Refusal::OtherTag, b"\x08"),
     ] {
@@ -94,7 +104,7 @@ fn every_text_is_known() {
 pub(super) fn a_step_is_not_longer_than_it_may_be() {
     for kind in [1, 2, 3, 4, 5] {
         let len = u16::try_from(BODY_MAX + 1).unwrap().to_le_bytes();
-        let head = [&b"EGRT\x02\x01\x04\0"[..], &[kind, 0], &len].concat();
+        let head = [&b"EGRT\x02\x01\x05\0"[..], &[kind, 0], &len].concat();
         let mut inbox = Inbox::default();
         assert!(inbox.feed(&head).is_err(), "{kind}");
         assert!(inbox.held() <= HEAD, "{kind}");
@@ -109,7 +119,7 @@ fn a_step_has_a_bound() {
 #[test]
 fn memory_is_taken_for_what_has_come() {
     let len = u16::try_from(BODY_MAX).unwrap().to_le_bytes();
-    let head = [&b"EGRT\x02\x01\x04\0\x02\0"[..], &len].concat();
+    let head = [&b"EGRT\x02\x01\x05\0\x02\0"[..], &len].concat();
     let mut inbox = Inbox::default();
     assert_eq!(inbox.feed(&head), Ok((HEAD, None)));
     assert!(inbox.held() <= HEAD);
@@ -142,7 +152,7 @@ proptest! {
     fn nearly_right_bytes_have_one_outcome(
         side: u8, piece: u8, kind in 0..6_u8, flags in 0..3_u8, len in 0..80_u8, bytes in vec(any::<u8>(), 0..200),
     ) {
-        let head = [&[side, piece][..], b"EGRT\x02\x01\x04\0", &[kind, flags, len, 0]].concat();
+        let head = [&[side, piece][..], b"EGRT\x02\x01\x05\0", &[kind, flags, len, 0]].concat();
         fuzzing::stranger(&[head, bytes].concat());
     }
 }

@@ -9,17 +9,17 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketFlags, accept_with, bind, listen};
 use thiserror::Error;
 
-use super::answer::Answer;
 use super::control::{Control, ControlError};
-use super::greeting::{Greeting, Handles, Terms};
+use super::greeting::{Acceptance, Greeting, Handles, Terms, hear};
 use super::knock::seqpacket;
 use super::name::{NameTooLong, address};
 use super::peer::{OtherUser, Peer, own_user};
-use super::socket::{Packet, Received, Sent, Socket};
-use super::trust::{Heard, Response, Stance, told};
+use super::socket::{Received, Sent, Socket};
+use super::trust::{Stance, Verdict};
+use crate::fabric::greet::{Callee, GreetError, News};
 use crate::fabric::hub::Refusal;
 use crate::rt::Instant;
-use crate::vi::{Agreed, Challenge, HelloError};
+use crate::vi::{Agreed, Hello, HelloError, PublicKey};
 
 /// Where a nic is found by its name. Closed by being dropped, with whoever has
 /// not finished greeting.
@@ -40,27 +40,24 @@ pub(crate) struct Acceptor {
 struct Guest {
     control: Control,
     until: Instant,
-    challenged: Option<Challenged>,
-}
-
-/// What a guest said that must prove something before it counts.
-#[derive(Debug)]
-struct Challenged {
-    greeting: Greeting,
-    handles: Handles<OwnedFd>,
-    challenge: Challenge,
+    callee: Callee,
 }
 
 /// Somebody who greeted, and waits for an answer.
 #[derive(Debug)]
 pub(crate) struct Visitor {
-    /// What it said.
+    /// What it asks for.
+    pub hello: Hello,
+    /// What it said beside that.
     pub greeting: Greeting,
+    /// The key that it has proven.
+    pub key: PublicKey,
     /// How far the two trust each other.
     pub agreed: Agreed,
     /// Its descriptors, unchecked.
     pub handles: Handles<OwnedFd>,
     control: Control,
+    callee: Callee,
 }
 
 /// Why an acceptor does not open.
@@ -107,9 +104,9 @@ pub(crate) enum Turned {
     /// It left before it said anything.
     #[error("it left without a greeting")]
     Left,
-    /// What it said was not a greeting.
+    /// Its greeting came to nothing.
     #[error("{0}")]
-    Hello(#[from] HelloError),
+    Greeting(#[from] GreetError),
     /// The operating system would not.
     #[error("{0}; too many open files are a matter of `ulimit -n`")]
     System(#[from] Errno),
@@ -204,74 +201,56 @@ impl Acceptor {
         let pid = peer.pid;
         let strange = peer.check_user();
         let control = Control::new(socket, peer);
+        let callee = Callee::new(self.stance.greet.clone(), true);
         if let Err(why) = strange {
-            refuse(&control, &Refusal::OtherUser { uid: own_user() });
+            refuse(&control, callee, &Refusal::OtherUser { uid: own_user() });
             return Err(TurnedAway { pid, why: why.into() });
         }
         if self.greeting.len() >= CROWD_MAX {
-            refuse(&control, &Refusal::Crowded);
+            refuse(&control, callee, &Refusal::Crowded);
             return Err(TurnedAway { pid, why: Turned::Crowded });
         }
         let number = self.next;
         watch(&self.epoll, &control.fd(), number)
             .map_err(|errno| TurnedAway { pid, why: errno.into() })?;
         self.next += 1;
-        self.greeting.insert(number, Guest { control, until, challenged: None });
+        self.greeting.insert(number, Guest { control, until, callee });
         Ok(())
     }
 
-    /// Reads a greeting, or the response to a challenge.
-    fn hear(&mut self, number: u64, guest: Guest) -> Result<Option<Visitor>, TurnedAway> {
-        let Guest { control, until, challenged } = guest;
-        let pid = control.peer().pid;
+    /// Hears the next step of a greeting, and answers.
+    fn hear(&mut self, number: u64, mut guest: Guest) -> Result<Option<Visitor>, TurnedAway> {
+        let pid = guest.control.peer().pid;
         let away = |why| TurnedAway { pid, why };
-        let packet = match control.receive() {
+        let mut packet = match guest.control.receive() {
             Ok(Received::Packet(packet)) => packet,
             // It was readable: whoever says nothing then has nothing to say.
             Ok(Received::Gone | Received::Nothing) => return Err(away(Turned::Left)),
             Err(errno) => return Err(away(errno.into())),
         };
-        let heard = match challenged {
-            None => self.greeted(&control, packet),
-            Some(challenged) => self.responded(&challenged, &packet).map(|agreed| {
-                let Challenged { greeting, handles, .. } = challenged;
-                (greeting, handles, Heard::Settled(agreed))
-            }),
+        let news = hear(&mut guest.callee, &packet);
+        let said = guest.say();
+        let (key, hello, terms) = match news.map_err(|why| away(why.into()))? {
+            News::Hello { peer, hello, terms } => (peer, hello, terms),
+            _ if said => {
+                self.greeting.insert(number, guest);
+                return Ok(None);
+            }
+            _ => return Err(away(Turned::Left)),
         };
-        let (greeting, handles, heard) = heard.map_err(|why| {
-            refuse(&control, &Refusal::Hello(why.clone()));
-            away(why.into())
-        })?;
-        match heard {
-            Heard::Settled(agreed) => {
-                // The visitor keeps its socket; an acceptor has nothing more to watch for there.
-                epoll::delete(&self.epoll, control.fd()).map_err(|errno| away(errno.into()))?;
-                Ok(Some(Visitor { greeting, agreed, handles, control }))
+        let Guest { control, callee, .. } = guest;
+        let (greeting, handles) = match Greeting::decode(&terms, &mut packet) {
+            Ok(read) => read,
+            Err(why) => {
+                let why = HelloError::from(why);
+                refuse(&control, callee, &Refusal::Hello(why.clone()));
+                return Err(away(GreetError::from(why).into()));
             }
-            Heard::Challenged(challenge) => {
-                let bytes = Answer::challenge(&challenge.listening, &self.stance.show(&challenge));
-                if !matches!(control.send_bytes(&bytes, &[]), Ok(Sent::Sent)) {
-                    return Err(away(Turned::Left));
-                }
-                let challenged = Some(Challenged { greeting, handles, challenge });
-                self.greeting.insert(number, Guest { control, until, challenged });
-                Ok(None)
-            }
-        }
-    }
-
-    fn greeted(
-        &self,
-        control: &Control,
-        packet: Packet,
-    ) -> Result<(Greeting, Handles<OwnedFd>, Heard), HelloError> {
-        let (greeting, handles) = Greeting::decode(packet)?;
-        let heard = self.stance.hear(greeting.asks, control.peer());
-        Ok((greeting, handles, heard))
-    }
-
-    fn responded(&self, to: &Challenged, packet: &Packet) -> Result<Agreed, HelloError> {
-        Ok(self.stance.settle(&to.challenge, Response::decode(packet)?))
+        };
+        // The visitor keeps its socket; an acceptor has nothing more to watch for there.
+        epoll::delete(&self.epoll, control.fd()).map_err(|errno| away(errno.into()))?;
+        let agreed = self.stance.settle(greeting.wish, control.peer());
+        Ok(Some(Visitor { hello, greeting, key, agreed, handles, control, callee }))
     }
 
     /// Sends one away whose time is up, if there is one.
@@ -297,6 +276,17 @@ impl Acceptor {
     }
 }
 
+impl Guest {
+    /// Says what there is to say; whether it could.
+    fn say(&mut self) -> bool {
+        let step = self.callee.outgoing();
+        let len = step.len();
+        let said = len == 0 || matches!(self.control.send_bytes(step, &[]), Ok(Sent::Sent));
+        self.callee.sent(len);
+        said
+    }
+}
+
 impl Visitor {
     /// Makes the connection.
     ///
@@ -308,10 +298,12 @@ impl Visitor {
         terms: &Terms,
         handles: Handles<BorrowedFd<'_>>,
     ) -> Result<(Control, Handles<OwnedFd>), ControlError> {
-        let pid = self.control.peer().pid;
-        let told = told(self.agreed, self.greeting.asks.is_some());
-        match self.control.send_bytes(&Answer::accept(terms, told), &handles.borrowed())? {
-            Sent::Sent => Ok((self.control, self.handles)),
+        let Self { control, mut callee, .. } = self;
+        let pid = control.peer().pid;
+        let verdict = Verdict::of(self.agreed, self.greeting.wish);
+        callee.welcome(&Acceptance { terms: *terms, verdict }.encode());
+        match control.send_bytes(callee.outgoing(), &handles.borrowed())? {
+            Sent::Sent => Ok((control, self.handles)),
             // The first packet always fits; only descriptors under way can be too many.
             Sent::Full => Err(ControlError::System { pid, errno: Errno::TOOMANYREFS }),
         }
@@ -319,7 +311,7 @@ impl Visitor {
 
     /// Says why not. Nothing is waited for.
     pub(crate) fn refuse(self, refusal: &Refusal) {
-        refuse(&self.control, refusal);
+        refuse(&self.control, self.callee, refusal);
     }
 
     /// Whether it left meanwhile.
@@ -335,8 +327,11 @@ impl Visitor {
 }
 
 /// Best effort: whoever does not get it sees the connection end.
-fn refuse(control: &Control, refusal: &Refusal) {
-    _ = control.send_bytes(&Answer::refuse(refusal), &[]);
+fn refuse(control: &Control, mut callee: Callee, refusal: &Refusal) {
+    callee.refuse(refusal);
+    if !callee.outgoing().is_empty() {
+        _ = control.send_bytes(callee.outgoing(), &[]);
+    }
 }
 
 fn watch(epoll: &OwnedFd, fd: &impl AsFd, number: u64) -> Result<(), Errno> {

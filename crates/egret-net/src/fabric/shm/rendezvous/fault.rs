@@ -9,24 +9,18 @@ pub(super) use crate::fault::planted;
 pub(super) enum Fault {
     /// Whoever knocks is let in.
     UserUnchecked,
+    /// A user is known by its number alone.
+    NamespaceUnchecked,
     /// Descriptors beyond those declared stay open.
     SurplusLeaked,
-    /// A greeting of any version is understood.
-    VersionIgnored,
     /// The end of a connection looks like silence.
     EndIsSilence,
     /// A reset hides what the peer said before it left.
     ResetIsEnd,
     /// Whoever runs anything passes for one that runs the same.
     ExecutableUnchecked,
-    /// Any proof passes.
-    SecretUnchecked,
     /// A side's own yes passes for both sides'.
     VerdictIgnored,
-    /// A proof does not say who shows it.
-    RoleForgotten,
-    /// Challenges are all the same.
-    NonceRepeated,
-    /// A proof is good between any two processes.
+    /// Somebody in between is taken for the other end.
     ProcessesForgotten,
 }

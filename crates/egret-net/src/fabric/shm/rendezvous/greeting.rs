@@ -1,28 +1,33 @@
-//! The first packet of a connection, and what it carries: who asks for what,
-//! and the descriptors of the memory to meet in.
+//! What the two sides of a connection say beside their hello and welcome: where they meet, and
+//! the descriptors of the memory to meet in.
 //!
 //! The bytes stand in `docs/shm-wire.md`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::fault::{Fault, planted};
 use super::socket::Packet;
+use super::trust::{Verdict, Wish};
+use crate::fabric::greet::{GreetError, Greeter, News, Speaker};
 use crate::fabric::hub::bytes::{
     FLAGS, MISSING, Malformed, PACKET_TOO_LONG, ROLES, Reader, push_text,
 };
-use crate::vi::{Hello, HelloError, Nonce, PROTOCOL_VERSION};
 
-/// What a connecting side says.
+/// What a connecting side says beside its hello.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Greeting {
-    /// The service, tag and level it asks for.
-    pub hello: Hello,
     /// The name of its own nic, at most 255 bytes.
     pub host: String,
     /// What it says of its memory.
     pub terms: Terms,
-    /// There if it asks to cooperate.
-    pub asks: Option<Nonce>,
+    /// Whether it would cooperate.
+    pub wish: Wish,
+}
+
+/// What a listening side says beside its welcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Acceptance {
+    pub terms: Terms,
+    pub verdict: Verdict,
 }
 
 /// What one end says of its memory. The sizes are what it says of its
@@ -47,48 +52,58 @@ pub(crate) struct Handles<F> {
 
 impl Greeting {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.hello.encode();
+        let mut bytes = Vec::new();
         self.terms.push(&mut bytes);
         push_text(&mut bytes, &self.host);
-        bytes.push(u8::from(self.asks.is_some()));
-        bytes.extend(self.asks.iter().flat_map(|nonce| nonce.0));
+        self.wish.push(&mut bytes);
         bytes
     }
 
-    /// Reads what anybody may have sent.
-    pub(super) fn decode(mut packet: Packet) -> Result<(Self, Handles<OwnedFd>), HelloError> {
-        let bytes = std::mem::take(&mut packet.bytes);
-        let (hello, rest) = split_hello(&bytes);
-        let hello = decode_hello(hello)?;
-        if packet.cut_off {
-            return Err(HelloError::Malformed(PACKET_TOO_LONG));
-        }
-        let mut reader = Reader::new(rest);
-        let (terms, handles) = Terms::read(&mut reader, &mut packet)?;
+    /// Reads what stands in the step that came in this packet, with its descriptors.
+    pub(super) fn decode(
+        bytes: &[u8],
+        packet: &mut Packet,
+    ) -> Result<(Self, Handles<OwnedFd>), Malformed> {
+        let mut reader = Reader::new(bytes);
+        let (terms, handles) = Terms::read(&mut reader, packet)?;
         let host = reader.text()?.to_owned();
-        let asks = match reader.u8()? {
-            ASKS_NOTHING => None,
-            ASKS_TO_COOPERATE => Some(Nonce(reader.array()?)),
-            _ => return Err(HelloError::Malformed(FLAGS)),
-        };
+        let wish = Wish::read(&mut reader)?;
         reader.end()?;
-        Ok((Self { hello, host, terms, asks }, handles))
+        Ok((Self { host, terms, wish }, handles))
     }
 }
 
-/// The bytes of the hello, which tell their number, and what follows them.
-fn split_hello(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let service_len = bytes.get(HELLO_SERVICE_LEN).copied().unwrap_or_default();
-    bytes.split_at_checked(HELLO_FIXED + usize::from(service_len)).unwrap_or((bytes, &[]))
+impl Acceptance {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.terms.push(&mut bytes);
+        self.verdict.push(&mut bytes);
+        bytes
+    }
+
+    /// The same of an acceptance.
+    pub(super) fn decode(
+        bytes: &[u8],
+        packet: &mut Packet,
+    ) -> Result<(Self, Handles<OwnedFd>), Malformed> {
+        let mut reader = Reader::new(bytes);
+        let (terms, handles) = Terms::read(&mut reader, packet)?;
+        let verdict = Verdict::read(&mut reader)?;
+        reader.end()?;
+        Ok((Self { terms, verdict }, handles))
+    }
 }
 
-fn decode_hello(bytes: &[u8]) -> Result<Hello, HelloError> {
-    if planted(Fault::VersionIgnored) && bytes.len() >= HELLO_FIXED {
-        let mut bytes = bytes.to_vec();
-        bytes[6..8].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
-        return Hello::decode(&bytes);
+/// Hears a packet, which is one step of a greeting.
+pub(super) fn hear<T: Speaker>(
+    greeter: &mut Greeter<T>,
+    packet: &Packet,
+) -> Result<News, GreetError> {
+    if packet.cut_off {
+        Err(Malformed(PACKET_TOO_LONG).into())
+    } else {
+        greeter.feed_step(&packet.bytes)
     }
-    Hello::decode(bytes)
 }
 
 impl Terms {
@@ -150,9 +165,3 @@ impl Handles<OwnedFd> {
         Ok(Self { control, bell })
     }
 }
-
-/// Bytes of a hello before its service name, and the one that tells its length.
-const HELLO_FIXED: usize = 18;
-const HELLO_SERVICE_LEN: usize = 9;
-const ASKS_NOTHING: u8 = 0;
-const ASKS_TO_COOPERATE: u8 = 1;

@@ -6,23 +6,35 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use thiserror::Error;
 
-use super::answer::Answer;
 use super::control::{Control, ControlError};
-use super::greeting::{Greeting, Handles, Terms};
+use super::greeting::{Acceptance, Greeting, Handles, Terms, hear};
 use super::name::{NameTooLong, address};
 use super::peer::{OtherUser, Peer};
-use super::socket::{Received, Sent, Socket};
-use super::trust::{Asking, conclude};
-use crate::fabric::hub::Refusal;
-use crate::fabric::hub::bytes::NOT_AGREED;
-use crate::vi::{Agreed, HelloError, Nonce, Proof, Secret};
+use super::socket::{Packet, Received, Sent, Socket};
+use super::trust::{Stance, Wish};
+use crate::fabric::greet::{Caller, GreetError, News, Wanted};
+use crate::fabric::hub::bytes::{LENGTH, Malformed};
+use crate::vi::{Agreed, Hello, PublicKey};
 
-/// A greeting that was sent and is not answered yet.
+/// A greeting that is under way.
 #[derive(Debug)]
 pub(crate) struct Knock {
     control: Control,
-    /// If the greeting asks to cooperate.
-    asking: Option<Asking>,
+    caller: Box<Caller>,
+    wish: Wish,
+}
+
+/// Whom to call for what.
+#[derive(Debug, Clone)]
+pub(crate) struct Call<'a> {
+    /// The name of the nic.
+    pub to: &'a str,
+    /// The key that it must prove, if one is known.
+    pub key: Option<PublicKey>,
+    pub hello: Hello,
+    /// The name of this side's nic.
+    pub host: &'a str,
+    pub terms: Terms,
 }
 
 /// What came of knocking.
@@ -52,6 +64,8 @@ pub(crate) struct Accepted {
     pub terms: Terms,
     /// How far the two trust each other.
     pub agreed: Agreed,
+    /// The key that it has proven.
+    pub key: PublicKey,
     /// Its descriptors, unchecked.
     pub handles: Handles<OwnedFd>,
     /// The socket, to be kept.
@@ -68,12 +82,9 @@ pub(crate) enum KnockError {
     /// Someone else took the name.
     #[error("the host's name is taken by another user: {0}")]
     OtherUser(#[from] OtherUser),
-    /// The other side says no.
-    #[error("refused: {0}")]
-    Refused(Refusal),
-    /// The answer was not understood.
-    #[error("the answer was not understood: {0}")]
-    Hello(#[from] HelloError),
+    /// The greeting came to nothing.
+    #[error(transparent)]
+    Greeting(#[from] GreetError),
     /// The other side left without an answer. The next to have its name may
     /// have one.
     #[error("process {pid} left without an answer")]
@@ -86,31 +97,26 @@ pub(crate) enum KnockError {
     System(#[from] Errno),
 }
 
+impl From<Malformed> for KnockError {
+    fn from(why: Malformed) -> Self {
+        Self::Greeting(why.into())
+    }
+}
+
 impl Knock {
-    /// Knocks at the acceptor of this user's nic `host`, which must prove that it
-    /// has the `secret` if the greeting asks to cooperate.
+    /// Knocks at the acceptor of this user's nic.
     ///
     /// # Errors
     ///
     /// If the acceptor is another user's, or the system has no socket to give.
-    pub(crate) fn start(
-        host: &str,
-        greeting: &Greeting,
-        handles: Handles<BorrowedFd<'_>>,
-        secret: &Secret,
-    ) -> Result<Started, KnockError> {
-        let fds = handles.borrowed();
-        let mut started = Self::start_at(&address(host)?, &greeting.encode(), &fds)?;
-        if let Started::Knocking(knock) = &mut started {
-            knock.asking = greeting.asks.map(|nonce| Asking::new(nonce, secret));
-        }
-        Ok(started)
+    pub(crate) fn start(call: Call<'_>, stance: &Stance) -> Result<Started, KnockError> {
+        Self::start_at(&address(call.to)?, call, stance)
     }
 
     pub(super) fn start_at(
         address: &SocketAddrUnix,
-        greeting: &[u8],
-        fds: &[BorrowedFd<'_>],
+        call: Call<'_>,
+        stance: &Stance,
     ) -> Result<Started, KnockError> {
         let fd = seqpacket()?;
         match connect(&fd, address) {
@@ -122,53 +128,85 @@ impl Knock {
         let socket = Socket::new(fd);
         let peer = Peer::of(&socket)?;
         peer.check_user()?;
-        let knock = Self { control: Control::new(socket, peer), asking: None };
-        match knock.control.send_bytes(greeting, fds) {
+        Self::begin(Control::new(socket, peer), call, stance)
+    }
+
+    /// Greets whoever is at the other end.
+    pub(super) fn begin(
+        control: Control,
+        call: Call<'_>,
+        stance: &Stance,
+    ) -> Result<Started, KnockError> {
+        let Call { key, hello, host, terms, .. } = call;
+        let wish = stance.wish(control.peer());
+        let greeting = Greeting { host: host.to_owned(), terms, wish };
+        let wanted = Wanted { hello, terms: greeting.encode(), key, is_plain: true };
+        let caller = Box::new(Caller::new(stance.greet.clone(), wanted));
+        let mut knock = Self { control, caller, wish };
+        Ok(match knock.say(&[])? {
+            Sent::Sent => Started::Knocking(knock),
+            Sent::Full => Started::Busy,
+        })
+    }
+
+    /// Says the step that is outgoing, beside these descriptors.
+    fn say(&mut self, fds: &[BorrowedFd<'_>]) -> Result<Sent, KnockError> {
+        let step = self.caller.outgoing();
+        let len = step.len();
+        match self.control.send_bytes(step, fds) {
+            Ok(Sent::Full) => Ok(Sent::Full),
             // Gone already, maybe with an answer: it is polled for as ever.
-            Ok(Sent::Sent) | Err(ControlError::PeerGone { .. }) => Ok(Started::Knocking(knock)),
-            Ok(Sent::Full) => Ok(Started::Busy),
+            Ok(Sent::Sent) | Err(ControlError::PeerGone { .. }) => {
+                self.caller.sent(len);
+                Ok(Sent::Sent)
+            }
             Err(ControlError::System { errno, .. }) => Err(errno.into()),
             Err(ControlError::Protocol { .. }) => unreachable!("nothing was received"),
         }
     }
 
-    /// The answer, if it is there.
+    /// The answer, if it is there. What is asked for goes beside these descriptors.
     ///
     /// # Errors
     ///
     /// If it is a refusal, or none will come.
-    pub(crate) fn poll(mut self) -> Result<Answered, KnockError> {
+    pub(crate) fn poll(mut self, handles: Handles<BorrowedFd<'_>>) -> Result<Answered, KnockError> {
         loop {
-            let packet = match self.control.receive()? {
+            if !self.caller.outgoing().is_empty() {
+                match self.say(&handles.borrowed())? {
+                    Sent::Sent => {}
+                    Sent::Full => return Ok(Answered::NotYet(self)),
+                }
+            }
+            let mut packet = match self.control.receive()? {
                 Received::Nothing => return Ok(Answered::NotYet(self)),
                 Received::Gone => return Err(KnockError::Gone { pid: self.control.peer().pid }),
                 Received::Packet(packet) => packet,
             };
-            match Answer::decode(packet)? {
-                Answer::Refuse(refusal) => return Err(KnockError::Refused(refusal)),
-                // Once: a second one is an error.
-                Answer::Challenge(nonce, proof) => self.respond(nonce, &proof)?,
-                Answer::Accept(terms, told, handles) => {
-                    let agreed = conclude(self.asking.as_ref(), told).map_err(HelloError::from)?;
-                    let accepted = Accepted { terms, agreed, handles, control: self.control };
-                    return Ok(Answered::Accepted(accepted));
-                }
+            match self.hear(&packet)? {
+                News::Nothing => {}
+                News::Hello { .. } => return Err(Malformed(LENGTH).into()),
+                News::Welcome { terms } => return self.accepted(&terms, &mut packet),
             }
         }
     }
 
-    fn respond(&mut self, nonce: Nonce, proof: &Proof) -> Result<(), KnockError> {
-        let asking = self.asking.as_mut().ok_or(HelloError::Malformed(NOT_AGREED))?;
-        let response = asking.respond(self.control.peer(), nonce, proof);
-        let response = response.map_err(HelloError::from)?.encode();
-        match self.control.send_bytes(&response, &[]) {
-            // Gone already, maybe with an answer.
-            Ok(Sent::Sent) | Err(ControlError::PeerGone { .. }) => Ok(()),
-            // It has not read the greeting that it challenges.
-            Ok(Sent::Full) => Err(HelloError::Malformed(NOT_AGREED).into()),
-            Err(ControlError::System { errno, .. }) => Err(errno.into()),
-            Err(ControlError::Protocol { .. }) => unreachable!("nothing was received"),
+    fn hear(&mut self, packet: &Packet) -> Result<News, KnockError> {
+        let news = hear(&mut *self.caller, packet);
+        if news.is_err() && !self.caller.outgoing().is_empty() {
+            // Why it is not talked to; it may be gone.
+            _ = self.say(&[]);
         }
+        Ok(news?)
+    }
+
+    fn accepted(mut self, terms: &[u8], packet: &mut Packet) -> Result<Answered, KnockError> {
+        let (Acceptance { terms, verdict }, handles) = Acceptance::decode(terms, packet)?;
+        let agreed = verdict.conclude(self.wish)?;
+        let session = self.caller.take_session();
+        let key = session.ok_or(Malformed(LENGTH))?.known.key;
+        let accepted = Accepted { terms, agreed, key, handles, control: self.control };
+        Ok(Answered::Accepted(accepted))
     }
 
     /// Readable when [`poll`](Self::poll) has something to tell.
@@ -181,17 +219,4 @@ impl Knock {
 pub(super) fn seqpacket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-}
-
-#[cfg(test)]
-impl Knock {
-    /// One whose greeting was sent by other means, and asks to cooperate.
-    pub(super) fn adopt_asking(control: Control, nonce: Nonce, secret: &Secret) -> Self {
-        Self { control, asking: Some(Asking::new(nonce, secret)) }
-    }
-
-    /// The same for one that asks for nothing.
-    pub(super) const fn adopt(control: Control) -> Self {
-        Self { control, asking: None }
-    }
 }

@@ -2,8 +2,8 @@
 //! who they are, exchange descriptors, and learn of each other's death.
 //!
 //! A nic opens an [`Acceptor`], a socket whose name is its user and its host. A
-//! connecting nic [knocks](Knock): it sends a [`Greeting`] with the descriptors
-//! of the memory to meet in. The acceptor makes a [`Visitor`] of it, to be accepted
+//! connecting nic [knocks](Knock): the two [greet](crate::fabric::greet) each other, and it sends a
+//! [`Greeting`] with the descriptors of the memory to meet in. The acceptor makes a [`Visitor`] of it, to be accepted
 //! with descriptors of its own, or refused. From then on both have a
 //! [`Control`], the same socket, kept for the life of the connection: regions
 //! and names travel over it, a farewell if there is time for one, and if there
@@ -11,19 +11,20 @@
 //!
 //! ```text
 //!   connecting nic                                     listening nic
-//!   Knock::start ── Greeting, control, bell ─────────────▶ Acceptor::poll_visitor
-//!   Knock::poll  ◀── Challenge, if both would cooperate ── Acceptor::poll_visitor
-//!                ── Response ────────────────────────────▶ Acceptor::poll_visitor
-//!   Knock::poll  ◀── Accept, control, bell ─────────────── Visitor::accept
-//!                ◀── Refuse, why ───────────────────────── Visitor::refuse
+//!   Knock::start ── Opening ─────────────────────────────▶ Acceptor::poll_visitor
+//!   Knock::poll  ◀── Opening ───────────────────────────── Acceptor::poll_visitor
+//!                ── Asking, Greeting, control, bell ──────▶ Acceptor::poll_visitor
+//!   Knock::poll  ◀── Welcome, terms, control, bell ─────── Visitor::accept
+//!                ◀── Refusal, why ──────────────────────── Visitor::refuse
 //!   Control      ◀── Region + memfd · Kind · Goodbye ────▶ Control
 //! ```
 //!
 //! What always holds here:
 //!
 //! * Nothing blocks, and nothing raises a signal.
-//! * Both ends belong to one user, as the kernel says. The names have no
-//!   permissions, so anyone can take one; nobody is talked to because of it.
+//! * Both ends belong to one user of one user namespace, as the kernel says. The names
+//!   have no permissions, so anyone can take one; nobody is talked to because of it, and who
+//!   cannot have a name is told that another user has it.
 //! * They cooperate only if both have said so, each after its own checks; see
 //!   [`trust`].
 //! * Whatever arrives costs at most a packet of memory, and every descriptor in
@@ -32,12 +33,12 @@
 //! * Nothing stays in a file system; a name is gone with its process.
 
 mod acceptor;
-mod answer;
 mod control;
 mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
 mod greeting;
+mod holder;
 mod knock;
 mod message;
 mod name;
@@ -53,8 +54,9 @@ pub(crate) use self::fuzz::fuzz_packet;
 pub(crate) use self::{
     acceptor::{Acceptor, AcceptorError, Visitor},
     control::{Control, ControlError},
-    greeting::{Greeting, Handles, Terms},
-    knock::{Accepted, Answered, Knock, KnockError, Started},
+    greeting::{Handles, Terms},
+    holder::other_holder,
+    knock::{Accepted, Answered, Call, Knock, KnockError, Started},
     message::Message,
     peer::Peer,
     socket::Sent,

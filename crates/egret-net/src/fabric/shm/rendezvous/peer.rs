@@ -23,19 +23,76 @@ pub(crate) struct Peer {
     pidfd: Option<OwnedFd>,
 }
 
-/// The two ends belong to different users.
+/// The two ends belong to different users, or may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "process {pid} belongs to user {theirs}, this one to user {ours}; \
-     only processes of one user share memory"
-)]
-pub(crate) struct OtherUser {
-    /// Process at the other end.
-    pub pid: i32,
-    /// Its effective user.
-    pub theirs: u32,
-    /// The effective user of this process.
-    pub ours: u32,
+pub(crate) enum OtherUser {
+    /// The kernel gives another number.
+    #[error(
+        "process {pid} belongs to user {theirs}, this one to user {ours}; \
+         only processes of one user share memory"
+    )]
+    Number {
+        /// Process at the other end.
+        pid: i32,
+        /// Its effective user.
+        theirs: u32,
+        /// The effective user of this process.
+        ours: u32,
+    },
+    /// The number is the same, and what it means is not.
+    #[error(
+        "process {pid} shows user {user}, as this one does, and is in another user namespace; \
+         only processes of one user in one user namespace share memory"
+    )]
+    Namespace {
+        /// Process at the other end.
+        pid: i32,
+        /// What both show.
+        user: u32,
+    },
+    /// The number stands for all users that have none here.
+    #[error(
+        "process {pid} shows user {user}, which the kernel shows of every user that has no number \
+         in this user namespace, and its own namespace cannot be told; run both ends in one user \
+         namespace, as a user that has a number in it"
+    )]
+    Unknown {
+        /// Process at the other end.
+        pid: i32,
+        /// What both show.
+        user: u32,
+    },
+}
+
+/// Whether the numbers of two processes' users mean the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Space {
+    /// Both are in one user namespace.
+    Same,
+    Other,
+    /// `/proc` is missing or of another process namespace, or the process may not be looked at,
+    /// or has ended.
+    Unknown,
+}
+
+impl OtherUser {
+    /// What is seen of the other end's user.
+    pub(crate) const fn theirs(self) -> u32 {
+        match self {
+            Self::Number { theirs: user, .. }
+            | Self::Namespace { user, .. }
+            | Self::Unknown { user, .. } => user,
+        }
+    }
+
+    /// The process at the other end.
+    pub(crate) const fn pid(self) -> i32 {
+        match self {
+            Self::Number { pid, .. } | Self::Namespace { pid, .. } | Self::Unknown { pid, .. } => {
+                pid
+            }
+        }
+    }
 }
 
 impl Peer {
@@ -47,30 +104,50 @@ impl Peer {
     }
 
     /// Both ends must belong to one user, whatever they trust each other with.
+    ///
+    /// A number says which user it is among those of one user namespace. Of users that have no
+    /// number in the namespace of this process the kernel shows one for all. A process that
+    /// is seen to be in another namespace is refused. Where that cannot be seen, the kernel's
+    /// number still says the same user, unless it is the one for all; and such a peer is isolated, as its
+    /// executable file cannot be seen either.
     pub(super) fn check_user(&self) -> Result<(), OtherUser> {
         let ours = own_user();
-        if self.uid == ours || planted(Fault::UserUnchecked) {
-            return Ok(());
+        if self.uid != ours {
+            if planted(Fault::UserUnchecked) {
+                return Ok(());
+            }
+            return Err(OtherUser::Number { pid: self.pid, theirs: self.uid, ours });
         }
-        Err(OtherUser { pid: self.pid, theirs: self.uid, ours })
+        judge(self.pid, ours, self.space(), overflow_user())
+    }
+
+    fn space(&self) -> Space {
+        match (self.seen("ns/user"), file("/proc/thread-self/ns/user")) {
+            (Some(theirs), Some(ours)) if theirs == ours => Space::Same,
+            (Some(_), Some(_)) => Space::Other,
+            _ => Space::Unknown,
+        }
     }
 
     /// Processes that cooperate run the same executable file.
     pub(super) fn check_executable(&self) -> Result<(), WhyIsolated> {
         let unknown = WhyIsolated::ExecutableUnknown;
-        let pidfd = self.pidfd.as_ref().ok_or(unknown)?;
-        let number = pidfd::number(pidfd).ok_or(unknown)?;
-        let theirs = file(&format!("/proc/{number}/exe")).ok_or(unknown)?;
-        // A number is given away only after its process has ended, so what was
-        // looked at was this process.
-        if pidfd::has_ended(pidfd) {
-            return Err(unknown);
-        }
+        let theirs = self.seen("exe").ok_or(unknown)?;
         let ours = file("/proc/thread-self/exe").ok_or(unknown)?;
         if theirs == ours || planted(Fault::ExecutableUnchecked) {
             return Ok(());
         }
         Err(WhyIsolated::OtherExecutable)
+    }
+
+    /// The file that an entry of `/proc` leads to, of this very process.
+    fn seen(&self, entry: &str) -> Option<(u64, u64)> {
+        let pidfd = self.pidfd.as_ref()?;
+        let number = pidfd::number(pidfd)?;
+        let found = file(&format!("/proc/{number}/{entry}"))?;
+        // A number is given away only after its process has ended, so what was
+        // looked at was this process.
+        (!pidfd::has_ended(pidfd)).then_some(found)
     }
 
     /// Whether the process has not ended. `false` where the kernel does not say.
@@ -89,6 +166,26 @@ impl Peer {
 pub(super) fn own_user() -> u32 {
     geteuid().as_raw()
 }
+
+/// What to make of a peer that shows the number of this process's user.
+pub(super) fn judge(pid: i32, user: u32, space: Space, overflow: u32) -> Result<(), OtherUser> {
+    match space {
+        _ if planted(Fault::NamespaceUnchecked) => Ok(()),
+        Space::Same => Ok(()),
+        Space::Other => Err(OtherUser::Namespace { pid, user }),
+        Space::Unknown if user == overflow => Err(OtherUser::Unknown { pid, user }),
+        Space::Unknown => Ok(()),
+    }
+}
+
+/// What the kernel shows of a user that has no number in a namespace.
+fn overflow_user() -> u32 {
+    let said = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+    said.and_then(|said| said.trim().parse().ok()).unwrap_or(OVERFLOW)
+}
+
+/// Unless somebody has said otherwise.
+const OVERFLOW: u32 = 65534;
 
 /// The device and the number of a file, which no other has while it is in use.
 fn file(path: &str) -> Option<(u64, u64)> {

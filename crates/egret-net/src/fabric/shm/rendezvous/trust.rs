@@ -1,206 +1,151 @@
-//! Whether two processes become cooperating ones. No I/O but questions to the
+//! How two processes become cooperating ones. No I/O but questions to the
 //! kernel about the peer.
 //!
-//! Each side checks for itself, and a connection is cooperating only if both
-//! said yes. Who has the secret shows it last: a listening side that the
-//! greeting and the kernel have convinced, then a connecting side that has seen
-//! that proof.
+//! Both have proven the secret by the time that they decide. Each checks the other for itself,
+//! and a connection is cooperating only if both said yes.
 //!
 //! ```text
 //!   connecting                                            listening
-//!   asks, nonce ─────────────────────────────▶ asks too? same executable?
-//!   same executable? proof right? ◀──────────────────── nonce, proof
-//!   yes, proof, or why not ──────────────────▶ proof right?
+//!   same executable? yes, these two, or no ──▶ asks too? same executable? these two?
 //!   both said yes ◀─────────────────────────── cooperating, or why not
 //! ```
 
 use super::fault::{Fault, planted};
 use super::peer::Peer;
-use super::socket::Packet;
+use crate::fabric::greet;
 use crate::fabric::hub::bytes::{Malformed, NOT_AGREED, REASON, Reader};
-use crate::vi::{Agreed, Challenge, HASH_BYTES, Nonce, Proof, Secret, Side, Trust, WhyIsolated};
+use crate::vi::{Agreed, PublicKey, Trust, WhyIsolated};
 
 /// What a nic asks for, and what must be proven to it.
 #[derive(Debug, Clone)]
 pub(crate) struct Stance {
     pub trust: Trust,
-    pub secret: Secret,
+    pub greet: greet::Stance,
 }
 
-#[cfg(test)]
-impl Default for Stance {
-    /// Of a nic without further options.
-    fn default() -> Self {
-        Self { trust: Trust::default(), secret: Secret::none() }
-    }
-}
-
-/// What a listening side makes of a greeting.
-#[derive(Debug)]
-pub(super) enum Heard {
-    /// Nothing more is asked.
-    Settled(Agreed),
-    /// The visitor must prove that it has the secret.
-    Challenged(Challenge),
-}
-
-/// The connecting side of a connection that is to be cooperating.
-#[derive(Debug)]
-pub(super) struct Asking {
-    nonce: Nonce,
-    secret: Secret,
-    /// What it said when it was challenged.
-    said: Option<Response>,
-}
-
-/// What a connecting side says to a challenge.
-#[derive(Debug, Clone, Copy)]
-#[cfg_attr(test, derive(PartialEq, Eq))]
-pub(super) enum Response {
-    Yes(Proof),
+/// What a connecting side says of cooperating.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Nothing: it does not ask.
+    Nothing,
+    /// It would, and believes that these are the two.
+    Yes(Processes),
+    /// It asks, and found this.
     No(WhyIsolated),
 }
 
+/// What a listening side says to a wish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Verdict(pub Agreed);
+
+/// The two processes of a connection, as the kernel numbers them. Somebody in between would be one
+/// of them on each side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Processes {
+    pub connecting: i32,
+    pub listening: i32,
+}
+
 impl Stance {
-    /// What goes into a greeting: a nonce if this side asks.
-    pub(crate) fn ask(&self) -> Option<Nonce> {
-        (self.trust == Trust::Cooperating).then(nonce)
+    /// The key that the nic proves.
+    pub(in crate::fabric) const fn key(&self) -> PublicKey {
+        self.greet.key()
     }
 
-    /// The listening side looks at what a greeting asks for, and at who sent it.
-    pub(super) fn hear(&self, asked: Option<Nonce>, peer: &Peer) -> Heard {
-        match (self.trust, asked) {
-            (Trust::Isolated, _) => Heard::Settled(Agreed::Isolated(None)),
-            (_, None) => Heard::Settled(Agreed::Isolated(Some(WhyIsolated::PeerDidNotAsk))),
-            (_, Some(connecting)) => match peer.check_executable() {
-                Err(why) => Heard::Settled(Agreed::Isolated(Some(why))),
-                Ok(()) => {
-                    let context = context(peer, Side::Listening);
-                    Heard::Challenged(Challenge { connecting, listening: nonce(), context })
-                }
-            },
+    /// What the connecting side wishes, which has found `peer` listening.
+    pub(super) fn wish(&self, peer: &Peer) -> Wish {
+        match (self.trust, peer.check_executable()) {
+            (Trust::Isolated, _) => Wish::Nothing,
+            (_, Err(why)) => Wish::No(why),
+            (_, Ok(())) => Wish::Yes(Processes { connecting: own_pid(), listening: peer.pid }),
         }
     }
 
-    /// The listening side's own proof.
-    pub(super) fn show(&self, challenge: &Challenge) -> Proof {
-        self.secret.prove(challenge, shown_by(Side::Listening))
-    }
-
-    /// The listening side has the response, and decides.
-    pub(super) fn settle(&self, challenge: &Challenge, response: Response) -> Agreed {
-        let why = match response {
-            Response::No(why) => why,
-            Response::Yes(_) if planted(Fault::SecretUnchecked) => return Agreed::Cooperating,
-            Response::Yes(proof) => {
-                if self.secret.verify(challenge, shown_by(Side::Connecting), &proof) {
-                    return Agreed::Cooperating;
-                }
-                WhyIsolated::OtherSecret
-            }
+    /// The listening side has heard what `peer` wishes, and decides.
+    pub(super) fn settle(&self, wish: Wish, peer: &Peer) -> Agreed {
+        let why = match (self.trust, wish) {
+            (Trust::Isolated, _) => return Agreed::Isolated(None),
+            (_, Wish::Nothing) => WhyIsolated::PeerDidNotAsk,
+            (_, Wish::No(why)) => why,
+            (_, Wish::Yes(theirs)) => match peer.check_executable() {
+                Err(why) => why,
+                Ok(()) if is_between(theirs, peer) => return Agreed::Cooperating,
+                Ok(()) => WhyIsolated::OtherProcess,
+            },
         };
         Agreed::Isolated(Some(why))
     }
 }
 
-impl Asking {
-    pub(super) fn new(nonce: Nonce, secret: &Secret) -> Self {
-        Self { nonce, secret: secret.clone(), said: None }
+fn is_between(theirs: Processes, peer: &Peer) -> bool {
+    theirs == Processes { connecting: peer.pid, listening: own_pid() }
+        || planted(Fault::ProcessesForgotten)
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_pid()
+}
+
+impl Verdict {
+    /// What a visitor is told that wished this, where this side has `agreed`.
+    pub(super) fn of(agreed: Agreed, wish: Wish) -> Self {
+        Self(match agreed {
+            _ if wish == Wish::Nothing => Agreed::Isolated(None),
+            Agreed::Isolated(None) => Agreed::Isolated(Some(WhyIsolated::PeerDidNotAsk)),
+            agreed => agreed,
+        })
     }
 
-    /// Checks whoever challenges, and has an answer for it once.
-    pub(super) fn respond(
-        &mut self,
-        peer: &Peer,
-        listening: Nonce,
-        proof: &Proof,
-    ) -> Result<Response, Malformed> {
-        if self.said.is_some() {
-            return Err(Malformed(NOT_AGREED));
+    /// What the connecting side makes of it: the level holds if both said yes.
+    pub(super) fn conclude(self, wish: Wish) -> Result<Agreed, Malformed> {
+        let said_yes = matches!(wish, Wish::Yes(_));
+        if said_yes && planted(Fault::VerdictIgnored) {
+            return Ok(Agreed::Cooperating);
         }
-        let context = context(peer, Side::Connecting);
-        let challenge = Challenge { connecting: self.nonce, listening, context };
-        let response = if let Err(why) = peer.check_executable() {
-            Response::No(why)
-        } else if !self.secret.verify(&challenge, shown_by(Side::Listening), proof) {
-            Response::No(WhyIsolated::OtherSecret)
-        } else {
-            Response::Yes(self.secret.prove(&challenge, shown_by(Side::Connecting)))
-        };
-        self.said = Some(response);
-        Ok(response)
+        match (self.0, wish) {
+            (Agreed::Cooperating, _) if said_yes => Ok(self.0),
+            (Agreed::Isolated(None), Wish::Nothing) => Ok(self.0),
+            (Agreed::Isolated(Some(_)), Wish::Yes(_) | Wish::No(_)) => Ok(self.0),
+            _ => Err(Malformed(NOT_AGREED)),
+        }
+    }
+
+    pub(super) fn push(self, bytes: &mut Vec<u8>) {
+        bytes.push(number(self.0));
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        read_agreed(reader).map(Self)
     }
 }
 
-/// What the connecting side makes of the answer: the level holds if both said yes.
-pub(super) fn conclude(asking: Option<&Asking>, told: Agreed) -> Result<Agreed, Malformed> {
-    let said_yes = matches!(asking, Some(Asking { said: Some(Response::Yes(_)), .. }));
-    if said_yes && planted(Fault::VerdictIgnored) {
-        return Ok(Agreed::Cooperating);
-    }
-    match (told, asking) {
-        (Agreed::Cooperating, _) if said_yes => Ok(told),
-        (Agreed::Isolated(Some(_)), Some(_)) | (Agreed::Isolated(None), None) => Ok(told),
-        _ => Err(Malformed(NOT_AGREED)),
-    }
-}
-
-/// What a visitor is told, that asked or did not, where this side has `agreed`.
-pub(super) fn told(agreed: Agreed, asked: bool) -> Agreed {
-    match agreed {
-        _ if !asked => Agreed::Isolated(None),
-        Agreed::Isolated(None) => Agreed::Isolated(Some(WhyIsolated::PeerDidNotAsk)),
-        agreed => agreed,
-    }
-}
-
-/// The two processes, as the kernel numbers them. So a proof that somebody in
-/// between passes on is of no use.
-fn context(peer: &Peer, own: Side) -> Vec<u8> {
-    if planted(Fault::ProcessesForgotten) {
-        return Vec::new();
-    }
-    let own_pid = rustix::process::getpid().as_raw_pid();
-    let (connecting, listening) = match own {
-        Side::Connecting => (own_pid, peer.pid),
-        Side::Listening => (peer.pid, own_pid),
-    };
-    [&b"shm"[..], &connecting.to_le_bytes(), &listening.to_le_bytes()].concat()
-}
-
-fn nonce() -> Nonce {
-    if planted(Fault::NonceRepeated) { Nonce([7; HASH_BYTES]) } else { Nonce::new() }
-}
-
-fn shown_by(side: Side) -> Side {
-    if planted(Fault::RoleForgotten) { Side::Connecting } else { side }
-}
-
-impl Response {
-    pub(super) fn encode(self) -> Vec<u8> {
+impl Wish {
+    pub(super) fn push(self, bytes: &mut Vec<u8>) {
         match self {
-            Self::Yes(Proof(proof)) => [&[number(Agreed::Cooperating)][..], &proof].concat(),
-            Self::No(why) => vec![number(Agreed::Isolated(Some(why)))],
+            Self::Nothing => bytes.push(number(Agreed::Isolated(None))),
+            Self::Yes(Processes { connecting, listening }) => {
+                bytes.push(number(Agreed::Cooperating));
+                bytes.extend(connecting.to_le_bytes());
+                bytes.extend(listening.to_le_bytes());
+            }
+            Self::No(why) => bytes.push(number(Agreed::Isolated(Some(why)))),
         }
     }
 
-    pub(super) fn decode(packet: &Packet) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(&packet.bytes);
-        let response = match read_agreed(&mut reader)? {
-            Agreed::Cooperating => Self::Yes(Proof(reader.array()?)),
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match read_agreed(reader)? {
+            Agreed::Isolated(None) => Self::Nothing,
             Agreed::Isolated(Some(why)) => Self::No(why),
-            Agreed::Isolated(None) => return Err(Malformed(REASON)),
-        };
-        reader.end()?;
-        Ok(response)
+            Agreed::Cooperating => {
+                let connecting = i32::from_le_bytes(reader.array()?);
+                let listening = i32::from_le_bytes(reader.array()?);
+                Self::Yes(Processes { connecting, listening })
+            }
+        })
     }
 }
 
-pub(super) fn push_agreed(bytes: &mut Vec<u8>, agreed: Agreed) {
-    bytes.push(number(agreed));
-}
-
-pub(super) fn read_agreed(reader: &mut Reader<'_>) -> Result<Agreed, Malformed> {
+fn read_agreed(reader: &mut Reader<'_>) -> Result<Agreed, Malformed> {
     let number = reader.u8()?;
     let found = LEVELS.iter().find(|(known, _)| *known == number);
     found.map(|(_, agreed)| *agreed).ok_or(Malformed(REASON))
@@ -217,5 +162,5 @@ const LEVELS: [(u8, Agreed); 6] = [
     (2, Agreed::Isolated(Some(WhyIsolated::PeerDidNotAsk))),
     (3, Agreed::Isolated(Some(WhyIsolated::OtherExecutable))),
     (4, Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown))),
-    (5, Agreed::Isolated(Some(WhyIsolated::OtherSecret))),
+    (5, Agreed::Isolated(Some(WhyIsolated::OtherProcess))),
 ];

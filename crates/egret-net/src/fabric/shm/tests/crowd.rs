@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::conformance::nic;
+use super::meet;
 use crate::atomics::{Atomics, FenceFault, StdAtomics};
 use crate::fault::{caught, planted};
 use crate::rt::{self, Deadline, Instant};
@@ -45,8 +46,7 @@ impl Crowd {
         let to = Address::new(there.host(), "crowd", 0);
         let connect = |_| {
             let connecting = here.connect(&to, &ViOptions::of(Reliability::Delivery), LONG);
-            let accepted = listener.wait_accept(LONG).unwrap();
-            (here.block_on(connecting).unwrap(), accepted)
+            meet(&listener, connecting)
         };
         let pairs = (0..CONNECTIONS).map(connect).collect();
         let crowd = Self { here, there, pairs };

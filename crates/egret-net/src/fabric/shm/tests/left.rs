@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::conformance::nic;
+use super::meet;
 use super::nonsense::connected;
 use crate::buf::Pool;
 use crate::fabric::hub::counts::Counts;
@@ -34,8 +35,7 @@ impl Scene {
         let options = ViOptions::default();
         let listener = receiver.listen("left", 0, &options).unwrap();
         let connecting = sender.connect(&Address::new(receiver.host(), "left", 0), &options, LONG);
-        let there = listener.wait_accept(LONG).unwrap();
-        let here = sender.block_on(connecting).unwrap();
+        let (here, there) = meet(&listener, connecting);
         let pool = Pool::builder().class(LEN, 4).shareable().build().unwrap();
         Self { sender, receiver, here, there, pool }
     }

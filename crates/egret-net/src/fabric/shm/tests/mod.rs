@@ -26,8 +26,28 @@ mod trust;
 mod waiting;
 mod watched;
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use super::foreign::Foreign;
 use super::memory::Own;
+use crate::vi::{ConnectError, Listener, Vi};
+
+/// Drives both nics of a connection in turn, until it is made: the end of the one that connects,
+/// and that of the one that listens.
+fn meet(
+    listener: &Listener,
+    connecting: impl Future<Output = Result<Vi, ConnectError>>,
+) -> (Vi, Vi) {
+    let (mut connecting, mut there) = (pin!(connecting), None);
+    loop {
+        there = there.or(listener.poll_accept().unwrap());
+        if let Poll::Ready(here) = connecting.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        {
+            return (here.unwrap(), there.unwrap());
+        }
+    }
+}
 
 /// New memory, and the same as a peer sees it.
 fn shared(bytes: usize) -> (Own, Foreign) {

@@ -10,7 +10,7 @@ use super::super::records::RECORD_MAX;
 use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::shm::ShmFabric;
-use crate::rt::{self, Deadline};
+use crate::rt;
 use crate::vi::{Access, Descriptor, Hello, Nic, Reliability, Vi, ViOptions};
 
 /// A connection of `nic` whose other end is only memory and a socket.
@@ -18,8 +18,7 @@ pub(super) fn connected(nic: &Nic, reliability: Reliability) -> (Vi, Puppet) {
     let listener = nic.listen("open", 0, &ViOptions::of(reliability)).unwrap();
     let hello = Hello { reliability, service: "open".to_owned(), tag: 0 };
     let greeted = Greeted::new(nic.host(), hello).unwrap();
-    let vi = listener.wait_accept(Deadline::In(LONG)).unwrap();
-    (vi, greeted.wait(rt::now() + LONG).unwrap())
+    greeted.meet(&listener, rt::now() + LONG).unwrap()
 }
 
 const LONG: Duration = Duration::from_secs(10);

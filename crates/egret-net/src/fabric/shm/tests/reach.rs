@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::conformance::nic;
+use super::meet;
 use super::program::{Program, part};
 use super::shared;
 use crate::buf::Pool;
@@ -45,8 +46,7 @@ impl Scene {
         let options = ViOptions::of(level);
         let listener = receiver.listen("reach", 0, &options).unwrap();
         let connecting = sender.connect(&Address::new(receiver.host(), "reach", 0), &options, LONG);
-        let there = listener.wait_accept(LONG).unwrap();
-        let here = sender.block_on(connecting).unwrap();
+        let (here, there) = meet(&listener, connecting);
         Self { sender, receiver, here, there }
     }
 
@@ -218,8 +218,7 @@ impl Stage {
         let listener = nic.listen("open", 0, &ViOptions::of(reliability)).unwrap();
         let hello = Hello { reliability, service: "open".to_owned(), tag: 0 };
         let greeted = Greeted::new(nic.host(), hello).unwrap();
-        let vi = listener.wait_accept(LONG).unwrap();
-        let puppet = greeted.wait(LONG.until().unwrap()).unwrap();
+        let (vi, puppet) = greeted.meet(&listener, LONG.until().unwrap()).unwrap();
         Self { nic, vi, puppet }
     }
 

@@ -4,12 +4,16 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use crate::buf::Pool;
 use crate::fabric::Fabric;
 use crate::fabric::shm::ShmFabric;
 use crate::rt::{self, Deadline};
-use crate::vi::{Address, Descriptor, Nic, NicOptions, Secret, Trust, Vi, ViOptions, WhyIsolated};
+use crate::vi::{
+    Address, ConnectError, Descriptor, Nic, NicOptions, Secret, SecretError, Trust, Vi, ViOptions,
+    WhyIsolated,
+};
 
 /// What the child is to ask for and to find, and the names of both nics.
 const PART: &str = "EGRET_TEST_SHM_TRUST";
@@ -147,10 +151,26 @@ fn both_must_ask() {
 
 #[test]
 fn both_must_have_the_secret() {
-    let other = isolated(WhyIsolated::OtherSecret);
-    meet(&own_program(), (COOPERATING, other), (2, other));
-    meet(&own_program(), (COOPERATING, other), (3, other));
     meet(&own_program(), (WISHES[3], BOTH), (3, BOTH));
+    for (here, there, why) in [
+        (COOPERATING, WISHES[2], SecretError::Different),
+        (COOPERATING, WISHES[3], SecretError::OnlyOurs),
+        (WISHES[3], COOPERATING, SecretError::OnlyTheirs),
+    ] {
+        let name = |what: &str| format!("{what}-{}", rt::random());
+        let (here, there) = (here.nic(&name("here")), there.nic(&name("there")));
+        let options = ViOptions::default();
+        let _listener = there.listen("trust", 0, &options).unwrap();
+        let to = Address::new(there.host(), "trust", 0);
+        let connecting = rt::spawn("connects", move || {
+            here.wait_connect(&to, &ViOptions::default(), Deadline::DEFAULT).map(drop)
+        });
+        let connecting = connecting.unwrap();
+        while !connecting.is_finished() {
+            there.wait(there.poll(), Some(there.now() + Duration::from_millis(5)));
+        }
+        assert_eq!(connecting.join().unwrap(), Err(ConnectError::Secret(why)));
+    }
 }
 
 /// The same bytes in another file are another executable.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::conformance::nic;
+use super::meet;
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, Descriptor, Lane, Nic, Reliability, Vi, ViOptions, Wait};
 
@@ -25,8 +26,7 @@ impl Scene {
         let options = ViOptions::of(Reliability::Delivery);
         let listener = receiver.listen("wait", 0, &options).unwrap();
         let connecting = sender.connect(&Address::new(receiver.host(), "wait", 0), &options, LONG);
-        let there = listener.wait_accept(LONG).unwrap();
-        let here = sender.block_on(connecting).unwrap();
+        let (here, there) = meet(&listener, connecting);
         let scene = Self { sender, receiver, here, there };
         let post = |_: &usize| scene.there.post_recv(Descriptor::new(vec![0_u8; 1])).unwrap();
         let receives: Vec<_> = lengths.iter().map(post).collect();

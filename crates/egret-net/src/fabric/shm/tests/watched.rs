@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::conformance::nic;
+use super::meet;
 use crate::atomics::{Atomics, FenceFault, StdAtomics};
 use crate::rt::{self, Deadline, Instant};
 use crate::vi::hub::fault::{Fault, caught};
@@ -29,8 +30,7 @@ fn connect([here, there]: &[Nic; 2]) -> (Vi, Vi) {
     let listener = there.listen("watched", 0, &options).unwrap();
     let to = Address::new(there.host(), "watched", 0);
     let connecting = here.connect(&to, &options, Deadline::In(LONG));
-    let accepted = listener.wait_accept(Deadline::In(LONG)).unwrap();
-    (here.block_on(connecting).unwrap(), accepted)
+    meet(&listener, connecting)
 }
 
 /// What has happened since the last poll is said.

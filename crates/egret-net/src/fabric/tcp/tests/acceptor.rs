@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketType};
 
-use crate::fabric::greet::{Caller, Stance};
+use crate::fabric::greet::{Caller, Stance, Wanted};
 use crate::fabric::hub::set;
 use crate::fabric::tcp::acceptor::{Acceptor, GREETING_MAX, Visitor};
 use crate::rt::{self, Instant};
@@ -24,7 +24,7 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        let opened = Acceptor::open("127.0.0.1:0".parse().unwrap(), stance("hush")).unwrap();
+        let opened = Acceptor::open("127.0.0.1:0".parse().unwrap(), host_stance()).unwrap();
         let (acceptor, at) = opened;
         Self { acceptor, at, set: set::create().unwrap(), ids: 0, now: rt::now() }
     }
@@ -60,7 +60,9 @@ impl Host {
         let until = self.now + GREETING_MAX / 2;
         while self.now < until {
             let hello = Hello { reliability: Reliability::Reception, service: "x".into(), tag: 0 };
-            let mut caller = Caller::new(stance("hush"), hello, b"caller");
+            let (terms, key) = (b"caller".to_vec(), Some(host_stance().key()));
+            let wanted = Wanted { hello, terms, key, is_plain: true };
+            let mut caller = Caller::new(stance(2), wanted);
             let mut stream = self.stranger(from);
             if self.greets(&mut caller, &mut stream) {
                 return true;
@@ -98,8 +100,12 @@ impl Host {
     }
 }
 
-fn stance(secret: &str) -> Stance {
-    Stance::new("tcp", Secret::from(secret))
+fn stance(byte: u8) -> Stance {
+    Stance::of_byte("tcp", Secret::from("hush"), byte)
+}
+
+fn host_stance() -> Stance {
+    stance(1)
 }
 
 /// Of the machine's time, which stands still for the acceptor: more than any greeting takes.

@@ -26,7 +26,7 @@ pub(super) fn has(host: &str) -> bool {
     opened.is_ok()
 }
 
-fn all_on_threads(host: &str, wait: Wait) {
+pub(super) fn all_on_threads(host: &str, wait: Wait) {
     let profile = Profile { kills: false, ..Profile::default() };
     let run = |case: Case| {
         let started = rt::now();

@@ -12,6 +12,9 @@ mod hostile;
 mod planted;
 mod processes;
 mod raw;
+mod sealed;
 mod split;
 mod turns;
 mod wire;
+
+pub(super) use sealed::is_sealed;

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 
 use super::conformance::{V4, V6, all, has, nic};
+use super::sealed::{SEALED, is_sealed};
 use crate::conformance::{Case, Failure, Party, Profile, Role, meeting_over, run};
 use crate::vi::Wait;
 
@@ -25,6 +26,7 @@ impl Process {
         let child = Command::new("/proc/self/exe")
             .args(["--exact", test, "--nocapture"])
             .env(key, told)
+            .env(SEALED, if is_sealed() { "yes" } else { "" })
             .stdin(stdin)
             .stdout(Stdio::null())
             .spawn();
@@ -80,7 +82,7 @@ fn run_in_processes(case: &Case, host: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn all_in_processes(host: &str) {
+pub(super) fn all_in_processes(host: &str) {
     let cases = all(&Profile::default());
     let failures = cases.iter().filter_map(|case| run_in_processes(case, host).err());
     let failures: Vec<String> = failures.map(|failure| failure.to_string()).collect();

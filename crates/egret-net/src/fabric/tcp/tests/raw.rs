@@ -5,9 +5,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use super::conformance::{V4, nic};
-use crate::fabric::greet::{Caller, News, Stance};
+use super::sealed::record_max;
+use crate::fabric::greet::{Caller, News, Stance, Wanted};
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::eager::Drained;
+use crate::fabric::tcp::puppet::Puppet;
 use crate::fabric::tcp::wire::{Frame, HEAD, Head};
 use crate::rt;
 use crate::vi::{Hello, Listener, Nic, Reliability, Secret, Vi, ViOptions, Wait};
@@ -18,6 +20,8 @@ pub(super) struct Raw {
     pub nic: Nic,
     pub vi: Vi,
     pub stream: TcpStream,
+    /// What it seals by, if the connection is sealed.
+    pub records: Option<Puppet>,
     _listener: Listener,
 }
 
@@ -35,7 +39,8 @@ impl Raw {
         stream.set_nonblocking(true).unwrap();
         stream.set_nodelay(true).unwrap();
         let hello = Hello { reliability: level, service: "raw".to_owned(), tag: 0 };
-        let mut caller = Caller::new(Stance::new("tcp", Secret::none()), hello, b"raw");
+        let wanted = Wanted { hello, terms: b"raw".to_vec(), key: None, is_plain: true };
+        let mut caller = Caller::new(Stance::of_byte("tcp", Secret::none(), 1), wanted);
         let (until, mut accepted) = (rt::now() + PATIENCE, None);
         let vi = loop {
             assert!(rt::now() < until, "not let in");
@@ -50,11 +55,23 @@ impl Raw {
                 break vi;
             }
         };
-        Self { nic, vi, stream, _listener: listener }
+        let records = record_max().map(Puppet::caller);
+        Self { nic, vi, stream, records, _listener: listener }
     }
 
     /// Writes, and has the nic see it before anything else is written.
     pub(super) fn write(&mut self, bytes: &[u8]) {
+        match &mut self.records {
+            None => self.write_raw(bytes),
+            Some(records) => {
+                let sealed = records.seal(bytes);
+                self.write_raw(&sealed);
+            }
+        }
+    }
+
+    /// The same, as it is.
+    pub(super) fn write_raw(&mut self, bytes: &[u8]) {
         let (mut left, until) = (bytes, rt::now() + PATIENCE);
         while !left.is_empty() {
             match self.stream.write(left) {
@@ -85,7 +102,10 @@ impl Raw {
             let mut some = [0; 4096];
             if let Some(n) = read(&mut self.stream, &mut some) {
                 assert!(n > 0, "the nic has closed after {frames:?}");
-                bytes.extend_from_slice(&some[..n]);
+                match &mut self.records {
+                    None => bytes.extend_from_slice(&some[..n]),
+                    Some(records) => bytes.extend(records.open(&some[..n])),
+                }
             }
             while let Some((frame, payload)) = next(&mut bytes) {
                 frames.push((frame, payload));

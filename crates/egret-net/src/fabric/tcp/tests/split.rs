@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::raw::{COUNTS, PATIENCE, Raw, counted, frame};
+use super::sealed;
 use crate::buf::{Plain, Pool};
 use crate::fabric::hub::counts::Counts;
 use crate::fabric::hub::eager::Drained;
@@ -11,9 +12,9 @@ use crate::vi::{Access, Descriptor, Lane, Reliability, RemoteKey};
 
 /// What came of a stream: messages (tag, length, sum of bytes), what the peer was
 /// answered, and the memory that it wrote.
-type Outcome = (Vec<(u64, u64, u64)>, Vec<Frame>, Vec<u8>);
+pub(super) type Outcome = (Vec<(u64, u64, u64)>, Vec<Frame>, Vec<u8>);
 
-const LARGE: usize = 2 * CHUNK + 100;
+pub(super) const LARGE: usize = 2 * CHUNK + 100;
 
 fn bytes(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i % 251).to_le_bytes()[0].wrapping_mul(31).wrapping_add(seed)).collect()
@@ -56,7 +57,7 @@ fn sum_of(bytes: &[u8]) -> u64 {
 }
 
 /// Writes the stream in these pieces.
-fn outcome(large: usize, cuts: &[usize]) -> Outcome {
+pub(super) fn outcome(large: usize, cuts: &[usize]) -> Outcome {
     let mut raw = Raw::new(Reliability::Reception);
     let pool = Pool::new(1 << 10, 1).unwrap();
     let mut buf = pool.take(16).unwrap();
@@ -72,12 +73,15 @@ fn outcome(large: usize, cuts: &[usize]) -> Outcome {
             })
             .unwrap();
     }
-    let stream = stream(memory.key(), large);
+    let mut stream = stream(memory.key(), large);
+    if let Some(records) = &mut raw.records {
+        stream = records.seal(&stream);
+    }
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % stream.len()).collect();
     cuts.extend([0, stream.len()]);
     cuts.sort_unstable();
     for pair in cuts.windows(2) {
-        raw.write(&stream[pair[0]..pair[1]]);
+        raw.write_raw(&stream[pair[0]..pair[1]]);
     }
     let mut got = Vec::new();
     for _ in 0..6 {
@@ -101,7 +105,7 @@ pub(super) fn every_boundary() {
     let whole = outcome(40, &[]);
     assert_eq!(whole.0.len(), 7);
     assert_eq!(&whole.2[2..7], b"write");
-    let len = stream(RemoteKey::of(0), 40).len();
+    let len = sealed::len_of(stream(RemoteKey::of(0), 40).len());
     for cut in 1..len {
         assert_eq!(outcome(40, &[cut]), whole, "cut at {cut} of {len}");
     }

@@ -1,14 +1,17 @@
 //! What a fuzzer calls: bytes that become datagrams. Not for use.
 //!
-//! The input of [`datagrams`] is a program of instructions. One below 16 is followed by the length of
+//! The first byte of the input of [`datagrams`] says how the nic is: 1: it has a secret, 2: it is
+//! below a window, 4: its connections are sealed. A program of instructions follows. One below 16 is followed by the length of
 //! a datagram, in two bytes, and the datagram. Its bits say what is done with it: 1: it comes from a
 //! stranger's address, 2: its number stays as it is, 4: half a second passes afterwards, and below
-//! a window it comes twice in one piece, 8: it arrives at the socket of a group. Others post, greet, and so on. The nic has no socket but one in
+//! a window it comes twice in one piece, 8: it arrives at the socket of a group. If its number does not stay as it is, and the
+//! connection with the new one is sealed, the peer seals it. Others post, greet, and so on. The nic has no socket but one in
 //! [memory](super::puppet), and a clock that stands: there are no system calls.
 
 mod peer;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -21,11 +24,13 @@ use super::driver::{Driver, Fixed, Member, SPACE};
 use super::group::Seal;
 use super::link::Link;
 use super::nic;
+use super::sealed::Seals;
 use super::socket::{Socket, Trouble};
 use super::wire::{Datagram, Head, Named, Number, Piece, Split};
 use crate::buf::Pool;
-use crate::fabric::greet::Stance;
+use crate::fabric::greet::{Known, Session, Stance};
 use crate::fabric::hub::fuzzed::{Ground, Input, Still};
+use crate::fabric::seal::{KEY, Key, Keys};
 use crate::fabric::{After, ConnId, ConnectPromise, ConnectRequest, ListenerName, Machine, ViSpec};
 use crate::vi::{
     Address, Below, Descriptor, Landing, NicOptions, Op, Reliability, Secret, Settled, Ticket, ViId,
@@ -54,9 +59,9 @@ struct Stage {
     group: Arc<Socket>,
     set: Arc<OwnedFd>,
     ground: Arc<Ground>,
-    /// What its nics are called, and what they prove: nothing or a secret.
+    /// What its nics are called, and what they and their peer prove: no secret, or one.
     host: String,
-    stances: [Stance; 2],
+    stances: [[Stance; 2]; 2],
     /// Where the next nic receives.
     space: Cell<Box<[u8]>>,
 }
@@ -75,6 +80,8 @@ struct Play<'a> {
     waiting: Vec<Box<dyn std::any::Any>>,
     seal: Seal,
     peer: Peer,
+    /// What the peer seals by, under the numbers of the connections that are sealed.
+    seals: BTreeMap<Number, Seals>,
 }
 
 const BUFFER: usize = 700;
@@ -93,6 +100,9 @@ const WINDOWED: Number = Number(0x0101_0101_0101_0102);
 const THEIRS: Number = Number(0x0202_0202_0202_0202);
 /// What another member of the group is called.
 const MEMBER: u64 = 7;
+/// What the keys of both directions are made of.
+const SENT: u8 = 3;
+const RECEIVED: u8 = 4;
 const BEAT: Duration = Duration::from_millis(500);
 
 const fn at(port: u16) -> SocketAddr {
@@ -101,6 +111,12 @@ const fn at(port: u16) -> SocketAddr {
 
 fn spec() -> ViSpec {
     ViSpec::new(Reliability::Unreliable, 256)
+}
+
+/// Those of a connection.
+fn keys(own: Number, of: [u8; 2]) -> Keys {
+    let [outgoing, incoming] = of.map(|byte| Key::new([byte ^ own.0.to_le_bytes()[0]; KEY]));
+    Keys { outgoing, incoming }
 }
 
 fn name() -> ListenerName {
@@ -118,7 +134,8 @@ impl Stage {
             host: socket.local().to_string(),
             socket,
             group,
-            stances: secrets.map(|secret| Stance::new("udp", secret)),
+            stances: secrets
+                .map(|secret| [1, 2].map(|byte| Stance::of_byte("udp", secret.clone(), byte))),
             space: Cell::new(vec![0; SPACE].into()),
             set: Arc::clone(&driver.fixed.set),
             ground: Arc::new(Ground {
@@ -133,8 +150,8 @@ impl Stage {
         self.socket.memory().reset(ROOM);
         self.group.memory().reset(ROOM);
         let how = input.byte();
-        let stance = &self.stances[usize::from(how % 2)];
-        let mut play = Play::new(self, stance, how & 2 != 0);
+        let [own, peers] = &self.stances[usize::from(how % 2)];
+        let mut play = Play::new(self, [own, peers], [how & 2 != 0, how & 4 != 0]);
         for which in 0..2 {
             (0..3).for_each(|_| play.post(which, 0, input));
             play.post(which, 128, input);
@@ -148,7 +165,11 @@ impl Stage {
 }
 
 impl<'a> Play<'a> {
-    fn new(stage: &'a Stage, stance: &Stance, is_below: bool) -> Self {
+    fn new(
+        stage: &'a Stage,
+        [stance, peers]: [&Stance; 2],
+        [is_below, is_sealed]: [bool; 2],
+    ) -> Self {
         let fixed = Fixed {
             host: stage.host.clone(),
             keys: Arc::default(),
@@ -159,12 +180,14 @@ impl<'a> Play<'a> {
         let mut driver = Driver::with_space(fixed, crate::rt::now(), stage.space.take());
         driver.listen(&name(), Reliability::Unreliable).expect("nobody else listens");
         driver.is_below = is_below;
+        let known = Known { key: peers.key(), is_sealed };
+        let session = |own| Session { known, keys: is_sealed.then(|| keys(own, [SENT, RECEIVED])) };
         if is_below {
             let spec = ViSpec::new(Reliability::Delivery, 256);
             let spec = ViSpec { carries: Reliability::Unreliable, ..spec };
-            driver.connected([WINDOWED, THEIRS], Peer::AT, spec);
+            driver.connected([WINDOWED, THEIRS], Peer::AT, session(WINDOWED), spec);
         }
-        let made = driver.connected([OWN, THEIRS], Peer::AT, spec());
+        let made = driver.connected([OWN, THEIRS], Peer::AT, session(OWN), spec());
         let seal = Seal::new(&Address::new("", "fuzz", 0), stance.secret());
         let (number, conn) =
             (Number(crate::rt::random()), Conn::member(spec(), seal.clone(), ROOM));
@@ -183,7 +206,12 @@ impl<'a> Play<'a> {
             settled: Settled::default(),
             waiting: Vec::new(),
             seal,
-            peer: Peer::new(stance.clone()),
+            peer: Peer::new(peers.clone(), stance.key()),
+            seals: [OWN, WINDOWED]
+                .into_iter()
+                .filter(|_| is_sealed)
+                .map(|own| (own, Seals::new(keys(own, [RECEIVED, SENT]))))
+                .collect(),
         }
     }
 
@@ -240,6 +268,7 @@ impl<'a> Play<'a> {
         let own = if what & 8 == 0 { self.own(what) } else { Number(self.seal.group) };
         if let (0, Some(number)) = (what & 2, bytes.get_mut(8..16)) {
             number.copy_from_slice(&own.0.to_le_bytes());
+            bytes = self.sealed(own, bytes);
         }
         let socket = if what & 8 == 0 { &self.stage.socket } else { &self.stage.group };
         if what & 8 != 0 {
@@ -260,6 +289,14 @@ impl<'a> Play<'a> {
     fn own(&self, what: u8) -> Number {
         let count = self.driver.links.open.len().max(1);
         self.driver.links.open.keys().nth(usize::from(what) % count).map_or(OWN, |own| *own)
+    }
+
+    /// A datagram as the peer seals it, if the connection with this number is sealed.
+    fn sealed(&mut self, own: Number, bytes: Vec<u8>) -> Vec<u8> {
+        match self.seals.get_mut(&own) {
+            Some(seals) => seals.outgoing.seal_small(&bytes).to_vec(),
+            None => bytes,
+        }
     }
 
     /// Signs what should be signed.
@@ -295,6 +332,9 @@ impl<'a> Play<'a> {
         bytes.resize(bytes.len() + split.range(index).1 as usize, how);
         if what & 8 != 0 && signed {
             bytes.extend(self.seal.sign(&[IoSlice::new(&bytes)]).into_iter().flatten());
+        }
+        if what & 8 == 0 {
+            bytes = self.sealed(self.own(what), bytes);
         }
         self.arrive(what & 12 | 2, bytes);
     }
@@ -355,7 +395,7 @@ impl<'a> Play<'a> {
         let (promise, waiting) = ConnectPromise::alone();
         self.waiting.push(Box::new(waiting));
         let until = Some(crate::rt::now() + 20 * BEAT);
-        let to = Address::new(&Peer::AT.to_string(), "fuzz", 0);
+        let to = Address::new(&Peer::AT.to_string(), "fuzz", 0).key(self.peer.own_key());
         let promise = promise.by_way_of(&self.settled, spec());
         let request = ConnectRequest { to, spec: spec(), until, at_once: false, promise };
         self.work(|driver, after| driver.connect(request, after));

@@ -3,11 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::super::wire::{self, Datagram, Head, Number};
-use crate::fabric::greet::{Callee, Caller, News, Stance};
-use crate::vi::{Hello, Reliability};
+use crate::fabric::greet::{Callee, Caller, News, Stance, Wanted};
+use crate::vi::{Hello, PublicKey, Reliability};
 
 pub(super) struct Peer {
     stance: Stance,
+    /// The key of the nic that it greets.
+    key: PublicKey,
     /// Whom it is for a nic that it greets, and the token that is right for it.
     caller: Option<(Number, Caller, u64)>,
     greeted: u64,
@@ -23,8 +25,13 @@ const OWN: Number = Number(0x0303_0303_0303_0303);
 impl Peer {
     pub(super) const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
 
-    pub(super) const fn new(stance: Stance) -> Self {
-        Self { stance, caller: None, greeted: 0, callee: None }
+    pub(super) const fn new(stance: Stance, key: PublicKey) -> Self {
+        Self { stance, key, caller: None, greeted: 0, callee: None }
+    }
+
+    /// The key that it proves.
+    pub(super) const fn own_key(&self) -> PublicKey {
+        self.stance.key()
     }
 
     /// Greets, with the token that is right for a number, or goes on with a greeting.
@@ -34,7 +41,9 @@ impl Peer {
             let theirs = Number(self.greeted);
             let (service, tag) = (if how % 8 == 7 { "none" } else { "fuzz" }.to_owned(), 0);
             let hello = Hello { reliability: Reliability::Unreliable, service, tag };
-            let caller = Caller::new(self.stance.clone(), hello, &theirs.0.to_le_bytes());
+            let (terms, key) = (theirs.0.to_le_bytes().to_vec(), Some(self.key));
+            let wanted = Wanted { hello, terms, key, is_plain: true };
+            let caller = Caller::new(self.stance.clone(), wanted);
             self.caller = Some((theirs, caller, token(theirs)));
         }
         let (theirs, caller, right) = self.caller.as_mut().expect("made just now");
@@ -70,7 +79,7 @@ impl Peer {
             return Some(Head::token(from, TOKEN).bytes().to_vec());
         }
         if self.callee.as_ref().is_none_or(|(known, _)| *known != from) {
-            self.callee = Some((from, Callee::new(self.stance.clone())));
+            self.callee = Some((from, Callee::new(self.stance.clone(), true)));
         }
         let (_, callee) = self.callee.as_mut()?;
         if callee.has_heard(stream) {

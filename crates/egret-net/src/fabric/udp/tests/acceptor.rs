@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::nics::{LONG, Opened, answers, connect, next, options, stranger, until};
-use crate::fabric::greet::{Caller, GreetError, Stance};
+use crate::fabric::greet::{Caller, GreetError, Stance, Wanted};
 use crate::fabric::hub::Refusal;
 use crate::fabric::udp::acceptor::{Acceptor, GUESTS, Visitor};
 use crate::fabric::udp::socket::Socket;
 use crate::fabric::udp::wire::{Datagram, Number, greet};
 use crate::rt::{self, Deadline, Instant};
-use crate::vi::{Address, Descriptor, Hello, Reliability, Secret};
+use crate::vi::{Address, Descriptor, Hello, PublicKey, Reliability, Secret};
 
 fn guests(nic: &Opened) -> usize {
     nic.inside(|driver| driver.acceptor.guests())
@@ -32,11 +32,15 @@ fn a_caller_says_goodbye_to_a_greeting_that_is_refused() {
     assert!(guests(&b) <= 1, "{} guests of one caller", guests(&b));
 }
 
+fn wanted(hello: Hello, number: Number, key: Option<PublicKey>) -> Wanted {
+    Wanted { hello, terms: number.0.to_le_bytes().to_vec(), key, is_plain: true }
+}
+
 /// Greets until there is an answer to what is asked, and leaves without a word.
 fn ask(b: &Opened, socket: &UdpSocket, number: Number) -> GreetError {
     let hello = Hello { reliability: Reliability::Unreliable, service: "nobody".into(), tag: 0 };
-    let stance = Stance::new("udp", Secret::none());
-    let mut caller = Caller::new(stance, hello, &number.0.to_le_bytes());
+    let stance = Stance::of_byte("udp", Secret::none(), 1);
+    let mut caller = Caller::new(stance, wanted(hello, number, None));
     let mut token = 0;
     for _ in 0..4 {
         let step = caller.outgoing().to_vec();
@@ -82,6 +86,11 @@ fn who_uses_its_connection_is_no_guest_for_long() {
     assert_eq!((guests(&b), there.error()), (0, None));
 }
 
+/// What the acceptor below has; it is known to those who greet it.
+fn host_stance() -> Stance {
+    Stance::of_byte("udp", Secret::from("hush"), 1)
+}
+
 /// An acceptor alone: the clock stands still, and nobody is forgotten.
 struct Host {
     acceptor: Acceptor,
@@ -98,7 +107,7 @@ impl Host {
     fn greets(&mut self, from: &UdpSocket, number: Number, step: &[u8]) -> Option<Visitor> {
         let at: SocketAddr = from.local_addr().unwrap();
         let token = self.acceptor.token(&at, number);
-        let stance = Stance::new("udp", Secret::from("hush"));
+        let stance = host_stance();
         let with = (&stance, &self.socket);
         self.acceptor.greeted((at, number), (token, step), with, self.now).unwrap()
     }
@@ -107,8 +116,8 @@ impl Host {
     fn lets_in(&mut self, from: &UdpSocket) -> bool {
         let number = Number(rt::random());
         let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
-        let stance = Stance::new("udp", Secret::from("hush"));
-        let mut caller = Caller::new(stance, hello, &number.0.to_le_bytes());
+        let stance = Stance::of_byte("udp", Secret::from("hush"), 2);
+        let mut caller = Caller::new(stance, wanted(hello, number, Some(host_stance().key())));
         for _ in 0..100 {
             let step = caller.outgoing().to_vec();
             if self.greets(from, number, &step).is_some() {
@@ -140,8 +149,9 @@ fn the_silent_keep_nobody_out() {
     let mut host = Host::new();
     let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
     for number in 0..2 * GUESTS.of_one as u64 {
-        let stance = Stance::new("udp", Secret::from("guess"));
-        let caller = Caller::new(stance, hello.clone(), &number.to_le_bytes());
+        let stance = Stance::of_byte("udp", Secret::from("guess"), 3);
+        let wanted = wanted(hello.clone(), Number(number), Some(host_stance().key()));
+        let caller = Caller::new(stance, wanted);
         assert!(host.greets(&here, Number(number), caller.outgoing()).is_none());
         answers(&here);
     }

@@ -13,10 +13,14 @@ use crate::conformance::{Case, Failure, Meeting, Party, Profile, Role, cases, ru
 use crate::fabric::Fabric;
 use crate::fabric::udp::UdpDatagrams;
 use crate::rt;
-use crate::vi::{Nic, NicOptions, Wait};
+use crate::vi::{Encrypt, Nic, NicOptions, Wait};
 
 pub(super) fn nic(host: &str, wait: Wait) -> Nic {
-    UdpDatagrams.open(&NicOptions::new(host).wait(wait)).unwrap()
+    nic_that(host, wait, Encrypt::BetweenMachines)
+}
+
+fn nic_that(host: &str, wait: Wait, encrypt: Encrypt) -> Nic {
+    UdpDatagrams.open(&NicOptions::new(host).wait(wait).encrypt(encrypt)).unwrap()
 }
 
 /// Of one level, and on loopback nothing is lost.
@@ -44,8 +48,8 @@ impl Meeting for Threads {
 }
 
 /// Runs each side of a case on a thread of its own.
-fn run_on_threads(case: Case, profile: &Profile, host: &str, wait: Wait) -> Result<(), Failure> {
-    let (caller, answerer) = (nic(host, wait), nic(host, wait));
+fn run_on_threads(case: Case, profile: &Profile, nics: [Nic; 2]) -> Result<(), Failure> {
+    let [caller, answerer] = nics;
     let (here, there) = (caller.host().to_owned(), answerer.host().to_owned());
     let counts = Arc::new([const { AtomicU64::new(0) }; 2]);
     let other = {
@@ -62,11 +66,13 @@ fn run_on_threads(case: Case, profile: &Profile, host: &str, wait: Wait) -> Resu
     result.and(other)
 }
 
-fn all_on_threads(host: &str, wait: Wait) {
+fn all_on_threads(host: &str, wait: Wait, encrypt: Encrypt) {
     let profile = Profile { kills: false, ..Profile::default() };
+    // One end that wants it is enough.
+    let nics = || [nic_that(host, wait, encrypt), nic(host, wait)];
     let run = |case: Case| {
         let started = rt::now();
-        let failure = run_on_threads(case, &profile, host, wait).err();
+        let failure = run_on_threads(case, &profile, nics()).err();
         // A wake-up that was lost is made up for by the deadline of what was waited for.
         let waited = rt::now() - started;
         assert!(waited < profile.patience, "{case} took {waited:?}");
@@ -79,7 +85,12 @@ fn all_on_threads(host: &str, wait: Wait) {
 
 #[test]
 fn conformance_on_two_threads() {
-    all_on_threads("", Wait::Balanced);
+    all_on_threads("", Wait::Balanced, Encrypt::BetweenMachines);
+}
+
+#[test]
+fn conformance_sealed() {
+    all_on_threads("", Wait::Balanced, Encrypt::Always);
 }
 
 #[test]
@@ -88,7 +99,7 @@ fn conformance_asleep_over_ipv6() {
         println!("skipped: no IPv6 here");
         return;
     }
-    all_on_threads("::1", Wait::Frugal);
+    all_on_threads("::1", Wait::Frugal, Encrypt::BetweenMachines);
 }
 
 /// What the child is to do: a case, and the caller's host behind it.

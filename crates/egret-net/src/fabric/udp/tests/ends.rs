@@ -14,8 +14,11 @@ use crate::vi::{Address, ConnectError, Descriptor, SecretError, Vi, ViError};
 
 /// Messages of many lengths arrive as they were sent.
 pub(super) fn all_lengths_arrive() {
-    let (a, b) = (Opened::new(), Opened::new());
-    let (here, there) = connect(&a, &b);
+    all_lengths_arrive_between(&Opened::new(), &Opened::new());
+}
+
+pub(super) fn all_lengths_arrive_between(a: &Opened, b: &Opened) {
+    let (here, there) = connect(a, b);
     for len in [0_usize, 1, 4, 1_000, 1_365, 1_370, 9_000, 65_475, 65_476, 200_000, 1 << 20] {
         let sent: Vec<u8> = (0..len).map(|n| (n ^ (n >> 8)).to_le_bytes()[0]).collect();
         there.post_recv(Descriptor::new(vec![0_u8; len])).unwrap();
@@ -146,8 +149,11 @@ fn silence_is_found_and_one_word_is_enough() {
 
 #[test]
 fn a_goodbye_that_is_lost_is_said_again() {
-    let (a, b) = (Opened::new(), Opened::new());
-    let (here, there) = connect(&a, &b);
+    lost_goodbyes_are_repeated(&Opened::new(), &Opened::new());
+}
+
+pub(super) fn lost_goodbyes_are_repeated(a: &Opened, b: &Opened) {
+    let (here, there) = connect(a, b);
     drop(there);
     // Lost on the way.
     while a.socket.recv(&mut [0; 2048]).is_some() {}

@@ -13,7 +13,7 @@ use crate::fabric::udp::wire::{
 use crate::rt;
 use crate::vi::Descriptor;
 
-fn message(to: Number, number: u64, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn message(to: Number, number: u64, bytes: &[u8]) -> Vec<u8> {
     let len = u32::try_from(bytes.len()).unwrap();
     let split = Split { len, unit: len };
     let piece = Piece { number, tag: 7, eager: false, split, index: 0, kind: None, bytes };
@@ -136,10 +136,11 @@ fn token_for(b: &Opened, socket: &UdpSocket, number: Number, step: &[u8]) -> u64
 
 /// The first step of a greeting, as a caller says it.
 fn opening() -> Vec<u8> {
-    use crate::fabric::greet::{Caller, Stance};
+    use crate::fabric::greet::{Caller, Stance, Wanted};
     use crate::vi::{Hello, Reliability, Secret};
     let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
-    let caller = Caller::new(Stance::new("udp", Secret::none()), hello, &[]);
+    let wanted = Wanted { hello, terms: Vec::new(), key: None, is_plain: true };
+    let caller = Caller::new(Stance::of_byte("udp", Secret::none(), 1), wanted);
     caller.outgoing().to_vec()
 }
 

@@ -3,29 +3,47 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use crate::fabric::greet::{Known, Session};
+use crate::fabric::seal::Keys;
 use crate::fabric::udp::driver::Driver;
 use crate::fabric::udp::nic;
 use crate::fabric::udp::socket::Socket;
 use crate::fabric::udp::wire::{Datagram, HEAD_MAX, Head, Number, Piece, Split, greet};
 use crate::fabric::{After, Came, ConnId, DATAGRAM_HEAD, Machine, ViSpec};
-use crate::vi::{NicOptions, Reliability};
+use crate::vi::{Identity, NicOptions, Reliability};
 
-const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
+pub(super) const PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
 const WINDOWED: Number = Number(1);
 const PLAIN: Number = Number(2);
-const ROOM: usize = 1400;
+pub(super) const ROOM: usize = 1400;
 
 /// A nic below a window, with a network in memory, and a connection of each level.
 fn below() -> Driver {
+    let mut driver = in_memory();
+    join(&mut driver, [WINDOWED, Number(11)], Reliability::Delivery, None);
+    join(&mut driver, [PLAIN, Number(12)], Reliability::Unreliable, None);
+    driver
+}
+
+/// A nic below a window, with a network in memory.
+pub(super) fn in_memory() -> Driver {
     let mut driver = nic::open(&NicOptions::new(""), true).unwrap();
     let socket = Socket::open(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)).unwrap();
     driver.fixed.socket = Arc::new(socket.in_memory());
     driver.fixed.socket.memory().reset(ROOM);
-    let plain = ViSpec::new(Reliability::Unreliable, 8);
-    let windowed = ViSpec { reliability: Reliability::Delivery, ..plain };
-    driver.connected([WINDOWED, Number(11)], PEER, windowed);
-    driver.connected([PLAIN, Number(12)], PEER, plain);
     driver
+}
+
+/// Makes a connection to the peer.
+pub(super) fn join(
+    driver: &mut Driver,
+    numbers: [Number; 2],
+    reliability: Reliability,
+    keys: Option<Keys>,
+) {
+    let spec = ViSpec { reliability, ..ViSpec::new(Reliability::Unreliable, 8) };
+    let known = Known { key: Identity::random().key(), is_sealed: keys.is_some() };
+    driver.connected(numbers, PEER, Session { known, keys }, spec);
 }
 
 fn of_window(to: Number, bytes: &[u8]) -> Vec<u8> {

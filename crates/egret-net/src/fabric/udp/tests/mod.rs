@@ -14,6 +14,7 @@ mod planted;
 mod pulse;
 mod recv;
 mod relay;
+mod sealed;
 mod send;
 mod stage;
 mod wire;

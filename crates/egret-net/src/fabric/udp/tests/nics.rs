@@ -10,8 +10,8 @@ use crate::fabric::udp::nic;
 use crate::fabric::udp::socket::Socket;
 use crate::rt::{self, Deadline};
 use crate::vi::{
-    Address, Completion, CompletionQueue, ConnectError, Listener, Nic, NicOptions, Reliability,
-    Secret, Vi, ViOptions, Wait,
+    Address, Completion, CompletionQueue, ConnectError, Encrypt, Listener, Nic, NicOptions,
+    Reliability, Secret, Vi, ViOptions, Wait,
 };
 
 /// A nic, and what is inside.
@@ -34,6 +34,11 @@ impl Opened {
 
     pub(super) fn with_secret(secret: &str) -> Self {
         Self::with(&NicOptions::new("").wait(Wait::Frugal).secret(Secret::from(secret)))
+    }
+
+    /// One whose connections are sealed.
+    pub(super) fn sealed() -> Self {
+        Self::with(&NicOptions::new("").wait(Wait::Frugal).encrypt(Encrypt::Always))
     }
 
     pub(super) fn with(options: &NicOptions) -> Self {
@@ -97,7 +102,7 @@ pub(super) fn try_connect(
     listener: &Listener,
     deadline: Deadline,
 ) -> Result<(Vi, Option<Vi>), ConnectError> {
-    let to = Address::new(listening.nic.host(), "pair", 0);
+    let to = Address::new(listening.nic.host(), "pair", 0).key(listening.nic.key().unwrap());
     let mut connecting = caller.nic.connect(&to, &options(), deadline);
     let mut accepted = None;
     let made = until(&[&caller.nic, &listening.nic], || {

@@ -1,7 +1,8 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{hostile, multicast, pulse, recv, wire};
+use super::{hostile, multicast, pulse, recv, sealed, wire};
+use crate::fabric::seal::Fault as Sealing;
 use crate::fabric::udp::fault::{Fault, caught};
 
 fn over_a_bad_network() {
@@ -12,7 +13,7 @@ fn over_a_bad_network() {
 
 #[test]
 fn checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 10] = [
+    let faults: [(Fault, fn()); 14] = [
         (Fault::LengthIgnored, wire::lengths_are_checked),
         (Fault::DoubleCounted, recv::nothing_comes_twice),
         (Fault::OverForgotten, recv::nothing_comes_twice),
@@ -23,6 +24,19 @@ fn checks_find_planted_faults() {
         (Fault::SourceIgnored, hostile::another_source_is_no_peer),
         (Fault::TokenIgnored, hostile::floods_are_bounded),
         (Fault::SignatureIgnored, multicast::only_members_are_heard),
+        (Fault::PlainBelieved, sealed::what_is_not_sealed_is_ignored),
+        (Fault::PlainBelieved, sealed::hearsay_is_ignored),
+        (Fault::SealedTwice, sealed::train::one_that_waits_is_sealed_once),
+        (Fault::SourceIgnored, sealed::another_source_is_no_peer),
+    ];
+    for (fault, scene) in faults {
+        assert!(caught(fault, scene), "{fault:?} was not found");
+    }
+    let faults: [(Sealing, fn()); 4] = [
+        (Sealing::TagUnchecked, sealed::changed_datagrams_are_dropped),
+        (Sealing::RepeatTaken, sealed::repeated_datagrams_are_dropped),
+        (Sealing::MarkedUnproven, sealed::changed_datagrams_are_dropped),
+        (Sealing::RepeatTaken, sealed::train::what_comes_together_is_opened_each),
     ];
     for (fault, scene) in faults {
         assert!(caught(fault, scene), "{fault:?} was not found");

@@ -8,12 +8,13 @@ use std::task::{Context, Poll, Waker};
 use super::Rng;
 use super::nics::{LONG, Opened, options, stranger, until};
 use crate::fabric::udp::fault::{Fault, caught};
+use crate::fabric::udp::wire::is_sealed;
 use crate::rt::Deadline;
 use crate::vi::{Address, Descriptor, Vi, ViError};
 
 /// Carries datagrams between a caller, whoever that is, and a nic.
 #[derive(Debug)]
-struct Relay {
+pub(super) struct Relay {
     near: UdpSocket,
     far: UdpSocket,
     caller: Option<SocketAddr>,
@@ -23,20 +24,22 @@ struct Relay {
     rng: Rng,
     /// One in so many is lost, as many come twice.
     loss: usize,
+    /// All that has come.
+    pub seen: Vec<Vec<u8>>,
 }
 
 impl Relay {
-    fn new(callee: &Opened, seed: u64, loss: usize) -> Self {
-        let (near, far, callee) = (stranger(), stranger(), callee.at());
-        Self { near, far, caller: None, callee, held: Vec::new(), rng: Rng(seed), loss }
+    pub(super) fn new(callee: SocketAddr, seed: u64, loss: usize) -> Self {
+        let (near, far, rng) = (stranger(), stranger(), Rng(seed));
+        Self { near, far, caller: None, callee, held: Vec::new(), rng, loss, seen: Vec::new() }
     }
 
     /// Where the callee seems to be.
-    fn host(&self) -> String {
+    pub(super) fn host(&self) -> String {
         self.near.local_addr().unwrap().to_string()
     }
 
-    fn carry(&mut self) {
+    pub(super) fn carry(&mut self) {
         let mut space = vec![0; 1 << 16];
         while let Ok((len, from)) = self.near.recv_from(&mut space) {
             self.caller = Some(from);
@@ -57,6 +60,13 @@ impl Relay {
     }
 
     fn hold(&mut self, to_callee: bool, bytes: &[u8]) {
+        self.seen.push(bytes.to_vec());
+        if is_sealed(bytes) && self.rng.once_in(self.loss) {
+            // Nobody takes it for what it was, wherever it is changed.
+            let mut changed = bytes.to_vec();
+            changed[self.rng.below(bytes.len())] ^= 1 << self.rng.below(8);
+            self.held.push((to_callee, changed));
+        }
         if self.rng.once_in(self.loss) {
             return;
         }
@@ -88,10 +98,9 @@ fn connect(a: &Opened, b: &Opened, relay: &mut Relay) -> (Vi, Vi) {
 }
 
 /// A connection is made, and what arrives over it is whole and comes once.
-fn over_a_bad_path(seed: u64) {
-    let (a, b) = (Opened::new(), Opened::new());
-    let mut relay = Relay::new(&b, seed, 5);
-    let (here, there) = connect(&a, &b, &mut relay);
+fn over_a_bad_path(seed: u64, a: &Opened, b: &Opened) {
+    let mut relay = Relay::new(b.at(), seed, 5);
+    let (here, there) = connect(a, b, &mut relay);
     let mut times = BTreeMap::<u64, u64>::new();
     for _ in 0..40 {
         there.post_recv(Descriptor::new(vec![0_u8; 5_000])).unwrap();
@@ -130,5 +139,12 @@ fn over_a_bad_path(seed: u64) {
 
 #[test]
 fn over_paths_that_lose_double_and_delay() {
-    assert!(!caught(Fault::NarrowPath, || (0..40).for_each(over_a_bad_path)));
+    let plain = |seed| over_a_bad_path(seed, &Opened::new(), &Opened::new());
+    assert!(!caught(Fault::NarrowPath, || (0..40).for_each(plain)));
+}
+
+#[test]
+fn sealed_over_paths_that_lose_double_delay_and_change() {
+    let sealed = |seed| over_a_bad_path(seed, &Opened::sealed(), &Opened::new());
+    assert!(!caught(Fault::NarrowPath, || (0..40).for_each(sealed)));
 }

@@ -130,7 +130,7 @@ fn way() -> (Sender, Way) {
 fn a_train_leaves_in_one_call_with_a_head_before_each() {
     let (mut sender, mut way) = way();
     let mut train = vec![9; 1000 * 5 + 300];
-    assert_eq!(sender.send_train(&mut train, 1000, &mut way), 5300);
+    assert_eq!(sender.send_train(&mut train, 1000, None, &mut way), 5300);
     assert_eq!((way.sent, way.calls), (vec![1000, 1000, 1000, 1000, 1000, 300], 1));
     let heads = train.chunks(1000).map(|datagram| datagram[..16].to_vec());
     let lens = [984, 984, 984, 984, 984, 284];
@@ -143,9 +143,9 @@ fn what_finds_no_room_of_a_train_is_told() {
     way.capacity = 70;
     // A call takes 64 of them.
     let mut train = vec![9; 100 * 100];
-    assert_eq!(sender.send_train(&mut train, 100, &mut way), 6400);
+    assert_eq!(sender.send_train(&mut train, 100, None, &mut way), 6400);
     way.capacity = 100;
-    assert_eq!(sender.send_train(&mut train[6400..], 100, &mut way), 3600);
+    assert_eq!(sender.send_train(&mut train[6400..], 100, None, &mut way), 3600);
     assert_eq!(way.sent, [100; 100]);
 }
 
@@ -154,6 +154,6 @@ fn datagrams_that_the_path_does_not_carry_any_more_are_cut_by_the_system() {
     let (mut sender, mut way) = way();
     way.room = 600;
     let mut train = vec![9; 3000];
-    assert_eq!(sender.send_train(&mut train, 1000, &mut way), 3000);
+    assert_eq!(sender.send_train(&mut train, 1000, None, &mut way), 3000);
     assert_eq!((way.sent, way.long, sender.room()), (vec![1000; 3], 3, 600));
 }

@@ -6,7 +6,7 @@ use crate::conformance::{Case, Profile, cases, run_on_threads};
 use crate::fabric::Fabric;
 use crate::fabric::sim::Sim;
 use crate::fabric::udp::UdpFabric;
-use crate::vi::{NicOptions, Wait};
+use crate::vi::{Encrypt, NicOptions, Wait};
 
 /// What is expected where links lose, or do not.
 fn profile(lossy: bool) -> Profile {
@@ -47,8 +47,9 @@ fn conformance_over_lossy_links() {
     }
 }
 
-fn over_udp(wait: Wait) {
-    let open = |()| UdpFabric.open(&NicOptions::new("").wait(wait)).unwrap();
+fn over_udp(wait: Wait, encrypt: Encrypt) {
+    let options = NicOptions::new("").wait(wait).encrypt(encrypt);
+    let open = |()| UdpFabric.open(&options).unwrap();
     let profile = Profile { kills: false, ..Profile::default() };
     let cases = cases(&open(()).limits(), &profile);
     let run = |case: &Case| run_on_threads(case, &profile, [(), ()].map(open)).err();
@@ -58,10 +59,15 @@ fn over_udp(wait: Wait) {
 
 #[test]
 fn conformance_on_two_threads() {
-    over_udp(Wait::Balanced);
+    over_udp(Wait::Balanced, Encrypt::BetweenMachines);
+}
+
+#[test]
+fn conformance_sealed() {
+    over_udp(Wait::Balanced, Encrypt::Always);
 }
 
 #[test]
 fn conformance_asleep() {
-    over_udp(Wait::Frugal);
+    over_udp(Wait::Frugal, Encrypt::BetweenMachines);
 }

@@ -135,7 +135,7 @@ pub(super) fn a_peer_that_lives_and_takes_nothing_is_not_waited_for() {
     let terms = Terms { messages: 64, bytes: 1 << 18, datagram: 1400, pace: Pace::default() };
     let mut peer: Window<Parcel> = Window::new(terms);
     let spec = ViSpec::new(Reliability::Delivery, 1);
-    let (mut link, mut notices) = (Link::new(&spec, 1400), Notices::default());
+    let (mut link, mut notices) = (Link::new(&spec), Notices::default());
     let (began, mut out) = (Instant::from_nanos(1_000_000), Vec::new());
     let mut now = began;
     assert!(link.end(now, &ViError::Closed, &mut notices));

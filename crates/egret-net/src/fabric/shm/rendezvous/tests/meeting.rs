@@ -7,15 +7,17 @@ use crate::vi::{ConnectError, HelloError, ViError};
 
 #[test]
 fn a_knock_is_accepted_and_both_have_the_others_memory() {
-    let host = unique("accepted");
-    let mut acceptor = open(&host).unwrap();
+    let (host, listening) = (unique("accepted"), plain());
+    let host_key = listening.key();
+    let mut acceptor = Acceptor::open(&host, listening).unwrap();
     assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
     let (near, far) = (handles("near"), handles("far"));
-    let knocking = knock(&host, &near);
-    let Answered::NotYet(knocking) = knocking.poll().unwrap() else { panic!("too early") };
+    let caller = plain();
+    let knocking = knocking(Knock::start(call(&host), &caller).unwrap());
     assert!(becomes(&acceptor.fd(), PollFlags::IN, LONG));
-    let visitor = acceptor.poll_visitor(at(0), at(1)).unwrap().unwrap();
-    assert_eq!(visitor.greeting, greeting("caller"));
+    let (knocking, visitor) = visit(&mut acceptor, not_yet(knocking, &near), &near);
+    assert_eq!((&visitor.hello, &visitor.greeting), (&hello(), &greeting("caller")));
+    assert_eq!(visitor.key, caller.key());
     assert_eq!(visitor.peer().pid.unsigned_abs(), std::process::id());
     assert!(visitor.peer().pidfd().is_some() && !visitor.is_gone());
     assert_eq!(text_of(&visitor.handles.control), "near");
@@ -24,8 +26,9 @@ fn a_knock_is_accepted_and_both_have_the_others_memory() {
     let (control, theirs) = visitor.accept(&answer, lend(&far)).unwrap();
     assert_eq!(text_of(&theirs.control), "near");
     assert!(becomes(&knocking.fd(), PollFlags::IN, LONG));
-    let Answered::Accepted(accepted) = knocking.poll().unwrap() else { panic!("not accepted") };
+    let accepted = accepted(knocking, &near);
     assert_eq!((accepted.terms, text_of(&accepted.handles.control)), (answer, "far".into()));
+    assert_eq!(accepted.key, host_key);
     rustix::io::write(&accepted.handles.bell, &1_u64.to_ne_bytes()).unwrap();
     assert!(becomes(&far.bell, PollFlags::IN, LONG), "the bell rings");
     assert!(accepted.control.poll().unwrap().is_none());
@@ -36,11 +39,7 @@ fn a_knock_is_accepted_and_both_have_the_others_memory() {
 #[test]
 fn a_name_is_taken_once_and_free_again() {
     let host = unique("taken");
-    let Started::Nobody =
-        Knock::start(&host, &greeting("caller"), lend(&handles("")), &Secret::none()).unwrap()
-    else {
-        panic!("nobody is there")
-    };
+    assert!(matches!(start(&host), Ok(Started::Nobody)));
     let acceptor = open(&host).unwrap();
     let error = open(&host).unwrap_err();
     assert_eq!(error, AcceptorError::Taken { host: host.clone() });
@@ -49,8 +48,7 @@ fn a_name_is_taken_once_and_free_again() {
     open(&host).unwrap();
     let long = "h".repeat(120);
     assert!(matches!(open(&long), Err(AcceptorError::Name(NameTooLong { .. }))));
-    let knocked = Knock::start(&long, &greeting("caller"), lend(&handles("")), &Secret::none());
-    assert!(matches!(knocked, Err(KnockError::Name(NameTooLong { .. }))));
+    assert!(matches!(start(&long), Err(KnockError::Name(NameTooLong { .. }))));
 }
 
 #[test]
@@ -80,13 +78,18 @@ fn a_refusal_says_why_and_who_may_try_again() {
             Refusal::OtherUser { uid: 5 },
             Some(ConnectError::OtherUser { ours: user, theirs: 5 }),
         ),
+        (
+            Refusal::OtherUser { uid: user },
+            Refusal::OtherUser { uid: user },
+            Some(ConnectError::OtherNamespace { user }),
+        ),
     ];
     for (said, heard, error) in cases {
-        let knocking = knock(&host, &handles(""));
-        acceptor.poll_visitor(at(0), at(1)).unwrap().unwrap().refuse(&said);
-        let Err(KnockError::Refused(refusal)) = knocking.poll() else { panic!("{said:?}") };
-        assert_eq!(refusal, heard);
-        assert_eq!(refusal.into_error(ours), error);
+        let mine = handles("");
+        let (knocking, visitor) = visit(&mut acceptor, knock(&host), &mine);
+        visitor.refuse(&said);
+        assert_eq!(knocking.poll(lend(&mine)).unwrap_err(), refused(heard.clone()));
+        assert_eq!(heard.into_error(ours), error);
     }
 }
 
@@ -94,13 +97,15 @@ fn a_refusal_says_why_and_who_may_try_again() {
 fn a_door_that_closes_is_left() {
     let host = unique("closes");
     let mut acceptor = open(&host).unwrap();
-    let waits_outside = knock(&host, &handles(""));
-    let waits_inside = knock(&host, &handles(""));
-    let visitor = acceptor.poll_visitor(at(0), at(1)).unwrap().unwrap();
+    let mine = handles("");
+    let (waits_inside, visitor) = visit(&mut acceptor, knock(&host), &mine);
+    let greets = knock(&host);
+    assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
+    let waits_outside = knock(&host);
     drop(acceptor);
     drop(visitor);
-    for knocking in [waits_outside, waits_inside] {
-        assert!(matches!(knocking.poll(), Err(KnockError::Gone { .. })));
+    for knocking in [waits_outside, greets, waits_inside] {
+        assert!(matches!(knocking.poll(lend(&mine)), Err(KnockError::Gone { .. })));
     }
 }
 
@@ -199,7 +204,8 @@ fn the_end_of_a_connection_is_seen() {
 /// Whatever the two trust each other with.
 pub(super) fn a_stranger_is_refused() {
     let error = Peer::stranger().check_user().unwrap_err();
-    assert_eq!(error.theirs, error.ours + 1);
+    let OtherUser::Number { theirs, ours, .. } = error else { panic!("{error}") };
+    assert_eq!(theirs, ours + 1);
     let said = error.to_string();
     assert!(said.contains("only processes of one user"), "{said}");
 }

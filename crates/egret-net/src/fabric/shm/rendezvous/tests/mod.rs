@@ -2,6 +2,7 @@
 
 mod crowd;
 mod meeting;
+mod namespaces;
 mod planted;
 mod processes;
 mod proxy;
@@ -23,10 +24,13 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
+use super::greeting::Greeting;
 use super::socket::Socket;
+use super::trust::Wish;
 use super::*;
+use crate::fabric::greet::{self, GreetError};
 use crate::rt::Instant;
-use crate::vi::{Agreed, Hello, Reliability, Secret};
+use crate::vi::{Agreed, Encrypt, Hello, Identity, Reliability, Secret, Trust};
 
 /// A name that no other test has, in this process or another.
 fn unique(name: &str) -> String {
@@ -52,18 +56,38 @@ fn pair() -> (Control, Control) {
     (control_of(near), control_of(far))
 }
 
-/// An acceptor that asks for nothing.
-fn open(host: &str) -> Result<Acceptor, AcceptorError> {
-    Acceptor::open(host, Stance::default())
+/// What a nic of its own identity brings along; the empty secret is none.
+fn stance(trust: Trust, secret: &str) -> Stance {
+    let (secret, identity) = (Secret::from(secret), Identity::random());
+    let greet = greet::Stance::new("shm", secret, identity, Encrypt::default());
+    Stance { trust, greet: greet.local() }
 }
 
-fn terms() -> Terms {
+/// One that asks for nothing.
+fn plain() -> Stance {
+    stance(Trust::Isolated, "")
+}
+
+/// An acceptor that asks for nothing.
+fn open(host: &str) -> Result<Acceptor, AcceptorError> {
+    Acceptor::open(host, plain())
+}
+
+const fn terms() -> Terms {
     Terms { depth: 64, control_bytes: 0x2_0000 }
 }
 
+fn hello() -> Hello {
+    Hello { reliability: Reliability::Delivery, service: "grid".into(), tag: 7 }
+}
+
+fn call(to: &str) -> Call<'_> {
+    Call { to, key: None, hello: hello(), host: "caller", terms: terms() }
+}
+
+/// What is said beside the hello of such a call.
 fn greeting(host: &str) -> Greeting {
-    let hello = Hello { reliability: Reliability::Delivery, service: "grid".into(), tag: 7 };
-    Greeting { hello, host: host.into(), terms: terms(), asks: None }
+    Greeting { host: host.into(), terms: terms(), wish: Wish::Nothing }
 }
 
 /// Descriptors whose memory says `text`.
@@ -129,11 +153,52 @@ const fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }
 
-fn knock(host: &str, handles: &Handles<OwnedFd>) -> Knock {
-    match Knock::start(host, &greeting("caller"), lend(handles), &Secret::none()).unwrap() {
+fn start(host: &str) -> Result<Started, KnockError> {
+    Knock::start(call(host), &plain())
+}
+
+fn knocking(started: Started) -> Knock {
+    match started {
         Started::Knocking(knock) => knock,
         other => panic!("{other:?}"),
     }
+}
+
+fn knock(host: &str) -> Knock {
+    knocking(start(host).unwrap())
+}
+
+/// Greets over a socket that is connected already.
+fn greet_over(control: Control, stance: &Stance) -> Knock {
+    knocking(Knock::begin(control, call("whoever"), stance).unwrap())
+}
+
+/// Has the acceptor hear a caller, and the caller it, until all is asked.
+fn visit(acceptor: &mut Acceptor, knock: Knock, mine: &Handles<OwnedFd>) -> (Knock, Visitor) {
+    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none(), "nothing is asked yet");
+    let knock = not_yet(knock, mine);
+    let visitor = acceptor.poll_visitor(at(0), at(5)).unwrap();
+    (knock, visitor.expect("it has asked"))
+}
+
+/// Looks for an answer that is not there, and says what there is to say.
+fn not_yet(knock: Knock, mine: &Handles<OwnedFd>) -> Knock {
+    match knock.poll(lend(mine)).unwrap() {
+        Answered::NotYet(knock) => knock,
+        Answered::Accepted(accepted) => panic!("too early: {accepted:?}"),
+    }
+}
+
+fn accepted(knock: Knock, mine: &Handles<OwnedFd>) -> Accepted {
+    match knock.poll(lend(mine)).unwrap() {
+        Answered::Accepted(accepted) => accepted,
+        Answered::NotYet(_) => panic!("no answer"),
+    }
+}
+
+/// Why a caller that is refused comes to nothing.
+fn refused(refusal: Refusal) -> KnockError {
+    KnockError::Greeting(GreetError::Refused(refusal))
 }
 
 /// A patience no test outlasts.

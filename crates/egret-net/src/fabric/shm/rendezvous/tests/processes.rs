@@ -17,7 +17,6 @@ use super::super::name::socket_name;
 use super::super::peer::own_user;
 use super::*;
 use crate::rt;
-use crate::vi::Nonce;
 
 /// A child that does not outlive its test.
 pub(super) struct Process(Option<Child>);
@@ -26,7 +25,7 @@ impl Process {
     pub(super) fn command(role: &str, host: &str) -> Command {
         let mut command = Command::new("/proc/self/exe");
         command
-            .args(["--exact", "fabric::shm::rendezvous::tests::processes::child", "--nocapture"])
+            .args(CHILD)
             .env(ROLE, role)
             .env(HOST, host)
             .stdout(Stdio::piped())
@@ -42,7 +41,7 @@ impl Process {
         Self(Some(child))
     }
 
-    fn pid(&self) -> Pid {
+    pub(super) fn pid(&self) -> Pid {
         Pid::from_child(self.0.as_ref().unwrap())
     }
 
@@ -69,8 +68,11 @@ impl Drop for Process {
     }
 }
 
-const ROLE: &str = "EGRET_TEST_RENDEZVOUS_ROLE";
-const HOST: &str = "EGRET_TEST_RENDEZVOUS_HOST";
+/// The arguments that make this program a child.
+pub(super) const CHILD: [&str; 3] =
+    ["--exact", "fabric::shm::rendezvous::tests::processes::child", "--nocapture"];
+pub(super) const ROLE: &str = "EGRET_TEST_RENDEZVOUS_ROLE";
+pub(super) const HOST: &str = "EGRET_TEST_RENDEZVOUS_HOST";
 
 /// Not a test by itself: what the children do.
 #[test]
@@ -82,6 +84,10 @@ fn child() {
         "host" => be_host(&host),
         "stranger" => stranger(&host),
         "exhausted" => exhausted(&host),
+        "wary" => namespaces::wary(&host),
+        "unmapped" => namespaces::unmapped(&host),
+        "alone" => namespaces::alone(&host),
+        "squatter" => namespaces::squatter(&host),
         "relay" => proxy::relay(&host),
         "leave" => proxy::leave(&host),
         other => panic!("no role {other}"),
@@ -89,7 +95,7 @@ fn child() {
 }
 
 /// Waits for a visitor, for as long as a test has patience.
-fn visitor(acceptor: &mut Acceptor) -> Result<Visitor, TurnedAway> {
+pub(super) fn visitor(acceptor: &mut Acceptor) -> Result<Visitor, TurnedAway> {
     let until = rt::now() + Duration::from_secs(60);
     loop {
         assert!(becomes(&acceptor.fd(), PollFlags::IN, LONG), "nobody came");
@@ -99,11 +105,14 @@ fn visitor(acceptor: &mut Acceptor) -> Result<Visitor, TurnedAway> {
     }
 }
 
-fn accepted(knock: Knock) -> Accepted {
-    assert!(becomes(&knock.fd(), PollFlags::IN, LONG), "no answer");
-    match knock.poll().unwrap() {
-        Answered::Accepted(accepted) => accepted,
-        Answered::NotYet(_) => panic!("readable, and no answer"),
+/// Greets until there is an answer.
+pub(super) fn answer(mut knock: Knock, mine: &Handles<OwnedFd>) -> Result<Accepted, KnockError> {
+    loop {
+        assert!(becomes(&knock.fd(), PollFlags::IN, LONG), "no answer");
+        match knock.poll(lend(mine))? {
+            Answered::Accepted(accepted) => return Ok(accepted),
+            Answered::NotYet(again) => knock = again,
+        }
     }
 }
 
@@ -119,7 +128,7 @@ fn one_who_stays(name: &str) -> (Process, Control) {
 }
 
 fn stay(host: &str) {
-    let accepted = accepted(knock(host, &handles("")));
+    let accepted = answer(knock(host), &handles("")).unwrap();
     while let Ok(None) = accepted.control.poll() {
         assert!(becomes(&accepted.control.fd(), PollFlags::IN, 2 * LONG), "forgotten");
     }
@@ -127,7 +136,7 @@ fn stay(host: &str) {
 
 fn guest(host: &str) {
     let mine = handles("from the guest");
-    let accepted = accepted(knock(host, &mine));
+    let accepted = answer(knock(host), &mine).unwrap();
     assert_eq!(text_of(&accepted.handles.control), "from the host");
     rustix::io::write(&accepted.handles.bell, &1_u64.to_ne_bytes()).unwrap();
     assert!(becomes(&accepted.control.fd(), PollFlags::IN, LONG), "no region");
@@ -208,7 +217,7 @@ fn a_killed_host_leaves_nothing_behind() {
     let mine = handles("");
     let mut tries = 0;
     let knocking = loop {
-        match Knock::start(&host, &greeting("caller"), lend(&mine), &Secret::none()).unwrap() {
+        match start(&host).unwrap() {
             Started::Knocking(knocking) => break knocking,
             Started::Nobody | Started::Busy => rt::sleep(Duration::from_millis(10)),
         }
@@ -217,8 +226,7 @@ fn a_killed_host_leaves_nothing_behind() {
     };
     assert!(is_named(&host));
     child.signal(Signal::KILL);
-    assert!(becomes(&knocking.fd(), PollFlags::IN, LONG), "its death was not seen");
-    let gone = knocking.poll().unwrap_err();
+    let gone = answer(knocking, &mine).unwrap_err();
     assert_eq!(gone, KnockError::Gone { pid: child.pid().as_raw_pid() });
     drop(child);
     assert!(!is_named(&host));
@@ -229,16 +237,13 @@ fn a_killed_host_leaves_nothing_behind() {
 /// Knocks as another user, honestly and not.
 fn stranger(host: &str) {
     let address = SocketAddrUnix::new_abstract_name(host.as_bytes()).unwrap();
-    let mine = handles("");
-    let bytes = Greeting { asks: Some(Nonce::new()), ..greeting("stranger") }.encode();
-    let error = Knock::start_at(&address, &bytes, &mine.borrowed()).unwrap_err();
-    assert!(matches!(error, KnockError::OtherUser(OtherUser { theirs: 0, .. })), "{error}");
+    let (mine, stance) = (handles(""), stance(Trust::Cooperating, ""));
+    let error = Knock::start_at(&address, call("strange"), &stance).unwrap_err();
+    assert!(matches!(error, KnockError::OtherUser(OtherUser::Number { theirs: 0, .. })), "{error}");
     let dishonest = || {
-        let started = Knock::start_at(&address, &bytes, &mine.borrowed()).unwrap();
-        let Started::Knocking(knocking) = started else { panic!("{started:?}") };
-        assert!(becomes(&knocking.fd(), PollFlags::IN, LONG), "no answer");
-        let refused = knocking.poll().unwrap_err();
-        assert_eq!(refused, KnockError::Refused(Refusal::OtherUser { uid: 0 }));
+        let knocking = knocking(Knock::start_at(&address, call("strange"), &stance).unwrap());
+        let error = answer(knocking, &mine).unwrap_err();
+        assert_eq!(error, refused(Refusal::OtherUser { uid: 0 }));
     };
     assert!(!caught(Fault::UserUnchecked, dishonest), "not refused as it should be");
 }
@@ -264,7 +269,7 @@ fn a_process_of_another_user_is_refused() {
         let away = visitor(&mut acceptor).unwrap_err();
         let pid = child.pid().as_raw_pid();
         assert_eq!(away.pid, pid);
-        assert_eq!(away.why, OtherUser { pid, theirs: NOBODY, ours: 0 }.into());
+        assert_eq!(away.why, OtherUser::Number { pid, theirs: NOBODY, ours: 0 }.into());
     }
     child.join();
 }
@@ -272,7 +277,8 @@ fn a_process_of_another_user_is_refused() {
 /// An acceptor in a process that has no descriptors left.
 fn exhausted(host: &str) {
     let mut acceptor = open(host).unwrap();
-    let _knocking = knock(host, &handles(""));
+    let knocking = knock(host);
+    let mine = handles("");
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(3), ..limit }).unwrap();
     let away = acceptor.poll_visitor(at(1), at(9)).unwrap_err();
@@ -283,6 +289,8 @@ fn exhausted(host: &str) {
     assert!(!becomes(&acceptor.fd(), PollFlags::IN, 0));
     assert!(acceptor.next_deadline().is_some_and(|next| next < at(2)));
     setrlimit(Resource::Nofile, limit).unwrap();
+    assert!(acceptor.poll_visitor(at(2), at(9)).unwrap().is_none());
+    let _knocking = not_yet(knocking, &mine);
     assert!(acceptor.poll_visitor(at(2), at(9)).unwrap().is_some());
 }
 

@@ -9,10 +9,9 @@ use super::super::knock::seqpacket;
 use super::super::name::address;
 use super::super::socket::Received;
 use super::processes::Process;
-use super::trust::stance;
 use super::*;
 use crate::rt;
-use crate::vi::{Nonce, Trust, WhyIsolated};
+use crate::vi::WhyIsolated;
 
 /// What the child does: it takes a name of its own, and passes on to `host`
 /// whatever it gets, and back.
@@ -43,19 +42,18 @@ fn pass(from: &Socket, to: &Socket) -> bool {
     }
 }
 
-/// Both ends see a process of their user and of their program, whose proofs are
-/// right. They are made for others.
+/// Both ends see a process of their user and of their program, and what each hears was said by
+/// one who has the secret. It was said to others.
 pub(super) fn a_relay_is_not_trusted() {
     let host = unique("relayed");
-    let own = stance(Trust::Cooperating, "one");
-    let mut acceptor = Acceptor::open(&host, own.clone()).unwrap();
+    let stance = || stance(Trust::Cooperating, "one");
+    let mut acceptor = Acceptor::open(&host, stance()).unwrap();
     let _relay = Process::start("relay", &host);
     let mine = handles("");
-    let greeting = Greeting { asks: own.ask(), ..greeting("caller") };
     let until = rt::now() + Duration::from_secs(LONG.unsigned_abs());
     let mut knock = loop {
         let name = format!("{host}-relay");
-        match Knock::start(&name, &greeting, lend(&mine), &own.secret).unwrap() {
+        match Knock::start(call(&name), &stance()).unwrap() {
             Started::Knocking(knock) => break knock,
             Started::Nobody | Started::Busy => rt::sleep(Duration::from_millis(10)),
         }
@@ -64,26 +62,30 @@ pub(super) fn a_relay_is_not_trusted() {
     let accepted = loop {
         assert!(rt::now() < until, "the relay passes nothing on");
         if let Some(visitor) = acceptor.poll_visitor(rt::now(), until).unwrap() {
-            let agreed = Agreed::Isolated(Some(WhyIsolated::OtherSecret));
+            let agreed = Agreed::Isolated(Some(WhyIsolated::OtherProcess));
             assert_eq!(visitor.agreed, agreed);
             let _ = visitor.accept(&terms(), lend(&mine)).unwrap();
         }
-        match knock.poll().unwrap() {
+        match knock.poll(lend(&mine)).unwrap() {
             Answered::Accepted(accepted) => break accepted,
             Answered::NotYet(again) => knock = again,
         }
         rt::sleep(Duration::from_millis(1));
     };
-    assert_eq!(accepted.agreed, Agreed::Isolated(Some(WhyIsolated::OtherSecret)));
+    assert_eq!(accepted.agreed, Agreed::Isolated(Some(WhyIsolated::OtherProcess)));
 }
 
-/// What another child does: it greets, gives its socket away, and ends.
+/// What another child does: it opens, asks when it is told to, gives its socket away, and ends.
 pub(super) fn leave(host: &str) {
     let fd = seqpacket().unwrap();
     connect(&fd, &address(host).unwrap()).unwrap();
-    let greeting = Greeting { asks: Some(Nonce::new()), ..greeting("caller") };
-    send_raw(&fd, &greeting.encode(), &handles("").borrowed());
-    send_raw(&std::io::stdin(), b"keep it", &[fd.as_fd()]);
+    let knock = greet_over(control_of(fd), &stance(Trust::Cooperating, ""));
+    assert!(becomes(&knock.fd(), PollFlags::IN, LONG), "nobody opens too");
+    let parent = std::io::stdin();
+    send_raw(&parent, b"opened", &[]);
+    assert!(becomes(&parent, PollFlags::IN, LONG), "nobody says to go on");
+    let knock = not_yet(knock, &handles(""));
+    send_raw(&parent, b"keep it", &[knock.fd()]);
 }
 
 /// The socket is open and the number may be another's by now, but the process
@@ -93,9 +95,17 @@ fn who_inherits_a_socket_is_not_trusted() {
     let host = unique("inherited");
     let mut acceptor = Acceptor::open(&host, stance(Trust::Cooperating, "")).unwrap();
     let (near, far) = sockets();
-    let child = Process::command("leave", &host).stdin(far).spawn().unwrap();
-    Process::of(child).join();
-    let Ok(Received::Packet(packet)) = Socket::new(near).receive() else { panic!("no socket") };
+    let child = Process::of(Process::command("leave", &host).stdin(far).spawn().unwrap());
+    let near = Socket::new(near);
+    let until = rt::now() + Duration::from_secs(LONG.unsigned_abs());
+    while matches!(near.receive(), Ok(Received::Nothing)) {
+        assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none(), "it has not asked");
+        assert!(rt::now() < until, "it does not open");
+        rt::sleep(Duration::from_millis(1));
+    }
+    send_raw(&near, b"go on", &[]);
+    child.join();
+    let Ok(Received::Packet(packet)) = near.receive() else { panic!("no socket") };
     assert_eq!(packet.fds.len(), 1);
     let visitor = acceptor.poll_visitor(at(0), at(1)).unwrap().expect("it greeted");
     assert!(!visitor.is_gone(), "its socket is here");

@@ -6,153 +6,266 @@ use proptest::prelude::*;
 use rustix::net::connect;
 use rustix::process::Pid;
 
-use super::super::answer::Answer;
+use super::super::greeting::Acceptance;
 use super::super::knock::seqpacket;
 use super::super::name::address;
-use super::super::socket::{Packet, Received};
-use super::super::trust::{Asking, Heard, Response};
+use super::super::socket::Received;
+use super::super::trust::{Processes, Verdict};
 use super::*;
-use crate::vi::{HelloError, Nonce, Proof, Trust, WhyIsolated};
+use crate::fabric::greet::{Callee, Caller, News, Wanted};
+use crate::fabric::hub::bytes::Reader;
+use crate::vi::{HelloError, SecretError, WhyIsolated};
 
-const OTHER_SECRET: Agreed = Agreed::Isolated(Some(WhyIsolated::OtherSecret));
 const NOT_ASKED: Agreed = Agreed::Isolated(Some(WhyIsolated::PeerDidNotAsk));
 const NOTHING: Agreed = Agreed::Isolated(None);
-
-pub(super) fn stance(trust: Trust, secret: &str) -> Stance {
-    Stance { trust, secret: Secret::from(secret) }
-}
 
 fn cooperating() -> Stance {
     stance(Trust::Cooperating, "one")
 }
 
-fn asking(nonce: Option<Nonce>) -> Greeting {
-    Greeting { asks: nonce, ..greeting("caller") }
-}
-
-/// What the two sides make of each other, the connecting one first.
-fn meet(caller: &Stance, host: &Stance) -> (Agreed, Agreed) {
+/// What the two sides make of each other, the connecting one first; or why each has nothing to do
+/// with the other.
+fn meet(caller: &Stance, host: &Stance) -> Result<(Agreed, Agreed), (KnockError, Turned)> {
     let name = unique("trust");
     let mut acceptor = Acceptor::open(&name, host.clone()).unwrap();
     let mine = handles("");
-    let asks = asking(caller.ask());
-    let started = Knock::start(&name, &asks, lend(&mine), &caller.secret).unwrap();
-    let Started::Knocking(mut knock) = started else { panic!("{started:?}") };
+    let mut knock = knocking(Knock::start(call(&name), caller).unwrap());
     for _ in 0..2 {
-        if let Some(visitor) = acceptor.poll_visitor(at(0), at(1)).unwrap() {
-            let theirs = visitor.agreed;
-            let (_control, _) = visitor.accept(&terms(), lend(&mine)).unwrap();
-            let Answered::Accepted(accepted) = knock.poll().unwrap() else { panic!("no answer") };
-            return (accepted.agreed, theirs);
+        match acceptor.poll_visitor(at(0), at(1)) {
+            Ok(None) => knock = not_yet(knock, &mine),
+            Ok(Some(visitor)) => {
+                let theirs = visitor.agreed;
+                let (_control, _) = visitor.accept(&terms(), lend(&mine)).unwrap();
+                return Ok((accepted(knock, &mine).agreed, theirs));
+            }
+            Err(away) => return Err((knock.poll(lend(&mine)).unwrap_err(), away.why)),
         }
-        let Answered::NotYet(again) = knock.poll().unwrap() else { panic!("too early") };
-        knock = again;
     }
     panic!("two packets are all that a caller says")
 }
 
 #[test]
-fn both_must_ask_and_have_the_secret() {
-    let (yes, no) = (cooperating(), stance(Trust::Isolated, "one"));
-    assert_eq!(meet(&yes, &yes), (Agreed::Cooperating, Agreed::Cooperating));
-    assert_eq!(meet(&yes, &no), (NOT_ASKED, NOTHING));
-    assert_eq!(meet(&no, &yes), (NOTHING, NOT_ASKED));
-    assert_eq!(meet(&no, &no), (NOTHING, NOTHING));
-    let (other, none) = (stance(Trust::Cooperating, "two"), stance(Trust::Cooperating, ""));
-    for (here, there) in [(&yes, &other), (&yes, &none), (&none, &yes)] {
-        assert_eq!(meet(here, there), (OTHER_SECRET, OTHER_SECRET));
-    }
-    let unset = Stance { trust: Trust::Cooperating, ..Stance::default() };
-    assert_eq!(meet(&none, &unset), (Agreed::Cooperating, Agreed::Cooperating));
+fn both_must_ask() {
+    let (yes, no) = (cooperating, || stance(Trust::Isolated, "one"));
+    assert_eq!(meet(&yes(), &yes()), Ok((Agreed::Cooperating, Agreed::Cooperating)));
+    assert_eq!(meet(&yes(), &no()), Ok((NOT_ASKED, NOTHING)));
+    assert_eq!(meet(&no(), &yes()), Ok((NOTHING, NOT_ASKED)));
+    assert_eq!(meet(&no(), &no()), Ok((NOTHING, NOTHING)));
+    let none = || stance(Trust::Cooperating, "");
+    assert_eq!(meet(&none(), &none()), Ok((Agreed::Cooperating, Agreed::Cooperating)));
 }
 
-/// Somebody who knocks without being a [`Knock`].
+#[test]
+fn both_must_have_the_secret() {
+    let text = Secret::random().reveal().unwrap();
+    let [one, other, none, random] =
+        ["one", "two", "", text.as_str()].map(|secret| stance(Trust::Cooperating, secret));
+    for (here, there, told, found) in [
+        (&one, &other, SecretError::Different, SecretError::Different),
+        (&one, &none, SecretError::OnlyOurs, SecretError::OnlyTheirs),
+        (&none, &one, SecretError::OnlyTheirs, SecretError::OnlyOurs),
+        // The sign of a caller is not that of a secret which nobody can guess.
+        (&one, &random, SecretError::Stranger, SecretError::Stranger),
+        (&random, &one, SecretError::Stranger, SecretError::Stranger),
+    ] {
+        let why = (refused(Refusal::Secret(told)), GreetError::from(found).into());
+        assert_eq!(meet(here, there), Err(why));
+    }
+    let same = stance(Trust::Cooperating, text.as_str());
+    assert_eq!(meet(&same, &random), Ok((Agreed::Cooperating, Agreed::Cooperating)));
+}
+
+/// Somebody who knocks without being a [`Knock`], and says what it likes beside its hello.
 struct Liar {
-    socket: Socket,
+    control: Control,
+    caller: Caller,
     acceptor: Acceptor,
 }
 
 impl Liar {
-    fn greet(nonce: Nonce) -> Self {
+    /// It has opened, and so has the host.
+    fn greet(terms: Vec<u8>) -> Self {
         let name = unique("liar");
-        let acceptor = Acceptor::open(&name, cooperating()).unwrap();
+        let mut acceptor = Acceptor::open(&name, cooperating()).unwrap();
         let fd = seqpacket().unwrap();
         connect(&fd, &address(&name).unwrap()).unwrap();
-        send_raw(&fd, &asking(Some(nonce)).encode(), &handles("").borrowed());
-        Self { socket: Socket::new(fd), acceptor }
+        let wanted = Wanted { hello: hello(), terms, key: None, is_plain: true };
+        let mut caller = Caller::new(cooperating().greet, wanted);
+        let control = control_of(fd);
+        send_raw(&control.fd(), &said(&mut caller), &[]);
+        assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
+        assert_eq!(caller.feed_step(&heard(&control)), Ok(News::Nothing));
+        Self { control, caller, acceptor }
     }
 
-    /// What the host wants to have proven, and its own proof.
-    fn challenge(&mut self) -> (Nonce, Proof) {
-        assert!(self.acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
-        let Ok(Received::Packet(packet)) = self.socket.receive() else { panic!("no challenge") };
-        let Answer::Challenge(nonce, proof) = Answer::decode(packet).unwrap() else { panic!() };
-        (nonce, proof)
-    }
-
-    /// What the host makes of it.
-    fn respond(mut self, response: &[u8]) -> Agreed {
-        send_raw(&self.socket, response, &[]);
-        self.acceptor.poll_visitor(at(0), at(1)).unwrap().expect("a response").agreed
+    /// What the host makes of what it asks for.
+    fn ask(&mut self) -> Result<Agreed, Turned> {
+        send_raw(&self.control.fd(), &said(&mut self.caller), &handles("").borrowed());
+        match self.acceptor.poll_visitor(at(0), at(1)) {
+            Ok(visitor) => Ok(visitor.expect("it has asked").agreed),
+            Err(away) => Err(away.why),
+        }
     }
 }
 
-/// The host's own proof is no proof of its visitor.
-pub(super) fn an_echo_is_refused() {
-    let mut liar = Liar::greet(Nonce::new());
-    let (_, proof) = liar.challenge();
-    assert_eq!(liar.respond(&Response::Yes(proof).encode()), OTHER_SECRET);
+fn said(caller: &mut Caller) -> Vec<u8> {
+    let step = caller.outgoing().to_vec();
+    caller.sent(step.len());
+    step
 }
 
-/// A proof is good once, even if the visitor's part is the same again.
-pub(super) fn a_replay_is_refused() {
-    let nonce = Nonce::new();
-    let mut honest = Liar::greet(nonce);
-    let (theirs, proof) = honest.challenge();
-    let peer = Peer::of(&honest.socket).unwrap();
-    let mut asking = Asking::new(nonce, &cooperating().secret);
-    let response = asking.respond(&peer, theirs, &proof).unwrap().encode();
-    assert_eq!(honest.respond(&response), Agreed::Cooperating);
-
-    let mut liar = Liar::greet(nonce);
-    liar.challenge();
-    assert_eq!(liar.respond(&response), OTHER_SECRET);
+fn heard(from: &Control) -> Vec<u8> {
+    let Ok(Received::Packet(packet)) = from.receive() else { panic!("nothing was said") };
+    packet.bytes
 }
 
-/// A yes alone is not enough.
-pub(super) fn a_guess_is_refused() {
-    let mut liar = Liar::greet(Nonce::new());
-    liar.challenge();
-    assert_eq!(liar.respond(&Response::Yes(Proof([0; 32])).encode()), OTHER_SECRET);
+#[test]
+fn a_no_counts_with_its_reason() {
+    for why in [WhyIsolated::OtherExecutable, WhyIsolated::ExecutableUnknown] {
+        let said = Greeting { wish: Wish::No(why), ..greeting("liar") };
+        let agreed = Liar::greet(said.encode()).ask();
+        assert_eq!(agreed, Ok(Agreed::Isolated(Some(why))));
+    }
 }
 
-/// A connecting side that said yes, and the socket of whoever it said it to.
-fn convinced() -> (Knock, Control) {
+/// Who believes that it talks to others than these two is not trusted.
+#[test]
+fn both_must_mean_the_same_two_processes() {
+    let own = rustix::process::getpid().as_raw_pid();
+    for (connecting, listening) in [(own, own + 1), (own + 1, own), (0, 0)] {
+        let wish = Wish::Yes(Processes { connecting, listening });
+        let said = Greeting { wish, ..greeting("liar") };
+        let agreed = Liar::greet(said.encode()).ask();
+        assert_eq!(agreed, Ok(Agreed::Isolated(Some(WhyIsolated::OtherProcess))));
+    }
+}
+
+#[test]
+fn a_wish_that_is_none_is_turned_away() {
+    let without = greeting("liar").encode();
+    let without = &without[..without.len() - 1];
+    for wish in [&b""[..], b"\x06", b"\x01", b"\x01too short", &[1; 10], &[2, 0]] {
+        let mut liar = Liar::greet([without, wish].concat());
+        let away = liar.ask().unwrap_err();
+        let is_malformed =
+            matches!(away, Turned::Greeting(GreetError::Hello(HelloError::Malformed(_))));
+        assert!(is_malformed, "{away}");
+        let told = liar.caller.feed_step(&heard(&liar.control)).unwrap_err();
+        assert!(matches!(told, GreetError::Refused(Refusal::Hello(_))), "{told}");
+    }
+}
+
+/// A host that answers what it likes. Both have said all but that.
+struct Host {
+    control: Control,
+    callee: Callee,
+}
+
+impl Host {
+    fn asked(by: &Stance, caller: Control, control: Control) -> (Knock, Self, Wish) {
+        let mut callee = Callee::new(cooperating().greet, true);
+        let mine = handles("");
+        let knock = greet_over(caller, by);
+        assert_eq!(callee.feed_step(&heard(&control)), Ok(News::Nothing));
+        send_raw(&control.fd(), callee.outgoing(), &[]);
+        callee.sent(callee.outgoing().len());
+        let knock = not_yet(knock, &mine);
+        let Ok(Received::Packet(mut packet)) = control.receive() else { panic!("not asked") };
+        let news = callee.feed_step(&packet.bytes).unwrap();
+        let News::Hello { terms, .. } = news else { panic!("{news:?}") };
+        let wish = Greeting::decode(&terms, &mut packet).unwrap().0.wish;
+        (knock, Self { control, callee }, wish)
+    }
+
+    fn answer(&mut self, told: Agreed) {
+        let acceptance = Acceptance { terms: terms(), verdict: Verdict(told) };
+        self.callee.welcome(&acceptance.encode());
+        send_raw(&self.control.fd(), self.callee.outgoing(), &handles("").borrowed());
+    }
+}
+
+/// One that a caller of this program has asked.
+fn asked(by: &Stance) -> (Knock, Host, Wish) {
     let (near, far) = pair();
-    let (nonce, host) = (Nonce::new(), cooperating());
-    let knock = Knock::adopt_asking(near, nonce, &host.secret);
-    let heard = host.hear(Some(nonce), far.peer());
-    let Heard::Challenged(challenge) = heard else { panic!("{heard:?}") };
-    let bytes = Answer::challenge(&challenge.listening, &host.show(&challenge));
-    send_raw(&far.fd(), &bytes, &[]);
-    let Answered::NotYet(knock) = knock.poll().unwrap() else { panic!("too early") };
-    let Ok(Received::Packet(packet)) = far.receive() else { panic!("no response") };
-    let response = Response::decode(&packet).unwrap();
-    assert_eq!(host.settle(&challenge, response), Agreed::Cooperating);
-    (knock, far)
-}
-
-fn answer(from: &Control, told: Agreed) {
-    send_raw(&from.fd(), &Answer::accept(&terms(), told), &handles("").borrowed());
+    Host::asked(by, near, far)
 }
 
 /// One side's yes is not the other's.
 pub(super) fn the_hosts_verdict_counts() {
-    let (knock, host) = convinced();
+    let (knock, mut host, wish) = asked(&cooperating());
+    let own = rustix::process::getpid().as_raw_pid();
+    assert_eq!(wish, Wish::Yes(Processes { connecting: own, listening: own }));
     let told = Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown));
-    answer(&host, told);
-    let Answered::Accepted(accepted) = knock.poll().unwrap() else { panic!("no answer") };
-    assert_eq!(accepted.agreed, told);
+    host.answer(told);
+    assert_eq!(accepted(knock, &handles("")).agreed, told);
+}
+
+/// A caller that does not know what its host runs asks, and says no.
+fn unconvinced() -> (Knock, Host) {
+    let (near, far) = sockets();
+    let near = Control::new(Socket::new(near), Peer::stranger());
+    let (knock, host, wish) = Host::asked(&cooperating(), near, control_of(far));
+    assert_eq!(wish, Wish::No(WhyIsolated::ExecutableUnknown));
+    (knock, host)
+}
+
+fn is_malformed(knock: Knock) -> bool {
+    let why = knock.poll(lend(&handles(""))).unwrap_err();
+    matches!(why, KnockError::Greeting(GreetError::Hello(HelloError::Malformed(_))))
+}
+
+#[test]
+fn a_host_that_claims_what_was_not_agreed_is_left() {
+    for told in [Agreed::Cooperating, NOT_ASKED] {
+        let (knock, mut host, wish) = asked(&stance(Trust::Isolated, "one"));
+        assert_eq!(wish, Wish::Nothing);
+        host.answer(told);
+        assert!(is_malformed(knock), "nothing was asked for: {told:?}");
+    }
+    let (knock, mut host, _) = asked(&cooperating());
+    host.answer(NOTHING);
+    assert!(is_malformed(knock), "it was asked");
+    for told in [Agreed::Cooperating, NOTHING] {
+        let (knock, mut host) = unconvinced();
+        host.answer(told);
+        assert!(is_malformed(knock), "the caller said no: {told:?}");
+    }
+    let (knock, mut host) = unconvinced();
+    host.answer(Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown)));
+    let agreed = accepted(knock, &handles("")).agreed;
+    assert_eq!(agreed, Agreed::Isolated(Some(WhyIsolated::ExecutableUnknown)));
+}
+
+#[test]
+fn a_host_that_speaks_at_the_wrong_time_is_left() {
+    let (near, far) = pair();
+    let knock = greet_over(near, &cooperating());
+    send_raw(&far.fd(), b"EGRT\x02\x01\x05\0\x03\0\0\0", &[]);
+    assert!(is_malformed(knock), "a welcome that nobody asked for");
+    let (knock, host, _) = asked(&cooperating());
+    // What it said before, again.
+    let mut callee = host.callee;
+    callee.repeat();
+    send_raw(&host.control.fd(), callee.outgoing(), &[]);
+    assert!(is_malformed(knock), "a second opening");
+}
+
+/// A host without the secret learns nothing of what is asked, and its yes is none.
+#[test]
+fn a_host_without_the_secret_is_left() {
+    let (near, far) = pair();
+    let knock = greet_over(near, &cooperating());
+    let mut host = Callee::new(stance(Trust::Cooperating, "two").greet, true);
+    assert_eq!(host.feed_step(&heard(&far)), Ok(News::Nothing));
+    send_raw(&far.fd(), host.outgoing(), &[]);
+    host.sent(host.outgoing().len());
+    let knock = not_yet(knock, &handles(""));
+    assert_eq!(host.feed_step(&heard(&far)), Err(SecretError::Different.into()));
+    let welcome = Acceptance { terms: terms(), verdict: Verdict(Agreed::Cooperating) }.encode();
+    let len = u16::try_from(welcome.len()).unwrap().to_le_bytes();
+    let forged = [&b"EGRT\x02\x01\x05\0\x03\0"[..], &len, &welcome].concat();
+    send_raw(&far.fd(), &forged, &handles("").borrowed());
+    assert!(is_malformed(knock));
 }
 
 /// Whoever runs something else is not trusted, nor is one who runs no more.
@@ -188,9 +301,6 @@ impl Drop for Stranger {
 
 #[test]
 fn scenes_hold() {
-    an_echo_is_refused();
-    a_replay_is_refused();
-    a_guess_is_refused();
     the_hosts_verdict_counts();
     another_executable_is_seen();
     let own = rustix::process::getpid();
@@ -198,152 +308,52 @@ fn scenes_hold() {
     assert_eq!(Peer::stranger().check_executable(), Err(WhyIsolated::ExecutableUnknown));
 }
 
-#[test]
-fn a_no_counts_with_its_reason() {
-    for why in [WhyIsolated::OtherExecutable, WhyIsolated::ExecutableUnknown] {
-        let mut honest = Liar::greet(Nonce::new());
-        honest.challenge();
-        let agreed = honest.respond(&Response::No(why).encode());
-        assert_eq!(agreed, Agreed::Isolated(Some(why)));
-    }
-}
-
-#[test]
-fn a_response_that_is_none_is_turned_away() {
-    for response in [&b"\0"[..], b"\x06", b"\x01too short", &[1; 34], &[2, 0]] {
-        let mut liar = Liar::greet(Nonce::new());
-        liar.challenge();
-        send_raw(&liar.socket, response, &[]);
-        let away = liar.acceptor.poll_visitor(at(0), at(1)).unwrap_err();
-        assert!(matches!(away.why, Turned::Hello(HelloError::Malformed(_))), "{away}");
-        let Ok(Received::Packet(packet)) = liar.socket.receive() else { panic!("not told") };
-        assert!(matches!(Answer::decode(packet).unwrap(), Answer::Refuse(Refusal::Hello(_))));
-    }
-}
-
-#[test]
-fn who_does_not_respond_is_sent_away_in_time() {
-    let (wire, end) = Tripwire::new();
-    let name = unique("mute");
-    let mut acceptor = Acceptor::open(&name, cooperating()).unwrap();
-    let fd = seqpacket().unwrap();
-    connect(&fd, &address(&name).unwrap()).unwrap();
-    send_raw(&fd, &asking(Some(Nonce::new())).encode(), &[end.as_fd(); 3]);
-    drop(end);
-    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
-    assert_eq!(acceptor.next_deadline(), Some(at(5)), "a challenge gives no more time");
-    let away = acceptor.poll_visitor(at(5), at(9)).unwrap_err();
-    assert_eq!(away.why, Turned::Silent);
-    wire.assert_closed();
-}
-
-/// Says that the two cooperate, or are otherwise than they could be.
-fn is_refused(knock: Knock) -> bool {
-    matches!(knock.poll(), Err(KnockError::Hello(HelloError::Malformed(_))))
-}
-
-#[test]
-fn a_host_that_claims_what_was_not_agreed_is_left() {
-    let told = [
-        (false, Agreed::Cooperating),
-        (false, NOT_ASKED),
-        (true, Agreed::Cooperating),
-        (true, NOTHING),
-    ];
-    for (asks, told) in told {
-        let (near, host) = pair();
-        let secret = cooperating().secret;
-        let knock = if asks {
-            Knock::adopt_asking(near, Nonce::new(), &secret)
-        } else {
-            Knock::adopt(near)
-        };
-        answer(&host, told);
-        assert!(is_refused(knock), "{asks} {told:?}");
-    }
-}
-
-#[test]
-fn a_host_that_challenges_at_the_wrong_time_is_left() {
-    let bytes = Answer::challenge(&Nonce::new(), &Proof([0; 32]));
-    let (near, host) = pair();
-    send_raw(&host.fd(), &bytes, &[]);
-    assert!(is_refused(Knock::adopt(near)), "nothing was asked for");
-    let (knock, host) = convinced();
-    send_raw(&host.fd(), &bytes, &[]);
-    assert!(is_refused(knock), "a second time");
-}
-
-/// A host without the secret gets no proof out of its visitor.
-#[test]
-fn a_host_without_the_secret_is_shown_nothing() {
-    let (near, host) = pair();
-    let knock = Knock::adopt_asking(near, Nonce::new(), &cooperating().secret);
-    send_raw(&host.fd(), &Answer::challenge(&Nonce::new(), &Proof([9; 32])), &[]);
-    let Answered::NotYet(knock) = knock.poll().unwrap() else { panic!("too early") };
-    let Ok(Received::Packet(packet)) = host.receive() else { panic!("no response") };
-    assert_eq!(packet.bytes, Response::No(WhyIsolated::OtherSecret).encode());
-    answer(&host, Agreed::Cooperating);
-    assert!(is_refused(knock), "it said no");
+fn bytes_of(wish: Wish) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    wish.push(&mut bytes);
+    bytes
 }
 
 #[test]
 fn the_bytes_of_trust_are_these_for_ever() {
-    let nonce = Nonce([1; 32]);
-    let asks = asking(Some(nonce)).encode();
-    assert!(asks.ends_with(&[&b"\x06caller\x01"[..], &[1; 32]].concat()), "{asks:?}");
-    let challenge = [&b"EGRT\x04\0\x09"[..], &[1; 32], &[2; 32]].concat();
-    assert_eq!(Answer::challenge(&nonce, &Proof([2; 32])), challenge);
-    let read = Answer::decode(packet(&challenge)).unwrap();
-    assert!(matches!(read, Answer::Challenge(n, p) if n == nonce && p == Proof([2; 32])));
+    assert_eq!(bytes_of(Wish::Nothing), [0]);
+    let processes = Processes { connecting: 0x0102, listening: 0x0304_0506 };
+    assert_eq!(bytes_of(Wish::Yes(processes)), b"\x01\x02\x01\0\0\x06\x05\x04\x03");
+    let told = |agreed| {
+        let mut bytes = Vec::new();
+        Verdict(agreed).push(&mut bytes);
+        bytes
+    };
     for (why, number) in [
         (WhyIsolated::PeerDidNotAsk, 2),
         (WhyIsolated::OtherExecutable, 3),
         (WhyIsolated::ExecutableUnknown, 4),
-        (WhyIsolated::OtherSecret, 5),
+        (WhyIsolated::OtherProcess, 5),
     ] {
-        assert_eq!(Response::No(why).encode(), [number]);
-        let accept = Answer::accept(&terms(), Agreed::Isolated(Some(why)));
-        assert_eq!(accept.last(), Some(&number));
+        assert_eq!(bytes_of(Wish::No(why)), [number]);
+        assert_eq!(told(Agreed::Isolated(Some(why))), [number]);
     }
-    assert_eq!(Answer::accept(&terms(), Agreed::Cooperating).last(), Some(&1));
-    assert_eq!(Response::Yes(Proof([2; 32])).encode(), [&[1][..], &[2; 32]].concat());
-}
-
-fn packet(bytes: &[u8]) -> Packet {
-    Packet { bytes: bytes.to_vec(), fds: Vec::new(), cut_off: false }
+    assert_eq!((told(NOTHING), told(Agreed::Cooperating)), (vec![0], vec![1]));
 }
 
 proptest! {
-    /// Every byte string is a response in one way or an error.
+    /// Every byte string is a wish in one way or an error.
     #[test]
-    fn any_bytes_are_a_response_or_an_error(
+    fn any_bytes_are_a_wish_or_an_error(
         first in 0..8_u8,
-        rest in prop_oneof![
-            proptest::collection::vec(any::<u8>(), 0..4),
-            proptest::collection::vec(any::<u8>(), 30..36),
-        ],
+        rest in proptest::collection::vec(any::<u8>(), 0..12),
         empty: bool,
     ) {
         let bytes = if empty { Vec::new() } else { [&[first][..], &rest].concat() };
         let is_right = match bytes.first() {
-            Some(1) => bytes.len() == 33,
-            Some(2..=5) => bytes.len() == 1,
+            Some(1) => bytes.len() == 9,
+            Some(0 | 2..=5) => bytes.len() == 1,
             _ => false,
         };
-        match Response::decode(&packet(&bytes)) {
-            Ok(response) => prop_assert_eq!(response.encode(), bytes),
+        let mut reader = Reader::new(&bytes);
+        match Wish::read(&mut reader).and_then(|wish| reader.end().map(|()| wish)) {
+            Ok(wish) => prop_assert_eq!(bytes_of(wish), bytes),
             Err(Malformed(said)) => prop_assert!(!is_right, "{}", said),
         }
-    }
-
-    #[test]
-    fn a_challenge_is_read_as_it_was_written(nonce: [u8; 32], proof: [u8; 32], cut in 0..71_usize) {
-        let bytes = Answer::challenge(&Nonce(nonce), &Proof(proof));
-        let read = Answer::decode(packet(&bytes)).unwrap();
-        let Answer::Challenge(n, p) = read else { panic!("{read:?}") };
-        prop_assert_eq!((n, p), (Nonce(nonce), Proof(proof)));
-        prop_assert!(Answer::decode(packet(&bytes[..cut])).is_err());
-        prop_assert!(Answer::decode(packet(&[&bytes[..], b"x"].concat())).is_err());
     }
 }

@@ -5,17 +5,23 @@ use std::borrow::Cow;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::answer::Answer;
+use rustix::net::connect;
+
+use super::super::greeting::{Acceptance, hear};
+use super::super::knock::seqpacket;
+use super::super::name::address;
 use super::super::socket::{Packet, Received};
+use super::super::trust::{Processes, Verdict};
 use super::*;
 use crate::buf::Kind;
+use crate::fabric::greet::{Callee, Caller, News, Wanted};
 use crate::fabric::hub::bytes::known;
-use crate::vi::{AccessError, HelloError, Nonce, ViError};
+use crate::vi::{AccessError, HelloError, ViError};
 
-const GREETING: &[u8] = b"EGRT\x02\x01\x04\x00\x01\x04\x07\0\0\0\0\0\0\0grid\
-    \x02\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\x01\x02\x01a\x00";
-const ACCEPT: &[u8] = b"EGRT\x04\0\x00\
-    \x02\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\x01\x02\x00";
+const GREETING: &[u8] = b"\x02\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\x01\x02\x01a\x00";
+const ACCEPT: &[u8] = b"\x02\0\0\0\x40\0\0\0\0\0\x02\0\0\0\0\0\x01\x02\x00";
+const ISOLATED: Acceptance =
+    Acceptance { terms: terms(), verdict: Verdict(Agreed::Isolated(None)) };
 
 /// A packet with two descriptors.
 fn packet(bytes: &[u8]) -> Packet {
@@ -23,28 +29,20 @@ fn packet(bytes: &[u8]) -> Packet {
     Packet { bytes: bytes.to_vec(), fds: vec![control, bell], cut_off: false }
 }
 
+fn read_greeting(bytes: &[u8]) -> Result<Greeting, Malformed> {
+    Greeting::decode(bytes, &mut packet(bytes)).map(|(greeting, _)| greeting)
+}
+
+fn read_acceptance(bytes: &[u8]) -> Result<Acceptance, Malformed> {
+    Acceptance::decode(bytes, &mut packet(bytes)).map(|(acceptance, _)| acceptance)
+}
+
 #[test]
-#[cfg(target_endian = "little")]
 fn the_bytes_are_these_for_ever() {
     assert_eq!(greeting("a").encode(), GREETING);
-    assert_eq!(Greeting::decode(packet(GREETING)).unwrap().0, greeting("a"));
-    assert_eq!(Answer::accept(&terms(), Agreed::Isolated(None)), ACCEPT);
-    let Answer::Accept(read, agreed, _) = Answer::decode(packet(ACCEPT)).unwrap() else { panic!() };
-    assert_eq!((read, agreed), (terms(), Agreed::Isolated(None)));
-    let version = HelloError::Version { theirs: 3, ours: 2 };
-    for (refusal, bytes) in [
-        (Refusal::NotListening, &b"\x01"[..]),
-        (Refusal::Reliability(Reliability::Reception), b"\x02\x02"),
-        (Refusal::Hello(HelloError::NotEgret), b"\x03\x01"),
-        (Refusal::Hello(HelloError::OtherByteOrder), b"\x03\x02"),
-        (Refusal::Hello(version), b"\x03\x03\x02\0\x03\0"),
-        (Refusal::Hello(HelloError::Malformed("service name")), b"\x03\x04\x0cservice name"),
-        (Refusal::OtherUser { uid: 1000 }, b"\x04\xe8\x03\0\0"),
-        (Refusal::Crowded, b"\x05"),
-        (Refusal::OtherTag, b"\x08"),
-    ] {
-        assert_eq!(Answer::refuse(&refusal), [b"EGRT\x04\0", bytes].concat(), "{refusal:?}");
-    }
+    assert_eq!(read_greeting(GREETING), Ok(greeting("a")));
+    assert_eq!(ISOLATED.encode(), ACCEPT);
+    assert_eq!(read_acceptance(ACCEPT), Ok(ISOLATED));
 }
 
 #[test]
@@ -84,25 +82,34 @@ fn the_bytes_of_messages_are_these_for_ever() {
 /// A greeting that was cut anywhere, or goes on, is refused.
 pub(super) fn a_greeting_is_whole() {
     for len in 0..GREETING.len() {
-        let read = Greeting::decode(packet(&GREETING[..len]));
-        assert!(matches!(read, Err(HelloError::Malformed(_))), "{len}: {read:?}");
+        assert!(read_greeting(&GREETING[..len]).is_err(), "{len}");
     }
-    let longer = [GREETING, b"x"].concat();
-    assert!(Greeting::decode(packet(&longer)).is_err());
-    let cut_off = Packet { cut_off: true, ..packet(GREETING) };
-    assert!(Greeting::decode(cut_off).is_err());
+    for len in 0..ACCEPT.len() {
+        assert!(read_acceptance(&ACCEPT[..len]).is_err(), "{len}");
+    }
+    assert!(read_greeting(&[GREETING, b"x"].concat()).is_err());
+    assert!(read_acceptance(&[ACCEPT, b"x"].concat()).is_err());
 }
 
-/// Another version is told from nonsense, whatever else it says.
-pub(super) fn another_version_is_refused() {
-    let mut bytes = GREETING.to_vec();
-    bytes[6] = 9;
-    let read = Greeting::decode(packet(&bytes)).map(|(greeting, _)| greeting);
-    assert_eq!(read, Err(HelloError::Version { theirs: 9, ours: 4 }));
-    let mut bytes = ACCEPT.to_vec();
-    bytes[4] = 9;
-    let read = Answer::decode(packet(&bytes)).unwrap_err();
-    assert_eq!(read, HelloError::Version { theirs: 9, ours: 4 });
+/// Each packet is one step: who says less or more is not waited for, and is told so.
+#[test]
+fn a_packet_is_one_step() {
+    let opening = caller(Vec::new()).outgoing().to_vec();
+    let callee = || Callee::new(plain().greet, true);
+    assert_eq!(hear(&mut callee(), &packet(&opening)), Ok(News::Nothing));
+    let part = &opening[..opening.len() - 1];
+    for bytes in [part, &opening[..7], &[&opening[..], b"x"].concat()] {
+        let mut callee = callee();
+        let why = hear(&mut callee, &packet(bytes)).unwrap_err();
+        assert!(matches!(why, GreetError::Hello(HelloError::Malformed(_))), "{why}");
+        assert_eq!(callee.outgoing()[8], 4, "a refusal");
+    }
+    let cut_off = Packet { cut_off: true, ..packet(&opening) };
+    assert!(hear(&mut callee(), &cut_off).is_err());
+}
+
+fn caller(terms: Vec<u8>) -> Caller {
+    Caller::new(plain().greet, Wanted { hello: hello(), terms, key: None, is_plain: true })
 }
 
 /// Descriptors nobody asked for are closed, those within a packet's room and those beyond.
@@ -124,7 +131,6 @@ pub(super) fn surplus_descriptors_are_closed() {
 #[test]
 fn scenes_hold() {
     a_greeting_is_whole();
-    another_version_is_refused();
     surplus_descriptors_are_closed();
 }
 
@@ -134,12 +140,12 @@ fn descriptors_must_be_there_once_each() {
         let mut bytes = GREETING.to_vec();
         let at = GREETING.len() - 5;
         bytes[at..at + 2].copy_from_slice(&roles);
-        assert_eq!(Greeting::decode(packet(&bytes)).is_ok(), right, "{roles:?}");
+        assert_eq!(read_greeting(&bytes).is_ok(), right, "{roles:?}");
     }
     let mut missing = packet(GREETING);
     missing.fds.pop();
-    let error = Greeting::decode(missing).unwrap_err();
-    assert_eq!(error.to_string(), "the greeting is malformed: fewer descriptors than declared");
+    let error = Greeting::decode(GREETING, &mut missing).unwrap_err();
+    assert_eq!(error, Malformed("fewer descriptors than declared"));
     let none = Packet { fds: Vec::new(), ..packet(&Message::Region { number: 0 }.encode()) };
     assert_eq!(Message::decode(none).unwrap_err(), Malformed("fewer descriptors than declared"));
 }
@@ -181,16 +187,9 @@ fn errors() -> impl Strategy<Value = ViError> {
     ]
 }
 
-/// Bytes that are nearly right, or not at all.
-fn packets() -> impl Strategy<Value = Vec<u8>> {
-    let nearly = prop_oneof![
-        Just(GREETING.to_vec()),
-        Just(ACCEPT.to_vec()),
-        Just(Answer::refuse(&Refusal::Hello(HelloError::Malformed("service name")))),
-        Just(Message::Region { number: 7 }.encode()),
-        errors().prop_map(|why| Message::Goodbye(Farewell::of(why)).encode()),
-    ];
-    let hurt = (nearly, vec((any::<u16>(), any::<u8>()), 0..3), any::<u16>()).prop_map(
+/// Bytes that are nearly one of these.
+fn hurt(nearly: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    (nearly, vec((any::<u16>(), any::<u8>()), 0..3), any::<u16>()).prop_map(
         |(mut bytes, changes, keep)| {
             for (place, byte) in changes {
                 let place = usize::from(place) % bytes.len();
@@ -199,18 +198,62 @@ fn packets() -> impl Strategy<Value = Vec<u8>> {
             bytes.truncate(1 + usize::from(keep) % (2 * bytes.len()));
             bytes
         },
-    );
-    prop_oneof![4 => hurt, 1 => vec(any::<u8>(), 1..64), 1 => vec(any::<u8>(), 4000..4200)]
+    )
+}
+
+/// Bytes that are nearly right, or not at all.
+fn packets() -> impl Strategy<Value = Vec<u8>> {
+    let nearly = prop_oneof![
+        Just(GREETING.to_vec()),
+        Just(ACCEPT.to_vec()),
+        Just(caller(GREETING.to_vec()).outgoing().to_vec()),
+        Just(b"EGRT\x02\x01\x05\0\x04\0\x0f\0\x03\x04\x0cservice name".to_vec()),
+        Just(Message::Region { number: 7 }.encode()),
+        errors().prop_map(|why| Message::Goodbye(Farewell::of(why)).encode()),
+    ];
+    prop_oneof![4 => hurt(nearly), 1 => vec(any::<u8>(), 1..64), 1 => vec(any::<u8>(), 4000..4200)]
+}
+
+/// What one side of a greeting makes of a packet; `None` if it is understood.
+type Reading = fn(Packet) -> Option<GreetError>;
+
+const READINGS: [Reading; 5] = [
+    |mut packet| Some(Greeting::decode(&packet.bytes.clone(), &mut packet).err()?.into()),
+    |mut packet| Some(Acceptance::decode(&packet.bytes.clone(), &mut packet).err()?.into()),
+    |packet| Some(Message::decode(packet).err()?.into()),
+    |packet| hear(&mut caller(Vec::new()), &packet).err(),
+    |packet| hear(&mut Callee::new(plain().greet, true), &packet).err(),
+];
+
+/// A guest of an acceptor, whose every packet has so many descriptors of a tripwire.
+struct Guest {
+    acceptor: Acceptor,
+    socket: Socket,
+    fds: usize,
+}
+
+impl Guest {
+    fn new(fds: usize) -> Self {
+        let name = unique("any");
+        let acceptor = open(&name).unwrap();
+        let fd = seqpacket().unwrap();
+        connect(&fd, &address(&name).unwrap()).unwrap();
+        Self { acceptor, socket: Socket::new(fd), fds }
+    }
+
+    /// Says this, which has the acceptor let it in or send it away, or wait for more.
+    fn says(&mut self, bytes: &[u8]) -> (Tripwire, Result<Option<Visitor>, Turned>) {
+        let (wire, end) = Tripwire::new();
+        send_raw(&self.socket, bytes, &std::vec::from_elem(end.as_fd(), self.fds));
+        drop(end);
+        (wire, self.acceptor.poll_visitor(at(0), at(1)).map_err(|away| away.why))
+    }
 }
 
 proptest! {
     #[test]
     fn any_packet_is_an_answer_and_leaves_nothing_open(bytes in packets(), count in 0..=20_usize) {
-        for decode in [
-            |packet| Greeting::decode(packet).err(),
-            |packet| Answer::decode(packet).err(),
-            |packet| Message::decode(packet).err().map(HelloError::from),
-        ] as [fn(Packet) -> Option<HelloError>; 3] {
+        for read in READINGS {
             let (near, far) = sockets();
             let (wire, end) = Tripwire::new();
             send_raw(&near, &bytes, &std::vec::from_elem(end.as_fd(), count));
@@ -219,11 +262,42 @@ proptest! {
                 panic!("a packet was sent")
             };
             prop_assert_eq!(packet.cut_off, bytes.len() > 4096);
-            if let Some(HelloError::Malformed(said)) = decode(packet) {
+            if let Some(GreetError::Hello(HelloError::Malformed(said))) = read(packet) {
                 prop_assert_eq!(known(said), said, "the peer would not know this text");
             }
             wire.assert_closed();
         }
+    }
+
+    #[test]
+    fn an_acceptor_hears_any_packet_and_keeps_nothing_of_it(
+        bytes in packets(), count in 0..=20_usize,
+    ) {
+        let (wire, heard) = Guest::new(count).says(&bytes);
+        prop_assert!(!matches!(heard, Ok(Some(_))), "it has not asked");
+        wire.assert_closed();
+    }
+
+    /// Who has greeted rightly so far may ask for anything beside any descriptors.
+    #[test]
+    fn an_acceptor_hears_any_terms_and_keeps_what_it_asked_for(
+        terms in hurt(Just(GREETING.to_vec())), count in 0..=20_usize,
+    ) {
+        let mut guest = Guest::new(count);
+        let mut caller = caller(terms.clone());
+        let (wire, heard) = guest.says(caller.outgoing());
+        prop_assert!(matches!(heard, Ok(None)), "it has opened");
+        wire.assert_closed();
+        caller.sent(caller.outgoing().len());
+        let Ok(Received::Packet(answer)) = guest.socket.receive() else { panic!("no answer") };
+        prop_assert_eq!(caller.feed_step(&answer.bytes), Ok(News::Nothing));
+        let (wire, heard) = guest.says(caller.outgoing());
+        let is_right = count >= 2 && read_greeting(&terms).is_ok();
+        match heard {
+            Ok(visitor) => prop_assert!(visitor.is_some() && is_right),
+            Err(why) => prop_assert!(!is_right, "{}", why),
+        }
+        wire.assert_closed();
     }
 
     #[test]
@@ -239,15 +313,14 @@ proptest! {
 
     #[test]
     fn a_greeting_is_read_as_it_was_written(
-        (service, host) in ("\\PC{0,60}", "\\PC{0,60}"),
-        (tag, control_bytes, depth) in any::<(u64, u64, u32)>(),
-        (level, cooperating) in (0..3_u8, any::<bool>()),
+        host in "\\PC{0,60}",
+        (control_bytes, depth) in any::<(u64, u32)>(),
+        processes in any::<Option<(i32, i32)>>(),
     ) {
-        let reliability = Reliability::from_wire(level).unwrap();
-        let asks = cooperating.then(Nonce::new);
-        let terms = Terms { depth, control_bytes };
-        let greeting = Greeting { hello: Hello { reliability, service, tag }, host, terms, asks };
-        let read = Greeting::decode(packet(&greeting.encode())).unwrap().0;
-        prop_assert_eq!(read, greeting);
+        let wish = processes.map_or(Wish::Nothing, |(connecting, listening)| {
+            Wish::Yes(Processes { connecting, listening })
+        });
+        let greeting = Greeting { host, terms: Terms { depth, control_bytes }, wish };
+        prop_assert_eq!(read_greeting(&greeting.encode()), Ok(greeting));
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::super::Rng;
 use super::super::conformance::nic;
 use super::{files, start};
-use crate::fabric::shm::puppet::Strings;
-use crate::fabric::shm::rendezvous::{Acceptor, Handles, Stance, Terms, Visitor};
+use crate::fabric::shm::puppet::{Strings, stance};
+use crate::fabric::shm::rendezvous::{Acceptor, Handles, Terms, Visitor};
 use crate::rt::{self, Deadline};
 use crate::vi::{Address, ConnectError, ViOptions, Wait};
 
@@ -16,7 +16,7 @@ const CALLS: u32 = 60;
 /// Answers everyone with nonsense until it is ended.
 pub(super) fn answer_nonsense(own: &str, seed: u64) {
     let mut rng = Rng(seed);
-    let mut acceptor = Acceptor::open(own, Stance::default()).unwrap();
+    let mut acceptor = Acceptor::open(own, stance()).unwrap();
     let unfit = files::unfit_for_control();
     let mut kept = Vec::new();
     loop {

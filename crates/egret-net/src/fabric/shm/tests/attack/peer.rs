@@ -218,8 +218,8 @@ impl Attacker {
                     _ => Handles { control, bell: fd.as_fd() },
                 };
                 let hello = self.hello();
-                let Some(knock) = greet(&self.victim, hello, handles) else { continue };
-                if let Some(accepted) = wait_answer(knock, rt::now() + LONG) {
+                let Some(knock) = greet(&self.victim, hello) else { continue };
+                if let Some(accepted) = wait_answer(knock, handles, rt::now() + LONG) {
                     let until = rt::now() + LONG;
                     while !accepted.control.is_gone() {
                         assert!(rt::now() < until, "descriptor {fd:?} for role {role} is used");

@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::super::conformance::nic;
+use super::super::meet;
 use super::super::program::Program;
 use super::start;
 use crate::buf::Pool;
@@ -73,8 +74,7 @@ fn idle(to: &Nic, own: &str) -> Vec<(Vi, Vi)> {
     let listener = to.listen("idle", 0, &options).unwrap();
     let connect = |_| {
         let connecting = nic.connect(&Address::new(to.host(), "idle", 0), &options, LONG);
-        let accepted = listener.wait_accept(LONG).unwrap();
-        (nic.block_on(connecting).unwrap(), accepted)
+        meet(&listener, connecting)
     };
     (0..IDLE).map(connect).collect()
 }

@@ -1,0 +1,170 @@
+//! What a greeting has of the Noise Protocol: its messages, and what both sides have at the end.
+//!
+//! The pattern is `XXpsk3`. Each side makes a key pair for this greeting alone, shows its own key
+//! under it, and the secret of the pool goes in last, with the caller's key. So nothing that
+//! depends on the secret is said before the callee has proven its key, and the callee says nothing
+//! that depends on the secret before the caller has proven that it has the secret.
+
+use std::fmt;
+
+use snow::params::NoiseParams;
+use snow::{Builder, HandshakeState, TransportState};
+
+use super::fault::{Fault, planted};
+use super::primitives::{Primitives, TAG};
+use super::stance::Stance;
+use super::step::BODY_MAX;
+use crate::fabric::seal::{Key, Keys};
+use crate::vi::machine::{ConnId, Made};
+use crate::vi::{KEY_BYTES, PROTOCOL_VERSION, PublicKey};
+
+/// A handshake that is under way.
+pub(crate) struct Noise(Box<HandshakeState>);
+
+/// A handshake that has come to its end: both sides have proven all.
+pub(crate) struct Agreed {
+    transport: Box<TransportState>,
+    pub(super) session: Session,
+}
+
+/// What both ends have of a greeting.
+#[derive(Debug)]
+pub(in crate::fabric) struct Session {
+    pub known: Known,
+    /// The keys of this connection, if its bytes are to be sealed.
+    pub keys: Option<Keys>,
+}
+
+/// What is known of the other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::fabric) struct Known {
+    /// The key that it has proven.
+    pub key: PublicKey,
+    /// Whether the bytes of the connection are sealed.
+    pub is_sealed: bool,
+}
+
+/// A message that was not made by who has the keys, or was changed on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Untrue;
+
+/// What a handshake begins with beside its keys, as the caller said it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Prologue {
+    pub flags: u8,
+}
+
+impl Noise {
+    pub(super) fn caller(stance: &Stance, prologue: Prologue) -> Self {
+        Self::new(stance, prologue, true)
+    }
+
+    pub(super) fn callee(stance: &Stance, prologue: Prologue) -> Self {
+        Self::new(stance, prologue, false)
+    }
+
+    fn new(stance: &Stance, Prologue { flags }: Prologue, is_caller: bool) -> Self {
+        let params: NoiseParams = PATTERN.parse().expect("a pattern of the Noise Protocol");
+        let [low, high] = PROTOCOL_VERSION.to_le_bytes();
+        let prologue = [b"egret".as_slice(), &[low, high, flags], stance.fabric.as_bytes()];
+        let prologue =
+            if planted(Fault::PrologueForgotten) { Vec::new() } else { prologue.concat() };
+        let private = stance.identity.private();
+        let psk = if planted(Fault::SecretForgotten) {
+            &[0; KEY_BYTES]
+        } else {
+            stance.secret.shared_key()
+        };
+        let primitives = Box::new(Primitives { ephemeral: stance.ephemeral() });
+        let builder = Builder::with_resolver(params, primitives)
+            .local_private_key(&*private)
+            .and_then(|builder| builder.prologue(&prologue))
+            .and_then(|builder| builder.psk(3, psk));
+        let state = builder.and_then(|builder| {
+            if is_caller { builder.build_initiator() } else { builder.build_responder() }
+        });
+        Self(Box::new(state.expect("a pattern, a private key and a secret are all that is needed")))
+    }
+
+    /// The next message, with a few bytes of this side's.
+    pub(super) fn write(&mut self, payload: &[u8]) -> Vec<u8> {
+        let mut message = vec![0; BODY_MAX];
+        let written = self.0.write_message(payload, &mut message);
+        message.truncate(written.expect("this side's turn, and a step has room"));
+        message
+    }
+
+    /// What the peer says in its next message.
+    pub(super) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Untrue> {
+        let mut payload = vec![0; BODY_MAX];
+        let len = self.0.read_message(message, &mut payload).map_err(|_| Untrue)?;
+        payload.truncate(len);
+        Ok(payload)
+    }
+
+    /// The key that the peer has proven, once it has.
+    pub(super) fn peer(&self) -> Option<PublicKey> {
+        let key = self.0.get_remote_static()?;
+        key.try_into().ok().map(PublicKey)
+    }
+
+    /// Both have said all. The keys of the connection are kept if its bytes are to be sealed.
+    pub(super) fn agreed(mut self, is_sealed: bool) -> Agreed {
+        let key = self.peer().expect("both keys are shown at the end");
+        let keys = is_sealed.then(|| {
+            let (callers, callees) = self.0.dangerously_get_raw_split();
+            // The welcome is sealed by the callee's key itself.
+            let [callers, callees] = [callers, callees].map(|key| Key::new(key).after_greeting());
+            match self.0.is_initiator() {
+                true => Keys { outgoing: callers, incoming: callees },
+                false => Keys { outgoing: callees, incoming: callers },
+            }
+        });
+        let transport = self.0.into_transport_mode().expect("the handshake is over");
+        Agreed {
+            transport: Box::new(transport),
+            session: Session { known: Known { key, is_sealed }, keys },
+        }
+    }
+}
+
+impl Known {
+    /// The connection with a peer that calls itself so.
+    pub(in crate::fabric) fn made(self, conn: ConnId, host: &str) -> Made {
+        let mut made = Made::new(conn, host);
+        (made.key, made.is_private) = (Some(self.key), self.is_sealed);
+        made
+    }
+}
+
+impl Agreed {
+    /// Says the callee's last words.
+    pub(super) fn seal(&mut self, words: &[u8]) -> Vec<u8> {
+        let mut sealed = vec![0; words.len() + TAG];
+        let len = self.transport.write_message(words, &mut sealed).expect("a step is short");
+        sealed.truncate(len);
+        sealed
+    }
+
+    /// Hears them.
+    pub(super) fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Untrue> {
+        let mut words = vec![0; sealed.len()];
+        let len = self.transport.read_message(sealed, &mut words).map_err(|_| Untrue)?;
+        words.truncate(len);
+        Ok(words)
+    }
+}
+
+impl fmt::Debug for Noise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Noise(..)")
+    }
+}
+
+impl fmt::Debug for Agreed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.session.fmt(f)
+    }
+}
+
+const PATTERN: &str = "Noise_XXpsk3_25519_AESGCM_SHA256";

@@ -1,0 +1,135 @@
+//! AES-256-GCM. Two implementations do the same to the same bytes: the fast one asks more of the
+//! processor than the other, and ends agree whichever each of them has.
+//!
+//! Measured on one core of a Xeon of 2023 at 2 GHz (AVX-512), out of place, as a copy and a seal in
+//! place where there is no other way:
+//!
+//! | bytes | graviola | aes-gcm | chacha20poly1305 |
+//! |---|---|---|---|
+//! | 16 | 0.14 µs | 0.26 µs | 1.7 µs |
+//! | 1 Ki | 0.28 µs | 0.71 µs | 3.3 µs |
+//! | 16 Ki | 2.7 µs, 6.1 GB/s | 10.3 µs, 1.6 GB/s | 23 µs, 0.7 GB/s |
+//! | 32 Ki | 5.4 µs, 6.0 GB/s | 21 µs, 1.5 GB/s | 41 µs, 0.8 GB/s |
+//! | 64 Ki | 11.8 µs, 5.6 GB/s | 31 µs, 2.1 GB/s | 77 µs, 0.9 GB/s |
+//!
+//! To open costs the same. The copy is the smaller part: 0.2 µs of 16 KiB.
+
+use std::fmt;
+
+use aes_gcm::aead::inout::InOutBuf;
+use aes_gcm::{AeadInOut, Aes256Gcm, KeyInit};
+
+use super::SealError;
+use super::fault::{Fault, planted};
+use super::key::Key;
+
+/// What shows that a record is genuine.
+pub(in crate::fabric) type Tag = [u8; TAG];
+
+/// Bytes of a tag.
+pub(in crate::fabric) const TAG: usize = 16;
+
+/// A key, made ready. Its memory is wiped when it is dropped.
+pub(super) enum Cipher {
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    Fast(Box<graviola::aead::AesGcm>),
+    Portable(Box<Aes256Gcm>),
+}
+
+impl Cipher {
+    /// About 4.7 µs.
+    pub(super) fn new(key: &Key) -> Self {
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        if is_fast() {
+            return Self::Fast(Box::new(graviola::aead::AesGcm::new(key.bytes())));
+        }
+        Self::portable(key)
+    }
+
+    /// One that every processor has.
+    pub(super) fn portable(key: &Key) -> Self {
+        Self::Portable(Box::new(Aes256Gcm::new(key.bytes().into())))
+    }
+
+    /// Seals in place. 0.14 µs, and 0.16 ns for each byte.
+    #[inline]
+    pub(super) fn seal(&self, number: u64, beside: &[u8], bytes: &mut [u8]) -> Tag {
+        let nonce = nonce(number);
+        match self {
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            Self::Fast(cipher) => {
+                let mut tag = [0; TAG];
+                cipher.encrypt(&nonce, beside, bytes, &mut tag);
+                tag
+            }
+            Self::Portable(cipher) => cipher
+                .encrypt_inout_detached(&nonce.into(), beside, InOutBuf::from(bytes))
+                .expect("a record is shorter than 64 GiB")
+                .into(),
+        }
+    }
+
+    /// Opens in place; bytes that are not genuine are gone. As fast as [`seal`](Self::seal).
+    #[inline]
+    pub(super) fn open(
+        &self,
+        number: u64,
+        beside: &[u8],
+        bytes: &mut [u8],
+        tag: &Tag,
+    ) -> Result<(), SealError> {
+        if planted(Fault::TagUnchecked) {
+            // What is sealed twice is open.
+            self.seal(number, beside, bytes);
+            return Ok(());
+        }
+        let nonce = nonce(number);
+        match self {
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            Self::Fast(cipher) => {
+                cipher.decrypt(&nonce, beside, bytes, tag).map_err(|_| SealError::Forged)
+            }
+            Self::Portable(cipher) => cipher
+                .decrypt_inout_detached(&nonce.into(), beside, InOutBuf::from(bytes), tag.into())
+                .map_err(|_| SealError::Forged),
+        }
+    }
+}
+
+impl fmt::Debug for Cipher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+            Self::Fast(_) => "Fast(..)",
+            Self::Portable(_) => "Portable(..)",
+        })
+    }
+}
+
+/// The nonce of a record.
+fn nonce(number: u64) -> [u8; 12] {
+    let mut nonce = [0; 12];
+    nonce[4..].copy_from_slice(&number.to_be_bytes());
+    nonce
+}
+
+/// Whether this processor has what the fast implementation panics without.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn is_fast() -> bool {
+    is_x86_feature_detected!("aes")
+        && is_x86_feature_detected!("pclmulqdq")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("adx")
+        && is_x86_feature_detected!("avx")
+        && is_x86_feature_detected!("avx2")
+}
+
+/// Whether this processor has what the fast implementation panics without.
+#[cfg(target_arch = "aarch64")]
+pub(super) fn is_fast() -> bool {
+    use std::arch::is_aarch64_feature_detected;
+    is_aarch64_feature_detected!("neon")
+        && is_aarch64_feature_detected!("aes")
+        && is_aarch64_feature_detected!("pmull")
+        && is_aarch64_feature_detected!("sha2")
+}

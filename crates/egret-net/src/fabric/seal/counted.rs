@@ -1,0 +1,104 @@
+//! Records of a stream: both ends count, and the number is not sent.
+
+use super::SealError;
+use super::cipher::Tag;
+use super::epoch::{self, Epoch};
+use super::fault::{Fault, planted};
+use super::key::Key;
+
+/// Seals one record after the other.
+#[derive(Debug)]
+pub(in crate::fabric) struct Sealer(Counter);
+
+/// Opens them in the same order.
+#[derive(Debug)]
+pub(in crate::fabric) struct Opener(Counter);
+
+#[derive(Debug)]
+struct Counter {
+    epoch: Epoch,
+    /// The number of the next record.
+    next: u64,
+}
+
+impl Sealer {
+    pub(in crate::fabric) fn new(key: Key) -> Self {
+        Self(Counter::new(key))
+    }
+
+    /// Seals the next record in place; the tag shows also that it goes with what is `beside` it.
+    #[inline]
+    pub(in crate::fabric) fn seal(
+        &mut self,
+        beside: &[u8],
+        bytes: &mut [u8],
+    ) -> Result<Tag, SealError> {
+        let number = self.0.take()?;
+        Ok(self.0.epoch.cipher.seal(number, beside, bytes))
+    }
+}
+
+impl Opener {
+    pub(in crate::fabric) fn new(key: Key) -> Self {
+        Self(Counter::new(key))
+    }
+
+    /// Opens the next record in place. One that does not open is the end of the stream: none
+    /// behind it does.
+    #[inline]
+    pub(in crate::fabric) fn open(
+        &mut self,
+        beside: &[u8],
+        bytes: &mut [u8],
+        tag: &Tag,
+    ) -> Result<(), SealError> {
+        let number = self.0.take()?;
+        self.0.epoch.cipher.open(number, beside, bytes, tag)
+    }
+}
+
+impl Counter {
+    fn new(key: Key) -> Self {
+        Self { epoch: Epoch::first(key), next: 0 }
+    }
+
+    /// The number of the next record, whose key is in place then.
+    #[inline]
+    fn take(&mut self) -> Result<u64, SealError> {
+        let number = self.next;
+        if number == u64::MAX {
+            return Err(SealError::Worn);
+        }
+        if epoch::of(number) != self.epoch.number && !planted(Fault::KeyKept) {
+            self.epoch = self.epoch.next();
+        }
+        if !planted(Fault::NumberKept) {
+            self.next += 1;
+        }
+        Ok(number)
+    }
+}
+
+#[cfg(test)]
+impl Sealer {
+    /// As if it had sealed all records before this one, whose key it has.
+    pub(in crate::fabric) fn skip_to(&mut self, number: u64) {
+        self.0.skip_to(number);
+    }
+}
+
+#[cfg(test)]
+impl Opener {
+    pub(super) fn skip_to(&mut self, number: u64) {
+        self.0.skip_to(number);
+    }
+}
+
+#[cfg(test)]
+impl Counter {
+    fn skip_to(&mut self, number: u64) {
+        self.next = number;
+        // Not all of them: that is more than a lifetime.
+        self.epoch.number = epoch::of(number);
+    }
+}

@@ -1,0 +1,97 @@
+//! A stream whose bytes are sealed between this end and the kernel.
+//!
+//! What is written is cut into [records](self::record), each sealed in the buffer that it leaves
+//! from; what comes is opened in the buffer that it came to, and copied from there to where it
+//! belongs. So of each byte there is one copy more than without sealing, which the cipher needs
+//! anyhow, and the memory that was posted sees neither a sealed byte nor one that was not proven.
+//!
+//! Bytes that are sealed count as written: their record cannot be taken back, since its number is
+//! used up. What the kernel does not take of them is [unsent](Sealed::has_unsent), and goes before
+//! everything else when there is room.
+//!
+//! Whole records that have come lie in this process, where no set tells of them: who reads goes on
+//! until none is [ready](Sealed::is_ready).
+
+mod incoming;
+mod outgoing;
+pub(super) mod record;
+
+use std::io::IoSlice;
+
+use rustix::io::Errno;
+
+use self::incoming::Incoming;
+use self::outgoing::Outgoing;
+use super::stream::{Stream, Unread};
+use crate::fabric::seal::{Keys, Opener, Sealer};
+
+#[derive(Debug)]
+pub(super) struct Sealed {
+    /// What carries the records.
+    pub wire: Stream,
+    outgoing: Outgoing,
+    incoming: Incoming,
+}
+
+impl Sealed {
+    /// `first` are bytes that go before all records, as they are.
+    pub(super) fn new(wire: Stream, keys: Keys, first: &[u8]) -> Self {
+        let Keys { outgoing, incoming } = keys;
+        let outgoing = Outgoing::new(Sealer::new(outgoing), first);
+        Self { wire, outgoing, incoming: Incoming::new(Opener::new(incoming)) }
+    }
+
+    /// Seals what there is room for. How many bytes are with the kernel, or unsent.
+    pub(super) fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        self.outgoing.write(slices, &mut self.wire)
+    }
+
+    /// Writes what is unsent. Whether that was all.
+    pub(super) fn flush(&mut self) -> Result<bool, Errno> {
+        self.outgoing.flush(&mut self.wire)
+    }
+
+    #[inline]
+    pub(super) fn has_unsent(&self) -> bool {
+        self.outgoing.has_unsent()
+    }
+
+    /// Whether no record can be sealed any more.
+    pub(super) const fn is_worn(&self) -> bool {
+        self.outgoing.is_worn
+    }
+
+    /// Reads into two places in order: what is ready, or else what one call brings; 0 is the end.
+    pub(super) fn read_both(&mut self, one: &mut [u8], other: &mut [u8]) -> Result<usize, Unread> {
+        self.incoming.read_both(one, other, &mut self.wire)
+    }
+
+    /// Takes records that came already.
+    pub(super) fn hold(&mut self, bytes: &[u8]) {
+        self.incoming.hold(bytes);
+    }
+
+    /// Whether something can be read without a call.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        self.incoming.is_ready()
+    }
+
+    /// Whether the last call has brought all there was, and all of that was read.
+    #[inline]
+    pub(super) fn is_drained(&self) -> bool {
+        self.incoming.is_drained()
+    }
+
+    /// As if all numbers before this one were used up.
+    #[cfg(test)]
+    pub(super) fn skip_to(&mut self, number: u64) {
+        self.outgoing.sealer.skip_to(number);
+    }
+
+    /// Gives memory back that an end which sleeps does not need.
+    pub(super) fn trim(&mut self) {
+        self.outgoing.trim();
+        self.incoming.trim();
+    }
+}

@@ -1,0 +1,131 @@
+//! Records on their way into the kernel.
+
+use std::io::IoSlice;
+
+use rustix::io::Errno;
+
+use super::super::fault::{Fault, planted};
+use super::super::socket::is_later;
+use super::super::stream::Stream;
+use super::record::{AROUND, RECORD_MAX, head};
+use crate::fabric::seal::{SealError, Sealer};
+
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub sealer: Sealer,
+    /// Records, sealed.
+    bytes: Vec<u8>,
+    /// How much of them the kernel has taken.
+    sent: usize,
+    pub is_worn: bool,
+}
+
+/// Bytes that leave in one call: a chunk, so that what is unsent holds up what is short no longer
+/// than a frame does. With more at once no byte has cost less.
+const STAGED: usize = 4 * (RECORD_MAX + AROUND);
+/// Memory that is kept for the next.
+const KEEP: usize = 4 << 10;
+
+impl Outgoing {
+    pub(super) fn new(sealer: Sealer, first: &[u8]) -> Self {
+        Self { sealer, bytes: first.to_vec(), sent: 0, is_worn: false }
+    }
+
+    #[inline]
+    pub(super) fn has_unsent(&self) -> bool {
+        self.sent < self.bytes.len()
+    }
+
+    /// Seals and sends, a buffer at a time, until the kernel takes no more. What was sealed counts,
+    /// whether it was taken or not.
+    pub(super) fn write(
+        &mut self,
+        slices: &[IoSlice<'_>],
+        wire: &mut Stream,
+    ) -> Result<usize, Errno> {
+        if !self.flush(wire)? {
+            return Err(Errno::AGAIN);
+        }
+        let mut source = Source::new(slices);
+        let len = source.left;
+        while source.left > 0 {
+            while source.left > 0 && self.bytes.len() + AROUND < STAGED {
+                let room = STAGED - self.bytes.len() - AROUND;
+                self.seal(source.left.min(RECORD_MAX).min(room), &mut source)?;
+            }
+            if !self.flush(wire)? {
+                break;
+            }
+        }
+        Ok(len - source.left)
+    }
+
+    /// Adds a record of the next `len` bytes. 0.15 µs for a few bytes, 2.7 µs for 16 KiB.
+    fn seal(&mut self, len: usize, source: &mut Source<'_>) -> Result<(), Errno> {
+        let (at, head) = (self.bytes.len(), head(len));
+        self.bytes.extend_from_slice(&head);
+        source.take(len, |piece| self.bytes.extend_from_slice(piece));
+        match self.sealer.seal(&head, &mut self.bytes[at + head.len()..]) {
+            Ok(tag) => self.bytes.extend_from_slice(&tag),
+            Err(why) => {
+                // What is not sealed does not leave.
+                self.bytes.truncate(at);
+                self.is_worn = why == SealError::Worn;
+                return Err(Errno::OVERFLOW);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is unsent, in one call. Whether that was all.
+    pub(super) fn flush(&mut self, wire: &mut Stream) -> Result<bool, Errno> {
+        if self.has_unsent() {
+            match wire.write(&self.bytes[self.sent..]) {
+                Ok(n) => self.sent += n,
+                Err(why) if is_later(why) => {}
+                Err(why) => return Err(why),
+            }
+            if self.has_unsent() && !planted(Fault::UnsentForgotten) {
+                return Ok(false);
+            }
+        }
+        self.bytes.clear();
+        self.sent = 0;
+        Ok(true)
+    }
+
+    pub(super) fn trim(&mut self) {
+        self.bytes.shrink_to(KEEP);
+    }
+}
+
+/// What is to be sealed, in pieces.
+struct Source<'a> {
+    slices: std::slice::Iter<'a, IoSlice<'a>>,
+    /// What is left of the slice that is being read.
+    now: &'a [u8],
+    left: usize,
+}
+
+impl<'a> Source<'a> {
+    fn new(slices: &'a [IoSlice<'a>]) -> Self {
+        let left = slices.iter().map(|slice| slice.len()).sum();
+        Self { slices: slices.iter(), now: &[], left }
+    }
+
+    /// Passes the next `len` bytes on, as they lie.
+    fn take(&mut self, len: usize, mut to: impl FnMut(&[u8])) {
+        let mut len = len.min(self.left);
+        self.left -= len;
+        while len > 0 {
+            if self.now.is_empty() {
+                let Some(next) = self.slices.next() else { return };
+                self.now = next;
+            }
+            let (piece, rest) = self.now.split_at(self.now.len().min(len));
+            to(piece);
+            len -= piece.len();
+            self.now = rest;
+        }
+    }
+}

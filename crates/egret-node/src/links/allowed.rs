@@ -1,0 +1,153 @@
+//! Who may have a link.
+//!
+//! Links are open to everybody whom the nic lets connect, until they are
+//! [closed](super::Links::close_to_strangers): from then on only hosts have one that are listed,
+//! and only with the key that they are listed with. Whoever calls before it is listed waits for
+//! that, as long as a hello may take; a node may hear of a member from the member itself first.
+
+use std::collections::BTreeMap;
+
+use egret_net::vi::{Address, PublicKey};
+
+use super::slots::Key;
+use super::state::State;
+use crate::am::fault::{Fault, planted};
+use crate::link::control::Hello;
+use crate::link::{LinkError, LinkUpError};
+
+/// Who may have a link.
+#[derive(Debug, Default)]
+pub(crate) struct Allowed {
+    is_closed: bool,
+    /// Hosts, and what is known of them.
+    listed: BTreeMap<String, Known>,
+}
+
+/// What is known of a host.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// The key that it must prove; `None` on a fabric without keys, or if it is not known.
+    key: Option<PublicKey>,
+    /// Whether it may be called, and does not call.
+    is_called_only: bool,
+}
+
+/// Whether a caller may have a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Yes,
+    /// It is not listed, and may be soon.
+    NotYet,
+    /// Its host is listed with another key.
+    No,
+}
+
+impl Allowed {
+    /// What a caller that says it is `host`, and has proven `key`, may have.
+    pub(super) fn judge(&self, host: &str, key: Option<PublicKey>) -> Verdict {
+        match self.listed.get(host) {
+            _ if planted(Fault::AnyKey) => Verdict::Yes,
+            Some(known) if known.is_called_only => Verdict::No,
+            Some(known) if known.key == key || known.key.is_none() => Verdict::Yes,
+            Some(_) => Verdict::No,
+            None if self.is_closed => Verdict::NotYet,
+            None => Verdict::Yes,
+        }
+    }
+
+    /// Where to call a host, which must prove its key if that is known. `None` if it is not to
+    /// be called.
+    pub(super) fn address(&self, host: &str, service: &str) -> Option<Address> {
+        let known = self.listed.get(host);
+        if known.is_none() && self.is_closed {
+            return None;
+        }
+        let mut to = Address::new(host, service, 0);
+        to.key = known.and_then(|known| known.key);
+        Some(to)
+    }
+
+    /// Whether a host is listed with this key, and no other may have it.
+    pub(super) fn is_listed(&self, host: &str, key: Option<PublicKey>) -> bool {
+        self.listed.get(host).is_some_and(|known| known.key == key)
+    }
+
+    /// Whether a host is listed with another key than this.
+    pub(super) fn is_listed_anew(&self, host: &str, key: PublicKey) -> bool {
+        self.listed.get(host).is_some_and(|known| known.key.is_some_and(|known| known != key))
+    }
+
+    /// Whether a host is called and does not call: nobody else's word changes what is known of it.
+    pub(super) fn is_called_only(&self, host: &str) -> bool {
+        self.listed.get(host).is_some_and(|known| known.is_called_only)
+    }
+
+    /// Whether a link with a host that has proven `key` is with whom the host is listed as.
+    pub(super) fn suits(&self, host: &str, key: Option<PublicKey>) -> bool {
+        let known = self.listed.get(host).and_then(|known| known.key);
+        known.is_none() || known == key || planted(Fault::AnyKey)
+    }
+}
+
+impl State {
+    /// From now on only hosts that are listed have links.
+    pub(super) fn close_to_strangers(&mut self) {
+        self.allowed.is_closed = true;
+    }
+
+    /// A host may have a link from now on, if it proves this key; one with another key ends.
+    pub(super) fn allow(&mut self, host: &str, key: Option<PublicKey>) {
+        if self.allowed.is_called_only(host) {
+            return;
+        }
+        self.allowed.listed.insert(host.to_owned(), Known { key, is_called_only: false });
+        let link = self.hosts.get(host).copied();
+        let proven = link.and_then(|link| Some((link, self.links.get(link)?.key())));
+        if let Some((link, proven)) = proven
+            && !self.allowed.suits(host, proven)
+        {
+            self.end(link, |peer| LinkError::Replaced { peer });
+        }
+        for (stranger, hello) in self.waiting_strangers() {
+            if hello.host == host {
+                self.judge_stranger(stranger, hello);
+            }
+        }
+    }
+
+    /// A host may be called, which must prove this key if one is known.
+    pub(super) fn allow_calling(&mut self, host: &str, key: Option<PublicKey>) {
+        self.allowed.listed.insert(host.to_owned(), Known { key, is_called_only: true });
+    }
+
+    /// A host may have no link any more, if it is listed with this key.
+    pub(super) fn disallow(&mut self, host: &str, key: Option<PublicKey>) {
+        if self.allowed.is_listed(host, key) && !self.allowed.is_called_only(host) {
+            self.allowed.listed.remove(host);
+        }
+    }
+
+    fn waiting_strangers(&mut self) -> Vec<(Key, Hello)> {
+        let strangers = self.opening.strangers.iter_mut();
+        strangers.filter_map(|(key, stranger)| Some((key, stranger.hello.clone()?))).collect()
+    }
+
+    /// Whether the link that there is to a caller's host gives way to the caller: it is the same
+    /// process, whose call is a later one, or the host is listed as the caller's.
+    pub(super) fn gives_way(&mut self, hello: &Hello, key: Option<PublicKey>) -> bool {
+        let Some(link) = self.hosts.get(&hello.host).copied() else { return true };
+        let is_listed = key.is_some() && self.allowed.is_listed(&hello.host, key);
+        let Some(line) = self.links.get(link) else { return true };
+        if line.key() != key {
+            return is_listed || planted(Fault::AnyKey);
+        }
+        // Another life without a key counts its calls anew.
+        let is_same = line.incarnation == Some(hello.incarnation);
+        !(is_same && !line.called && hello.link <= line.number) || planted(Fault::AnyNumber)
+    }
+}
+
+/// Why a host is not called.
+pub(super) fn not_allowed(host: &str) -> LinkUpError {
+    LinkUpError::NotMember { peer: host.to_owned() }
+}

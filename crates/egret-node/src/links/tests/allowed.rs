@@ -1,0 +1,120 @@
+//! Who may have a link.
+
+use egret_net::fabric::sim::Sim;
+use egret_net::vi::PublicKey;
+
+use super::hostile::{Stage, hello, say};
+use crate::am::fault::{Fault, caught};
+use crate::link::LinkUpError;
+use crate::link::control::{Control, Hello, VERSION};
+
+const LIAR: &str = "liar";
+
+fn other_key() -> PublicKey {
+    PublicKey::from_bytes([7; 32])
+}
+
+/// Links of hosts that have one with the honest node.
+fn links(stage: &Stage) -> usize {
+    stage.nodes[0].links.account().links
+}
+
+fn calls(link: u64, incarnation: u64) -> Control {
+    Control::Hello(Hello { version: VERSION, link, incarnation, host: LIAR.to_owned() })
+}
+
+#[test]
+fn who_is_not_listed_waits_and_who_is_listed_has_a_link() {
+    let sim = Sim::new(1);
+    let stage = Stage::new(&sim);
+    let (honest, before) = (&stage.nodes[0].links, links(&stage));
+    honest.close_to_strangers();
+    let vi = stage.connect();
+    say(&vi, &hello());
+    stage.steps(100);
+    assert_eq!((links(&stage), honest.account().strangers), (before, 1), "it waits");
+    honest.allow(LIAR, stage.nic.key());
+    stage.steps(100);
+    assert_eq!((links(&stage), honest.account().strangers), (before + 1, 0));
+    let unknown = honest.wait_connect("nobody", std::time::Duration::ZERO);
+    assert!(matches!(unknown, Err(LinkUpError::NotMember { .. })), "{unknown:?}");
+}
+
+fn another_key_has_no_link() {
+    let sim = Sim::new(2);
+    let stage = Stage::new(&sim);
+    let (honest, before) = (&stage.nodes[0].links, links(&stage));
+    honest.close_to_strangers();
+    honest.allow(LIAR, Some(other_key()));
+    let vi = stage.connect();
+    say(&vi, &hello());
+    stage.steps(100);
+    assert_eq!((links(&stage), honest.account().strangers), (before, 0));
+    assert!(vi.error().is_some());
+}
+
+/// Whoever had the host before has no link when it is listed as another's.
+fn a_host_that_is_listed_anew_has_no_link_of_before() {
+    let sim = Sim::new(3);
+    let stage = Stage::new(&sim);
+    let (honest, before) = (&stage.nodes[0].links, links(&stage));
+    honest.close_to_strangers();
+    honest.allow(LIAR, stage.nic.key());
+    let vi = stage.connect();
+    say(&vi, &hello());
+    stage.steps(100);
+    assert_eq!(links(&stage), before + 1);
+    honest.disallow(LIAR, stage.nic.key());
+    honest.allow(LIAR, Some(other_key()));
+    stage.steps(100);
+    assert_eq!(links(&stage), before);
+}
+
+/// What is said of a host that is called only changes nothing of it.
+#[test]
+fn nobody_takes_the_place_of_whom_this_side_calls() {
+    let sim = Sim::new(4);
+    let stage = Stage::new(&sim);
+    let (honest, before) = (&stage.nodes[0].links, links(&stage));
+    honest.close_to_strangers();
+    honest.allow_calling(LIAR, Some(other_key()));
+    honest.allow(LIAR, stage.nic.key());
+    honest.disallow(LIAR, Some(other_key()));
+    let vi = stage.connect();
+    say(&vi, &hello());
+    stage.steps(100);
+    assert_eq!((links(&stage), honest.account().strangers), (before, 0));
+    honest.end_link_of(LIAR, other_key(), "said by somebody");
+    assert!(vi.error().is_some());
+}
+
+/// The same process links again with a higher number, and not with one that it had.
+fn an_older_call_does_not_replace_a_later_one() {
+    let sim = Sim::new(5);
+    let stage = Stage::new(&sim);
+    let first = stage.connect();
+    say(&first, &calls(5, 6));
+    stage.steps(100);
+    let older = stage.connect();
+    say(&older, &calls(5, 6));
+    stage.steps(100);
+    assert!(first.error().is_none(), "an older call has ended the link");
+    let later = stage.connect();
+    say(&later, &calls(6, 6));
+    stage.steps(100);
+    assert!(first.error().is_some() && later.error().is_none());
+}
+
+#[test]
+fn scenes_hold() {
+    another_key_has_no_link();
+    a_host_that_is_listed_anew_has_no_link_of_before();
+    an_older_call_does_not_replace_a_later_one();
+}
+
+#[test]
+fn planted_faults_are_found() {
+    assert!(caught(Fault::AnyKey, another_key_has_no_link));
+    assert!(caught(Fault::AnyKey, a_host_that_is_listed_anew_has_no_link_of_before));
+    assert!(caught(Fault::AnyNumber, an_older_call_does_not_replace_a_later_one));
+}

@@ -1,0 +1,56 @@
+//! Nodes that have proven a key.
+
+use std::time::Duration;
+
+use egret_net::rt::Instant;
+use egret_net::vi::PublicKey;
+
+use super::super::state::{State, Terms};
+use super::super::wire::{Answer, Ask, Join};
+use crate::node::{NodeId, Offer, Properties, Refused};
+
+fn state() -> State<u32> {
+    let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
+    State::new(Terms { pool: "p".into(), size: 3, silent, patience })
+}
+
+/// Asks over a link by which this key was proven.
+fn ask(state: &mut State<u32>, link: u32, key: u8, ask: Ask) -> Answer {
+    let key = PublicKey::from_bytes([key; 32]);
+    state.ask(Instant::default(), (&link, Some(key)), link.into(), ask);
+    let mut said = state.take_out().into_iter();
+    said.find_map(|(ticket, answer)| answer.filter(|_| ticket == link.into())).unwrap()
+}
+
+/// Joins with `tcp` at a host.
+fn join(state: &mut State<u32>, link: u32, key: u8, host: &str) -> Result<NodeId, Refused> {
+    let fabrics = vec![Offer::new("tcp", host, Properties::network())];
+    let join = Join { pool: "p".into(), size: None, rank: None, machine: "m".into(), fabrics };
+    match ask(state, link, key, Ask::Join(join)) {
+        Answer::Welcome { id, .. } => Ok(id),
+        Answer::Refused(why) => Err(why),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+pub(super) fn a_key_that_had_a_life_has_no_other() {
+    let mut state = state();
+    let by = join(&mut state, 1, 1, "a").unwrap();
+    let used = Err(Refused::KeyUsed { by });
+    assert_eq!(join(&mut state, 2, 1, "b"), used, "it has one");
+    assert_eq!(ask(&mut state, 1, 1, Ask::Leave), Answer::Done);
+    assert_eq!(join(&mut state, 3, 1, "a"), used, "it had one");
+    assert!(join(&mut state, 4, 2, "a").is_ok());
+}
+
+#[test]
+pub(super) fn nobody_joins_at_the_host_of_a_member() {
+    let mut state = state();
+    let by = join(&mut state, 1, 1, "a").unwrap();
+    let taken = Err(Refused::HostTaken { host: "a".into(), by });
+    assert_eq!(join(&mut state, 2, 2, "a"), taken);
+    assert!(join(&mut state, 3, 3, "b").is_ok());
+    assert_eq!(ask(&mut state, 1, 1, Ask::Leave), Answer::Done);
+    assert!(join(&mut state, 4, 4, "a").is_ok(), "the member is gone");
+}

@@ -1,0 +1,84 @@
+//! What somebody learns who sees every byte.
+
+use egret::net::vi::{Encrypt, Secret};
+
+use crate::scene::{AWAY, HOME, Scene, play};
+
+const ASKED: &str = "marker-of-a-call-that-rank-zero-makes";
+const CALLED: &str = "marker-of-a-call-that-rank-one-makes";
+const NAMED: &str = "marker-of-a-name";
+const BOUND: &str = "marker-of-what-a-name-stands-for";
+
+/// A text as the relay is told it.
+fn hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// How often a text was seen on the way.
+fn seen(scene: &mut Scene, text: &str) -> u64 {
+    scene.relay.count(&format!("find {}", hex(text)))
+}
+
+/// Both call each other and bind names.
+fn converse(encrypt: Encrypt, setting: &str) -> Scene {
+    let mut scene = Scene::open(encrypt);
+    let mut peer = scene.member(setting);
+    peer.order(&format!("bind {NAMED} {BOUND}"));
+    let bound = scene.home.bound(NAMED).unwrap().unwrap();
+    assert_eq!(bound.bytes, BOUND.as_bytes());
+    let away = scene.away();
+    scene.talk(&away, ASKED).unwrap();
+    peer.order(&format!("call {HOME} {CALLED}"));
+    assert_eq!(peer.count("calls"), 1);
+    let registry = scene.registry.address().to_owned();
+    assert!(scene.relay.count(&format!("connections {registry}")) > 0, "the joining was seen");
+    assert!(scene.relay.count("seen") > 2000, "what was said was seen");
+    scene
+}
+
+/// Neither the secret of the pool, as bytes and as text, nor the names that the registry keeps: its
+/// connections are encrypted whatever nodes say.
+fn assert_hidden(scene: &mut Scene) {
+    let text = scene.registry.secret().and_then(Secret::reveal).unwrap();
+    let bytes = text.split('.').nth(1).unwrap().to_owned();
+    assert_eq!(bytes.len(), 64);
+    assert_eq!(scene.relay.count(&format!("find {bytes}")), 0, "the secret");
+    assert_eq!(seen(scene, &bytes), 0, "the secret as text");
+    for name in [NAMED, BOUND, HOME, AWAY] {
+        assert_eq!(seen(scene, name), 0, "{name}");
+    }
+}
+
+#[test]
+fn who_records_all_that_is_said_learns_nothing_of_it() {
+    play("recorded::who_records_all_that_is_said_learns_nothing_of_it", || {
+        let mut scene = converse(Encrypt::default(), "default");
+        assert_hidden(&mut scene);
+        for text in [ASKED, CALLED, "you say"] {
+            assert_eq!(seen(&mut scene, text), 0, "{text}");
+        }
+    });
+}
+
+/// And so the test above would see it.
+#[test]
+fn who_records_what_is_not_encrypted_reads_it_and_not_the_secret() {
+    play("recorded::who_records_what_is_not_encrypted_reads_it_and_not_the_secret", || {
+        let mut scene = converse(Encrypt::Never, "off");
+        for text in [ASKED, CALLED] {
+            assert!(seen(&mut scene, text) >= 2, "{text}: asked and answered");
+        }
+        assert_hidden(&mut scene);
+    });
+}
+
+#[test]
+fn one_who_would_have_it_encrypted_is_enough() {
+    play("recorded::one_who_would_have_it_encrypted_is_enough", || {
+        let mut scene = converse(Encrypt::Never, "default");
+        assert_hidden(&mut scene);
+        for text in [ASKED, CALLED, "you say"] {
+            assert_eq!(seen(&mut scene, text), 0, "{text}");
+        }
+    });
+}
