@@ -5,6 +5,7 @@ mod app;
 mod bench;
 mod info;
 mod run;
+mod secret;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ enum Command {
     Bench(bench::Args),
     Info(info::Args),
     Run(run::Args),
+    Secret(secret::Args),
     /// The second process of a benchmark.
     #[command(hide = true)]
     BenchPeer(bench::PeerArgs),
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args).map(done),
         Command::Info(args) => info::run(&args).map(done),
         Command::Run(args) => run::run(args),
+        Command::Secret(args) => secret::run(&args).map(done),
         Command::BenchPeer(args) => bench::serve(&args).map(done),
         Command::InfoPeer(args) => info::serve(&args).map(done),
         Command::RunLauncher(args) => run::serve(args),

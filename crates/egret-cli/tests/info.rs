@@ -182,3 +182,23 @@ fn settings_are_listed_with_value_and_origin_and_the_secret_is_not_shown() {
     assert!(!no_text.status.success() && why.contains("EGRET_SECRET is not valid UTF-8"), "{why}");
     assert!(text.contains("chmod 600") && text.contains("beyond loopback"), "{text}");
 }
+
+#[test]
+fn who_turns_encryption_off_is_told_first_of_all() {
+    let said = |args: &[&str], encrypt: Option<&str>| {
+        let mut command = Command::new(EGRET);
+        command.args(args).env_remove("EGRET_ENCRYPT");
+        command.envs(encrypt.map(|encrypt| ("EGRET_ENCRYPT", encrypt)));
+        String::from_utf8(command.output().expect("egret starts").stdout).unwrap()
+    };
+    for args in [&["info"][..], &["info", "--env"]] {
+        let off = said(args, Some("off"));
+        assert!(off.starts_with("WARNING: ENCRYPTION IS OFF (EGRET_ENCRYPT=off"), "{off}");
+        for encrypt in [None, Some("on"), Some("between-machines")] {
+            let on = said(args, encrypt);
+            assert!(!on.contains("WARNING") && on.contains("EGRET_ENCRYPT"), "{on}");
+        }
+    }
+    let info: Value = serde_json::from_str(&said(&["info", "--json"], Some("off"))).unwrap();
+    assert_eq!(info["encryption"]["value"], "off");
+}

@@ -43,6 +43,48 @@ pub(crate) fn all() -> anyhow::Result<Vec<SettingInfo>> {
     Ok(settings.into_iter().map(info).chain(unknown).collect())
 }
 
+/// What nodes would encrypt. Where the settings cannot be read there are no nodes either: the origin
+/// says why.
+pub(crate) fn encryption() -> SettingInfo {
+    let settings = all().map_err(|why| format!("{why:#}"));
+    let found = settings.map(|all| all.into_iter().find(|setting| setting.is_encryption()));
+    let (origin, variable) = match found {
+        Ok(Some(setting)) => return setting,
+        Ok(None) => (String::new(), ENCRYPT),
+        Err(why) => (why, ENCRYPT),
+    };
+    SettingInfo { name: "encrypt".into(), variable: variable.into(), value: None, origin, help: "" }
+}
+
+impl SettingInfo {
+    fn is_encryption(&self) -> bool {
+        self.variable == ENCRYPT
+    }
+
+    /// The value, and who says so.
+    pub(super) fn said(&self) -> String {
+        let Self { variable, value, origin, .. } = self;
+        match value {
+            Some(value) => format!("{value} ({variable}, {origin})"),
+            None => format!("no settings: {origin}"),
+        }
+    }
+
+    /// What everybody is to see who looks: that nothing is encrypted.
+    pub(super) fn warning(&self) -> Option<String> {
+        let is_off = self.is_encryption() && self.value.as_deref() == Some("off");
+        is_off.then(|| {
+            let Self { variable, origin, .. } = self;
+            format!(
+                "WARNING: ENCRYPTION IS OFF ({variable}=off, {origin}): whoever is on the network \
+                 can read and change what nodes say"
+            )
+        })
+    }
+}
+
+const ENCRYPT: &str = "EGRET_ENCRYPT";
+
 /// A line for each.
 pub(crate) fn text(settings: &[SettingInfo]) -> String {
     let width = |cell: fn(&SettingInfo) -> usize| settings.iter().map(cell).max().unwrap_or(0);
@@ -50,6 +92,9 @@ pub(crate) fn text(settings: &[SettingInfo]) -> String {
     let value = width(|setting| shown(setting).len());
     let origin = width(|setting| setting.origin.len());
     let mut out = String::new();
+    for warning in settings.iter().filter_map(SettingInfo::warning) {
+        let _ = writeln!(out, "{warning}\n");
+    }
     for setting in settings {
         let SettingInfo { variable: name, origin: from, help, .. } = setting;
         let is = shown(setting);

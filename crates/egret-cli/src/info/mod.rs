@@ -18,6 +18,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 pub(crate) use attempt::{PeerArgs, serve};
+use env::SettingInfo;
 use fabrics::FabricInfo;
 use grants::Grant;
 use machine::Machine;
@@ -48,6 +49,8 @@ struct Info {
     /// Where nics of networks listen.
     places: Vec<PlaceInfo>,
     grants: Vec<Grant>,
+    /// What nodes would encrypt, and who says so.
+    encryption: SettingInfo,
     /// What follows, in words.
     means: Vec<String>,
 }
@@ -77,6 +80,7 @@ fn machine(args: &Args) -> Result<String> {
         fabrics,
         places: places::all(),
         grants,
+        encryption: env::encryption(),
         means,
     };
     Ok(match args.json {

@@ -23,7 +23,7 @@ pub(super) fn means(fabrics: &[FabricInfo], grants: &[Grant]) -> Vec<String> {
         (false, _) => say("shm: not to be had; processes of this machine can use tcp"),
     }
     say("tcp, udp: on loopback unless a nic's host is an address, an interface or \
-         `reachable`; beyond loopback a secret is needed, which callers prove; nothing is encrypted");
+         `reachable`; beyond loopback a secret is needed, which callers prove");
     say(match has(PIDFD) {
         true => "shm: processes of one executable file that both ask for it may cooperate",
         false => "shm: isolated only: nobody can tell which executable file a peer runs",
@@ -60,6 +60,9 @@ pub(super) fn means(fabrics: &[FabricInfo], grants: &[Grant]) -> Vec<String> {
 pub(super) fn text(info: &Info) -> String {
     let machine = &info.machine;
     let mut out = String::new();
+    if let Some(warning) = info.encryption.warning() {
+        let _ = writeln!(out, "{warning}\n");
+    }
     let build = if info.optimized { "optimized" } else { "unoptimized" };
     row(&mut out, "egret", &[format!("{}, {build} build", info.egret)]);
     let plural = if machine.cores == 1 { "" } else { "s" };
@@ -75,6 +78,7 @@ pub(super) fn text(info: &Info) -> String {
         known(machine.lockable_bytes, "all")
     );
     row(&mut out, "memory", &[memory]);
+    row(&mut out, "encryption", &[info.encryption.said()]);
     out.push('\n');
     fabrics(&mut out, &info.fabrics);
     out.push('\n');
@@ -196,7 +200,6 @@ mod tests {
         let all = found(true, &[]);
         assert!(all.contains("copies once") && all.contains("bounce area"), "{all}");
         assert!(all.contains("may cooperate"), "{all}");
-        assert!(all.contains("nothing is encrypted"), "{all}");
         assert!(all.contains("who sleeps passes the memory fence"), "{all}");
         assert_eq!(all.lines().count(), 5, "{all}");
         let without = found(false, &[]);

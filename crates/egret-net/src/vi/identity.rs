@@ -36,9 +36,9 @@ pub struct Identity {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub(crate) [u8; KEY_BYTES]);
 
-/// A text that is no public key.
+/// A text that is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("a public key is 64 hexadecimal digits")]
+#[error("a key is 64 hexadecimal digits")]
 #[non_exhaustive]
 pub struct NoKey;
 
@@ -69,9 +69,17 @@ impl Identity {
         self.public
     }
 
-    /// The private key, to be written where nobody else can read it.
+    /// The private key as 64 hexadecimal digits, to be written where nobody else can read it;
+    /// [`str::parse`] makes the identity of them again.
     #[must_use]
-    pub fn private(&self) -> Zeroizing<[u8; 32]> {
+    pub fn reveal(&self) -> Zeroizing<String> {
+        let mut text = Zeroizing::new(String::with_capacity(2 * KEY_BYTES));
+        push_hex(&mut text, &*self.private);
+        text
+    }
+
+    /// The private key.
+    pub(crate) fn private(&self) -> Zeroizing<[u8; KEY_BYTES]> {
         Zeroizing::new(*self.private)
     }
 }
@@ -146,6 +154,15 @@ impl FromStr for PublicKey {
     }
 }
 
+impl FromStr for Identity {
+    type Err = NoKey;
+
+    fn from_str(text: &str) -> Result<Self, NoKey> {
+        let private = Zeroizing::new(read_hex(text).ok_or(NoKey)?);
+        Ok(Self::of_private(&private))
+    }
+}
+
 impl PartialEq for Identity {
     /// Whether both have the same key.
     fn eq(&self, other: &Self) -> bool {
@@ -186,9 +203,9 @@ mod tests {
     #[test]
     fn the_private_half_is_not_shown() {
         let identity = Identity::random();
-        let mut private = String::new();
-        push_hex(&mut private, &*identity.private());
-        assert!(!format!("{identity:?}").contains(&private));
+        let private = identity.reveal();
+        assert!(!format!("{identity:?}").contains(&*private));
+        assert_eq!(private.parse::<Identity>(), Ok(identity.clone()));
         assert_eq!(Identity::of_private(&identity.private()), identity);
     }
 }

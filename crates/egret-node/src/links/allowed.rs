@@ -4,9 +4,14 @@
 //! [closed](super::Links::close_to_strangers): from then on only hosts have one that are listed,
 //! and only with the key that they are listed with. Whoever calls before it is listed waits for
 //! that, as long as a hello may take; a node may hear of a member from the member itself first.
+//!
+//! Where those call who are to be listed, as at a registry, links are open to guests: who is not
+//! listed within a while has its link ended, and so has who is not listed any more.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use egret_net::rt::Instant;
 use egret_net::vi::{Address, PublicKey};
 
 use super::slots::Key;
@@ -19,6 +24,8 @@ use crate::link::{LinkError, LinkUpError};
 #[derive(Debug, Default)]
 pub(crate) struct Allowed {
     is_closed: bool,
+    /// How long who is not listed keeps a link; for good if it is `None`.
+    guests: Option<Duration>,
     /// Hosts, and what is known of them.
     listed: BTreeMap<String, Known>,
 }
@@ -36,9 +43,9 @@ struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Yes,
-    /// It is not listed, and may be soon.
+    /// It is not listed with this key, and may be soon: it may be another life of its host.
     NotYet,
-    /// Its host is listed with another key.
+    /// Its host does not call, or is listed with another key for good.
     No,
 }
 
@@ -49,8 +56,8 @@ impl Allowed {
             _ if planted(Fault::AnyKey) => Verdict::Yes,
             Some(known) if known.is_called_only => Verdict::No,
             Some(known) if known.key == key || known.key.is_none() => Verdict::Yes,
+            _ if self.is_closed => Verdict::NotYet,
             Some(_) => Verdict::No,
-            None if self.is_closed => Verdict::NotYet,
             None => Verdict::Yes,
         }
     }
@@ -108,6 +115,7 @@ impl State {
         {
             self.end(link, |peer| LinkError::Replaced { peer });
         }
+        link.into_iter().for_each(|link| self.keep(link));
         for (stranger, hello) in self.waiting_strangers() {
             if hello.host == host {
                 self.judge_stranger(stranger, hello);
@@ -120,10 +128,58 @@ impl State {
         self.allowed.listed.insert(host.to_owned(), Known { key, is_called_only: true });
     }
 
-    /// A host may have no link any more, if it is listed with this key.
+    /// A host may have no link any more, if it is listed with this key. One that there is ends
+    /// soon: what is under way arrives.
     pub(super) fn disallow(&mut self, host: &str, key: Option<PublicKey>) {
-        if self.allowed.is_listed(host, key) && !self.allowed.is_called_only(host) {
-            self.allowed.listed.remove(host);
+        if !self.allowed.is_listed(host, key) || self.allowed.is_called_only(host) {
+            return;
+        }
+        self.allowed.listed.remove(host);
+        let links = self.links.iter_mut().filter(|(_, line)| line.peer == host);
+        let links: Vec<Key> =
+            links.filter(|(_, line)| line.key() == key).map(|(link, _)| link).collect();
+        links.into_iter().for_each(|link| self.part_soon(link));
+    }
+
+    /// Who is not listed keeps a link for so long.
+    pub(super) fn open_to_guests(&mut self, within: Duration) {
+        self.allowed.guests = Some(within);
+    }
+
+    /// A link was made with a caller.
+    pub(super) fn mark_guest(&mut self, link: Key) {
+        let (Some(within), Some(line)) = (self.allowed.guests, self.links.get(link)) else {
+            return;
+        };
+        let (host, key) = (line.peer.clone(), line.key());
+        if !self.allowed.is_listed(&host, key) {
+            self.opening.guests.push((self.fixed.nic.now() + within, link));
+        }
+    }
+
+    /// A link stays for good.
+    pub(super) fn keep(&mut self, link: Key) {
+        self.opening.guests.retain(|guest| guest.1 != link);
+    }
+
+    /// A link ends soon, unless its peer ends it first.
+    pub(super) fn part_soon(&mut self, link: Key) {
+        self.keep(link);
+        if self.links.get(link).is_some_and(|line| line.ended.is_none()) {
+            self.opening.guests.push((self.fixed.nic.now() + PART_WITHIN, link));
+        }
+    }
+
+    /// Ends the links of guests that have stayed for as long as they may.
+    pub(super) fn part_from_guests(&mut self, now: Instant) {
+        if planted(Fault::GuestsStay) {
+            return;
+        }
+        let due = self.opening.guests.extract_if(.., |guest| guest.0 <= now);
+        let due: Vec<_> = due.map(|guest| guest.1).collect();
+        for link in due {
+            let why = "it is no member of the pool, or not any more".to_owned();
+            self.end(link, |peer| LinkError::CutOff { peer, why });
         }
     }
 
@@ -146,6 +202,10 @@ impl State {
         !(is_same && !line.called && hello.link <= line.number) || planted(Fault::AnyNumber)
     }
 }
+
+/// How long a link stays with who may have none any more: a node that leaves closes its own links
+/// within a second.
+const PART_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a host is not called.
 pub(super) fn not_allowed(host: &str) -> LinkUpError {

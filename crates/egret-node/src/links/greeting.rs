@@ -91,6 +91,7 @@ impl State {
             return self.tell_away(known, &why);
         }
         let link = self.add_line(&hello.host, known.vi, known.lands, false);
+        self.mark_guest(link);
         self.welcome(link, hello);
     }
 
@@ -144,11 +145,12 @@ impl State {
         }
         let mut used = self.channels.links();
         used.extend(self.paths.links());
+        let guests = &self.opening.guests;
         let unused = self.links.iter_mut().filter(|(link, line)| {
+            let is_guest = || guests.iter().any(|guest| guest.1 == *link);
             line.ended.is_none()
                 && line.incarnation.is_some()
-                && line.is_unused()
-                && !used.contains(link)
+                && (line.is_unused() && !used.contains(link) || is_guest())
         });
         let oldest = unused.min_by_key(|(_, line)| line.made).map(|(link, _)| link);
         let Some(oldest) = oldest else {

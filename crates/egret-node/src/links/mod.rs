@@ -29,6 +29,7 @@ mod tests;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[doc(hidden)]
 pub use account::Account;
@@ -159,7 +160,22 @@ impl Links {
         self.core.state.with(|state| state.allow_calling(host, key));
     }
 
-    /// A host that was allowed with this key may have no link any more. One that there is stays.
+    /// Whoever is not [allowed](Self::allow) within this time of making a link has it ended.
+    pub(crate) fn open_to_guests(&self, within: Duration) {
+        self.core.state.with(|state| state.open_to_guests(within));
+    }
+
+    /// The link with a guest stays, or ends within seconds.
+    pub(crate) fn keep(&self, peer: Peer, stays: bool) {
+        self.core.state.with(|state| match stays {
+            true => state.keep(peer.link),
+            false => state.part_soon(peer.link),
+        });
+        self.core.nic.wake();
+    }
+
+    /// A host that was allowed with this key may have no link any more. One that there is ends
+    /// after five seconds, if the host does not end it first.
     pub fn disallow(&self, host: &str, key: Option<PublicKey>) {
         self.core.state.with(|state| state.disallow(host, key));
     }

@@ -20,6 +20,7 @@ mod fault;
 pub mod fuzzing;
 pub(crate) mod limits;
 mod names;
+mod operator;
 mod options;
 mod serve;
 mod state;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use egret_net::fabric::{Fabric, tcp::TcpFabric};
 use egret_net::rt::{self, Instant};
 use egret_net::vi::{Nic, Secret};
+pub use operator::Operator;
 pub use options::{RegistryError, RegistryOptions};
 
 use self::serve::Server;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant, Thread};
 use egret_net::sync::Mutex;
@@ -34,6 +35,7 @@ pub(super) struct Inner {
 impl Server {
     pub(super) fn open(links: Links, terms: Terms) -> Result<Arc<Self>, RegistryError> {
         let inner = Inner { state: State::new(terms), slots: BTreeMap::new(), tickets: 0 };
+        links.open_to_guests(JOIN_WITHIN);
         let endpoint = links.bundle().register(ENDPOINT, 0)?;
         let (inner, unset) = (Mutex::new(inner), OnceLock::new());
         let server = Arc::new(Self { links, inner, endpoint: unset, clock: OnceLock::new() });
@@ -103,7 +105,7 @@ impl Server {
         change: impl FnOnce(&mut State<Peer>, Instant, Ticket),
     ) {
         let now = rt::now();
-        let (answers, sooner) = {
+        let (answers, moved, sooner) = {
             let mut inner = self.inner.lock();
             let before = inner.state.next_event();
             inner.tickets += 1;
@@ -115,8 +117,13 @@ impl Server {
                 out.filter_map(|(ticket, said)| Some((inner.slots.remove(&ticket)?, said)));
             let answers: Vec<_> = answers.collect();
             let due = inner.state.next_event();
-            (answers, due.is_some_and(|due| before.is_none_or(|before| due < before)))
+            (
+                answers,
+                inner.state.take_moved(),
+                due.is_some_and(|due| before.is_none_or(|before| due < before)),
+            )
         };
+        moved.into_iter().for_each(|(peer, stays)| self.links.keep(peer, stays));
         for (slot, said) in answers {
             match said {
                 Some(said) => answer(slot, &said),
@@ -157,6 +164,9 @@ fn run(server: &Weak<Server>) {
         rt::park(Some(due.map_or(look, |due| due.min(look))));
     }
 }
+
+/// How long whoever has the secret may have a link without being a member.
+const JOIN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The log, as it is told.
 impl Follow for Server {

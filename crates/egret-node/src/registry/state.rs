@@ -32,6 +32,8 @@ pub(crate) struct State<P> {
     /// When time last passed.
     looked: Option<Instant>,
     out: Vec<(Ticket, Option<Answer>)>,
+    /// Whose link was seated, and whose is not any more.
+    moved: Vec<(P, bool)>,
 }
 
 /// Which question an answer is for.
@@ -92,6 +94,7 @@ impl<P: Ord + Clone> State<P> {
             incarnations: 0,
             looked: None,
             out: Vec::new(),
+            moved: Vec::new(),
         }
     }
 
@@ -197,6 +200,7 @@ impl<P: Ord + Clone> State<P> {
         self.ranks.insert(rank, Life { id, fate: None, hosts: hosts.collect() });
         self.names.begin_anew(rank);
         self.seats.insert(from.clone(), Seat { id, gone: None, since: now, follow: None });
+        self.moved.push((from.clone(), true));
         let Join { machine, fabrics, .. } = join;
         key.map(|key| self.keys.insert(key, id));
         self.append(Entry::Joined(Member::new(id, machine, fabrics, key)));
@@ -261,6 +265,7 @@ impl<P: Ord + Clone> State<P> {
     fn leave(&mut self, from: &P, id: NodeId) {
         if let Some(seat) = self.seats.get_mut(from) {
             seat.gone = Some(Fate::Left);
+            self.moved.push((from.clone(), false));
         }
         self.gone(id, Fate::Left);
     }
@@ -322,8 +327,9 @@ impl<P: Ord + Clone> State<P> {
     }
 
     fn declare_dead(&mut self, id: NodeId, why: String) {
-        if let Some(seat) = self.seats.values_mut().find(|seat| seat.id == id) {
+        if let Some((from, seat)) = self.seats.iter_mut().find(|(_, seat)| seat.id == id) {
             seat.gone = Some(Fate::Died { why: why.clone() });
+            self.moved.push((from.clone(), false));
         }
         self.gone(id, Fate::Died { why });
     }
@@ -403,6 +409,11 @@ impl<P: Ord + Clone> State<P> {
                 self.out.push((ticket, Some(Answer::Events { first: next, entries })));
             }
         }
+    }
+
+    /// Who has become a member, and who is none any more.
+    pub(crate) fn take_moved(&mut self) -> Vec<(P, bool)> {
+        std::mem::take(&mut self.moved)
     }
 
     /// Answers, by their tickets; a ticket without one is not answered.

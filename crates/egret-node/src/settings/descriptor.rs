@@ -1,8 +1,8 @@
 //! A secret that a launcher hands over in a pipe, and not in the environment, which every
 //! process that the program starts inherits and `/proc` shows.
 //!
-//! The variable says which descriptor the pipe is, and by `N:INODE` also which pipe: a process
-//! that merely inherited the variable may have something else under that number. The secret is
+//! The variable says which descriptor the pipe is, and which pipe, `N:INODE`: a process that
+//! merely inherited the variable may have something else under that number. The secret is
 //! taken out of the pipe once; what is left for the children of the program is an empty pipe, or
 //! none. What was taken is kept for whatever reads the settings in this process later.
 
@@ -71,7 +71,6 @@ pub fn start_with_secret(command: &mut Command, secret: &[u8]) -> io::Result<Chi
 pub fn leave_secret() {
     let said = std::env::var(Key::SecretFd.variable());
     if let Some(place) = said.ok().and_then(|said| Place::parse(&said).ok())
-        && place.inode.is_some()
         && place.open().is_ok()
     {
         place.close();
@@ -100,21 +99,19 @@ pub(super) fn look(said: &str) -> Result<(bool, Origin), SettingsError> {
     Ok((is_there, Origin::Descriptor(place.number)))
 }
 
-/// Which descriptor, and which pipe if that is said.
+/// Which descriptor, and which pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     number: u32,
-    inode: Option<u64>,
+    inode: u64,
 }
 
 impl Place {
     fn parse(said: &str) -> Result<Self, String> {
-        let why = || "the number of a descriptor is expected, or N:INODE of a pipe".to_owned();
-        let (number, inode) = match said.split_once(':') {
-            Some((number, inode)) => (number, Some(inode.parse().map_err(|_| why())?)),
-            None => (said, None),
-        };
+        let why = || "N:INODE is expected, of a descriptor and the pipe that it is".to_owned();
+        let (number, inode) = said.split_once(':').ok_or_else(why)?;
         let number = number.parse().ok().filter(|number| i32::try_from(*number).is_ok());
+        let inode = inode.parse().map_err(|_| why())?;
         Ok(Self { number: number.ok_or_else(why)?, inode })
     }
 
@@ -130,7 +127,7 @@ impl Place {
             found => found?,
         };
         let is_pipe = FileType::from_raw_mode(found.st_mode) == FileType::Fifo;
-        if !is_pipe || self.inode.is_some_and(|inode| inode != found.st_ino) {
+        if !is_pipe || self.inode != found.st_ino {
             return Err(Errno::BADF);
         }
         open(path.as_str(), flags, Mode::empty())
@@ -293,12 +290,12 @@ mod tests {
         drop(write);
         assert_eq!(io::read_to_string(end).unwrap(), "not yours");
         let file = std::fs::File::open("/dev/null").unwrap();
-        let said = file.as_raw_fd().to_string();
+        let said = format!("{}:{}", file.as_raw_fd(), fstat(&file).unwrap().st_ino);
         assert!(matches!(
             read(&[("EGRET_SECRET_FD", &said)]),
             Err(SettingsError::SecretTaken { .. })
         ));
-        for said in ["", "x", "-1", "4:x", "4294967295"] {
+        for said in ["", "x", "4", "-1:1", "4:x", "4294967295:1"] {
             let why = read(&[("EGRET_SECRET_FD", said)]).unwrap_err();
             assert!(matches!(why, SettingsError::Bad { name: "secret_fd", .. }), "{why}");
         }

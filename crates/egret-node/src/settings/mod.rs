@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 pub use descriptor::{leave_secret, start_with_secret};
 use egret_net::vi::Secret;
 pub(crate) use known::Key;
+pub(crate) use secret::read as read_secret_file;
 use thiserror::Error;
 pub(crate) use value::{FabricList, Value};
 use zeroize::Zeroizing;

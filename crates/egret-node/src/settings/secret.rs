@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::SettingsError;
 
 /// What such a file says.
-pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SettingsError> {
+pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SettingsError> {
     let mut file = open(path)?;
     let mut bytes = Zeroizing::new(Vec::with_capacity(size(&file)));
     check(&file, path)?;

@@ -17,7 +17,7 @@ const THERE: &str = "10.213.9.2";
 /// The name of the cable's end, in both.
 const LINK: &str = "egret";
 
-/// Two namespaces with a cable between them that loses one of fifty packets each way.
+/// Two namespaces with a cable between them that loses one of twenty packets each way.
 struct Spaces([String; 2]);
 
 impl Spaces {
@@ -34,7 +34,7 @@ impl Spaces {
             run("ip", &["-n", space, "link", "set", "lo", "up"])?;
             run("ip", &["-n", space, "link", "set", LINK, "up"])?;
             let chain = "add chain inet try in { type filter hook input priority 0; }";
-            let loss = "add rule inet try in numgen random mod 100 < 2 counter drop";
+            let loss = "add rule inet try in numgen random mod 100 < 5 counter drop";
             for rule in ["add table inet try", chain, loss] {
                 run("ip", &["netns", "exec", space, "nft", rule])?;
             }
@@ -89,7 +89,8 @@ fn nothing_is_lost_over_udp_that_loses() {
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}{errors}");
-    assert!(spaces.lost() > 10, "no packets were lost");
+    // Small messages share packets, so that there are few.
+    assert!(spaces.lost() > 0, "no packets were lost");
     println!("{} packets were lost", spaces.lost());
 }
 

@@ -1,9 +1,11 @@
 //! What a fuzzer calls: bytes that become what a peer says. Not for use.
 
+use std::sync::LazyLock;
+
 use super::step::STEP_MAX;
 use super::talk::TERMS_MAX;
 use super::{Callee, Caller, GreetError, News, Stance, Wanted};
-use crate::vi::{Encrypt, Hello, Identity, Reliability, Secret};
+use crate::vi::{Hello, KEY_BYTES, Reliability, Secret};
 
 /// One of the two below, as the first byte says.
 pub fn greet(input: &[u8]) {
@@ -25,9 +27,8 @@ pub fn stranger(input: &[u8]) {
 /// step, where, and into what. Neither believes anything that was not said.
 pub fn meddler(input: &[u8]) {
     let changes: Vec<Change> = input.as_chunks::<4>().0.iter().map(Change::read).collect();
-    let secret = Secret::from("shared");
-    let mut caller = caller(&secret, b"the caller's");
-    let mut callee = callee(&secret);
+    let mut caller = CLOSED.caller(b"the caller's");
+    let mut callee = CLOSED.callee();
     let mut has_changed = false;
     for number in 0..STEPS {
         let is_callers = number % 2 == 0;
@@ -58,11 +59,11 @@ pub fn meddler(input: &[u8]) {
 type Outcome = (usize, Vec<u8>, Result<Option<News>, GreetError>);
 
 fn outcome(side: u8, bytes: &[u8], piece: usize) -> Outcome {
-    let secret = Secret::from(if side & 2 == 0 { "" } else { "shared" });
+    let stances = if side & 2 == 0 { &*OPEN } else { &*CLOSED };
     let mut party = if side & 1 == 0 {
-        Party::Callee(callee(&secret))
+        Party::Callee(stances.callee())
     } else {
-        Party::Caller(caller(&secret, &[7; TERMS_MAX]))
+        Party::Caller(stances.caller(&[7; TERMS_MAX]))
     };
     let (mut rest, mut said) = (bytes, party.send());
     loop {
@@ -132,27 +133,66 @@ impl Change {
     }
 }
 
-fn stance(secret: &Secret, byte: u8) -> Stance {
-    let identity = Identity::of_private(&[byte; 32]);
-    let stance = Stance::new("fuzz", secret.clone(), identity, Encrypt::BetweenMachines);
-    stance.with_ephemeral([byte + 1; 32])
+/// What the sides bring, made once: keys are slow to make, and those of a fuzzer are the same ones.
+struct Stances {
+    caller: Stance,
+    callee: Stance,
 }
 
-fn caller(secret: &Secret, terms: &[u8]) -> Caller {
-    let (terms, key) = (terms.to_vec(), Some(stance(secret, CALLEES).key()));
-    let wanted = Wanted { hello: hello(), terms, key, is_plain: true };
-    Caller::new(stance(secret, CALLERS), wanted)
-}
+static OPEN: LazyLock<Stances> = LazyLock::new(|| Stances::new(""));
+static CLOSED: LazyLock<Stances> = LazyLock::new(|| Stances::new("shared"));
 
-fn callee(secret: &Secret) -> Callee {
-    Callee::new(stance(secret, CALLEES), false)
+impl Stances {
+    fn new(secret: &str) -> Self {
+        let [caller, callee] = [1, 3].map(|byte| {
+            let stance = Stance::of_byte("fuzz", Secret::from(secret), byte);
+            stance.with_ephemeral([byte + 1; KEY_BYTES])
+        });
+        Self { caller, callee }
+    }
+
+    fn caller(&self, terms: &[u8]) -> Caller {
+        let (terms, key) = (terms.to_vec(), Some(self.callee.key()));
+        let wanted = Wanted { hello: hello(), terms, key, is_plain: true };
+        Caller::new(self.caller.clone(), wanted)
+    }
+
+    fn callee(&self) -> Callee {
+        Callee::new(self.callee.clone(), false)
+    }
 }
 
 fn hello() -> Hello {
     Hello { reliability: Reliability::Delivery, service: "grid".into(), tag: 7 }
 }
 
-/// What the private keys are made of.
-const CALLERS: u8 = 1;
-const CALLEES: u8 = 3;
 const STEPS: usize = 4;
+
+/// Products of keys. Those of a fuzzer are the same again and again.
+#[cfg(feature = "fuzzing")]
+pub(super) mod products {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    use crate::vi::KEY_BYTES;
+
+    type Key = [u8; KEY_BYTES];
+    /// A private key, and the point that it multiplies if that is not the curve's own.
+    type Factors = (Key, Option<Key>);
+
+    thread_local! {
+        static KNOWN: RefCell<BTreeMap<Factors, Key>> = const { RefCell::new(BTreeMap::new()) };
+    }
+
+    /// A product, which is worked out the first time.
+    pub(in super::super) fn remember(factors: Factors, work_out: impl FnOnce() -> Key) -> Key {
+        KNOWN.with_borrow_mut(|known| {
+            if known.len() >= KNOWN_MAX {
+                known.clear();
+            }
+            *known.entry(factors).or_insert_with(work_out)
+        })
+    }
+
+    const KNOWN_MAX: usize = 256;
+}

@@ -16,10 +16,13 @@ use super::stance::Stance;
 use super::step::BODY_MAX;
 use crate::fabric::seal::{Key, Keys};
 use crate::vi::machine::{ConnId, Made};
-use crate::vi::{KEY_BYTES, PROTOCOL_VERSION, PublicKey};
+use crate::vi::{KEY_BYTES, PROTOCOL_VERSION, PublicKey, Secret};
 
 /// A handshake that is under way.
-pub(crate) struct Noise(Box<HandshakeState>);
+pub(crate) struct Noise {
+    state: Box<HandshakeState>,
+    secret: Secret,
+}
 
 /// A handshake that has come to its end: both sides have proven all.
 pub(crate) struct Agreed {
@@ -70,26 +73,32 @@ impl Noise {
         let prologue =
             if planted(Fault::PrologueForgotten) { Vec::new() } else { prologue.concat() };
         let private = stance.identity.private();
-        let psk = if planted(Fault::SecretForgotten) {
-            &[0; KEY_BYTES]
-        } else {
-            stance.secret.shared_key()
-        };
         let primitives = Box::new(Primitives { ephemeral: stance.ephemeral() });
         let builder = Builder::with_resolver(params, primitives)
             .local_private_key(&*private)
-            .and_then(|builder| builder.prologue(&prologue))
-            .and_then(|builder| builder.psk(3, psk));
+            .and_then(|builder| builder.prologue(&prologue));
         let state = builder.and_then(|builder| {
             if is_caller { builder.build_initiator() } else { builder.build_responder() }
         });
-        Self(Box::new(state.expect("a pattern, a private key and a secret are all that is needed")))
+        let state = state.expect("a pattern and a private key are all that is needed");
+        Self { state: Box::new(state), secret: stance.secret.clone() }
+    }
+
+    /// Does a step with the secret at hand. Between steps the handshake's memory, which `snow`
+    /// does not wipe, has no copy of the secret.
+    fn with_secret<T>(&mut self, step: impl FnOnce(&mut HandshakeState) -> T) -> T {
+        let secret =
+            if planted(Fault::SecretForgotten) { &NO_SECRET } else { self.secret.shared_key() };
+        self.state.set_psk(PLACE, secret).expect("a secret of 32 bytes, at a place of the pattern");
+        let done = step(&mut self.state);
+        self.state.set_psk(PLACE, &NO_SECRET).expect("the same place");
+        done
     }
 
     /// The next message, with a few bytes of this side's.
     pub(super) fn write(&mut self, payload: &[u8]) -> Vec<u8> {
         let mut message = vec![0; BODY_MAX];
-        let written = self.0.write_message(payload, &mut message);
+        let written = self.with_secret(|state| state.write_message(payload, &mut message));
         message.truncate(written.expect("this side's turn, and a step has room"));
         message
     }
@@ -97,14 +106,15 @@ impl Noise {
     /// What the peer says in its next message.
     pub(super) fn read(&mut self, message: &[u8]) -> Result<Vec<u8>, Untrue> {
         let mut payload = vec![0; BODY_MAX];
-        let len = self.0.read_message(message, &mut payload).map_err(|_| Untrue)?;
+        let read = self.with_secret(|state| state.read_message(message, &mut payload));
+        let len = read.map_err(|_| Untrue)?;
         payload.truncate(len);
         Ok(payload)
     }
 
     /// The key that the peer has proven, once it has.
     pub(super) fn peer(&self) -> Option<PublicKey> {
-        let key = self.0.get_remote_static()?;
+        let key = self.state.get_remote_static()?;
         key.try_into().ok().map(PublicKey)
     }
 
@@ -112,15 +122,15 @@ impl Noise {
     pub(super) fn agreed(mut self, is_sealed: bool) -> Agreed {
         let key = self.peer().expect("both keys are shown at the end");
         let keys = is_sealed.then(|| {
-            let (callers, callees) = self.0.dangerously_get_raw_split();
+            let (callers, callees) = self.state.dangerously_get_raw_split();
             // The welcome is sealed by the callee's key itself.
             let [callers, callees] = [callers, callees].map(|key| Key::new(key).after_greeting());
-            match self.0.is_initiator() {
+            match self.state.is_initiator() {
                 true => Keys { outgoing: callers, incoming: callees },
                 false => Keys { outgoing: callees, incoming: callers },
             }
         });
-        let transport = self.0.into_transport_mode().expect("the handshake is over");
+        let transport = self.state.into_transport_mode().expect("the handshake is over");
         Agreed {
             transport: Box::new(transport),
             session: Session { known: Known { key, is_sealed }, keys },
@@ -167,4 +177,7 @@ impl fmt::Debug for Agreed {
     }
 }
 
+/// Of the secret in the pattern: it goes in with the third message.
+const PLACE: usize = 3;
+const NO_SECRET: [u8; KEY_BYTES] = [0; KEY_BYTES];
 const PATTERN: &str = "Noise_XXpsk3_25519_AESGCM_SHA256";

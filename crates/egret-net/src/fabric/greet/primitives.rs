@@ -70,7 +70,7 @@ impl Dh for Pair {
 
     fn set(&mut self, private: &[u8]) {
         self.private.copy_from_slice(private);
-        self.public = MontgomeryPoint::mul_base_clamped(*self.private).to_bytes();
+        self.public = multiply(&self.private, None);
     }
 
     fn generate(&mut self, random: &mut dyn Random) -> Result<(), Error> {
@@ -91,10 +91,23 @@ impl Dh for Pair {
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), Error> {
         let (public, out) = (public.first_chunk(), out.first_chunk_mut::<KEY_BYTES>());
         let (Some(public), Some(out)) = (public, out) else { return Err(Error::Dh) };
-        *out = MontgomeryPoint(*public).mul_clamped(*self.private).to_bytes();
+        *out = multiply(&self.private, Some(public));
         // Of a point that leaves nothing secret.
         if *out == [0; KEY_BYTES] { Err(Error::Dh) } else { Ok(()) }
     }
+}
+
+/// A point of the curve, or the one that public keys are made of, as often as a private key says.
+fn multiply(private: &[u8; KEY_BYTES], point: Option<&[u8; KEY_BYTES]>) -> [u8; KEY_BYTES] {
+    let multiply = || match point {
+        Some(point) => MontgomeryPoint(*point).mul_clamped(*private).to_bytes(),
+        None => MontgomeryPoint::mul_base_clamped(*private).to_bytes(),
+    };
+    // The keys of a fuzzer are the same ones: its time is not for multiplying them.
+    #[cfg(feature = "fuzzing")]
+    return super::fuzzing::products::remember((*private, point.copied()), multiply);
+    #[cfg(not(feature = "fuzzing"))]
+    multiply()
 }
 
 /// AES-256 in Galois/Counter Mode.

@@ -1,5 +1,7 @@
 //! Who may have a link.
 
+use std::time::Duration;
+
 use egret_net::fabric::sim::Sim;
 use egret_net::vi::PublicKey;
 
@@ -36,7 +38,7 @@ fn who_is_not_listed_waits_and_who_is_listed_has_a_link() {
     honest.allow(LIAR, stage.nic.key());
     stage.steps(100);
     assert_eq!((links(&stage), honest.account().strangers), (before + 1, 0));
-    let unknown = honest.wait_connect("nobody", std::time::Duration::ZERO);
+    let unknown = honest.wait_connect("nobody", Duration::ZERO);
     assert!(matches!(unknown, Err(LinkUpError::NotMember { .. })), "{unknown:?}");
 }
 
@@ -49,8 +51,70 @@ fn another_key_has_no_link() {
     let vi = stage.connect();
     say(&vi, &hello());
     stage.steps(100);
+    assert_eq!((links(&stage), honest.account().strangers), (before, 1), "it may be another life");
+    stage.pass(Duration::from_secs(11));
     assert_eq!((links(&stage), honest.account().strangers), (before, 0));
     assert!(vi.error().is_some());
+}
+
+/// Another life of a host calls before the honest node has heard of it.
+#[test]
+fn another_life_waits_until_it_is_listed() {
+    let sim = Sim::new(6);
+    let stage = Stage::new(&sim);
+    let (honest, before) = (&stage.nodes[0].links, links(&stage));
+    honest.close_to_strangers();
+    honest.allow(LIAR, Some(other_key()));
+    let vi = stage.connect();
+    say(&vi, &hello());
+    stage.steps(100);
+    honest.disallow(LIAR, Some(other_key()));
+    honest.allow(LIAR, stage.nic.key());
+    stage.steps(100);
+    assert_eq!((links(&stage), honest.account().strangers), (before + 1, 0));
+    stage.pass(Duration::from_secs(20));
+    assert!(vi.error().is_none() && links(&stage) == before + 1, "it stays");
+}
+
+/// Who is not listed any more keeps a link for a few seconds, and who is listed again for good.
+fn who_left_has_no_link_for_long() {
+    let sim = Sim::new(7);
+    let stage = Stage::new(&sim);
+    let (honest, before) = (&stage.nodes[0].links, links(&stage));
+    honest.close_to_strangers();
+    honest.allow(LIAR, stage.nic.key());
+    let vi = stage.connect();
+    say(&vi, &hello());
+    stage.steps(100);
+    honest.disallow(LIAR, stage.nic.key());
+    stage.steps(100);
+    assert_eq!(links(&stage), before + 1, "what is under way arrives");
+    honest.allow(LIAR, stage.nic.key());
+    stage.pass(Duration::from_secs(10));
+    assert_eq!(links(&stage), before + 1);
+    honest.disallow(LIAR, stage.nic.key());
+    stage.pass(Duration::from_secs(6));
+    assert!(vi.error().is_some() && links(&stage) == before);
+}
+
+/// A guest that nobody lists has its link for as long as guests have.
+fn guests_go() {
+    let sim = Sim::new(8);
+    let stage = Stage::new(&sim);
+    let (honest, before) = (&stage.nodes[0].links, links(&stage));
+    honest.open_to_guests(Duration::from_secs(3));
+    let vi = stage.connect();
+    say(&vi, &hello());
+    stage.steps(100);
+    assert_eq!(links(&stage), before + 1);
+    stage.pass(Duration::from_secs(4));
+    assert!(vi.error().is_some() && links(&stage) == before);
+    let vi = stage.connect();
+    say(&vi, &hello());
+    stage.steps(100);
+    honest.allow(LIAR, stage.nic.key());
+    stage.pass(Duration::from_secs(20));
+    assert!(vi.error().is_none() && links(&stage) == before + 1);
 }
 
 /// Whoever had the host before has no link when it is listed as another's.
@@ -108,6 +172,8 @@ fn an_older_call_does_not_replace_a_later_one() {
 #[test]
 fn scenes_hold() {
     another_key_has_no_link();
+    who_left_has_no_link_for_long();
+    guests_go();
     a_host_that_is_listed_anew_has_no_link_of_before();
     an_older_call_does_not_replace_a_later_one();
 }
@@ -115,6 +181,8 @@ fn scenes_hold() {
 #[test]
 fn planted_faults_are_found() {
     assert!(caught(Fault::AnyKey, another_key_has_no_link));
+    assert!(caught(Fault::GuestsStay, who_left_has_no_link_for_long));
+    assert!(caught(Fault::GuestsStay, guests_go));
     assert!(caught(Fault::AnyKey, a_host_that_is_listed_anew_has_no_link_of_before));
     assert!(caught(Fault::AnyNumber, an_older_call_does_not_replace_a_later_one));
 }

@@ -64,6 +64,14 @@ impl Stage {
         (0..count).for_each(|_| step(self.nodes.iter()));
     }
 
+    /// Time passes.
+    pub(super) fn pass(&self, time: Duration) {
+        let until = self.nic.now() + time;
+        while self.nic.now() < until {
+            step(self.nodes.iter());
+        }
+    }
+
     /// Somebody with a link and a mapping.
     pub(super) fn liar(&self) -> Liar {
         let vi = self.connect();

@@ -54,3 +54,16 @@ pub(super) fn nobody_joins_at_the_host_of_a_member() {
     assert_eq!(ask(&mut state, 1, 1, Ask::Leave), Answer::Done);
     assert!(join(&mut state, 4, 4, "a").is_ok(), "the member is gone");
 }
+
+/// Whose link stays, and whose goes.
+#[test]
+fn links_are_for_members() {
+    let mut state = state();
+    let id = join(&mut state, 1, 1, "a").unwrap();
+    assert!(join(&mut state, 2, 2, "a").is_err());
+    assert_eq!(state.take_moved(), [(1, true)], "who is refused is a guest still");
+    join(&mut state, 3, 3, "b").unwrap();
+    assert_eq!(ask(&mut state, 3, 3, Ask::Leave), Answer::Done);
+    state.process_ended(Instant::default(), id.rank, "it was killed");
+    assert_eq!(state.take_moved(), [(3, true), (3, false), (1, false)]);
+}
