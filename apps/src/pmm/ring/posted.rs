@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use egret::net::buf::{Pool, Shared, Typed};
 use egret::net::rt::{self, Deadline};
-use egret::net::vi::{Address, Completion, CompletionQueue, Descriptor, Vi, ViOptions};
+use egret::net::vi::{Completion, CompletionQueue, Descriptor, Vi, ViOptions};
 
 use super::{Ring, columns, here, memory, neighbours, whose};
 use crate::Error;
@@ -158,9 +158,13 @@ fn connect(team: &mut Team) -> Result<(Vi, Vi), Error> {
     let listener = listener.map_err(|why| here(team, &why))?;
     team.barrier()?;
     let deadline = team.node().deadline();
-    let there = Address::new(&to.host, SERVICE, 0);
-    let connecting = to.links.nic().connect(&there, &options, deadline);
-    let accepted = listener.wait_accept(deadline).map_err(|why| beside(team, false, &why))?;
+    let connecting = to.links.nic().connect(&to.address(SERVICE, 0), &options, deadline);
+    let accepted = loop {
+        let vi = listener.wait_accept(deadline).map_err(|why| beside(team, false, &why))?;
+        if from.is_with(&vi) {
+            break vi;
+        }
+    };
     let connected = to.links.nic().block_on(connecting);
     let connected = connected.map_err(|why| beside(team, true, &why))?;
     Ok((accepted, connected))

@@ -10,7 +10,7 @@ egret_net::faults! {
         /// A link gives way to an older one.
         AnyNumber,
         /// Links of those who are not listed, or not any more, stay.
-        GuestsStay,
+        UnlistedStay,
         /// A message is served twice.
         Twice,
         /// The credit of a message that is not answered is not given back.

@@ -5,7 +5,7 @@
 //! and only with the key that they are listed with. Whoever calls before it is listed waits for
 //! that, as long as a hello may take; a node may hear of a member from the member itself first.
 //!
-//! Where those call who are to be listed, as at a registry, links are open to guests: who is not
+//! Where those call who are to be listed, as at a registry, links are for a while: who is not
 //! listed within a while has its link ended, and so has who is not listed any more.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::link::{LinkError, LinkUpError};
 pub(crate) struct Allowed {
     is_closed: bool,
     /// How long who is not listed keeps a link; for good if it is `None`.
-    guests: Option<Duration>,
+    unlisted: Option<Duration>,
     /// Hosts, and what is known of them.
     listed: BTreeMap<String, Known>,
 }
@@ -142,41 +142,41 @@ impl State {
     }
 
     /// Who is not listed keeps a link for so long.
-    pub(super) fn open_to_guests(&mut self, within: Duration) {
-        self.allowed.guests = Some(within);
+    pub(super) fn keep_unlisted_for(&mut self, within: Duration) {
+        self.allowed.unlisted = Some(within);
     }
 
     /// A link was made with a caller.
-    pub(super) fn mark_guest(&mut self, link: Key) {
-        let (Some(within), Some(line)) = (self.allowed.guests, self.links.get(link)) else {
+    pub(super) fn mark_unlisted(&mut self, link: Key) {
+        let (Some(within), Some(line)) = (self.allowed.unlisted, self.links.get(link)) else {
             return;
         };
         let (host, key) = (line.peer.clone(), line.key());
         if !self.allowed.is_listed(&host, key) {
-            self.opening.guests.push((self.fixed.nic.now() + within, link));
+            self.opening.unlisted.push((self.fixed.nic.now() + within, link));
         }
     }
 
     /// A link stays for good.
     pub(super) fn keep(&mut self, link: Key) {
-        self.opening.guests.retain(|guest| guest.1 != link);
+        self.opening.unlisted.retain(|(_, kept)| *kept != link);
     }
 
     /// A link ends soon, unless its peer ends it first.
     pub(super) fn part_soon(&mut self, link: Key) {
         self.keep(link);
         if self.links.get(link).is_some_and(|line| line.ended.is_none()) {
-            self.opening.guests.push((self.fixed.nic.now() + PART_WITHIN, link));
+            self.opening.unlisted.push((self.fixed.nic.now() + PART_WITHIN, link));
         }
     }
 
-    /// Ends the links of guests that have stayed for as long as they may.
-    pub(super) fn part_from_guests(&mut self, now: Instant) {
-        if planted(Fault::GuestsStay) {
+    /// Ends the links of those who are not listed and have stayed for as long as they may.
+    pub(super) fn part_from_unlisted(&mut self, now: Instant) {
+        if planted(Fault::UnlistedStay) {
             return;
         }
-        let due = self.opening.guests.extract_if(.., |guest| guest.0 <= now);
-        let due: Vec<_> = due.map(|guest| guest.1).collect();
+        let due = self.opening.unlisted.extract_if(.., |link| link.0 <= now);
+        let due: Vec<_> = due.map(|link| link.1).collect();
         for link in due {
             let why = "it is no member of the pool, or not any more".to_owned();
             self.end(link, |peer| LinkError::CutOff { peer, why });

@@ -91,7 +91,7 @@ impl State {
             return self.tell_away(known, &why);
         }
         let link = self.add_line(&hello.host, known.vi, known.lands, false);
-        self.mark_guest(link);
+        self.mark_unlisted(link);
         self.welcome(link, hello);
     }
 
@@ -145,12 +145,12 @@ impl State {
         }
         let mut used = self.channels.links();
         used.extend(self.paths.links());
-        let guests = &self.opening.guests;
+        let unlisted = &self.opening.unlisted;
         let unused = self.links.iter_mut().filter(|(link, line)| {
-            let is_guest = || guests.iter().any(|guest| guest.1 == *link);
+            let is_unlisted = || unlisted.iter().any(|(_, kept)| kept == link);
             line.ended.is_none()
                 && line.incarnation.is_some()
-                && (line.is_unused() && !used.contains(link) || is_guest())
+                && (line.is_unused() && !used.contains(link) || is_unlisted())
         });
         let oldest = unused.min_by_key(|(_, line)| line.made).map(|(link, _)| link);
         let Some(oldest) = oldest else {

@@ -161,11 +161,11 @@ impl Links {
     }
 
     /// Whoever is not [allowed](Self::allow) within this time of making a link has it ended.
-    pub(crate) fn open_to_guests(&self, within: Duration) {
-        self.core.state.with(|state| state.open_to_guests(within));
+    pub(crate) fn keep_unlisted_for(&self, within: Duration) {
+        self.core.state.with(|state| state.keep_unlisted_for(within));
     }
 
-    /// The link with a guest stays, or ends within seconds.
+    /// The link with a peer stays though its host is not listed, or ends within seconds.
     pub(crate) fn keep(&self, peer: Peer, stays: bool) {
         self.core.state.with(|state| match stays {
             true => state.keep(peer.link),

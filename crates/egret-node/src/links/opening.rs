@@ -36,7 +36,7 @@ pub(crate) struct Opening {
     /// Connections that were told to give way, until when they are kept.
     pub(super) told: Vec<(Instant, Vi)>,
     /// Links of those who are not listed, until when they are kept.
-    pub(super) guests: Vec<(Instant, Key)>,
+    pub(super) unlisted: Vec<(Instant, Key)>,
 }
 
 pub(super) type Accepting = Pin<Box<dyn Future<Output = Result<Vi, ListenError>> + Send>>;
@@ -69,8 +69,8 @@ impl Opening {
         let listener = Arc::new(fixed.nic.listen(SERVICE, 0, &fixed.vi)?);
         let accepting = accept(&listener);
         let (calls, strangers) = (BTreeMap::new(), Slots::default());
-        let (flag, told, guests) = (Flag::raised(), Vec::new(), Vec::new());
-        Ok(Self { listener, accepting, flag, calls, strangers, told, guests })
+        let (flag, told, unlisted) = (Flag::raised(), Vec::new(), Vec::new());
+        Ok(Self { listener, accepting, flag, calls, strangers, told, unlisted })
     }
 
     /// Raises the flag.
@@ -87,8 +87,8 @@ impl Opening {
         let calls = self.calls.values().filter_map(|call| call.again);
         let told = self.told.iter().map(|told| told.0);
         let strangers = self.strangers.values().map(|stranger| stranger.until);
-        let guests = self.guests.iter().map(|guest| guest.0);
-        calls.chain(told).chain(strangers).chain(guests).min()
+        let unlisted = self.unlisted.iter().map(|link| link.0);
+        calls.chain(told).chain(strangers).chain(unlisted).min()
     }
 
     /// The connection that was made for a call, if it is one.
@@ -122,7 +122,7 @@ impl Opening {
 
     /// A link to `host` that was being made is no more.
     pub(crate) fn link_ended(&mut self, host: &str, link: Key, why: &LinkError) {
-        self.guests.retain(|guest| guest.1 != link);
+        self.unlisted.retain(|(_, kept)| *kept != link);
         if let Some(call) = self.calls.get_mut(host)
             && call.link.take_if(|known| *known == link).is_some()
         {
@@ -235,7 +235,7 @@ impl State {
             || !self.opening.calls.is_empty()
             || self.opening.strangers.len() > 0
             || !self.opening.told.is_empty()
-            || !self.opening.guests.is_empty()
+            || !self.opening.unlisted.is_empty()
     }
 
     /// Looks after calls and strangers.
@@ -252,7 +252,7 @@ impl State {
             }
         }
         self.opening.told.retain(|(until, _)| *until > now);
-        self.part_from_guests(now);
+        self.part_from_unlisted(now);
         let hosts: Vec<String> = self.opening.calls.keys().cloned().collect();
         for host in hosts {
             if self.hosts.contains_key(&host) {

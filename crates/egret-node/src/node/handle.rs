@@ -283,7 +283,8 @@ impl Handle {
         let found = best.and_then(|best| {
             let (fabric, links) = self.links().iter().find(|(name, _)| name == best.name)?;
             let host = there.offer(best.name)?.host.clone();
-            Some(Route { fabric: fabric.clone(), links: links.clone(), host })
+            let key = there.key().filter(|_| links.nic().key().is_some());
+            Some(Route { fabric: fabric.clone(), links: links.clone(), host, key })
         });
         found.ok_or_else(|| {
             let why = explain(&here, &there, &self.inner.opened.skipped).to_string();

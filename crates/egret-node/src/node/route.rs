@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use egret_net::vi::{Address, PublicKey, Vi};
+
 use super::{Member, NodeId, Offer};
 use crate::Links;
 
@@ -16,6 +18,28 @@ pub struct Route {
     pub links: Links,
     /// What the other's nic is called.
     pub host: String,
+    /// The key that the other proves; `None` on a fabric without keys.
+    pub key: Option<PublicKey>,
+}
+
+impl Route {
+    /// Where the other listens with its nic, for a connection beside the links: whoever answers
+    /// there has to be that node.
+    #[must_use]
+    pub fn address(&self, service: &str, tag: u64) -> Address {
+        let to = Address::new(&self.host, service, tag);
+        match self.key {
+            Some(key) => to.key(key),
+            None => to,
+        }
+    }
+
+    /// Whether a connection that was accepted is with that node, which alone can prove its key. A
+    /// nic accepts whoever has the secret of the pool, member or not.
+    #[must_use]
+    pub fn is_with(&self, vi: &Vi) -> bool {
+        vi.peer_key() == self.key
+    }
 }
 
 /// Which fabric two nodes use, and why; made by [`Handle::explain`](super::Handle::explain).

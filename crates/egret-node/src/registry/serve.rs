@@ -35,7 +35,7 @@ pub(super) struct Inner {
 impl Server {
     pub(super) fn open(links: Links, terms: Terms) -> Result<Arc<Self>, RegistryError> {
         let inner = Inner { state: State::new(terms), slots: BTreeMap::new(), tickets: 0 };
-        links.open_to_guests(JOIN_WITHIN);
+        links.keep_unlisted_for(JOIN_WITHIN);
         let endpoint = links.bundle().register(ENDPOINT, 0)?;
         let (inner, unset) = (Mutex::new(inner), OnceLock::new());
         let server = Arc::new(Self { links, inner, endpoint: unset, clock: OnceLock::new() });

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 use crate::buf::Kind;
+use crate::fabric::seal;
 use crate::fault::planted;
 use crate::vi::HelloError;
 
@@ -126,10 +127,10 @@ pub(in crate::fabric) enum Fault {
 /// Bytes of a text on the wire.
 pub(in crate::fabric) const TEXT_MAX: usize = 255;
 
-/// The text among [`TEXTS`] and [`DATAPATH`] that a peer sent. One that this version does not
+/// The text among [`TEXTS`], [`DATAPATH`] and those of sealed records that a peer sent. One that this version does not
 /// know is replaced: errors keep their texts as constants.
 pub(in crate::fabric) fn known(text: &str) -> &'static str {
-    let mut texts = TEXTS.iter().chain(DATAPATH);
+    let mut texts = TEXTS.iter().chain(DATAPATH).chain(&seal::TEXTS);
     texts.find(|known| **known == text).copied().unwrap_or(UNKNOWN)
 }
 

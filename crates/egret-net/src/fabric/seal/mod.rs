@@ -71,6 +71,15 @@ pub(in crate::fabric) enum SealError {
     Worn,
 }
 
+/// What a connection can end by.
+pub(in crate::fabric) const TEXTS: [&str; 5] = [
+    SealError::Forged.text(),
+    SealError::Repeated.text(),
+    SealError::Old.text(),
+    SealError::Far.text(),
+    SealError::Worn.text(),
+];
+
 impl SealError {
     /// In words, which an error of a connection keeps.
     pub(in crate::fabric) const fn text(self) -> &'static str {

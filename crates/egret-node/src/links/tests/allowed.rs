@@ -97,12 +97,12 @@ fn who_left_has_no_link_for_long() {
     assert!(vi.error().is_some() && links(&stage) == before);
 }
 
-/// A guest that nobody lists has its link for as long as guests have.
-fn guests_go() {
+/// Who is not listed has a link for as long as such have one.
+fn the_unlisted_go() {
     let sim = Sim::new(8);
     let stage = Stage::new(&sim);
     let (honest, before) = (&stage.nodes[0].links, links(&stage));
-    honest.open_to_guests(Duration::from_secs(3));
+    honest.keep_unlisted_for(Duration::from_secs(3));
     let vi = stage.connect();
     say(&vi, &hello());
     stage.steps(100);
@@ -173,7 +173,7 @@ fn an_older_call_does_not_replace_a_later_one() {
 fn scenes_hold() {
     another_key_has_no_link();
     who_left_has_no_link_for_long();
-    guests_go();
+    the_unlisted_go();
     a_host_that_is_listed_anew_has_no_link_of_before();
     an_older_call_does_not_replace_a_later_one();
 }
@@ -181,8 +181,8 @@ fn scenes_hold() {
 #[test]
 fn planted_faults_are_found() {
     assert!(caught(Fault::AnyKey, another_key_has_no_link));
-    assert!(caught(Fault::GuestsStay, who_left_has_no_link_for_long));
-    assert!(caught(Fault::GuestsStay, guests_go));
+    assert!(caught(Fault::UnlistedStay, who_left_has_no_link_for_long));
+    assert!(caught(Fault::UnlistedStay, the_unlisted_go));
     assert!(caught(Fault::AnyKey, a_host_that_is_listed_anew_has_no_link_of_before));
     assert!(caught(Fault::AnyNumber, an_older_call_does_not_replace_a_later_one));
 }

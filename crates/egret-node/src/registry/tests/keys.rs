@@ -61,7 +61,7 @@ fn links_are_for_members() {
     let mut state = state();
     let id = join(&mut state, 1, 1, "a").unwrap();
     assert!(join(&mut state, 2, 2, "a").is_err());
-    assert_eq!(state.take_moved(), [(1, true)], "who is refused is a guest still");
+    assert_eq!(state.take_moved(), [(1, true)], "who is refused stays unlisted");
     join(&mut state, 3, 3, "b").unwrap();
     assert_eq!(ask(&mut state, 3, 3, Ask::Leave), Answer::Done);
     state.process_ended(Instant::default(), id.rank, "it was killed");

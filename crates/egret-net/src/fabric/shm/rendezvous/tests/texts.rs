@@ -7,6 +7,7 @@ use std::path::Path;
 use super::super::socket::Packet;
 use super::*;
 use crate::fabric::hub::bytes::{DATAPATH, known};
+use crate::fabric::seal;
 use crate::vi::ViError;
 
 /// The texts that the sources under `folder` put into errors for peers.
@@ -63,7 +64,7 @@ fn every_text_of_the_fabric_is_known_and_every_known_text_is_used() {
 
 #[test]
 fn every_text_arrives_as_it_was_sent() {
-    for text in DATAPATH {
+    for text in DATAPATH.iter().chain(&seal::TEXTS) {
         let why = ViError::Protocol(text);
         let bytes = Message::Goodbye(Farewell::of(why.clone())).encode();
         let packet = Packet { bytes, fds: Vec::new(), cut_off: false };
