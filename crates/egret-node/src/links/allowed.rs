@@ -172,11 +172,11 @@ impl State {
 
     /// Ends the links of those who are not listed and have stayed for as long as they may.
     pub(super) fn part_from_unlisted(&mut self, now: Instant) {
+        let due = self.opening.unlisted.extract_if(.., |link| link.0 <= now);
+        let due: Vec<_> = due.map(|link| link.1).collect();
         if planted(Fault::UnlistedStay) {
             return;
         }
-        let due = self.opening.unlisted.extract_if(.., |link| link.0 <= now);
-        let due: Vec<_> = due.map(|link| link.1).collect();
         for link in due {
             let why = "it is no member of the pool, or not any more".to_owned();
             self.end(link, |peer| LinkError::CutOff { peer, why });
