@@ -382,7 +382,7 @@ fn dies(entry: &Entry) -> Option<NodeId> {
     if let Entry::Died { node, .. } = entry { Some(*node) } else { None }
 }
 
-/// Each life begins once and ends at most once, and a rank has one at a time.
+/// Each life begins once, with a key, and ends at most once, and a rank has one at a time.
 fn check_log(log: &[Entry]) {
     let (mut here, mut last) = (BTreeMap::new(), 0);
     for entry in log {
@@ -391,6 +391,8 @@ fn check_log(log: &[Entry]) {
                 let NodeId { rank, incarnation } = member.id;
                 assert!(incarnation > last, "{} is not a new life", member.id);
                 assert_eq!(here.insert(rank, member.id), None, "the rank was taken");
+                // Also if its link ended before the registry came to its question.
+                assert!(member.key().is_some(), "{} has proven no key", member.id);
                 last = incarnation;
             }
             other => {
