@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::super::fault::{Fault, planted};
 use super::super::socket::is_later;
 use super::super::stream::Stream;
-use super::record::{AROUND, RECORD_MAX, head};
+use super::record::{PIECE, RECORD_MAX, head};
 use crate::fabric::seal::{SealError, Sealer};
 
 #[derive(Debug)]
@@ -22,7 +22,9 @@ pub(super) struct Outgoing {
 
 /// Bytes that leave in one call: a chunk, so that what is unsent holds up what is short no longer
 /// than a frame does. With more at once no byte has cost less.
-const STAGED: usize = 4 * (RECORD_MAX + AROUND);
+const STAGED: usize = 4 * PIECE;
+/// A slice of so many bytes is in records of its own.
+const LARGE: usize = 4 << 10;
 /// Memory that is kept for the next.
 const KEEP: usize = 4 << 10;
 
@@ -49,9 +51,8 @@ impl Outgoing {
         let mut source = Source::new(slices);
         let len = source.left;
         while source.left > 0 {
-            while source.left > 0 && self.bytes.len() + AROUND < STAGED {
-                let room = STAGED - self.bytes.len() - AROUND;
-                self.seal(source.left.min(RECORD_MAX).min(room), &mut source)?;
+            while source.left > 0 && self.bytes.len() < STAGED {
+                self.seal(source.next_len(), &mut source)?;
             }
             if !self.flush(wire)? {
                 break;
@@ -111,6 +112,25 @@ impl<'a> Source<'a> {
     fn new(slices: &'a [IoSlice<'a>]) -> Self {
         let left = slices.iter().map(|slice| slice.len()).sum();
         Self { slices: slices.iter(), now: &[], left }
+    }
+
+    /// How many bytes the next record holds. A large slice begins with a record, so that whoever
+    /// reads can have it opened where it belongs.
+    fn next_len(&self) -> usize {
+        if self.left <= RECORD_MAX {
+            return self.left;
+        }
+        if self.now.len() >= LARGE {
+            return self.now.len().min(PIECE);
+        }
+        let mut len = self.now.len();
+        for slice in self.slices.clone() {
+            if slice.len() >= LARGE {
+                return if len == 0 { slice.len().min(PIECE) } else { len.min(RECORD_MAX) };
+            }
+            len += slice.len();
+        }
+        len.min(RECORD_MAX)
     }
 
     /// Passes the next `len` bytes on, as they lie.
