@@ -110,7 +110,7 @@ impl Stream {
     pub(super) fn read(&mut self, to: &mut [u8]) -> Result<usize, Unread> {
         match self {
             Self::Socket(socket) => socket.recv(to).map_err(Unread::Kernel),
-            Self::Sealed(sealed) => sealed.read_both(to, &mut []),
+            Self::Sealed(sealed) => sealed.read(to),
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(memory) => memory.read(to).map_err(Unread::Kernel),
         }

@@ -78,6 +78,14 @@ impl Incoming {
     }
 
     /// Reads what is ready, or else what one call brings; 0 is the end.
+    pub(super) fn read(&mut self, to: &mut [u8], wire: &mut Stream) -> Result<usize, Unread> {
+        if !self.is_ready() && !self.refill(wire)? {
+            return Ok(0);
+        }
+        self.take(to, &mut [])
+    }
+
+    /// The same, into two places in order, of which the first is where a large payload belongs.
     pub(super) fn read_both(
         &mut self,
         one: &mut [u8],
@@ -97,6 +105,11 @@ impl Incoming {
                 }
             }
         }
+        self.take(one, other)
+    }
+
+    /// What is ready.
+    fn take(&mut self, one: &mut [u8], other: &mut [u8]) -> Result<usize, Unread> {
         let n = self.fill(one);
         let n = if n == one.len() { n + self.fill(other) } else { n };
         match self.wrong {

@@ -68,7 +68,12 @@ impl Sealed {
         self.outgoing.is_worn
     }
 
-    /// Reads into two places in order: what is ready, or else what one call brings; 0 is the end.
+    /// Reads what is ready, or else what one call brings; 0 is the end.
+    pub(super) fn read(&mut self, to: &mut [u8]) -> Result<usize, Unread> {
+        self.incoming.read(to, &mut self.wire)
+    }
+
+    /// The same, into two places in order, of which the first is where a large payload belongs.
     pub(super) fn read_both(&mut self, one: &mut [u8], other: &mut [u8]) -> Result<usize, Unread> {
         self.incoming.read_both(one, other, &mut self.wire)
     }

@@ -20,9 +20,10 @@ pub(super) struct Outgoing {
     pub is_worn: bool,
 }
 
-/// Bytes that leave in one call: a chunk, so that what is unsent holds up what is short no longer
-/// than a frame does. With more at once no byte has cost less.
-const STAGED: usize = 4 * PIECE;
+/// Bytes that leave in one call, of which the last record may exceed them: the other end opens a
+/// record of a large payload while the next is sealed. And what is unsent holds up what is short no
+/// longer than a frame does.
+const STAGED: usize = PIECE;
 /// A slice of so many bytes is in records of its own.
 const LARGE: usize = 4 << 10;
 /// Memory that is kept for the next.
