@@ -21,8 +21,10 @@ pub(super) struct Outgoing {
 }
 
 /// Bytes that leave in one call, of which the last record may exceed them: the other end opens a
-/// record of a large payload while the next is sealed. And what is unsent holds up what is short no
-/// longer than a frame does.
+/// record of a large payload while the next is sealed. A round trip of 64 KiB took 141 to 150 µs by
+/// one record in a call, 147 to 170 by two and 191 by four (`egret bench latency --fabric tcp
+/// --encrypt on --sizes 64K`, beside compilers, without VAES); of the processor none took clearly
+/// less. And what is unsent holds up what is short no longer than a frame does.
 const STAGED: usize = PIECE;
 /// A slice of so many bytes is in records of its own.
 const LARGE: usize = 4 << 10;
@@ -62,7 +64,7 @@ impl Outgoing {
         Ok(len - source.left)
     }
 
-    /// Adds a record of the next `len` bytes. 0.15 µs for a few bytes, 2.7 µs for 16 KiB.
+    /// Adds a record of the next `len` bytes, each of which is read once.
     fn seal(&mut self, len: usize, source: &mut Source<'_>) -> Result<(), Errno> {
         let (at, head) = (self.bytes.len(), head(len));
         self.bytes.extend_from_slice(&head);
