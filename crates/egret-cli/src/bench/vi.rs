@@ -18,7 +18,7 @@ use super::probe::{Linked, with, with_slot};
 use super::report::{Line, Of};
 use super::side::{Mode, Side, connected};
 use super::space::{self, REACHABLE, Spaces};
-use super::vi_columns::columns;
+use super::vi_columns::{columns, encrypted};
 
 /// Options of the benchmarks that send messages.
 #[derive(Debug, clap::Args)]
@@ -162,8 +162,10 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
         };
         Ok(Case { line, unit: what.unit(), subject, against, rounds: None })
     });
-    let is_encrypted = is_split(fabric, encrypt);
-    let columns = columns(what, fabric == UDP_DATAGRAMS, is_encrypted);
+    let columns = match is_split(fabric, encrypt) {
+        true => encrypted(what),
+        false => columns(what, fabric == UDP_DATAGRAMS),
+    };
     Ok(Suite { name: what.name(), columns, cases: Box::new(cases) })
 }
 
