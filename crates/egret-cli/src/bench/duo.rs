@@ -136,7 +136,7 @@ impl Encrypting {
         }
     }
 
-    const fn of_nic(self) -> Encrypt {
+    pub(crate) const fn of_nic(self) -> Encrypt {
         match self {
             Self::On => Encrypt::Always,
             Self::Off => Encrypt::Never,

@@ -10,6 +10,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::channel::Channel;
 use super::channels::Reading;
+use super::connect::Callee;
 use super::duo::{DRIVEN, Followed, Leader};
 use super::graph_trip::Receiver;
 use super::machine;
@@ -221,6 +222,16 @@ impl Follower for Quiet {
     }
 }
 
+impl Follower for Callee {
+    fn follow(&mut self, rounds: u64) -> Result<Told> {
+        Self::follow(self, rounds)
+    }
+
+    fn host(&self) -> String {
+        self.host().to_owned()
+    }
+}
+
 impl Follower for Still {
     fn follow(&mut self, rounds: u64) -> Result<Told> {
         Self::follow(self, rounds)
@@ -277,6 +288,7 @@ fn follower(opening: Opening, fds: Vec<OwnedFd>) -> Result<Box<dyn Follower>> {
         Opening::Graph(trip) => Box::new(Receiver::new(trip)?),
         Opening::Many(meeting) => Box::new(Answering::new(&meeting)?),
         Opening::Quiet(quietness) => Box::new(Quiet::new(quietness)?),
+        Opening::Connect(called) => Box::new(Callee::new(&called)?),
         Opening::Socket => Box::new(Bound(Some(space::bind()?))),
         Opening::LimitLeader { key, bytes } => {
             let (end, fds) = key.parse::<Limit>()?.prepare(bytes)?;

@@ -19,7 +19,7 @@ use super::report::{Column, Line};
 /// What this machine can do: the limits that the other benchmarks are held against.
 ///
 /// Round trips and rates between two processes (shared memory, eventfd,
-/// loopback TCP and UDP), and in one (memcpy, malloc+free, clone of a vector); and the
+/// loopback TCP and UDP, the cipher of encrypted connections), and in one (memcpy, malloc+free, clone of a vector); and the
 /// time of pairs of processes on all cores at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -147,6 +147,7 @@ fn batch(bytes: usize) -> usize {
 fn fabric_of(limit: Limit) -> Fabric {
     match limit {
         Limit::TcpSpin | Limit::TcpFrugal | Limit::TcpBandwidth | Limit::TcpWrite => Fabric::Tcp,
+        Limit::AeadTrip | Limit::AeadBandwidth | Limit::TcpConnect => Fabric::Tcp,
         Limit::UdpSpin | Limit::UdpFrugal | Limit::UdpBandwidth | Limit::UdpSend => Fabric::Udp,
         _ => Fabric::Shm,
     }
@@ -158,6 +159,7 @@ fn wait_of(limit: Limit) -> Wait {
         | Limit::TcpFrugal
         | Limit::TcpBandwidth
         | Limit::TcpWrite
+        | Limit::TcpConnect
         | Limit::UdpFrugal
         | Limit::UdpBandwidth
         | Limit::UdpSend => Wait::Frugal,
@@ -174,7 +176,9 @@ fn wait_name(wait: Wait) -> &'static str {
 
 fn unit_of(limit: Limit) -> Unit {
     match limit {
-        Limit::ShmRing | Limit::TcpBandwidth | Limit::UdpBandwidth => Unit::Megabytes,
+        Limit::ShmRing | Limit::TcpBandwidth | Limit::UdpBandwidth | Limit::AeadBandwidth => {
+            Unit::Megabytes
+        }
         Limit::LineRing | Limit::LineEcho | Limit::TcpWrite | Limit::UdpSend => Unit::Messages,
         _ => Unit::Nanos,
     }

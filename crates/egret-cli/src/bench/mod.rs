@@ -12,6 +12,7 @@ mod asking;
 mod bare;
 mod channel;
 mod channels;
+mod connect;
 mod datagrams;
 mod duo;
 mod follow;
@@ -91,6 +92,8 @@ const EXAMPLES: &str = "Examples:
   egret bench latency --mode copy         messages sent from a copy, there and back
   egret bench latency --fabric shm --mode handover --trust cooperating
   egret bench latency --fabric tcp --wait frugal
+  egret bench bandwidth --fabric tcp --encrypt on
+  egret bench connect --fabric tcp        what it takes to connect, encrypted and not
   egret bench bandwidth --fabric udp-datagrams --sizes 1K
   egret bench idle --fabric tcp --connections 1000
   egret bench pairs --wait balanced       more processes than cores
@@ -116,6 +119,7 @@ enum Name {
     Bandwidth(vi::Args),
     /// Messages a second one way
     MessageRate(vi::Args),
+    Connect(connect::Args),
     Pairs(pairs::Args),
     Idle(idle::Args),
     Serialize(serialize::Args),
@@ -136,6 +140,7 @@ impl Name {
             Self::Limits(args) => &args.common,
             Self::Pool(args) => &args.common,
             Self::Latency(args) | Self::Bandwidth(args) | Self::MessageRate(args) => &args.common,
+            Self::Connect(args) => &args.common,
             Self::Pairs(args) => &args.common,
             Self::Idle(args) => &args.common,
             Self::Serialize(args) => &args.common,
@@ -158,6 +163,7 @@ impl Name {
             Self::Latency(args) => vi::suite(What::Latency, args),
             Self::Bandwidth(args) => vi::suite(What::Bandwidth, args),
             Self::MessageRate(args) => vi::suite(What::Rate, args),
+            Self::Connect(args) => connect::suite(args),
             Self::Pairs(args) => pairs::suite(args),
             Self::Idle(args) => idle::suite(args),
             Self::Serialize(args) => serialize::suite(args),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::asking::Task;
 use super::channel::Channel;
 use super::channels::Stream;
+use super::connect::Called;
 use super::duo::Plan;
 use super::graph_trip::Trip;
 use super::machine::{self, Cores};
@@ -72,6 +73,8 @@ pub(crate) enum Opening {
     Many(Meeting),
     /// Endpoints or channels over which nothing goes.
     Quiet(Quietness),
+    /// Connections that are made and left.
+    Connect(Called),
 }
 
 /// What the follower says to an order, except to `Close`.

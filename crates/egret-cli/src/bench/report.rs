@@ -114,6 +114,20 @@ pub(crate) struct Ratios {
     #[serde(rename = "of_one", skip_serializing_if = "Option::is_none")]
     #[serde(serialize_with = "rounded")]
     pub(crate) one: Option<f64>,
+    #[serde(rename = "of_plain", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) plain: Option<f64>,
+    #[serde(rename = "of_aead", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) aead: Option<f64>,
+    /// To the slower of those two.
+    #[serde(rename = "of_slower", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) slower: Option<f64>,
+    /// To one of those after the other, the sum of their times.
+    #[serde(rename = "of_both", skip_serializing_if = "Option::is_none")]
+    #[serde(serialize_with = "rounded")]
+    pub(crate) both: Option<f64>,
 }
 
 /// Which of the [`Ratios`].
@@ -129,6 +143,10 @@ pub(crate) enum Of {
     OnePair,
     /// The same of one thread; this one is the total over it, whatever the unit.
     One,
+    /// The same without encryption.
+    Plain,
+    /// The cipher alone.
+    Aead,
 }
 
 /// What one run, or the median of several, came to.
@@ -175,7 +193,13 @@ impl Line {
             Of::LineEcho => self.of.line_echo = ratio,
             Of::OnePair => self.of.one_pair = ratio,
             Of::One => self.of.one = self.figure_in(unit).map(|total| total / limit),
+            Of::Plain => self.of.plain = ratio,
+            Of::Aead => self.of.aead = ratio,
         }
+        // A ratio is a time over a time, of rates too.
+        let of_two = self.of.plain.zip(self.of.aead);
+        self.of.slower = of_two.map(|(plain, aead)| plain.min(aead));
+        self.of.both = of_two.map(|(plain, aead)| (plain.recip() + aead.recip()).recip());
     }
 
     /// The subject over the limit: above one is worse than the limit, for times and
@@ -228,6 +252,8 @@ impl Column {
         Self::new("Wait", 10, |line| line.wait.unwrap_or_default().to_owned());
     pub(crate) const MODE: Self =
         Self::new("Mode", 10, |line| line.mode.unwrap_or_default().to_owned());
+    pub(crate) const ENCRYPT: Self =
+        Self::new("Encrypt", 9, |line| line.encrypt.unwrap_or_default().to_owned());
     pub(crate) const WORDS: Self = Self::new("Words", 7, |line| count(line.words));
     pub(crate) const FABRIC: Self =
         Self::new("Fabric", 9, |line| line.fabric.unwrap_or_default().to_owned());
@@ -265,6 +291,10 @@ impl Column {
     pub(crate) const OF_ONE_PAIR: Self =
         Self::new("of 1 pair", 11, |line| figure(line.of.one_pair));
     pub(crate) const OF_ONE: Self = Self::new("of one", 8, |line| figure(line.of.one));
+    pub(crate) const OF_PLAIN: Self = Self::new("of plain", 10, |line| figure(line.of.plain));
+    pub(crate) const OF_AEAD: Self = Self::new("of AEAD", 9, |line| figure(line.of.aead));
+    pub(crate) const OF_SLOWER: Self = Self::new("of slower", 11, |line| figure(line.of.slower));
+    pub(crate) const OF_BOTH: Self = Self::new("of both", 9, |line| figure(line.of.both));
     pub(crate) const SPREAD: Self = Self::new("Spread", 8, |line| {
         let flag = if line.noisy { '!' } else { ' ' };
         format!("{}{flag}", figure(line.spread))
@@ -368,6 +398,21 @@ mod tests {
         let text = serde_json::to_string(&line).unwrap();
         let of = r#""of_slot":2.0,"of_am":2.0,"of_line_ring":2.0,"of_line_echo":2.0,"of_one_pair":2.0,"of_one":0.5"#;
         assert!(text.contains(of), "{text}");
+    }
+
+    #[test]
+    fn the_slower_of_two_is_nearer_and_both_take_the_sum_of_their_times() {
+        for (unit, subject, plain, aead) in
+            [(Unit::Nanos, 60.0, 20.0, 30.0), (Unit::Megabytes, 10.0, 30.0, 20.0)]
+        {
+            let mut line = Line::default();
+            line.set_subject(unit, Figure { middle: subject, ..Figure::default() });
+            line.set_of(Of::Plain, unit, plain);
+            assert_eq!((line.of.slower, line.of.both), (None, None));
+            line.set_of(Of::Aead, unit, aead);
+            assert_eq!([line.of.plain, line.of.aead, line.of.slower], [3.0, 2.0, 2.0].map(Some));
+            assert!((line.of.both.unwrap() - 1.2).abs() < 1e-9, "{line:?}");
+        }
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn wait(vi: &Vi, time: Duration) -> Result<f64> {
 }
 
 /// Of all threads of this process.
-fn cpu_time() -> Duration {
+pub(super) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }

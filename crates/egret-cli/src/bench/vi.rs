@@ -12,13 +12,13 @@ use super::args::{Common, SIM, UDP, UDP_DATAGRAMS, Usage, fabric_or_datagrams};
 use super::datagrams::Counted;
 use super::duo::{Answers, Encrypting, Led, Plan, Trusting, Waiting};
 use super::machine;
-use super::measure::{Against, Case, Probe, Sample, Unit};
+use super::measure::{Against, Case, Further, Probe, Sample, Unit};
 use super::peer::Peer;
 use super::probe::{Linked, with, with_slot};
 use super::report::{Line, Of};
 use super::side::{Mode, Side, connected};
 use super::space::{self, REACHABLE, Spaces};
-use super::vi_columns::columns;
+use super::vi_columns::{columns, encrypted};
 
 /// Options of the benchmarks that send messages.
 #[derive(Debug, clap::Args)]
@@ -37,7 +37,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "isolated")]
     trust: Trusting,
     /// Encrypt the connection, or do not, wherever the two are; tcp and udp. Without this it is
-    /// encrypted between namespaces and not on loopback
+    /// encrypted between namespaces and not on loopback. With `on` the same without encryption,
+    /// and the cipher alone, are measured in the same run
     #[arg(long, value_name = "on|off")]
     encrypt: Option<Encrypting>,
     /// Run the two processes in these network namespaces, as `ip netns` names them, over the
@@ -144,6 +145,7 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
         let secret = is_apart.then(Secret::random).and_then(|secret| secret.reveal());
         let secret = secret.map(|secret| secret.to_string());
         let plan = Plan { wait, trust, encrypt, secret, ..what.plan(fabric, mode, bytes, host) };
+        let further = what.without(&peer, &plan)?;
         let subject: Box<dyn Probe> = match fabric {
             SIM => what.on_one_thread(fabric, mode, bytes)?,
             UDP_DATAGRAMS => Box::new(Counted::new(&peer, plan)?),
@@ -154,10 +156,16 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
             true => Linked::reachable(&peer, limit, of_limit)?,
             false => Linked::new(&peer, limit, of_limit)?,
         });
-        let against = what.against(&peer, (limit.name(), probe), fabric, bytes)?;
+        let against = match what.against(&peer, (limit.name(), probe), fabric, bytes)? {
+            Against::Limit(limit) if !further.is_empty() => Against::Limits(limit, further),
+            against => against,
+        };
         Ok(Case { line, unit: what.unit(), subject, against, rounds: None })
     });
-    let columns = columns(what, fabric == UDP_DATAGRAMS);
+    let columns = match is_split(fabric, encrypt) {
+        true => encrypted(what),
+        false => columns(what, fabric == UDP_DATAGRAMS),
+    };
     Ok(Suite { name: what.name(), columns, cases: Box::new(cases) })
 }
 
@@ -171,6 +179,11 @@ const TCP: &str = "tcp";
 /// The largest message that is held against a datagram there and back, though one carries
 /// 29 bytes less.
 const DATAGRAM: usize = 64 << 10;
+
+/// Whether encryption is measured, so that what it costs is told.
+fn is_split(fabric: &str, encrypt: Option<Encrypting>) -> bool {
+    encrypt == Some(Encrypting::On) && [TCP, UDP].contains(&fabric)
+}
 
 fn is_udp(fabric: &str) -> bool {
     [UDP, UDP_DATAGRAMS].contains(&fabric)
@@ -266,6 +279,29 @@ impl What {
             Self::Bandwidth => Ok(Against::Limit(limit.1)),
             Self::Rate => with(peer, limit, fabric, (Of::LineRing, Limit::LineRing, bytes)),
         }
+    }
+
+    /// What an encrypted subject is held against, too: the same without encryption, and the cipher
+    /// alone.
+    fn without(self, peer: &Rc<Peer>, plan: &Plan) -> Result<Vec<Further>> {
+        if !is_split(&plan.fabric, plan.encrypt) {
+            return Ok(Vec::new());
+        }
+        let host = match &plan.host[..] {
+            REACHABLE => REACHABLE.to_owned(),
+            host => format!("{host}-plain"),
+        };
+        let plain = Plan { encrypt: Some(Encrypting::Off), host, ..plan.clone() };
+        let plain: Box<dyn Probe> = Box::new(Led::new(peer, plain)?);
+        let mut further = vec![Further { of: Of::Plain, probe: Some(plain) }];
+        let aead = match self {
+            Self::Latency => Limit::AeadTrip,
+            Self::Bandwidth => Limit::AeadBandwidth,
+            Self::Rate => return Ok(further),
+        };
+        let aead: Box<dyn Probe> = Box::new(Linked::new(peer, aead, plan.bytes)?);
+        further.push(Further { of: Of::Aead, probe: Some(aead) });
+        Ok(further)
     }
 
     const fn unit(self) -> Unit {

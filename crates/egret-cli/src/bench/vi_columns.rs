@@ -68,3 +68,46 @@ pub(super) const fn columns(what: What, is_lossy: bool) -> &'static [Column] {
         ],
     }
 }
+
+/// The same of what is encrypted, with what that costs.
+pub(super) const fn encrypted(what: What) -> &'static [Column] {
+    match what {
+        What::Latency => &[
+            Column::SIZE,
+            Column::MODE,
+            Column::P50,
+            Column::P99,
+            Column::LIMIT,
+            Column::LIMIT_NS,
+            Column::RATIO,
+            Column::OF_PLAIN,
+            Column::OF_AEAD,
+            Column::OF_SLOWER,
+            Column::OF_BOTH,
+            Column::SPREAD,
+        ],
+        What::Bandwidth => &[
+            Column::SIZE,
+            Column::MODE,
+            Column::MB_S,
+            Column::LIMIT,
+            Column::LIMIT_MB_S,
+            Column::RATIO,
+            Column::OF_PLAIN,
+            Column::OF_AEAD,
+            Column::OF_SLOWER,
+            Column::OF_BOTH,
+            Column::SPREAD,
+        ],
+        What::Rate => &[
+            Column::SIZE,
+            Column::MODE,
+            Column::MSG_S,
+            Column::LIMIT,
+            Column::LIMIT_MSG_S,
+            Column::RATIO,
+            Column::OF_PLAIN,
+            Column::SPREAD,
+        ],
+    }
+}

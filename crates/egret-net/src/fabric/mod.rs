@@ -29,6 +29,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+#[cfg(feature = "limits")]
+pub(crate) use self::seal::Alone;
 pub use crate::vi::machine::{
     After, Arming, Came, ConnId, ConnectPromise, ConnectRequest, DATAGRAM_HEAD, Drained,
     ListenerName, Machine, MachineFd, Made, Seen, SetEvent, Unposted, ViSpec, Woken, World,

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::LimitError;
+use super::aead::{self, Aead};
+use super::connect::Connecting;
 use super::echo::Echo;
 use super::event::Events;
 use super::line::Lines;
@@ -43,6 +45,9 @@ pub enum Limit {
     TcpBandwidth,
     /// One way over loopback TCP, one write of eight bytes for each message.
     TcpWrite,
+    /// A connection over loopback TCP: the time until whoever accepts it has said one byte. Both
+    /// sides sleep.
+    TcpConnect,
     /// A round trip over loopback UDP; both sides spin on a non-blocking receive.
     UdpSpin,
     /// A round trip over loopback UDP; both sides sleep in receive.
@@ -52,11 +57,15 @@ pub enum Limit {
     UdpBandwidth,
     /// The same, one send of eight bytes for each message.
     UdpSend,
+    /// The cipher of sealed connections, there and back: one thread seals and opens, twice.
+    AeadTrip,
+    /// The same one way: one process seals, and the other opens at the same time.
+    AeadBandwidth,
 }
 
 impl Limit {
     /// Every limit between two processes.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::ShmSlot,
         Self::ShmRing,
         Self::LineRing,
@@ -68,10 +77,13 @@ impl Limit {
         Self::TcpFrugal,
         Self::TcpBandwidth,
         Self::TcpWrite,
+        Self::TcpConnect,
         Self::UdpSpin,
         Self::UdpFrugal,
         Self::UdpBandwidth,
         Self::UdpSend,
+        Self::AeadTrip,
+        Self::AeadBandwidth,
     ];
 
     /// Its name in reports; those of one mechanism share theirs.
@@ -86,8 +98,10 @@ impl Limit {
             Self::Eventfd => "eventfd",
             Self::TcpSpin | Self::TcpFrugal | Self::TcpBandwidth => "tcp-raw",
             Self::TcpWrite => "tcp-write",
+            Self::TcpConnect => "tcp-connect",
             Self::UdpSpin | Self::UdpFrugal | Self::UdpBandwidth => "udp-raw",
             Self::UdpSend => "udp-send",
+            Self::AeadTrip | Self::AeadBandwidth => "aead",
         }
     }
 
@@ -103,6 +117,8 @@ impl Limit {
             Self::UdpSpin => "udp-raw/spin",
             Self::UdpFrugal => "udp-raw/frugal",
             Self::UdpBandwidth => "udp-raw/bandwidth",
+            Self::AeadTrip => "aead/trip",
+            Self::AeadBandwidth => "aead/bandwidth",
             _ => self.name(),
         }
     }
@@ -115,6 +131,7 @@ impl Limit {
                 Some(8)
             }
             Self::SwitchYield | Self::SwitchFutex => Some(4),
+            Self::TcpConnect => Some(1),
             _ => None,
         }
     }
@@ -148,6 +165,10 @@ impl Limit {
             }
             Self::UdpSpin | Self::UdpFrugal | Self::UdpBandwidth | Self::UdpSend => {
                 Udp::prepare(self.udp_flow(), bytes).map(End::leading)
+            }
+            Self::TcpConnect => Connecting::prepare().map(End::leading),
+            Self::AeadTrip | Self::AeadBandwidth => {
+                Aead::prepare(self.aead_flow(), bytes).map(End::leading)
             }
         }
     }
@@ -195,6 +216,10 @@ impl Limit {
             Self::UdpSpin | Self::UdpFrugal | Self::UdpBandwidth | Self::UdpSend => {
                 End::new(Udp::join(self.udp_flow(), bytes, self.exactly(fds)?)?)
             }
+            Self::TcpConnect => End::new(Connecting::join(self.one(fds)?)),
+            Self::AeadTrip | Self::AeadBandwidth => {
+                End::new(Aead::join(self.aead_flow(), bytes, self.one(fds)?))
+            }
         })
     }
 
@@ -217,6 +242,10 @@ impl Limit {
             Self::UdpFrugal => udp::Flow::Frugal,
             _ => udp::Flow::OneWay,
         }
+    }
+
+    fn aead_flow(self) -> aead::Flow {
+        if self == Self::AeadTrip { aead::Flow::Trip } else { aead::Flow::OneWay }
     }
 
     fn one(self, fds: Vec<OwnedFd>) -> Result<OwnedFd, LimitError> {

@@ -29,6 +29,8 @@
 //! Every run takes a timeout, spinning or not: a follower that died or never
 //! came is [`LimitError::Stalled`], not a spinning leader.
 
+mod aead;
+mod connect;
 mod echo;
 mod end;
 mod event;

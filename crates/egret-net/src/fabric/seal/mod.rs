@@ -55,6 +55,33 @@ pub(in crate::fabric) use key::KEY;
 pub(in crate::fabric) use key::{Key, Keys};
 pub(in crate::fabric) use numbered::{NumberedOpener, NumberedSealer};
 
+/// The cipher alone, under a key of its own: a [limit](crate::limit), which seals nothing of value.
+#[cfg(feature = "limits")]
+#[derive(Debug)]
+pub(crate) struct Alone(cipher::Cipher);
+
+#[cfg(feature = "limits")]
+impl Alone {
+    pub(crate) fn new() -> Self {
+        Self(cipher::Cipher::new(&Key::new([0; 32])))
+    }
+
+    /// Seals in place, always under the same number.
+    pub(crate) fn seal(&self, bytes: &mut [u8]) -> cipher::Tag {
+        self.0.seal(0, &[], bytes)
+    }
+
+    /// Whether what was sealed by the same key is open now.
+    pub(crate) fn open(&self, bytes: &mut [u8], tag: &cipher::Tag) -> bool {
+        self.0.open(0, &[], bytes, tag).is_ok()
+    }
+
+    /// The same with the tag at hand.
+    pub(crate) fn open_of(&self, bytes: &mut [u8], tag: cipher::Tag) -> bool {
+        self.open(bytes, &tag)
+    }
+}
+
 /// Why a record was not sealed, or not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{}", self.text())]

@@ -39,4 +39,6 @@ pub(super) enum Fault {
     UnsentShut,
     /// Records that have come with others wait until the socket has something to read.
     ReadyForgotten,
+    /// A record has the length that was expected of it.
+    GuessBelieved,
 }

@@ -2,7 +2,7 @@
 //! how much is taken of what the end writes.
 
 use std::collections::VecDeque;
-use std::io::{IoSlice, Read};
+use std::io::{IoSlice, IoSliceMut, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
@@ -60,11 +60,22 @@ impl Memory {
     }
 
     pub(super) fn read_both(&self, one: &mut [u8], other: &mut [u8]) -> Result<usize, Errno> {
-        let n = self.read(one)?;
-        if n < one.len() {
-            return Ok(n);
+        self.read_all(&mut [IoSliceMut::new(one), IoSliceMut::new(other)])
+    }
+
+    pub(super) fn read_all(&self, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+        let mut all = 0;
+        for slice in slices.iter_mut().filter(|slice| !slice.is_empty()) {
+            let n = match self.read(slice) {
+                Err(why) if all == 0 => return Err(why),
+                read => read.unwrap_or(0),
+            };
+            all += n;
+            if n < slice.len() {
+                break;
+            }
         }
-        Ok(n + self.read(other).unwrap_or(0))
+        Ok(all)
     }
 
     pub(super) fn write(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {

@@ -110,7 +110,12 @@ impl Socket {
 
     /// The same, into two places in order.
     pub(super) fn recv_both(&self, one: &mut [u8], other: &mut [u8]) -> Result<usize, Errno> {
-        rustix::io::readv(&self.0, &mut [IoSliceMut::new(one), IoSliceMut::new(other)])
+        self.recv_all(&mut [IoSliceMut::new(one), IoSliceMut::new(other)])
+    }
+
+    /// The same, into several.
+    pub(super) fn recv_all(&self, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+        rustix::io::readv(&self.0, slices)
     }
 
     /// Whether the peer has closed, and nothing is left to read.

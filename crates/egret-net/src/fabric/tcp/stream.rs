@@ -12,7 +12,7 @@
 //! be [ready](Stream::is_ready) without a call. In tests and under a fuzzer a stream may lie in
 //! memory, without a socket.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 
 use rustix::event::epoll::EventFlags;
@@ -110,7 +110,7 @@ impl Stream {
     pub(super) fn read(&mut self, to: &mut [u8]) -> Result<usize, Unread> {
         match self {
             Self::Socket(socket) => socket.recv(to).map_err(Unread::Kernel),
-            Self::Sealed(sealed) => sealed.read_both(to, &mut []),
+            Self::Sealed(sealed) => sealed.read(to),
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(memory) => memory.read(to).map_err(Unread::Kernel),
         }
@@ -123,6 +123,16 @@ impl Stream {
             Self::Sealed(sealed) => sealed.read_both(one, other),
             #[cfg(any(test, feature = "fuzzing"))]
             Self::Memory(memory) => memory.read_both(one, other).map_err(Unread::Kernel),
+        }
+    }
+
+    /// The same, into several places in order, of a stream that is not sealed.
+    pub(super) fn read_all(&mut self, slices: &mut [IoSliceMut<'_>]) -> Result<usize, Unread> {
+        match self {
+            Self::Socket(socket) => socket.recv_all(slices).map_err(Unread::Kernel),
+            Self::Sealed(_) => unreachable!("a stream is sealed once"),
+            #[cfg(any(test, feature = "fuzzing"))]
+            Self::Memory(memory) => memory.read_all(slices).map_err(Unread::Kernel),
         }
     }
 

@@ -1,9 +1,16 @@
 //! A stream whose bytes are sealed between this end and the kernel.
 //!
-//! What is written is cut into [records](self::record), each sealed in the buffer that it leaves
-//! from; what comes is opened in the buffer that it came to, and copied from there to where it
-//! belongs. So of each byte there is one copy more than without sealing, which the cipher needs
-//! anyhow, and the memory that was posted sees neither a sealed byte nor one that was not proven.
+//! What is written is cut into [records](self::record), each copied to the buffer that it leaves
+//! from and sealed there: the cipher works in place, and what was posted goes back to its owner as
+//! it was. A large payload begins with a record, and whoever knows its place reads each of its
+//! records straight to that place, and opens it there. All else is opened in the buffer that it
+//! came to, and copied. So of each byte of a large payload there is one copy more than without
+//! sealing, at the sender, who reads it once.
+//!
+//! Memory that was posted to receive into may hold bytes, until all of it is complete, that are
+//! sealed or were not proven. Its owner has it back with an error then, as if the peer had died
+//! half-way. Memory that is exposed, which its owner can read at any time, sees only what was
+//! proven.
 //!
 //! Bytes that are sealed count as written: their record cannot be taken back, since its number is
 //! used up. What the kernel does not take of them is [unsent](Sealed::has_unsent), and goes before
@@ -61,7 +68,12 @@ impl Sealed {
         self.outgoing.is_worn
     }
 
-    /// Reads into two places in order: what is ready, or else what one call brings; 0 is the end.
+    /// Reads what is ready, or else what one call brings; 0 is the end.
+    pub(super) fn read(&mut self, to: &mut [u8]) -> Result<usize, Unread> {
+        self.incoming.read(to, &mut self.wire)
+    }
+
+    /// The same, into two places in order, of which the first is where a large payload belongs.
     pub(super) fn read_both(&mut self, one: &mut [u8], other: &mut [u8]) -> Result<usize, Unread> {
         self.incoming.read_both(one, other, &mut self.wire)
     }

@@ -8,9 +8,11 @@ use crate::fabric::seal::TAG;
 pub(in super::super) const LEN: usize = 2;
 /// Bytes of a record beside those that it holds.
 pub(in super::super) const AROUND: usize = LEN + TAG;
-/// Bytes that a record holds at most: a chunk and its head are four of them. Larger ones, up to
-/// 64 KiB, have cost neither more nor less, and no byte of a record is read before all have come.
-pub(in super::super) const RECORD_MAX: usize = CHUNK / 4 + HEAD;
+/// Bytes of a large payload in one record: a quarter of a chunk.
+pub(in super::super) const PIECE: usize = CHUNK / 4;
+/// Bytes that a record holds at most: a piece and a head. Larger ones would keep the other end from
+/// opening a part while the rest is sealed: no byte of a record is read before all have come.
+pub(in super::super) const RECORD_MAX: usize = PIECE + HEAD;
 
 /// The first bytes of a record that holds so many.
 #[expect(clippy::cast_possible_truncation, reason = "at most RECORD_MAX")]

@@ -121,7 +121,8 @@ fn sealed_messages_pass_and_arrive_as_others_do() {
 
 #[test]
 fn planted_faults_are_found() {
-    let scenes: [(Fault, fn()); 3] = [
+    let scenes: [(Fault, fn()); 4] = [
+        (Fault::GuessBelieved, stream::other_lengths_are_read),
         (Fault::UnsentForgotten, turns::large_arrives_whole),
         (Fault::UnsentShut, stream::last_words),
         (Fault::ReadyForgotten, tampered::nothing_ready_is_left),
@@ -130,8 +131,9 @@ fn planted_faults_are_found() {
         assert!(caught(fault, || sealed(100, scene)), "{fault:?} was not found");
         sealed(100, scene);
     }
-    let scenes: [(Sealing, fn()); 4] = [
+    let scenes: [(Sealing, fn()); 5] = [
         (Sealing::TagUnchecked, stream::every_bit_counts),
+        (Sealing::TagUnchecked, stream::places_are_proven),
         (Sealing::NumberKept, stream::order_counts),
         (Sealing::TagUnchecked, tampered::changes_are_the_end),
         (Sealing::NumberKept, tampered::repetition_is_the_end),

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::fabric::seal::SealError;
 use crate::fabric::tcp::datapath::Leaving;
 use crate::fabric::tcp::puppet::{Memory, Puppet, keys_of_callee};
-use crate::fabric::tcp::sealed::record::{AROUND, RECORD_MAX};
+use crate::fabric::tcp::sealed::record::{AROUND, PIECE, RECORD_MAX, len_of};
 use crate::fabric::tcp::stream::{Stream, Unread};
 
 const FORGED: Unread = Unread::Wrong(SealError::Forged.text());
@@ -117,6 +117,98 @@ fn lengths_that_no_record_has_are_wrong() {
     }
 }
 
+/// What comes of these bytes, all there at once, where there is room for all of them.
+fn placed(bytes: &[u8]) -> (Vec<u8>, Unread) {
+    let (mut stream, wire) = ends();
+    wire.say(bytes);
+    wire.end();
+    let (mut all, mut other) = (vec![0; bytes.len()], [0; 24]);
+    let mut n = 0;
+    loop {
+        match stream.read_both(&mut all[n..], &mut other) {
+            Ok(0) => break (all[..n].to_vec(), ENDED),
+            Ok(now) => n += now,
+            Err(why) if why == Unread::Kernel(Errno::AGAIN) => {}
+            Err(why) => break (all[..n].to_vec(), why),
+        }
+    }
+}
+
+/// Of records that are read to their place none that was changed is read, and all before it are.
+pub(super) fn places_are_proven() {
+    let (one, len) = (PIECE + AROUND, 3 * PIECE);
+    let sealed = Puppet::caller(PIECE).seal(&text(len));
+    assert_eq!(placed(&sealed), (text(len), ENDED));
+    for at in [2, 5000, one - 17, one - 16, one - 1, one + 2, 2 * one - 1, 3 * one - 1] {
+        let mut changed = sealed.clone();
+        changed[at] ^= 4;
+        let (read, why) = placed(&changed);
+        assert_eq!((read.len(), why), (at / one * PIECE, FORGED), "byte {at}");
+        assert_eq!(read, text(len)[..read.len()], "byte {at}");
+    }
+}
+
+#[test]
+fn a_large_record_that_was_changed_is_noticed_in_its_place() {
+    places_are_proven();
+}
+
+/// Records of a length that is not the one that a large payload has.
+pub(super) fn other_lengths_are_read() {
+    for most in [1000, PIECE - 1, PIECE + 1, RECORD_MAX] {
+        let sealed = Puppet::caller(most).seal(&text(100_000));
+        assert_eq!(placed(&sealed), (text(100_000), ENDED), "records of {most} bytes");
+    }
+}
+
+#[test]
+fn a_length_that_was_guessed_wrong_is_put_right() {
+    other_lengths_are_read();
+}
+
+#[test]
+fn a_large_record_may_come_in_two_parts() {
+    let sealed = Puppet::caller(PIECE).seal(&text(PIECE + 40));
+    for cut in (0..60).chain([4000, 4097, 4098, 4099, 4100, 9000]).chain(PIECE - 5..PIECE + 80) {
+        let (mut stream, wire) = ends();
+        let (now, later) = sealed.split_at(cut.min(sealed.len()));
+        let (mut to, mut other) = (vec![0; PIECE], [0; 24]);
+        wire.say(now);
+        let first = stream.read_both(&mut to, &mut other);
+        wire.say(later);
+        let n = match first {
+            Ok(n) => n,
+            Err(why) => {
+                assert_eq!(why, Unread::Kernel(Errno::AGAIN), "{cut} bytes");
+                stream.read_both(&mut to, &mut other).unwrap()
+            }
+        };
+        let rest = read(&mut stream, 100).0;
+        let all = [&to[..n.min(PIECE)], &other[..n.saturating_sub(PIECE)], &rest].concat();
+        assert_eq!(all, text(PIECE + 40), "{cut} bytes");
+    }
+}
+
+#[test]
+fn a_large_slice_begins_with_a_record() {
+    let (mut stream, wire) = ends();
+    wire.make_room(usize::MAX);
+    let (head, payload) = (text(24), text(PIECE * 2 + 5000));
+    let slices = [&head, &payload, &head, &payload].map(|slice| IoSlice::new(slice));
+    assert_eq!(stream.write_all(&slices), Ok(2 * (24 + PIECE * 2 + 5000)));
+    let (heard, mut lens) = (wire.heard(), Vec::new());
+    let mut left = &heard[..];
+    while let Some(len) = len_of(left) {
+        lens.push(len.unwrap());
+        left = &left[len.unwrap() + AROUND..];
+    }
+    assert_eq!(lens, [24, PIECE, PIECE, 5000, 24, PIECE, PIECE, 5000]);
+    // What fits into one record is in one.
+    let slices = [&head[..], &payload[..PIECE]].map(IoSlice::new);
+    assert_eq!(stream.write_all(&slices), Ok(RECORD_MAX));
+    assert_eq!(wire.heard().len(), RECORD_MAX + AROUND);
+}
+
 #[test]
 fn bytes_that_go_first_are_not_sealed_and_go_first() {
     let wire = Memory::default();
@@ -219,7 +311,7 @@ proptest! {
     #[test]
     fn what_was_sealed_is_read(
         pieces in proptest::collection::vec(1_usize..80_000, 1..8),
-        most in 1_usize..=RECORD_MAX,
+        most in prop_oneof![1_usize..=RECORD_MAX, Just(PIECE)],
         places in (1_usize..70_000, 0_usize..100),
     ) {
         let ((mut stream, wire), len) = (ends(), 200_000);
