@@ -242,7 +242,11 @@ impl Strangers {
                 if rustix::net::connect(&socket, &unix_address(&self.at)).is_err() {
                     return false;
                 }
-                let _ = rustix::net::send(&socket, said, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+                // An empty packet is one, too.
+                if !said.is_empty() {
+                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                    let _ = rustix::net::send(&socket, said, flags);
+                }
                 if kind != "cut" {
                     self.sockets.push_back(socket);
                 }

@@ -287,6 +287,14 @@ fn one_peer_takes_all() {
         run(&mut ledger, at, 3);
         ledger.taken(at, 0, true);
     }
+    // A piece fits that the share of another has room for, however many flows there are.
+    let other = ledger.open_by(PeerId(19)).unwrap();
+    let piece = share / 2;
+    assert!(ledger.budget.most() < piece, "it would not fit otherwise");
+    assert_eq!(ledger.want(other, piece), Ok(piece));
+    assert_eq!(ledger.want(other, share + 17 * KIB).unwrap_err().most, share);
+    ledger.adds_up();
+    ledger.close(other);
     let refused = ledger.budget.open(PeerId(0)).unwrap_err().to_string();
     assert!(refused.contains("268435456") && refused.contains(&share.to_string()), "{refused}");
     for peer in 1..20 {
@@ -314,8 +322,9 @@ fn nobody_takes_the_share_of_another() {
 
 #[test]
 fn checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 6] = [
+    let faults: [(Fault, fn()); 7] = [
         (Fault::Unshared, one_peer_takes_all),
+        (Fault::Floored, one_peer_takes_all),
         (Fault::Leaky, any_sequence),
         (Fault::Unreserved, any_sequence),
         (Fault::Greedy, one_of_a_hundred_runs),

@@ -8,7 +8,7 @@ use egret::net::rt;
 
 use crate::relay::bytes_of;
 use crate::rng::Rng;
-use crate::spaces::UDP_PORTS;
+use crate::spaces::{HERE, THERE, UDP_PORTS, run, side};
 
 /// What he does to datagrams, and has seen of them.
 #[derive(Default)]
@@ -121,6 +121,14 @@ pub(crate) fn carry_out(shared: &Shared, order: &[&str]) -> String {
         ["goals", home, away] => {
             // From where rank 0 is they lead to rank 1, and back.
             all.goals = [away, home].map(|goal| Some(goal.parse().unwrap()));
+            // What is passed on has the address of who has said it.
+            let chain = "add chain ip attack from { type nat hook postrouting priority 100; }";
+            run("nft", &[chain]).unwrap();
+            for (out, source) in [(THERE, home), (HERE, away)] {
+                let out = side(out);
+                let rule = format!("oifname \"{out}\" meta l4proto udp snat to {source}");
+                run("nft", &[&format!("add rule ip attack from {rule}")]).unwrap();
+            }
         }
         ["every", changed, dropped, repeated] => {
             all.every = [changed, dropped, repeated].map(|every| every.parse().unwrap());

@@ -48,7 +48,7 @@ impl Spaces {
         let all = format!("meta l4proto tcp redirect to :{RELAY_PORT}");
         diverts(middle, &all)?;
         for (from, port) in [HERE, THERE].into_iter().zip(UDP_PORTS) {
-            let from = from.rsplit_once('.').unwrap().0.replace('.', "-");
+            let from = side(from);
             let all = format!("iifname \"{from}\" meta l4proto udp redirect to :{port}");
             diverts(middle, &all)?;
         }
@@ -66,6 +66,11 @@ impl Spaces {
         spaces.0[..2].iter().for_each(|space| wait_up(space));
         Ok(spaces)
     }
+}
+
+/// The attacker's end of the cable to an address.
+pub(crate) fn side(of: &str) -> String {
+    of.rsplit_once('.').unwrap().0.replace('.', "-")
 }
 
 /// Where the impostor listens as itself.
@@ -102,7 +107,7 @@ fn wait_up(space: &str) {
     }
 }
 
-fn run(program: &str, args: &[&str]) -> Result<Output, String> {
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<Output, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|why| format!("{program}: {why}"))?;
     match output.status.success() {
