@@ -16,11 +16,10 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use egret_net::fabric::Fabrics;
-use egret_net::rt::Deadline;
+use egret_net::rt::{self, Deadline};
 use egret_net::vi::{Address, Nic, NicOptions, Reliability, ViOptions, Wait};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -74,7 +73,7 @@ fn measure(fabric: &str, rate: &str) {
     let recorded = record(fabric, &caller, &host);
     let (options, is_over) = (vi_options(&host), Arc::new(AtomicBool::new(false)));
     let at = host.host().to_owned();
-    let accepting = thread::spawn({
+    let accepting = rt::spawn("accepts", {
         let (options, is_over) = (options.clone(), Arc::clone(&is_over));
         move || {
             let listener = host.listen("honest", 0, &options).unwrap();
@@ -82,10 +81,11 @@ fn measure(fabric: &str, rate: &str) {
                 let _ = listener.wait_accept(Deadline::In(Duration::from_millis(50)));
             }
         }
-    });
+    })
+    .unwrap();
     for kind in ["none", "silent", "garbage", "cut", "part", "replay"] {
         let mut strangers = (kind != "none").then(|| start(fabric, kind, &at, rate, &recorded));
-        thread::sleep(Duration::from_millis(500));
+        rt::sleep(Duration::from_millis(500));
         let mut took: Vec<_> = (0..CONNECTS).map(|_| connect(&caller, &at, &options)).collect();
         took.sort();
         let [median, late, most] =
@@ -103,10 +103,10 @@ fn measure(fabric: &str, rate: &str) {
 }
 
 fn connect(caller: &Nic, at: &str, options: &ViOptions) -> Duration {
-    thread::sleep(BETWEEN);
-    let since = Instant::now();
+    rt::sleep(BETWEEN);
+    let since = rt::now();
     caller.wait_connect(&Address::new(at, "honest", 0), options, LONG).unwrap();
-    since.elapsed()
+    rt::now() - since
 }
 
 /// What honest callers of the host say first.
@@ -131,7 +131,7 @@ fn record(fabric: &str, caller: &Nic, host: &Nic) -> Vec<Vec<u8>> {
             let calling = caller.connect(&to, &options, Deadline::In(Duration::from_secs(2)));
             for _ in 0..3 {
                 caller.poll();
-                thread::sleep(Duration::from_millis(1));
+                rt::sleep(Duration::from_millis(1));
             }
             let mut bytes = vec![0; 2000];
             let len = match fabric {
@@ -170,17 +170,19 @@ fn start(fabric: &str, kind: &str, at: &str, rate: &str, recorded: &[Vec<u8>]) -
 /// Comes `rate` times a second, until nobody wants it any more.
 fn flood(fabric: &str, kind: &str, at: &str, rate: u32, recorded: &[Vec<u8>]) {
     let is_over = Arc::new(AtomicBool::new(false));
-    thread::spawn({
+    rt::spawn("stops", {
         let is_over = Arc::clone(&is_over);
         move || {
             let _ = std::io::stdin().read(&mut [0]);
             is_over.store(true, Ordering::Relaxed);
         }
-    });
-    let (since, mut count, mut failed) = (Instant::now(), 0_u32, 0_u32);
+    })
+    .unwrap();
+    let (since, mut count, mut failed) = (rt::now(), 0_u32, 0_u32);
     let mut stranger = Strangers::new(fabric, at);
-    while !is_over.load(Ordering::Relaxed) && since.elapsed() < FLOOD {
-        let due = (since.elapsed().as_secs_f64() * f64::from(rate)) as u32;
+    while !is_over.load(Ordering::Relaxed) && (rt::now() - since) < FLOOD {
+        let due = (rt::now() - since).as_micros() * u128::from(rate) / 1_000_000;
+        let due = u32::try_from(due).unwrap();
         // Who is late does not come in a heap.
         let some = due.saturating_sub(count).min(64);
         for _ in 0..some {
@@ -190,11 +192,11 @@ fn flood(fabric: &str, kind: &str, at: &str, rate: u32, recorded: &[Vec<u8>]) {
         }
         count = count.max(due.saturating_sub(256));
         stranger.go_on();
-        thread::sleep(Duration::from_micros(500));
+        rt::sleep(Duration::from_micros(500));
     }
     println!(
         "{:.0} a second, {failed} found no way",
-        f64::from(count) / since.elapsed().as_secs_f64()
+        f64::from(count) / (rt::now() - since).as_secs_f64()
     );
 }
 
