@@ -65,6 +65,13 @@ impl Stance {
         Self::new(fabric, secret, identity, Encrypt::default())
     }
 
+    /// The same as a nic has it that has answered nobody yet.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(in crate::fabric) fn unanswered(mut self) -> Self {
+        self.openings = Arc::default();
+        self
+    }
+
     /// The same where the kernel sees to it that both ends are of one user.
     pub(in crate::fabric) const fn local(mut self) -> Self {
         self.is_local = true;

@@ -242,7 +242,7 @@ fn a_process_does_not_take_the_places_of_others() {
 }
 
 /// A process that connects and says nothing.
-struct Crowd(std::process::Child);
+struct Crowd(std::process::Child, std::io::BufReader<std::process::ChildStdout>);
 
 impl Crowd {
     const HOST: &str = "EGRET_TEST_SHM_CROWD";
@@ -255,9 +255,11 @@ impl Crowd {
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn();
-        let mut crowd = Self(child.unwrap());
-        let said = std::io::BufReader::new(crowd.0.stdout.take().unwrap());
-        assert!(std::io::BufRead::lines(said).any(|line| line.unwrap().contains("all are here")));
+        let mut child = child.unwrap();
+        let said = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut crowd = Self(child, said);
+        let mut lines = std::io::BufRead::lines(&mut crowd.1);
+        assert!(lines.any(|line| line.unwrap().contains("all are here")));
         crowd
     }
 }
