@@ -17,6 +17,8 @@ egret_net::faults! {
         Unshared,
         /// A piece of any size is waited for.
         Believed,
+        /// What others hold makes a piece too large that its sender's share has room for.
+        Floored,
         /// Nobody looks whether a peer had credit for what it sends.
         Unchecked,
         /// A writer does not look at its credit.

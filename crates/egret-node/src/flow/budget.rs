@@ -12,13 +12,15 @@
 //!   that holds more has it of what is nobody's share.
 //! * Who has one piece that is larger asks for it, and is granted it when there is room: as much
 //!   again must stay, beside a quarter of everything that such pieces never get, and it holds no
-//!   more than two such pieces beyond its share. Who asked first comes first, but does not hold up
+//!   more than two such pieces beyond its share. One that its peer's share has room for needs none
+//!   of that. Who asked first comes first, but does not hold up
 //!   others who want less.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use thiserror::Error;
 
+use super::terms::{FLOOR, FlowTerms};
 use crate::channel::fault::{Fault, planted};
 use crate::links::slots::{Key, Slots};
 
@@ -52,19 +54,6 @@ pub struct Budget {
     waiting: VecDeque<FlowId>,
     /// Granted in turn, and not told yet.
     granted: VecDeque<(FlowId, u64)>,
-}
-
-/// How a [`Budget`] is shared out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FlowTerms {
-    /// All there is.
-    pub bytes: u64,
-    /// What a flow may always hold.
-    pub guarantee: u64,
-    /// The most a flow holds without asking.
-    pub window_max: u64,
-    /// How many peers have a share of it each.
-    pub peers: u64,
 }
 
 /// By whom flows come. The number says nothing but who is the same.
@@ -114,48 +103,6 @@ struct Account {
     /// Asked for beyond its share, and not granted, for a piece that costs so much.
     wanted: u64,
     piece: u64,
-}
-
-impl FlowTerms {
-    /// The usual ones: 16 KiB for each flow, and never more than 4 MiB without asking.
-    #[must_use]
-    pub const fn of(bytes: u64) -> Self {
-        Self { bytes, guarantee: 16 << 10, window_max: 4 << 20, peers: 0 }
-    }
-
-    /// With a share for each of so many peers: a quarter of everything, or up to half of it for
-    /// two flows each. If not even one flow each is within that half, there are no shares.
-    #[must_use]
-    pub const fn shared_by(mut self, peers: u64) -> Self {
-        self.peers = peers;
-        self
-    }
-
-    /// The fewest bytes of which each peer has a share of two flows.
-    #[must_use]
-    pub const fn least(&self) -> u64 {
-        self.peers * 2 * FLOWS_LEAST * self.guarantee
-    }
-
-    /// What each peer may hold, whatever the others do.
-    #[must_use]
-    pub const fn share(&self) -> u64 {
-        if self.peers == 0 || self.guarantee == 0 {
-            return 0;
-        }
-        let quarter = self.bytes / FLOOR / self.peers;
-        let quarter = if quarter < self.guarantee { 0 } else { quarter };
-        let half = self.bytes / 2 / self.peers / self.guarantee;
-        let flows = if half < FLOWS_LEAST { half } else { FLOWS_LEAST };
-        let least = flows * self.guarantee;
-        if quarter > least { quarter } else { least }
-    }
-}
-
-impl Default for FlowTerms {
-    fn default() -> Self {
-        Self::of(256 << 20)
-    }
 }
 
 impl Budget {
@@ -247,7 +194,7 @@ impl Budget {
     ///
     /// If that is more than it can ever have.
     pub fn want(&mut self, flow: FlowId, bytes: u64, lacking: u64) -> Result<u64, NeverFits> {
-        let most = self.most();
+        let most = self.most().max(self.most_of(flow));
         if bytes > most && !planted(Fault::Believed) {
             return Err(NeverFits { bytes, most });
         }
@@ -343,6 +290,14 @@ impl Budget {
         guarantee + rest / 2
     }
 
+    /// What the largest piece of a flow may cost within the share of its peer, whatever others have.
+    fn most_of(&self, flow: FlowId) -> u64 {
+        let (guarantee, peer) = (self.terms.guarantee, self.look(flow).peer);
+        let flows = self.accounts.values().filter(|account| account.peer == peer).count() as u64;
+        let within = guarantee + self.terms.share().saturating_sub(flows * guarantee);
+        if planted(Fault::Floored) { 0 } else { within }
+    }
+
     /// Whose turn it is, if somebody waits: time to ask the other senders for what they do not
     /// use.
     #[must_use]
@@ -398,7 +353,10 @@ impl Budget {
             return false;
         }
         let above = account.wanted.saturating_sub(set_aside);
-        above.saturating_mul(2) <= spare.min(self.spare().saturating_sub(self.floor()))
+        // What is left of the share of a peer is there for it alone.
+        let own = self.unused_share(account.peer).min(self.spare());
+        above <= own
+            || above.saturating_mul(2) <= spare.min(self.spare().saturating_sub(self.floor()))
             || planted(Fault::Greedy) && above <= self.spare()
     }
 
@@ -487,9 +445,5 @@ impl Budget {
 const SHARE: u64 = 64;
 /// A flow that holds more from the start leaves others all but this part of what is nobody's.
 const PART: u64 = 4;
-/// Flows that the share of a peer has room for, if half of everything is enough for that.
-const FLOWS_LEAST: u64 = 2;
-/// Large pieces leave this part of everything.
-const FLOOR: u64 = 4;
 /// It is granted more when this part of its window is gone.
 const BATCH: u64 = 4;

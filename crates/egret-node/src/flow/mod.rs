@@ -8,14 +8,16 @@ mod depot;
 mod frames;
 pub(crate) mod inflows;
 mod outflow;
+mod terms;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{Budget, FlowId, FlowTerms, NeverFits, NoRoom, PeerId};
+pub use budget::{Budget, FlowId, NeverFits, NoRoom, PeerId};
 pub use depot::{Depot, DepotStats};
 pub(crate) use frames::{Ask, Name, Tell};
 pub(crate) use inflows::Inflows;
 pub(crate) use outflow::Outflow;
+pub use terms::FlowTerms;
 
 /// Bytes that are charged for a frame beside its memory, for what is noted of it.
 pub const FRAME_BYTES: u64 = 128;

@@ -296,9 +296,23 @@ fn one_peer_takes_all() {
     ledger.adds_up();
 }
 
+/// A piece fits that the share of its peer has room for, however many flows another has opened.
+fn a_piece_within_its_share_fits() {
+    let mut ledger = Ledger::new(FlowTerms::default().shared_by(20));
+    let share = ledger.budget.terms().share();
+    while ledger.open().is_some() {}
+    let other = ledger.open_by(PeerId(19)).unwrap();
+    let piece = share / 2;
+    assert!(ledger.budget.most() < piece, "it would not fit otherwise");
+    assert_eq!(ledger.want(other, piece), Ok(piece));
+    assert_eq!(ledger.want(other, share + 17 * KIB).unwrap_err().most, share);
+    ledger.adds_up();
+}
+
 #[test]
 fn nobody_takes_the_share_of_another() {
     one_peer_takes_all();
+    a_piece_within_its_share_fits();
     let half = FlowTerms::of(MIB).shared_by(16);
     assert_eq!(half.share(), 32 * KIB, "two flows each are half of it");
     assert_eq!(FlowTerms::of(MIB).shared_by(32).share(), 16 * KIB, "one is");
@@ -314,8 +328,9 @@ fn nobody_takes_the_share_of_another() {
 
 #[test]
 fn checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 6] = [
+    let faults: [(Fault, fn()); 7] = [
         (Fault::Unshared, one_peer_takes_all),
+        (Fault::Floored, a_piece_within_its_share_fits),
         (Fault::Leaky, any_sequence),
         (Fault::Unreserved, any_sequence),
         (Fault::Greedy, one_of_a_hundred_runs),

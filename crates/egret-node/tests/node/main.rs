@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod fabrics;
+mod greedy;
 mod hostile;
 mod peer;
 mod processes;

@@ -28,7 +28,7 @@ fn another_registry_with_the_secret_is_refused_by_its_key() {
         assert_eq!(impostor.count("events"), 0, "nobody has asked it anything");
         // Without the registry's key the secret is proven to anybody who has it: this is the way that
         // was taken above.
-        peer.order(&format!("join {place} {secret} default"));
+        peer.order(&format!("join {place} {secret} default tcp"));
         assert_eq!(impostor.count("events"), 1);
         peer.order("leave");
 

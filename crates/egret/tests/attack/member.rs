@@ -57,13 +57,13 @@ pub(crate) fn run() {
 impl Member {
     fn carry_out(&mut self, order: &[&str]) -> String {
         match *order {
-            ["join", registry, secret, encrypt] => {
+            ["join", registry, secret, encrypt, fabric] => {
                 let encrypt = match encrypt {
                     "off" => Encrypt::Never,
                     _ => Encrypt::default(),
                 };
                 let config = Config::new(POOL).registry(registry).secret(secret.into());
-                let config = config.fabrics("tcp").listen(THERE).encrypt(encrypt);
+                let config = config.fabrics(fabric).listen(THERE).encrypt(encrypt);
                 let joined = Node::join(config.deadline(Duration::from_secs(5)));
                 outcome(joined.map(|node| self.node = Some(node)))
             }

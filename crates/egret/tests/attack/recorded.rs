@@ -10,7 +10,7 @@ const NAMED: &str = "marker-of-a-name";
 const BOUND: &str = "marker-of-what-a-name-stands-for";
 
 /// A text as the relay is told it.
-fn hex(text: &str) -> String {
+pub(crate) fn hex(text: &str) -> String {
     text.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 

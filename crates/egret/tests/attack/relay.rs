@@ -58,6 +58,7 @@ pub(crate) fn run() {
         rng: Rng(0),
     };
     let middle = Arc::new(Mutex::new(middle));
+    let datagrams = crate::datagrams::start();
     let listener = TcpListener::bind(("0.0.0.0", RELAY_PORT)).unwrap();
     let shared = Arc::clone(&middle);
     rt::spawn("accepts", move || {
@@ -67,7 +68,10 @@ pub(crate) fn run() {
         }
     })
     .unwrap();
-    obey(|order| carry_out(&middle, order));
+    obey(|order| match order {
+        ["udp", order @ ..] => crate::datagrams::carry_out(&datagrams, order),
+        order => carry_out(&middle, order),
+    });
 }
 
 fn carry_out(shared: &Shared, order: &[&str]) -> String {
@@ -115,7 +119,7 @@ fn carry_out(shared: &Shared, order: &[&str]) -> String {
 }
 
 /// The bytes that a test has written as digits.
-fn bytes_of(hex: &str) -> Vec<u8> {
+pub(crate) fn bytes_of(hex: &str) -> Vec<u8> {
     let pair = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
     (0..hex.len()).step_by(2).map(pair).collect()
 }

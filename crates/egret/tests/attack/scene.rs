@@ -32,22 +32,28 @@ pub(crate) struct Scene {
     _exported: Exported,
     spaces: Vec<String>,
     events: Events,
+    fabric: &'static str,
 }
 
 impl Scene {
     pub(crate) fn open(encrypt: Encrypt) -> Self {
+        Self::open_over("tcp", encrypt)
+    }
+
+    /// The nodes talk to each other over this fabric.
+    pub(crate) fn open_over(fabric: &'static str, encrypt: Encrypt) -> Self {
         let spaces: Vec<_> = env::var(SPACES).unwrap().split('|').map(str::to_owned).collect();
         let mut relay = Actor::start(&spaces[2], "relay");
         relay.order("begin");
         let options = RegistryOptions::new(POOL, 3).secret(Secret::random()).listen(HERE);
         let registry = Registry::open(options).unwrap();
-        let config = registry.config().fabrics("tcp").listen(HERE).rank(0).encrypt(encrypt);
+        let config = registry.config().fabrics(fabric).listen(HERE).rank(0).encrypt(encrypt);
         let home = Node::join(config).unwrap();
         let desk = Desk::default();
         let exported = home.export(desk.clone()).unwrap();
         exported.bind(HOME).unwrap();
         let events = registry.events();
-        Self { relay, registry, home, desk, _exported: exported, spaces, events }
+        Self { relay, registry, home, desk, _exported: exported, spaces, events, fabric }
     }
 
     /// The process of rank 1, which is no member yet.
@@ -58,7 +64,7 @@ impl Scene {
     /// How a member joins.
     pub(crate) fn joining(&self, encrypt: &str) -> String {
         let secret = self.registry.secret().and_then(Secret::reveal).unwrap();
-        format!("join {} {} {encrypt}", self.registry.address(), *secret)
+        format!("join {} {} {encrypt} {}", self.registry.address(), *secret, self.fabric)
     }
 
     /// The process of rank 1, which has joined and offers its desk.

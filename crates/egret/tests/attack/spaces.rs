@@ -15,6 +15,8 @@ pub(crate) const FALSE: &str = "10.213.33.2";
 pub(crate) const GATE: &str = "10.213.33.1";
 /// Where the relay listens, for all that passes.
 pub(crate) const RELAY_PORT: u16 = 7777;
+/// Where it receives datagrams of the first, and of the second.
+pub(crate) const UDP_PORTS: [u16; 2] = [7779, 7780];
 /// The name of the cable's end in each but the attacker's.
 const LINK: &str = "egret";
 
@@ -45,6 +47,11 @@ impl Spaces {
         // Nothing is passed on by the kernel: what is for another comes to the relay.
         let all = format!("meta l4proto tcp redirect to :{RELAY_PORT}");
         diverts(middle, &all)?;
+        for (from, port) in [HERE, THERE].into_iter().zip(UDP_PORTS) {
+            let from = side(from);
+            let all = format!("iifname \"{from}\" meta l4proto udp redirect to :{port}");
+            diverts(middle, &all)?;
+        }
         // And what the relay diverts to the impostor comes to the address that it claims.
         run("ip", &["-n", aside, "address", "add", &format!("{HERE}/32"), "dev", "lo"])?;
         diverts(aside, &format!("ip daddr {FALSE} tcp dport != {OWN_PORT} dnat to {HERE}"))?;
@@ -59,6 +66,11 @@ impl Spaces {
         spaces.0[..2].iter().for_each(|space| wait_up(space));
         Ok(spaces)
     }
+}
+
+/// The attacker's end of the cable to an address.
+pub(crate) fn side(of: &str) -> String {
+    of.rsplit_once('.').unwrap().0.replace('.', "-")
 }
 
 /// Where the impostor listens as itself.
@@ -95,7 +107,7 @@ fn wait_up(space: &str) {
     }
 }
 
-fn run(program: &str, args: &[&str]) -> Result<Output, String> {
+pub(crate) fn run(program: &str, args: &[&str]) -> Result<Output, String> {
     let output = Command::new(program).args(args).output();
     let output = output.map_err(|why| format!("{program}: {why}"))?;
     match output.status.success() {

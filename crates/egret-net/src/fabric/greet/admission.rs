@@ -5,25 +5,42 @@
 //! that they keep nobody out, the oldest that has proven nothing gives way to the next:
 //! of the same source if that has its share already, else the oldest of all. Each has a
 //! moment first: callers that come all at once would otherwise push each other out, and
-//! nobody would ever get in.
+//! nobody would ever get in. A caller speaks at once, so the moment of who has said nothing is
+//! short, and those give way before who has shown a sign.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
+use super::fault::{Fault, planted};
 use crate::rt::Instant;
 
-/// Where somebody comes from: an IPv4 address, or of an IPv6 address its first 64 bits,
-/// below which every host has all addresses it likes.
+/// Where somebody comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Source(IpAddr);
+pub(crate) enum Source {
+    /// An IPv4 address, or of an IPv6 address its first 64 bits, below which every host has all
+    /// addresses it likes.
+    Network(IpAddr),
+    /// A process of this machine.
+    Process(i32),
+}
 
 /// A handshake that is under way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct UnderWay<K> {
     pub key: K,
     pub source: Source,
-    /// Since when; `None` if it has proven what there was to prove.
-    pub unproven: Option<Instant>,
+    pub stage: Stage,
+}
+
+/// How far a handshake is, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nothing was heard that is worth an answer.
+    Silent(Instant),
+    /// Its opening was answered.
+    Opened(Instant),
+    /// It has proven what there was to prove.
+    Proven,
 }
 
 /// How many handshakes may be under way.
@@ -45,17 +62,20 @@ pub(crate) enum Admission<K> {
 
 /// What the log is told of one that gave way.
 pub(crate) const DISPLACED: &str = "it had not greeted when others came";
-/// How long a handshake has before it may have to give way: longer than its steps take on
-/// any network, and shorter than anybody minds to ask again.
+/// How long a handshake that was opened has before it may have to give way: longer than its steps
+/// take on any network, and shorter than anybody minds to ask again.
 pub(crate) const MOMENT: Duration = Duration::from_millis(100);
+/// And how long one has that was not: a caller's opening comes right behind its connection. The
+/// places of one source are free again soon enough for 20,000 strangers a second.
+pub(crate) const SILENT: Duration = Duration::from_millis(5);
 
 impl Source {
     pub(crate) const fn of(at: IpAddr) -> Self {
         match at.to_canonical() {
-            IpAddr::V4(at) => Self(IpAddr::V4(at)),
+            IpAddr::V4(at) => Self::Network(IpAddr::V4(at)),
             IpAddr::V6(at) => {
                 let network = at.to_bits() & !(u64::MAX as u128);
-                Self(IpAddr::V6(Ipv6Addr::from_bits(network)))
+                Self::Network(IpAddr::V6(Ipv6Addr::from_bits(network)))
             }
         }
     }
@@ -83,30 +103,36 @@ impl Room {
         } else {
             return Admission::Free;
         };
-        match full.oldest {
-            Some((since, key)) if now - since >= MOMENT => Admission::Instead(key),
-            _ => Admission::Later,
-        }
+        let silent = if planted(Fault::SilentSpared) { MOMENT } else { SILENT };
+        let gives_way = |oldest: Option<(Instant, K)>, moment| {
+            oldest.filter(|(since, _)| now - *since >= moment).map(|(_, key)| key)
+        };
+        let key = gives_way(full.silent, silent).or_else(|| gives_way(full.opened, MOMENT));
+        key.map_or(Admission::Later, Admission::Instead)
     }
 }
 
-/// Some handshakes: how many, and the oldest that has proven nothing.
+/// Some handshakes: how many, and the oldest of each stage that has proven nothing.
 struct Count<K> {
     number: usize,
-    oldest: Option<(Instant, K)>,
+    silent: Option<(Instant, K)>,
+    opened: Option<(Instant, K)>,
 }
 
 impl<K: Copy> Count<K> {
     const fn new() -> Self {
-        Self { number: 0, oldest: None }
+        Self { number: 0, silent: None, opened: None }
     }
 
     fn add(&mut self, handshake: &UnderWay<K>) {
         self.number += 1;
-        if let Some(since) = handshake.unproven
-            && self.oldest.is_none_or(|(oldest, _)| since < oldest)
-        {
-            self.oldest = Some((since, handshake.key));
+        let (since, oldest) = match handshake.stage {
+            Stage::Silent(since) => (since, &mut self.silent),
+            Stage::Opened(since) => (since, &mut self.opened),
+            Stage::Proven => return,
+        };
+        if oldest.is_none_or(|(oldest, _)| since < oldest) {
+            *oldest = Some((since, handshake.key));
         }
     }
 }
@@ -132,13 +158,18 @@ mod tests {
 
     const ROOM: Room = Room { all: 6, of_one: 3 };
 
-    /// Handshakes of these sources, begun one nanosecond after the other; `+` has proven.
+    /// Handshakes of these sources, begun one nanosecond after the other; `+` has proven, `-` has
+    /// said nothing.
     fn ask(under_way: &[&str], newcomer: &str, age: Duration) -> Admission<usize> {
         let start = Instant::from_nanos(7);
         let one = |(key, text): (usize, &&str)| {
             let since = start + Duration::from_nanos(key as u64);
-            let unproven = (!text.starts_with('+')).then_some(since);
-            UnderWay { key, source: source(text.trim_start_matches('+')), unproven }
+            let stage = match text.as_bytes()[0] {
+                b'+' => Stage::Proven,
+                b'-' => Stage::Silent(since),
+                _ => Stage::Opened(since),
+            };
+            UnderWay { key, source: source(text.trim_start_matches(['+', '-'])), stage }
         };
         let now = start + Duration::from_nanos(under_way.len() as u64) + age;
         ROOM.admit(source(newcomer), now, under_way.iter().enumerate().map(one))
@@ -165,5 +196,29 @@ mod tests {
         assert_eq!(ask(&full, "10.0.0.2", MOMENT), Admission::Instead(1));
         assert_eq!(ask(&full, "10.0.0.5", Duration::ZERO), Admission::Later);
         assert_eq!(ask(&full[1..], "10.0.0.5", Duration::ZERO), Admission::Free);
+    }
+
+    /// Who has said nothing gives way soon, and before who has.
+    fn the_silent_give_way_soon() {
+        let full = ["10.0.0.1", "-10.0.0.1", "-10.0.0.1"];
+        assert_eq!(ask(&full, "10.0.0.1", SILENT), Admission::Instead(1));
+        assert_eq!(ask(&full, "10.0.0.1", MOMENT), Admission::Instead(1));
+        assert_eq!(ask(&full, "10.0.0.1", SILENT / 2), Admission::Later);
+        assert_eq!(ask(&["10.0.0.1"; 3], "10.0.0.1", SILENT), Admission::Later);
+    }
+
+    #[test]
+    fn the_silent_give_way_soon_and_before_who_has_opened() {
+        the_silent_give_way_soon();
+        assert!(super::super::fault::caught(Fault::SilentSpared, the_silent_give_way_soon));
+    }
+
+    #[test]
+    fn a_process_is_a_source_of_its_own() {
+        let own = |key| UnderWay { key, source: Source::Process(7), stage: Stage::Proven };
+        let ask = |pid| {
+            ROOM.admit(Source::Process(pid), Instant::from_nanos(9), [0, 1, 2].map(own).into_iter())
+        };
+        assert_eq!([ask(7), ask(8)], [Admission::Later, Admission::Free]);
     }
 }

@@ -4,7 +4,7 @@ use super::GreetError;
 use super::fault::{Fault, planted};
 use super::noise::{Agreed, Noise, Prologue, Session};
 use super::stance::{HAS_SECRET, PLAIN, SIGN, Sign, Stance};
-use super::step::{Kind, Step};
+use super::step::{Inbox, Kind, Step};
 use super::talk::{Greeter, News, PROVEN, Speaker, TERMS_MAX, Talk, is_proven, read_refusal};
 use crate::fabric::hub::Refusal;
 use crate::fabric::hub::bytes::{CHANGED, FLAGS, LENGTH, Reader, TERMS, TURN};
@@ -48,9 +48,8 @@ impl Speaker for Called {
     }
 }
 
-/// Opens too, if the caller is no stranger.
-fn open(talk: &mut Talk, step: &Step, is_plain: bool) -> Result<Called, GreetError> {
-    let stance = &talk.stance;
+/// The sign and the first message of an opening that is worth a handshake. Costs hashes alone.
+fn knocked<'a>(stance: &Stance, step: &'a Step) -> Result<(Sign, &'a [u8]), GreetError> {
     if step.flags & !(HAS_SECRET | PLAIN) != 0 {
         return Err(HelloError::Malformed(FLAGS).into());
     }
@@ -60,6 +59,17 @@ fn open(talk: &mut Talk, step: &Step, is_plain: bool) -> Result<Called, GreetErr
     if !stance.admits(&Sign(*sign), message) {
         return Err(SecretError::Stranger.into());
     }
+    if stance.openings.has(&Sign(*sign)) {
+        return Err(GreetError::Repeated);
+    }
+    Ok((Sign(*sign), message))
+}
+
+/// Opens too, if the caller is no stranger.
+fn open(talk: &mut Talk, step: &Step, is_plain: bool) -> Result<Called, GreetError> {
+    let stance = &talk.stance;
+    let (sign, message) = knocked(stance, step)?;
+    stance.openings.add(sign);
     let mut noise = Noise::callee(stance, Prologue { flags: step.flags });
     let said = noise.read(message).map_err(|_| HelloError::Malformed(CHANGED))?;
     if !said.is_empty() {
@@ -100,6 +110,18 @@ impl Callee {
     /// go as they are.
     pub(crate) fn new(stance: Stance, is_plain: bool) -> Self {
         Self { talk: Talk::new(stance), turn: Some(Called::Waiting { is_plain }) }
+    }
+
+    /// Whether `bytes` are an opening that is worth a handshake, which this does not begin.
+    pub(in crate::fabric) fn is_worth(stance: &Stance, bytes: &[u8]) -> bool {
+        let step = Inbox::default().feed(bytes);
+        let opening = step.ok().and_then(|(_, step)| step).filter(|it| it.kind == Kind::Opening);
+        opening.is_some_and(|opening| knocked(stance, &opening).is_ok())
+    }
+
+    /// Whether the caller has said nothing that is worth an answer yet.
+    pub(in crate::fabric) const fn is_silent(&self) -> bool {
+        matches!(self.turn, Some(Called::Waiting { .. }))
     }
 
     /// Accepts who asked, with at most [`TERMS_MAX`] bytes that the fabric has to

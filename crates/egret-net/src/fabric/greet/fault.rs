@@ -29,4 +29,8 @@ pub(super) enum Fault {
     EndOverrun,
     /// Refusals are believed without a proof.
     RefusalBelieved,
+    /// An opening is worth a handshake as often as it comes.
+    OpeningsForgotten,
+    /// Who has said nothing keeps its place as long as who has opened.
+    SilentSpared,
 }

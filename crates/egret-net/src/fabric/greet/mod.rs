@@ -38,6 +38,7 @@ mod fault;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod noise;
+mod openings;
 mod primitives;
 mod stance;
 mod step;
@@ -49,7 +50,7 @@ use thiserror::Error;
 
 pub(in crate::fabric) use self::noise::{Known, Session};
 pub(crate) use self::{
-    admission::{Admission, DISPLACED, Room, Source, UnderWay},
+    admission::{Admission, DISPLACED, Room, Source, Stage, UnderWay},
     callee::Callee,
     caller::{Caller, Wanted},
     stance::Stance,
@@ -73,6 +74,9 @@ pub(crate) enum GreetError {
     /// The peer is not the one that was called, or there is no telling.
     #[error("{0}")]
     Key(#[from] KeyError),
+    /// The peer's opening was answered before. It is told to make a new one.
+    #[error("its opening was heard before: somebody has recorded it, or it came late")]
+    Repeated,
     /// The peer says no.
     #[error("the peer refused: {0}")]
     Refused(Refusal),
@@ -94,6 +98,7 @@ impl GreetError {
             Self::Hello(why) => Some(ConnectError::Hello(why)),
             Self::Secret(why) => Some(ConnectError::Secret(why)),
             Self::Key(why) => Some(ConnectError::Key(why)),
+            Self::Repeated => None,
             Self::Refused(refusal) => refusal.into_error(level),
         }
     }

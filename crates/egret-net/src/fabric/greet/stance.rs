@@ -1,11 +1,13 @@
 //! What a side of a greeting brings along, and the sign by which a caller is told from strangers.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::fault::{Fault, planted};
+use super::openings::Openings;
 use crate::vi::{Encrypt, Identity, KEY_BYTES, KeyError, PublicKey, Secret, SecretError};
 
 /// What a side of a greeting brings along.
@@ -19,6 +21,8 @@ pub(crate) struct Stance {
     encrypt: Encrypt,
     /// Whether the kernel says that both ends are processes of one user of this machine.
     is_local: bool,
+    /// What was answered in the name of this stance, and of its clones.
+    pub(super) openings: Arc<Openings>,
     #[cfg(any(test, feature = "fuzzing"))]
     ephemeral: Option<[u8; KEY_BYTES]>,
 }
@@ -48,6 +52,7 @@ impl Stance {
             has_secret,
             encrypt,
             is_local: false,
+            openings: Arc::default(),
             #[cfg(any(test, feature = "fuzzing"))]
             ephemeral: None,
         }
@@ -58,6 +63,13 @@ impl Stance {
     pub(in crate::fabric) fn of_byte(fabric: &'static str, secret: Secret, byte: u8) -> Self {
         let identity = Identity::of_private(&[byte; KEY_BYTES]);
         Self::new(fabric, secret, identity, Encrypt::default())
+    }
+
+    /// The same as a nic has it that has answered nobody yet.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(in crate::fabric) fn unanswered(mut self) -> Self {
+        self.openings = Arc::default();
+        self
     }
 
     /// The same where the kernel sees to it that both ends are of one user.
@@ -146,6 +158,12 @@ impl Stance {
         is_right(key_sign(&self.key()))
             || by_secret && is_right(self.secret_sign())
             || planted(Fault::SignUnchecked)
+    }
+
+    /// How many handshakes it has begun as a callee.
+    #[cfg(test)]
+    pub(in crate::fabric) fn handshakes(&self) -> u64 {
+        self.openings.count()
     }
 
     fn secret_sign(&self) -> Hmac<Sha256> {

@@ -198,6 +198,7 @@ impl Talk {
             }
             GreetError::Hello(why) => Refusal::Hello(why.clone()),
             GreetError::Secret(why) => Refusal::Secret(*why),
+            GreetError::Repeated => Refusal::Crowded,
         };
         if !self.is_refused && !is_amid_step {
             let mut body = Vec::new();

@@ -17,7 +17,9 @@ use super::greeting::{Lost, greet, say};
 use super::socket::{Socket, is_later};
 use super::stream::Stream;
 use super::token::{ACCEPTOR, VISITOR};
-use crate::fabric::greet::{Admission, Callee, DISPLACED, News, Room, Source, Stance, UnderWay};
+use crate::fabric::greet::{
+    Admission, Callee, DISPLACED, News, Room, Source, Stage, Stance, UnderWay,
+};
 use crate::fabric::hub::set::{self, token};
 use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::Instant;
@@ -31,6 +33,8 @@ pub(super) struct Acceptor {
     /// When to let somebody in again, if the system has no descriptors left.
     paused: Option<Instant>,
     complaints: Complaints,
+    /// Handshakes that may begin until the next [turn](Self::turn).
+    left: usize,
 }
 
 /// Somebody who has not said what it wants.
@@ -60,6 +64,11 @@ pub(super) const GREETING_MAX: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Callers let in at once, so that those who connect for ever do not stop the others.
 const AT_ONCE: usize = 16;
+/// Handshakes that are begun in one turn. The others wait where they are, so that those who greet
+/// without end do not stop what goes over connections.
+pub(super) const HANDSHAKES_AT_ONCE: usize = 8;
+/// Handshakes that are looked at to find one that gives way.
+const GIVE_WAY_MAX: usize = 4;
 /// Callers that the kernel keeps waiting.
 const BACKLOG: i32 = 512;
 const HOST_MAX: usize = 255;
@@ -78,11 +87,17 @@ impl Acceptor {
         rustix::net::listen(&listening, BACKLOG)?;
         let bound = SocketAddr::try_from(rustix::net::getsockname(&listening)?)?;
         let (greeting, complaints) = (BTreeMap::new(), Complaints::default());
-        Ok((Self { listening, stance, greeting, paused: None, complaints }, bound))
+        let left = HANDSHAKES_AT_ONCE;
+        Ok((Self { listening, stance, greeting, paused: None, complaints, left }, bound))
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.listening.as_fd()
+    }
+
+    /// The nic looks at its sockets again.
+    pub(super) const fn turn(&mut self) {
+        self.left = HANDSHAKES_AT_ONCE;
     }
 
     /// Lets in who is waiting. Whoever turns out to have greeted when it was to give way.
@@ -109,17 +124,9 @@ impl Acceptor {
             let callee = Callee::new(self.stance.clone(), is_plain);
             let source = Source::of(peer.ip());
             let greeting = Greeting { socket, source, callee, since: now };
-            match self.admit(source, now) {
-                Admission::Free => {}
-                Admission::Later => {
-                    greeting.turn_away();
-                    continue;
-                }
-                // What it said last may not have been heard yet.
-                Admission::Instead(oldest) => match self.heard(oldest, set, now) {
-                    Some(visitor) => visitors.push(visitor),
-                    None => self.displace(oldest, now),
-                },
+            if !self.make_room(source, (set, now), &mut visitors) {
+                greeting.turn_away();
+                continue;
             }
             let id = id();
             if set::watch(set, greeting.socket.fd(), token(VISITOR, id), EventFlags::IN).is_ok() {
@@ -129,11 +136,37 @@ impl Acceptor {
         visitors
     }
 
+    /// Whether there is a place for one more of `source`, after somebody gave way if need be. Who
+    /// has said something that was not heard yet does not give way for what it had said before.
+    fn make_room(
+        &mut self,
+        source: Source,
+        (set, now): (&OwnedFd, Instant),
+        visitors: &mut Vec<Visitor>,
+    ) -> bool {
+        for _ in 0..GIVE_WAY_MAX {
+            let oldest = match self.admit(source, now) {
+                Admission::Free => return true,
+                Admission::Later => return false,
+                Admission::Instead(oldest) => oldest,
+            };
+            let was_silent = self.is_silent(oldest);
+            visitors.extend(self.heard(oldest, set, now));
+            if self.is_silent(oldest) == was_silent {
+                self.displace(oldest, now);
+            }
+        }
+        self.admit(source, now) == Admission::Free
+    }
+
+    fn is_silent(&self, id: u64) -> bool {
+        self.greeting.get(&id).is_some_and(|greeting| greeting.callee.is_silent())
+    }
+
     fn admit(&self, source: Source, now: Instant) -> Admission<u64> {
-        let under_way = self.greeting.iter().map(|(id, greeting)| UnderWay {
-            key: *id,
-            source: greeting.source,
-            unproven: Some(greeting.since),
+        let under_way = self.greeting.iter().map(|(id, greeting)| {
+            let stage = if greeting.callee.is_silent() { Stage::Silent } else { Stage::Opened };
+            UnderWay { key: *id, source: greeting.source, stage: stage(greeting.since) }
         });
         CROWD.admit(source, now, under_way)
     }
@@ -155,7 +188,16 @@ impl Acceptor {
     /// Somebody has said something. Whoever has said all.
     pub(super) fn heard(&mut self, id: u64, set: &OwnedFd, now: Instant) -> Option<Visitor> {
         let greeting = self.greeting.get_mut(&id)?;
-        match greeting.hear() {
+        let was_silent = greeting.callee.is_silent();
+        if was_silent && self.left == 0 && !planted(Fault::HandshakesUnbounded) {
+            // The set tells of it again.
+            return None;
+        }
+        let heard = greeting.hear();
+        if heard.is_ok() && was_silent && !greeting.callee.is_silent() {
+            self.left = self.left.saturating_sub(1);
+        }
+        match heard {
             Ok(None) => None,
             Ok(Some((hello, host))) => {
                 let Greeting { socket, callee, .. } = self.greeting.remove(&id)?;

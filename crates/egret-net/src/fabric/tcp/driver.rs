@@ -254,6 +254,7 @@ impl Driver {
     #[cold]
     pub(super) fn look(&mut self, after: &mut After) {
         self.calls_left = SET_EVERY;
+        self.acceptor.iter_mut().for_each(Acceptor::turn);
         for event in ready(&self.fixed.set, &mut { SPACE }, Some(Duration::ZERO)) {
             let has_room = { event.flags }.contains(EventFlags::OUT);
             self.ready(event.data.u64(), has_room, after);

@@ -21,6 +21,8 @@ pub(super) enum Fault {
     NoLinger,
     /// A visitor may take as long as it likes to greet.
     LorisAwaited,
+    /// As many handshakes are begun at once as there are callers.
+    HandshakesUnbounded,
     /// All chunks of a transfer go before anything else does.
     ChunksInARow,
     /// Chunks of which the kernel took nothing go before anything else does.

@@ -88,7 +88,8 @@ impl Stage {
         let wanted = Wanted { hello, terms: b"fuzz".to_vec(), key: None, is_plain: true };
         let [own, peers] = self.stances.clone();
         let mut caller = Caller::new(peers, wanted);
-        let mut callee = Callee::new(own, true);
+        // Its openings are all the same.
+        let mut callee = Callee::new(own.unanswered(), true);
         let hello = loop {
             let step = caller.outgoing().to_vec();
             caller.sent(step.len());

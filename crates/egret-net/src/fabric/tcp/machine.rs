@@ -74,6 +74,7 @@ impl Machine for Driver {
         if !woken.has_slept() {
             return;
         }
+        self.acceptor.iter_mut().for_each(Acceptor::turn);
         for event in woken.said() {
             self.ready(event.token, event.has_room, after);
         }

@@ -17,7 +17,7 @@ use super::fault::{Fault, planted};
 use super::socket::Socket;
 use super::wire::{self, Head, Number};
 use crate::fabric::greet::{
-    Admission, Callee, DISPLACED, GreetError, News, Room, Session, Source, Stance, UnderWay,
+    Admission, Callee, DISPLACED, GreetError, News, Room, Session, Source, Stage, Stance, UnderWay,
 };
 use crate::fabric::hub::{self, Complaints, Refusal};
 use crate::rt::{self, Instant};
@@ -104,9 +104,14 @@ impl Acceptor {
         let known = self.guests.get(&(at, theirs)).cloned();
         let is_new = known.is_none();
         let guest = known.unwrap_or_else(|| Arc::new(Guest::new(at, theirs, stance, now)));
+        // A handshake is begun for who has a place, and a place is given to who is no stranger.
+        let asks_room = is_new && Callee::is_worth(stance, step);
+        if asks_room && !planted(Fault::CrowdHeard) && self.is_crowded(at, now) {
+            guest.turn_away(&Refusal::Crowded, socket);
+            return Ok(None);
+        }
         let hello = match guest.hear(step) {
             Heard::Before => return Ok(None),
-            Heard::Step(_) if is_new && self.is_crowded(at, now) => return Ok(None),
             Heard::Step(hello) => {
                 guest.answer(socket);
                 self.guests.insert((at, theirs), Arc::clone(&guest));
@@ -154,10 +159,11 @@ impl Acceptor {
     }
 
     fn admit(&self, source: Source, now: Instant) -> Admission<(SocketAddr, Number)> {
-        let under_way = self.guests.iter().map(|(key, guest)| UnderWay {
-            key: *key,
-            source: guest.source,
-            unproven: (!guest.talk().is_proven).then_some(guest.since),
+        let under_way = self.guests.iter().map(|(key, guest)| {
+            // Whoever is here has opened.
+            let is_proven = guest.talk().is_proven;
+            let stage = if is_proven { Stage::Proven } else { Stage::Opened(guest.since) };
+            UnderWay { key: *key, source: guest.source, stage }
         });
         GUESTS.admit(source, now, under_way)
     }
@@ -276,6 +282,15 @@ impl Guest {
         reply(socket, self.at, &said);
     }
 
+    /// Says why it is not let in.
+    fn turn_away(&self, why: &Refusal, socket: &Socket) {
+        let mut talk = self.talk();
+        talk.callee.refuse(why);
+        (talk.waits, talk.is_settled) = (false, true);
+        drop(talk);
+        self.answer(socket);
+    }
+
     /// Lets it in.
     pub(super) fn welcome(&self, socket: &Socket) -> Session {
         let session = self.talk().callee.welcome(&self.own.0.to_le_bytes());
@@ -302,11 +317,7 @@ impl hub::Visitor for Visitor {
     }
 
     fn turn_away(self, why: &Refusal) {
-        let mut talk = self.guest.talk();
-        talk.callee.refuse(why);
-        (talk.waits, talk.is_settled) = (false, true);
-        drop(talk);
-        self.guest.answer(&self.socket);
+        self.guest.turn_away(why, &self.socket);
     }
 }
 

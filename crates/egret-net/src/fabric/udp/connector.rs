@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::fault::{Fault, planted};
 use super::socket::Socket;
 use super::wire::{Farewell, Head, Number, greet};
 use crate::fabric::ConnectRequest;
@@ -164,6 +165,12 @@ impl Connector {
             self.patience.listens = Some(Listens::Yes);
         }
         let attempt = &mut self.attempt;
+        // The host may have forgotten who greets and hear a repeated opening as one of another: what
+        // it says to that one is nothing to who goes on with the first.
+        let is_other = attempt.theirs.is_some_and(|known| known != theirs);
+        if is_other && !planted(Fault::AnswersMixed) {
+            return Outcome::Pending;
+        }
         attempt.theirs = Some(theirs);
         let Some(caller) = &mut attempt.caller else { return Outcome::Pending };
         if step.is_empty() || caller.has_heard(step) {

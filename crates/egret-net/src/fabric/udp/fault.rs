@@ -21,6 +21,10 @@ pub(super) enum Fault {
     SourceIgnored,
     /// A greeting is heard whatever token it shows.
     TokenIgnored,
+    /// A handshake is begun with whoever comes, also if there is no place for it.
+    CrowdHeard,
+    /// A caller takes what is said to another for what is said to itself.
+    AnswersMixed,
     /// A peer that is silent is never taken for dead.
     SilenceIgnored,
     /// Any member's message is heard, signed or not.

@@ -6,7 +6,7 @@ use crate::fabric::greet::fault::{Fault, caught};
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 11] = [
+    let faults: [(Fault, fn()); 12] = [
         (Fault::SecretForgotten, secrets::another_secret_is_refused),
         (Fault::EphemeralRepeated, secrets::a_replay_is_refused),
         (Fault::PrologueForgotten, keys::a_downgrade_is_noticed),
@@ -17,6 +17,7 @@ fn planted_faults_are_found() {
         (Fault::VersionIgnored, refusals::another_version_is_told),
         (Fault::LengthUnchecked, wire::a_step_is_not_longer_than_it_may_be),
         (Fault::EndOverrun, meeting::what_follows_is_left_alone),
+        (Fault::OpeningsForgotten, secrets::an_opening_is_worth_one_handshake),
         (Fault::RefusalBelieved, refusals::a_refusal_without_a_proof_is_not_believed),
     ];
     for (fault, scene) in faults {

@@ -101,6 +101,35 @@ fn a_step_is_good_once() {
     a_replay_is_refused();
 }
 
+/// Whoever says again what a caller has said costs a nic no handshake, and is told to ask anew.
+pub(super) fn an_opening_is_worth_one_handshake() {
+    let nic = stance("egret", identity(22));
+    let opening = said_by_caller(&mut random_caller("egret"));
+    let mut first = Callee::new(nic.clone(), true);
+    assert!(Callee::is_worth(&nic, &opening));
+    first.feed(&opening).unwrap();
+    assert!(!first.is_silent());
+    for _ in 0..100 {
+        assert!(!Callee::is_worth(&nic, &opening));
+        let mut again = Callee::new(nic.clone(), true);
+        assert_eq!(again.feed(&opening), Err(GreetError::Repeated));
+        let refusal = said_by_callee(&mut again);
+        let why = random_caller("egret").feed(&refusal).unwrap_err();
+        assert_eq!(why, GreetError::Refused(Refusal::Crowded));
+        assert_eq!(why.into_error(Reliability::Delivery), None);
+    }
+    assert_eq!(nic.handshakes(), 1);
+    // An honest one goes on beside them.
+    let (mut caller, mut callee) = (random_caller("egret"), Callee::new(nic.clone(), true));
+    assert!(matches!(ask(&mut caller, &mut callee), Ok(News::Hello { .. })));
+    assert_eq!(nic.handshakes(), 2);
+}
+
+#[test]
+fn what_was_recorded_costs_no_handshake() {
+    an_opening_is_worth_one_handshake();
+}
+
 #[test]
 fn a_step_is_good_on_one_fabric() {
     let mut caller = caller("egret");

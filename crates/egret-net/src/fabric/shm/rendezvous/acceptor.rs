@@ -4,19 +4,22 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketFlags, accept_with, bind, listen};
 use thiserror::Error;
 
 use super::control::{Control, ControlError};
+use super::fault::{Fault, planted};
 use super::greeting::{Acceptance, Greeting, Handles, Terms, hear};
 use super::knock::seqpacket;
 use super::name::{NameTooLong, address};
 use super::peer::{OtherUser, Peer, own_user};
 use super::socket::{Received, Sent, Socket};
 use super::trust::{Stance, Verdict};
-use crate::fabric::greet::{Callee, GreetError, News};
+use crate::fabric::greet::{
+    Admission, Callee, DISPLACED, GreetError, News, Room, Source, Stage, UnderWay,
+};
 use crate::fabric::hub::Refusal;
 use crate::rt::Instant;
 use crate::vi::{Agreed, Hello, HelloError, PublicKey};
@@ -39,6 +42,7 @@ pub(crate) struct Acceptor {
 #[derive(Debug)]
 struct Guest {
     control: Control,
+    since: Instant,
     until: Instant,
     callee: Callee,
 }
@@ -96,8 +100,11 @@ pub(crate) enum Turned {
     #[error("{0}")]
     OtherUser(#[from] OtherUser),
     /// As many as are waited for have not greeted yet.
-    #[error("{CROWD_MAX} others have not greeted yet")]
+    #[error("too many others have not greeted yet")]
     Crowded,
+    /// It gave way to another.
+    #[error("{DISPLACED}")]
+    Displaced,
     /// It said nothing in time.
     #[error("it did not greet in time")]
     Silent,
@@ -112,8 +119,11 @@ pub(crate) enum Turned {
     System(#[from] Errno),
 }
 
-/// How many may be connected without having greeted.
-pub(crate) const CROWD_MAX: usize = 64;
+/// How many may be connected without having greeted, and how many of one process: a descriptor or
+/// two each, and 3 KiB of memory.
+pub(crate) const CROWD: Room = Room { all: 128, of_one: 64 };
+/// Handshakes that are begun in one call.
+pub(crate) const HANDSHAKES_AT_ONCE: usize = 8;
 
 impl Acceptor {
     /// Takes the name `host`, for this user. Visitors are trusted as the
@@ -161,13 +171,20 @@ impl Acceptor {
         self.dismiss_silent(now)?;
         // Each round ends the call, fills a place among those who greet, or brings
         // one of them to its last word.
+        let mut left = HANDSHAKES_AT_ONCE;
         while let Some(ready) = self.ready() {
-            if ready == LISTENER {
-                self.let_in(now, until)?;
-            } else if let Some(guest) = self.greeting.remove(&ready)
-                && let Some(visitor) = self.hear(ready, guest)?
-            {
-                return Ok(Some(visitor));
+            let visitor = if ready == LISTENER {
+                self.let_in(now, until)?
+            } else if let Some(guest) = self.greeting.remove(&ready) {
+                if guest.callee.is_silent() {
+                    left -= usize::from(!planted(Fault::HandshakesUnbounded));
+                }
+                self.hear(ready, guest)?
+            } else {
+                None
+            };
+            if visitor.is_some() || left == 0 {
+                return Ok(visitor);
             }
         }
         Ok(None)
@@ -186,11 +203,12 @@ impl Acceptor {
     }
 
     /// Lets one more in, if the kernel lets us, it is of this user and there is room.
-    fn let_in(&mut self, now: Instant, until: Instant) -> Result<(), TurnedAway> {
+    /// A visitor if another turns out to have greeted when it was to give way.
+    fn let_in(&mut self, now: Instant, until: Instant) -> Result<Option<Visitor>, TurnedAway> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = match accept_with(&self.listener, flags) {
             Ok(fd) => fd,
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(None),
             Err(errno) => {
                 self.rest(now);
                 return Err(TurnedAway { pid: 0, why: errno.into() });
@@ -206,16 +224,49 @@ impl Acceptor {
             refuse(&control, callee, &Refusal::OtherUser { uid: own_user() });
             return Err(TurnedAway { pid, why: why.into() });
         }
-        if self.greeting.len() >= CROWD_MAX {
+        let outcome = match self.admit(pid, now) {
+            Admission::Free => Ok(None),
+            Admission::Instead(oldest) => self.give_way(oldest),
+            Admission::Later => Err(TurnedAway { pid, why: Turned::Crowded }),
+        };
+        let is_full = self.admit(pid, now) != Admission::Free;
+        if is_full {
             refuse(&control, callee, &Refusal::Crowded);
-            return Err(TurnedAway { pid, why: Turned::Crowded });
+            return outcome;
         }
         let number = self.next;
         watch(&self.epoll, &control.fd(), number)
             .map_err(|errno| TurnedAway { pid, why: errno.into() })?;
         self.next += 1;
-        self.greeting.insert(number, Guest { control, until, callee });
-        Ok(())
+        self.greeting.insert(number, Guest { control, since: now, until, callee });
+        outcome
+    }
+
+    /// Whether there is a place for one more of this process.
+    fn admit(&self, pid: i32, now: Instant) -> Admission<u64> {
+        let of = |pid| Source::Process(if planted(Fault::SharesForgotten) { 0 } else { pid });
+        let under_way = self.greeting.iter().map(|(number, guest)| {
+            let stage = if guest.callee.is_silent() { Stage::Silent } else { Stage::Opened };
+            let source = of(guest.control.peer().pid);
+            UnderWay { key: *number, source, stage: stage(guest.since) }
+        });
+        let room = if planted(Fault::SharesForgotten) {
+            Room { of_one: CROWD.all, ..CROWD }
+        } else {
+            CROWD
+        };
+        room.admit(of(pid), now, under_way)
+    }
+
+    /// One who greets gives way to the next, unless it has said something meanwhile.
+    fn give_way(&mut self, number: u64) -> Result<Option<Visitor>, TurnedAway> {
+        let Some(guest) = self.greeting.remove(&number) else { return Ok(None) };
+        let pid = guest.control.peer().pid;
+        if is_readable(&guest.control.fd()) {
+            return self.hear(number, guest);
+        }
+        refuse(&guest.control, guest.callee, &Refusal::Crowded);
+        Err(TurnedAway { pid, why: Turned::Displaced })
     }
 
     /// Hears the next step of a greeting, and answers.
@@ -332,6 +383,12 @@ fn refuse(control: &Control, mut callee: Callee, refusal: &Refusal) {
     if !callee.outgoing().is_empty() {
         _ = control.send_bytes(callee.outgoing(), &[]);
     }
+}
+
+/// Whether there is something to read, or to learn that there is not.
+fn is_readable(fd: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 fn watch(epoll: &OwnedFd, fd: &impl AsFd, number: u64) -> Result<(), Errno> {

@@ -23,4 +23,8 @@ pub(super) enum Fault {
     VerdictIgnored,
     /// Somebody in between is taken for the other end.
     ProcessesForgotten,
+    /// One process may take all places of those who greet.
+    SharesForgotten,
+    /// As many handshakes are begun at once as there are callers.
+    HandshakesUnbounded,
 }

@@ -28,8 +28,8 @@
 //! * They cooperate only if both have said so, each after its own checks; see
 //!   [`trust`].
 //! * Whatever arrives costs at most a packet of memory, and every descriptor in
-//!   it is used or closed. At most [`CROWD_MAX`](acceptor::CROWD_MAX) visitors are waited for, each
-//!   until a moment that the caller names.
+//!   it is used or closed. So [many](acceptor::CROWD) visitors are waited for, of all
+//!   processes and of one, each until a moment that the caller names.
 //! * Nothing stays in a file system; a name is gone with its process.
 
 mod acceptor;
@@ -67,7 +67,7 @@ use crate::fabric::hub::{Refusal, bytes::Malformed, farewell::Farewell};
 
 #[cfg(test)]
 use self::{
-    acceptor::{CROWD_MAX, Turned, TurnedAway},
+    acceptor::{CROWD, HANDSHAKES_AT_ONCE, Turned, TurnedAway},
     name::NameTooLong,
     peer::OtherUser,
 };

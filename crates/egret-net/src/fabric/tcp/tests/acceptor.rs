@@ -10,13 +10,14 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::fabric::greet::{Caller, Stance, Wanted};
 use crate::fabric::hub::set;
-use crate::fabric::tcp::acceptor::{Acceptor, GREETING_MAX, Visitor};
+use crate::fabric::tcp::acceptor::{Acceptor, GREETING_MAX, HANDSHAKES_AT_ONCE, Visitor};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Reliability, Secret};
 
 struct Host {
     acceptor: Acceptor,
     at: SocketAddr,
+    stance: Stance,
     set: OwnedFd,
     ids: u64,
     now: Instant,
@@ -24,9 +25,10 @@ struct Host {
 
 impl Host {
     fn new() -> Self {
-        let opened = Acceptor::open("127.0.0.1:0".parse().unwrap(), host_stance()).unwrap();
+        let stance = host_stance();
+        let opened = Acceptor::open("127.0.0.1:0".parse().unwrap(), stance.clone()).unwrap();
         let (acceptor, at) = opened;
-        Self { acceptor, at, set: set::create().unwrap(), ids: 0, now: rt::now() }
+        Self { acceptor, at, stance, set: set::create().unwrap(), ids: 0, now: rt::now() }
     }
 
     /// Connects from an address of this machine.
@@ -43,6 +45,7 @@ impl Host {
 
     /// Lets in who is waiting, and hears everybody. Who has greeted.
     fn go_on(&mut self) -> Vec<Visitor> {
+        self.acceptor.turn();
         let ids = &mut self.ids;
         let mut visitors = self.acceptor.knocked(&self.set, self.now, || {
             *ids += 1;
@@ -54,15 +57,23 @@ impl Host {
         visitors
     }
 
+    /// What somebody who knows the host says first.
+    fn opening(&self) -> Vec<u8> {
+        Caller::new(stance(2), wanted()).outgoing().to_vec()
+    }
+
+    /// Whether one who knows the secret gets in at its first knock.
+    fn lets_in_at_once(&mut self, from: &str) -> bool {
+        let mut stream = self.stranger(from);
+        self.greets(&mut Caller::new(stance(2), wanted()), &mut stream)
+    }
+
     /// Whether one who knows the secret gets in, before any stranger is given up. It knocks
     /// again if it is told to, as callers do.
     fn lets_in(&mut self, from: &str) -> bool {
         let until = self.now + GREETING_MAX / 2;
         while self.now < until {
-            let hello = Hello { reliability: Reliability::Reception, service: "x".into(), tag: 0 };
-            let (terms, key) = (b"caller".to_vec(), Some(host_stance().key()));
-            let wanted = Wanted { hello, terms, key, is_plain: true };
-            let mut caller = Caller::new(stance(2), wanted);
+            let mut caller = Caller::new(stance(2), wanted());
             let mut stream = self.stranger(from);
             if self.greets(&mut caller, &mut stream) {
                 return true;
@@ -100,6 +111,12 @@ impl Host {
     }
 }
 
+fn wanted() -> Wanted {
+    let hello = Hello { reliability: Reliability::Reception, service: "x".into(), tag: 0 };
+    let (terms, key) = (b"caller".to_vec(), Some(host_stance().key()));
+    Wanted { hello, terms, key, is_plain: true }
+}
+
 fn stance(byte: u8) -> Stance {
     Stance::of_byte("tcp", Secret::from("hush"), byte)
 }
@@ -135,4 +152,49 @@ fn the_silent_of_many_addresses_keep_nobody_out() {
         assert!(host.lets_in(caller), "600 of 20 addresses keep {caller} out");
     }
     drop(silent);
+}
+
+/// Four thousand strangers a second, of each kind: whoever comes among them gets in at its first
+/// knock.
+#[test]
+fn beside_four_thousand_strangers_a_second_a_caller_gets_in_at_once() {
+    let mut host = Host::new();
+    let recorded = host.opening();
+    let said: [&[u8]; 5] = [b"", b"E", &recorded[..20], &[7; 64], &recorded];
+    for said in said {
+        let mut strangers = Vec::new();
+        for number in 0..1000 {
+            let mut stranger = host.stranger(HERE);
+            _ = stranger.write(said);
+            strangers.push(stranger);
+            host.now = host.now + Duration::from_micros(250);
+            // Somewhere between them, and from where they come from.
+            if number % 333 == 332 {
+                assert!(host.lets_in_at_once(HERE), "{said:?} of {number} keep a caller out");
+            }
+        }
+    }
+    assert_eq!(host.stance.handshakes(), 5 * 3 + 1, "what was recorded costs one");
+}
+
+/// Those who say what is worth a handshake are answered some at a time.
+pub(super) fn handshakes_are_begun_by_turns() {
+    let mut host = Host::new();
+    let mut callers: Vec<_> = (0..3 * HANDSHAKES_AT_ONCE).map(|_| host.stranger(HERE)).collect();
+    for caller in &mut callers {
+        caller.write_all(&host.opening()).unwrap();
+    }
+    let late = rt::now() + PATIENCE;
+    while host.stance.handshakes() < callers.len() as u64 {
+        let before = host.stance.handshakes();
+        assert!(host.go_on().is_empty());
+        let begun = host.stance.handshakes() - before;
+        assert!(begun <= HANDSHAKES_AT_ONCE as u64, "{begun} in one turn");
+        assert!(rt::now() < late, "{before} have begun");
+    }
+}
+
+#[test]
+fn a_crowd_of_callers_is_answered_by_turns() {
+    handshakes_are_begun_by_turns();
 }

@@ -1,13 +1,13 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{closing, crowd, eager, hostile, split, turns};
+use super::{acceptor, closing, crowd, eager, hostile, split, turns};
 use crate::fabric::hub::fault::Fault as Eager;
 use crate::fabric::tcp::fault::{Fault, caught};
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 13] = [
+    let faults: [(Fault, fn()); 14] = [
         (Fault::HeadForgotten, split::every_boundary),
         (Fault::AnswerMisplaced, turns::reads_pass_between_chunks),
         (Fault::ChunksInARow, turns::reads_pass_between_chunks),
@@ -20,6 +20,7 @@ fn planted_faults_are_found() {
         (Fault::NoLinger, closing::last_messages_arrive),
         (Fault::SentUnmarked, eager::company_leaves_with_the_next_drive),
         (Fault::EagerHeld, eager::they_pass_a_message_that_waits),
+        (Fault::HandshakesUnbounded, acceptor::handshakes_are_begun_by_turns),
         (Fault::LorisAwaited, crowd::the_slow_are_sent_away),
     ];
     for (fault, scene) in faults {

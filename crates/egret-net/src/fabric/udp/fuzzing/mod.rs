@@ -175,7 +175,7 @@ impl<'a> Play<'a> {
             keys: Arc::default(),
             socket: Arc::clone(&stage.socket),
             set: Arc::clone(&stage.set),
-            stance: stance.clone(),
+            stance: stance.clone().unanswered(),
         };
         let mut driver = Driver::with_space(fixed, crate::rt::now(), stage.space.take());
         driver.listen(&name(), Reliability::Unreliable).expect("nobody else listens");
@@ -206,7 +206,7 @@ impl<'a> Play<'a> {
             settled: Settled::default(),
             waiting: Vec::new(),
             seal,
-            peer: Peer::new(peers.clone(), stance.key()),
+            peer: Peer::new(peers.clone().unanswered(), stance.key()),
             seals: [OWN, WINDOWED]
                 .into_iter()
                 .filter(|_| is_sealed)

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::nics::{LONG, Opened, answers, connect, next, options, stranger, until};
-use crate::fabric::greet::{Caller, GreetError, Stance, Wanted};
+use crate::fabric::greet::{Callee, Caller, GreetError, News, Stance, Wanted};
 use crate::fabric::hub::Refusal;
 use crate::fabric::udp::acceptor::{Acceptor, GUESTS, Visitor};
 use crate::fabric::udp::socket::Socket;
-use crate::fabric::udp::wire::{Datagram, Number, greet};
+use crate::fabric::udp::wire::{Datagram, Number, answer, greet};
 use crate::rt::{self, Deadline, Instant};
 use crate::vi::{Address, Descriptor, Hello, PublicKey, Reliability, Secret};
 
@@ -95,29 +97,26 @@ fn host_stance() -> Stance {
 struct Host {
     acceptor: Acceptor,
     socket: Arc<Socket>,
+    stance: Stance,
     now: Instant,
 }
 
 impl Host {
     fn new() -> Self {
         let socket = Arc::new(Socket::open("127.0.0.1:0".parse().unwrap()).unwrap());
-        Self { acceptor: Acceptor::new(), socket, now: rt::now() }
+        Self { acceptor: Acceptor::new(), socket, stance: host_stance(), now: rt::now() }
     }
 
     fn greets(&mut self, from: &UdpSocket, number: Number, step: &[u8]) -> Option<Visitor> {
         let at: SocketAddr = from.local_addr().unwrap();
         let token = self.acceptor.token(&at, number);
-        let stance = host_stance();
-        let with = (&stance, &self.socket);
+        let with = (&self.stance, &self.socket);
         self.acceptor.greeted((at, number), (token, step), with, self.now).unwrap()
     }
 
-    /// Whether one who knows the secret gets in.
+    /// Whether one who knows the secret gets in. It greets anew if it is told to, as callers do.
     fn lets_in(&mut self, from: &UdpSocket) -> bool {
-        let number = Number(rt::random());
-        let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
-        let stance = Stance::of_byte("udp", Secret::from("hush"), 2);
-        let mut caller = Caller::new(stance, wanted(hello, number, Some(host_stance().key())));
+        let (mut number, mut caller) = honest();
         for _ in 0..100 {
             let step = caller.outgoing().to_vec();
             if self.greets(from, number, &step).is_some() {
@@ -128,7 +127,11 @@ impl Host {
                     && to == number
                 {
                     caller.sent(step.len());
-                    caller.feed(stream).unwrap();
+                    match caller.feed(stream) {
+                        Ok(_) => {}
+                        Err(GreetError::Refused(Refusal::Crowded)) => (number, caller) = honest(),
+                        Err(why) => panic!("{why}"),
+                    }
                     break;
                 }
             }
@@ -138,13 +141,113 @@ impl Host {
     }
 }
 
+fn open(at: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(at).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// One who knows the secret.
+fn honest() -> (Number, Caller) {
+    let number = Number(rt::random());
+    let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
+    let stance = Stance::of_byte("udp", Secret::from("hush"), 2);
+    (number, Caller::new(stance, wanted(hello, number, Some(host_stance().key()))))
+}
+
+/// One who knows the key of the host, and not its secret.
+fn caller(number: Number) -> Caller {
+    let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };
+    let stance = Stance::of_byte("udp", Secret::from("guess"), 3);
+    Caller::new(stance, wanted(hello, number, Some(host_stance().key())))
+}
+
+/// Who finds no place is told to ask again, and costs no handshake.
+pub(super) fn a_place_comes_before_a_handshake() {
+    let (here, mut host) = (open("127.0.0.1:0"), Host::new());
+    for number in 0..GUESTS.of_one as u64 {
+        let number = Number(number);
+        assert!(host.greets(&here, number, caller(number).outgoing()).is_none());
+        answers(&here);
+    }
+    for number in 0..50 {
+        let number = Number(1000 + number);
+        let mut caller = caller(number);
+        assert!(host.greets(&here, number, caller.outgoing()).is_none());
+        caller.sent(caller.outgoing().len());
+        let said = answers(&here);
+        let Ok(Datagram::Answer { stream, .. }) = Datagram::decode(&said[0]) else {
+            panic!("{said:?}")
+        };
+        assert_eq!(caller.feed(stream), Err(GreetError::Refused(Refusal::Crowded)));
+    }
+    assert_eq!(host.stance.handshakes(), GUESTS.of_one as u64);
+    assert_eq!(host.acceptor.guests(), GUESTS.of_one);
+}
+
+#[test]
+fn who_finds_no_place_is_told_so_and_costs_no_handshake() {
+    a_place_comes_before_a_handshake();
+}
+
+/// Four thousand a second say again what a caller has said, each under a number of its own.
+#[test]
+fn what_was_recorded_takes_no_place() {
+    let (here, mut host) = (open("127.0.0.1:0"), Host::new());
+    let opening = caller(Number(7)).outgoing().to_vec();
+    for number in 0..4000 {
+        assert!(host.greets(&here, Number(number), &opening).is_none());
+        answers(&here);
+        host.now = host.now + Duration::from_micros(250);
+    }
+    assert_eq!((host.acceptor.guests(), host.stance.handshakes()), (1, 1));
+    assert!(host.lets_in(&here));
+    assert_eq!(host.stance.handshakes(), 2);
+}
+
+/// The host has forgotten whom it has answered, and answers the same opening again.
+pub(super) fn an_opening_that_is_answered_twice_is_answered() {
+    let (a, host) = (Opened::new(), open("127.0.0.1:0"));
+    let to = Address::new(&host.local_addr().unwrap().to_string(), "x", 0);
+    let mut connecting = a.nic.connect(&to, &options(), Deadline::In(LONG));
+    let mut callees = [0, 1].map(|_| {
+        let stance = Stance::of_byte("udp", Secret::none(), 1);
+        Callee::new(stance, true)
+    });
+    let mut context = Context::from_waker(Waker::noop());
+    let late = rt::now() + LONG;
+    loop {
+        assert!(rt::now() < late, "nothing comes of it");
+        a.drain();
+        if let Poll::Ready(made) = Pin::new(&mut connecting).poll(&mut context) {
+            assert!(made.is_ok(), "{made:?}");
+            return;
+        }
+        for bytes in answers(&host) {
+            let Ok(Datagram::Greet { from, stream, .. }) = Datagram::decode(&bytes) else {
+                continue;
+            };
+            for (own, callee) in (1..).zip(&mut callees) {
+                if let Ok(fed) = callee.feed(stream) {
+                    if let News::Hello { .. } = fed.news {
+                        callee.welcome(&u64::to_le_bytes(own));
+                    }
+                    let said = answer(from, Number(own), false, callee.outgoing());
+                    callee.sent(callee.outgoing().len());
+                    host.send_to(&said, a.at()).unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_caller_goes_on_with_the_first_who_answers() {
+    an_opening_that_is_answered_twice_is_answered();
+}
+
 #[test]
 fn the_silent_keep_nobody_out() {
-    let open = |at: &str| {
-        let socket = UdpSocket::bind(at).unwrap();
-        socket.set_nonblocking(true).unwrap();
-        socket
-    };
     let (here, elsewhere) = (open("127.0.0.1:0"), open("127.0.0.2:0"));
     let mut host = Host::new();
     let hello = Hello { reliability: Reliability::Unreliable, service: "x".into(), tag: 0 };

@@ -148,8 +148,8 @@ fn opening() -> Vec<u8> {
 fn guests_are_bounded_and_forgotten() {
     let b = Opened::new();
     let socket = stranger();
-    let step = opening();
     for number in 0..GUESTS.of_one as u64 + 20 {
+        let step = opening();
         let token = token_for(&b, &socket, Number(number), &step);
         socket.send_to(&greet(token, Number(number), &step), b.at()).unwrap();
         b.drain();

@@ -1,7 +1,7 @@
 //! A check that cannot fail is no check: each fault planted here is found by the
 //! one named here.
 
-use super::{hostile, multicast, pulse, recv, sealed, wire};
+use super::{acceptor, hostile, multicast, pulse, recv, sealed, wire};
 use crate::fabric::seal::Fault as Sealing;
 use crate::fabric::udp::fault::{Fault, caught};
 
@@ -13,8 +13,10 @@ fn over_a_bad_network() {
 
 #[test]
 fn checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 14] = [
+    let faults: [(Fault, fn()); 16] = [
         (Fault::LengthIgnored, wire::lengths_are_checked),
+        (Fault::AnswersMixed, acceptor::an_opening_that_is_answered_twice_is_answered),
+        (Fault::CrowdHeard, acceptor::a_place_comes_before_a_handshake),
         (Fault::DoubleCounted, recv::nothing_comes_twice),
         (Fault::OverForgotten, recv::nothing_comes_twice),
         (Fault::OverForgotten, over_a_bad_network),

@@ -1,5 +1,8 @@
 //! Visitors who say nothing, nonsense, or come in crowds.
 
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::connect;
 
 use super::super::knock::seqpacket;
@@ -14,6 +17,12 @@ fn silent(host: &str) -> OwnedFd {
     let fd = seqpacket().unwrap();
     connect(&fd, &address(host).unwrap()).unwrap();
     fd
+}
+
+/// Whether the acceptor has something to see to.
+fn is_waiting(acceptor: &Acceptor) -> bool {
+    let fd = acceptor.fd();
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec::default())).unwrap() > 0
 }
 
 fn turned(acceptor: &mut Acceptor, now: Instant, until: Instant) -> Turned {
@@ -96,7 +105,7 @@ fn nonsense_is_sent_away_and_the_door_stays_open() {
 fn a_crowd_costs_its_places_and_no_more() {
     let host = unique("crowd");
     let mut acceptor = open(&host).unwrap();
-    let mut crowd: Vec<_> = (0..CROWD_MAX).map(|_| silent(&host)).collect();
+    let mut crowd: Vec<_> = (0..CROWD.of_one).map(|_| silent(&host)).collect();
     assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
     let excess = [silent(&host), silent(&host)];
     for guest in excess {
@@ -109,7 +118,7 @@ fn a_crowd_costs_its_places_and_no_more() {
     assert_eq!(visitor.greeting.host, "caller");
     let (_knocking, _visitor) = visit(&mut acceptor, knock(&host), &mine);
     // The others are sent away one by one.
-    for _ in 1..CROWD_MAX {
+    for _ in 1..CROWD.of_one {
         assert_eq!(turned(&mut acceptor, at(5), at(9)), Turned::Silent);
     }
     assert!(acceptor.poll_visitor(at(5), at(9)).unwrap().is_none());
@@ -157,11 +166,13 @@ fn a_busy_door_says_so() {
     }
     // Those for whom there is a place go on, and the others are told to come again.
     let mut away = 0;
-    while let Err(turned) = acceptor.poll_visitor(at(0), at(1)) {
-        assert_eq!(turned.why, Turned::Crowded);
-        away += 1;
+    while is_waiting(&acceptor) {
+        if let Err(turned) = acceptor.poll_visitor(at(0), at(1)) {
+            assert_eq!(turned.why, Turned::Crowded);
+            away += 1;
+        }
     }
-    assert_eq!(away + CROWD_MAX, waiting.len());
+    assert_eq!(away + CROWD.of_one, waiting.len());
     let mine = handles("");
     let mut heard = 0;
     for knock in waiting {
@@ -170,5 +181,129 @@ fn a_busy_door_says_so() {
             Err(why) => assert_eq!(why, refused(Refusal::Crowded)),
         }
     }
-    assert_eq!(heard, CROWD_MAX);
+    assert_eq!(heard, CROWD.of_one);
+}
+
+fn later(seconds: u64, more_ms: u64) -> Instant {
+    at(seconds) + Duration::from_millis(more_ms)
+}
+
+/// Whoever is silent gives way to the next of its process, and a caller gets in.
+#[test]
+fn the_silent_keep_nobody_out() {
+    let host = unique("mute-crowd");
+    let mut acceptor = open(&host).unwrap();
+    let mut crowd: Vec<_> = (0..CROWD.of_one).map(|_| silent(&host)).collect();
+    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
+    let start = greet_over(control_of(silent(&host)), &plain());
+    let away = acceptor.poll_visitor(later(0, 10), at(5)).map(drop).unwrap_err();
+    assert_eq!(away.why, Turned::Displaced);
+    assert_eq!(told(crowd.remove(0)), refused(Refusal::Crowded));
+    visit(&mut acceptor, start, &handles(""));
+}
+
+/// To say something at the last moment is early enough.
+#[test]
+fn who_has_spoken_does_not_give_way() {
+    let host = unique("spoken");
+    let mut acceptor = open(&host).unwrap();
+    let crowd: Vec<_> = (0..CROWD.of_one).map(|_| silent(&host)).collect();
+    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none());
+    let first = crowd[0].try_clone().unwrap();
+    let newcomer = silent(&host);
+    let first = greet_over(control_of(first), &plain());
+    let mine = handles("");
+    let knock = not_yet(first, &mine);
+    while is_waiting(&acceptor) {
+        _ = acceptor.poll_visitor(later(0, 10), at(5));
+    }
+    let (_first, visitor) = visit(&mut acceptor, knock, &mine);
+    assert_eq!(visitor.greeting.host, "caller");
+    drop(newcomer);
+}
+
+/// Processes that say nothing have their share, and this one has places of its own.
+pub(super) fn a_process_has_its_share() {
+    let host = unique("share");
+    let mut acceptor = open(&host).unwrap();
+    let crowd = Crowd::new(&host, CROWD.all);
+    for _ in 0..2 * CROWD.all {
+        _ = acceptor.poll_visitor(at(0), at(5));
+    }
+    let own = silent(&host);
+    assert!(acceptor.poll_visitor(at(0), at(5)).unwrap().is_none(), "there is a place");
+    visit(&mut acceptor, greet_over(control_of(own), &plain()), &handles(""));
+    drop(crowd);
+}
+
+#[test]
+fn a_process_does_not_take_the_places_of_others() {
+    a_process_has_its_share();
+}
+
+/// A process that connects and says nothing.
+struct Crowd(std::process::Child, std::io::BufReader<std::process::ChildStdout>);
+
+impl Crowd {
+    const HOST: &str = "EGRET_TEST_SHM_CROWD";
+
+    fn new(host: &str, number: usize) -> Self {
+        let name = "fabric::shm::rendezvous::tests::crowd::a_process_that_is_silent";
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(Self::HOST, format!("{number} {host}"))
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn();
+        let mut child = child.unwrap();
+        let said = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut crowd = Self(child, said);
+        let mut lines = std::io::BufRead::lines(&mut crowd.1);
+        assert!(lines.any(|line| line.unwrap().contains("all are here")));
+        crowd
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        _ = self.0.wait();
+    }
+}
+
+/// Not a test by itself: the process that [`Crowd`] starts.
+#[test]
+fn a_process_that_is_silent() {
+    let Ok(what) = std::env::var(Crowd::HOST) else { return };
+    let (number, host) = what.split_once(' ').unwrap();
+    let all: Vec<_> = (0..number.parse().unwrap()).map(|_| silent(host)).collect();
+    println!("all are here");
+    _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);
+    drop(all);
+}
+
+/// Handshakes are begun some at a time, so that those who greet do not stop what goes over
+/// connections.
+pub(super) fn handshakes_are_begun_by_turns() {
+    let host = unique("turns");
+    let mut acceptor = open(&host).unwrap();
+    let knocks: Vec<_> = (0..3 * HANDSHAKES_AT_ONCE)
+        .map(|_| match start(&host).unwrap() {
+            Started::Knocking(knock) => knock,
+            _ => panic!("the acceptor is open"),
+        })
+        .collect();
+    let mut turns = 0;
+    while is_waiting(&acceptor) {
+        assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
+        turns += 1;
+    }
+    assert!(turns >= 3, "{turns} turns");
+    let mine = handles("");
+    knocks.into_iter().for_each(|knock| drop(not_yet(knock, &mine)));
+}
+
+#[test]
+fn a_crowd_of_callers_is_answered_by_turns() {
+    handshakes_are_begun_by_turns();
 }

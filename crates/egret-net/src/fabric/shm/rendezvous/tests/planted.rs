@@ -2,11 +2,11 @@
 //! is found by the one named here.
 
 use super::super::fault::{Fault, caught};
-use super::{meeting, namespaces, proxy, trust, wire};
+use super::{crowd, meeting, namespaces, proxy, trust, wire};
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 8] = [
+    let faults: [(Fault, fn()); 10] = [
         (Fault::UserUnchecked, meeting::a_stranger_is_refused),
         (Fault::NamespaceUnchecked, namespaces::a_number_is_not_a_user),
         (Fault::SurplusLeaked, wire::surplus_descriptors_are_closed),
@@ -15,6 +15,8 @@ fn planted_faults_are_found() {
         (Fault::ExecutableUnchecked, trust::another_executable_is_seen),
         (Fault::VerdictIgnored, trust::the_hosts_verdict_counts),
         (Fault::ProcessesForgotten, proxy::a_relay_is_not_trusted),
+        (Fault::SharesForgotten, crowd::a_process_has_its_share),
+        (Fault::HandshakesUnbounded, crowd::handshakes_are_begun_by_turns),
     ];
     for (fault, scene) in faults {
         assert!(caught(fault, scene), "{fault:?} was not found");
