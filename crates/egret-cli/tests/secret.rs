@@ -15,7 +15,7 @@ struct Dir(PathBuf);
 impl Dir {
     fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("egret-{test}-{}", std::process::id()));
-        fs::create_dir(&path).unwrap();
+        fs::create_dir(&path).expect("a directory of this test");
         Self(path)
     }
 

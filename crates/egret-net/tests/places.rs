@@ -180,6 +180,22 @@ fn a_chosen_secret_needs_the_key_of_the_other_end() {
     }
 }
 
+/// Whoever hears a group has what its members sign.
+#[test]
+fn a_chosen_secret_signs_nothing_for_a_group() {
+    let group = Address::new("239.255.77.9:40123", "weather", 0);
+    let join = |secret: Secret| {
+        let nic = NicOptions::new("").secret(secret);
+        let nic = Fabrics::default().open("udp", nic).unwrap();
+        let options = ViOptions::of(Reliability::Unreliable);
+        nic.wait_connect(&group, &options, Duration::from_secs(5)).map(drop)
+    };
+    assert_eq!(join("correct horse".into()), Err(ConnectError::Key(KeyError::Group)));
+    // Where there is no way to a group it fails otherwise.
+    let random = join(Secret::random());
+    assert!(!matches!(random, Err(ConnectError::Key(_))), "{random:?}");
+}
+
 /// Who does not wait for a host is told that it is missing, where that can be known: the
 /// deadline is an hour, which no test lasts.
 #[test]

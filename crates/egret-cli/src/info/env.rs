@@ -70,7 +70,7 @@ impl SettingInfo {
         }
     }
 
-    /// What everybody is to see who looks: that nothing is encrypted.
+    /// What everybody is to see who looks: that connections of nodes are not encrypted.
     pub(super) fn warning(&self) -> Option<String> {
         let is_off = self.is_encryption() && self.value.as_deref() == Some("off");
         is_off.then(|| {

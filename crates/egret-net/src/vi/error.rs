@@ -297,6 +297,13 @@ pub enum KeyError {
          give the address the peer's key, or take a random secret"
     )]
     Unknown,
+    /// A group has no key to prove, and the secret could be guessed by whoever hears what members
+    /// sign.
+    #[error(
+        "whoever hears the group could guess this secret, by which its members sign; take a random \
+         secret (Secret::random, or `egret secret FILE`)"
+    )]
+    Group,
 }
 
 /// Why a nic is not opened with the secret that it was given, or without one.

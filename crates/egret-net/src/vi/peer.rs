@@ -17,8 +17,9 @@ impl Vi {
         self.handle.made.key
     }
 
-    /// Whether what the two ends say is encrypted, and nobody between them can read it or change
-    /// it unnoticed.
+    /// Whether what the two ends say is encrypted: nobody between them can read it or change it
+    /// unnoticed. Who the other end is says its [key](Self::peer_key); of nics without a secret it
+    /// may be anybody. Memory of one machine, as of `shm`, is not encrypted.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.handle.made.is_private

@@ -91,7 +91,7 @@ impl<T> Future for Asking<T> {
 }
 
 impl Handle {
-    /// Gives a name to some bytes, at most 4 KiB, for as long as this node is a member.
+    /// Gives a name to some bytes, at most 3 KiB, for as long as this node is a member.
     ///
     /// # Errors
     ///

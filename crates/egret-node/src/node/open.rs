@@ -141,11 +141,13 @@ fn open_one(
 }
 
 /// What a fabric of this project is like here: what leaves the machine is encrypted, unless that is
-/// off.
+/// off, and whoever has no secret is not at the other end.
 fn known(config: &Config, name: &str, nic: &Nic) -> Result<Properties, Skip> {
     let properties = Properties::of(name, &nic.limits());
     let encrypt: Encrypt = config.settings.needed(Key::Encrypt).map_err(Skip::Settings)?;
-    let is_private = properties.private || name != "sim" && encrypt != Encrypt::Never;
+    let has_secret = config.settings.secret().map_err(Skip::Settings)?.is_some();
+    let is_sealed = name != "sim" && encrypt != Encrypt::Never && has_secret;
+    let is_private = properties.private || is_sealed;
     Ok(properties.private(is_private))
 }
 

@@ -7,8 +7,8 @@ use crate::node::Refused;
 pub(crate) const SIZE_MAX: u32 = 65_536;
 /// Bytes of a name.
 pub(crate) const NAME_MAX: usize = 255;
-/// Bytes that a name stands for.
-pub(crate) const BOUND_MAX: usize = 4096;
+/// Bytes that a name stands for: a question with them and the name is one message.
+pub(crate) const BOUND_MAX: usize = 3 << 10;
 /// Names that a node has bound.
 pub(super) const NAMES_MAX: usize = 4096;
 /// Names that a node waits for.

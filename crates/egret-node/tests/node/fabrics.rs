@@ -7,6 +7,8 @@ use egret_net::fabric::{Fabric, OpenError, tcp::TcpFabric};
 use egret_net::vi::{Encrypt, Nic, NicOptions};
 use egret_node::node::{Config, JoinError, Latency, Node, Properties, Property, RouteError};
 
+use egret_node::registry::{Registry, RegistryOptions};
+
 use super::{SOON, config, registry};
 
 #[test]
@@ -115,4 +117,10 @@ fn private_is_what_nobody_else_can_read() {
         let found = fabrics.filter(|fabric| fabric.properties.has(&Property::PRIVATE));
         assert_eq!(found.map(|fabric| fabric.name).collect::<Vec<_>>(), private);
     }
+    let registry = Registry::open(RegistryOptions::new("test", 1)).unwrap();
+    let open = Config::new("test").registry(registry.address()).fabrics("shm,tcp,udp");
+    let fabrics = Node::join(open).unwrap().fabrics().into_iter();
+    let found = fabrics.filter(|fabric| fabric.properties.has(&Property::PRIVATE));
+    let names: Vec<_> = found.map(|fabric| fabric.name).collect();
+    assert_eq!(names, all[..1], "anybody may be at the other end");
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use egret_net::rt::{self, Deadline};
+use egret_net::vi::{ConnectError, ViOptions};
 use egret_node::am::EndpointName;
 use egret_node::node::{AskError, Event, Fate, JoinError, Node, Refused, RouteError};
 
@@ -37,6 +38,36 @@ fn two_nodes_of_one_process_find_each_other_and_talk() {
     assert_eq!(route.fabric, "shm");
     route.links.wait_connect(&route.host, SOON).unwrap();
     assert_eq!(a.route(a.id()).unwrap_err(), RouteError::Oneself);
+}
+
+#[test]
+fn a_connection_beside_the_links_is_with_the_member_that_it_is_for() {
+    let registry = registry(3);
+    let (a, b, c) = (join(&registry), join(&registry), join(&registry));
+    let [to, from, other] = [a.route(b.id()), b.route(a.id()), b.route(c.id())].map(Result::unwrap);
+    let key = |node: &Node| node.member(node.rank()).unwrap().key();
+    assert_eq!(to.key, key(&b));
+    let options = ViOptions::default();
+    let listener = from.links.nic().listen("beside", 0, &options).unwrap();
+    let connecting = to.links.nic().connect(&to.address("beside", 0), &options, SOON);
+    let accepted = listener.wait_accept(SOON).unwrap();
+    let connected = to.links.nic().block_on(connecting).unwrap();
+    assert!(from.is_with(&accepted) && to.is_with(&connected));
+    assert!(!other.is_with(&accepted), "another member has another key");
+    let wrong = to.address("beside", 0).key(key(&c).unwrap());
+    let refused = to.links.nic().connect(&wrong, &options, SOON);
+    let refused = to.links.nic().block_on(refused).unwrap_err();
+    assert!(matches!(refused, ConnectError::Key { .. }), "{refused}");
+}
+
+#[test]
+fn the_longest_name_stands_for_as_many_bytes_as_may_be() {
+    let registry = registry(1);
+    let (node, name) = (join(&registry), "n".repeat(255));
+    node.bind(&name, &[7; 3 << 10]).unwrap();
+    assert_eq!(node.bound(&name).unwrap().unwrap().bytes, [7; 3 << 10]);
+    let more = node.bind("more", &[7; (3 << 10) + 1]).unwrap_err();
+    assert!(matches!(more, AskError::Refused(Refused::TooLarge { most: 3072, .. })), "{more}");
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl Stances {
     }
 
     fn callee(&self) -> Callee {
-        Callee::new(self.callee.clone(), false)
+        Callee::new(self.callee.clone().unanswered(), false)
     }
 }
 

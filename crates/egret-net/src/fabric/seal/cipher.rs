@@ -15,8 +15,8 @@
 //! To open costs the same. The copy is the smaller part: 0.2 µs of 16 KiB.
 //!
 //! A processor without VAES takes more for each byte. The limit `aead` of `egret bench limits
-//! --fabric tcp`, which is two seals with a copy and two opens, took there (2.5 GHz, beside
-//! compilers, the lesser of two runs) 0.38 µs of 16 bytes, 2.0 µs of 1 KiB, 30 µs of 16 KiB and
+//! --fabric tcp`, which is two seals with a copy and two opens, took there (2.5 GHz, a
+//! busy machine, the lesser of two runs) 0.38 µs of 16 bytes, 2.0 µs of 1 KiB, 30 µs of 16 KiB and
 //! 110 µs of 64 KiB, hence each of the four 0.1 µs and 0.42 ns for each byte, 2.4 GB/s.
 
 use std::fmt;

@@ -399,6 +399,8 @@ impl Driver {
         group: SocketAddr,
         request: &ConnectRequest,
     ) -> Result<Made, ConnectError> {
+        // Whoever hears a group has what is signed, and the signature.
+        self.fixed.stance.check_callee(None).map_err(|_| KeyError::Group)?;
         let unknown = |_| ConnectError::UnknownHost { host: request.to.host.clone() };
         let socket = Arc::new(Socket::join(group, &self.fixed.socket.local()).map_err(unknown)?);
         let seal = Seal::new(&request.to, self.fixed.stance.secret());

@@ -41,7 +41,11 @@ pub(super) fn a_key_that_had_a_life_has_no_other() {
     assert_eq!(join(&mut state, 2, 1, "b"), used, "it has one");
     assert_eq!(ask(&mut state, 1, 1, Ask::Leave), Answer::Done);
     assert_eq!(join(&mut state, 3, 1, "a"), used, "it had one");
-    assert!(join(&mut state, 4, 2, "a").is_ok());
+    let by = join(&mut state, 4, 2, "a").unwrap();
+    state.process_ended(Instant::default(), by.rank, "it was killed");
+    let used = Err(Refused::KeyUsed { by });
+    assert_eq!(join(&mut state, 5, 2, "a"), used, "it was declared dead");
+    assert!(join(&mut state, 6, 3, "a").is_ok());
 }
 
 #[test]
