@@ -70,6 +70,7 @@ fn open(talk: &mut Talk, step: &Step, is_plain: bool) -> Result<Called, GreetErr
     let stance = &talk.stance;
     let (sign, message) = knocked(stance, step)?;
     stance.openings.add(sign);
+    talk.has_begun = true;
     let mut noise = Noise::callee(stance, Prologue { flags: step.flags });
     let said = noise.read(message).map_err(|_| HelloError::Malformed(CHANGED))?;
     if !said.is_empty() {
@@ -122,6 +123,11 @@ impl Callee {
     /// Whether the caller has said nothing that is worth an answer yet.
     pub(in crate::fabric) const fn is_silent(&self) -> bool {
         matches!(self.turn, Some(Called::Waiting { .. }))
+    }
+
+    /// Whether a handshake has begun, which costs the same if it comes to nothing.
+    pub(in crate::fabric) const fn has_begun(&self) -> bool {
+        self.talk.has_begun
     }
 
     /// Accepts who asked, with at most [`TERMS_MAX`] bytes that the fabric has to

@@ -157,12 +157,15 @@ pub(crate) struct Talk {
     sent: usize,
     /// Whether the last step that was heard is a refusal.
     is_refused: bool,
+    /// Whether an opening of the peer was worth a handshake, whatever came of it.
+    pub(super) has_begun: bool,
 }
 
 impl Talk {
     pub(super) fn new(stance: Stance) -> Self {
         let (inbox, heard, said, sent, is_refused) = Default::default();
-        Self { stance, session: None, inbox, heard, said, sent, is_refused }
+        let (session, has_begun) = (None, false);
+        Self { stance, session, inbox, heard, said, sent, is_refused, has_begun }
     }
 
     /// Hears the next step, or a part of it. One that comes before its turn is an

@@ -236,6 +236,7 @@ impl Driver {
     pub(super) fn tick(&mut self, now: Instant, after: &mut After) {
         self.pace.looked(now);
         self.links.sort_out();
+        self.acceptor.iter_mut().for_each(Acceptor::turn);
         for _ in 0..VISITORS_AT_ONCE {
             let Some(acceptor) = &mut self.acceptor else { break };
             match acceptor.poll_visitor(now, now + GREETING_MAX) {

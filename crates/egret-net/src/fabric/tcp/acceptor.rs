@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, sockopt};
 
 use super::fault::{Fault, planted};
 use super::greeting::{Lost, greet, say};
@@ -137,7 +137,8 @@ impl Acceptor {
     }
 
     /// Whether there is a place for one more of `source`, after somebody gave way if need be. Who
-    /// has said something that was not heard yet does not give way for what it had said before.
+    /// has said something that was not heard yet does not give way for what it had said before: it is
+    /// heard first, or in the next turn if no handshake may begin in this one.
     fn make_room(
         &mut self,
         source: Source,
@@ -150,6 +151,9 @@ impl Acceptor {
                 Admission::Later => return false,
                 Admission::Instead(oldest) => oldest,
             };
+            if self.is_put_off(oldest) {
+                return false;
+            }
             let was_silent = self.is_silent(oldest);
             visitors.extend(self.heard(oldest, set, now));
             if self.is_silent(oldest) == was_silent {
@@ -161,6 +165,14 @@ impl Acceptor {
 
     fn is_silent(&self, id: u64) -> bool {
         self.greeting.get(&id).is_some_and(|greeting| greeting.callee.is_silent())
+    }
+
+    /// Whether somebody has said what this turn does not hear any more.
+    fn is_put_off(&self, id: u64) -> bool {
+        let greeting = self.greeting.get(&id);
+        self.left == 0
+            && greeting.is_some_and(|it| it.callee.is_silent() && it.has_spoken())
+            && !planted(Fault::UnheardDisplaced)
     }
 
     fn admit(&self, source: Source, now: Instant) -> Admission<u64> {
@@ -188,13 +200,14 @@ impl Acceptor {
     /// Somebody has said something. Whoever has said all.
     pub(super) fn heard(&mut self, id: u64, set: &OwnedFd, now: Instant) -> Option<Visitor> {
         let greeting = self.greeting.get_mut(&id)?;
-        let was_silent = greeting.callee.is_silent();
-        if was_silent && self.left == 0 && !planted(Fault::HandshakesUnbounded) {
+        if greeting.callee.is_silent() && self.left == 0 && !planted(Fault::HandshakesUnbounded) {
             // The set tells of it again.
             return None;
         }
+        let had_begun = greeting.callee.has_begun();
         let heard = greeting.hear();
-        if heard.is_ok() && was_silent && !greeting.callee.is_silent() {
+        let is_counted = heard.is_ok() || !planted(Fault::LostUncounted);
+        if !had_begun && greeting.callee.has_begun() && is_counted {
             self.left = self.left.saturating_sub(1);
         }
         match heard {
@@ -241,6 +254,12 @@ impl Acceptor {
 impl Greeting {
     fn until(&self) -> Instant {
         self.since + GREETING_MAX
+    }
+
+    /// Whether there are bytes that were not read yet.
+    fn has_spoken(&self) -> bool {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        rustix::net::recv(self.socket.fd(), &mut [0_u8; 1][..], flags).is_ok_and(|(_, n)| n > 0)
     }
 
     /// Tells it to ask again.

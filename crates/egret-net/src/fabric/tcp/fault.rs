@@ -23,6 +23,10 @@ pub(super) enum Fault {
     LorisAwaited,
     /// As many handshakes are begun at once as there are callers.
     HandshakesUnbounded,
+    /// A handshake that comes to nothing does not count as begun.
+    LostUncounted,
+    /// Who has said something that this turn does not hear gives way as if it had said nothing.
+    UnheardDisplaced,
     /// All chunks of a transfer go before anything else does.
     ChunksInARow,
     /// Chunks of which the kernel took nothing go before anything else does.

@@ -36,6 +36,8 @@ pub(crate) struct Acceptor {
     next: u64,
     /// Until when nobody is let in, after the system had no descriptor to give.
     resting: Option<Instant>,
+    /// Handshakes that may begin until the next [turn](Self::turn).
+    left: usize,
 }
 
 /// Somebody who connected and has not finished greeting.
@@ -122,7 +124,8 @@ pub(crate) enum Turned {
 /// How many may be connected without having greeted, and how many of one process: a descriptor or
 /// two each, and 3 KiB of memory.
 pub(crate) const CROWD: Room = Room { all: 128, of_one: 64 };
-/// Handshakes that are begun in one call.
+/// Handshakes that are begun in one turn. The others wait where they are, so that those who greet
+/// without end do not stop what goes over connections.
 pub(crate) const HANDSHAKES_AT_ONCE: usize = 8;
 
 impl Acceptor {
@@ -143,12 +146,18 @@ impl Acceptor {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(&epoll, &listener, LISTENER)?;
         let (greeting, next) = (BTreeMap::new(), LISTENER + 1);
-        Ok(Self { listener, stance, epoll, greeting, next, resting: None })
+        let (resting, left) = (None, HANDSHAKES_AT_ONCE);
+        Ok(Self { listener, stance, epoll, greeting, next, resting, left })
     }
 
     /// Readable when [`poll_visitor`](Self::poll_visitor) has something to tell.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// The nic looks at its sockets again.
+    pub(crate) const fn turn(&mut self) {
+        self.left = HANDSHAKES_AT_ONCE;
     }
 
     /// When to call [`poll_visitor`](Self::poll_visitor) even if nothing is readable.
@@ -157,7 +166,8 @@ impl Acceptor {
     }
 
     /// The next visitor, who finished greeting, if there is one. Call it until
-    /// there is none. Whoever connects now must have greeted by `until`.
+    /// there is none; who is left then, because as many handshakes as one [turn](Self::turn) has
+    /// were begun, keeps [`fd`](Self::fd) readable. Whoever connects now must have greeted by `until`.
     ///
     /// # Errors
     ///
@@ -171,19 +181,17 @@ impl Acceptor {
         self.dismiss_silent(now)?;
         // Each round ends the call, fills a place among those who greet, or brings
         // one of them to its last word.
-        let mut left = HANDSHAKES_AT_ONCE;
-        while let Some(ready) = self.ready() {
+        while self.left > 0
+            && let Some(ready) = self.ready()
+        {
             let visitor = if ready == LISTENER {
                 self.let_in(now, until)?
             } else if let Some(guest) = self.greeting.remove(&ready) {
-                if guest.callee.is_silent() {
-                    left -= usize::from(!planted(Fault::HandshakesUnbounded));
-                }
                 self.hear(ready, guest)?
             } else {
                 None
             };
-            if visitor.is_some() || left == 0 {
+            if visitor.is_some() {
                 return Ok(visitor);
             }
         }
@@ -235,8 +243,17 @@ impl Acceptor {
             return outcome;
         }
         let number = self.next;
-        watch(&self.epoll, &control.fd(), number)
-            .map_err(|errno| TurnedAway { pid, why: errno.into() })?;
+        let watched = if planted(Fault::WatchRefused) {
+            Err(Errno::NOSPC)
+        } else {
+            watch(&self.epoll, &control.fd(), number)
+        };
+        if let Err(errno) = watched {
+            refuse(&control, callee, &Refusal::Crowded);
+            // Who has greeted has nothing to do with it.
+            let visitor = outcome?.ok_or(TurnedAway { pid, why: errno.into() })?;
+            return Ok(Some(visitor));
+        }
         self.next += 1;
         self.greeting.insert(number, Guest { control, since: now, until, callee });
         outcome
@@ -279,7 +296,12 @@ impl Acceptor {
             Ok(Received::Gone | Received::Nothing) => return Err(away(Turned::Left)),
             Err(errno) => return Err(away(errno.into())),
         };
+        let had_begun = guest.callee.has_begun();
         let news = hear(&mut guest.callee, &packet);
+        let is_counted = news.is_ok() || !planted(Fault::LostUncounted);
+        if !had_begun && guest.callee.has_begun() && is_counted {
+            self.left -= usize::from(!planted(Fault::HandshakesUnbounded));
+        }
         let said = guest.say();
         let (key, hello, terms) = match news.map_err(|why| away(why.into()))? {
             News::Hello { peer, hello, terms } => (peer, hello, terms),

@@ -27,4 +27,8 @@ pub(super) enum Fault {
     SharesForgotten,
     /// As many handshakes are begun at once as there are callers.
     HandshakesUnbounded,
+    /// A handshake that comes to nothing does not count as begun.
+    LostUncounted,
+    /// Not of the rendezvous, but of the system: it watches nobody more.
+    WatchRefused,
 }

@@ -1,16 +1,18 @@
 //! Strangers who say nothing keep nobody out, whatever the clock says: it stands still here.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::net::{AddressFamily, SocketType};
 
+use super::crowd::is_sent_away;
 use crate::fabric::greet::{Caller, Stance, Wanted};
 use crate::fabric::hub::set;
-use crate::fabric::tcp::acceptor::{Acceptor, GREETING_MAX, HANDSHAKES_AT_ONCE, Visitor};
+use crate::fabric::tcp::acceptor::{Acceptor, CROWD, GREETING_MAX, HANDSHAKES_AT_ONCE, Visitor};
 use crate::rt::{self, Instant};
 use crate::vi::{Hello, Reliability, Secret};
 
@@ -33,28 +35,60 @@ impl Host {
 
     /// Connects from an address of this machine.
     fn stranger(&mut self, from: &str) -> TcpStream {
+        let stream = self.connect(from);
+        self.go_on();
+        stream
+    }
+
+    /// The same; nobody is let in yet.
+    fn connect(&self, from: &str) -> TcpStream {
         let from: SocketAddr = from.parse().unwrap();
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         rustix::net::bind(&socket, &from).unwrap();
         rustix::net::connect(&socket, &self.at).unwrap();
         let stream = TcpStream::from(socket);
         stream.set_nonblocking(true).unwrap();
-        self.go_on();
         stream
     }
 
     /// Lets in who is waiting, and hears everybody. Who has greeted.
     fn go_on(&mut self) -> Vec<Visitor> {
         self.acceptor.turn();
-        let ids = &mut self.ids;
-        let mut visitors = self.acceptor.knocked(&self.set, self.now, || {
-            *ids += 1;
-            *ids
-        });
+        let mut visitors = self.let_in();
         for id in 1..=self.ids {
             visitors.extend(self.acceptor.heard(id, &self.set, self.now));
         }
         visitors
+    }
+
+    /// Lets in who is waiting. Who has greeted when it was to give way.
+    fn let_in(&mut self) -> Vec<Visitor> {
+        let ids = &mut self.ids;
+        self.acceptor.knocked(&self.set, self.now, || {
+            *ids += 1;
+            *ids
+        })
+    }
+
+    /// Goes on until so many more handshakes have begun, a bounded number in each turn.
+    fn answers_by_turns(&mut self, number: usize) {
+        let (all, late) = (self.stance.handshakes() + number as u64, rt::now() + PATIENCE);
+        while self.stance.handshakes() < all {
+            let before = self.stance.handshakes();
+            assert!(self.go_on().is_empty());
+            let begun = self.stance.handshakes() - before;
+            assert!(begun <= HANDSHAKES_AT_ONCE as u64, "{begun} in one turn");
+            assert!(rt::now() < late, "{before} have begun");
+        }
+    }
+
+    /// Waits until the words of so many are there to be read.
+    fn awaits_words_of(&self, number: usize) {
+        let late = rt::now() + PATIENCE;
+        let mut space = vec![MaybeUninit::<epoll::Event>::uninit(); number];
+        while epoll::wait(&self.set, &mut space[..], Some(&A_MOMENT)).unwrap().0.len() < number {
+            assert!(rt::now() < late, "what {number} have said does not arrive");
+        }
     }
 
     /// What somebody who knows the host says first.
@@ -184,17 +218,59 @@ pub(super) fn handshakes_are_begun_by_turns() {
     for caller in &mut callers {
         caller.write_all(&host.opening()).unwrap();
     }
-    let late = rt::now() + PATIENCE;
-    while host.stance.handshakes() < callers.len() as u64 {
-        let before = host.stance.handshakes();
-        assert!(host.go_on().is_empty());
-        let begun = host.stance.handshakes() - before;
-        assert!(begun <= HANDSHAKES_AT_ONCE as u64, "{begun} in one turn");
-        assert!(rt::now() < late, "{before} have begun");
-    }
+    host.answers_by_turns(callers.len());
 }
 
 #[test]
 fn a_crowd_of_callers_is_answered_by_turns() {
     handshakes_are_begun_by_turns();
+}
+
+/// An opening costs the same, whether what comes behind it is fit or not.
+pub(super) fn handshakes_that_come_to_nothing_count() {
+    let behind: [fn(&mut TcpStream); 2] = [
+        |stream| stream.write_all(&[7; 64]).unwrap(),
+        |stream| stream.shutdown(Shutdown::Write).unwrap(),
+    ];
+    for spoil in behind {
+        let mut host = Host::new();
+        let mut callers: Vec<_> =
+            (0..3 * HANDSHAKES_AT_ONCE).map(|_| host.stranger(HERE)).collect();
+        for caller in &mut callers {
+            caller.write_all(&host.opening()).unwrap();
+            spoil(caller);
+        }
+        host.answers_by_turns(callers.len());
+    }
+}
+
+#[test]
+fn callers_who_spoil_their_greeting_are_answered_by_turns() {
+    handshakes_that_come_to_nothing_count();
+}
+
+/// Callers whose openings the acceptor has not read keep their places, though newcomers ask for
+/// them.
+pub(super) fn the_unheard_do_not_give_way() {
+    let mut host = Host::new();
+    let mut callers: Vec<_> = (0..CROWD.of_one).map(|_| host.stranger(HERE)).collect();
+    for caller in &mut callers {
+        caller.write_all(&host.opening()).unwrap();
+    }
+    host.awaits_words_of(callers.len());
+    let newcomers: Vec<_> = (0..2 * HANDSHAKES_AT_ONCE).map(|_| host.connect(HERE)).collect();
+    host.now = host.now + Duration::from_millis(10);
+    host.acceptor.turn();
+    assert!(host.let_in().is_empty());
+    let begun = usize::try_from(host.stance.handshakes()).unwrap();
+    assert!(begun <= HANDSHAKES_AT_ONCE, "{begun} in one turn");
+    let sent_away = callers.iter_mut().filter_map(|it| is_sent_away(it).then_some(())).count();
+    assert_eq!(sent_away, 0, "they have spoken");
+    host.answers_by_turns(callers.len() - begun);
+    drop(newcomers);
+}
+
+#[test]
+fn a_caller_that_was_not_heard_does_not_give_way() {
+    the_unheard_do_not_give_way();
 }

@@ -31,7 +31,7 @@ fn drive(nic: &Nic, rounds: usize) {
 }
 
 /// Whether the nic has hung up, after it was driven for a while.
-fn is_sent_away(stream: &mut TcpStream) -> bool {
+pub(super) fn is_sent_away(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     loop {
         match stream.read(&mut [0; 64]) {

@@ -7,7 +7,7 @@ use crate::fabric::tcp::fault::{Fault, caught};
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 14] = [
+    let faults: [(Fault, fn()); 16] = [
         (Fault::HeadForgotten, split::every_boundary),
         (Fault::AnswerMisplaced, turns::reads_pass_between_chunks),
         (Fault::ChunksInARow, turns::reads_pass_between_chunks),
@@ -21,6 +21,8 @@ fn planted_faults_are_found() {
         (Fault::SentUnmarked, eager::company_leaves_with_the_next_drive),
         (Fault::EagerHeld, eager::they_pass_a_message_that_waits),
         (Fault::HandshakesUnbounded, acceptor::handshakes_are_begun_by_turns),
+        (Fault::LostUncounted, acceptor::handshakes_that_come_to_nothing_count),
+        (Fault::UnheardDisplaced, acceptor::the_unheard_do_not_give_way),
         (Fault::LorisAwaited, crowd::the_slow_are_sent_away),
     ];
     for (fault, scene) in faults {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::connect;
 
+use super::super::fault::{Fault, caught};
 use super::super::knock::seqpacket;
 use super::super::name::address;
 use super::super::socket::Received;
@@ -167,6 +168,7 @@ fn a_busy_door_says_so() {
     // Those for whom there is a place go on, and the others are told to come again.
     let mut away = 0;
     while is_waiting(&acceptor) {
+        acceptor.turn();
         if let Err(turned) = acceptor.poll_visitor(at(0), at(1)) {
             assert_eq!(turned.why, Turned::Crowded);
             away += 1;
@@ -282,23 +284,31 @@ fn a_process_that_is_silent() {
     drop(all);
 }
 
+/// Has the acceptor see to whoever is there, by turns of which each begins a bounded number of
+/// handshakes. How many were begun.
+fn hear_all(acceptor: &mut Acceptor, stance: &Stance) -> usize {
+    let begun = || usize::try_from(stance.greet.handshakes()).unwrap();
+    let all = begun();
+    while is_waiting(acceptor) {
+        let before = begun();
+        acceptor.turn();
+        // As often as a nic asks at most, and more.
+        for _ in 0..4 * HANDSHAKES_AT_ONCE {
+            assert!(!matches!(acceptor.poll_visitor(at(0), at(1)), Ok(Some(_))), "nobody asks");
+        }
+        let begun = begun() - before;
+        assert!(begun <= HANDSHAKES_AT_ONCE, "{begun} in one turn");
+    }
+    begun() - all
+}
+
 /// Handshakes are begun some at a time, so that those who greet do not stop what goes over
 /// connections.
 pub(super) fn handshakes_are_begun_by_turns() {
-    let host = unique("turns");
-    let mut acceptor = open(&host).unwrap();
-    let knocks: Vec<_> = (0..3 * HANDSHAKES_AT_ONCE)
-        .map(|_| match start(&host).unwrap() {
-            Started::Knocking(knock) => knock,
-            _ => panic!("the acceptor is open"),
-        })
-        .collect();
-    let mut turns = 0;
-    while is_waiting(&acceptor) {
-        assert!(acceptor.poll_visitor(at(0), at(1)).unwrap().is_none());
-        turns += 1;
-    }
-    assert!(turns >= 3, "{turns} turns");
+    let (host, stance) = (unique("turns"), plain());
+    let mut acceptor = Acceptor::open(&host, stance.clone()).unwrap();
+    let knocks: Vec<_> = (0..3 * HANDSHAKES_AT_ONCE).map(|_| knock(&host)).collect();
+    assert_eq!(hear_all(&mut acceptor, &stance), knocks.len());
     let mine = handles("");
     knocks.into_iter().for_each(|knock| drop(not_yet(knock, &mine)));
 }
@@ -306,4 +316,46 @@ pub(super) fn handshakes_are_begun_by_turns() {
 #[test]
 fn a_crowd_of_callers_is_answered_by_turns() {
     handshakes_are_begun_by_turns();
+}
+
+/// An opening costs the same, whether it is alone in its packet, as it has to be, or not.
+pub(super) fn handshakes_that_come_to_nothing_count() {
+    let (host, stance) = (unique("spoiled"), plain());
+    let mut acceptor = Acceptor::open(&host, stance.clone()).unwrap();
+    let spoiled = |_| {
+        let wanted = Wanted { hello: hello(), terms: Vec::new(), key: None, is_plain: true };
+        let opening = Caller::new(plain().greet, wanted).outgoing().to_vec();
+        let guest = silent(&host);
+        send_raw(&guest, &[&opening[..], &[7; 9]].concat(), &[]);
+        guest
+    };
+    let guests: Vec<_> = (0..3 * HANDSHAKES_AT_ONCE).map(spoiled).collect();
+    assert_eq!(hear_all(&mut acceptor, &stance), guests.len());
+}
+
+#[test]
+fn callers_who_spoil_their_greeting_are_answered_by_turns() {
+    handshakes_that_come_to_nothing_count();
+}
+
+/// Who has said all when it was to give way is a visitor, though the system cannot watch whom it
+/// was to give way to.
+#[test]
+fn a_newcomer_that_is_not_watched_costs_nobody_its_visit() {
+    let (host, stance) = (unique("unwatched"), plain());
+    let mut acceptor = Acceptor::open(&host, stance.clone()).unwrap();
+    let mut knocks: Vec<_> = (0..CROWD.of_one).map(|_| knock(&host)).collect();
+    assert_eq!(hear_all(&mut acceptor, &stance), CROWD.of_one);
+    // The listener has something to tell before the guest has.
+    let (newcomer, mine) = (silent(&host), handles(""));
+    let _oldest = not_yet(knocks.remove(0), &mine);
+    let mut outcome = None;
+    acceptor.turn();
+    let panicked = caught(Fault::WatchRefused, || {
+        outcome = Some(acceptor.poll_visitor(later(0, 500), at(5)));
+    });
+    assert!(!panicked);
+    let visitor = outcome.unwrap().unwrap().expect("it has asked");
+    assert_eq!(visitor.greeting.host, "caller");
+    assert_eq!(told(newcomer), refused(Refusal::Crowded));
 }

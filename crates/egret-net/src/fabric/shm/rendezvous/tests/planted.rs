@@ -6,7 +6,7 @@ use super::{crowd, meeting, namespaces, proxy, trust, wire};
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 10] = [
+    let faults: [(Fault, fn()); 11] = [
         (Fault::UserUnchecked, meeting::a_stranger_is_refused),
         (Fault::NamespaceUnchecked, namespaces::a_number_is_not_a_user),
         (Fault::SurplusLeaked, wire::surplus_descriptors_are_closed),
@@ -17,6 +17,7 @@ fn planted_faults_are_found() {
         (Fault::ProcessesForgotten, proxy::a_relay_is_not_trusted),
         (Fault::SharesForgotten, crowd::a_process_has_its_share),
         (Fault::HandshakesUnbounded, crowd::handshakes_are_begun_by_turns),
+        (Fault::LostUncounted, crowd::handshakes_that_come_to_nothing_count),
     ];
     for (fault, scene) in faults {
         assert!(caught(fault, scene), "{fault:?} was not found");

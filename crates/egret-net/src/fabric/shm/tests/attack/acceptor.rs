@@ -21,6 +21,7 @@ pub(super) fn answer_nonsense(own: &str, seed: u64) {
     let mut kept = Vec::new();
     loop {
         let now = rt::now();
+        acceptor.turn();
         match acceptor.poll_visitor(now, now + Duration::from_secs(1)) {
             Ok(Some(visitor)) => answer(visitor, &mut rng, &unfit, &mut kept),
             _ => rt::sleep(Duration::from_micros(100)),
