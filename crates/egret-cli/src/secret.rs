@@ -9,9 +9,9 @@ use egret::node::registry::Operator;
 /// Make the secret of a pool, and the key of its registry.
 ///
 /// Writes two new files that only you can read. FILE has the secret, with the registry's public key
-/// in it: registry and nodes take it by EGRET_SECRET_FILE=FILE. FILE.key has the registry's private
-/// key, and is for the program that opens the registry alone: `Operator::load(FILE)`. Nodes that
-/// have FILE join a registry that has FILE.key, and no other.
+/// in it: nodes take it by EGRET_SECRET_FILE=FILE. FILE.key has the registry's private key, and stays
+/// with the program that opens the registry, which reads both by `Operator::load(FILE)`. Nodes that have
+/// FILE join a registry that has FILE.key, and no other.
 ///
 /// Jobs of `egret run` need neither: each has a secret and a key of its own.
 #[derive(Debug, clap::Args)]
@@ -26,8 +26,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     operator.save(&args.file).context("nothing was made")?;
     let (file, key_file) = (args.file.display(), Operator::key_file(&args.file));
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{file}: the secret, for registry and nodes (EGRET_SECRET_FILE)")?;
-    writeln!(out, "{}: the private key, for the registry alone", key_file.display())?;
+    writeln!(
+        out,
+        "{file}: the secret, for nodes (EGRET_SECRET_FILE) and the registry (Operator::load)"
+    )?;
+    writeln!(
+        out,
+        "{}: the private key, for the registry alone (Operator::load)",
+        key_file.display()
+    )?;
     writeln!(out, "the registry's public key is {key}")?;
     Ok(())
 }

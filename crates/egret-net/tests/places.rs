@@ -11,7 +11,7 @@ use egret_net::fabric::{Fabrics, OpenError};
 use egret_net::rt::Deadline;
 use egret_net::vi::{
     Address, ConnectError, Descriptor, Identity, KeyError, Listener, Nic, NicOptions,
-    NicSecretError, Reliability, SecretError, ViOptions,
+    NicSecretError, Reliability, Secret, SecretError, ViOptions,
 };
 
 const LONG: Deadline = Deadline::In(Duration::from_secs(20));

@@ -50,6 +50,13 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    fn check_encrypt(&self, fabric: &str) -> Result<(), Usage> {
+        if self.encrypt.is_none() || ["tcp", "udp", "udp-datagrams"].contains(&fabric) {
+            return Ok(());
+        }
+        Err(Usage(format!("--encrypt is for tcp and udp: nothing of {fabric} leaves the machine")))
+    }
+
     /// The fabric, if there is one of that name that can do what is asked.
     fn fabric(&self, what: What) -> Result<&'static str, Usage> {
         if let Some(seed) = std::env::var("EGRET_SEED").ok().filter(|s| s.parse::<u64>().is_err()) {
@@ -105,6 +112,7 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
         return Err(Usage(why.to_owned()).into());
     }
     let fabric = args.fabric(what)?;
+    args.check_encrypt(fabric)?;
     let sizes = args.common.sizes_or(what.sizes(fabric, args.mode));
     if args.mode == Mode::Eager
         && let Some(bytes) = sizes.iter().find(|bytes| **bytes > EAGER_MAX)

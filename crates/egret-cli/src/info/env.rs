@@ -48,12 +48,14 @@ pub(crate) fn all() -> anyhow::Result<Vec<SettingInfo>> {
 pub(crate) fn encryption() -> SettingInfo {
     let settings = all().map_err(|why| format!("{why:#}"));
     let found = settings.map(|all| all.into_iter().find(|setting| setting.is_encryption()));
-    let (origin, variable) = match found {
+    let origin = match found {
         Ok(Some(setting)) => return setting,
-        Ok(None) => (String::new(), ENCRYPT),
-        Err(why) => (why, ENCRYPT),
+        Ok(None) => String::new(),
+        Err(why) => why,
     };
-    SettingInfo { name: "encrypt".into(), variable: variable.into(), value: None, origin, help: "" }
+    let value = std::env::var(ENCRYPT).ok();
+    let origin = if value.is_some() { format!("environment, and {origin}") } else { origin };
+    SettingInfo { name: "encrypt".into(), variable: ENCRYPT.into(), value, origin, help: "" }
 }
 
 impl SettingInfo {

@@ -137,7 +137,8 @@ pub enum Wait {
     Frugal,
 }
 
-/// Which connections of a nic are encrypted.
+/// Which connections of a nic are encrypted. What members of a multicast group say to each other is
+/// signed, and not encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encrypt {
     /// Those with other machines: all but those between loopback addresses. A network namespace

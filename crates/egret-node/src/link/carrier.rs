@@ -116,6 +116,11 @@ impl Carrier {
         self.vi.peer_key()
     }
 
+    /// Whether what it carries is encrypted.
+    pub(crate) fn is_private(&self) -> bool {
+        self.vi.is_private()
+    }
+
     /// How far its sides trust each other.
     pub(crate) fn trust(&self) -> Trust {
         self.vi.trust()

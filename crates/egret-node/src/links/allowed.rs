@@ -66,12 +66,17 @@ impl Allowed {
     /// be called.
     pub(super) fn address(&self, host: &str, service: &str) -> Option<Address> {
         let known = self.listed.get(host);
-        if known.is_none() && self.is_closed {
+        if !self.is_open_to(host) {
             return None;
         }
         let mut to = Address::new(host, service, 0);
         to.key = known.and_then(|known| known.key);
         Some(to)
+    }
+
+    /// Whether a link with this host may be.
+    pub(super) fn is_open_to(&self, host: &str) -> bool {
+        !self.is_closed || self.listed.contains_key(host)
     }
 
     /// Whether a host is listed with this key, and no other may have it.

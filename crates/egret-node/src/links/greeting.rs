@@ -27,6 +27,9 @@ impl State {
         if !self.allowed.suits(&host, key) {
             return Err("another key than its host is listed with");
         }
+        if !self.allowed.is_open_to(&host) {
+            return Err("it has left, and answers late");
+        }
         line.incarnation = Some(hello.incarnation);
         self.hosts.insert(host, link);
         self.open_more();

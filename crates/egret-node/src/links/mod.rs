@@ -178,6 +178,17 @@ impl Links {
     /// after five seconds, if the host does not end it first.
     pub fn disallow(&self, host: &str, key: Option<PublicKey>) {
         self.core.state.with(|state| state.disallow(host, key));
+        self.core.nic.wake();
+    }
+
+    /// Whether what goes over the link to a host is [encrypted](egret_net::vi::Vi::is_private);
+    /// `None` if there is no link. It is if one of both sides wants it.
+    #[must_use]
+    pub fn is_private(&self, host: &str) -> Option<bool> {
+        self.core.state.with(|state| {
+            let link = state.hosts.get(host).copied()?;
+            state.links.get(link).map(|line| line.carrier.is_private())
+        })
     }
 
     /// How far the two sides of the link to a host trust each other; `None` if there is no

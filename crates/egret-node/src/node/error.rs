@@ -21,8 +21,10 @@ pub enum JoinError {
     /// Somebody chose the secret, and it does not say which key the registry has: whoever answers
     /// at its address could guess the secret.
     #[error(
-        "the secret does not say which key the registry at {address} has, and whoever answers there \
-         could guess it; take the text of Registry::secret, which has both"
+        "somebody chose this secret, and whoever answers at {address} could guess it: it is proven to a \
+         registry whose key is known, and it says none; make a secret with `egret secret FILE`, open \
+         the registry with Operator::load(FILE), and set EGRET_SECRET_FILE=FILE (in the process of the \
+         registry, Registry::config() has the key)"
     )]
     KeyUnknown {
         /// Where the registry is said to be.
@@ -50,8 +52,8 @@ pub enum JoinError {
     Links(#[from] OpenError),
     /// The registry cannot be reached, or does not let this node talk to it.
     #[error(
-        "the registry at {address} was not reached: {why}; is it started (`egret run`, \
-         `Registry::open`), and has it this secret?"
+        "the registry at {address} cannot be joined: {why}; is it started (`egret run`, \
+         `Registry::open`), with this secret, and by the operator whose key the secret says?"
     )]
     NoRegistry {
         /// Where.

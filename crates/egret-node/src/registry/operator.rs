@@ -102,21 +102,33 @@ impl Operator {
                 "it is not the secret of an operator: `egret secret FILE` makes one",
             ));
         }
-        let text = read_secret_file(&key_file)?;
+        let text = read_secret_file(&key_file).map_err(|why| match why {
+            SettingsError::File { path, why } => {
+                let why = format!("{why}; it has the private key of the registry, without which nobody opens the registry of {}", file.display());
+                SettingsError::File { path, why }
+            }
+            why => why,
+        })?;
         let identity = str::from_utf8(text.trim_ascii()).ok().and_then(|text| text.parse().ok());
         let identity: Identity = identity
             .ok_or_else(|| wrong(&key_file, "it is not a private key: 64 hexadecimal digits"))?;
-        if secret.key().is_some_and(|key| key != identity.key()) {
+        if secret.key() != Some(identity.key()) {
             let why = format!("its key is not the one that {} names", file.display());
             return Err(wrong(&key_file, &why));
         }
-        Ok(Self { secret: secret.with_key(identity.key()), identity })
+        Ok(Self { secret, identity })
     }
 }
 
 /// Writes a file that is not there, for this user alone. What cannot be written whole is not left.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    let named = |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
+    let named = |why: io::Error| {
+        let hint = match why.kind() {
+            io::ErrorKind::AlreadyExists => "; neither a secret nor a key is ever overwritten",
+            _ => "",
+        };
+        io::Error::new(why.kind(), format!("{}: {why}{hint}", path.display()))
+    };
     let mut file =
         File::options().write(true).create_new(true).mode(0o600).open(path).map_err(named)?;
     let written = file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n"));

@@ -105,7 +105,7 @@ impl Server {
         change: impl FnOnce(&mut State<Peer>, Instant, Ticket),
     ) {
         let now = rt::now();
-        let (answers, moved, sooner) = {
+        let (answers, sooner) = {
             let mut inner = self.inner.lock();
             let before = inner.state.next_event();
             inner.tickets += 1;
@@ -117,13 +117,11 @@ impl Server {
                 out.filter_map(|(ticket, said)| Some((inner.slots.remove(&ticket)?, said)));
             let answers: Vec<_> = answers.collect();
             let due = inner.state.next_event();
-            (
-                answers,
-                inner.state.take_moved(),
-                due.is_some_and(|due| before.is_none_or(|before| due < before)),
-            )
+            // Under the lock: in the order of what happened.
+            let moved = inner.state.take_moved().into_iter();
+            moved.for_each(|(peer, stays)| self.links.keep(peer, stays));
+            (answers, due.is_some_and(|due| before.is_none_or(|before| due < before)))
         };
-        moved.into_iter().for_each(|(peer, stays)| self.links.keep(peer, stays));
         for (slot, said) in answers {
             match said {
                 Some(said) => answer(slot, &said),

@@ -152,7 +152,7 @@ impl Place {
         if bytes.trim_ascii().is_empty() {
             return Err(SettingsError::EmptySecret { said: Key::SecretFd.variable().to_owned() });
         }
-        Ok(Secret::new(bytes.trim_ascii_end()))
+        super::secret::parse(bytes.trim_ascii_end(), &format!("EGRET_SECRET_FD={said}"))
     }
 
     /// Closes what was inherited. The number was looked at before, and is the pipe's; a standard

@@ -155,6 +155,24 @@ pub enum SettingsError {
         /// Where it is said.
         said: String,
     },
+    /// A secret begins like a random one, and is none.
+    #[error(
+        "the secret ({said}) begins like a random one, and is not whole: `egret1.` and 64 hexadecimal \
+         digits are expected, and behind a point 64 more if it says the registry's key"
+    )]
+    DamagedSecret {
+        /// Where it is said.
+        said: String,
+    },
+    /// A secret is a key.
+    #[error(
+        "the secret ({said}) looks like a private key: the file FILE.key that `egret secret FILE` \
+         makes is for the registry, and FILE for nodes"
+    )]
+    KeyAsSecret {
+        /// Where it is said.
+        said: String,
+    },
     /// A file with a secret can be read or written by others than its owner.
     #[error(
         "{}: it holds a secret, and its mode {mode:04o} lets others than its owner use it; \
@@ -315,12 +333,17 @@ impl Settings {
         origin: Origin,
     ) -> Result<(), SettingsError> {
         match key {
-            Key::Secret if value.trim().is_empty() => {
-                let said = match origin {
+            Key::Secret => {
+                let said = match &origin {
                     Origin::Environment => key.variable().to_owned(),
                     origin => origin.to_string(),
                 };
-                Err(SettingsError::EmptySecret { said })
+                let value = Zeroizing::new(value);
+                if value.trim().is_empty() {
+                    return Err(SettingsError::EmptySecret { said });
+                }
+                self.secret = Some((secret::parse(value.as_bytes(), &said)?, origin));
+                Ok(())
             }
             Key::SecretFile if value.is_empty() => {
                 let (name, why) = (key.name(), "it is empty, and names no file".to_owned());
@@ -408,7 +431,8 @@ impl Settings {
         if bytes.trim_ascii().is_empty() {
             return Err(SettingsError::EmptySecret { said: path.display().to_string() });
         }
-        self.secret = Some((Secret::new(bytes.trim_ascii_end()), origin));
+        let secret = secret::parse(bytes.trim_ascii_end(), &path.display().to_string())?;
+        self.secret = Some((secret, origin));
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use egret_net::vi::{PublicKey, Secret};
 use zeroize::Zeroizing;
 
 use super::SettingsError;
@@ -16,6 +17,19 @@ pub(crate) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, SettingsError> {
     check(&file, path)?;
     file.read_to_end(&mut bytes).map_err(|why| failed(path, &why))?;
     Ok(bytes)
+}
+
+/// The secret of a text, unless the text is meant to be another one: a random secret that was not copied
+/// whole, or the operator's private key.
+pub(crate) fn parse(text: &[u8], said: &str) -> Result<Secret, SettingsError> {
+    let words = str::from_utf8(text).unwrap_or_default();
+    if Secret::is_damaged(words) {
+        return Err(SettingsError::DamagedSecret { said: said.to_owned() });
+    }
+    if words.parse::<PublicKey>().is_ok() {
+        return Err(SettingsError::KeyAsSecret { said: said.to_owned() });
+    }
+    Ok(Secret::new(text))
 }
 
 /// A link to the file will do: what is looked at is the very file that is read.

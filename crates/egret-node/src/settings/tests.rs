@@ -1,7 +1,7 @@
 //! Who counts first, what a file may say, and what is never shown.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use egret_net::rt::Deadline;
 use egret_net::vi::Secret;
@@ -99,6 +99,23 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
         let why = read(&[], &dir).unwrap_err().to_string();
         assert!(why.contains(said) && why.contains(&format!("egret.toml:{line}:")), "{why}");
     }
+}
+
+#[test]
+fn a_text_that_is_meant_to_be_another_secret_is_not_taken_for_a_chosen_one() {
+    let whole = format!("egret1.{}", "0123456789abcdef".repeat(4));
+    let read = |text: &str| {
+        let said = [("EGRET_SECRET".to_owned(), text.to_owned())];
+        Settings::read_from(said, Path::new("")).map(|settings| settings.secret().unwrap())
+    };
+    assert!(read(&whole).unwrap().unwrap().is_random());
+    assert!(!read("correct horse").unwrap().unwrap().is_random());
+    for damaged in [&whole[..70], &format!("{whole}.abcd"), "egret1.zz"] {
+        let said = "EGRET_SECRET".to_owned();
+        assert_eq!(read(damaged).unwrap_err(), SettingsError::DamagedSecret { said });
+    }
+    let key = read(&"0123456789abcdef".repeat(4)).unwrap_err();
+    assert!(matches!(key, SettingsError::KeyAsSecret { .. }), "{key}");
 }
 
 #[test]

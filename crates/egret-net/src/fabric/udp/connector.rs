@@ -51,9 +51,16 @@ impl Attempt {
         Self { number, token: 0, caller: None, is_over: false, theirs: None }
     }
 
-    /// Says the step that is due, again if it was said before.
+    /// Says the step that is due, again if it was said before. Without a token nothing is said but
+    /// that somebody greets: whoever listens could say an opening first that is shown too early, and
+    /// an opening is answered once.
     fn say(&mut self, at: SocketAddr, socket: &Socket) {
         let Some(caller) = &mut self.caller else { return };
+        if self.token == 0 && !planted(Fault::OpeningShown) {
+            let datagram = greet(0, self.number, &[]);
+            let _ = socket.send(&at.into(), &[IoSlice::new(&datagram)]);
+            return;
+        }
         if caller.outgoing().is_empty() {
             caller.repeat();
         }
@@ -171,12 +178,16 @@ impl Connector {
         if is_other && !planted(Fault::AnswersMixed) {
             return Outcome::Pending;
         }
-        attempt.theirs = Some(theirs);
         let Some(caller) = &mut attempt.caller else { return Outcome::Pending };
         if step.is_empty() || caller.has_heard(step) {
             return Outcome::Pending;
         }
-        match caller.feed(step) {
+        let fed = caller.feed(step);
+        if fed.is_ok() {
+            // The host has proven its key: from now on nobody else is heard.
+            attempt.theirs = Some(theirs);
+        }
+        match fed {
             Ok(fed) => match fed.news {
                 News::Welcome { terms } if terms == theirs.0.to_le_bytes() => {
                     if let Some(session) = caller.take_session() {

@@ -24,7 +24,7 @@ use crate::fabric::hub::{Links, Listeners, Outcome, Pace, connectors, set};
 use crate::fabric::place::Peer;
 use crate::fabric::{After, Came, ConnId, ConnectRequest, Made, ViSpec};
 use crate::rt::{self, Instant};
-use crate::vi::{ConnectError, Keys, Reliability, ViError};
+use crate::vi::{ConnectError, KeyError, Keys, Reliability, ViError};
 
 /// The part of a nic that stays as it is.
 #[derive(Debug)]

@@ -23,6 +23,8 @@ pub(super) enum Fault {
     TokenIgnored,
     /// A handshake is begun with whoever comes, also if there is no place for it.
     CrowdHeard,
+    /// A caller shows its opening before it has a token.
+    OpeningShown,
     /// A caller takes what is said to another for what is said to itself.
     AnswersMixed,
     /// A peer that is silent is never taken for dead.

@@ -156,6 +156,7 @@ impl Incoming {
         self.was_short = n < due + behind.len();
         let is_right = first == head(len) || planted(Fault::GuessBelieved);
         if n < due + TAG || !is_right {
+            self.compact();
             self.keep(&[&first[known..], &to[here..len], behind], n);
             return Ok(Placed::Kept);
         }
@@ -222,11 +223,16 @@ impl Incoming {
         true
     }
 
+    /// Moves what is sealed to the front, where nothing is open any more.
+    fn compact(&mut self) {
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.end, self.start, self.open) = (self.end - self.start, 0, 0..0);
+    }
+
     /// Reads until a record is whole. `false` at the end of the stream, an error if that is inside
     /// of a record, or if nothing more is there now.
     fn refill(&mut self, wire: &mut Stream) -> Result<bool, Unread> {
-        self.bytes.copy_within(self.start..self.end, 0);
-        (self.end, self.start, self.open) = (self.end - self.start, 0, 0..0);
+        self.compact();
         loop {
             let most = self.make_room();
             self.was_short = true;

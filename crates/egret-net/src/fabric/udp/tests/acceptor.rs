@@ -12,7 +12,7 @@ use crate::fabric::greet::{Callee, Caller, GreetError, News, Stance, Wanted};
 use crate::fabric::hub::Refusal;
 use crate::fabric::udp::acceptor::{Acceptor, GUESTS, Visitor};
 use crate::fabric::udp::socket::Socket;
-use crate::fabric::udp::wire::{Datagram, Number, answer, greet};
+use crate::fabric::udp::wire::{Datagram, Head, Number, answer, greet};
 use crate::rt::{self, Deadline, Instant};
 use crate::vi::{Address, Descriptor, Hello, PublicKey, Reliability, Secret};
 
@@ -227,6 +227,10 @@ pub(super) fn an_opening_that_is_answered_twice_is_answered() {
             let Ok(Datagram::Greet { from, stream, .. }) = Datagram::decode(&bytes) else {
                 continue;
             };
+            if stream.is_empty() {
+                host.send_to(Head::token(from, 7).bytes(), a.at()).unwrap();
+                continue;
+            }
             for (own, callee) in (1..).zip(&mut callees) {
                 if let Ok(fed) = callee.feed(stream) {
                     if let News::Hello { .. } = fed.news {
@@ -239,6 +243,38 @@ pub(super) fn an_opening_that_is_answered_twice_is_answered() {
             }
         }
     }
+}
+
+/// Whoever listens could be faster with an opening that it has seen.
+pub(super) fn an_opening_is_shown_with_a_token_only() {
+    let (a, host) = (Opened::new(), open("127.0.0.1:0"));
+    let to = Address::new(&host.local_addr().unwrap().to_string(), "x", 0);
+    let mut connecting = a.nic.connect(&to, &options(), Deadline::In(LONG));
+    let mut context = Context::from_waker(Waker::noop());
+    let (late, mut knocks) = (rt::now() + LONG, 0);
+    loop {
+        assert!(rt::now() < late, "no opening comes");
+        a.drain();
+        assert!(Pin::new(&mut connecting).poll(&mut context).is_pending());
+        for bytes in answers(&host) {
+            let Ok(Datagram::Greet { from, token, stream }) = Datagram::decode(&bytes) else {
+                panic!("not a greeting");
+            };
+            if token == 7 {
+                return assert!(!stream.is_empty());
+            }
+            assert!(token == 0 && stream.is_empty(), "the opening is shown too early");
+            knocks += 1;
+            if knocks == 3 {
+                host.send_to(Head::token(from, 7).bytes(), a.at()).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_shown_before_there_is_a_token() {
+    an_opening_is_shown_with_a_token_only();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::fabric::udp::UdpFabric;
 use crate::fabric::udp::driver::Driver;
 use crate::fabric::{Fabric, Machine};
 use crate::rt::Deadline;
-use crate::vi::{Address, ConnectError, Descriptor, Reliability, Vi, ViOptions};
+use crate::vi::{Address, ConnectError, Descriptor, Reliability, Secret, Vi, ViOptions};
 
 /// Joins a group of this test's own; `None` if loopback carries none.
 fn join(opened: &Opened, port: u16, service: &str) -> Option<Vi> {
@@ -71,11 +71,12 @@ fn what_a_member_says_all_others_hear() {
 /// With a secret, only what members say counts.
 pub(super) fn only_members_are_heard() {
     let port = port();
-    let (a, b) = (Opened::with_secret("pool"), Opened::with_secret("pool"));
+    let [pool, other] = [0, 1].map(|_| Secret::random().reveal().unwrap());
+    let (a, b) = (Opened::with_secret(&pool), Opened::with_secret(&pool));
     let (Some(here), Some(there)) = (join(&a, port, "news"), join(&b, port, "news")) else {
         return;
     };
-    let outsiders = [Opened::new(), Opened::with_secret("other")];
+    let outsiders = [Opened::new(), Opened::with_secret(&other)];
     receive(&there, 4);
     for outsider in &outsiders {
         let vi = join(outsider, port, "news").unwrap();

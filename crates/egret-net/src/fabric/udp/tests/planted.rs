@@ -13,8 +13,9 @@ fn over_a_bad_network() {
 
 #[test]
 fn checks_find_planted_faults() {
-    let faults: [(Fault, fn()); 16] = [
+    let faults: [(Fault, fn()); 17] = [
         (Fault::LengthIgnored, wire::lengths_are_checked),
+        (Fault::OpeningShown, acceptor::an_opening_is_shown_with_a_token_only),
         (Fault::AnswersMixed, acceptor::an_opening_that_is_answered_twice_is_answered),
         (Fault::CrowdHeard, acceptor::a_place_comes_before_a_handshake),
         (Fault::DoubleCounted, recv::nothing_comes_twice),
