@@ -221,7 +221,8 @@ fn flood(fabric: &str, kind: &str, at: &str, rate: u32, recorded: &[Vec<u8>]) {
         }
     })
     .unwrap();
-    let (since, mut count, mut failed) = (rt::now(), 0_u32, 0_u32);
+    // Those who came, and those who came or were left out.
+    let (since, mut came, mut count, mut failed) = (rt::now(), 0_u32, 0_u32, 0_u32);
     let mut stranger = Strangers::new(fabric, at);
     while !is_over.load(Ordering::Relaxed) && (rt::now() - since) < FLOOD {
         let due = (rt::now() - since).as_micros() * u128::from(rate) / 1_000_000;
@@ -231,6 +232,7 @@ fn flood(fabric: &str, kind: &str, at: &str, rate: u32, recorded: &[Vec<u8>]) {
         for _ in 0..some {
             let bytes = &recorded[count as usize % recorded.len()];
             failed += u32::from(!stranger.comes(kind, bytes));
+            came += 1;
             count += 1;
         }
         count = count.max(due.saturating_sub(256));
@@ -239,7 +241,7 @@ fn flood(fabric: &str, kind: &str, at: &str, rate: u32, recorded: &[Vec<u8>]) {
     }
     println!(
         "{:.0} a second, {failed} found no way",
-        f64::from(count) / (rt::now() - since).as_secs_f64()
+        f64::from(came) / (rt::now() - since).as_secs_f64()
     );
 }
 
