@@ -316,8 +316,8 @@ fn people_get_columns() {
     assert_eq!(text[2].split_whitespace().count(), 9, "{text:?}");
     assert_eq!(
         text.len(),
-        2 + 7,
-        "eventfd, tcp-raw's round trip and bandwidth, tcp-write, the same of udp"
+        2 + 8,
+        "eventfd, tcp-raw's round trip and bandwidth, tcp-write, the same of udp, the cipher"
     );
     assert!(!text.concat().contains('\x1b'), "colour in a pipe");
 }

@@ -201,4 +201,8 @@ fn who_turns_encryption_off_is_told_first_of_all() {
     }
     let info: Value = serde_json::from_str(&said(&["info", "--json"], Some("off"))).unwrap();
     assert_eq!(info["encryption"]["value"], "off");
+    for args in [&["info"][..], &["info", "--env"]] {
+        let wrong = said(args, Some("perhaps"));
+        assert!(wrong.contains("WRONG") && wrong.contains("on or off is expected"), "{wrong}");
+    }
 }

@@ -44,7 +44,8 @@ fn next(nic: &Nic, mut take: impl FnMut() -> Option<Completion>) -> Completion {
             let within = until.map_or(PATIENCE, |until: Instant| until.since(rt::now()));
             let woken = readable(nic, within.min(PATIENCE));
             nic.disarm();
-            assert!(woken || rt::now() - started < PATIENCE, "a wake-up was lost");
+            let is_late = !woken && rt::now() - started >= PATIENCE;
+            assert!(!is_late, "a wake-up of {} was lost", nic.host());
         }
     }
 }

@@ -18,18 +18,22 @@ pub(crate) struct SettingInfo {
     /// Who says so: `default`, `environment`, `descriptor N`, or a file.
     origin: String,
     help: &'static str,
+    /// What is wrong with the value: no node joins with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wrong: Option<String>,
 }
 
 /// All settings, as this process would read them.
 pub(crate) fn all() -> anyhow::Result<Vec<SettingInfo>> {
     let info = |setting: Setting| {
-        let Setting { name, variable, value, origin, help, .. } = setting;
+        let Setting { name, variable, value, origin, help, wrong, .. } = setting;
         SettingInfo {
             name: name.into(),
             variable: variable.into(),
             value,
             origin: origin.to_string(),
             help,
+            wrong,
         }
     };
     let Report { settings, unknown, .. } = Settings::report()?;
@@ -39,6 +43,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<SettingInfo>> {
         value: None,
         origin: "environment".to_owned(),
         help: "no such setting: nobody reads it",
+        wrong: None,
     });
     Ok(settings.into_iter().map(info).chain(unknown).collect())
 }
@@ -55,7 +60,8 @@ pub(crate) fn encryption() -> SettingInfo {
     };
     let value = std::env::var(ENCRYPT).ok();
     let origin = if value.is_some() { format!("environment, and {origin}") } else { origin };
-    SettingInfo { name: "encrypt".into(), variable: ENCRYPT.into(), value, origin, help: "" }
+    let (name, variable) = ("encrypt".into(), ENCRYPT.into());
+    SettingInfo { name, variable, value, origin, help: "", wrong: None }
 }
 
 impl SettingInfo {
@@ -65,10 +71,11 @@ impl SettingInfo {
 
     /// The value, and who says so.
     pub(super) fn said(&self) -> String {
-        let Self { variable, value, origin, .. } = self;
-        match value {
-            Some(value) => format!("{value} ({variable}, {origin})"),
-            None => format!("no settings: {origin}"),
+        let Self { variable, value, origin, wrong, .. } = self;
+        match (value, wrong) {
+            (Some(value), Some(why)) => format!("{value} ({variable}, {origin}): WRONG, {why}"),
+            (Some(value), None) => format!("{value} ({variable}, {origin})"),
+            (None, _) => format!("no settings: {origin}"),
         }
     }
 
@@ -98,8 +105,9 @@ pub(crate) fn text(settings: &[SettingInfo]) -> String {
         let _ = writeln!(out, "{warning}\n");
     }
     for setting in settings {
-        let SettingInfo { variable: name, origin: from, help, .. } = setting;
+        let SettingInfo { variable: name, origin: from, help, wrong, .. } = setting;
         let is = shown(setting);
+        let help = wrong.as_ref().map_or((*help).into(), |why| format!("WRONG: {why}"));
         let _ = writeln!(out, "{name:<variable$}  {is:<value$}  {from:<origin$}  {help}");
     }
     out.trim_end().to_owned()

@@ -1,5 +1,10 @@
 //! Which settings there are.
 
+use egret_net::rt::Deadline;
+use egret_net::vi::{Encrypt, Trust, Wait};
+
+use super::value::{FabricList, Value};
+
 /// A setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
@@ -118,5 +123,22 @@ impl Key {
 
     pub(crate) const fn help(self) -> &'static str {
         self.row().3
+    }
+
+    /// Whether a value means something.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(super) fn check(self, value: &str) -> Result<(), String> {
+        match self {
+            Self::Size | Self::Rank | Self::LocalRank => u32::read(value).map(drop),
+            Self::Fabrics => FabricList::read(value).map(drop),
+            Self::Trust => Trust::read(value).map(drop),
+            Self::Encrypt => Encrypt::read(value).map(drop),
+            Self::Wait => Wait::read(value).map(drop),
+            Self::Deadline => Deadline::read(value).map(drop),
+            _ => Ok(()),
+        }
     }
 }

@@ -59,6 +59,8 @@ pub struct Setting {
     pub origin: Origin,
     /// What it is for.
     pub help: &'static str,
+    /// What is wrong with it: no node joins with such a value.
+    pub wrong: Option<String>,
 }
 
 /// Who has said what a setting is.
@@ -322,7 +324,8 @@ impl Settings {
             (_, _, None) => (key.default().map(str::to_owned), Origin::Default),
         };
         let (name, variable, help) = (key.name(), key.variable(), key.help());
-        Setting { name, variable, value, origin, help }
+        let wrong = value.as_deref().and_then(|value| key.check(value).err());
+        Setting { name, variable, value, origin, help, wrong }
     }
 
     /// Somebody outside says what a setting is. What is said of the secret means one.

@@ -24,6 +24,9 @@ pub(in crate::fabric) struct Patience {
 
 /// How soon to knock again at last.
 const KNOCK_MAX: Duration = Duration::from_millis(100);
+/// A knock that was heard for so long without a word waits for somebody who listens: a greeting has two
+/// round trips, and a busy machine takes its time for them.
+const INSIDE_MIN: Duration = Duration::from_secs(1);
 /// How long a host may be unknown to somebody who would wait for ever.
 const UNKNOWN_MAX: Duration = Duration::from_secs(5);
 
@@ -99,7 +102,7 @@ impl Patience {
         since: Option<Instant>,
         now: Instant,
     ) -> ConnectError {
-        if since.is_some_and(|since| now - since >= KNOCK_MAX) {
+        if since.is_some_and(|since| now - since >= INSIDE_MIN) {
             self.listens = Some(Listens::Yes);
         }
         self.too_late(now)

@@ -2,6 +2,7 @@
 //! of it.
 
 use std::env;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -97,12 +98,18 @@ struct Process(Child);
 
 impl Process {
     fn start(program: &Path, part: &str) -> Self {
-        let child = Command::new(program)
-            .args(["--exact", "fabric::shm::tests::trust::child", "--nocapture"])
-            .env(PART, part)
-            .stdout(Stdio::null())
-            .spawn();
-        Self(child.unwrap())
+        let mut command = Command::new(program);
+        command.args(["--exact", "fabric::shm::tests::trust::child", "--nocapture"]);
+        command.env(PART, part).stdout(Stdio::null());
+        loop {
+            // What another test has forked has the file open for writing until it executes another.
+            match command.spawn() {
+                Err(why) if why.kind() == ErrorKind::ExecutableFileBusy => {
+                    rt::sleep(Duration::from_millis(1))
+                }
+                child => return Self(child.unwrap()),
+            }
+        }
     }
 }
 
