@@ -101,15 +101,13 @@ impl Process {
         let mut command = Command::new(program);
         command.args(["--exact", "fabric::shm::tests::trust::child", "--nocapture"]);
         command.env(PART, part).stdout(Stdio::null());
-        loop {
-            // What another test has forked has the file open for writing until it executes another.
-            match command.spawn() {
-                Err(why) if why.kind() == ErrorKind::ExecutableFileBusy => {
-                    rt::sleep(Duration::from_millis(1))
-                }
-                child => return Self(child.unwrap()),
-            }
+        let mut child = command.spawn();
+        // What another test has forked has the file open for writing until it executes another.
+        while child.as_ref().is_err_and(|why| why.kind() == ErrorKind::ExecutableFileBusy) {
+            rt::sleep(Duration::from_millis(1));
+            child = command.spawn();
         }
+        Self(child.unwrap())
     }
 }
 
