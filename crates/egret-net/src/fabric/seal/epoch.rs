@@ -22,7 +22,7 @@ impl Epoch {
         Self { number: 0, cipher: Cipher::new(&key), key }
     }
 
-    /// About 5 µs, each 2²⁰ records.
+    /// Once in 2²⁰ records.
     #[cold]
     pub(super) fn next(&self) -> Self {
         let key = self.key.next(&self.cipher);

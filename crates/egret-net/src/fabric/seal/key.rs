@@ -36,7 +36,7 @@ impl Key {
     }
 
     /// The key that follows, as `REKEY` of Noise makes it: 32 zero bytes, sealed under a number
-    /// that no record has. About 5 µs, with the [cipher](Cipher::new) of it.
+    /// that no record has. It makes a [cipher](Cipher::new) for that.
     pub(super) fn next(&self, cipher: &Cipher) -> Self {
         let mut bytes = Zeroizing::new([0; KEY]);
         cipher.seal(u64::MAX, &[], &mut bytes[..]);

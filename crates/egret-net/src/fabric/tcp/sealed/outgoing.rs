@@ -21,10 +21,9 @@ pub(super) struct Outgoing {
 }
 
 /// Bytes that leave in one call, of which the last record may exceed them: the other end opens a
-/// record of a large payload while the next is sealed. A round trip of 64 KiB took 138 to 150 µs by
-/// one record in a call, 147 to 170 by two and 191 by four (`egret bench latency --fabric tcp
-/// --encrypt on --sizes 64K`, five, five and two runs on a busy machine without VAES). And what is
-/// unsent holds up what is short no longer than a frame does.
+/// record of a large payload while the next is sealed. One record in a
+/// call was the fastest in round trips of 64 KiB, before two and four (`egret bench latency --fabric tcp
+/// --encrypt on --sizes 64K`). And what is unsent holds up what is short no longer than a frame does.
 const STAGED: usize = PIECE;
 /// A slice of so many bytes is in records of its own.
 const LARGE: usize = 4 << 10;
