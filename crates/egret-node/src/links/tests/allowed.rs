@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use egret_net::fabric::sim::Sim;
-use egret_net::vi::PublicKey;
+use egret_net::vi::{PublicKey, Vi};
 
 use super::hostile::{Stage, hello, say};
+use crate::Links;
 use crate::am::fault::{Fault, caught};
 use crate::link::LinkUpError;
 use crate::link::control::{Control, Hello, VERSION};
@@ -21,6 +22,21 @@ fn links(stage: &Stage) -> usize {
     stage.nodes[0].links.account().links
 }
 
+/// The links of the honest node, from now on closed to strangers, and how many there are.
+fn closed(stage: &Stage) -> (&Links, usize) {
+    let honest = &stage.nodes[0].links;
+    honest.close_to_strangers();
+    (honest, links(stage))
+}
+
+/// The liar connects and says hello.
+fn called(stage: &Stage) -> Vi {
+    let vi = stage.connect();
+    say(&vi, &hello());
+    stage.steps(100);
+    vi
+}
+
 fn calls(link: u64, incarnation: u64) -> Control {
     Control::Hello(Hello { version: VERSION, link, incarnation, host: LIAR.to_owned() })
 }
@@ -29,11 +45,8 @@ fn calls(link: u64, incarnation: u64) -> Control {
 fn who_is_not_listed_waits_and_who_is_listed_has_a_link() {
     let sim = Sim::new(1);
     let stage = Stage::new(&sim);
-    let (honest, before) = (&stage.nodes[0].links, links(&stage));
-    honest.close_to_strangers();
-    let vi = stage.connect();
-    say(&vi, &hello());
-    stage.steps(100);
+    let (honest, before) = closed(&stage);
+    let _vi = called(&stage);
     assert_eq!((links(&stage), honest.account().strangers), (before, 1), "it waits");
     honest.allow(LIAR, stage.nic.key());
     stage.steps(100);
@@ -45,12 +58,9 @@ fn who_is_not_listed_waits_and_who_is_listed_has_a_link() {
 fn another_key_has_no_link() {
     let sim = Sim::new(2);
     let stage = Stage::new(&sim);
-    let (honest, before) = (&stage.nodes[0].links, links(&stage));
-    honest.close_to_strangers();
+    let (honest, before) = closed(&stage);
     honest.allow(LIAR, Some(other_key()));
-    let vi = stage.connect();
-    say(&vi, &hello());
-    stage.steps(100);
+    let vi = called(&stage);
     assert_eq!((links(&stage), honest.account().strangers), (before, 1), "it may be another life");
     stage.pass(Duration::from_secs(11));
     assert_eq!((links(&stage), honest.account().strangers), (before, 0));
@@ -62,12 +72,9 @@ fn another_key_has_no_link() {
 fn another_life_waits_until_it_is_listed() {
     let sim = Sim::new(6);
     let stage = Stage::new(&sim);
-    let (honest, before) = (&stage.nodes[0].links, links(&stage));
-    honest.close_to_strangers();
+    let (honest, before) = closed(&stage);
     honest.allow(LIAR, Some(other_key()));
-    let vi = stage.connect();
-    say(&vi, &hello());
-    stage.steps(100);
+    let vi = called(&stage);
     honest.disallow(LIAR, Some(other_key()));
     honest.allow(LIAR, stage.nic.key());
     stage.steps(100);
@@ -80,12 +87,9 @@ fn another_life_waits_until_it_is_listed() {
 fn who_left_has_no_link_for_long() {
     let sim = Sim::new(7);
     let stage = Stage::new(&sim);
-    let (honest, before) = (&stage.nodes[0].links, links(&stage));
-    honest.close_to_strangers();
+    let (honest, before) = closed(&stage);
     honest.allow(LIAR, stage.nic.key());
-    let vi = stage.connect();
-    say(&vi, &hello());
-    stage.steps(100);
+    let vi = called(&stage);
     honest.disallow(LIAR, stage.nic.key());
     stage.steps(100);
     assert_eq!(links(&stage), before + 1, "what is under way arrives");
@@ -103,15 +107,11 @@ fn the_unlisted_go() {
     let stage = Stage::new(&sim);
     let (honest, before) = (&stage.nodes[0].links, links(&stage));
     honest.keep_unlisted_for(Duration::from_secs(3));
-    let vi = stage.connect();
-    say(&vi, &hello());
-    stage.steps(100);
+    let vi = called(&stage);
     assert_eq!(links(&stage), before + 1);
     stage.pass(Duration::from_secs(4));
     assert!(vi.error().is_some() && links(&stage) == before);
-    let vi = stage.connect();
-    say(&vi, &hello());
-    stage.steps(100);
+    let vi = called(&stage);
     honest.allow(LIAR, stage.nic.key());
     stage.pass(Duration::from_secs(20));
     assert!(vi.error().is_none() && links(&stage) == before + 1);
@@ -121,12 +121,9 @@ fn the_unlisted_go() {
 fn a_host_that_is_listed_anew_has_no_link_of_before() {
     let sim = Sim::new(3);
     let stage = Stage::new(&sim);
-    let (honest, before) = (&stage.nodes[0].links, links(&stage));
-    honest.close_to_strangers();
+    let (honest, before) = closed(&stage);
     honest.allow(LIAR, stage.nic.key());
-    let vi = stage.connect();
-    say(&vi, &hello());
-    stage.steps(100);
+    let _vi = called(&stage);
     assert_eq!(links(&stage), before + 1);
     honest.disallow(LIAR, stage.nic.key());
     honest.allow(LIAR, Some(other_key()));
@@ -139,14 +136,11 @@ fn a_host_that_is_listed_anew_has_no_link_of_before() {
 fn nobody_takes_the_place_of_whom_this_side_calls() {
     let sim = Sim::new(4);
     let stage = Stage::new(&sim);
-    let (honest, before) = (&stage.nodes[0].links, links(&stage));
-    honest.close_to_strangers();
+    let (honest, before) = closed(&stage);
     honest.allow_calling(LIAR, Some(other_key()));
     honest.allow(LIAR, stage.nic.key());
     honest.disallow(LIAR, Some(other_key()));
-    let vi = stage.connect();
-    say(&vi, &hello());
-    stage.steps(100);
+    let vi = called(&stage);
     assert_eq!((links(&stage), honest.account().strangers), (before, 0));
     honest.end_link_of(LIAR, other_key(), "said by somebody");
     assert!(vi.error().is_some());
