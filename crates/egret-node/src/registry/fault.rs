@@ -9,6 +9,8 @@ egret_net::faults! {
         KeyReused,
         /// A node may be where another is.
         HostShared,
+        /// A rank may have all of the log.
+        LogForOne,
         /// A node that was declared dead is served.
         NotFenced,
         /// A rank that is joined again has the incarnation that it had.

@@ -1,5 +1,6 @@
 //! How much anybody may ask the registry to remember.
 
+use super::fault::{Fault, planted};
 use super::wire::{Entry, Join};
 use crate::node::Refused;
 
@@ -13,10 +14,11 @@ pub(crate) const BOUND_MAX: usize = 3 << 10;
 pub(super) const NAMES_MAX: usize = 4096;
 /// Names that a node waits for.
 pub(super) const WAITS_MAX: usize = 1024;
-/// Bytes of what a node says of itself.
+/// Bytes of what a node says of itself, in a pool where a rank's [share] is not less.
 const MEMBER_MAX: usize = 16 << 10;
-/// Bytes of the log when nobody may join any more: about 100,000 lives.
-const LOG_MAX: usize = 32 << 20;
+/// Bytes of the log: about 200,000 lives. Each rank has its share, and at least so much.
+const LOG_MAX: usize = 64 << 20;
+const SHARE_MIN: usize = LOG_MAX / SIZE_MAX as usize;
 /// Bytes of a log with all that may still end.
 pub(crate) const TOLD_MAX: usize = 4 * LOG_MAX;
 /// Bytes of a reason.
@@ -24,21 +26,31 @@ const TEXT_MAX: usize = 1 << 10;
 /// Bytes of entries that are told at once, if one is not larger.
 const BATCH: usize = 3 << 10;
 
-/// Whether so much can be remembered of a node.
-pub(super) fn check_join(join: &Join, log_bytes: usize) -> Result<(), Refused> {
-    let large = |what, most: usize| Err(Refused::TooLarge { what, most: most as u64 });
+/// Bytes of what a node says of itself, if it is not too much.
+pub(super) fn says(join: &Join, size: u32) -> Result<usize, Refused> {
     let texts = join.fabrics.iter().map(|offer| {
         let more = offer.properties.more.iter().map(|(key, value)| key.len() + value.len() + 16);
         offer.fabric.len() + offer.host.len() + more.sum::<usize>() + 64
     });
     let says = join.machine.len() + texts.sum::<usize>();
-    if says > MEMBER_MAX {
-        return large(format!("the node says {says} bytes of itself"), MEMBER_MAX);
+    let most = MEMBER_MAX.min(share(size));
+    if says > most {
+        let what = format!("the node says {says} bytes of itself, to a pool of {size}");
+        return Err(Refused::TooLarge { what, most: most as u64 });
     }
-    if log_bytes > LOG_MAX {
-        return large(format!("the registry's log has {log_bytes} bytes"), LOG_MAX);
-    }
-    Ok(())
+    Ok(says)
+}
+
+/// Bytes of the log that a rank has for all its lives: who comes and goes for ever uses up its own.
+pub(super) fn share(size: u32) -> usize {
+    if planted(Fault::LogForOne) { LOG_MAX } else { SHARE_MIN.max(LOG_MAX / size.max(1) as usize) }
+}
+
+/// Why a rank that has had so many bytes of the log gets none for this life.
+pub(super) fn used_up(rank: u32, bytes: usize, size: u32) -> Refused {
+    let what =
+        format!("rank {rank} had so many lives that the registry's log has {bytes} bytes of them");
+    Refused::TooLarge { what, most: share(size) as u64 }
 }
 
 /// The entries from this one on that are told at once.

@@ -20,7 +20,6 @@ use crate::node::{Fate, Member, NodeId, Offer, Refused};
 pub(crate) struct State<P> {
     pub(super) terms: Terms,
     pub(super) log: Vec<Entry>,
-    log_bytes: usize,
     /// The last life of each rank that had one.
     pub(super) ranks: BTreeMap<u32, Life>,
     /// Whom each link belongs to.
@@ -57,9 +56,15 @@ pub(super) struct Life {
     fate: Option<Fate>,
     /// The fabrics that it has, and where: nobody else is there as long as it is a member.
     hosts: Vec<(String, String)>,
+    /// Bytes of the log about this life and those before it of the same rank.
+    bytes: usize,
 }
 
 impl Life {
+    fn new(id: NodeId, hosts: Vec<(String, String)>, before: Option<&Self>) -> Self {
+        Self { id, fate: None, hosts, bytes: before.map_or(0, |before| before.bytes) }
+    }
+
     fn is_at(&self, offer: &Offer) -> bool {
         self.hosts.iter().any(|(fabric, host)| *fabric == offer.fabric && *host == offer.host)
     }
@@ -86,7 +91,6 @@ impl<P: Ord + Clone> State<P> {
         Self {
             terms,
             log: Vec::new(),
-            log_bytes: 0,
             ranks: BTreeMap::new(),
             seats: BTreeMap::new(),
             names: Names::new(),
@@ -197,21 +201,21 @@ impl<P: Ord + Clone> State<P> {
         }
         let id = NodeId { rank, incarnation: self.incarnations };
         let hosts = join.fabrics.iter().map(|offer| (offer.fabric.clone(), offer.host.clone()));
-        self.ranks.insert(rank, Life { id, fate: None, hosts: hosts.collect() });
+        let life = Life::new(id, hosts.collect(), self.ranks.get(&rank));
+        self.ranks.insert(rank, life);
         self.names.begin_anew(rank);
         self.seats.insert(from.clone(), Seat { id, gone: None, since: now, follow: None });
         self.moved.push((from.clone(), true));
         let Join { machine, fabrics, .. } = join;
         key.map(|key| self.keys.insert(key, id));
-        self.append(Entry::Joined(Member::new(id, machine, fabrics, key)));
+        self.append(rank, Entry::Joined(Member::new(id, machine, fabrics, key)));
         let heard = (self.terms.silent + self.terms.patience).as_millis();
         let heard_ms = u64::try_from(heard).unwrap_or(u64::MAX);
         Answer::Welcome { id, size: self.terms.size, heard_ms }
     }
 
     fn may_join(&self, (from, key): (&P, Option<PublicKey>), join: &Join) -> Result<u32, Refused> {
-        let (Terms { pool, size, .. }, taken) =
-            (&self.terms, |rank: &u32| self.ranks.get(rank).is_some_and(Life::is_here));
+        let Terms { pool, size, .. } = &self.terms;
         if let Some(seat) = self.seats.get(from) {
             return Err(Refused::JoinedAlready { id: seat.id });
         }
@@ -226,18 +230,38 @@ impl<P: Ord + Clone> State<P> {
         if join.size.is_some_and(|asked| asked != *size) {
             return Err(Refused::OtherSize { size: *size });
         }
-        limits::check_join(join, self.log_bytes)?;
+        let says = limits::says(join, *size)?;
         if key.is_some() {
             self.check_hosts(join)?;
         }
         match join.rank {
             Some(rank) if rank >= *size => Err(Refused::NoSuchRank { size: *size }),
-            Some(rank) => match self.ranks.get(&rank) {
-                Some(life) if life.is_here() => Err(Refused::RankTaken { by: life.id }),
-                _ => Ok(rank),
-            },
-            None => (0..*size).find(|rank| !taken(rank)).ok_or(Refused::PoolFull { size: *size }),
+            Some(rank) => self.check_rank(rank, says).map(|()| rank),
+            None => self.free_rank(says),
         }
+    }
+
+    /// Whether a rank is free, and has so much left of its share of the log.
+    fn check_rank(&self, rank: u32, says: usize) -> Result<(), Refused> {
+        match self.ranks.get(&rank) {
+            Some(life) if life.is_here() => Err(Refused::RankTaken { by: life.id }),
+            Some(life) if life.bytes + says > limits::share(self.terms.size) => {
+                Err(limits::used_up(rank, life.bytes, self.terms.size))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn free_rank(&self, says: usize) -> Result<u32, Refused> {
+        let mut why = Refused::PoolFull { size: self.terms.size };
+        for rank in 0..self.terms.size {
+            match self.check_rank(rank, says) {
+                Ok(()) => return Ok(rank),
+                Err(used_up @ Refused::TooLarge { .. }) => why = used_up,
+                Err(_) => {}
+            }
+        }
+        Err(why)
     }
 
     /// Whether nobody else is found where a node says it is: others would take its key for that
@@ -272,10 +296,11 @@ impl<P: Ord + Clone> State<P> {
 
     /// A node is no member any more.
     fn gone(&mut self, id: NodeId, fate: Fate) {
-        self.append(match fate.clone() {
+        let entry = match fate.clone() {
             Fate::Left => Entry::Left(id),
             Fate::Died { why } => Entry::Died { node: id, why },
-        });
+        };
+        self.append(id.rank, entry);
         if let Some(life) = self.ranks.get_mut(&id.rank).filter(|life| life.id == id) {
             life.fate = Some(fate);
         }
@@ -318,7 +343,7 @@ impl<P: Ord + Clone> State<P> {
             Some(_) => {}
             None if rank < self.terms.size => {
                 let id = NodeId { rank, incarnation: 0 };
-                self.ranks.insert(rank, Life { id, fate: None, hosts: Vec::new() });
+                self.ranks.insert(rank, Life::new(id, Vec::new(), None));
                 self.gone(id, Fate::Died { why });
             }
             None => {}
@@ -387,8 +412,11 @@ impl<P: Ord + Clone> State<P> {
         due.chain(self.names.next_event()).min()
     }
 
-    fn append(&mut self, entry: Entry) {
-        self.log_bytes += entry.len();
+    /// Of the share of this rank, which has had a life.
+    fn append(&mut self, rank: u32, entry: Entry) {
+        if let Some(life) = self.ranks.get_mut(&rank) {
+            life.bytes += entry.len();
+        }
         self.log.push(entry);
     }
 

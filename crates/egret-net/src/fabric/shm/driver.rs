@@ -11,6 +11,7 @@ use super::connector::{Connector, Ground, Met, terms};
 use super::datapath::Conn;
 use super::eager::Draining;
 use super::link::{Link, Polled};
+use super::machine::NAP;
 use super::records::Scratch;
 use super::rendezvous::{Acceptor, Stance, Visitor};
 use super::rounds::Rounds;
@@ -37,8 +38,9 @@ pub(super) struct Driver {
     /// Polls, connections that they looked at, and messages that were drained, since the nic
     /// [heard](Self::hear) who rings.
     unheard: usize,
-    /// When to look again though no bell was rung.
+    /// When to look again though no bell was rung, and how long the next such sleep is to be.
     pub nap_until: Option<Instant>,
+    pub nap: Duration,
 }
 
 /// The part of a nic that stays as it is.
@@ -75,6 +77,7 @@ impl Driver {
             scratch: Scratch::new(),
             unheard: 0,
             nap_until: None,
+            nap: NAP,
             fixed,
         }
     }

@@ -75,6 +75,10 @@ pub(super) enum Fault {
     RingUnfenced,
     /// A sleeper may look at its rings before its flag is seen.
     ArmUnfenced,
+    /// A ringer does not see that the peer sleeps, as where the kernel's fence has missed it.
+    SleepUnseen,
+    /// A sleeper behind the kernel's fence does not look again.
+    FenceTrusted,
     /// A ringer relies on a fence that the sleeper does not promise.
     LightUnasked,
     /// A sleeper looks at its rings for the last time before it raises its flag.

@@ -3,15 +3,19 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use super::bell::Habit;
+use super::bell::{Bells, Habit};
 use super::driver::Driver;
+use super::fault::{Fault, planted};
 use super::link::Polled;
 use super::rendezvous::Acceptor;
 use crate::fabric::hub::connectors;
 use crate::fabric::hub::machine::prelude::*;
 
-/// How long to sleep when a peer might not ring.
-const NAP: Duration = Duration::from_millis(1);
+/// How long to sleep when a peer might not ring; and at first, when it rings most likely.
+pub(super) const NAP: Duration = Duration::from_millis(1);
+/// A nap without anything is followed by one so many times as long, up to this.
+const LONGER: u32 = 4;
+const NAP_MAX: Duration = Duration::from_secs(1);
 
 impl Machine for Driver {
     same_methods!(u64::from);
@@ -52,13 +56,18 @@ impl Machine for Driver {
 
     /// From now on peers ring. Moves messages once more. Whether there were any.
     fn arm(&mut self, after: &mut After) -> bool {
-        let is_sure = self.links.doze();
-        self.nap_until = (!is_sure).then(|| after.now() + NAP);
-        if !is_sure {
-            self.fixed.habit = Habit::SleepsUnfenced;
-        }
+        let (bells, now) = (self.links.doze(), after.now());
+        self.nap_until = match bells {
+            Bells::Sure => None,
+            Bells::Likely if planted(Fault::FenceTrusted) => None,
+            Bells::Likely => Some(now + self.nap),
+            Bells::Doubtful => {
+                self.fixed.habit = Habit::SleepsUnfenced;
+                Some(now + NAP)
+            }
+        };
         let mut busy = false;
-        self.links.look_last(is_sure, |link| {
+        self.links.look_last(bells, now, |link| {
             let polled = link.poll(&self.fixed.keys, &mut after.notices, true);
             busy |= polled != Polled::Nothing;
             after.happened |= polled.is_news();
@@ -70,6 +79,8 @@ impl Machine for Driver {
     /// Peers need not ring any more. Deals with what ended a sleep.
     fn disarm(&mut self, woken: Woken<'_>, after: &mut After) {
         self.links.disarm();
+        let is_over = self.nap_until.take().is_some_and(|until| until <= after.now());
+        self.nap = if is_over { NAP_MAX.min(LONGER * self.nap) } else { NAP };
         self.poll_quickly(after);
         let mut look = woken.has_slept() && woken.said().is_empty();
         for event in woken.said() {

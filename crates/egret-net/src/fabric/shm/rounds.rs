@@ -22,11 +22,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::bell::{Habit, rest_fence, settle};
+use super::bell::{Bells, Habit, rest_fence, settle};
 use super::eager::Draining;
 use super::fault::{Fault, planted};
 use super::link::{Link, Polled};
+use super::machine::NAP;
 use crate::atomics::StdAtomics;
+use crate::rt::Instant;
 use crate::vi::DrainId;
 
 #[derive(Debug)]
@@ -45,6 +47,10 @@ pub(super) struct Rounds {
     resting_next: usize,
     /// The places of those that rest since the last fence over processes, of a nic that sleeps.
     unfenced: Vec<usize>,
+    /// The places of those that were looked at behind such a fence, which may have
+    /// [missed](super::bell) a peer: they are looked at once more after this time.
+    doubted: Vec<usize>,
+    doubted_until: Option<Instant>,
     /// Whether the nic sleeps, or is about to.
     is_armed: bool,
     /// Turns that have passed, of at least 100 µs each.
@@ -100,6 +106,8 @@ impl Rounds {
             resting: 0,
             resting_next: 0,
             unfenced: Vec::new(),
+            doubted: Vec::new(),
+            doubted_until: None,
             is_armed: false,
             turn: 0,
             ready: VecDeque::new(),
@@ -172,7 +180,7 @@ impl Rounds {
             link.wake();
         }
         self.resting -= 1;
-        self.unfenced.retain(|resting| *resting != at);
+        self.forget_resting(at);
         self.awake.push(at);
     }
 
@@ -196,10 +204,15 @@ impl Rounds {
         let link = self.links[at].take()?;
         self.resting -= usize::from(link.attention == Attention::Resting);
         self.awake.retain(|awake| *awake != at);
-        self.unfenced.retain(|resting| *resting != at);
+        self.forget_resting(at);
         self.ready.retain(|ready| *ready != at);
         self.free.push(at);
         Some(link)
+    }
+
+    fn forget_resting(&mut self, at: usize) {
+        self.unfenced.retain(|resting| *resting != at);
+        self.doubted.retain(|resting| *resting != at);
     }
 
     /// Some time has passed: those rest by which nothing came for a while; or none any more, if
@@ -271,7 +284,7 @@ impl Rounds {
     /// The nic is about to sleep: all say so, and [`look_last`](Self::look_last) follows. See
     /// [`settle`].
     #[must_use]
-    pub(super) fn doze(&mut self) -> bool {
+    pub(super) fn doze(&mut self) -> Bells {
         assert_ne!(self.habit, Habit::Spins, "this nic said that it never sleeps");
         self.is_armed = true;
         let Self { links, awake, unfenced, .. } = self;
@@ -291,18 +304,35 @@ impl Rounds {
         }
     }
 
-    /// Polls all that were not asleep before the last fence. `is_sure`: that was one over processes.
-    pub(super) fn look_last(&mut self, is_sure: bool, mut poll: impl FnMut(&mut Link) -> Polled) {
+    /// Polls all that were not asleep before the last fence, behind which the bells are like this,
+    /// and those that a fence before may have missed.
+    pub(super) fn look_last(
+        &mut self,
+        bells: Bells,
+        now: Instant,
+        mut poll: impl FnMut(&mut Link) -> Polled,
+    ) {
         for at in 0..self.awake.len() {
             self.poll_at(self.awake[at], &mut poll);
         }
-        for at in self.unfenced.clone() {
+        let mut resting = self.unfenced.clone();
+        if self.doubted_until.is_some_and(|until| until <= now) {
+            self.doubted_until = None;
+            resting.append(&mut self.doubted);
+        }
+        for at in resting {
             if self.poll_at(at, &mut poll) != Polled::Nothing {
                 self.wake(at);
             }
         }
-        if is_sure {
-            self.unfenced.clear();
+        match bells {
+            Bells::Sure => self.unfenced.clear(),
+            Bells::Likely if self.doubted_until.is_none() && !self.unfenced.is_empty() => {
+                self.doubted_until = Some(now + NAP);
+                self.doubted.append(&mut self.unfenced);
+            }
+            // Looked at once more behind the next fence.
+            Bells::Likely | Bells::Doubtful => {}
         }
     }
 

@@ -255,25 +255,40 @@ fn nobody_can_have_more_remembered_than_the_limits_say() {
     assert!(desk.state.names.bound.is_empty() && desk.state.names.waits.is_empty());
 }
 
-#[test]
-fn the_log_is_bounded_and_who_is_a_member_stays_one() {
-    let mut desk = Desk::new(2);
-    desk.join(1);
-    let mut last = joining();
-    last.machine = "m".repeat(16_000);
-    let mut lives = 0;
-    for from in 2.. {
-        match desk.ask(from, Ask::Join(last.clone())) {
-            Answer::Welcome { .. } => desk.state.link_ended(desk.now, &from, "gone"),
-            Answer::Refused(Refused::TooLarge { .. }) => break,
-            other => panic!("{other:?}"),
+/// A rank comes and goes until it has had its share of the log. The others do as before.
+pub(super) fn shares_of_the_log() {
+    let mut desk = Desk::new(4);
+    let mut of_rank = |rank, from, len| {
+        let machine = "m".repeat(len);
+        let answer = desk.ask(from, Ask::Join(Join { rank, machine, ..joining() }));
+        if matches!(answer, Answer::Welcome { .. }) && from > 2 {
+            desk.state.link_ended(desk.now, &from, "gone");
         }
-        lives += 1;
         desk.said.clear();
-    }
-    assert!((1500..2500).contains(&lives), "{lives}");
+        answer
+    };
+    assert!(matches!(of_rank(Some(0), 1, 10), Answer::Welcome { .. }));
+    let refused = |answer: &Answer| matches!(answer, Answer::Refused(Refused::TooLarge { .. }));
+    let lives = (3..5000).find(|from| refused(&of_rank(Some(1), *from, 16_000)));
+    assert!((1003..1103).contains(&lives.expect("a share is used up")), "{lives:?}");
+    // Who does not care which has one of those that are left.
+    assert!(matches!(of_rank(None, 2, 16_000), Answer::Welcome { id, .. } if id.rank == 2));
+    let more = (5000..10_000).find(|from| refused(&of_rank(None, *from, 16_000)));
+    assert!((6000..6100).contains(&more.expect("so is the last one")), "{more:?}");
     assert_eq!(desk.ask(1, bind("still", b"")), Answer::Done);
-    assert_eq!(desk.ask(1, Ask::Leave), Answer::Done);
+    // A member that leaves has its own share when it comes again.
+    for from in [1, 2] {
+        assert_eq!(desk.ask(from, Ask::Leave), Answer::Done);
+    }
+    for (from, rank) in [(10_001, 0), (10_002, 2)] {
+        let again = desk.ask(from, Ask::Join(Join { rank: Some(rank), ..joining() }));
+        assert!(matches!(again, Answer::Welcome { .. }), "{again:?}");
+    }
+}
+
+#[test]
+fn who_comes_and_goes_uses_up_its_own_share_of_the_log() {
+    shares_of_the_log();
 }
 
 #[test]

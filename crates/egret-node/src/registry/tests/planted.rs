@@ -52,3 +52,8 @@ fn a_registry_that_takes_one_for_another_is_found() {
     assert!(caught(Fault::KeyReused, keys::a_key_that_had_a_life_has_no_other));
     assert!(caught(Fault::HostShared, keys::nobody_joins_at_the_host_of_a_member));
 }
+
+#[test]
+fn a_log_that_one_rank_may_fill_is_found() {
+    assert!(caught(Fault::LogForOne, machine::shares_of_the_log));
+}

@@ -6,7 +6,7 @@ use super::checker::{self, memory};
 use super::{foreign_of, shared};
 use crate::atomics::checker::check;
 use crate::atomics::{Atomics, FenceFault, StdAtomics};
-use crate::fabric::shm::bell::{Habit, Ringer, Sleeper, rest_fence, settle};
+use crate::fabric::shm::bell::{Bells, Habit, Ringer, Sleeper, rest_fence, settle};
 use crate::fabric::shm::cord::{Cord, Handle};
 use crate::fabric::shm::fault::{Fault, caught, planted};
 use crate::fabric::shm::memory::{LINE, Own, Writable};
@@ -111,7 +111,7 @@ fn two_messages(drains: bool, trust: Trust) {
 }
 
 /// What a nic does with the words of all its ends, of one.
-fn arm<M: Writable>(sleeper: &mut Sleeper<M>) -> bool {
+fn arm<M: Writable>(sleeper: &mut Sleeper<M>) -> Bells {
     sleeper.doze();
     settle(std::iter::once(&*sleeper))
 }
@@ -124,7 +124,7 @@ fn sleep_unless(
     mut look: impl FnMut() -> bool,
 ) {
     let seen = planted(Fault::LookBeforeArm) && look();
-    let is_sure = arm(sleeper) || trust == Trust::Blind;
+    let is_sure = arm(sleeper) != Bells::Doubtful || trust == Trust::Blind;
     let seen = if planted(Fault::LookBeforeArm) { seen } else { look() };
     if planted(Fault::DrainAfterArm) {
         cord.drain();
@@ -149,7 +149,7 @@ fn a_sleeper_is_rung_once_each_time_it_sleeps() {
     let mut ringer = Ringer::new(foreign, LINE as u64, Handle::new(handle).unwrap()).unwrap();
     assert!(!ringer.ring().unwrap(), "it is awake");
     for _ in 0..3 {
-        assert!(arm(&mut sleeper));
+        assert_ne!(arm(&mut sleeper), Bells::Doubtful);
         assert!(ringer.ring().unwrap(), "it sleeps");
         assert!(!ringer.ring().unwrap(), "it was rung for this");
         sleeper.disarm();
@@ -200,7 +200,9 @@ fn a_ringer_goes_light_only_for_a_sleeper_that_fences() {
         let ringer = denied(ringing, || ringer(&own));
         let both = asleep.is_none() && ringing.is_none() && StdAtomics::has_global_fence();
         assert_eq!(ringer.is_light(), both, "asleep {asleep:?}, ringing {ringing:?}");
-        assert!(arm(&mut sleeper), "nobody relies on what is not there");
+        let is_relied_on = asleep.is_none() && StdAtomics::has_global_fence();
+        let bells = if is_relied_on { Bells::Likely } else { Bells::Sure };
+        assert_eq!(arm(&mut sleeper), bells, "nobody relies on what is not there");
     }
 }
 
@@ -219,14 +221,14 @@ fn who_is_denied_the_fence_later_says_so() {
     let mut sleeper = Sleeper::new(own.clone(), 0, Habit::Sleeps);
     let has_fence = StdAtomics::has_global_fence();
     assert_eq!(ringer(&own).is_light(), has_fence);
-    assert!(arm(&mut sleeper));
+    assert_ne!(arm(&mut sleeper), Bells::Doubtful);
     sleeper.disarm();
     for _ in 0..2 {
-        let is_sure = denied(Some(FenceFault::GlobalLater), || arm(&mut sleeper));
-        assert_eq!(is_sure, !has_fence, "its ringer relies on it");
+        let bells = denied(Some(FenceFault::GlobalLater), || arm(&mut sleeper));
+        assert_eq!(bells == Bells::Doubtful, has_fence, "its ringer relies on it");
         sleeper.disarm();
     }
-    assert!(arm(&mut sleeper), "it is granted again");
+    assert_ne!(arm(&mut sleeper), Bells::Doubtful, "it is granted again");
     drop(Sleeper::new(own.clone(), 0, Habit::SleepsUnfenced));
     assert!(!ringer(&own).is_light(), "once denied it is not promised again");
 }

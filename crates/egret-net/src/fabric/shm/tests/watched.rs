@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::conformance::nic;
 use super::meet;
 use crate::atomics::{Atomics, FenceFault, StdAtomics};
+use crate::fabric::shm::fault::Fault as ShmFault;
 use crate::rt::{self, Deadline, Instant};
 use crate::vi::hub::fault::{Fault, caught};
 use crate::vi::{Address, Arming, Descriptor, Nic, Vi, ViOptions, Wait};
@@ -16,7 +17,8 @@ use crate::vi::{Address, Arming, Descriptor, Nic, Vi, ViOptions, Wait};
 /// Turns a hang into a failure.
 const LONG: Duration = Duration::from_secs(5);
 
-fn readable(nic: &Nic, within: Duration) -> bool {
+/// Sleeps until the descriptor is readable. Whether it is.
+pub(super) fn readable(nic: &Nic, within: Duration) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(nic.fd().unwrap(), PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::try_from(within).unwrap())).unwrap() > 0
 }
@@ -81,6 +83,9 @@ fn waited() {
         sender.unwrap().join().unwrap();
         assert!(readable(nic, LONG), "the loop is told that something has happened");
         nic.disarm();
+        // The peer may have rung when the thread had just woken by itself.
+        while nic.arm(nic.poll()) == Arming::Ready {}
+        nic.disarm();
         assert!(!readable(nic, Duration::ZERO), "nothing is left");
     }
 }
@@ -101,28 +106,71 @@ fn a_descriptor_is_readable_where_peers_fence_for_themselves() {
     assert!(!caught(FenceFault::GlobalNever, rung));
 }
 
-/// How long a nic with a peer may sleep without looking.
-fn armed_until() -> Option<Instant> {
-    let nics = nics();
-    let _connected = connect(&nics);
+/// Arms the nic. How long it may sleep without looking.
+fn armed_for(nic: &Nic) -> Option<Duration> {
     loop {
-        if let Arming::Armed { until } = nics[1].arm(nics[1].poll()) {
-            return until;
+        let before = rt::now();
+        if let Arming::Armed { until } = nic.arm(nic.poll()) {
+            return until.map(|until: Instant| until - before);
         }
     }
 }
 
+/// How long a nic with a peer may sleep without looking, when this was over before, each time.
+fn naps() -> [Option<Duration>; 3] {
+    let nics = nics();
+    let _connected = connect(&nics);
+    std::array::from_fn(|_| {
+        let nap = armed_for(&nics[1]);
+        rt::sleep(nap.unwrap_or_default());
+        nics[1].disarm();
+        nap
+    })
+}
+
 #[test]
 fn a_bell_without_its_fence_is_not_slept_on_for_long() {
-    assert_eq!(armed_until(), None, "the peer rings");
+    let by_peers = || assert_eq!(naps(), [None; 3], "the peer fences, and rings");
+    assert!(!caught(FenceFault::GlobalNever, by_peers));
     if !StdAtomics::has_global_fence() {
         return;
     }
-    let denied = || {
-        let until = armed_until().expect("the peer may not ring");
-        assert!(until <= rt::now() + Duration::from_millis(1));
-    };
+    let [first, second, third] = naps().map(|nap| nap.expect("the kernel's fence may miss a peer"));
+    assert!(first < second && second < third, "{first:?}, {second:?}, {third:?}");
+    let denied = || assert!(naps().iter().all(Option::is_some), "the peer may not ring");
     assert!(!caught(FenceFault::GlobalLater, denied));
+}
+
+/// A message is found though its sender did not see that this side sleeps.
+fn unseen() {
+    let nics = nics();
+    let (here, there) = connect(&nics);
+    let [_, nic] = &nics;
+    there.post_recv(Descriptor::empty()).unwrap();
+    let mut nap = armed_for(nic);
+    let send = move || {
+        let send = || _ = here.post_send(Descriptor::empty()).unwrap();
+        assert!(!caught(ShmFault::SleepUnseen, send));
+        here
+    };
+    let _here = rt::spawn("sender", send).unwrap().join().unwrap();
+    loop {
+        let within = nap.expect("a peer that has not rung is waited for without an end");
+        assert!(!readable(nic, within), "the peer did ring");
+        nic.disarm();
+        if there.recv_queue().poll().is_some() {
+            break;
+        }
+        nap = armed_for(nic);
+    }
+}
+
+#[test]
+fn what_the_fence_of_the_kernel_misses_is_found_later() {
+    if StdAtomics::has_global_fence() {
+        unseen();
+        assert!(caught(ShmFault::FenceTrusted, unseen), "it slept without an end");
+    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! What changes hands as it is, what is copied, and how it comes home.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::{
@@ -10,9 +8,9 @@ use super::{
 };
 use crate::buf::{Buf, Pool, PoolStats};
 use crate::fabric::shm::returns::LENT_MAX;
-use crate::fabric::shm::tests::hand_over::until;
-use crate::rt::{self, Deadline};
-use crate::vi::{Descriptor, Handed, Reliability, Trust, ViError};
+use crate::fabric::shm::tests::watched::readable;
+use crate::rt;
+use crate::vi::{Arming, Descriptor, Handed, Reliability, Trust, ViError};
 
 /// The same slot, seen from two mappings of one file, there and back.
 pub(super) fn the_very_buffer() {
@@ -69,28 +67,19 @@ fn what_is_dropped_comes_home_when_its_home_polls() {
     assert_all_home(&pair.pool);
 }
 
-/// One thread waits for a message that does not come.
+/// Each return rings, and the home has its buffer back.
 pub(super) fn sleeping_home() {
     let pair = Pair::new();
     let all = [(); EACH].map(|()| pair.lend(LARGE));
-    pair.here.post_recv(Descriptor::empty()).unwrap();
-    let (queue, is_over) = (pair.here.recv_queue().clone(), Arc::new(AtomicBool::new(false)));
-    let over = Arc::clone(&is_over);
-    let waiting = rt::spawn("waiting", move || {
-        let message = queue.wait(Deadline::In(Duration::from_secs(3)));
-        over.store(true, Ordering::SeqCst);
-        message.is_ok()
-    });
     for (number, buf) in all.into_iter().enumerate() {
-        rt::sleep(Duration::from_millis(10));
+        while pair.home.arm(pair.home.poll()) == Arming::Ready {}
+        assert!(!readable(&pair.home, Duration::ZERO), "nothing has happened");
         drop(buf);
-        let is_home = || home(&pair.pool) > EACH + number;
-        until(|| is_home() || is_over.load(Ordering::SeqCst), "it is woken");
-        assert!(!is_over.load(Ordering::SeqCst), "it slept on");
+        assert!(readable(&pair.home, Duration::ZERO), "it slept on");
+        pair.home.disarm();
+        assert_eq!(home(&pair.pool), EACH + number + 1);
     }
     assert_all_home(&pair.pool);
-    pair.there.post_send(Descriptor::empty()).unwrap();
-    assert!(waiting.unwrap().join().unwrap());
 }
 
 #[test]
