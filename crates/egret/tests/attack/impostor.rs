@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use egret::net::fabric::Fabric;
-use egret::net::fabric::tcp::TcpFabric;
+use egret::net::fabric::Fabrics;
 use egret::net::vi::NicOptions;
 use egret::node::am::{EndpointName, Message};
 use egret::node::registry::{Registry, RegistryOptions};
@@ -39,8 +38,9 @@ impl Impostor {
                 std::iter::from_fn(|| events.try_next()).count().to_string()
             }
             // Has links, at this address.
-            ["links", place, secret] => {
-                let nic = TcpFabric.open(&NicOptions::new(place).secret(secret.into()));
+            ["links", place, secret, fabric] => {
+                let options = NicOptions::new(place).secret(secret.into());
+                let nic = Fabrics::default().open(fabric, options);
                 let links = Links::open(nic.unwrap(), LinksOptions::default());
                 outcome(links.map(|links| self.links = Some(links)))
             }
