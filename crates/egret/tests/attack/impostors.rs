@@ -89,6 +89,34 @@ fn who_claims_the_host_of_a_member_takes_no_link_from_it() {
     });
 }
 
+/// And so it is with one who is a member.
+#[test]
+fn a_member_that_claims_the_host_of_another_takes_no_link_from_it() {
+    play("impostors::a_member_that_claims_the_host_of_another_takes_no_link_from_it", || {
+        let mut scene = Scene::open(Encrypt::default());
+        let mut peer = scene.member("default");
+        peer.order(&format!("call {HOME} before"));
+        let (home, away, secret) = (scene.home_host(), scene.away_host(), scene.bare_secret());
+        let registry = scene.registry.address().to_owned();
+        let mut impostor = scene.impostor();
+        impostor.order(&format!("links {FALSE}:{OWN_PORT} {secret} tcp"));
+        impostor.order(&format!("join {registry} {FALSE}:{OWN_PORT}"));
+        impostor.order(&format!("connect {away}"));
+        // With the same key, and the host of rank 0.
+        impostor.order(&format!("links {home} {secret} tcp"));
+        for order in [format!("ask {registry}"), format!("connect {away}")] {
+            let refused = impostor.ask(&order);
+            assert!(refused.starts_with("failed: "), "{order}: {refused}");
+        }
+        assert_eq!(impostor.count("linked"), 0);
+        peer.order(&format!("call {HOME} after"));
+        assert_eq!(scene.desk.calls.load(Ordering::Relaxed), 2);
+        let stub = scene.away();
+        scene.talk(&stub, "after").unwrap();
+        assert_eq!((scene.died(), peer.count("died")), (0, 0));
+    });
+}
+
 /// Whoever has the secret can join while there is room, and say where it is to be found.
 #[test]
 fn nobody_joins_as_one_who_is_at_the_host_of_a_member() {

@@ -82,8 +82,9 @@ impl Member {
             ["died"] => {
                 let mut events = self.node().events();
                 let all = std::iter::from_fn(|| events.try_next());
-                let is_bad = |event: &Event| {
-                    matches!(event, Event::Died { .. } | Event::RegistryLost { .. })
+                let is_bad = |event: &Event| match event {
+                    Event::Died { node, .. } => node.rank < 2,
+                    event => matches!(event, Event::RegistryLost { .. }),
                 };
                 all.filter(is_bad).count().to_string()
             }

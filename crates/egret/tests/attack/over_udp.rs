@@ -129,6 +129,7 @@ fn datagrams_that_are_led_to_another_member_call_nobody_there() {
         }
         assert_eq!(third.count("calls"), 0, "nobody has called it");
         assert_eq!((scene.died(), peer.count("died"), third.count("died")), (0, 0, 0));
+        assert!(scene.home.member(2).is_some(), "it is a member");
     });
 }
 

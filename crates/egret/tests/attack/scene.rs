@@ -124,10 +124,10 @@ impl Scene {
         Ok(())
     }
 
-    /// Who has died, as the registry knows, since this was last asked.
+    /// Which of the two has died, as the registry knows, since this was last asked.
     pub(crate) fn died(&mut self) -> usize {
         let events = std::iter::from_fn(|| self.events.try_next());
-        events.filter(|event| matches!(event, Event::Died { .. })).count()
+        events.filter(|event| matches!(event, Event::Died { node, .. } if node.rank < 2)).count()
     }
 }
 
