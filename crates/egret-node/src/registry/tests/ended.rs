@@ -205,7 +205,7 @@ fn links_are_told_in_the_order_of_what_happened() {
         let joins = Arc::clone(&server);
         let joining = rt::spawn("joins", move || {
             joins.change(|state, now| {
-                state.ask(now, (&peer, None), u64::MAX, Ask::Join(question()))
+                state.ask(now, (&peer, None), u64::MAX, Ask::Join(question()));
             });
         });
         let mut held = 0;
