@@ -24,9 +24,9 @@ const BUDGET: u64 = 16 << 20;
 const MAPPINGS_MAX: usize = 1024;
 
 /// Two honest nodes of a pool that has room for more, and what one serves to the other.
-struct Pair {
-    a: Node,
-    b: Node,
+pub(super) struct Pair {
+    pub(super) a: Node,
+    pub(super) b: Node,
     served: Endpoint,
     mine: Endpoint,
     taken: Arc<AtomicU64>,
@@ -34,7 +34,7 @@ struct Pair {
 
 impl Pair {
     /// The served one takes so much.
-    fn new(registry: &Registry, bounded: impl Fn(Config) -> Config) -> Self {
+    pub(super) fn new(registry: &Registry, bounded: impl Fn(Config) -> Config) -> Self {
         let a = join(registry);
         let b = Node::join(bounded(config(registry))).unwrap();
         let served = links(&b).bundle().register("served", 7).unwrap();
@@ -51,12 +51,12 @@ impl Pair {
         Self { a, b, served, mine, taken }
     }
 
-    fn map(&self) -> Remote {
+    pub(super) fn map(&self) -> Remote {
         self.mine.wait_map(&to(&self.b), SOON).unwrap()
     }
 
     /// Whatever happens beside them: they call each other, and find each other's names.
-    fn goes_on(&self, remote: &Remote, round: u64) {
+    pub(super) fn goes_on(&self, remote: &Remote, round: u64) {
         assert_eq!(remote.wait_call((1, &[round]), SOON).unwrap().words(), [round]);
         let words = [round];
         let data = Message::to(1).words(&words).data(vec![1_u8; 100_000]);
@@ -69,7 +69,7 @@ impl Pair {
 }
 
 /// Over tcp, by which a node can be reached from anywhere.
-fn links(node: &Node) -> &egret_node::Links {
+pub(super) fn links(node: &Node) -> &egret_node::Links {
     &node.links().iter().find(|(name, _)| name == "tcp").unwrap().1
 }
 

@@ -91,6 +91,7 @@ pub(crate) fn run(part: &str) {
             let _other = Node::join(Config::from_env().unwrap().rank(2)).unwrap();
             panic!("the parrot is dead");
         }
+        "claims" => crate::claims::run(&node, &mut stream),
         "serve" => serve(&node, &mut stream),
         other => panic!("{other}"),
     }
@@ -151,7 +152,7 @@ fn spin(end: rt::Instant) -> u64 {
     sum
 }
 
-fn read(stream: &UnixStream) -> String {
+pub(crate) fn read(stream: &UnixStream) -> String {
     let mut line = String::new();
     _ = BufReader::with_capacity(1, stream).read_line(&mut line);
     line.trim_end().to_owned()

@@ -1,10 +1,9 @@
-//! One who has the secret of the pool and not the key of any of its nodes.
+//! One who has the secret of the pool and not the key of any of its nodes, or of no other than its own.
 
 use std::time::Duration;
 
-use egret::net::fabric::Fabric;
-use egret::net::fabric::tcp::TcpFabric;
-use egret::net::vi::NicOptions;
+use egret::net::fabric::Fabrics;
+use egret::net::vi::{Identity, Nic, NicOptions};
 use egret::node::am::{EndpointName, Message};
 use egret::node::registry::{Registry, RegistryOptions};
 use egret::node::{Links, LinksOptions};
@@ -12,15 +11,18 @@ use egret::node::{Links, LinksOptions};
 use crate::actor::{obey, outcome};
 use crate::scene::POOL;
 
-#[derive(Default)]
 struct Impostor {
+    /// Of all its nics.
+    identity: Identity,
     registry: Option<Registry>,
-    links: Option<Links>,
+    /// It uses the last.
+    links: Vec<Links>,
 }
 
 /// Carries out the orders of a test.
 pub(crate) fn run() {
-    let mut impostor = Impostor::default();
+    let identity = Identity::random();
+    let mut impostor = Impostor { identity, registry: None, links: Vec::new() };
     obey(|order| impostor.carry_out(order));
 }
 
@@ -38,11 +40,10 @@ impl Impostor {
                 let mut events = self.registry.as_ref().unwrap().events();
                 std::iter::from_fn(|| events.try_next()).count().to_string()
             }
-            // Has links, at this address.
-            ["links", place, secret] => {
-                let nic = TcpFabric.open(&NicOptions::new(place).secret(secret.into()));
-                let links = Links::open(nic.unwrap(), LinksOptions::default());
-                outcome(links.map(|links| self.links = Some(links)))
+            // Has links at this address, and keeps those that it has.
+            ["links", place, secret, fabric] => {
+                let links = Links::open(self.nic(place, secret, fabric), LinksOptions::default());
+                outcome(links.map(|links| self.links.push(links)))
             }
             ["connect", host] => outcome(self.links().wait_connect(host, soon)),
             // Would ask the registry.
@@ -82,7 +83,12 @@ impl Impostor {
         }
     }
 
+    fn nic(&self, place: &str, secret: &str, fabric: &str) -> Nic {
+        let options = NicOptions::new(place).secret(secret.into());
+        Fabrics::default().open(fabric, options.identity(self.identity.clone())).unwrap()
+    }
+
     fn links(&self) -> &Links {
-        self.links.as_ref().expect("it has links")
+        self.links.last().expect("it has links")
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use egret::net::vi::Encrypt;
 
 use crate::scene::{HOME, Scene, play};
-use crate::spaces::{FALSE, OWN_PORT};
+use crate::spaces::{FALSE, OWN_PORT, THERE};
 
 /// The order to connect callers of a host with the impostor, who has the secret.
 fn diversion(host: &str, secret: &str) -> String {
@@ -28,7 +28,7 @@ fn another_registry_with_the_secret_is_refused_by_its_key() {
         assert_eq!(impostor.count("events"), 0, "nobody has asked it anything");
         // Without the registry's key the secret is proven to anybody who has it: this is the way that
         // was taken above.
-        peer.order(&format!("join {place} {secret} default tcp"));
+        peer.order(&format!("join {place} {secret} default tcp {THERE}"));
         assert_eq!(impostor.count("events"), 1);
         peer.order("leave");
 
@@ -45,7 +45,7 @@ fn another_node_with_the_secret_and_the_address_is_not_called() {
         let mut scene = Scene::open(Encrypt::default());
         let (host, secret) = (scene.home_host(), scene.bare_secret());
         let mut impostor = scene.impostor();
-        impostor.order(&format!("links {host} {secret}"));
+        impostor.order(&format!("links {host} {secret} tcp"));
         let mut peer = scene.member("default");
         scene.relay.order(&diversion(&host, &secret));
         let refused = peer.ask(&format!("call {HOME} hello"));
@@ -70,12 +70,40 @@ fn who_claims_the_host_of_a_member_takes_no_link_from_it() {
         let registry = scene.registry.address().to_owned();
         let mut impostor = scene.impostor();
         // As itself it is known to the registry, which has the same secret, and to no member.
-        impostor.order(&format!("links {FALSE}:{OWN_PORT} {secret}"));
+        impostor.order(&format!("links {FALSE}:{OWN_PORT} {secret} tcp"));
         impostor.order(&format!("ask {registry}"));
         let refused = impostor.ask(&format!("connect {away}"));
         assert!(refused.starts_with("failed: "), "{refused}");
         // As rank 0 to nobody.
-        impostor.order(&format!("links {home} {secret}"));
+        impostor.order(&format!("links {home} {secret} tcp"));
+        for order in [format!("ask {registry}"), format!("connect {away}")] {
+            let refused = impostor.ask(&order);
+            assert!(refused.starts_with("failed: "), "{order}: {refused}");
+        }
+        assert_eq!(impostor.count("linked"), 0);
+        peer.order(&format!("call {HOME} after"));
+        assert_eq!(scene.desk.calls.load(Ordering::Relaxed), 2);
+        let stub = scene.away();
+        scene.talk(&stub, "after").unwrap();
+        assert_eq!((scene.died(), peer.count("died")), (0, 0));
+    });
+}
+
+/// And so it is with one who is a member.
+#[test]
+fn a_member_that_claims_the_host_of_another_takes_no_link_from_it() {
+    play("impostors::a_member_that_claims_the_host_of_another_takes_no_link_from_it", || {
+        let mut scene = Scene::open(Encrypt::default());
+        let mut peer = scene.member("default");
+        peer.order(&format!("call {HOME} before"));
+        let (home, away, secret) = (scene.home_host(), scene.away_host(), scene.bare_secret());
+        let registry = scene.registry.address().to_owned();
+        let mut impostor = scene.impostor();
+        impostor.order(&format!("links {FALSE}:{OWN_PORT} {secret} tcp"));
+        impostor.order(&format!("join {registry} {FALSE}:{OWN_PORT}"));
+        impostor.order(&format!("connect {away}"));
+        // With the same key, and the host of rank 0.
+        impostor.order(&format!("links {home} {secret} tcp"));
         for order in [format!("ask {registry}"), format!("connect {away}")] {
             let refused = impostor.ask(&order);
             assert!(refused.starts_with("failed: "), "{order}: {refused}");
@@ -98,7 +126,7 @@ fn nobody_joins_as_one_who_is_at_the_host_of_a_member() {
         let registry = scene.registry.address().to_owned();
         let mut peer = scene.member("default");
         let mut impostor = scene.impostor();
-        impostor.order(&format!("links {FALSE}:{OWN_PORT} {secret}"));
+        impostor.order(&format!("links {FALSE}:{OWN_PORT} {secret} tcp"));
         assert_eq!(impostor.ask(&format!("join {registry} {home}")), "refused");
         peer.order(&format!("call {HOME} hello"));
         assert_eq!(scene.desk.calls.load(Ordering::Relaxed), 1);

@@ -4,7 +4,7 @@
 //! second, and all that they say to each other over tcp goes through a program in the third, the
 //! [relay](relay), which reads, keeps, changes, repeats, cuts or diverts it; what nodes
 //! [say over udp](over_udp) goes through [another part](datagrams) of it. In the fourth is an
-//! [impostor](impostor) who has the pool's secret, and the address of the first.
+//! [impostor](impostor) who has the pool's secret, and the address of the first; or a third member.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
 mod actor;

@@ -10,7 +10,6 @@ use egret::rmi::{Exported, Remoting};
 
 use crate::actor::{obey, outcome};
 use crate::scene::POOL;
-use crate::spaces::THERE;
 
 /// What a node offers to others.
 #[egret::remote]
@@ -48,7 +47,7 @@ struct Member {
     exported: Option<Exported>,
 }
 
-/// Carries out the orders of a test, as rank 1.
+/// Carries out the orders of a test.
 pub(crate) fn run() {
     let mut member = Member::default();
     obey(|order| member.carry_out(order));
@@ -57,13 +56,13 @@ pub(crate) fn run() {
 impl Member {
     fn carry_out(&mut self, order: &[&str]) -> String {
         match *order {
-            ["join", registry, secret, encrypt, fabric] => {
+            ["join", registry, secret, encrypt, fabric, place] => {
                 let encrypt = match encrypt {
                     "off" => Encrypt::Never,
                     _ => Encrypt::default(),
                 };
                 let config = Config::new(POOL).registry(registry).secret(secret.into());
-                let config = config.fabrics(fabric).listen(THERE).encrypt(encrypt);
+                let config = config.fabrics(fabric).listen(place).encrypt(encrypt);
                 let joined = Node::join(config.deadline(Duration::from_secs(5)));
                 outcome(joined.map(|node| self.node = Some(node)))
             }
@@ -83,8 +82,9 @@ impl Member {
             ["died"] => {
                 let mut events = self.node().events();
                 let all = std::iter::from_fn(|| events.try_next());
-                let is_bad = |event: &Event| {
-                    matches!(event, Event::Died { .. } | Event::RegistryLost { .. })
+                let is_bad = |event: &Event| match event {
+                    Event::Died { node, .. } => node.rank < 2,
+                    event => matches!(event, Event::RegistryLost { .. }),
                 };
                 all.filter(is_bad).count().to_string()
             }

@@ -4,12 +4,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use egret::net::vi::Encrypt;
+use egret::net::vi::{Encrypt, Secret};
 
 use crate::actor::Actor;
 use crate::member::DeskStub;
 use crate::recorded::hex;
 use crate::scene::{HOME, Scene, play};
+use crate::spaces::{FALSE, OWN_PORT};
 
 const ASKED: &str = "marker-of-a-call-over-udp";
 /// Calls each way while somebody attacks.
@@ -89,6 +90,95 @@ fn what_is_said_again_calls_nobody() {
         scene.relay.order("udp every 0 0 2");
         converse(&scene, &mut peer, &away);
         assert!(scene.relay.count("udp replay") > CALLS);
+        converse(&scene, &mut peer, &away);
+        assert_eq!((scene.died(), peer.count("died")), (0, 0));
+    });
+}
+
+/// Datagrams that are led astray, if it is not for a while.
+const ALL: u64 = u64::MAX;
+
+/// The order to lead so many datagrams to a host to another place, greetings with the sign of one who
+/// has this secret.
+fn diversion(host: &str, place: &str, secret: &str, most: u64) -> String {
+    let bytes = secret.rsplit_once('.').map_or(secret, |(_, bytes)| bytes);
+    format!("udp divert {host} {place} {bytes} {most}")
+}
+
+#[test]
+fn datagrams_that_are_led_to_another_member_call_nobody_there() {
+    play("over_udp::datagrams_that_are_led_to_another_member_call_nobody_there", || {
+        let (mut scene, mut peer, away) = open(Encrypt::default(), "default");
+        let (home, secret) = (scene.home_host(), scene.bare_secret());
+        let (mut third, place) = (scene.third(), format!("{FALSE}:{OWN_PORT}"));
+        assert_eq!(scene.home.member(2).unwrap().fabrics[0].host, place);
+        // Greetings: another answers who has the secret, and not the key.
+        scene.relay.order(&diversion(&home, &place, &secret, ALL));
+        let refused = peer.ask(&format!("call {HOME} {ASKED}"));
+        assert!(refused.contains("another key than was expected"), "{refused}");
+        assert!(scene.relay.count("udp led") > 0, "it was led astray");
+        scene.relay.order("udp divert");
+        // The system under the relay lets only that side begin again which has begun before.
+        peer.order(&format!("call {HOME} {ASKED}"));
+        converse(&scene, &mut peer, &away);
+        // And what is said on a connection, for a while: another knows nothing of it.
+        for _ in 0..5 {
+            scene.relay.order(&diversion(&home, &place, &secret, 8));
+            converse(&scene, &mut peer, &away);
+            assert_eq!(scene.relay.count("udp led"), 8);
+        }
+        assert_eq!(third.count("calls"), 0, "nobody has called it");
+        assert_eq!((scene.died(), peer.count("died"), third.count("died")), (0, 0, 0));
+        assert!(scene.home.member(2).is_some(), "it is a member");
+    });
+}
+
+#[test]
+fn who_answers_datagrams_in_place_of_a_member_is_not_called() {
+    play("over_udp::who_answers_datagrams_in_place_of_a_member_is_not_called", || {
+        let (mut scene, mut peer, away) = open(Encrypt::default(), "default");
+        let (home, secret) = (scene.home_host(), scene.bare_secret());
+        let (_, port) = home.rsplit_once(':').unwrap();
+        let place = format!("{FALSE}:{port}");
+        // One who has the secret of the pool, and one who has another, with and without a greeting that
+        // is signed for it.
+        let other = Secret::random().reveal().unwrap();
+        let is_another = "another key than was expected";
+        for (has, signed, why) in [
+            (&secret, secret.as_str(), is_another),
+            (&other, &other, is_another),
+            (&other, "unsigned", "failed: "),
+        ] {
+            let mut impostor = scene.impostor();
+            impostor.order(&format!("links {home} {has} udp"));
+            scene.relay.order(&diversion(&home, &place, signed, ALL));
+            let refused = peer.ask(&format!("call {HOME} {ASKED}"));
+            assert!(refused.contains(why), "{refused}");
+            assert!(scene.relay.count("udp led") > 0, "it was led astray");
+            assert_eq!(impostor.count("made"), 0, "and gave nobody a link there");
+        }
+        assert_eq!(scene.desk.calls.load(Ordering::Relaxed), 0);
+        scene.relay.order("udp divert");
+        // The system under the relay lets only that side begin again which has begun before.
+        peer.order(&format!("call {HOME} {ASKED}"));
+        converse(&scene, &mut peer, &away);
+        assert_eq!((scene.died(), peer.count("died")), (0, 0));
+    });
+}
+
+#[test]
+fn who_calls_with_datagrams_as_a_member_takes_no_link_from_it() {
+    play("over_udp::who_calls_with_datagrams_as_a_member_takes_no_link_from_it", || {
+        let (mut scene, mut peer, away) = open(Encrypt::default(), "default");
+        converse(&scene, &mut peer, &away);
+        let (home, there, secret) = (scene.home_host(), scene.away_host(), scene.bare_secret());
+        let mut impostor = scene.impostor();
+        // It has the address of rank 0, also to rank 1, and hears what rank 1 answers.
+        impostor.order(&format!("links {home} {secret} udp"));
+        let refused = impostor.ask(&format!("connect {there}"));
+        assert!(refused.starts_with("failed: "), "{refused}");
+        assert!(scene.relay.count("udp answered") > 0, "it was greeted, and has greeted");
+        assert_eq!(impostor.count("linked"), 0);
         converse(&scene, &mut peer, &away);
         assert_eq!((scene.died(), peer.count("died")), (0, 0));
     });

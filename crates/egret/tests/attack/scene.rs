@@ -11,7 +11,7 @@ use egret::rmi::{CallError, Exported, Remoting};
 
 use crate::actor::Actor;
 use crate::member::{Desk, DeskStub};
-use crate::spaces::{HERE, Spaces};
+use crate::spaces::{FALSE, HERE, OWN_PORT, Spaces, THERE};
 
 /// Tells the process in the first namespace the names of all.
 const SPACES: &str = "EGRET_TEST_ATTACK_SPACES";
@@ -20,6 +20,8 @@ pub(crate) const POOL: &str = "attack";
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 /// The name of rank 0's object.
 pub(crate) const HOME: &str = "desk-of-rank-zero";
+/// The name of rank 2's, if there is one.
+const ASIDE: &str = "desk-of-rank-two";
 /// The name of rank 1's.
 pub(crate) const AWAY: &str = "desk-of-rank-one";
 
@@ -61,10 +63,16 @@ impl Scene {
         Actor::start(&self.spaces[1], "member")
     }
 
-    /// How a member joins.
+    /// How rank 1 joins.
     pub(crate) fn joining(&self, encrypt: &str) -> String {
+        self.joining_at(THERE, encrypt)
+    }
+
+    /// How a member joins that is to be found at this place.
+    fn joining_at(&self, place: &str, encrypt: &str) -> String {
         let secret = self.registry.secret().and_then(Secret::reveal).unwrap();
-        format!("join {} {} {encrypt} {}", self.registry.address(), *secret, self.fabric)
+        let (registry, fabric) = (self.registry.address(), self.fabric);
+        format!("join {registry} {} {encrypt} {fabric} {place}", *secret)
     }
 
     /// The process of rank 1, which has joined and offers its desk.
@@ -73,6 +81,14 @@ impl Scene {
         peer.order(&self.joining(encrypt));
         peer.order(&format!("serve {AWAY}"));
         peer
+    }
+
+    /// The process of rank 2, which has joined, offers its desk, and is beside the two others.
+    pub(crate) fn third(&self) -> Actor {
+        let mut third = Actor::start(&self.spaces[3], "member");
+        third.order(&self.joining_at(&format!("{FALSE}:{OWN_PORT}"), "default"));
+        third.order(&format!("serve {ASIDE}"));
+        third
     }
 
     pub(crate) fn impostor(&self) -> Actor {
@@ -108,10 +124,10 @@ impl Scene {
         Ok(())
     }
 
-    /// Who has died, as the registry knows, since this was last asked.
+    /// Which of the two has died, as the registry knows, since this was last asked.
     pub(crate) fn died(&mut self) -> usize {
         let events = std::iter::from_fn(|| self.events.try_next());
-        events.filter(|event| matches!(event, Event::Died { .. })).count()
+        events.filter(|event| matches!(event, Event::Died { node, .. } if node.rank < 2)).count()
     }
 }
 

@@ -15,8 +15,8 @@ pub(crate) const FALSE: &str = "10.213.33.2";
 pub(crate) const GATE: &str = "10.213.33.1";
 /// Where the relay listens, for all that passes.
 pub(crate) const RELAY_PORT: u16 = 7777;
-/// Where it receives datagrams of the first, and of the second.
-pub(crate) const UDP_PORTS: [u16; 2] = [7779, 7780];
+/// Where it receives datagrams of the first, of the second, and of the impostor.
+pub(crate) const UDP_PORTS: [u16; 3] = [7779, 7780, 7781];
 /// The name of the cable's end in each but the attacker's.
 const LINK: &str = "egret";
 
@@ -47,14 +47,17 @@ impl Spaces {
         // Nothing is passed on by the kernel: what is for another comes to the relay.
         let all = format!("meta l4proto tcp redirect to :{RELAY_PORT}");
         diverts(middle, &all)?;
-        for (from, port) in [HERE, THERE].into_iter().zip(UDP_PORTS) {
+        for (from, port) in [HERE, THERE, FALSE].into_iter().zip(UDP_PORTS) {
             let from = side(from);
             let all = format!("iifname \"{from}\" meta l4proto udp redirect to :{port}");
             diverts(middle, &all)?;
         }
         // And what the relay diverts to the impostor comes to the address that it claims.
         run("ip", &["-n", aside, "address", "add", &format!("{HERE}/32"), "dev", "lo"])?;
-        diverts(aside, &format!("ip daddr {FALSE} tcp dport != {OWN_PORT} dnat to {HERE}"))?;
+        for fabric in ["tcp", "udp"] {
+            let others = format!("ip daddr {FALSE} {fabric} dport != {OWN_PORT} dnat to {HERE}");
+            diverts(aside, &others)?;
+        }
         // Of what it says to that address itself nothing stays with it.
         let out = "add chain ip attack out { type nat hook output priority -100; }";
         let from = "add chain ip attack from { type nat hook postrouting priority 100; }";

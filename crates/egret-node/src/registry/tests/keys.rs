@@ -9,7 +9,7 @@ use super::super::state::{State, Terms};
 use super::super::wire::{Answer, Ask, Join};
 use crate::node::{NodeId, Offer, Properties, Refused};
 
-fn state() -> State<u32> {
+pub(super) fn state() -> State<u32> {
     let (silent, patience) = (Duration::from_secs(2), Duration::from_secs(8));
     State::new(Terms { pool: "p".into(), size: 3, silent, patience })
 }
@@ -23,7 +23,12 @@ fn ask(state: &mut State<u32>, link: u32, key: u8, ask: Ask) -> Answer {
 }
 
 /// Joins with `tcp` at a host.
-fn join(state: &mut State<u32>, link: u32, key: u8, host: &str) -> Result<NodeId, Refused> {
+pub(super) fn join(
+    state: &mut State<u32>,
+    link: u32,
+    key: u8,
+    host: &str,
+) -> Result<NodeId, Refused> {
     let fabrics = vec![Offer::new("tcp", host, Properties::network())];
     let join = Join { pool: "p".into(), size: None, rank: None, machine: "m".into(), fabrics };
     match ask(state, link, key, Ask::Join(join)) {

@@ -1,5 +1,6 @@
 //! The registry and its nodes: by itself, and in simulated worlds.
 
+mod ended;
 mod fuzzed;
 mod keys;
 mod machine;
