@@ -136,6 +136,11 @@ impl Links {
         self.core.state.with(|state| state.links.get(peer.link).and_then(|line| line.key()))
     }
 
+    /// Whose link it is, as it said itself, if the link is still there.
+    pub(crate) fn host_of(&self, peer: Peer) -> Option<String> {
+        self.core.state.with(|state| state.links.get(peer.link).map(|line| line.peer.clone()))
+    }
+
     /// Ends the link with whoever has proven this key at a host, with this reason.
     pub(crate) fn end_link_of(&self, host: &str, key: PublicKey, why: &str) {
         self.core.end_link_of(host, key, why);
