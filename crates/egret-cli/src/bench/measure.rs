@@ -365,7 +365,7 @@ mod tests {
             self.rounds.push(rounds);
             rt::sleep(Duration::from_millis(20));
             let is_interrupted = self.rounds.len() <= self.times;
-            Ok(Sample::Times(vec![if is_interrupted { 2e7 } else { 1e3 }; rounds as usize]))
+            Ok(Sample::Times((0..rounds).map(|_| if is_interrupted { 2e7 } else { 1e3 }).collect()))
         }
     }
 
