@@ -25,7 +25,7 @@ pub(crate) mod slots;
 pub(crate) mod state;
 mod task;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
