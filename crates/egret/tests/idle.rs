@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use egret::net::rt;
 use egret::node::node::Node;
-use egret::node::registry::{Registry, RegistryOptions};
+use egret::node::registry::{Operator, Registry, RegistryOptions};
 use egret::rmi::Remoting;
 
 #[egret::remote]
@@ -41,6 +41,7 @@ fn sleeps() -> u64 {
 /// test in this file, so that no other thread is counted.
 #[test]
 fn who_has_nothing_to_do_sleeps() {
+    waiting_for_a_registry();
     let registry = Registry::open(RegistryOptions::new("idle", 2).secret("hush".into())).unwrap();
     let join = || {
         let config = registry.config();
@@ -56,27 +57,48 @@ fn who_has_nothing_to_do_sleeps() {
         }
     };
     calls();
-    check("nobody waits");
+    check("nobody waits", MOST);
     // A thread that serves, and sleeps: the one in the background has nothing to look for.
     let handle = server.handle();
     let waits = rt::spawn("waits", move || handle.serve(Duration::from_secs(20), || false));
     calls();
-    check("a thread serves");
+    check("a thread serves", MOST);
     assert!(!waits.unwrap().join().unwrap());
 }
 
-fn check(when: &str) {
+/// A node that joins where no registry is yet.
+fn waiting_for_a_registry() {
+    let operator = Operator::random();
+    let open = |listen: &str| {
+        let options = RegistryOptions::new("late", 1).operator(&operator).listen(listen);
+        Registry::open(options).unwrap()
+    };
+    let before = open("127.0.0.1:0");
+    let (config, address) = (before.config(), before.address().to_owned());
+    drop(before);
+    let config = config.deadline(Duration::from_secs(60));
+    let joins = rt::spawn("egret joins", move || Node::join(config).map(drop)).unwrap();
+    check("a node waits for its registry", KNOCKS);
+    let registry = open(&address);
+    joins.join().unwrap().unwrap();
+    drop(registry);
+}
+
+fn check(when: &str, most: u64) {
     // What was going on comes to its end; on a busy machine later.
     let mut counts = Vec::new();
-    while counts.len() < 4 && counts.last().is_none_or(|count| *count > MOST) {
+    while counts.len() < 4 && counts.last().is_none_or(|count| *count > most) {
         rt::sleep(Duration::from_secs(1));
         let before = sleeps();
         rt::sleep(Duration::from_secs(3));
         counts.push(sleeps() - before);
     }
-    assert!(counts.last() <= Some(&MOST), "{when}: {counts:?} wake-ups in three seconds each");
+    assert!(counts.last() <= Some(&most), "{when}: {counts:?} wake-ups in three seconds each");
 }
 
 /// Each second each of two nodes tells the registry that it lives and hears the answer, and the
 /// registry hears both: 18 wake-ups in three seconds, and one more second's.
 const MOST: u64 = 24;
+/// A node that waits for its registry knocks ten times a second, and sleeps before the knock and before
+/// the answer; and twice as much.
+const KNOCKS: u64 = 120;

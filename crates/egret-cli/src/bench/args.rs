@@ -16,7 +16,7 @@ pub(crate) struct Common {
     #[arg(long)]
     pub(crate) json: bool,
     /// Repetitions of limit and measurement, from which medians are taken
-    /// [default: 5, or 2 with --quick]
+    /// [default: 5, or 3 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) reps: Option<u32>,
     /// Finish within seconds: shows that it works, the figures mean little

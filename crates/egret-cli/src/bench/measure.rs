@@ -94,8 +94,16 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(common: &Common) -> Self {
-        let (reps, millis) = if common.quick { (2, 3) } else { (5, 100) };
+        let (reps, millis) = if common.quick { (3, 3) } else { (5, 100) };
         Self { reps: common.reps.unwrap_or(reps), budget: Duration::from_millis(millis) }
+    }
+
+    /// How many rounds fill the time of a run, if so many took so long.
+    fn fill(&self, rounds: u64, took: Duration) -> u64 {
+        let took = took.max(Duration::from_nanos(1));
+        let fill = rounds as f64 * self.budget.as_secs_f64() / took.as_secs_f64();
+        #[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
+        return (fill as u64).clamp(FEWEST_ROUNDS, MOST_ROUNDS);
     }
 }
 
@@ -163,20 +171,56 @@ impl Runs {
 }
 
 /// Runs `probe` until it is warm; how many rounds fill the budget.
+///
+/// A run that was interrupted says that few rounds do, and of few rounds the beginning and the end of
+/// a run and one more interruption are most. So few are tried again: those of an operation that
+/// turns out to be quick are more.
 fn warm_up(probe: &mut dyn Probe, plan: &Plan) -> Result<u64> {
+    let (mut rounds, mut spent) = (warm(probe, plan)?, Duration::ZERO);
+    for _ in 0..CHECKS_MAX {
+        if rounds >= WARM_ROUNDS || spent >= CHECKED_MAX {
+            break;
+        }
+        let (took, sample) = timed(probe, rounds)?;
+        spent += took;
+        let of_rounds = sample.of_rounds(rounds).unwrap_or(took);
+        rounds = rounds.max(plan.fill(rounds, of_rounds).min(WARM_ROUNDS));
+    }
+    Ok(rounds)
+}
+
+/// The same, by the first run that is long enough.
+fn warm(probe: &mut dyn Probe, plan: &Plan) -> Result<u64> {
     let mut rounds = FEWEST_ROUNDS;
     loop {
-        let start = rt::now();
-        probe.run(rounds)?;
-        let took = (rt::now() - start).max(Duration::from_nanos(1));
-        // Of a few rounds one that was interrupted is no measure for the others.
+        let (took, _) = timed(probe, rounds)?;
         let is_measure = rounds >= WARM_ROUNDS || took >= 2 * plan.budget * plan.reps;
         if took * 3 >= plan.budget && is_measure || rounds >= MOST_ROUNDS {
-            let fill = rounds as f64 * plan.budget.as_secs_f64() / took.as_secs_f64();
-            #[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
-            return Ok((fill as u64).clamp(FEWEST_ROUNDS, MOST_ROUNDS));
+            return Ok(plan.fill(rounds, took));
         }
         rounds *= 4;
+    }
+}
+
+/// How long a run takes from its beginning to its end, and what it says itself.
+fn timed(probe: &mut dyn Probe, rounds: u64) -> Result<(Duration, Sample)> {
+    let start = rt::now();
+    let sample = probe.run(rounds)?;
+    Ok((rt::now() - start, sample))
+}
+
+impl Sample {
+    /// How long so many rounds take by themselves; without those that were interrupted, if each is
+    /// known. `None`: it is no time.
+    fn of_rounds(&self, rounds: u64) -> Option<Duration> {
+        match self {
+            Self::Times(times) | Self::Streamed(times, _) | Self::Survived(times, _) => {
+                let nanos = middle(times.clone()) * rounds as f64;
+                Some(Duration::from_secs_f64(nanos / 1e9))
+            }
+            Self::Total(took) | Self::Arrived { took, .. } => Some(*took),
+            Self::Value(_) => None,
+        }
     }
 }
 
@@ -255,8 +299,12 @@ fn spread(figures: &[Figure]) -> f64 {
 /// A histogram counts whole numbers, and some operations take a few nanoseconds.
 const PICOS: f64 = 1e3;
 const FEWEST_ROUNDS: u64 = 2;
+/// Of so many rounds the median is hardly one that was interrupted.
 const WARM_ROUNDS: u64 = 128;
 const MOST_ROUNDS: u64 = 1 << 24;
+/// How often few rounds are tried again, and for how long.
+const CHECKS_MAX: u32 = 8;
+const CHECKED_MAX: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -304,6 +352,33 @@ mod tests {
             [line.ratio, line.of.slot, line.of.line_ring],
             [Some(3.0), Some(2.0), Some(3.0)]
         );
+    }
+
+    /// Its first runs are interrupted, and all take long to begin; a round takes no time.
+    struct Interrupted {
+        times: usize,
+        rounds: Vec<u64>,
+    }
+
+    impl Probe for Interrupted {
+        fn run(&mut self, rounds: u64) -> Result<Sample> {
+            self.rounds.push(rounds);
+            rt::sleep(Duration::from_millis(20));
+            let is_interrupted = self.rounds.len() <= self.times;
+            Ok(Sample::Times((0..rounds).map(|_| if is_interrupted { 2e7 } else { 1e3 }).collect()))
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_interrupted_does_not_say_how_many_rounds_there_are() {
+        let plan = Plan { reps: 2, budget: Duration::from_millis(3) };
+        for (times, ran) in [(1, &[2, 2][..]), (3, &[2, 2, 2, 2])] {
+            let mut probe = Interrupted { times, rounds: Vec::new() };
+            assert_eq!(warm_up(&mut probe, &plan).unwrap(), WARM_ROUNDS);
+            assert_eq!(probe.rounds, ran);
+        }
+        let mut slow = Interrupted { times: usize::MAX, rounds: Vec::new() };
+        assert_eq!(warm_up(&mut slow, &plan).unwrap(), FEWEST_ROUNDS);
     }
 
     #[test]

@@ -231,6 +231,7 @@ impl Line {
 }
 
 /// A column for people.
+#[derive(Clone, Copy)]
 pub(crate) struct Column {
     title: &'static str,
     width: usize,

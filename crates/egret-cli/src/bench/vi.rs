@@ -18,7 +18,7 @@ use super::probe::{Linked, with, with_slot};
 use super::report::{Line, Of};
 use super::side::{Mode, Side, connected};
 use super::space::{self, REACHABLE, Spaces};
-use super::vi_columns::{columns, encrypted};
+use super::vi_columns::{Also, columns};
 
 /// Options of the benchmarks that send messages.
 #[derive(Debug, clap::Args)]
@@ -170,10 +170,7 @@ pub(crate) fn suite(what: What, args: &Args) -> Result<Suite> {
         };
         Ok(Case { line, unit: what.unit(), subject, against, rounds: None })
     });
-    let columns = match is_split(fabric, encrypt) {
-        true => encrypted(what),
-        false => columns(what, fabric == UDP_DATAGRAMS),
-    };
+    let columns = columns(what, also(fabric, encrypt));
     Ok(Suite { name: what.name(), columns, cases: Box::new(cases) })
 }
 
@@ -191,6 +188,15 @@ const DATAGRAM: usize = 64 << 10;
 /// Whether encryption is measured, so that what it costs is told.
 fn is_split(fabric: &str, encrypt: Option<Encrypting>) -> bool {
     encrypt == Some(Encrypting::On) && [TCP, UDP].contains(&fabric)
+}
+
+/// What the report tells beside subject and limit.
+fn also(fabric: &str, encrypt: Option<Encrypting>) -> Also {
+    match fabric {
+        UDP_DATAGRAMS => Also::Lost,
+        _ if is_split(fabric, encrypt) => Also::Encryption,
+        _ => Also::Slot,
+    }
 }
 
 fn is_udp(fabric: &str) -> bool {

@@ -3,111 +3,34 @@
 use super::report::Column;
 use super::vi::What;
 
-/// The columns for people; with one for what is lost, where that can be.
-pub(super) const fn columns(what: What, is_lossy: bool) -> &'static [Column] {
-    match (what, is_lossy) {
-        (What::Latency, false) => &[
-            Column::SIZE,
-            Column::MODE,
-            Column::P50,
-            Column::P99,
-            Column::LIMIT,
-            Column::LIMIT_NS,
-            Column::RATIO,
-            Column::OF_SLOT,
-            Column::SPREAD,
-        ],
-        (What::Latency, true) => &[
-            Column::SIZE,
-            Column::MODE,
-            Column::P50,
-            Column::P99,
-            Column::LOST,
-            Column::LIMIT,
-            Column::LIMIT_NS,
-            Column::RATIO,
-            Column::SPREAD,
-        ],
-        (What::Bandwidth, false) => &[
-            Column::SIZE,
-            Column::MODE,
-            Column::MB_S,
-            Column::LIMIT,
-            Column::LIMIT_MB_S,
-            Column::RATIO,
-            Column::SPREAD,
-        ],
-        (What::Bandwidth, true) => &[
-            Column::SIZE,
-            Column::MODE,
-            Column::MB_S,
-            Column::LOST,
-            Column::LIMIT,
-            Column::LIMIT_MB_S,
-            Column::RATIO,
-            Column::SPREAD,
-        ],
-        (What::Rate, false) => &[
-            Column::SIZE,
-            Column::MODE,
-            Column::MSG_S,
-            Column::LIMIT,
-            Column::LIMIT_MSG_S,
-            Column::RATIO,
-            Column::SPREAD,
-        ],
-        (What::Rate, true) => &[
-            Column::SIZE,
-            Column::MODE,
-            Column::MSG_S,
-            Column::LOST,
-            Column::LIMIT,
-            Column::LIMIT_MSG_S,
-            Column::RATIO,
-            Column::SPREAD,
-        ],
-    }
+/// What a report tells beside subject and limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Also {
+    /// The bare memory that is shared, of latencies.
+    Slot,
+    /// What is lost.
+    Lost,
+    /// What encryption costs.
+    Encryption,
 }
 
-/// The same of what is encrypted, with what that costs.
-pub(super) const fn encrypted(what: What) -> &'static [Column] {
-    match what {
-        What::Latency => &[
-            Column::SIZE,
-            Column::MODE,
-            Column::P50,
-            Column::P99,
-            Column::LIMIT,
-            Column::LIMIT_NS,
-            Column::RATIO,
-            Column::OF_PLAIN,
-            Column::OF_AEAD,
-            Column::OF_SLOWER,
-            Column::OF_BOTH,
-            Column::SPREAD,
-        ],
-        What::Bandwidth => &[
-            Column::SIZE,
-            Column::MODE,
-            Column::MB_S,
-            Column::LIMIT,
-            Column::LIMIT_MB_S,
-            Column::RATIO,
-            Column::OF_PLAIN,
-            Column::OF_AEAD,
-            Column::OF_SLOWER,
-            Column::OF_BOTH,
-            Column::SPREAD,
-        ],
-        What::Rate => &[
-            Column::SIZE,
-            Column::MODE,
-            Column::MSG_S,
-            Column::LIMIT,
-            Column::LIMIT_MSG_S,
-            Column::RATIO,
-            Column::OF_PLAIN,
-            Column::SPREAD,
-        ],
-    }
+/// The columns for people. There is one report in a process, which keeps them.
+pub(super) fn columns(what: What, also: Also) -> &'static [Column] {
+    let (subject, limit) = match what {
+        What::Latency => (&[Column::P50, Column::P99][..], Column::LIMIT_NS),
+        What::Bandwidth => (&[Column::MB_S][..], Column::LIMIT_MB_S),
+        What::Rate => (&[Column::MSG_S][..], Column::LIMIT_MSG_S),
+    };
+    let lost = if also == Also::Lost { &[Column::LOST][..] } else { &[] };
+    let further = match (also, what) {
+        (Also::Slot, What::Latency) => &[Column::OF_SLOT][..],
+        (Also::Encryption, What::Rate) => &[Column::OF_PLAIN],
+        (Also::Encryption, _) => {
+            &[Column::OF_PLAIN, Column::OF_AEAD, Column::OF_SLOWER, Column::OF_BOTH]
+        }
+        (Also::Slot | Also::Lost, _) => &[],
+    };
+    let against = [Column::LIMIT, limit, Column::RATIO];
+    let all = [&[Column::SIZE, Column::MODE], subject, lost, &against, further, &[Column::SPREAD]];
+    all.concat().leak()
 }

@@ -114,5 +114,9 @@ pub(crate) fn text(settings: &[SettingInfo]) -> String {
 }
 
 fn shown(setting: &SettingInfo) -> &str {
-    setting.value.as_deref().unwrap_or("-")
+    match setting.value.as_deref() {
+        None => "-",
+        Some("") => "\"\"",
+        Some(value) => value,
+    }
 }

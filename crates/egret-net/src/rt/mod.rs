@@ -29,6 +29,7 @@
 //! * `anyhow` appears in the binary only.
 
 mod deadline;
+mod seldom;
 mod stack;
 mod thread;
 mod ticks;
@@ -42,6 +43,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 pub use deadline::{Deadline, Instant};
+pub use seldom::Seldom;
 pub use stack::stack_below;
 pub use thread::{JoinHandle, Switches, Thread, current, ran_for, spawn, switches};
 #[doc(hidden)]

@@ -200,7 +200,11 @@ impl State {
         let is_listed = key.is_some() && self.allowed.is_listed(&hello.host, key);
         let Some(line) = self.links.get(link) else { return true };
         if line.key() != key {
-            return is_listed || planted(Fault::AnyKey);
+            let gives_way = is_listed || planted(Fault::AnyKey);
+            if !gives_way {
+                self.tell_turned_away(&hello.host, "its host has a link, with another key");
+            }
+            return gives_way;
         }
         // Another life without a key counts its calls anew.
         let is_same = line.incarnation == Some(hello.incarnation);

@@ -59,8 +59,9 @@ impl State {
         };
         let Some(Control::Hello(hello)) = hello else { return self.send_away(stranger) };
         if hello.version != VERSION || hello.host != known.vi.peer() {
-            tracing::warn!(peer = known.vi.peer(), version = hello.version, "a hello that is none");
-            return self.send_away(stranger);
+            let Hello { version, host, .. } = hello;
+            let why = format!("its hello is one of version {version}, not {VERSION}, or of {host}");
+            return self.send_away_for(stranger, &why);
         }
         self.judge_stranger(stranger, hello);
     }
@@ -71,19 +72,31 @@ impl State {
         match self.allowed.judge(&hello.host, known.vi.peer_key()) {
             Verdict::Yes => self.let_in(stranger, &hello),
             Verdict::NotYet => known.hello = Some(hello),
-            Verdict::No => self.send_away(stranger),
+            Verdict::No => self.send_away_for(stranger, "its key is another than its host's"),
         }
     }
 
     pub(crate) fn send_away(&mut self, stranger: Key) {
+        let Some(known) = self.opening.strangers.get(stranger) else { return };
+        let why = match known.hello {
+            None => "it did not say hello",
+            Some(_) => "it is no member of the pool",
+        };
+        self.send_away_for(stranger, why);
+    }
+
+    fn send_away_for(&mut self, stranger: Key, why: &str) {
         if let Some(known) = self.opening.strangers.remove(stranger) {
             self.set_place(known.vi.id(), None);
             self.counters.turned_away += 1;
-            let why = match known.hello {
-                None => "it did not say hello, or its key is another than its host's",
-                Some(_) => "it is no member of the pool",
-            };
-            tracing::warn!(peer = known.vi.peer(), "turned away: {why}");
+            self.tell_turned_away(known.vi.peer(), why);
+        }
+    }
+
+    /// Tells the log who gets no link.
+    pub(super) fn tell_turned_away(&mut self, peer: &str, why: &str) {
+        if let Some(others) = self.opening.turned_away.say(self.fixed.nic.now()) {
+            tracing::warn!(peer, others, "turned away: {why}");
         }
     }
 
@@ -158,7 +171,7 @@ impl State {
         let oldest = unused.min_by_key(|(_, line)| line.made).map(|(link, _)| link);
         let Some(oldest) = oldest else {
             self.counters.turned_away += 1;
-            tracing::warn!(peer = host, most, "turned away: there are as many links as may be");
+            self.tell_turned_away(host, &format!("there are {most} links, as many as may be"));
             return Err(most);
         };
         let why = format!("its link is of no use, and others want one: there are at most {most}");

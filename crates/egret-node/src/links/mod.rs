@@ -25,7 +25,7 @@ pub(crate) mod slots;
 pub(crate) mod state;
 mod task;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -134,6 +134,11 @@ impl Links {
     /// The key that the other side of a link has proven.
     pub(crate) fn key_of(&self, peer: Peer) -> Option<PublicKey> {
         self.core.state.with(|state| state.links.get(peer.link).and_then(|line| line.key()))
+    }
+
+    /// Whose link it is, as it said itself, if the link is still there.
+    pub(crate) fn host_of(&self, peer: Peer) -> Option<String> {
+        self.core.state.with(|state| state.links.get(peer.link).map(|line| line.peer.clone()))
     }
 
     /// Ends the link with whoever has proven this key at a host, with this reason.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use egret_net::rt::{Deadline, Instant};
+use egret_net::rt::{Deadline, Instant, Seldom};
 use egret_net::vi::{ConnectError, Connecting, Landing, ListenError, Listener, Vi};
 
 use super::allowed::not_allowed;
@@ -37,6 +37,9 @@ pub(crate) struct Opening {
     pub(super) told: Vec<(Instant, Vi)>,
     /// Links of those who are not listed, until when they are kept.
     pub(super) unlisted: Vec<(Instant, Key)>,
+    /// What the log is told of those who get no link, and of those whose link is cut off.
+    pub(super) turned_away: Seldom,
+    pub(super) cut_off: Seldom,
 }
 
 pub(super) type Accepting = Pin<Box<dyn Future<Output = Result<Vi, ListenError>> + Send>>;
@@ -70,7 +73,18 @@ impl Opening {
         let accepting = accept(&listener);
         let (calls, strangers) = (BTreeMap::new(), Slots::default());
         let (flag, told, unlisted) = (Flag::raised(), Vec::new(), Vec::new());
-        Ok(Self { listener, accepting, flag, calls, strangers, told, unlisted })
+        let (turned_away, cut_off) = (Seldom::default(), Seldom::default());
+        Ok(Self {
+            listener,
+            accepting,
+            flag,
+            calls,
+            strangers,
+            told,
+            unlisted,
+            turned_away,
+            cut_off,
+        })
     }
 
     /// Raises the flag.

@@ -380,9 +380,6 @@ impl State {
     /// The peer did what no honest one does.
     #[cold]
     pub(crate) fn cut_off(&mut self, link: Key, why: &str) {
-        if let Some(line) = self.links.get(link).filter(|line| line.ended.is_none()) {
-            tracing::warn!(peer = line.peer, why, "cut off");
-        }
         self.end(link, |peer| LinkError::CutOff { peer, why: why.to_owned() });
     }
 
@@ -394,9 +391,12 @@ impl State {
         let why = if line.parts { LinkError::Closed } else { why(line.peer.clone()) };
         line.ended = Some(why.clone());
         self.counters.ended += 1;
-        if matches!(why, LinkError::CutOff { .. }) {
+        if let LinkError::CutOff { peer, why: reason } = &why {
             self.counters.cut_off += 1;
             self.cut_off_last = Some(why.clone());
+            if let Some(others) = self.opening.cut_off.say(self.fixed.nic.now()) {
+                tracing::warn!(peer, others, "cut off: {reason}");
+            }
         }
         line.carrier.count(&mut self.counters);
         let mut unsent = line.carrier.close();

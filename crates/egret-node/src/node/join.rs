@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -43,16 +43,19 @@ impl fmt::Debug for Joining {
 /// Joins, on the calling thread.
 pub(super) fn join(config: &Config) -> Result<Node, JoinError> {
     let (terms, opened) = (Terms::of(config)?, Opened::of(config)?);
-    let control = opened.control.clone();
+    let (control, until) = (opened.control.clone(), terms.until);
     let mut joining = Box::pin(run(opened, terms));
-    // It looks at its deadlines whenever it is polled.
-    let mut context = Context::from_waker(Waker::noop());
     loop {
-        if let Poll::Ready(joined) = joining.as_mut().poll(&mut context) {
+        // When its time is over it is polled once more, and says so.
+        if let Some(joined) = control.wait_on(joining.as_mut(), left(until)) {
             return joined;
         }
-        control.drive(Deadline::In(TURN), || false);
     }
+}
+
+/// What is left of the time to join.
+fn left(until: Option<Instant>) -> Deadline {
+    until.map_or(Deadline::UntilDead, |until| Deadline::In(until.since(rt::now())))
 }
 
 pub(super) fn begin(config: &Config) -> Result<Joining, JoinError> {
@@ -107,7 +110,7 @@ async fn run(opened: Opened, mut terms: Terms) -> Result<Node, JoinError> {
     let watch = Watch::new(&opened.control, &endpoint);
     let asks = Arc::new(map(&endpoint, &terms).await?);
     let follows = map(&endpoint, &terms).await?;
-    let (id, size, heard) = welcome(&asks, &terms, started).await?;
+    let (id, size, heard) = welcome(&asks, &opened.control, &terms, started).await?;
     opened.fabrics.iter().for_each(|(_, links)| links.set_pool_size(size));
     opened.control.set_pool_size(size);
     let (fabrics, also_asks) = (opened.fabrics.clone(), Arc::clone(&asks));
@@ -122,11 +125,7 @@ async fn run(opened: Opened, mut terms: Terms) -> Result<Node, JoinError> {
 /// The registry, from the node's endpoint.
 async fn map(endpoint: &Endpoint, terms: &Terms) -> Result<Remote, JoinError> {
     let to = EndpointName::new(&terms.address, ENDPOINT, 0);
-    let left = match terms.until {
-        Some(until) => Deadline::In(until.since(rt::now())),
-        None => Deadline::UntilDead,
-    };
-    let mapped = endpoint.map(&to, &[], left).await;
+    let mapped = endpoint.map(&to, &[], left(terms.until)).await;
     mapped.map_err(|why| JoinError::NoRegistry { address: terms.address.clone(), why })
 }
 
@@ -134,6 +133,7 @@ async fn map(endpoint: &Endpoint, terms: &Terms) -> Result<Remote, JoinError> {
 /// registry may not know yet.
 async fn welcome(
     asks: &Remote,
+    control: &Links,
     terms: &Terms,
     started: Instant,
 ) -> Result<(NodeId, u32, Duration), JoinError> {
@@ -158,9 +158,21 @@ async fn welcome(
             Err(why) => return Err(terms.lost(why)),
             Ok(_) => return Err(terms.lost(AskError::OtherAnswer)),
         }
-        let again = rt::now() + AGAIN;
-        poll_fn(|_| if rt::now() >= again { Poll::Ready(()) } else { Poll::Pending }).await;
+        sleep(control, AGAIN).await;
     }
+}
+
+/// Waits for so long; who drives the links wakes.
+async fn sleep(control: &Links, time: Duration) {
+    let (until, mut alarm) = (rt::now() + time, None);
+    poll_fn(|context| {
+        if rt::now() >= until {
+            return Poll::Ready(());
+        }
+        alarm = Some(control.alarm(until, context.waker()));
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Until the node has seen itself join.
@@ -171,8 +183,9 @@ async fn seen(
     terms: &Terms,
     started: Instant,
 ) -> Result<(), JoinError> {
-    poll_fn(|_| {
+    poll_fn(|context| {
         control.poll();
+        watch.wake_when_changed(context.waker());
         let view = watch.view.lock();
         if let Some(why) = &view.lost {
             return Poll::Ready(Err(terms.lost(why)));
@@ -196,8 +209,6 @@ impl Terms {
     }
 }
 
-/// How long the links are driven before joining is looked at again.
-const TURN: Duration = Duration::from_millis(1);
 /// When a rank that is taken is asked for again.
 const AGAIN: Duration = Duration::from_millis(5);
 /// How long a rank may still seem taken after its former life.

@@ -22,6 +22,7 @@ pub(crate) mod limits;
 mod names;
 mod operator;
 mod options;
+mod refusals;
 mod serve;
 mod state;
 #[cfg(test)]

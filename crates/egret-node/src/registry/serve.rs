@@ -9,6 +9,7 @@ use egret_net::rt::{self, Deadline, Instant, Thread};
 use egret_net::sync::Mutex;
 
 use super::options::RegistryError;
+use super::refusals::{Question, Refusals};
 use super::state::{LOOK, State, Terms, Ticket};
 use super::wire::{ASK, Answer, Ask, ENDPOINT, EVENTS, PLAIN, VERSION};
 use crate::Links;
@@ -21,6 +22,7 @@ pub(super) struct Server {
     pub(super) links: Links,
     pub(super) inner: Mutex<Inner>,
     endpoint: OnceLock<Endpoint>,
+    refusals: Mutex<Refusals>,
     /// Who looks after the silent.
     clock: OnceLock<Thread>,
 }
@@ -37,8 +39,9 @@ impl Server {
         let inner = Inner { state: State::new(terms), slots: BTreeMap::new(), tickets: 0 };
         links.keep_unlisted_for(JOIN_WITHIN);
         let endpoint = links.bundle().register(ENDPOINT, 0)?;
-        let (inner, unset) = (Mutex::new(inner), OnceLock::new());
-        let server = Arc::new(Self { links, inner, endpoint: unset, clock: OnceLock::new() });
+        let (inner, refusals) = (Mutex::new(inner), Mutex::default());
+        let (unset, clock) = (OnceLock::new(), OnceLock::new());
+        let server = Arc::new(Self { links, inner, endpoint: unset, refusals, clock });
         let weak = Arc::downgrade(&server);
         endpoint.on(ASK, move |request| {
             if let Some(server) = weak.upgrade() {
@@ -78,7 +81,10 @@ impl Server {
             _ => Err(Refused::Version { theirs: VERSION }),
         };
         match ask {
-            Err(why) => answer((request.later(), PLAIN), &Answer::Refused(why)),
+            Err(why) => {
+                self.tell_refused(request.peer(), &Question::Other, &why);
+                answer((request.later(), PLAIN), &Answer::Refused(why));
+            }
             Ok(ask) => {
                 let from = request.peer();
                 let key = self.links.key_of(from);
@@ -87,10 +93,21 @@ impl Server {
                     return;
                 }
                 let handler = if matches!(ask, Ask::Follow { .. }) { EVENTS } else { PLAIN };
+                let (question, mut refused) = (Question::of(&ask), None);
                 self.change_with(Some((request.later(), handler)), |state, now, ticket| {
                     state.ask(now, (&from, key), ticket, ask);
+                    refused = state.refused(ticket).cloned();
                 });
+                refused.iter().for_each(|why| self.tell_refused(from, &question, why));
             }
+        }
+    }
+
+    /// Tells the log whom the registry has refused.
+    fn tell_refused(&self, from: Peer, question: &Question, why: &Refused) {
+        if !question.is_of_members(why) {
+            let from = self.links.host_of(from).unwrap_or_else(|| "who has gone".to_owned());
+            self.refusals.lock().say(&from, question, why, rt::now());
         }
     }
 

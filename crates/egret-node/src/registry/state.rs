@@ -126,6 +126,14 @@ impl<P: Ord + Clone> State<P> {
         self.tell(now);
     }
 
+    /// Why a question is refused that was just asked.
+    pub(super) fn refused(&self, ticket: Ticket) -> Option<&Refused> {
+        match self.out.iter().find(|(asked, _)| *asked == ticket) {
+            Some((_, Some(Answer::Refused(why)))) => Some(why),
+            _ => None,
+        }
+    }
+
     fn member_asks(
         &mut self,
         now: Instant,

@@ -21,7 +21,9 @@ pub(super) fn find(
         if path.is_file() {
             return Ok(Some(path));
         }
-        return Err(SettingsError::File { path, why: "there is no such file".to_owned() });
+        let is = if path.exists() { "it is no regular file" } else { "there is no such file" };
+        let why = format!("{is}, and {} names it", Key::Config.variable());
+        return Err(SettingsError::File { path, why });
     }
     let users = match (environment.get("XDG_CONFIG_HOME"), environment.get("HOME")) {
         (Some(config), _) => Some(PathBuf::from(config)),

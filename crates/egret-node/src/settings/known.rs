@@ -66,7 +66,7 @@ impl Key {
                 "secret_fd",
                 "EGRET_SECRET_FD",
                 None,
-                "a pipe with the secret, to be read once: N or N:INODE; set by `egret run`",
+                "a pipe with the secret, to be read once: N:INODE; set by `egret run`",
             ),
             Self::SecretFile => (
                 "secret_file",
@@ -88,9 +88,12 @@ impl Key {
                 "connections: between-machines, on (all), or off (on trusted networks)",
             ),
             Self::Wait => ("wait", "EGRET_WAIT", Some("balanced"), "spin, balanced or frugal"),
-            Self::Deadline => {
-                ("deadline", "EGRET_DEADLINE", Some("30s"), "of calls: 500ms, 30s, 2m, or never")
-            }
+            Self::Deadline => (
+                "deadline",
+                "EGRET_DEADLINE",
+                Some("30s"),
+                "of joining and of calls: 500ms, 30s, 2m, or never",
+            ),
             Self::Listen => (
                 "listen",
                 "EGRET_LISTEN",

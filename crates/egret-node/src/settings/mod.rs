@@ -430,7 +430,13 @@ impl Settings {
             return Ok(());
         }
         let path = directory.join(path);
-        let bytes = secret::read(&path)?;
+        let bytes = secret::read(&path).map_err(|why| match why {
+            SettingsError::File { path, why } => {
+                let why = format!("{why} ({} names it, {origin})", Key::SecretFile.name());
+                SettingsError::File { path, why }
+            }
+            why => why,
+        })?;
         if bytes.trim_ascii().is_empty() {
             return Err(SettingsError::EmptySecret { said: path.display().to_string() });
         }

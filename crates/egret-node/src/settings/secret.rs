@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use egret_net::vi::{PublicKey, Secret};
@@ -48,6 +48,12 @@ pub(super) fn check(file: &File, path: &Path) -> Result<(), SettingsError> {
     let is = file.metadata().map_err(|why| failed(path, &why))?;
     if is.is_dir() {
         return Err(failed(path, &std::io::ErrorKind::IsADirectory.into()));
+    }
+    let kind = is.file_type();
+    if !kind.is_file() && !kind.is_fifo() {
+        let why =
+            "it is no regular file, and holds no secret: `egret secret FILE` makes one that does";
+        return Err(SettingsError::File { path: path.to_owned(), why: why.to_owned() });
     }
     may_hold(path, is.mode(), is.uid(), rustix::process::geteuid().as_raw())
 }

@@ -220,6 +220,18 @@ fn the_file_that_is_checked_is_the_one_that_is_read() {
 }
 
 #[test]
+fn what_is_no_file_is_not_advised_to_change_its_mode() {
+    let dir = Dir::new("devices");
+    for said in ["/dev/null", "/dev/zero"] {
+        let why = read(&[("EGRET_SECRET_FILE", said)], &dir).unwrap_err().to_string();
+        assert!(why.contains("no regular file") && why.contains("secret_file"), "{why}");
+        assert!(why.starts_with(said) && !why.contains("chmod"), "{why}");
+        let why = read(&[("EGRET_CONFIG", said)], &dir).unwrap_err().to_string();
+        assert!(why.contains("no regular file") && why.contains("EGRET_CONFIG"), "{why}");
+    }
+}
+
+#[test]
 fn a_secret_file_is_the_users_own_or_roots() {
     let path = PathBuf::from("hidden");
     let ask = |mode, owner, user| secret::may_hold(&path, mode, owner, user);

@@ -194,7 +194,7 @@ impl State {
             .filter(|link| self.links.get(*link).is_some_and(|line| line.key() == vi.peer_key()));
         let Some(link) = link.filter(|_| !self.closed) else {
             self.counters.turned_away += 1;
-            return tracing::warn!(peer = vi.peer(), "turned away: a path without a link");
+            return self.tell_turned_away(vi.peer(), "a path without a link");
         };
         if let Some((before, _)) = self.paths.find(link, false)
             && !planted(Fault::Hoarded)

@@ -17,7 +17,7 @@ mod overtaken;
 mod parted;
 mod paths;
 mod planted;
-mod random;
+pub(crate) mod random;
 mod reclaimed;
 mod returned;
 mod seeds;

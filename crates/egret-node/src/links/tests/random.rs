@@ -2,30 +2,30 @@
 
 /// Numbers that look random and repeat (splitmix64).
 #[derive(Debug, Clone)]
-pub(super) struct Random(pub(super) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 
-    pub(super) fn below(&mut self, below: u64) -> u64 {
+    pub(crate) fn below(&mut self, below: u64) -> u64 {
         self.next() % below
     }
 
-    pub(super) fn index(&mut self, below: usize) -> usize {
+    pub(crate) fn index(&mut self, below: usize) -> usize {
         usize::try_from(self.below(below as u64)).unwrap()
     }
 
-    pub(super) fn is(&mut self, percent: u64) -> bool {
+    pub(crate) fn is(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
     /// Mostly small.
-    pub(super) fn size(&mut self, most: u64) -> usize {
+    pub(crate) fn size(&mut self, most: u64) -> usize {
         let most = match self.below(4) {
             0 => 16,
             1 => 300,

@@ -2,19 +2,10 @@
 
 use super::super::fuzzing::{questions, tidings};
 use super::super::wire::{Answer, Ask, Entry};
+use crate::links::tests::random::Random;
 use crate::node::NodeId;
 
-/// Numbers that look random and repeat (splitmix64).
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     fn byte(&mut self) -> u8 {
         self.next().to_le_bytes()[0]
     }

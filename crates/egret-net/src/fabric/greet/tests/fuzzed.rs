@@ -2,25 +2,7 @@
 
 use super::{callee, caller, said_by_caller};
 use crate::fabric::greet::fuzzing::{meddler, stranger};
-
-/// A few numbers from one.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) >> 32
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next()).unwrap() % bound
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[0]
-    }
-}
+use crate::fabric::tests::Rng;
 
 #[test]
 fn whatever_a_stranger_says_is_read_or_refused() {

@@ -64,12 +64,9 @@ impl Greeting {
         bytes: &[u8],
         packet: &mut Packet,
     ) -> Result<(Self, Handles<OwnedFd>), Malformed> {
-        let mut reader = Reader::new(bytes);
-        let (terms, handles) = Terms::read(&mut reader, packet)?;
-        let host = reader.text()?.to_owned();
-        let wish = Wish::read(&mut reader)?;
-        reader.end()?;
-        Ok((Self { host, terms, wish }, handles))
+        decode(bytes, packet, |terms, reader| {
+            Ok(Self { host: reader.text()?.to_owned(), terms, wish: Wish::read(reader)? })
+        })
     }
 }
 
@@ -86,12 +83,21 @@ impl Acceptance {
         bytes: &[u8],
         packet: &mut Packet,
     ) -> Result<(Self, Handles<OwnedFd>), Malformed> {
-        let mut reader = Reader::new(bytes);
-        let (terms, handles) = Terms::read(&mut reader, packet)?;
-        let verdict = Verdict::read(&mut reader)?;
-        reader.end()?;
-        Ok((Self { terms, verdict }, handles))
+        decode(bytes, packet, |terms, reader| Ok(Self { terms, verdict: Verdict::read(reader)? }))
     }
+}
+
+/// Reads terms with their descriptors, and by `rest` what stands behind them, which is all.
+fn decode<T>(
+    bytes: &[u8],
+    packet: &mut Packet,
+    rest: impl FnOnce(Terms, &mut Reader<'_>) -> Result<T, Malformed>,
+) -> Result<(T, Handles<OwnedFd>), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let (terms, handles) = Terms::read(&mut reader, packet)?;
+    let said = rest(terms, &mut reader)?;
+    reader.end()?;
+    Ok((said, handles))
 }
 
 /// Hears a packet, which is one step of a greeting.

@@ -31,6 +31,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::foreign::Foreign;
 use super::memory::Own;
+use crate::fabric::tests::Rng;
 use crate::vi::{ConnectError, Listener, Vi};
 
 /// Drives both nics of a connection in turn, until it is made: the end of the one that connects,
@@ -60,26 +61,4 @@ fn shared(bytes: usize) -> (Own, Foreign) {
 fn foreign_of(own: &Own) -> Foreign {
     let fd = own.fd().try_clone_to_owned().unwrap();
     Foreign::map(fd, own.len() as u64).unwrap()
-}
-
-/// A seeded source of random numbers (`SplitMix64`).
-#[derive(Debug)]
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[0]
-    }
-
-    /// Below `end`, which is not zero.
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
 }

@@ -1,8 +1,6 @@
 //! `egret bench` of encryption and of connecting, as its users run it.
 
-use std::process::Command;
-
-use serde_json::Value;
+use super::{figure, lines};
 
 #[test]
 fn encryption_is_measured_beside_none() {
@@ -46,18 +44,4 @@ fn connecting_is_measured() {
             assert!(figure(line, "p50_ns") > 0.0, "{line}");
         }
     }
-}
-
-fn lines(args: &[&str]) -> Vec<Value> {
-    let output = Command::new(env!("CARGO_BIN_EXE_egret")).args(args).output();
-    let output = output.expect("egret starts");
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).expect("text");
-    text.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect()
-}
-
-fn figure(line: &Value, name: &str) -> f64 {
-    let figure = line[name].as_f64().unwrap_or_else(|| panic!("{name} in {line}"));
-    assert!(figure.is_finite() && figure >= 0.0, "{name} in {line}");
-    figure
 }

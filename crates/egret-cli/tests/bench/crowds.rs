@@ -1,8 +1,8 @@
 //! `egret bench` of several at once, and of those that do nothing, as its users run it.
 
-use std::process::Command;
-
 use serde_json::Value;
+
+use super::{figure, lines};
 
 #[test]
 fn small_messages_are_measured_beside_large_ones() {
@@ -130,19 +130,4 @@ fn silence_is_held_against_what_it_may_cost() {
         let cpu = figure(line, "cpu");
         assert!(cpu > 0.0 && cpu < 0.5, "who waits sleeps: {line}");
     }
-}
-
-fn lines(args: &[&str]) -> Vec<Value> {
-    let output = Command::new(env!("CARGO_BIN_EXE_egret")).args(args).output();
-    let output = output.expect("egret starts");
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).expect("text");
-    text.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect()
-}
-
-/// The figure of this name, which must be there and make sense.
-fn figure(line: &Value, name: &str) -> f64 {
-    let figure = line[name].as_f64().unwrap_or_else(|| panic!("{name} in {line}"));
-    assert!(figure.is_finite() && figure >= 0.0, "{name} in {line}");
-    figure
 }

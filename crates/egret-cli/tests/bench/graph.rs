@@ -1,8 +1,8 @@
 //! `egret bench graph` as its users run it.
 
-use std::process::Command;
-
 use serde_json::Value;
+
+use super::figure;
 
 #[test]
 fn graphs_in_memory_are_held_against_others_of_the_same_shape() {
@@ -46,12 +46,7 @@ fn graphs_between_processes_are_held_against_messages() {
 /// Of a quick run, each with its figures.
 fn lines(args: &[&str]) -> Vec<Value> {
     let how = ["bench", "graph", "--quick", "--json", "--reps", "1"];
-    let output = Command::new(env!("CARGO_BIN_EXE_egret")).args(how).args(args).output();
-    let output = output.expect("egret starts");
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).expect("text");
-    let lines: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
+    let lines = super::lines(&[&how[..], args].concat());
     for line in &lines {
         assert_eq!(line["bench"], "graph");
         assert!(figure(line, "bytes") > 8.0 * figure(line, "objects"), "{line}");
@@ -64,8 +59,4 @@ fn lines(args: &[&str]) -> Vec<Value> {
 
 fn text<'a>(line: &'a Value, name: &str) -> &'a str {
     line[name].as_str().unwrap_or_else(|| panic!("{name} in {line}"))
-}
-
-fn figure(line: &Value, name: &str) -> f64 {
-    line[name].as_f64().unwrap_or_else(|| panic!("{name} in {line}"))
 }

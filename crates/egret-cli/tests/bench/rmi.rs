@@ -1,8 +1,6 @@
 //! `egret bench rmi` as its users run it.
 
-use std::process::Command;
-
-use serde_json::Value;
+use super::{figure, lines};
 
 #[test]
 fn remote_calls_are_held_against_the_virtual_interface() {
@@ -75,16 +73,4 @@ fn many_stubs_are_held_against_one() {
     assert_eq!([&stubs["call"], &stubs["limit"]], ["stubs", "one plain call"]);
     assert_eq!(figure(stubs, "objects"), 2000.0);
     assert!(figure(stubs, "p50_ns") > 0.0 && figure(stubs, "limit_ns") > 0.0, "{stubs}");
-}
-
-fn lines(args: &[&str]) -> Vec<Value> {
-    let output = Command::new(env!("CARGO_BIN_EXE_egret")).args(args).output();
-    let output = output.expect("egret starts");
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).expect("text");
-    text.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect()
-}
-
-fn figure(line: &Value, name: &str) -> f64 {
-    line[name].as_f64().unwrap_or_else(|| panic!("{name} in {line}"))
 }

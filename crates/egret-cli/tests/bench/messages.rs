@@ -1,37 +1,15 @@
-//! `egret bench` as its users run it.
+//! `egret bench` of messages and of memory, and what all benchmarks have in common.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use egret::net::rt;
 use serde_json::Value;
 
-const EGRET: &str = env!("CARGO_BIN_EXE_egret");
-
-fn egret(args: &[&str]) -> Output {
-    Command::new(EGRET).args(args).output().expect("egret starts")
-}
-
-fn stdout(output: &Output) -> &str {
-    assert!(output.status.success(), "{output:?}");
-    std::str::from_utf8(&output.stdout).expect("text")
-}
-
-fn lines(args: &[&str]) -> Vec<Value> {
-    let output = egret(args);
-    let parse = |line| serde_json::from_str(line).expect("one object a line");
-    stdout(&output).lines().map(parse).collect()
-}
-
-/// The figure of this name, which must be there and make sense.
-fn figure(line: &Value, name: &str) -> f64 {
-    let figure = line[name].as_f64().unwrap_or_else(|| panic!("{name} in {line}"));
-    assert!(figure.is_finite() && figure >= 0.0, "{name} in {line}");
-    figure
-}
+use super::{EGRET, egret, figure, lines, stdout};
 
 #[test]
 fn limits_report_every_field_of_the_contract() {
