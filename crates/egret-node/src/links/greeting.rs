@@ -60,7 +60,8 @@ impl State {
         let Some(Control::Hello(hello)) = hello else { return self.send_away(stranger) };
         if hello.version != VERSION || hello.host != known.vi.peer() {
             let Hello { version, host, .. } = hello;
-            let why = format!("its hello is one of version {version}, not {VERSION}, or of {host}");
+            let why =
+                format!("its hello is one of version {version}, not {VERSION}, or of {host:.64?}");
             return self.send_away_for(stranger, &why);
         }
         self.judge_stranger(stranger, hello);

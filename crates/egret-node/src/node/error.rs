@@ -4,12 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use egret_net::fabric::OpenError as NicError;
+use egret_net::vi::ConnectError;
 use egret_stream::Wire;
 use thiserror::Error;
 
 use super::{Fate, NodeId};
 use crate::am::{CallError, MapError};
-use crate::link::OpenError;
+use crate::link::{LinkUpError, OpenError};
 use crate::settings::SettingsError;
 
 /// Why a node is no member.
@@ -51,10 +52,7 @@ pub enum JoinError {
     #[error(transparent)]
     Links(#[from] OpenError),
     /// The registry cannot be reached, or does not let this node talk to it.
-    #[error(
-        "the registry at {address} cannot be joined: {why}; is it started (`egret run`, \
-         `Registry::open`), with this secret, and by the operator whose key the secret says?"
-    )]
+    #[error("the registry at {address} cannot be joined: {why}; {}", advice(why))]
     NoRegistry {
         /// Where.
         address: String,
@@ -77,6 +75,9 @@ pub enum JoinError {
         /// How.
         why: String,
     },
+    /// A handler must not wait: [`in_handler`](crate::am::in_handler) says what answers this.
+    #[error("a node cannot be joined in a handler, which must not wait: a thread of its own can")]
+    InHandler,
     /// The deadline passed.
     #[error("the registry at {address} has not answered within {waited:?}")]
     TimedOut {
@@ -85,6 +86,20 @@ pub enum JoinError {
         /// How long was waited.
         waited: Duration,
     },
+}
+
+/// What helps where the registry cannot be reached.
+fn advice(why: &MapError) -> &'static str {
+    match why {
+        MapError::Up(LinkUpError::Connect(ConnectError::Secret(_))) => {
+            "EGRET_SECRET_FILE must be the file that the registry was opened with"
+        }
+        MapError::Up(LinkUpError::Connect(ConnectError::Key(_))) => {
+            "the file in EGRET_SECRET_FILE says the key of another registry: take that of the \
+             operator who opened this one"
+        }
+        _ => "is it started (`egret run`, `Registry::open`), and at this address (EGRET_REGISTRY)?",
+    }
 }
 
 impl fmt::Debug for JoinError {
@@ -107,31 +122,31 @@ pub enum Refused {
     #[error("it cannot read the question")]
     Unreadable,
     /// It has another pool.
-    #[error("its pool is {pool:?}")]
+    #[error("its pool is {pool:?}, and the node asks for another (EGRET_POOL)")]
     OtherPool {
         /// Its name.
         pool: String,
     },
     /// The pool has another size.
-    #[error("its pool has {size} nodes")]
+    #[error("its pool has {size} nodes, and the node asks for another size (EGRET_SIZE)")]
     OtherSize {
         /// How many nodes.
         size: u32,
     },
     /// Somebody has the rank.
-    #[error("{by} has the rank")]
+    #[error("{by} has the rank (EGRET_RANK): it is free when {by} is gone")]
     RankTaken {
         /// Who.
         by: NodeId,
     },
     /// The pool has no such rank.
-    #[error("its pool has the ranks below {size}")]
+    #[error("its pool has the ranks below {size}, and the node asks for another (EGRET_RANK)")]
     NoSuchRank {
         /// How many nodes.
         size: u32,
     },
     /// All places are taken.
-    #[error("all {size} nodes are there")]
+    #[error("all {size} nodes are there: a rank is free when one of them is gone")]
     PoolFull {
         /// How many nodes.
         size: u32,
@@ -172,7 +187,9 @@ pub enum Refused {
         by: NodeId,
     },
     /// Another member is there where the node says it is.
-    #[error("{by} is at {host}; a node says where its own nics are, or waits until {by} is gone")]
+    #[error(
+        "{by} is at {host}: a node is where no member is (EGRET_LISTEN), or joins when {by} is gone"
+    )]
     HostTaken {
         /// Where.
         host: String,
@@ -346,4 +363,24 @@ pub enum RouteError {
         /// What is in the way of each.
         why: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use egret_net::vi::{KeyError, SecretError};
+
+    use super::*;
+
+    #[test]
+    fn who_cannot_join_is_told_what_helps() {
+        let text = |why: ConnectError| {
+            let why = MapError::Up(LinkUpError::Connect(why));
+            JoinError::NoRegistry { address: "a:1".to_owned(), why }.to_string()
+        };
+        let other_secret = text(SecretError::Stranger.into());
+        assert!(other_secret.ends_with("the file that the registry was opened with"));
+        assert!(text(KeyError::Other.into()).contains("the key of another registry"));
+        let nobody = text(ConnectError::NicDown);
+        assert!(nobody.contains("a:1") && nobody.contains("EGRET_REGISTRY"), "{nobody}");
+    }
 }

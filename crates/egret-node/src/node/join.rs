@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use egret_net::rt::{self, Deadline, Instant};
@@ -15,10 +15,10 @@ use super::names::answer;
 use super::open::Opened;
 use super::view::{Following, Watch};
 use super::{AskError, Config, JoinError, Node, NodeId, Offer, Refused, panic, place};
-use crate::Links;
-use crate::am::{Endpoint, EndpointName, Message, Remote};
+use crate::am::{Endpoint, EndpointName, Message, Remote, in_handler};
 use crate::registry::wire::{ASK, Answer, Ask, ENDPOINT, Join, VERSION};
 use crate::settings::Key;
+use crate::{Alarm, Links};
 
 /// A node that is joining; made by [`Node::begin_join`]. Dropping it gives up.
 #[must_use = "the node joins when this is awaited"]
@@ -42,6 +42,9 @@ impl fmt::Debug for Joining {
 
 /// Joins, on the calling thread.
 pub(super) fn join(config: &Config) -> Result<Node, JoinError> {
+    if in_handler() {
+        return Err(JoinError::InHandler);
+    }
     let (terms, opened) = (Terms::of(config)?, Opened::of(config)?);
     let (control, until) = (opened.control.clone(), terms.until);
     let mut joining = Box::pin(run(opened, terms));
@@ -141,8 +144,13 @@ async fn welcome(
     loop {
         let message = Message::to(ASK).words(&[VERSION]).bytes(&bytes);
         let mut call = asks.try_request(message).map_err(|unsent| terms.lost(unsent.reason))?;
+        let mut alarm = None;
         let reply = poll_fn(|context| match Pin::new(&mut call).poll(context) {
             Poll::Pending if terms.is_late() => Poll::Ready(None),
+            Poll::Pending => {
+                alarm = terms.alarm(control, context.waker());
+                Poll::Pending
+            }
             polled => polled.map(Some),
         });
         let Some(reply) = reply.await else { return Err(terms.timed_out(started)) };
@@ -183,8 +191,10 @@ async fn seen(
     terms: &Terms,
     started: Instant,
 ) -> Result<(), JoinError> {
+    let mut alarm = None;
     poll_fn(|context| {
         control.poll();
+        alarm = terms.alarm(control, context.waker());
         watch.wake_when_changed(context.waker());
         let view = watch.view.lock();
         if let Some(why) = &view.lost {
@@ -202,6 +212,11 @@ async fn seen(
 impl Terms {
     fn is_late(&self) -> bool {
         self.until.is_some_and(|until| rt::now() >= until)
+    }
+
+    /// Wakes when the time is over.
+    fn alarm(&self, control: &Links, waker: &Waker) -> Option<Alarm> {
+        self.until.map(|until| control.alarm(until, waker))
     }
 
     fn timed_out(&self, started: Instant) -> JoinError {

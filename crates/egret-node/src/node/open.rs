@@ -161,7 +161,14 @@ fn unwanted(config: &Config, properties: &Properties) -> Option<String> {
 
 /// The registry is asked over tcp, whatever else a node uses.
 fn open_control(config: &Config, identity: &Identity) -> Result<Links, JoinError> {
-    let nic = Fabrics::default().open("tcp", nic_options(config, "tcp", identity)?);
+    let options = nic_options(config, "tcp", identity)?;
+    if config.settings.needed::<Encrypt>(Key::Encrypt)? == Encrypt::Never {
+        tracing::warn!(
+            "encryption is off (EGRET_ENCRYPT): who is on the network between this node and others \
+             can read and change what they say"
+        );
+    }
+    let nic = Fabrics::default().open("tcp", options);
     let nic = nic.map_err(|why| JoinError::Nic { fabric: "tcp".to_owned(), why })?;
     Ok(Links::open(nic, LinksOptions::default())?)
 }

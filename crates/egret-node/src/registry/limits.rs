@@ -14,14 +14,15 @@ pub(crate) const BOUND_MAX: usize = 3 << 10;
 pub(super) const NAMES_MAX: usize = 4096;
 /// Names that a node waits for.
 pub(super) const WAITS_MAX: usize = 1024;
-/// Bytes of what a node says of itself, in a pool where a rank's [share] is not less.
+/// Bytes of what a node says of itself, and at most a quarter of the [share] of its rank.
 const MEMBER_MAX: usize = 16 << 10;
 /// Bytes of the log: about 200,000 lives. Each rank has its share, and at least so much.
 const LOG_MAX: usize = 64 << 20;
-const SHARE_MIN: usize = LOG_MAX / SIZE_MAX as usize;
-/// Bytes of a log with all that may still end.
-pub(crate) const TOLD_MAX: usize = 4 * LOG_MAX;
-/// Bytes of a reason.
+const SHARE_MIN: usize = 4 << 10;
+/// Bytes of the longest log: all ranks have their shares, and a life and an end that went beyond.
+pub(crate) const TOLD_MAX: usize = 2 * SHARE_MIN * SIZE_MAX as usize;
+/// Bytes of a reason, at least and at most; and a sixteenth of the share of its rank.
+const TEXT_MIN: usize = 256;
 const TEXT_MAX: usize = 1 << 10;
 /// Bytes of entries that are told at once, if one is not larger.
 const BATCH: usize = 3 << 10;
@@ -33,7 +34,7 @@ pub(super) fn says(join: &Join, size: u32) -> Result<usize, Refused> {
         offer.fabric.len() + offer.host.len() + more.sum::<usize>() + 64
     });
     let says = join.machine.len() + texts.sum::<usize>();
-    let most = MEMBER_MAX.min(share(size));
+    let most = MEMBER_MAX.min(share(size) / 4);
     if says > most {
         let what = format!("the node says {says} bytes of itself, to a pool of {size}");
         return Err(Refused::TooLarge { what, most: most as u64 });
@@ -65,8 +66,17 @@ pub(super) fn batch(log: &[Entry], next: u64) -> Vec<Entry> {
     log.get(next..).unwrap_or_default().iter().take_while(fits).cloned().collect()
 }
 
-/// As much of a text as is told.
-pub(super) fn cut_text(text: &str) -> String {
-    let end = (0..=text.len().min(TEXT_MAX)).rev().find(|end| text.is_char_boundary(*end));
+/// As much of the reason of an end as a pool of this size is told.
+pub(super) fn cut_reason(text: &str, size: u32) -> String {
+    cut_text(text, (share(size) / 16).clamp(TEXT_MIN, TEXT_MAX))
+}
+
+/// As much of a text as a line of the program's log has, on one line.
+pub(super) fn log_text(text: &str) -> String {
+    cut_text(text, TEXT_MIN).replace(char::is_control, " ")
+}
+
+fn cut_text(text: &str, most: usize) -> String {
+    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
     text[..end.unwrap_or(0)].to_owned()
 }

@@ -5,7 +5,7 @@ use std::mem::{Discriminant, discriminant};
 
 use egret_net::rt::{Instant, Seldom};
 
-use super::limits::cut_text;
+use super::limits::log_text;
 use super::wire::Ask;
 use crate::node::Refused;
 
@@ -24,7 +24,7 @@ pub(super) enum Question {
 impl Question {
     pub(super) fn of(ask: &Ask) -> Self {
         match ask {
-            Ask::Join(join) => Self::Join { pool: cut_text(&join.pool), rank: join.rank },
+            Ask::Join(join) => Self::Join { pool: log_text(&join.pool), rank: join.rank },
             _ => Self::Other,
         }
     }
@@ -54,6 +54,7 @@ impl Refusals {
             self.0.len() - 1
         });
         if let Some(others) = self.0[at].1.say(now) {
+            let why = log_text(&why.to_string());
             tracing::warn!(peer, others, "refused {question}; the node is told: {why}");
         }
     }
@@ -111,12 +112,15 @@ mod tests {
                 refusals.say("a:1", &join, &full, now);
             }
             refusals.say("b:2", &Question::Other, &Refused::NotMember, now);
+            let forged = Refused::Fenced { why: format!("x\n{}", "y".repeat(1000)) };
+            refusals.say("c:3", &Question::Other, &forged, now);
             refusals.say("a:1", &join, &full, now + Duration::from_secs(1));
         });
         let told = log.0.lock();
-        let told: Vec<_> = told.iter().map(|line| line.trim_end()).collect();
-        let full =
-            r#"message=refused to join "p" as rank 3; the node is told: all 3 nodes are there"#;
+        let mut told: Vec<_> = told.iter().map(|line| line.trim_end()).collect();
+        let forged = told.remove(2);
+        assert!(forged.contains(": x y") && forged.len() < 500, "{forged}");
+        let full = r#"message=refused to join "p" as rank 3; the node is told: all 3 nodes are there: a rank is free when one of them is gone"#;
         let other = "message=refused what members ask; the node is told: it is no member";
         let with = |message: &str, peer: &str, others: u64| {
             format!("{message} peer={peer:?} others={others}")

@@ -10,7 +10,7 @@ use egret_net::rt::Instant;
 use egret_net::vi::PublicKey;
 
 use super::fault::{Fault, planted};
-use super::limits::{self, cut_text};
+use super::limits::{self, cut_reason};
 use super::names::Names;
 use super::wire::{Answer, Ask, Entry, Join};
 use crate::node::{Fate, Member, NodeId, Offer, Refused};
@@ -244,32 +244,42 @@ impl<P: Ord + Clone> State<P> {
         }
         match join.rank {
             Some(rank) if rank >= *size => Err(Refused::NoSuchRank { size: *size }),
-            Some(rank) => self.check_rank(rank, says).map(|()| rank),
+            Some(rank) => match self.ranks.get(&rank) {
+                Some(life) if life.is_here() => Err(Refused::RankTaken { by: life.id }),
+                Some(life) if !self.has_room(life, says) => {
+                    Err(limits::used_up(rank, life.bytes, *size))
+                }
+                _ => Ok(rank),
+            },
             None => self.free_rank(says),
         }
     }
 
-    /// Whether a rank is free, and has so much left of its share of the log.
-    fn check_rank(&self, rank: u32, says: usize) -> Result<(), Refused> {
-        match self.ranks.get(&rank) {
-            Some(life) if life.is_here() => Err(Refused::RankTaken { by: life.id }),
-            Some(life) if life.bytes + says > limits::share(self.terms.size) => {
-                Err(limits::used_up(rank, life.bytes, self.terms.size))
-            }
-            _ => Ok(()),
-        }
+    /// Whether the share of a rank in the log has room for a life of which so much is said.
+    fn has_room(&self, life: &Life, says: usize) -> bool {
+        life.bytes + says <= limits::share(self.terms.size)
     }
 
+    /// The first rank that is free and has room.
     fn free_rank(&self, says: usize) -> Result<u32, Refused> {
-        let mut why = Refused::PoolFull { size: self.terms.size };
-        for rank in 0..self.terms.size {
-            match self.check_rank(rank, says) {
-                Ok(()) => return Ok(rank),
-                Err(used_up @ Refused::TooLarge { .. }) => why = used_up,
-                Err(_) => {}
+        let (mut next, mut used_up, size) = (0, None, self.terms.size);
+        for (&rank, life) in &self.ranks {
+            if rank > next {
+                break;
+            }
+            next = rank + 1;
+            if !life.is_here() {
+                if self.has_room(life, says) {
+                    return Ok(rank);
+                }
+                used_up = Some((rank, life.bytes));
             }
         }
-        Err(why)
+        let why = || match used_up {
+            Some((rank, bytes)) => limits::used_up(rank, bytes, size),
+            None => Refused::PoolFull { size },
+        };
+        if next < size { Ok(next) } else { Err(why()) }
     }
 
     /// Whether nobody else is found where a node says it is: others would take its key for that
@@ -338,14 +348,14 @@ impl<P: Ord + Clone> State<P> {
         let tickets = waits.chain(seat.follow.map(|(ticket, _)| ticket));
         self.out.extend(tickets.map(|ticket| (ticket, None)));
         if seat.gone.is_none() || planted(Fault::TwiceDead) {
-            self.gone(seat.id, Fate::Died { why: cut_text(why) });
+            self.gone(seat.id, Fate::Died { why: cut_reason(why, self.terms.size) });
         }
         self.tell(now);
     }
 
     /// The process of a rank has ended, as who started it says.
     pub(crate) fn process_ended(&mut self, now: Instant, rank: u32, why: &str) {
-        let why = cut_text(why);
+        let why = cut_reason(why, self.terms.size);
         match self.ranks.get(&rank) {
             Some(Life { id, fate: None, .. }) => self.declare_dead(*id, why),
             Some(_) => {}

@@ -292,7 +292,10 @@ impl Rounds {
             links[at].iter_mut().for_each(Link::doze);
         }
         let all = awake.iter().chain(&*unfenced);
-        settle(all.filter_map(|at| links[*at].as_ref()?.sleeper()))
+        match settle(all.filter_map(|at| links[*at].as_ref()?.sleeper())) {
+            Bells::Sure if !self.doubted.is_empty() => Bells::Likely,
+            bells => bells,
+        }
     }
 
     /// The nic is awake.

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::conformance::nic;
 use super::meet;
 use crate::atomics::{Atomics, FenceFault, StdAtomics};
+use crate::fabric::shm::fault::Fault;
 use crate::fault::{caught, planted};
 use crate::rt::{self, Deadline, Instant};
 use crate::vi::{Address, Arming, Descriptor, Lane, Nic, Reliability, Vi, ViOptions, Wait};
@@ -144,6 +145,35 @@ pub(super) fn heard_by_who_sleeps() {
         armed(&crowd.there);
     }
     crowd.there.disarm();
+}
+
+#[test]
+fn a_connection_that_rests_is_looked_at_once_more_behind_the_fence() {
+    if StdAtomics::has_global_fence() {
+        unseen_at_rest();
+    }
+}
+
+/// What the fence missed is found, though the nic is woken for nothing meanwhile.
+fn unseen_at_rest() {
+    let Crowd { here: _here, there, mut pairs } = Crowd::waiting(Wait::Frugal);
+    assert!(armed(&there).is_some(), "how long it may sleep");
+    let (sends, receives) = pairs.remove(0);
+    let send = move || {
+        let send = || _ = sends.send_eager(Lane::Talk, 7, &[]).unwrap();
+        assert!(!caught(Fault::SleepUnseen, send));
+        sends
+    };
+    let _sends = rt::spawn("sender", send).unwrap().join().unwrap();
+    let (drain, mut came) = (receives.drain(), None);
+    while came.is_none() {
+        there.disarm();
+        let until = armed(&there);
+        drain.poll(64, |_, tag, _| came = Some(tag));
+        assert!(came.is_some() || until.is_some(), "it sleeps on without an end");
+        rt::sleep(until.map_or(Duration::ZERO, |until| until.since(rt::now())));
+    }
+    assert_eq!(came, Some(7));
 }
 
 /// Arms the nic, and says until when that is good.

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use super::super::fault::{Fault, planted};
 use super::super::socket::is_later;
 use super::super::stream::Stream;
+use super::super::wire::{CHUNK, HEAD_MAX};
 use super::record::{PIECE, RECORD_MAX, head};
 use crate::fabric::seal::{SealError, Sealer};
 
@@ -20,11 +21,14 @@ pub(super) struct Outgoing {
     pub is_worn: bool,
 }
 
-/// Bytes that leave in one call, of which the last record may exceed them: the other end opens a
-/// record of a large payload while the next is sealed. One record in a
-/// call was the fastest in round trips of 64 KiB, before two and four (`egret bench latency --fabric tcp
-/// --encrypt on --sizes 64K`). And what is unsent holds up what is short no longer than a frame does.
+/// Bytes that leave in one call, of which the last record may exceed them, if at most a chunk is to
+/// be sent: the other end opens a record while the next is sealed. One record in a call was the
+/// fastest in round trips of 64 KiB, before two and four (`egret bench latency --fabric tcp --encrypt
+/// on --sizes 64K`).
 const STAGED: usize = PIECE;
+/// The same where more is to be sent: the other end has records to open already, and fewer calls
+/// are more bytes a second. What is unsent holds up what is short no longer than a chunk does.
+const STAGED_OF_MANY: usize = CHUNK;
 /// A slice of so many bytes is in records of its own.
 const LARGE: usize = 4 << 10;
 /// Memory that is kept for the next.
@@ -52,8 +56,9 @@ impl Outgoing {
         }
         let mut source = Source::new(slices);
         let len = source.left;
+        let staged = if len > CHUNK + HEAD_MAX { STAGED_OF_MANY } else { STAGED };
         while source.left > 0 {
-            while source.left > 0 && self.bytes.len() < STAGED {
+            while source.left > 0 && self.bytes.len() < staged {
                 self.seal(source.next_len(), &mut source)?;
             }
             if !self.flush(wire)? {
