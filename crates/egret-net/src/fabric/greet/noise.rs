@@ -123,6 +123,7 @@ impl Noise {
         let key = self.peer().expect("both keys are shown at the end");
         let keys = is_sealed.then(|| {
             let (callers, callees) = self.state.dangerously_get_raw_split();
+            let callees = if planted(Fault::DirectionsAlike) { callers } else { callees };
             // The welcome is sealed by the callee's key itself.
             let [callers, callees] = [callers, callees].map(|key| Key::new(key).after_greeting());
             match self.state.is_initiator() {
