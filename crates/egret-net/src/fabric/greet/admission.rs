@@ -20,7 +20,11 @@ pub(crate) enum Source {
     /// An IPv4 address, or of an IPv6 address its first 64 bits, below which every host has all
     /// addresses it likes.
     Network(IpAddr),
-    /// A process of this machine.
+    /// A process of this machine, by its number. The kernel gives the number away again when the
+    /// process has ended and was waited for; handshakes of the old and of the new process are
+    /// of one source then, and share its places until those of the old give way, which takes
+    /// [`MOMENT`] at most. That is all that depends on the number: no right does, and nothing is
+    /// kept by it beyond the handshake.
     Process(i32),
 }
 

@@ -143,7 +143,7 @@ impl Known {
     /// The connection with a peer that calls itself so.
     pub(in crate::fabric) fn made(self, conn: ConnId, host: &str) -> Made {
         let mut made = Made::new(conn, host);
-        (made.key, made.is_private) = (Some(self.key), self.is_sealed);
+        (made.key, made.is_encrypted) = (Some(self.key), self.is_sealed);
         made
     }
 }
