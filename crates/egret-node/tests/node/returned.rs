@@ -67,7 +67,7 @@ fn who_was_killed_does_not_come_back_with_its_key() {
     assert_eq!(other.said(), "joined");
     let id = joined(&mut events);
     drop(other);
-    let mut died = |event| matches!(event, Event::Died { node, .. } if node == id);
+    let died = |event| matches!(event, Event::Died { node, .. } if node == id);
     while !died(events.wait_next(SOON).unwrap()) {}
     assert_eq!(asks(&registry, &identity), key_used(id), "it was declared dead");
     assert_eq!(asks(&registry, &Identity::random())[0], 0, "another key");
