@@ -21,10 +21,10 @@ pub(crate) enum Source {
     /// addresses it likes.
     Network(IpAddr),
     /// A process of this machine, by its number. The kernel gives the number away again when the
-    /// process has ended and was waited for; handshakes of the old and of the new process are
-    /// of one source then, and share its places until those of the old give way, which takes
-    /// [`MOMENT`] at most. That is all that depends on the number: no right does, and nothing is
-    /// kept by it beyond the handshake.
+    /// process has ended and was waited for. Handshakes that the old process has left and those of
+    /// the new one are of one source then, and the new one waits [`MOMENT`] at most until one of
+    /// the old gives way. Nothing else depends on the number: it gives no right, and is
+    /// forgotten with the handshake.
     Process(i32),
 }
 
