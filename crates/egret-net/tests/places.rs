@@ -10,7 +10,7 @@ use egret_net::fabric::sim::Sim;
 use egret_net::fabric::{Fabrics, OpenError};
 use egret_net::rt::Deadline;
 use egret_net::vi::{
-    Address, ConnectError, Descriptor, Identity, KeyError, Listener, Nic, NicOptions,
+    Address, ConnectError, Descriptor, Encrypt, Identity, KeyError, Listener, Nic, NicOptions,
     NicSecretError, Reliability, Secret, SecretError, ViOptions,
 };
 
@@ -177,6 +177,37 @@ fn a_chosen_secret_needs_the_key_of_the_other_end() {
         let is_told = matches!(error, ConnectError::Secret(SecretError::Stranger));
         let is_seen = matches!(error, ConnectError::Key(KeyError::Other));
         assert!(is_told || is_seen, "{fabric}: {error}");
+    }
+}
+
+/// One end that would have it encrypted is enough, and both are told the same.
+#[test]
+fn a_connection_is_encrypted_if_one_of_both_nics_would_have_it_so() {
+    let (on, off, default) = (Encrypt::Always, Encrypt::Never, Encrypt::BetweenMachines);
+    for (one, two, is_encrypted) in [
+        (on, on, true),
+        (on, off, true),
+        (off, on, true),
+        (default, on, true),
+        (off, off, false),
+        // This machine is not between two.
+        (default, default, false),
+    ] {
+        for fabric in ["tcp", "udp"] {
+            let open = |encrypt| {
+                let options = NicOptions::new("").secret(SECRET.into()).encrypt(encrypt);
+                Fabrics::default().open(fabric, options).unwrap()
+            };
+            let (nic, other) = (open(one), open(two));
+            let options = options(&nic);
+            let listener = nic.listen("place", 7, &options).unwrap();
+            let connecting = other.connect(&Address::new(nic.host(), "place", 7), &options, LONG);
+            let made = egret_net::rt::spawn("other", move || other.block_on(connecting)).unwrap();
+            let here = listener.wait_accept(LONG).unwrap();
+            let there = made.join().unwrap().unwrap();
+            let told = [here.is_encrypted(), there.is_encrypted()];
+            assert_eq!(told, [is_encrypted; 2], "{fabric}: {one:?} and {two:?}");
+        }
     }
 }
 

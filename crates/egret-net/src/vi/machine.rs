@@ -383,8 +383,9 @@ pub struct Made {
     pub why_isolated: Option<WhyIsolated>,
     /// The key that the other end has proven, on a fabric where it does.
     pub key: Option<PublicKey>,
-    /// Whether nobody but the two ends can read what they say, or change it unnoticed.
-    pub is_private: bool,
+    /// Whether what the two ends say is encrypted: nobody between them can read it, or change it
+    /// unnoticed.
+    pub is_encrypted: bool,
 }
 
 impl Made {
@@ -397,7 +398,7 @@ impl Made {
             trust: Trust::Isolated,
             why_isolated: None,
             key: None,
-            is_private: false,
+            is_encrypted: false,
         }
     }
 }

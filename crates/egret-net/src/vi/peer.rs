@@ -21,8 +21,8 @@ impl Vi {
     /// unnoticed. Who the other end is says its [key](Self::peer_key); of nics without a secret it
     /// may be anybody. Memory of one machine, as of `shm`, is not encrypted.
     #[must_use]
-    pub fn is_private(&self) -> bool {
-        self.handle.made.is_private
+    pub fn is_encrypted(&self) -> bool {
+        self.handle.made.is_encrypted
     }
 
     /// How far the two sides trust each other, for the life of the connection.

@@ -117,8 +117,8 @@ impl Carrier {
     }
 
     /// Whether what it carries is encrypted.
-    pub(crate) fn is_private(&self) -> bool {
-        self.vi.is_private()
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.vi.is_encrypted()
     }
 
     /// How far its sides trust each other.

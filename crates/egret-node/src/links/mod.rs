@@ -186,13 +186,13 @@ impl Links {
         self.core.nic.wake();
     }
 
-    /// Whether what goes over the link to a host is [encrypted](egret_net::vi::Vi::is_private);
+    /// Whether what goes over the link to a host is [encrypted](egret_net::vi::Vi::is_encrypted);
     /// `None` if there is no link. It is if one of both sides wants it.
     #[must_use]
-    pub fn is_private(&self, host: &str) -> Option<bool> {
+    pub fn is_encrypted(&self, host: &str) -> Option<bool> {
         self.core.state.with(|state| {
             let link = state.hosts.get(host).copied()?;
-            state.links.get(link).map(|line| line.carrier.is_private())
+            state.links.get(link).map(|line| line.carrier.is_encrypted())
         })
     }
 

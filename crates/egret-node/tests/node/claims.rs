@@ -14,6 +14,7 @@ use egret_node::{Links, LinksOptions};
 
 use super::greedy::{Pair, links};
 use super::peer::{Peer, read};
+use super::returned::links_of;
 use super::{LONG, SOON, registry};
 
 /// Rounds of the honest pair for each thing that the other claims.
@@ -89,6 +90,10 @@ pub(crate) fn run(node: &Node, stream: &mut UnixStream) {
                 let links: &Links = anew.insert(Links::open(nic, LinksOptions::default()).unwrap());
                 join(links, registry, if who == "itself" { links.host() } else { host })
             }
+            ["join", registry, "with", private, ..] => {
+                let links: &Links = anew.insert(links_of(private.parse().unwrap()));
+                join(links, registry, links.host())
+            }
             ["join", registry, ..] => join(own, registry, host),
             _ => return,
         };
@@ -134,6 +139,19 @@ impl Claim {
 
 /// Asks to be a member that has `tcp` at a host.
 fn join(links: &Links, registry: &str, host: &str) -> &'static str {
+    let answer = ask_to_join(links, registry, host);
+    let says_host = answer.windows(host.len()).any(|at| at == host.as_bytes());
+    // A welcome is the first of the answers, a refusal the sixth.
+    match answer.first() {
+        Some(0) => "joined",
+        Some(5) if says_host => "taken",
+        Some(5) => "refused",
+        _ => "something else",
+    }
+}
+
+/// What the registry answers.
+pub(crate) fn ask_to_join(links: &Links, registry: &str, host: &str) -> Vec<u8> {
     // No size and no rank that it would have; one fabric, which has these properties.
     let (none, one, properties) = ([0, 0], 1_u32.to_le_bytes(), [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
     let ask = [&[0][..], &text("test"), &none, &text("machine"), &one].concat();
@@ -141,14 +159,7 @@ fn join(links: &Links, registry: &str, host: &str) -> &'static str {
     let to = EndpointName::new(registry, "egret.registry", 0);
     let remote = links.bundle().endpoint(0).wait_map(&to, SOON).unwrap();
     let answer = remote.wait_call(Message::to(0).words(&[2]).bytes(&ask), SOON).unwrap();
-    let says_host = answer.bytes().windows(host.len()).any(|at| at == host.as_bytes());
-    // A welcome is the first of the answers, a refusal the sixth.
-    match answer.bytes().first() {
-        Some(0) => "joined",
-        Some(5) if says_host => "taken",
-        Some(5) => "refused",
-        _ => "something else",
-    }
+    answer.bytes().to_vec()
 }
 
 fn text(text: &str) -> Vec<u8> {

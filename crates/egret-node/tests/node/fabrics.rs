@@ -124,3 +124,28 @@ fn private_is_what_nobody_else_can_read() {
     let names: Vec<_> = found.map(|fabric| fabric.name).collect();
     assert_eq!(names, all[..1], "anybody may be at the other end");
 }
+
+/// One end that would have it encrypted is enough, and both are told the same.
+#[test]
+fn a_link_is_encrypted_if_one_of_both_nodes_would_have_it_so() {
+    let (on, off) = (Encrypt::Always, Encrypt::Never);
+    for (one, two) in [(on, on), (on, off), (off, on), (off, off)] {
+        for fabric in ["tcp", "udp"] {
+            let registry = registry(2);
+            let join = |encrypt| {
+                let own = config(&registry).fabrics(fabric).encrypt(encrypt);
+                Node::join(own).unwrap()
+            };
+            let (a, b) = (join(one), join(two));
+            a.wait_all(SOON).unwrap();
+            b.wait_all(SOON).unwrap();
+            let (there, back) = (a.route(b.id()).unwrap(), b.route(a.id()).unwrap());
+            assert_eq!(there.links.is_encrypted(&there.host), None, "there is no link yet");
+            there.links.wait_connect(&there.host, SOON).unwrap();
+            back.links.wait_connect(&back.host, SOON).unwrap();
+            let told = [&there, &back].map(|route| route.links.is_encrypted(&route.host));
+            let is_encrypted = one == on || two == on;
+            assert_eq!(told, [Some(is_encrypted); 2], "{fabric}: {one:?} and {two:?}");
+        }
+    }
+}

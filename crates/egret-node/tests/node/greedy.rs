@@ -37,6 +37,11 @@ impl Pair {
     pub(super) fn new(registry: &Registry, bounded: impl Fn(Config) -> Config) -> Self {
         let a = join(registry);
         let b = Node::join(bounded(config(registry))).unwrap();
+        // Links are for members, and it hears of this one a little later.
+        let mut events = a.events();
+        while a.member(b.rank()).is_none() {
+            events.wait_next(SOON).unwrap();
+        }
         let served = links(&b).bundle().register("served", 7).unwrap();
         let taken = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&taken);

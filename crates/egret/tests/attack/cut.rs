@@ -1,6 +1,7 @@
 //! What somebody achieves who cuts connections off.
 
 use egret::net::vi::Encrypt;
+use egret::node::node::Fate;
 use egret::rmi::CallError;
 
 use crate::scene::{HOME, SOON, Scene, play};
@@ -26,7 +27,8 @@ fn connections_that_are_cut_off_end_with_errors() {
         scene.relay.order("end");
         let ended = scene.talk(&away, "hello").unwrap_err();
         assert!(matches!(ended, CallError::PeerDied { .. }), "{ended}");
-        assert!(scene.home.wait_fate(away.object().node, SOON).is_some(), "{ended}");
+        let fate = scene.home.wait_fate(away.object().node, SOON);
+        assert!(matches!(fate, Some(Fate::Died { .. })), "{fate:?}");
         let mut again = scene.member("default");
         again.order(&format!("call {HOME} hello"));
     });

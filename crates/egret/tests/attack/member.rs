@@ -11,11 +11,11 @@ use egret::rmi::{Exported, Remoting};
 use crate::actor::{obey, outcome};
 use crate::scene::POOL;
 
-/// What a node offers to others.
+/// What a node offers to others. Its names are what tests look for in what was recorded.
 #[egret::remote]
-pub(crate) trait Post {
+pub(crate) trait MarkedPost {
     /// Says the text again, and who said it.
-    fn echo(&self, text: &str) -> String;
+    fn marked_echo(&self, text: &str) -> String;
     /// Gives the numbers back, each with one added.
     fn add(&self, numbers: &[u64]) -> Vec<u64>;
 }
@@ -27,8 +27,8 @@ pub(crate) struct Desk {
 }
 
 #[egret::remote]
-impl Post for Desk {
-    fn echo(&self, text: &str) -> String {
+impl MarkedPost for Desk {
+    fn marked_echo(&self, text: &str) -> String {
         self.calls.fetch_add(1, Ordering::Relaxed);
         format!("you say {text}")
     }
@@ -38,7 +38,7 @@ impl Post for Desk {
     }
 }
 
-pub(crate) use PostStub as DeskStub;
+pub(crate) use MarkedPostStub as DeskStub;
 
 #[derive(Default)]
 struct Member {
@@ -101,7 +101,7 @@ impl Member {
             Ok(stub) => stub,
             Err(why) => return format!("failed: {why:?}"),
         };
-        match stub.with_deadline(Duration::from_secs(5)).echo(text) {
+        match stub.with_deadline(Duration::from_secs(5)).marked_echo(text) {
             Ok(said) if said == format!("you say {text}") => "done".to_owned(),
             Ok(said) => format!("wrong: {said}"),
             Err(why) => format!("failed: {why:?}"),

@@ -1,6 +1,7 @@
 //! What somebody learns who sees every byte.
 
-use egret::net::vi::{Encrypt, Secret};
+use egret::net::buf::Pool;
+use egret::net::vi::{Access, Encrypt, Secret};
 
 use crate::scene::{AWAY, HOME, Scene, play};
 
@@ -19,8 +20,9 @@ fn seen(scene: &mut Scene, text: &str) -> u64 {
     scene.relay.count(&format!("find {}", hex(text)))
 }
 
-/// Both call each other and bind names.
-fn converse(encrypt: Encrypt, setting: &str) -> Scene {
+/// Both call each other and bind names. Also what else goes over their link, as the relay is told
+/// it: the interface and the method that they call, where rank 1 is, and a key to memory of rank 0.
+fn converse(encrypt: Encrypt, setting: &str, is_encrypted: bool) -> (Scene, Vec<String>) {
     let mut scene = Scene::open(encrypt);
     let mut peer = scene.member(setting);
     peer.order(&format!("bind {NAMED} {BOUND}"));
@@ -33,7 +35,26 @@ fn converse(encrypt: Encrypt, setting: &str) -> Scene {
     let registry = scene.registry.address().to_owned();
     assert!(scene.relay.count(&format!("connections {registry}")) > 0, "the joining was seen");
     assert!(scene.relay.count("seen") > 2000, "what was said was seen");
-    scene
+    let route = scene.home.route(away.object().node).unwrap();
+    assert_eq!(route.links.is_encrypted(&route.host), Some(is_encrypted));
+    let pool = Pool::new(64, 1).unwrap();
+    let exposed = route.links.nic().expose(pool.take(64).unwrap(), Access::READ).unwrap();
+    let key = u64::from_le_bytes(*exposed.key().to_bytes().first_chunk().unwrap());
+    away.add(&[key]).unwrap();
+    let texts = ["MarkedPost", "marked_echo", &scene.away_host()].map(hex);
+    let key = key.to_le_bytes().map(|byte| format!("{byte:02x}")).concat();
+    (scene, texts.into_iter().chain([key]).collect())
+}
+
+/// Nobody learns what the two say to each other.
+fn assert_unread(scene: &mut Scene, others: &[String]) {
+    assert_hidden(scene);
+    for text in [ASKED, CALLED, "you say"] {
+        assert_eq!(seen(scene, text), 0, "{text}");
+    }
+    for sought in others {
+        assert_eq!(scene.relay.count(&format!("find {sought}")), 0, "{sought}");
+    }
 }
 
 /// Neither the secret of the pool, as bytes and as text, nor the names that the registry keeps: its
@@ -52,11 +73,8 @@ fn assert_hidden(scene: &mut Scene) {
 #[test]
 fn who_records_all_that_is_said_learns_nothing_of_it() {
     play("recorded::who_records_all_that_is_said_learns_nothing_of_it", || {
-        let mut scene = converse(Encrypt::default(), "default");
-        assert_hidden(&mut scene);
-        for text in [ASKED, CALLED, "you say"] {
-            assert_eq!(seen(&mut scene, text), 0, "{text}");
-        }
+        let (mut scene, others) = converse(Encrypt::default(), "default", true);
+        assert_unread(&mut scene, &others);
     });
 }
 
@@ -64,7 +82,10 @@ fn who_records_all_that_is_said_learns_nothing_of_it() {
 #[test]
 fn who_records_what_is_not_encrypted_reads_it_and_not_the_secret() {
     play("recorded::who_records_what_is_not_encrypted_reads_it_and_not_the_secret", || {
-        let mut scene = converse(Encrypt::Never, "off");
+        let (mut scene, others) = converse(Encrypt::Never, "off", false);
+        for sought in others {
+            assert!(scene.relay.count(&format!("find {sought}")) > 0, "{sought}");
+        }
         for text in [ASKED, CALLED] {
             assert!(seen(&mut scene, text) >= 2, "{text}: asked and answered");
         }
@@ -75,10 +96,7 @@ fn who_records_what_is_not_encrypted_reads_it_and_not_the_secret() {
 #[test]
 fn one_who_would_have_it_encrypted_is_enough() {
     play("recorded::one_who_would_have_it_encrypted_is_enough", || {
-        let mut scene = converse(Encrypt::Never, "default");
-        assert_hidden(&mut scene);
-        for text in [ASKED, CALLED, "you say"] {
-            assert_eq!(seen(&mut scene, text), 0, "{text}");
-        }
+        let (mut scene, others) = converse(Encrypt::Never, "default", true);
+        assert_unread(&mut scene, &others);
     });
 }

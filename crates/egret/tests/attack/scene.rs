@@ -119,7 +119,7 @@ impl Scene {
 
     /// Asks rank 1 to say a text after us, and that it says no other.
     pub(crate) fn talk(&self, away: &DeskStub, text: &str) -> Result<(), CallError> {
-        let said = away.with_deadline(Duration::from_secs(5)).echo(text)?;
+        let said = away.with_deadline(Duration::from_secs(5)).marked_echo(text)?;
         assert_eq!(said, format!("you say {text}"), "another answer than was given");
         Ok(())
     }

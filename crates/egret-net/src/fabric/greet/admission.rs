@@ -20,7 +20,11 @@ pub(crate) enum Source {
     /// An IPv4 address, or of an IPv6 address its first 64 bits, below which every host has all
     /// addresses it likes.
     Network(IpAddr),
-    /// A process of this machine.
+    /// A process of this machine, by its number. The kernel gives the number away again when the
+    /// process has ended and was waited for. Handshakes that the old process has left and those of
+    /// the new one are of one source then, and the new one waits [`MOMENT`] at most until one of
+    /// the old gives way. Nothing else depends on the number: it gives no right, and is
+    /// forgotten with the handshake.
     Process(i32),
 }
 

@@ -31,6 +31,8 @@ pub(super) enum Fault {
     RefusalBelieved,
     /// An opening is worth a handshake as often as it comes.
     OpeningsForgotten,
+    /// One key seals both directions of a connection.
+    DirectionsAlike,
     /// Who has said nothing keeps its place as long as who has opened.
     SilentSpared,
 }

@@ -4,14 +4,14 @@ use std::sync::LazyLock;
 
 use super::step::STEP_MAX;
 use super::talk::TERMS_MAX;
-use super::{Callee, Caller, GreetError, News, Stance, Wanted};
+use super::{Callee, Caller, GreetError, News, Session, Stance, Wanted};
 use crate::vi::{Hello, KEY_BYTES, Reliability, Secret};
 
-/// One of the two below, as the first byte says.
+/// One of the two below, as the first byte says; its other bits are the [`Case`] of the second.
 pub fn greet(input: &[u8]) {
     match input.split_first() {
         Some((0..128, rest)) => stranger(rest),
-        Some((_, rest)) => meddler(rest),
+        Some((case, rest)) => meddler(Case::read(*case), rest),
         None => {}
     }
 }
@@ -24,12 +24,15 @@ pub fn stranger(input: &[u8]) {
 }
 
 /// Somebody between the two changes what they say: the input is a list of which
-/// step, where, and into what. Neither believes anything that was not said.
-pub fn meddler(input: &[u8]) {
+/// step, where, and into what. Neither believes anything that was not said, nor takes the other
+/// for somebody else, and both agree on how the bytes go that follow.
+pub fn meddler(case: Case, input: &[u8]) {
     let changes: Vec<Change> = input.as_chunks::<4>().0.iter().map(Change::read).collect();
-    let mut caller = CLOSED.caller(b"the caller's");
-    let mut callee = CLOSED.callee();
+    let stances = case.stances();
+    let Some(mut caller) = case.caller(&stances) else { return };
+    let mut callee = Callee::new(stances.callee.clone(), case.callees_plain);
     let mut has_changed = false;
+    let mut callees = None;
     for number in 0..STEPS {
         let is_callers = number % 2 == 0;
         let said = if is_callers { caller.outgoing() } else { callee.outgoing() }.to_vec();
@@ -45,14 +48,97 @@ pub fn meddler(input: &[u8]) {
         match fed.map(|fed| fed.news) {
             Err(_) => return assert!(has_changed, "an honest peer was refused"),
             Ok(News::Nothing) => {}
-            Ok(News::Hello { hello: asked, terms, .. }) => {
-                assert_eq!((asked, terms.as_slice()), (hello(), &b"the caller's"[..]));
-                callee.welcome(b"the callee's");
+            Ok(News::Hello { peer, hello: asked, terms }) => {
+                assert_eq!((asked, terms.as_slice()), (hello(), CALLERS));
+                assert_eq!(peer, stances.caller.key(), "the caller is taken for another");
+                callees = Some(callee.welcome(CALLEES));
             }
-            Ok(News::Welcome { terms }) => return assert_eq!(terms, b"the callee's"),
+            Ok(News::Welcome { terms }) => {
+                assert_eq!(terms, CALLEES);
+                let callers = caller.take_session().expect("it is welcome");
+                let callees = callees.expect("it has welcomed the caller");
+                return case.check(&stances, &callers, &callees);
+            }
         }
     }
     assert!(has_changed, "two honest peers did not meet");
+}
+
+/// What the two bring whom a meddler is between. All zeros is a caller that knows the key of the
+/// callee, and would have the bytes go as they are.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    is_key_unknown: bool,
+    secret: SecretKind,
+    callers_sealed: bool,
+    callees_plain: bool,
+    is_local: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SecretKind {
+    Chosen,
+    Random,
+    None,
+}
+
+impl Case {
+    /// The case that these bits stand for.
+    #[must_use]
+    pub const fn read(bits: u8) -> Self {
+        let secret = match bits >> 1 & 3 {
+            0 | 1 => SecretKind::Chosen,
+            2 => SecretKind::Random,
+            _ => SecretKind::None,
+        };
+        Self {
+            is_key_unknown: bits & 1 != 0,
+            secret,
+            callers_sealed: bits & 8 != 0,
+            callees_plain: bits & 16 != 0,
+            is_local: bits & 32 != 0,
+        }
+    }
+
+    fn stances(self) -> Stances {
+        let Stances { caller, callee } = match self.secret {
+            SecretKind::Chosen => &*CLOSED,
+            SecretKind::Random => &*RANDOM,
+            SecretKind::None => &*OPEN,
+        };
+        let of = |stance: &Stance| {
+            let stance = stance.clone().unanswered();
+            if self.is_local { stance.local() } else { stance }
+        };
+        Stances { caller: of(caller), callee: of(callee) }
+    }
+
+    /// The caller, unless it would show what can be guessed to anybody.
+    fn caller(self, stances: &Stances) -> Option<Caller> {
+        let key = (!self.is_key_unknown).then(|| stances.callee.key());
+        let is_shown = self.secret == SecretKind::Chosen && self.is_key_unknown && !self.is_local;
+        assert_eq!(stances.caller.check_callee(key).is_err(), is_shown, "{self:?}");
+        let (terms, is_plain) = (CALLERS.to_vec(), !self.callers_sealed);
+        let wanted = Wanted { hello: hello(), terms, key, is_plain };
+        (!is_shown).then(|| Caller::new(stances.caller.clone(), wanted))
+    }
+
+    /// Each knows the other, and both seal by the same keys if one of them would.
+    fn check(self, stances: &Stances, callers: &Session, callees: &Session) {
+        let known = |session: &Session| (session.known.key, session.known.is_sealed);
+        let is_sealed = self.callers_sealed || !self.callees_plain;
+        assert_eq!(known(callers), (stances.callee.key(), is_sealed), "{self:?}");
+        assert_eq!(known(callees), (stances.caller.key(), is_sealed), "{self:?}");
+        match (&callers.keys, &callees.keys) {
+            (Some(callers), Some(callees)) if is_sealed => {
+                assert_eq!(callers.outgoing.bytes(), callees.incoming.bytes());
+                assert_eq!(callers.incoming.bytes(), callees.outgoing.bytes());
+                assert_ne!(callers.incoming.bytes(), callers.outgoing.bytes());
+            }
+            (None, None) if !is_sealed => {}
+            (callers, callees) => panic!("{self:?}: {callers:?} and {callees:?}"),
+        }
+    }
 }
 
 /// What came of it: how many bytes were taken, what was said, and the end.
@@ -141,6 +227,8 @@ struct Stances {
 
 static OPEN: LazyLock<Stances> = LazyLock::new(|| Stances::new(""));
 static CLOSED: LazyLock<Stances> = LazyLock::new(|| Stances::new("shared"));
+static RANDOM: LazyLock<Stances> =
+    LazyLock::new(|| Stances::new(&format!("egret1.{}", "5a".repeat(KEY_BYTES))));
 
 impl Stances {
     fn new(secret: &str) -> Self {
@@ -167,6 +255,8 @@ fn hello() -> Hello {
 }
 
 const STEPS: usize = 4;
+const CALLERS: &[u8] = b"the caller's";
+const CALLEES: &[u8] = b"the callee's";
 
 /// Products of keys. Those of a fuzzer are the same again and again.
 #[cfg(feature = "fuzzing")]

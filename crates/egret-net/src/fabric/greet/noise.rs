@@ -123,6 +123,7 @@ impl Noise {
         let key = self.peer().expect("both keys are shown at the end");
         let keys = is_sealed.then(|| {
             let (callers, callees) = self.state.dangerously_get_raw_split();
+            let callees = if planted(Fault::DirectionsAlike) { callers } else { callees };
             // The welcome is sealed by the callee's key itself.
             let [callers, callees] = [callers, callees].map(|key| Key::new(key).after_greeting());
             match self.state.is_initiator() {
@@ -142,7 +143,7 @@ impl Known {
     /// The connection with a peer that calls itself so.
     pub(in crate::fabric) fn made(self, conn: ConnId, host: &str) -> Made {
         let mut made = Made::new(conn, host);
-        (made.key, made.is_private) = (Some(self.key), self.is_sealed);
+        (made.key, made.is_encrypted) = (Some(self.key), self.is_sealed);
         made
     }
 }

@@ -371,6 +371,7 @@ impl Conn {
         };
         let asked = room + if room > 0 { NEXT_HEAD } else { staging.len() };
         let n = match read {
+            Ok(0) if planted(Fault::EndBelieved) => return Err(ViError::ClosedByPeer.into()),
             Ok(0) => return Err(GONE.into()),
             Ok(n) => n,
             Err(Unread::Kernel(why)) if is_later(why) => return Ok(None),

@@ -47,4 +47,6 @@ pub(super) enum Fault {
     ReadyForgotten,
     /// A record has the length that was expected of it.
     GuessBelieved,
+    /// The end of a stream is taken for a goodbye.
+    EndBelieved,
 }

@@ -153,10 +153,12 @@ fn an_older_call_does_not_replace_a_later_one() {
     let first = stage.connect();
     say(&first, &calls(5, 6));
     stage.steps(100);
-    let older = stage.connect();
-    say(&older, &calls(5, 6));
-    stage.steps(100);
-    assert!(first.error().is_none(), "an older call has ended the link");
+    for number in [5, 4, 0] {
+        let older = stage.connect();
+        say(&older, &calls(number, 6));
+        stage.steps(100);
+        assert!(first.error().is_none(), "call {number} has ended the link of call 5");
+    }
     let later = stage.connect();
     say(&later, &calls(6, 6));
     stage.steps(100);

@@ -1,7 +1,8 @@
 //! What the fuzzers call, over inputs of which each run sees the same.
 
 use super::{callee, caller, said_by_caller};
-use crate::fabric::greet::fuzzing::{meddler, stranger};
+use crate::fabric::greet::fault::{Fault, caught};
+use crate::fabric::greet::fuzzing::{Case, meddler, stranger};
 use crate::fabric::tests::Rng;
 
 #[test]
@@ -31,7 +32,21 @@ fn whatever_a_stranger_says_is_read_or_refused() {
 fn whatever_a_meddler_changes_is_not_believed() {
     for seed in 0..4_000 {
         let mut rng = Rng(seed);
+        let case = Case::read(rng.byte());
         let input: Vec<u8> = (0..4 * rng.below(4)).map(|_| rng.byte()).collect();
-        assert!(std::panic::catch_unwind(|| meddler(&input)).is_ok(), "seed {seed}");
+        assert!(std::panic::catch_unwind(|| meddler(case, &input)).is_ok(), "seed {seed}");
+    }
+}
+
+/// Two whom nobody is between, in every case.
+fn all_cases() {
+    (0..64).for_each(|bits| meddler(Case::read(bits), &[]));
+}
+
+#[test]
+fn a_meddler_sees_what_both_ends_agree_on() {
+    all_cases();
+    for fault in [Fault::DowngradeAllowed, Fault::DirectionsAlike, Fault::GuessesAllowed] {
+        assert!(caught(fault, all_cases), "{fault:?} was not found");
     }
 }

@@ -134,10 +134,16 @@ fn nobody_in_between_has_a_connection_plain() {
     a_downgrade_is_noticed();
 }
 
-#[test]
-fn keys_are_of_one_connection() {
+/// Two connections of the same two ends: whoever has the keys of one opens nothing of the other.
+pub(super) fn another_connection_has_other_keys() {
     let (one, other) = (keys(false, false).0.unwrap(), keys(false, false).0.unwrap());
     assert_ne!(one.outgoing.bytes(), other.outgoing.bytes());
+    assert_ne!(one.incoming.bytes(), other.incoming.bytes());
+}
+
+#[test]
+fn keys_are_of_one_connection() {
+    another_connection_has_other_keys();
 }
 
 #[test]

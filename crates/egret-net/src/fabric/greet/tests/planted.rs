@@ -6,9 +6,11 @@ use crate::fabric::greet::fault::{Fault, caught};
 
 #[test]
 fn planted_faults_are_found() {
-    let faults: [(Fault, fn()); 12] = [
+    let faults: [(Fault, fn()); 14] = [
         (Fault::SecretForgotten, secrets::another_secret_is_refused),
         (Fault::EphemeralRepeated, secrets::a_replay_is_refused),
+        (Fault::EphemeralRepeated, keys::another_connection_has_other_keys),
+        (Fault::DirectionsAlike, secrets::an_echo_is_refused),
         (Fault::PrologueForgotten, keys::a_downgrade_is_noticed),
         (Fault::KeyUnchecked, keys::another_key_is_refused),
         (Fault::GuessesAllowed, keys::a_chosen_secret_needs_a_key),

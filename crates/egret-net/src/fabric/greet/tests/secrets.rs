@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fabric::greet::Refusal;
+use crate::fabric::seal::{Keys, Opener, SealError, Sealer};
 use crate::vi::SecretError;
 
 /// What both learn if they have these secrets.
@@ -35,27 +36,49 @@ fn both_need_a_secret_or_none() {
     assert_eq!(callers, only(SecretError::OnlyTheirs).0);
 }
 
-/// What a caller says, shown to it again.
+/// What a caller says, shown to it again: its steps, and the first record behind them.
 pub(super) fn an_echo_is_refused() {
-    let (mut caller, mut honest) = (random_caller("egret"), random_callee("egret"));
-    let opening = said_by_caller(&mut caller);
-    // Its own opening is no answer to it.
-    let mut echo = random_caller("egret");
-    said_by_caller(&mut echo);
-    assert!(echo.feed(&opening).is_err());
-    honest.feed(&opening).unwrap();
-    let theirs = said_by_callee(&mut honest);
-    caller.feed(&theirs).unwrap();
-    let asking = said_by_caller(&mut caller);
-    for (kind, flags) in [(3, 0), (4, 1), (4, 0)] {
-        let (mut caller, mut honest) = (random_caller("egret"), random_callee("egret"));
+    let changed = || Err(malformed("a step that was changed on its way"));
+    let mut opened = caller("egret");
+    let mut opening = said_by_caller(&mut opened);
+    opening[9] = 0;
+    assert_eq!(opened.feed(&opening), changed(), "its opening");
+    // As long as the opening of a callee, so that its key is taken for that of the callee.
+    let mut opened = caller("egret");
+    let mut opening = said_by_caller(&mut opened);
+    opening.drain(12..28);
+    opening.resize(callees_opening().len(), 0);
+    opening[9] = 0;
+    opening[10..12].copy_from_slice(&callees_opening()[10..12]);
+    assert_eq!(opened.feed(&opening), changed(), "its key");
+
+    let no_reason = Err(malformed("an unknown reason"));
+    for (kind, flags, error) in [(3, 0, changed()), (4, 1, changed()), (4, 0, no_reason)] {
+        let (mut caller, mut honest) = (caller("egret"), callee("egret"));
         honest.feed(&said_by_caller(&mut caller)).unwrap();
         caller.feed(&said_by_callee(&mut honest)).unwrap();
-        said_by_caller(&mut caller);
-        let mut echo = asking.clone();
-        echo[8..10].copy_from_slice(&[kind, flags]);
-        assert!(caller.feed(&echo).is_err(), "{kind}");
+        let mut asking = said_by_caller(&mut caller);
+        asking[8..10].copy_from_slice(&[kind, flags]);
+        assert_eq!(caller.feed(&asking), error, "its asking as {kind}, {flags}");
     }
+
+    let mut caller = caller("egret");
+    let mut honest = Callee::new(callees_stance("egret"), false);
+    ask(&mut caller, &mut honest).unwrap();
+    honest.welcome(b"");
+    caller.feed(&said_by_callee(&mut honest)).unwrap();
+    let Keys { outgoing, incoming } = caller.take_session().unwrap().keys.unwrap();
+    let mut record = *b"to the callee";
+    let tag = Sealer::new(outgoing).seal(b"", &mut record).unwrap();
+    let echo = Opener::new(incoming).open(b"", &mut record, &tag);
+    assert_eq!(echo, Err(SealError::Forged), "its record");
+}
+
+/// What a callee answers to an opening.
+fn callees_opening() -> Vec<u8> {
+    let mut callee = callee("egret");
+    callee.feed(&said_by_caller(&mut caller("egret"))).unwrap();
+    said_by_callee(&mut callee)
 }
 
 #[test]

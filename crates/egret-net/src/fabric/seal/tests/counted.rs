@@ -56,7 +56,7 @@ fn the_key_of_the_other_direction_opens_nothing() {
     assert_eq!(opened(&mut Opener::new(key(2)), &record), Err(SealError::Forged));
 }
 
-/// Both ends take the next key at the same record, and it is another key.
+/// Both ends take the next key at the same record, and who has that opens no record before it.
 pub(super) fn keys_change() {
     let (mut sealer, mut opener) = ends();
     sealer.skip_to(RECORDS - 2);
@@ -72,6 +72,10 @@ pub(super) fn keys_change() {
         let (mut bytes, tag) = records[at].clone();
         let opened = cipher.open(number, b"beside", &mut bytes, &tag);
         assert_eq!(opened, Ok(()), "record {number}");
+    }
+    for (number, (bytes, tag)) in (RECORDS - 2..RECORDS).zip(&records) {
+        let opened = second.open(number, b"beside", &mut bytes.clone(), tag);
+        assert_eq!(opened, Err(SealError::Forged), "record {number} by the next key");
     }
 }
 

@@ -40,6 +40,12 @@ pub(super) struct Verdict(pub Agreed);
 
 /// The two processes of a connection, as the kernel numbers them. Somebody in between would be one
 /// of them on each side.
+///
+/// That the kernel gives a number away again does no harm here. A side's own number is nobody
+/// else's while it runs. The other's is what the kernel noted for this very socket, and it is named
+/// or compared only after [`Peer::check_executable`] has looked at that process by its pidfd and
+/// found that it had not ended: it had the number then. If it ends behind that, whoever gets the
+/// number has no end of this socket, and nothing is looked up by the number later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Processes {
     pub connecting: i32,

@@ -121,11 +121,12 @@ fn sealed_messages_pass_and_arrive_as_others_do() {
 
 #[test]
 fn planted_faults_are_found() {
-    let scenes: [(Fault, fn()); 4] = [
+    let scenes: [(Fault, fn()); 5] = [
         (Fault::GuessBelieved, stream::other_lengths_are_read),
         (Fault::UnsentForgotten, turns::large_arrives_whole),
         (Fault::UnsentShut, stream::last_words),
         (Fault::ReadyForgotten, tampered::nothing_ready_is_left),
+        (Fault::EndBelieved, tampered::an_end_without_a_goodbye_is_a_death),
     ];
     for (fault, scene) in scenes {
         assert!(caught(fault, || sealed(100, scene)), "{fault:?} was not found");

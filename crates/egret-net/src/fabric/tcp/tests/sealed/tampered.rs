@@ -108,6 +108,22 @@ fn an_end_inside_of_a_record_is_a_death() {
     });
 }
 
+/// Whoever is in between can end the stream behind a whole record; a goodbye is sealed, and it has
+/// none.
+pub(super) fn an_end_without_a_goodbye_is_a_death() {
+    let (why, came) = end_of("whole records", |[first, second, _], raw| {
+        raw.write_raw(&[first, second].concat());
+        raw.stream.shutdown(Shutdown::Write).unwrap();
+    });
+    let cut = ViError::PeerDied { why: "its connection ended without a word" };
+    assert_eq!((why, came), (cut, 2));
+}
+
+#[test]
+fn an_end_between_two_records_is_a_death() {
+    sealed(100, an_end_without_a_goodbye_is_a_death);
+}
+
 #[test]
 fn numbers_that_end_are_the_end_of_the_connection() {
     sealed(100, || {
