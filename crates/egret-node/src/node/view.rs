@@ -54,8 +54,8 @@ pub(super) struct View {
     pub(super) fates: BTreeMap<NodeId, Fate>,
     /// Where nodes were that have died since this was last taken.
     dead: Vec<(Offer, Option<PublicKey>, String)>,
-    /// Nodes that have come (`true`) or gone since this was last taken, in that order.
-    moved: Vec<(bool, Member)>,
+    /// Nodes that have gone since this was last taken.
+    parted: Vec<Member>,
     /// Why there is no registry any more.
     pub(super) lost: Option<String>,
     /// For how long the registry has not said anything, as far as was looked.
@@ -143,14 +143,16 @@ impl Watch {
     fn told(&self, request: &Request<'_>) {
         match Answer::from_bytes(request.bytes()) {
             Some(Answer::Events { first, entries }) => {
-                let (learned, dead, moved, fenced) = {
+                // Before the program sees a member, which it may call at once.
+                self.allow(&entries);
+                let (learned, dead, gone, fenced) = {
                     let mut view = self.view.lock();
                     let learned = view.learn(first, entries);
                     let dead = std::mem::take(&mut view.dead);
-                    let moved = std::mem::take(&mut view.moved);
-                    (learned, dead, moved, view.fenced.clone())
+                    let gone = std::mem::take(&mut view.parted);
+                    (learned, dead, gone, view.fenced.clone())
                 };
-                self.allow(&moved);
+                self.disallow(&gone);
                 if let Some(why) = fenced {
                     self.fence(&why);
                     return self.tell_changed();
@@ -183,20 +185,29 @@ impl Watch {
         self.following.get().into_iter().flat_map(|following| &following.fabrics)
     }
 
-    /// Members may have links, with the key that the registry knows; others may not.
-    fn allow(&self, moved: &[(bool, Member)]) {
-        for (comes, member) in moved {
-            for offer in &member.fabrics {
-                let here = self.fabrics().filter(|(fabric, _)| *fabric == offer.fabric);
-                let here = here.filter(|(_, links)| {
-                    // Who has no key where all have one has no link either.
-                    member.key().is_some() || links.nic().key().is_none()
-                });
-                here.for_each(|(_, links)| match comes {
-                    true => links.allow(&offer.host, member.key()),
-                    false => links.disallow(&offer.host, member.key()),
-                });
+    /// Members may have links, with the key that the registry knows.
+    fn allow(&self, entries: &[Entry]) {
+        for entry in entries {
+            if let Entry::Joined(member) = entry {
+                self.at_each(member, |links, host| links.allow(host, member.key()));
             }
+        }
+    }
+
+    /// Who is no member any more may not.
+    fn disallow(&self, gone: &[Member]) {
+        for member in gone {
+            self.at_each(member, |links, host| links.disallow(host, member.key()));
+        }
+    }
+
+    /// Where the links of each fabric know a member, unless it has no key where all have one.
+    fn at_each(&self, member: &Member, each: impl Fn(&Links, &str)) {
+        for offer in &member.fabrics {
+            let here = self.fabrics().filter(|(fabric, _)| *fabric == offer.fabric);
+            let here =
+                here.filter(|(_, links)| member.key().is_some() || links.nic().key().is_none());
+            here.for_each(|(_, links)| each(links, &offer.host));
         }
     }
 
@@ -250,7 +261,6 @@ impl View {
             match &entry {
                 Entry::Joined(member) => {
                     self.members.insert(member.id.rank, member.clone());
-                    self.moved.push((true, member.clone()));
                 }
                 Entry::Left(node) => self.gone(*node, Fate::Left),
                 Entry::Died { node, why } => self.gone(*node, Fate::Died { why: why.clone() }),
@@ -277,7 +287,7 @@ impl View {
                 let key = member.key();
                 self.dead.extend(offers.map(|offer| (offer, key, why.clone())));
             }
-            self.moved.push((false, member));
+            self.parted.push(member);
         }
         self.fates.insert(node, fate);
     }

@@ -109,6 +109,7 @@ mod send;
 #[cfg(test)]
 mod tests;
 mod token;
+mod unseen;
 mod visiting;
 mod wire;
 

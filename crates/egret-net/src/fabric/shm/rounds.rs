@@ -26,7 +26,7 @@ use super::bell::{Bells, Habit, rest_fence, settle};
 use super::eager::Draining;
 use super::fault::{Fault, planted};
 use super::link::{Link, Polled};
-use super::machine::NAP;
+use super::unseen::Unseen;
 use crate::atomics::StdAtomics;
 use crate::rt::Instant;
 use crate::vi::DrainId;
@@ -45,12 +45,8 @@ pub(super) struct Rounds {
     /// How many rest, and the place that is the next to be looked at all the same.
     resting: usize,
     resting_next: usize,
-    /// The places of those that rest since the last fence over processes, of a nic that sleeps.
-    unfenced: Vec<usize>,
-    /// The places of those that were looked at behind such a fence, which may have
-    /// [missed](super::bell) a peer: they are looked at once more after this time.
-    doubted: Vec<usize>,
-    doubted_until: Option<Instant>,
+    /// Those of them that are to be looked at before a nic sleeps.
+    unseen: Unseen,
     /// Whether the nic sleeps, or is about to.
     is_armed: bool,
     /// Turns that have passed, of at least 100 µs each.
@@ -105,9 +101,7 @@ impl Rounds {
             next: [0; 2],
             resting: 0,
             resting_next: 0,
-            unfenced: Vec::new(),
-            doubted: Vec::new(),
-            doubted_until: None,
+            unseen: Unseen::new(),
             is_armed: false,
             turn: 0,
             ready: VecDeque::new(),
@@ -180,7 +174,7 @@ impl Rounds {
             link.wake();
         }
         self.resting -= 1;
-        self.forget_resting(at);
+        self.unseen.forget(at);
         self.awake.push(at);
     }
 
@@ -204,15 +198,10 @@ impl Rounds {
         let link = self.links[at].take()?;
         self.resting -= usize::from(link.attention == Attention::Resting);
         self.awake.retain(|awake| *awake != at);
-        self.forget_resting(at);
+        self.unseen.forget(at);
         self.ready.retain(|ready| *ready != at);
         self.free.push(at);
         Some(link)
-    }
-
-    fn forget_resting(&mut self, at: usize) {
-        self.unfenced.retain(|resting| *resting != at);
-        self.doubted.retain(|resting| *resting != at);
     }
 
     /// Some time has passed: those rest by which nothing came for a while; or none any more, if
@@ -245,7 +234,7 @@ impl Rounds {
 
     /// Those rest by which nothing came for a while.
     fn rest(&mut self) {
-        let Self { links, awake, unfenced, turn, .. } = self;
+        let Self { links, awake, unseen, turn, .. } = self;
         let mut idle = Vec::new();
         for &at in awake.iter() {
             let Some(link) = &mut links[at] else { continue };
@@ -274,7 +263,7 @@ impl Rounds {
             link.attention = Attention::Resting;
             self.resting += 1;
             if self.habit != Habit::Spins {
-                unfenced.push(at);
+                unseen.rests(at);
             }
         }
         let is_awake = |at: &usize| links[*at].as_ref().is_some_and(|link| !link.rests());
@@ -287,15 +276,12 @@ impl Rounds {
     pub(super) fn doze(&mut self) -> Bells {
         assert_ne!(self.habit, Habit::Spins, "this nic said that it never sleeps");
         self.is_armed = true;
-        let Self { links, awake, unfenced, .. } = self;
+        let Self { links, awake, unseen, .. } = self;
         for &at in awake.iter() {
             links[at].iter_mut().for_each(Link::doze);
         }
-        let all = awake.iter().chain(&*unfenced);
-        match settle(all.filter_map(|at| links[*at].as_ref()?.sleeper())) {
-            Bells::Sure if !self.doubted.is_empty() => Bells::Likely,
-            bells => bells,
-        }
+        let all = awake.iter().chain(unseen.all());
+        settle(all.filter_map(|at| links[*at].as_ref()?.sleeper()))
     }
 
     /// The nic is awake.
@@ -318,24 +304,10 @@ impl Rounds {
         for at in 0..self.awake.len() {
             self.poll_at(self.awake[at], &mut poll);
         }
-        let mut resting = self.unfenced.clone();
-        if self.doubted_until.is_some_and(|until| until <= now) {
-            self.doubted_until = None;
-            resting.append(&mut self.doubted);
-        }
-        for at in resting {
+        for at in self.unseen.behind_fence(bells, now) {
             if self.poll_at(at, &mut poll) != Polled::Nothing {
                 self.wake(at);
             }
-        }
-        match bells {
-            Bells::Sure => self.unfenced.clear(),
-            Bells::Likely if self.doubted_until.is_none() && !self.unfenced.is_empty() => {
-                self.doubted_until = Some(now + NAP);
-                self.doubted.append(&mut self.unfenced);
-            }
-            // Looked at once more behind the next fence.
-            Bells::Likely | Bells::Doubtful => {}
         }
     }
 
