@@ -1,8 +1,9 @@
 //! Records of datagrams: each says its number, and they may be lost, repeated and late.
 //!
-//! The key of a record follows from its number, so no loss parts the ends. The end that opens keeps
-//! the key of the epoch that it is in and of the one before it, and makes the next one when a record
-//! asks for it; that key takes over once a record has opened with it.
+//! The key of a record follows from its number, so the loss of some parts no ends. The end that opens
+//! keeps the key of the epoch that it is in and of the one before it, and makes the next one when a
+//! record asks for it; that key takes over once a record has opened with it. Where all records of an
+//! epoch are lost, 2²⁰ in a row, none opens any more, and the connection ends by silence.
 
 use super::SealError;
 use super::cipher::Tag;
