@@ -115,8 +115,17 @@ async fn told_at_once(side: &Side) -> Outcome {
 
 /// Why a connection was not made.
 async fn refusal(side: &Side, to: &Address) -> Result<ConnectError, Wrong> {
+    refusal_within(side, to, LONG_ENOUGH).await
+}
+
+/// The same, of one that is answered before so much time is over.
+async fn refusal_within(
+    side: &Side,
+    to: &Address,
+    within: Duration,
+) -> Result<ConnectError, Wrong> {
     let options = side.options();
-    let connecting = side.nic.connect(to, &options, Deadline::In(LONG_ENOUGH));
+    let connecting = side.nic.connect(to, &options, Deadline::In(within));
     match side.must("an answer", connecting).await? {
         Err(why) => Ok(why),
         Ok(vi) => Err(Wrong::new(format!("{to} was connected to {}", vi.peer()))),
@@ -192,7 +201,7 @@ async fn other_level(side: &Side) -> Outcome {
             let listener = if side.is_caller() { None } else { Some(side.listen(&to, &options)?) };
             side.meet().await?;
             if side.is_caller() {
-                let refused = refusal(side, &to).await?;
+                let refused = refusal_within(side, &to, side.profile.patience).await?;
                 let named = ConnectError::ReliabilityMismatch { ours: side.level, theirs: level };
                 check_eq!(refused, named, "connecting to a listener of another level");
             }
